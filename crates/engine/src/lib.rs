@@ -1,0 +1,7 @@
+//! The Sinew storage engine.
+//!
+//! See ARCHITECTURE.md for the way of a request and the invariants.
+
+pub mod buf;
+pub mod io;
+pub mod volume;
