@@ -1,1 +1,41 @@
-//! Sinew: sim.
+//! A world for the engine to run in: virtual time, faulty devices, crashes, all from one seed.
+//!
+//! [`World`] holds a clock in nanoseconds, an executor and devices, and hands out [`SimIo`], which implements the
+//! engine's `Io`. Nothing here reads a real clock or real randomness, so a run is a function of its seed and of what
+//! the caller does; [`World::trace_hash`] is the proof, equal for equal runs.
+//!
+//! A device keeps what was *written* apart from what is *durable*, so that a power loss may keep, drop or tear every
+//! write that no flush covers. Faults are drawn from probabilities ([`DeviceFaults`]) or placed by hand
+//! ([`Device::script`]), counted in [`FaultCounts`], and those that destroy data are logged as [`Corruption`]s, so that
+//! an oracle can tell what may legally be lost.
+//!
+//!     world       World, SimIo: the whole and the way in
+//!     executor    tasks, run queue, dropping them all at a crash
+//!     core        requests and the event queue
+//!     device      one device: cache, durability, power loss
+//!     inject      one device: which fault a request meets
+//!     handle      Device: what tests and oracles see and do
+//!     blocks      sparse content, shared by reference
+//!     latency     when a request completes
+//!     faults      fault settings, scripts, counts, the log of corruption
+//!     random      seeded streams, one per purpose
+//!     trace       the hash of everything that happened
+
+mod blocks;
+mod core;
+mod device;
+mod executor;
+mod faults;
+mod handle;
+mod inject;
+mod latency;
+mod random;
+mod trace;
+mod world;
+
+pub use device::{CrashPolicy, DeviceConfig, DeviceStats, DiscardReads};
+pub use faults::{Corruption, CorruptionKind, DeviceFaults, EIO, Fault, FaultCounts, OpKind};
+pub use handle::Device;
+pub use latency::Latency;
+pub use random::Rng;
+pub use world::{SimIo, Stuck, StuckReason, World};

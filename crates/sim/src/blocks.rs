@@ -1,0 +1,151 @@
+//! Sparse content of a device: two versions of each 4 KiB block, shared by reference.
+//!
+//! A block that was never written takes no memory and reads as zeros. Storing a block keeps a handle to the writer's
+//! buffer instead of copying it; buffers are immutable while shared, so this cannot be told from a copy.
+
+use std::rc::Rc;
+
+use sinew_engine::buf::{BLOCK_BYTES, Buf};
+use sinew_engine::io::Gather;
+
+/// Content of one block; `None` is zeros.
+pub(crate) type Version = Option<Buf>;
+
+const PAGE_BLOCKS: usize = 128;
+
+#[derive(Default)]
+struct Cell {
+    written: Version,
+    durable: Version,
+}
+
+/// The blocks of a device, as last written and as a power loss would leave them at worst.
+pub(crate) struct BlockTable {
+    pages: Vec<Option<Box<[Cell; PAGE_BLOCKS]>>>,
+}
+
+impl BlockTable {
+    /// An all-zero table of `blocks` blocks.
+    pub(crate) fn new(blocks: u64) -> BlockTable {
+        let pages = (blocks as usize).div_ceil(PAGE_BLOCKS);
+        BlockTable { pages: (0..pages).map(|_| None).collect() }
+    }
+
+    fn cell(&self, block: u64) -> Option<&Cell> {
+        let page = self.pages[block as usize / PAGE_BLOCKS].as_deref()?;
+        Some(&page[block as usize % PAGE_BLOCKS])
+    }
+
+    fn cell_mut(&mut self, block: u64) -> &mut Cell {
+        let page = &mut self.pages[block as usize / PAGE_BLOCKS];
+        let page = page.get_or_insert_with(|| Box::new(std::array::from_fn(|_| Cell::default())));
+        &mut page[block as usize % PAGE_BLOCKS]
+    }
+
+    /// What reads see.
+    pub(crate) fn written(&self, block: u64) -> Option<&Buf> {
+        self.cell(block)?.written.as_ref()
+    }
+
+    /// What is certain to survive power loss.
+    pub(crate) fn durable(&self, block: u64) -> Option<&Buf> {
+        self.cell(block)?.durable.as_ref()
+    }
+
+    /// Sets what reads see.
+    pub(crate) fn set_written(&mut self, block: u64, version: Version) {
+        self.cell_mut(block).written = version;
+    }
+
+    /// Sets what survives.
+    pub(crate) fn set_durable(&mut self, block: u64, version: Version) {
+        self.cell_mut(block).durable = version;
+    }
+
+    /// Makes reads see what is durable.
+    pub(crate) fn revert(&mut self, block: u64) {
+        let cell = self.cell_mut(block);
+        cell.written = cell.durable.clone();
+    }
+
+    /// Copies the written content from `block` on into `out`, a whole number of blocks.
+    pub(crate) fn read(&self, block: u64, out: &mut [u8]) {
+        for (block, out) in (block..).zip(out.chunks_exact_mut(BLOCK_BYTES)) {
+            match self.written(block) {
+                Some(content) => out.copy_from_slice(content.bytes()),
+                None => out.fill(0),
+            }
+        }
+    }
+
+    /// The first block in `from..end` that holds written content.
+    pub(crate) fn first_written(&self, from: u64, end: u64) -> Option<u64> {
+        let mut block = from;
+        while block < end {
+            let page = block as usize / PAGE_BLOCKS;
+            if self.pages[page].is_none() {
+                block = ((page + 1) * PAGE_BLOCKS) as u64;
+            } else if self.written(block).is_some() {
+                return Some(block);
+            } else {
+                block += 1;
+            }
+        }
+        None
+    }
+}
+
+/// What one request leaves on a device.
+pub(crate) enum Content {
+    /// Contiguous buffers from block `first` on; each buffer is a whole number of blocks.
+    Gather { first: u64, data: Gather },
+    /// Any blocks, in any order.
+    Blocks(Vec<(u64, Version)>),
+}
+
+impl Content {
+    /// Calls `f` with every block and its content.
+    pub(crate) fn each(&self, mut f: impl FnMut(u64, Version)) {
+        match self {
+            Content::Gather { first, data } => {
+                let mut block = *first;
+                for buf in data.iter() {
+                    for start in (0..buf.len()).step_by(BLOCK_BYTES) {
+                        f(block, Some(buf.slice(start, BLOCK_BYTES)));
+                        block += 1;
+                    }
+                }
+            }
+            Content::Blocks(blocks) => blocks.iter().for_each(|(block, version)| f(*block, version.clone())),
+        }
+    }
+
+    /// The blocks that `keep` chooses.
+    pub(crate) fn part(&self, mut keep: impl FnMut(u64) -> bool) -> Content {
+        let mut blocks = Vec::new();
+        self.each(|block, version| {
+            if keep(block) {
+                blocks.push((block, version));
+            }
+        });
+        Content::Blocks(blocks)
+    }
+}
+
+/// The length of gathered buffers in bytes.
+pub(crate) fn gather_bytes(data: &Gather) -> u64 {
+    data.iter().map(|buf| buf.len() as u64).sum()
+}
+
+/// Whether each buffer is whole blocks in block-aligned memory, as O_DIRECT wants it.
+pub(crate) fn is_aligned(data: &[Buf]) -> bool {
+    data.iter().all(|buf| {
+        buf.len().is_multiple_of(BLOCK_BYTES)
+            && (buf.is_empty() || buf.bytes().as_ptr().addr().is_multiple_of(BLOCK_BYTES))
+    })
+}
+
+/// The same bytes in memory of their own.
+pub(crate) fn deep_copy(data: &Gather) -> Gather {
+    data.iter().map(|buf| Buf::copy_of(buf.bytes())).collect::<Rc<[Buf]>>()
+}

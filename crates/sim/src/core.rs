@@ -1,0 +1,414 @@
+//! Requests, the event queue and the clock.
+//!
+//! A request lives in a slab from its first poll until its future has taken the outcome; an event is (time, order of
+//! issue, slot). Nothing is allocated per request once the slab and the heap have grown. A slot knows the order number
+//! of its valid event, so rescheduling a request needs no search: the old event finds another number and is skipped.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::task::Waker;
+
+use sinew_engine::buf::{BLOCK_BYTES, Buf};
+use sinew_engine::io::{DeviceId, Gather, IoError};
+
+use crate::blocks::{Content, deep_copy, gather_bytes, is_aligned};
+use crate::device::{CrashPolicy, DeviceState};
+use crate::faults::OpKind;
+use crate::latency::Work;
+use crate::random::Rng;
+use crate::trace::{TraceHash, crc};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// How long a request to a device that is gone takes to fail.
+const GONE_NS: u64 = 10_000;
+
+/// What a request asks for.
+pub(crate) enum Op {
+    /// Nothing: the slot is free.
+    Empty,
+    /// `Io::sleep`
+    Sleep { until: u64 },
+    /// `Io::read`
+    Read { device: DeviceId, offset: u64, buf: Buf },
+    /// `Io::write`
+    Write { device: DeviceId, offset: u64, data: Gather },
+    /// `Io::flush`, issued when `upto` was the device's last completed write.
+    Flush { device: DeviceId, upto: u64 },
+    /// `Io::discard`
+    Discard { device: DeviceId, offset: u64, bytes: u64 },
+}
+
+/// What `Op` does on a device, in plain numbers.
+#[derive(Clone, Copy)]
+struct Place {
+    device: DeviceId,
+    kind: OpKind,
+    offset: u64,
+    bytes: u64,
+}
+
+impl Op {
+    fn place(&self) -> Option<Place> {
+        let place = |device: &DeviceId, kind, offset: u64, bytes: u64| {
+            Some(Place { device: *device, kind, offset, bytes })
+        };
+        match self {
+            Op::Empty | Op::Sleep { .. } => None,
+            Op::Read { device, offset, buf } => place(device, OpKind::Read, *offset, buf.len() as u64),
+            Op::Write { device, offset, data } => place(device, OpKind::Write, *offset, gather_bytes(data)),
+            Op::Flush { device, .. } => place(device, OpKind::Flush, 0, 0),
+            Op::Discard { device, offset, bytes } => place(device, OpKind::Discard, *offset, *bytes),
+        }
+    }
+
+    fn is_aligned(&self) -> bool {
+        match self {
+            Op::Read { buf, .. } => is_aligned(std::slice::from_ref(buf)),
+            Op::Write { data, .. } => is_aligned(data),
+            _ => true,
+        }
+    }
+}
+
+struct Request {
+    generation: u32,
+    /// Order number of the event that completes the request; 0 when there is none.
+    event: u64,
+    op: Op,
+    /// Known before the device is asked.
+    verdict: Option<IoError>,
+    outcome: Option<Result<(), IoError>>,
+    waker: Option<Waker>,
+    /// Its future is gone; nobody takes the outcome.
+    orphan: bool,
+}
+
+/// A request, as its future knows it.
+#[derive(Clone, Copy)]
+pub(crate) struct Ticket {
+    slot: u32,
+    generation: u32,
+}
+
+/// What one turn of the event queue did.
+pub(crate) enum Turn {
+    /// There is no event.
+    Idle,
+    /// Something completed, and this wakes whoever waits for it.
+    Done(Option<Waker>),
+}
+
+/// What is left of an incarnation's requests.
+pub(crate) struct Forgotten {
+    /// What writes and discards were in flight, by device.
+    pub(crate) in_flight: Vec<Vec<Content>>,
+    /// Who waited. To be dropped while the core is not borrowed.
+    pub(crate) wakers: Vec<Waker>,
+}
+
+/// Everything in the world but its tasks.
+pub(crate) struct Core {
+    pub(crate) now: u64,
+    /// Counts crashes. A future of an earlier incarnation never completes.
+    pub(crate) incarnation: u32,
+    events: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    order: u64,
+    requests: Vec<Request>,
+    free: Vec<u32>,
+    pub(crate) devices: Vec<DeviceState>,
+    pub(crate) trace: TraceHash,
+    pub(crate) engine_rng: Rng,
+    gone_rng: Rng,
+}
+
+impl Core {
+    pub(crate) fn new(seed: u64) -> Core {
+        Core {
+            now: 0,
+            incarnation: 0,
+            events: BinaryHeap::new(),
+            order: 0,
+            requests: Vec::new(),
+            free: Vec::new(),
+            devices: Vec::new(),
+            trace: TraceHash::default(),
+            engine_rng: Rng::stream(seed, "engine", 0),
+            gone_rng: Rng::stream(seed, "gone", 0),
+        }
+    }
+
+    pub(crate) fn device(&self, id: DeviceId) -> Option<&DeviceState> {
+        self.devices.get(id.0 as usize)
+    }
+
+    pub(crate) fn device_mut(&mut self, id: DeviceId) -> Option<&mut DeviceState> {
+        self.devices.get_mut(id.0 as usize)
+    }
+
+    /// Issues a request.
+    ///
+    /// # Panics
+    /// When the buffer of a read is shared.
+    pub(crate) fn submit(&mut self, mut op: Op) -> Ticket {
+        if let Op::Read { buf, .. } = &mut op {
+            buf.bytes_mut();
+        }
+        if let Op::Write { device, data, .. } = &mut op
+            && self.device(*device).is_some_and(|device| !device.config.share_writes)
+        {
+            *data = deep_copy(data);
+        }
+        let (at, verdict) = self.admit(&op);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.requests.push(Request::unused());
+            self.requests.len() as u32 - 1
+        });
+        let request = &mut self.requests[slot as usize];
+        request.op = op;
+        request.verdict = verdict;
+        let ticket = Ticket { slot, generation: request.generation };
+        self.schedule(slot, at);
+        ticket
+    }
+
+    fn schedule(&mut self, slot: u32, at: u64) {
+        self.order += 1;
+        self.requests[slot as usize].event = self.order;
+        self.events.push(Reverse((at, self.order, slot)));
+    }
+
+    /// When a request completes, and how if that is certain already.
+    fn admit(&mut self, op: &Op) -> (u64, Option<IoError>) {
+        let now = self.now;
+        if let Op::Sleep { until } = op {
+            return ((*until).max(now), None);
+        }
+        let Some(place) = op.place() else { return (now, None) };
+        let Some(device) = self.devices.get_mut(place.device.0 as usize) else {
+            return (now + GONE_NS, Some(IoError::Gone));
+        };
+        if device.gone {
+            return (now + GONE_NS, Some(IoError::Gone));
+        }
+        let outside = place.offset.checked_add(place.bytes).is_none_or(|end| end > device.config.bytes);
+        if outside || !(place.offset | place.bytes).is_multiple_of(BLOCK) || !op.is_aligned() {
+            return (now, Some(IoError::OutOfRange));
+        }
+        let blocks = place.bytes / BLOCK;
+        let arrival = device.arrive(now, place.kind, place.offset / BLOCK, blocks);
+        if arrival.gone {
+            self.detach(place.device, CrashPolicy::Random);
+            return (now + GONE_NS, Some(IoError::Gone));
+        }
+        let (work, blocks) = match place.kind {
+            OpKind::Read => (Work::Read, blocks),
+            OpKind::Write => (Work::Write, blocks),
+            OpKind::Discard => (Work::Write, 0),
+            OpKind::Flush => (Work::Flush, 0),
+        };
+        (device.timing.completion(now, work, blocks) + arrival.delay_ns, None)
+    }
+
+    /// Takes the outcome of a request, or leaves a waker for it.
+    pub(crate) fn collect(&mut self, ticket: Ticket, waker: &Waker) -> Option<(Op, Result<(), IoError>)> {
+        let request = &mut self.requests[ticket.slot as usize];
+        let Some(outcome) = request.outcome else {
+            if !request.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
+                request.waker = Some(waker.clone());
+            }
+            return None;
+        };
+        Some((self.release(ticket.slot), outcome))
+    }
+
+    fn release(&mut self, slot: u32) -> Op {
+        let request = &mut self.requests[slot as usize];
+        let generation = request.generation.wrapping_add(1);
+        let old = std::mem::replace(request, Request { generation, ..Request::unused() });
+        self.free.push(slot);
+        old.op
+    }
+
+    /// The future of a request is dropped. True when device I/O is in flight, which the engine must never let happen.
+    pub(crate) fn abandon(&mut self, ticket: Ticket) -> bool {
+        let request = &mut self.requests[ticket.slot as usize];
+        if request.generation != ticket.generation {
+            return false;
+        }
+        if request.outcome.is_some() || matches!(request.op, Op::Sleep { .. }) {
+            self.release(ticket.slot);
+            return false;
+        }
+        request.orphan = true;
+        request.waker = None;
+        true
+    }
+
+    /// When the next event is.
+    pub(crate) fn next_event(&mut self) -> Option<u64> {
+        while let Some(&Reverse((at, order, slot))) = self.events.peek() {
+            if self.requests[slot as usize].event == order {
+                return Some(at);
+            }
+            self.events.pop();
+        }
+        None
+    }
+
+    /// Moves the clock to the next event and completes its request.
+    pub(crate) fn turn(&mut self) -> Turn {
+        while let Some(Reverse((at, order, slot))) = self.events.pop() {
+            if self.requests[slot as usize].event == order {
+                self.now = at;
+                return Turn::Done(self.complete(slot));
+            }
+        }
+        Turn::Idle
+    }
+
+    fn complete(&mut self, slot: u32) -> Option<Waker> {
+        let request = &mut self.requests[slot as usize];
+        request.event = 0;
+        let waker = request.waker.take();
+        let orphan = request.orphan;
+        let verdict = request.verdict;
+        let op = std::mem::replace(&mut request.op, Op::Empty);
+        let (op, outcome) = self.perform(op, verdict);
+        let request = &mut self.requests[slot as usize];
+        request.op = op;
+        request.outcome = Some(outcome);
+        if orphan {
+            self.release(slot);
+        }
+        waker
+    }
+
+    /// Carries a request out and returns what its future wants back.
+    fn perform(&mut self, mut op: Op, verdict: Option<IoError>) -> (Op, Result<(), IoError>) {
+        let Some(place) = op.place() else { return (op, Ok(())) };
+        let device = &mut self.devices.get_mut(place.device.0 as usize);
+        let (Some(device), None) = (device, verdict) else {
+            let outcome = Err(verdict.unwrap_or(IoError::Gone));
+            self.trace_event(place, outcome, 0);
+            return (op, outcome);
+        };
+        let now = self.now;
+        let mut content = 0;
+        let outcome = match &mut op {
+            Op::Empty | Op::Sleep { .. } => Ok(()),
+            Op::Read { offset, buf, .. } => {
+                let outcome = device.finish_read(now, *offset, buf);
+                content = crc(buf.bytes());
+                outcome
+            }
+            Op::Write { offset, data, .. } => {
+                content = data.iter().fold(0, |sum, buf| sum.rotate_left(32) ^ crc(buf.bytes()));
+                device.finish_write(now, *offset, Gather::clone(data))
+            }
+            Op::Flush { upto, .. } => device.finish_flush(*upto),
+            Op::Discard { offset, bytes, .. } => device.finish_discard(*offset, *bytes),
+        };
+        self.trace_event(place, outcome, content);
+        (op, outcome)
+    }
+
+    fn trace_event(&mut self, place: Place, outcome: Result<(), IoError>, content: u64) {
+        let outcome = match outcome {
+            Ok(()) => 0,
+            Err(IoError::Failed(errno)) => 1 + u64::from(errno.unsigned_abs()),
+            Err(IoError::Gone) => 1 << 32,
+            Err(IoError::OutOfRange) => 2 << 32,
+        };
+        self.trace.word(self.now);
+        self.trace.word(u64::from(place.device.0) << 8 | place.kind as u64);
+        self.trace.word(place.offset);
+        self.trace.word(place.bytes);
+        self.trace.word(content ^ outcome.rotate_left(32));
+    }
+
+    /// A device goes away: its cache meets its fate, its requests fail, soon.
+    pub(crate) fn detach(&mut self, id: DeviceId, policy: CrashPolicy) {
+        let Some(device) = self.devices.get_mut(id.0 as usize) else { return };
+        if device.gone {
+            return;
+        }
+        let mut lost = Vec::new();
+        let mut failing = Vec::new();
+        for (slot, request) in (0..).zip(&mut self.requests) {
+            let ours = request.op.place().is_some_and(|place| place.device == id);
+            if ours && request.event != 0 && request.verdict.is_none() {
+                request.verdict = Some(IoError::Gone);
+                lost.extend(half_done(&request.op, device));
+                failing.push(slot);
+            }
+        }
+        device.gone = true;
+        device.counts.detached += 1;
+        device.power_loss(policy, lost);
+        for slot in failing {
+            let at = self.now + self.gone_rng.between(0, GONE_NS);
+            self.schedule(slot, at);
+        }
+        self.trace.bytes(b"detach");
+        self.trace.word(u64::from(id.0));
+    }
+
+    /// Ends the incarnation: every request is forgotten.
+    pub(crate) fn forget_requests(&mut self) -> Forgotten {
+        self.incarnation += 1;
+        self.events.clear();
+        self.free.clear();
+        let mut in_flight: Vec<Vec<Content>> = self.devices.iter().map(|_| Vec::new()).collect();
+        let mut wakers = Vec::new();
+        for request in std::mem::take(&mut self.requests) {
+            wakers.extend(request.waker);
+            let Some(place) = request.op.place() else { continue };
+            let index = place.device.0 as usize;
+            if request.event != 0 && request.verdict.is_none() {
+                in_flight[index].extend(half_done(&request.op, &mut self.devices[index]));
+            }
+        }
+        self.trace.word(self.now);
+        Forgotten { in_flight, wakers }
+    }
+
+    /// What the requests in flight are, for people.
+    pub(crate) fn describe_requests(&self) -> Vec<String> {
+        let waiting = self.requests.iter().filter(|request| request.event != 0);
+        waiting
+            .map(|request| match (&request.op, request.op.place()) {
+                (_, Some(at)) => {
+                    format!("{:?} device {} offset {} bytes {}", at.kind, at.device.0, at.offset, at.bytes)
+                }
+                (Op::Sleep { until }, None) => format!("sleep until {until} ns"),
+                _ => "nothing".to_string(),
+            })
+            .collect()
+    }
+}
+
+impl Request {
+    fn unused() -> Request {
+        Request {
+            generation: 0,
+            event: 0,
+            op: Op::Empty,
+            verdict: None,
+            outcome: None,
+            waker: None,
+            orphan: false,
+        }
+    }
+}
+
+/// What a request in flight may leave on the device when the power goes or its process ends.
+fn half_done(op: &Op, device: &mut DeviceState) -> Option<Content> {
+    match op {
+        Op::Write { offset, data, .. } => {
+            Some(Content::Gather { first: offset / BLOCK, data: Gather::clone(data) })
+        }
+        Op::Discard { offset, bytes, .. } => Some(device.discarded(offset / BLOCK, bytes / BLOCK)),
+        _ => None,
+    }
+}

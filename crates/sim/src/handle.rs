@@ -1,0 +1,212 @@
+//! A device as tests and oracles handle it: look inside, change it, place faults.
+//!
+//! Nothing here takes virtual time or passes through the queue of requests. Offsets and lengths are bytes.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use sinew_engine::buf::{BLOCK_BYTES, Buf};
+use sinew_engine::io::DeviceId;
+
+use crate::blocks::{Content, Version};
+use crate::core::Core;
+use crate::device::{CrashPolicy, DeviceState, DeviceStats};
+use crate::faults::{DeviceFaults, Fault, FaultCounts, OpKind, Scripted};
+use crate::latency::Latency;
+use crate::trace::{TraceHash, crc};
+use crate::world::Shared;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// A device of a world.
+#[derive(Clone)]
+pub struct Device {
+    shared: Rc<Shared>,
+    id: DeviceId,
+}
+
+impl Device {
+    pub(crate) fn new(shared: Rc<Shared>, id: DeviceId) -> Device {
+        Device { shared, id }
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut DeviceState, u64) -> T) -> T {
+        let mut core = self.shared.core.borrow_mut();
+        let now = core.now;
+        f(core.device_mut(self.id).expect("handles are given out for existing devices"), now)
+    }
+
+    fn with_core<T>(&self, f: impl FnOnce(&mut Core) -> T) -> T {
+        f(&mut self.shared.core.borrow_mut())
+    }
+
+    /// Its number.
+    pub fn id(&self) -> DeviceId {
+        self.id
+    }
+
+    /// Size in bytes, also while it is gone.
+    pub fn bytes(&self) -> u64 {
+        self.with(|device, _| device.config.bytes)
+    }
+
+    /// What a read would return now, faults aside. Any alignment.
+    ///
+    /// # Panics
+    /// When the range reaches past the end.
+    pub fn peek(&self, offset: u64, len: usize) -> Vec<u8> {
+        self.with(|device, _| gather(offset, len, |block| device.table.written(block)))
+    }
+
+    /// What would be left if power failed now and nothing unflushed survived. Any alignment.
+    ///
+    /// # Panics
+    /// When the range reaches past the end.
+    pub fn peek_durable(&self, offset: u64, len: usize) -> Vec<u8> {
+        self.with(|device, _| gather(offset, len, |block| device.table.durable(block)))
+    }
+
+    /// Changes the content behind everybody's back, for good: no crash takes it back. Any alignment. It is neither
+    /// counted nor logged, and heals nothing.
+    ///
+    /// # Panics
+    /// When the range reaches past the end.
+    pub fn poke(&self, offset: u64, bytes: &[u8]) {
+        let first = offset / BLOCK;
+        let end = (offset + bytes.len() as u64).div_ceil(BLOCK);
+        let mut all = self.peek(first * BLOCK, ((end - first) * BLOCK) as usize);
+        let start = (offset - first * BLOCK) as usize;
+        all[start..start + bytes.len()].copy_from_slice(bytes);
+        let blocks = all.chunks(BLOCK_BYTES).map(|block| Some(Buf::copy_of(block)) as Version);
+        let content = Content::Blocks((first..).zip(blocks).collect());
+        self.with(|device, _| device.store_certain(content));
+    }
+
+    /// Completed writes that no flush covers yet.
+    pub fn unflushed_count(&self) -> usize {
+        self.with(|device, _| device.unflushed())
+    }
+
+    /// What it was asked to do so far.
+    pub fn stats(&self) -> DeviceStats {
+        self.with(|device, _| device.stats)
+    }
+
+    /// The faults that struck it.
+    pub fn fault_counts(&self) -> FaultCounts {
+        self.with(|device, _| device.counts)
+    }
+
+    /// A hash of the content that reads see. Zeros are zeros, written or not.
+    pub fn snapshot(&self) -> u64 {
+        self.with(|device, _| {
+            let mut hash = TraceHash::default();
+            let end = device.blocks();
+            let mut next = 0;
+            while let Some(block) = device.table.first_written(next, end) {
+                next = block + 1;
+                let content = device.table.written(block).expect("just found").bytes();
+                if content.iter().any(|&byte| byte != 0) {
+                    hash.word(block);
+                    hash.word(crc(content));
+                }
+            }
+            hash.value()
+        })
+    }
+
+    /// Changes the probabilities of its faults, from the next request on.
+    pub fn set_faults(&self, faults: DeviceFaults) {
+        self.with(|device, _| device.config.faults = faults);
+    }
+
+    /// The probabilities of its faults.
+    pub fn faults(&self) -> DeviceFaults {
+        self.with(|device, _| device.config.faults.clone())
+    }
+
+    /// Changes how long its requests take, from the next one on.
+    pub fn set_latency(&self, latency: Latency) {
+        self.with(|device, _| device.timing.set(latency));
+    }
+
+    /// Places a fault on the next request of this kind that touches the byte range, or on the next one at all. Each
+    /// call is for one request; several wait in order.
+    pub fn script(&self, kind: OpKind, range: Option<Range<u64>>, fault: Fault) {
+        let blocks = range.map(|range| (range.start / BLOCK, range.end.div_ceil(BLOCK)));
+        self.with(|device, _| device.scripts.push_back(Scripted { kind, blocks, fault }));
+    }
+
+    /// Scripted faults that still wait for their request.
+    pub fn scripts_waiting(&self) -> usize {
+        self.with(|device, _| device.scripts.len())
+    }
+
+    /// Makes every block of a byte range unreadable until it is rewritten.
+    pub fn spoil(&self, range: Range<u64>) {
+        self.with(|device, now| {
+            (range.start / BLOCK..range.end.div_ceil(BLOCK)).for_each(|block| device.spoil(now, block));
+        });
+    }
+
+    /// Flips one bit of the stored byte at `offset`.
+    pub fn rot(&self, offset: u64, bit: u8) {
+        self.with(|device, now| {
+            device.rot(now, offset / BLOCK, offset % BLOCK * 8 + u64::from(bit % 8));
+        });
+    }
+
+    /// Makes everything that starts within the next `ns` nanoseconds take `factor` times as long.
+    pub fn slow_down(&self, factor: u64, ns: u64) {
+        self.with(|device, now| {
+            device.counts.slow_periods += 1;
+            device.timing.slow_down(now.saturating_add(ns), factor);
+        });
+    }
+
+    /// Takes the device away: requests fail with `Gone`, those in flight too, and its unflushed writes meet `policy` as
+    /// in a power loss.
+    pub fn detach(&self, policy: CrashPolicy) {
+        self.with_core(|core| core.detach(self.id, policy));
+    }
+
+    /// Brings the device back with the content it kept.
+    pub fn attach(&self) {
+        self.with(|device, _| {
+            if std::mem::replace(&mut device.gone, false) {
+                device.counts.attached += 1;
+            }
+        });
+    }
+
+    /// Whether it is away.
+    pub fn is_gone(&self) -> bool {
+        self.with(|device, _| device.gone)
+    }
+
+    /// Takes the device away and puts a blank one of the same size into its place, attached.
+    pub fn replace_by_blank(&self) {
+        self.detach(CrashPolicy::DropAll);
+        self.with(|device, _| device.wipe());
+        self.attach();
+    }
+
+    /// Whether the data of the 4 KiB block at this offset was destroyed by a fault and not replaced since.
+    pub fn is_damaged(&self, offset: u64) -> bool {
+        self.with(|device, _| device.is_damaged(offset / BLOCK))
+    }
+}
+
+fn gather<'a>(offset: u64, len: usize, content: impl Fn(u64) -> Option<&'a Buf>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len);
+    while bytes.len() < len {
+        let at = offset + bytes.len() as u64;
+        let start = (at % BLOCK) as usize;
+        let take = (len - bytes.len()).min(BLOCK_BYTES - start);
+        match content(at / BLOCK) {
+            Some(block) => bytes.extend_from_slice(&block.bytes()[start..start + take]),
+            None => bytes.resize(bytes.len() + take, 0),
+        }
+    }
+    bytes
+}
