@@ -9,17 +9,19 @@
 //! ([`Device::script`]), counted in [`FaultCounts`], and those that destroy data are logged as [`Corruption`]s, so that
 //! an oracle can tell what may legally be lost.
 //!
-//!     world       World, SimIo: the whole and the way in
-//!     executor    tasks, run queue, dropping them all at a crash
-//!     core        requests and the event queue
-//!     device      one device: cache, durability, power loss
-//!     inject      one device: which fault a request meets
-//!     handle      Device: what tests and oracles see and do
-//!     blocks      sparse content, shared by reference
-//!     latency     when a request completes
-//!     faults      fault settings, scripts, counts, the log of corruption
-//!     random      seeded streams, one per purpose
-//!     trace       the hash of everything that happened
+//! ```text
+//! world       World, SimIo: the whole and the way in
+//! executor    tasks, run queue, dropping them all at a crash
+//! core        requests and the event queue
+//! device      one device: cache, durability, power loss
+//! inject      one device: which fault a request meets
+//! handle      Device: what tests and oracles see and do
+//! blocks      sparse content, shared by reference
+//! latency     when a request completes
+//! faults      fault settings, scripts, counts, the log of corruption
+//! random      seeded streams, one per purpose
+//! trace       the hash of everything that happened
+//! ```
 
 mod blocks;
 mod core;
