@@ -11,20 +11,27 @@ use sinew_engine::io::{Gather, Io};
 use sinew_sim::{DeviceConfig, World};
 
 const DEVICES: u32 = 8;
-const DEVICE_BLOCKS: u64 = 64 * 1024;
+const DEVICE_BLOCKS: u64 = 8 * 1024;
 const TASKS: u32 = 128;
 const REQUESTS: u64 = 4_000_000;
 
 fn main() {
-    println!("8 devices of 256 MiB, 128 tasks, 4 KiB at random places, a flush every 64 requests of a task");
-    for (name, reads_percent) in [("writes", 0), ("half and half", 50), ("reads", 100)] {
-        let mut rates: Vec<f64> = (0..3).map(|round| run(round, reads_percent)).collect();
+    println!("8 devices of 32 MiB, 128 tasks, 4 KiB at random places, a flush every 64 requests of a task");
+    let cases = [
+        ("writes", 0, false),
+        ("writes, each of a new buffer", 0, true),
+        ("half and half", 50, false),
+        ("half and half, new buffers", 50, true),
+        ("reads of zeros", 100, false),
+    ];
+    for (name, reads_percent, fresh) in cases {
+        let mut rates: Vec<f64> = (0..3).map(|round| run(round, reads_percent, fresh)).collect();
         rates.sort_by(f64::total_cmp);
-        println!("{name:14} {:.2} M/s (lowest {:.2}, highest {:.2} of 3 runs)", rates[1], rates[0], rates[2]);
+        println!("{name:30} {:.2} M/s (lowest {:.2}, highest {:.2} of 3 runs)", rates[1], rates[0], rates[2]);
     }
 }
 
-fn run(seed: u64, reads_percent: u64) -> f64 {
+fn run(seed: u64, reads_percent: u64, fresh: bool) -> f64 {
     let world = World::new(seed);
     let bytes = DEVICE_BLOCKS * BLOCK_BYTES as u64;
     let devices: Vec<_> = (0..DEVICES).map(|_| world.add_device(DeviceConfig::of_bytes(bytes))).collect();
@@ -33,7 +40,8 @@ fn run(seed: u64, reads_percent: u64) -> f64 {
         let (io, devices, ended) = (world.io(), devices.clone(), Rc::clone(&ended));
         let mut rng = world.rng(&format!("task {task}"));
         world.spawn(async move {
-            let data: Gather = Rc::new([Buf::copy_of(&[task as u8; BLOCK_BYTES])]);
+            let new_data = || -> Gather { Rc::new([Buf::copy_of(&[task as u8; BLOCK_BYTES])]) };
+            let data = new_data();
             let mut buf = Buf::zeroed(BLOCK_BYTES);
             for request in 1..=REQUESTS / u64::from(TASKS) {
                 let device = devices[rng.below(u64::from(DEVICES)) as usize];
@@ -43,7 +51,8 @@ fn run(seed: u64, reads_percent: u64) -> f64 {
                     buf = back;
                     result.expect("no faults are on");
                 } else {
-                    io.write(device, offset, Rc::clone(&data)).await.expect("no faults are on");
+                    let data = if fresh { new_data() } else { Rc::clone(&data) };
+                    io.write(device, offset, data).await.expect("no faults are on");
                 }
                 if request % 64 == 0 {
                     io.flush(device).await.expect("no faults are on");

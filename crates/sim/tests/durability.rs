@@ -303,3 +303,23 @@ fn a_device_that_copies_leaves_the_writer_its_buffer() {
     });
     assert_eq!((tag_at(&world, device, 0), tag_at(&world, device, 1)), (1, 1));
 }
+
+#[test]
+fn a_prefix_has_no_holes() {
+    let mut lengths = BTreeSet::new();
+    for seed in 0..200 {
+        let world = World::new(seed);
+        let device = world.add_device(DeviceConfig::of_bytes(BLOCKS * BLOCK));
+        let io = world.io();
+        block_on(&world, async move {
+            for block in 0..BLOCKS {
+                io.write(device, block * BLOCK, content(1, 1)).await.unwrap();
+            }
+        });
+        world.crash(CrashPolicy::Prefix);
+        let kept: Vec<_> = (0..BLOCKS).map(|block| tag_at(&world, device, block)).collect();
+        assert!(kept.is_sorted_by(|a, b| a >= b), "{kept:?}");
+        lengths.insert(kept.iter().sum::<u64>());
+    }
+    assert_eq!(lengths.len() as u64, BLOCKS + 1);
+}
