@@ -1,0 +1,326 @@
+//! Volumes as frontends use them: requests split over shards and blocks, and sent to the thread of each shard.
+//!
+//! A shard of the client's own thread is called directly; one of another thread through its mailbox, which is bounded.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use async_channel::Sender;
+
+use crate::addr::VolumeId;
+use crate::buf::{BLOCK_BYTES, Buf};
+use crate::geometry::EXTENT_BLOCKS;
+use crate::io::Io;
+use crate::serve::{Order, Reply, Request};
+use crate::shard::Shard;
+use crate::sync::join_all;
+use crate::volume::{Extent, Volume, VolumeError};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// What all clients of a volume share.
+#[derive(Debug)]
+pub struct VolumeShared {
+    /// The volume.
+    pub id: VolumeId,
+    bytes: AtomicU64,
+    gone: AtomicBool,
+}
+
+impl VolumeShared {
+    pub(crate) fn new(id: VolumeId, bytes: u64) -> VolumeShared {
+        VolumeShared { id, bytes: AtomicU64::new(bytes), gone: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn set_bytes(&self, bytes: u64) {
+        self.bytes.store(bytes, Ordering::SeqCst);
+    }
+
+    pub(crate) fn set_gone(&self) {
+        self.gone.store(true, Ordering::SeqCst);
+    }
+
+    fn end(&self) -> Result<u64, VolumeError> {
+        if self.gone.load(Ordering::SeqCst) { Err(VolumeError::Gone) } else { Ok(self.bytes.load(Ordering::SeqCst)) }
+    }
+}
+
+/// The way to one shard.
+pub enum ShardLink<I> {
+    /// It runs on this thread.
+    Here(Rc<Shard<I>>),
+    /// It runs on another.
+    There(Sender<Order>),
+}
+
+/// A thread's way to all shards of a pool.
+pub struct PoolClient<I>(Rc<Vec<ShardLink<I>>>);
+
+impl<I> Clone for PoolClient<I> {
+    fn clone(&self) -> Self {
+        PoolClient(Rc::clone(&self.0))
+    }
+}
+
+impl<I: Io> PoolClient<I> {
+    /// A client of the shards, in order.
+    pub fn new(shards: Vec<ShardLink<I>>) -> PoolClient<I> {
+        PoolClient(Rc::new(shards))
+    }
+
+    /// A volume of the pool.
+    pub fn volume(&self, shared: Arc<VolumeShared>) -> VolumeHandle<I> {
+        VolumeHandle { client: self.clone(), shared }
+    }
+
+    async fn call(&self, shard: usize, volume: VolumeId, request: Request) -> Result<Reply, VolumeError> {
+        match &self.0[shard] {
+            ShardLink::Here(shard) => shard.serve(volume, request).await,
+            ShardLink::There(mailbox) => {
+                let (reply, answer) = async_channel::bounded(1);
+                mailbox.send(Order::Request { volume, request, reply }).await.map_err(|_| VolumeError::Gone)?;
+                answer.recv().await.unwrap_or(Err(VolumeError::Gone))
+            }
+        }
+    }
+}
+
+/// One volume, as a client on one thread sees it.
+pub struct VolumeHandle<I> {
+    client: PoolClient<I>,
+    shared: Arc<VolumeShared>,
+}
+
+impl<I> Clone for VolumeHandle<I> {
+    fn clone(&self) -> Self {
+        VolumeHandle { client: self.client.clone(), shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// Consecutive blocks that one shard holds consecutively.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    shard: usize,
+    local: u64,
+    blocks: u64,
+}
+
+/// The parts of a range of blocks, in order.
+fn parts(first: u64, blocks: u64, shards: usize) -> impl Iterator<Item = Part> {
+    let (mut at, end) = (first, first + blocks);
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let (extent, within) = (at / EXTENT_BLOCKS, at % EXTENT_BLOCKS);
+        // With one shard, extents follow one another.
+        let room = if shards == 1 { u64::MAX } else { EXTENT_BLOCKS - within };
+        let blocks = room.min(end - at);
+        at += blocks;
+        let local = extent / shards as u64 * EXTENT_BLOCKS + within;
+        Some(Part { shard: (extent % shards as u64) as usize, local, blocks })
+    })
+}
+
+impl<I: Io> VolumeHandle<I> {
+    fn check(&self, offset: u64, len: u64) -> Result<(), VolumeError> {
+        let end = self.shared.end()?;
+        if offset.checked_add(len).is_some_and(|last| last <= end) { Ok(()) } else { Err(VolumeError::OutOfRange) }
+    }
+
+    fn shards(&self) -> usize {
+        self.client.0.len()
+    }
+
+    async fn call(&self, shard: usize, request: Request) -> Result<Reply, VolumeError> {
+        self.client.call(shard, self.shared.id, request).await
+    }
+
+    /// Sends one request per part and gives the replies in order; a single part without ado.
+    async fn call_parts(
+        &self,
+        first: u64,
+        blocks: u64,
+        mut request: impl FnMut(Part) -> Request,
+    ) -> Result<Vec<Reply>, VolumeError> {
+        let mut parts = parts(first, blocks, self.shards());
+        let Some(one) = parts.next() else { return Ok(Vec::new()) };
+        if one.blocks == blocks {
+            return Ok(vec![self.call(one.shard, request(one)).await?]);
+        }
+        let calls: Vec<_> = std::iter::once(one).chain(parts).map(|part| self.call(part.shard, request(part))).collect();
+        join_all(calls).await.into_iter().collect()
+    }
+
+    async fn write_blocks(&self, first: u64, data: Buf) -> Result<(), VolumeError> {
+        let blocks = (data.len() / BLOCK_BYTES) as u64;
+        let mut rest = data;
+        let cut = |part: Part| {
+            let bytes = part.blocks as usize * BLOCK_BYTES;
+            let front = rest.slice(0, bytes);
+            rest = rest.slice(bytes, rest.len() - bytes);
+            Request::Write { local: part.local, data: front }
+        };
+        self.call_parts(first, blocks, cut).await.map(|_| ())
+    }
+
+    async fn merge(&self, offset: u64, bytes: &[u8]) -> Result<(), VolumeError> {
+        let mut parts = parts(offset / BLOCK, 1, self.shards());
+        let part = parts.next().expect("one block has one part");
+        let request = Request::Merge { local: part.local, at: (offset % BLOCK) as usize, bytes: bytes.to_vec() };
+        self.call(part.shard, request).await.map(|_| ())
+    }
+
+    async fn write_unaligned(&self, offset: u64, data: &Buf) -> Result<(), VolumeError> {
+        let (mut at, mut rest) = (offset, data.bytes());
+        while !rest.is_empty() {
+            let within = at % BLOCK;
+            let whole = rest.len() as u64 / BLOCK * BLOCK;
+            let bytes = if within == 0 && whole > 0 {
+                self.write_blocks(at / BLOCK, Buf::copy_of(&rest[..whole as usize])).await?;
+                whole
+            } else {
+                let bytes = (BLOCK - within).min(rest.len() as u64);
+                self.merge(at, &rest[..bytes as usize]).await?;
+                bytes
+            };
+            at += bytes;
+            rest = &rest[bytes as usize..];
+        }
+        Ok(())
+    }
+
+    async fn unmap(&self, first: u64, blocks: u64) -> Result<(), VolumeError> {
+        // One request per shard, not per extent: what lies between two extents of a shard is its neighbour there.
+        let shards = self.shards();
+        let calls = (0..shards).filter_map(|shard| {
+            let local = crate::serve::local_blocks(first, shard, shards);
+            let count = crate::serve::local_blocks(first + blocks, shard, shards) - local;
+            (count > 0).then(|| self.call(shard, Request::Unmap { local, count }))
+        });
+        join_all(calls).await.into_iter().try_for_each(|reply| reply.map(|_| ()))
+    }
+}
+
+impl<I: Io> Volume for VolumeHandle<I> {
+    fn size_bytes(&self) -> u64 {
+        self.shared.end().unwrap_or(0)
+    }
+
+    async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, VolumeError> {
+        self.check(offset, u64::from(len))?;
+        let (first, end) = (offset / BLOCK, (offset + u64::from(len)).div_ceil(BLOCK));
+        let request = |part: Part| Request::Read { local: part.local, count: part.blocks as u32 };
+        let mut bufs = Vec::with_capacity(1);
+        for reply in self.call_parts(first, end - first, request).await? {
+            match reply {
+                Reply::Data(mut data) if bufs.is_empty() => std::mem::swap(&mut bufs, &mut data),
+                Reply::Data(data) => bufs.extend(data),
+                _ => unreachable!("a read is answered with data"),
+            }
+        }
+        trim(&mut bufs, (offset % BLOCK) as usize, len as usize);
+        Ok(bufs)
+    }
+
+    async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), VolumeError> {
+        self.check(offset, data.len() as u64)?;
+        if offset.is_multiple_of(BLOCK) && data.len().is_multiple_of(BLOCK_BYTES) {
+            self.write_blocks(offset / BLOCK, data).await?;
+        } else {
+            self.write_unaligned(offset, &data).await?;
+        }
+        if fua { self.flush().await } else { Ok(()) }
+    }
+
+    async fn flush(&self) -> Result<(), VolumeError> {
+        self.shared.end()?;
+        let calls = (0..self.shards()).map(|shard| self.call(shard, Request::Flush));
+        join_all(calls).await.into_iter().try_for_each(|reply| reply.map(|_| ()))
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), VolumeError> {
+        self.check(offset, len)?;
+        let (first, end) = (offset.div_ceil(BLOCK), (offset + len) / BLOCK);
+        if first < end { self.unmap(first, end - first).await } else { Ok(()) }
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, fua: bool) -> Result<(), VolumeError> {
+        self.check(offset, len)?;
+        let end = offset + len;
+        let (first_whole, end_whole) = (offset.div_ceil(BLOCK) * BLOCK, end / BLOCK * BLOCK);
+        if first_whole >= end_whole {
+            // Nothing whole inside: at most two partial blocks.
+            self.write_unaligned(offset, &Buf::zeroed(len as usize)).await?;
+        } else {
+            self.write_unaligned(offset, &Buf::zeroed((first_whole - offset) as usize)).await?;
+            self.unmap(first_whole / BLOCK, (end_whole - first_whole) / BLOCK).await?;
+            self.write_unaligned(end_whole, &Buf::zeroed((end - end_whole) as usize)).await?;
+        }
+        if fua { self.flush().await } else { Ok(()) }
+    }
+
+    async fn status(&self, offset: u64, len: u64) -> Result<Vec<Extent>, VolumeError> {
+        self.check(offset, len)?;
+        let (first, end) = (offset / BLOCK, (offset + len).div_ceil(BLOCK));
+        let mut merged: Vec<Extent> = Vec::new();
+        let request = |part: Part| Request::Extents { local: part.local, count: part.blocks as u32 };
+        for reply in self.call_parts(first, end - first, request).await? {
+            let Reply::Extents(extents) = reply else { unreachable!("extents are answered with extents") };
+            for extent in extents {
+                match merged.last_mut() {
+                    Some(last) if last.allocated == extent.allocated => last.bytes += extent.bytes,
+                    _ => merged.push(extent),
+                }
+            }
+        }
+        if let Some(front) = merged.first_mut() {
+            front.bytes -= offset % BLOCK;
+        }
+        if let Some(back) = merged.last_mut() {
+            back.bytes -= end * BLOCK - (offset + len);
+        }
+        Ok(merged)
+    }
+}
+
+/// Cuts buffers that hold whole blocks down to the bytes asked for.
+fn trim(bufs: &mut Vec<Buf>, skip: usize, len: usize) {
+    if skip > 0
+        && let Some(first) = bufs.first_mut()
+    {
+        *first = first.slice(skip, first.len() - skip);
+    }
+    let total: usize = bufs.iter().map(Buf::len).sum();
+    if let Some(last) = bufs.last_mut() {
+        *last = last.slice(0, last.len() - (total - len));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::local_blocks;
+
+    #[test]
+    fn every_block_has_one_place_and_counts_add_up() {
+        for shards in [1usize, 2, 3, 5] {
+            let mut seen = std::collections::BTreeSet::new();
+            for block in 0..4 * EXTENT_BLOCKS * shards as u64 + 37 {
+                let part = parts(block, 1, shards).next().unwrap();
+                assert!(seen.insert((part.shard, part.local)));
+                assert_eq!(local_blocks(block, part.shard, shards), part.local);
+            }
+            let all: u64 = (0..shards).map(|s| local_blocks(777, s, shards)).sum();
+            assert_eq!(all, 777);
+        }
+    }
+
+    #[test]
+    fn parts_cover_the_range_in_order() {
+        let total: u64 = parts(100, 5000, 3).map(|p| p.blocks).sum();
+        assert_eq!(total, 5000);
+        assert_eq!(parts(0, 5000, 1).count(), 1);
+    }
+}

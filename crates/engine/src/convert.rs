@@ -1,0 +1,131 @@
+//! Conversion: a mirrored stripe gets its parity and loses its mirrors; no data moves (FusionRAID, FAST'21, section 4.2).
+//!
+//! The stripe closed first goes first. Parity is computed from the chunks as they are at their homes, dead slots
+//! included, and is durable before the record that drops the mirrors.
+
+use std::rc::Rc;
+
+use crate::addr::{Home, StripeId};
+use crate::buf::Buf;
+use crate::disk::journal::Record;
+use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
+use crate::io::Io;
+use crate::read::ChunkPart;
+use crate::sabotage::{self, Sabotage};
+use crate::shard::{Shard, StripeLock};
+use crate::sync::join_all;
+use crate::tables::StripeState;
+
+/// Stripes converted with one flush.
+const STRIPES_PER_ROUND: usize = 8;
+
+impl<I: Io> Shard<I> {
+    /// Converts a few stripes; false when none could be.
+    pub(crate) async fn convert_some(self: &Rc<Self>) -> bool {
+        if self.geometry.parity_columns() == 0 {
+            return false;
+        }
+        let chosen = self.choose_convertible();
+        let written = join_all(chosen.into_iter().map(|lock| self.write_parity(lock))).await;
+        let ready: Vec<StripeLock<I>> = written.into_iter().flatten().collect();
+        if ready.is_empty() {
+            return false;
+        }
+        // Not only what is applied: the parity itself must be durable.
+        if !sabotage::on(Sabotage::ConvertWithoutFlush) && !self.flush_pages().await {
+            self.convertible.borrow_mut().extend(ready.iter().map(|lock| lock.stripe()));
+            return true;
+        }
+        let records = ready.iter().map(|lock| Record::Converted { stripe: lock.stripe() }).collect();
+        self.counters.stripes_converted.add(ready.len() as u64);
+        self.journal.commit(records).await.is_ok()
+    }
+
+    fn choose_convertible(self: &Rc<Self>) -> Vec<StripeLock<I>> {
+        let mut queue = self.convertible.borrow_mut();
+        let mut chosen = Vec::new();
+        for _ in 0..queue.len() {
+            if chosen.len() == STRIPES_PER_ROUND {
+                break;
+            }
+            let stripe = queue.pop_front().expect("as many as counted");
+            let found = self.tables.borrow().stripe(stripe);
+            if found.state != StripeState::Mirrored {
+                continue;
+            }
+            match self.lock_stripe(stripe) {
+                Some(lock) if self.is_whole(stripe) => chosen.push(lock),
+                _ => queue.push_back(stripe),
+            }
+        }
+        chosen
+    }
+
+    /// Whether every data and parity column of the stripe has a good home on an active member.
+    fn is_whole(&self, stripe: StripeId) -> bool {
+        let tables = self.tables.borrow();
+        let columns = usize::from(tables.stripe(stripe).columns);
+        let parity = (0..self.geometry.parity_columns()).map(|p| self.geometry.parity_index(p));
+        (0..columns).chain(parity).all(|i| tables.good_home(stripe, i).is_some_and(|h| self.members.is_active(h.member)))
+    }
+
+    /// Writes the stripe's parity; gives the lock back when it is written.
+    async fn write_parity(self: &Rc<Self>, lock: StripeLock<I>) -> Option<StripeLock<I>> {
+        let stripe = lock.stripe();
+        let columns = usize::from(self.tables.borrow().stripe(stripe).columns);
+        self.throttle.pay(&self.io, columns as u64 * CHUNK_BYTES).await;
+        let chunks = join_all((0..columns).map(|column| self.settle_chunk(stripe, column))).await;
+        let chunks: Option<Vec<Vec<Buf>>> = chunks.into_iter().map(|chunk| Some(vec![chunk?])).collect();
+        let Some(chunks) = chunks else {
+            self.convertible.borrow_mut().push_back(stripe);
+            return None;
+        };
+        let parity = self.compute_parity(&chunks);
+        if sabotage::on(Sabotage::SkipParity) {
+            return Some(lock);
+        }
+        for (p, parity) in parity.into_iter().enumerate() {
+            let home = self.tables.borrow().good_home(stripe, self.geometry.parity_index(p))?;
+            if let Err(error) = self.members.write(home, 0, Rc::new([parity])).await {
+                self.report_failure(home.member, error).await;
+                self.convertible.borrow_mut().push_back(stripe);
+                return None;
+            }
+        }
+        Some(lock)
+    }
+
+    /// The chunk exactly as it is at its own home, after mending it there if it was damaged. Mirrors are no substitute:
+    /// in slots that were never committed they may differ.
+    pub(crate) async fn settle_chunk(self: &Rc<Self>, stripe: StripeId, column: usize) -> Option<Buf> {
+        let home = self.tables.borrow().good_home(stripe, column)?;
+        let part = ChunkPart { stripe, column, offset: 0, count: CHUNK_BLOCKS };
+        match self.read_home(home, 0, CHUNK_BLOCKS).await {
+            Ok(buf) if self.mismatches(part, &buf) == 0 => return Some(buf),
+            Ok(buf) => self.members.note_checksum_error(home.member, self.mismatches(part, &buf)),
+            Err(_) => {}
+        }
+        self.mend_chunk(stripe, column, column, home).await
+    }
+
+    /// Rewrites a whole data chunk, block by block, where a block is damaged, and gives its content as it is then.
+    pub(crate) async fn mend_chunk(
+        self: &Rc<Self>,
+        stripe: StripeId,
+        column: usize,
+        index: usize,
+        home: Home,
+    ) -> Option<Buf> {
+        for offset in 0..CHUNK_BLOCKS {
+            let part = ChunkPart { stripe, column, offset, count: 1 };
+            let damaged = match self.read_home(home, offset, 1).await {
+                Ok(buf) => self.mismatches(part, &buf) > 0,
+                Err(_) => true,
+            };
+            if damaged {
+                self.read_part_without(part, vec![(index, home)]).await.ok()?;
+            }
+        }
+        self.read_home(home, 0, CHUNK_BLOCKS).await.ok()
+    }
+}

@@ -1,0 +1,321 @@
+//! The superblock: every active member holds the whole configuration of its pool, in two slots written in turn.
+//!
+//! A slot is one header block and the encoded [`Config`] behind it. Generation g goes to slot g mod 2, so a torn write
+//! leaves the previous generation readable.
+
+use crate::addr::VolumeId;
+use crate::buf::{BLOCK_BYTES, Buf};
+use crate::checksum::crc32c;
+use crate::geometry::{CHUNK_BYTES, Geometry, MEMBERS, MemberLayout, Protection};
+
+use super::codec::{DecodeError, Reader, Writer};
+use super::{FORMAT_VERSION, Uuid};
+
+const MAGIC: &[u8; 8] = b"SINEWSB\n";
+/// Bytes of one slot.
+pub const SLOT_BYTES: usize = 448 << 10;
+/// Where the two slots begin. The first 64 KiB of a member stay zero.
+pub const SLOT_OFFSETS: [u64; 2] = [64 << 10, 512 << 10];
+
+/// What the pool is: written to every active member at each change, the newest generation wins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Identity of the pool.
+    pub pool: Uuid,
+    /// Name of the pool.
+    pub name: String,
+    /// Counts the changes of this configuration.
+    pub generation: u64,
+    /// Counts the times the pool was opened. Journal blocks carry it.
+    pub epoch: u64,
+    /// Shape of every shard.
+    pub geometry: Geometry,
+    /// The members; the index is the `MemberId`.
+    pub members: Vec<MemberConfig>,
+    /// The volumes.
+    pub volumes: Vec<VolumeConfig>,
+    /// The next volume's id; ids are not reused.
+    pub volume_next: u32,
+}
+
+/// One member of the pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberConfig {
+    /// Identity of this member; a replacement gets its own.
+    pub uuid: Uuid,
+    /// Size of the device when it joined.
+    pub bytes: u64,
+    /// How it is cut up.
+    pub layout: MemberLayout,
+    /// Whether it takes part.
+    pub state: MemberState,
+    /// The epoch in which it went out; 0 while active.
+    pub out_epoch: u64,
+    /// Where it was last seen, for messages.
+    pub path: String,
+}
+
+/// Whether a member takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// Read and written. Single columns on it may still be stale.
+    Active,
+    /// It failed requests. It comes back only when told to, or is replaced.
+    Failed,
+    /// Taken offline on request.
+    Offline,
+    /// Not there when the pool was opened. It comes back by itself.
+    Missing,
+    /// Out, and what it held is being rebuilt into the free space of the others.
+    Evacuating,
+    /// Evacuated; its place stays empty.
+    Removed,
+}
+
+impl MemberState {
+    const ALL: [MemberState; 6] = [
+        MemberState::Active,
+        MemberState::Failed,
+        MemberState::Offline,
+        MemberState::Missing,
+        MemberState::Evacuating,
+        MemberState::Removed,
+    ];
+
+    /// The state's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            MemberState::Active => "active",
+            MemberState::Failed => "failed",
+            MemberState::Offline => "offline",
+            MemberState::Missing => "missing",
+            MemberState::Evacuating => "evacuating",
+            MemberState::Removed => "removed",
+        }
+    }
+}
+
+/// One volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeConfig {
+    /// Identity within the pool.
+    pub id: VolumeId,
+    /// Its name, which is also its export's.
+    pub name: String,
+    /// Size, whole blocks.
+    pub bytes: u64,
+    /// It has been deleted and its blocks are still being freed.
+    pub deleting: bool,
+}
+
+/// A configuration as one member holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Which of the configuration's members this is.
+    pub member: u8,
+    /// The configuration.
+    pub config: Config,
+}
+
+impl Superblock {
+    /// The slot's bytes.
+    ///
+    /// # Errors
+    /// When the configuration has grown larger than a slot.
+    pub fn encode(&self) -> Result<Buf, DecodeError> {
+        let body = encode_config(&self.config);
+        if BLOCK_BYTES + body.len() > SLOT_BYTES {
+            return Err(DecodeError::Invalid("configuration: too many volumes or too long names"));
+        }
+        let mut w = Writer::default();
+        w.bytes(MAGIC);
+        w.u16(FORMAT_VERSION);
+        w.u16(u16::from(self.member));
+        w.u32(body.len() as u32);
+        w.u64(self.config.generation);
+        w.u32(crc32c(&body));
+        let crc = crc32c(&w.0);
+        w.u32(crc);
+        let mut buf = Buf::zeroed((BLOCK_BYTES + body.len()).next_multiple_of(BLOCK_BYTES));
+        buf.bytes_mut()[..w.0.len()].copy_from_slice(&w.0);
+        buf.bytes_mut()[BLOCK_BYTES..BLOCK_BYTES + body.len()].copy_from_slice(&body);
+        Ok(buf)
+    }
+
+    /// Reads a slot.
+    ///
+    /// # Errors
+    /// When it holds no superblock, one of another version, or a damaged one.
+    pub fn decode(slot: &[u8]) -> Result<Superblock, DecodeError> {
+        let mut r = Reader(slot);
+        if r.take(8).map_err(|_| DecodeError::Foreign)? != MAGIC {
+            return Err(DecodeError::Foreign);
+        }
+        let version = r.u16()?;
+        if version != FORMAT_VERSION {
+            return Err(DecodeError::Version(version));
+        }
+        let member = r.u16()?;
+        let body_len = r.u32()? as usize;
+        let generation = r.u64()?;
+        let body_crc = r.u32()?;
+        let header_crc = crc32c(&slot[..28]);
+        if r.u32()? != header_crc {
+            return Err(DecodeError::Checksum);
+        }
+        let body =
+            slot.get(BLOCK_BYTES..BLOCK_BYTES.saturating_add(body_len)).ok_or(DecodeError::Invalid("superblock length"))?;
+        if crc32c(body) != body_crc {
+            return Err(DecodeError::Checksum);
+        }
+        let config = decode_config(body)?;
+        if config.generation != generation || usize::from(member) >= config.members.len() {
+            return Err(DecodeError::Invalid("superblock header"));
+        }
+        Ok(Superblock { member: member as u8, config })
+    }
+}
+
+fn encode_config(config: &Config) -> Vec<u8> {
+    let mut w = Writer::default();
+    w.bytes(&config.pool);
+    w.text(&config.name);
+    w.u64(config.generation);
+    w.u64(config.epoch);
+    let g = &config.geometry;
+    w.u8(match g.protection {
+        Protection::Mirror { copies } => copies,
+        Protection::Parity1 => 0x11,
+        Protection::Parity2 => 0x12,
+    });
+    w.u8(g.data_columns as u8);
+    w.u8(g.shards as u8);
+    w.u8(u8::from(g.checksums));
+    w.u32(g.journal_blocks);
+    w.u8(config.members.len() as u8);
+    for m in &config.members {
+        w.bytes(&m.uuid);
+        w.u64(m.bytes);
+        w.u32(m.layout.page_slots);
+        w.u32(m.layout.chunks);
+        w.u8(MemberState::ALL.iter().position(|&s| s == m.state).expect("every state is listed") as u8);
+        w.u64(m.out_epoch);
+        w.text(&m.path);
+    }
+    w.u32(config.volume_next);
+    w.u32(config.volumes.len() as u32);
+    for v in &config.volumes {
+        w.u32(v.id.0);
+        w.text(&v.name);
+        w.u64(v.bytes);
+        w.u8(u8::from(v.deleting));
+    }
+    w.0
+}
+
+fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
+    let mut r = Reader(body);
+    let pool = r.uuid()?;
+    let name = r.text()?;
+    let generation = r.u64()?;
+    let epoch = r.u64()?;
+    let protection = match r.u8()? {
+        copies @ 2..=3 => Protection::Mirror { copies },
+        0x11 => Protection::Parity1,
+        0x12 => Protection::Parity2,
+        _ => return Err(DecodeError::Invalid("protection")),
+    };
+    let (data_columns, shards, checksums) = (usize::from(r.u8()?), usize::from(r.u8()?), r.u8()? != 0);
+    let journal_blocks = r.u32()?;
+    let count = usize::from(r.u8()?);
+    if !MEMBERS.contains(&count) || journal_blocks < 16 || data_columns == 0 {
+        return Err(DecodeError::Invalid("geometry"));
+    }
+    let geometry = Geometry::new(protection, data_columns, shards, checksums, count, journal_blocks)
+        .map_err(|_| DecodeError::Invalid("geometry"))?;
+    let mut members = Vec::with_capacity(count);
+    for _ in 0..count {
+        let uuid = r.uuid()?;
+        let bytes = r.u64()?;
+        let layout = MemberLayout { journal_blocks, page_slots: r.u32()?, chunks: r.u32()? };
+        let state = *MemberState::ALL.get(usize::from(r.u8()?)).ok_or(DecodeError::Invalid("member state"))?;
+        let out_epoch = r.u64()?;
+        let path = r.text()?;
+        if layout.slice_bytes().checked_mul(shards as u64).is_none_or(|all| all > bytes + CHUNK_BYTES) {
+            return Err(DecodeError::Invalid("member layout"));
+        }
+        members.push(MemberConfig { uuid, bytes, layout, state, out_epoch, path });
+    }
+    let volume_next = r.u32()?;
+    let mut volumes = Vec::new();
+    for _ in 0..r.u32()? {
+        let (id, name, bytes, deleting) = (VolumeId(r.u32()?), r.text()?, r.u64()?, r.u8()? != 0);
+        if bytes % BLOCK_BYTES as u64 != 0 || id.0 >= volume_next {
+            return Err(DecodeError::Invalid("volume"));
+        }
+        volumes.push(VolumeConfig { id, name, bytes, deleting });
+    }
+    Ok(Config { pool, name, generation, epoch, geometry, members, volumes, volume_next })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub(crate) fn sample() -> Config {
+        let geometry = Geometry::new(Protection::Parity1, 2, 2, true, 4, 64).unwrap();
+        let layout = geometry.member_layout(64 << 20, 4).unwrap();
+        let member = |i: u8| MemberConfig {
+            uuid: [i; 16],
+            bytes: 64 << 20,
+            layout,
+            state: MemberState::ALL[usize::from(i)],
+            out_epoch: 3,
+            path: format!("/dev/m{i}"),
+        };
+        Config {
+            pool: [9; 16],
+            name: "tank".into(),
+            generation: 7,
+            epoch: 5,
+            geometry,
+            members: (0..4).map(member).collect(),
+            volumes: vec![VolumeConfig { id: VolumeId(1), name: "v".into(), bytes: 1 << 20, deleting: true }],
+            volume_next: 2,
+        }
+    }
+
+    #[test]
+    fn survives_a_round_trip() {
+        let sb = Superblock { member: 2, config: sample() };
+        assert_eq!(Superblock::decode(sb.encode().unwrap().bytes()), Ok(sb));
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        let good = Superblock { member: 2, config: sample() }.encode().unwrap().bytes().to_vec();
+        assert_eq!(Superblock::decode(&[0; 8192]), Err(DecodeError::Foreign));
+        let mut newer = good.clone();
+        newer[8] = 2;
+        assert_eq!(Superblock::decode(&newer), Err(DecodeError::Version(2)));
+        let mut torn = good;
+        torn[BLOCK_BYTES + 20] ^= 1;
+        assert_eq!(Superblock::decode(&torn), Err(DecodeError::Checksum));
+    }
+
+    proptest! {
+        #[test]
+        fn damage_is_an_error_not_a_panic(at in 0usize..4600, bit in 0u8..8) {
+            let sb = Superblock { member: 2, config: sample() };
+            let mut bytes = sb.encode().unwrap().bytes().to_vec();
+            if at < bytes.len() { bytes[at] ^= 1 << bit; }
+            if let Ok(decoded) = Superblock::decode(&bytes) { prop_assert_eq!(decoded, sb); }
+        }
+
+        #[test]
+        fn any_config_bytes_decode_or_fail(body in proptest::collection::vec(any::<u8>(), 0..600)) {
+            let _ = decode_config(&body);
+        }
+    }
+}

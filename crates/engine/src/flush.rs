@@ -1,0 +1,86 @@
+//! Flush: everything applied so far survives power loss from here on.
+//!
+//! One flush of the members runs at a time; whoever asks meanwhile shares the next.
+
+use std::rc::Rc;
+
+use crate::io::Io;
+use crate::sabotage::{self, Sabotage};
+use crate::shard::Shard;
+use crate::sync::join_all;
+use crate::volume::VolumeError;
+
+/// Journal blocks, or stripes written, after which the shard flushes by itself: it bounds what recovery must verify.
+const UNFLUSHED_BLOCKS_MAX: u64 = 64;
+const UNFLUSHED_STRIPES_MAX: usize = 128;
+
+impl<I: Io> Shard<I> {
+    /// Makes durable all that was applied before this call.
+    pub(crate) async fn flush(self: &Rc<Self>) -> Result<(), VolumeError> {
+        let target = self.journal.applied();
+        while self.journal.flushed() < target || self.marks_pending.get() > 0 {
+            if self.members.active().is_empty() {
+                return Err(VolumeError::Failed);
+            }
+            if self.flush_running.get() {
+                self.flushed.wait(|| (!self.flush_running.get()).then_some(())).await;
+            } else {
+                self.flush_members().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// One round: flushes every member written since the last. When a member is lost meanwhile the round does not count,
+    /// since what it missed must be marked first.
+    async fn flush_members(self: &Rc<Self>) {
+        self.flush_running.set(true);
+        self.flushed.wait(|| (self.marks_pending.get() == 0).then_some(())).await;
+        let (version, applied) = (self.members.version(), self.journal.applied());
+        let covered = std::mem::take(&mut *self.unflushed_stripes.borrow_mut());
+        self.flushing_stripes.borrow_mut().extend(covered);
+        let written = self.members.take_unflushed();
+        if !sabotage::on(Sabotage::SkipFlush) {
+            let results = join_all(written.iter().map(|&member| self.members.flush(member))).await;
+            for (&member, result) in written.iter().zip(results) {
+                if let Err(error) = result {
+                    self.report_failure(member, error).await;
+                }
+            }
+        }
+        if self.members.version() == version {
+            self.flushing_stripes.borrow_mut().clear();
+            self.journal.set_flushed(applied);
+            self.counters.flushes.add(1);
+            self.reclaim();
+        }
+        self.flush_running.set(false);
+        self.flushed.notify();
+    }
+
+    /// Makes durable every page written before this call; false when a member was lost meanwhile.
+    pub(crate) async fn flush_pages(self: &Rc<Self>) -> bool {
+        self.flushed.wait(|| (!self.flush_running.get()).then_some(())).await;
+        let version = self.members.version();
+        self.flush_members().await;
+        self.members.version() == version
+    }
+
+    /// Frees what was released by now durable records and is not read any more.
+    pub(crate) fn reclaim(&self) {
+        let freed = self.space.borrow_mut().reclaim(self.journal.flushed(), self.eras.oldest());
+        self.take_free_ids(freed.stripes);
+        if freed.count > 0 {
+            self.exhausted.set(false);
+            self.keeper.kick();
+            self.space_changed.notify();
+        }
+    }
+
+    /// Whether so much is unflushed that recovery would have much to verify.
+    pub(crate) fn wants_flush(&self) -> bool {
+        !self.flush_running.get()
+            && (self.journal.applied() - self.journal.flushed() > UNFLUSHED_BLOCKS_MAX
+                || self.unflushed_stripes.borrow().len() > UNFLUSHED_STRIPES_MAX)
+    }
+}

@@ -1,0 +1,101 @@
+//! The keeper of free space: frees dead stripes, converts mirrored ones, compacts sparse ones, flushes what waits for it.
+//!
+//! It does as little as keeps room for the writes to come: mirrored stripes stay mirrored, and dead slots stay where
+//! they are, while there is plenty. When a client waits and nothing can be gained any more it says so, and the client
+//! gets its error instead of waiting for ever.
+
+use std::rc::Rc;
+
+use crate::addr::StripeId;
+use crate::disk::journal::Record;
+use crate::io::Io;
+use crate::shard::Shard;
+use crate::tables::StripeState;
+
+/// Pause while released chunks wait for readers to leave.
+const RETRY_NS: u64 = 1_000_000;
+
+impl<I: Io> Shard<I> {
+    /// Keeps room, for ever.
+    pub(crate) async fn run_keeper(self: Rc<Self>) {
+        loop {
+            self.keeper.kicked().await;
+            while self.keep_once().await {}
+        }
+    }
+
+    /// One step; false when there is nothing to do, or nothing that can be done, until the next kick.
+    async fn keep_once(self: &Rc<Self>) -> bool {
+        if self.reap().await {
+            return true;
+        }
+        if self.wants_flush() {
+            return self.flush().await.is_ok();
+        }
+        let (free, low) = (self.space.borrow().free_chunks(), self.low_water());
+        let wanted = self.short_of_room.take();
+        let worked = if free < low || wanted {
+            self.make_room().await
+        } else {
+            free < self.convert_water() && self.convert_some().await
+        };
+        if wanted && !worked {
+            if self.space.borrow().releasing() > 0 {
+                // Someone still reads what was released.
+                self.short_of_room.set(true);
+                self.io.sleep(RETRY_NS).await;
+                self.reclaim();
+                return true;
+            }
+            self.exhausted.set(true);
+            self.space_changed.notify();
+        }
+        worked
+    }
+
+    async fn make_room(self: &Rc<Self>) -> bool {
+        if self.space.borrow().releasing() > 0 && self.journal.flushed() < self.journal.applied() {
+            return self.flush().await.is_ok();
+        }
+        self.convert_some().await || self.compact_some().await
+    }
+
+    /// Free chunks below which room is made.
+    fn low_water(&self) -> u64 {
+        let (space, per) = (self.space.borrow(), self.geometry.homes_per_stripe() as u64);
+        space.reserve_chunks() + (3 * per).max(space.all_chunks() / 16)
+    }
+
+    /// Free chunks below which mirrored stripes are converted.
+    fn convert_water(&self) -> u64 {
+        let (space, per) = (self.space.borrow(), self.geometry.homes_per_stripe() as u64);
+        space.reserve_chunks() + (4 * per).max(space.all_chunks() * 2 / 5)
+    }
+
+    /// Frees stripes without live blocks.
+    async fn reap(self: &Rc<Self>) -> bool {
+        let candidates = std::mem::take(&mut *self.emptied.borrow_mut());
+        let mut locks = Vec::new();
+        let mut records = Vec::new();
+        for stripe in candidates {
+            if self.is_dead(stripe)
+                && let Some(lock) = self.lock_stripe(stripe)
+            {
+                locks.push(lock);
+                records.push(Record::Free { stripe });
+            }
+        }
+        if records.is_empty() {
+            return false;
+        }
+        self.counters.stripes_freed.add(records.len() as u64);
+        let freed = self.journal.commit(records).await.is_ok();
+        drop(locks);
+        freed
+    }
+
+    fn is_dead(&self, stripe: StripeId) -> bool {
+        let stripe = self.tables.borrow().stripe(stripe);
+        stripe.state != StripeState::Free && stripe.live == 0
+    }
+}

@@ -1,0 +1,188 @@
+//! The members as one shard sees them: where each lies, whether it takes part, what it was asked and how it answered.
+
+use std::cell::{Cell, RefCell};
+
+use crate::addr::{Home, MemberId};
+use crate::buf::{BLOCK_BYTES, Buf};
+use crate::disk::superblock::MemberState;
+use crate::geometry::{CHUNK_BLOCKS, MemberLayout};
+use crate::io::{DeviceId, Gather, Io, IoError};
+
+/// Read errors after which a member counts as failed although single reads still succeed.
+const READ_ERRORS_MAX: u32 = 64;
+
+/// One member of the pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) device: Option<DeviceId>,
+    pub(crate) state: MemberState,
+    pub(crate) layout: MemberLayout,
+    /// Written since the last flush began.
+    unflushed: bool,
+    in_flight: u32,
+    pub(crate) stats: MemberStats,
+}
+
+/// What a member was asked by one shard and how it answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberStats {
+    /// Reads completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Flushes completed.
+    pub flushes: u64,
+    /// Reads that failed.
+    pub read_errors: u32,
+    /// Blocks whose checksum did not match.
+    pub checksum_errors: u64,
+    /// Blocks rewritten from redundancy.
+    pub repaired_blocks: u64,
+}
+
+/// All members, and the way to them.
+pub(crate) struct Members<I> {
+    io: I,
+    shard: usize,
+    list: RefCell<Vec<Member>>,
+    /// Counts changes of any member's state.
+    version: Cell<u64>,
+}
+
+impl<I: Io> Members<I> {
+    pub(crate) fn new(io: I, shard: usize) -> Members<I> {
+        Members { io, shard, list: RefCell::new(Vec::new()), version: Cell::new(0) }
+    }
+
+    pub(crate) fn push(&self, device: Option<DeviceId>, state: MemberState, layout: MemberLayout) {
+        let stats = MemberStats::default();
+        self.list.borrow_mut().push(Member { device, state, layout, unflushed: false, in_flight: 0, stats });
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.list.borrow().len()
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = MemberId> + use<I> {
+        (0..self.count()).map(|i| MemberId(i as u8))
+    }
+
+    pub(crate) fn get(&self, member: MemberId) -> Member {
+        self.list.borrow()[usize::from(member.0)].clone()
+    }
+
+    pub(crate) fn is_active(&self, member: MemberId) -> bool {
+        self.list.borrow()[usize::from(member.0)].state == MemberState::Active
+    }
+
+    pub(crate) fn active(&self) -> Vec<MemberId> {
+        self.ids().filter(|&m| self.is_active(m)).collect()
+    }
+
+    pub(crate) fn in_flight(&self, member: MemberId) -> u32 {
+        self.list.borrow()[usize::from(member.0)].in_flight
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version.get()
+    }
+
+    pub(crate) fn set(&self, member: MemberId, state: MemberState, device: Option<DeviceId>, layout: MemberLayout) {
+        let entry = &mut self.list.borrow_mut()[usize::from(member.0)];
+        entry.state = state;
+        entry.device = device;
+        entry.layout = layout;
+        if state != MemberState::Active {
+            entry.unflushed = false;
+        }
+        self.version.set(self.version.get() + 1);
+    }
+
+    fn note(&self, member: MemberId, f: impl FnOnce(&mut Member)) {
+        f(&mut self.list.borrow_mut()[usize::from(member.0)]);
+    }
+
+    pub(crate) fn note_checksum_error(&self, member: MemberId, blocks: u64) {
+        self.note(member, |m| m.stats.checksum_errors += blocks);
+    }
+
+    pub(crate) fn note_repair(&self, member: MemberId, blocks: u64) {
+        self.note(member, |m| m.stats.repaired_blocks += blocks);
+    }
+
+    /// Whether a read error is reason to stop using the member.
+    pub(crate) fn read_error_is_fatal(&self, member: MemberId, error: IoError) -> bool {
+        error == IoError::Gone || self.get(member).stats.read_errors > READ_ERRORS_MAX
+    }
+
+    pub(crate) async fn read_at(&self, member: MemberId, offset: u64, bytes: usize) -> Result<Buf, IoError> {
+        let device = self.get(member).device.ok_or(IoError::Gone)?;
+        self.note(member, |m| m.in_flight += 1);
+        let (buf, result) = self.io.read(device, offset, Buf::zeroed(bytes)).await;
+        self.note(member, |m| {
+            m.in_flight -= 1;
+            match result {
+                Ok(()) => {
+                    m.stats.reads += 1;
+                    m.stats.read_bytes += bytes as u64;
+                }
+                Err(_) => m.stats.read_errors += 1,
+            }
+        });
+        result.map(|()| buf)
+    }
+
+    pub(crate) async fn write_at(&self, member: MemberId, offset: u64, data: Gather) -> Result<(), IoError> {
+        let device = self.get(member).device.ok_or(IoError::Gone)?;
+        let bytes: usize = data.iter().map(Buf::len).sum();
+        self.note(member, |m| m.in_flight += 1);
+        let result = self.io.write(device, offset, data).await;
+        self.note(member, |m| {
+            m.in_flight -= 1;
+            m.unflushed = true;
+            if result.is_ok() {
+                m.stats.writes += 1;
+                m.stats.written_bytes += bytes as u64;
+            }
+        });
+        result
+    }
+
+    /// Reads `count` blocks of a chunk.
+    pub(crate) async fn read(&self, home: Home, block: u32, count: u32) -> Result<Buf, IoError> {
+        debug_assert!(block + count <= CHUNK_BLOCKS);
+        let offset = self.get(home.member).layout.chunk_offset(self.shard, home.chunk, block);
+        self.read_at(home.member, offset, count as usize * BLOCK_BYTES).await
+    }
+
+    /// Writes into a chunk, from `block` on.
+    pub(crate) async fn write(&self, home: Home, block: u32, data: Gather) -> Result<(), IoError> {
+        let offset = self.get(home.member).layout.chunk_offset(self.shard, home.chunk, block);
+        self.write_at(home.member, offset, data).await
+    }
+
+    /// Active members written since their last flush; they count as flushed from here on.
+    pub(crate) fn take_unflushed(&self) -> Vec<MemberId> {
+        let mut list = self.list.borrow_mut();
+        let mut taken = Vec::new();
+        for (i, member) in list.iter_mut().enumerate() {
+            if member.state == MemberState::Active && std::mem::take(&mut member.unflushed) {
+                taken.push(MemberId(i as u8));
+            }
+        }
+        taken
+    }
+
+    pub(crate) async fn flush(&self, member: MemberId) -> Result<(), IoError> {
+        let device = self.get(member).device.ok_or(IoError::Gone)?;
+        let result = self.io.flush(device).await;
+        if result.is_ok() {
+            self.note(member, |m| m.stats.flushes += 1);
+        }
+        result
+    }
+}

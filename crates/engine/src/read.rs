@@ -1,0 +1,290 @@
+//! Reading: the least burdened good copy, and when there is none, the rest of the stripe.
+//!
+//! Every block with a known checksum is checked. One that does not match, or cannot be read, is fetched from redundancy,
+//! rewritten where it was bad, and counted.
+
+use std::rc::Rc;
+
+use crate::addr::{Home, ShardBlock, SlotNo, StripeId, VolumeId};
+use crate::buf::{BLOCK_BYTES, Buf};
+use crate::checksum::crc32c;
+use crate::geometry::CHUNK_BLOCKS;
+use crate::io::{Io, IoError};
+use crate::parity::{self, Column};
+use crate::run_map::PAGE_INDICES;
+use crate::sabotage::{self, Sabotage};
+use crate::shard::{Shard, split_local};
+use crate::sync::join_all;
+use crate::tables::StripeState;
+use crate::volume::{Extent, VolumeError};
+
+/// How often a read starts over because the block moved under it.
+const RETRIES_MAX: usize = 64;
+
+/// A stretch of consecutive blocks as the map has it: stored in consecutive slots of one chunk, or not at all.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    block: ShardBlock,
+    slot: Option<SlotNo>,
+    count: u32,
+}
+
+/// Part of a data column of a stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkPart {
+    pub(crate) stripe: StripeId,
+    pub(crate) column: usize,
+    pub(crate) offset: u32,
+    pub(crate) count: u32,
+}
+
+impl<I: Io> Shard<I> {
+    /// Reads consecutive blocks of a volume; the parts, in order, add up to them.
+    pub(crate) async fn read(self: &Rc<Self>, volume: VolumeId, local: u64, count: u32) -> Result<Vec<Buf>, VolumeError> {
+        let _volume = self.enter_volume(volume);
+        self.counters.reads.add(1);
+        let _era = self.eras.enter();
+        let stretches = self.stretches(volume, local, count);
+        if let [one] = stretches[..] {
+            return Ok(vec![self.read_stretch(one).await?]);
+        }
+        let parts = join_all(stretches.into_iter().map(|s| self.read_stretch(s))).await;
+        parts.into_iter().collect()
+    }
+
+    /// Which of consecutive blocks are stored.
+    pub(crate) fn extents(&self, volume: VolumeId, local: u64, count: u32) -> Vec<Extent> {
+        let extent = |s: Stretch| Extent { bytes: u64::from(s.count) * BLOCK_BYTES as u64, allocated: s.slot.is_some() };
+        self.stretches(volume, local, count).into_iter().map(extent).collect()
+    }
+
+    fn stretches(&self, volume: VolumeId, local: u64, count: u32) -> Vec<Stretch> {
+        let tables = self.tables.borrow();
+        let (mut local, mut left) = (local, count);
+        let mut stretches = Vec::with_capacity(1);
+        while left > 0 {
+            let (index, within) = split_local(local);
+            let in_page = left.min(PAGE_INDICES - within);
+            let stretch = match tables.volume_page(volume, index) {
+                None => Stretch { block: ShardBlock(0), slot: None, count: in_page },
+                Some(page) => {
+                    let block = ShardBlock(page * PAGE_INDICES + within);
+                    let (slot, run) = tables.map.get_run(block.0, in_page);
+                    let run = slot.map_or(run, |s| run.min(CHUNK_BLOCKS - s % CHUNK_BLOCKS));
+                    Stretch { block, slot: slot.map(SlotNo), count: run }
+                }
+            };
+            stretches.push(stretch);
+            local += u64::from(stretch.count);
+            left -= stretch.count;
+        }
+        stretches
+    }
+
+    async fn read_stretch(self: &Rc<Self>, stretch: Stretch) -> Result<Buf, VolumeError> {
+        let Some(slot) = stretch.slot else { return Ok(Buf::zeroed(stretch.count as usize * BLOCK_BYTES)) };
+        match self.read_slots(slot, stretch.count).await {
+            Err(VolumeError::Failed) => self.read_block_by_block(stretch).await,
+            result => result,
+        }
+    }
+
+    /// The last resort: each block for itself, from wherever it is by now.
+    async fn read_block_by_block(self: &Rc<Self>, stretch: Stretch) -> Result<Buf, VolumeError> {
+        let mut whole = Buf::zeroed(stretch.count as usize * BLOCK_BYTES);
+        for i in 0..stretch.count {
+            let block = ShardBlock(stretch.block.0 + i);
+            let one = self.read_moving(block).await?;
+            whole.bytes_mut()[i as usize * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(one.bytes());
+        }
+        Ok(whole)
+    }
+
+    /// Reads one block, starting over while it moves.
+    pub(crate) async fn read_moving(self: &Rc<Self>, block: ShardBlock) -> Result<Buf, VolumeError> {
+        for _ in 0..RETRIES_MAX {
+            let _era = self.eras.enter();
+            let found = self.tables.borrow().lookup(block);
+            let Some(slot) = found else { return Ok(Buf::zeroed(BLOCK_BYTES)) };
+            match self.read_slots(slot, 1).await {
+                Err(VolumeError::Failed) if self.tables.borrow().lookup(block) != Some(slot) => {}
+                result => return result,
+            }
+        }
+        Err(VolumeError::Failed)
+    }
+
+    /// Reads consecutive slots of one chunk. The caller is inside an era.
+    pub(crate) async fn read_slots(self: &Rc<Self>, slot: SlotNo, count: u32) -> Result<Buf, VolumeError> {
+        let (stripe, column, offset) = self.geometry.place(slot);
+        self.read_part(ChunkPart { stripe, column, offset, count }).await
+    }
+
+    /// Reads part of a data column from its copies or the rest of the stripe. The caller is inside an era.
+    pub(crate) async fn read_part(self: &Rc<Self>, part: ChunkPart) -> Result<Buf, VolumeError> {
+        self.read_part_without(part, Vec::new()).await
+    }
+
+    /// As `read_part`, with copies known to be `bad`, which are rewritten.
+    pub(crate) async fn read_part_without(
+        self: &Rc<Self>,
+        part: ChunkPart,
+        mut bad: Vec<(usize, Home)>,
+    ) -> Result<Buf, VolumeError> {
+        loop {
+            let Some((index, home)) = self.next_copy(part, &bad) else { break };
+            match self.members.read(home, part.offset, part.count).await {
+                Ok(buf) if self.matches(part, &buf, home) => {
+                    if !bad.is_empty() {
+                        self.repair(part, &bad, &buf).await;
+                    }
+                    return Ok(buf);
+                }
+                Ok(_) => {}
+                Err(error) if self.members.read_error_is_fatal(home.member, error) => {
+                    self.report_failure(home.member, error).await;
+                }
+                Err(_) => {}
+            }
+            bad.push((index, home));
+        }
+        let buf = self.rebuild_part(part).await.ok_or(VolumeError::Failed);
+        match &buf {
+            Ok(buf) => {
+                self.counters.reconstructed_reads.add(1);
+                self.repair(part, &bad, buf).await;
+            }
+            Err(_) => self.counters.failed_reads.add(1),
+        }
+        buf
+    }
+
+    /// The good copy, not yet tried, whose member has least to do.
+    fn next_copy(&self, part: ChunkPart, tried: &[(usize, Home)]) -> Option<(usize, Home)> {
+        let tables = self.tables.borrow();
+        let g = &self.geometry;
+        if tables.stripe(part.stripe).state == StripeState::Free {
+            return None;
+        }
+        let mirrors = (0..g.failures()).map(|copy| g.mirror_index(copy, part.column));
+        std::iter::once(part.column)
+            .chain(mirrors)
+            .filter_map(|index| Some((index, tables.good_home(part.stripe, index)?)))
+            .filter(|copy| self.members.is_active(copy.1.member) && !tried.iter().any(|t| t.1 == copy.1))
+            .min_by_key(|copy| self.members.in_flight(copy.1.member))
+    }
+
+    /// Whether each block with a known checksum matches it.
+    fn matches(&self, part: ChunkPart, buf: &Buf, home: Home) -> bool {
+        let wrong = self.mismatches(part, buf);
+        if wrong > 0 {
+            self.members.note_checksum_error(home.member, wrong);
+        }
+        wrong == 0
+    }
+
+    /// Number of blocks that do not have the checksum they should.
+    pub(crate) fn mismatches(&self, part: ChunkPart, buf: &Buf) -> u64 {
+        if sabotage::on(Sabotage::SkipChecksums) || !self.geometry.checksums {
+            return 0;
+        }
+        let tables = self.tables.borrow();
+        let first = self.geometry.slot(part.stripe, part.column, part.offset);
+        let wrong = |(i, block): (usize, &[u8])| {
+            let slot = SlotNo(first.0 + i as u32);
+            tables.owner(slot).is_some() && tables.crc(slot) != Some(crc32c(block))
+        };
+        buf.bytes().chunks_exact(BLOCK_BYTES).enumerate().filter(|&b| wrong(b)).count() as u64
+    }
+
+    /// Rewrites good content where it was bad, unless the chunk has another home by now.
+    async fn repair(self: &Rc<Self>, part: ChunkPart, bad: &[(usize, Home)], good: &Buf) {
+        for &(index, home) in bad {
+            let still = self.tables.borrow().stripe(part.stripe).state != StripeState::Free
+                && self.tables.borrow().good_home(part.stripe, index) == Some(home);
+            if !still || !self.members.is_active(home.member) {
+                continue;
+            }
+            self.unflushed_stripes.borrow_mut().insert(part.stripe);
+            match self.members.write(home, part.offset, Rc::new([good.clone()])).await {
+                Ok(()) => self.members.note_repair(home.member, u64::from(part.count)),
+                Err(error) => self.report_failure(home.member, error).await,
+            }
+        }
+    }
+
+    /// Part of a data column from the other columns and parity, checked; `None` when it cannot be had.
+    pub(crate) async fn rebuild_part(self: &Rc<Self>, part: ChunkPart) -> Option<Buf> {
+        if self.tables.borrow().stripe(part.stripe).state != StripeState::Parity {
+            return None;
+        }
+        let columns = self.read_others(part).await;
+        if let Some(buf) = self.combine(part, &columns, None) {
+            return Some(buf);
+        }
+        // One parity may itself be silently wrong; the checksums tell which one to leave out.
+        (0..self.geometry.parity_columns()).find_map(|p| self.combine(part, &columns, Some(self.geometry.parity_index(p))))
+    }
+
+    /// The same part of every other data column and of parity, where it can be read and matches its checksums.
+    async fn read_others(&self, part: ChunkPart) -> Vec<Option<Buf>> {
+        let width = self.geometry.data_columns + self.geometry.parity_columns();
+        let homes: Vec<Option<Home>> = {
+            let tables = self.tables.borrow();
+            (0..width).map(|i| tables.good_home(part.stripe, i).filter(|_| i != part.column)).collect()
+        };
+        join_all(homes.into_iter().enumerate().map(|(column, home)| async move {
+            let home = home.filter(|h| self.members.is_active(h.member))?;
+            let buf = self.members.read(home, part.offset, part.count).await.ok()?;
+            let other = ChunkPart { column, ..part };
+            (column >= self.geometry.data_columns || self.matches(other, &buf, home)).then_some(buf)
+        }))
+        .await
+    }
+
+    fn combine(&self, part: ChunkPart, others: &[Option<Buf>], leave_out: Option<usize>) -> Option<Buf> {
+        let (k, m) = (self.geometry.data_columns, self.geometry.parity_columns());
+        let used = usize::from(self.tables.borrow().stripe(part.stripe).columns);
+        let columns: Vec<Column<'_>> = others
+            .iter()
+            .enumerate()
+            .map(|(i, buf)| match buf {
+                _ if leave_out == Some(i) => Column::Lost,
+                Some(buf) => Column::Present(buf.bytes()),
+                None if i >= used && i < k => Column::Absent,
+                None => Column::Lost,
+            })
+            .collect();
+        let mut out = Buf::zeroed(part.count as usize * BLOCK_BYTES);
+        parity::reconstruct(&columns, k, m, &[part.column], &mut [out.bytes_mut()]).ok()?;
+        (self.mismatches(part, &out) == 0).then_some(out)
+    }
+
+    /// A whole data chunk, block by block where it must be.
+    ///
+    /// # Errors
+    /// When a block of it cannot be had from anywhere.
+    pub(crate) async fn read_chunk(self: &Rc<Self>, stripe: StripeId, column: usize) -> Result<Buf, VolumeError> {
+        let whole = ChunkPart { stripe, column, offset: 0, count: CHUNK_BLOCKS };
+        if let Ok(buf) = self.read_part(whole).await {
+            return Ok(buf);
+        }
+        let mut chunk = Buf::zeroed(CHUNK_BLOCKS as usize * BLOCK_BYTES);
+        for offset in 0..CHUNK_BLOCKS {
+            let block = self.read_part(ChunkPart { offset, count: 1, ..whole }).await?;
+            chunk.bytes_mut()[offset as usize * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(block.bytes());
+        }
+        Ok(chunk)
+    }
+
+    /// Reads part of a chunk at one home as it is there, counting and acting on errors.
+    pub(crate) async fn read_home(&self, home: Home, offset: u32, count: u32) -> Result<Buf, IoError> {
+        let result = self.members.read(home, offset, count).await;
+        if let Err(error) = result
+            && self.members.read_error_is_fatal(home.member, error)
+        {
+            self.report_failure(home.member, error).await;
+        }
+        result
+    }
+}

@@ -1,0 +1,213 @@
+//! Rebuild: every chunk of a stripe gets back a good home.
+//!
+//! One act serves all occasions: a chunk that is stale on its (returned or new) member is written again in place; one on
+//! an evacuating member, or without a home, gets a new one among the others. What is left to do is in the stripe table,
+//! so a rebuild goes on by itself after a restart.
+
+use std::rc::Rc;
+
+use crate::addr::{Home, MemberId, StripeId};
+use crate::buf::{BLOCK_BYTES, Buf};
+use crate::disk::journal::Record;
+use crate::disk::superblock::MemberState;
+use crate::geometry::CHUNK_BYTES;
+use crate::io::Io;
+use crate::sabotage::{self, Sabotage};
+use crate::shard::{Event, Shard, StripeLock};
+use crate::tables::StripeState;
+
+/// Chunks rebuilt with one flush.
+const CHUNKS_PER_ROUND: usize = 16;
+/// Pause before stripes that were in use, or could not be rebuilt, are tried again.
+const RETRY_NS: u64 = 50_000_000;
+
+/// A chunk written to its new home, to be recorded once durable.
+struct Rebuilt<I: Io> {
+    _lock: Rc<StripeLock<I>>,
+    stripe: StripeId,
+    index: usize,
+    home: Home,
+    /// The home was planned for this; it goes back if nothing comes of it.
+    is_new: bool,
+}
+
+impl<I: Io> Shard<I> {
+    /// Rebuilds whenever something is missing, for ever.
+    pub(crate) async fn run_rebuilder(self: Rc<Self>) {
+        self.rebuilder.kick();
+        loop {
+            self.rebuilder.kicked().await;
+            let had_work = self.count_wanting() > 0;
+            while self.count_wanting() > 0 {
+                if !self.rebuild_pass().await {
+                    self.io.sleep(RETRY_NS).await;
+                }
+            }
+            if had_work || self.holds_evacuating() {
+                let _ = self.control.send(Event::Rebuilt).await;
+            }
+        }
+    }
+
+    fn holds_evacuating(&self) -> bool {
+        self.members.ids().any(|m| self.members.get(m).state == MemberState::Evacuating)
+    }
+
+    /// Chunks that can and should be rebuilt.
+    fn count_wanting(&self) -> u64 {
+        let stripes = self.tables.borrow().stripe_count();
+        let left = (0..stripes).map(|s| self.wanting(StripeId(s)).len() as u64).sum();
+        self.rebuild_left.set(left);
+        left
+    }
+
+    /// Homes of a stripe that are not what they should be although they could be.
+    fn wanting(&self, stripe: StripeId) -> Vec<usize> {
+        let tables = self.tables.borrow();
+        let found = tables.stripe(stripe);
+        if found.state == StripeState::Free {
+            return Vec::new();
+        }
+        self.required(stripe)
+            .filter(|&index| match tables.homes(stripe)[index] {
+                None => self.members.active().len() > self.geometry.failures(),
+                Some(home) => match self.members.get(home.member).state {
+                    MemberState::Active => found.stale >> index & 1 == 1,
+                    MemberState::Evacuating => true,
+                    _ => false,
+                },
+            })
+            .collect()
+    }
+
+    /// Indices of the homes a stripe should have.
+    pub(crate) fn required(&self, stripe: StripeId) -> impl Iterator<Item = usize> + use<I> {
+        let g = self.geometry;
+        let found = self.tables.borrow().stripe(stripe);
+        let columns = usize::from(found.columns);
+        let mirrors = if found.state == StripeState::Mirrored { g.failures() } else { 0 };
+        (0..columns)
+            .chain((0..g.parity_columns()).map(move |p| g.parity_index(p)))
+            .chain((0..mirrors).flat_map(move |copy| (0..columns).map(move |c| g.mirror_index(copy, c))))
+    }
+
+    /// Chunks of a stripe that are not at a good home on an active member.
+    pub(crate) fn missing_chunks(&self, stripe: StripeId) -> usize {
+        let tables = self.tables.borrow();
+        if tables.stripe(stripe).state == StripeState::Free {
+            return 0;
+        }
+        let missing =
+            |&i: &usize| !tables.good_home(stripe, i).is_some_and(|home| self.members.is_active(home.member));
+        self.required(stripe).filter(missing).count()
+    }
+
+    /// Goes once over all stripes; false when nothing could be done.
+    async fn rebuild_pass(self: &Rc<Self>) -> bool {
+        let mut progress = false;
+        let mut batch = Vec::new();
+        for stripe in (0..self.tables.borrow().stripe_count()).map(StripeId) {
+            if self.wanting(stripe).is_empty() {
+                continue;
+            }
+            let Some(lock) = self.lock_stripe(stripe).map(Rc::new) else { continue };
+            for index in self.wanting(stripe) {
+                self.throttle.pay(&self.io, CHUNK_BYTES).await;
+                batch.extend(self.rebuild_chunk(&lock, index).await);
+            }
+            if batch.len() >= CHUNKS_PER_ROUND {
+                progress |= self.record_rebuilt(std::mem::take(&mut batch)).await;
+            }
+        }
+        progress |= !batch.is_empty() && self.record_rebuilt(batch).await;
+        progress
+    }
+
+    /// Writes one chunk to where it should be.
+    async fn rebuild_chunk(self: &Rc<Self>, lock: &Rc<StripeLock<I>>, index: usize) -> Option<Rebuilt<I>> {
+        let stripe = lock.stripe();
+        let content = self.chunk_content(stripe, index).await?;
+        let old = self.tables.borrow().homes(stripe)[index];
+        let in_place = old.filter(|home| self.members.is_active(home.member));
+        let home = match in_place {
+            Some(home) => home,
+            None => {
+                let avoid = self.members_to_avoid(stripe, index);
+                self.space.borrow_mut().plan_chunk(&avoid)?
+            }
+        };
+        let rebuilt =
+            Rebuilt { _lock: Rc::clone(lock), stripe, index, home, is_new: in_place.is_none() };
+        if let Some(mut data) = content {
+            let mut from = 0;
+            if sabotage::on(Sabotage::RebuildShort) {
+                from = 1;
+                data = data.slice(BLOCK_BYTES, data.len() - BLOCK_BYTES);
+            }
+            if let Err(error) = self.members.write(home, from, Rc::new([data])).await {
+                self.report_failure(home.member, error).await;
+                self.give_up(&rebuilt);
+                return None;
+            }
+        }
+        self.counters.chunks_rebuilt.add(1);
+        Some(rebuilt)
+    }
+
+    /// What the chunk should hold; `Some(None)` when that does not matter. `None` when it cannot be had.
+    async fn chunk_content(self: &Rc<Self>, stripe: StripeId, index: usize) -> Option<Option<Buf>> {
+        let g = self.geometry;
+        let state = self.tables.borrow().stripe(stripe).state;
+        let is_parity = (g.parity_index(0)..g.mirror_index(0, 0)).contains(&index);
+        if !is_parity {
+            let column = if index < g.data_columns { index } else { (index - g.mirror_index(0, 0)) % g.data_columns };
+            return self.read_chunk(stripe, column).await.ok().map(Some);
+        }
+        if state == StripeState::Mirrored {
+            return Some(None);
+        }
+        let columns = usize::from(self.tables.borrow().stripe(stripe).columns);
+        let mut chunks = Vec::with_capacity(columns);
+        for column in 0..columns {
+            chunks.push(vec![self.read_chunk(stripe, column).await.ok()?]);
+        }
+        Some(Some(self.compute_parity(&chunks).swap_remove(index - g.parity_index(0))))
+    }
+
+    /// Members that hold a chunk which protects this one, or is protected by it.
+    fn members_to_avoid(&self, stripe: StripeId, index: usize) -> Vec<MemberId> {
+        let g = self.geometry;
+        let tables = self.tables.borrow();
+        let homes = tables.homes(stripe);
+        let first_mirror = g.mirror_index(0, 0);
+        let column_of = |i: usize| if i < g.data_columns { i } else { (i - first_mirror) % g.data_columns };
+        let protects = |i: usize| match (i < first_mirror, index < first_mirror) {
+            (true, true) => true,
+            _ if (g.data_columns..first_mirror).contains(&i) || (g.data_columns..first_mirror).contains(&index) => false,
+            _ => column_of(i) == column_of(index),
+        };
+        let others = homes.iter().enumerate().filter(|&(i, _)| i != index && protects(i));
+        others.filter_map(|(_, home)| home.map(|h| h.member)).collect()
+    }
+
+    async fn record_rebuilt(self: &Rc<Self>, batch: Vec<Rebuilt<I>>) -> bool {
+        let durable = self.flush_pages().await;
+        let mut records = Vec::new();
+        for rebuilt in &batch {
+            // The stripe is locked, but its member may be gone again.
+            if durable && self.members.is_active(rebuilt.home.member) {
+                let index = rebuilt.index as u8;
+                records.push(Record::Rehome { stripe: rebuilt.stripe, index, home: rebuilt.home });
+            } else {
+                self.give_up(rebuilt);
+            }
+        }
+        !records.is_empty() && self.journal.commit(records).await.is_ok()
+    }
+
+    fn give_up(&self, rebuilt: &Rebuilt<I>) {
+        if rebuilt.is_new {
+            self.space.borrow_mut().give_back([rebuilt.home]);
+        }
+    }
+}

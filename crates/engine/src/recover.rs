@@ -1,0 +1,482 @@
+//! Recovery: from what is on the members to a running shard, reading a bounded amount.
+//!
+//! It reads the journal rings and page areas of the active members, takes the newest intact copy of every page, replays
+//! the journal from its tail, and verifies the data of the records that were not known durable: after power loss such a
+//! record may have survived while its data did not. A record without a good copy is dropped; since it was never flushed,
+//! the previous state of its blocks is a legal one, and that state's space has not been reused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use async_channel::{Receiver, Sender};
+
+use crate::addr::{Home, Lsn, MemberId, SlotNo, StripeId};
+use crate::buf::{BLOCK_BYTES, Buf};
+use crate::checksum::crc32c;
+use crate::disk::journal::{JournalHeader, Record, decode_header, decode_records};
+use crate::disk::page::{PageHeader, PageId};
+use crate::disk::superblock::{Config, MemberState};
+use crate::geometry::{CHUNK_BLOCKS, PAGE_BYTES};
+use crate::io::{DeviceId, Io};
+use crate::journal::Journal;
+use crate::member::Members;
+use crate::pages::PageCopy;
+use crate::sabotage::{self, Sabotage};
+use crate::serve::Order;
+use crate::shard::{Event, Shard, ShardParts};
+use crate::space::Space;
+use crate::sync::join_all;
+use crate::tables::{Effects, StripeState, Tables};
+
+/// Bytes read at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// Why a shard cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecoverError {
+    /// The journal refers to something that is not on any member.
+    #[error("shard {shard}: the journal needs block {lsn}, which no available member holds; more members are needed")]
+    JournalGap {
+        /// The shard.
+        shard: usize,
+        /// The missing block.
+        lsn: Lsn,
+    },
+    /// Intact bytes say something impossible.
+    #[error("shard {shard}: {what}")]
+    Damaged {
+        /// The shard.
+        shard: usize,
+        /// What is impossible.
+        what: String,
+    },
+    /// A member failed while the pool was being opened; opening again works without it.
+    #[error("shard {shard}: member {} failed while the pool was being opened", member.0)]
+    MemberFailed {
+        /// The shard.
+        shard: usize,
+        /// The member.
+        member: MemberId,
+    },
+}
+
+/// What recovery did, for reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Bytes of journal and pages read.
+    pub bytes_read: u64,
+    /// Table pages loaded.
+    pub pages: u64,
+    /// Journal blocks replayed.
+    pub blocks_replayed: u64,
+    /// Records whose data had to be verified.
+    pub records_verified: u64,
+    /// Of those, dropped.
+    pub records_dropped: u64,
+    /// Nanoseconds it took.
+    pub elapsed_ns: u64,
+}
+
+struct RingBlock {
+    header: JournalHeader,
+    data: Buf,
+}
+
+/// The newest intact copy of a page, and where copies of that version are.
+struct FoundPage {
+    lsn: Lsn,
+    data: Buf,
+    copies: Vec<PageCopy>,
+}
+
+struct Recovery<I> {
+    io: I,
+    index: usize,
+    config: Rc<Config>,
+    members: Members<I>,
+    tables: Tables,
+    report: RecoveryReport,
+    /// Parity stripes whose writing was not known durable.
+    resync: BTreeSet<StripeId>,
+    /// Stripes with data that was not known durable.
+    touched: BTreeSet<StripeId>,
+    /// The last journal block known durable.
+    flushed: Lsn,
+}
+
+impl<I: Io> Shard<I> {
+    /// Opens shard `index` of a pool on the present thread: recovers it and starts its tasks.
+    ///
+    /// # Errors
+    /// When what is on the active members is not enough, or impossible.
+    pub async fn open(
+        io: I,
+        index: usize,
+        config: Rc<Config>,
+        devices: &[Option<DeviceId>],
+        control: Sender<Event>,
+        mailbox: Receiver<Order>,
+    ) -> Result<(Rc<Shard<I>>, RecoveryReport), RecoverError> {
+        let started = io.now();
+        let members = Members::new(io.clone(), index);
+        for (member, &device) in config.members.iter().zip(devices) {
+            members.push(device, member.state, member.layout);
+        }
+        let mut recovery = Recovery {
+            io,
+            index,
+            members,
+            tables: Tables::new(config.geometry),
+            report: RecoveryReport::default(),
+            resync: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            flushed: 0,
+            config,
+        };
+        recovery.load_pages().await;
+        let (last, tail) = recovery.replay().await?;
+        recovery.resync_parity().await?;
+        recovery.flush().await?;
+        let mut report = recovery.report;
+        let touched = std::mem::take(&mut recovery.touched);
+        let shard = recovery.finish(last, tail, control)?;
+        shard.start(mailbox);
+        shard.settle(touched).await.map_err(|error| RecoverError::Damaged { shard: index, what: error.to_string() })?;
+        report.elapsed_ns = shard.io.now() - started;
+        Ok((shard, report))
+    }
+}
+
+impl<I: Io> Recovery<I> {
+    /// Reads a region of every active member in large pieces; what cannot be read counts as not there.
+    async fn read_regions(
+        &mut self,
+        range: impl Fn(MemberId) -> (u64, u64),
+        unit: usize,
+        mut each: impl FnMut(MemberId, u64, Buf),
+    ) {
+        let active = self.members.active();
+        let members = &self.members;
+        let regions = join_all(active.iter().map(|&member| {
+            let (start, bytes) = range(member);
+            async move {
+                let mut pieces = Vec::new();
+                let mut at = 0;
+                while at < bytes {
+                    let len = (bytes - at).min(READ_BYTES as u64);
+                    match members.read_at(member, start + at, len as usize).await {
+                        Ok(buf) => pieces.push((at, buf)),
+                        // Unit by unit, so that one bad spot costs only itself.
+                        Err(_) => {
+                            for offset in (at..at + len).step_by(unit) {
+                                if let Ok(buf) = members.read_at(member, start + offset, unit).await {
+                                    pieces.push((offset, buf));
+                                }
+                            }
+                        }
+                    }
+                    at += len;
+                }
+                (member, pieces)
+            }
+        }))
+        .await;
+        for (member, pieces) in regions {
+            for (at, buf) in pieces {
+                self.report.bytes_read += buf.len() as u64;
+                for offset in (0..buf.len()).step_by(unit) {
+                    each(member, at + offset as u64, buf.slice(offset, unit));
+                }
+            }
+        }
+    }
+
+    async fn load_pages(&mut self) {
+        let layouts: Vec<_> = self.members.ids().map(|m| self.members.get(m).layout).collect();
+        let index = self.index;
+        let (pool, shard) = (self.config.pool, self.index as u16);
+        let mut found: BTreeMap<PageId, FoundPage> = BTreeMap::new();
+        let range = |m: MemberId| {
+            let layout = layouts[usize::from(m.0)];
+            (layout.page_offset(index, 0), u64::from(layout.page_slots) * PAGE_BYTES as u64)
+        };
+        self.read_regions(range, PAGE_BYTES, |member, at, data| {
+            let Ok(header) = PageHeader::open(&mut data.bytes().to_vec()) else { return };
+            if header.pool != pool || header.shard != shard {
+                return;
+            }
+            let copy = PageCopy { member, slot: (at / PAGE_BYTES as u64) as u32 };
+            match found.get_mut(&header.page) {
+                Some(page) if page.lsn == header.lsn => page.copies.push(copy),
+                Some(page) if page.lsn > header.lsn => {}
+                _ => {
+                    found.insert(header.page, FoundPage { lsn: header.lsn, data: Buf::copy_of(data.bytes()), copies: vec![copy] });
+                }
+            }
+        })
+        .await;
+        for (id, mut page) in found {
+            // The same version may have been written twice; copies beyond those due are free space.
+            page.copies.sort_by_key(|c| c.member);
+            page.copies.dedup_by_key(|c| c.member);
+            page.copies.truncate(self.config.geometry.copies());
+            if self.tables.load_page(id, page.data.bytes()).is_ok() {
+                self.tables.pages.loaded(id, page.lsn, page.copies);
+                self.report.pages += 1;
+            }
+        }
+    }
+
+    /// Replays the journal; gives the last block and the tail.
+    async fn replay(&mut self) -> Result<(Lsn, Lsn), RecoverError> {
+        let mut blocks = self.read_ring().await;
+        let newest = blocks.values().max_by_key(|b| (b.header.epoch, b.header.lsn));
+        let Some(tail) = newest.map(|b| b.header.tail) else { return Ok((0, 1)) };
+        self.flushed = blocks.values().map(|b| b.header.flushed).max().unwrap_or(0);
+        let mut epoch = 0;
+        let mut lsn = tail;
+        while let Some(block) = blocks.remove(&lsn).filter(|b| b.header.epoch >= epoch) {
+            epoch = block.header.epoch;
+            let records = decode_records(block.data.bytes())
+                .map_err(|e| RecoverError::Damaged { shard: self.index, what: format!("journal block {lsn}: {e}") })?;
+            for record in records {
+                if lsn <= self.flushed || self.is_sound(&record).await? {
+                    self.tables.apply(lsn, &record, &mut Effects::default());
+                }
+            }
+            self.report.blocks_replayed += 1;
+            lsn += 1;
+        }
+        if lsn <= self.flushed {
+            return Err(RecoverError::JournalGap { shard: self.index, lsn });
+        }
+        Ok((lsn - 1, tail))
+    }
+
+    async fn read_ring(&mut self) -> BTreeMap<Lsn, RingBlock> {
+        let layouts: Vec<_> = self.members.ids().map(|m| self.members.get(m).layout).collect();
+        let (index, ring) = (self.index, u64::from(self.config.geometry.journal_blocks));
+        let (pool, shard) = (self.config.pool, self.index as u16);
+        let mut blocks: BTreeMap<Lsn, RingBlock> = BTreeMap::new();
+        let range = |m: MemberId| (layouts[usize::from(m.0)].journal_offset(index, 0), ring * BLOCK_BYTES as u64);
+        self.read_regions(range, BLOCK_BYTES, |_, at, data| {
+            let Ok(header) = decode_header(&mut data.bytes().to_vec()) else { return };
+            let here = header.lsn % ring == at / BLOCK_BYTES as u64;
+            if header.pool != pool || header.shard != shard || !here {
+                return;
+            }
+            if blocks.get(&header.lsn).is_none_or(|b| b.header.epoch < header.epoch) {
+                blocks.insert(header.lsn, RingBlock { header, data });
+            }
+        })
+        .await;
+        blocks
+    }
+
+    /// Whether a record that may have outlived its data is still true. Copies that are not good are made so.
+    async fn is_sound(&mut self, record: &Record) -> Result<bool, RecoverError> {
+        match record {
+            Record::Open { stripe, parity, .. } => {
+                self.touched.insert(*stripe);
+                if *parity {
+                    self.resync.insert(*stripe);
+                }
+                Ok(true)
+            }
+            Record::Write { slot, crcs, .. } => {
+                // All or nothing would be legal too, but what survived is worth keeping together.
+                for (i, &crc) in crcs.iter().enumerate() {
+                    if !self.verify_slot(SlotNo(slot.0 + i as u32), crc).await? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Record::Move { slot, crc, .. } => self.verify_slot(*slot, *crc).await,
+            _ => Ok(true),
+        }
+    }
+
+    /// Makes every copy of a slot good if one is; false when none is.
+    async fn verify_slot(&mut self, slot: SlotNo, crc: u32) -> Result<bool, RecoverError> {
+        self.report.records_verified += 1;
+        if sabotage::on(Sabotage::TrustTail) {
+            return Ok(true);
+        }
+        let g = self.config.geometry;
+        let (stripe, column, offset) = g.place(slot);
+        self.touched.insert(stripe);
+        let state = self.tables.stripe(stripe).state;
+        if state == StripeState::Free {
+            // The stripe has been freed since: the record is void in any case.
+            return Ok(true);
+        }
+        let mirrors = (0..g.failures()).map(|copy| g.mirror_index(copy, column));
+        let indices = std::iter::once(column).chain(mirrors);
+        let homes: Vec<Home> = indices
+            .filter_map(|i| self.tables.good_home(stripe, i))
+            .filter(|h| self.members.is_active(h.member))
+            .collect();
+        let mut good = None;
+        let mut bad = Vec::new();
+        for home in homes {
+            match self.members.read(home, offset, 1).await {
+                Ok(buf) if crc32c(buf.bytes()) == crc => good = Some(buf),
+                _ => bad.push(home),
+            }
+        }
+        if good.is_none() && state == StripeState::Parity {
+            good = self.reconstruct(stripe, column, offset, crc).await;
+        }
+        let Some(good) = good else {
+            self.report.records_dropped += 1;
+            return Ok(false);
+        };
+        for home in bad {
+            let data = Rc::new([good.clone()]);
+            if self.members.write(home, offset, data).await.is_err() {
+                return Err(RecoverError::MemberFailed { shard: self.index, member: home.member });
+            }
+        }
+        Ok(true)
+    }
+
+    /// One block of a data column from the rest of its stripe, if that gives what the checksum says.
+    async fn reconstruct(&self, stripe: StripeId, column: usize, offset: u32, crc: u32) -> Option<Buf> {
+        let rest = self.read_row(stripe, offset, Some(column)).await;
+        let g = self.config.geometry;
+        let fits = |buf: &Buf| crc32c(buf.bytes()) == crc;
+        let leave_out = std::iter::once(None).chain((0..g.parity_columns()).map(|p| Some(g.parity_index(p))));
+        leave_out.filter_map(|left_out| self.solve(stripe, &rest, column, left_out)).find(fits)
+    }
+
+    /// The same block of every column and of parity, as far as it can be read.
+    async fn read_row(&self, stripe: StripeId, offset: u32, without: Option<usize>) -> Vec<Option<Buf>> {
+        let g = self.config.geometry;
+        join_all((0..g.data_columns + g.parity_columns()).map(|i| async move {
+            let home = self.tables.good_home(stripe, i).filter(|h| self.members.is_active(h.member))?;
+            if without == Some(i) { None } else { self.members.read(home, offset, 1).await.ok() }
+        }))
+        .await
+    }
+
+    fn solve(&self, stripe: StripeId, row: &[Option<Buf>], column: usize, left_out: Option<usize>) -> Option<Buf> {
+        use crate::parity::{Column, reconstruct};
+        let g = self.config.geometry;
+        let used = usize::from(self.tables.stripe(stripe).columns);
+        let columns: Vec<Column<'_>> = row
+            .iter()
+            .enumerate()
+            .map(|(i, block)| match block {
+                Some(block) if left_out != Some(i) && i != column => Column::Present(block.bytes()),
+                _ if i >= used && i < g.data_columns => Column::Absent,
+                _ => Column::Lost,
+            })
+            .collect();
+        let mut out = Buf::zeroed(BLOCK_BYTES);
+        reconstruct(&columns, g.data_columns, g.parity_columns(), &[column], &mut [out.bytes_mut()]).ok()?;
+        Some(out)
+    }
+
+    /// Makes parity match the data in stripes whose writing was not known durable; marks what missing members missed.
+    async fn resync_parity(&mut self) -> Result<(), RecoverError> {
+        for stripe in std::mem::take(&mut self.resync) {
+            if self.tables.stripe(stripe).state == StripeState::Parity {
+                for offset in 0..CHUNK_BLOCKS {
+                    self.resync_row(stripe, offset).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn resync_row(&mut self, stripe: StripeId, offset: u32) -> Result<(), RecoverError> {
+        let g = self.config.geometry;
+        let row = self.read_row(stripe, offset, None).await;
+        let used = usize::from(self.tables.stripe(stripe).columns);
+        let mut data: Vec<Buf> = Vec::with_capacity(used);
+        for column in 0..used {
+            let block = match &row[column] {
+                Some(block) => block.clone(),
+                None => self.missing_block(stripe, column, offset, &row),
+            };
+            data.push(block);
+        }
+        let mut parity: Vec<Buf> = (0..g.parity_columns()).map(|_| Buf::zeroed(BLOCK_BYTES)).collect();
+        let columns: Vec<Option<&[u8]>> = data.iter().map(|b| Some(b.bytes())).collect();
+        let mut out: Vec<&mut [u8]> = parity.iter_mut().map(Buf::bytes_mut).collect();
+        crate::parity::compute(&columns, &mut out);
+        for (p, right) in parity.into_iter().enumerate() {
+            let index = g.parity_index(p);
+            if row[index].as_ref().is_some_and(|found| found.bytes() == right.bytes()) {
+                continue;
+            }
+            let home = self.tables.good_home(stripe, index).filter(|h| self.members.is_active(h.member));
+            if let Some(home) = home
+                && self.members.write(home, offset, Rc::new([right])).await.is_err()
+            {
+                return Err(RecoverError::MemberFailed { shard: self.index, member: home.member });
+            }
+        }
+        Ok(())
+    }
+
+    /// A block whose member is missing: what the checksum confirms, else whatever parity says, else zeros. Only blocks
+    /// whose record was dropped can fail the checksum.
+    fn missing_block(&self, stripe: StripeId, column: usize, offset: u32, row: &[Option<Buf>]) -> Buf {
+        let g = self.config.geometry;
+        let slot = g.slot(stripe, column, offset);
+        let expected = self.tables.owner(slot).and_then(|_| self.tables.crc(slot));
+        let leave_out = std::iter::once(None).chain((0..g.parity_columns()).map(|p| Some(g.parity_index(p))));
+        let mut guesses = leave_out.filter_map(|left_out| self.solve(stripe, row, column, left_out)).collect::<Vec<_>>();
+        let right = guesses.iter().position(|b| expected.is_some_and(|crc| crc32c(b.bytes()) == crc));
+        match right {
+            Some(i) => guesses.swap_remove(i),
+            None => guesses.into_iter().next().unwrap_or_else(|| Buf::zeroed(BLOCK_BYTES)),
+        }
+    }
+
+    async fn flush(&self) -> Result<(), RecoverError> {
+        for member in self.members.take_unflushed() {
+            if self.members.flush(member).await.is_err() {
+                return Err(RecoverError::MemberFailed { shard: self.index, member });
+            }
+        }
+        Ok(())
+    }
+
+    /// Derives free space and counts from the tables and puts the shard together.
+    fn finish(mut self, last: Lsn, tail: Lsn, control: Sender<Event>) -> Result<Rc<Shard<I>>, RecoverError> {
+        let config = Rc::clone(&self.config);
+        let seed = u64::from_le_bytes(config.pool[..8].try_into().expect("eight bytes")) ^ self.index as u64;
+        let mut space = Space::new(config.geometry, config.members.len(), seed);
+        for member in &config.members {
+            let usable = member.state == MemberState::Active;
+            space.push_member(member.layout.chunks, member.layout.page_slots, usable);
+        }
+        for stripe in (0..self.tables.stripe_count()).map(StripeId) {
+            for &home in self.tables.homes(stripe).iter().flatten() {
+                if !space.claim(home) {
+                    let what = format!("chunk {} of member {} belongs to two stripes", home.chunk, home.member.0);
+                    return Err(RecoverError::Damaged { shard: self.index, what });
+                }
+            }
+        }
+        for (_, copies) in self.tables.pages.written() {
+            copies.iter().for_each(|&copy| space.claim_page(copy));
+        }
+        self.tables.start_counting();
+        let journal = Journal::new(config.epoch, last, tail, self.flushed);
+        let shard = Shard::assemble(ShardParts {
+            io: self.io,
+            index: self.index,
+            pool: config.pool,
+            members: self.members,
+            tables: self.tables,
+            space,
+            journal,
+            control,
+        });
+        Ok(shard)
+    }
+}

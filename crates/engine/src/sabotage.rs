@@ -1,0 +1,89 @@
+//! Deliberate defects, one at a time, for the tests that show the simulator finds each.
+//!
+//! Without the feature `sabotage`, [`on`] is a constant `false` and costs nothing.
+
+/// A way to break the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// Acknowledge a commit without writing the journal block.
+    SkipJournal,
+    /// Write the journal to one member only.
+    OneJournalCopy,
+    /// Acknowledge a write before its data is on the members.
+    AcknowledgeEarly,
+    /// Write only the first copy of a small write.
+    OneDataCopy,
+    /// Swap the first two data columns when a parity stripe is written.
+    SwapColumns,
+    /// Leave the parity chunk as it is when converting.
+    SkipParity,
+    /// Drop the mirrors of a converted stripe before its parity is durable.
+    ConvertWithoutFlush,
+    /// Do not record durably that a member failed.
+    ForgetDeadMember,
+    /// Do not mark what a failed member missed.
+    ForgetStale,
+    /// Answer a flush without flushing the members.
+    SkipFlush,
+    /// Reuse released chunks at once.
+    ReuseEarly,
+    /// Write pages whose journal blocks are not durable yet.
+    PagesBeforeJournal,
+    /// Let compaction overwrite what a client wrote meanwhile.
+    MoveUnconditionally,
+    /// Do not check checksums when reading.
+    SkipChecksums,
+    /// Trust unflushed records at recovery without looking at their data.
+    TrustTail,
+    /// Continue the old epoch after recovery.
+    KeepEpoch,
+    /// Rebuild a chunk but leave the first block out.
+    RebuildShort,
+}
+
+impl Sabotage {
+    /// Every way.
+    pub const ALL: [Sabotage; 17] = [
+        Sabotage::SkipJournal,
+        Sabotage::OneJournalCopy,
+        Sabotage::AcknowledgeEarly,
+        Sabotage::OneDataCopy,
+        Sabotage::SwapColumns,
+        Sabotage::SkipParity,
+        Sabotage::ConvertWithoutFlush,
+        Sabotage::ForgetDeadMember,
+        Sabotage::ForgetStale,
+        Sabotage::SkipFlush,
+        Sabotage::ReuseEarly,
+        Sabotage::PagesBeforeJournal,
+        Sabotage::MoveUnconditionally,
+        Sabotage::SkipChecksums,
+        Sabotage::TrustTail,
+        Sabotage::KeepEpoch,
+        Sabotage::RebuildShort,
+    ];
+}
+
+#[cfg(feature = "sabotage")]
+thread_local! {
+    static CHOSEN: std::cell::Cell<Option<Sabotage>> = const { std::cell::Cell::new(None) };
+}
+
+/// Breaks this thread's engines in one way, or in none.
+#[cfg(feature = "sabotage")]
+pub fn choose(way: Option<Sabotage>) {
+    CHOSEN.set(way);
+}
+
+/// Whether this thread's engines are to be broken in this way.
+#[cfg(feature = "sabotage")]
+pub(crate) fn on(way: Sabotage) -> bool {
+    CHOSEN.get() == Some(way)
+}
+
+/// Whether this thread's engines are to be broken in this way: never.
+#[cfg(not(feature = "sabotage"))]
+#[inline(always)]
+pub(crate) fn on(_way: Sabotage) -> bool {
+    false
+}

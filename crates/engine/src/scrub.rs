@@ -1,0 +1,162 @@
+//! Scrub: reads every chunk of every stripe, checks checksums, copies and parity against each other, and mends.
+//!
+//! It keeps its place in the journal, so it goes on after a restart.
+
+use std::rc::Rc;
+
+use crate::addr::StripeId;
+use crate::buf::{BLOCK_BYTES, Buf};
+use crate::disk::journal::Record;
+use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
+use crate::io::Io;
+use crate::read::ChunkPart;
+use crate::shard::Shard;
+use crate::tables::StripeState;
+
+/// Stripes between records of how far it has come.
+const STRIPES_PER_RECORD: u32 = 64;
+/// Pause before a stripe in use is looked at again.
+const RETRY_NS: u64 = 1_000_000;
+/// How often a stripe in use is looked at again before the scrub goes on without it; it will have been written anew.
+const RETRIES_MAX: usize = 1000;
+
+impl<I: Io> Shard<I> {
+    /// Scrubs whenever told to, or where the last opening of the pool left off, for ever.
+    pub(crate) async fn run_scrubber(self: Rc<Self>) {
+        loop {
+            self.scrub_to_end().await;
+            self.scrubber.kicked().await;
+        }
+    }
+
+    /// Starts a scrub from the first stripe, or stops the one under way.
+    pub(crate) async fn set_scrub(&self, run: bool) -> Result<(), crate::volume::VolumeError> {
+        let next = run.then_some(StripeId(0));
+        self.journal.commit(vec![Record::Scrub { next }]).await?;
+        self.scrubber.kick();
+        Ok(())
+    }
+
+    async fn scrub_to_end(self: &Rc<Self>) {
+        let started = self.tables.borrow().scrub_next;
+        let Some(mut stripe) = started else { return };
+        while stripe.0 < self.tables.borrow().stripe_count() {
+            self.scrub_when_free(stripe).await;
+            let stopped = self.tables.borrow().scrub_next.is_none();
+            if stopped || self.closing.get() {
+                return;
+            }
+            stripe.0 += 1;
+            if stripe.0 % STRIPES_PER_RECORD == 0
+                && self.journal.commit(vec![Record::Scrub { next: Some(stripe) }]).await.is_err()
+            {
+                return;
+            }
+        }
+        self.counters.scrubs_done.add(1);
+        let _ = self.journal.commit(vec![Record::Scrub { next: None }]).await;
+    }
+
+    async fn scrub_when_free(self: &Rc<Self>, stripe: StripeId) {
+        for _ in 0..RETRIES_MAX {
+            if self.tables.borrow().stripe(stripe).state == StripeState::Free {
+                return;
+            }
+            if let Some(_lock) = self.lock_stripe(stripe) {
+                self.scrub_stripe(stripe).await;
+                return;
+            }
+            self.io.sleep(RETRY_NS).await;
+        }
+    }
+
+    async fn scrub_stripe(self: &Rc<Self>, stripe: StripeId) {
+        let found = self.tables.borrow().stripe(stripe);
+        let mut chunks = Vec::new();
+        for column in 0..usize::from(found.columns) {
+            self.throttle.pay(&self.io, CHUNK_BYTES).await;
+            chunks.push(self.scrub_column(stripe, column).await);
+        }
+        if found.state == StripeState::Parity
+            && let Some(chunks) = chunks.into_iter().map(|c| c.map(|c| vec![c])).collect::<Option<Vec<_>>>()
+        {
+            self.scrub_parity(stripe, &chunks).await;
+        }
+        self.counters.stripes_scrubbed.add(1);
+    }
+
+    /// Checks and mends every copy of a column; gives the chunk at its own home, if that is good.
+    async fn scrub_column(self: &Rc<Self>, stripe: StripeId, column: usize) -> Option<Buf> {
+        let g = self.geometry;
+        let part = ChunkPart { stripe, column, offset: 0, count: CHUNK_BLOCKS };
+        let mut first: Option<Buf> = None;
+        let indices = std::iter::once(column).chain((0..g.failures()).map(|copy| g.mirror_index(copy, column)));
+        for index in indices {
+            let home = self.tables.borrow().good_home(stripe, index);
+            let Some(home) = home.filter(|h| self.members.is_active(h.member)) else { continue };
+            let read = match self.read_home(home, 0, CHUNK_BLOCKS).await {
+                Ok(buf) if self.mismatches(part, &buf) == 0 => Some(buf),
+                Ok(buf) => {
+                    self.members.note_checksum_error(home.member, self.mismatches(part, &buf));
+                    self.mend_counted(part, index, home).await
+                }
+                Err(_) => self.mend_counted(part, index, home).await,
+            };
+            let Some(buf) = read else { continue };
+            match &first {
+                None if index == column => first = Some(buf),
+                None => {}
+                Some(first) => self.scrub_mirror(part, index, home, first, &buf).await,
+            }
+        }
+        first
+    }
+
+    async fn mend_counted(self: &Rc<Self>, part: ChunkPart, index: usize, home: crate::addr::Home) -> Option<Buf> {
+        self.counters.scrub_errors.add(1);
+        let mended = self.mend_chunk(part.stripe, part.column, index, home).await;
+        if mended.is_none() {
+            self.counters.scrub_unrepaired.add(1);
+        }
+        mended
+    }
+
+    /// Without checksums nobody knows which of two copies is right; the first is taken.
+    async fn scrub_mirror(self: &Rc<Self>, part: ChunkPart, index: usize, home: crate::addr::Home, first: &Buf, mirror: &Buf) {
+        for offset in 0..part.count {
+            let slot = self.geometry.slot(part.stripe, part.column, offset);
+            let range = offset as usize * BLOCK_BYTES..(offset as usize + 1) * BLOCK_BYTES;
+            let owned = self.tables.borrow().owner(slot).is_some();
+            if !owned || first.bytes()[range.clone()] == mirror.bytes()[range.clone()] {
+                continue;
+            }
+            self.counters.scrub_errors.add(1);
+            let good = first.slice(range.start, BLOCK_BYTES);
+            self.unflushed_stripes.borrow_mut().insert(part.stripe);
+            match self.members.write(home, offset, Rc::new([good])).await {
+                Ok(()) => self.members.note_repair(home.member, 1),
+                Err(error) => self.report_failure(home.member, error).await,
+            }
+            debug_assert!(index >= self.geometry.mirror_index(0, 0));
+        }
+    }
+
+    async fn scrub_parity(self: &Rc<Self>, stripe: StripeId, chunks: &[Vec<Buf>]) {
+        for (p, parity) in self.compute_parity(chunks).into_iter().enumerate() {
+            let home = self.tables.borrow().good_home(stripe, self.geometry.parity_index(p));
+            let Some(home) = home.filter(|h| self.members.is_active(h.member)) else { continue };
+            let wrong = match self.read_home(home, 0, CHUNK_BLOCKS).await {
+                Ok(buf) => buf.bytes() != parity.bytes(),
+                Err(_) => true,
+            };
+            if wrong && self.members.is_active(home.member) {
+                self.counters.scrub_errors.add(1);
+                self.unflushed_stripes.borrow_mut().insert(stripe);
+                match self.members.write(home, 0, Rc::new([parity])).await {
+                    Ok(()) => self.members.note_repair(home.member, u64::from(CHUNK_BLOCKS)),
+                    Err(error) => self.report_failure(home.member, error).await,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Free chunks and free page slots on every member, and the choice of homes for a new stripe.
+//!
+//! What is released is not free at once: a chunk waits until the record that released it is durable and every request
+//! that may still read it has ended; a page slot waits until the page that replaced it is durable. So a crash never finds
+//! that something it falls back to was overwritten.
+
+use std::collections::VecDeque;
+
+use crate::addr::{Home, Lsn, MemberId, StripeId};
+use crate::geometry::{CHUNK_BLOCKS, Geometry, Protection};
+use crate::pages::PageCopy;
+use crate::placement::{self, Placement};
+
+/// A set of numbers below a bound, handed out in rising order from where the last one was found.
+struct FreeSet {
+    words: Vec<u64>,
+    count: u32,
+    cursor: usize,
+}
+
+impl FreeSet {
+    fn all(bound: u32) -> FreeSet {
+        let mut words = vec![u64::MAX; bound.div_ceil(64) as usize];
+        if bound % 64 != 0
+            && let Some(last) = words.last_mut()
+        {
+            *last = (1 << (bound % 64)) - 1;
+        }
+        FreeSet { words, count: bound, cursor: 0 }
+    }
+
+    /// Takes a number out; false when it was not in.
+    fn remove(&mut self, number: u32) -> bool {
+        let (word, bit) = (number as usize / 64, 1u64 << (number % 64));
+        let present = self.words.get(word).is_some_and(|w| w & bit != 0);
+        if present {
+            self.words[word] &= !bit;
+            self.count -= 1;
+        }
+        present
+    }
+
+    fn insert(&mut self, number: u32) {
+        let (word, bit) = (number as usize / 64, 1u64 << (number % 64));
+        assert!(self.words[word] & bit == 0, "freed twice: {number}");
+        self.words[word] |= bit;
+        self.count += 1;
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        if self.count == 0 {
+            return None;
+        }
+        while self.words[self.cursor] == 0 {
+            self.cursor = (self.cursor + 1) % self.words.len();
+        }
+        let number = self.cursor as u32 * 64 + self.words[self.cursor].trailing_zeros();
+        self.remove(number);
+        Some(number)
+    }
+}
+
+struct MemberSpace {
+    chunks: FreeSet,
+    chunks_all: u32,
+    page_slots: FreeSet,
+    usable: bool,
+}
+
+/// Who asks for a stripe; the reserve is kept from users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// New data of a client.
+    User,
+    /// Compaction and merging, which give back more than they take.
+    Internal,
+}
+
+/// Homes for a new stripe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StripePlan {
+    pub(crate) columns: usize,
+    pub(crate) homes: Vec<Option<Home>>,
+}
+
+/// What somebody may still rely on.
+enum Item {
+    Chunk(Home),
+    Stripe(StripeId),
+}
+
+struct Released {
+    lsn: Lsn,
+    era: u64,
+    item: Item,
+}
+
+/// What `Space::reclaim` freed.
+#[derive(Default)]
+pub(crate) struct Freed {
+    /// Chunks and stripe numbers.
+    pub(crate) count: usize,
+    /// Stripe numbers that may be used again.
+    pub(crate) stripes: Vec<StripeId>,
+}
+
+/// Free space of one shard.
+pub(crate) struct Space {
+    geometry: Geometry,
+    members: Vec<MemberSpace>,
+    placement: Placement,
+    stripe_no: u64,
+    releasing: VecDeque<Released>,
+    order: Vec<u8>,
+}
+
+impl Space {
+    pub(crate) fn new(geometry: Geometry, members: usize, seed: u64) -> Space {
+        let placement = Placement::new(members, seed);
+        Space {
+            geometry,
+            members: Vec::with_capacity(members),
+            placement,
+            stripe_no: 0,
+            releasing: VecDeque::new(),
+            order: Vec::new(),
+        }
+    }
+
+    /// Adds the next member, everything on it free.
+    pub(crate) fn push_member(&mut self, chunks: u32, page_slots: u32, usable: bool) {
+        self.members.push(MemberSpace {
+            chunks: FreeSet::all(chunks),
+            chunks_all: chunks,
+            page_slots: FreeSet::all(page_slots),
+            usable,
+        });
+    }
+
+    /// Whether new chunks may be placed on the member.
+    pub(crate) fn set_usable(&mut self, member: MemberId, usable: bool) {
+        self.members[usize::from(member.0)].usable = usable;
+    }
+
+    /// The place of a member was taken by an empty device: all page slots are free again.
+    pub(crate) fn reset_page_slots(&mut self, member: MemberId, page_slots: u32) {
+        self.members[usize::from(member.0)].page_slots = FreeSet::all(page_slots);
+    }
+
+    /// Marks a chunk found in use at recovery. False when another stripe has it: damage.
+    #[must_use]
+    pub(crate) fn claim(&mut self, home: Home) -> bool {
+        self.members.get_mut(usize::from(home.member.0)).is_some_and(|m| m.chunks.remove(home.chunk))
+    }
+
+    /// Marks a page slot found in use at recovery.
+    pub(crate) fn claim_page(&mut self, copy: PageCopy) {
+        self.members[usize::from(copy.member.0)].page_slots.remove(copy.slot);
+    }
+
+    fn active(&self) -> usize {
+        self.members.iter().filter(|m| m.usable).count()
+    }
+
+    /// Free chunks on usable members.
+    pub(crate) fn free_chunks(&self) -> u64 {
+        self.members.iter().filter(|m| m.usable).map(|m| u64::from(m.chunks.count)).sum()
+    }
+
+    /// All chunks on usable members.
+    pub(crate) fn all_chunks(&self) -> u64 {
+        self.members.iter().filter(|m| m.usable).map(|m| u64::from(m.chunks_all)).sum()
+    }
+
+    /// Chunks and stripe numbers released but not yet free.
+    pub(crate) fn releasing(&self) -> usize {
+        self.releasing.len()
+    }
+
+    /// Free chunks of one member.
+    pub(crate) fn member_free(&self, member: MemberId) -> u32 {
+        self.members[usize::from(member.0)].chunks.count
+    }
+
+    /// Chunks kept back for compaction: two open mirrored stripes and four parity stripes.
+    pub(crate) fn reserve_chunks(&self) -> u64 {
+        let g = &self.geometry;
+        (2 * g.homes_per_stripe() + 4 * (g.data_columns + g.parity_columns())) as u64
+    }
+
+    /// Blocks clients may store. A tenth is left unstored so that compaction always finds something to gain.
+    pub(crate) fn capacity_blocks(&self) -> u64 {
+        capacity_blocks(
+            &self.geometry,
+            &self.members.iter().filter(|m| m.usable).map(|m| u64::from(m.chunks_all)).collect::<Vec<_>>(),
+        )
+    }
+
+    /// Homes for a stripe with up to `columns` data columns; fewer when there are not enough members with room. `None`
+    /// when not even one column can have its redundancy, or only by touching a reserve that is not the caller's.
+    ///
+    /// With fewer members left than copies are due, the missing copies get no home; rebuilding gives them one.
+    pub(crate) fn plan_stripe(
+        &mut self,
+        columns: usize,
+        parity: bool,
+        purpose: Purpose,
+        responsive: impl Fn(MemberId) -> bool,
+    ) -> Option<StripePlan> {
+        let g = self.geometry;
+        let (copies, m) = (g.copies(), g.parity_columns());
+        let absent = copies.saturating_sub(self.active());
+        let least = copies - absent;
+        self.placement.order(self.stripe_no, &mut self.order);
+        let mut free: Vec<u64> = self.members.iter().map(|s| if s.usable { u64::from(s.chunks.count) } else { 0 }).collect();
+        // Step around members that do not respond, as long as the others can do without them.
+        let calm: Vec<u64> =
+            free.iter().enumerate().map(|(i, &c)| if responsive(MemberId(i as u8)) { c } else { 0 }).collect();
+        if calm.iter().filter(|&&c| c > 0).count() >= (columns + m).max(least) {
+            free = calm;
+        }
+        let with_room = free.iter().filter(|&&c| c > 0).count();
+        if with_room < least {
+            return None;
+        }
+        let mirrored_only = matches!(g.protection, Protection::Mirror { .. });
+        let columns =
+            if mirrored_only { columns.min(with_room) } else { columns.min((with_room + absent).saturating_sub(m)).max(1) };
+        let wanted = (columns + m).min(with_room);
+        let ceiling = placement::stripes_placeable(&free, wanted).max(1);
+        let mut chosen = Vec::with_capacity(wanted);
+        if !placement::choose(&self.order, |i| free[usize::from(i)], wanted, ceiling, &mut chosen) {
+            return None;
+        }
+        let mut members: Vec<Option<MemberId>> = vec![None; g.homes_per_stripe()];
+        for (i, &member) in chosen.iter().enumerate() {
+            let index = if i < columns { i } else { g.parity_index(i - columns) };
+            members[index] = Some(MemberId(member));
+            free[usize::from(member)] -= 1;
+        }
+        if !parity {
+            for column in 0..columns {
+                self.plan_mirrors(column, &mut members, &mut free, absent)?;
+            }
+        }
+        let need = members.iter().flatten().count() as u64;
+        if purpose == Purpose::User && self.free_chunks() < need + self.reserve_chunks() {
+            return None;
+        }
+        self.stripe_no += 1;
+        let homes = members.iter().map(|member| member.map(|m| self.take_chunk(m).expect("counted as free"))).collect();
+        Some(StripePlan { columns, homes })
+    }
+
+    /// Mirrors of one column: members that hold no other copy of it, those outside the stripe and with most room first.
+    fn plan_mirrors(
+        &self,
+        column: usize,
+        members: &mut [Option<MemberId>],
+        free: &mut [u64],
+        absent: usize,
+    ) -> Option<()> {
+        let g = &self.geometry;
+        for copy in 0..g.failures() {
+            let taken = |i: u8| {
+                members[column] == Some(MemberId(i))
+                    || (0..copy).any(|c| members[g.mirror_index(c, column)] == Some(MemberId(i)))
+            };
+            let in_stripe = |i: u8| members[..g.mirror_index(0, 0)].contains(&Some(MemberId(i)));
+            let uses = |i: u8| members.iter().flatten().filter(|m| m.0 == i).count();
+            let rank = |&i: &u8| (uses(i), in_stripe(i), std::cmp::Reverse(free[usize::from(i)] / 8));
+            let best = self.order.iter().copied().filter(|&i| free[usize::from(i)] > 0 && !taken(i)).min_by_key(rank);
+            match best {
+                Some(member) => {
+                    members[g.mirror_index(copy, column)] = Some(MemberId(member));
+                    free[usize::from(member)] -= 1;
+                }
+                None if copy + absent >= g.failures() => {}
+                None => return None,
+            }
+        }
+        Some(())
+    }
+
+    fn take_chunk(&mut self, member: MemberId) -> Option<Home> {
+        self.members[usize::from(member.0)].chunks.take().map(|chunk| Home { member, chunk })
+    }
+
+    /// One chunk on a member that is not in `avoid`, the emptiest first: a new home for a chunk of an existing stripe.
+    pub(crate) fn plan_chunk(&mut self, avoid: &[MemberId]) -> Option<Home> {
+        let eligible = |(i, m): &(usize, &MemberSpace)| m.usable && m.chunks.count > 0 && !avoid.contains(&MemberId(*i as u8));
+        let (index, _) = self.members.iter().enumerate().filter(eligible).max_by_key(|(_, m)| m.chunks.count)?;
+        self.take_chunk(MemberId(index as u8))
+    }
+
+    /// Gives chunks back that were planned but never recorded: nothing refers to them and nothing ever did.
+    pub(crate) fn give_back(&mut self, homes: impl IntoIterator<Item = Home>) {
+        for home in homes {
+            self.members[usize::from(home.member.0)].chunks.insert(home.chunk);
+        }
+    }
+
+    /// Chunks and stripe numbers released by journal block `lsn` while requests of `era` and before were reading.
+    pub(crate) fn release(&mut self, lsn: Lsn, era: u64, homes: Vec<Home>, stripes: Vec<StripeId>) {
+        let items = homes.into_iter().map(Item::Chunk).chain(stripes.into_iter().map(Item::Stripe));
+        self.releasing.extend(items.map(|item| Released { lsn, era, item }));
+    }
+
+    /// Frees what was released by durable records and is read by nobody any more.
+    pub(crate) fn reclaim(&mut self, flushed: Lsn, oldest_era: u64) -> Freed {
+        let mut freed = Freed::default();
+        while let Some(released) = self.releasing.pop_front_if(|r| r.lsn <= flushed && r.era < oldest_era) {
+            match released.item {
+                Item::Chunk(home) => self.members[usize::from(home.member.0)].chunks.insert(home.chunk),
+                Item::Stripe(stripe) => freed.stripes.push(stripe),
+            }
+            freed.count += 1;
+        }
+        freed
+    }
+
+    /// Slots for the copies of one page, on distinct usable members, those with most free slots first; as many as there
+    /// can be, up to `copies`.
+    pub(crate) fn take_page_slots(&mut self, copies: usize) -> Vec<PageCopy> {
+        let mut by_room: Vec<usize> =
+            (0..self.members.len()).filter(|&i| self.members[i].usable && self.members[i].page_slots.count > 0).collect();
+        by_room.sort_by_key(|&i| std::cmp::Reverse(self.members[i].page_slots.count));
+        by_room.truncate(copies);
+        let copy = |i: usize| {
+            let slot = self.members[i].page_slots.take().expect("counted as free");
+            PageCopy { member: MemberId(i as u8), slot }
+        };
+        by_room.into_iter().map(copy).collect()
+    }
+
+    /// Frees page slots whose page has been written elsewhere, durably.
+    pub(crate) fn free_page_slots(&mut self, copies: impl IntoIterator<Item = PageCopy>) {
+        for copy in copies {
+            self.members[usize::from(copy.member.0)].page_slots.insert(copy.slot);
+        }
+    }
+}
+
+/// Blocks that clients may store on members with these numbers of chunks.
+pub(crate) fn capacity_blocks(g: &Geometry, chunks: &[u64]) -> u64 {
+    let (least, data) = match g.protection {
+        Protection::Mirror { .. } => (g.copies(), 1),
+        _ => {
+            let width = (g.data_columns + g.parity_columns()).min(chunks.len());
+            (width, width.saturating_sub(g.parity_columns()).max(1))
+        }
+    };
+    let reserve = (2 * g.homes_per_stripe() + 4 * (g.data_columns + g.parity_columns())) as u64;
+    let stripes = placement::stripes_placeable(chunks, least.min(chunks.len()).max(1));
+    let usable = stripes.saturating_sub(reserve.div_ceil(least as u64));
+    usable * data as u64 * u64::from(CHUNK_BLOCKS) * 9 / 10
+}

@@ -1,0 +1,206 @@
+//! What a shard can tell about itself.
+
+use std::cell::Cell;
+
+use crate::buf::BLOCK_BYTES;
+use crate::geometry::CHUNK_BYTES;
+use crate::io::Io;
+use crate::member::MemberStats;
+use crate::shard::Shard;
+use crate::tables::StripeState;
+
+/// A number that only grows.
+#[derive(Default, Debug)]
+pub(crate) struct Counter(Cell<u64>);
+
+impl Counter {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.set(self.0.get() + n);
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What one shard has done since the pool was opened.
+        #[derive(Default, Debug)]
+        pub(crate) struct Counters {
+            $($(#[$doc])* pub(crate) $name: Counter,)*
+        }
+
+        /// What the pool has done since it was opened.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct CounterValues {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            fn values(&self) -> CounterValues {
+                CounterValues { $($name: self.$name.0.get(),)* }
+            }
+        }
+
+        impl CounterValues {
+            /// Adds another shard's.
+            pub fn add(&mut self, other: &CounterValues) {
+                $(self.$name += other.$name;)*
+            }
+
+            /// All of them with their names.
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Reads of a volume.
+    reads,
+    /// Writes of whole blocks.
+    writes,
+    /// Writes of parts of a block.
+    merges,
+    /// Discards.
+    discards,
+    /// Rounds of flushing the members.
+    flushes,
+    /// Mirrored stripes opened for small writes.
+    stripes_opened,
+    /// Stripes written in their final form at once.
+    stripes_written,
+    /// Mirrored stripes that became parity stripes.
+    stripes_converted,
+    /// Dead stripes freed.
+    stripes_freed,
+    /// Blocks moved out of sparse stripes.
+    blocks_compacted,
+    /// Chunks given back a good home.
+    chunks_rebuilt,
+    /// Table pages written.
+    pages_written,
+    /// Reads answered from the rest of a stripe.
+    reconstructed_reads,
+    /// Reads of which no good copy was left.
+    failed_reads,
+    /// Scrubs that came to the end.
+    scrubs_done,
+    /// Stripes scrubbed.
+    stripes_scrubbed,
+    /// Chunks or blocks a scrub found wrong.
+    scrub_errors,
+    /// Of those, not repaired because no good copy was left.
+    scrub_unrepaired,
+}
+
+/// A shard's state, or, added up, the pool's.
+#[derive(Clone, Debug, Default)]
+pub struct ShardStatus {
+    /// Bytes that clients have stored.
+    pub stored_bytes: u64,
+    /// Bytes that clients may store.
+    pub capacity_bytes: u64,
+    /// Bytes of chunks on active members.
+    pub raw_bytes: u64,
+    /// Of those, free.
+    pub free_bytes: u64,
+    /// Mirrored stripes.
+    pub stripes_mirrored: u64,
+    /// Parity stripes.
+    pub stripes_parity: u64,
+    /// Stripes with a chunk that is not where it should be.
+    pub stripes_degraded: u64,
+    /// Of those, stripes that have lost as much as the protection covers, or more.
+    pub stripes_at_risk: u64,
+    /// Chunks that can be rebuilt now.
+    pub rebuild_chunks_left: u64,
+    /// Stripes the scrub has still to look at; none when none is under way.
+    pub scrub_stripes_left: Option<u64>,
+    /// Heap bytes of the tables.
+    pub table_bytes: u64,
+    /// Blocks of the journal in use.
+    pub journal_blocks_used: u64,
+    /// Blocks of the journal written since the pool was opened.
+    pub journal_blocks_written: u64,
+    /// Counters.
+    pub counters: CounterValues,
+    /// Each member's part in it.
+    pub members: Vec<MemberStats>,
+    /// Chunks of stripes on each member.
+    pub member_chunks_used: Vec<u64>,
+}
+
+impl ShardStatus {
+    /// Adds another shard's.
+    pub fn add(&mut self, other: &ShardStatus) {
+        self.stored_bytes += other.stored_bytes;
+        self.capacity_bytes += other.capacity_bytes;
+        self.raw_bytes += other.raw_bytes;
+        self.free_bytes += other.free_bytes;
+        self.stripes_mirrored += other.stripes_mirrored;
+        self.stripes_parity += other.stripes_parity;
+        self.stripes_degraded += other.stripes_degraded;
+        self.stripes_at_risk += other.stripes_at_risk;
+        self.rebuild_chunks_left += other.rebuild_chunks_left;
+        self.scrub_stripes_left = match (self.scrub_stripes_left, other.scrub_stripes_left) {
+            (None, left) | (left, None) => left,
+            (Some(a), Some(b)) => Some(a + b),
+        };
+        self.table_bytes += other.table_bytes;
+        self.journal_blocks_used += other.journal_blocks_used;
+        self.journal_blocks_written += other.journal_blocks_written;
+        self.counters.add(&other.counters);
+        self.members.resize(self.members.len().max(other.members.len()), MemberStats::default());
+        self.member_chunks_used.resize(self.members.len(), 0);
+        for (mine, theirs) in self.members.iter_mut().zip(&other.members) {
+            mine.reads += theirs.reads;
+            mine.read_bytes += theirs.read_bytes;
+            mine.writes += theirs.writes;
+            mine.written_bytes += theirs.written_bytes;
+            mine.flushes += theirs.flushes;
+            mine.read_errors += theirs.read_errors;
+            mine.checksum_errors += theirs.checksum_errors;
+            mine.repaired_blocks += theirs.repaired_blocks;
+        }
+        for (mine, theirs) in self.member_chunks_used.iter_mut().zip(&other.member_chunks_used) {
+            *mine += theirs;
+        }
+    }
+}
+
+impl<I: Io> Shard<I> {
+    /// The shard's state now.
+    pub fn status(&self) -> ShardStatus {
+        let tables = self.tables.borrow();
+        let space = self.space.borrow();
+        let block = BLOCK_BYTES as u64;
+        let mut status = ShardStatus {
+            stored_bytes: tables.live_blocks * block,
+            capacity_bytes: space.capacity_blocks() * block,
+            raw_bytes: space.all_chunks() * CHUNK_BYTES,
+            free_bytes: space.free_chunks() * CHUNK_BYTES,
+            rebuild_chunks_left: self.rebuild_left.get(),
+            scrub_stripes_left: tables.scrub_next.map(|next| u64::from(tables.stripe_count().saturating_sub(next.0))),
+            table_bytes: tables.memory_bytes(),
+            journal_blocks_used: self.journal.used(),
+            journal_blocks_written: self.journal.blocks_written.get(),
+            counters: self.counters.values(),
+            members: self.members.ids().map(|m| self.members.get(m).stats).collect(),
+            member_chunks_used: vec![0; self.members.count()],
+            ..ShardStatus::default()
+        };
+        for stripe in (0..tables.stripe_count()).map(crate::addr::StripeId) {
+            match tables.stripe(stripe).state {
+                StripeState::Free => continue,
+                StripeState::Mirrored => status.stripes_mirrored += 1,
+                StripeState::Parity => status.stripes_parity += 1,
+            }
+            for home in tables.homes(stripe).iter().flatten() {
+                status.member_chunks_used[usize::from(home.member.0)] += 1;
+            }
+            let missing = self.missing_chunks(stripe);
+            status.stripes_degraded += u64::from(missing > 0);
+            status.stripes_at_risk += u64::from(missing >= self.geometry.failures());
+        }
+        status
+    }
+}

@@ -1,0 +1,167 @@
+//! Large writes: whole stripes in their final form, data with parity (or mirrors, in a pool of mirrors) in one go,
+//! nothing read.
+//!
+//! Compaction writes through here too. A stripe is as wide as its data needs; only the last chunk is padded.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use crate::addr::{Home, StripeId};
+use crate::append::Piece;
+use crate::buf::{BLOCK_BYTES, Buf};
+use crate::disk::journal::Record;
+use crate::geometry::CHUNK_BLOCKS;
+use crate::io::{Gather, Io};
+use crate::parity;
+use crate::sabotage::{self, Sabotage};
+use crate::shard::Shard;
+use crate::space::{Purpose, StripePlan};
+use crate::sync::join_all;
+use crate::volume::VolumeError;
+
+/// How often a stripe is written anew elsewhere because a member failed under it.
+const ATTEMPTS_MAX: usize = 16;
+
+impl<I: Io> Shard<I> {
+    /// Whether a write of this many blocks goes straight to parity stripes: more than half a stripe (FusionRAID, FAST'21,
+    /// section 4.2).
+    pub(crate) fn is_large(&self, blocks: u32) -> bool {
+        blocks * 2 > self.geometry.slots_per_stripe()
+    }
+
+    /// Stores pieces as one stripe. They are at most a full stripe's blocks.
+    ///
+    /// # Errors
+    /// `NoSpace` when there is no room for `purpose`; a user's request waits for room first.
+    pub(crate) async fn write_stripe(self: &Rc<Self>, pieces: &[Piece], purpose: Purpose) -> Result<StripeId, VolumeError> {
+        let blocks: u32 = pieces.iter().map(Piece::blocks).sum();
+        debug_assert!(blocks > 0 && blocks <= self.geometry.slots_per_stripe());
+        for _ in 0..ATTEMPTS_MAX {
+            let (id, plan) = self.plan_whole(blocks.div_ceil(CHUNK_BLOCKS) as usize, purpose).await?;
+            if (plan.columns as u32 * CHUNK_BLOCKS) < blocks {
+                // Fewer members are left than the stripe is wide: two stripes.
+                self.unplan(id, plan);
+                return Box::pin(self.write_halves(pieces, purpose)).await;
+            }
+            self.unflushed_stripes.borrow_mut().insert(id);
+            let chunks = self.fill_chunks(pieces, &plan);
+            let writes = plan.homes.iter().zip(chunks).filter_map(|(home, data)| home.map(|h| (h, data)));
+            let written = join_all(writes.map(|(home, data)| async move {
+                let result = self.members.write(home, 0, data).await;
+                (home, result)
+            }))
+            .await;
+            if self.all_written(written).await {
+                return self.commit_stripe(id, plan, pieces).await;
+            }
+            self.unplan(id, plan);
+        }
+        Err(VolumeError::Failed)
+    }
+
+    async fn write_halves(self: &Rc<Self>, pieces: &[Piece], purpose: Purpose) -> Result<StripeId, VolumeError> {
+        let blocks: u32 = pieces.iter().map(Piece::blocks).sum();
+        let mut rest: VecDeque<Piece> = pieces.to_vec().into();
+        let front = take_blocks(&mut rest, blocks / 2);
+        self.write_stripe(&front, purpose).await?;
+        self.write_stripe(&Vec::from(rest), purpose).await
+    }
+
+    async fn plan_whole(self: &Rc<Self>, columns: usize, purpose: Purpose) -> Result<(StripeId, StripePlan), VolumeError> {
+        let parity = self.geometry.parity_columns() > 0;
+        let plan = || match self.plan(columns, parity, purpose) {
+            Some(planned) => Some(Ok(planned)),
+            None if purpose == Purpose::Internal || self.exhausted.get() => Some(Err(VolumeError::NoSpace)),
+            None => None,
+        };
+        self.space_changed.wait(plan).await
+    }
+
+    /// The data of each home's chunk, in the order of homes.
+    fn fill_chunks(&self, pieces: &[Piece], plan: &StripePlan) -> Vec<Gather> {
+        let mut rest: VecDeque<Piece> = pieces.iter().cloned().collect();
+        let zero = Buf::zeroed(BLOCK_BYTES);
+        let mut columns: Vec<Vec<Buf>> = Vec::with_capacity(plan.columns);
+        for _ in 0..plan.columns {
+            let mut chunk: Vec<Buf> = take_blocks(&mut rest, CHUNK_BLOCKS).into_iter().map(|p| p.data).collect();
+            let filled: usize = chunk.iter().map(Buf::len).sum();
+            chunk.extend(std::iter::repeat_n(zero.clone(), CHUNK_BLOCKS as usize - filled / BLOCK_BYTES));
+            columns.push(chunk);
+        }
+        let parity = self.compute_parity(&columns);
+        if sabotage::on(Sabotage::SwapColumns) && columns.len() > 1 {
+            columns.swap(0, 1);
+        }
+        columns.resize(self.geometry.data_columns, Vec::new());
+        let columns: Vec<Gather> = columns.into_iter().map(Gather::from).collect();
+        let parity = parity.into_iter().map(|p| Gather::from([p]));
+        let mirrors = (0..self.geometry.failures()).flat_map(|_| columns.clone());
+        columns.iter().cloned().chain(parity).chain(mirrors).collect()
+    }
+
+    /// Parity chunks of columns given as runs of blocks.
+    pub(crate) fn compute_parity(&self, columns: &[Vec<Buf>]) -> Vec<Buf> {
+        let chunk_bytes = CHUNK_BLOCKS as usize * BLOCK_BYTES;
+        if self.geometry.parity_columns() == 0 {
+            return Vec::new();
+        }
+        let mut parity: Vec<Buf> = (0..self.geometry.parity_columns()).map(|_| Buf::zeroed(chunk_bytes)).collect();
+        let blocks: Vec<Vec<&[u8]>> = columns
+            .iter()
+            .map(|chunk| chunk.iter().flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES)).collect())
+            .collect();
+        let mut data: Vec<Option<&[u8]>> = vec![None; columns.len()];
+        for offset in 0..CHUNK_BLOCKS as usize {
+            for (column, blocks) in blocks.iter().enumerate() {
+                data[column] = Some(blocks[offset]);
+            }
+            let range = offset * BLOCK_BYTES..(offset + 1) * BLOCK_BYTES;
+            let mut out: Vec<&mut [u8]> = parity.iter_mut().map(|p| &mut p.bytes_mut()[range.clone()]).collect();
+            parity::compute(&data, &mut out);
+        }
+        parity
+    }
+
+    async fn all_written(&self, written: Vec<(Home, Result<(), crate::io::IoError>)>) -> bool {
+        let mut all = true;
+        for (home, result) in written {
+            if let Err(error) = result {
+                self.report_failure(home.member, error).await;
+            }
+            all &= result.is_ok() && self.members.is_active(home.member);
+        }
+        all
+    }
+
+    async fn commit_stripe(self: &Rc<Self>, id: StripeId, plan: StripePlan, pieces: &[Piece]) -> Result<StripeId, VolumeError> {
+        let columns = plan.columns as u8;
+        let mut records = vec![Record::Open { stripe: id, parity: self.geometry.parity_columns() > 0, columns, homes: plan.homes }];
+        let mut slot = self.geometry.slot(id, 0, 0);
+        for piece in pieces {
+            piece.records(slot, &mut records);
+            slot.0 += piece.blocks();
+        }
+        let committed = self.journal.commit(records).await;
+        self.opening.borrow_mut().remove(&id);
+        self.emptied.borrow_mut().insert(id);
+        self.counters.stripes_written.add(1);
+        committed.map(|()| id)
+    }
+}
+
+/// Takes the first `blocks` blocks, or what there is.
+pub(crate) fn take_blocks(pieces: &mut VecDeque<Piece>, blocks: u32) -> Vec<Piece> {
+    let (mut taken, mut left) = (Vec::new(), blocks);
+    while left > 0
+        && let Some(front) = pieces.front_mut()
+    {
+        if front.blocks() <= left {
+            left -= front.blocks();
+            taken.extend(pieces.pop_front());
+        } else {
+            taken.push(front.split_front(left));
+            left = 0;
+        }
+    }
+    taken
+}

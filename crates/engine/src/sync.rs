@@ -1,0 +1,125 @@
+//! Waiting among tasks of one thread.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Wakes everybody who waits for a condition to be looked at again.
+#[derive(Default)]
+pub(crate) struct Signal {
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Signal {
+    /// Lets every waiter look at its condition again.
+    pub(crate) fn notify(&self) {
+        // Taken out first: a waker may run arbitrary code that waits again.
+        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
+        for waker in waiting {
+            waker.wake();
+        }
+    }
+
+    /// Resolves after the next `notify`.
+    pub(crate) async fn wait_once(&self) {
+        let mut asked = false;
+        self.wait(|| std::mem::replace(&mut asked, true).then_some(())).await;
+    }
+
+    /// Resolves once `ready` gives a value; it is asked at once and after each `notify`.
+    pub(crate) async fn wait<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
+        std::future::poll_fn(|cx| match ready() {
+            Some(value) => Poll::Ready(value),
+            None => {
+                self.waiting.borrow_mut().push(cx.waker().clone());
+                Poll::Pending
+            }
+        })
+        .await
+    }
+}
+
+/// Wakes one task that works until there is nothing left; a kick while it works is not lost.
+#[derive(Default)]
+pub(crate) struct Kick {
+    kicked: Cell<bool>,
+    signal: Signal,
+}
+
+impl Kick {
+    /// Has the task look for work.
+    pub(crate) fn kick(&self) {
+        self.kicked.set(true);
+        self.signal.notify();
+    }
+
+    /// Resolves after the next kick, or at once when there was one since the last.
+    pub(crate) async fn kicked(&self) {
+        self.signal.wait(|| self.kicked.take().then_some(())).await;
+    }
+}
+
+/// The receiving end of a value that another task of this thread will deliver once.
+pub(crate) struct Promise<T>(Rc<PromiseState<T>>);
+/// The delivering end.
+pub(crate) struct Fulfil<T>(Rc<PromiseState<T>>);
+
+struct PromiseState<T> {
+    value: Cell<Option<T>>,
+    waker: Cell<Option<Waker>>,
+}
+
+/// A pair through which one value passes.
+pub(crate) fn promise<T>() -> (Fulfil<T>, Promise<T>) {
+    let state = Rc::new(PromiseState { value: Cell::new(None), waker: Cell::new(None) });
+    (Fulfil(Rc::clone(&state)), Promise(state))
+}
+
+impl<T> Fulfil<T> {
+    /// Delivers the value.
+    pub(crate) fn fulfil(self, value: T) {
+        self.0.value.set(Some(value));
+        if let Some(waker) = self.0.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Future for Promise<T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        match self.0.value.take() {
+            Some(value) => Poll::Ready(value),
+            None => {
+                self.0.waker.set(Some(cx.waker().clone()));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Runs the futures together and gives their results in order.
+pub(crate) async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let mut running: Vec<(Option<Pin<Box<F>>>, Option<F::Output>)> =
+        futures.into_iter().map(|f| (Some(Box::pin(f)), None)).collect();
+    std::future::poll_fn(|cx| {
+        let mut pending = false;
+        for (future, output) in &mut running {
+            if let Some(f) = future {
+                match f.as_mut().poll(cx) {
+                    Poll::Ready(value) => {
+                        *output = Some(value);
+                        *future = None;
+                    }
+                    Poll::Pending => pending = true,
+                }
+            }
+        }
+        if pending { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    running.into_iter().map(|(_, output)| output.expect("every future is ready")).collect()
+}

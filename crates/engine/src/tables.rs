@@ -1,0 +1,504 @@
+//! The shard's tables in memory: the block map, the stripes and their homes, the slots' owners and checksums.
+//!
+//! Everything changes through [`Tables::apply`], one [`Record`] at a time, in journal order: at run time after the
+//! record is in the journal, and again at replay. A page that already contains a record (its LSN says so) is not touched
+//! by it, which makes replay over pages written at different times exact.
+//!
+//! The map alone decides which slot of a block is live. Owners only say where to look; dead slots keep theirs.
+
+use std::collections::BTreeMap;
+
+use crate::addr::{Home, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
+use crate::disk::codec::{DecodeError, Reader, Writer};
+use crate::disk::journal::Record;
+use crate::disk::page::{FIELDS_BYTES, PageId};
+use crate::geometry::{Geometry, PAGE_BYTES, PAGE_HEADER_BYTES};
+use crate::pages::Pages;
+use crate::run_map::{PAGE_INDICES, RunMap};
+
+/// What a stripe is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StripeState {
+    /// Its number is unused.
+    Free,
+    /// Every data column has its mirrors; parity chunks are reserved but hold nothing.
+    Mirrored,
+    /// Parity matches the data; there are no mirrors.
+    Parity,
+}
+
+/// One stripe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stripe {
+    pub(crate) state: StripeState,
+    /// Data columns in use, from the first.
+    pub(crate) columns: u8,
+    /// Slots the map refers to.
+    pub(crate) live: u16,
+    /// Bit i: home i does not hold what it should.
+    pub(crate) stale: u128,
+}
+
+const FREE: Stripe = Stripe { state: StripeState::Free, columns: 0, live: 0, stale: 0 };
+
+/// What applying records did besides changing the tables.
+#[derive(Default, Debug)]
+pub(crate) struct Effects {
+    /// Chunks that nothing refers to any more.
+    pub(crate) released: Vec<Home>,
+    /// Stripes whose last live slot died.
+    pub(crate) emptied: Vec<StripeId>,
+    /// Stripe numbers that became unused.
+    pub(crate) freed: Vec<StripeId>,
+    /// Map pages that became unused.
+    pub(crate) dropped: Vec<u32>,
+}
+
+/// All tables of one shard.
+pub(crate) struct Tables {
+    pub(crate) geometry: Geometry,
+    pub(crate) map: RunMap,
+    owners: RunMap,
+    crcs: Vec<u32>,
+    stripes: Vec<Stripe>,
+    homes: Vec<Option<Home>>,
+    map_pages: Vec<Option<(VolumeId, u32)>>,
+    volume_pages: BTreeMap<VolumeId, Vec<Option<u32>>>,
+    pub(crate) pages: Pages,
+    /// Blocks the map holds.
+    pub(crate) live_blocks: u64,
+    /// The next stripe of a scrub under way.
+    pub(crate) scrub_next: Option<StripeId>,
+    /// Live counts are kept from the moment recovery has counted once.
+    counting: bool,
+}
+
+impl Tables {
+    pub(crate) fn new(geometry: Geometry) -> Tables {
+        Tables {
+            geometry,
+            map: RunMap::new(),
+            owners: RunMap::new(),
+            crcs: Vec::new(),
+            stripes: Vec::new(),
+            homes: Vec::new(),
+            map_pages: Vec::new(),
+            volume_pages: BTreeMap::new(),
+            pages: Pages::default(),
+            live_blocks: 0,
+            scrub_next: None,
+            counting: false,
+        }
+    }
+
+    /// Number of stripe numbers ever used.
+    pub(crate) fn stripe_count(&self) -> u32 {
+        self.stripes.len() as u32
+    }
+
+    pub(crate) fn stripe(&self, id: StripeId) -> Stripe {
+        self.stripes.get(id.0 as usize).copied().unwrap_or(FREE)
+    }
+
+    /// All homes of a stripe, in the order of `Geometry::homes_per_stripe`.
+    pub(crate) fn homes(&self, id: StripeId) -> &[Option<Home>] {
+        let per = self.geometry.homes_per_stripe();
+        &self.homes[id.0 as usize * per..(id.0 as usize + 1) * per]
+    }
+
+    /// A home whose content is up to date.
+    pub(crate) fn good_home(&self, id: StripeId, index: usize) -> Option<Home> {
+        if self.stripe(id).stale >> index & 1 == 1 { None } else { self.homes(id)[index] }
+    }
+
+    pub(crate) fn owner(&self, slot: SlotNo) -> Option<ShardBlock> {
+        self.owners.get(slot.0).map(ShardBlock)
+    }
+
+    /// The checksum of a slot that has an owner, in a pool with checksums.
+    pub(crate) fn crc(&self, slot: SlotNo) -> Option<u32> {
+        if self.geometry.checksums { self.crcs.get(slot.0 as usize).copied() } else { None }
+    }
+
+    pub(crate) fn lookup(&self, block: ShardBlock) -> Option<SlotNo> {
+        self.map.get(block.0).map(SlotNo)
+    }
+
+    pub(crate) fn is_live(&self, slot: SlotNo) -> Option<ShardBlock> {
+        self.owner(slot).filter(|&block| self.lookup(block) == Some(slot))
+    }
+
+    /// The map page of part `index` of a volume.
+    pub(crate) fn volume_page(&self, volume: VolumeId, index: u32) -> Option<u32> {
+        *self.volume_pages.get(&volume)?.get(index as usize)?
+    }
+
+    /// Map pages of a volume, with the part each holds.
+    pub(crate) fn volume_pages(&self, volume: VolumeId) -> Vec<(u32, u32)> {
+        let Some(pages) = self.volume_pages.get(&volume) else { return Vec::new() };
+        pages.iter().enumerate().filter_map(|(i, page)| page.map(|p| (i as u32, p))).collect()
+    }
+
+    /// Volumes that own map pages.
+    pub(crate) fn volumes(&self) -> Vec<VolumeId> {
+        self.volume_pages.keys().copied().collect()
+    }
+
+    /// The lowest unused map page not in `taken`.
+    pub(crate) fn free_map_page(&self, taken: impl Fn(u32) -> bool) -> u32 {
+        let unused = |p: &u32| self.map_pages.get(*p as usize).is_none_or(Option::is_none) && !taken(*p);
+        (0..).find(unused).expect("there is always a next number")
+    }
+
+    /// The part of which volume a block belongs to, for reports.
+    pub(crate) fn block_volume(&self, block: ShardBlock) -> Option<(VolumeId, u64)> {
+        let (volume, index) = (*self.map_pages.get((block.0 / PAGE_INDICES) as usize)?)?;
+        Some((volume, u64::from(index) * u64::from(PAGE_INDICES) + u64::from(block.0 % PAGE_INDICES)))
+    }
+
+    /// Heap bytes of the tables.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let stripes = self.stripes.capacity() * size_of::<Stripe>() + self.homes.capacity() * size_of::<Option<Home>>();
+        (self.map.memory_bytes() + self.owners.memory_bytes() + self.crcs.capacity() * 4 + stripes) as u64
+    }
+
+    /// Applies one record of journal block `lsn`.
+    pub(crate) fn apply(&mut self, lsn: Lsn, record: &Record, effects: &mut Effects) {
+        match record {
+            Record::Write { block, slot, crcs } => self.apply_write(lsn, *block, *slot, crcs, effects),
+            Record::Move { block, from, slot, crc } => {
+                self.own_slots(lsn, *block, *slot, &[*crc]);
+                if self.admits_map(lsn, *block) && self.lookup(*block) == *from {
+                    self.remap(*block, *slot, effects);
+                }
+            }
+            Record::Unmap { block, count } => {
+                if self.admits_map(lsn, *block) {
+                    self.unmap(*block, *count, effects);
+                }
+            }
+            Record::Open { stripe, parity, columns, homes } => {
+                if self.admits_stripe(lsn, *stripe) {
+                    self.grow_stripes(*stripe);
+                    let state = if *parity { StripeState::Parity } else { StripeState::Mirrored };
+                    self.stripes[stripe.0 as usize] = Stripe { state, columns: *columns, live: 0, stale: 0 };
+                    self.homes_mut(*stripe).copy_from_slice(homes);
+                    let slots = self.geometry.slots_per_stripe();
+                    self.owners.clear_run(stripe.0 * slots, slots, |_, _| ());
+                }
+            }
+            Record::Converted { stripe } => {
+                if self.admits_stripe(lsn, *stripe) {
+                    self.drop_mirrors(*stripe, effects);
+                }
+            }
+            Record::Free { stripe } => {
+                if self.admits_stripe(lsn, *stripe) {
+                    self.grow_stripes(*stripe);
+                    effects.released.extend(self.homes(*stripe).iter().flatten());
+                    self.homes_mut(*stripe).fill(None);
+                    self.stripes[stripe.0 as usize] = FREE;
+                    effects.freed.push(*stripe);
+                }
+            }
+            Record::Rehome { stripe, index, home } => {
+                if self.admits_stripe(lsn, *stripe) {
+                    let old = self.homes_mut(*stripe)[usize::from(*index)].replace(*home);
+                    effects.released.extend(old.filter(|old| old != home));
+                    self.stripes[stripe.0 as usize].stale &= !(1 << *index);
+                }
+            }
+            Record::Stale { stripe, index } => {
+                if self.admits_stripe(lsn, *stripe) {
+                    self.stripes[stripe.0 as usize].stale |= 1 << *index;
+                }
+            }
+            Record::StaleMember { member } => self.apply_stale_member(lsn, *member),
+            Record::PageOwner { page, volume, index } => {
+                if self.pages.admits(PageId::Map(*page), lsn) {
+                    self.give_page(*page, *volume, *index);
+                }
+            }
+            Record::PageDrop { page } => {
+                if self.pages.admits(PageId::Map(*page), lsn) {
+                    self.unmap(ShardBlock(*page * PAGE_INDICES), PAGE_INDICES, effects);
+                    self.map.drop_page(*page);
+                    self.take_page(*page);
+                    effects.dropped.push(*page);
+                }
+            }
+            Record::Scrub { next } => {
+                if self.pages.admits(PageId::Shard, lsn) {
+                    self.scrub_next = *next;
+                }
+            }
+        }
+    }
+
+    fn apply_write(&mut self, lsn: Lsn, block: ShardBlock, slot: SlotNo, crcs: &[u32], effects: &mut Effects) {
+        self.own_slots(lsn, block, slot, crcs);
+        if !self.admits_map(lsn, block) {
+            return;
+        }
+        let count = crcs.len() as u32;
+        if count == 1 {
+            return self.remap(block, slot, effects);
+        }
+        self.unmap(block, count, effects);
+        self.map.set_run(block.0, count, slot.0);
+        if self.counting {
+            let (stripe, ..) = self.geometry.place(slot);
+            self.stripes[stripe.0 as usize].live += count as u16;
+            self.live_blocks += u64::from(count);
+        }
+    }
+
+    fn apply_stale_member(&mut self, lsn: Lsn, member: MemberId) {
+        for stripe in (0..self.stripe_count()).map(StripeId) {
+            if self.stripe(stripe).state == StripeState::Free || !self.homes(stripe).iter().flatten().any(|h| h.member == member)
+            {
+                continue;
+            }
+            if self.admits_stripe(lsn, stripe) {
+                let on_member = |(i, home): (usize, &Option<Home>)| home.filter(|h| h.member == member).map(|_| 1u128 << i);
+                let mask: u128 = self.homes(stripe).iter().enumerate().filter_map(on_member).sum();
+                self.stripes[stripe.0 as usize].stale |= mask;
+            }
+        }
+    }
+
+    fn own_slots(&mut self, lsn: Lsn, block: ShardBlock, slot: SlotNo, crcs: &[u32]) {
+        let (stripe, ..) = self.geometry.place(slot);
+        if self.admits_stripe(lsn, stripe) {
+            self.grow_stripes(stripe);
+            self.owners.set_run(slot.0, crcs.len() as u32, block.0);
+            if self.geometry.checksums {
+                self.crcs[slot.0 as usize..slot.0 as usize + crcs.len()].copy_from_slice(crcs);
+            }
+        }
+    }
+
+    fn admits_stripe(&mut self, lsn: Lsn, stripe: StripeId) -> bool {
+        self.pages.admits(PageId::Stripes(stripe.0 / self.geometry.stripes_per_page() as u32), lsn)
+    }
+
+    fn admits_map(&mut self, lsn: Lsn, block: ShardBlock) -> bool {
+        self.pages.admits(PageId::Map(block.0 / PAGE_INDICES), lsn)
+    }
+
+    fn remap(&mut self, block: ShardBlock, slot: SlotNo, effects: &mut Effects) {
+        let old = self.lookup(block);
+        self.map.set(block.0, Some(slot.0));
+        if self.counting {
+            let (stripe, ..) = self.geometry.place(slot);
+            self.stripes[stripe.0 as usize].live += 1;
+            self.live_blocks += 1;
+            if let Some(old) = old {
+                self.bury(old, effects);
+            }
+        }
+    }
+
+    fn unmap(&mut self, block: ShardBlock, count: u32, effects: &mut Effects) {
+        let mut dead = Vec::new();
+        let counting = self.counting;
+        self.map.clear_run(block.0, count, |_, old| {
+            if counting {
+                dead.push(SlotNo(old));
+            }
+        });
+        for slot in dead {
+            self.bury(slot, effects);
+        }
+    }
+
+    fn bury(&mut self, slot: SlotNo, effects: &mut Effects) {
+        let (id, ..) = self.geometry.place(slot);
+        let stripe = &mut self.stripes[id.0 as usize];
+        stripe.live -= 1;
+        self.live_blocks -= 1;
+        if stripe.live == 0 {
+            effects.emptied.push(id);
+        }
+    }
+
+    fn drop_mirrors(&mut self, stripe: StripeId, effects: &mut Effects) {
+        let first_mirror = self.geometry.mirror_index(0, 0);
+        self.stripes[stripe.0 as usize].state = StripeState::Parity;
+        self.stripes[stripe.0 as usize].stale &= (1 << first_mirror) - 1;
+        let mirrors = &mut self.homes_mut(stripe)[first_mirror..];
+        effects.released.extend(mirrors.iter_mut().filter_map(Option::take));
+    }
+
+    fn homes_mut(&mut self, id: StripeId) -> &mut [Option<Home>] {
+        let per = self.geometry.homes_per_stripe();
+        &mut self.homes[id.0 as usize * per..(id.0 as usize + 1) * per]
+    }
+
+    fn grow_stripes(&mut self, id: StripeId) {
+        let count = id.0 as usize + 1;
+        if count > self.stripes.len() {
+            self.stripes.resize(count, FREE);
+            self.homes.resize(count * self.geometry.homes_per_stripe(), None);
+            if self.geometry.checksums {
+                self.crcs.resize(count * self.geometry.slots_per_stripe() as usize, 0);
+            }
+        }
+    }
+
+    fn give_page(&mut self, page: u32, volume: VolumeId, index: u32) {
+        if self.map_pages.len() <= page as usize {
+            self.map_pages.resize(page as usize + 1, None);
+        }
+        self.map_pages[page as usize] = Some((volume, index));
+        let pages = self.volume_pages.entry(volume).or_default();
+        if pages.len() <= index as usize {
+            pages.resize(index as usize + 1, None);
+        }
+        pages[index as usize] = Some(page);
+    }
+
+    fn take_page(&mut self, page: u32) {
+        let Some((volume, index)) = self.map_pages.get_mut(page as usize).and_then(Option::take) else { return };
+        if let Some(pages) = self.volume_pages.get_mut(&volume) {
+            pages[index as usize] = None;
+            if pages.iter().all(Option::is_none) {
+                self.volume_pages.remove(&volume);
+            }
+        }
+    }
+
+    /// Counts live blocks after the last page is loaded and the last record replayed; from here on `apply` keeps them.
+    pub(crate) fn start_counting(&mut self) {
+        for stripe in &mut self.stripes {
+            stripe.live = 0;
+        }
+        self.live_blocks = 0;
+        let (geometry, stripes) = (self.geometry, &mut self.stripes);
+        let mut total = 0;
+        for page in 0..self.map_pages.len() as u32 {
+            self.map.for_each_in_page(page, |_, slot| {
+                stripes[geometry.place(SlotNo(slot)).0.0 as usize].live += 1;
+                total += 1;
+            });
+        }
+        self.live_blocks = total;
+        self.counting = true;
+    }
+
+    /// The content of a page, ready to be sealed.
+    pub(crate) fn encode_page(&self, page: PageId, bytes: &mut [u8]) {
+        let mut w = Writer(Vec::with_capacity(PAGE_BYTES));
+        let mut start = PAGE_HEADER_BYTES;
+        match page {
+            PageId::Shard => w.u32(self.scrub_next.map_or(u32::MAX, |s| s.0)),
+            PageId::Stripes(number) => {
+                let per = self.geometry.stripes_per_page() as u32;
+                for id in (number * per..(number + 1) * per).map(StripeId) {
+                    self.encode_stripe(id, &mut w);
+                }
+            }
+            PageId::Map(number) => {
+                // The owner stands in the part of the header that belongs to the kind of page.
+                start = FIELDS_BYTES;
+                let owner = self.map_pages.get(number as usize).copied().flatten();
+                w.u32(u32::from(owner.is_some()));
+                w.u32(owner.map_or(0, |o| o.0.0));
+                w.u32(owner.map_or(0, |o| o.1));
+                w.0.resize(PAGE_HEADER_BYTES - FIELDS_BYTES, 0);
+                for block in number * PAGE_INDICES..(number + 1) * PAGE_INDICES {
+                    w.u32(self.map.get(block).map_or(0, |slot| slot + 1));
+                }
+            }
+        }
+        bytes[start..start + w.0.len()].copy_from_slice(&w.0);
+    }
+
+    fn encode_stripe(&self, id: StripeId, w: &mut Writer) {
+        let stripe = self.stripe(id);
+        let end = w.0.len() + self.geometry.stripe_record_bytes();
+        w.u8(stripe.state as u8);
+        w.u8(stripe.columns);
+        w.u16(0);
+        w.bytes(&stripe.stale.to_le_bytes());
+        if stripe.state != StripeState::Free {
+            for home in self.homes(id) {
+                w.u8(home.map_or(0xff, |h| h.member.0));
+                w.u32(home.map_or(0, |h| h.chunk));
+            }
+            let slots = self.geometry.slots_per_stripe();
+            for slot in (id.0 * slots..(id.0 + 1) * slots).map(SlotNo) {
+                let owner = self.owner(slot);
+                w.u32(owner.map_or(u32::MAX, |b| b.0));
+                w.u32(owner.and_then(|_| self.crc(slot)).unwrap_or(0));
+            }
+        }
+        w.0.resize(end, 0);
+    }
+
+    /// Takes in a page read from a member; its header has been checked.
+    ///
+    /// # Errors
+    /// When the content is impossible in this geometry.
+    pub(crate) fn load_page(&mut self, page: PageId, bytes: &[u8]) -> Result<(), DecodeError> {
+        match page {
+            PageId::Shard => {
+                let next = Reader(&bytes[PAGE_HEADER_BYTES..]).u32()?;
+                self.scrub_next = (next != u32::MAX).then_some(StripeId(next));
+            }
+            PageId::Stripes(number) => {
+                let per = self.geometry.stripes_per_page() as u32;
+                let size = self.geometry.stripe_record_bytes();
+                for (i, record) in bytes[PAGE_HEADER_BYTES..].chunks_exact(size).take(per as usize).enumerate() {
+                    self.load_stripe(StripeId(number * per + i as u32), record)?;
+                }
+            }
+            PageId::Map(number) => {
+                let mut r = Reader(&bytes[FIELDS_BYTES..]);
+                let (owned, volume, index) = (r.u32()? != 0, VolumeId(r.u32()?), r.u32()?);
+                if !owned {
+                    return Ok(());
+                }
+                self.give_page(number, volume, index);
+                let mut r = Reader(&bytes[PAGE_HEADER_BYTES..]);
+                for block in number * PAGE_INDICES..(number + 1) * PAGE_INDICES {
+                    self.map.set(block, r.u32()?.checked_sub(1));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn load_stripe(&mut self, id: StripeId, record: &[u8]) -> Result<(), DecodeError> {
+        let mut r = Reader(record);
+        let state = match r.u8()? {
+            0 => return Ok(()),
+            1 => StripeState::Mirrored,
+            2 => StripeState::Parity,
+            _ => return Err(DecodeError::Invalid("stripe state")),
+        };
+        let columns = r.u8()?;
+        r.u16()?;
+        let stale = u128::from(r.u64()?) | u128::from(r.u64()?) << 64;
+        if columns == 0 || usize::from(columns) > self.geometry.data_columns {
+            return Err(DecodeError::Invalid("stripe columns"));
+        }
+        self.grow_stripes(id);
+        self.stripes[id.0 as usize] = Stripe { state, columns, live: 0, stale };
+        for index in 0..self.geometry.homes_per_stripe() {
+            let (member, chunk) = (r.u8()?, r.u32()?);
+            self.homes_mut(id)[index] = (member != 0xff).then_some(Home { member: MemberId(member), chunk });
+        }
+        let slots = self.geometry.slots_per_stripe();
+        for slot in id.0 * slots..(id.0 + 1) * slots {
+            let (owner, crc) = (r.u32()?, r.u32()?);
+            if owner != u32::MAX {
+                self.owners.set(slot, Some(owner));
+                if self.geometry.checksums {
+                    self.crcs[slot as usize] = crc;
+                }
+            }
+        }
+        Ok(())
+    }
+}
