@@ -42,7 +42,7 @@ pub trait Stream: 'static {
     /// part of them was sent.
     fn send(&self, parts: Vec<Part>) -> impl Future<Output = (Vec<Part>, io::Result<()>)>;
 
-    /// Closes both directions: the client sees the end of the stream, receives and sends under way or to come end soon,
-    /// without data. Safe to call at any time and more than once.
+    /// Closes both directions: the client sees the end of the stream, a send under way or to come fails soon, a receive
+    /// gives at most what has already arrived and then zero bytes. Safe to call at any time and more than once.
     fn shutdown(&self);
 }
