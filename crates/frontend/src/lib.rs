@@ -1,1 +1,8 @@
-//! Sinew: frontend.
+//! Serves volumes to clients: bytes on a wire in, [`Volume`](sinew_engine::volume::Volume) calls out.
+//!
+//! The frontend knows neither sockets nor members. It runs on any [`transport::Stream`], spawns its tasks through the
+//! engine's [`Io`](sinew_engine::io::Io), and finds volumes through [`exports::Exports`].
+
+pub mod exports;
+pub mod nbd;
+pub mod transport;

@@ -1,0 +1,375 @@
+//! Making a pool, and finding one again on its members.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::addr::MemberId;
+use crate::buf::Buf;
+use crate::disk::codec::DecodeError;
+use crate::disk::superblock::{Config, MemberConfig, MemberState, SLOT_BYTES, SLOT_OFFSETS, Superblock};
+use crate::disk::{Uuid, uuid_text};
+use crate::geometry::{Geometry, GeometryError, Protection};
+use crate::io::{DeviceId, Io, IoError};
+use crate::space::capacity_blocks;
+
+/// What a pool is to be.
+#[derive(Clone, Debug)]
+pub struct PoolSpec {
+    /// Its name.
+    pub name: String,
+    /// Its protection.
+    pub protection: Protection,
+    /// k; 0 for the default.
+    pub data_columns: usize,
+    /// Shards; usually the cores that will serve it.
+    pub shards: usize,
+    /// Keep and check a checksum of every block.
+    pub checksums: bool,
+    /// Blocks of each journal ring; none for a size suited to the members.
+    pub journal_blocks: Option<u32>,
+    /// Take devices that hold something else.
+    pub force: bool,
+}
+
+/// A device offered as a member, and its name for messages.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The device.
+    pub device: DeviceId,
+    /// What the user calls it.
+    pub path: String,
+}
+
+/// Why a pool cannot be made or opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// The shape is impossible.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// A member is too small for the pool's own reserves.
+    #[error("the members are too small: nothing would be left to store data in; give larger members or fewer shards")]
+    NoCapacity,
+    /// A device belongs to a pool.
+    #[error("{path} is already a member of pool {pool}; destroy that pool first, or use --force")]
+    InUse {
+        /// The device.
+        path: String,
+        /// The pool's name.
+        pool: String,
+    },
+    /// A device holds something else.
+    #[error("{path} is not empty and not a Sinew member; use --force to overwrite what is on it")]
+    NotEmpty {
+        /// The device.
+        path: String,
+    },
+    /// A device cannot be read or written.
+    #[error("{path}: {error}")]
+    Device {
+        /// The device.
+        path: String,
+        /// What happened.
+        error: IoError,
+    },
+    /// No device holds a usable superblock.
+    #[error("no pool found{}", list(.0))]
+    NotFound(Vec<String>),
+    /// Devices of several pools were given.
+    #[error("the given devices belong to several pools; name the members of one: {}", .0.join("; "))]
+    SeveralPools(Vec<String>),
+    /// Two devices say that they are the same member.
+    #[error("{first} and {second} are copies of the same member; remove one of them")]
+    Duplicate {
+        /// One.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// Too few members are there.
+    #[error("pool {pool} cannot be opened: {missing} of its members are not available and it survives the loss of {failures}{}", list(.members))]
+    TooFewMembers {
+        /// The pool's name.
+        pool: String,
+        /// How many are missing.
+        missing: usize,
+        /// How many it survives.
+        failures: usize,
+        /// What is known of each.
+        members: Vec<String>,
+    },
+    /// Parts of the pool have been used apart from each other.
+    #[error("{path} was used without the other members after they were used without it; decide which side to keep and replace the other's members")]
+    Diverged {
+        /// The member.
+        path: String,
+    },
+    /// The configuration does not fit a superblock.
+    #[error("{0}")]
+    Config(DecodeError),
+}
+
+fn list(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("\n  {line}")).collect()
+}
+
+/// A pool found on its members, not yet opened.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The configuration to open it with: this epoch's, and already on the active members.
+    pub config: Rc<Config>,
+    /// The device of each member that is there.
+    pub devices: Vec<Option<DeviceId>>,
+    /// Members that are back after having been missing: they can be taken in once the pool is open.
+    pub returned: Vec<(MemberId, DeviceId)>,
+    /// What an operator should know about devices that were not used.
+    pub warnings: Vec<String>,
+}
+
+fn random_uuid(io: &impl Io) -> Uuid {
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&io.random().to_le_bytes());
+    uuid[8..].copy_from_slice(&io.random().to_le_bytes());
+    uuid
+}
+
+/// Makes a new pool of the devices: writes their superblocks, nothing else.
+///
+/// # Errors
+/// When the shape is impossible, or a device holds something and `force` is not set. Nothing has been written then.
+pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Result<Config, PoolError> {
+    let mut sizes = Vec::with_capacity(devices.len());
+    for candidate in devices {
+        sizes.push(device_bytes(io, candidate)?);
+        if !spec.force {
+            refuse_used(io, candidate).await?;
+        }
+    }
+    let smallest = sizes.iter().copied().min().unwrap_or(0);
+    let journal = spec.journal_blocks.unwrap_or_else(|| Geometry::journal_blocks_for(smallest, spec.shards.max(1)));
+    let geometry =
+        Geometry::new(spec.protection, spec.data_columns, spec.shards, spec.checksums, devices.len(), journal)?;
+    let mut members = Vec::with_capacity(devices.len());
+    for (candidate, &bytes) in devices.iter().zip(&sizes) {
+        members.push(new_member(io, &geometry, devices.len(), candidate, bytes)?);
+    }
+    let chunks: Vec<u64> = members.iter().map(|m| u64::from(m.layout.chunks)).collect();
+    if capacity_blocks(&geometry, &chunks) == 0 {
+        return Err(PoolError::NoCapacity);
+    }
+    let config = Config {
+        pool: random_uuid(io),
+        name: spec.name.clone(),
+        generation: 1,
+        epoch: 0,
+        geometry,
+        members,
+        volumes: Vec::new(),
+        volume_next: 0,
+    };
+    for (index, candidate) in devices.iter().enumerate() {
+        wipe(io, candidate).await?;
+        write_superblock(io, candidate.device, index, &config).await.map_err(|e| e.at(&candidate.path))?;
+    }
+    Ok(config)
+}
+
+/// The configuration of a device about to join a pool of `count` members.
+pub(crate) fn new_member(
+    io: &impl Io,
+    geometry: &Geometry,
+    count: usize,
+    candidate: &Candidate,
+    bytes: u64,
+) -> Result<MemberConfig, PoolError> {
+    Ok(MemberConfig {
+        uuid: random_uuid(io),
+        bytes,
+        layout: geometry.member_layout(bytes, count)?,
+        state: MemberState::Active,
+        out_epoch: 0,
+        path: candidate.path.clone(),
+    })
+}
+
+pub(crate) fn device_bytes(io: &impl Io, candidate: &Candidate) -> Result<u64, PoolError> {
+    let space = io.space(candidate.device);
+    space.map(|s| s.bytes).map_err(|error| PoolError::Device { path: candidate.path.clone(), error })
+}
+
+/// Refuses a device that is a member of a pool or holds anything in its first mebibyte.
+pub(crate) async fn refuse_used<I: Io>(io: &I, candidate: &Candidate) -> Result<(), PoolError> {
+    let path = candidate.path.clone();
+    if let Ok(superblock) = read_superblock(io, candidate.device).await {
+        return Err(PoolError::InUse { path, pool: superblock.config.name });
+    }
+    let bytes = device_bytes(io, candidate)?.min(1 << 20);
+    let (buf, read) = io.read(candidate.device, 0, Buf::zeroed(bytes as usize / 4096 * 4096)).await;
+    read.map_err(|error| PoolError::Device { path: path.clone(), error })?;
+    if buf.bytes().iter().any(|&b| b != 0) { Err(PoolError::NotEmpty { path }) } else { Ok(()) }
+}
+
+/// Removes every trace of a superblock, and of what else may have named the device's content.
+pub async fn wipe<I: Io>(io: &I, candidate: &Candidate) -> Result<(), PoolError> {
+    let bytes = device_bytes(io, candidate)?.min(1 << 20) as usize / 4096 * 4096;
+    let path = candidate.path.clone();
+    let wiped = async {
+        io.write(candidate.device, 0, Rc::new([Buf::zeroed(bytes)])).await?;
+        io.flush(candidate.device).await
+    };
+    wiped.await.map_err(|error| PoolError::Device { path, error })
+}
+
+/// Why a superblock could not be written.
+pub(crate) enum SuperblockError {
+    Io(IoError),
+    Encode(DecodeError),
+}
+
+impl SuperblockError {
+    fn at(self, path: &str) -> PoolError {
+        match self {
+            SuperblockError::Io(error) => PoolError::Device { path: path.to_owned(), error },
+            SuperblockError::Encode(error) => PoolError::Config(error),
+        }
+    }
+}
+
+/// Writes one member's copy of the configuration, durably.
+pub(crate) async fn write_superblock<I: Io>(
+    io: &I,
+    device: DeviceId,
+    member: usize,
+    config: &Config,
+) -> Result<(), SuperblockError> {
+    let superblock = Superblock { member: member as u8, config: config.clone() };
+    let data = superblock.encode().map_err(SuperblockError::Encode)?;
+    let offset = SLOT_OFFSETS[(config.generation % 2) as usize];
+    io.write(device, offset, Rc::new([data])).await.map_err(SuperblockError::Io)?;
+    io.flush(device).await.map_err(SuperblockError::Io)
+}
+
+/// Reads a device's newest intact superblock, or says why there is none.
+pub async fn read_superblock<I: Io>(io: &I, device: DeviceId) -> Result<Superblock, DecodeError> {
+    let mut best: Result<Superblock, DecodeError> = Err(DecodeError::Foreign);
+    for offset in SLOT_OFFSETS {
+        let (buf, read) = io.read(device, offset, Buf::zeroed(SLOT_BYTES)).await;
+        let found = match read {
+            Ok(()) => Superblock::decode(buf.bytes()),
+            Err(_) => Err(DecodeError::Invalid("superblock: it cannot be read")),
+        };
+        best = match (best, found) {
+            (Ok(a), Ok(b)) => Ok(if b.config.generation > a.config.generation { b } else { a }),
+            (Ok(a), Err(_)) => Ok(a),
+            (Err(_), Ok(b)) => Ok(b),
+            // The more telling of two errors.
+            (Err(DecodeError::Foreign), Err(e)) => Err(e),
+            (Err(e), Err(_)) => Err(e),
+        };
+    }
+    best
+}
+
+/// Finds the one pool that the devices belong to and begins a new epoch of it on its active members.
+///
+/// # Errors
+/// When there is no pool, or several, or too many members are missing; the error names each member concerned.
+pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, PoolError> {
+    let (superblocks, mut warnings) = read_all(io, devices).await;
+    let Some(newest) = superblocks.iter().max_by_key(|s| s.1.config.generation) else {
+        return Err(PoolError::NotFound(warnings));
+    };
+    let mut config = newest.1.config.clone();
+    if superblocks.iter().any(|s| s.1.config.pool != config.pool) {
+        let name = |s: &(&Candidate, Superblock)| format!("{} is of {} ({})", s.0.path, s.1.config.name, uuid_text(&s.1.config.pool));
+        return Err(PoolError::SeveralPools(superblocks.iter().map(name).collect()));
+    }
+    let mut found: Vec<Option<DeviceId>> = vec![None; config.members.len()];
+    let mut paths: BTreeMap<usize, String> = BTreeMap::new();
+    for (candidate, superblock) in &superblocks {
+        let index = usize::from(superblock.member);
+        let uuid = superblock.config.members[index].uuid;
+        if config.members.get(index).is_none_or(|m| m.uuid != uuid) {
+            warnings.push(format!("{}: has been replaced in this pool and is not used", candidate.path));
+            continue;
+        }
+        if let Some(first) = paths.insert(index, candidate.path.clone()) {
+            return Err(PoolError::Duplicate { first, second: candidate.path.clone() });
+        }
+        let member = &mut config.members[index];
+        let lived_on = member.state != MemberState::Active
+            && superblock.config.members[index].state == MemberState::Active
+            && superblock.config.epoch >= member.out_epoch
+            && superblock.config.epoch > 0
+            && superblock.config.members.iter().any(|m| m.out_epoch >= member.out_epoch && m.out_epoch > 0);
+        if lived_on {
+            return Err(PoolError::Diverged { path: candidate.path.clone() });
+        }
+        member.path = candidate.path.clone();
+        found[index] = Some(candidate.device);
+    }
+    require_enough(&config, &found, &paths, &warnings)?;
+    let epoch = if crate::sabotage::on(crate::sabotage::Sabotage::KeepEpoch) { config.epoch.max(1) } else { config.epoch + 1 };
+    config.epoch = epoch;
+    let mut returned = Vec::new();
+    for (index, member) in config.members.iter_mut().enumerate() {
+        match (member.state, found[index]) {
+            (MemberState::Active, None) => {
+                member.state = MemberState::Missing;
+                member.out_epoch = epoch;
+            }
+            (MemberState::Missing, Some(device)) => returned.push((MemberId(index as u8), device)),
+            _ => {}
+        }
+    }
+    let devices: Vec<Option<DeviceId>> =
+        config.members.iter().zip(&found).map(|(m, &d)| d.filter(|_| m.state == MemberState::Active)).collect();
+    store(io, &mut config, &devices).await?;
+    Ok(Found { config: Rc::new(config), devices, returned, warnings })
+}
+
+async fn read_all<'a, I: Io>(io: &I, devices: &'a [Candidate]) -> (Vec<(&'a Candidate, Superblock)>, Vec<String>) {
+    let (mut superblocks, mut warnings) = (Vec::new(), Vec::new());
+    for candidate in devices {
+        match read_superblock(io, candidate.device).await {
+            Ok(superblock) => superblocks.push((candidate, superblock)),
+            Err(error) => warnings.push(format!("{}: {error}", candidate.path)),
+        }
+    }
+    (superblocks, warnings)
+}
+
+fn require_enough(
+    config: &Config,
+    found: &[Option<DeviceId>],
+    paths: &BTreeMap<usize, String>,
+    warnings: &[String],
+) -> Result<(), PoolError> {
+    let out = |(i, m): &(usize, &MemberConfig)| match m.state {
+        MemberState::Removed => false,
+        MemberState::Active | MemberState::Missing => found[*i].is_none(),
+        _ => true,
+    };
+    let missing: Vec<(usize, &MemberConfig)> = config.members.iter().enumerate().filter(out).collect();
+    let failures = config.geometry.failures();
+    if missing.len() <= failures {
+        return Ok(());
+    }
+    let line = |&(i, m): &(usize, &MemberConfig)| {
+        let state = if found[i].is_some() { m.state.name() } else { "not found" };
+        format!("member {i}, last seen at {}: {state}", paths.get(&i).unwrap_or(&m.path))
+    };
+    let members = missing.iter().map(line).chain(warnings.iter().cloned()).collect();
+    Err(PoolError::TooFewMembers { pool: config.name.clone(), missing: missing.len(), failures, members })
+}
+
+/// Stores the next generation of the configuration on the given members.
+async fn store<I: Io>(io: &I, config: &mut Config, devices: &[Option<DeviceId>]) -> Result<(), PoolError> {
+    config.generation += 1;
+    for (index, device) in devices.iter().enumerate() {
+        if let Some(device) = device {
+            let path = config.members[index].path.clone();
+            write_superblock(io, *device, index, config).await.map_err(|e| e.at(&path))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! The NBD protocol: fixed newstyle handshake, simple and structured replies, block status.
+//!
+//! The way of a request:
+//!
+//! ```text
+//!     server         reads, admits, spawns one task per request
+//!     transmission   request -> checked command, or refusal
+//!     execute        command -> Volume call -> encoded reply
+//!     outbox         replies that wait for one gathered send
+//!     proto          bytes <-> values
+//! ```
+//!
+//! The handshake before it is a state machine without I/O ([`handshake`]). Whatever a client sends, memory per
+//! connection is bounded and the worst end is a closed connection.
+
+mod connection;
+mod execute;
+pub mod handshake;
+mod input;
+mod outbox;
+pub mod proto;
+pub mod server;
+pub mod transmission;
+
+pub use server::{ConnectionEnd, serve_connection};

@@ -1,0 +1,285 @@
+//! The handshake: a state machine that takes bytes and appends its answers to a vector.
+//!
+//! It guarantees that no client makes it hold more than one option of [`OPTION_BYTES_MAX`] or answer more than
+//! [`OPTIONS_MAX`] of them. Time is the driver's business. A client that does not claim the fixed newstyle is served
+//! all the same: it just won't send the options it does not know.
+
+use sinew_engine::volume::Volume;
+
+use super::proto::{
+    self, InfoRequest, MetaRequest, OptionHeader, handshake_flag, info, option, option_reply,
+};
+use crate::exports::{Export, Exports};
+
+/// The longest option kept in memory. Longer ones are skipped and refused. Holds dozens of the longest names.
+pub const OPTION_BYTES_MAX: usize = 32 << 10;
+/// The longest option worth skipping; who sends more is cut off.
+pub const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
+/// Options before one that ends the handshake. Enough to ask about every export of a large pool, one by one.
+pub const OPTIONS_MAX: u32 = 4096;
+
+/// The only context of block status served.
+const ALLOCATION: &str = "base:allocation";
+/// Its number on the wire.
+pub const ALLOCATION_CONTEXT: u32 = 1;
+/// Padding after the answer to EXPORT_NAME, for clients from before NO_ZEROES.
+const PADDING_BYTES: usize = 124;
+
+/// What the handshake agreed on.
+#[derive(Debug)]
+pub struct Session<V> {
+    /// What is served.
+    pub export: Export<V>,
+    /// Replies with data are structured.
+    pub structured: bool,
+    /// Block status tells `base:allocation`.
+    pub allocation: bool,
+}
+
+/// Why a handshake ended without a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakeEnd {
+    /// The client asked for the end.
+    Aborted,
+    /// The client broke the protocol or a limit; says how.
+    Violation(&'static str),
+    /// The client chose an export that does not exist, with an option that has no error reply.
+    UnknownExport,
+}
+
+/// How far a step got. The answer appended to the output must be sent in every case.
+#[derive(Debug)]
+pub enum Progress<V> {
+    /// So many bytes of input were used; with zero, more input is needed.
+    Consumed(usize),
+    /// The handshake is over after so many bytes of input; what follows them are requests.
+    Done(usize, Session<V>),
+    /// The connection must be closed.
+    End(HandshakeEnd),
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    ClientFlags,
+    Option,
+    Skip { option: u32, left: usize },
+}
+
+/// A handshake under way.
+pub struct Handshake<E> {
+    exports: E,
+    state: State,
+    options: u32,
+    no_zeroes: bool,
+    structured: bool,
+    /// The export whose allocation context the client selected.
+    allocation_of: Option<String>,
+}
+
+impl<E: Exports> Handshake<E> {
+    /// Starts a handshake; the greeting is appended to `out`.
+    pub fn start(exports: E, out: &mut Vec<u8>) -> Handshake<E> {
+        proto::greeting(out, handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
+        Handshake {
+            exports,
+            state: State::ClientFlags,
+            options: 0,
+            no_zeroes: false,
+            structured: false,
+            allocation_of: None,
+        }
+    }
+
+    /// Does one step on the input not yet used. Input of [`OPTION_BYTES_MAX`] and a header is always enough for one.
+    pub fn advance(&mut self, input: &[u8], out: &mut Vec<u8>) -> Progress<E::Volume> {
+        match self.state {
+            State::ClientFlags => self.client_flags(input),
+            State::Option => self.option(input, out),
+            State::Skip { option, left } => self.skip(option, left, input, out),
+        }
+    }
+
+    fn client_flags(&mut self, input: &[u8]) -> Progress<E::Volume> {
+        let Some(flags) = input.first_chunk() else { return Progress::Consumed(0) };
+        let flags = u32::from_be_bytes(*flags);
+        let known = u32::from(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
+        if flags & !known != 0 {
+            return Progress::End(HandshakeEnd::Violation("unknown handshake flag"));
+        }
+        self.no_zeroes = flags & u32::from(handshake_flag::NO_ZEROES) != 0;
+        self.state = State::Option;
+        Progress::Consumed(4)
+    }
+
+    fn option(&mut self, input: &[u8], out: &mut Vec<u8>) -> Progress<E::Volume> {
+        let Some((header, rest)) = input.split_first_chunk() else { return Progress::Consumed(0) };
+        let Some(header) = OptionHeader::decode(header) else {
+            return Progress::End(HandshakeEnd::Violation("bad magic of an option"));
+        };
+        if header.len > OPTION_SKIP_BYTES_MAX {
+            return Progress::End(HandshakeEnd::Violation("option too long"));
+        }
+        let len = header.len as usize;
+        if len > OPTION_BYTES_MAX {
+            if header.option == option::EXPORT_NAME {
+                return Progress::End(HandshakeEnd::Violation("export name too long"));
+            }
+            if header.option == option::SET_META_CONTEXT {
+                self.allocation_of = None;
+            }
+            self.state = State::Skip { option: header.option, left: len };
+            return Progress::Consumed(proto::OPTION_HEADER_BYTES);
+        }
+        let Some(data) = rest.get(..len) else { return Progress::Consumed(0) };
+        self.options += 1;
+        if self.options > OPTIONS_MAX {
+            return Progress::End(HandshakeEnd::Violation("too many options"));
+        }
+        self.answer(header.option, data, proto::OPTION_HEADER_BYTES + len, out)
+    }
+
+    fn skip(&mut self, option: u32, left: usize, input: &[u8], out: &mut Vec<u8>) -> Progress<E::Volume> {
+        let skipped = left.min(input.len());
+        self.state = State::Skip { option, left: left - skipped };
+        if skipped == left {
+            self.state = State::Option;
+            self.options += 1;
+            proto::option_reply(out, option, option_reply::ERR_TOO_BIG, &[b"option too long"]);
+        }
+        Progress::Consumed(skipped)
+    }
+
+    fn answer(&mut self, code: u32, data: &[u8], used: usize, out: &mut Vec<u8>) -> Progress<E::Volume> {
+        match code {
+            option::EXPORT_NAME => return self.export_name(data, used, out),
+            option::ABORT => {
+                proto::option_reply(out, code, option_reply::ACK, &[]);
+                return Progress::End(HandshakeEnd::Aborted);
+            }
+            option::GO | option::INFO => {
+                let chosen = self.info(code, data, out);
+                if let Some(export) = chosen
+                    && code == option::GO
+                {
+                    return Progress::Done(used, self.session(export));
+                }
+            }
+            option::LIST => self.list(data, out),
+            option::STRUCTURED_REPLY => self.structured_reply(data, out),
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(code, data, out),
+            _ => proto::option_reply(out, code, option_reply::ERR_UNSUP, &[]),
+        }
+        Progress::Consumed(used)
+    }
+
+    /// Finds an export; the empty name stands for the default.
+    fn open(&self, name: &str) -> Option<Export<E::Volume>> {
+        if name.is_empty() {
+            self.exports.default_name().and_then(|name| self.exports.open(&name))
+        } else {
+            self.exports.open(name)
+        }
+    }
+
+    fn session(&mut self, export: Export<E::Volume>) -> Session<E::Volume> {
+        let allocation = self.allocation_of.as_deref() == Some(export.name.as_str());
+        Session { export, structured: self.structured, allocation }
+    }
+
+    fn export_name(&mut self, data: &[u8], used: usize, out: &mut Vec<u8>) -> Progress<E::Volume> {
+        let Some(export) = std::str::from_utf8(data).ok().and_then(|name| self.open(name)) else {
+            return Progress::End(HandshakeEnd::UnknownExport);
+        };
+        out.extend_from_slice(&export.volume.size_bytes().to_be_bytes());
+        out.extend_from_slice(&transmission_flags(export.read_only, self.structured).to_be_bytes());
+        if !self.no_zeroes {
+            out.resize(out.len() + PADDING_BYTES, 0);
+        }
+        Progress::Done(used, self.session(export))
+    }
+
+    /// Answers INFO and GO; gives the export if the answer was positive.
+    fn info(&self, code: u32, data: &[u8], out: &mut Vec<u8>) -> Option<Export<E::Volume>> {
+        let Some(request) = InfoRequest::decode(data) else {
+            proto::option_reply(out, code, option_reply::ERR_INVALID, &[]);
+            return None;
+        };
+        let Some(export) = self.open(request.name) else {
+            proto::option_reply(out, code, option_reply::ERR_UNKNOWN, &[b"no such export"]);
+            return None;
+        };
+        let mut piece = |kind: u16, data: &[&[u8]]| {
+            let kind = kind.to_be_bytes();
+            let pieces: Vec<&[u8]> = std::iter::once(&kind[..]).chain(data.iter().copied()).collect();
+            proto::option_reply(out, code, option_reply::INFO, &pieces);
+        };
+        let size = export.volume.size_bytes().to_be_bytes();
+        let flags = transmission_flags(export.read_only, self.structured).to_be_bytes();
+        piece(info::EXPORT, &[&size, &flags]);
+        if request.wants(info::NAME) {
+            piece(info::NAME, &[export.name.as_bytes()]);
+        }
+        if request.wants(info::DESCRIPTION) && !export.description.is_empty() {
+            piece(info::DESCRIPTION, &[export.description.as_bytes()]);
+        }
+        if request.wants(info::BLOCK_SIZE) {
+            let [minimum, preferred] = [1u32.to_be_bytes(), 4096u32.to_be_bytes()];
+            piece(info::BLOCK_SIZE, &[&minimum, &preferred, &proto::PAYLOAD_BYTES_MAX.to_be_bytes()]);
+        }
+        proto::option_reply(out, code, option_reply::ACK, &[]);
+        Some(export)
+    }
+
+    fn list(&self, data: &[u8], out: &mut Vec<u8>) {
+        if !data.is_empty() {
+            return proto::option_reply(out, option::LIST, option_reply::ERR_INVALID, &[]);
+        }
+        for name in self.exports.names().iter().filter(|name| name.len() <= proto::STRING_BYTES_MAX) {
+            let len = (name.len() as u32).to_be_bytes();
+            proto::option_reply(out, option::LIST, option_reply::SERVER, &[&len, name.as_bytes()]);
+        }
+        proto::option_reply(out, option::LIST, option_reply::ACK, &[]);
+    }
+
+    fn structured_reply(&mut self, data: &[u8], out: &mut Vec<u8>) {
+        self.structured |= data.is_empty();
+        let kind = if data.is_empty() { option_reply::ACK } else { option_reply::ERR_INVALID };
+        proto::option_reply(out, option::STRUCTURED_REPLY, kind, &[]);
+    }
+
+    fn meta_context(&mut self, code: u32, data: &[u8], out: &mut Vec<u8>) {
+        let set = code == option::SET_META_CONTEXT;
+        if set {
+            // A selection replaces the one before even when it fails.
+            self.allocation_of = None;
+        }
+        let Some(request) = MetaRequest::decode(data).filter(|_| self.structured) else {
+            return proto::option_reply(out, code, option_reply::ERR_INVALID, &[]);
+        };
+        let Some(export) = self.open(request.name) else {
+            return proto::option_reply(out, code, option_reply::ERR_UNKNOWN, &[b"no such export"]);
+        };
+        let named = request.queries.contains(&ALLOCATION);
+        // Wildcards list, but never select.
+        let wildcard = !set && (request.queries.is_empty() || request.queries.contains(&"base:"));
+        if named || wildcard {
+            let context = if set { ALLOCATION_CONTEXT } else { 0 }.to_be_bytes();
+            proto::option_reply(out, code, option_reply::META_CONTEXT, &[&context, ALLOCATION.as_bytes()]);
+        }
+        if set && named {
+            self.allocation_of = Some(export.name);
+        }
+        proto::option_reply(out, code, option_reply::ACK, &[]);
+    }
+}
+
+/// What an export can do, as announced. Several connections are fine: a volume's flush covers all its completed writes.
+fn transmission_flags(read_only: bool, structured: bool) -> u16 {
+    use super::proto::transmission_flag::*;
+    let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN | SEND_CACHE;
+    flags |= if read_only { READ_ONLY } else { SEND_TRIM | SEND_WRITE_ZEROES | SEND_FAST_ZERO };
+    if structured {
+        flags |= SEND_DF;
+    }
+    flags
+}

@@ -1,0 +1,193 @@
+//! The driver of a connection: handshake, then requests, until the end.
+//!
+//! It ends only when every request it started is finished, so nothing of the volume is in use afterwards. It never drops
+//! a future with I/O in flight: what must end early, ends because the stream is shut down.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use sinew_engine::io::Io;
+use sinew_engine::volume::Volume;
+
+use super::connection::Connection;
+pub use super::connection::{BYTES_MAX, REQUESTS_MAX};
+use super::execute::{STATUS_HELD_BYTES, ZEROES_BYTES};
+use super::handshake::{Handshake, HandshakeEnd, Progress, Session};
+use super::input::{Closed, Input};
+use super::proto::{Request, command};
+use super::transmission::{Plan, Terms, plan};
+use crate::exports::Exports;
+use crate::transport::{Part, Stream};
+
+/// How long a client may take for the handshake.
+pub const HANDSHAKE_NS_MAX: u64 = 30_000_000_000;
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionEnd {
+    /// The client took its leave.
+    Disconnected,
+    /// The stream ended, by an error or without a word, or our side shut it down.
+    Vanished,
+    /// The client chose an export that does not exist, in a way that has no other answer.
+    UnknownExport,
+    /// The client broke the protocol or a limit; says how.
+    Violation(&'static str),
+    /// The handshake took too long.
+    TimedOut,
+}
+
+impl From<HandshakeEnd> for ConnectionEnd {
+    fn from(end: HandshakeEnd) -> ConnectionEnd {
+        match end {
+            HandshakeEnd::Aborted => ConnectionEnd::Disconnected,
+            HandshakeEnd::Violation(how) => ConnectionEnd::Violation(how),
+            HandshakeEnd::UnknownExport => ConnectionEnd::UnknownExport,
+        }
+    }
+}
+
+/// Serves one client from the greeting to the end, and shuts the stream down.
+///
+/// To end it from outside, shut the stream down: requests under way are finished, their replies are dropped.
+pub async fn serve_connection<I: Io, S: Stream, E: Exports>(
+    io: I,
+    stream: Rc<S>,
+    exports: E,
+) -> ConnectionEnd {
+    let mut input = Input::new(Rc::clone(&stream));
+    let end = match negotiate(&io, &stream, &mut input, exports).await {
+        Ok(session) => transmit(&io, &stream, &mut input, session).await,
+        Err(end) => end,
+    };
+    stream.shutdown();
+    end
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Clock {
+    Running,
+    Stopped,
+    Expired,
+}
+
+/// Shuts the stream down if the handshake is not over in time. The task outlives a short connection, not its stream.
+fn start_clock<I: Io, S: Stream>(io: &I, stream: &Rc<S>) -> Rc<Cell<Clock>> {
+    let clock = Rc::new(Cell::new(Clock::Running));
+    let (watched, stream, timer) = (Rc::clone(&clock), Rc::downgrade(stream), io.clone());
+    io.spawn(async move {
+        timer.sleep(HANDSHAKE_NS_MAX).await;
+        if watched.get() == Clock::Running
+            && let Some(stream) = stream.upgrade()
+        {
+            watched.set(Clock::Expired);
+            stream.shutdown();
+        }
+    });
+    clock
+}
+
+async fn negotiate<I: Io, S: Stream, E: Exports>(
+    io: &I,
+    stream: &Rc<S>,
+    input: &mut Input<S>,
+    exports: E,
+) -> Result<Session<E::Volume>, ConnectionEnd> {
+    let clock = start_clock(io, stream);
+    let result = haggle(stream, input, exports).await;
+    match clock.replace(Clock::Stopped) {
+        Clock::Expired => Err(ConnectionEnd::TimedOut),
+        _ => result,
+    }
+}
+
+async fn haggle<S: Stream, E: Exports>(
+    stream: &Rc<S>,
+    input: &mut Input<S>,
+    exports: E,
+) -> Result<Session<E::Volume>, ConnectionEnd> {
+    let mut out = Vec::new();
+    let mut handshake = Handshake::start(exports, &mut out);
+    loop {
+        let progress = handshake.advance(input.unread(), &mut out);
+        if !out.is_empty() {
+            let (_, sent) = stream.send(vec![Part::Bytes(std::mem::take(&mut out))]).await;
+            sent.map_err(|_| ConnectionEnd::Vanished)?;
+        }
+        match progress {
+            Progress::Consumed(0) => input.fill().await.map_err(|Closed| ConnectionEnd::Vanished)?,
+            Progress::Consumed(len) => input.consume(len),
+            Progress::Done(len, session) => {
+                input.consume(len);
+                return Ok(session);
+            }
+            Progress::End(end) => return Err(end.into()),
+        }
+    }
+}
+
+async fn transmit<I: Io, S: Stream, V: Volume>(
+    io: &I,
+    stream: &Rc<S>,
+    input: &mut Input<S>,
+    session: Session<V>,
+) -> ConnectionEnd {
+    let Session { export, structured, allocation } = session;
+    let terms = Terms { structured, allocation, read_only: export.read_only };
+    let connection = Rc::new(Connection::new(Rc::clone(stream), export.volume, terms));
+    let end = match requests(io, &connection, input).await {
+        Ok(end) => end,
+        Err(Closed) => ConnectionEnd::Vanished,
+    };
+    if end != ConnectionEnd::Disconnected {
+        // Nobody takes the replies any more; a send that waits for the client must not wait forever.
+        stream.shutdown();
+    }
+    connection.idle().await;
+    end
+}
+
+/// Reads requests and starts their tasks until the client disconnects, vanishes or breaks the protocol.
+async fn requests<I: Io, S: Stream, V: Volume>(
+    io: &I,
+    connection: &Rc<Connection<S, V>>,
+    input: &mut Input<S>,
+) -> Result<ConnectionEnd, Closed> {
+    loop {
+        let Some(request) = Request::decode(&input.header().await?) else {
+            return Ok(ConnectionEnd::Violation("bad magic of a request"));
+        };
+        let payload_bytes = if request.command == command::WRITE { request.len as usize } else { 0 };
+        let plan = plan(&request, connection.terms, connection.volume.size_bytes());
+        let bytes = match plan {
+            Plan::Disconnect => return Ok(ConnectionEnd::Disconnected),
+            Plan::Run(_) => held_bytes(&request),
+            Plan::Refuse(_) => 0,
+        };
+        if !connection.admit(bytes).await {
+            return Err(Closed);
+        }
+        let work = match plan {
+            Plan::Run(command) if payload_bytes > 0 => {
+                Ok((command, Some(input.payload(payload_bytes).await?)))
+            }
+            Plan::Run(command) => Ok((command, None)),
+            Plan::Refuse(refusal) => {
+                input.skip(payload_bytes).await?;
+                Err(refusal)
+            }
+            Plan::Disconnect => unreachable!("returned above"),
+        };
+        io.spawn(Rc::clone(connection).serve(request, bytes, work));
+    }
+}
+
+/// The memory a request's data takes, at most.
+fn held_bytes(request: &Request) -> u64 {
+    match request.command {
+        command::READ | command::WRITE => u64::from(request.len),
+        command::BLOCK_STATUS => STATUS_HELD_BYTES,
+        command::WRITE_ZEROES => ZEROES_BYTES.min(u64::from(request.len)),
+        _ => 0,
+    }
+}

@@ -1,0 +1,48 @@
+//! The stream a connection runs on.
+//!
+//! Only owned buffers cross an `.await`, so that io_uring can implement the trait: the kernel may use the memory until
+//! the call completes. For the same reason the frontend never drops a future of this trait that is under way.
+
+use std::future::Future;
+use std::io;
+
+use sinew_engine::buf::Buf;
+
+/// A piece of what is to be sent.
+#[derive(Debug)]
+pub enum Part {
+    /// Protocol bytes.
+    Bytes(Vec<u8>),
+    /// A volume's data, sent from where it lies.
+    Buf(Buf),
+}
+
+impl Part {
+    /// The bytes to send.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Part::Bytes(bytes) => bytes,
+            Part::Buf(buf) => buf.bytes(),
+        }
+    }
+}
+
+/// A reliable, ordered byte stream to one client.
+///
+/// The frontend has at most one receive and one send under way at a time; the two may overlap.
+pub trait Stream: 'static {
+    /// Receives at least one byte into `buf[at..]`, which is not empty. Zero bytes mean that the client closed.
+    fn recv(&self, buf: Vec<u8>, at: usize) -> impl Future<Output = (Vec<u8>, io::Result<usize>)>;
+
+    /// Receives at least one byte into `buf` from byte `at`; `buf` is the only handle to its memory and longer than
+    /// `at`. Zero bytes mean that the client closed.
+    fn recv_buf(&self, buf: Buf, at: usize) -> impl Future<Output = (Buf, io::Result<usize>)>;
+
+    /// Sends all parts in order, however many there are, and gives them back for reuse. An error means that an unknown
+    /// part of them was sent.
+    fn send(&self, parts: Vec<Part>) -> impl Future<Output = (Vec<Part>, io::Result<()>)>;
+
+    /// Closes both directions: the client sees the end of the stream, a send under way or to come fails soon, a receive
+    /// gives at most what has already arrived and then zero bytes. Safe to call at any time and more than once.
+    fn shutdown(&self);
+}
