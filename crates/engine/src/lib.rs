@@ -4,4 +4,5 @@
 
 pub mod buf;
 pub mod io;
+pub mod parity;
 pub mod volume;
