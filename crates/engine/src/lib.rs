@@ -1,12 +1,55 @@
-//! The Sinew storage engine.
+//! The Sinew storage engine: mapped pools over an abstract world of devices.
 //!
-//! See ARCHITECTURE.md for the way of a request and the invariants.
+//! From the outside in: [`pool`] makes and finds pools, [`control`] changes them, [`shard`] is a slice of one,
+//! [`client`] gives [`volume`]s to frontends. ARCHITECTURE.md has the way of a request and the invariants.
 
-pub mod addr;
+// The world.
 pub mod buf;
+pub mod io;
+
+// The pool as a whole.
+pub mod client;
+pub mod control;
+pub mod pool;
+pub mod volume;
+
+// One shard, and what it does for requests.
+mod append;
+mod flush;
+mod read;
+pub mod serve;
+pub mod shard;
+mod stripes;
+mod write;
+
+// What a shard does by itself.
+mod clean;
+mod compact;
+mod convert;
+mod keeper;
+mod rebuild;
+pub mod recover;
+mod scrub;
+
+// What it is made of.
+mod era;
+mod journal;
+mod member;
+mod pages;
+mod space;
+pub mod status;
+mod sync;
+mod tables;
+mod throttle;
+
+// Pure arithmetic and formats.
+pub mod addr;
 pub mod checksum;
 pub mod disk;
 pub mod geometry;
-pub mod io;
-mod sync;
-pub mod volume;
+pub mod parity;
+pub mod placement;
+pub mod run_map;
+pub mod sabotage;
+
+pub use member::MemberStats;

@@ -97,12 +97,6 @@ pub enum PoolError {
         /// What is known of each.
         members: Vec<String>,
     },
-    /// Parts of the pool have been used apart from each other.
-    #[error("{path} was used without the other members after they were used without it; decide which side to keep and replace the other's members")]
-    Diverged {
-        /// The member.
-        path: String,
-    },
     /// The configuration does not fit a superblock.
     #[error("{0}")]
     Config(DecodeError),
@@ -165,6 +159,7 @@ pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Re
         members,
         volumes: Vec::new(),
         volume_next: 0,
+        openings: Vec::new(),
     };
     for (index, candidate) in devices.iter().enumerate() {
         wipe(io, candidate).await?;
@@ -295,21 +290,19 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
         if let Some(first) = paths.insert(index, candidate.path.clone()) {
             return Err(PoolError::Duplicate { first, second: candidate.path.clone() });
         }
-        let member = &mut config.members[index];
-        let lived_on = member.state != MemberState::Active
-            && superblock.config.members[index].state == MemberState::Active
-            && superblock.config.epoch >= member.out_epoch
-            && superblock.config.epoch > 0
-            && superblock.config.members.iter().any(|m| m.out_epoch >= member.out_epoch && m.out_epoch > 0);
-        if lived_on {
-            return Err(PoolError::Diverged { path: candidate.path.clone() });
+        if !config.has_opening(superblock.config.openings.last()) {
+            let what = "was used apart from the other members and is not used; replace it to take it back, losing what is on it";
+            warnings.push(format!("{}: {what}", candidate.path));
+            continue;
         }
+        let member = &mut config.members[index];
         member.path = candidate.path.clone();
         found[index] = Some(candidate.device);
     }
     require_enough(&config, &found, &paths, &warnings)?;
     let epoch = if crate::sabotage::on(crate::sabotage::Sabotage::KeepEpoch) { config.epoch.max(1) } else { config.epoch + 1 };
     config.epoch = epoch;
+    config.push_opening(epoch, io.random());
     let mut returned = Vec::new();
     for (index, member) in config.members.iter_mut().enumerate() {
         match (member.state, found[index]) {

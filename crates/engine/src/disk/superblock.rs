@@ -36,6 +36,36 @@ pub struct Config {
     pub volumes: Vec<VolumeConfig>,
     /// The next volume's id; ids are not reused.
     pub volume_next: u32,
+    /// The last openings of the pool, the newest at the end.
+    pub openings: Vec<Opening>,
+}
+
+/// One opening of a pool. Two histories of a pool that went apart have different openings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// The epoch it began.
+    pub epoch: u64,
+    /// A random number.
+    pub nonce: u64,
+}
+
+/// Openings remembered.
+const OPENINGS_MAX: usize = 16;
+
+impl Config {
+    /// Remembers a new opening.
+    pub fn push_opening(&mut self, epoch: u64, nonce: u64) {
+        self.openings.push(Opening { epoch, nonce });
+        let excess = self.openings.len().saturating_sub(OPENINGS_MAX);
+        self.openings.drain(..excess);
+    }
+
+    /// Whether a member whose last opening is this one shares the history of this configuration.
+    pub fn has_opening(&self, opening: Option<&Opening>) -> bool {
+        let Some(opening) = opening else { return true };
+        let forgotten = self.openings.first().is_some_and(|first| opening.epoch < first.epoch);
+        forgotten || self.openings.contains(opening)
+    }
 }
 
 /// One member of the pool.
@@ -210,6 +240,11 @@ fn encode_config(config: &Config) -> Vec<u8> {
         w.u64(v.bytes);
         w.u8(u8::from(v.deleting));
     }
+    w.u8(config.openings.len() as u8);
+    for opening in &config.openings {
+        w.u64(opening.epoch);
+        w.u64(opening.nonce);
+    }
     w.0
 }
 
@@ -255,7 +290,11 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
         }
         volumes.push(VolumeConfig { id, name, bytes, deleting });
     }
-    Ok(Config { pool, name, generation, epoch, geometry, members, volumes, volume_next })
+    let mut openings = Vec::new();
+    for _ in 0..r.u8()? {
+        openings.push(Opening { epoch: r.u64()?, nonce: r.u64()? });
+    }
+    Ok(Config { pool, name, generation, epoch, geometry, members, volumes, volume_next, openings })
 }
 
 #[cfg(test)]
@@ -283,6 +322,7 @@ pub(crate) mod tests {
             members: (0..4).map(member).collect(),
             volumes: vec![VolumeConfig { id: VolumeId(1), name: "v".into(), bytes: 1 << 20, deleting: true }],
             volume_next: 2,
+            openings: vec![Opening { epoch: 5, nonce: 17 }],
         }
     }
 

@@ -1,0 +1,572 @@
+//! The pool's control: the only writer of the configuration.
+//!
+//! It runs on one thread and talks to the shards through their mailboxes. A change of the configuration is durable on
+//! every active member before anybody acts on it; a member that fails is recorded as out before any write that skipped
+//! it is acknowledged.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use async_channel::{Receiver, Sender};
+
+use crate::addr::{MemberId, VolumeId};
+use crate::buf::BLOCK_BYTES;
+use crate::client::VolumeShared;
+use crate::disk::codec::DecodeError;
+use crate::disk::superblock::{Config, MemberState, VolumeConfig};
+use crate::geometry::{CHUNK_BLOCKS, OVERCOMMIT};
+use crate::io::{DeviceId, Io, IoError};
+use crate::pool::{self, Candidate, Found, PoolError, SuperblockError};
+use crate::sabotage::{self, Sabotage};
+use crate::serve::{Answer, Order};
+use crate::shard::Event;
+use crate::status::ShardStatus;
+use crate::sync::{Signal, join_all};
+use crate::volume::VolumeError;
+
+/// Why the control did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// There is no such volume.
+    #[error("there is no volume {0}")]
+    NoVolume(String),
+    /// The name is taken.
+    #[error("there is a volume {0} already")]
+    VolumeExists(String),
+    /// The name cannot be used.
+    #[error("a volume's name has 1 to 128 bytes and no control characters")]
+    VolumeName,
+    /// The size cannot be had.
+    #[error("a volume's size is a multiple of 4096 bytes, and all volumes together are at most {max} bytes in this pool")]
+    VolumeSize {
+        /// Bytes that all volumes may have together.
+        max: u64,
+    },
+    /// There is no such member.
+    #[error("there is no member {0}")]
+    NoMember(usize),
+    /// The member is not in a state in which this can be done.
+    #[error("member {member} is {state}; {hint}")]
+    MemberState {
+        /// The member.
+        member: usize,
+        /// Its state.
+        state: &'static str,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// The pool cannot do without this member now.
+    #[error("the pool cannot do without member {0}: with it out, data would be lost or unavailable; wait for the rebuild, or bring other members back first")]
+    Needed(usize),
+    /// The device is not the member it should be.
+    #[error("{path} is not member {member} of this pool: {why}")]
+    WrongDevice {
+        /// The device.
+        path: String,
+        /// The member it should be.
+        member: usize,
+        /// What it is.
+        why: String,
+    },
+    /// The device cannot be used.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The replacement is too small.
+    #[error("the new device has {have} chunks and the member it replaces {need}; give one at least as large")]
+    TooSmall {
+        /// Chunks of the device.
+        have: u32,
+        /// Chunks needed.
+        need: u32,
+    },
+    /// The configuration cannot be stored.
+    #[error("the configuration cannot be stored: {0}")]
+    Config(DecodeError),
+    /// No active member takes the configuration.
+    #[error("the pool has failed: no member can be written")]
+    Failed,
+    /// A shard could not do its part.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+}
+
+/// Volumes by name, for frontends on any thread.
+#[derive(Clone, Default, Debug)]
+pub struct Catalog(Arc<Mutex<BTreeMap<String, Arc<VolumeShared>>>>);
+
+impl Catalog {
+    /// The names, in order.
+    pub fn names(&self) -> Vec<String> {
+        self.lock().keys().cloned().collect()
+    }
+
+    /// A volume.
+    pub fn get(&self, name: &str) -> Option<Arc<VolumeShared>> {
+        self.lock().get(name).cloned()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<VolumeShared>>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The control of an open pool.
+pub struct Control<I> {
+    io: I,
+    config: RefCell<Config>,
+    devices: RefCell<Vec<Option<DeviceId>>>,
+    shards: Vec<Sender<Order>>,
+    catalog: Catalog,
+    changing: Cell<bool>,
+    changed: Signal,
+}
+
+impl<I: Io> Control<I> {
+    /// A control for a pool just found. `shards` are the mailboxes, in order.
+    pub fn new(io: I, found: &Found, shards: Vec<Sender<Order>>) -> Rc<Control<I>> {
+        let catalog = Catalog::default();
+        for volume in found.config.volumes.iter().filter(|v| !v.deleting) {
+            catalog.lock().insert(volume.name.clone(), Arc::new(VolumeShared::new(volume.id, volume.bytes)));
+        }
+        Rc::new(Control {
+            io,
+            config: RefCell::new((*found.config).clone()),
+            devices: RefCell::new(found.devices.clone()),
+            shards,
+            catalog,
+            changing: Cell::new(false),
+            changed: Signal::default(),
+        })
+    }
+
+    /// Answers the shards' events until every shard is gone. To be spawned before the shards are opened.
+    pub async fn run(self: Rc<Self>, events: Receiver<Event>) {
+        while let Ok(event) = events.recv().await {
+            let control = Rc::clone(&self);
+            self.io.spawn(async move { control.take_event(event).await });
+        }
+    }
+
+    /// What is left to do once all shards are open: take back members that have returned, finish deleting volumes.
+    pub async fn resume(self: &Rc<Self>, found: &Found) {
+        for &(member, device) in &found.returned {
+            let path = self.config.borrow().members[usize::from(member.0)].path.clone();
+            // A member that cannot be taken back stays missing, and the status says so.
+            let _ = self.online(usize::from(member.0), Candidate { device, path }).await;
+        }
+        let deleting: Vec<VolumeId> =
+            self.config.borrow().volumes.iter().filter(|v| v.deleting).map(|v| v.id).collect();
+        for id in deleting {
+            let _ = self.finish_delete(id).await;
+        }
+    }
+
+    /// The configuration now.
+    pub fn config(&self) -> Config {
+        self.config.borrow().clone()
+    }
+
+    /// The volumes, for frontends.
+    pub fn catalog(&self) -> Catalog {
+        self.catalog.clone()
+    }
+
+    async fn take_event(self: Rc<Self>, event: Event) {
+        match event {
+            Event::MemberFailed { member, error, done } => {
+                // When nothing is left to store the failure on, requests fail by themselves.
+                let _ = self.take_out(member, MemberState::Failed, Some(error)).await;
+                let _ = done.send(()).await;
+            }
+            Event::Rebuilt => {
+                let _ = self.finish_evacuation().await;
+            }
+        }
+    }
+
+    /// Changes the configuration: on every active member durably, then in memory. One change at a time.
+    async fn change(&self, edit: impl FnOnce(&mut Config) -> Result<(), ControlError>) -> Result<(), ControlError> {
+        self.changed.wait(|| (!self.changing.get()).then_some(())).await;
+        self.changing.set(true);
+        let mut next = self.config();
+        let result = match edit(&mut next) {
+            Ok(()) if next == *self.config.borrow() => Ok(()),
+            Ok(()) => self.store(next).await,
+            Err(error) => Err(error),
+        };
+        self.changing.set(false);
+        self.changed.notify();
+        result
+    }
+
+    /// Stores a configuration on its active members; one that fails meanwhile is out in the next attempt.
+    async fn store(&self, mut next: Config) -> Result<(), ControlError> {
+        let mut failed = Vec::new();
+        loop {
+            next.generation += 1;
+            let devices = self.devices.borrow().clone();
+            let active = |i: &usize| next.members[*i].state == MemberState::Active;
+            let targets: Vec<(usize, DeviceId)> =
+                (0..devices.len()).filter(active).filter_map(|i| Some((i, devices[i]?))).collect();
+            if targets.is_empty() {
+                return Err(ControlError::Failed);
+            }
+            let writes = targets.iter().map(|&(i, device)| pool::write_superblock(&self.io, device, i, &next));
+            let results = join_all(writes).await;
+            let mut again = false;
+            let mut out = Vec::new();
+            for (&(i, _), result) in targets.iter().zip(results) {
+                match result {
+                    Ok(()) => {}
+                    Err(SuperblockError::Encode(error)) => return Err(ControlError::Config(error)),
+                    Err(SuperblockError::Io(_)) => {
+                        again = true;
+                        out.push(i);
+                    }
+                }
+            }
+            for i in out {
+                next.members[i].state = MemberState::Failed;
+                next.members[i].out_epoch = next.epoch;
+                failed.push(i);
+            }
+            if !again {
+                break;
+            }
+        }
+        *self.config.borrow_mut() = next;
+        for i in failed {
+            self.tell_member(i).await;
+        }
+        Ok(())
+    }
+
+    /// Asks every shard and waits for all.
+    async fn ask_all(&self, order: impl Fn(Answer<Result<(), VolumeError>>) -> Order) -> Result<(), VolumeError> {
+        let asks = self.shards.iter().map(|shard| {
+            let (done, answer) = async_channel::bounded(1);
+            let order = order(done);
+            async move {
+                shard.send(order).await.map_err(|_| VolumeError::Gone)?;
+                answer.recv().await.unwrap_or(Err(VolumeError::Gone))
+            }
+        });
+        join_all(asks).await.into_iter().collect()
+    }
+
+    async fn tell_member(&self, index: usize) {
+        let (state, layout, device) = {
+            let config = self.config.borrow();
+            let member = &config.members[index];
+            (member.state, member.layout, self.devices.borrow()[index])
+        };
+        let member = MemberId(index as u8);
+        let device = device.filter(|_| state == MemberState::Active);
+        let _ = self.ask_all(|done| Order::SetMember { member, state, device, layout, done }).await;
+    }
+
+    async fn take_out(&self, member: MemberId, state: MemberState, _error: Option<IoError>) -> Result<(), ControlError> {
+        let index = usize::from(member.0);
+        let forget = sabotage::on(Sabotage::ForgetDeadMember);
+        let edit = |config: &mut Config| {
+            let epoch = config.epoch;
+            let entry = &mut config.members[index];
+            if entry.state == MemberState::Active {
+                entry.state = state;
+                entry.out_epoch = epoch;
+            }
+            Ok(())
+        };
+        if forget {
+            let mut config = self.config.borrow_mut();
+            let _ = edit(&mut config);
+        } else {
+            self.change(edit).await?;
+        }
+        self.tell_member(index).await;
+        Ok(())
+    }
+
+    fn member(&self, index: usize) -> Result<MemberState, ControlError> {
+        self.config.borrow().members.get(index).map(|m| m.state).ok_or(ControlError::NoMember(index))
+    }
+
+    /// Takes a member offline.
+    ///
+    /// # Errors
+    /// When the pool cannot do without it.
+    pub async fn offline(&self, index: usize) -> Result<(), ControlError> {
+        let state = self.member(index)?;
+        if state != MemberState::Active {
+            let hint = "only an active member can be taken offline";
+            return Err(ControlError::MemberState { member: index, state: state.name(), hint });
+        }
+        let out = {
+            let config = self.config.borrow();
+            let is_out = |s: MemberState| s != MemberState::Active && s != MemberState::Removed;
+            config.members.iter().filter(|m| is_out(m.state)).count()
+        };
+        let degraded = self.status().await?.stripes_degraded > 0;
+        if out + usize::from(out == 0 && degraded) >= self.config.borrow().geometry.failures() {
+            return Err(ControlError::Needed(index));
+        }
+        self.take_out(MemberId(index as u8), MemberState::Offline, None).await
+    }
+
+    /// Brings a member back; what it missed is rebuilt.
+    ///
+    /// # Errors
+    /// When the device is not that member, or the member is not out.
+    pub async fn online(&self, index: usize, candidate: Candidate) -> Result<(), ControlError> {
+        let state = self.member(index)?;
+        if matches!(state, MemberState::Active | MemberState::Evacuating | MemberState::Removed) {
+            let hint = "only a failed, offline or missing member can be brought back";
+            return Err(ControlError::MemberState { member: index, state: state.name(), hint });
+        }
+        self.check_identity(index, &candidate).await?;
+        // What was marked as missed must be known durably before the member counts again.
+        self.ask_all(|done| Order::Flush { done }).await?;
+        self.devices.borrow_mut()[index] = Some(candidate.device);
+        self.activate(index, |config| {
+            config.members[index].path.clone_from(&candidate.path);
+        })
+        .await
+    }
+
+    async fn check_identity(&self, index: usize, candidate: &Candidate) -> Result<(), ControlError> {
+        let wrong = |why: String| ControlError::WrongDevice { path: candidate.path.clone(), member: index, why };
+        let superblock =
+            pool::read_superblock(&self.io, candidate.device).await.map_err(|error| wrong(error.to_string()))?;
+        let config = self.config.borrow();
+        let theirs = &superblock.config;
+        if theirs.pool != config.pool {
+            return Err(wrong(format!("it belongs to pool {}", theirs.name)));
+        }
+        if theirs.members[usize::from(superblock.member)].uuid != config.members[index].uuid {
+            return Err(wrong(format!("it is, or was, member {}", superblock.member)));
+        }
+        if !config.has_opening(theirs.openings.last()) {
+            return Err(wrong("it was used apart from the other members; replace it instead".to_owned()));
+        }
+        Ok(())
+    }
+
+    async fn activate(&self, index: usize, edit: impl FnOnce(&mut Config)) -> Result<(), ControlError> {
+        self.change(|config| {
+            edit(config);
+            config.members[index].state = MemberState::Active;
+            config.members[index].out_epoch = 0;
+            Ok(())
+        })
+        .await?;
+        self.tell_member(index).await;
+        Ok(())
+    }
+
+    /// Replaces an out member by an empty device, onto which everything is rebuilt; or, without one, has what it held
+    /// rebuilt into the free space of the others.
+    ///
+    /// # Errors
+    /// When the member is not out, or the device cannot be used.
+    pub async fn replace(&self, index: usize, new: Option<Candidate>, force: bool) -> Result<(), ControlError> {
+        let state = self.member(index)?;
+        if state == MemberState::Active || (state == MemberState::Removed && new.is_none()) {
+            let hint = "take it offline first";
+            let hint = if state == MemberState::Removed { "there is nothing left to evacuate" } else { hint };
+            return Err(ControlError::MemberState { member: index, state: state.name(), hint });
+        }
+        let Some(candidate) = new else {
+            self.change(|config| {
+                config.members[index].state = MemberState::Evacuating;
+                Ok(())
+            })
+            .await?;
+            self.tell_member(index).await;
+            return Ok(());
+        };
+        let (geometry, count, need) = {
+            let config = self.config.borrow();
+            (config.geometry, config.members.len(), config.members[index].layout.chunks)
+        };
+        if !force {
+            pool::refuse_used(&self.io, &candidate).await?;
+        }
+        let bytes = pool::device_bytes(&self.io, &candidate)?;
+        let member = pool::new_member(&self.io, &geometry, count, &candidate, bytes)?;
+        if member.layout.chunks < need {
+            return Err(ControlError::TooSmall { have: member.layout.chunks, need });
+        }
+        pool::wipe(&self.io, &candidate).await?;
+        // Before the empty device counts, everything on it is known to be stale.
+        let id = MemberId(index as u8);
+        self.ask_all(|done| Order::StaleMember { member: id, done }).await?;
+        self.devices.borrow_mut()[index] = Some(candidate.device);
+        // The new device is used as far as the old one reached: chunk numbers stay valid on it.
+        self.activate(index, |config| {
+            let layout = config.members[index].layout;
+            config.members[index] = member;
+            config.members[index].layout = layout;
+        })
+        .await
+    }
+
+    async fn finish_evacuation(&self) -> Result<(), ControlError> {
+        let status = self.status().await?;
+        let emptied: Vec<usize> = {
+            let config = self.config.borrow();
+            let done = |i: &usize| {
+                config.members[*i].state == MemberState::Evacuating && status.member_chunks_used.get(*i) == Some(&0)
+            };
+            (0..config.members.len()).filter(done).collect()
+        };
+        for index in emptied {
+            self.change(|config| {
+                config.members[index].state = MemberState::Removed;
+                Ok(())
+            })
+            .await?;
+            self.tell_member(index).await;
+        }
+        Ok(())
+    }
+
+    fn volume_bytes_max(&self) -> u64 {
+        let config = self.config.borrow();
+        let chunks: u64 = config.members.iter().map(|m| u64::from(m.layout.chunks)).sum();
+        chunks * config.geometry.shards as u64 * u64::from(CHUNK_BLOCKS) * BLOCK_BYTES as u64 * OVERCOMMIT
+    }
+
+    fn check_size(&self, config: &Config, without: Option<VolumeId>, bytes: u64) -> Result<(), ControlError> {
+        let max = self.volume_bytes_max();
+        let others: u64 = config.volumes.iter().filter(|v| Some(v.id) != without).map(|v| v.bytes).sum();
+        let whole = bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES as u64);
+        if whole && others.saturating_add(bytes) <= max { Ok(()) } else { Err(ControlError::VolumeSize { max }) }
+    }
+
+    /// Makes a volume.
+    ///
+    /// # Errors
+    /// When the name or size cannot be had.
+    pub async fn create_volume(&self, name: &str, bytes: u64) -> Result<VolumeId, ControlError> {
+        if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
+            return Err(ControlError::VolumeName);
+        }
+        let mut id = VolumeId(0);
+        self.change(|config| {
+            if config.volumes.iter().any(|v| v.name == name && !v.deleting) {
+                return Err(ControlError::VolumeExists(name.to_owned()));
+            }
+            self.check_size(config, None, bytes)?;
+            id = VolumeId(config.volume_next);
+            config.volume_next += 1;
+            config.volumes.push(VolumeConfig { id, name: name.to_owned(), bytes, deleting: false });
+            Ok(())
+        })
+        .await?;
+        self.catalog.lock().insert(name.to_owned(), Arc::new(VolumeShared::new(id, bytes)));
+        Ok(id)
+    }
+
+    fn find(&self, name: &str) -> Result<VolumeConfig, ControlError> {
+        let config = self.config.borrow();
+        let found = config.volumes.iter().find(|v| v.name == name && !v.deleting);
+        found.cloned().ok_or_else(|| ControlError::NoVolume(name.to_owned()))
+    }
+
+    /// Deletes a volume and everything in it.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub async fn delete_volume(&self, name: &str) -> Result<(), ControlError> {
+        let id = self.find(name)?.id;
+        self.change(|config| {
+            let volume = config.volumes.iter_mut().find(|v| v.id == id);
+            volume.ok_or_else(|| ControlError::NoVolume(name.to_owned()))?.deleting = true;
+            Ok(())
+        })
+        .await?;
+        if let Some(shared) = self.catalog.lock().remove(name) {
+            shared.set_gone();
+        }
+        self.finish_delete(id).await
+    }
+
+    async fn finish_delete(&self, volume: VolumeId) -> Result<(), ControlError> {
+        self.ask_all(|done| Order::DropVolume { volume, done }).await?;
+        self.ask_all(|done| Order::Flush { done }).await?;
+        self.change(|config| {
+            config.volumes.retain(|v| v.id != volume);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Changes a volume's size. Shrinking frees what is beyond the new end.
+    ///
+    /// # Errors
+    /// When there is none of that name, or the size cannot be had.
+    pub async fn resize_volume(&self, name: &str, bytes: u64) -> Result<(), ControlError> {
+        let (volume, shared) = (self.find(name)?, self.catalog.get(name));
+        self.check_size(&self.config.borrow(), Some(volume.id), bytes)?;
+        if let Some(shared) = shared.as_ref().filter(|_| bytes < volume.bytes) {
+            shared.set_bytes(bytes);
+        }
+        // In either direction nothing may be left beyond the smaller size: what grows reads as zeros.
+        let blocks = bytes.min(volume.bytes) / BLOCK_BYTES as u64;
+        let id = volume.id;
+        self.ask_all(|done| Order::Truncate { volume: id, blocks, done }).await?;
+        self.change(|config| {
+            self.check_size(config, Some(id), bytes)?;
+            let entry = config.volumes.iter_mut().find(|v| v.id == id);
+            entry.ok_or_else(|| ControlError::NoVolume(name.to_owned()))?.bytes = bytes;
+            Ok(())
+        })
+        .await?;
+        if let Some(shared) = shared {
+            shared.set_bytes(bytes);
+        }
+        Ok(())
+    }
+
+    /// Starts or stops a scrub.
+    ///
+    /// # Errors
+    /// When a shard cannot record it.
+    pub async fn scrub(&self, run: bool) -> Result<(), ControlError> {
+        Ok(self.ask_all(|done| Order::Scrub { run, done }).await?)
+    }
+
+    /// Bounds background work to a rate for the whole pool, in bytes per second; 0 is no bound.
+    pub async fn throttle(&self, bytes_per_second: u64) {
+        for shard in &self.shards {
+            let _ = shard.send(Order::Throttle(bytes_per_second.div_ceil(self.shards.len() as u64))).await;
+        }
+    }
+
+    /// The state of all shards, added up.
+    ///
+    /// # Errors
+    /// When a shard is gone.
+    pub async fn status(&self) -> Result<ShardStatus, ControlError> {
+        let asks = self.shards.iter().map(|shard| async move {
+            let (reply, answer) = async_channel::bounded(1);
+            shard.send(Order::Status(reply)).await.ok()?;
+            answer.recv().await.ok()
+        });
+        let mut total = ShardStatus::default();
+        for status in join_all(asks).await {
+            total.add(&status.ok_or(ControlError::Volume(VolumeError::Gone))?);
+        }
+        Ok(total)
+    }
+
+    /// Writes everything out, so that the next opening is quick. Frontends should have stopped.
+    ///
+    /// # Errors
+    /// When a shard cannot.
+    pub async fn close(&self) -> Result<(), ControlError> {
+        Ok(self.ask_all(|done| Order::Close { done }).await?)
+    }
+}
