@@ -1,6 +1,6 @@
 //! Sockets for frontends: bytes in owned buffers, over TCP or Unix sockets, on the runtime of the thread.
 //!
-//! A transfer first tries a non-blocking system call and goes through the ring only when the socket is not ready. One
+//! A transfer goes through the ring, or first tries a non-blocking system call if the runtime is configured so. One
 //! task may receive while another sends; two tasks that send (or receive) at once on one stream interleave.
 
 use std::io;

@@ -43,7 +43,7 @@ impl Default for Config {
             spin: Duration::from_micros(20),
             burst: 256,
             entries: 256,
-            sockets_inline: true,
+            sockets_inline: false,
         }
     }
 }
