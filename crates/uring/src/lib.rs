@@ -1,1 +1,28 @@
-//! Sinew: uring.
+//! The engine's world on Linux: one thread, one executor and one io_uring per core.
+//!
+//! [`Runtime`] runs the tasks of one thread; [`UringIo`] is its handle and implements the engine's `Io`. [`Devices`] is
+//! shared by all runtimes of the process. [`net`] moves bytes for frontends, [`signal`] waits for SIGINT and SIGTERM,
+//! [`threads`] starts a runtime on a core of its own.
+//!
+//! A request the kernel still works on owns its memory in a slot of the ring, so dropping its future is sound: the slot
+//! frees the memory when the completion arrives.
+
+// Rings, shared mappings and sockets are system calls on raw memory; this is the only crate that may make them.
+#![allow(unsafe_code)]
+
+mod aside;
+mod core;
+mod devices;
+mod executor;
+mod io;
+mod memory;
+pub mod net;
+mod ring;
+mod runtime;
+pub mod signal;
+pub mod threads;
+mod timers;
+
+pub use devices::{Devices, OpenError, OpenOptions, Path};
+pub use io::UringIo;
+pub use runtime::{Config, Runtime};

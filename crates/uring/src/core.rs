@@ -1,0 +1,217 @@
+//! What the handle, the futures and the loop of one runtime share.
+//!
+//! Borrows of the cells below last for one statement: nothing is awaited, woken or dropped under them that could call
+//! back in.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use io_uring::squeue::Entry;
+use sinew_engine::io::{DeviceId, IoError};
+use slab::Slab;
+
+use crate::devices::Devices;
+use crate::executor::Executor;
+use crate::ring::{Handle, Payload, Ring};
+use crate::runtime::Config;
+use crate::timers::{TimerKey, Timers};
+
+/// The state of one runtime.
+pub(crate) struct Core {
+    pub(crate) executor: Arc<Executor>,
+    pub(crate) ring: RefCell<Ring>,
+    pub(crate) timers: RefCell<Timers>,
+    /// A waker of every task that has not ended, so that all can be dropped with the runtime.
+    pub(crate) tasks: RefCell<Slab<Waker>>,
+    pub(crate) config: Config,
+    /// Requests that may still be answered on the spot before the loop looks after everything else.
+    pub(crate) inline_left: Cell<u32>,
+    /// Scratch for gathered system calls made on the spot.
+    pub(crate) iovecs: RefCell<Vec<libc::iovec>>,
+    devices: RefCell<Vec<Option<Handle>>>,
+    closings_seen: Cell<u64>,
+    random: Cell<u64>,
+}
+
+impl Core {
+    pub(crate) fn new(config: Config, executor: Arc<Executor>, ring: Ring) -> Core {
+        Core {
+            executor,
+            ring: RefCell::new(ring),
+            timers: RefCell::default(),
+            tasks: RefCell::default(),
+            inline_left: Cell::new(config.burst),
+            iovecs: RefCell::default(),
+            devices: RefCell::default(),
+            closings_seen: Cell::new(config.devices.closings()),
+            random: Cell::new(seed()),
+            config,
+        }
+    }
+
+    /// The device of a request, from this runtime's cache if it is there.
+    pub(crate) fn device(&self, id: DeviceId) -> Result<Handle, IoError> {
+        let cached = self.devices.borrow().get(id.0 as usize).cloned().flatten();
+        let handle = match cached {
+            Some(handle) => handle,
+            None => self.cache(id)?,
+        };
+        if handle.is_closed() { Err(IoError::Gone) } else { Ok(handle) }
+    }
+
+    fn cache(&self, id: DeviceId) -> Result<Handle, IoError> {
+        let handle = Rc::new(self.registry().get(id).ok_or(IoError::Gone)?);
+        let mut devices = self.devices.borrow_mut();
+        if devices.len() <= id.0 as usize {
+            devices.resize(id.0 as usize + 1, None);
+        }
+        devices[id.0 as usize] = Some(Rc::clone(&handle));
+        Ok(handle)
+    }
+
+    fn registry(&self) -> &Devices {
+        &self.config.devices
+    }
+
+    /// Lets go of devices that were closed since the last look.
+    pub(crate) fn forget_closed(&self) {
+        let closings = self.registry().closings();
+        if closings != self.closings_seen.replace(closings) {
+            for cached in self.devices.borrow_mut().iter_mut() {
+                cached.take_if(|handle| handle.is_closed());
+            }
+        }
+    }
+
+    /// splitmix64.
+    pub(crate) fn random(&self) -> u64 {
+        self.random.set(self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+        let mut z = self.random.get();
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Queues a request and waits for its result.
+    ///
+    /// # Safety
+    /// All memory and descriptors `entry` refers to must be owned by `payload`, at addresses that moving it keeps.
+    pub(crate) unsafe fn submit(self: &Rc<Self>, entry: Entry, payload: Payload) -> Op {
+        // SAFETY: the caller's promise.
+        let slot = unsafe { self.ring.borrow_mut().push(entry, payload) };
+        Op { core: Rc::clone(self), slot: Some(slot) }
+    }
+
+    /// Waits until a descriptor is readable.
+    pub(crate) async fn readable(self: &Rc<Self>, fd: &Rc<OwnedFd>) {
+        let entry = io_uring::opcode::PollAdd::new(io_uring::types::Fd(fd.as_raw_fd()), libc::POLLIN as u32);
+        // SAFETY: the entry refers to a descriptor only, which the payload keeps open.
+        unsafe { self.submit(entry.build(), Payload::Readable(Rc::clone(fd))) }.await;
+    }
+
+    /// Called before a request that completes on the spot: after a burst of them it lets other tasks and the ring have
+    /// their turn, as a task that never waits would hold up everything else.
+    pub(crate) async fn breathe(&self) {
+        let left = self.inline_left.get();
+        if left > 0 {
+            self.inline_left.set(left - 1);
+            return;
+        }
+        let mut yielded = false;
+        poll_fn(|context| {
+            if yielded {
+                return Poll::Ready(());
+            }
+            yielded = true;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// A timer that is set when first polled.
+    pub(crate) fn sleep(self: &Rc<Self>, ns: u64) -> Sleep {
+        Sleep { core: Rc::clone(self), deadline: now().saturating_add(ns), key: None }
+    }
+}
+
+/// Nanoseconds on the clock that all threads share and that never goes back.
+pub(crate) fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills a structure that outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn seed() -> u64 {
+    let mut seed = now();
+    // SAFETY: the kernel fills eight bytes of a local. Should it fail the clock has to do.
+    unsafe { libc::getrandom((&raw mut seed).cast(), 8, 0) };
+    seed
+}
+
+/// A request in the ring. Gives its result and what its slot owned; dropped early, it leaves that to the slot.
+pub(crate) struct Op {
+    core: Rc<Core>,
+    slot: Option<usize>,
+}
+
+impl Future for Op {
+    type Output = (i32, Payload);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let slot = self.slot.expect("polled after completion");
+        let polled = self.core.ring.borrow_mut().poll(slot, context.waker());
+        if polled.is_ready() {
+            self.slot = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Op {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            // Bound to a name so that what it owned is dropped after the borrow has ended.
+            let _owned = self.core.ring.borrow_mut().orphan(slot);
+        }
+    }
+}
+
+/// Resolves at a deadline.
+pub(crate) struct Sleep {
+    core: Rc<Core>,
+    deadline: u64,
+    key: Option<TimerKey>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if now() >= self.deadline {
+            return Poll::Ready(());
+        }
+        match self.key {
+            Some(key) => self.core.timers.borrow_mut().update(key, context.waker()),
+            None => {
+                let key = self.core.timers.borrow_mut().set(self.deadline, context.waker().clone());
+                self.key = Some(key);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            let _waker = self.core.timers.borrow_mut().cancel(key);
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! The members this process has open, shared by all its runtimes.
+//!
+//! A [`DeviceId`] is never reused, so one that was kept past `close` can only fail. An exclusive open takes a lock that
+//! other processes (and other opens in this one) respect, so that two servers never write to one member.
+
+use std::ffi::c_int;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use sinew_engine::buf::{BLOCK_BYTES, Buf};
+use sinew_engine::io::{DeviceId, IoError};
+
+use crate::io::point_to;
+use crate::memory::Region;
+
+/// How requests to a device are carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// By a system call on the spot. For file systems and devices that complete in memory (tmpfs, zram): a ring would
+    /// hand their requests to kernel worker threads, at half the rate and twice the processor time.
+    Inline,
+    /// Through the io_uring of the calling thread.
+    Ring,
+    /// By copying; the member is memory of this process.
+    Memory,
+}
+
+/// How to open a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Only reads will be made; writes fail with EBADF.
+    pub read_only: bool,
+    /// Refuse the member if somebody else has it open exclusively, and keep others out from now on.
+    pub exclusive: bool,
+    /// Carry requests out this way instead of the one that suits the device. [`Path::Memory`] is not for files.
+    pub path: Option<Path>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions { read_only: false, exclusive: true, path: None }
+    }
+}
+
+/// Why a member was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process, or this one, has the member open exclusively, or it is mounted.
+    #[error("{0} is in use: another server has it open, or it is mounted or part of an array")]
+    InUse(PathBuf),
+    /// Neither a regular file nor a block device.
+    #[error("{0} is neither a file nor a block device")]
+    WrongKind(PathBuf),
+    /// The operating system refused.
+    #[error("{path}: {source}")]
+    Os {
+        /// The member's path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+pub(crate) enum Backing {
+    File(File),
+    Block(File),
+    Memory(Region),
+}
+
+/// One open member.
+pub(crate) struct Device {
+    pub(crate) path: Path,
+    pub(crate) bytes: u64,
+    pub(crate) backing: Backing,
+    name: PathBuf,
+    closed: AtomicBool,
+}
+
+/// The registry of open members. Cheap to clone; all clones are one registry.
+#[derive(Clone, Default)]
+pub struct Devices(Arc<Registry>);
+
+#[derive(Default)]
+struct Registry {
+    devices: RwLock<Vec<Option<Arc<Device>>>>,
+    /// Counts closings, so that runtimes know when to let go of what they have cached.
+    closings: AtomicU64,
+}
+
+impl Devices {
+    /// An empty registry.
+    pub fn new() -> Devices {
+        Devices::default()
+    }
+
+    /// Opens a file or block device. Its size is taken now, in whole blocks.
+    pub fn open(&self, name: impl AsRef<FilePath>, options: OpenOptions) -> Result<DeviceId, OpenError> {
+        let name = name.as_ref();
+        let os = |source| OpenError::Os { path: name.to_owned(), source };
+        let kind = fs::metadata(name).map_err(os)?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(OpenError::WrongKind(name.to_owned()));
+        }
+        let file =
+            open_file(name, options, kind.is_block_device()).map_err(|error| match error.raw_os_error() {
+                Some(libc::EBUSY | libc::EWOULDBLOCK) => OpenError::InUse(name.to_owned()),
+                _ => os(error),
+            })?;
+        let meta = file.metadata().map_err(os)?;
+        let is_block = meta.file_type().is_block_device();
+        let bytes = if is_block { block_device_bytes(&file).map_err(os)? } else { meta.len() };
+        let suits =
+            if is_block { path_of_block_device(meta.rdev()) } else { path_of_file(&file).map_err(os)? };
+        Ok(self.add(Device {
+            path: options.path.filter(|path| *path != Path::Memory).unwrap_or(suits),
+            bytes: bytes - bytes % BLOCK_BYTES as u64,
+            backing: if is_block { Backing::Block(file) } else { Backing::File(file) },
+            name: name.to_owned(),
+            closed: AtomicBool::new(false),
+        }))
+    }
+
+    /// A member of `bytes` zeros in memory, for benchmarks. Like on a device, a write must not overlap another transfer
+    /// to the same range that is made at the same time, here on another thread.
+    pub fn memory(&self, bytes: u64) -> io::Result<DeviceId> {
+        let bytes = bytes - bytes % BLOCK_BYTES as u64;
+        Ok(self.add(Device {
+            path: Path::Memory,
+            bytes,
+            backing: Backing::Memory(Region::new(bytes as usize)?),
+            name: PathBuf::from("memory"),
+            closed: AtomicBool::new(false),
+        }))
+    }
+
+    /// Closes a member: later requests answer `Gone`, and its lock is released at once, so the caller must have seen
+    /// its last request answered. Each runtime lets go of the descriptor at its next turn.
+    pub fn close(&self, id: DeviceId) {
+        let mut devices = self.0.devices.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(device) = devices.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        device.closed.store(true, Ordering::Release);
+        if let Some(fd) = device.fd() {
+            // SAFETY: a system call on a descriptor we own; no memory is passed.
+            unsafe { libc::flock(fd, libc::LOCK_UN) };
+        }
+        self.0.closings.fetch_add(1, Ordering::Release);
+    }
+
+    /// How requests to the member are carried out, while it is open.
+    pub fn path(&self, id: DeviceId) -> Option<Path> {
+        self.get(id).map(|device| device.path)
+    }
+
+    /// The name the member was opened by, while it is open.
+    pub fn name(&self, id: DeviceId) -> Option<PathBuf> {
+        self.get(id).map(|device| device.name.clone())
+    }
+
+    pub(crate) fn get(&self, id: DeviceId) -> Option<Arc<Device>> {
+        self.0.devices.read().unwrap_or_else(PoisonError::into_inner).get(id.0 as usize)?.clone()
+    }
+
+    pub(crate) fn closings(&self) -> u64 {
+        self.0.closings.load(Ordering::Acquire)
+    }
+
+    fn add(&self, device: Device) -> DeviceId {
+        let mut devices = self.0.devices.write().unwrap_or_else(PoisonError::into_inner);
+        devices.push(Some(Arc::new(device)));
+        DeviceId(devices.len() as u32 - 1)
+    }
+}
+
+impl Device {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// The descriptor, unless the device is memory.
+    pub(crate) fn fd(&self) -> Option<RawFd> {
+        match &self.backing {
+            Backing::File(file) | Backing::Block(file) => Some(file.as_raw_fd()),
+            Backing::Memory(_) => None,
+        }
+    }
+
+    /// Whether a request lies on the device and on block boundaries.
+    pub(crate) fn check(&self, offset: u64, bytes: u64) -> Result<(), IoError> {
+        let block = BLOCK_BYTES as u64;
+        let fits = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        if fits && offset.is_multiple_of(block) && bytes.is_multiple_of(block) {
+            Ok(())
+        } else {
+            Err(IoError::OutOfRange)
+        }
+    }
+
+    /// Reads on the spot.
+    pub(crate) fn read_now(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        match &self.backing {
+            Backing::File(file) | Backing::Block(file) => {
+                file.read_exact_at(into, offset).map_err(|error| io_error(&error))
+            }
+            Backing::Memory(region) => {
+                region.read(offset as usize, into);
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes on the spot; `iovecs` is scratch.
+    pub(crate) fn write_now(
+        &self,
+        offset: u64,
+        data: &[Buf],
+        iovecs: &mut Vec<libc::iovec>,
+    ) -> Result<(), IoError> {
+        match (&self.backing, data) {
+            (Backing::File(file) | Backing::Block(file), [buf]) => {
+                file.write_all_at(buf.bytes(), offset).map_err(|error| io_error(&error))
+            }
+            (Backing::File(file) | Backing::Block(file), _) => {
+                write_gathered(file, offset, data, iovecs).map_err(|error| io_error(&error))
+            }
+            (Backing::Memory(region), _) => {
+                let mut at = offset as usize;
+                for buf in data {
+                    region.write(at, buf.bytes());
+                    at += buf.len();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Flushes on the spot.
+    pub(crate) fn flush_now(&self) -> Result<(), IoError> {
+        match &self.backing {
+            Backing::File(file) | Backing::Block(file) => file.sync_data().map_err(|error| io_error(&error)),
+            Backing::Memory(_) => Ok(()),
+        }
+    }
+
+    /// Discards on the spot. A device that cannot discard has nothing to do.
+    pub(crate) fn discard_now(&self, offset: u64, bytes: u64) -> Result<(), IoError> {
+        let done = match &self.backing {
+            Backing::File(file) => {
+                // SAFETY: a system call on a descriptor we own; no memory is passed.
+                checked(unsafe {
+                    libc::fallocate(file.as_raw_fd(), PUNCH, offset as libc::off_t, bytes as libc::off_t)
+                })
+            }
+            Backing::Block(file) => {
+                let range = [offset, bytes];
+                // SAFETY: BLKDISCARD reads two integers, which live until the call returns.
+                checked(unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) })
+            }
+            Backing::Memory(region) => region.discard(offset as usize, bytes as usize),
+        };
+        match done {
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
+            done => done.map_err(|error| io_error(&error)),
+        }
+    }
+}
+
+/// Frees a file's blocks and leaves its size alone.
+pub(crate) const PUNCH: c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+/// `_IO(0x12, 119)`.
+const BLKDISCARD: libc::c_ulong = 0x1277;
+/// `_IOR(0x12, 114, size_t)`.
+const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
+
+/// What an errno means to the engine.
+pub(crate) fn io_error_of(errno: i32) -> IoError {
+    match errno {
+        libc::ENODEV | libc::ENXIO | libc::ENOMEDIUM => IoError::Gone,
+        errno => IoError::Failed(errno),
+    }
+}
+
+/// As [`io_error_of`]; an unexpected end of file has no errno and counts as EIO.
+fn io_error(error: &io::Error) -> IoError {
+    io_error_of(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+fn checked(result: c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn write_gathered(file: &File, offset: u64, data: &[Buf], iovecs: &mut Vec<libc::iovec>) -> io::Result<()> {
+    let bytes = data.iter().map(Buf::len).sum::<usize>();
+    let mut done = 0;
+    while done < bytes {
+        point_to(data.iter().map(Buf::bytes), done, iovecs);
+        let at = (offset + done as u64) as libc::off_t;
+        // SAFETY: the vectors and the buffers they point to outlive the call, which only reads them.
+        let n = unsafe { libc::pwritev(file.as_raw_fd(), iovecs.as_ptr(), iovecs.len() as c_int, at) };
+        match n {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            n if n > 0 => done += n as usize,
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Opens past the page cache where the file system can, and takes the lock.
+fn open_file(name: &FilePath, options: OpenOptions, is_block: bool) -> io::Result<File> {
+    // O_EXCL on a block device keeps out, and is kept out by, mounts and arrays.
+    let claim = if is_block && options.exclusive { libc::O_EXCL } else { 0 };
+    let open = |direct| {
+        fs::OpenOptions::new()
+            .read(true)
+            .write(!options.read_only)
+            .custom_flags(claim | direct | libc::O_CLOEXEC)
+            .open(name)
+    };
+    let file = match open(libc::O_DIRECT) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => open(0)?,
+        opened => opened?,
+    };
+    if options.exclusive {
+        // SAFETY: a system call on a descriptor we own; no memory is passed.
+        checked(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) })?;
+    }
+    Ok(file)
+}
+
+fn block_device_bytes(file: &File) -> io::Result<u64> {
+    let mut bytes = 0u64;
+    // SAFETY: BLKGETSIZE64 writes one 64-bit integer, which outlives the call.
+    checked(unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &raw mut bytes) })?;
+    Ok(bytes)
+}
+
+fn path_of_file(file: &File) -> io::Result<Path> {
+    const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
+    // SAFETY: statfs is plain integers, for which zeros are a value.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel fills a structure that outlives the call.
+    checked(unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) })?;
+    let in_memory = stat.f_type == libc::TMPFS_MAGIC || stat.f_type == RAMFS_MAGIC;
+    Ok(if in_memory { Path::Inline } else { Path::Ring })
+}
+
+/// zram, brd and pmem complete in the submitting thread.
+fn path_of_block_device(number: libc::dev_t) -> Path {
+    let link = format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number));
+    let target = fs::read_link(link).unwrap_or_default();
+    let name = target.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let in_memory = ["zram", "ram", "pmem"].iter().any(|prefix| name.starts_with(prefix));
+    if in_memory { Path::Inline } else { Path::Ring }
+}

@@ -1,0 +1,232 @@
+//! The engine's `Io` on the runtime of this thread.
+//!
+//! A request is checked against the device, then takes the device's [`Path`]. Short transfers continue where they
+//! stopped; a read that meets the end of the file fails with EIO, as zeros would pass for data.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use io_uring::{opcode, types};
+use sinew_engine::buf::Buf;
+use sinew_engine::io::{DeviceId, Gather, Io, IoError, Space};
+
+use crate::aside;
+use crate::core::{Core, now};
+use crate::devices::{Backing, PUNCH, Path, io_error_of};
+use crate::ring::{Handle, Payload};
+
+/// The most buffers the kernel takes in one request (UIO_MAXIOV).
+const IOVECS_MAX: usize = 1024;
+
+/// A handle to the runtime of this thread. Cheap to clone.
+#[derive(Clone)]
+pub struct UringIo {
+    pub(crate) core: Rc<Core>,
+}
+
+impl Io for UringIo {
+    fn now(&self) -> u64 {
+        now()
+    }
+
+    fn sleep(&self, ns: u64) -> impl Future<Output = ()> {
+        self.core.sleep(ns)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        let key = self.core.tasks.borrow().vacant_key();
+        let listed = Listed { core: Rc::clone(&self.core), key };
+        let waker = self.core.executor.spawn(async move {
+            let _listed = listed;
+            task.await;
+        });
+        // Still the vacant key: spawning runs nothing.
+        self.core.tasks.borrow_mut().insert(waker);
+    }
+
+    fn random(&self) -> u64 {
+        self.core.random()
+    }
+
+    async fn read(&self, device: DeviceId, offset: u64, mut buf: Buf) -> (Buf, Result<(), IoError>) {
+        let checked = self
+            .core
+            .device(device)
+            .and_then(|handle| handle.check(offset, buf.len() as u64).map(|()| handle));
+        match checked {
+            Err(error) => (buf, Err(error)),
+            Ok(_) if buf.is_empty() => (buf, Ok(())),
+            Ok(handle) if handle.path == Path::Ring => self.read_ring(handle, offset, buf).await,
+            Ok(handle) => {
+                self.core.breathe().await;
+                let done = handle.read_now(offset, buf.bytes_mut());
+                (buf, done)
+            }
+        }
+    }
+
+    async fn write(&self, device: DeviceId, offset: u64, data: Gather) -> Result<(), IoError> {
+        let bytes = data.iter().map(Buf::len).sum::<usize>();
+        let handle = self.core.device(device)?;
+        handle.check(offset, bytes as u64)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        if handle.path == Path::Ring {
+            return self.write_ring(handle, offset, data, bytes).await;
+        }
+        self.core.breathe().await;
+        handle.write_now(offset, &data, &mut self.core.iovecs.borrow_mut())
+    }
+
+    async fn flush(&self, device: DeviceId) -> Result<(), IoError> {
+        let handle = self.core.device(device)?;
+        let (Path::Ring, Some(fd)) = (handle.path, handle.fd()) else {
+            self.core.breathe().await;
+            return handle.flush_now();
+        };
+        let entry = opcode::Fsync::new(types::Fd(fd)).flags(types::FsyncFlags::DATASYNC).build();
+        // SAFETY: the entry refers to a descriptor only, which the payload keeps open.
+        let (result, _) = unsafe { self.core.submit(entry, Payload::Device(handle)) }.await;
+        if result < 0 { Err(io_error_of(-result)) } else { Ok(()) }
+    }
+
+    async fn discard(&self, device: DeviceId, offset: u64, bytes: u64) -> Result<(), IoError> {
+        let handle = self.core.device(device)?;
+        handle.check(offset, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        match (handle.path, &handle.backing) {
+            (Path::Ring, Backing::Block(_)) => {
+                let device = (*handle).clone();
+                aside::run(move || device.discard_now(offset, bytes)).await
+            }
+            (Path::Ring, Backing::File(_)) => self.punch(handle, offset, bytes).await,
+            _ => {
+                self.core.breathe().await;
+                handle.discard_now(offset, bytes)
+            }
+        }
+    }
+
+    fn space(&self, device: DeviceId) -> Result<Space, IoError> {
+        Ok(Space { bytes: self.core.device(device)?.bytes })
+    }
+}
+
+impl UringIo {
+    async fn read_ring(&self, handle: Handle, offset: u64, buf: Buf) -> (Buf, Result<(), IoError>) {
+        let Some(fd) = handle.fd() else { return (buf, Err(IoError::Gone)) };
+        let mut buf = buf;
+        let mut done = 0;
+        loop {
+            let rest = &mut buf.bytes_mut()[done..];
+            let entry = opcode::Read::new(types::Fd(fd), rest.as_mut_ptr(), rest.len() as u32)
+                .offset(offset + done as u64)
+                .build();
+            // SAFETY: the payload owns the buffer, whose memory is on the heap and has no other handle (`bytes_mut`
+            // asserts that), and keeps the descriptor open.
+            let op = unsafe { self.core.submit(entry, Payload::Read(buf, Rc::clone(&handle))) };
+            let (result, Payload::Read(back, _)) = op.await else { unreachable!("a slot keeps its payload") };
+            buf = back;
+            match result {
+                0 => return (buf, Err(IoError::Failed(libc::EIO))),
+                n if n > 0 => done += n as usize,
+                e if is_retry(-e) => {}
+                e => return (buf, Err(io_error_of(-e))),
+            }
+            if done == buf.len() {
+                return (buf, Ok(()));
+            }
+        }
+    }
+
+    async fn write_ring(
+        &self,
+        handle: Handle,
+        offset: u64,
+        data: Gather,
+        bytes: usize,
+    ) -> Result<(), IoError> {
+        let fd = types::Fd(handle.fd().ok_or(IoError::Gone)?);
+        let mut iovecs = Vec::new();
+        let mut done = 0;
+        loop {
+            let at = offset + done as u64;
+            let entry = if let [buf] = &*data {
+                let rest = &buf.bytes()[done..];
+                opcode::Write::new(fd, rest.as_ptr(), rest.len() as u32).offset(at).build()
+            } else {
+                point_to(data.iter().map(Buf::bytes), done, &mut iovecs);
+                opcode::Writev::new(fd, iovecs.as_ptr(), iovecs.len() as u32).offset(at).build()
+            };
+            let payload = Payload::Write { data: Rc::clone(&data), iovecs, device: Rc::clone(&handle) };
+            // SAFETY: the payload owns the buffers and the vectors pointing to them, all on the heap, and keeps the
+            // descriptor open.
+            let (result, payload) = unsafe { self.core.submit(entry, payload) }.await;
+            let Payload::Write { iovecs: back, .. } = payload else {
+                unreachable!("a slot keeps its payload")
+            };
+            iovecs = back;
+            match result {
+                0 => return Err(IoError::Failed(libc::EIO)),
+                n if n > 0 => done += n as usize,
+                e if is_retry(-e) => {}
+                e => return Err(io_error_of(-e)),
+            }
+            if done == bytes {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn punch(&self, handle: Handle, offset: u64, bytes: u64) -> Result<(), IoError> {
+        let fd = types::Fd(handle.fd().ok_or(IoError::Gone)?);
+        let entry = opcode::Fallocate::new(fd, bytes).offset(offset).mode(PUNCH).build();
+        // SAFETY: the entry refers to a descriptor only, which the payload keeps open.
+        let (result, _) = unsafe { self.core.submit(entry, Payload::Device(handle)) }.await;
+        match -result {
+            // A file system that cannot punch has nothing to do.
+            libc::EOPNOTSUPP => Ok(()),
+            e if e > 0 => Err(io_error_of(e)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_retry(errno: i32) -> bool {
+    matches!(errno, libc::EINTR | libc::EAGAIN)
+}
+
+/// Fills `iovecs` with the bytes of `parts` after the first `skip`, as many as one request takes.
+pub(crate) fn point_to<'a>(
+    parts: impl Iterator<Item = &'a [u8]>,
+    mut skip: usize,
+    iovecs: &mut Vec<libc::iovec>,
+) {
+    iovecs.clear();
+    for part in parts {
+        let rest = &part[skip.min(part.len())..];
+        skip -= part.len() - rest.len();
+        if !rest.is_empty() {
+            iovecs.push(libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() });
+        }
+        if iovecs.len() == IOVECS_MAX {
+            return;
+        }
+    }
+}
+
+/// A task's entry in its runtime's list, removed when the task ends or is dropped.
+struct Listed {
+    core: Rc<Core>,
+    key: usize,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        // Bound to a name so that the waker is dropped after the borrow has ended.
+        let _waker = self.core.tasks.borrow_mut().try_remove(self.key);
+    }
+}

@@ -1,0 +1,208 @@
+//! The loop of one thread: run what is ready, hand the ring what that produced, take what has completed.
+//!
+//! When nothing is ready it looks at the completion queue and at other threads' wakes for a short time, then sleeps in
+//! the kernel until a completion, a timer or a wake. Dropping the runtime drops its tasks and waits for the kernel to
+//! let go of their memory.
+
+use std::fmt;
+use std::future::Future;
+use std::hint::spin_loop;
+use std::io;
+use std::mem;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::core::{Core, now};
+use crate::devices::Devices;
+use crate::executor::{Executor, MainWaker};
+use crate::io::UringIo;
+use crate::ring::Ring;
+
+/// How a runtime behaves.
+#[derive(Clone)]
+pub struct Config {
+    /// The members its tasks may use.
+    pub devices: Devices,
+    /// How long an idle thread looks for work before it sleeps. It saves a wake-up and costs a core; see
+    /// docs/io-choice.md.
+    pub spin: Duration,
+    /// The most tasks run, and the most requests answered on the spot, before the ring gets its turn.
+    pub burst: u32,
+    /// Entries of the submission queue; a fuller queue is submitted early.
+    pub entries: u32,
+    /// Try socket transfers by a non-blocking system call before going through the ring.
+    pub sockets_inline: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            devices: Devices::new(),
+            spin: Duration::from_micros(20),
+            burst: 256,
+            entries: 256,
+            sockets_inline: false,
+        }
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Config(spin {:?}, burst {}, entries {})", self.spin, self.burst, self.entries)
+    }
+}
+
+/// The executor and io_uring of the thread that made it.
+pub struct Runtime {
+    core: Rc<Core>,
+}
+
+impl Runtime {
+    /// A runtime for the calling thread.
+    pub fn new(config: Config) -> io::Result<Runtime> {
+        let executor = Executor::new()?;
+        let ring = Ring::new(config.entries, executor.eventfd())?;
+        Ok(Runtime { core: Rc::new(Core::new(config, executor, ring)) })
+    }
+
+    /// The handle that tasks use.
+    pub fn io(&self) -> UringIo {
+        UringIo { core: Rc::clone(&self.core) }
+    }
+
+    /// Runs `future` to its end, and other tasks meanwhile. Those that have not ended go on in the next `block_on`.
+    ///
+    /// # Panics
+    /// When a task panics, or when the kernel refuses the ring for good.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let main = MainWaker::new(&self.core.executor);
+        let waker = Waker::from(main.clone());
+        loop {
+            if main.take()
+                && let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker))
+            {
+                return output;
+            }
+            self.core.turn(&main);
+        }
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        for waker in mem::take(&mut *self.core.tasks.borrow_mut()).drain() {
+            waker.wake();
+        }
+        self.core.executor.close();
+        drop(mem::take(&mut *self.core.timers.borrow_mut()));
+        self.core.ring.borrow_mut().shut_down();
+    }
+}
+
+impl Core {
+    fn turn(&self, main: &MainWaker) {
+        self.inline_left.set(self.config.burst);
+        self.executor.accept_remote();
+        for _ in 0..self.config.burst {
+            let Some(task) = self.executor.pop() else { break };
+            task.run();
+        }
+        self.fire_timers();
+        self.forget_closed();
+        let busy = main.is_ready() || !self.executor.is_idle();
+        // An idle loop that will not spin submits and sleeps in one system call.
+        if busy || !self.config.spin.is_zero() {
+            self.reap();
+        }
+        if !self.has_work(main) && !self.spin(main) {
+            self.sleep_in_kernel();
+        }
+    }
+
+    fn has_work(&self, main: &MainWaker) -> bool {
+        main.is_ready() || !self.executor.is_idle() || self.executor.is_pending()
+    }
+
+    /// Submits and takes completions without waiting.
+    fn reap(&self) {
+        {
+            let mut ring = self.ring.borrow_mut();
+            if ring.wants_enter() {
+                ring.enter(false, None).expect("io_uring_enter");
+            } else {
+                ring.harvest();
+            }
+        }
+        self.complete();
+    }
+
+    /// Hands out what was taken from the completion queue.
+    fn complete(&self) {
+        let reaped = self.ring.borrow_mut().take_reaped();
+        for &(user_data, result) in &reaped {
+            let (waker, _payload) = self.ring.borrow_mut().complete(user_data, result);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+        self.ring.borrow_mut().recycle(reaped);
+    }
+
+    fn fire_timers(&self) {
+        if self.timers.borrow().next_deadline().is_none() {
+            return;
+        }
+        let now = now();
+        loop {
+            let due = self.timers.borrow_mut().pop_due(now);
+            let Some(waker) = due else { return };
+            waker.wake();
+        }
+    }
+
+    /// Looks for work for a while. True when there is some.
+    fn spin(&self, main: &MainWaker) -> bool {
+        if self.config.spin.is_zero() {
+            return false;
+        }
+        let timer = self.timers.borrow().next_deadline().unwrap_or(u64::MAX);
+        let give_up = now() + self.config.spin.as_nanos() as u64;
+        loop {
+            for _ in 0..16 {
+                let arrived = {
+                    let mut ring = self.ring.borrow_mut();
+                    ring.wants_enter() || ring.has_completions()
+                };
+                if arrived {
+                    self.reap();
+                }
+                if self.has_work(main) {
+                    return true;
+                }
+                spin_loop();
+            }
+            let now = now();
+            if now >= timer {
+                return true;
+            }
+            if now >= give_up {
+                return false;
+            }
+        }
+    }
+
+    fn sleep_in_kernel(&self) {
+        let deadline = self.timers.borrow().next_deadline();
+        let timeout = deadline.map(|deadline| Duration::from_nanos(deadline.saturating_sub(now())));
+        if !self.executor.fall_asleep() {
+            return;
+        }
+        let idle = !self.ring.borrow_mut().has_completions();
+        self.ring.borrow_mut().enter(idle, timeout).expect("io_uring_enter");
+        self.executor.wake_up();
+        self.complete();
+    }
+}
