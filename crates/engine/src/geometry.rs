@@ -75,7 +75,7 @@ impl std::fmt::Display for Protection {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Too few or too many members.
-    #[error("a pool has {} to {} members; {0} given", MEMBERS.start(), MEMBERS.end())]
+    #[error("a pool has {least} to {most} members; {0} given", least = MEMBERS.start(), most = MEMBERS.end())]
     Members(usize),
     /// The stripe does not fit the members or the format.
     #[error("a stripe of {data}+{parity} needs {needed} to {max} chunks on distinct members; the pool has {members}", max = STRIPE_WIDTH_MAX)]

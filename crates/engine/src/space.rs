@@ -227,9 +227,8 @@ impl Space {
         let columns =
             if mirrored_only { columns.min(with_room) } else { columns.min((with_room + absent).saturating_sub(m)).max(1) };
         let wanted = (columns + m).min(with_room);
-        let ceiling = placement::stripes_placeable(&free, wanted).max(1);
         let mut chosen = Vec::with_capacity(wanted);
-        if !placement::choose(&self.order, |i| free[usize::from(i)], wanted, ceiling, &mut chosen) {
+        if !placement::choose(&self.order, |i| free[usize::from(i)], self.stripe_no, wanted, &mut chosen) {
             return None;
         }
         let mut members: Vec<Option<MemberId>> = vec![None; g.homes_per_stripe()];

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::addr::{ShardBlock, VolumeId};
+use crate::addr::VolumeId;
 use crate::append::{From, Piece};
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::journal::Record;
