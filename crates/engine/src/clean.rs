@@ -46,7 +46,12 @@ impl<I: Io> Shard<I> {
     fn needs_cleaning(&self) -> bool {
         let half = u64::from(self.geometry.journal_blocks) / 2;
         let alive = !self.members.active().is_empty();
-        alive && (self.journal.used() > half || self.recopy.get() || self.closing.get() && !self.is_clean())
+        alive && (self.journal.used() > half || self.needs_redundancy() || self.closing.get() && !self.is_clean())
+    }
+
+    /// Whether pages, or journal blocks that replay needs, may be on fewer members than they should.
+    pub(crate) fn needs_redundancy(&self) -> bool {
+        self.recopy.get() || self.journal.tail_durable() < self.tail_wanted.get()
     }
 
     /// Whether nothing but the last journal block would be replayed.
@@ -151,8 +156,10 @@ impl<I: Io> Shard<I> {
         self.geometry.copies().min(self.members.active().len())
     }
 
-    /// Has every page with too few copies written again.
-    pub(crate) fn recopy_pages(&self) {
+    /// After a change of members: has every page with too few copies written again, and the tail move past all journal
+    /// blocks written so far, some of which may have too few.
+    pub(crate) fn restore_redundancy(&self) {
+        self.tail_wanted.set(self.journal.next());
         let (copies, applied) = (self.copies_possible(), self.journal.applied());
         self.tables.borrow_mut().pages.rewrite_short(copies, applied);
         self.recopy.set(true);

@@ -89,6 +89,11 @@ impl Journal {
         self.next.get()
     }
 
+    /// Where replay would start after a crash now, at the latest.
+    pub(crate) fn tail_durable(&self) -> Lsn {
+        self.tail_durable.get()
+    }
+
     /// Blocks of the ring that may not be overwritten yet.
     pub(crate) fn used(&self) -> u64 {
         self.next.get() - self.tail_durable.get()

@@ -13,7 +13,7 @@ use async_channel::{Receiver, Sender};
 use crate::addr::{Home, Lsn, MemberId, SlotNo, StripeId};
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::checksum::crc32c;
-use crate::disk::journal::{JournalHeader, Record, decode_header, decode_records};
+use crate::disk::journal::{JournalHeader, Record, decode_header, decode_records, encode_block};
 use crate::disk::page::{PageHeader, PageId};
 use crate::disk::superblock::{Config, MemberState};
 use crate::geometry::{CHUNK_BLOCKS, PAGE_BYTES};
@@ -102,6 +102,8 @@ struct Recovery<I> {
     touched: BTreeSet<StripeId>,
     /// The last journal block known durable.
     flushed: Lsn,
+    /// The blocks after it, with the records that proved sound.
+    unflushed: Vec<(Lsn, Vec<Record>)>,
 }
 
 impl<I: Io> Shard<I> {
@@ -131,11 +133,13 @@ impl<I: Io> Shard<I> {
             resync: BTreeSet::new(),
             touched: BTreeSet::new(),
             flushed: 0,
+            unflushed: Vec::new(),
             config,
         };
         recovery.load_pages().await;
         let (last, tail) = recovery.replay().await?;
         recovery.resync_parity().await?;
+        recovery.rewrite_unflushed(tail).await?;
         recovery.flush().await?;
         let mut report = recovery.report;
         let touched = std::mem::take(&mut recovery.touched);
@@ -239,10 +243,15 @@ impl<I: Io> Recovery<I> {
             epoch = block.header.epoch;
             let records = decode_records(block.data.bytes())
                 .map_err(|e| RecoverError::Damaged { shard: self.index, what: format!("journal block {lsn}: {e}") })?;
+            let mut sound = Vec::new();
             for record in records {
                 if lsn <= self.flushed || self.is_sound(&record).await? {
                     self.tables.apply(lsn, &record, &mut Effects::default());
+                    sound.push(record);
                 }
+            }
+            if lsn > self.flushed {
+                self.unflushed.push((lsn, sound));
             }
             self.report.blocks_replayed += 1;
             lsn += 1;
@@ -434,6 +443,33 @@ impl<I: Io> Recovery<I> {
             Some(i) => guesses.swap_remove(i),
             None => guesses.into_iter().next().unwrap_or_else(|| Buf::zeroed(BLOCK_BYTES)),
         }
+    }
+
+    /// Writes the blocks that were not known durable again, in this epoch, without the records that were dropped: what
+    /// has been replayed once must be on f + 1 members, and what has been dropped once must stay so.
+    async fn rewrite_unflushed(&mut self, tail: Lsn) -> Result<(), RecoverError> {
+        let ring = u64::from(self.config.geometry.journal_blocks);
+        let active = self.members.active();
+        for (lsn, records) in std::mem::take(&mut self.unflushed) {
+            let header = JournalHeader {
+                pool: self.config.pool,
+                shard: self.index as u16,
+                epoch: self.config.epoch,
+                lsn,
+                tail,
+                flushed: self.flushed,
+            };
+            let mut data = Buf::zeroed(BLOCK_BYTES);
+            encode_block(&header, &records, data.bytes_mut());
+            for i in 0..self.config.geometry.copies().min(active.len()) {
+                let member = active[(lsn as usize + i) % active.len()];
+                let offset = self.members.get(member).layout.journal_offset(self.index, (lsn % ring) as u32);
+                if self.members.write_at(member, offset, Rc::new([data.clone()])).await.is_err() {
+                    return Err(RecoverError::MemberFailed { shard: self.index, member });
+                }
+            }
+        }
+        Ok(())
     }
 
     async fn flush(&self) -> Result<(), RecoverError> {

@@ -87,6 +87,8 @@ pub struct Shard<I> {
     pub(crate) cleaned: Signal,
     /// Pages may have too few copies.
     pub(crate) recopy: Cell<bool>,
+    /// Journal blocks before this one may have too few copies.
+    pub(crate) tail_wanted: Cell<Lsn>,
     /// Volumes that are being deleted.
     pub(crate) deleted: RefCell<BTreeSet<VolumeId>>,
     /// Wakes the keeper of free space.
@@ -162,6 +164,7 @@ impl<I: Io> Shard<I> {
             cleaner: Kick::default(),
             cleaned: Signal::default(),
             recopy: Cell::new(true),
+            tail_wanted: Cell::new(0),
             deleted: RefCell::default(),
             keeper: Kick::default(),
             short_of_room: Cell::new(false),
@@ -207,6 +210,7 @@ impl<I: Io> Shard<I> {
             }
         }
         self.mark_stale(marks);
+        self.restore_redundancy();
         self.journal.mark().await?;
         self.flush().await
     }
@@ -258,7 +262,7 @@ impl<I: Io> Shard<I> {
             self.lose_member(member);
         }
         self.exhausted.set(false);
-        self.recopy_pages();
+        self.restore_redundancy();
         self.rebuilder.kick();
         self.keeper.kick();
         self.space_changed.notify();
@@ -443,11 +447,6 @@ impl<I: Io> Shard<I> {
     /// Waits until no request on the volume is under way.
     pub(crate) async fn wait_volume_idle(&self, volume: VolumeId) {
         self.volume_idle.wait(|| (!self.volume_users.borrow().contains_key(&volume)).then_some(())).await;
-    }
-
-    /// Members that may not hold another chunk of a stripe: those that hold one of its chunks protected together.
-    pub(crate) fn stripe_members(&self, stripe: StripeId) -> Vec<MemberId> {
-        self.tables.borrow().homes(stripe).iter().flatten().map(|h| h.member).collect()
     }
 }
 

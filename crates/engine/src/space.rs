@@ -142,11 +142,6 @@ impl Space {
         self.members[usize::from(member.0)].usable = usable;
     }
 
-    /// The place of a member was taken by an empty device: all page slots are free again.
-    pub(crate) fn reset_page_slots(&mut self, member: MemberId, page_slots: u32) {
-        self.members[usize::from(member.0)].page_slots = FreeSet::all(page_slots);
-    }
-
     /// Marks a chunk found in use at recovery. False when another stripe has it: damage.
     #[must_use]
     pub(crate) fn claim(&mut self, home: Home) -> bool {
@@ -175,11 +170,6 @@ impl Space {
     /// Chunks and stripe numbers released but not yet free.
     pub(crate) fn releasing(&self) -> usize {
         self.releasing.len()
-    }
-
-    /// Free chunks of one member.
-    pub(crate) fn member_free(&self, member: MemberId) -> u32 {
-        self.members[usize::from(member.0)].chunks.count
     }
 
     /// Chunks kept back for compaction: two open mirrored stripes and four parity stripes.

@@ -111,6 +111,8 @@ pub struct ShardStatus {
     pub stripes_degraded: u64,
     /// Of those, stripes that have lost as much as the protection covers, or more.
     pub stripes_at_risk: u64,
+    /// Shards whose metadata is not yet on as many members as it should be.
+    pub metadata_degraded: u64,
     /// Chunks that can be rebuilt now.
     pub rebuild_chunks_left: u64,
     /// Stripes the scrub has still to look at; none when none is under way.
@@ -140,6 +142,7 @@ impl ShardStatus {
         self.stripes_parity += other.stripes_parity;
         self.stripes_degraded += other.stripes_degraded;
         self.stripes_at_risk += other.stripes_at_risk;
+        self.metadata_degraded += other.metadata_degraded;
         self.rebuild_chunks_left += other.rebuild_chunks_left;
         self.scrub_stripes_left = match (self.scrub_stripes_left, other.scrub_stripes_left) {
             (None, left) | (left, None) => left,
@@ -178,6 +181,7 @@ impl<I: Io> Shard<I> {
             capacity_bytes: space.capacity_blocks() * block,
             raw_bytes: space.all_chunks() * CHUNK_BYTES,
             free_bytes: space.free_chunks() * CHUNK_BYTES,
+            metadata_degraded: u64::from(self.needs_redundancy()),
             rebuild_chunks_left: self.rebuild_left.get(),
             scrub_stripes_left: tables.scrub_next.map(|next| u64::from(tables.stripe_count().saturating_sub(next.0))),
             table_bytes: tables.memory_bytes(),

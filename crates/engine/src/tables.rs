@@ -139,21 +139,10 @@ impl Tables {
         pages.iter().enumerate().filter_map(|(i, page)| page.map(|p| (i as u32, p))).collect()
     }
 
-    /// Volumes that own map pages.
-    pub(crate) fn volumes(&self) -> Vec<VolumeId> {
-        self.volume_pages.keys().copied().collect()
-    }
-
     /// The lowest unused map page not in `taken`.
     pub(crate) fn free_map_page(&self, taken: impl Fn(u32) -> bool) -> u32 {
         let unused = |p: &u32| self.map_pages.get(*p as usize).is_none_or(Option::is_none) && !taken(*p);
         (0..).find(unused).expect("there is always a next number")
-    }
-
-    /// The part of which volume a block belongs to, for reports.
-    pub(crate) fn block_volume(&self, block: ShardBlock) -> Option<(VolumeId, u64)> {
-        let (volume, index) = (*self.map_pages.get((block.0 / PAGE_INDICES) as usize)?)?;
-        Some((volume, u64::from(index) * u64::from(PAGE_INDICES) + u64::from(block.0 % PAGE_INDICES)))
     }
 
     /// Heap bytes of the tables.
