@@ -106,7 +106,8 @@ impl<I: Io> Shard<I> {
     async fn rebuild_pass(self: &Rc<Self>) -> bool {
         let mut progress = false;
         let mut batch = Vec::new();
-        for stripe in (0..self.tables.borrow().stripe_count()).map(StripeId) {
+        let stripes = self.tables.borrow().stripe_count();
+        for stripe in (0..stripes).map(StripeId) {
             if self.wanting(stripe).is_empty() {
                 continue;
             }

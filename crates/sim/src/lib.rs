@@ -20,6 +20,7 @@
 //! latency     when a request completes
 //! faults      fault settings, scripts, counts, the log of corruption
 //! random      seeded streams, one per purpose
+//! torture     random pools under random trouble, and the oracle
 //! trace       the hash of everything that happened
 //! ```
 
@@ -32,6 +33,7 @@ mod handle;
 mod inject;
 mod latency;
 mod random;
+pub mod torture;
 mod trace;
 mod world;
 

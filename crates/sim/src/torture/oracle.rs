@@ -1,0 +1,268 @@
+//! What every block of every volume may legally contain.
+//!
+//! A block's content is a *version*: each write makes a new one, version 0 is zeros. While requests on a block overlap,
+//! any of them may come last; once none is under way, one of those that succeeded is there. After power loss a block may
+//! also hold anything that was there since the last completed flush began.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use sinew_engine::buf::{BLOCK_BYTES, Buf};
+
+/// One content of one block.
+pub(crate) type Version = u64;
+
+/// A volume and one of its blocks.
+pub(crate) type Place = (usize, u64);
+
+#[derive(Clone, Debug, Default)]
+struct Block {
+    /// What it held when the overlapping requests began; empty once one of them has succeeded.
+    base: Vec<Version>,
+    /// The overlapping requests' versions.
+    cluster: Vec<Version>,
+    in_flight: u32,
+    /// What it may hold after power loss.
+    after_crash: Vec<Version>,
+    /// A part of it is being written: whatever else is written meanwhile may get that part or not.
+    merging: bool,
+    /// Counts the requests begun, so that a read can tell whether one overlapped it.
+    begun: u64,
+}
+
+impl Block {
+    fn new() -> Block {
+        Block { base: vec![0], after_crash: vec![0], ..Block::default() }
+    }
+
+    fn possible(&self) -> impl Iterator<Item = Version> + '_ {
+        self.base.iter().chain(&self.cluster).copied()
+    }
+}
+
+/// A flush under way: what it will make durable.
+pub(crate) struct Flush {
+    volume: usize,
+    version_next: Version,
+    possible: Vec<(u64, Vec<Version>)>,
+}
+
+/// A read under way.
+pub(crate) struct Reading {
+    place: Place,
+    begun: u64,
+    /// Nothing was under way on the block when it began.
+    idle: bool,
+    /// Everything the block could hold at any time during the read.
+    possible_before: Vec<Version>,
+    version_next: Version,
+}
+
+/// The legal contents of all volumes.
+#[derive(Default)]
+pub(crate) struct Oracle {
+    blocks: BTreeMap<Place, Block>,
+    /// Contents that are not made from their version number alone.
+    special: BTreeMap<Version, Rc<Vec<u8>>>,
+    version_last: Version,
+}
+
+impl Oracle {
+    pub(crate) fn begin_write(&mut self, place: Place) -> Version {
+        self.version_last += 1;
+        self.begin(place, self.version_last);
+        self.version_last
+    }
+
+    /// A request that makes the block zeros.
+    pub(crate) fn begin_zero(&mut self, place: Place) {
+        self.begin(place, 0);
+    }
+
+    fn begin(&mut self, place: Place, version: Version) {
+        let block = self.blocks.entry(place).or_insert_with(Block::new);
+        block.begun += 1;
+        block.in_flight += 1;
+        block.cluster.push(version);
+        block.after_crash.push(version);
+    }
+
+    /// The end of a write or zeroing. One that failed may or may not have happened.
+    pub(crate) fn end(&mut self, place: Place, succeeded: bool) {
+        let block = self.blocks.get_mut(&place).expect("begun before");
+        block.in_flight -= 1;
+        block.merging = false;
+        if succeeded {
+            block.base.clear();
+        }
+        if block.in_flight == 0 {
+            block.base.append(&mut block.cluster);
+            block.base.sort_unstable();
+            block.base.dedup();
+        }
+    }
+
+    /// The one thing an idle block can hold, if there is only one.
+    pub(crate) fn certain(&self, place: Place) -> Option<Vec<u8>> {
+        match self.blocks.get(&place) {
+            None => Some(self.content(place, 0)),
+            Some(block) if block.in_flight == 0 && block.base.len() == 1 => Some(self.content(place, block.base[0])),
+            Some(_) => None,
+        }
+    }
+
+    /// As `begin_write`, with a content of the caller's.
+    pub(crate) fn begin_special(&mut self, place: Place, content: Vec<u8>) {
+        let version = self.begin_write(place);
+        self.special.insert(version, Rc::new(content));
+        self.blocks.get_mut(&place).expect("just begun").merging = true;
+    }
+
+    /// Whether a part of any of these blocks is being written.
+    pub(crate) fn is_merging(&self, volume: usize, start: u64, count: u64) -> bool {
+        self.blocks.range((volume, start)..(volume, start + count)).any(|(_, b)| b.merging)
+    }
+
+    pub(crate) fn begin_flush(&self, volume: usize) -> Flush {
+        let blocks = self.blocks.range((volume, 0)..(volume + 1, 0)).filter(|(_, b)| b.after_crash.len() > 1);
+        let possible = blocks.map(|(&(_, n), b)| (n, b.possible().collect())).collect();
+        Flush { volume, version_next: self.version_last + 1, possible }
+    }
+
+    pub(crate) fn end_flush(&mut self, flush: Flush) {
+        for (n, possible) in flush.possible {
+            let block = self.blocks.get_mut(&(flush.volume, n)).expect("seen when it began");
+            // Zero is a version that may begin any time; it stays while a request of the kind is about.
+            let zero_later = block.cluster.contains(&0) || block.base.contains(&0);
+            block
+                .after_crash
+                .retain(|v| possible.contains(v) || *v >= flush.version_next || (*v == 0 && zero_later));
+        }
+    }
+
+    /// A forced write has succeeded: where nothing overlapped it, it is what is durable.
+    pub(crate) fn force(&mut self, place: Place, version: Version) {
+        let block = self.blocks.get_mut(&place).expect("begun before");
+        if block.in_flight == 0 && block.base == [version] {
+            block.after_crash = vec![version];
+        }
+    }
+
+    pub(crate) fn begin_read(&self, place: Place) -> Reading {
+        let block = self.blocks.get(&place);
+        Reading {
+            place,
+            begun: block.map_or(0, |b| b.begun),
+            idle: block.is_none_or(|b| b.in_flight == 0),
+            possible_before: block.map_or(vec![0], |b| b.possible().collect()),
+            version_next: self.version_last + 1,
+        }
+    }
+
+    /// Checks what a read returned.
+    pub(crate) fn end_read(&mut self, reading: Reading, content: &[u8]) -> Result<(), String> {
+        let place = reading.place;
+        let (mut legal, undisturbed) = match self.blocks.get(&place) {
+            None => (vec![0], false),
+            Some(block) => (block.possible().collect(), reading.idle && block.begun == reading.begun),
+        };
+        if !undisturbed {
+            legal.extend(&reading.possible_before);
+            let later = self.blocks.get(&place).into_iter().flat_map(|b| &b.after_crash);
+            legal.extend(later.filter(|&&v| v >= reading.version_next));
+            let zeroed = self.blocks.get(&place).is_some_and(|b| b.begun > reading.begun && b.after_crash.contains(&0));
+            legal.extend(zeroed.then_some(0));
+        }
+        legal.sort_unstable();
+        legal.dedup();
+        let Some(&found) = legal.iter().find(|&&v| self.content(place, v) == content) else {
+            return Err(format!(
+                "volume {} block {}: read {}, legal are versions {legal:?}",
+                place.0,
+                place.1,
+                describe(place, content)
+            ));
+        };
+        if undisturbed && let Some(block) = self.blocks.get_mut(&place) {
+            block.base = vec![found];
+        }
+        Ok(())
+    }
+
+    /// The process died: nothing is under way any more, and what was may or may not have happened.
+    pub(crate) fn process_died(&mut self) {
+        for block in self.blocks.values_mut() {
+            block.in_flight = 0;
+            block.merging = false;
+            block.base.append(&mut block.cluster);
+            block.base.sort_unstable();
+            block.base.dedup();
+        }
+    }
+
+    /// The power failed.
+    pub(crate) fn power_failed(&mut self) {
+        self.process_died();
+        for block in self.blocks.values_mut() {
+            block.base.clone_from(&block.after_crash);
+            block.base.sort_unstable();
+            block.base.dedup();
+        }
+    }
+
+    /// The pool was opened and every block read: what is there now is durable.
+    pub(crate) fn settled(&mut self) {
+        for block in self.blocks.values_mut() {
+            block.after_crash.clone_from(&block.base);
+        }
+    }
+
+    /// What a block holds as a version.
+    pub(crate) fn content(&self, place: Place, version: Version) -> Vec<u8> {
+        match self.special.get(&version) {
+            Some(content) => content.to_vec(),
+            None => pattern(place, version),
+        }
+    }
+}
+
+/// The content of a block as a version: recognisable, and different everywhere.
+fn pattern(place: Place, version: Version) -> Vec<u8> {
+    if version == 0 {
+        return vec![0; BLOCK_BYTES];
+    }
+    let mut bytes = Vec::with_capacity(BLOCK_BYTES);
+    bytes.extend_from_slice(&(place.0 as u64 + 1).to_le_bytes());
+    bytes.extend_from_slice(&place.1.to_le_bytes());
+    bytes.extend_from_slice(&version.to_le_bytes());
+    let mut word = (place.1 << 20) ^ version.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((place.0 as u64) << 50);
+    while bytes.len() < BLOCK_BYTES {
+        word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+/// The data of a run of blocks with these versions.
+pub(crate) fn data_of(volume: usize, first: u64, versions: &[Version]) -> Buf {
+    let mut buf = Buf::zeroed(versions.len() * BLOCK_BYTES);
+    for (i, chunk) in buf.bytes_mut().chunks_exact_mut(BLOCK_BYTES).enumerate() {
+        chunk.copy_from_slice(&pattern((volume, first + i as u64), versions[i]));
+    }
+    buf
+}
+
+fn describe(place: Place, content: &[u8]) -> String {
+    let word = |i: usize| u64::from_le_bytes(content[i * 8..i * 8 + 8].try_into().expect("eight bytes"));
+    if content.iter().all(|&b| b == 0) {
+        return "zeros".to_owned();
+    }
+    let (volume, block, version) = (word(0).wrapping_sub(1), word(1), word(2));
+    if pattern((volume as usize, block), version) == content {
+        if (volume as usize, block) == place {
+            return format!("version {version}");
+        }
+        return format!("version {version} of volume {volume} block {block}");
+    }
+    format!("garbage {:02x?}...", &content[..24])
+}
