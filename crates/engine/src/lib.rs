@@ -5,4 +5,5 @@
 pub mod buf;
 pub mod io;
 pub mod parity;
+pub mod placement;
 pub mod volume;
