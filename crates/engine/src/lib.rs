@@ -6,4 +6,5 @@ pub mod buf;
 pub mod io;
 pub mod parity;
 pub mod placement;
+pub mod run_map;
 pub mod volume;
