@@ -173,7 +173,7 @@ impl Tables {
                     self.stripes[stripe.0 as usize] = Stripe { state, columns: *columns, live: 0, stale: 0 };
                     self.homes_mut(*stripe).copy_from_slice(homes);
                     let slots = self.geometry.slots_per_stripe();
-                    self.owners.clear_run(stripe.0 * slots, slots, |_, _| ());
+                    self.owners.clear_run(stripe.0 * slots, slots, |_, _, _| ());
                 }
             }
             Record::Converted { stripe } => {
@@ -276,8 +276,7 @@ impl Tables {
     }
 
     fn remap(&mut self, block: ShardBlock, slot: SlotNo, effects: &mut Effects) {
-        let old = self.lookup(block);
-        self.map.set(block.0, Some(slot.0));
+        let old = self.map.set(block.0, Some(slot.0)).map(SlotNo);
         if self.counting {
             let (stripe, ..) = self.geometry.place(slot);
             self.stripes[stripe.0 as usize].live += 1;
@@ -291,9 +290,9 @@ impl Tables {
     fn unmap(&mut self, block: ShardBlock, count: u32, effects: &mut Effects) {
         let mut dead = Vec::new();
         let counting = self.counting;
-        self.map.clear_run(block.0, count, |_, old| {
+        self.map.clear_run(block.0, count, |_, n, first| {
             if counting {
-                dead.push(SlotNo(old));
+                dead.extend((first..first + n).map(SlotNo));
             }
         });
         for slot in dead {
@@ -366,10 +365,10 @@ impl Tables {
         let (geometry, stripes) = (self.geometry, &mut self.stripes);
         let mut total = 0;
         for page in 0..self.map_pages.len() as u32 {
-            self.map.for_each_in_page(page, |_, slot| {
+            for (_, slot) in self.map.page_entries(page) {
                 stripes[geometry.place(SlotNo(slot)).0.0 as usize].live += 1;
                 total += 1;
-            });
+            }
         }
         self.live_blocks = total;
         self.counting = true;
