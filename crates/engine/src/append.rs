@@ -155,6 +155,13 @@ impl Appender {
         promise
     }
 
+    /// Its state, for the diagnosis of a standstill.
+    pub(crate) fn waits(&self) -> String {
+        let open = self.open.borrow().as_ref().map(|open| (open.id, open.fill.clone()));
+        let (queued, in_flight) = (self.queue.borrow().len(), self.in_flight.get());
+        format!("append queue {queued}, in flight {in_flight}, starved {}, open {open:?}", self.is_starved())
+    }
+
     /// Whether appending waits for room.
     pub(crate) fn is_starved(&self) -> bool {
         self.starved.get()

@@ -79,6 +79,12 @@ impl Journal {
         self.applied.get()
     }
 
+    /// Its state, for the diagnosis of a standstill.
+    pub(crate) fn waits(&self) -> String {
+        let (queued, next, tail) = (self.queue.borrow().len(), self.next.get(), self.tail_durable.get());
+        format!("journal queue {queued}, next {next}, applied {}, flushed {}, tail {tail}", self.applied(), self.flushed())
+    }
+
     /// The last block known durable with everything before it.
     pub(crate) fn flushed(&self) -> Lsn {
         self.flushed.get()

@@ -154,7 +154,10 @@ impl<I: Io> Shard<I> {
                 self.counters.reconstructed_reads.add(1);
                 self.repair(part, &bad, buf).await;
             }
-            Err(_) => self.counters.failed_reads.add(1),
+            Err(_) => {
+                if std::env::var("DBG").is_ok() { let t = self.tables.borrow(); let g=self.geometry; let slot=g.slot(part.stripe, part.column, part.offset); eprintln!("FAIL {part:?} {:?} homes {:?} bad {bad:?} active {:?} owners {:?}", t.stripe(part.stripe), if t.stripe(part.stripe).state==StripeState::Free {vec![]} else {t.homes(part.stripe).to_vec()}, self.members.active(), (0..part.count).map(|i| t.owner(SlotNo(slot.0+i))).collect::<Vec<_>>()); }
+                self.counters.failed_reads.add(1)
+            }
         }
         buf
     }
@@ -244,12 +247,16 @@ impl<I: Io> Shard<I> {
 
     fn combine(&self, part: ChunkPart, others: &[Option<Buf>], leave_out: Option<usize>) -> Option<Buf> {
         let (k, m) = (self.geometry.data_columns, self.geometry.parity_columns());
-        let used = usize::from(self.tables.borrow().stripe(part.stripe).columns);
+        let stripe = self.tables.borrow().stripe(part.stripe);
+        if stripe.state != StripeState::Parity {
+            return None;
+        }
+        let used = usize::from(stripe.columns);
         let columns: Vec<Column<'_>> = others
             .iter()
             .enumerate()
             .map(|(i, buf)| match buf {
-                _ if leave_out == Some(i) => Column::Lost,
+                _ if leave_out == Some(i) || i == part.column => Column::Lost,
                 Some(buf) => Column::Present(buf.bytes()),
                 None if i >= used && i < k => Column::Absent,
                 None => Column::Lost,

@@ -302,6 +302,8 @@ impl<I: Io> Recovery<I> {
                 Ok(true)
             }
             Record::Move { slot, crc, .. } => self.verify_slot(*slot, *crc).await,
+            // Dropping a record can bring a block back to a stripe that died by it.
+            Record::Free { stripe } => Ok(!self.tables.holds_live(*stripe)),
             _ => Ok(true),
         }
     }

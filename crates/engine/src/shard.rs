@@ -329,34 +329,36 @@ impl<I: Io> Shard<I> {
 
     /// A stripe's number and homes for new data; `None` when there is no room for `purpose`.
     pub(crate) fn plan(&self, columns: usize, parity: bool, purpose: Purpose) -> Option<(StripeId, StripePlan)> {
-        let all = self.space.borrow().all_chunks();
-        let id = {
-            let mut free_ids = self.free_ids.borrow_mut();
-            match free_ids.pop_first() {
-                Some(id) => id,
-                None if u64::from(self.next_id.get()) < self.geometry.stripes_max(all) => {
-                    self.next_id.set(self.next_id.get() + 1);
-                    StripeId(self.next_id.get() - 1)
-                }
-                None => {
-                    self.short_of_room.set(self.short_of_room.get() || purpose == Purpose::User);
-                    return None;
-                }
-            }
-        };
-        let plan = self.space.borrow_mut().plan_stripe(columns, parity, purpose, |_| true);
+        let planned = self.try_plan(columns, parity, purpose);
+        self.short_of_room.set(self.short_of_room.get() || planned.is_none() && purpose == Purpose::User);
         self.keeper.kick();
-        match plan {
+        planned
+    }
+
+    fn try_plan(&self, columns: usize, parity: bool, purpose: Purpose) -> Option<(StripeId, StripePlan)> {
+        let id = self.take_stripe_id()?;
+        match self.space.borrow_mut().plan_stripe(columns, parity, purpose, |_| true) {
             Some(plan) => {
                 self.opening.borrow_mut().insert(id, plan.homes.clone());
                 Some((id, plan))
             }
             None => {
                 self.free_ids.borrow_mut().insert(id);
-                self.short_of_room.set(self.short_of_room.get() || purpose == Purpose::User);
                 None
             }
         }
+    }
+
+    fn take_stripe_id(&self) -> Option<StripeId> {
+        if let Some(id) = self.free_ids.borrow_mut().pop_first() {
+            return Some(id);
+        }
+        let next = self.next_id.get();
+        let within = u64::from(next) < self.geometry.stripes_max(self.space.borrow().all_chunks());
+        within.then(|| {
+            self.next_id.set(next + 1);
+            StripeId(next)
+        })
     }
 
     /// Undoes a plan that was not committed.

@@ -123,6 +123,8 @@ pub struct ShardStatus {
     pub journal_blocks_used: u64,
     /// Blocks of the journal written since the pool was opened.
     pub journal_blocks_written: u64,
+    /// What waits for what, for the diagnosis of a standstill.
+    pub waits: String,
     /// Counters.
     pub counters: CounterValues,
     /// Each member's part in it.
@@ -151,6 +153,7 @@ impl ShardStatus {
         self.table_bytes += other.table_bytes;
         self.journal_blocks_used += other.journal_blocks_used;
         self.journal_blocks_written += other.journal_blocks_written;
+        self.waits += &other.waits;
         self.counters.add(&other.counters);
         self.members.resize(self.members.len().max(other.members.len()), MemberStats::default());
         self.member_chunks_used.resize(self.members.len(), 0);
@@ -171,6 +174,28 @@ impl ShardStatus {
 }
 
 impl<I: Io> Shard<I> {
+    fn waits(&self) -> String {
+        let space = self.space.borrow();
+        format!(
+            "shard {}: {}; {}; free chunks {} of {}, reserve {}, releasing {}, exhausted {}, short {}, era {}; unflushed stripes {}, marks {}, flushing {}; emptied {}, convertible {}",
+            self.index,
+            self.journal.waits(),
+            self.appender.waits(),
+            space.free_chunks(),
+            space.all_chunks(),
+            space.reserve_chunks(),
+            space.releasing(),
+            self.exhausted.get(),
+            self.short_of_room.get(),
+            self.eras.oldest(),
+            self.unflushed_stripes.borrow().len(),
+            self.marks_pending.get(),
+            self.flush_running.get(),
+            self.emptied.borrow().len(),
+            self.convertible.borrow().len(),
+        )
+    }
+
     /// The shard's state now.
     pub fn status(&self) -> ShardStatus {
         let tables = self.tables.borrow();
@@ -187,6 +212,7 @@ impl<I: Io> Shard<I> {
             table_bytes: tables.memory_bytes(),
             journal_blocks_used: self.journal.used(),
             journal_blocks_written: self.journal.blocks_written.get(),
+            waits: self.waits(),
             counters: self.counters.values(),
             members: self.members.ids().map(|m| self.members.get(m).stats).collect(),
             member_chunks_used: vec![0; self.members.count()],

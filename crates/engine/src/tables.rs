@@ -128,6 +128,12 @@ impl Tables {
         self.owner(slot).filter(|&block| self.lookup(block) == Some(slot))
     }
 
+    /// Whether the map refers to any slot of a stripe.
+    pub(crate) fn holds_live(&self, stripe: StripeId) -> bool {
+        let slots = self.geometry.slots_per_stripe();
+        (stripe.0 * slots..(stripe.0 + 1) * slots).any(|slot| self.is_live(SlotNo(slot)).is_some())
+    }
+
     /// The map page of part `index` of a volume.
     pub(crate) fn volume_page(&self, volume: VolumeId, index: u32) -> Option<u32> {
         *self.volume_pages.get(&volume)?.get(index as usize)?

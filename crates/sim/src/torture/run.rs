@@ -281,7 +281,9 @@ impl Run {
                 break;
             }
             if ran == 0 || self.world.steps() - started > STEPS_MAX {
-                return Err(format!("stuck: {:?}", self.world.run_until(|| false)));
+                let why = self.world.run_until(|| false);
+                let status = self.collect_quietly(pool);
+                return Err(format!("stuck: {why:?}; {status:?}"));
             }
             if self.rng.chance(self.work.plan.trouble) {
                 self.trouble(pool);
