@@ -32,25 +32,26 @@ impl<I: Io> Shard<I> {
         if self.wants_flush() {
             return self.flush().await.is_ok();
         }
+        self.reclaim();
         let (free, low) = (self.space.borrow().free_chunks(), self.low_water());
-        let wanted = self.short_of_room.take();
+        let wanted = self.short_of_room.get();
         let worked = if free < low || wanted {
             self.make_room().await
         } else {
             free < self.convert_water() && self.convert_some().await
         };
-        if wanted && !worked {
-            if self.space.borrow().releasing() > 0 {
-                // Someone still reads what was released.
-                self.short_of_room.set(true);
-                self.io.sleep(RETRY_NS).await;
-                self.reclaim();
-                return true;
-            }
-            self.exhausted.set(true);
-            self.space_changed.notify();
+        if !wanted || worked {
+            return worked;
         }
-        worked
+        if self.space.borrow().releasing() > 0 {
+            // Someone still reads what was released.
+            self.io.sleep(RETRY_NS).await;
+            return true;
+        }
+        self.short_of_room.set(false);
+        self.exhausted.set(true);
+        self.space_changed.notify();
+        false
     }
 
     async fn make_room(self: &Rc<Self>) -> bool {

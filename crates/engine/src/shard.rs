@@ -93,7 +93,7 @@ pub struct Shard<I> {
     pub(crate) deleted: RefCell<BTreeSet<VolumeId>>,
     /// Wakes the keeper of free space.
     pub(crate) keeper: Kick,
-    /// A client's stripe found no room since the keeper last looked.
+    /// The last stripe asked for by a client found no room.
     pub(crate) short_of_room: Cell<bool>,
     /// Mirrored stripes that nobody appends to any more, the one closed first in front.
     pub(crate) convertible: RefCell<VecDeque<StripeId>>,
@@ -330,7 +330,9 @@ impl<I: Io> Shard<I> {
     /// A stripe's number and homes for new data; `None` when there is no room for `purpose`.
     pub(crate) fn plan(&self, columns: usize, parity: bool, purpose: Purpose) -> Option<(StripeId, StripePlan)> {
         let planned = self.try_plan(columns, parity, purpose);
-        self.short_of_room.set(self.short_of_room.get() || planned.is_none() && purpose == Purpose::User);
+        if purpose == Purpose::User {
+            self.short_of_room.set(planned.is_none());
+        }
         self.keeper.kick();
         planned
     }

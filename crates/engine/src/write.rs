@@ -43,16 +43,15 @@ impl<I: Io> Shard<I> {
             stripes.push(stripe);
         }
         let small = (left > 0).then(|| self.appender.append(pieces.into()));
-        if !stripes.is_empty() {
-            let writes = stripes.iter().map(|pieces| self.write_stripe(pieces, Purpose::User));
-            for written in join_all(writes).await {
-                written?;
-            }
-        }
-        if let Some(small) = small {
-            small.await?;
-        }
-        Ok(())
+        let writes = stripes.iter().map(|pieces| self.write_stripe(pieces, Purpose::User));
+        // All parts are waited for even when one fails: nothing of a request happens after its answer.
+        let large = join_all(writes).await;
+        let small = match small {
+            Some(small) => small.await,
+            None => Ok(true),
+        };
+        large.into_iter().try_for_each(|stripe| stripe.map(|_| ()))?;
+        small.map(|_| ())
     }
 
     /// Cuts data along the map pages it belongs to.

@@ -11,7 +11,7 @@ fn main() {
         let result = std::panic::catch_unwind(|| run(&plan));
         match result {
             Ok(Ok(o)) => { if count == 1 || t.elapsed().as_secs() > 10 { println!("seed {seed} ok {:?} {o:?}", t.elapsed()); } }
-            Ok(Err(f)) => { failed += 1; let s = f.to_string(); println!("{}", &s[..s.len().min(700)]); }
+            Ok(Err(f)) => { failed += 1; let s = f.to_string(); println!("{}", &s[..s.len().min(9000)]); }
             Err(_) => { failed += 1; println!("seed {seed} panicked"); }
         }
     }
