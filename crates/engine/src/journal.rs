@@ -161,7 +161,7 @@ impl Journal {
         if tails.back().map_or(self.tail_durable.get(), |t| t.1) != tail {
             tails.push_back((lsn, tail));
         }
-        JournalHeader { pool, shard: shard as u16, epoch: self.epoch, lsn, tail, flushed }
+        JournalHeader { pool, shard: shard as u16, epoch: self.epoch, rewritten: 0, lsn, tail, flushed }
     }
 
     /// Takes the records of one block, or a marker, off the queue.

@@ -103,7 +103,7 @@ struct Recovery<I> {
     /// The last journal block known durable.
     flushed: Lsn,
     /// The blocks after it, with the records that proved sound.
-    unflushed: Vec<(Lsn, Vec<Record>)>,
+    unflushed: Vec<(JournalHeader, Vec<Record>)>,
 }
 
 impl<I: Io> Shard<I> {
@@ -251,7 +251,7 @@ impl<I: Io> Recovery<I> {
                 }
             }
             if lsn > self.flushed {
-                self.unflushed.push((lsn, sound));
+                self.unflushed.push((block.header, sound));
             }
             self.report.blocks_replayed += 1;
             lsn += 1;
@@ -274,7 +274,8 @@ impl<I: Io> Recovery<I> {
             if header.pool != pool || header.shard != shard || !here {
                 return;
             }
-            if blocks.get(&header.lsn).is_none_or(|b| b.header.epoch < header.epoch) {
+            let age = |h: &JournalHeader| (h.epoch, h.rewritten);
+            if blocks.get(&header.lsn).is_none_or(|b| age(&b.header) < age(&header)) {
                 blocks.insert(header.lsn, RingBlock { header, data });
             }
         })
@@ -447,20 +448,15 @@ impl<I: Io> Recovery<I> {
         }
     }
 
-    /// Writes the blocks that were not known durable again, in this epoch, without the records that were dropped: what
-    /// has been replayed once must be on f + 1 members, and what has been dropped once must stay so.
+    /// Writes the blocks that were not known durable again, without the records that were dropped: what has been replayed
+    /// once must be on f + 1 members, and what has been dropped once must stay so. They keep their epoch, so that a crash
+    /// that leaves some of them as they were breaks nothing.
     async fn rewrite_unflushed(&mut self, tail: Lsn) -> Result<(), RecoverError> {
         let ring = u64::from(self.config.geometry.journal_blocks);
         let active = self.members.active();
-        for (lsn, records) in std::mem::take(&mut self.unflushed) {
-            let header = JournalHeader {
-                pool: self.config.pool,
-                shard: self.index as u16,
-                epoch: self.config.epoch,
-                lsn,
-                tail,
-                flushed: self.flushed,
-            };
+        for (original, records) in std::mem::take(&mut self.unflushed) {
+            let lsn = original.lsn;
+            let header = JournalHeader { rewritten: self.config.epoch, tail, flushed: self.flushed, ..original };
             let mut data = Buf::zeroed(BLOCK_BYTES);
             encode_block(&header, &records, data.bytes_mut());
             for i in 0..self.config.geometry.copies().min(active.len()) {

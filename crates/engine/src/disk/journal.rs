@@ -9,7 +9,7 @@ use super::{FORMAT_VERSION, Uuid};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SNJB");
 /// Bytes of a journal block before its records.
-pub const JOURNAL_HEADER_BYTES: usize = 64;
+pub const JOURNAL_HEADER_BYTES: usize = 80;
 /// Bytes of records a journal block holds.
 pub const JOURNAL_PAYLOAD_BYTES: usize = BLOCK_BYTES - JOURNAL_HEADER_BYTES;
 
@@ -249,8 +249,10 @@ pub struct JournalHeader {
     pub pool: Uuid,
     /// The shard it belongs to.
     pub shard: u16,
-    /// The opening of the pool in which it was written.
+    /// The opening of the pool in which it was written. Never falls from one block to the next.
     pub epoch: u64,
+    /// The opening in which recovery wrote it again, without records that had lost their data; 0 for the original.
+    pub rewritten: u64,
     /// Its sequence number; its place in the ring is this modulo the ring's length.
     pub lsn: u64,
     /// The oldest block that replay still needs.
@@ -282,9 +284,11 @@ pub fn encode_block(header: &JournalHeader, records: &[Record], block: &mut [u8]
     w.u16(header.shard);
     w.bytes(&header.pool);
     w.u64(header.epoch);
+    w.u64(header.rewritten);
     w.u64(header.lsn);
     w.u64(header.tail);
     w.u64(header.flushed);
+    w.0.resize(JOURNAL_HEADER_BYTES - 8, 0);
     w.u16(payload.0.len() as u16);
     w.u16(count as u16);
     debug_assert_eq!(w.0.len(), JOURNAL_HEADER_BYTES - 4);
@@ -318,7 +322,8 @@ pub fn decode_header(block: &mut [u8]) -> Result<JournalHeader, DecodeError> {
     }
     let shard = r.u16()?;
     let pool = r.uuid()?;
-    Ok(JournalHeader { pool, shard, epoch: r.u64()?, lsn: r.u64()?, tail: r.u64()?, flushed: r.u64()? })
+    let (epoch, rewritten) = (r.u64()?, r.u64()?);
+    Ok(JournalHeader { pool, shard, epoch, rewritten, lsn: r.u64()?, tail: r.u64()?, flushed: r.u64()? })
 }
 
 /// The records of a block that `decode_header` accepted.
@@ -363,7 +368,8 @@ mod tests {
         ]
     }
 
-    const HEADER: JournalHeader = JournalHeader { pool: [7; 16], shard: 3, epoch: 2, lsn: 99, tail: 50, flushed: 98 };
+    const HEADER: JournalHeader =
+        JournalHeader { pool: [7; 16], shard: 3, epoch: 2, rewritten: 5, lsn: 99, tail: 50, flushed: 98 };
 
     proptest! {
         #[test]

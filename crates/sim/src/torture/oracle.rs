@@ -26,8 +26,8 @@ struct Block {
     after_crash: Vec<Version>,
     /// A part of it is being written: whatever else is written meanwhile may get that part or not.
     merging: bool,
-    /// Counts the requests begun, so that a read can tell whether one overlapped it.
-    begun: u64,
+    /// The versions of all requests begun, so that a read can tell which overlapped it.
+    begun: Vec<Version>,
 }
 
 impl Block {
@@ -50,12 +50,11 @@ pub(crate) struct Flush {
 /// A read under way.
 pub(crate) struct Reading {
     place: Place,
-    begun: u64,
+    begun: usize,
     /// Nothing was under way on the block when it began.
     idle: bool,
     /// Everything the block could hold at any time during the read.
     possible_before: Vec<Version>,
-    version_next: Version,
 }
 
 /// The legal contents of all volumes.
@@ -80,8 +79,9 @@ impl Oracle {
     }
 
     fn begin(&mut self, place: Place, version: Version) {
+        dbg_place(place, || format!("begin {version}"));
         let block = self.blocks.entry(place).or_insert_with(Block::new);
-        block.begun += 1;
+        block.begun.push(version);
         block.in_flight += 1;
         block.cluster.push(version);
         block.after_crash.push(version);
@@ -89,6 +89,7 @@ impl Oracle {
 
     /// The end of a write or zeroing. One that failed may or may not have happened.
     pub(crate) fn end(&mut self, place: Place, succeeded: bool) {
+        dbg_place(place, || format!("end {succeeded}"));
         let block = self.blocks.get_mut(&place).expect("begun before");
         block.in_flight -= 1;
         block.merging = false;
@@ -132,6 +133,7 @@ impl Oracle {
     pub(crate) fn end_flush(&mut self, flush: Flush) {
         for (n, possible) in flush.possible {
             let block = self.blocks.get_mut(&(flush.volume, n)).expect("seen when it began");
+            dbg_place((flush.volume, n), || format!("flushed {possible:?} from {}", flush.version_next));
             // Zero is a version that may begin any time; it stays while a request of the kind is about.
             let zero_later = block.cluster.contains(&0) || block.base.contains(&0);
             block
@@ -143,6 +145,7 @@ impl Oracle {
     /// A forced write has succeeded: where nothing overlapped it, it is what is durable.
     pub(crate) fn force(&mut self, place: Place, version: Version) {
         let block = self.blocks.get_mut(&place).expect("begun before");
+        dbg_place(place, || format!("force {version}"));
         if block.in_flight == 0 && block.base == [version] {
             block.after_crash = vec![version];
         }
@@ -152,10 +155,9 @@ impl Oracle {
         let block = self.blocks.get(&place);
         Reading {
             place,
-            begun: block.map_or(0, |b| b.begun),
+            begun: block.map_or(0, |b| b.begun.len()),
             idle: block.is_none_or(|b| b.in_flight == 0),
             possible_before: block.map_or(vec![0], |b| b.possible().collect()),
-            version_next: self.version_last + 1,
         }
     }
 
@@ -164,14 +166,11 @@ impl Oracle {
         let place = reading.place;
         let (mut legal, undisturbed) = match self.blocks.get(&place) {
             None => (vec![0], false),
-            Some(block) => (block.possible().collect(), reading.idle && block.begun == reading.begun),
+            Some(block) => (block.possible().collect(), reading.idle && block.begun.len() == reading.begun),
         };
         if !undisturbed {
             legal.extend(&reading.possible_before);
-            let later = self.blocks.get(&place).into_iter().flat_map(|b| &b.after_crash);
-            legal.extend(later.filter(|&&v| v >= reading.version_next));
-            let zeroed = self.blocks.get(&place).is_some_and(|b| b.begun > reading.begun && b.after_crash.contains(&0));
-            legal.extend(zeroed.then_some(0));
+            legal.extend(self.blocks.get(&place).iter().flat_map(|b| &b.begun[reading.begun..]));
         }
         legal.sort_unstable();
         legal.dedup();
@@ -183,6 +182,7 @@ impl Oracle {
                 describe(place, content)
             ));
         };
+        dbg_place(place, || format!("read {found} {undisturbed}"));
         if undisturbed && let Some(block) = self.blocks.get_mut(&place) {
             block.base = vec![found];
         }
@@ -191,6 +191,7 @@ impl Oracle {
 
     /// The process died: nothing is under way any more, and what was may or may not have happened.
     pub(crate) fn process_died(&mut self) {
+        dbg_place(dbgp(), || format!("died"));
         for block in self.blocks.values_mut() {
             block.in_flight = 0;
             block.merging = false;
@@ -212,6 +213,7 @@ impl Oracle {
 
     /// The pool was opened and every block read: what is there now is durable.
     pub(crate) fn settled(&mut self) {
+        dbg_place(dbgp(), || format!("settled"));
         for block in self.blocks.values_mut() {
             block.after_crash.clone_from(&block.base);
         }
@@ -266,3 +268,6 @@ fn describe(place: Place, content: &[u8]) -> String {
     }
     format!("garbage {:02x?}...", &content[..24])
 }
+
+fn dbgp() -> Place { std::env::var("PLACE").map(|p| { let (a,b)=p.split_once(',').unwrap(); (a.parse().unwrap(), b.parse().unwrap()) }).unwrap_or((99,99)) }
+fn dbg_place(place: Place, f: impl Fn() -> String) { if dbgp() == place { eprintln!("ORACLE {place:?} {}", f()); } }

@@ -25,6 +25,9 @@ const STEPS_MAX: u64 = 3_000_000;
 /// Virtual time everything may take to drain once faults have stopped.
 const DRAIN_NS: u64 = 600_000_000_000;
 
+/// Time after which nothing of what befell a member is under way any more: longer than any stall.
+const QUIET_NS: u64 = 200_000_000;
+
 /// A run that ended well.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -78,6 +81,10 @@ struct Run {
     corrupt: BTreeSet<usize>,
     /// Members that are, or recently were, out: redundancy is not restored yet.
     lost: BTreeSet<usize>,
+    /// Orders to the control under way.
+    orders: Rc<Cell<u32>>,
+    /// When the last trouble befell a member: what it set off may still be under way.
+    troubled_at: u64,
     counters: CounterValues,
     opening: usize,
 }
@@ -125,6 +132,8 @@ impl Run {
             devices,
             work: Rc::new(work),
             lost: BTreeSet::new(),
+            orders: Rc::default(),
+            troubled_at: 0,
             counters: CounterValues::default(),
             opening: 0,
         }
@@ -298,46 +307,73 @@ impl Run {
         let device = self.world.device(self.devices[member]);
         let control = Rc::clone(&pool.control);
         let candidate = Candidate { device: self.devices[member], path: format!("m{member}") };
-        let may_lose = self.lost.len() < self.work.plan.lost && !self.corrupt.contains(&member);
+        let is_lost = self.lost.contains(&member);
+        let may_lose = is_lost || self.lost.len() < self.work.plan.lost && !self.corrupt.contains(&member);
+        // A device that went away and came back is another to the kernel: the pool has seen the old one fail by then.
+        let is_mendable = is_lost && (!device.is_gone() || control.config().members[member].state != MemberState::Active);
         match self.rng.below(10) {
             0 | 1 if may_lose => {
-                self.lost.insert(member);
+                self.lose(member);
                 device.detach(CrashPolicy::Random);
             }
             2 if may_lose => {
-                self.lost.insert(member);
-                self.world.spawn(async move { drop(control.offline(member).await) });
+                self.lose(member);
+                self.order(async move { drop(control.offline(member).await) });
             }
             3 if may_lose => {
-                self.lost.insert(member);
-                let faults = DeviceFaults { write_error: 0.2, flush_error: 0.2, ..device.faults() };
-                device.set_faults(faults);
+                self.lose(member);
+                device.set_faults(DeviceFaults { write_error: 0.2, flush_error: 0.2, ..device.faults() });
             }
-            4 | 5 if self.lost.contains(&member) => {
-                device.attach();
-                device.set_faults(DeviceFaults::default());
-                self.world.spawn(async move { drop(control.online(member, candidate).await) });
+            4 | 5 if is_mendable => {
+                self.mend(member);
+                self.order(async move { drop(control.online(member, candidate).await) });
             }
-            6 if self.lost.contains(&member) => {
-                device.attach();
-                device.set_faults(DeviceFaults::default());
+            6 if is_mendable => {
+                self.mend(member);
                 if self.rng.chance(0.5) {
                     device.replace_by_blank();
                 }
-                self.world.spawn(async move { drop(control.replace(member, Some(candidate), true).await) });
+                self.order(async move { drop(control.replace(member, Some(candidate), true).await) });
             }
             7 => {
                 let run = self.rng.chance(0.8);
-                self.world.spawn(async move { drop(control.scrub(run).await) });
+                self.order(async move { drop(control.scrub(run).await) });
             }
             8 => device.slow_down(self.rng.between(2, 200), self.rng.between(1_000_000, 100_000_000)),
             _ => self.forgive(pool),
         }
     }
 
-    /// Members count as whole again once the pool says that nothing is missing.
+    fn lose(&mut self, member: usize) {
+        self.lost.insert(member);
+        self.troubled_at = self.world.now();
+    }
+
+    /// The device works again; what it did until now may still have consequences.
+    fn mend(&mut self, member: usize) {
+        let device = self.world.device(self.devices[member]);
+        device.attach();
+        device.set_faults(DeviceFaults { write_error: 0.0, flush_error: 0.0, ..device.faults() });
+        self.troubled_at = self.world.now();
+    }
+
+    fn order(&self, order: impl Future<Output = ()> + 'static) {
+        let orders = Rc::clone(&self.orders);
+        orders.set(orders.get() + 1);
+        self.world.spawn(async move {
+            order.await;
+            orders.set(orders.get() - 1);
+        });
+    }
+
+    /// Members count as whole again once the pool says that nothing is missing, and all that befell them is long over.
     fn forgive(&mut self, pool: &Rc<OpenPool>) {
-        if self.lost.is_empty() || self.lost.iter().any(|&m| self.world.device(self.devices[m]).is_gone()) {
+        let is_bad = |&m: &usize| {
+            let device = self.world.device(self.devices[m]);
+            device.is_gone() || device.faults().write_error > 0.0
+        };
+        let settled = self.world.now() > self.troubled_at + QUIET_NS && self.orders.get() == 0;
+        if self.lost.is_empty() || self.lost.iter().any(is_bad) || !settled {
             return;
         }
         let control = Rc::clone(&pool.control);
@@ -346,17 +382,8 @@ impl Run {
         self.world.spawn(async move { slot.set(control.status().await.ok()) });
         self.world.run_steps(50);
         let all_active = pool.control.config().members.iter().all(|m| m.state == MemberState::Active);
-        if let Some(status) = answer.take()
-            && all_active
-            && is_whole(&status)
-        {
+        if all_active && answer.take().is_some_and(|status| is_whole(&status)) {
             self.lost.clear();
-            for (i, &id) in self.devices.iter().enumerate() {
-                if !self.corrupt.contains(&i) {
-                    let device = self.world.device(id);
-                    device.set_faults(DeviceFaults { write_error: 0.0, flush_error: 0.0, ..device.faults() });
-                }
-            }
         }
     }
 
@@ -374,6 +401,7 @@ impl Run {
 
     fn end_world(&mut self, ending: Ending) {
         self.clear_faults();
+        self.orders = Rc::default();
         self.work.volumes.borrow_mut().clear();
         match ending {
             Ending::PowerLoss => {
@@ -397,8 +425,9 @@ impl Run {
             let device = self.world.device(self.devices[member]);
             if device.is_gone() && self.rng.chance(0.5) {
                 device.attach();
+                self.troubled_at = self.world.now();
             } else if self.lost.len() < self.work.plan.lost && !self.corrupt.contains(&member) && self.rng.chance(0.1) {
-                self.lost.insert(member);
+                self.lose(member);
                 device.detach(CrashPolicy::Random);
             }
         }
