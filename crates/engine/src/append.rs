@@ -16,7 +16,6 @@ use crate::io::{Gather, Io};
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
 use crate::shard::Shard;
-use crate::space::Purpose;
 use crate::sync::{Fulfil, Promise, Signal, join_all, promise};
 use crate::volume::VolumeError;
 
@@ -266,16 +265,11 @@ impl<I: Io> Shard<I> {
     async fn open_mirrored(self: &Rc<Self>) -> Result<(), VolumeError> {
         self.appender.close(self);
         let columns = self.geometry.data_columns;
-        let plan = || match self.plan(columns, false, Purpose::User) {
-            Some(planned) => Some(Ok(planned)),
-            None if self.exhausted.get() => Some(Err(VolumeError::NoSpace)),
-            None => {
-                self.appender.starved.set(true);
-                self.appender.refuse_conditional();
-                None
-            }
+        let starved = || {
+            self.appender.starved.set(true);
+            self.appender.refuse_conditional();
         };
-        let planned = self.space_changed.wait(plan).await;
+        let planned = self.plan_in_time(columns, false, starved).await;
         if self.appender.starved.take() {
             self.space_changed.notify();
         }

@@ -34,13 +34,13 @@ impl<I: Io> Shard<I> {
         }
         self.reclaim();
         let (free, low) = (self.space.borrow().free_chunks(), self.low_water());
-        let wanted = self.short_of_room.get();
+        let wanted = self.waiting_for_room.get() > 0;
         let worked = if free < low || wanted {
             self.make_room().await
         } else {
             free < self.convert_water() && self.convert_some().await
         };
-        if !wanted || worked {
+        if !wanted || worked || self.exhausted.get() {
             return worked;
         }
         if self.space.borrow().releasing() > 0 {
@@ -48,7 +48,6 @@ impl<I: Io> Shard<I> {
             self.io.sleep(RETRY_NS).await;
             return true;
         }
-        self.short_of_room.set(false);
         self.exhausted.set(true);
         self.space_changed.notify();
         false

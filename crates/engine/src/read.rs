@@ -154,10 +154,7 @@ impl<I: Io> Shard<I> {
                 self.counters.reconstructed_reads.add(1);
                 self.repair(part, &bad, buf).await;
             }
-            Err(_) => {
-                if std::env::var("DBG").is_ok() { let t = self.tables.borrow(); let g=self.geometry; let slot=g.slot(part.stripe, part.column, part.offset); eprintln!("FAIL {part:?} {:?} homes {:?} bad {bad:?} active {:?} owners {:?}", t.stripe(part.stripe), if t.stripe(part.stripe).state==StripeState::Free {vec![]} else {t.homes(part.stripe).to_vec()}, self.members.active(), (0..part.count).map(|i| t.owner(SlotNo(slot.0+i))).collect::<Vec<_>>()); }
-                self.counters.failed_reads.add(1)
-            }
+            Err(_) => self.counters.failed_reads.add(1),
         }
         buf
     }
@@ -225,8 +222,19 @@ impl<I: Io> Shard<I> {
         if let Some(buf) = self.combine(part, &columns, None) {
             return Some(buf);
         }
-        // One parity may itself be silently wrong; the checksums tell which one to leave out.
-        (0..self.geometry.parity_columns()).find_map(|p| self.combine(part, &columns, Some(self.geometry.parity_index(p))))
+        // A block without a checksum may itself be silently wrong; the target's checksum tells when it is left out.
+        self.unchecked(part).into_iter().find_map(|index| self.combine(part, &columns, Some(index)))
+    }
+
+    /// Columns of which some block of the part cannot be checked: parity, and data in slots never committed.
+    fn unchecked(&self, part: ChunkPart) -> Vec<usize> {
+        let tables = self.tables.borrow();
+        let g = self.geometry;
+        let owned = |column: usize| {
+            let first = g.slot(part.stripe, column, part.offset).0;
+            (first..first + part.count).all(|slot| tables.owner(SlotNo(slot)).is_some())
+        };
+        (0..g.data_columns + g.parity_columns()).filter(|&i| i >= g.data_columns || !owned(i)).collect()
     }
 
     /// The same part of every other data column and of parity, where it can be read and matches its checksums.

@@ -358,7 +358,7 @@ impl<I: Io> Recovery<I> {
         let rest = self.read_row(stripe, offset, Some(column)).await;
         let g = self.config.geometry;
         let fits = |buf: &Buf| crc32c(buf.bytes()) == crc;
-        let leave_out = std::iter::once(None).chain((0..g.parity_columns()).map(|p| Some(g.parity_index(p))));
+        let leave_out = std::iter::once(None).chain((0..g.data_columns + g.parity_columns()).map(Some));
         leave_out.filter_map(|left_out| self.solve(stripe, &rest, column, left_out)).find(fits)
     }
 
@@ -439,7 +439,7 @@ impl<I: Io> Recovery<I> {
         let g = self.config.geometry;
         let slot = g.slot(stripe, column, offset);
         let expected = self.tables.owner(slot).and_then(|_| self.tables.crc(slot));
-        let leave_out = std::iter::once(None).chain((0..g.parity_columns()).map(|p| Some(g.parity_index(p))));
+        let leave_out = std::iter::once(None).chain((0..g.data_columns + g.parity_columns()).map(Some));
         let mut guesses = leave_out.filter_map(|left_out| self.solve(stripe, row, column, left_out)).collect::<Vec<_>>();
         let right = guesses.iter().position(|b| expected.is_some_and(|crc| crc32c(b.bytes()) == crc));
         match right {

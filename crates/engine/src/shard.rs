@@ -93,8 +93,8 @@ pub struct Shard<I> {
     pub(crate) deleted: RefCell<BTreeSet<VolumeId>>,
     /// Wakes the keeper of free space.
     pub(crate) keeper: Kick,
-    /// The last stripe asked for by a client found no room.
-    pub(crate) short_of_room: Cell<bool>,
+    /// Clients' stripes that wait for room.
+    pub(crate) waiting_for_room: Cell<u32>,
     /// Mirrored stripes that nobody appends to any more, the one closed first in front.
     pub(crate) convertible: RefCell<VecDeque<StripeId>>,
     /// Stripes worth compacting, the emptiest first, as last looked at.
@@ -167,7 +167,7 @@ impl<I: Io> Shard<I> {
             tail_wanted: Cell::new(0),
             deleted: RefCell::default(),
             keeper: Kick::default(),
-            short_of_room: Cell::new(false),
+            waiting_for_room: Cell::new(0),
             convertible: RefCell::default(),
             victims: RefCell::default(),
             space_changed: Signal::default(),
@@ -330,10 +330,32 @@ impl<I: Io> Shard<I> {
     /// A stripe's number and homes for new data; `None` when there is no room for `purpose`.
     pub(crate) fn plan(&self, columns: usize, parity: bool, purpose: Purpose) -> Option<(StripeId, StripePlan)> {
         let planned = self.try_plan(columns, parity, purpose);
-        if purpose == Purpose::User {
-            self.short_of_room.set(planned.is_none());
-        }
         self.keeper.kick();
+        planned
+    }
+
+    /// As `plan`, for a client, waiting for room as long as there is hope; `while_waiting` is called when there is none
+    /// yet.
+    ///
+    /// # Errors
+    /// `NoSpace` once the keeper has found nothing that would make room.
+    pub(crate) async fn plan_in_time(
+        &self,
+        columns: usize,
+        parity: bool,
+        while_waiting: impl Fn(),
+    ) -> Result<(StripeId, StripePlan), VolumeError> {
+        self.waiting_for_room.set(self.waiting_for_room.get() + 1);
+        let plan = || match self.plan(columns, parity, Purpose::User) {
+            Some(planned) => Some(Ok(planned)),
+            None if self.exhausted.get() => Some(Err(VolumeError::NoSpace)),
+            None => {
+                while_waiting();
+                None
+            }
+        };
+        let planned = self.space_changed.wait(plan).await;
+        self.waiting_for_room.set(self.waiting_for_room.get() - 1);
         planned
     }
 

@@ -177,7 +177,7 @@ impl<I: Io> Shard<I> {
     fn waits(&self) -> String {
         let space = self.space.borrow();
         format!(
-            "shard {}: {}; {}; free chunks {} of {}, reserve {}, releasing {}, exhausted {}, short {}, era {}; unflushed stripes {}, marks {}, flushing {}; emptied {}, convertible {}",
+            "shard {}: {}; {}; free chunks {} of {}, reserve {}, releasing {}, exhausted {}, waiting {}, era {}; unflushed stripes {}, marks {}, flushing {}; emptied {}, convertible {}",
             self.index,
             self.journal.waits(),
             self.appender.waits(),
@@ -186,7 +186,7 @@ impl<I: Io> Shard<I> {
             space.reserve_chunks(),
             space.releasing(),
             self.exhausted.get(),
-            self.short_of_room.get(),
+            self.waiting_for_room.get(),
             self.eras.oldest(),
             self.unflushed_stripes.borrow().len(),
             self.marks_pending.get(),

@@ -69,12 +69,10 @@ impl<I: Io> Shard<I> {
 
     async fn plan_whole(self: &Rc<Self>, columns: usize, purpose: Purpose) -> Result<(StripeId, StripePlan), VolumeError> {
         let parity = self.geometry.parity_columns() > 0;
-        let plan = || match self.plan(columns, parity, purpose) {
-            Some(planned) => Some(Ok(planned)),
-            None if purpose == Purpose::Internal || self.exhausted.get() => Some(Err(VolumeError::NoSpace)),
-            None => None,
-        };
-        self.space_changed.wait(plan).await
+        match purpose {
+            Purpose::User => self.plan_in_time(columns, parity, || ()).await,
+            Purpose::Internal => self.plan(columns, parity, purpose).ok_or(VolumeError::NoSpace),
+        }
     }
 
     /// The data of each home's chunk, in the order of homes.

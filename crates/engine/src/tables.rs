@@ -159,7 +159,6 @@ impl Tables {
 
     /// Applies one record of journal block `lsn`.
     pub(crate) fn apply(&mut self, lsn: Lsn, record: &Record, effects: &mut Effects) {
-        if std::env::var("DBG").is_ok() { eprintln!("APPLY {} {lsn} {record:?}", self.counting); }
         match record {
             Record::Write { block, slot, crcs } => self.apply_write(lsn, *block, *slot, crcs, effects),
             Record::Move { block, from, slot, crc } => {

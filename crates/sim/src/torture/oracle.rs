@@ -4,7 +4,7 @@
 //! any of them may come last; once none is under way, one of those that succeeded is there. After power loss a block may
 //! also hold anything that was there since the last completed flush began.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use sinew_engine::buf::{BLOCK_BYTES, Buf};
@@ -63,6 +63,8 @@ pub(crate) struct Oracle {
     blocks: BTreeMap<Place, Block>,
     /// Contents that are not made from their version number alone.
     special: BTreeMap<Version, Rc<Vec<u8>>>,
+    /// Versions that are zeros.
+    zeros: BTreeSet<Version>,
     version_last: Version,
 }
 
@@ -75,11 +77,11 @@ impl Oracle {
 
     /// A request that makes the block zeros.
     pub(crate) fn begin_zero(&mut self, place: Place) {
-        self.begin(place, 0);
+        let version = self.begin_write(place);
+        self.zeros.insert(version);
     }
 
     fn begin(&mut self, place: Place, version: Version) {
-        dbg_place(place, || format!("begin {version}"));
         let block = self.blocks.entry(place).or_insert_with(Block::new);
         block.begun.push(version);
         block.in_flight += 1;
@@ -89,7 +91,6 @@ impl Oracle {
 
     /// The end of a write or zeroing. One that failed may or may not have happened.
     pub(crate) fn end(&mut self, place: Place, succeeded: bool) {
-        dbg_place(place, || format!("end {succeeded}"));
         let block = self.blocks.get_mut(&place).expect("begun before");
         block.in_flight -= 1;
         block.merging = false;
@@ -133,19 +134,13 @@ impl Oracle {
     pub(crate) fn end_flush(&mut self, flush: Flush) {
         for (n, possible) in flush.possible {
             let block = self.blocks.get_mut(&(flush.volume, n)).expect("seen when it began");
-            dbg_place((flush.volume, n), || format!("flushed {possible:?} from {}", flush.version_next));
-            // Zero is a version that may begin any time; it stays while a request of the kind is about.
-            let zero_later = block.cluster.contains(&0) || block.base.contains(&0);
-            block
-                .after_crash
-                .retain(|v| possible.contains(v) || *v >= flush.version_next || (*v == 0 && zero_later));
+                block.after_crash.retain(|v| possible.contains(v) || *v >= flush.version_next);
         }
     }
 
     /// A forced write has succeeded: where nothing overlapped it, it is what is durable.
     pub(crate) fn force(&mut self, place: Place, version: Version) {
         let block = self.blocks.get_mut(&place).expect("begun before");
-        dbg_place(place, || format!("force {version}"));
         if block.in_flight == 0 && block.base == [version] {
             block.after_crash = vec![version];
         }
@@ -182,7 +177,6 @@ impl Oracle {
                 describe(place, content)
             ));
         };
-        dbg_place(place, || format!("read {found} {undisturbed}"));
         if undisturbed && let Some(block) = self.blocks.get_mut(&place) {
             block.base = vec![found];
         }
@@ -191,7 +185,6 @@ impl Oracle {
 
     /// The process died: nothing is under way any more, and what was may or may not have happened.
     pub(crate) fn process_died(&mut self) {
-        dbg_place(dbgp(), || format!("died"));
         for block in self.blocks.values_mut() {
             block.in_flight = 0;
             block.merging = false;
@@ -213,7 +206,6 @@ impl Oracle {
 
     /// The pool was opened and every block read: what is there now is durable.
     pub(crate) fn settled(&mut self) {
-        dbg_place(dbgp(), || format!("settled"));
         for block in self.blocks.values_mut() {
             block.after_crash.clone_from(&block.base);
         }
@@ -223,6 +215,7 @@ impl Oracle {
     pub(crate) fn content(&self, place: Place, version: Version) -> Vec<u8> {
         match self.special.get(&version) {
             Some(content) => content.to_vec(),
+            None if self.zeros.contains(&version) => vec![0; BLOCK_BYTES],
             None => pattern(place, version),
         }
     }
@@ -268,6 +261,3 @@ fn describe(place: Place, content: &[u8]) -> String {
     }
     format!("garbage {:02x?}...", &content[..24])
 }
-
-fn dbgp() -> Place { std::env::var("PLACE").map(|p| { let (a,b)=p.split_once(',').unwrap(); (a.parse().unwrap(), b.parse().unwrap()) }).unwrap_or((99,99)) }
-fn dbg_place(place: Place, f: impl Fn() -> String) { if dbgp() == place { eprintln!("ORACLE {place:?} {}", f()); } }
