@@ -15,7 +15,7 @@ use crate::addr::{MemberId, VolumeId};
 use crate::buf::BLOCK_BYTES;
 use crate::client::VolumeShared;
 use crate::disk::codec::DecodeError;
-use crate::disk::superblock::{Config, MemberState, VolumeConfig};
+use crate::disk::superblock::{Config, MemberConfig, MemberState, VolumeConfig};
 use crate::geometry::{CHUNK_BLOCKS, OVERCOMMIT};
 use crate::io::{DeviceId, Io, IoError};
 use crate::pool::{self, Candidate, Found, PoolError, SuperblockError};
@@ -166,6 +166,13 @@ impl<I: Io> Control<I> {
     /// The configuration now.
     pub fn config(&self) -> Config {
         self.config.borrow().clone()
+    }
+
+    /// Whether a device is an active member now.
+    pub fn uses(&self, device: DeviceId) -> bool {
+        let (config, devices) = (self.config.borrow(), self.devices.borrow());
+        let is_it = |(member, d): (&MemberConfig, &Option<DeviceId>)| *d == Some(device) && member.state == MemberState::Active;
+        config.members.iter().zip(devices.iter()).any(is_it)
     }
 
     /// The volumes, for frontends.

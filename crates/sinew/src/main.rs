@@ -1,2 +1,69 @@
-//! The sinew command.
-fn main() {}
+//! The `sinew` command: one file per command under `commands`, the daemon in `host`, its control socket in `api`.
+
+mod api;
+mod commands;
+mod host;
+mod nbd;
+mod report;
+mod size;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Volumes' buffers are 4 KiB-aligned and short-lived, which the system's allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Turns a set of SSDs into a fault-tolerant pool and serves block volumes from it.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Sinew {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Up(commands::up::UpArgs),
+    Serve(commands::serve::ServeArgs),
+    #[command(subcommand)]
+    Pool(commands::pool::PoolCommand),
+    #[command(subcommand)]
+    Volume(commands::volume::VolumeCommand),
+    #[command(subcommand)]
+    Member(commands::member::MemberCommand),
+    Scrub(commands::scrub::ScrubArgs),
+    Throttle(commands::throttle::ThrottleArgs),
+    Bench(commands::bench::BenchArgs),
+    Torture(commands::torture::TortureArgs),
+}
+
+fn main() -> ExitCode {
+    // A panic is a broken invariant: no other thread may go on serving after it.
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        report(info);
+        if !commands::torture::expects_panics() {
+            std::process::abort();
+        }
+    }));
+    let result = match Sinew::parse().command {
+        Command::Up(args) => commands::up::run(args),
+        Command::Serve(args) => commands::serve::run(args),
+        Command::Pool(command) => commands::pool::run(command),
+        Command::Volume(command) => commands::volume::run(command),
+        Command::Member(command) => commands::member::run(command),
+        Command::Scrub(args) => commands::scrub::run(args),
+        Command::Throttle(args) => commands::throttle::run(args),
+        Command::Bench(args) => commands::bench::run(args),
+        Command::Torture(args) => commands::torture::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sinew: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

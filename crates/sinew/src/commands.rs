@@ -1,0 +1,11 @@
+//! The commands, one file each: arguments, whose doc comments are the help, and what is done with them.
+
+pub(crate) mod bench;
+pub(crate) mod member;
+pub(crate) mod pool;
+pub(crate) mod scrub;
+pub(crate) mod serve;
+pub(crate) mod throttle;
+pub(crate) mod torture;
+pub(crate) mod up;
+pub(crate) mod volume;

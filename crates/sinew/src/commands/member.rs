@@ -1,0 +1,115 @@
+//! `sinew member`: list members, take them offline, bring them back, replace them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Subcommand;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+
+use crate::api::{Request, Target};
+use crate::report;
+
+/// How often progress is asked for.
+const POLL: Duration = Duration::from_millis(200);
+
+/// List, take offline, bring back and replace members of the running pool.
+#[derive(Subcommand)]
+pub(crate) enum MemberCommand {
+    /// Lists the members.
+    List {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Takes a member offline, if the pool can do without it.
+    Offline {
+        /// Its number.
+        member: usize,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Brings a member back; only what it missed is rebuilt.
+    Online {
+        /// Its number.
+        member: usize,
+        /// Where it is now, if not where it was.
+        path: Option<PathBuf>,
+        /// Wait until it is up to date.
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Replaces a member that is out: rebuilds onto a new device or, with none given, into the free space of the others.
+    Replace {
+        /// Its number.
+        member: usize,
+        /// The new device.
+        path: Option<PathBuf>,
+        /// Take a device that holds something.
+        #[arg(long)]
+        force: bool,
+        /// Wait until everything is rebuilt.
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+/// Runs the command.
+pub(crate) fn run(command: MemberCommand) -> Result<()> {
+    match command {
+        MemberCommand::List { json, target } => {
+            let status = target.ask(&Request::Status)?;
+            if json {
+                println!("{:#}", status["members"]);
+            } else {
+                report::print_members(&status);
+            }
+            Ok(())
+        }
+        MemberCommand::Offline { member, target } => target.ask(&Request::MemberOffline { member }).map(drop),
+        MemberCommand::Online { member, path, wait, target } => {
+            target.ask(&Request::MemberOnline { member, path: path.map(absolute).transpose()? })?;
+            if wait { wait_for(&target, "rebuild", rebuild_left) } else { Ok(()) }
+        }
+        MemberCommand::Replace { member, path, force, wait, target } => {
+            target.ask(&Request::MemberReplace { member, path: path.map(absolute).transpose()?, force })?;
+            if wait { wait_for(&target, "rebuild", rebuild_left) } else { Ok(()) }
+        }
+    }
+}
+
+fn absolute(path: PathBuf) -> Result<PathBuf> {
+    Ok(std::path::absolute(path)?)
+}
+
+fn rebuild_left(status: &Value) -> u64 {
+    let busy = status["members"].as_array().into_iter().flatten().any(|m| m["state"] == "evacuating");
+    let degraded = status["metadata_degraded"] == true || status["stripes"]["degraded"].as_u64() > Some(0);
+    let out = status["members"].as_array().into_iter().flatten().any(|m| !["active", "removed", "evacuating"].iter().any(|s| m["state"] == *s));
+    status["rebuild_chunks_left"].as_u64().unwrap_or(0).max(u64::from(busy || degraded && !out))
+}
+
+/// Shows a progress bar until `left` says that nothing is left.
+pub(crate) fn wait_for(target: &Target, what: &str, left: impl Fn(&Value) -> u64) -> Result<()> {
+    let first = left(&target.ask(&Request::Status)?);
+    let bar = ProgressBar::new(first.max(1));
+    bar.set_style(ProgressStyle::with_template("{msg} {wide_bar} {percent} % {eta}")?);
+    bar.set_message(what.to_owned());
+    loop {
+        let now = left(&target.ask(&Request::Status)?);
+        bar.set_length(bar.length().unwrap_or(1).max(now));
+        bar.set_position(bar.length().unwrap_or(1) - now);
+        if now == 0 {
+            bar.finish();
+            return Ok(());
+        }
+        std::thread::sleep(POLL);
+    }
+}
