@@ -309,6 +309,8 @@ impl<I: Io> Shard<I> {
             run.pieces.iter().for_each(|(piece, ticket)| ticket.done(piece.blocks(), Ok(true)));
         }
         let results = join_all(homes.iter().map(|&home| self.members.write(home, run.offset, Rc::clone(&data)))).await;
+        // A flush that began meanwhile took the stripe for covered; it is not.
+        self.unflushed_stripes.borrow_mut().insert(run.stripe);
         let mut failed = homes.is_empty();
         for (home, result) in homes.iter().zip(results) {
             if let Err(error) = result {

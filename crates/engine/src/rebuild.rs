@@ -134,7 +134,12 @@ impl<I: Io> Shard<I> {
             Some(home) => home,
             None => {
                 let avoid = self.members_to_avoid(stripe, index);
-                self.space.borrow_mut().plan_chunk(&avoid)?
+                let planned = self.space.borrow_mut().plan_chunk(&avoid);
+                if planned.is_none() {
+                    self.rebuild_starved.set(true);
+                    self.keeper.kick();
+                }
+                planned?
             }
         };
         let rebuilt =

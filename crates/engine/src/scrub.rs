@@ -113,6 +113,7 @@ impl<I: Io> Shard<I> {
     }
 
     async fn mend_counted(self: &Rc<Self>, part: ChunkPart, index: usize, home: crate::addr::Home) -> Option<Buf> {
+        if std::env::var("DBG").is_ok() { let t=self.tables.borrow(); eprintln!("SCRUB chunk {part:?} index {index} {home:?} {:?} {:?}", t.stripe(part.stripe), t.homes(part.stripe)); }
         self.counters.scrub_errors.add(1);
         let mended = self.mend_chunk(part.stripe, part.column, index, home).await;
         if mended.is_none() {
@@ -130,10 +131,12 @@ impl<I: Io> Shard<I> {
             if !owned || first.bytes()[range.clone()] == mirror.bytes()[range.clone()] {
                 continue;
             }
+            if std::env::var("DBG").is_ok() { eprintln!("SCRUB mirror {part:?} {index} {home:?}"); }
             self.counters.scrub_errors.add(1);
             let good = first.slice(range.start, BLOCK_BYTES);
+            let written = self.members.write(home, offset, Rc::new([good])).await;
             self.unflushed_stripes.borrow_mut().insert(part.stripe);
-            match self.members.write(home, offset, Rc::new([good])).await {
+            match written {
                 Ok(()) => self.members.note_repair(home.member, 1),
                 Err(error) => self.report_failure(home.member, error).await,
             }
@@ -149,10 +152,12 @@ impl<I: Io> Shard<I> {
                 Ok(buf) => buf.bytes() != parity.bytes(),
                 Err(_) => true,
             };
+            if wrong && std::env::var("DBG").is_ok() { let t=self.tables.borrow(); eprintln!("SCRUB parity {stripe:?} {p} {home:?} {:?} {:?}", t.stripe(stripe), t.homes(stripe)); }
             if wrong && self.members.is_active(home.member) {
                 self.counters.scrub_errors.add(1);
+                let written = self.members.write(home, 0, Rc::new([parity])).await;
                 self.unflushed_stripes.borrow_mut().insert(stripe);
-                match self.members.write(home, 0, Rc::new([parity])).await {
+                match written {
                     Ok(()) => self.members.note_repair(home.member, u64::from(CHUNK_BLOCKS)),
                     Err(error) => self.report_failure(home.member, error).await,
                 }

@@ -95,6 +95,8 @@ pub struct Shard<I> {
     pub(crate) keeper: Kick,
     /// Clients' stripes that wait for room.
     pub(crate) waiting_for_room: Cell<u32>,
+    /// A chunk to be rebuilt found no member with room.
+    pub(crate) rebuild_starved: Cell<bool>,
     /// Mirrored stripes that nobody appends to any more, the one closed first in front.
     pub(crate) convertible: RefCell<VecDeque<StripeId>>,
     /// Stripes worth compacting, the emptiest first, as last looked at.
@@ -168,6 +170,7 @@ impl<I: Io> Shard<I> {
             deleted: RefCell::default(),
             keeper: Kick::default(),
             waiting_for_room: Cell::new(0),
+            rebuild_starved: Cell::new(false),
             convertible: RefCell::default(),
             victims: RefCell::default(),
             space_changed: Signal::default(),

@@ -51,6 +51,8 @@ impl<I: Io> Shard<I> {
                 (home, result)
             }))
             .await;
+            // A flush that began meanwhile took the stripe for covered; it is not.
+            self.unflushed_stripes.borrow_mut().insert(id);
             if self.all_written(written).await {
                 return self.commit_stripe(id, plan, pieces).await;
             }
