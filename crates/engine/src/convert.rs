@@ -126,6 +126,7 @@ impl<I: Io> Shard<I> {
                 self.read_part_without(part, vec![(index, home)]).await.ok()?;
             }
         }
-        self.read_home(home, 0, CHUNK_BLOCKS).await.ok()
+        let whole = ChunkPart { stripe, column, offset: 0, count: CHUNK_BLOCKS };
+        self.read_home(home, 0, CHUNK_BLOCKS).await.ok().filter(|buf| self.mismatches(whole, buf) == 0)
     }
 }

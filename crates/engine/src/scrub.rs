@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use crate::addr::StripeId;
+use crate::addr::{Home, StripeId};
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::journal::Record;
 use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
@@ -105,15 +105,14 @@ impl<I: Io> Shard<I> {
             let Some(buf) = read else { continue };
             match &first {
                 None if index == column => first = Some(buf),
-                None => {}
-                Some(first) => self.scrub_mirror(part, index, home, first, &buf).await,
+                Some(first) if !g.checksums => self.scrub_mirror(part, home, first, &buf).await,
+                _ => {}
             }
         }
         first
     }
 
-    async fn mend_counted(self: &Rc<Self>, part: ChunkPart, index: usize, home: crate::addr::Home) -> Option<Buf> {
-        if std::env::var("DBG").is_ok() { let t=self.tables.borrow(); eprintln!("SCRUB chunk {part:?} index {index} {home:?} {:?} {:?}", t.stripe(part.stripe), t.homes(part.stripe)); }
+    async fn mend_counted(self: &Rc<Self>, part: ChunkPart, index: usize, home: Home) -> Option<Buf> {
         self.counters.scrub_errors.add(1);
         let mended = self.mend_chunk(part.stripe, part.column, index, home).await;
         if mended.is_none() {
@@ -123,7 +122,7 @@ impl<I: Io> Shard<I> {
     }
 
     /// Without checksums nobody knows which of two copies is right; the first is taken.
-    async fn scrub_mirror(self: &Rc<Self>, part: ChunkPart, index: usize, home: crate::addr::Home, first: &Buf, mirror: &Buf) {
+    async fn scrub_mirror(self: &Rc<Self>, part: ChunkPart, home: Home, first: &Buf, mirror: &Buf) {
         for offset in 0..part.count {
             let slot = self.geometry.slot(part.stripe, part.column, offset);
             let range = offset as usize * BLOCK_BYTES..(offset as usize + 1) * BLOCK_BYTES;
@@ -131,8 +130,7 @@ impl<I: Io> Shard<I> {
             if !owned || first.bytes()[range.clone()] == mirror.bytes()[range.clone()] {
                 continue;
             }
-            if std::env::var("DBG").is_ok() { eprintln!("SCRUB mirror {part:?} {index} {home:?}"); }
-            self.counters.scrub_errors.add(1);
+                self.counters.scrub_errors.add(1);
             let good = first.slice(range.start, BLOCK_BYTES);
             let written = self.members.write(home, offset, Rc::new([good])).await;
             self.unflushed_stripes.borrow_mut().insert(part.stripe);
@@ -140,7 +138,6 @@ impl<I: Io> Shard<I> {
                 Ok(()) => self.members.note_repair(home.member, 1),
                 Err(error) => self.report_failure(home.member, error).await,
             }
-            debug_assert!(index >= self.geometry.mirror_index(0, 0));
         }
     }
 
@@ -152,7 +149,6 @@ impl<I: Io> Shard<I> {
                 Ok(buf) => buf.bytes() != parity.bytes(),
                 Err(_) => true,
             };
-            if wrong && std::env::var("DBG").is_ok() { let t=self.tables.borrow(); eprintln!("SCRUB parity {stripe:?} {p} {home:?} {:?} {:?}", t.stripe(stripe), t.homes(stripe)); }
             if wrong && self.members.is_active(home.member) {
                 self.counters.scrub_errors.add(1);
                 let written = self.members.write(home, 0, Rc::new([parity])).await;
