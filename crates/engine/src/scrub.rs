@@ -32,6 +32,8 @@ impl<I: Io> Shard<I> {
     /// Starts a scrub from the first stripe, or stops the one under way.
     pub(crate) async fn set_scrub(&self, run: bool) -> Result<(), crate::volume::VolumeError> {
         let next = run.then_some(StripeId(0));
+        // First, so that the scrub under way does not record its place after this.
+        self.scrub_orders.set(self.scrub_orders.get() + 1);
         self.journal.commit(vec![Record::Scrub { next }]).await?;
         self.scrubber.kick();
         Ok(())
@@ -40,10 +42,10 @@ impl<I: Io> Shard<I> {
     async fn scrub_to_end(self: &Rc<Self>) {
         let started = self.tables.borrow().scrub_next;
         let Some(mut stripe) = started else { return };
+        let order = self.scrub_orders.get();
         while stripe.0 < self.tables.borrow().stripe_count() {
             self.scrub_when_free(stripe).await;
-            let stopped = self.tables.borrow().scrub_next.is_none();
-            if stopped || self.closing.get() {
+            if self.scrub_orders.get() != order || self.closing.get() {
                 return;
             }
             stripe.0 += 1;

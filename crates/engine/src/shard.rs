@@ -68,8 +68,8 @@ pub struct Shard<I> {
     pub(crate) marks_pending: Cell<u32>,
     pub(crate) flush_running: Cell<bool>,
     pub(crate) flushed: Signal,
-    /// Stripes whose opening is committed but not applied, with their homes.
-    pub(crate) opening: RefCell<BTreeMap<StripeId, Vec<Option<Home>>>>,
+    /// Stripes planned whose opening is not applied yet, with the members' version when they were.
+    pub(crate) opening: RefCell<BTreeMap<StripeId, u64>>,
     free_ids: RefCell<BTreeSet<StripeId>>,
     next_id: Cell<u32>,
     /// Who uses a stripe: a number of requests, or background work alone.
@@ -109,6 +109,8 @@ pub struct Shard<I> {
     pub(crate) rebuilder: Kick,
     pub(crate) rebuild_left: Cell<u64>,
     pub(crate) scrubber: Kick,
+    /// Counts the scrubs begun and stopped.
+    pub(crate) scrub_orders: Cell<u64>,
     pub(crate) closing: Cell<bool>,
 }
 
@@ -178,6 +180,7 @@ impl<I: Io> Shard<I> {
             rebuilder: Kick::default(),
             rebuild_left: Cell::new(0),
             scrubber: Kick::default(),
+            scrub_orders: Cell::new(0),
             closing: Cell::new(false),
             io: parts.io,
         })
@@ -302,8 +305,10 @@ impl<I: Io> Shard<I> {
         let mut marks = Vec::new();
         for record in records {
             let Record::Open { stripe, homes, .. } = record else { continue };
+            let planned = self.opening.borrow().get(stripe).copied().unwrap_or(0);
             for (index, home) in homes.iter().enumerate() {
-                if home.is_some_and(|h| !self.members.is_active(h.member)) && !sabotage::on(Sabotage::ForgetStale) {
+                let lost = home.is_some_and(|h| self.members.lost_since(h.member, planned));
+                if lost && !sabotage::on(Sabotage::ForgetStale) {
                     marks.push(Record::Stale { stripe: *stripe, index: index as u8 });
                 }
             }
@@ -366,7 +371,7 @@ impl<I: Io> Shard<I> {
         let id = self.take_stripe_id()?;
         match self.space.borrow_mut().plan_stripe(columns, parity, purpose, |_| true) {
             Some(plan) => {
-                self.opening.borrow_mut().insert(id, plan.homes.clone());
+                self.opening.borrow_mut().insert(id, self.members.version());
                 Some((id, plan))
             }
             None => {
