@@ -159,6 +159,9 @@ impl<I: Io> Shard<I> {
     /// After a change of members: has every page with too few copies written again, and the tail move past all journal
     /// blocks written so far, some of which may have too few.
     pub(crate) fn restore_redundancy(&self) {
+        if sabotage::on(Sabotage::ForgetMetadataCopies) {
+            return;
+        }
         self.tail_wanted.set(self.journal.next());
         let (copies, applied) = (self.copies_possible(), self.journal.applied());
         self.tables.borrow_mut().pages.rewrite_short(copies, applied);

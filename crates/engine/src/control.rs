@@ -17,9 +17,8 @@ use crate::client::VolumeShared;
 use crate::disk::codec::DecodeError;
 use crate::disk::superblock::{Config, MemberConfig, MemberState, VolumeConfig};
 use crate::geometry::{CHUNK_BLOCKS, OVERCOMMIT};
-use crate::io::{DeviceId, Io, IoError};
+use crate::io::{DeviceId, Io};
 use crate::pool::{self, Candidate, Found, PoolError, SuperblockError};
-use crate::sabotage::{self, Sabotage};
 use crate::serve::{Answer, Order};
 use crate::shard::Event;
 use crate::status::ShardStatus;
@@ -182,9 +181,9 @@ impl<I: Io> Control<I> {
 
     async fn take_event(self: Rc<Self>, event: Event) {
         match event {
-            Event::MemberFailed { member, error, done } => {
+            Event::MemberFailed { member, done, .. } => {
                 // When nothing is left to store the failure on, requests fail by themselves.
-                let _ = self.take_out(member, MemberState::Failed, Some(error)).await;
+                let _ = self.take_out(member, MemberState::Failed).await;
                 let _ = done.send(()).await;
             }
             Event::Rebuilt => {
@@ -274,10 +273,9 @@ impl<I: Io> Control<I> {
         let _ = self.ask_all(|done| Order::SetMember { member, state, device, layout, done }).await;
     }
 
-    async fn take_out(&self, member: MemberId, state: MemberState, _error: Option<IoError>) -> Result<(), ControlError> {
+    async fn take_out(&self, member: MemberId, state: MemberState) -> Result<(), ControlError> {
         let index = usize::from(member.0);
-        let forget = sabotage::on(Sabotage::ForgetDeadMember);
-        let edit = |config: &mut Config| {
+        self.change(|config| {
             let epoch = config.epoch;
             let entry = &mut config.members[index];
             if entry.state == MemberState::Active {
@@ -285,13 +283,8 @@ impl<I: Io> Control<I> {
                 entry.out_epoch = epoch;
             }
             Ok(())
-        };
-        if forget {
-            let mut config = self.config.borrow_mut();
-            let _ = edit(&mut config);
-        } else {
-            self.change(edit).await?;
-        }
+        })
+        .await?;
         self.tell_member(index).await;
         Ok(())
     }
@@ -319,7 +312,7 @@ impl<I: Io> Control<I> {
         if out + usize::from(out == 0 && degraded) >= self.config.borrow().geometry.failures() {
             return Err(ControlError::Needed(index));
         }
-        self.take_out(MemberId(index as u8), MemberState::Offline, None).await
+        self.take_out(MemberId(index as u8), MemberState::Offline).await
     }
 
     /// Brings a member back; what it missed is rebuilt.
