@@ -2,7 +2,9 @@
 
 mod api;
 mod commands;
+mod cores;
 mod host;
+mod members;
 mod nbd;
 mod report;
 mod size;

@@ -20,8 +20,12 @@ pub(crate) fn status(config: &Config, status: &ShardStatus) -> Value {
             "checksum_errors": stats.checksum_errors, "repaired_blocks": stats.repaired_blocks,
         })
     }).collect();
-    let volumes: Vec<Value> = config.volumes.iter().filter(|v| !v.deleting)
-        .map(|v| json!({ "name": v.name, "bytes": v.bytes })).collect();
+    let volumes: Vec<Value> = config
+        .volumes
+        .iter()
+        .filter(|v| !v.deleting)
+        .map(|v| json!({ "name": v.name, "bytes": v.bytes }))
+        .collect();
     let counters: serde_json::Map<String, Value> =
         status.counters.named().into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
     let (health, advice) = health(config, status);
@@ -44,8 +48,13 @@ pub(crate) fn status(config: &Config, status: &ShardStatus) -> Value {
 
 /// One word, and what to do.
 fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
-    let out: Vec<usize> = config.members.iter().enumerate()
-        .filter(|(_, m)| !matches!(m.state, MemberState::Active | MemberState::Removed)).map(|(i, _)| i).collect();
+    let out: Vec<usize> = config
+        .members
+        .iter()
+        .enumerate()
+        .filter(|(_, m)| !matches!(m.state, MemberState::Active | MemberState::Removed))
+        .map(|(i, _)| i)
+        .collect();
     let evacuating = config.members.iter().any(|m| m.state == MemberState::Evacuating);
     if status.counters.scrub_unrepaired > 0 || status.counters.failed_reads > 0 {
         return ("damaged", "some blocks have no good copy left: restore them from a backup".to_owned());
@@ -58,7 +67,8 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
     if !out.is_empty() {
         let advice = format!(
             "member {} out: bring it back (`sinew member online {1}`) or replace it (`sinew member replace {1} DEVICE`; without a device, what it held is rebuilt into the free space of the others)",
-            out.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), out[0]
+            out.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            out[0]
         );
         return (if status.stripes_at_risk > 0 { "at risk" } else { "degraded" }, advice);
     }
@@ -66,7 +76,10 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
         return ("degraded", "redundancy is being restored: wait for it".to_owned());
     }
     if status.stored_bytes * 100 > status.capacity_bytes * 95 {
-        return ("healthy", "the pool is almost full: delete or discard data, or make a larger pool".to_owned());
+        return (
+            "healthy",
+            "the pool is almost full: delete or discard data, or make a larger pool".to_owned(),
+        );
     }
     ("healthy", "nothing".to_owned())
 }
@@ -88,17 +101,32 @@ pub(crate) fn print(value: &Value) {
         "at risk" => "yes, but the loss of one more member may lose data",
         _ => "no",
     };
-    println!("pool      {} ({}, {}+{}, {} shards, checksums {})", text(value, "pool"), text(value, "protection"),
-        number(value, "data_columns"), number(value, "parity_columns"), number(value, "shards"),
-        if value["checksums"].as_bool() == Some(true) { "on" } else { "off" });
+    println!(
+        "pool      {} ({}, {}+{}, {} shards, checksums {})",
+        text(value, "pool"),
+        text(value, "protection"),
+        number(value, "data_columns"),
+        number(value, "parity_columns"),
+        number(value, "shards"),
+        if value["checksums"].as_bool() == Some(true) { "on" } else { "off" }
+    );
     println!("health    {}", text(value, "health"));
     println!("data safe {safe}");
     println!("to do     {}", text(value, "advice"));
-    println!("space     {} stored of {}; {} of {} raw free", bytes("stored_bytes"), bytes("capacity_bytes"),
-        bytes("free_bytes"), bytes("raw_bytes"));
+    println!(
+        "space     {} stored of {}; {} of {} raw free",
+        bytes("stored_bytes"),
+        bytes("capacity_bytes"),
+        bytes("free_bytes"),
+        bytes("raw_bytes")
+    );
     let stripes = &value["stripes"];
-    println!("stripes   {} mirrored, {} parity, {} degraded", number(stripes, "mirrored"), number(stripes, "parity"),
-        number(stripes, "degraded"));
+    println!(
+        "stripes   {} mirrored, {} parity, {} degraded",
+        number(stripes, "mirrored"),
+        number(stripes, "parity"),
+        number(stripes, "degraded")
+    );
     let rebuild = number(value, "rebuild_chunks_left");
     let scrub = value["scrub_stripes_left"].as_u64();
     let work = match (rebuild, scrub) {
@@ -117,9 +145,16 @@ pub(crate) fn print_members(value: &Value) {
     println!("\nmember  state       size        used  errors (read, checksum)  repaired  path");
     for m in value["members"].as_array().into_iter().flatten() {
         let used = number(m, "chunks_used") * 100 / number(m, "chunks").max(1);
-        println!("{:>6}  {:<10}  {:>9}  {used:>4} %  {:>6}, {:<15}  {:>8}  {}", number(m, "member"), text(m, "state"),
-            size::show(number(m, "bytes")), number(m, "read_errors"), number(m, "checksum_errors"),
-            number(m, "repaired_blocks"), text(m, "path"));
+        println!(
+            "{:>6}  {:<10}  {:>9}  {used:>4} %  {:>6}, {:<15}  {:>8}  {}",
+            number(m, "member"),
+            text(m, "state"),
+            size::show(number(m, "bytes")),
+            number(m, "read_errors"),
+            number(m, "checksum_errors"),
+            number(m, "repaired_blocks"),
+            text(m, "path")
+        );
     }
 }
 

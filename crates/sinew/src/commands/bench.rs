@@ -137,7 +137,12 @@ impl Load {
         self.result.lock().expect("no panic while held").threads_done += 1;
     }
 
-    async fn client(self, volume: VolumeHandle<UringIo>, seed: u64, until: Instant) -> Result<(u64, Histogram<u64>), String> {
+    async fn client(
+        self,
+        volume: VolumeHandle<UringIo>,
+        seed: u64,
+        until: Instant,
+    ) -> Result<(u64, Histogram<u64>), String> {
         let slots = volume.size_bytes() / self.bs;
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut latency = histogram();
@@ -149,7 +154,11 @@ impl Load {
         while before < until {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
             sequential = (sequential + 1) % slots;
-            let slot = if matches!(self.rw, Pattern::Read | Pattern::Write) { sequential } else { (random >> 20) % slots };
+            let slot = if matches!(self.rw, Pattern::Read | Pattern::Write) {
+                sequential
+            } else {
+                (random >> 20) % slots
+            };
             let reads = match self.rw {
                 Pattern::Randread | Pattern::Read => true,
                 Pattern::Randwrite | Pattern::Write => false,
@@ -190,7 +199,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<()> {
                 file.set_len(bytes)?;
                 files.push(path);
             }
-            host::candidates(&devices, &files)?
+            crate::members::open_all(&devices, &files)?
         }
     };
     let result = measure(&args, devices, candidates);
@@ -230,13 +239,18 @@ fn measure(args: &BenchArgs, devices: Devices, candidates: Vec<Candidate>) -> Re
         threads: args.shards,
         seconds: args.seconds,
         start: Arc::default(),
-        result: Arc::new(Mutex::new(Totals { requests: 0, latency_ns: histogram(), failed: None, threads_done: 0 })),
+        result: Arc::new(Mutex::new(Totals {
+            requests: 0,
+            latency_ns: histogram(),
+            failed: None,
+            threads_done: 0,
+        })),
     };
     if load.bs == 0 || !load.bs.is_multiple_of(BLOCK_BYTES as u64) {
         bail!("the request size is a multiple of 4096 bytes");
     }
     let worker = load.clone();
-    host::with_pool(devices, candidates, args.shards, worker, async |open| {
+    host::with_pool(devices, candidates, None, worker, async |open| {
         let volume_bytes = match &args.volume_size {
             Some(text) => size::parse(text)?,
             None => open.control.status().await?.capacity_bytes / 2,
@@ -282,14 +296,21 @@ async fn fill(open: &Open, volume: &VolumeHandle<UringIo>) -> Result<()> {
     Ok(volume.flush().await?)
 }
 
-fn report(args: &BenchArgs, load: &Load, elapsed: f64, before: &ShardStatus, after: &ShardStatus) -> Result<()> {
+fn report(
+    args: &BenchArgs,
+    load: &Load,
+    elapsed: f64,
+    before: &ShardStatus,
+    after: &ShardStatus,
+) -> Result<()> {
     let total = load.result.lock().expect("no panic while held");
     if let Some(what) = &total.failed {
         bail!("a request failed: {what}");
     }
     let requests = total.requests.max(1) as f64;
     let sum = |f: fn(&sinew_engine::MemberStats) -> u64| {
-        (after.members.iter().map(f).sum::<u64>() - before.members.iter().map(f).sum::<u64>()) as f64 / requests
+        (after.members.iter().map(f).sum::<u64>() - before.members.iter().map(f).sum::<u64>()) as f64
+            / requests
     };
     let quantile = |q: f64| total.latency_ns.value_at_quantile(q) as f64 / 1000.0;
     let iops = requests / elapsed;
@@ -308,12 +329,24 @@ fn report(args: &BenchArgs, load: &Load, elapsed: f64, before: &ShardStatus, aft
         return Ok(());
     }
     println!("{:.0} IOPS, {:.0} MB/s, {:.0} ns per request", iops, iops * load.bs as f64 / 1e6, 1e9 / iops);
-    println!("latency p50 {:.1} us, p99 {:.1}, p99.9 {:.1}, max {:.0}", quantile(0.5), quantile(0.99), quantile(0.999),
-        total.latency_ns.max() as f64 / 1000.0);
-    println!("device I/Os per request: {:.2} reads, {:.2} writes; {:.2} bytes written per byte",
-        sum(|m| m.reads), sum(|m| m.writes), sum(|m| m.written_bytes) / load.bs as f64);
-    println!("background: {} stripes converted, {} blocks compacted; tables {}",
+    println!(
+        "latency p50 {:.1} us, p99 {:.1}, p99.9 {:.1}, max {:.0}",
+        quantile(0.5),
+        quantile(0.99),
+        quantile(0.999),
+        total.latency_ns.max() as f64 / 1000.0
+    );
+    println!(
+        "device I/Os per request: {:.2} reads, {:.2} writes; {:.2} bytes written per byte",
+        sum(|m| m.reads),
+        sum(|m| m.writes),
+        sum(|m| m.written_bytes) / load.bs as f64
+    );
+    println!(
+        "background: {} stripes converted, {} blocks compacted; tables {}",
         after.counters.stripes_converted - before.counters.stripes_converted,
-        after.counters.blocks_compacted - before.counters.blocks_compacted, size::show(after.table_bytes));
+        after.counters.blocks_compacted - before.counters.blocks_compacted,
+        size::show(after.table_bytes)
+    );
     Ok(())
 }

@@ -92,7 +92,11 @@ fn absolute(path: PathBuf) -> Result<PathBuf> {
 fn rebuild_left(status: &Value) -> u64 {
     let busy = status["members"].as_array().into_iter().flatten().any(|m| m["state"] == "evacuating");
     let degraded = status["metadata_degraded"] == true || status["stripes"]["degraded"].as_u64() > Some(0);
-    let out = status["members"].as_array().into_iter().flatten().any(|m| !["active", "removed", "evacuating"].iter().any(|s| m["state"] == *s));
+    let out = status["members"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|m| !["active", "removed", "evacuating"].iter().any(|s| m["state"] == *s));
     status["rebuild_chunks_left"].as_u64().unwrap_or(0).max(u64::from(busy || degraded && !out))
 }
 
