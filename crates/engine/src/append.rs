@@ -274,13 +274,14 @@ impl<I: Io> Shard<I> {
             self.space_changed.notify();
         }
         let (id, plan) = planned?;
+        let version = self.members.version();
         self.share(id);
         let record =
             Record::Open { stripe: id, parity: false, columns: plan.columns as u8, homes: plan.homes.clone() };
         let committed = self.journal.commit(vec![record]).await;
         self.opening.borrow_mut().remove(&id);
         let fill = vec![0; plan.columns];
-        let lost = plan.homes.iter().flatten().any(|h| !self.members.is_active(h.member));
+        let lost = plan.homes.iter().flatten().any(|h| self.members.lost_since(h.member, version));
         if committed.is_err() || lost {
             // Empty, and never appended to: the keeper frees it.
             self.close_stripe(id);
@@ -308,15 +309,18 @@ impl<I: Io> Shard<I> {
         if sabotage::on(Sabotage::AcknowledgeEarly) {
             run.pieces.iter().for_each(|(piece, ticket)| ticket.done(piece.blocks(), Ok(true)));
         }
+        let version = self.members.version();
         let results = join_all(homes.iter().map(|&home| self.members.write(home, run.offset, Rc::clone(&data)))).await;
+        // A flush that began meanwhile took the stripe for covered; it is not.
+        self.unflushed_stripes.borrow_mut().insert(run.stripe);
         let mut failed = homes.is_empty();
         for (home, result) in homes.iter().zip(results) {
             if let Err(error) = result {
-                failed = true;
                 self.report_failure(home.member, error).await;
+                failed = true;
             }
         }
-        if failed {
+        if failed || homes.iter().any(|home| self.members.lost_since(home.member, version)) {
             let mut queue = self.appender.queue.borrow_mut();
             run.pieces.into_iter().rev().for_each(|entry| queue.push_front(entry));
         } else {

@@ -25,14 +25,16 @@ impl<I: Io> Shard<I> {
         if self.geometry.parity_columns() == 0 {
             return false;
         }
+        let version = self.members.version();
         let chosen = self.choose_convertible();
         let written = join_all(chosen.into_iter().map(|lock| self.write_parity(lock))).await;
         let ready: Vec<StripeLock<I>> = written.into_iter().flatten().collect();
         if ready.is_empty() {
             return false;
         }
-        // Not only what is applied: the parity itself must be durable.
-        if !sabotage::on(Sabotage::ConvertWithoutFlush) && !self.flush_pages().await {
+        // Not only what is applied: the parity itself must be durable, on members that were there all the time.
+        let flushed = sabotage::on(Sabotage::ConvertWithoutFlush) || self.flush_pages().await;
+        if !flushed || self.members.version() != version {
             self.convertible.borrow_mut().extend(ready.iter().map(|lock| lock.stripe()));
             return true;
         }
@@ -126,6 +128,7 @@ impl<I: Io> Shard<I> {
                 self.read_part_without(part, vec![(index, home)]).await.ok()?;
             }
         }
-        self.read_home(home, 0, CHUNK_BLOCKS).await.ok()
+        let whole = ChunkPart { stripe, column, offset: 0, count: CHUNK_BLOCKS };
+        self.read_home(home, 0, CHUNK_BLOCKS).await.ok().filter(|buf| self.mismatches(whole, buf) == 0)
     }
 }

@@ -35,7 +35,7 @@ impl<I: Io> Shard<I> {
         self.reclaim();
         let (free, low) = (self.space.borrow().free_chunks(), self.low_water());
         let wanted = self.waiting_for_room.get() > 0;
-        let worked = if free < low || wanted {
+        let worked = if free < low || wanted || self.rebuild_starved.take() {
             self.make_room().await
         } else {
             free < self.convert_water() && self.convert_some().await

@@ -19,6 +19,8 @@ pub(crate) struct Member {
     pub(crate) layout: MemberLayout,
     /// Written since the last flush began.
     unflushed: bool,
+    /// The version at which it last went out.
+    lost_at: u64,
     in_flight: u32,
     pub(crate) stats: MemberStats,
 }
@@ -60,7 +62,7 @@ impl<I: Io> Members<I> {
 
     pub(crate) fn push(&self, device: Option<DeviceId>, state: MemberState, layout: MemberLayout) {
         let stats = MemberStats::default();
-        self.list.borrow_mut().push(Member { device, state, layout, unflushed: false, in_flight: 0, stats });
+        self.list.borrow_mut().push(Member { device, state, layout, unflushed: false, lost_at: 0, in_flight: 0, stats });
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -92,14 +94,24 @@ impl<I: Io> Members<I> {
     }
 
     pub(crate) fn set(&self, member: MemberId, state: MemberState, device: Option<DeviceId>, layout: MemberLayout) {
+        self.version.set(self.version.get() + 1);
         let entry = &mut self.list.borrow_mut()[usize::from(member.0)];
+        if state != MemberState::Active {
+            entry.lost_at = self.version.get();
+        }
         entry.state = state;
         entry.device = device;
         entry.layout = layout;
         if state != MemberState::Active {
             entry.unflushed = false;
         }
-        self.version.set(self.version.get() + 1);
+    }
+
+    /// Whether the member has been out at any time since `version`: what it was written since then may be lost, even if
+    /// it is back.
+    pub(crate) fn lost_since(&self, member: MemberId, version: u64) -> bool {
+        let entry = &self.list.borrow()[usize::from(member.0)];
+        entry.state != MemberState::Active || entry.lost_at > version
     }
 
     fn note(&self, member: MemberId, f: impl FnOnce(&mut Member)) {

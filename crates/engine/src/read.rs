@@ -205,8 +205,9 @@ impl<I: Io> Shard<I> {
             if !still || !self.members.is_active(home.member) {
                 continue;
             }
+            let written = self.members.write(home, part.offset, Rc::new([good.clone()])).await;
             self.unflushed_stripes.borrow_mut().insert(part.stripe);
-            match self.members.write(home, part.offset, Rc::new([good.clone()])).await {
+            match written {
                 Ok(()) => self.members.note_repair(home.member, u64::from(part.count)),
                 Err(error) => self.report_failure(home.member, error).await,
             }

@@ -27,6 +27,8 @@ struct Rebuilt<I: Io> {
     stripe: StripeId,
     index: usize,
     home: Home,
+    /// The members' version before it was written.
+    version: u64,
     /// The home was planned for this; it goes back if nothing comes of it.
     is_new: bool,
 }
@@ -134,11 +136,17 @@ impl<I: Io> Shard<I> {
             Some(home) => home,
             None => {
                 let avoid = self.members_to_avoid(stripe, index);
-                self.space.borrow_mut().plan_chunk(&avoid)?
+                let planned = self.space.borrow_mut().plan_chunk(&avoid);
+                if planned.is_none() {
+                    self.rebuild_starved.set(true);
+                    self.keeper.kick();
+                }
+                planned?
             }
         };
+        let version = self.members.version();
         let rebuilt =
-            Rebuilt { _lock: Rc::clone(lock), stripe, index, home, is_new: in_place.is_none() };
+            Rebuilt { _lock: Rc::clone(lock), stripe, index, home, version, is_new: in_place.is_none() };
         if let Some(mut data) = content {
             let mut from = 0;
             if sabotage::on(Sabotage::RebuildShort) {
@@ -195,8 +203,8 @@ impl<I: Io> Shard<I> {
         let durable = self.flush_pages().await;
         let mut records = Vec::new();
         for rebuilt in &batch {
-            // The stripe is locked, but its member may be gone again.
-            if durable && self.members.is_active(rebuilt.home.member) {
+            // The stripe is locked, but its member may be gone again, or back without what was written to it.
+            if durable && !self.members.lost_since(rebuilt.home.member, rebuilt.version) {
                 let index = rebuilt.index as u8;
                 records.push(Record::Rehome { stripe: rebuilt.stripe, index, home: rebuilt.home });
             } else {

@@ -98,6 +98,8 @@ struct Recovery<I> {
     report: RecoveryReport,
     /// Parity stripes whose writing was not known durable.
     resync: BTreeSet<StripeId>,
+    /// Slots of records not known durable whose data proved good, with its checksum.
+    verified: BTreeMap<SlotNo, u32>,
     /// Stripes with data that was not known durable.
     touched: BTreeSet<StripeId>,
     /// The last journal block known durable.
@@ -131,6 +133,7 @@ impl<I: Io> Shard<I> {
             tables: Tables::new(config.geometry),
             report: RecoveryReport::default(),
             resync: BTreeSet::new(),
+            verified: BTreeMap::new(),
             touched: BTreeSet::new(),
             flushed: 0,
             unflushed: Vec::new(),
@@ -138,6 +141,7 @@ impl<I: Io> Shard<I> {
         };
         recovery.load_pages().await;
         let (last, tail) = recovery.replay().await?;
+        recovery.mend_verified().await?;
         recovery.resync_parity().await?;
         recovery.rewrite_unflushed(tail).await?;
         recovery.flush().await?;
@@ -283,7 +287,7 @@ impl<I: Io> Recovery<I> {
         blocks
     }
 
-    /// Whether a record that may have outlived its data is still true. Copies that are not good are made so.
+    /// Whether a record that may have outlived its data is still true.
     async fn is_sound(&mut self, record: &Record) -> Result<bool, RecoverError> {
         match record {
             Record::Open { stripe, parity, .. } => {
@@ -309,23 +313,36 @@ impl<I: Io> Recovery<I> {
         }
     }
 
-    /// Makes every copy of a slot good if one is; false when none is.
+    /// Whether any copy of a slot is good. Nothing is mended yet: what the slot's chunk is by the end of the journal is
+    /// not known, and it may long be another stripe's.
     async fn verify_slot(&mut self, slot: SlotNo, crc: u32) -> Result<bool, RecoverError> {
         self.report.records_verified += 1;
         if sabotage::on(Sabotage::TrustTail) {
             return Ok(true);
         }
-        let g = self.config.geometry;
-        let (stripe, column, offset) = g.place(slot);
+        let (stripe, ..) = self.config.geometry.place(slot);
         self.touched.insert(stripe);
-        let state = self.tables.stripe(stripe).state;
-        if state == StripeState::Free {
+        if self.tables.stripe(stripe).state == StripeState::Free {
             // The stripe has been freed since: the record is void in any case.
             return Ok(true);
         }
+        let sound = self.read_copies(slot, crc).await.0.is_some();
+        if sound {
+            self.verified.insert(slot, crc);
+        } else {
+            self.report.records_dropped += 1;
+        }
+        Ok(sound)
+    }
+
+    /// The content of a slot, if any copy or the rest of the stripe has what the checksum says, and the homes where it is
+    /// something else.
+    async fn read_copies(&self, slot: SlotNo, crc: u32) -> (Option<Buf>, Vec<Home>) {
+        let g = self.config.geometry;
+        let (stripe, column, offset) = g.place(slot);
         let mirrors = (0..g.failures()).map(|copy| g.mirror_index(copy, column));
-        let indices = std::iter::once(column).chain(mirrors);
-        let homes: Vec<Home> = indices
+        let homes: Vec<Home> = std::iter::once(column)
+            .chain(mirrors)
             .filter_map(|i| self.tables.good_home(stripe, i))
             .filter(|h| self.members.is_active(h.member))
             .collect();
@@ -337,20 +354,27 @@ impl<I: Io> Recovery<I> {
                 _ => bad.push(home),
             }
         }
-        if good.is_none() && state == StripeState::Parity {
+        if good.is_none() && self.tables.stripe(stripe).state == StripeState::Parity {
             good = self.reconstruct(stripe, column, offset, crc).await;
         }
-        let Some(good) = good else {
-            self.report.records_dropped += 1;
-            return Ok(false);
-        };
-        for home in bad {
-            let data = Rc::new([good.clone()]);
-            if self.members.write(home, offset, data).await.is_err() {
-                return Err(RecoverError::MemberFailed { shard: self.index, member: home.member });
+        (good, bad)
+    }
+
+    /// Makes every copy of the slots verified good, where those slots still hold what was verified.
+    async fn mend_verified(&mut self) -> Result<(), RecoverError> {
+        for (slot, crc) in std::mem::take(&mut self.verified) {
+            let (stripe, _, offset) = self.config.geometry.place(slot);
+            if self.tables.stripe(stripe).state == StripeState::Free || self.tables.owner(slot).is_none() {
+                continue;
+            }
+            let (Some(good), bad) = self.read_copies(slot, crc).await else { continue };
+            for home in bad {
+                if self.members.write(home, offset, Rc::new([good.clone()])).await.is_err() {
+                    return Err(RecoverError::MemberFailed { shard: self.index, member: home.member });
+                }
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// One block of a data column from the rest of its stripe, if that gives what the checksum says.
@@ -409,8 +433,8 @@ impl<I: Io> Recovery<I> {
         let mut data: Vec<Buf> = Vec::with_capacity(used);
         for column in 0..used {
             let block = match &row[column] {
-                Some(block) => block.clone(),
-                None => self.missing_block(stripe, column, offset, &row),
+                Some(block) if self.fits(stripe, column, offset, block) => block.clone(),
+                _ => self.missing_block(stripe, column, offset, &row),
             };
             data.push(block);
         }
@@ -433,7 +457,14 @@ impl<I: Io> Recovery<I> {
         Ok(())
     }
 
-    /// A block whose member is missing: what the checksum confirms, else whatever parity says, else zeros. Only blocks
+    /// Whether a block is what its slot's checksum says, if there is one.
+    fn fits(&self, stripe: StripeId, column: usize, offset: u32, block: &Buf) -> bool {
+        let slot = self.config.geometry.slot(stripe, column, offset);
+        let expected = self.tables.owner(slot).and_then(|_| self.tables.crc(slot));
+        expected.is_none_or(|crc| crc32c(block.bytes()) == crc)
+    }
+
+    /// A block that is damaged or whose member is missing: what the checksum confirms, else whatever parity says, else zeros. Only blocks
     /// whose record was dropped can fail the checksum.
     fn missing_block(&self, stripe: StripeId, column: usize, offset: u32, row: &[Option<Buf>]) -> Buf {
         let g = self.config.geometry;

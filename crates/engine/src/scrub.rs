@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use crate::addr::StripeId;
+use crate::addr::{Home, StripeId};
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::journal::Record;
 use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
@@ -32,6 +32,8 @@ impl<I: Io> Shard<I> {
     /// Starts a scrub from the first stripe, or stops the one under way.
     pub(crate) async fn set_scrub(&self, run: bool) -> Result<(), crate::volume::VolumeError> {
         let next = run.then_some(StripeId(0));
+        // First, so that the scrub under way does not record its place after this.
+        self.scrub_orders.set(self.scrub_orders.get() + 1);
         self.journal.commit(vec![Record::Scrub { next }]).await?;
         self.scrubber.kick();
         Ok(())
@@ -40,10 +42,10 @@ impl<I: Io> Shard<I> {
     async fn scrub_to_end(self: &Rc<Self>) {
         let started = self.tables.borrow().scrub_next;
         let Some(mut stripe) = started else { return };
+        let order = self.scrub_orders.get();
         while stripe.0 < self.tables.borrow().stripe_count() {
             self.scrub_when_free(stripe).await;
-            let stopped = self.tables.borrow().scrub_next.is_none();
-            if stopped || self.closing.get() {
+            if self.scrub_orders.get() != order || self.closing.get() {
                 return;
             }
             stripe.0 += 1;
@@ -105,14 +107,14 @@ impl<I: Io> Shard<I> {
             let Some(buf) = read else { continue };
             match &first {
                 None if index == column => first = Some(buf),
-                None => {}
-                Some(first) => self.scrub_mirror(part, index, home, first, &buf).await,
+                Some(first) if !g.checksums => self.scrub_mirror(part, home, first, &buf).await,
+                _ => {}
             }
         }
         first
     }
 
-    async fn mend_counted(self: &Rc<Self>, part: ChunkPart, index: usize, home: crate::addr::Home) -> Option<Buf> {
+    async fn mend_counted(self: &Rc<Self>, part: ChunkPart, index: usize, home: Home) -> Option<Buf> {
         self.counters.scrub_errors.add(1);
         let mended = self.mend_chunk(part.stripe, part.column, index, home).await;
         if mended.is_none() {
@@ -122,7 +124,7 @@ impl<I: Io> Shard<I> {
     }
 
     /// Without checksums nobody knows which of two copies is right; the first is taken.
-    async fn scrub_mirror(self: &Rc<Self>, part: ChunkPart, index: usize, home: crate::addr::Home, first: &Buf, mirror: &Buf) {
+    async fn scrub_mirror(self: &Rc<Self>, part: ChunkPart, home: Home, first: &Buf, mirror: &Buf) {
         for offset in 0..part.count {
             let slot = self.geometry.slot(part.stripe, part.column, offset);
             let range = offset as usize * BLOCK_BYTES..(offset as usize + 1) * BLOCK_BYTES;
@@ -130,14 +132,14 @@ impl<I: Io> Shard<I> {
             if !owned || first.bytes()[range.clone()] == mirror.bytes()[range.clone()] {
                 continue;
             }
-            self.counters.scrub_errors.add(1);
+                self.counters.scrub_errors.add(1);
             let good = first.slice(range.start, BLOCK_BYTES);
+            let written = self.members.write(home, offset, Rc::new([good])).await;
             self.unflushed_stripes.borrow_mut().insert(part.stripe);
-            match self.members.write(home, offset, Rc::new([good])).await {
+            match written {
                 Ok(()) => self.members.note_repair(home.member, 1),
                 Err(error) => self.report_failure(home.member, error).await,
             }
-            debug_assert!(index >= self.geometry.mirror_index(0, 0));
         }
     }
 
@@ -151,8 +153,9 @@ impl<I: Io> Shard<I> {
             };
             if wrong && self.members.is_active(home.member) {
                 self.counters.scrub_errors.add(1);
+                let written = self.members.write(home, 0, Rc::new([parity])).await;
                 self.unflushed_stripes.borrow_mut().insert(stripe);
-                match self.members.write(home, 0, Rc::new([parity])).await {
+                match written {
                     Ok(()) => self.members.note_repair(home.member, u64::from(CHUNK_BLOCKS)),
                     Err(error) => self.report_failure(home.member, error).await,
                 }

@@ -68,8 +68,8 @@ pub struct Shard<I> {
     pub(crate) marks_pending: Cell<u32>,
     pub(crate) flush_running: Cell<bool>,
     pub(crate) flushed: Signal,
-    /// Stripes whose opening is committed but not applied, with their homes.
-    pub(crate) opening: RefCell<BTreeMap<StripeId, Vec<Option<Home>>>>,
+    /// Stripes planned whose opening is not applied yet, with the members' version when they were.
+    pub(crate) opening: RefCell<BTreeMap<StripeId, u64>>,
     free_ids: RefCell<BTreeSet<StripeId>>,
     next_id: Cell<u32>,
     /// Who uses a stripe: a number of requests, or background work alone.
@@ -95,6 +95,8 @@ pub struct Shard<I> {
     pub(crate) keeper: Kick,
     /// Clients' stripes that wait for room.
     pub(crate) waiting_for_room: Cell<u32>,
+    /// A chunk to be rebuilt found no member with room.
+    pub(crate) rebuild_starved: Cell<bool>,
     /// Mirrored stripes that nobody appends to any more, the one closed first in front.
     pub(crate) convertible: RefCell<VecDeque<StripeId>>,
     /// Stripes worth compacting, the emptiest first, as last looked at.
@@ -107,6 +109,8 @@ pub struct Shard<I> {
     pub(crate) rebuilder: Kick,
     pub(crate) rebuild_left: Cell<u64>,
     pub(crate) scrubber: Kick,
+    /// Counts the scrubs begun and stopped.
+    pub(crate) scrub_orders: Cell<u64>,
     pub(crate) closing: Cell<bool>,
 }
 
@@ -168,6 +172,7 @@ impl<I: Io> Shard<I> {
             deleted: RefCell::default(),
             keeper: Kick::default(),
             waiting_for_room: Cell::new(0),
+            rebuild_starved: Cell::new(false),
             convertible: RefCell::default(),
             victims: RefCell::default(),
             space_changed: Signal::default(),
@@ -175,6 +180,7 @@ impl<I: Io> Shard<I> {
             rebuilder: Kick::default(),
             rebuild_left: Cell::new(0),
             scrubber: Kick::default(),
+            scrub_orders: Cell::new(0),
             closing: Cell::new(false),
             io: parts.io,
         })
@@ -299,8 +305,10 @@ impl<I: Io> Shard<I> {
         let mut marks = Vec::new();
         for record in records {
             let Record::Open { stripe, homes, .. } = record else { continue };
+            let planned = self.opening.borrow().get(stripe).copied().unwrap_or(0);
             for (index, home) in homes.iter().enumerate() {
-                if home.is_some_and(|h| !self.members.is_active(h.member)) && !sabotage::on(Sabotage::ForgetStale) {
+                let lost = home.is_some_and(|h| self.members.lost_since(h.member, planned));
+                if lost && !sabotage::on(Sabotage::ForgetStale) {
                     marks.push(Record::Stale { stripe: *stripe, index: index as u8 });
                 }
             }
@@ -363,7 +371,7 @@ impl<I: Io> Shard<I> {
         let id = self.take_stripe_id()?;
         match self.space.borrow_mut().plan_stripe(columns, parity, purpose, |_| true) {
             Some(plan) => {
-                self.opening.borrow_mut().insert(id, plan.homes.clone());
+                self.opening.borrow_mut().insert(id, self.members.version());
                 Some((id, plan))
             }
             None => {

@@ -67,6 +67,9 @@ struct MemberSpace {
     usable: bool,
 }
 
+/// Chunks of each member kept back for compaction and rebuild, which cannot always choose another member.
+const MEMBER_RESERVE_CHUNKS: u64 = 2;
+
 /// Who asks for a stripe; the reserve is kept from users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -202,7 +205,9 @@ impl Space {
         let absent = copies.saturating_sub(self.active());
         let least = copies - absent;
         self.placement.order(self.stripe_no, &mut self.order);
-        let mut free: Vec<u64> = self.members.iter().map(|s| if s.usable { u64::from(s.chunks.count) } else { 0 }).collect();
+        let kept = if purpose == Purpose::User { MEMBER_RESERVE_CHUNKS } else { 0 };
+        let room = |s: &MemberSpace| if s.usable { u64::from(s.chunks.count).saturating_sub(kept) } else { 0 };
+        let mut free: Vec<u64> = self.members.iter().map(room).collect();
         // Step around members that do not respond, as long as the others can do without them.
         let calm: Vec<u64> =
             free.iter().enumerate().map(|(i, &c)| if responsive(MemberId(i as u8)) { c } else { 0 }).collect();
@@ -340,7 +345,8 @@ pub(crate) fn capacity_blocks(g: &Geometry, chunks: &[u64]) -> u64 {
         }
     };
     let reserve = (2 * g.homes_per_stripe() + 4 * (g.data_columns + g.parity_columns())) as u64;
-    let stripes = placement::stripes_placeable(chunks, least.min(chunks.len()).max(1));
+    let chunks: Vec<u64> = chunks.iter().map(|c| c.saturating_sub(MEMBER_RESERVE_CHUNKS)).collect();
+    let stripes = placement::stripes_placeable(&chunks, least.min(chunks.len()).max(1));
     let usable = stripes.saturating_sub(reserve.div_ceil(least as u64));
     usable * data as u64 * u64::from(CHUNK_BLOCKS) * 9 / 10
 }

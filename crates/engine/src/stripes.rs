@@ -11,7 +11,7 @@ use crate::append::Piece;
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::journal::Record;
 use crate::geometry::CHUNK_BLOCKS;
-use crate::io::{Gather, Io};
+use crate::io::{Gather, Io, IoError};
 use crate::parity;
 use crate::sabotage::{self, Sabotage};
 use crate::shard::Shard;
@@ -44,6 +44,7 @@ impl<I: Io> Shard<I> {
                 return Box::pin(self.write_halves(pieces, purpose)).await;
             }
             self.unflushed_stripes.borrow_mut().insert(id);
+            let version = self.members.version();
             let chunks = self.fill_chunks(pieces, &plan);
             let writes = plan.homes.iter().zip(chunks).filter_map(|(home, data)| home.map(|h| (h, data)));
             let written = join_all(writes.map(|(home, data)| async move {
@@ -51,7 +52,9 @@ impl<I: Io> Shard<I> {
                 (home, result)
             }))
             .await;
-            if self.all_written(written).await {
+            // A flush that began meanwhile took the stripe for covered; it is not.
+            self.unflushed_stripes.borrow_mut().insert(id);
+            if self.all_written(written, version).await {
                 return self.commit_stripe(id, plan, pieces).await;
             }
             self.unplan(id, plan);
@@ -120,15 +123,13 @@ impl<I: Io> Shard<I> {
         parity
     }
 
-    async fn all_written(&self, written: Vec<(Home, Result<(), crate::io::IoError>)>) -> bool {
-        let mut all = true;
-        for (home, result) in written {
+    async fn all_written(&self, written: Vec<(Home, Result<(), IoError>)>, version: u64) -> bool {
+        for (home, result) in &written {
             if let Err(error) = result {
-                self.report_failure(home.member, error).await;
+                self.report_failure(home.member, *error).await;
             }
-            all &= result.is_ok() && self.members.is_active(home.member);
         }
-        all
+        written.iter().all(|(home, result)| result.is_ok() && !self.members.lost_since(home.member, version))
     }
 
     async fn commit_stripe(self: &Rc<Self>, id: StripeId, plan: StripePlan, pieces: &[Piece]) -> Result<StripeId, VolumeError> {
