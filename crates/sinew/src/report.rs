@@ -5,6 +5,7 @@ use sinew_engine::disk::superblock::{Config, MemberState};
 use sinew_engine::disk::uuid_text;
 use sinew_engine::status::ShardStatus;
 
+use crate::out::say;
 use crate::size;
 
 /// The whole state as JSON; docs/control-api.md describes the fields.
@@ -101,7 +102,7 @@ pub(crate) fn print(value: &Value) {
         "at risk" => "yes, but the loss of one more member may lose data",
         _ => "no",
     };
-    println!(
+    say!(
         "pool      {} ({}, {}+{}, {} shards, checksums {})",
         text(value, "pool"),
         text(value, "protection"),
@@ -110,10 +111,10 @@ pub(crate) fn print(value: &Value) {
         number(value, "shards"),
         if value["checksums"].as_bool() == Some(true) { "on" } else { "off" }
     );
-    println!("health    {}", text(value, "health"));
-    println!("data safe {safe}");
-    println!("to do     {}", text(value, "advice"));
-    println!(
+    say!("health    {}", text(value, "health"));
+    say!("data safe {safe}");
+    say!("to do     {}", text(value, "advice"));
+    say!(
         "space     {} stored of {}; {} of {} raw free",
         bytes("stored_bytes"),
         bytes("capacity_bytes"),
@@ -121,7 +122,7 @@ pub(crate) fn print(value: &Value) {
         bytes("raw_bytes")
     );
     let stripes = &value["stripes"];
-    println!(
+    say!(
         "stripes   {} mirrored, {} parity, {} degraded",
         number(stripes, "mirrored"),
         number(stripes, "parity"),
@@ -135,17 +136,17 @@ pub(crate) fn print(value: &Value) {
         (left, None) => format!("rebuild, {left} chunks left"),
         (chunks, Some(stripes)) => format!("rebuild, {chunks} chunks left; scrub, {stripes} stripes left"),
     };
-    println!("working   {work}");
+    say!("working   {work}");
     print_members(value);
     print_volumes(value);
 }
 
 /// The members as a table.
 pub(crate) fn print_members(value: &Value) {
-    println!("\nmember  state       size        used  errors (read, checksum)  repaired  path");
+    say!("\nmember  state       size        used  errors (read, checksum)  repaired  path");
     for m in value["members"].as_array().into_iter().flatten() {
         let used = number(m, "chunks_used") * 100 / number(m, "chunks").max(1);
-        println!(
+        say!(
             "{:>6}  {:<10}  {:>9}  {used:>4} %  {:>6}, {:<15}  {:>8}  {}",
             number(m, "member"),
             text(m, "state"),
@@ -160,8 +161,8 @@ pub(crate) fn print_members(value: &Value) {
 
 /// The volumes as a table.
 pub(crate) fn print_volumes(value: &Value) {
-    println!("\nvolume            size");
+    say!("\nvolume            size");
     for v in value["volumes"].as_array().into_iter().flatten() {
-        println!("{:<16}  {}", text(v, "name"), size::show(number(v, "bytes")));
+        say!("{:<16}  {}", text(v, "name"), size::show(number(v, "bytes")));
     }
 }

@@ -12,6 +12,7 @@ use sinew_engine::pool;
 use sinew_uring::{Devices, OpenError, OpenOptions};
 
 use crate::commands::serve::{Listen, serve};
+use crate::out::say;
 use crate::{host, members};
 
 /// Looks at files and devices and says which pools they belong to and whether those can be served. Changes nothing.
@@ -85,7 +86,7 @@ struct Member {
 pub(crate) fn import(args: ImportArgs) -> Result<()> {
     let overview = look(&args.members)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&overview)?);
+        say!("{}", serde_json::to_string_pretty(&overview)?);
     } else {
         print(&overview);
     }
@@ -100,7 +101,7 @@ pub(crate) fn import(args: ImportArgs) -> Result<()> {
     }
     serve(&args.members, args.listen, |open, ready| {
         for uri in open.control.catalog().names().iter().flat_map(|name| ready.uris(name)) {
-            println!("serving {uri}");
+            say!("serving {uri}");
         }
     })
 }
@@ -203,22 +204,19 @@ fn print(overview: &Overview) {
                 p.usable, p.members, p.needed
             ),
         };
-        println!("pool {} ({}, {} members): {verdict}", p.pool, p.protection, p.members);
+        say!("pool {} ({}, {} members): {verdict}", p.pool, p.protection, p.members);
         for m in &p.found {
-            println!("  member {:<3} {:<9} {}", m.member, m.state, m.path);
+            say!("  member {:<3} {:<9} {}", m.member, m.state, m.path);
         }
         for m in &p.missing {
-            println!("  member {:<3} not here  last seen at {}", m.member, m.last_seen);
+            say!("  member {:<3} not here  last seen at {}", m.member, m.last_seen);
         }
-        println!(
-            "  volumes: {}",
-            if p.volumes.is_empty() { "none".to_owned() } else { p.volumes.join(", ") }
-        );
+        say!("  volumes: {}", if p.volumes.is_empty() { "none".to_owned() } else { p.volumes.join(", ") });
     }
     for other in &overview.others {
-        println!("{}: {}", other.path, other.what);
+        say!("{}: {}", other.path, other.what);
     }
     if overview.pools.is_empty() {
-        println!("no pool found");
+        say!("no pool found");
     }
 }

@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
 use crate::api::{Request, Target};
+use crate::out::say;
 use crate::report;
 
 /// How often progress is asked for.
@@ -67,7 +68,7 @@ pub(crate) fn run(command: MemberCommand) -> Result<()> {
         MemberCommand::List { json, target } => {
             let status = target.ask(&Request::Status)?;
             if json {
-                println!("{:#}", status["members"]);
+                say!("{:#}", status["members"]);
             } else {
                 report::print_members(&status);
             }

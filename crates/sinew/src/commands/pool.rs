@@ -12,6 +12,7 @@ use sinew_uring::{Devices, UringIo};
 
 use crate::api::{Request, Target};
 use crate::commands::import::{ImportArgs, import};
+use crate::out::say;
 use crate::{cores, host, members, report, size};
 
 /// Shards of a new pool at most, unless told otherwise: each takes its share of every member.
@@ -121,7 +122,7 @@ fn volume(text: &str) -> Result<(String, u64)> {
 fn status(args: &StatusArgs) -> Result<()> {
     let status = args.target.ask(&Request::Status)?;
     if args.json {
-        println!("{status:#}");
+        say!("{status:#}");
     } else {
         report::print(&status);
     }
@@ -201,7 +202,7 @@ fn create_on(args: &CreateArgs) -> Result<()> {
         }
     }
     let g = config.geometry;
-    println!(
+    say!(
         "made pool {}: {} members, {}, stripes of {}+{}, {} {}",
         config.name,
         config.members.len(),
@@ -257,6 +258,6 @@ fn destroy(args: &DestroyArgs) -> Result<()> {
         bail!("this would destroy {what}; nothing was changed; say --yes if that is meant");
     }
     wipe(&devices, &candidates)?;
-    println!("destroyed {what}");
+    say!("destroyed {what}");
     Ok(())
 }

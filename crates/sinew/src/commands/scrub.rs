@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 
 use crate::api::{Request, Target};
 use crate::commands::member::wait_for;
+use crate::out::say;
 
 /// Reads everything stored, checks checksums, copies and parity, and mends what is wrong.
 #[derive(Args)]
@@ -42,7 +43,7 @@ pub(crate) fn run(args: ScrubArgs) -> Result<()> {
     let status = args.target.ask(&Request::Status)?;
     let counters = &status["counters"];
     if args.json {
-        println!(
+        say!(
             "{:#}",
             serde_json::json!({
                 "stripes_left": status["scrub_stripes_left"], "stripes_scrubbed": counters["stripes_scrubbed"],
@@ -53,9 +54,11 @@ pub(crate) fn run(args: ScrubArgs) -> Result<()> {
         let left = status["scrub_stripes_left"]
             .as_u64()
             .map_or("no scrub is under way".to_owned(), |n| format!("{n} stripes left"));
-        println!(
+        say!(
             "{left}; since the pool was opened: {} stripes scrubbed, {} errors found, {} not repaired",
-            counters["stripes_scrubbed"], counters["scrub_errors"], counters["scrub_unrepaired"]
+            counters["stripes_scrubbed"],
+            counters["scrub_errors"],
+            counters["scrub_unrepaired"]
         );
     }
     Ok(())

@@ -22,6 +22,7 @@ use crate::api;
 use crate::cores::{self, CoreList};
 use crate::host::{self, Open, Worker};
 use crate::nbd::Connections;
+use crate::out::{complain, say};
 use crate::{members, size};
 
 /// Connections handed to a thread and not yet taken.
@@ -64,11 +65,11 @@ pub(crate) struct Listen {
 /// Runs the command.
 pub(crate) fn run(args: ServeArgs) -> Result<()> {
     serve(&args.members, args.listen, |open, at| {
-        println!("serving pool {}", open.control.config().name);
+        say!("serving pool {}", open.control.config().name);
         for place in at.nbd_places() {
-            println!("  NBD      {place}");
+            say!("  NBD      {place}");
         }
-        println!("  control  {}", at.control.display());
+        say!("  control  {}", at.control.display());
     })
 }
 
@@ -102,7 +103,7 @@ pub(crate) fn serve(named: &[PathBuf], listen: Listen, ready: impl FnOnce(&Open,
     let devices = Devices::new();
     let gathered = members::gather(&devices, named)?;
     for problem in &gathered.problems {
-        eprintln!("sinew: warning: {problem}");
+        complain!("warning: {problem}");
     }
     let (senders, receivers) = (0..64).map(|_| async_channel::bounded(HANDOVER)).unzip();
     let worker = Others(receivers);
@@ -110,19 +111,19 @@ pub(crate) fn serve(named: &[PathBuf], listen: Listen, ready: impl FnOnce(&Open,
     host::with_pool(devices, gathered.candidates, cores, worker, async |open| {
         let open = Rc::new(open);
         for warning in &open.warnings {
-            eprintln!("sinew: warning: {warning}");
+            complain!("warning: {warning}");
         }
         report_recovery(&open);
         let server = Server::start(Rc::clone(&open), &listen, senders)?;
         ready(&open, &server.ready);
         let _ = stop.recv().await;
-        eprintln!("sinew: stopping");
+        complain!("stopping");
         if let Err(error) = server.stop().await {
             // Something hangs; waiting for the threads would hang too.
-            eprintln!("sinew: {error:#}");
+            complain!("{error:#}");
             std::process::exit(1);
         }
-        eprintln!("sinew: stopped, everything is on the members");
+        complain!("stopped, everything is on the members");
         Ok(())
     })
 }
@@ -149,7 +150,7 @@ fn stop_signal() -> Result<Receiver<()>> {
             return;
         }
         if signals.next(&io).await.is_ok() {
-            eprintln!("sinew: ended at once; the next start replays the journal");
+            complain!("ended at once; the next start replays the journal");
             std::process::exit(1);
         }
     })
@@ -160,8 +161,8 @@ fn stop_signal() -> Result<Receiver<()>> {
 fn report_recovery(open: &Open) {
     let r = open.recovery;
     if r.blocks_replayed > 0 && (r.pages > 0 || r.records_verified > 0) {
-        eprintln!(
-            "sinew: recovered in {:.1} ms: {} read, {} pages, {} journal blocks replayed, {} of {} unflushed records dropped",
+        complain!(
+            "recovered in {:.1} ms: {} read, {} pages, {} journal blocks replayed, {} of {} unflushed records dropped",
             r.elapsed_ns as f64 / 1e6,
             size::show(r.bytes_read),
             r.pages,
@@ -242,7 +243,7 @@ impl Server {
                 Ok(stream) => stream,
                 Err(error) => {
                     // Out of descriptors, most likely: others must end first.
-                    eprintln!("sinew: cannot accept a connection: {error}");
+                    complain!("cannot accept a connection: {error}");
                     self.open.io.sleep(100_000_000).await;
                     continue;
                 }

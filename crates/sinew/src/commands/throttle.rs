@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::api::{Request, Target};
+use crate::out::say;
 use crate::size;
 
 /// Bounds conversion, compaction, rebuild and scrub to a rate.
@@ -24,8 +25,8 @@ fn rate(text: &str) -> Result<u64> {
 pub(crate) fn run(args: ThrottleArgs) -> Result<()> {
     args.target.ask(&Request::Throttle { bytes_per_second: args.rate })?;
     match args.rate {
-        0 => println!("background work has no bound"),
-        rate => println!("background work is bound to {} per second", size::show(rate)),
+        0 => say!("background work has no bound"),
+        rate => say!("background work is bound to {} per second", size::show(rate)),
     }
     Ok(())
 }

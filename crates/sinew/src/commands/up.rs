@@ -8,6 +8,7 @@ use clap::Args;
 use crate::api;
 use crate::commands::pool::{CreateArgs, ProtectionName, create};
 use crate::commands::serve::{Listen, Ready, serve};
+use crate::out::say;
 use crate::{members, size};
 
 /// The longest path a Unix socket can have.
@@ -88,18 +89,18 @@ fn make(args: &UpArgs, dir: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn introduce(dir: &Path, volumes: &[String], ready: &Ready, target: &str) {
-    println!("serving {} from {}", volumes.join(", "), dir.display());
+    say!("serving {} from {}", volumes.join(", "), dir.display());
     for uri in volumes.iter().flat_map(|name| ready.uris(name)) {
-        println!("  {uri}");
+        say!("  {uri}");
     }
     let Some(uri) = volumes.first().and_then(|name| ready.uris(name).into_iter().next()) else {
-        println!("there is no volume; make one with: sinew volume create vol0 1G{target}");
+        say!("there is no volume; make one with: sinew volume create vol0 1G{target}");
         return;
     };
-    println!("\ntry, in another terminal:");
-    println!("  sinew pool status{target}");
-    println!("  nbdinfo '{uri}'");
-    println!("  fio --name=try --ioengine=nbd --uri='{uri}' --rw=randwrite --bs=4k --iodepth=32 --size=256M");
-    println!("  qemu-img convert -p -n -O raw IMAGE '{uri}'");
-    println!("\nCtrl-C stops; `sinew up {}` goes on where it was", dir.display());
+    say!("\ntry, in another terminal:");
+    say!("  sinew pool status{target}");
+    say!("  nbdinfo '{uri}'");
+    say!("  fio --name=try --ioengine=nbd --uri='{uri}' --rw=randwrite --bs=4k --iodepth=32 --size=256M");
+    say!("  qemu-img convert -p -n -O raw IMAGE '{uri}'");
+    say!("\nCtrl-C stops; `sinew up {}` goes on where it was", dir.display());
 }

@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 
 use crate::api::{Request, Target};
+use crate::out::say;
 use crate::{report, size};
 
 /// Make, list, delete and resize volumes of the running pool.
@@ -57,12 +58,12 @@ pub(crate) fn run(command: VolumeCommand) -> Result<()> {
     match command {
         VolumeCommand::Create { name, size, target } => {
             target.ask(&Request::VolumeCreate { name: name.clone(), bytes: size })?;
-            println!("made volume {name}, {}", size::show(size));
+            say!("made volume {name}, {}", size::show(size));
         }
         VolumeCommand::List { json, target } => {
             let status = target.ask(&Request::Status)?;
             if json {
-                println!("{:#}", status["volumes"]);
+                say!("{:#}", status["volumes"]);
             } else {
                 report::print_volumes(&status);
             }
@@ -72,11 +73,11 @@ pub(crate) fn run(command: VolumeCommand) -> Result<()> {
                 bail!("everything in {name} would be lost: say --yes if that is meant");
             }
             target.ask(&Request::VolumeDelete { name: name.clone() })?;
-            println!("deleted volume {name}");
+            say!("deleted volume {name}");
         }
         VolumeCommand::Resize { name, size, shrink, target } => {
             target.ask(&Request::VolumeResize { name: name.clone(), bytes: size, shrink })?;
-            println!("volume {name} has {} now", size::show(size));
+            say!("volume {name} has {} now", size::show(size));
         }
     }
     Ok(())
