@@ -76,8 +76,8 @@ fn name(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Opening one twice would fail too, but with a message about another server.
-fn refuse_twice(paths: &[PathBuf]) -> Result<()> {
+/// Refuses a list that names something twice. Opening it twice would fail too, but with a message about another server.
+pub(crate) fn refuse_twice(paths: &[PathBuf]) -> Result<()> {
     let real: Vec<PathBuf> = paths.iter().map(|p| p.canonicalize().unwrap_or_else(|_| p.clone())).collect();
     for (i, path) in real.iter().enumerate() {
         if let Some(first) = real[..i].iter().position(|other| other == path) {

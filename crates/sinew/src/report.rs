@@ -1,7 +1,7 @@
 //! The state of a pool, for programs (JSON) and for people: is my data safe, what is happening, what should I do.
 
 use serde_json::{Value, json};
-use sinew_engine::disk::superblock::{Config, MemberState};
+use sinew_engine::disk::superblock::{Config, MemberConfig, MemberState};
 use sinew_engine::disk::uuid_text;
 use sinew_engine::status::ShardStatus;
 
@@ -58,7 +58,9 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
         .collect();
     let evacuating = config.members.iter().any(|m| m.state == MemberState::Evacuating);
     if status.counters.scrub_unrepaired > 0 || status.counters.failed_reads > 0 {
-        return ("damaged", "some blocks have no good copy left: restore them from a backup".to_owned());
+        let advice =
+            "since the pool was opened, some blocks had no good copy left: restore them from a backup";
+        return ("damaged", advice.to_owned());
     }
     if status.rebuild_chunks_left > 0 || evacuating {
         let at_risk = status.stripes_at_risk > 0;
@@ -76,6 +78,21 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
     if status.stripes_degraded > 0 || status.metadata_degraded > 0 {
         return ("degraded", "redundancy is being restored: wait for it".to_owned());
     }
+    if let Some((i, m)) = config.members.iter().enumerate().find(|(_, m)| is_gone(m)) {
+        let advice = format!(
+            "{} is not there any more; member {i} works until the pool is stopped: replace it before (`sinew member \
+             offline {i}`, then `sinew member replace {i} DEVICE`)",
+            m.path
+        );
+        return ("healthy", advice);
+    }
+    if let Some(i) = status.members.iter().position(|m| m.checksum_errors > 0 || m.read_errors > 0) {
+        let advice = format!(
+            "member {i} gave wrong data or errors, all made good from the others: run `sinew scrub`, and replace it if \
+             that happens again"
+        );
+        return ("healthy", advice);
+    }
     if status.stored_bytes * 100 > status.capacity_bytes * 95 {
         return (
             "healthy",
@@ -83,6 +100,11 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
         );
     }
     ("healthy", "nothing".to_owned())
+}
+
+/// Whether a file was deleted, or a device pulled, that is still open as a member.
+fn is_gone(member: &MemberConfig) -> bool {
+    member.state == MemberState::Active && !std::path::Path::new(&member.path).exists()
 }
 
 fn number(value: &Value, key: &str) -> u64 {

@@ -114,6 +114,7 @@ fn a_lost_member_is_replaced() {
     assert!(sandbox.fails(&["member", "replace", "0", "new"]).contains("No such file"));
     std::fs::File::create(sandbox.path("new")).unwrap().set_len(64 << 20).unwrap();
     assert!(sandbox.fails(&["member", "replace", "0", "new"]).contains("take it offline first"));
+    assert!(sandbox.fails(&["member", "replace", "2"]).contains("too few"));
     sandbox.ok(&["member", "replace", "2", "new", "--wait"]);
     let status = server.status();
     assert_eq!(status["health"], "healthy");

@@ -139,6 +139,8 @@ pub(crate) fn create(args: &CreateArgs) -> Result<()> {
     {
         bail!("{:?} cannot be a pool's name: 1 to 64 bytes, no slash, no dot in front", args.name);
     }
+    let paths = args.members.iter().map(std::path::absolute).collect::<std::io::Result<Vec<_>>>()?;
+    members::refuse_twice(&paths)?;
     let made = make_files(args)?;
     let created = create_on(args);
     if created.is_err() {
