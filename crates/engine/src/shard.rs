@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use async_channel::{Receiver, Sender};
 
-use crate::addr::{Home, Lsn, MemberId, ShardBlock, StripeId, VolumeId};
+use crate::addr::{Lsn, MemberId, ShardBlock, StripeId, VolumeId};
 use crate::append::Appender;
 use crate::disk::Uuid;
 use crate::disk::journal::Record;

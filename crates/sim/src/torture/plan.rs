@@ -73,7 +73,7 @@ impl Plan {
         let lost = if rng.chance(0.8) { failures - corrupt } else { 0 };
         let fits = members.iter().sum::<u64>() / 4096;
         // All volumes together are less than the overcommitment of the smallest pool drawn here.
-        let share = [2, 4, 20][rng.below(3) as usize];
+        let share = [3, 5, 20][rng.below(3) as usize];
         let volume_count = rng.between(1, 3);
         let volumes = (0..volume_count).map(|_| rng.between(64, 64 + fits / share)).collect();
         Plan {

@@ -1,0 +1,45 @@
+"""Fills a volume that is larger than its pool: an honest end, and life after it."""
+import errno, sys
+import nbd
+
+STEP = 1 << 18
+h = nbd.NBD()
+h.connect_uri(sys.argv[1])
+
+
+def data(n):
+    return n.to_bytes(8, "little") * (STEP // 8)
+
+
+def fill():
+    stored = []
+    for n in range(h.get_size() // STEP):
+        try:
+            h.pwrite(data(n), n * STEP)
+            stored.append(n)
+        except nbd.Error as error:
+            if error.errnum != errno.ENOSPC:
+                sys.exit(f"write {n}: {error}, not ENOSPC")
+            break
+    else:
+        sys.exit("the pool never filled")
+    return stored
+
+
+if sys.argv[2] == "fill":
+    stored = fill()
+    for n in stored:
+        if h.pread(STEP, n * STEP) != data(n):
+            sys.exit(f"{n} is not what was written")
+    # Overwriting needs no room of its own.
+    for n in stored[:64]:
+        h.pwrite(data(n), n * STEP)
+    h.trim(STEP * 40, 0)
+    h.pwrite(data(7), 7 * STEP)
+    h.flush()
+    print(f"{len(stored)} stored")
+else:
+    if h.pread(STEP, 7 * STEP) != data(7) or h.pread(STEP, 50 * STEP) != data(50):
+        sys.exit("the restart lost something")
+    h.trim(h.get_size() // STEP * STEP // 2, 0)
+    fill()

@@ -1,0 +1,111 @@
+# Crashes, lost and damaged members, full pools, hostile clients, wrong arguments.
+
+test_trouble_kill9() {
+  /usr/bin/python3 -c 'import nbd' 2>/dev/null || { echo "no python3-libnbd"; return 77; }
+  fresh 256M 200M || return 1
+  rm -f "$dir/model"
+  local round
+  for round in $(seq 10); do
+    /usr/bin/python3 "$here/load.py" "$(uri)" "$dir/model" "$round" & local load=$!
+    sleep "0.$((RANDOM % 6 + 3))"
+    stop -KILL
+    wait "$load"
+    start || return 1
+    /usr/bin/python3 "$here/load.py" "$(uri)" "$dir/model" verify || return 1
+  done
+}
+
+test_trouble_member_lost_and_replaced() {
+  need nbdcopy || return
+  fresh 256M 200M || return 1
+  head -c 200M /dev/urandom >"$dir/in"
+  nbdcopy "$dir/in" "$(uri)" || return 1
+  truncate -s 0 "$dir/m2"; rm "$dir/m2"
+  nbdcopy "$(uri)" "$dir/back" && cmp "$dir/in" "$dir/back" || return 1
+  head -c 200M /dev/urandom >"$dir/in"
+  nbdcopy "$dir/in" "$(uri)" && nbdcopy "$(uri)" "$dir/back" && cmp "$dir/in" "$dir/back" || return 1
+  health healthy && { echo "healthy without a member"; return 1; }
+  truncate -s 256M "$dir/m2"
+  ctl member replace 2 "$dir/m2" --wait || return 1
+  health healthy || { ctl pool status; return 1; }
+  # Redundancy is back: another member may go.
+  ctl member offline 0 && nbdcopy "$(uri)" "$dir/back" && cmp "$dir/in" "$dir/back" || return 1
+  ctl member online 0 --wait && health healthy
+}
+
+test_trouble_catch_up_after_restart() {
+  need nbdcopy || return
+  fresh 256M 200M || return 1
+  head -c 100M /dev/urandom >"$dir/in"; truncate -s 200M "$dir/in"
+  nbdcopy "$dir/in" "$(uri)" && stop || return 1
+  mv "$dir/m1" "$dir/away"
+  members=("$dir/m0" "$dir/m2" "$dir/m3" "$dir/m4"); start || return 1
+  head -c 150M /dev/urandom >"$dir/in"; truncate -s 200M "$dir/in"
+  nbdcopy "$dir/in" "$(uri)" && stop || return 1
+  mv "$dir/away" "$dir/m1"
+  members=("$dir/m0" "$dir/m1" "$dir/m2" "$dir/m3" "$dir/m4"); start || return 1
+  for _ in $(seq 100); do health healthy && break; sleep 0.1; done
+  health healthy || { ctl pool status; return 1; }
+  ctl scrub start --wait && ctl scrub status --json | grep -q '"errors": 0' || return 1
+  nbdcopy "$(uri)" "$dir/back" && cmp "$dir/in" "$dir/back"
+}
+
+test_trouble_corruption() {
+  need nbdcopy || return
+  fresh 256M 200M || return 1
+  head -c 200M /dev/urandom >"$dir/in"
+  nbdcopy "$dir/in" "$(uri)" || return 1
+  dd if=/dev/urandom of="$dir/m3" bs=1M seek=20 count=60 conv=notrunc status=none
+  nbdcopy "$(uri)" "$dir/back" && cmp "$dir/in" "$dir/back" || return 1
+  ctl scrub start --wait || return 1
+  local before after
+  before=$(ctl scrub status --json | sed -n 's/.*"errors": \([0-9]*\).*/\1/p')
+  ctl scrub start --wait || return 1
+  after=$(ctl scrub status --json | sed -n 's/.*"errors": \([0-9]*\).*/\1/p')
+  [ "$before" -gt 0 ] && [ "$after" = "$before" ] && ctl scrub status --json | grep -q '"unrepaired": 0'
+}
+
+test_trouble_full_pool() {
+  /usr/bin/python3 -c 'import nbd' 2>/dev/null || { echo "no python3-libnbd"; return 77; }
+  fresh 64M 300M || return 1
+  /usr/bin/python3 "$here/full.py" "$(uri)" fill || return 1
+  stop -KILL; start || return 1
+  /usr/bin/python3 "$here/full.py" "$(uri)" again
+}
+
+test_trouble_hostile_client() {
+  /usr/bin/python3 -c 'import nbd' 2>/dev/null || { echo "no python3-libnbd"; return 77; }
+  fresh 256M 100M || return 1
+  rm -f "$dir/model"
+  /usr/bin/python3 "$here/load.py" "$(uri)" "$dir/model" 1 6 & local load=$!
+  /usr/bin/python3 "$here/hostile.py" "$dir/nbd" || return 1
+  wait "$load" || return 1
+  kill -0 "$server" && /usr/bin/python3 "$here/load.py" "$(uri)" "$dir/model" verify
+}
+
+refused() { # refused PATTERN COMMAND...: fails with this in its message
+  local pattern=$1 out; shift
+  out=$("$@" 2>&1) && { echo "not refused: $*"; return 1; }
+  grep -qi -- "$pattern" <<<"$out" || { echo "$* said: $out"; return 1; }
+}
+
+test_trouble_wrong_arguments() {
+  fresh 64M 32M || return 1
+  refused "in use" "$SINEW" serve "${members[@]}" --unix "$dir/other" --control "$dir/otherctl" || return 1
+  refused "no volume" ctl volume delete nothing --yes || return 1
+  refused "already" ctl volume create v 1M || return 1
+  refused "4096" ctl volume create odd 1000 || return 1
+  refused "not a size" ctl volume create odd plenty || return 1
+  refused "no member" ctl member offline 77 || return 1
+  stop
+  refused "public" "$SINEW" serve "${members[@]}" --tcp 0.0.0.0:0 --control "$dir/ctl" || return 1
+  refused "2 of its members" "$SINEW" serve "$dir/m0" "$dir/m1" "$dir/m2" --control "$dir/ctl" || return 1
+  cp "$dir/m0" "$dir/m5"
+  refused "copies of the same member" "$SINEW" serve "${members[@]}" "$dir/m5" --control "$dir/ctl" || return 1
+  refused "already a member" "$SINEW" pool create u "${members[@]}" || return 1
+  head -c 8M /dev/urandom >"$dir/m6"
+  refused "no pool found" "$SINEW" serve "$dir/m6" --control "$dir/ctl" || return 1
+  refused "not empty" "$SINEW" pool create u "$dir/m6" "$dir/m7" "$dir/m8" --size 64M || return 1
+  refused "yes" "$SINEW" pool destroy "${members[@]}" || return 1
+  "$SINEW" pool destroy --yes "${members[@]}" && refused "no pool found" "$SINEW" serve "${members[@]}" --control "$dir/ctl"
+}
