@@ -198,7 +198,7 @@ fn cpu_seconds() -> Result<f64> {
 
 /// Writes the whole volume, several requests at a time.
 pub(crate) async fn fill(io: &UringIo, volume: &VolumeHandle<UringIo>) -> Result<()> {
-    let data = Buf::copy_of(&(0..FILL_BYTES).map(|i| (i * 31 >> 3) as u8).collect::<Vec<_>>());
+    let data = Buf::copy_of(&(0..FILL_BYTES).map(|i| ((i * 31) >> 3) as u8).collect::<Vec<_>>());
     let (done, ended) = async_channel::bounded(FILL_DEPTH);
     let next = Rc::new(Cell::new(0));
     for _ in 0..FILL_DEPTH {

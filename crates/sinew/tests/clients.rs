@@ -24,7 +24,7 @@ fn libnbd_reads_what_it_wrote() {
     assert!(info.contains("export-size: 41943040") && info.contains("can_fua: true"), "{info}");
     assert!(client("nbdinfo", &["--map", &server.uri("vol0")]).contains("hole,zero"));
     let (from, to) = (sandbox.path("from"), sandbox.path("to"));
-    let data: Vec<u8> = (0..40u64 << 20).map(|i| (i * i >> 13) as u8).collect();
+    let data: Vec<u8> = (0..40u64 << 20).map(|i| ((i * i) >> 13) as u8).collect();
     std::fs::write(&from, &data).unwrap();
     client("nbdcopy", &["--flush", from.to_str().unwrap(), &server.uri("vol0")]);
     client("nbdcopy", &[&server.uri("vol0"), to.to_str().unwrap()]);
