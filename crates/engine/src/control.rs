@@ -80,6 +80,14 @@ pub enum ControlError {
         /// Chunks needed.
         need: u32,
     },
+    /// What the member held cannot be rebuilt on the others.
+    #[error("the {have} members left are too few: a stripe lies on {need} distinct ones; give a new device")]
+    TooFewLeft {
+        /// Members left.
+        have: usize,
+        /// Members of a stripe.
+        need: usize,
+    },
     /// The configuration cannot be stored.
     #[error("the configuration cannot be stored: {0}")]
     Config(DecodeError),
@@ -378,6 +386,7 @@ impl<I: Io> Control<I> {
             return Err(ControlError::MemberState { member: index, state: state.name(), hint });
         }
         let Some(candidate) = new else {
+            self.check_width()?;
             self.change(|config| {
                 config.members[index].state = MemberState::Evacuating;
                 Ok(())
@@ -410,6 +419,15 @@ impl<I: Io> Control<I> {
             config.members[index].layout = layout;
         })
         .await
+    }
+
+    /// Whether a full stripe finds its members among the active ones.
+    fn check_width(&self) -> Result<(), ControlError> {
+        let config = self.config.borrow();
+        let g = &config.geometry;
+        let need = (g.data_columns + g.parity_columns()).max(g.copies());
+        let have = config.members.iter().filter(|m| m.state == MemberState::Active).count();
+        if have >= need { Ok(()) } else { Err(ControlError::TooFewLeft { have, need }) }
     }
 
     async fn finish_evacuation(&self) -> Result<(), ControlError> {
