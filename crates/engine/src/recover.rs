@@ -361,8 +361,8 @@ impl<I: Io> Recovery<I> {
     }
 
     /// Makes every copy of the slots verified good, where those slots still hold what was verified.
-    async fn mend_verified(&mut self) -> Result<(), RecoverError> {
-        for (slot, crc) in std::mem::take(&mut self.verified) {
+    async fn mend_verified(&self) -> Result<(), RecoverError> {
+        for (&slot, &crc) in &self.verified {
             let (stripe, _, offset) = self.config.geometry.place(slot);
             if self.tables.stripe(stripe).state == StripeState::Free || self.tables.owner(slot).is_none() {
                 continue;
@@ -459,9 +459,14 @@ impl<I: Io> Recovery<I> {
 
     /// Whether a block is what its slot's checksum says, if there is one.
     fn fits(&self, stripe: StripeId, column: usize, offset: u32, block: &Buf) -> bool {
-        let slot = self.config.geometry.slot(stripe, column, offset);
-        let expected = self.tables.owner(slot).and_then(|_| self.tables.crc(slot));
+        let expected = self.expected(self.config.geometry.slot(stripe, column, offset));
         expected.is_none_or(|crc| crc32c(block.bytes()) == crc)
+    }
+
+    /// The checksum of a slot's content. A pool without checksums has those of the records just verified.
+    fn expected(&self, slot: SlotNo) -> Option<u32> {
+        self.tables.owner(slot)?;
+        self.tables.crc(slot).or_else(|| self.verified.get(&slot).copied())
     }
 
     /// A block that is damaged or whose member is missing: what the checksum confirms, else whatever parity says, else zeros. Only blocks
@@ -469,7 +474,7 @@ impl<I: Io> Recovery<I> {
     fn missing_block(&self, stripe: StripeId, column: usize, offset: u32, row: &[Option<Buf>]) -> Buf {
         let g = self.config.geometry;
         let slot = g.slot(stripe, column, offset);
-        let expected = self.tables.owner(slot).and_then(|_| self.tables.crc(slot));
+        let expected = self.expected(slot);
         let leave_out = std::iter::once(None).chain((0..g.data_columns + g.parity_columns()).map(Some));
         let mut guesses = leave_out.filter_map(|left_out| self.solve(stripe, row, column, left_out)).collect::<Vec<_>>();
         let right = guesses.iter().position(|b| expected.is_some_and(|crc| crc32c(b.bytes()) == crc));

@@ -310,7 +310,8 @@ impl Run {
         let is_lost = self.lost.contains(&member);
         let may_lose = is_lost || self.lost.len() < self.work.plan.lost && !self.corrupt.contains(&member);
         // A device that went away and came back is another to the kernel: the pool has seen the old one fail by then.
-        let is_mendable = is_lost && (!device.is_gone() || control.config().members[member].state != MemberState::Active);
+        let is_out = control.config().members[member].state != MemberState::Active;
+        let is_mendable = is_lost && (!device.is_gone() || is_out);
         match self.rng.below(10) {
             0 | 1 if may_lose => {
                 self.lose(member);
@@ -328,7 +329,7 @@ impl Run {
                 self.mend(member);
                 self.order(async move { drop(control.online(member, candidate).await) });
             }
-            6 if is_mendable => {
+            6 if is_lost && is_out => {
                 self.mend(member);
                 if self.rng.chance(0.5) {
                     device.replace_by_blank();
