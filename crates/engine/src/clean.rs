@@ -46,7 +46,10 @@ impl<I: Io> Shard<I> {
     fn needs_cleaning(&self) -> bool {
         let half = u64::from(self.geometry.journal_blocks) / 2;
         let alive = !self.members.active().is_empty();
-        alive && (self.journal.used() > half || self.needs_redundancy() || self.closing.get() && !self.is_clean())
+        alive
+            && (self.journal.used() > half
+                || self.needs_redundancy()
+                || self.closing.get() && !self.is_clean())
     }
 
     /// Whether pages, or journal blocks that replay needs, may be on fewer members than they should.
