@@ -1,18 +1,26 @@
 //! Chores: `cargo xtask setup | test | tidy`.
 
+mod code;
 mod tidy;
 
-use std::process::{Command, ExitCode};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Fresh simulation seeds run by `test`.
 const SEEDS: u64 = 1500;
+/// How long each fuzz target is run by `test`.
+const FUZZ_SECONDS: u64 = 30;
+/// Debian packages with the clients that the end-to-end tests use.
+const PACKAGES: [&str; 8] =
+    ["e2fsprogs", "fio", "libnbd-bin", "nbdfuse", "nbdkit", "python3-libnbd", "qemu-utils", "xfsprogs"];
 
 fn main() -> ExitCode {
-    let result = match std::env::args().nth(1).as_deref() {
-        Some("setup") => setup(),
-        Some("test") => test(),
-        Some("tidy") => tidy::run(),
+    let mut args = std::env::args().skip(1);
+    let result = match (args.next().as_deref(), args.next()) {
+        (Some("setup"), None) => setup(),
+        (Some("test"), None) => test(),
+        (Some("tidy"), None) => tidy::run(),
         _ => Err("usage: cargo xtask setup | test | tidy".to_owned()),
     };
     match result {
@@ -24,57 +32,110 @@ fn main() -> ExitCode {
     }
 }
 
+/// The top of the tree; every command runs there.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate is in a directory of the tree")
+}
+
 /// Installs what the end-to-end tests use, on Debian as root; otherwise says what is missing.
 fn setup() -> Result<(), String> {
-    let packages =
-        ["fio", "libnbd-bin", "nbdfuse", "nbdkit", "python3-libnbd", "qemu-utils", "xfsprogs", "e2fsprogs"];
-    let present = |name: &&str| {
-        let query = Command::new("dpkg-query").args(["-W", "-f", "${Status}", name]).output();
-        query.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("install ok installed"))
-    };
-    let missing: Vec<&str> = packages.into_iter().filter(|name| !present(name)).collect();
+    let missing: Vec<&str> = PACKAGES.into_iter().filter(|name| !is_installed(name)).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let command =
-        format!("apt-get update && apt-get install -y --no-install-recommends {}", missing.join(" "));
-    if step("install packages for the end-to-end tests", "sh", &["-c", &command]).is_err() {
-        eprintln!("not installed: {}; tests that need them are skipped", missing.join(", "));
+    let install = format!("apt-get install -y --no-install-recommends {}", missing.join(" "));
+    let command = format!("apt-get update && {install}");
+    if output("id", &["-u"]).is_none_or(|id| id.trim() != "0") {
+        println!(
+            "not root, nothing installed; tests whose clients are missing are skipped. As root: {command}"
+        );
+        return Ok(());
+    }
+    if let Err(error) = step("packages for the end-to-end tests", "sh", &["-c", &command]) {
+        println!("{error}\ntests whose clients are missing are skipped");
     }
     Ok(())
 }
 
+fn is_installed(package: &str) -> bool {
+    let status = output("dpkg-query", &["-W", "-f", "${Status}", package]);
+    status.is_some_and(|status| status.contains("install ok installed"))
+}
+
 /// Everything a contributor should have run.
 fn test() -> Result<(), String> {
+    let started = Instant::now();
     step("format", "cargo", &["fmt", "--all", "--check"])?;
-    let deny = ["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"];
-    step("clippy", "cargo", &deny)?;
+    let clippy = ["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"];
+    step("clippy", "cargo", &clippy)?;
     step("tests", "cargo", &["test", "--workspace", "--release", "--quiet"])?;
-    step(
-        "deliberate defects",
-        "cargo",
-        &["test", "--release", "-p", "sinew-sim", "--features", "sabotage", "--test", "sabotage"],
-    )?;
-    let torture = ["run", "--release", "--quiet", "-p", "sinew", "--", "torture"];
-    let with = |more: &[&'static str]| [&torture[..], more].concat();
-    step("seeds that failed once", "cargo", &with(&["--twice", "--file", "crates/sim/seeds.txt"]))?;
-    let fresh = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() * 10_000);
-    let (seeds, from) = (SEEDS.to_string(), fresh.to_string());
-    let mut fresh_seeds: Vec<&str> = torture.to_vec();
-    fresh_seeds.extend(["--seeds", &seeds, "--from", &from]);
-    step("fresh seeds", "cargo", &fresh_seeds)?;
-    step("end to end", "tests/e2e/run", &[])
+    step("tidy", "cargo", &["xtask", "tidy"])?;
+    let defects = ["test", "--release", "-p", "sinew-sim", "--features", "sabotage", "--test", "sabotage"];
+    step("deliberate defects", "cargo", &defects)?;
+    torture("seeds that failed once", &["--twice", "--file", "crates/sim/seeds.txt"])?;
+    let from = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() * 10_000).to_string();
+    torture("fresh seeds", &["--seeds", &SEEDS.to_string(), "--from", &from])?;
+    end_to_end()?;
+    fuzz()?;
+    println!("== all passed: {:.0} s", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Runs the engine in the simulator.
+fn torture(title: &str, args: &[&str]) -> Result<(), String> {
+    let command = ["run", "--release", "--quiet", "-p", "sinew", "--", "torture"];
+    step(title, "cargo", &[&command, args].concat())
+}
+
+/// Runs the command under real clients.
+fn end_to_end() -> Result<(), String> {
+    let script = "tests/e2e/run";
+    if !root().join(script).exists() {
+        println!("== end to end: skipped, there is no {script}");
+        return Ok(());
+    }
+    step("end to end", "bash", &[script])
+}
+
+/// Runs every fuzz target for a while, where the tool for it is installed.
+fn fuzz() -> Result<(), String> {
+    // The sanitizers that cargo-fuzz builds with need a nightly compiler.
+    let Some(targets) = output("cargo", &["+nightly", "fuzz", "list"]) else {
+        println!("== fuzz: skipped, there is no cargo-fuzz with a nightly toolchain");
+        return Ok(());
+    };
+    let time = format!("-max_total_time={FUZZ_SECONDS}");
+    for target in targets.lines() {
+        let dict = format!("fuzz/{target}.dict");
+        let dict_arg = format!("-dict={dict}");
+        let mut args = vec!["+nightly", "fuzz", "run", target, "--", time.as_str()];
+        if root().join(dict).exists() {
+            args.push(&dict_arg);
+        }
+        step(&format!("fuzz {target}"), "cargo", &args)?;
+    }
+    Ok(())
 }
 
 /// Runs one command under a title and says how long it took.
 fn step(title: &str, program: &str, args: &[&str]) -> Result<(), String> {
-    println!("== {title}: {program} {}", args.join(" "));
+    let command = shown(program, args);
+    println!("== {title}: {command}");
     let started = Instant::now();
-    let status = Command::new(program).args(args).status().map_err(|error| format!("{program}: {error}"))?;
+    let status = Command::new(program).args(args).current_dir(root()).status();
+    let status = status.map_err(|error| format!("{title} failed: {program}: {error}"))?;
     println!("== {title}: {:.0} s", started.elapsed().as_secs_f64());
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("{title} failed; to repeat: {program} {}", args.join(" ")))
-    }
+    if status.success() { Ok(()) } else { Err(format!("{title} failed; to repeat:\n    {command}")) }
+}
+
+/// What a command prints; none when it cannot be run or fails.
+fn output(program: &str, args: &[&str]) -> Option<String> {
+    let out = Command::new(program).args(args).current_dir(root()).stderr(Stdio::null()).output().ok()?;
+    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// A command as one types it.
+fn shown(program: &str, args: &[&str]) -> String {
+    let quoted = |arg: &&str| if arg.contains([' ', '*']) { format!("'{arg}'") } else { (*arg).to_owned() };
+    std::iter::once(program.to_owned()).chain(args.iter().map(quoted)).collect::<Vec<_>>().join(" ")
 }

@@ -1,108 +1,247 @@
 //! The house rules that neither rustc nor clippy knows.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::process::Command;
+
+use crate::code::{code_only, has_word};
 
 /// The longest Rust file.
 const LINES_MAX: usize = 600;
-/// Names that say nothing.
+/// Names that say nothing, of files and directories.
 const NAMELESS: [&str; 5] = ["utils", "helpers", "common", "misc", "manager"];
+/// Notes to oneself. Cut in two, as the paths are, so that this file does not trip over its own lists.
+const NOTES: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
+/// Paths of somebody's machine.
+const MACHINE_PATHS: [&str; 3] = [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/")];
+/// What a finished file does not contain; looked for in code only.
+const STUBS: [&str; 4] = ["todo!(", "unimplemented!(", "dbg!(", "#[ignore"];
 
 /// Checks every file that git knows.
 pub(crate) fn run() -> Result<(), String> {
-    let listed = Command::new("git")
-        .args(["ls-files"])
-        .current_dir(root())
-        .output()
-        .map_err(|e| format!("git: {e}"))?;
+    let files = tracked()?;
     let mut findings = Vec::new();
-    for path in String::from_utf8_lossy(&listed.stdout).lines() {
-        if let Ok(text) = fs::read_to_string(root().join(path)) {
-            check(path, &text, &mut findings);
+    for path in &files {
+        // What is not text, or deleted and not yet committed so, has no lines to check.
+        if let Ok(text) = fs::read_to_string(crate::root().join(path)) {
+            check(path, &text, &files, &mut findings);
         }
     }
-    if findings.is_empty() { Ok(()) } else { Err(findings.join("\n")) }
+    match findings.len() {
+        0 => Ok(()),
+        n => Err(format!("{}\n{n} findings in {} files", findings.join("\n"), files.len())),
+    }
 }
 
-fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+fn tracked() -> Result<BTreeSet<String>, String> {
+    // In a container the tree may belong to another user, which git refuses unless told.
+    let mut git = Command::new("git");
+    git.args(["-c", "safe.directory=*", "-c", "core.quotePath=false", "ls-files"]).current_dir(crate::root());
+    let listed = git.output().map_err(|error| format!("git: {error}"))?;
+    if !listed.status.success() || listed.stdout.is_empty() {
+        let why = String::from_utf8_lossy(&listed.stderr);
+        return Err(format!("git ls-files names no files; run this in a checkout: {}", why.trim()));
+    }
+    Ok(String::from_utf8_lossy(&listed.stdout).lines().map(str::to_owned).collect())
 }
 
-fn check(path: &str, text: &str, findings: &mut Vec<String>) {
+fn check(path: &str, text: &str, files: &BTreeSet<String>, findings: &mut Vec<String>) {
     let mut find = |line: usize, what: &str| findings.push(format!("{path}:{line}: {what}"));
-    let stem = Path::new(path).file_stem().and_then(|s| s.to_str()).unwrap_or("");
-    if NAMELESS.contains(&stem) {
-        find(1, "a name that says nothing; name the concept");
+    check_name(path, &mut find);
+    let (is_rust, is_markdown) = (path.ends_with(".rs"), path.ends_with(".md"));
+    for (i, line) in text.split('\n').enumerate() {
+        check_line(line, is_rust || is_markdown, &mut |what| find(i + 1, what));
     }
-    let (is_rust, is_text) =
-        (path.ends_with(".rs"), path.ends_with(".md") || path.ends_with(".rs") || path.ends_with(".sh"));
-    if is_rust && text.lines().count() > LINES_MAX {
-        find(LINES_MAX, "more than 600 lines; split it by concept");
+    if is_rust {
+        check_rust(path, text, &mut find);
     }
-    if is_rust && path.starts_with("crates/") && !text.starts_with("//!") {
-        find(1, "no `//!`: say what the file is for and what it guarantees");
+    if is_markdown {
+        check_links(path, text, files, &mut find);
     }
-    // Put together here so that this file does not trip over its own list.
-    let stubs = [
-        ["to", "do!("].concat(),
-        ["unimpl", "emented!("].concat(),
-        ["#[ig", "nore]"].concat(),
-        ["FIX", "ME"].concat(),
-    ];
-    let places = [["/wo", "rk/"].concat(), ["/ro", "ot/"].concat(), ["/ho", "me/"].concat()];
-    for (i, line) in text.lines().enumerate() {
-        if is_text && line.ends_with([' ', '\t']) {
-            find(i + 1, "white space at the end of the line");
-        }
-        if is_rust && stubs.iter().any(|stub| line.contains(stub.as_str())) {
-            find(i + 1, "a stub or an ignored test; finish it or take it out");
-        }
-        if is_text && places.iter().any(|place| line.contains(place.as_str())) {
-            find(i + 1, "a path of one machine");
-        }
-    }
-    if path.starts_with("crates/") && path.ends_with("Cargo.toml") {
+    if path.ends_with("Cargo.toml") {
         check_edges(path, text, &mut find);
     }
-    if path.ends_with(".md") {
-        check_links(path, text, &mut find);
+}
+
+fn check_name(path: &str, find: &mut impl FnMut(usize, &str)) {
+    let stem = |part: &str| part.split('.').next().is_some_and(|stem| NAMELESS.contains(&stem));
+    if path.split('/').any(stem) {
+        find(1, "a name that says nothing; name it after the concept in it");
+    }
+}
+
+fn check_line(line: &str, is_prose: bool, find: &mut impl FnMut(&str)) {
+    if is_prose && line.ends_with([' ', '\t', '\r']) {
+        find("white space at the end of the line; take it out");
+    }
+    if is_prose && line.contains('\t') {
+        find("a tab; indent with spaces, and write \\t in a string");
+    }
+    if let Some(note) = NOTES.iter().find(|note| has_word(line, note)) {
+        find(&format!("{note}; do it now, or describe the limit in the documentation"));
+    }
+    if let Some(place) = MACHINE_PATHS.iter().find(|place| line.contains(*place)) {
+        find(&format!("{place} is a path of one machine; make it relative, or let the caller say it"));
+    }
+}
+
+fn check_rust(path: &str, text: &str, find: &mut impl FnMut(usize, &str)) {
+    let lines = text.lines().count();
+    if lines > LINES_MAX {
+        find(LINES_MAX, &format!("{lines} lines, {LINES_MAX} are allowed; split it by concept"));
+    }
+    let parts: Vec<&str> = path.split('/').collect();
+    if matches!(parts[..], ["crates", _, "src", ..]) && !text.starts_with("//!") {
+        find(1, "no `//!` at the top; say what the file is for and what it guarantees");
+    }
+    let is_uring = path.starts_with("crates/uring/");
+    for (i, line) in code_only(text).lines().enumerate() {
+        if let Some(stub) = STUBS.iter().find(|stub| line.contains(*stub)) {
+            find(i + 1, &format!("`{stub}`; finish it or take it out"));
+        }
+        if line.contains("allow(") && has_word(line, "dead_code") {
+            find(i + 1, "dead code is allowed; take out the code that nobody uses");
+        }
+        if !is_uring && has_word(line, "unsafe") {
+            find(i + 1, "`unsafe` outside of crates/uring; use a safe crate, or move it there");
+        }
     }
 }
 
 /// Who may depend on whom; see ARCHITECTURE.md.
 fn check_edges(path: &str, text: &str, find: &mut impl FnMut(usize, &str)) {
-    let allowed: &[&str] = match path.split('/').nth(1) {
-        Some("engine") => &[],
-        Some("uring" | "sim" | "frontend") => &["sinew-engine"],
+    let allowed: &[&str] = match path {
+        "crates/engine/Cargo.toml" | "xtask/Cargo.toml" => &[],
+        "crates/frontend/Cargo.toml" | "crates/uring/Cargo.toml" | "crates/sim/Cargo.toml" => {
+            &["sinew-engine"]
+        }
         _ => return,
     };
+    let mut in_dependencies = false;
     for (i, line) in text.lines().enumerate() {
-        let name = line.split(['.', ' ', '=']).next().unwrap_or("");
-        if name.starts_with("sinew-") && !allowed.contains(&name) {
-            find(i + 1, "a dependency that ARCHITECTURE.md does not allow");
+        let line = line.split('#').next().unwrap_or("");
+        if line.starts_with('[') {
+            in_dependencies = line.contains("dependencies");
+        }
+        if !in_dependencies {
+            continue;
+        }
+        let names = line.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_');
+        for name in names.filter(|name| name.starts_with("sinew-") && !allowed.contains(name)) {
+            let what = format!("{path} may not depend on {name}; see the table of crates in ARCHITECTURE.md");
+            find(i + 1, &what);
         }
     }
 }
 
-fn check_links(path: &str, text: &str, find: &mut impl FnMut(usize, &str)) {
-    let dir = root().join(path);
-    let dir = dir.parent().unwrap_or(root());
+fn check_links(path: &str, text: &str, files: &BTreeSet<String>, find: &mut impl FnMut(usize, &str)) {
+    let mut fenced = false;
     for (i, line) in text.lines().enumerate() {
-        for link in line.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
-            if !link.is_empty() && !link.contains("://") && !dir.join(link).exists() {
-                find(i + 1, &format!("a link to {link}, which is not there"));
+        fenced ^= line.trim_start().starts_with("```");
+        if fenced {
+            continue;
+        }
+        for link in links(line) {
+            let file = link.split(['#', '?']).next().unwrap_or("");
+            let elsewhere = file.contains("://") || file.starts_with("mailto:");
+            if !file.is_empty() && !elsewhere && !is_tracked(path, file, files) {
+                find(
+                    i + 1,
+                    &format!("a link to {file}, which git does not know; add the file or mend the link"),
+                );
             }
         }
     }
 }
 
+/// The targets of a line's links, inline or as a definition, outside of code.
+fn links(line: &str) -> Vec<String> {
+    let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
+    let inline =
+        prose.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next().map(str::to_owned));
+    let definition = prose.strip_prefix('[').and_then(|rest| rest.split_once("]: "));
+    let defined = definition.and_then(|(_, target)| target.split_whitespace().next().map(str::to_owned));
+    inline.chain(defined).collect()
+}
+
+/// Whether a link in file `from` leads to a file, or a directory with files, that git knows.
+fn is_tracked(from: &str, link: &str, files: &BTreeSet<String>) -> bool {
+    let mut place: Vec<&str> = from.split('/').collect();
+    place.pop();
+    for part in link.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if place.pop().is_none() => return false,
+            ".." => {}
+            part => place.push(part),
+        }
+    }
+    let place = place.join("/");
+    let inside = format!("{place}/");
+    let known = files.contains(&place)
+        || files.range(inside.clone()..).next().is_some_and(|f| f.starts_with(&inside));
+    known || place.is_empty()
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn the_tree_is_tidy() {
-        if let Err(findings) = super::run() {
+        if let Err(findings) = run() {
             panic!("\n{findings}");
+        }
+    }
+
+    fn findings(path: &str, text: &str) -> Vec<String> {
+        let files = ["a.md", "docs/b.md", "Cargo.toml"].map(str::to_owned).into();
+        let mut found = Vec::new();
+        check(path, text, &files, &mut found);
+        found
+    }
+
+    #[test]
+    fn each_rule_finds_what_it_is_for() {
+        let src = "crates/engine/src/x.rs";
+        let long = "//! x\n".repeat(LINES_MAX + 1);
+        let bad = [
+            (src, "fn f() {}\n".to_owned()),
+            (src, long),
+            (src, "//! x\nfn f() { todo!() }\n".to_owned()),
+            (src, "//! x\n#[ignore = \"slow\"]\n".to_owned()),
+            (src, "//! x\n#![allow(unused, dead_code)]\n".to_owned()),
+            (src, "//! x\nunsafe fn f() {}\n".to_owned()),
+            (src, "//! x \n".to_owned()),
+            (src, "//! x\n\tfn\n".to_owned()),
+            (src, format!("//! {}: x\n", NOTES[1])),
+            ("tests/run", format!("cd {}me\n", MACHINE_PATHS[0])),
+            ("crates/engine/src/utils.rs", "//! x\n".to_owned()),
+            ("tests/common/mod.rs", "//! x\n".to_owned()),
+            ("crates/engine/Cargo.toml", "[dev-dependencies]\nsinew-sim.workspace = true\n".to_owned()),
+            ("crates/sim/Cargo.toml", "[dependencies]\nx = { package = \"sinew-uring\" }\n".to_owned()),
+            ("docs/b.md", "[a](a.md)\n".to_owned()),
+            ("docs/b.md", "[a]: ../../a.md\n".to_owned()),
+        ];
+        for (path, text) in bad {
+            assert_eq!(findings(path, &text).len(), 1, "{path}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_allowed_is_not_found() {
+        let good = [
+            (
+                "crates/engine/src/x.rs",
+                "//! No unsafe here.\nconst X: &str = \"todo!( dbg!(\"; // unsafe_code\n",
+            ),
+            ("crates/uring/src/x.rs", "//! x\nunsafe fn f() {}\n"),
+            ("crates/sim/Cargo.toml", "[package]\nname = \"sinew-sim\"\n[dependencies]\nsinew-engine = {}\n"),
+            ("docs/b.md", "[a](../Cargo.toml#x) [b](b.md) [c](https://c) `[d](e)` [f](#g) [h](../docs/)\n"),
+            ("tests/run", "mktemp x.XXXXXX\n"),
+        ];
+        for (path, text) in good {
+            assert_eq!(findings(path, text), Vec::<String>::new());
         }
     }
 }
