@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Fresh simulation seeds run by `test`.
-const SEEDS: u64 = 1500;
+const SEEDS: u64 = 300;
 
 fn main() -> ExitCode {
     let result = match std::env::args().nth(1).as_deref() {
