@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Fresh simulation seeds run by `test`.
-const SEEDS: u64 = 1500;
+const SEEDS: u64 = 300;
 /// How long each fuzz target is run by `test`.
 const FUZZ_SECONDS: u64 = 30;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages

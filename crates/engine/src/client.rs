@@ -299,7 +299,7 @@ impl<I: Io> Volume for VolumeHandle<I> {
 }
 
 /// Cuts buffers that hold whole blocks down to the bytes asked for.
-fn trim(bufs: &mut Vec<Buf>, skip: usize, len: usize) {
+fn trim(bufs: &mut [Buf], skip: usize, len: usize) {
     if skip > 0
         && let Some(first) = bufs.first_mut()
     {

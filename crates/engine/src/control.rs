@@ -5,14 +5,14 @@
 //! it is acknowledged.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_channel::{Receiver, Sender};
 
 use crate::addr::{MemberId, VolumeId};
 use crate::buf::BLOCK_BYTES;
+pub use crate::catalog::Catalog;
 use crate::client::VolumeShared;
 use crate::disk::codec::DecodeError;
 use crate::disk::superblock::{Config, MemberConfig, MemberState, VolumeConfig};
@@ -101,26 +101,6 @@ pub enum ControlError {
     /// A shard could not do its part.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-}
-
-/// Volumes by name, for frontends on any thread.
-#[derive(Clone, Default, Debug)]
-pub struct Catalog(Arc<Mutex<BTreeMap<String, Arc<VolumeShared>>>>);
-
-impl Catalog {
-    /// The names, in order.
-    pub fn names(&self) -> Vec<String> {
-        self.lock().keys().cloned().collect()
-    }
-
-    /// A volume.
-    pub fn get(&self, name: &str) -> Option<Arc<VolumeShared>> {
-        self.lock().get(name).cloned()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<VolumeShared>>> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
 }
 
 /// The control of an open pool.

@@ -8,6 +8,7 @@ pub mod buf;
 pub mod io;
 
 // The pool as a whole.
+mod catalog;
 pub mod client;
 pub mod control;
 pub mod pool;

@@ -139,8 +139,7 @@ impl<I: Io> Shard<I> {
         part: ChunkPart,
         mut bad: Vec<(usize, Home)>,
     ) -> Result<Buf, VolumeError> {
-        loop {
-            let Some((index, home)) = self.next_copy(part, &bad) else { break };
+        while let Some((index, home)) = self.next_copy(part, &bad) {
             match self.members.read(home, part.offset, part.count).await {
                 Ok(buf) if self.matches(part, &buf, home) => {
                     if !bad.is_empty() {

@@ -21,7 +21,7 @@ struct FreeSet {
 impl FreeSet {
     fn all(bound: u32) -> FreeSet {
         let mut words = vec![u64::MAX; bound.div_ceil(64) as usize];
-        if bound % 64 != 0
+        if !bound.is_multiple_of(64)
             && let Some(last) = words.last_mut()
         {
             *last = (1 << (bound % 64)) - 1;

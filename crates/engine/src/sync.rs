@@ -101,19 +101,21 @@ impl<T> Future for Promise<T> {
     }
 }
 
+/// A future under way, or what came of it.
+enum Joined<F: Future> {
+    Running(Pin<Box<F>>),
+    Done(F::Output),
+}
+
 /// Runs the futures together and gives their results in order.
 pub(crate) async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut running: Vec<(Option<Pin<Box<F>>>, Option<F::Output>)> =
-        futures.into_iter().map(|f| (Some(Box::pin(f)), None)).collect();
+    let mut all: Vec<Joined<F>> = futures.into_iter().map(|f| Joined::Running(Box::pin(f))).collect();
     std::future::poll_fn(|cx| {
         let mut pending = false;
-        for (future, output) in &mut running {
-            if let Some(f) = future {
-                match f.as_mut().poll(cx) {
-                    Poll::Ready(value) => {
-                        *output = Some(value);
-                        *future = None;
-                    }
+        for one in &mut all {
+            if let Joined::Running(future) = one {
+                match future.as_mut().poll(cx) {
+                    Poll::Ready(output) => *one = Joined::Done(output),
                     Poll::Pending => pending = true,
                 }
             }
@@ -121,5 +123,9 @@ pub(crate) async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) ->
         if pending { Poll::Pending } else { Poll::Ready(()) }
     })
     .await;
-    running.into_iter().map(|(_, output)| output.expect("every future is ready")).collect()
+    let output = |one| match one {
+        Joined::Done(output) => output,
+        Joined::Running(_) => unreachable!("every future is done"),
+    };
+    all.into_iter().map(output).collect()
 }

@@ -15,7 +15,7 @@ pub(crate) type Version = u64;
 /// A volume and one of its blocks.
 pub(crate) type Place = (usize, u64);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Block {
     /// What it held when the overlapping requests began; empty once one of them has succeeded.
     base: Vec<Version>,
@@ -30,11 +30,21 @@ struct Block {
     begun: Vec<Version>,
 }
 
-impl Block {
-    fn new() -> Block {
-        Block { base: vec![0], after_crash: vec![0], ..Block::default() }
+impl Default for Block {
+    /// Never written: zeros.
+    fn default() -> Block {
+        Block {
+            base: vec![0],
+            cluster: Vec::new(),
+            in_flight: 0,
+            after_crash: vec![0],
+            merging: false,
+            begun: Vec::new(),
+        }
     }
+}
 
+impl Block {
     fn possible(&self) -> impl Iterator<Item = Version> + '_ {
         self.base.iter().chain(&self.cluster).copied()
     }
@@ -82,7 +92,7 @@ impl Oracle {
     }
 
     fn begin(&mut self, place: Place, version: Version) {
-        let block = self.blocks.entry(place).or_insert_with(Block::new);
+        let block = self.blocks.entry(place).or_default();
         block.begun.push(version);
         block.in_flight += 1;
         block.cluster.push(version);

@@ -76,7 +76,7 @@ impl Plan {
         // All volumes together are less than the overcommitment of the smallest pool drawn here.
         let share = [3, 5, 20][rng.below(3) as usize];
         let volume_count = rng.between(1, 3);
-        let volumes = (0..volume_count).map(|_| rng.between(64, 64 + fits / share)).collect();
+        let volumes = (0..volume_count).map(|_| rng.between(64, 64 + fits / share / volume_count)).collect();
         Plan {
             seed,
             members,
