@@ -54,6 +54,9 @@ pub(crate) struct BenchArgs {
     /// What to do.
     #[arg(long, value_enum, default_value = "randwrite")]
     rw: Pattern,
+    /// Write the whole volume first, as is always done for reads.
+    #[arg(long)]
+    fill: bool,
     /// Bytes per request.
     #[arg(long, default_value = "4K", value_parser = size::parse)]
     bs: u64,
@@ -164,7 +167,7 @@ fn measure(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>) -> R
         if volume.size_bytes() < args.bs {
             bail!("the volume is smaller than one request");
         }
-        if args.rw.reads() {
+        if args.fill || args.rw.reads() {
             load::fill(&open.io, &volume).await?;
         }
         let before = open.control.status().await?;
