@@ -32,7 +32,7 @@ test_clients_fio_verify() {
   for job in "randwrite 4k-4k 1" "randwrite 4k-4k 32" "randwrite 512-64k 16" "write 1m-1m 4" "randrw 4k-128k 64"; do
     set -- $job
     fio --name=v --ioengine=nbd --uri="$(uri)" --rw="$1" --bsrange="$2" --iodepth="$3" --size=96M --io_size=64M \
-      --verify=crc32c --do_verify=1 --verify_fatal=1 --randrepeat=0 --output="$dir/fio.out" || { cat "$dir/fio.out"; return 1; }
+      --verify=crc32c --verify_state_save=0 --do_verify=1 --verify_fatal=1 --randrepeat=0 --output="$dir/fio.out" || { cat "$dir/fio.out"; return 1; }
   done
   fio --name=t --ioengine=nbd --uri="$(uri)" --rw=randtrim --bs=64k --iodepth=8 --size=96M --io_size=32M --output="$dir/fio.out"
 }

@@ -186,6 +186,16 @@ fn the_control_socket_answers_line_by_line() {
 }
 
 #[test]
+fn sockets_have_a_default_place() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let server = sandbox.serve_at_default("tank", &["."]);
+    assert_eq!(server.connect("v").size, 40 << 20);
+    assert_eq!(server.status()["pool"], "tank");
+    server.stop();
+}
+
+#[test]
 fn a_benchmark_keeps_to_itself() {
     let sandbox = Sandbox::new();
     let bench = ["bench", "--seconds", "0.2", "--json"];

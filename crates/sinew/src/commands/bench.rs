@@ -4,15 +4,18 @@
 //! the report.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
 use sinew_engine::MemberStats;
+use sinew_engine::buf::Buf;
+use sinew_engine::io::{Gather, Io};
 use sinew_engine::pool::{self, Candidate, PoolSpec};
 use sinew_engine::status::ShardStatus;
 use sinew_engine::volume::Volume;
-use sinew_uring::Devices;
+use sinew_uring::{Devices, Path as DevicePath};
 
 use crate::commands::pool::ProtectionName;
 use crate::host::{self, Open};
@@ -22,6 +25,8 @@ use crate::{members, size};
 
 /// The pool and the volume that a benchmark makes, and knows as its own later.
 const NAME: &str = "bench";
+/// Bytes of a memory member touched at once.
+const TOUCH_BYTES: u64 = 1 << 20;
 
 /// Measures a pool under load from this process.
 ///
@@ -54,6 +59,9 @@ pub(crate) struct BenchArgs {
     /// What to do.
     #[arg(long, value_enum, default_value = "randwrite")]
     rw: Pattern,
+    /// Write the whole volume first, as is always done for reads.
+    #[arg(long)]
+    fill: bool,
     /// Bytes per request.
     #[arg(long, default_value = "4K", value_parser = size::parse)]
     bs: u64,
@@ -92,18 +100,39 @@ pub(crate) fn run(args: BenchArgs) -> Result<()> {
     let mut made = Vec::new();
     let result = match &args.dir {
         Some(dir) => make_files(dir, args.members, args.size, &mut made)
-            .and_then(|()| on_fresh(&args, &devices, members::open_all(&devices, &made)?, true)),
+            .and_then(|()| on_made(&args, &devices, members::open_all(&devices, &made)?)),
         None if !args.paths.is_empty() => on_given(&args, &devices),
         None => {
             let member = |i| Ok(Candidate { device: devices.memory(args.size)?, path: format!("memory{i}") });
-            let members = (0..args.members).map(member).collect::<Result<_>>();
-            members.and_then(|members| on_fresh(&args, &devices, members, true))
+            let members = (0..args.members).map(member).collect::<Result<Vec<_>>>();
+            members.and_then(|members| on_made(&args, &devices, members))
         }
     };
     for path in made {
         let _ = std::fs::remove_file(path);
     }
     result
+}
+
+/// On members made for this.
+fn on_made(args: &BenchArgs, devices: &Devices, members: Vec<Candidate>) -> Result<()> {
+    touch(devices, &members)?;
+    on_fresh(args, devices, members, true)
+}
+
+/// Writes members in memory from end to end: the system gives memory page by page at the first write, which takes longer
+/// than the engine does and is no part of it.
+fn touch(devices: &Devices, members: &[Candidate]) -> Result<()> {
+    let zeros: Gather = Rc::new([Buf::zeroed(TOUCH_BYTES as usize)]);
+    host::run_alone(devices, async |io| {
+        for member in members.iter().filter(|m| devices.path(m.device) != Some(DevicePath::Ring)) {
+            let bytes = io.space(member.device)?.bytes;
+            for offset in (0..bytes / TOUCH_BYTES).map(|i| i * TOUCH_BYTES) {
+                io.write(member.device, offset, Rc::clone(&zeros)).await?;
+            }
+        }
+        Ok(())
+    })?
 }
 
 fn make_files(dir: &Path, count: usize, bytes: u64, made: &mut Vec<PathBuf>) -> Result<()> {
@@ -164,7 +193,7 @@ fn measure(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>) -> R
         if volume.size_bytes() < args.bs {
             bail!("the volume is smaller than one request");
         }
-        if args.rw.reads() {
+        if args.fill || args.rw.reads() {
             load::fill(&open.io, &volume).await?;
         }
         let before = open.control.status().await?;

@@ -45,7 +45,7 @@ pub(crate) struct ServeArgs {
 /// Where to serve.
 #[derive(Args, Clone, Default)]
 pub(crate) struct Listen {
-    /// Unix socket for NBD.
+    /// Unix socket for NBD; by default, without --tcp, nbd/NAME.sock beside the default control socket.
     #[arg(long, value_name = "PATH")]
     pub(crate) unix: Option<PathBuf>,
     /// TCP address for NBD, for example 127.0.0.1:10809.
@@ -53,7 +53,7 @@ pub(crate) struct Listen {
     pub(crate) tcp: Option<SocketAddr>,
     /// Allow a TCP address that other machines can reach. There is no authentication and no encryption.
     #[arg(long)]
-    pub(crate) listen_anywhere: bool,
+    pub(crate) public: bool,
     /// Control socket; by default NAME.sock in $XDG_RUNTIME_DIR/sinew or /run/sinew.
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
@@ -96,9 +96,6 @@ impl Ready {
 /// Serves a pool; `ready` is told once clients can connect.
 pub(crate) fn serve(named: &[PathBuf], listen: Listen, ready: impl FnOnce(&Open, &Ready)) -> Result<()> {
     refuse_strangers(&listen)?;
-    if listen.unix.is_none() && listen.tcp.is_none() {
-        bail!("nothing to serve on: say --unix PATH, --tcp ADDR:PORT, or both");
-    }
     let stop = stop_signal()?;
     let devices = Devices::new();
     let gathered = members::gather(&devices, named)?;
@@ -130,9 +127,9 @@ pub(crate) fn serve(named: &[PathBuf], listen: Listen, ready: impl FnOnce(&Open,
 
 fn refuse_strangers(listen: &Listen) -> Result<()> {
     match listen.tcp {
-        Some(address) if !address.ip().is_loopback() && !listen.listen_anywhere => bail!(
+        Some(address) if !address.ip().is_loopback() && !listen.public => bail!(
             "{address} can be reached by other machines, and there is no authentication and no encryption; \
-             use a loopback address such as 127.0.0.1:{}, or say --listen-anywhere if that is meant",
+             use a loopback address such as 127.0.0.1:{}, or say --public if that is meant",
             address.port()
         ),
         _ => Ok(()),
@@ -215,11 +212,11 @@ impl Server {
         let control = control_path(&open, listen)?;
         let io = open.io.clone();
         let controls = bind_unix(&io, &control)?;
-        let unix = listen.unix.as_deref().map(|path| bind_unix(&io, path)).transpose()?;
+        let unix_path = nbd_path(&open, listen)?;
+        let unix = unix_path.as_deref().map(|path| bind_unix(&io, path)).transpose()?;
         let bind =
             |address| Listener::bind_tcp(&io, address).with_context(|| format!("cannot listen on {address}"));
         let tcp = listen.tcp.map(bind).transpose()?;
-        let unix_path = listen.unix.as_deref().map(std::path::absolute).transpose()?;
         let address = tcp.as_ref().and_then(Listener::address);
         let server = Rc::new(Server {
             here: Connections::new(io.clone(), open.client.clone(), open.control.catalog()),
@@ -315,6 +312,20 @@ fn control_path(open: &Open, listen: &Listen) -> Result<PathBuf> {
     }
     let dir = api::make_directory()?;
     Ok(dir.join(format!("{}.sock", open.control.config().name)))
+}
+
+/// The Unix socket for NBD, if there is to be one.
+fn nbd_path(open: &Open, listen: &Listen) -> Result<Option<PathBuf>> {
+    match &listen.unix {
+        Some(path) => Ok(Some(std::path::absolute(path)?)),
+        None if listen.tcp.is_some() => Ok(None),
+        None => {
+            // Beside them, not among them: what is in the directory itself is taken for a control socket.
+            let dir = api::make_directory()?.join("nbd");
+            std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+            Ok(Some(dir.join(format!("{}.sock", open.control.config().name))))
+        }
+    }
 }
 
 /// Listens at a path, taking the place of a socket that nobody answers at any more.

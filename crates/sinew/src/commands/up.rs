@@ -39,7 +39,7 @@ pub(crate) struct UpArgs {
     tcp: Option<std::net::SocketAddr>,
     /// Allow a TCP address that other machines can reach. There is no authentication and no encryption.
     #[arg(long)]
-    listen_anywhere: bool,
+    public: bool,
 }
 
 /// Runs the command.
@@ -59,8 +59,8 @@ pub(crate) fn run(args: UpArgs) -> Result<()> {
     }
     // The usual place if this user may use it, so that other commands find the pool by themselves.
     let control = if api::make_directory().is_ok() { None } else { Some(dir.join("control.sock")) };
-    let (tcp, listen_anywhere) = (args.tcp, args.listen_anywhere);
-    let listen = Listen { unix: Some(unix), tcp, listen_anywhere, control: control.clone(), cores: None };
+    let (tcp, public) = (args.tcp, args.public);
+    let listen = Listen { unix: Some(unix), tcp, public, control: control.clone(), cores: None };
     serve(&named, listen, |open, ready| {
         let target = control.map(|path| format!(" --control {}", path.display())).unwrap_or_default();
         introduce(&dir, &open.control.catalog().names(), ready, &target);

@@ -79,6 +79,12 @@ impl Sandbox {
         Server::start(self, self.command(&args), socket)
     }
 
+    /// Starts a server of this pool that chooses its sockets itself.
+    pub(crate) fn serve_at_default(&self, pool: &str, members: &[&str]) -> Server<'_> {
+        let socket = self.path("sinew/nbd").join(format!("{pool}.sock"));
+        Server::start(self, self.command(&[&["serve"], members].concat()), socket)
+    }
+
     /// Starts `sinew up` in a directory here.
     pub(crate) fn up(&self, dir: &str) -> Server<'_> {
         let socket = self.path(dir).join("nbd.sock");
