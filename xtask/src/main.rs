@@ -26,7 +26,8 @@ fn main() -> ExitCode {
 
 /// Installs what the end-to-end tests use, on Debian as root; otherwise says what is missing.
 fn setup() -> Result<(), String> {
-    let packages = ["fio", "libnbd-bin", "nbdfuse", "nbdkit", "python3-libnbd", "qemu-utils", "xfsprogs", "e2fsprogs"];
+    let packages =
+        ["fio", "libnbd-bin", "nbdfuse", "nbdkit", "python3-libnbd", "qemu-utils", "xfsprogs", "e2fsprogs"];
     let present = |name: &&str| {
         let query = Command::new("dpkg-query").args(["-W", "-f", "${Status}", name]).output();
         query.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("install ok installed"))
@@ -35,7 +36,8 @@ fn setup() -> Result<(), String> {
     if missing.is_empty() {
         return Ok(());
     }
-    let command = format!("apt-get update && apt-get install -y --no-install-recommends {}", missing.join(" "));
+    let command =
+        format!("apt-get update && apt-get install -y --no-install-recommends {}", missing.join(" "));
     if step("install packages for the end-to-end tests", "sh", &["-c", &command]).is_err() {
         eprintln!("not installed: {}; tests that need them are skipped", missing.join(", "));
     }
@@ -48,7 +50,11 @@ fn test() -> Result<(), String> {
     let deny = ["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"];
     step("clippy", "cargo", &deny)?;
     step("tests", "cargo", &["test", "--workspace", "--release", "--quiet"])?;
-    step("deliberate defects", "cargo", &["test", "--release", "-p", "sinew-sim", "--features", "sabotage", "--test", "sabotage"])?;
+    step(
+        "deliberate defects",
+        "cargo",
+        &["test", "--release", "-p", "sinew-sim", "--features", "sabotage", "--test", "sabotage"],
+    )?;
     let torture = ["run", "--release", "--quiet", "-p", "sinew", "--", "torture"];
     let with = |more: &[&'static str]| [&torture[..], more].concat();
     step("seeds that failed once", "cargo", &with(&["--twice", "--file", "crates/sim/seeds.txt"]))?;
@@ -66,5 +72,9 @@ fn step(title: &str, program: &str, args: &[&str]) -> Result<(), String> {
     let started = Instant::now();
     let status = Command::new(program).args(args).status().map_err(|error| format!("{program}: {error}"))?;
     println!("== {title}: {:.0} s", started.elapsed().as_secs_f64());
-    if status.success() { Ok(()) } else { Err(format!("{title} failed; to repeat: {program} {}", args.join(" "))) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{title} failed; to repeat: {program} {}", args.join(" ")))
+    }
 }

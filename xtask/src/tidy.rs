@@ -11,7 +11,11 @@ const NAMELESS: [&str; 5] = ["utils", "helpers", "common", "misc", "manager"];
 
 /// Checks every file that git knows.
 pub(crate) fn run() -> Result<(), String> {
-    let listed = Command::new("git").args(["ls-files"]).current_dir(root()).output().map_err(|e| format!("git: {e}"))?;
+    let listed = Command::new("git")
+        .args(["ls-files"])
+        .current_dir(root())
+        .output()
+        .map_err(|e| format!("git: {e}"))?;
     let mut findings = Vec::new();
     for path in String::from_utf8_lossy(&listed.stdout).lines() {
         if let Ok(text) = fs::read_to_string(root().join(path)) {
@@ -31,7 +35,8 @@ fn check(path: &str, text: &str, findings: &mut Vec<String>) {
     if NAMELESS.contains(&stem) {
         find(1, "a name that says nothing; name the concept");
     }
-    let (is_rust, is_text) = (path.ends_with(".rs"), path.ends_with(".md") || path.ends_with(".rs") || path.ends_with(".sh"));
+    let (is_rust, is_text) =
+        (path.ends_with(".rs"), path.ends_with(".md") || path.ends_with(".rs") || path.ends_with(".sh"));
     if is_rust && text.lines().count() > LINES_MAX {
         find(LINES_MAX, "more than 600 lines; split it by concept");
     }
@@ -39,7 +44,12 @@ fn check(path: &str, text: &str, findings: &mut Vec<String>) {
         find(1, "no `//!`: say what the file is for and what it guarantees");
     }
     // Put together here so that this file does not trip over its own list.
-    let stubs = [["to", "do!("].concat(), ["unimpl", "emented!("].concat(), ["#[ig", "nore]"].concat(), ["FIX", "ME"].concat()];
+    let stubs = [
+        ["to", "do!("].concat(),
+        ["unimpl", "emented!("].concat(),
+        ["#[ig", "nore]"].concat(),
+        ["FIX", "ME"].concat(),
+    ];
     let places = [["/wo", "rk/"].concat(), ["/ro", "ot/"].concat(), ["/ho", "me/"].concat()];
     for (i, line) in text.lines().enumerate() {
         if is_text && line.ends_with([' ', '\t']) {

@@ -210,8 +210,9 @@ impl Appender {
         let mut queue = self.queue.borrow_mut();
         let open = open.as_mut()?;
         let columns = open.fill.len();
-        let column =
-            (0..columns).map(|i| (open.column_next + i) % columns).find(|&column| open.fill[column] < CHUNK_BLOCKS)?;
+        let column = (0..columns)
+            .map(|i| (open.column_next + i) % columns)
+            .find(|&column| open.fill[column] < CHUNK_BLOCKS)?;
         let offset = open.fill[column];
         let mut room = CHUNK_BLOCKS - offset;
         let mut pieces = Vec::new();
@@ -245,7 +246,8 @@ impl<I: Io> Shard<I> {
         let appender = &self.appender;
         loop {
             let ready = || {
-                (!appender.queue.borrow().is_empty() && appender.in_flight.get() < RUNS_IN_FLIGHT_MAX).then_some(())
+                (!appender.queue.borrow().is_empty() && appender.in_flight.get() < RUNS_IN_FLIGHT_MAX)
+                    .then_some(())
             };
             appender.work.wait(ready).await;
             if !appender.has_room()
@@ -276,8 +278,12 @@ impl<I: Io> Shard<I> {
         let (id, plan) = planned?;
         let version = self.members.version();
         self.share(id);
-        let record =
-            Record::Open { stripe: id, parity: false, columns: plan.columns as u8, homes: plan.homes.clone() };
+        let record = Record::Open {
+            stripe: id,
+            parity: false,
+            columns: plan.columns as u8,
+            homes: plan.homes.clone(),
+        };
         let committed = self.journal.commit(vec![record]).await;
         self.opening.borrow_mut().remove(&id);
         let fill = vec![0; plan.columns];
@@ -310,7 +316,8 @@ impl<I: Io> Shard<I> {
             run.pieces.iter().for_each(|(piece, ticket)| ticket.done(piece.blocks(), Ok(true)));
         }
         let version = self.members.version();
-        let results = join_all(homes.iter().map(|&home| self.members.write(home, run.offset, Rc::clone(&data)))).await;
+        let results =
+            join_all(homes.iter().map(|&home| self.members.write(home, run.offset, Rc::clone(&data)))).await;
         // A flush that began meanwhile took the stripe for covered; it is not.
         self.unflushed_stripes.borrow_mut().insert(run.stripe);
         let mut failed = homes.is_empty();

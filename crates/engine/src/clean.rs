@@ -46,7 +46,10 @@ impl<I: Io> Shard<I> {
     fn needs_cleaning(&self) -> bool {
         let half = u64::from(self.geometry.journal_blocks) / 2;
         let alive = !self.members.active().is_empty();
-        alive && (self.journal.used() > half || self.needs_redundancy() || self.closing.get() && !self.is_clean())
+        alive
+            && (self.journal.used() > half
+                || self.needs_redundancy()
+                || self.closing.get() && !self.is_clean())
     }
 
     /// Whether pages, or journal blocks that replay needs, may be on fewer members than they should.
@@ -159,6 +162,9 @@ impl<I: Io> Shard<I> {
     /// After a change of members: has every page with too few copies written again, and the tail move past all journal
     /// blocks written so far, some of which may have too few.
     pub(crate) fn restore_redundancy(&self) {
+        if sabotage::on(Sabotage::ForgetMetadataCopies) {
+            return;
+        }
         self.tail_wanted.set(self.journal.next());
         let (copies, applied) = (self.copies_possible(), self.journal.applied());
         self.tables.borrow_mut().pages.rewrite_short(copies, applied);

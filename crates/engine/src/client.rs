@@ -42,7 +42,11 @@ impl VolumeShared {
     }
 
     fn end(&self) -> Result<u64, VolumeError> {
-        if self.gone.load(Ordering::SeqCst) { Err(VolumeError::Gone) } else { Ok(self.bytes.load(Ordering::SeqCst)) }
+        if self.gone.load(Ordering::SeqCst) {
+            Err(VolumeError::Gone)
+        } else {
+            Ok(self.bytes.load(Ordering::SeqCst))
+        }
     }
 }
 
@@ -79,7 +83,10 @@ impl<I: Io> PoolClient<I> {
             ShardLink::Here(shard) => shard.serve(volume, request).await,
             ShardLink::There(mailbox) => {
                 let (reply, answer) = async_channel::bounded(1);
-                mailbox.send(Order::Request { volume, request, reply }).await.map_err(|_| VolumeError::Gone)?;
+                mailbox
+                    .send(Order::Request { volume, request, reply })
+                    .await
+                    .map_err(|_| VolumeError::Gone)?;
                 answer.recv().await.unwrap_or(Err(VolumeError::Gone))
             }
         }
@@ -126,7 +133,11 @@ fn parts(first: u64, blocks: u64, shards: usize) -> impl Iterator<Item = Part> {
 impl<I: Io> VolumeHandle<I> {
     fn check(&self, offset: u64, len: u64) -> Result<(), VolumeError> {
         let end = self.shared.end()?;
-        if offset.checked_add(len).is_some_and(|last| last <= end) { Ok(()) } else { Err(VolumeError::OutOfRange) }
+        if offset.checked_add(len).is_some_and(|last| last <= end) {
+            Ok(())
+        } else {
+            Err(VolumeError::OutOfRange)
+        }
     }
 
     fn shards(&self) -> usize {
@@ -149,7 +160,8 @@ impl<I: Io> VolumeHandle<I> {
         if one.blocks == blocks {
             return Ok(vec![self.call(one.shard, request(one)).await?]);
         }
-        let calls: Vec<_> = std::iter::once(one).chain(parts).map(|part| self.call(part.shard, request(part))).collect();
+        let calls: Vec<_> =
+            std::iter::once(one).chain(parts).map(|part| self.call(part.shard, request(part))).collect();
         join_all(calls).await.into_iter().collect()
     }
 
@@ -168,7 +180,8 @@ impl<I: Io> VolumeHandle<I> {
     async fn merge(&self, offset: u64, bytes: &[u8]) -> Result<(), VolumeError> {
         let mut parts = parts(offset / BLOCK, 1, self.shards());
         let part = parts.next().expect("one block has one part");
-        let request = Request::Merge { local: part.local, at: (offset % BLOCK) as usize, bytes: bytes.to_vec() };
+        let request =
+            Request::Merge { local: part.local, at: (offset % BLOCK) as usize, bytes: bytes.to_vec() };
         self.call(part.shard, request).await.map(|_| ())
     }
 

@@ -17,9 +17,8 @@ use crate::client::VolumeShared;
 use crate::disk::codec::DecodeError;
 use crate::disk::superblock::{Config, MemberConfig, MemberState, VolumeConfig};
 use crate::geometry::{CHUNK_BLOCKS, OVERCOMMIT};
-use crate::io::{DeviceId, Io, IoError};
+use crate::io::{DeviceId, Io};
 use crate::pool::{self, Candidate, Found, PoolError, SuperblockError};
-use crate::sabotage::{self, Sabotage};
 use crate::serve::{Answer, Order};
 use crate::shard::Event;
 use crate::status::ShardStatus;
@@ -39,7 +38,9 @@ pub enum ControlError {
     #[error("a volume's name has 1 to 128 bytes and no control characters")]
     VolumeName,
     /// The size cannot be had.
-    #[error("a volume's size is a multiple of 4096 bytes, and all volumes together are at most {max} bytes in this pool")]
+    #[error(
+        "a volume's size is a multiple of 4096 bytes, and all volumes together are at most {max} bytes in this pool"
+    )]
     VolumeSize {
         /// Bytes that all volumes may have together.
         max: u64,
@@ -58,7 +59,9 @@ pub enum ControlError {
         hint: &'static str,
     },
     /// The pool cannot do without this member now.
-    #[error("the pool cannot do without member {0}: with it out, data would be lost or unavailable; wait for the rebuild, or bring other members back first")]
+    #[error(
+        "the pool cannot do without member {0}: with it out, data would be lost or unavailable; wait for the rebuild, or bring other members back first"
+    )]
     Needed(usize),
     /// The device is not the member it should be.
     #[error("{path} is not member {member} of this pool: {why}")]
@@ -80,6 +83,14 @@ pub enum ControlError {
         have: u32,
         /// Chunks needed.
         need: u32,
+    },
+    /// What the member held cannot be rebuilt on the others.
+    #[error("the {have} members left are too few: a stripe lies on {need} distinct ones; give a new device")]
+    TooFewLeft {
+        /// Members left.
+        have: usize,
+        /// Members of a stripe.
+        need: usize,
     },
     /// The configuration cannot be stored.
     #[error("the configuration cannot be stored: {0}")]
@@ -171,7 +182,9 @@ impl<I: Io> Control<I> {
     /// Whether a device is an active member now.
     pub fn uses(&self, device: DeviceId) -> bool {
         let (config, devices) = (self.config.borrow(), self.devices.borrow());
-        let is_it = |(member, d): (&MemberConfig, &Option<DeviceId>)| *d == Some(device) && member.state == MemberState::Active;
+        let is_it = |(member, d): (&MemberConfig, &Option<DeviceId>)| {
+            *d == Some(device) && member.state == MemberState::Active
+        };
         config.members.iter().zip(devices.iter()).any(is_it)
     }
 
@@ -182,9 +195,9 @@ impl<I: Io> Control<I> {
 
     async fn take_event(self: Rc<Self>, event: Event) {
         match event {
-            Event::MemberFailed { member, error, done } => {
+            Event::MemberFailed { member, done, .. } => {
                 // When nothing is left to store the failure on, requests fail by themselves.
-                let _ = self.take_out(member, MemberState::Failed, Some(error)).await;
+                let _ = self.take_out(member, MemberState::Failed).await;
                 let _ = done.send(()).await;
             }
             Event::Rebuilt => {
@@ -194,7 +207,10 @@ impl<I: Io> Control<I> {
     }
 
     /// Changes the configuration: on every active member durably, then in memory. One change at a time.
-    async fn change(&self, edit: impl FnOnce(&mut Config) -> Result<(), ControlError>) -> Result<(), ControlError> {
+    async fn change(
+        &self,
+        edit: impl FnOnce(&mut Config) -> Result<(), ControlError>,
+    ) -> Result<(), ControlError> {
         self.changed.wait(|| (!self.changing.get()).then_some(())).await;
         self.changing.set(true);
         let mut next = self.config();
@@ -220,7 +236,8 @@ impl<I: Io> Control<I> {
             if targets.is_empty() {
                 return Err(ControlError::Failed);
             }
-            let writes = targets.iter().map(|&(i, device)| pool::write_superblock(&self.io, device, i, &next));
+            let writes =
+                targets.iter().map(|&(i, device)| pool::write_superblock(&self.io, device, i, &next));
             let results = join_all(writes).await;
             let mut again = false;
             let mut out = Vec::new();
@@ -251,7 +268,10 @@ impl<I: Io> Control<I> {
     }
 
     /// Asks every shard and waits for all.
-    async fn ask_all(&self, order: impl Fn(Answer<Result<(), VolumeError>>) -> Order) -> Result<(), VolumeError> {
+    async fn ask_all(
+        &self,
+        order: impl Fn(Answer<Result<(), VolumeError>>) -> Order,
+    ) -> Result<(), VolumeError> {
         let asks = self.shards.iter().map(|shard| {
             let (done, answer) = async_channel::bounded(1);
             let order = order(done);
@@ -274,10 +294,9 @@ impl<I: Io> Control<I> {
         let _ = self.ask_all(|done| Order::SetMember { member, state, device, layout, done }).await;
     }
 
-    async fn take_out(&self, member: MemberId, state: MemberState, _error: Option<IoError>) -> Result<(), ControlError> {
+    async fn take_out(&self, member: MemberId, state: MemberState) -> Result<(), ControlError> {
         let index = usize::from(member.0);
-        let forget = sabotage::on(Sabotage::ForgetDeadMember);
-        let edit = |config: &mut Config| {
+        self.change(|config| {
             let epoch = config.epoch;
             let entry = &mut config.members[index];
             if entry.state == MemberState::Active {
@@ -285,13 +304,8 @@ impl<I: Io> Control<I> {
                 entry.out_epoch = epoch;
             }
             Ok(())
-        };
-        if forget {
-            let mut config = self.config.borrow_mut();
-            let _ = edit(&mut config);
-        } else {
-            self.change(edit).await?;
-        }
+        })
+        .await?;
         self.tell_member(index).await;
         Ok(())
     }
@@ -319,7 +333,7 @@ impl<I: Io> Control<I> {
         if out + usize::from(out == 0 && degraded) >= self.config.borrow().geometry.failures() {
             return Err(ControlError::Needed(index));
         }
-        self.take_out(MemberId(index as u8), MemberState::Offline, None).await
+        self.take_out(MemberId(index as u8), MemberState::Offline).await
     }
 
     /// Brings a member back; what it missed is rebuilt.
@@ -343,9 +357,11 @@ impl<I: Io> Control<I> {
     }
 
     async fn check_identity(&self, index: usize, candidate: &Candidate) -> Result<(), ControlError> {
-        let wrong = |why: String| ControlError::WrongDevice { path: candidate.path.clone(), member: index, why };
-        let superblock =
-            pool::read_superblock(&self.io, candidate.device).await.map_err(|error| wrong(error.to_string()))?;
+        let wrong =
+            |why: String| ControlError::WrongDevice { path: candidate.path.clone(), member: index, why };
+        let superblock = pool::read_superblock(&self.io, candidate.device)
+            .await
+            .map_err(|error| wrong(error.to_string()))?;
         let config = self.config.borrow();
         let theirs = &superblock.config;
         if theirs.pool != config.pool {
@@ -377,7 +393,12 @@ impl<I: Io> Control<I> {
     ///
     /// # Errors
     /// When the member is not out, or the device cannot be used.
-    pub async fn replace(&self, index: usize, new: Option<Candidate>, force: bool) -> Result<(), ControlError> {
+    pub async fn replace(
+        &self,
+        index: usize,
+        new: Option<Candidate>,
+        force: bool,
+    ) -> Result<(), ControlError> {
         let state = self.member(index)?;
         if state == MemberState::Active || (state == MemberState::Removed && new.is_none()) {
             let hint = "take it offline first";
@@ -385,6 +406,7 @@ impl<I: Io> Control<I> {
             return Err(ControlError::MemberState { member: index, state: state.name(), hint });
         }
         let Some(candidate) = new else {
+            self.check_width()?;
             self.change(|config| {
                 config.members[index].state = MemberState::Evacuating;
                 Ok(())
@@ -419,12 +441,22 @@ impl<I: Io> Control<I> {
         .await
     }
 
+    /// Whether a full stripe finds its members among the active ones.
+    fn check_width(&self) -> Result<(), ControlError> {
+        let config = self.config.borrow();
+        let g = &config.geometry;
+        let need = (g.data_columns + g.parity_columns()).max(g.copies());
+        let have = config.members.iter().filter(|m| m.state == MemberState::Active).count();
+        if have >= need { Ok(()) } else { Err(ControlError::TooFewLeft { have, need }) }
+    }
+
     async fn finish_evacuation(&self) -> Result<(), ControlError> {
         let status = self.status().await?;
         let emptied: Vec<usize> = {
             let config = self.config.borrow();
             let done = |i: &usize| {
-                config.members[*i].state == MemberState::Evacuating && status.member_chunks_used.get(*i) == Some(&0)
+                config.members[*i].state == MemberState::Evacuating
+                    && status.member_chunks_used.get(*i) == Some(&0)
             };
             (0..config.members.len()).filter(done).collect()
         };
@@ -449,7 +481,11 @@ impl<I: Io> Control<I> {
         let max = self.volume_bytes_max();
         let others: u64 = config.volumes.iter().filter(|v| Some(v.id) != without).map(|v| v.bytes).sum();
         let whole = bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES as u64);
-        if whole && others.saturating_add(bytes) <= max { Ok(()) } else { Err(ControlError::VolumeSize { max }) }
+        if whole && others.saturating_add(bytes) <= max {
+            Ok(())
+        } else {
+            Err(ControlError::VolumeSize { max })
+        }
     }
 
     /// Makes a volume.

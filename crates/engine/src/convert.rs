@@ -68,7 +68,9 @@ impl<I: Io> Shard<I> {
         let tables = self.tables.borrow();
         let columns = usize::from(tables.stripe(stripe).columns);
         let parity = (0..self.geometry.parity_columns()).map(|p| self.geometry.parity_index(p));
-        (0..columns).chain(parity).all(|i| tables.good_home(stripe, i).is_some_and(|h| self.members.is_active(h.member)))
+        (0..columns)
+            .chain(parity)
+            .all(|i| tables.good_home(stripe, i).is_some_and(|h| self.members.is_active(h.member)))
     }
 
     /// Writes the stripe's parity; gives the lock back when it is written.

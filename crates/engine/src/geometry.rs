@@ -255,14 +255,18 @@ impl Geometry {
         let slots_least = (24 * self.copies() as u64 * n).div_ceil(survivors * n) + 8;
         let fixed = |shards: u64| {
             SUPERBLOCK_AREA_BYTES
-                + shards * (u64::from(self.journal_blocks) * BLOCK_BYTES as u64 + slots_least * PAGE_BYTES as u64)
+                + shards
+                    * (u64::from(self.journal_blocks) * BLOCK_BYTES as u64 + slots_least * PAGE_BYTES as u64)
         };
         let shards = self.shards as u64;
         let per_unit = unit * CHUNK_BYTES + slots_per_unit * PAGE_BYTES as u64;
         let usable = bytes.saturating_sub(fixed(shards)) / shards;
         let chunks = (u128::from(usable) * u128::from(unit) / u128::from(per_unit)) as u64;
         if chunks < 8 {
-            return Err(GeometryError::MemberTooSmall { have: bytes, need: fixed(shards) + shards * 9 * CHUNK_BYTES });
+            return Err(GeometryError::MemberTooSmall {
+                have: bytes,
+                need: fixed(shards) + shards * 9 * CHUNK_BYTES,
+            });
         }
         let page_slots = slots_least + chunks * slots_per_unit / unit;
         Ok(MemberLayout {
@@ -301,7 +305,9 @@ impl MemberLayout {
     /// Where a page slot lies on the member.
     pub fn page_offset(&self, shard: usize, slot: u32) -> u64 {
         debug_assert!(slot < self.page_slots);
-        self.slice(shard) + u64::from(self.journal_blocks) * BLOCK_BYTES as u64 + u64::from(slot) * PAGE_BYTES as u64
+        self.slice(shard)
+            + u64::from(self.journal_blocks) * BLOCK_BYTES as u64
+            + u64::from(slot) * PAGE_BYTES as u64
     }
 
     /// Where a block of a chunk lies on the member.
@@ -326,19 +332,29 @@ mod tests {
     #[test]
     fn layouts_fit_their_members() {
         for members in [3usize, 4, 5, 8, 29, 255] {
-            for protection in
-                [Protection::Mirror { copies: 2 }, Protection::Mirror { copies: 3 }, Protection::Parity1, Protection::Parity2]
-            {
+            for protection in [
+                Protection::Mirror { copies: 2 },
+                Protection::Mirror { copies: 3 },
+                Protection::Parity1,
+                Protection::Parity2,
+            ] {
                 for shards in [1usize, 2, 7] {
                     for bytes in [12u64 << 20, 64 << 20, 1 << 30, 1 << 40] {
                         let Ok(g) = Geometry::new(protection, 0, shards, true, members, 64) else { continue };
                         let Ok(layout) = g.member_layout(bytes, members) else { continue };
                         assert!(SUPERBLOCK_AREA_BYTES + shards as u64 * layout.slice_bytes() <= bytes);
                         let chunks = u64::from(layout.chunks) * members as u64;
-                        let pages = g.stripes_max(chunks).div_ceil(g.stripes_per_page() as u64) + g.map_pages_max(chunks);
+                        let pages = g.stripes_max(chunks).div_ceil(g.stripes_per_page() as u64)
+                            + g.map_pages_max(chunks);
                         let survivors = (members - g.failures()) as u64;
-                        assert!(u64::from(layout.page_slots) * survivors >= pages * g.copies() as u64, "{g:?} {layout:?} {pages}");
-                        assert!(bytes < 1 << 30 || chunks * CHUNK_BYTES * shards as u64 * 100 >= bytes * members as u64 * 90);
+                        assert!(
+                            u64::from(layout.page_slots) * survivors >= pages * g.copies() as u64,
+                            "{g:?} {layout:?} {pages}"
+                        );
+                        assert!(
+                            bytes < 1 << 30
+                                || chunks * CHUNK_BYTES * shards as u64 * 100 >= bytes * members as u64 * 90
+                        );
                     }
                 }
             }

@@ -82,7 +82,11 @@ impl Journal {
     /// Its state, for the diagnosis of a standstill.
     pub(crate) fn waits(&self) -> String {
         let (queued, next, tail) = (self.queue.borrow().len(), self.next.get(), self.tail_durable.get());
-        format!("journal queue {queued}, next {next}, applied {}, flushed {}, tail {tail}", self.applied(), self.flushed())
+        format!(
+            "journal queue {queued}, next {next}, applied {}, flushed {}, tail {tail}",
+            self.applied(),
+            self.flushed()
+        )
     }
 
     /// The last block known durable with everything before it.
@@ -128,7 +132,6 @@ impl Journal {
         debug_assert!(lsn >= self.tail.get());
         self.tail.set(lsn);
     }
-
 
     /// Queues records; they are applied together or, after a crash, as a prefix. Resolves when they are applied.
     pub(crate) fn commit(&self, records: Vec<Record>) -> impl Future<Output = CommitResult> + use<> {

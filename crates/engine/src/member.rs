@@ -62,7 +62,15 @@ impl<I: Io> Members<I> {
 
     pub(crate) fn push(&self, device: Option<DeviceId>, state: MemberState, layout: MemberLayout) {
         let stats = MemberStats::default();
-        self.list.borrow_mut().push(Member { device, state, layout, unflushed: false, lost_at: 0, in_flight: 0, stats });
+        self.list.borrow_mut().push(Member {
+            device,
+            state,
+            layout,
+            unflushed: false,
+            lost_at: 0,
+            in_flight: 0,
+            stats,
+        });
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -93,7 +101,13 @@ impl<I: Io> Members<I> {
         self.version.get()
     }
 
-    pub(crate) fn set(&self, member: MemberId, state: MemberState, device: Option<DeviceId>, layout: MemberLayout) {
+    pub(crate) fn set(
+        &self,
+        member: MemberId,
+        state: MemberState,
+        device: Option<DeviceId>,
+        layout: MemberLayout,
+    ) {
         self.version.set(self.version.get() + 1);
         let entry = &mut self.list.borrow_mut()[usize::from(member.0)];
         if state != MemberState::Active {

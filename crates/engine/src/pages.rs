@@ -136,8 +136,11 @@ impl Pages {
 
     /// Forgets the copies on a member, giving back their slots.
     pub(crate) fn forget_member(&mut self, member: MemberId) -> Vec<PageCopy> {
-        let lost: Vec<PageId> =
-            self.written().filter(|(_, copies)| copies.iter().any(|c| c.member == member)).map(|(p, _)| p).collect();
+        let lost: Vec<PageId> = self
+            .written()
+            .filter(|(_, copies)| copies.iter().any(|c| c.member == member))
+            .map(|(p, _)| p)
+            .collect();
         let mut slots = Vec::with_capacity(lost.len());
         for page in lost {
             slots.extend(self.state(page).copies.extract_if(.., |c| c.member == member));

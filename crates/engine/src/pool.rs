@@ -47,7 +47,9 @@ pub enum PoolError {
     #[error(transparent)]
     Geometry(#[from] GeometryError),
     /// A member is too small for the pool's own reserves.
-    #[error("the members are too small: nothing would be left to store data in; give larger members or fewer shards")]
+    #[error(
+        "the members are too small: nothing would be left to store data in; give larger members or fewer shards"
+    )]
     NoCapacity,
     /// A device belongs to a pool.
     #[error("{path} is already a member of pool {pool}; destroy that pool first, or use --force")]
@@ -139,9 +141,16 @@ pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Re
         }
     }
     let smallest = sizes.iter().copied().min().unwrap_or(0);
-    let journal = spec.journal_blocks.unwrap_or_else(|| Geometry::journal_blocks_for(smallest, spec.shards.max(1)));
-    let geometry =
-        Geometry::new(spec.protection, spec.data_columns, spec.shards, spec.checksums, devices.len(), journal)?;
+    let journal =
+        spec.journal_blocks.unwrap_or_else(|| Geometry::journal_blocks_for(smallest, spec.shards.max(1)));
+    let geometry = Geometry::new(
+        spec.protection,
+        spec.data_columns,
+        spec.shards,
+        spec.checksums,
+        devices.len(),
+        journal,
+    )?;
     let mut members = Vec::with_capacity(devices.len());
     for (candidate, &bytes) in devices.iter().zip(&sizes) {
         members.push(new_member(io, &geometry, devices.len(), candidate, bytes)?);
@@ -275,7 +284,9 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
     };
     let mut config = newest.1.config.clone();
     if superblocks.iter().any(|s| s.1.config.pool != config.pool) {
-        let name = |s: &(&Candidate, Superblock)| format!("{} is of {} ({})", s.0.path, s.1.config.name, uuid_text(&s.1.config.pool));
+        let name = |s: &(&Candidate, Superblock)| {
+            format!("{} is of {} ({})", s.0.path, s.1.config.name, uuid_text(&s.1.config.pool))
+        };
         return Err(PoolError::SeveralPools(superblocks.iter().map(name).collect()));
     }
     let mut found: Vec<Option<DeviceId>> = vec![None; config.members.len()];
@@ -300,7 +311,11 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
         found[index] = Some(candidate.device);
     }
     require_enough(&config, &found, &paths, &warnings)?;
-    let epoch = if crate::sabotage::on(crate::sabotage::Sabotage::KeepEpoch) { config.epoch.max(1) } else { config.epoch + 1 };
+    let epoch = if crate::sabotage::on(crate::sabotage::Sabotage::KeepEpoch) {
+        config.epoch.max(1)
+    } else {
+        config.epoch + 1
+    };
     config.epoch = epoch;
     config.push_opening(epoch, io.random());
     let mut returned = Vec::new();
@@ -314,13 +329,20 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
             _ => {}
         }
     }
-    let devices: Vec<Option<DeviceId>> =
-        config.members.iter().zip(&found).map(|(m, &d)| d.filter(|_| m.state == MemberState::Active)).collect();
+    let devices: Vec<Option<DeviceId>> = config
+        .members
+        .iter()
+        .zip(&found)
+        .map(|(m, &d)| d.filter(|_| m.state == MemberState::Active))
+        .collect();
     store(io, &mut config, &devices).await?;
     Ok(Found { config: Rc::new(config), devices, returned, warnings })
 }
 
-async fn read_all<'a, I: Io>(io: &I, devices: &'a [Candidate]) -> (Vec<(&'a Candidate, Superblock)>, Vec<String>) {
+async fn read_all<'a, I: Io>(
+    io: &I,
+    devices: &'a [Candidate],
+) -> (Vec<(&'a Candidate, Superblock)>, Vec<String>) {
     let (mut superblocks, mut warnings) = (Vec::new(), Vec::new());
     for candidate in devices {
         match read_superblock(io, candidate.device).await {

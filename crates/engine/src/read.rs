@@ -40,7 +40,12 @@ pub(crate) struct ChunkPart {
 
 impl<I: Io> Shard<I> {
     /// Reads consecutive blocks of a volume; the parts, in order, add up to them.
-    pub(crate) async fn read(self: &Rc<Self>, volume: VolumeId, local: u64, count: u32) -> Result<Vec<Buf>, VolumeError> {
+    pub(crate) async fn read(
+        self: &Rc<Self>,
+        volume: VolumeId,
+        local: u64,
+        count: u32,
+    ) -> Result<Vec<Buf>, VolumeError> {
         let _volume = self.enter_volume(volume);
         self.counters.reads.add(1);
         let _era = self.eras.enter();
@@ -54,7 +59,10 @@ impl<I: Io> Shard<I> {
 
     /// Which of consecutive blocks are stored.
     pub(crate) fn extents(&self, volume: VolumeId, local: u64, count: u32) -> Vec<Extent> {
-        let extent = |s: Stretch| Extent { bytes: u64::from(s.count) * BLOCK_BYTES as u64, allocated: s.slot.is_some() };
+        let extent = |s: Stretch| Extent {
+            bytes: u64::from(s.count) * BLOCK_BYTES as u64,
+            allocated: s.slot.is_some(),
+        };
         self.stretches(volume, local, count).into_iter().map(extent).collect()
     }
 
@@ -280,7 +288,11 @@ impl<I: Io> Shard<I> {
     ///
     /// # Errors
     /// When a block of it cannot be had from anywhere.
-    pub(crate) async fn read_chunk(self: &Rc<Self>, stripe: StripeId, column: usize) -> Result<Buf, VolumeError> {
+    pub(crate) async fn read_chunk(
+        self: &Rc<Self>,
+        stripe: StripeId,
+        column: usize,
+    ) -> Result<Buf, VolumeError> {
         let whole = ChunkPart { stripe, column, offset: 0, count: CHUNK_BLOCKS };
         if let Ok(buf) = self.read_part(whole).await {
             return Ok(buf);

@@ -169,7 +169,8 @@ impl<I: Io> Shard<I> {
         let state = self.tables.borrow().stripe(stripe).state;
         let is_parity = (g.parity_index(0)..g.mirror_index(0, 0)).contains(&index);
         if !is_parity {
-            let column = if index < g.data_columns { index } else { (index - g.mirror_index(0, 0)) % g.data_columns };
+            let column =
+                if index < g.data_columns { index } else { (index - g.mirror_index(0, 0)) % g.data_columns };
             return self.read_chunk(stripe, column).await.ok().map(Some);
         }
         if state == StripeState::Mirrored {
@@ -192,7 +193,11 @@ impl<I: Io> Shard<I> {
         let column_of = |i: usize| if i < g.data_columns { i } else { (i - first_mirror) % g.data_columns };
         let protects = |i: usize| match (i < first_mirror, index < first_mirror) {
             (true, true) => true,
-            _ if (g.data_columns..first_mirror).contains(&i) || (g.data_columns..first_mirror).contains(&index) => false,
+            _ if (g.data_columns..first_mirror).contains(&i)
+                || (g.data_columns..first_mirror).contains(&index) =>
+            {
+                false
+            }
             _ => column_of(i) == column_of(index),
         };
         let others = homes.iter().enumerate().filter(|&(i, _)| i != index && protects(i));

@@ -35,7 +35,9 @@ const READ_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecoverError {
     /// The journal refers to something that is not on any member.
-    #[error("shard {shard}: the journal needs block {lsn}, which no available member holds; more members are needed")]
+    #[error(
+        "shard {shard}: the journal needs block {lsn}, which no available member holds; more members are needed"
+    )]
     JournalGap {
         /// The shard.
         shard: usize,
@@ -149,7 +151,10 @@ impl<I: Io> Shard<I> {
         let touched = std::mem::take(&mut recovery.touched);
         let shard = recovery.finish(last, tail, control)?;
         shard.start(mailbox);
-        shard.settle(touched).await.map_err(|error| RecoverError::Damaged { shard: index, what: error.to_string() })?;
+        shard
+            .settle(touched)
+            .await
+            .map_err(|error| RecoverError::Damaged { shard: index, what: error.to_string() })?;
         report.elapsed_ns = shard.io.now() - started;
         Ok((shard, report))
     }
@@ -218,7 +223,10 @@ impl<I: Io> Recovery<I> {
                 Some(page) if page.lsn == header.lsn => page.copies.push(copy),
                 Some(page) if page.lsn > header.lsn => {}
                 _ => {
-                    found.insert(header.page, FoundPage { lsn: header.lsn, data: Buf::copy_of(data.bytes()), copies: vec![copy] });
+                    found.insert(
+                        header.page,
+                        FoundPage { lsn: header.lsn, data: Buf::copy_of(data.bytes()), copies: vec![copy] },
+                    );
                 }
             }
         })
@@ -245,8 +253,10 @@ impl<I: Io> Recovery<I> {
         let mut lsn = tail;
         while let Some(block) = blocks.remove(&lsn).filter(|b| b.header.epoch >= epoch) {
             epoch = block.header.epoch;
-            let records = decode_records(block.data.bytes())
-                .map_err(|e| RecoverError::Damaged { shard: self.index, what: format!("journal block {lsn}: {e}") })?;
+            let records = decode_records(block.data.bytes()).map_err(|e| RecoverError::Damaged {
+                shard: self.index,
+                what: format!("journal block {lsn}: {e}"),
+            })?;
             let mut sound = Vec::new();
             for record in records {
                 if lsn <= self.flushed || self.is_sound(&record).await? {
@@ -271,7 +281,8 @@ impl<I: Io> Recovery<I> {
         let (index, ring) = (self.index, u64::from(self.config.geometry.journal_blocks));
         let (pool, shard) = (self.config.pool, self.index as u16);
         let mut blocks: BTreeMap<Lsn, RingBlock> = BTreeMap::new();
-        let range = |m: MemberId| (layouts[usize::from(m.0)].journal_offset(index, 0), ring * BLOCK_BYTES as u64);
+        let range =
+            |m: MemberId| (layouts[usize::from(m.0)].journal_offset(index, 0), ring * BLOCK_BYTES as u64);
         self.read_regions(range, BLOCK_BYTES, |_, at, data| {
             let Ok(header) = decode_header(&mut data.bytes().to_vec()) else { return };
             let here = header.lsn % ring == at / BLOCK_BYTES as u64;
@@ -361,8 +372,8 @@ impl<I: Io> Recovery<I> {
     }
 
     /// Makes every copy of the slots verified good, where those slots still hold what was verified.
-    async fn mend_verified(&mut self) -> Result<(), RecoverError> {
-        for (slot, crc) in std::mem::take(&mut self.verified) {
+    async fn mend_verified(&self) -> Result<(), RecoverError> {
+        for (&slot, &crc) in &self.verified {
             let (stripe, _, offset) = self.config.geometry.place(slot);
             if self.tables.stripe(stripe).state == StripeState::Free || self.tables.owner(slot).is_none() {
                 continue;
@@ -396,7 +407,13 @@ impl<I: Io> Recovery<I> {
         .await
     }
 
-    fn solve(&self, stripe: StripeId, row: &[Option<Buf>], column: usize, left_out: Option<usize>) -> Option<Buf> {
+    fn solve(
+        &self,
+        stripe: StripeId,
+        row: &[Option<Buf>],
+        column: usize,
+        left_out: Option<usize>,
+    ) -> Option<Buf> {
         use crate::parity::{Column, reconstruct};
         let g = self.config.geometry;
         let used = usize::from(self.tables.stripe(stripe).columns);
@@ -459,9 +476,14 @@ impl<I: Io> Recovery<I> {
 
     /// Whether a block is what its slot's checksum says, if there is one.
     fn fits(&self, stripe: StripeId, column: usize, offset: u32, block: &Buf) -> bool {
-        let slot = self.config.geometry.slot(stripe, column, offset);
-        let expected = self.tables.owner(slot).and_then(|_| self.tables.crc(slot));
+        let expected = self.expected(self.config.geometry.slot(stripe, column, offset));
         expected.is_none_or(|crc| crc32c(block.bytes()) == crc)
+    }
+
+    /// The checksum of a slot's content. A pool without checksums has those of the records just verified.
+    fn expected(&self, slot: SlotNo) -> Option<u32> {
+        self.tables.owner(slot)?;
+        self.tables.crc(slot).or_else(|| self.verified.get(&slot).copied())
     }
 
     /// A block that is damaged or whose member is missing: what the checksum confirms, else whatever parity says, else zeros. Only blocks
@@ -469,9 +491,10 @@ impl<I: Io> Recovery<I> {
     fn missing_block(&self, stripe: StripeId, column: usize, offset: u32, row: &[Option<Buf>]) -> Buf {
         let g = self.config.geometry;
         let slot = g.slot(stripe, column, offset);
-        let expected = self.tables.owner(slot).and_then(|_| self.tables.crc(slot));
+        let expected = self.expected(slot);
         let leave_out = std::iter::once(None).chain((0..g.data_columns + g.parity_columns()).map(Some));
-        let mut guesses = leave_out.filter_map(|left_out| self.solve(stripe, row, column, left_out)).collect::<Vec<_>>();
+        let mut guesses =
+            leave_out.filter_map(|left_out| self.solve(stripe, row, column, left_out)).collect::<Vec<_>>();
         let right = guesses.iter().position(|b| expected.is_some_and(|crc| crc32c(b.bytes()) == crc));
         match right {
             Some(i) => guesses.swap_remove(i),
@@ -487,7 +510,8 @@ impl<I: Io> Recovery<I> {
         let active = self.members.active();
         for (original, records) in std::mem::take(&mut self.unflushed) {
             let lsn = original.lsn;
-            let header = JournalHeader { rewritten: self.config.epoch, tail, flushed: self.flushed, ..original };
+            let header =
+                JournalHeader { rewritten: self.config.epoch, tail, flushed: self.flushed, ..original };
             let mut data = Buf::zeroed(BLOCK_BYTES);
             encode_block(&header, &records, data.bytes_mut());
             for i in 0..self.config.geometry.copies().min(active.len()) {
@@ -522,7 +546,8 @@ impl<I: Io> Recovery<I> {
         for stripe in (0..self.tables.stripe_count()).map(StripeId) {
             for &home in self.tables.homes(stripe).iter().flatten() {
                 if !space.claim(home) {
-                    let what = format!("chunk {} of member {} belongs to two stripes", home.chunk, home.member.0);
+                    let what =
+                        format!("chunk {} of member {} belongs to two stripes", home.chunk, home.member.0);
                     return Err(RecoverError::Damaged { shard: self.index, what });
                 }
             }

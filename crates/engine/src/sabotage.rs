@@ -19,8 +19,8 @@ pub enum Sabotage {
     SkipParity,
     /// Drop the mirrors of a converted stripe before its parity is durable.
     ConvertWithoutFlush,
-    /// Do not record durably that a member failed.
-    ForgetDeadMember,
+    /// Do not write again the pages and journal blocks of which a lost member had a copy.
+    ForgetMetadataCopies,
     /// Do not mark what a failed member missed.
     ForgetStale,
     /// Answer a flush without flushing the members.
@@ -51,7 +51,7 @@ impl Sabotage {
         Sabotage::SwapColumns,
         Sabotage::SkipParity,
         Sabotage::ConvertWithoutFlush,
-        Sabotage::ForgetDeadMember,
+        Sabotage::ForgetMetadataCopies,
         Sabotage::ForgetStale,
         Sabotage::SkipFlush,
         Sabotage::ReuseEarly,

@@ -92,7 +92,8 @@ impl<I: Io> Shard<I> {
         let g = self.geometry;
         let part = ChunkPart { stripe, column, offset: 0, count: CHUNK_BLOCKS };
         let mut first: Option<Buf> = None;
-        let indices = std::iter::once(column).chain((0..g.failures()).map(|copy| g.mirror_index(copy, column)));
+        let indices =
+            std::iter::once(column).chain((0..g.failures()).map(|copy| g.mirror_index(copy, column)));
         for index in indices {
             let home = self.tables.borrow().good_home(stripe, index);
             let Some(home) = home.filter(|h| self.members.is_active(h.member)) else { continue };
@@ -132,7 +133,7 @@ impl<I: Io> Shard<I> {
             if !owned || first.bytes()[range.clone()] == mirror.bytes()[range.clone()] {
                 continue;
             }
-                self.counters.scrub_errors.add(1);
+            self.counters.scrub_errors.add(1);
             let good = first.slice(range.start, BLOCK_BYTES);
             let written = self.members.write(home, offset, Rc::new([good])).await;
             self.unflushed_stripes.borrow_mut().insert(part.stripe);

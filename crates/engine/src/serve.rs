@@ -200,7 +200,9 @@ impl<I: Io> Shard<I> {
         match request {
             Request::Read { local, count } => self.read(volume, local, count).await.map(Reply::Data),
             Request::Write { local, data } => self.write(volume, local, data).await.map(|()| Reply::Done),
-            Request::Merge { local, at, bytes } => self.merge(volume, local, at, &bytes).await.map(|()| Reply::Done),
+            Request::Merge { local, at, bytes } => {
+                self.merge(volume, local, at, &bytes).await.map(|()| Reply::Done)
+            }
             Request::Unmap { local, count } => self.unmap(volume, local, count).await.map(|()| Reply::Done),
             Request::Extents { local, count } => Ok(Reply::Extents(self.extents(volume, local, count))),
             Request::Flush => self.flush().await.map(|()| Reply::Done),
@@ -215,7 +217,8 @@ impl<I: Io> Shard<I> {
     async fn truncate(self: &Rc<Self>, volume: VolumeId, blocks: u64) -> Result<(), VolumeError> {
         self.wait_volume_idle(volume).await;
         let first = local_blocks(blocks, self.index, self.geometry.shards);
-        let end = self.tables.borrow().volume_pages(volume).last().map_or(0, |(index, _)| u64::from(index + 1));
+        let end =
+            self.tables.borrow().volume_pages(volume).last().map_or(0, |(index, _)| u64::from(index + 1));
         let end = end * u64::from(PAGE_INDICES);
         if first < end {
             self.unmap(volume, first, end - first).await?;

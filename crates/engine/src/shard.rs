@@ -21,8 +21,8 @@ use crate::io::{DeviceId, Io, IoError};
 use crate::journal::Journal;
 use crate::member::Members;
 use crate::run_map::PAGE_INDICES;
-use crate::serve::Order;
 use crate::sabotage::{self, Sabotage};
+use crate::serve::Order;
 use crate::space::{Purpose, Space, StripePlan};
 use crate::status::Counters;
 use crate::sync::{Kick, Signal};
@@ -336,7 +336,12 @@ impl<I: Io> Shard<I> {
     }
 
     /// A stripe's number and homes for new data; `None` when there is no room for `purpose`.
-    pub(crate) fn plan(&self, columns: usize, parity: bool, purpose: Purpose) -> Option<(StripeId, StripePlan)> {
+    pub(crate) fn plan(
+        &self,
+        columns: usize,
+        parity: bool,
+        purpose: Purpose,
+    ) -> Option<(StripeId, StripePlan)> {
         let planned = self.try_plan(columns, parity, purpose);
         self.keeper.kick();
         planned
@@ -444,7 +449,11 @@ impl<I: Io> Shard<I> {
     ///
     /// # Errors
     /// When the shard has no map page left.
-    pub(crate) fn block_for_write(self: &Rc<Self>, volume: VolumeId, local: u64) -> Result<ShardBlock, VolumeError> {
+    pub(crate) fn block_for_write(
+        self: &Rc<Self>,
+        volume: VolumeId,
+        local: u64,
+    ) -> Result<ShardBlock, VolumeError> {
         if let Some(block) = self.block(volume, local) {
             return Ok(block);
         }

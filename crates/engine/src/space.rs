@@ -206,11 +206,15 @@ impl Space {
         let least = copies - absent;
         self.placement.order(self.stripe_no, &mut self.order);
         let kept = if purpose == Purpose::User { MEMBER_RESERVE_CHUNKS } else { 0 };
-        let room = |s: &MemberSpace| if s.usable { u64::from(s.chunks.count).saturating_sub(kept) } else { 0 };
+        let room =
+            |s: &MemberSpace| if s.usable { u64::from(s.chunks.count).saturating_sub(kept) } else { 0 };
         let mut free: Vec<u64> = self.members.iter().map(room).collect();
         // Step around members that do not respond, as long as the others can do without them.
-        let calm: Vec<u64> =
-            free.iter().enumerate().map(|(i, &c)| if responsive(MemberId(i as u8)) { c } else { 0 }).collect();
+        let calm: Vec<u64> = free
+            .iter()
+            .enumerate()
+            .map(|(i, &c)| if responsive(MemberId(i as u8)) { c } else { 0 })
+            .collect();
         if calm.iter().filter(|&&c| c > 0).count() >= (columns + m).max(least) {
             free = calm;
         }
@@ -219,8 +223,11 @@ impl Space {
             return None;
         }
         let mirrored_only = matches!(g.protection, Protection::Mirror { .. });
-        let columns =
-            if mirrored_only { columns.min(with_room) } else { columns.min((with_room + absent).saturating_sub(m)).max(1) };
+        let columns = if mirrored_only {
+            columns.min(with_room)
+        } else {
+            columns.min((with_room + absent).saturating_sub(m)).max(1)
+        };
         let wanted = (columns + m).min(with_room);
         let mut chosen = Vec::with_capacity(wanted);
         if !placement::choose(&self.order, |i| free[usize::from(i)], self.stripe_no, wanted, &mut chosen) {
@@ -242,7 +249,10 @@ impl Space {
             return None;
         }
         self.stripe_no += 1;
-        let homes = members.iter().map(|member| member.map(|m| self.take_chunk(m).expect("counted as free"))).collect();
+        let homes = members
+            .iter()
+            .map(|member| member.map(|m| self.take_chunk(m).expect("counted as free")))
+            .collect();
         Some(StripePlan { columns, homes })
     }
 
@@ -263,7 +273,12 @@ impl Space {
             let in_stripe = |i: u8| members[..g.mirror_index(0, 0)].contains(&Some(MemberId(i)));
             let uses = |i: u8| members.iter().flatten().filter(|m| m.0 == i).count();
             let rank = |&i: &u8| (uses(i), in_stripe(i), std::cmp::Reverse(free[usize::from(i)] / 8));
-            let best = self.order.iter().copied().filter(|&i| free[usize::from(i)] > 0 && !taken(i)).min_by_key(rank);
+            let best = self
+                .order
+                .iter()
+                .copied()
+                .filter(|&i| free[usize::from(i)] > 0 && !taken(i))
+                .min_by_key(rank);
             match best {
                 Some(member) => {
                     members[g.mirror_index(copy, column)] = Some(MemberId(member));
@@ -282,8 +297,11 @@ impl Space {
 
     /// One chunk on a member that is not in `avoid`, the emptiest first: a new home for a chunk of an existing stripe.
     pub(crate) fn plan_chunk(&mut self, avoid: &[MemberId]) -> Option<Home> {
-        let eligible = |(i, m): &(usize, &MemberSpace)| m.usable && m.chunks.count > 0 && !avoid.contains(&MemberId(*i as u8));
-        let (index, _) = self.members.iter().enumerate().filter(eligible).max_by_key(|(_, m)| m.chunks.count)?;
+        let eligible = |(i, m): &(usize, &MemberSpace)| {
+            m.usable && m.chunks.count > 0 && !avoid.contains(&MemberId(*i as u8))
+        };
+        let (index, _) =
+            self.members.iter().enumerate().filter(eligible).max_by_key(|(_, m)| m.chunks.count)?;
         self.take_chunk(MemberId(index as u8))
     }
 
@@ -316,8 +334,9 @@ impl Space {
     /// Slots for the copies of one page, on distinct usable members, those with most free slots first; as many as there
     /// can be, up to `copies`.
     pub(crate) fn take_page_slots(&mut self, copies: usize) -> Vec<PageCopy> {
-        let mut by_room: Vec<usize> =
-            (0..self.members.len()).filter(|&i| self.members[i].usable && self.members[i].page_slots.count > 0).collect();
+        let mut by_room: Vec<usize> = (0..self.members.len())
+            .filter(|&i| self.members[i].usable && self.members[i].page_slots.count > 0)
+            .collect();
         by_room.sort_by_key(|&i| std::cmp::Reverse(self.members[i].page_slots.count));
         by_room.truncate(copies);
         let copy = |i: usize| {

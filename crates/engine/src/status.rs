@@ -208,7 +208,9 @@ impl<I: Io> Shard<I> {
             free_bytes: space.free_chunks() * CHUNK_BYTES,
             metadata_degraded: u64::from(self.needs_redundancy()),
             rebuild_chunks_left: self.rebuild_left.get(),
-            scrub_stripes_left: tables.scrub_next.map(|next| u64::from(tables.stripe_count().saturating_sub(next.0))),
+            scrub_stripes_left: tables
+                .scrub_next
+                .map(|next| u64::from(tables.stripe_count().saturating_sub(next.0))),
             table_bytes: tables.memory_bytes(),
             journal_blocks_used: self.journal.used(),
             journal_blocks_written: self.journal.blocks_written.get(),

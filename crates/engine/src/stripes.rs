@@ -33,7 +33,11 @@ impl<I: Io> Shard<I> {
     ///
     /// # Errors
     /// `NoSpace` when there is no room for `purpose`; a user's request waits for room first.
-    pub(crate) async fn write_stripe(self: &Rc<Self>, pieces: &[Piece], purpose: Purpose) -> Result<StripeId, VolumeError> {
+    pub(crate) async fn write_stripe(
+        self: &Rc<Self>,
+        pieces: &[Piece],
+        purpose: Purpose,
+    ) -> Result<StripeId, VolumeError> {
         let blocks: u32 = pieces.iter().map(Piece::blocks).sum();
         debug_assert!(blocks > 0 && blocks <= self.geometry.slots_per_stripe());
         for _ in 0..ATTEMPTS_MAX {
@@ -62,7 +66,11 @@ impl<I: Io> Shard<I> {
         Err(VolumeError::Failed)
     }
 
-    async fn write_halves(self: &Rc<Self>, pieces: &[Piece], purpose: Purpose) -> Result<StripeId, VolumeError> {
+    async fn write_halves(
+        self: &Rc<Self>,
+        pieces: &[Piece],
+        purpose: Purpose,
+    ) -> Result<StripeId, VolumeError> {
         let blocks: u32 = pieces.iter().map(Piece::blocks).sum();
         let mut rest: VecDeque<Piece> = pieces.to_vec().into();
         let front = take_blocks(&mut rest, blocks / 2);
@@ -70,7 +78,11 @@ impl<I: Io> Shard<I> {
         self.write_stripe(&Vec::from(rest), purpose).await
     }
 
-    async fn plan_whole(self: &Rc<Self>, columns: usize, purpose: Purpose) -> Result<(StripeId, StripePlan), VolumeError> {
+    async fn plan_whole(
+        self: &Rc<Self>,
+        columns: usize,
+        purpose: Purpose,
+    ) -> Result<(StripeId, StripePlan), VolumeError> {
         let parity = self.geometry.parity_columns() > 0;
         match purpose {
             Purpose::User => self.plan_in_time(columns, parity, || ()).await,
@@ -84,7 +96,8 @@ impl<I: Io> Shard<I> {
         let zero = Buf::zeroed(BLOCK_BYTES);
         let mut columns: Vec<Vec<Buf>> = Vec::with_capacity(plan.columns);
         for _ in 0..plan.columns {
-            let mut chunk: Vec<Buf> = take_blocks(&mut rest, CHUNK_BLOCKS).into_iter().map(|p| p.data).collect();
+            let mut chunk: Vec<Buf> =
+                take_blocks(&mut rest, CHUNK_BLOCKS).into_iter().map(|p| p.data).collect();
             let filled: usize = chunk.iter().map(Buf::len).sum();
             chunk.extend(std::iter::repeat_n(zero.clone(), CHUNK_BLOCKS as usize - filled / BLOCK_BYTES));
             columns.push(chunk);
@@ -106,7 +119,8 @@ impl<I: Io> Shard<I> {
         if self.geometry.parity_columns() == 0 {
             return Vec::new();
         }
-        let mut parity: Vec<Buf> = (0..self.geometry.parity_columns()).map(|_| Buf::zeroed(chunk_bytes)).collect();
+        let mut parity: Vec<Buf> =
+            (0..self.geometry.parity_columns()).map(|_| Buf::zeroed(chunk_bytes)).collect();
         let blocks: Vec<Vec<&[u8]>> = columns
             .iter()
             .map(|chunk| chunk.iter().flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES)).collect())
@@ -117,7 +131,8 @@ impl<I: Io> Shard<I> {
                 data[column] = Some(blocks[offset]);
             }
             let range = offset * BLOCK_BYTES..(offset + 1) * BLOCK_BYTES;
-            let mut out: Vec<&mut [u8]> = parity.iter_mut().map(|p| &mut p.bytes_mut()[range.clone()]).collect();
+            let mut out: Vec<&mut [u8]> =
+                parity.iter_mut().map(|p| &mut p.bytes_mut()[range.clone()]).collect();
             parity::compute(&data, &mut out);
         }
         parity
@@ -132,9 +147,19 @@ impl<I: Io> Shard<I> {
         written.iter().all(|(home, result)| result.is_ok() && !self.members.lost_since(home.member, version))
     }
 
-    async fn commit_stripe(self: &Rc<Self>, id: StripeId, plan: StripePlan, pieces: &[Piece]) -> Result<StripeId, VolumeError> {
+    async fn commit_stripe(
+        self: &Rc<Self>,
+        id: StripeId,
+        plan: StripePlan,
+        pieces: &[Piece],
+    ) -> Result<StripeId, VolumeError> {
         let columns = plan.columns as u8;
-        let mut records = vec![Record::Open { stripe: id, parity: self.geometry.parity_columns() > 0, columns, homes: plan.homes }];
+        let mut records = vec![Record::Open {
+            stripe: id,
+            parity: self.geometry.parity_columns() > 0,
+            columns,
+            homes: plan.homes,
+        }];
         let mut slot = self.geometry.slot(id, 0, 0);
         for piece in pieces {
             piece.records(slot, &mut records);

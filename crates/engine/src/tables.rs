@@ -153,7 +153,8 @@ impl Tables {
 
     /// Heap bytes of the tables.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let stripes = self.stripes.capacity() * size_of::<Stripe>() + self.homes.capacity() * size_of::<Option<Home>>();
+        let stripes =
+            self.stripes.capacity() * size_of::<Stripe>() + self.homes.capacity() * size_of::<Option<Home>>();
         (self.map.memory_bytes() + self.owners.memory_bytes() + self.crcs.capacity() * 4 + stripes) as u64
     }
 
@@ -230,7 +231,14 @@ impl Tables {
         }
     }
 
-    fn apply_write(&mut self, lsn: Lsn, block: ShardBlock, slot: SlotNo, crcs: &[u32], effects: &mut Effects) {
+    fn apply_write(
+        &mut self,
+        lsn: Lsn,
+        block: ShardBlock,
+        slot: SlotNo,
+        crcs: &[u32],
+        effects: &mut Effects,
+    ) {
         self.own_slots(lsn, block, slot, crcs);
         if !self.admits_map(lsn, block) {
             return;
@@ -250,12 +258,15 @@ impl Tables {
 
     fn apply_stale_member(&mut self, lsn: Lsn, member: MemberId) {
         for stripe in (0..self.stripe_count()).map(StripeId) {
-            if self.stripe(stripe).state == StripeState::Free || !self.homes(stripe).iter().flatten().any(|h| h.member == member)
+            if self.stripe(stripe).state == StripeState::Free
+                || !self.homes(stripe).iter().flatten().any(|h| h.member == member)
             {
                 continue;
             }
             if self.admits_stripe(lsn, stripe) {
-                let on_member = |(i, home): (usize, &Option<Home>)| home.filter(|h| h.member == member).map(|_| 1u128 << i);
+                let on_member = |(i, home): (usize, &Option<Home>)| {
+                    home.filter(|h| h.member == member).map(|_| 1u128 << i)
+                };
                 let mask: u128 = self.homes(stripe).iter().enumerate().filter_map(on_member).sum();
                 self.stripes[stripe.0 as usize].stale |= mask;
             }
@@ -353,7 +364,9 @@ impl Tables {
     }
 
     fn take_page(&mut self, page: u32) {
-        let Some((volume, index)) = self.map_pages.get_mut(page as usize).and_then(Option::take) else { return };
+        let Some((volume, index)) = self.map_pages.get_mut(page as usize).and_then(Option::take) else {
+            return;
+        };
         if let Some(pages) = self.volume_pages.get_mut(&volume) {
             pages[index as usize] = None;
             if pages.iter().all(Option::is_none) {
@@ -443,7 +456,9 @@ impl Tables {
             PageId::Stripes(number) => {
                 let per = self.geometry.stripes_per_page() as u32;
                 let size = self.geometry.stripe_record_bytes();
-                for (i, record) in bytes[PAGE_HEADER_BYTES..].chunks_exact(size).take(per as usize).enumerate() {
+                for (i, record) in
+                    bytes[PAGE_HEADER_BYTES..].chunks_exact(size).take(per as usize).enumerate()
+                {
                     self.load_stripe(StripeId(number * per + i as u32), record)?;
                 }
             }

@@ -29,7 +29,12 @@ impl Drop for Claim<'_> {
 
 impl<I: Io> Shard<I> {
     /// Stores whole consecutive blocks of a volume.
-    pub(crate) async fn write(self: &Rc<Self>, volume: VolumeId, local: u64, data: Buf) -> Result<(), VolumeError> {
+    pub(crate) async fn write(
+        self: &Rc<Self>,
+        volume: VolumeId,
+        local: u64,
+        data: Buf,
+    ) -> Result<(), VolumeError> {
         let _volume = self.enter_volume(volume);
         self.counters.writes.add(1);
         let blocks = (data.len() / BLOCK_BYTES) as u32;
@@ -55,7 +60,12 @@ impl<I: Io> Shard<I> {
     }
 
     /// Cuts data along the map pages it belongs to.
-    fn pieces(self: &Rc<Self>, volume: VolumeId, local: u64, data: Buf) -> Result<VecDeque<Piece>, VolumeError> {
+    fn pieces(
+        self: &Rc<Self>,
+        volume: VolumeId,
+        local: u64,
+        data: Buf,
+    ) -> Result<VecDeque<Piece>, VolumeError> {
         let mut pieces = VecDeque::with_capacity(1);
         let (mut local, mut rest) = (local, data);
         while !rest.is_empty() {
@@ -71,7 +81,8 @@ impl<I: Io> Shard<I> {
 
     /// Claims room for those of the blocks that are not stored yet.
     fn claim(&self, volume: VolumeId, local: u64, blocks: u32) -> Result<Claim<'_>, VolumeError> {
-        let stored: u64 = self.extents(volume, local, blocks).iter().filter(|e| e.allocated).map(|e| e.bytes).sum();
+        let stored: u64 =
+            self.extents(volume, local, blocks).iter().filter(|e| e.allocated).map(|e| e.bytes).sum();
         let new = u64::from(blocks) - stored / BLOCK_BYTES as u64;
         let reserved = self.blocks_reserved.get() + new;
         if new > 0 && self.tables.borrow().live_blocks + reserved > self.space.borrow().capacity_blocks() {
@@ -127,7 +138,12 @@ impl<I: Io> Shard<I> {
     }
 
     /// Frees consecutive blocks of a volume.
-    pub(crate) async fn unmap(self: &Rc<Self>, volume: VolumeId, local: u64, count: u64) -> Result<(), VolumeError> {
+    pub(crate) async fn unmap(
+        self: &Rc<Self>,
+        volume: VolumeId,
+        local: u64,
+        count: u64,
+    ) -> Result<(), VolumeError> {
         let _volume = self.enter_volume(volume);
         self.counters.discards.add(1);
         let (mut local, mut left) = (local, count);

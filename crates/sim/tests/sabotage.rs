@@ -22,7 +22,9 @@ fn every_deliberate_defect_is_found() {
         });
         choose(None);
         match found {
-            Some((seed, what)) => println!("{way:?}: seed {seed}: {}", what.chars().take(120).collect::<String>()),
+            Some((seed, what)) => {
+                println!("{way:?}: seed {seed}: {}", what.chars().take(120).collect::<String>())
+            }
             None => missed.push(way),
         }
     }

@@ -8,9 +8,10 @@ use std::rc::Rc;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sinew_engine::control::ControlError;
 use sinew_engine::pool::Candidate;
-use sinew_uring::net::{Listener, Part, Stream};
 use sinew_uring::OpenOptions;
+use sinew_uring::net::{Listener, Part, Stream};
 
 use crate::host::Open;
 use crate::report;
@@ -78,18 +79,23 @@ async fn answer(open: &Open, request: Request) -> Result<Value> {
         Request::VolumeResize { name, bytes, shrink } => {
             let current = control.config().volumes.iter().find(|v| v.name == name).map_or(0, |v| v.bytes);
             if bytes < current && !shrink {
-                bail!("{name} has {current} bytes; what is beyond {bytes} would be lost: say --shrink if that is meant");
+                bail!(
+                    "{name} has {current} bytes; what is beyond {bytes} would be lost: say --shrink if that is meant"
+                );
             }
             control.resize_volume(&name, bytes).await?;
         }
         Request::MemberOffline { member } => control.offline(member).await?,
         Request::MemberOnline { member, path } => {
-            let candidate = reopen(open, member, path)?;
-            control.online(member, candidate).await?;
+            let known = control.config().members.get(member).map(|m| PathBuf::from(&m.path));
+            let path = path.or(known).with_context(|| format!("there is no member {member}"))?;
+            let candidate = open_device(open, path)?;
+            keep(open, candidate.clone(), control.online(member, candidate).await)?;
         }
-        Request::MemberReplace { member, path, force } => {
-            let candidate = path.map(|path| reopen(open, member, Some(path))).transpose()?;
-            control.replace(member, candidate, force).await?;
+        Request::MemberReplace { member, path: None, force } => control.replace(member, None, force).await?,
+        Request::MemberReplace { member, path: Some(path), force } => {
+            let candidate = open_device(open, path)?;
+            keep(open, candidate.clone(), control.replace(member, Some(candidate), force).await)?;
         }
         Request::Scrub { run } => control.scrub(run).await?,
         Request::Throttle { bytes_per_second } => control.throttle(bytes_per_second).await,
@@ -97,32 +103,50 @@ async fn answer(open: &Open, request: Request) -> Result<Value> {
     Ok(Value::Null)
 }
 
-/// Opens a member's device anew: the one given, or the one it was last seen as.
-fn reopen(open: &Open, member: usize, path: Option<PathBuf>) -> Result<Candidate> {
-    let config = open.control.config();
-    let known = config.members.get(member).map(|m| PathBuf::from(&m.path));
-    let path = path.or(known).with_context(|| format!("there is no member {member}"))?;
+/// Opens a device for the pool. One that this process still has open from before it went out needs a new descriptor.
+fn open_device(open: &Open, path: PathBuf) -> Result<Candidate> {
+    let path = std::path::absolute(path)?;
     let name = path.display().to_string();
-    // This process may still have it open, from before it went out; a device that came back needs a new descriptor.
+    let same = |known: &Candidate| known.path == name;
+    if open.candidates.borrow().iter().any(|known| same(known) && open.control.uses(known.device)) {
+        bail!("{name} is an active member of this pool");
+    }
     open.candidates.borrow_mut().retain(|known| {
-        let is_old = known.path == name && !open.control.uses(known.device);
-        if is_old {
+        if same(known) {
             open.devices.close(known.device);
         }
-        !is_old
+        !same(known)
     });
     let device = open.devices.open(&path, OpenOptions::default())?;
-    let candidate = Candidate { device, path: name };
-    open.candidates.borrow_mut().push(candidate.clone());
-    Ok(candidate)
+    Ok(Candidate { device, path: name })
+}
+
+/// Keeps a device that has become a member, and lets go of one that has not.
+fn keep(open: &Open, candidate: Candidate, result: Result<(), ControlError>) -> Result<()> {
+    match result {
+        Ok(()) => open.candidates.borrow_mut().push(candidate),
+        Err(_) => open.devices.close(candidate.device),
+    }
+    Ok(result?)
 }
 
 /// The directory of control sockets.
-pub(crate) fn directory() -> PathBuf {
+fn directory() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(dir) if !dir.is_empty() => PathBuf::from(dir).join("sinew"),
         _ => PathBuf::from("/run/sinew"),
     }
+}
+
+/// Makes the directory of control sockets. Whoever can enter it controls the pools, so only this user can.
+pub(crate) fn make_directory() -> Result<PathBuf> {
+    use std::os::unix::fs::DirBuilderExt;
+    let dir = directory();
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+    made.with_context(|| {
+        format!("cannot make {} for the control socket; say --control PATH", dir.display())
+    })?;
+    Ok(dir)
 }
 
 /// Where a running pool is reached: `--control`, or the only socket there is.
@@ -140,11 +164,15 @@ impl Target {
     /// Sends one request and gives its answer.
     pub(crate) fn ask(&self, request: &Request) -> Result<Value> {
         let path = self.path()?;
-        let none = || format!("no pool is served at {}; start one with `sinew serve` or `sinew up`", path.display());
-        let mut stream = UnixStream::connect(&path).with_context(none)?;
+        let mut stream = UnixStream::connect(&path).map_err(|error| {
+            anyhow!(
+                "no pool is served at {} ({error}); start it with `sinew serve` or `sinew up`",
+                path.display()
+            )
+        })?;
         stream.write_all(format!("{}\n", serde_json::to_string(request)?).as_bytes())?;
         let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line)?;
+        BufReader::new(stream).read_line(&mut line).context("the server ended before it answered")?;
         let mut answer: Value = serde_json::from_str(&line).context("the server ended before it answered")?;
         match answer.get("error").and_then(Value::as_str) {
             Some(error) => bail!("{error}"),
@@ -165,8 +193,13 @@ impl Target {
             .unwrap_or_default();
         match sockets.as_slice() {
             [one] => Ok(one.clone()),
-            [] => bail!("no pool is served; start one with `sinew serve` or `sinew up`, or say --control PATH"),
-            _ => bail!("several pools are served in {}; say --pool NAME", dir.display()),
+            [] => {
+                bail!("no pool is served; start one with `sinew serve` or `sinew up`, or say --control PATH")
+            }
+            many => {
+                let names: Vec<_> = many.iter().filter_map(|p| p.file_stem()?.to_str()).collect();
+                bail!("several pools are served: {}; say which with --pool NAME", names.join(", "))
+            }
         }
     }
 }

@@ -1,40 +1,43 @@
 //! Opening a pool on a set of threads: shard i runs on thread i mod threads, the control on the first.
+//!
+//! An opening that fails half way is torn down whole: dropping a thread's runtime drops its shards. If one member was
+//! the reason, the pool is opened again without it.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::thread::JoinHandle;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use async_channel::{Receiver, Sender};
 use sinew_engine::client::{PoolClient, ShardLink};
 use sinew_engine::control::{Catalog, Control};
 use sinew_engine::disk::superblock::Config;
 use sinew_engine::io::{DeviceId, Io};
-use sinew_engine::pool::{self, Candidate, Found};
-use sinew_engine::recover::RecoveryReport;
+use sinew_engine::pool::{self, Candidate, Found, PoolError};
+use sinew_engine::recover::{RecoverError, RecoveryReport};
 use sinew_engine::serve::Order;
 use sinew_engine::shard::{Event, Shard};
-use sinew_uring::threads::spawn_pinned;
-use sinew_uring::{Config as RuntimeConfig, Devices, OpenOptions, Runtime, UringIo, threads};
+use sinew_uring::threads::{pin_to, spawn_pinned};
+use sinew_uring::{Config as RuntimeConfig, Devices, Runtime, UringIo};
+
+use crate::cores::{self, CoreList};
 
 /// Orders waiting at a shard at most.
 const MAILBOX: usize = 1024;
 
-/// Opens files and block devices as candidates for members.
-pub(crate) fn candidates(devices: &Devices, paths: &[PathBuf]) -> Result<Vec<Candidate>> {
-    let open = |path: &PathBuf| {
-        let device = devices.open(path, OpenOptions::default())?;
-        Ok(Candidate { device, path: path.display().to_string() })
-    };
-    paths.iter().map(open).collect()
-}
-
 /// Runs one future on a runtime of its own on this thread.
 pub(crate) fn run_alone<T>(devices: &Devices, main: impl AsyncFnOnce(UringIo) -> T) -> Result<T> {
-    let config = RuntimeConfig { devices: devices.clone(), ..RuntimeConfig::default() };
-    let runtime = Runtime::new(config).context("io_uring is not available")?;
+    let runtime = runtime(devices)?;
     Ok(runtime.block_on(main(runtime.io())))
+}
+
+fn runtime_config(devices: &Devices) -> RuntimeConfig {
+    RuntimeConfig { devices: devices.clone(), ..RuntimeConfig::default() }
+}
+
+fn runtime(devices: &Devices) -> Result<Runtime> {
+    Runtime::new(runtime_config(devices))
+        .context("io_uring is not available; is it disabled (sysctl kernel.io_uring_disabled) or filtered?")
 }
 
 /// An open pool, as the first thread sees it.
@@ -51,7 +54,7 @@ pub(crate) struct Open {
     pub(crate) threads: usize,
 }
 
-/// What each thread beside the first does once the pool is open; it ends when this does.
+/// What each thread beside the first does once the pool is open. The thread's shards live until the pool is closed.
 pub(crate) trait Worker: Clone + Send + 'static {
     /// Works on thread `thread`, from 1.
     fn work(
@@ -65,8 +68,6 @@ pub(crate) trait Worker: Clone + Send + 'static {
 
 /// What a thread needs to open its shards.
 struct ThreadSeed {
-    thread: usize,
-    threads: usize,
     config: Config,
     devices: Vec<Option<DeviceId>>,
     mailboxes: Vec<(usize, Receiver<Order>)>,
@@ -75,13 +76,13 @@ struct ThreadSeed {
 }
 
 impl ThreadSeed {
-    async fn open(self, io: &UringIo) -> Result<(PoolClient<UringIo>, RecoveryReport)> {
+    async fn open(self, io: &UringIo) -> Result<(PoolClient<UringIo>, RecoveryReport), RecoverError> {
         let config = Rc::new(self.config);
         let mut links: Vec<ShardLink<UringIo>> = self.senders.into_iter().map(ShardLink::There).collect();
         let mut total = RecoveryReport::default();
         for (index, mailbox) in self.mailboxes {
-            let opened =
-                Shard::open(io.clone(), index, Rc::clone(&config), &self.devices, self.events.clone(), mailbox).await;
+            let (config, events) = (Rc::clone(&config), self.events.clone());
+            let opened = Shard::open(io.clone(), index, config, &self.devices, events, mailbox).await;
             let (shard, report) = opened?;
             links[index] = ShardLink::Here(shard);
             add_report(&mut total, &report);
@@ -99,48 +100,158 @@ fn add_report(total: &mut RecoveryReport, report: &RecoveryReport) {
     total.elapsed_ns = total.elapsed_ns.max(report.elapsed_ns);
 }
 
-/// Opens the pool that the candidates are members of, on up to `cores` threads, and runs `main` with it on this one.
+/// Why one attempt to open failed.
+enum Failure {
+    /// Because of this member: without it, it may work.
+    Member(Candidate, String),
+    /// For good.
+    Other(anyhow::Error),
+}
+
+impl Failure {
+    fn of_recovery(error: RecoverError, found: &Found, candidates: &[Candidate]) -> Failure {
+        if let RecoverError::MemberFailed { member, .. } = &error {
+            let device = found.devices.get(usize::from(member.0)).copied().flatten();
+            if let Some(candidate) = candidates.iter().find(|c| Some(c.device) == device) {
+                return Failure::Member(candidate.clone(), error.to_string());
+            }
+        }
+        Failure::Other(error.into())
+    }
+
+    fn of_discovery(error: PoolError, candidates: &[Candidate]) -> Failure {
+        if let PoolError::Device { path, .. } = &error
+            && let Some(candidate) = candidates.iter().find(|c| c.path == *path)
+        {
+            return Failure::Member(candidate.clone(), error.to_string());
+        }
+        Failure::Other(error.into())
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::Other(error)
+    }
+}
+
+/// A thread beside the first: it waits for the word that all shards are open, and ends when `go` is dropped.
+struct Thread {
+    go: Sender<()>,
+    handle: JoinHandle<std::io::Result<()>>,
+}
+
+/// Opens the pool that the candidates are members of, with up to one thread per core, and runs `main` with it on this
+/// thread. The other threads have ended when this returns.
 pub(crate) fn with_pool<T>(
     devices: Devices,
-    candidates: Vec<Candidate>,
-    cores: usize,
+    mut candidates: Vec<Candidate>,
+    cores: Option<CoreList>,
     worker: impl Worker,
     main: impl AsyncFnOnce(Open) -> Result<T>,
 ) -> Result<T> {
-    let config = RuntimeConfig { devices: devices.clone(), ..RuntimeConfig::default() };
-    let runtime = Runtime::new(config.clone()).context("io_uring is not available")?;
-    let io = runtime.io();
-    runtime.block_on(async {
-        let found = pool::discover(&io, &candidates).await?;
-        let shards = found.config.geometry.shards;
-        let threads = cores.clamp(1, shards);
-        if threads > 1 {
-            threads::pin_to(0)?;
-        }
-        let (events, inbox) = async_channel::bounded(MAILBOX);
-        let (senders, receivers): (Vec<_>, Vec<_>) = (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();
-        let control = Control::new(io.clone(), &found, senders.clone());
-        io.spawn(Rc::clone(&control).run(inbox));
-        let mut seeds = seeds(&found, threads, receivers, &senders, &events);
-        let first = seeds.remove(0);
-        let (opened, answers) = async_channel::bounded(threads);
-        let mut handles = Vec::new();
-        for seed in seeds {
-            handles.push(start_thread(seed, config.clone(), control.catalog(), worker.clone(), opened.clone())?);
-        }
-        let (client, mut recovery) = first.open(&io).await?;
-        for _ in 1..threads {
-            match answers.recv().await {
-                Ok(Ok(report)) => add_report(&mut recovery, &report),
-                Ok(Err(error)) => bail!(error),
-                Err(_) => bail!("a thread ended before its shards were open"),
+    let mut warnings = Vec::new();
+    loop {
+        let runtime = runtime(&devices)?;
+        let mut threads = Vec::new();
+        let attempt = Attempt { devices: &devices, candidates: &candidates, cores: cores.as_ref() };
+        match runtime.block_on(attempt.open(runtime.io(), worker.clone(), &mut threads)) {
+            Ok(mut open) => {
+                open.warnings.splice(0..0, warnings);
+                for thread in &threads {
+                    let _ = thread.go.try_send(());
+                }
+                let result = runtime.block_on(main(open));
+                drop(runtime);
+                join(threads)?;
+                return result;
+            }
+            // The runtime goes first each time: a thread may be waiting for an answer of its control.
+            Err(Failure::Other(error)) => {
+                drop(runtime);
+                join(threads)?;
+                return Err(error);
+            }
+            Err(Failure::Member(bad, why)) => {
+                drop(runtime);
+                join(threads)?;
+                devices.close(bad.device);
+                candidates.retain(|c| c.device != bad.device);
+                if candidates.is_empty() {
+                    bail!(why);
+                }
+                warnings.push(format!("{}: {why}; opening the pool without it", bad.path));
             }
         }
+    }
+}
+
+/// Waits for threads that have been told to end, or are told now, as nobody says "go" any more.
+fn join(threads: Vec<Thread>) -> Result<()> {
+    for Thread { go, handle } in threads {
+        drop(go);
+        let ended = handle.join().map_err(|_| anyhow!("a thread panicked"))?;
+        ended.context("a thread could not be started")?;
+    }
+    Ok(())
+}
+
+/// One attempt to open a pool.
+struct Attempt<'a> {
+    devices: &'a Devices,
+    candidates: &'a [Candidate],
+    cores: Option<&'a CoreList>,
+}
+
+impl Attempt<'_> {
+    async fn open(
+        &self,
+        io: UringIo,
+        worker: impl Worker,
+        threads: &mut Vec<Thread>,
+    ) -> Result<Open, Failure> {
+        let found = pool::discover(&io, self.candidates).await;
+        let found = found.map_err(|error| Failure::of_discovery(error, self.candidates))?;
+        let shards = found.config.geometry.shards;
+        let allowed = cores::allowed();
+        let cores = &self.cores.unwrap_or(&allowed).0;
+        let count = cores.len().clamp(1, shards);
+        // A lone thread is better placed by the scheduler, unless somebody asked for a core.
+        let pinned = |thread: usize| cores.get(thread).copied().filter(|_| count > 1 || self.cores.is_some());
+        if let Some(core) = pinned(0) {
+            pin_to(core).with_context(|| format!("core {core} cannot be used"))?;
+        }
+        let (events, inbox) = async_channel::bounded(MAILBOX);
+        let (senders, receivers): (Vec<_>, Vec<_>) =
+            (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();
+        let control = Control::new(io.clone(), &found, senders.clone());
+        io.spawn(Rc::clone(&control).run(inbox));
+        let mut seeds = seeds(&found, count, receivers, &senders, &events).into_iter();
+        let first = seeds.next().context("a pool has at least one shard")?;
+        let (opened, answers) = async_channel::bounded(count);
+        for (i, seed) in seeds.enumerate() {
+            let starter = Starter { thread: i + 1, core: pinned(i + 1), seed, opened: opened.clone() };
+            threads.push(starter.start(self.devices, control.catalog(), worker.clone())?);
+        }
+        drop(opened);
+        let failed = |error| Failure::of_recovery(error, &found, self.candidates);
+        let (client, mut recovery) = first.open(&io).await.map_err(failed)?;
+        for _ in 1..count {
+            let answer = answers.recv().await.context("a thread ended before its shards were open")?;
+            add_report(&mut recovery, &answer.map_err(failed)?);
+        }
         control.resume(&found).await;
-        let candidates = RefCell::new(candidates);
-        let open = Open { io: io.clone(), devices, candidates, control, client, recovery, warnings: found.warnings, threads };
-        main(open).await
-    })
+        Ok(Open {
+            io,
+            devices: self.devices.clone(),
+            candidates: RefCell::new(self.candidates.to_vec()),
+            control,
+            client,
+            recovery,
+            warnings: found.warnings,
+            threads: count,
+        })
+    }
 }
 
 fn seeds(
@@ -150,9 +261,7 @@ fn seeds(
     senders: &[Sender<Order>],
     events: &Sender<Event>,
 ) -> Vec<ThreadSeed> {
-    let seed = |thread| ThreadSeed {
-        thread,
-        threads,
+    let seed = |_| ThreadSeed {
         config: (*found.config).clone(),
         devices: found.devices.clone(),
         mailboxes: Vec::new(),
@@ -166,25 +275,32 @@ fn seeds(
     seeds
 }
 
-fn start_thread(
+/// What it takes to start a thread beside the first.
+struct Starter {
+    thread: usize,
+    core: Option<usize>,
     seed: ThreadSeed,
-    config: RuntimeConfig,
-    catalog: Catalog,
-    worker: impl Worker,
-    opened: Sender<Result<RecoveryReport, String>>,
-) -> Result<JoinHandle<std::io::Result<()>>> {
-    let (thread, cores) = (seed.thread, std::thread::available_parallelism().map_or(1, usize::from));
-    let core = (seed.threads <= cores).then_some(thread);
-    let handle = spawn_pinned(core, &format!("sinew-{thread}"), config, move |io| async move {
-        match seed.open(&io).await {
-            Ok((client, report)) => {
-                let _ = opened.send(Ok(report)).await;
-                worker.work(thread, io, client, catalog).await;
+    opened: Sender<Result<RecoveryReport, RecoverError>>,
+}
+
+impl Starter {
+    fn start(self, devices: &Devices, catalog: Catalog, worker: impl Worker) -> Result<Thread> {
+        let Starter { thread, core, seed, opened } = self;
+        let (go, told) = async_channel::bounded(1);
+        let name = format!("sinew-{thread}");
+        let handle = spawn_pinned(core, &name, runtime_config(devices), move |io| async move {
+            match seed.open(&io).await {
+                Ok((client, report)) => {
+                    let _ = opened.send(Ok(report)).await;
+                    if told.recv().await.is_ok() {
+                        worker.work(thread, io, client, catalog).await;
+                        // Its shards serve other threads until the end.
+                        let _ = told.recv().await;
+                    }
+                }
+                Err(error) => drop(opened.send(Err(error)).await),
             }
-            Err(error) => {
-                let _ = opened.send(Err(format!("{error:#}"))).await;
-            }
-        }
-    })?;
-    Ok(handle)
+        });
+        Ok(Thread { go, handle: handle.context("cannot start a thread")? })
+    }
 }

@@ -2,14 +2,20 @@
 
 mod api;
 mod commands;
+mod cores;
 mod host;
+mod load;
+mod members;
 mod nbd;
+mod out;
 mod report;
 mod size;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::out::complain;
 
 /// Volumes' buffers are 4 KiB-aligned and short-lived, which the system's allocator is slow at.
 #[global_allocator]
@@ -62,7 +68,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sinew: {error:#}");
+            complain!("{error:#}");
             ExitCode::FAILURE
         }
     }

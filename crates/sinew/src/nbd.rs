@@ -1,16 +1,22 @@
 //! Sockets of the Linux world as streams of the NBD frontend, and the pool's volumes as its exports.
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
 use sinew_engine::buf::Buf;
 use sinew_engine::client::{PoolClient, VolumeHandle};
 use sinew_engine::control::Catalog;
+use sinew_engine::io::Io;
 use sinew_frontend::exports::{Export, Exports};
 use sinew_frontend::nbd::serve_connection;
 use sinew_frontend::transport::{Part, Stream};
 use sinew_uring::UringIo;
 use sinew_uring::net;
+
+/// How often a thread that stops looks whether its last connection has ended.
+const STOP_POLL_NS: u64 = 5_000_000;
 
 struct Socket(net::Stream);
 
@@ -59,8 +65,46 @@ impl Exports for PoolExports {
     }
 }
 
-/// Serves one connection to its end.
-pub(crate) async fn serve(io: UringIo, stream: net::Stream, client: PoolClient<UringIo>, catalog: Catalog) {
-    // How a client's connection ends is the client's business.
-    let _ = serve_connection(io, Rc::new(Socket(stream)), PoolExports { client, catalog }).await;
+/// The connections of one thread.
+pub(crate) struct Connections {
+    io: UringIo,
+    client: PoolClient<UringIo>,
+    catalog: Catalog,
+    streams: RefCell<BTreeMap<u64, net::Stream>>,
+    next: Cell<u64>,
+    stopping: Cell<bool>,
+}
+
+impl Connections {
+    pub(crate) fn new(io: UringIo, client: PoolClient<UringIo>, catalog: Catalog) -> Rc<Connections> {
+        let (streams, next, stopping) = (RefCell::default(), Cell::new(0), Cell::new(false));
+        Rc::new(Connections { io, client, catalog, streams, next, stopping })
+    }
+
+    /// Serves a connection on this thread.
+    pub(crate) fn start(self: &Rc<Self>, stream: net::Stream) {
+        if self.stopping.get() {
+            return;
+        }
+        let key = self.next.replace(self.next.get() + 1);
+        self.streams.borrow_mut().insert(key, stream.clone());
+        let all = Rc::clone(self);
+        self.io.spawn(async move {
+            let exports = PoolExports { client: all.client.clone(), catalog: all.catalog.clone() };
+            // How a client's connection ends is the client's business.
+            let _ = serve_connection(all.io.clone(), Rc::new(Socket(stream)), exports).await;
+            all.streams.borrow_mut().remove(&key);
+        });
+    }
+
+    /// Takes no more connections, ends those there are, and waits until their requests are done.
+    pub(crate) async fn stop(&self) {
+        self.stopping.set(true);
+        for stream in self.streams.borrow().values() {
+            stream.shutdown();
+        }
+        while !self.streams.borrow().is_empty() {
+            self.io.sleep(STOP_POLL_NS).await;
+        }
+    }
 }

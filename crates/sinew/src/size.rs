@@ -4,24 +4,28 @@ use anyhow::{Context, Result, bail};
 
 const UNITS: [(char, u64); 4] = [('K', 1 << 10), ('M', 1 << 20), ('G', 1 << 30), ('T', 1 << 40)];
 
-/// Bytes from a number with an optional K, M, G or T (powers of 1024).
+/// Bytes from a number with an optional K, M, G or T (powers of 1024; `GiB` and the like mean the same).
 pub(crate) fn parse(text: &str) -> Result<u64> {
-    let trimmed = text.trim().trim_end_matches(['B', 'b']).trim_end_matches(['i']);
-    let unit = UNITS.iter().find(|(c, _)| trimmed.ends_with([*c, c.to_ascii_lowercase()]));
-    let (digits, factor) = match unit {
-        Some((c, factor)) => (trimmed.trim_end_matches([*c, c.to_ascii_lowercase()]), *factor),
-        None => (trimmed, 1),
-    };
-    let number: f64 = digits.parse().with_context(|| format!("{text} is not a size; write for example 512M or 4G"))?;
-    if !(0.0..1e18).contains(&(number * factor as f64)) {
-        bail!("{text} is not a usable size");
+    let wrong = || format!("{text} is not a size; write for example 4096, 64K, 512M or 1.5G");
+    let upper = text.trim().to_ascii_uppercase();
+    let number = upper.strip_suffix("IB").or(upper.strip_suffix('B')).unwrap_or(&upper);
+    let unit = UNITS.iter().find_map(|(c, factor)| Some((number.strip_suffix(*c)?, *factor)));
+    let (digits, factor) = unit.unwrap_or((number, 1));
+    if digits.is_empty() || !digits.chars().all(|c| c.is_ascii_digit() || c == '.') {
+        bail!(wrong());
     }
-    Ok((number * factor as f64) as u64)
+    if let Ok(whole) = digits.parse::<u64>() {
+        return whole.checked_mul(factor).with_context(|| format!("{text} is too large"));
+    }
+    // A fraction is meant roughly; what is stored is whole blocks.
+    let bytes = digits.parse::<f64>().with_context(wrong)? * factor as f64;
+    Ok(bytes as u64 / 4096 * 4096)
 }
 
 /// Bytes for people.
 pub(crate) fn show(bytes: u64) -> String {
     match UNITS.iter().rev().find(|(_, factor)| bytes >= *factor) {
+        Some((c, factor)) if bytes.is_multiple_of(*factor) => format!("{} {c}iB", bytes / factor),
         Some((c, factor)) => format!("{:.1} {c}iB", bytes as f64 / *factor as f64),
         None => format!("{bytes} B"),
     }
@@ -29,12 +33,20 @@ pub(crate) fn show(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn sizes_are_read_and_shown() {
-        for (text, bytes) in [("4096", 4096), ("64K", 65536), ("1.5g", 3 << 29), ("2GiB", 2 << 30), ("0", 0)] {
-            assert_eq!(super::parse(text).unwrap(), bytes, "{text}");
+        let right =
+            [("4096", 4096), ("64K", 65536), ("1.5g", 3 << 29), ("2GiB", 2 << 30), ("0", 0), ("8 ", 8)];
+        for (text, bytes) in right {
+            assert_eq!(parse(text).unwrap(), bytes, "{text}");
         }
-        assert!(super::parse("many").is_err() && super::parse("-1K").is_err());
-        assert_eq!(super::show(3 << 29), "1.5 GiB");
+        for wrong in ["", "many", "-1K", "K", "1e3", "inf", "nan", "1KK", "99999999999T", "1.2.3"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(show(3 << 29), "1.5 GiB");
+        assert_eq!(show(2 << 30), "2 GiB");
+        assert_eq!(show(5), "5 B");
     }
 }

@@ -127,7 +127,10 @@ impl Record {
             Record::Move { .. } => 17,
             Record::Unmap { .. } => 9,
             Record::Open { homes, .. } => 8 + homes.len() * 5,
-            Record::Converted { .. } | Record::Free { .. } | Record::PageDrop { .. } | Record::Scrub { .. } => 5,
+            Record::Converted { .. }
+            | Record::Free { .. }
+            | Record::PageDrop { .. }
+            | Record::Scrub { .. } => 5,
             Record::Rehome { .. } => 11,
             Record::Stale { .. } => 6,
             Record::StaleMember { .. } => 2,
@@ -354,15 +357,32 @@ mod tests {
             (block.clone(), proptest::option::of(slot.clone()), slot, any::<u32>())
                 .prop_map(|(block, from, slot, crc)| Record::Move { block, from, slot, crc }),
             (block, any::<u32>()).prop_map(|(block, count)| Record::Unmap { block, count }),
-            (stripe.clone(), any::<bool>(), any::<u8>(), proptest::collection::vec(proptest::option::of(home.clone()), 0..92))
-                .prop_map(|(stripe, parity, columns, homes)| Record::Open { stripe, parity, columns, homes }),
+            (
+                stripe.clone(),
+                any::<bool>(),
+                any::<u8>(),
+                proptest::collection::vec(proptest::option::of(home.clone()), 0..92)
+            )
+                .prop_map(|(stripe, parity, columns, homes)| Record::Open {
+                    stripe,
+                    parity,
+                    columns,
+                    homes
+                }),
             stripe.clone().prop_map(|stripe| Record::Converted { stripe }),
             stripe.clone().prop_map(|stripe| Record::Free { stripe }),
-            (stripe.clone(), any::<u8>(), home).prop_map(|(stripe, index, home)| Record::Rehome { stripe, index, home }),
+            (stripe.clone(), any::<u8>(), home).prop_map(|(stripe, index, home)| Record::Rehome {
+                stripe,
+                index,
+                home
+            }),
             (stripe.clone(), any::<u8>()).prop_map(|(stripe, index)| Record::Stale { stripe, index }),
             any::<u8>().prop_map(|m| Record::StaleMember { member: MemberId(m) }),
-            (any::<u32>(), any::<u32>(), any::<u32>())
-                .prop_map(|(page, v, index)| Record::PageOwner { page, volume: VolumeId(v), index }),
+            (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(page, v, index)| Record::PageOwner {
+                page,
+                volume: VolumeId(v),
+                index
+            }),
             any::<u32>().prop_map(|page| Record::PageDrop { page }),
             proptest::option::of(stripe).prop_map(|next| Record::Scrub { next }),
         ]

@@ -193,8 +193,9 @@ impl Superblock {
         if r.u32()? != header_crc {
             return Err(DecodeError::Checksum);
         }
-        let body =
-            slot.get(BLOCK_BYTES..BLOCK_BYTES.saturating_add(body_len)).ok_or(DecodeError::Invalid("superblock length"))?;
+        let body = slot
+            .get(BLOCK_BYTES..BLOCK_BYTES.saturating_add(body_len))
+            .ok_or(DecodeError::Invalid("superblock length"))?;
         if crc32c(body) != body_crc {
             return Err(DecodeError::Checksum);
         }
@@ -273,7 +274,8 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
         let uuid = r.uuid()?;
         let bytes = r.u64()?;
         let layout = MemberLayout { journal_blocks, page_slots: r.u32()?, chunks: r.u32()? };
-        let state = *MemberState::ALL.get(usize::from(r.u8()?)).ok_or(DecodeError::Invalid("member state"))?;
+        let state =
+            *MemberState::ALL.get(usize::from(r.u8()?)).ok_or(DecodeError::Invalid("member state"))?;
         let out_epoch = r.u64()?;
         let path = r.text()?;
         if layout.slice_bytes().checked_mul(shards as u64).is_none_or(|all| all > bytes + CHUNK_BYTES) {

@@ -159,12 +159,15 @@ async fn status(work: &Rc<Work>, volume: usize, start: u64, count: u64) {
 
 /// Reads blocks and checks each.
 pub(crate) async fn read(work: &Rc<Work>, volume: usize, start: u64, count: u64) {
-    let readings: Vec<_> = (start..start + count).map(|n| work.oracle.borrow().begin_read((volume, n))).collect();
+    let readings: Vec<_> =
+        (start..start + count).map(|n| work.oracle.borrow().begin_read((volume, n))).collect();
     let handle = work.volumes.borrow()[volume].clone();
     let result = handle.read(start * BLOCK, (count * BLOCK) as u32).await;
     let bufs = match result {
         Ok(bufs) => bufs,
-        Err(error) => return work.complain(format!("read of volume {volume} blocks {start}+{count}: {error}")),
+        Err(error) => {
+            return work.complain(format!("read of volume {volume} blocks {start}+{count}: {error}"));
+        }
     };
     let blocks = bufs.iter().flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES));
     let mut oracle = work.oracle.borrow_mut();

@@ -38,11 +38,16 @@ impl std::fmt::Display for OpenError {
 
 impl OpenPool {
     /// Opens the pool on these devices. Some shards are reached directly, some by their mailbox, as if on other threads.
-    pub(crate) async fn open(io: SimIo, devices: Vec<Candidate>, mut rng: Rng) -> Result<OpenPool, OpenError> {
+    pub(crate) async fn open(
+        io: SimIo,
+        devices: Vec<Candidate>,
+        mut rng: Rng,
+    ) -> Result<OpenPool, OpenError> {
         let found = pool::discover(&io, &devices).await.map_err(OpenError::Pool)?;
         let shards = found.config.geometry.shards;
         let (events, inbox) = async_channel::bounded(MAILBOX);
-        let (senders, receivers): (Vec<_>, Vec<_>) = (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();
+        let (senders, receivers): (Vec<_>, Vec<_>) =
+            (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();
         let control = Control::new(io.clone(), &found, senders.clone());
         {
             use sinew_engine::io::Io;
@@ -54,7 +59,11 @@ impl OpenPool {
             let opened = Shard::open(io.clone(), index, config, devices, events.clone(), mailbox).await;
             let (shard, _) = opened.map_err(OpenError::Recover)?;
             let remote = rng.chance(0.5);
-            links.push(if remote { ShardLink::There(senders[index].clone()) } else { ShardLink::Here(shard) });
+            links.push(if remote {
+                ShardLink::There(senders[index].clone())
+            } else {
+                ShardLink::Here(shard)
+            });
         }
         control.resume(&found).await;
         Ok(OpenPool { control, client: PoolClient::new(links) })

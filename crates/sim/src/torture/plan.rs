@@ -64,7 +64,8 @@ impl Plan {
         let size = |rng: &mut Rng| base * shards as u64 + if uneven { rng.between(0, 3) << 20 } else { 0 };
         let members: Vec<u64> = (0..count).map(|_| size(rng)).collect();
         let parity = protection.parity_columns();
-        let data_columns = if rng.chance(0.5) { 0 } else { rng.between(1, (count - parity).min(8) as u64) as usize };
+        let data_columns =
+            if rng.chance(0.5) { 0 } else { rng.between(1, (count - parity).min(8) as u64) as usize };
         let geometry = Geometry::new(protection, data_columns, shards, true, count, 64);
         let data_columns = if geometry.is_ok() { data_columns } else { 0 };
         let failures = protection.failures() as u64;

@@ -112,7 +112,8 @@ impl Run {
     fn new(plan: &Plan) -> Run {
         let world = World::new(plan.seed);
         world.set_step_limit(STEPS_MAX);
-        let devices = plan.members.iter().map(|&bytes| world.add_device(DeviceConfig::of_bytes(bytes))).collect();
+        let devices =
+            plan.members.iter().map(|&bytes| world.add_device(DeviceConfig::of_bytes(bytes))).collect();
         let mut rng = world.rng("nemesis");
         let mut order: Vec<usize> = (0..plan.members.len()).collect();
         rng.shuffle(&mut order);
@@ -141,7 +142,12 @@ impl Run {
 
     fn candidates(&self) -> Vec<Candidate> {
         let candidate = |(i, &device): (usize, &DeviceId)| Candidate { device, path: format!("m{i}") };
-        self.devices.iter().enumerate().map(candidate).filter(|c| !self.world.device(c.device).is_gone()).collect()
+        self.devices
+            .iter()
+            .enumerate()
+            .map(candidate)
+            .filter(|c| !self.world.device(c.device).is_gone())
+            .collect()
     }
 
     fn play(&mut self) -> Result<(), String> {
@@ -217,7 +223,8 @@ impl Run {
         self.world.run_until(done).map_err(|e| format!("opening: {e}"))?;
         let found = result.borrow_mut().take().expect("run until then");
         let pool = Rc::new(found.map_err(|e| format!("opening: {e}"))?);
-        let handles = (0..self.work.plan.volumes.len()).filter_map(|i| pool.volume(&format!("v{i}"))).collect();
+        let handles =
+            (0..self.work.plan.volumes.len()).filter_map(|i| pool.volume(&format!("v{i}"))).collect();
         *self.work.volumes.borrow_mut() = handles;
         Ok(Some(pool))
     }
@@ -251,7 +258,11 @@ impl Run {
         let trouble = self.work.plan.trouble;
         for (i, &id) in self.devices.iter().enumerate() {
             let device = self.world.device(id);
-            let mut faults = DeviceFaults { stall: trouble / 10.0, stall_ns: (1_000_000, 50_000_000), ..DeviceFaults::default() };
+            let mut faults = DeviceFaults {
+                stall: trouble / 10.0,
+                stall_ns: (1_000_000, 50_000_000),
+                ..DeviceFaults::default()
+            };
             if self.corrupt.contains(&i) {
                 self.world.allow_corruption(id, 0..device.bytes());
                 faults.latent_error = trouble / 5.0;
@@ -279,9 +290,11 @@ impl Run {
             let rng = Rng::stream(self.work.plan.seed, "client", (self.opening * 1000 + i) as u64);
             self.world.spawn(client(Rc::clone(&self.work), rng));
         }
-        let ending = [Ending::PowerLoss, Ending::PowerLoss, Ending::ProcessDeath, Ending::Close][self.rng.below(4) as usize];
+        let ending = [Ending::PowerLoss, Ending::PowerLoss, Ending::ProcessDeath, Ending::Close]
+            [self.rng.below(4) as usize];
         let expected = self.work.plan.requests * self.work.plan.clients as u64;
-        let end_at = (ending != Ending::Close).then(|| *self.work.answered.borrow() + self.rng.below(expected + 1));
+        let end_at =
+            (ending != Ending::Close).then(|| *self.work.answered.borrow() + self.rng.below(expected + 1));
         let started = self.world.steps();
         while *self.work.at_work.borrow() > 0 {
             let ran = self.world.run_steps(self.rng.between(1, 300));
@@ -310,7 +323,8 @@ impl Run {
         let is_lost = self.lost.contains(&member);
         let may_lose = is_lost || self.lost.len() < self.work.plan.lost && !self.corrupt.contains(&member);
         // A device that went away and came back is another to the kernel: the pool has seen the old one fail by then.
-        let is_mendable = is_lost && (!device.is_gone() || control.config().members[member].state != MemberState::Active);
+        let is_out = control.config().members[member].state != MemberState::Active;
+        let is_mendable = is_lost && (!device.is_gone() || is_out);
         match self.rng.below(10) {
             0 | 1 if may_lose => {
                 self.lose(member);
@@ -328,7 +342,7 @@ impl Run {
                 self.mend(member);
                 self.order(async move { drop(control.online(member, candidate).await) });
             }
-            6 if is_mendable => {
+            6 if is_lost && is_out => {
                 self.mend(member);
                 if self.rng.chance(0.5) {
                     device.replace_by_blank();
@@ -426,7 +440,10 @@ impl Run {
             if device.is_gone() && self.rng.chance(0.5) {
                 device.attach();
                 self.troubled_at = self.world.now();
-            } else if self.lost.len() < self.work.plan.lost && !self.corrupt.contains(&member) && self.rng.chance(0.1) {
+            } else if self.lost.len() < self.work.plan.lost
+                && !self.corrupt.contains(&member)
+                && self.rng.chance(0.1)
+            {
                 self.lose(member);
                 device.detach(CrashPolicy::Random);
             }
@@ -463,7 +480,8 @@ impl Run {
                     Err(_) => control.replace(member, Some(candidate), true).await,
                 }
             });
-            back.map_err(|e| e.to_string())?.map_err(|e| format!("member {member} does not come back: {e}"))?;
+            back.map_err(|e| e.to_string())?
+                .map_err(|e| format!("member {member} does not come back: {e}"))?;
         }
         self.wait_until(&pool, "rebuilding", is_whole)?;
         self.scrub(&pool, true)?;
@@ -508,7 +526,12 @@ impl Run {
         status.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
     }
 
-    fn wait_until(&self, pool: &Rc<OpenPool>, what: &str, done: impl Fn(&ShardStatus) -> bool) -> Result<(), String> {
+    fn wait_until(
+        &self,
+        pool: &Rc<OpenPool>,
+        what: &str,
+        done: impl Fn(&ShardStatus) -> bool,
+    ) -> Result<(), String> {
         let deadline = self.world.now() + DRAIN_NS;
         loop {
             let status = self.collect_quietly(pool)?;

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
 use crate::api::{Request, Target};
+use crate::out::say;
 use crate::report;
 
 /// How often progress is asked for.
@@ -67,22 +68,44 @@ pub(crate) fn run(command: MemberCommand) -> Result<()> {
         MemberCommand::List { json, target } => {
             let status = target.ask(&Request::Status)?;
             if json {
-                println!("{:#}", status["members"]);
+                say!("{:#}", status["members"]);
             } else {
                 report::print_members(&status);
             }
             Ok(())
         }
-        MemberCommand::Offline { member, target } => target.ask(&Request::MemberOffline { member }).map(drop),
+        MemberCommand::Offline { member, target } => {
+            target.ask(&Request::MemberOffline { member })?;
+            say!("member {member} is offline; bring it back with `sinew member online {member}`");
+            Ok(())
+        }
         MemberCommand::Online { member, path, wait, target } => {
             target.ask(&Request::MemberOnline { member, path: path.map(absolute).transpose()? })?;
-            if wait { wait_for(&target, "rebuild", rebuild_left) } else { Ok(()) }
+            finish(&target, member, wait)
         }
         MemberCommand::Replace { member, path, force, wait, target } => {
             target.ask(&Request::MemberReplace { member, path: path.map(absolute).transpose()?, force })?;
-            if wait { wait_for(&target, "rebuild", rebuild_left) } else { Ok(()) }
+            finish(&target, member, wait)
         }
     }
+}
+
+/// Says that a rebuild is under way, or waits until it has come to a good end.
+fn finish(target: &Target, member: usize, wait: bool) -> Result<()> {
+    if !wait {
+        say!("member {member} is being rebuilt; `sinew pool status` tells how far that is");
+        return Ok(());
+    }
+    wait_for(target, "rebuild", rebuild_left)?;
+    let status = target.ask(&Request::Status)?;
+    match status["members"][member]["state"].as_str() {
+        Some("active") => say!("member {member} is up to date"),
+        Some("removed") => say!("what member {member} held is on the others now"),
+        state => {
+            bail!("member {member} is {} now: the rebuild did not come to an end", state.unwrap_or("unknown"))
+        }
+    }
+    Ok(())
 }
 
 fn absolute(path: PathBuf) -> Result<PathBuf> {
@@ -92,7 +115,11 @@ fn absolute(path: PathBuf) -> Result<PathBuf> {
 fn rebuild_left(status: &Value) -> u64 {
     let busy = status["members"].as_array().into_iter().flatten().any(|m| m["state"] == "evacuating");
     let degraded = status["metadata_degraded"] == true || status["stripes"]["degraded"].as_u64() > Some(0);
-    let out = status["members"].as_array().into_iter().flatten().any(|m| !["active", "removed", "evacuating"].iter().any(|s| m["state"] == *s));
+    let out = status["members"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|m| !["active", "removed", "evacuating"].iter().any(|s| m["state"] == *s));
     status["rebuild_chunks_left"].as_u64().unwrap_or(0).max(u64::from(busy || degraded && !out))
 }
 

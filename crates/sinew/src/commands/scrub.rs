@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 
 use crate::api::{Request, Target};
 use crate::commands::member::wait_for;
+use crate::out::say;
 
 /// Reads everything stored, checks checksums, copies and parity, and mends what is wrong.
 #[derive(Args)]
@@ -35,19 +36,30 @@ pub(crate) fn run(args: ScrubArgs) -> Result<()> {
         args.target.ask(&Request::Scrub { run: args.action == Action::Start })?;
     }
     if args.wait {
-        wait_for(&args.target, "scrub", |status| status["scrub_stripes_left"].as_u64().map_or(0, |left| left + 1))?;
+        wait_for(&args.target, "scrub", |status| {
+            status["scrub_stripes_left"].as_u64().map_or(0, |left| left + 1)
+        })?;
     }
     let status = args.target.ask(&Request::Status)?;
     let counters = &status["counters"];
     if args.json {
-        println!("{:#}", serde_json::json!({
-            "stripes_left": status["scrub_stripes_left"], "stripes_scrubbed": counters["stripes_scrubbed"],
-            "errors": counters["scrub_errors"], "unrepaired": counters["scrub_unrepaired"],
-        }));
+        say!(
+            "{:#}",
+            serde_json::json!({
+                "stripes_left": status["scrub_stripes_left"], "stripes_scrubbed": counters["stripes_scrubbed"],
+                "errors": counters["scrub_errors"], "unrepaired": counters["scrub_unrepaired"],
+            })
+        );
     } else {
-        let left = status["scrub_stripes_left"].as_u64().map_or("no scrub is under way".to_owned(), |n| format!("{n} stripes left"));
-        println!("{left}; since the pool was opened: {} stripes scrubbed, {} errors found, {} not repaired",
-            counters["stripes_scrubbed"], counters["scrub_errors"], counters["scrub_unrepaired"]);
+        let left = status["scrub_stripes_left"]
+            .as_u64()
+            .map_or("no scrub is under way".to_owned(), |n| format!("{n} stripes left"));
+        say!(
+            "{left}; since the pool was opened: {} stripes scrubbed, {} errors found, {} not repaired",
+            counters["stripes_scrubbed"],
+            counters["scrub_errors"],
+            counters["scrub_unrepaired"]
+        );
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use async_channel::{Receiver, Sender};
@@ -14,26 +15,35 @@ use sinew_engine::control::Catalog;
 use sinew_engine::io::Io;
 use sinew_uring::net::{Listener, Stream};
 use sinew_uring::signal::Signals;
-use sinew_uring::{Devices, UringIo};
+use sinew_uring::threads::spawn_pinned;
+use sinew_uring::{Config, Devices, UringIo};
 
+use crate::api;
+use crate::cores::{self, CoreList};
 use crate::host::{self, Open, Worker};
-use crate::{api, nbd, size};
+use crate::nbd::Connections;
+use crate::out::{complain, say};
+use crate::{members, size};
 
 /// Connections handed to a thread and not yet taken.
 const HANDOVER: usize = 64;
+/// How long requests under way may take once the server is told to stop.
+const STOP: Duration = Duration::from_secs(10);
 
 /// Opens a pool and serves its volumes over NBD until Ctrl-C or SIGTERM.
+///
+/// Members that are not there are left out as long as the pool can do without them; the status names them.
 #[derive(Args)]
 pub(crate) struct ServeArgs {
-    /// The pool's members: files or block devices.
+    /// The pool's members: files, block devices, or directories of member files.
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) listen: Listen,
+    listen: Listen,
 }
 
 /// Where to serve.
-#[derive(Args, Default)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct Listen {
     /// Unix socket for NBD.
     #[arg(long, value_name = "PATH")]
@@ -43,147 +53,283 @@ pub(crate) struct Listen {
     pub(crate) tcp: Option<SocketAddr>,
     /// Allow a TCP address that other machines can reach. There is no authentication and no encryption.
     #[arg(long)]
-    pub(crate) public: bool,
-    /// Control socket; by default NAME.sock in the runtime directory.
+    pub(crate) listen_anywhere: bool,
+    /// Control socket; by default NAME.sock in $XDG_RUNTIME_DIR/sinew or /run/sinew.
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
-    /// Threads to serve with, at most one per shard; by default one per core.
-    #[arg(long, value_name = "N")]
-    pub(crate) cores: Option<usize>,
-}
-
-/// Serves connections that the first thread hands over.
-#[derive(Clone)]
-struct Connections(Vec<Receiver<OwnedFd>>);
-
-impl Worker for Connections {
-    async fn work(self, thread: usize, io: UringIo, client: PoolClient<UringIo>, catalog: Catalog) {
-        while let Ok(fd) = self.0[thread - 1].recv().await {
-            let stream = Stream::from_fd(&io, fd);
-            io.spawn(nbd::serve(io.clone(), stream, client.clone(), catalog.clone()));
-        }
-    }
+    /// Processor cores to serve with, for example 0-3,6: one thread on each, at most one per shard; by default all.
+    #[arg(long, value_name = "LIST", value_parser = cores::parse)]
+    pub(crate) cores: Option<CoreList>,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: ServeArgs) -> Result<()> {
-    serve(&args.members, args.listen, |_, listen| {
-        for (kind, at) in [("unix", listen.unix.as_ref().map(|p| p.display().to_string())), ("tcp", listen.tcp.map(|a| a.to_string()))] {
-            if let Some(at) = at {
-                println!("serving NBD on {kind} {at}");
-            }
+    serve(&args.members, args.listen, |open, at| {
+        say!("serving pool {}", open.control.config().name);
+        for place in at.nbd_places() {
+            say!("  NBD      {place}");
         }
+        say!("  control  {}", at.control.display());
     })
 }
 
-/// Serves a pool; `ready` is told once clients can connect.
-pub(crate) fn serve(members: &[PathBuf], mut listen: Listen, ready: impl FnOnce(&Open, &Listen)) -> Result<()> {
-    if let Some(address) = listen.tcp
-        && !address.ip().is_loopback()
-        && !listen.public
-    {
-        bail!("{address} can be reached by other machines, and NBD here has no authentication: say --public if that is meant");
+/// Where a server that is ready can be reached.
+pub(crate) struct Ready {
+    pub(crate) unix: Option<PathBuf>,
+    pub(crate) tcp: Option<SocketAddr>,
+    pub(crate) control: PathBuf,
+}
+
+impl Ready {
+    fn nbd_places(&self) -> Vec<String> {
+        let unix = self.unix.as_ref().map(|path| path.display().to_string());
+        unix.into_iter().chain(self.tcp.map(|address| address.to_string())).collect()
     }
-    let signals = Signals::take_over()?;
+
+    /// The URIs of a volume.
+    pub(crate) fn uris(&self, volume: &str) -> Vec<String> {
+        let unix = self.unix.as_ref().map(|path| format!("nbd+unix:///{volume}?socket={}", path.display()));
+        unix.into_iter().chain(self.tcp.map(|address| format!("nbd://{address}/{volume}"))).collect()
+    }
+}
+
+/// Serves a pool; `ready` is told once clients can connect.
+pub(crate) fn serve(named: &[PathBuf], listen: Listen, ready: impl FnOnce(&Open, &Ready)) -> Result<()> {
+    refuse_strangers(&listen)?;
+    if listen.unix.is_none() && listen.tcp.is_none() {
+        bail!("nothing to serve on: say --unix PATH, --tcp ADDR:PORT, or both");
+    }
+    let stop = stop_signal()?;
     let devices = Devices::new();
-    let candidates = host::candidates(&devices, members)?;
-    let available = std::thread::available_parallelism().map_or(1, usize::from);
-    let (senders, receivers): (Vec<_>, Vec<_>) = (1..64).map(|_| async_channel::bounded(HANDOVER)).unzip();
-    let cores = listen.cores.unwrap_or(available);
-    let served = host::with_pool(devices, candidates, cores, Connections(receivers), async |open| {
+    let gathered = members::gather(&devices, named)?;
+    for problem in &gathered.problems {
+        complain!("warning: {problem}");
+    }
+    let (senders, receivers) = (0..64).map(|_| async_channel::bounded(HANDOVER)).unzip();
+    let worker = Others(receivers);
+    let cores = listen.cores.clone();
+    host::with_pool(devices, gathered.candidates, cores, worker, async |open| {
         let open = Rc::new(open);
         for warning in &open.warnings {
-            eprintln!("sinew: {warning}");
-        }
-        let control = control_socket(&open, &listen)?;
-        listen.control = Some(control.clone());
-        let sockets = [Some(control.clone()), listen.unix.clone()];
-        let listener = bind_unix(&open.io, &control)?;
-        open.io.spawn(api::serve(Rc::clone(&open), listener));
-        let dealer = Rc::new(Dealer { open: Rc::clone(&open), senders, next: Cell::new(0) });
-        if let Some(path) = &listen.unix {
-            let listener = bind_unix(&open.io, path)?;
-            open.io.spawn(Rc::clone(&dealer).accept(listener));
-        }
-        if let Some(address) = listen.tcp {
-            let listener = Listener::bind_tcp(&open.io, address).with_context(|| format!("cannot listen on {address}"))?;
-            listen.tcp = listener.address();
-            open.io.spawn(Rc::clone(&dealer).accept(listener));
+            complain!("warning: {warning}");
         }
         report_recovery(&open);
-        ready(&open, &listen);
-        signals.next(&open.io).await?;
-        eprintln!("sinew: stopping");
-        let closed = open.control.close().await;
-        for path in sockets.into_iter().flatten() {
-            let _ = std::fs::remove_file(path);
+        let server = Server::start(Rc::clone(&open), &listen, senders)?;
+        ready(&open, &server.ready);
+        let _ = stop.recv().await;
+        complain!("stopping");
+        if let Err(error) = server.stop().await {
+            // Something hangs; waiting for the threads would hang too.
+            complain!("{error:#}");
+            std::process::exit(1);
         }
-        Ok(closed?)
-    });
-    served?;
-    // The other threads still wait for connections; there is nothing left to do for them.
-    std::process::exit(0)
+        complain!("stopped, everything is on the members");
+        Ok(())
+    })
+}
+
+fn refuse_strangers(listen: &Listen) -> Result<()> {
+    match listen.tcp {
+        Some(address) if !address.ip().is_loopback() && !listen.listen_anywhere => bail!(
+            "{address} can be reached by other machines, and there is no authentication and no encryption; \
+             use a loopback address such as 127.0.0.1:{}, or say --listen-anywhere if that is meant",
+            address.port()
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Hears of Ctrl-C and SIGTERM on a thread of its own, so that they work while the pool is still being opened too. A
+/// second one ends the process at once, which is as safe as a crash.
+fn stop_signal() -> Result<Receiver<()>> {
+    let signals = Signals::take_over().context("cannot wait for signals")?;
+    let (told, stop) = async_channel::bounded(1);
+    let config = Config { spin: Duration::ZERO, ..Config::default() };
+    spawn_pinned(None, "sinew-signals", config, async move |io| {
+        if signals.next(&io).await.is_err() || told.send(()).await.is_err() {
+            return;
+        }
+        if signals.next(&io).await.is_ok() {
+            complain!("ended at once; the next start replays the journal");
+            std::process::exit(1);
+        }
+    })
+    .context("cannot wait for signals")?;
+    Ok(stop)
 }
 
 fn report_recovery(open: &Open) {
     let r = open.recovery;
-    if r.blocks_replayed > 0 {
-        eprintln!(
-            "sinew: recovered in {:.1} ms: {} read, {} pages, {} journal blocks replayed, {} of {} unflushed records dropped",
-            r.elapsed_ns as f64 / 1e6, size::show(r.bytes_read), r.pages, r.blocks_replayed, r.records_dropped, r.records_verified
+    if r.blocks_replayed > 0 && (r.pages > 0 || r.records_verified > 0) {
+        complain!(
+            "recovered in {:.1} ms: {} read, {} pages, {} journal blocks replayed, {} of {} unflushed records dropped",
+            r.elapsed_ns as f64 / 1e6,
+            size::show(r.bytes_read),
+            r.pages,
+            r.blocks_replayed,
+            r.records_dropped,
+            r.records_verified
         );
     }
 }
 
-fn control_socket(open: &Open, listen: &Listen) -> Result<PathBuf> {
-    if let Some(path) = &listen.control {
-        return Ok(path.clone());
-    }
-    let dir = api::directory();
-    std::fs::create_dir_all(&dir)
-        .with_context(|| format!("cannot make {} for the control socket; say --control PATH", dir.display()))?;
-    Ok(dir.join(format!("{}.sock", open.control.config().name)))
+/// What the first thread hands to another.
+enum Handover {
+    Connection(OwnedFd),
+    /// End all connections, answer, and end.
+    Stop(Sender<()>),
 }
 
-/// Listens at a path, taking the place of a socket that nobody answers at any more.
-fn bind_unix(io: &UringIo, path: &Path) -> Result<Listener> {
-    if path.exists() {
-        if api::is_alive(path) {
-            bail!("{} is in use by another server", path.display());
+/// The threads beside the first.
+#[derive(Clone)]
+struct Others(Vec<Receiver<Handover>>);
+
+impl Worker for Others {
+    async fn work(self, thread: usize, io: UringIo, client: PoolClient<UringIo>, catalog: Catalog) {
+        let connections = Connections::new(io.clone(), client, catalog);
+        while let Ok(handover) = self.0[thread - 1].recv().await {
+            match handover {
+                Handover::Connection(fd) => connections.start(Stream::from_fd(&io, fd)),
+                Handover::Stop(done) => {
+                    connections.stop().await;
+                    let _ = done.send(()).await;
+                }
+            }
         }
-        std::fs::remove_file(path)?;
     }
-    Listener::bind_unix(io, path).with_context(|| format!("cannot listen on {}", path.display()))
 }
 
-/// Deals connections over the threads.
-struct Dealer {
+/// The sockets of a server, and who serves their connections. Lives on the first thread.
+struct Server {
     open: Rc<Open>,
-    senders: Vec<Sender<OwnedFd>>,
+    ready: Ready,
+    here: Rc<Connections>,
+    others: Vec<Sender<Handover>>,
     next: Cell<usize>,
+    stopping: Cell<bool>,
 }
 
-impl Dealer {
+impl Server {
+    fn start(open: Rc<Open>, listen: &Listen, mut others: Vec<Sender<Handover>>) -> Result<Rc<Server>> {
+        others.truncate(open.threads - 1);
+        let control = control_path(&open, listen)?;
+        let io = open.io.clone();
+        let controls = bind_unix(&io, &control)?;
+        let unix = listen.unix.as_deref().map(|path| bind_unix(&io, path)).transpose()?;
+        let bind =
+            |address| Listener::bind_tcp(&io, address).with_context(|| format!("cannot listen on {address}"));
+        let tcp = listen.tcp.map(bind).transpose()?;
+        let unix_path = listen.unix.as_deref().map(std::path::absolute).transpose()?;
+        let address = tcp.as_ref().and_then(Listener::address);
+        let server = Rc::new(Server {
+            here: Connections::new(io.clone(), open.client.clone(), open.control.catalog()),
+            ready: Ready { unix: unix_path, tcp: address, control },
+            others,
+            next: Cell::new(0),
+            stopping: Cell::new(false),
+            open: Rc::clone(&open),
+        });
+        io.spawn(api::serve(open, controls));
+        for listener in unix.into_iter().chain(tcp) {
+            io.spawn(Rc::clone(&server).accept(listener));
+        }
+        Ok(server)
+    }
+
+    /// Deals connections over the threads.
     async fn accept(self: Rc<Self>, listener: Listener) {
-        let io = &self.open.io;
         loop {
             let stream = match listener.accept().await {
                 Ok(stream) => stream,
                 Err(error) => {
                     // Out of descriptors, most likely: others must end first.
-                    eprintln!("sinew: cannot accept a connection: {error}");
-                    io.sleep(100_000_000).await;
+                    complain!("cannot accept a connection: {error}");
+                    self.open.io.sleep(100_000_000).await;
                     continue;
                 }
             };
+            if self.stopping.get() {
+                return;
+            }
             let thread = self.next.get() % self.open.threads;
             self.next.set(thread + 1);
             if thread == 0 {
-                let (client, catalog) = (self.open.client.clone(), self.open.control.catalog());
-                io.spawn(nbd::serve(io.clone(), stream, client, catalog));
+                self.here.start(stream);
             } else if let Ok(fd) = stream.into_fd() {
-                let _ = self.senders[thread - 1].send(fd).await;
+                let _ = self.others[thread - 1].send(Handover::Connection(fd)).await;
             }
         }
     }
+
+    /// Ends all connections and writes everything out.
+    async fn stop(&self) -> Result<()> {
+        self.stopping.set(true);
+        for path in self.ready.unix.iter().chain([&self.ready.control]) {
+            let _ = std::fs::remove_file(path);
+        }
+        let (done, ended) = async_channel::bounded(self.others.len().max(1));
+        for other in &self.others {
+            let _ = other.send(Handover::Stop(done.clone())).await;
+        }
+        let (here, mine) = (Rc::clone(&self.here), done);
+        self.open.io.spawn(async move {
+            here.stop().await;
+            let _ = mine.send(()).await;
+        });
+        for _ in 0..self.open.threads {
+            if !self.in_time(&ended).await {
+                bail!(
+                    "requests under way did not end within {} s, so pages were not written; \
+                     nothing acknowledged is lost, the next start replays the journal",
+                    STOP.as_secs()
+                );
+            }
+        }
+        self.open
+            .control
+            .close()
+            .await
+            .context("not everything could be written; the next start replays the journal")?;
+        Ok(())
+    }
+
+    async fn in_time(&self, ended: &Receiver<()>) -> bool {
+        let (late, over) = async_channel::bounded::<()>(1);
+        let io = self.open.io.clone();
+        let either = ended.clone();
+        self.open.io.spawn(async move {
+            io.sleep(STOP.as_nanos() as u64).await;
+            if late.try_send(()).is_ok() {
+                either.close();
+            }
+        });
+        let done = ended.recv().await.is_ok();
+        over.close();
+        done
+    }
+}
+
+fn control_path(open: &Open, listen: &Listen) -> Result<PathBuf> {
+    if let Some(path) = &listen.control {
+        return Ok(std::path::absolute(path)?);
+    }
+    let dir = api::make_directory()?;
+    Ok(dir.join(format!("{}.sock", open.control.config().name)))
+}
+
+/// Listens at a path, taking the place of a socket that nobody answers at any more.
+fn bind_unix(io: &UringIo, path: &Path) -> Result<Listener> {
+    use std::os::unix::fs::FileTypeExt;
+    if let Ok(meta) = path.symlink_metadata() {
+        if !meta.file_type().is_socket() {
+            bail!("{} is there already and is not a socket; choose another path", path.display());
+        }
+        if api::is_alive(path) {
+            bail!("{} is in use by another server; stop it, or choose another path", path.display());
+        }
+        std::fs::remove_file(path)
+            .with_context(|| format!("cannot remove the stale socket {}", path.display()))?;
+    }
+    let listener = Listener::bind_unix(io, path);
+    listener.with_context(|| format!("cannot listen on {}", path.display()))
 }

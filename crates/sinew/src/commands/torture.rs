@@ -2,8 +2,8 @@
 
 use std::panic::catch_unwind;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -67,13 +67,23 @@ pub(crate) fn run(args: TortureArgs) -> Result<()> {
     let totals = run_all(&seeds, twice);
     let failed = totals.failures.len();
     if args.json {
-        let named = |values: Vec<(&'static str, u64)>| values.into_iter().map(|(n, v)| (n.to_owned(), json!(v))).collect::<serde_json::Map<_, _>>();
-        println!("{:#}", json!({
-            "seeds": seeds.len(), "failed": totals.failures, "requests": totals.requests, "no_space": totals.no_space,
-            "engine": named(totals.counters.named()), "faults": named(totals.faults.named()),
-        }));
+        let named = |values: Vec<(&'static str, u64)>| {
+            values.into_iter().map(|(n, v)| (n.to_owned(), json!(v))).collect::<serde_json::Map<_, _>>()
+        };
+        println!(
+            "{:#}",
+            json!({
+                "seeds": seeds.len(), "failed": totals.failures, "requests": totals.requests, "no_space": totals.no_space,
+                "engine": named(totals.counters.named()), "faults": named(totals.faults.named()),
+            })
+        );
     } else {
-        println!("{} seeds, {failed} failed; {} requests, {} of them out of space", seeds.len(), totals.requests, totals.no_space);
+        println!(
+            "{} seeds, {failed} failed; {} requests, {} of them out of space",
+            seeds.len(),
+            totals.requests,
+            totals.no_space
+        );
         for (name, count) in totals.counters.named().into_iter().chain(totals.faults.named()) {
             println!("  {name:<24} {count}");
         }
@@ -83,7 +93,8 @@ pub(crate) fn run(args: TortureArgs) -> Result<()> {
 
 fn read_seeds(path: &PathBuf) -> Result<Vec<u64>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let lines = text.lines().map(|line| line.split('#').next().unwrap_or("").trim()).filter(|line| !line.is_empty());
+    let lines =
+        text.lines().map(|line| line.split('#').next().unwrap_or("").trim()).filter(|line| !line.is_empty());
     lines.map(|line| line.parse().with_context(|| format!("{line} is not a seed"))).collect()
 }
 
@@ -107,7 +118,9 @@ fn run_all(seeds: &[u64], twice: bool) -> Totals {
                             totals.no_space += outcome.no_space;
                         }
                         Err(what) => {
-                            bar.suspend(|| eprintln!("{what}\n  to see it again: sinew torture --seed {seed}"));
+                            bar.suspend(|| {
+                                eprintln!("{what}\n  to see it again: sinew torture --seed {seed}")
+                            });
                             totals.failures.push(what);
                         }
                     }

@@ -1,14 +1,22 @@
-//! `sinew up`: the embedded default, one command to a served volume.
+//! `sinew up`: one command to a served volume.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::commands::pool::{CreateArgs, create};
-use crate::commands::serve::{Listen, serve};
+use crate::api;
+use crate::commands::pool::{CreateArgs, ProtectionName, create};
+use crate::commands::serve::{Listen, Ready, serve};
+use crate::out::say;
+use crate::{members, size};
+
+/// The longest path a Unix socket can have.
+const SOCKET_PATH_MAX: usize = 107;
 
 /// Makes a small pool of file members in a directory, if there is none yet, and serves it until Ctrl-C.
+///
+/// Stop it with Ctrl-C and start it again any time: what was written stays.
 #[derive(Args)]
 pub(crate) struct UpArgs {
     /// The directory.
@@ -18,69 +26,81 @@ pub(crate) struct UpArgs {
     #[arg(long, default_value_t = 4)]
     members: usize,
     /// Size of each member of a new pool; the files take space only as it is used.
-    #[arg(long, default_value = "1G")]
-    size: String,
-    /// Protection of a new pool: mirror, mirror3, parity1 or parity2.
-    #[arg(long, default_value = "parity1")]
-    protection: String,
+    #[arg(long, default_value = "1G", value_parser = size::parse)]
+    size: u64,
+    /// Protection of a new pool.
+    #[arg(long, value_enum, default_value_t)]
+    protection: ProtectionName,
     /// Size of the volume `vol0` of a new pool.
-    #[arg(long, default_value = "2G")]
-    volume_size: String,
+    #[arg(long, default_value = "2G", value_parser = size::parse)]
+    volume_size: u64,
     /// Serve on this TCP address too, for example 127.0.0.1:10809.
     #[arg(long, value_name = "ADDR:PORT")]
     tcp: Option<std::net::SocketAddr>,
+    /// Allow a TCP address that other machines can reach. There is no authentication and no encryption.
+    #[arg(long)]
+    listen_anywhere: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: UpArgs) -> Result<()> {
     std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
     let dir = args.dir.canonicalize()?;
-    let mut members = members_in(&dir)?;
-    if members.is_empty() {
-        members = (0..args.members).map(|i| dir.join(format!("member{i}"))).collect();
-        let name = dir.file_name().map_or_else(|| "sinew".to_owned(), |n| n.to_string_lossy().into_owned());
-        let create_args = CreateArgs {
-            name,
-            members: members.clone(),
-            protection: args.protection,
-            size: Some(args.size),
-            volumes: vec![format!("vol0:{}", args.volume_size)],
-            ..CreateArgs::default()
-        };
-        create(&create_args)?;
+    let unix = dir.join("nbd.sock");
+    if unix.as_os_str().len() > SOCKET_PATH_MAX {
+        bail!(
+            "{} is too long for the path of a socket; choose a directory nearer to the root",
+            unix.display()
+        );
     }
-    let (unix, control) = (dir.join("nbd.sock"), dir.join("control.sock"));
-    if unix.as_os_str().len() > 100 {
-        bail!("{} is too long for a socket's path; choose a directory nearer to the root", unix.display());
+    let mut named = members::expand(std::slice::from_ref(&dir))?;
+    if named.is_empty() {
+        named = make(&args, &dir)?;
     }
-    let listen = Listen { unix: Some(unix), control: Some(control), tcp: args.tcp, ..Listen::default() };
-    serve(&members, listen, |open, listen| {
-        let socket = listen.unix.as_ref().expect("set above").display();
-        let names = open.control.catalog().names();
-        println!("serving {} from {}", names.join(", "), dir.display());
-        for name in &names {
-            println!("  nbd+unix:///{name}?socket={socket}");
-            if let Some(address) = listen.tcp {
-                println!("  nbd://{address}/{name}");
-            }
-        }
-        if let Some(name) = names.first() {
-            println!("try, in another terminal:");
-            println!("  nbdinfo 'nbd+unix:///{name}?socket={socket}'");
-            println!("  qemu-img info 'nbd+unix:///{name}?socket={socket}'");
-            println!("  sinew pool status --control {}", dir.join("control.sock").display());
-        }
-        println!("Ctrl-C stops");
+    // The usual place if this user may use it, so that other commands find the pool by themselves.
+    let control = if api::make_directory().is_ok() { None } else { Some(dir.join("control.sock")) };
+    let (tcp, listen_anywhere) = (args.tcp, args.listen_anywhere);
+    let listen = Listen { unix: Some(unix), tcp, listen_anywhere, control: control.clone(), cores: None };
+    serve(&named, listen, |open, ready| {
+        let target = control.map(|path| format!(" --control {}", path.display())).unwrap_or_default();
+        introduce(&dir, &open.control.catalog().names(), ready, &target);
     })
 }
 
-/// The member files of a directory, in order.
-fn members_in(dir: &Path) -> Result<Vec<PathBuf>> {
-    let mut members: Vec<PathBuf> = std::fs::read_dir(dir)?
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with("member"))
-        .map(|entry| entry.path())
-        .collect();
-    members.sort();
-    Ok(members)
+fn make(args: &UpArgs, dir: &Path) -> Result<Vec<PathBuf>> {
+    let paths: Vec<PathBuf> = (0..args.members).map(|i| dir.join(format!("member{i}"))).collect();
+    if let Some(taken) = paths.iter().find(|path| path.exists()) {
+        bail!("{} is there already and not a Sinew member; choose another directory", taken.display());
+    }
+    let name = dir.file_name().map(|n| n.to_string_lossy().trim_start_matches('.').to_owned());
+    let name = name.filter(|n| !n.is_empty()).unwrap_or_else(|| "sinew".to_owned());
+    create(&CreateArgs {
+        name,
+        members: paths.clone(),
+        protection: args.protection,
+        data_columns: 0,
+        shards: None,
+        no_checksums: false,
+        force: false,
+        size: Some(args.size),
+        volumes: vec![("vol0".to_owned(), args.volume_size)],
+    })?;
+    Ok(paths)
+}
+
+fn introduce(dir: &Path, volumes: &[String], ready: &Ready, target: &str) {
+    say!("serving {} from {}", volumes.join(", "), dir.display());
+    for uri in volumes.iter().flat_map(|name| ready.uris(name)) {
+        say!("  {uri}");
+    }
+    let Some(uri) = volumes.first().and_then(|name| ready.uris(name).into_iter().next()) else {
+        say!("there is no volume; make one with: sinew volume create vol0 1G{target}");
+        return;
+    };
+    say!("\ntry, in another terminal:");
+    say!("  sinew pool status{target}");
+    say!("  nbdinfo '{uri}'");
+    say!("  fio --name=try --ioengine=nbd --uri='{uri}' --rw=randwrite --bs=4k --iodepth=32 --size=256M");
+    say!("  qemu-img convert -p -n -O raw IMAGE '{uri}'");
+    say!("\nCtrl-C stops; `sinew up {}` goes on where it was", dir.display());
 }

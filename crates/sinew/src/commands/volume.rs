@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 
 use crate::api::{Request, Target};
+use crate::out::say;
 use crate::{report, size};
 
 /// Make, list, delete and resize volumes of the running pool.
@@ -14,7 +15,8 @@ pub(crate) enum VolumeCommand {
         /// Its name, which is also its NBD export's.
         name: String,
         /// Its size, for example 10G.
-        size: String,
+        #[arg(value_parser = size::parse)]
+        size: u64,
         #[command(flatten)]
         target: Target,
     },
@@ -41,7 +43,8 @@ pub(crate) enum VolumeCommand {
         /// Its name.
         name: String,
         /// Its new size.
-        size: String,
+        #[arg(value_parser = size::parse)]
+        size: u64,
         /// Allow a smaller size; what is beyond it is lost.
         #[arg(long)]
         shrink: bool,
@@ -54,13 +57,13 @@ pub(crate) enum VolumeCommand {
 pub(crate) fn run(command: VolumeCommand) -> Result<()> {
     match command {
         VolumeCommand::Create { name, size, target } => {
-            let bytes = size::parse(&size)?;
-            target.ask(&Request::VolumeCreate { name, bytes })?;
+            target.ask(&Request::VolumeCreate { name: name.clone(), bytes: size })?;
+            say!("made volume {name}, {}", size::show(size));
         }
         VolumeCommand::List { json, target } => {
             let status = target.ask(&Request::Status)?;
             if json {
-                println!("{:#}", status["volumes"]);
+                say!("{:#}", status["volumes"]);
             } else {
                 report::print_volumes(&status);
             }
@@ -69,11 +72,12 @@ pub(crate) fn run(command: VolumeCommand) -> Result<()> {
             if !yes {
                 bail!("everything in {name} would be lost: say --yes if that is meant");
             }
-            target.ask(&Request::VolumeDelete { name })?;
+            target.ask(&Request::VolumeDelete { name: name.clone() })?;
+            say!("deleted volume {name}");
         }
         VolumeCommand::Resize { name, size, shrink, target } => {
-            let bytes = size::parse(&size)?;
-            target.ask(&Request::VolumeResize { name, bytes, shrink })?;
+            target.ask(&Request::VolumeResize { name: name.clone(), bytes: size, shrink })?;
+            say!("volume {name} has {} now", size::show(size));
         }
     }
     Ok(())

@@ -1,0 +1,222 @@
+//! `sinew pool import`: which pools files and devices belong to, and whether those can be served.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde::Serialize;
+use sinew_engine::disk::superblock::{Config, MemberState, Superblock};
+use sinew_engine::disk::{Uuid, uuid_text};
+use sinew_engine::pool;
+use sinew_uring::{Devices, OpenError, OpenOptions};
+
+use crate::commands::serve::{Listen, serve};
+use crate::out::say;
+use crate::{host, members};
+
+/// Looks at files and devices and says which pools they belong to and whether those can be served. Changes nothing.
+#[derive(Args)]
+pub(crate) struct ImportArgs {
+    /// Files, block devices, or directories of member files.
+    #[arg(required = true, value_name = "MEMBER")]
+    members: Vec<PathBuf>,
+    /// Serve the pool if it can be, as `sinew serve` does.
+    #[arg(long, conflicts_with = "json")]
+    serve: bool,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    listen: Listen,
+}
+
+/// What there is.
+#[derive(Serialize)]
+struct Overview {
+    pools: Vec<PoolView>,
+    /// What is not a member of any pool.
+    others: Vec<OtherView>,
+}
+
+#[derive(Serialize)]
+struct PoolView {
+    pool: String,
+    uuid: String,
+    protection: String,
+    /// Members it has, those that are here and usable, and those it needs at least.
+    members: usize,
+    usable: usize,
+    needed: usize,
+    can_be_served: bool,
+    served: bool,
+    volumes: Vec<String>,
+    found: Vec<FoundView>,
+    missing: Vec<MissingView>,
+}
+
+#[derive(Serialize)]
+struct FoundView {
+    path: String,
+    member: usize,
+    state: &'static str,
+}
+
+#[derive(Serialize)]
+struct MissingView {
+    member: usize,
+    state: &'static str,
+    last_seen: String,
+}
+
+#[derive(Serialize)]
+struct OtherView {
+    path: String,
+    what: String,
+}
+
+/// A member's superblock, and whether a server has it.
+struct Member {
+    path: String,
+    superblock: Superblock,
+    in_use: bool,
+}
+
+/// Runs the command.
+pub(crate) fn import(args: ImportArgs) -> Result<()> {
+    let overview = look(&args.members)?;
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&overview)?);
+    } else {
+        print(&overview);
+    }
+    if !args.serve {
+        return Ok(());
+    }
+    match overview.pools.as_slice() {
+        [one] if one.can_be_served => {}
+        [one] => bail!("pool {} cannot be served", one.pool),
+        [] => bail!("there is no pool here"),
+        _ => bail!("these are members of several pools; name those of one"),
+    }
+    serve(&args.members, args.listen, |open, ready| {
+        for uri in open.control.catalog().names().iter().flat_map(|name| ready.uris(name)) {
+            say!("serving {uri}");
+        }
+    })
+}
+
+fn look(named: &[PathBuf]) -> Result<Overview> {
+    let devices = Devices::new();
+    let mut pools: BTreeMap<Uuid, Vec<Member>> = BTreeMap::new();
+    let mut others = Vec::new();
+    for path in members::expand(named)? {
+        let name = path.display().to_string();
+        match read(&devices, &path) {
+            Ok((superblock, in_use)) => {
+                let member = Member { path: name, superblock, in_use };
+                pools.entry(member.superblock.config.pool).or_default().push(member);
+            }
+            Err(error) => others.push(OtherView { path: name, what: error.to_string() }),
+        }
+    }
+    Ok(Overview { pools: pools.into_values().filter_map(|members| view(&members)).collect(), others })
+}
+
+/// Reads a superblock without getting in a server's way.
+fn read(devices: &Devices, path: &Path) -> Result<(Superblock, bool)> {
+    let mut options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let mut in_use = false;
+    let device = match devices.open(path, options) {
+        Err(OpenError::InUse(_)) => {
+            in_use = true;
+            options.exclusive = false;
+            devices.open(path, options)?
+        }
+        opened => opened?,
+    };
+    let read = host::run_alone(devices, async |io| pool::read_superblock(&io, device).await)?;
+    devices.close(device);
+    Ok((read?, in_use))
+}
+
+fn view(members: &[Member]) -> Option<PoolView> {
+    let newest = members.iter().max_by_key(|m| m.superblock.config.generation)?;
+    let config: &Config = &newest.superblock.config;
+    let mut usable = vec![false; config.members.len()];
+    let mut found = Vec::new();
+    for m in members {
+        let index = usize::from(m.superblock.member);
+        let uuid = m.superblock.config.members[index].uuid;
+        let state = match config.members.get(index).filter(|entry| entry.uuid == uuid) {
+            None => "replaced, not used any more",
+            Some(_) if !config.has_opening(m.superblock.config.openings.last()) => {
+                "was used apart from the others"
+            }
+            Some(_) if usable[index] => "a copy of another member",
+            Some(entry) => {
+                usable[index] = matches!(entry.state, MemberState::Active | MemberState::Missing);
+                entry.state.name()
+            }
+        };
+        found.push(FoundView { path: m.path.clone(), member: index, state });
+    }
+    let wanted = |m: MemberState| m != MemberState::Removed;
+    let absent = config
+        .members
+        .iter()
+        .enumerate()
+        .filter(|(i, m)| wanted(m.state) && !found.iter().any(|f| f.member == *i));
+    let missing: Vec<MissingView> = absent
+        .map(|(member, m)| MissingView { member, state: m.state.name(), last_seen: m.path.clone() })
+        .collect();
+    let count = config.members.iter().filter(|m| wanted(m.state)).count();
+    let usable = usable.iter().filter(|u| **u).count();
+    let needed = count - config.geometry.failures().min(count);
+    let served = members.iter().any(|m| m.in_use);
+    let copied = found.iter().any(|f| f.state == "a copy of another member");
+    Some(PoolView {
+        pool: config.name.clone(),
+        uuid: uuid_text(&config.pool),
+        protection: config.geometry.protection.to_string(),
+        members: count,
+        usable,
+        needed,
+        can_be_served: usable >= needed && !served && !copied,
+        served,
+        volumes: config.volumes.iter().filter(|v| !v.deleting).map(|v| v.name.clone()).collect(),
+        found,
+        missing,
+    })
+}
+
+fn print(overview: &Overview) {
+    for p in &overview.pools {
+        let verdict = match p {
+            _ if p.served => "is in use by a server".to_owned(),
+            _ if p.can_be_served && p.usable == p.members => "can be served".to_owned(),
+            _ if p.can_be_served => format!("can be served without {} of its members", p.members - p.usable),
+            _ if p.usable >= p.needed => {
+                "cannot be served: two members are copies of one; leave one out".to_owned()
+            }
+            _ => format!(
+                "cannot be served: {} of {} members are usable and it needs {}",
+                p.usable, p.members, p.needed
+            ),
+        };
+        say!("pool {} ({}, {} members): {verdict}", p.pool, p.protection, p.members);
+        for m in &p.found {
+            say!("  member {:<3} {:<9} {}", m.member, m.state, m.path);
+        }
+        for m in &p.missing {
+            say!("  member {:<3} not here  last seen at {}", m.member, m.last_seen);
+        }
+        say!("  volumes: {}", if p.volumes.is_empty() { "none".to_owned() } else { p.volumes.join(", ") });
+    }
+    for other in &overview.others {
+        say!("{}: {}", other.path, other.what);
+    }
+    if overview.pools.is_empty() {
+        say!("no pool found");
+    }
+}

@@ -1,0 +1,105 @@
+//! What the user names as members: files, block devices, and directories of such files.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use sinew_engine::disk::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
+use sinew_engine::pool::Candidate;
+use sinew_uring::{Devices, OpenError, OpenOptions};
+
+/// Members that could be opened, and a line for each that could not.
+pub(crate) struct Gathered {
+    pub(crate) candidates: Vec<Candidate>,
+    pub(crate) problems: Vec<String>,
+}
+
+/// Opens everything named, for this process alone. What is not there is noted and left out: a pool opens without it
+/// while its redundancy lasts.
+///
+/// # Errors
+/// When something is in use elsewhere (the pool is then served already), or nothing can be opened at all.
+pub(crate) fn gather(devices: &Devices, named: &[PathBuf]) -> Result<Gathered> {
+    let (mut candidates, mut problems) = (Vec::new(), Vec::new());
+    for path in expand(named)? {
+        match devices.open(&path, OpenOptions::default()) {
+            Ok(device) => candidates.push(Candidate { device, path: name(&path) }),
+            Err(error @ OpenError::InUse(_)) => return Err(error.into()),
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    if candidates.is_empty() {
+        let named: Vec<_> = named.iter().map(|p| p.display().to_string()).collect();
+        let found =
+            if problems.is_empty() { "no Sinew member there".to_owned() } else { problems.join("\n  ") };
+        bail!("nothing to open in {}: {found}", named.join(", "));
+    }
+    Ok(Gathered { candidates, problems })
+}
+
+/// Opens exactly what is named, for this process alone.
+pub(crate) fn open_all(devices: &Devices, named: &[PathBuf]) -> Result<Vec<Candidate>> {
+    let paths = named.iter().map(|path| absolute(path)).collect::<Result<Vec<_>>>()?;
+    refuse_twice(&paths)?;
+    let open = |path: &PathBuf| {
+        Ok(Candidate { device: devices.open(path, OpenOptions::default())?, path: name(path) })
+    };
+    paths.iter().map(open).collect()
+}
+
+/// The paths named, directories replaced by the member files in them.
+pub(crate) fn expand(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for path in named {
+        let path = absolute(path)?;
+        if path.is_dir() {
+            let entries =
+                std::fs::read_dir(&path).with_context(|| format!("cannot list {}", path.display()))?;
+            let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+            inside.retain(|path| is_member_file(path));
+            inside.sort();
+            paths.extend(inside);
+        } else {
+            paths.push(path);
+        }
+    }
+    refuse_twice(&paths)?;
+    Ok(paths)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).with_context(|| format!("{} is not a usable path", path.display()))
+}
+
+fn name(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Refuses a list that names something twice. Opening it twice would fail too, but with a message about another server.
+pub(crate) fn refuse_twice(paths: &[PathBuf]) -> Result<()> {
+    let real: Vec<PathBuf> = paths.iter().map(|p| p.canonicalize().unwrap_or_else(|_| p.clone())).collect();
+    for (i, path) in real.iter().enumerate() {
+        if let Some(first) = real[..i].iter().position(|other| other == path) {
+            bail!(
+                "{} and {} are the same; name each member once",
+                paths[first].display(),
+                paths[i].display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether a regular file holds a superblock of any version, intact or not.
+fn is_member_file(path: &Path) -> bool {
+    if !path.is_file() {
+        return false;
+    }
+    let Ok(file) = File::open(path) else { return false };
+    SLOT_OFFSETS.iter().any(|&offset| {
+        let mut slot = vec![0; SLOT_BYTES];
+        let foreign = sinew_engine::disk::codec::DecodeError::Foreign;
+        file.read_exact_at(&mut slot, offset).is_ok() && Superblock::decode(&slot) != Err(foreign)
+    })
+}

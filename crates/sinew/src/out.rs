@@ -1,0 +1,34 @@
+//! What the command says. Unlike `println!`, saying something to nobody is no panic: the reader of a pipe may leave
+//! early, and a server must outlive the terminal it was started from.
+
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Write};
+
+/// Says a line on the standard output.
+pub(crate) fn line(text: Arguments<'_>) {
+    match io::stdout().write_fmt(format_args!("{text}\n")) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            complaint(format_args!("cannot write the output: {error}"));
+            std::process::exit(1)
+        }
+        _ => {}
+    }
+}
+
+/// Says a line of trouble, or of what is going on, on the standard error.
+pub(crate) fn complaint(text: Arguments<'_>) {
+    // There is nowhere left to say that this failed.
+    let _ = io::stderr().write_fmt(format_args!("sinew: {text}\n"));
+}
+
+/// Like `println!`.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::out::line(format_args!($($text)*)) };
+}
+
+/// Like `eprintln!`, with the command's name in front.
+macro_rules! complain {
+    ($($text:tt)*) => { $crate::out::complaint(format_args!($($text)*)) };
+}
+
+pub(crate) use {complain, say};

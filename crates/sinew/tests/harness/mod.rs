@@ -1,0 +1,177 @@
+//! What the tests of the command share: a directory of their own, the command run in it, a server that ends with the
+//! test.
+
+#![allow(dead_code, reason = "not every test uses everything")]
+
+pub(crate) mod nbd;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long a server may take to start or stop on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory for one test, which is also where its control sockets are.
+pub(crate) struct Sandbox(TempDir);
+
+impl Sandbox {
+    pub(crate) fn new() -> Sandbox {
+        Sandbox(tempfile::Builder::new().prefix("sinew").tempdir().expect("a temporary directory"))
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+        command.args(args).current_dir(self.0.path()).env("XDG_RUNTIME_DIR", self.0.path());
+        command
+    }
+
+    /// Runs the command to its end.
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().expect("the command runs")
+    }
+
+    /// Runs the command, which must succeed, and gives what it said.
+    pub(crate) fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "sinew {args:?} failed: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Runs the command, which must fail, and gives its complaint.
+    pub(crate) fn fails(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(1), "sinew {args:?}: {}", text(&output.stdout));
+        let complaint = text(&output.stderr);
+        assert!(complaint.starts_with("sinew: "), "{complaint}");
+        complaint
+    }
+
+    /// Runs the command, whose arguments must be wrong, and gives its complaint.
+    pub(crate) fn misused(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(2), "sinew {args:?}: {}", text(&output.stderr));
+        text(&output.stderr)
+    }
+
+    /// The answer of a command with `--json`.
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(args)).expect("JSON")
+    }
+
+    /// Makes a pool of `m0` to `m3`, 64 MiB each, with a volume `v`.
+    pub(crate) fn make_pool(&self, name: &str) {
+        let create = ["pool", "create", name, "m0", "m1", "m2", "m3", "--size", "64M", "--shards", "2"];
+        self.ok(&[&create[..], &["--volume", "v:40M"]].concat());
+    }
+
+    /// Starts a server on these members.
+    pub(crate) fn serve(&self, members: &[&str]) -> Server<'_> {
+        let socket = self.path("nbd.sock");
+        let args = [&["serve"], members, &["--unix", "nbd.sock"]].concat();
+        Server::start(self, self.command(&args), socket)
+    }
+
+    /// Starts `sinew up` in a directory here.
+    pub(crate) fn up(&self, dir: &str) -> Server<'_> {
+        let socket = self.path(dir).join("nbd.sock");
+        Server::start(self, self.command(&["up", dir, "--size", "64M", "--volume-size", "40M"]), socket)
+    }
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether a program is installed; says so if it is not.
+pub(crate) fn installed(program: &str) -> bool {
+    let found =
+        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    if !found {
+        println!("skipped: {program} is not installed");
+    }
+    found
+}
+
+/// A running server. Dropping it kills it, as a crash would.
+pub(crate) struct Server<'a> {
+    child: Child,
+    pub(crate) socket: PathBuf,
+    sandbox: &'a Sandbox,
+}
+
+impl<'a> Server<'a> {
+    fn start(sandbox: &'a Sandbox, mut command: Command, socket: PathBuf) -> Server<'a> {
+        let _ = std::fs::remove_file(&socket);
+        let log = std::fs::File::create(sandbox.path("server.log")).expect("a log file");
+        command.stdout(log.try_clone().expect("a log file")).stderr(log);
+        let mut server = Server { child: command.spawn().expect("the server starts"), socket, sandbox };
+        server.wait_until(|server| is_listening(&server.socket));
+        server
+    }
+
+    fn wait_until(&mut self, mut done: impl FnMut(&mut Server<'a>) -> bool) {
+        let started = Instant::now();
+        while !done(self) {
+            let ended = self.child.try_wait().expect("the server's state");
+            assert!(ended.is_none(), "the server ended: {}", self.log());
+            assert!(started.elapsed() < PATIENCE, "the server does not come: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// What it has said so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.sandbox.path("server.log")).unwrap_or_default()
+    }
+
+    /// A connection to a volume.
+    pub(crate) fn connect(&self, volume: &str) -> nbd::Client {
+        nbd::Client::connect(&self.socket, volume)
+    }
+
+    pub(crate) fn uri(&self, volume: &str) -> String {
+        format!("nbd+unix:///{volume}?socket={}", self.socket.display())
+    }
+
+    /// The pool's state.
+    pub(crate) fn status(&self) -> Value {
+        self.sandbox.json(&["pool", "status", "--json"])
+    }
+
+    /// Ends it as a service manager would; it must stop by itself and well.
+    pub(crate) fn stop(mut self) -> String {
+        let pid = self.child.id().to_string();
+        let killed = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
+        assert!(killed.success());
+        let started = Instant::now();
+        let status = loop {
+            match self.child.try_wait().expect("the server's state") {
+                Some(status) => break status,
+                None if started.elapsed() > PATIENCE => panic!("the server does not stop: {}", self.log()),
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        assert_eq!(status.code(), Some(0), "{}", self.log());
+        assert!(!self.socket.exists(), "the socket is left behind");
+        self.log()
+    }
+}
+
+impl Drop for Server<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn is_listening(socket: &Path) -> bool {
+    std::os::unix::net::UnixStream::connect(socket).is_ok()
+}

@@ -1,0 +1,201 @@
+//! A pool's life through the command: made, served, looked at, crashed, damaged, mended, gone.
+
+mod harness;
+
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+
+use harness::Sandbox;
+use serde_json::{Value, json};
+
+/// Data that is different in every block and byte.
+fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed;
+    let mut next = || {
+        x = x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (x >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+#[test]
+fn a_pool_is_made_served_and_destroyed() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let data = pattern(1, 3 << 20);
+    let server = sandbox.serve(&["m0", "m1", "m2", "m3"]);
+    let mut client = server.connect("v");
+    assert_eq!(client.size, 40 << 20);
+    client.write(8192, &data).unwrap();
+    client.write(5, b"not aligned").unwrap();
+    client.flush().unwrap();
+    assert_eq!(client.read(8192, data.len() as u32).unwrap(), data);
+    assert_eq!(client.read(5, 11).unwrap(), b"not aligned");
+    let status = server.status();
+    assert_eq!((&status["pool"], &status["health"]), (&json!("tank"), &json!("healthy")));
+    assert_eq!(status["members"].as_array().unwrap().len(), 4);
+    assert!(status["stored_bytes"].as_u64() >= Some(3 << 20));
+    let shown = sandbox.ok(&["pool", "status", "--pool", "tank"]);
+    assert!(shown.contains("data safe yes") && shown.contains("active"), "{shown}");
+    assert!(server.stop().contains("stopped"));
+
+    // Also by its directory, and from other paths.
+    let server = sandbox.serve(&["."]);
+    assert_eq!(server.connect("v").read(8192, data.len() as u32).unwrap(), data);
+    drop(server);
+    sandbox.ok(&["pool", "destroy", "m0", "m1", "m2", "m3", "--yes"]);
+    let overview = sandbox.json(&["pool", "import", "m0", "m1", "--json"]);
+    assert_eq!(overview["pools"], json!([]));
+    sandbox.make_pool("again");
+}
+
+#[test]
+fn volumes_come_go_and_change() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let server = sandbox.serve(&["."]);
+    sandbox.ok(&["volume", "create", "w", "8M"]);
+    server.connect("w").write(0, &[7; 4096]).unwrap();
+    assert!(sandbox.fails(&["volume", "create", "w", "8M"]).contains("there is a volume w already"));
+    assert!(sandbox.fails(&["volume", "create", "x", "1000"]).contains("multiple of 4096"));
+    assert!(sandbox.fails(&["volume", "delete", "w"]).contains("--yes"));
+    assert!(sandbox.fails(&["volume", "resize", "w", "4M"]).contains("--shrink"));
+    sandbox.ok(&["volume", "resize", "w", "4M", "--shrink"]);
+    sandbox.ok(&["volume", "resize", "w", "16M"]);
+    let volumes = sandbox.json(&["volume", "list", "--json"]);
+    assert_eq!(volumes, json!([{ "name": "v", "bytes": 40 << 20 }, { "name": "w", "bytes": 16 << 20 }]));
+    assert_eq!(server.connect("w").size, 16 << 20);
+    assert_eq!(server.connect("w").read(0, 4096).unwrap(), [7; 4096]);
+    sandbox.ok(&["volume", "delete", "w", "--yes"]);
+    assert!(harness::nbd::Client::try_connect(&server.socket, "w").is_err());
+    assert!(sandbox.fails(&["volume", "delete", "w", "--yes"]).contains("there is no volume w"));
+    server.stop();
+}
+
+#[test]
+fn up_goes_on_after_a_crash() {
+    let sandbox = Sandbox::new();
+    let data = pattern(2, 4 << 20);
+    let server = sandbox.up("data");
+    let mut client = server.connect("vol0");
+    client.write(0, &data).unwrap();
+    drop(server);
+    let server = sandbox.up("data");
+    assert_eq!(server.connect("vol0").read(0, data.len() as u32).unwrap(), data);
+    assert_eq!(server.status()["health"], "healthy");
+    server.stop();
+    let server = sandbox.up("data");
+    assert_eq!(server.connect("vol0").read(0, data.len() as u32).unwrap(), data);
+    server.stop();
+}
+
+#[test]
+fn a_lost_member_is_replaced() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let data = pattern(3, 6 << 20);
+    let server = sandbox.serve(&["."]);
+    server.connect("v").write(0, &data).unwrap();
+    server.stop();
+    std::fs::remove_file(sandbox.path("m2")).unwrap();
+    let overview = sandbox.json(&["pool", "import", ".", "--json"]);
+    assert_eq!(overview["pools"][0]["can_be_served"], true);
+    assert_eq!(overview["pools"][0]["missing"][0]["member"], 2);
+    let server = sandbox.serve(&["m0", "m1", "m2", "m3"]);
+    assert!(server.log().contains("warning"), "{}", server.log());
+    let mut client = server.connect("v");
+    assert_eq!(client.read(0, data.len() as u32).unwrap(), data);
+    let status = server.status();
+    assert_eq!(status["members"][2]["state"], "missing");
+    assert_ne!(status["health"], "healthy");
+    assert!(status["advice"].as_str().unwrap().contains("sinew member replace 2"));
+    assert!(sandbox.fails(&["member", "offline", "0"]).contains("cannot do without member 0"));
+    assert!(sandbox.fails(&["member", "replace", "0", "new"]).contains("No such file"));
+    std::fs::File::create(sandbox.path("new")).unwrap().set_len(64 << 20).unwrap();
+    assert!(sandbox.fails(&["member", "replace", "0", "new"]).contains("take it offline first"));
+    assert!(sandbox.fails(&["member", "replace", "2"]).contains("too few"));
+    sandbox.ok(&["member", "replace", "2", "new", "--wait"]);
+    let status = server.status();
+    assert_eq!(status["health"], "healthy");
+    assert!(status["members"][2]["path"].as_str().unwrap().ends_with("/new"));
+    assert_eq!(client.read(0, data.len() as u32).unwrap(), data);
+    drop(client);
+    server.stop();
+    // The replacement carries its part: without another member everything is still there.
+    let server = sandbox.serve(&["new", "m1", "m3"]);
+    assert_eq!(server.connect("v").read(0, data.len() as u32).unwrap(), data);
+    server.stop();
+}
+
+#[test]
+fn a_member_goes_offline_and_returns() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let data = pattern(4, 2 << 20);
+    let server = sandbox.serve(&["."]);
+    let mut client = server.connect("v");
+    client.write(0, &pattern(5, 2 << 20)).unwrap();
+    sandbox.ok(&["member", "offline", "1"]);
+    assert!(sandbox.fails(&["member", "offline", "1"]).contains("member 1 is offline"));
+    client.write(0, &data).unwrap();
+    assert!(sandbox.fails(&["member", "online", "1", "m0"]).contains("active member of this pool"));
+    sandbox.ok(&["member", "online", "1", "--wait"]);
+    assert_eq!(server.status()["health"], "healthy");
+    assert_eq!(client.read(0, data.len() as u32).unwrap(), data);
+    assert!(sandbox.fails(&["member", "online", "9"]).contains("there is no member 9"));
+    server.stop();
+}
+
+#[test]
+fn damage_is_found_and_mended() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let data = pattern(6, 20 << 20);
+    let server = sandbox.serve(&["."]);
+    let mut client = server.connect("v");
+    client.write(0, &data).unwrap();
+    client.flush().unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(sandbox.path("m1")).unwrap();
+    file.write_all_at(&pattern(7, 40 << 20), 16 << 20).unwrap();
+    sandbox.ok(&["throttle", "1G"]);
+    let scrub = sandbox.json(&["scrub", "start", "--wait", "--json"]);
+    assert!(scrub["errors"].as_u64() > Some(0), "{scrub}");
+    assert_eq!(scrub["unrepaired"], 0);
+    assert_eq!(client.read(0, data.len() as u32).unwrap(), data);
+    let again = sandbox.json(&["scrub", "start", "--wait", "--json"]);
+    assert_eq!(again["errors"], scrub["errors"], "the second scrub finds nothing new");
+    drop(client);
+    server.stop();
+}
+
+#[test]
+fn the_control_socket_answers_line_by_line() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let server = sandbox.serve(&["."]);
+    let mut stream = UnixStream::connect(sandbox.path("sinew/tank.sock")).unwrap();
+    stream.write_all(b"{\"volume-create\":{\"name\":\"a\",\"bytes\":4096}}\nnonsense\n\"status\"\n").unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stream));
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(next(), json!({ "ok": null }));
+    assert!(next()["error"].as_str().unwrap().starts_with("not a request"));
+    assert_eq!(next()["ok"]["volumes"][0]["name"], "v");
+    server.stop();
+    assert!(!sandbox.path("sinew/tank.sock").exists());
+}
+
+#[test]
+fn a_benchmark_keeps_to_itself() {
+    let sandbox = Sandbox::new();
+    let bench = ["bench", "--seconds", "0.2", "--json"];
+    let small = ["--members", "4", "--size", "64M"];
+    let result = sandbox.json(&[&bench[..], &small[..], &["--shards", "2", "--rw", "mixed"]].concat());
+    assert!(result["iops"].as_f64() > Some(0.0));
+    assert!(result["device_per_request"]["writes"].as_f64() > Some(0.0));
+    sandbox.json(&[&bench[..], &small[..], &["--dir", "files", "--rw", "randread"]].concat());
+    assert_eq!(std::fs::read_dir(sandbox.path("files")).unwrap().count(), 0, "its files are left behind");
+    sandbox.make_pool("tank");
+    let refused = sandbox.fails(&["bench", "m0", "m1", "m2", "m3", "--seconds", "0.1"]);
+    assert!(refused.contains("which no benchmark made"), "{refused}");
+}

@@ -1,0 +1,143 @@
+//! What the command refuses, and whether it says what is wrong and what to do.
+
+mod harness;
+
+use harness::Sandbox;
+
+/// Asserts that a complaint says all of this.
+#[track_caller]
+fn says(complaint: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(complaint.contains(part), "{part:?} is missing in: {complaint}");
+    }
+}
+
+fn make_file(sandbox: &Sandbox, name: &str, byte: u8) {
+    std::fs::write(sandbox.path(name), vec![byte; 64 << 20]).unwrap();
+}
+
+#[test]
+fn foreign_files_are_not_overwritten() {
+    let sandbox = Sandbox::new();
+    make_file(&sandbox, "letters", 7);
+    let create = ["pool", "create", "p", "letters", "b", "c"];
+    says(&sandbox.fails(&[&create[..], &["--size", "64M"]].concat()), &["letters is not empty", "--force"]);
+    assert!(!sandbox.path("b").exists(), "files made for a pool that was not made are left behind");
+    assert_eq!(std::fs::read(sandbox.path("letters")).unwrap()[..10], [7; 10]);
+    sandbox.ok(&[&create[..], &["--size", "64M", "--force"]].concat());
+}
+
+#[test]
+fn members_of_another_pool_are_not_taken() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    says(
+        &sandbox.fails(&["pool", "create", "p", "m0", "m1", "m2"]),
+        &["m0", "member of pool tank", "destroy"],
+    );
+    sandbox.ok(&["pool", "create", "other", "o0", "o1", "o2", "--size", "64M"]);
+    let several = sandbox.fails(&["serve", "m0", "m1", "o2", "--unix", "s"]);
+    says(&several, &["several pools", "tank", "other", "o2"]);
+}
+
+#[test]
+fn wrong_members_are_named() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    make_file(&sandbox, "letters", 7);
+    says(&sandbox.fails(&["serve", "letters", "--unix", "s"]), &["no pool found", "letters", "not a Sinew"]);
+    let few = sandbox.fails(&["serve", "m0", "m1", "letters", "--unix", "s"]);
+    says(&few, &["pool tank cannot be opened", "2 of its members", "m2", "m3", "letters"]);
+    says(&sandbox.fails(&["serve", "nowhere", "--unix", "s"]), &["nowhere", "No such file"]);
+    says(
+        &sandbox.fails(&["serve", "/dev/null", "--unix", "s"]),
+        &["/dev/null", "neither a file nor a block device"],
+    );
+    std::fs::create_dir(sandbox.path("empty")).unwrap();
+    says(&sandbox.fails(&["serve", "empty", "--unix", "s"]), &["empty", "no Sinew member"]);
+    says(
+        &sandbox.fails(&["pool", "destroy", "letters", "--yes"]),
+        &["letters is not a member", "nothing was changed"],
+    );
+    says(&sandbox.fails(&["pool", "destroy", "m0"]), &["tank", "--yes"]);
+}
+
+#[test]
+fn duplicates_are_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    says(&sandbox.fails(&["serve", "m0", "./m0", "m1", "m2", "--unix", "s"]), &["the same"]);
+    std::fs::copy(sandbox.path("m1"), sandbox.path("copy")).unwrap();
+    let copies = sandbox.fails(&["serve", "m0", "m1", "copy", "m2", "m3", "--unix", "s"]);
+    says(&copies, &["m1", "copy", "copies of the same member"]);
+    says(&sandbox.ok(&["pool", "import", "."]), &["cannot be served", "copies"]);
+    says(&sandbox.fails(&["pool", "create", "p", "x", "x", "y", "--size", "64M"]), &["x", "the same"]);
+    assert!(!sandbox.path("x").exists());
+}
+
+#[test]
+fn a_served_pool_is_left_alone() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let server = sandbox.serve(&["."]);
+    let all = ["m0", "m1", "m2", "m3"];
+    says(&sandbox.fails(&[&["serve", "--unix", "s"], &all[..]].concat()), &["m0 is in use"]);
+    says(&sandbox.fails(&[&["pool", "destroy", "--yes"], &all[..]].concat()), &["in use"]);
+    says(&sandbox.fails(&[&["pool", "create", "p", "--force"], &all[..]].concat()), &["in use"]);
+    says(&sandbox.ok(&["pool", "import", "."]), &["pool tank", "in use by a server"]);
+    sandbox.ok(&["pool", "create", "p", "o0", "o1", "o2", "--size", "64M"]);
+    says(
+        &sandbox.fails(&["serve", "o0", "o1", "o2", "--unix", "nbd.sock"]),
+        &["nbd.sock is in use by another server"],
+    );
+    std::fs::write(sandbox.path("file"), "text").unwrap();
+    says(&sandbox.fails(&["serve", "o0", "o1", "o2", "--unix", "file"]), &["not a socket"]);
+    assert_eq!(server.status()["health"], "healthy");
+    server.stop();
+}
+
+#[test]
+fn impossible_pools_are_explained() {
+    let sandbox = Sandbox::new();
+    let create = |args: &[&str]| sandbox.fails(&[&["pool", "create", "p"], args].concat());
+    says(&create(&["a", "b", "c"]), &["a does not exist", "--size"]);
+    says(&create(&["a", "b", "--size", "64M"]), &["3 to 255 members", "2 given"]);
+    says(&create(&["a", "b", "c", "--size", "1M"]), &["too few for a member", "at least"]);
+    says(&create(&["a", "b", "c", "--size", "64M", "--data-columns", "5"]), &["5+1", "the pool has 3"]);
+    says(&create(&["a", "b", "c", "--size", "64M", "--shards", "99"]), &["1 to 64 shards"]);
+    says(&create(&["a", "b", "c", "--size", "64M", "--volume", "v:100T"]), &["all volumes together"]);
+    assert!(!sandbox.path("a").exists());
+    says(&sandbox.fails(&["pool", "create", "a/b", "a", "b", "c"]), &["cannot be a pool's name"]);
+}
+
+#[test]
+fn wrong_arguments_are_usage_errors() {
+    let sandbox = Sandbox::new();
+    says(&sandbox.misused(&["volume", "create", "v", "lots"]), &["lots is not a size", "64K"]);
+    says(&sandbox.misused(&["pool", "create", "p", "a", "--protection", "raid9"]), &["raid9", "parity1"]);
+    says(&sandbox.misused(&["pool", "create", "p", "a", "--volume", "v"]), &["NAME:SIZE"]);
+    says(&sandbox.misused(&["serve", "a", "--cores", "3-1"]), &["not a range of cores"]);
+    says(&sandbox.misused(&["frobnicate"]), &["unrecognized"]);
+    says(&sandbox.misused(&[]), &["Usage"]);
+}
+
+#[test]
+fn the_network_is_not_let_in_unasked() {
+    let sandbox = Sandbox::new();
+    let refused = sandbox.fails(&["serve", "a", "--tcp", "0.0.0.0:10809"]);
+    says(&refused, &["other machines", "127.0.0.1:10809", "--listen-anywhere"]);
+    says(&sandbox.fails(&["up", "d", "--tcp", "[::]:10809"]), &["other machines"]);
+    says(&sandbox.fails(&["serve", "a"]), &["--unix", "--tcp"]);
+}
+
+#[test]
+fn without_a_server_one_is_told_how_to_start_it() {
+    let sandbox = Sandbox::new();
+    says(&sandbox.fails(&["pool", "status"]), &["no pool is served", "sinew up"]);
+    says(
+        &sandbox.fails(&["volume", "list", "--pool", "tank"]),
+        &["no pool is served", "tank.sock", "sinew serve"],
+    );
+    let wrong = sandbox.fails(&["scrub", "--control", "nowhere"]);
+    says(&wrong, &["nowhere"]);
+}
