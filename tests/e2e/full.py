@@ -45,7 +45,7 @@ elif sys.argv[2] == "full":
         while h.aio_in_flight() >= 16:
             h.poll(-1)
         buf = nbd.Buffer.from_bytearray(bytearray(data(n)))
-        h.aio_pwrite(buf, n * STEP, completion=lambda error: errors.append(error) or 1)
+        h.aio_pwrite(buf, n * STEP, completion=lambda error: errors.append(error.value) or 1)
     while h.aio_in_flight() > 0:
         h.poll(-1)
     if set(errors) - {0, errno.ENOSPC} or errno.ENOSPC not in errors:
