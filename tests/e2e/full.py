@@ -38,6 +38,23 @@ if sys.argv[2] == "fill":
     h.pwrite(data(7), 7 * STEP)
     h.flush()
     print(f"{len(stored)} stored")
+elif sys.argv[2] == "full":
+    # Of 16 writes at the same time, none fails other than for room.
+    errors = []
+    for n in range(h.get_size() // STEP):
+        while h.aio_in_flight() >= 16:
+            h.poll(-1)
+        buf = nbd.Buffer.from_bytearray(bytearray(data(n)))
+        h.aio_pwrite(buf, n * STEP, completion=lambda error: errors.append(error.value) or 1)
+    while h.aio_in_flight() > 0:
+        h.poll(-1)
+    if set(errors) - {0, errno.ENOSPC} or errno.ENOSPC not in errors:
+        sys.exit(f"writes ended with {set(errors)}")
+    h.trim(h.get_size() // STEP * STEP // 2, 0)
+    h.pwrite(data(1), STEP)
+    h.flush()
+    if h.pread(STEP, STEP) != data(1):
+        sys.exit("a write after the discard is not there")
 else:
     if h.pread(STEP, 7 * STEP) != data(7) or h.pread(STEP, 50 * STEP) != data(50):
         sys.exit("the restart lost something")

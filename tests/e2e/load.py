@@ -32,7 +32,9 @@ if what == "verify":
 rng = random.Random(int(what))
 version = int(what) << 32
 until = time.monotonic() + (float(sys.argv[4]) if len(sys.argv) > 4 else 60)
-pending = {}
+# With a time to work for, the server is not meant to go away, and nothing may fail.
+steady = len(sys.argv) > 4
+pending, failed, acknowledged = {}, [], [0]
 try:
     while time.monotonic() < until:
         while h.aio_in_flight() < DEPTH:
@@ -45,8 +47,12 @@ try:
             model.setdefault(block, {0}).add(version)
 
             def done(error, block=block, version=version):
-                if error == 0:
+                # The number is inside: the object itself never equals one.
+                if error.value == 0:
                     model[block] = {version}
+                    acknowledged[0] += 1
+                elif steady:
+                    failed.append((block, error.value))
                 del pending[block]
                 return 1
 
@@ -55,9 +61,12 @@ try:
                 h.aio_flush()
             h.aio_pwrite(buf, block * BLOCK, completion=done)
         h.poll(1000)
-except nbd.Error:
-    pass
+except nbd.Error as error:
+    if steady:
+        sys.exit(f"the server went away: {error}")
 else:
     while h.aio_in_flight() > 0:
         h.poll(1000)
 pickle.dump(model, open(path, "wb"))
+if failed or acknowledged[0] == 0:
+    sys.exit(f"{acknowledged[0]} writes acknowledged, failed (block, errno): {failed[:5]}")
