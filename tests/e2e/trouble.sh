@@ -138,7 +138,7 @@ test_trouble_wrong_arguments() {
   refused "not a size" ctl volume create odd plenty || return 1
   refused "no member" ctl member offline 77 || return 1
   stop
-  refused "public" "$SINEW" serve "${members[@]}" --tcp 0.0.0.0:0 --control "$dir/ctl" || return 1
+  refused "reached by other machines" "$SINEW" serve "${members[@]}" --tcp 0.0.0.0:0 --control "$dir/ctl" || return 1
   refused "2 of its members" "$SINEW" serve "$dir/m0" "$dir/m1" "$dir/m2" --control "$dir/ctl" || return 1
   cp "$dir/m0" "$dir/m5"
   refused "copies of the same member" "$SINEW" serve "${members[@]}" "$dir/m5" --control "$dir/ctl" || return 1
