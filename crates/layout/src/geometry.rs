@@ -1,0 +1,338 @@
+//! The static levels: RAID 0, 1, 10, 5, 6, 50 and 60, with chunks where md puts them.
+//!
+//! Guarantees, for every valid [`Geometry`]: [`Geometry::homes`], [`Geometry::parity`] and [`Geometry::role`] are
+//! inverse to each other, no two chunks of a stripe share a member, and parity is as even as the number of stripes
+//! allows. Addresses are in chunks; bytes appear only when a geometry is made.
+
+use crate::MEMBERS_MAX;
+use crate::rotation::{Cell, Rotation, Stripes};
+
+/// The level of a static array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Striping without redundancy.
+    Raid0,
+    /// Every member holds everything.
+    Raid1,
+    /// md's near layout: the copies of a chunk lie side by side, on consecutive members.
+    Raid10 {
+        /// Copies of each chunk, 2 to the number of members.
+        copies: u32,
+    },
+    /// Rotating parity.
+    Raid5(Rotation),
+    /// Rotating P and Q.
+    Raid6(Rotation),
+    /// RAID 0 over groups that are RAID 5, one chunk to each group in turn.
+    Raid50 {
+        /// Groups of equally many members, one after the other.
+        groups: u32,
+        /// The layout of each group.
+        rotation: Rotation,
+    },
+    /// RAID 0 over groups that are RAID 6, one chunk to each group in turn.
+    Raid60 {
+        /// Groups of equally many members, one after the other.
+        groups: u32,
+        /// The layout of each group.
+        rotation: Rotation,
+    },
+}
+
+/// A place: a chunk of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Home {
+    /// The member, from 0.
+    pub member: u32,
+    /// The chunk on the member, from the beginning of its data.
+    pub chunk: u64,
+}
+
+/// What a place is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// A copy of a logical chunk.
+    Data {
+        /// The logical chunk.
+        logical: u64,
+        /// Which copy of it, from 0; always 0 but for mirrors.
+        copy: u32,
+    },
+    /// P of a stripe.
+    P {
+        /// The stripe.
+        stripe: u64,
+    },
+    /// Q of a stripe.
+    Q {
+        /// The stripe.
+        stripe: u64,
+    },
+    /// Nothing: the last chunks of a RAID 10 whose copies do not come out even.
+    Unused,
+}
+
+/// Why a geometry cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GeometryError {
+    /// Too few or too many members for the level.
+    #[error("{level:?} needs {min} to {MEMBERS_MAX} members, not {members}")]
+    Members {
+        /// The level.
+        level: Level,
+        /// The fewest members it can have.
+        min: u32,
+        /// What was asked for.
+        members: u32,
+    },
+    /// The members do not divide into the groups.
+    #[error("{members} members do not divide into {groups} equal groups; at least 2 groups are needed")]
+    Groups {
+        /// Members.
+        members: u32,
+        /// Groups.
+        groups: u32,
+    },
+    /// Fewer than two copies, or more than members.
+    #[error("{copies} copies on {members} members; 2 to {members} are possible")]
+    Copies {
+        /// Copies.
+        copies: u32,
+        /// Members.
+        members: u32,
+    },
+    /// A chunk size that is not a whole number of sectors of 512 bytes.
+    #[error("a chunk of {0} bytes; it must be a multiple of 512 greater than 0")]
+    Chunk(u32),
+    /// A member that holds no whole chunk.
+    #[error("a member of {member_bytes} bytes holds no chunk of {chunk_bytes} bytes")]
+    Empty {
+        /// Bytes of data of each member.
+        member_bytes: u64,
+        /// Bytes of a chunk.
+        chunk_bytes: u32,
+    },
+}
+
+/// A static array: level, members, chunk size, and size of each member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    level: Level,
+    members: u32,
+    chunk_bytes: u32,
+    member_chunks: u64,
+    shape: Shape,
+}
+
+/// How a level maps: all of them are one of two arithmetics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// Copies side by side: RAID 0 has one, RAID 1 as many as members.
+    Near { copies: u32 },
+    /// Parity in each of `groups` equal groups.
+    Parity { groups: u32, stripes: Stripes },
+}
+
+impl Geometry {
+    /// An array of `members` members, each with `member_bytes` of data, of which whole chunks are used.
+    pub fn new(
+        level: Level,
+        members: u32,
+        chunk_bytes: u32,
+        member_bytes: u64,
+    ) -> Result<Geometry, GeometryError> {
+        let shape = shape(level, members)?;
+        if chunk_bytes == 0 || !chunk_bytes.is_multiple_of(512) {
+            return Err(GeometryError::Chunk(chunk_bytes));
+        }
+        let member_chunks = member_bytes / u64::from(chunk_bytes);
+        if member_chunks == 0 {
+            return Err(GeometryError::Empty { member_bytes, chunk_bytes });
+        }
+        Ok(Geometry { level, members, chunk_bytes, member_chunks, shape })
+    }
+
+    /// The level.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// The number of members.
+    pub fn members(&self) -> u32 {
+        self.members
+    }
+
+    /// Bytes of a chunk.
+    pub fn chunk_bytes(&self) -> u32 {
+        self.chunk_bytes
+    }
+
+    /// Chunks of each member.
+    pub fn member_chunks(&self) -> u64 {
+        self.member_chunks
+    }
+
+    /// Copies of each data chunk: 1 but for mirrors.
+    pub fn copies(&self) -> u32 {
+        match self.shape {
+            Shape::Near { copies } => copies,
+            Shape::Parity { .. } => 1,
+        }
+    }
+
+    /// Parity chunks of each stripe: 0, 1 or 2.
+    pub fn parities(&self) -> u32 {
+        match self.shape {
+            Shape::Near { .. } => 0,
+            Shape::Parity { stripes, .. } => stripes.parities,
+        }
+    }
+
+    /// Members that may be lost in the worst case without losing data.
+    pub fn tolerates(&self) -> u32 {
+        self.copies() - 1 + self.parities()
+    }
+
+    /// Logical chunks of the array.
+    pub fn data_chunks(&self) -> u64 {
+        match self.shape {
+            Shape::Near { copies } => self.member_chunks * u64::from(self.members) / u64::from(copies),
+            Shape::Parity { stripes, .. } => self.stripes() * u64::from(stripes.columns()),
+        }
+    }
+
+    /// Stripes of the array, whose chunks protect each other. Without parity, a stripe is a chunk and its copies.
+    pub fn stripes(&self) -> u64 {
+        match self.shape {
+            Shape::Near { .. } => self.data_chunks(),
+            Shape::Parity { groups, .. } => self.member_chunks * u64::from(groups),
+        }
+    }
+
+    /// The stripe of a logical chunk.
+    pub fn stripe_of(&self, logical: u64) -> u64 {
+        self.stripe_column(logical).0
+    }
+
+    /// The column of a logical chunk in its stripe, which is also its power of the generator in Q.
+    pub fn column_of(&self, logical: u64) -> u32 {
+        self.stripe_column(logical).1
+    }
+
+    /// The first home of a logical chunk.
+    pub fn home(&self, logical: u64) -> Home {
+        self.copy_home(logical, 0)
+    }
+
+    /// All homes of a logical chunk, the first copy first.
+    pub fn homes(&self, logical: u64) -> impl Iterator<Item = Home> {
+        let geometry = *self;
+        (0..self.copies()).map(move |copy| geometry.copy_home(logical, copy))
+    }
+
+    /// The homes of P and then Q of a stripe, as far as the level has them.
+    pub fn parity(&self, stripe: u64) -> impl Iterator<Item = Home> {
+        let geometry = *self;
+        (0..self.parities()).map(move |i| geometry.parity_home(stripe, i))
+    }
+
+    /// What a place is for.
+    pub fn role(&self, home: Home) -> Role {
+        assert!(
+            home.member < self.members && home.chunk < self.member_chunks,
+            "{home:?} is not in the array"
+        );
+        match self.shape {
+            Shape::Near { copies } => {
+                let position = home.chunk * u64::from(self.members) + u64::from(home.member);
+                let (logical, copy) = (position / u64::from(copies), (position % u64::from(copies)) as u32);
+                if logical < self.data_chunks() { Role::Data { logical, copy } } else { Role::Unused }
+            }
+            Shape::Parity { groups, stripes } => {
+                let group = u64::from(home.member / stripes.width);
+                let stripe = home.chunk * u64::from(groups) + group;
+                match stripes.cell(home.chunk, home.member % stripes.width) {
+                    Cell::P => Role::P { stripe },
+                    Cell::Q => Role::Q { stripe },
+                    Cell::Data(column) => {
+                        let inner = home.chunk * u64::from(stripes.columns()) + u64::from(column);
+                        Role::Data { logical: inner * u64::from(groups) + group, copy: 0 }
+                    }
+                }
+            }
+        }
+    }
+
+    fn stripe_column(&self, logical: u64) -> (u64, u32) {
+        match self.shape {
+            Shape::Near { .. } => (logical, 0),
+            Shape::Parity { groups, stripes } => {
+                let (inner, group) = (logical / u64::from(groups), logical % u64::from(groups));
+                let columns = u64::from(stripes.columns());
+                (inner / columns * u64::from(groups) + group, (inner % columns) as u32)
+            }
+        }
+    }
+
+    fn copy_home(&self, logical: u64, copy: u32) -> Home {
+        assert!(logical < self.data_chunks(), "chunk {logical} is beyond the array");
+        match self.shape {
+            Shape::Near { copies } => {
+                let position = logical * u64::from(copies) + u64::from(copy);
+                let members = u64::from(self.members);
+                Home { member: (position % members) as u32, chunk: position / members }
+            }
+            Shape::Parity { groups, stripes } => {
+                let (stripe, column) = self.stripe_column(logical);
+                let (chunk, group) = (stripe / u64::from(groups), (stripe % u64::from(groups)) as u32);
+                Home { member: group * stripes.width + stripes.member(chunk, column), chunk }
+            }
+        }
+    }
+
+    fn parity_home(&self, stripe: u64, which: u32) -> Home {
+        assert!(stripe < self.stripes(), "stripe {stripe} is beyond the array");
+        let Shape::Parity { groups, stripes } = self.shape else {
+            unreachable!("a level without parity has no home for it")
+        };
+        let (chunk, group) = (stripe / u64::from(groups), (stripe % u64::from(groups)) as u32);
+        let member = if which == 0 { stripes.p(chunk) } else { stripes.q(chunk) };
+        Home { member: group * stripes.width + member, chunk }
+    }
+}
+
+fn shape(level: Level, members: u32) -> Result<Shape, GeometryError> {
+    let at_least = |min: u32| {
+        let fits = (min..=MEMBERS_MAX).contains(&members);
+        if fits { Ok(()) } else { Err(GeometryError::Members { level, min, members }) }
+    };
+    let parity = |groups: u32, rotation, parities: u32| {
+        // md's own minimum: RAID 5 of 2 members is a mirror, RAID 6 needs 4.
+        let min = 2 * parities;
+        at_least(min)?;
+        if groups == 0 || !members.is_multiple_of(groups) {
+            return Err(GeometryError::Groups { members, groups });
+        }
+        at_least(min * groups)?;
+        Ok(Shape::Parity { groups, stripes: Stripes { rotation, width: members / groups, parities } })
+    };
+    let grouped = |groups: u32| {
+        if groups < 2 { Err(GeometryError::Groups { members, groups }) } else { Ok(groups) }
+    };
+    match level {
+        Level::Raid0 => at_least(1).map(|()| Shape::Near { copies: 1 }),
+        Level::Raid1 => at_least(1).map(|()| Shape::Near { copies: members }),
+        Level::Raid10 { copies } => {
+            at_least(2)?;
+            if (2..=members).contains(&copies) {
+                Ok(Shape::Near { copies })
+            } else {
+                Err(GeometryError::Copies { copies, members })
+            }
+        }
+        Level::Raid5(rotation) => parity(1, rotation, 1),
+        Level::Raid6(rotation) => parity(1, rotation, 2),
+        Level::Raid50 { groups, rotation } => parity(grouped(groups)?, rotation, 1),
+        Level::Raid60 { groups, rotation } => parity(grouped(groups)?, rotation, 2),
+    }
+}

@@ -1,0 +1,28 @@
+//! Where the chunks of a static array lie, and where they go when it grows: pure arithmetic, no I/O, no tables.
+//!
+//! [`geometry`] has md's levels. [`history`], [`fastscale`] and [`round_robin`] address striped and mirrored arrays
+//! that have grown any number of times; [`moves`] says what one growth copies. [`restripe`] and [`spread`] do the
+//! same for arrays with parity. [`stats`] counts, and [`md`] reads and writes md's superblock.
+//! docs/layouts.md has the formulas, their sources, and what was measured.
+
+// Arrays as they are made.
+pub mod geometry;
+mod rotation;
+
+// Arrays that have grown.
+mod cursor;
+pub mod fastscale;
+pub mod history;
+pub mod moves;
+pub mod restripe;
+pub mod round_robin;
+pub mod spread;
+
+pub mod md;
+pub mod stats;
+
+pub use geometry::{Geometry, GeometryError, Home, Level, Role};
+pub use rotation::Rotation;
+
+/// The most members of an array, as in the rest of Sinew.
+pub const MEMBERS_MAX: u32 = 255;
