@@ -70,15 +70,24 @@ fn uniformity(histories: &[History]) -> Result<(), HistoryError> {
             percent(coefficient_of_variation(&counts))
         };
         println!(
-            "| {t} | {disks} | {:.2} | {:.2} | {:.2} | {:.2} |",
+            "| {t} | {disks} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} |",
             cv(&|x| robin.home(x).member, fast.blocks()),
             cv(&|x| semi.disk(x), fast.blocks()),
+            cv(&|x| semi_filled(x, t as u32), fast.blocks()),
             fast_all,
             cv(&|x| fast.home(x).member, first_data),
         );
     }
     println!("\nPaper: round-robin 0, FastScale 0, semi-RR at most 13.06.\n");
     Ok(())
+}
+
+/// Semi-round-robin if every addition was filled, round-robin, before the next: the disk after `additions` of one.
+fn semi_filled(block: u64, additions: u32) -> u32 {
+    let born = ((block / u64::from(ROWS)) as u32).saturating_sub(BASE - 1);
+    let on = |disks: u32| (block % u64::from(disks)) as u32;
+    let moved = (born + 1..=additions).rev().map(|i| BASE + i).find(|&disks| on(disks) == disks - 1);
+    moved.map_or_else(|| on(BASE + born), |disks| disks - 1)
 }
 
 fn migration(histories: &[History]) -> Result<(), HistoryError> {

@@ -7,8 +7,8 @@ use crate::fastscale::{FastScale, Step};
 use crate::geometry::Home;
 
 /// Blocks of a batch.
-const BATCH: usize = 64;
-/// 2^16 / width, rounded up, divides numbers below width + [`BATCH`] exactly for every width up to this.
+const BATCH: usize = 128;
+/// [`Divisor`] is exact for divisors up to this.
 const WIDTH_MAX: u32 = 256;
 const _: () = assert!(crate::MEMBERS_MAX <= WIDTH_MAX);
 
@@ -50,30 +50,29 @@ impl<'a> Cursor<'a> {
     }
 
     fn place_base(&mut self, block: u64) {
-        let base = self.array.history().base() as u16;
-        let mut disk = (block % u64::from(base)) as u16;
+        let base = self.array.history().base();
+        let by = Divisor::new(base as u16);
         self.row_first = (block / u64::from(base)) as u32;
-        let mut row = 0;
-        for (d, r) in self.disks.iter_mut().zip(&mut self.rows) {
-            (*d, *r) = (disk, row);
-            disk += 1;
-            if disk == base {
-                (disk, row) = (0, row + 1);
-            }
+        let first = (block % u64::from(base)) as u16;
+        for (i, (disk, row)) in self.disks.iter_mut().zip(&mut self.rows).enumerate() {
+            (*row, *disk) = by.divide(first + i as u16);
         }
     }
 
     fn place_new(&mut self, step: &Step, new: u64) {
         let added = u64::from(step.added);
-        let mut rank = (new % added) as u32;
         self.row_first = (new / added) as u32;
-        let (mut row, mut e) = (0, step.place(self.row_first));
-        for (d, r) in self.disks.iter_mut().zip(&mut self.rows) {
-            (*d, *r) = (step.placed(e, rank) as u16, row);
-            rank += 1;
-            if rank == step.added {
-                (rank, row, e) = (0, row + 1, if e + 1 == step.width() { 0 } else { e + 1 });
-            }
+        let first = (new % added) as u16;
+        let (m, n) = (step.old as u16, step.added as u16);
+        let (by_added, by_width) = (Divisor::new(n), Divisor::new(step.width() as u16));
+        let e_first = step.place(self.row_first) as u16;
+        for (i, (disk, row)) in self.disks.iter_mut().zip(&mut self.rows).enumerate() {
+            let (quotient, rank) = by_added.divide(first + i as u16);
+            let (_, e) = by_width.divide(e_first + quotient);
+            // `Step::placed` without branches.
+            let early = rank + if rank <= e { 0 } else { m };
+            let late = (rank + e + 1).wrapping_sub(n);
+            (*row, *disk) = (quotient, if e < n { early } else { late });
         }
     }
 
@@ -81,29 +80,41 @@ impl<'a> Cursor<'a> {
     fn after(&mut self, step: &Step) {
         let (m, n, width) = (step.old as u16, step.added as u16, step.width() as u16);
         let first = step.place(self.row_first) as u16;
-        let reciprocal = reciprocal(width);
-        let (low, high) = (m.min(n), m.max(n));
+        let by = Divisor::new(width);
+        let (low, high) = (m.min(n) as i16, m.max(n) as i16);
         // Branches on m > n belong outside of the loop: with `falls`, the shift is low..high of width - 1 - e.
         let falls = if m > n { u16::MAX } else { 0 };
         let begin = if m > n { width } else { 1 };
         for (disk, row) in self.disks.iter_mut().zip(&self.rows) {
-            let e = remainder(first + row, width, reciprocal);
+            let (_, e) = by.divide(first + row);
             // `e ^ MAX` is -1 - e.
-            let shift = begin.wrapping_add(e ^ falls).clamp(low, high);
+            let shift = (begin.wrapping_add(e ^ falls) as i16).max(low).min(high) as u16;
             let moves = e.wrapping_sub(*disk) < n;
             *disk += if moves { shift } else { 0 };
         }
     }
 }
 
-fn reciprocal(width: u16) -> u16 {
-    (65535 / u32::from(width) + 1) as u16
+/// Divides small numbers by multiplying: 16 bits by 16 bits, of which vector units do eight at once or more.
+#[derive(Clone, Copy)]
+struct Divisor {
+    by: u16,
+    /// 2^16 / `by`, rounded up; not for 1, for which it does not fit.
+    reciprocal: u16,
 }
 
-#[inline]
-fn remainder(x: u16, width: u16, reciprocal: u16) -> u16 {
-    let quotient = ((u32::from(x) * u32::from(reciprocal)) >> 16) as u16;
-    x - quotient * width
+impl Divisor {
+    fn new(by: u16) -> Divisor {
+        Divisor { by, reciprocal: (65535 / u32::from(by) + 1) as u16 }
+    }
+
+    /// Quotient and remainder of a number less than `by` + [`BATCH`].
+    #[inline(always)]
+    fn divide(self, x: u16) -> (u16, u16) {
+        let product = (u32::from(x) * u32::from(self.reciprocal)) >> 16;
+        let quotient = if self.by == 1 { x } else { product as u16 };
+        (quotient, x - quotient * self.by)
+    }
 }
 
 impl Iterator for Cursor<'_> {
@@ -131,10 +142,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reciprocal_divides_exactly() {
-        for width in 2..=WIDTH_MAX as u16 {
-            for x in 0..width + BATCH as u16 {
-                assert_eq!(remainder(x, width, reciprocal(width)), x % width, "{x} mod {width}");
+    fn division_is_exact() {
+        for by in 1..=WIDTH_MAX as u16 {
+            for x in 0..by + BATCH as u16 {
+                assert_eq!(Divisor::new(by).divide(x), (x / by, x % by), "{x} by {by}");
             }
         }
     }

@@ -23,6 +23,9 @@ use crate::history::{History, HistoryError, check_rows};
 use crate::moves::Move;
 use crate::rotation::{Cell, Rotation, Stripes};
 
+/// The fraction of the golden ratio, (√5 - 1) / 2, in units of 2^-64.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A parity array that has grown.
 #[derive(Clone, Debug)]
 pub struct Spread {
@@ -96,12 +99,25 @@ impl Step {
     }
 
     /// Which new member, if any, takes the parity of a kept row: P and Q, as numbers among the new.
+    ///
+    /// Row k has turn floor({k φ} (m + n)), with φ the golden ratio: multiples of an irrational number are spread
+    /// evenly over whatever residues of k the parity of earlier additions has settled on (Weyl's equidistribution;
+    /// Knuth, The Art of Computer Programming, volume 3, section 6.4, on multiplication by φ). A turn of k mod (m + n)
+    /// would leave parity 13 % uneven after ten additions to RAID 6.
     fn parity_taken(&self, region: u64, c: u32) -> [Option<u32>; 2] {
         let kept = region * u64::from(self.old_columns()) + u64::from(c);
-        let turn = (kept % u64::from(self.stripes.width)) as u32;
+        let fraction = u128::from(kept.wrapping_mul(GOLDEN));
+        let turn = ((fraction * u128::from(self.stripes.width)) >> 64) as u32;
         let q = if self.stripes.parities == 2 { turn.checked_sub(1) } else { None };
         [Some(turn), q].map(|i| i.filter(|&i| i < self.added))
     }
+}
+
+/// The place that a row's parity leaves for a new member, and the column that takes it.
+#[derive(Clone, Copy)]
+struct Vacated {
+    member: u32,
+    column: u32,
 }
 
 /// A row on its way through the additions: which member has each parity.
@@ -248,8 +264,8 @@ impl Spread {
         Row { widened: (born, reached), stripes, index, parity }
     }
 
-    /// Takes a row through its next addition; gives that and, for P and Q, the old place and the column now there.
-    fn widen(&self, row: &mut Row, number: u64) -> Option<(Step, [Option<(u32, u32)>; 2])> {
+    /// Takes a row through its next addition; gives that and what P and Q left.
+    fn widen(&self, row: &mut Row, number: u64) -> Option<(Step, [Option<Vacated>; 2])> {
         let (next, end) = row.widened;
         let step = *self.steps[..end].get(next)?;
         row.widened.0 += 1;
@@ -259,7 +275,7 @@ impl Spread {
         let mut vacated = [None; 2];
         for (i, taken) in step.parity_taken(region, c).into_iter().enumerate() {
             if let Some(taken) = taken {
-                vacated[i] = Some((row.parity[i], step.old_columns() + taken));
+                vacated[i] = Some(Vacated { member: row.parity[i], column: step.old_columns() + taken });
                 row.parity[i] = step.old() + taken;
             }
         }
@@ -271,8 +287,8 @@ impl Spread {
         let mut member = (column < row.stripes.columns()).then(|| row.stripes.member(row.index, column));
         while let Some((step, vacated)) = self.widen(&mut row, number) {
             if (step.old_columns()..step.stripes.columns()).contains(&column) {
-                let swapped = vacated.iter().flatten().find(|&&(_, c)| c == column);
-                member = Some(swapped.map_or(step.old() + column - step.old_columns(), |&(old, _)| old));
+                let swapped = vacated.iter().flatten().find(|left| left.column == column);
+                member = Some(swapped.map_or(step.old() + column - step.old_columns(), |left| left.member));
             }
         }
         member.expect("a column of the row")
@@ -283,8 +299,8 @@ impl Spread {
         let mut row = self.row(number);
         let mut cell = (member < row.stripes.width).then(|| row.stripes.cell(row.index, member));
         while let Some((step, vacated)) = self.widen(&mut row, number) {
-            if let Some(&(_, column)) = vacated.iter().flatten().find(|&&(old, _)| old == member) {
-                cell = Some(Cell::Data(column));
+            if let Some(left) = vacated.iter().flatten().find(|left| left.member == member) {
+                cell = Some(Cell::Data(left.column));
             } else if (step.old()..step.stripes.width).contains(&member) {
                 let data = Cell::Data(step.old_columns() + member - step.old());
                 let parity = row.parity.iter().position(|&parity| parity == member);
