@@ -20,9 +20,9 @@ const BASE: u32 = 4;
 /// Additions of one disk.
 const ADDITIONS: usize = 10;
 /// Blocks timed one by one, at random places.
-const RANDOM_BLOCKS: usize = 1 << 20;
+const RANDOM_BLOCKS: usize = 1 << 18;
 /// Each time is the best of so many.
-const REPEATS: usize = 5;
+const REPEATS: usize = 21;
 /// Rows of the parity arrays, for the tables that walk all of them.
 const PARITY_ROWS: u32 = 200_000;
 

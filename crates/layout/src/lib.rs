@@ -21,6 +21,7 @@ pub mod spread;
 pub mod md;
 pub mod stats;
 
+pub use cursor::Cursor;
 pub use geometry::{Geometry, GeometryError, Home, Level, Role};
 pub use rotation::Rotation;
 
