@@ -13,6 +13,9 @@ pub const JOURNAL_HEADER_BYTES: usize = 80;
 /// Bytes of records a journal block holds.
 pub const JOURNAL_PAYLOAD_BYTES: usize = BLOCK_BYTES - JOURNAL_HEADER_BYTES;
 
+/// Most blocks of one [`Record::Write`]: their number is one byte.
+pub const WRITE_BLOCKS_MAX: usize = u8::MAX as usize;
+
 /// One change of a shard's tables. Applying it is the same act after a commit and at replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
@@ -144,7 +147,7 @@ impl Record {
                 w.u8(1);
                 w.u32(block.0);
                 w.u32(slot.0);
-                w.u8(crcs.len() as u8);
+                w.u8(u8::try_from(crcs.len()).expect("at most WRITE_BLOCKS_MAX blocks"));
                 crcs.iter().for_each(|&crc| w.u32(crc));
             }
             Record::Move { block, from, slot, crc } => {
@@ -352,7 +355,7 @@ mod tests {
         let slot = (0..u32::MAX).prop_map(SlotNo);
         let block = any::<u32>().prop_map(ShardBlock);
         prop_oneof![
-            (block.clone(), slot.clone(), proptest::collection::vec(any::<u32>(), 1..17))
+            (block.clone(), slot.clone(), proptest::collection::vec(any::<u32>(), 1..=WRITE_BLOCKS_MAX))
                 .prop_map(|(block, slot, crcs)| Record::Write { block, slot, crcs }),
             (block.clone(), proptest::option::of(slot.clone()), slot, any::<u32>())
                 .prop_map(|(block, from, slot, crc)| Record::Move { block, from, slot, crc }),

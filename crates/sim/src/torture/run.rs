@@ -10,6 +10,7 @@ use sinew_engine::disk::superblock::MemberState;
 use sinew_engine::io::DeviceId;
 use sinew_engine::pool::{self, Candidate, PoolSpec};
 use sinew_engine::status::{CounterValues, ShardStatus};
+use sinew_engine::volume::Volume;
 
 use crate::device::{CrashPolicy, DeviceConfig};
 use crate::faults::{DeviceFaults, FaultCounts};
@@ -18,6 +19,7 @@ use crate::torture::clients::{Work, client, read};
 use crate::torture::host::OpenPool;
 use crate::torture::oracle::Oracle;
 use crate::torture::plan::Plan;
+use crate::torture::tenant::Tenancies;
 use crate::world::World;
 
 /// Steps after which a phase without end counts as stuck.
@@ -85,6 +87,7 @@ struct Run {
     orders: Rc<Cell<u32>>,
     /// When the last trouble befell a member: what it set off may still be under way.
     troubled_at: u64,
+    tenancies: Rc<Tenancies>,
     counters: CounterValues,
     opening: usize,
 }
@@ -135,6 +138,7 @@ impl Run {
             lost: BTreeSet::new(),
             orders: Rc::default(),
             troubled_at: 0,
+            tenancies: Rc::default(),
             counters: CounterValues::default(),
             opening: 0,
         }
@@ -223,9 +227,10 @@ impl Run {
         self.world.run_until(done).map_err(|e| format!("opening: {e}"))?;
         let found = result.borrow_mut().take().expect("run until then");
         let pool = Rc::new(found.map_err(|e| format!("opening: {e}"))?);
-        let handles =
-            (0..self.work.plan.volumes.len()).filter_map(|i| pool.volume(&format!("v{i}"))).collect();
+        let volumes = 0..self.work.plan.volumes.len();
+        let handles = volumes.filter_map(|i| Some((i, pool.volume(&format!("v{i}"))?))).collect();
         *self.work.volumes.borrow_mut() = handles;
+        self.tenancies.reopened(&self.work, &pool)?;
         Ok(Some(pool))
     }
 
@@ -233,8 +238,9 @@ impl Run {
     fn verify(&mut self) -> Result<(), String> {
         let work = Rc::clone(&self.work);
         let read_all = async move {
-            for volume in 0..work.plan.volumes.len() {
-                let size = work.plan.volumes[volume];
+            let volumes: Vec<_> = work.volumes.borrow().iter().map(|(&i, v)| (i, v.size_bytes())).collect();
+            for (volume, bytes) in volumes {
+                let size = bytes / BLOCK_BYTES as u64;
                 for start in (0..size).step_by(64) {
                     read(&work, volume, start, 64.min(size - start)).await;
                 }
@@ -285,7 +291,13 @@ impl Run {
 
     /// Clients work and members come and go, until the work is done or the end comes.
     fn labour(&mut self, pool: &Rc<OpenPool>) -> Result<Ending, String> {
-        *self.work.at_work.borrow_mut() = self.work.plan.clients;
+        let tenants = usize::from(self.work.plan.tenancies > 0);
+        *self.work.at_work.borrow_mut() = self.work.plan.clients + tenants;
+        if tenants > 0 {
+            let rng = Rng::stream(self.work.plan.seed, "tenant", self.opening as u64);
+            let tenancies = Rc::clone(&self.tenancies);
+            self.world.spawn(tenancies.live(Rc::clone(&self.work), Rc::clone(pool), rng));
+        }
         for i in 0..self.work.plan.clients {
             let rng = Rng::stream(self.work.plan.seed, "client", (self.opening * 1000 + i) as u64);
             self.world.spawn(client(Rc::clone(&self.work), rng));
@@ -341,6 +353,9 @@ impl Run {
             4 | 5 if is_mendable => {
                 self.mend(member);
                 self.order(async move { drop(control.online(member, candidate).await) });
+            }
+            6 if is_lost && is_out && self.rng.chance(0.3) => {
+                self.order(async move { drop(control.replace(member, None, false).await) });
             }
             6 if is_lost && is_out => {
                 self.mend(member);
