@@ -15,7 +15,7 @@ use crate::buf::BLOCK_BYTES;
 pub use crate::catalog::Catalog;
 use crate::client::VolumeShared;
 use crate::disk::codec::DecodeError;
-use crate::disk::superblock::{Config, MemberConfig, MemberState, VolumeConfig};
+use crate::disk::superblock::{Config, MemberState, VolumeConfig};
 use crate::geometry::{CHUNK_BLOCKS, OVERCOMMIT};
 use crate::io::{DeviceId, Io};
 use crate::pool::{self, Candidate, Found, PoolError, SuperblockError};
@@ -159,13 +159,16 @@ impl<I: Io> Control<I> {
         self.config.borrow().clone()
     }
 
+    /// The devices of the active members, by member.
+    pub fn active_devices(&self) -> Vec<(usize, DeviceId)> {
+        let (config, devices) = (self.config.borrow(), self.devices.borrow());
+        let active = |i: &usize| config.members[*i].state == MemberState::Active;
+        (0..devices.len()).filter(active).filter_map(|i| Some((i, devices[i]?))).collect()
+    }
+
     /// Whether a device is an active member now.
     pub fn uses(&self, device: DeviceId) -> bool {
-        let (config, devices) = (self.config.borrow(), self.devices.borrow());
-        let is_it = |(member, d): (&MemberConfig, &Option<DeviceId>)| {
-            *d == Some(device) && member.state == MemberState::Active
-        };
-        config.members.iter().zip(devices.iter()).any(is_it)
+        self.active_devices().iter().any(|&(_, active)| active == device)
     }
 
     /// The volumes, for frontends.
@@ -304,6 +307,21 @@ impl<I: Io> Control<I> {
             let hint = "only an active member can be taken offline";
             return Err(ControlError::MemberState { member: index, state: state.name(), hint });
         }
+        self.take_out_unless_needed(index, MemberState::Offline).await
+    }
+
+    /// Takes out a member that the world says is broken, though it still answers.
+    ///
+    /// # Errors
+    /// When the pool cannot do without it: it may still be good for something.
+    pub async fn fail(&self, index: usize) -> Result<(), ControlError> {
+        match self.member(index)? {
+            MemberState::Active => self.take_out_unless_needed(index, MemberState::Failed).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn take_out_unless_needed(&self, index: usize, state: MemberState) -> Result<(), ControlError> {
         let out = {
             let config = self.config.borrow();
             let is_out = |s: MemberState| s != MemberState::Active && s != MemberState::Removed;
@@ -313,7 +331,7 @@ impl<I: Io> Control<I> {
         if out + usize::from(out == 0 && degraded) >= self.config.borrow().geometry.failures() {
             return Err(ControlError::Needed(index));
         }
-        self.take_out(MemberId(index as u8), MemberState::Offline).await
+        self.take_out(MemberId(index as u8), state).await
     }
 
     /// Brings a member back; what it missed is rebuilt.

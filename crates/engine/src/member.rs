@@ -113,6 +113,9 @@ impl<I: Io> Members<I> {
         if state != MemberState::Active {
             entry.lost_at = self.version.get();
         }
+        if device.is_some() && entry.device.is_some_and(|before| Some(before) != device) {
+            entry.stats = MemberStats::default();
+        }
         entry.state = state;
         entry.device = device;
         entry.layout = layout;
