@@ -100,7 +100,7 @@ impl<I: Io> Shard<I> {
         while snapshots.len() < ROUND_PAGES
             && let Some((page, lsn, since)) = tables.pages.take_oldest()
         {
-            let mut data = Buf::zeroed(PAGE_BYTES);
+            let mut data = Buf::stale(PAGE_BYTES);
             tables.encode_page(page, data.bytes_mut());
             PageHeader { pool: self.pool, shard: self.index as u16, page, lsn }.seal(data.bytes_mut());
             snapshots.push(Snapshot { page, since, data: Rc::new([data]) });

@@ -213,7 +213,12 @@ impl Geometry {
 
     /// Bytes of one stripe in a page of the stripe table.
     pub fn stripe_record_bytes(&self) -> usize {
-        20 + self.homes_per_stripe() * 5 + self.slots_per_stripe() as usize * 8
+        self.stripe_head_bytes() + self.slots_per_stripe() as usize * 8
+    }
+
+    /// Of those, bytes before the owners and checksums of the slots.
+    pub fn stripe_head_bytes(&self) -> usize {
+        20 + self.homes_per_stripe() * 5
     }
 
     /// Stripes in a page of the stripe table.

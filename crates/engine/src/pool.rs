@@ -256,7 +256,7 @@ pub(crate) async fn write_superblock<I: Io>(
 pub async fn read_superblock<I: Io>(io: &I, device: DeviceId) -> Result<Superblock, DecodeError> {
     let mut best: Result<Superblock, DecodeError> = Err(DecodeError::Foreign);
     for offset in SLOT_OFFSETS {
-        let (buf, read) = io.read(device, offset, Buf::zeroed(SLOT_BYTES)).await;
+        let (buf, read) = io.read(device, offset, Buf::stale(SLOT_BYTES)).await;
         let found = match read {
             Ok(()) => Superblock::decode(buf.bytes()),
             Err(_) => Err(DecodeError::Invalid("superblock: it cannot be read")),

@@ -115,6 +115,7 @@ pub(crate) struct Space {
     stripe_no: u64,
     releasing: VecDeque<Released>,
     order: Vec<u8>,
+    capacity_blocks: u64,
 }
 
 impl Space {
@@ -127,6 +128,7 @@ impl Space {
             stripe_no: 0,
             releasing: VecDeque::new(),
             order: Vec::new(),
+            capacity_blocks: 0,
         }
     }
 
@@ -138,11 +140,13 @@ impl Space {
             page_slots: FreeSet::all(page_slots),
             usable,
         });
+        self.capacity_blocks = self.count_capacity();
     }
 
     /// Whether new chunks may be placed on the member.
     pub(crate) fn set_usable(&mut self, member: MemberId, usable: bool) {
         self.members[usize::from(member.0)].usable = usable;
+        self.capacity_blocks = self.count_capacity();
     }
 
     /// Marks a chunk found in use at recovery. False when another stripe has it: damage.
@@ -183,6 +187,10 @@ impl Space {
 
     /// Blocks clients may store. A tenth is left unstored so that compaction always finds something to gain.
     pub(crate) fn capacity_blocks(&self) -> u64 {
+        self.capacity_blocks
+    }
+
+    fn count_capacity(&self) -> u64 {
         capacity_blocks(
             &self.geometry,
             &self.members.iter().filter(|m| m.usable).map(|m| u64::from(m.chunks_all)).collect::<Vec<_>>(),

@@ -9,12 +9,12 @@
 use std::collections::BTreeMap;
 
 use crate::addr::{Home, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
-use crate::disk::codec::{DecodeError, Reader, Writer};
+use crate::disk::codec::{DecodeError, Reader};
 use crate::disk::journal::Record;
 use crate::disk::page::{FIELDS_BYTES, PageId};
-use crate::geometry::{Geometry, PAGE_BYTES, PAGE_HEADER_BYTES};
+use crate::geometry::{Geometry, PAGE_HEADER_BYTES};
 use crate::pages::Pages;
-use crate::run_map::{PAGE_INDICES, RunMap};
+use crate::run_map::{GROUP_INDICES, NO_VALUE, PAGE_INDICES, RunMap};
 
 /// What a stripe is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -395,52 +395,66 @@ impl Tables {
 
     /// The content of a page, ready to be sealed.
     pub(crate) fn encode_page(&self, page: PageId, bytes: &mut [u8]) {
-        let mut w = Writer(Vec::with_capacity(PAGE_BYTES));
-        let mut start = PAGE_HEADER_BYTES;
+        let (header, content) = bytes.split_at_mut(PAGE_HEADER_BYTES);
+        // The rest of the header belongs to the kind of page.
+        let header = &mut header[FIELDS_BYTES..];
+        header.fill(0);
         match page {
-            PageId::Shard => w.u32(self.scrub_next.map_or(u32::MAX, |s| s.0)),
+            PageId::Shard => {
+                content.fill(0);
+                content[..4].copy_from_slice(&self.scrub_next.map_or(u32::MAX, |s| s.0).to_le_bytes());
+            }
             PageId::Stripes(number) => {
-                let per = self.geometry.stripes_per_page() as u32;
-                for id in (number * per..(number + 1) * per).map(StripeId) {
-                    self.encode_stripe(id, &mut w);
+                let first = number * self.geometry.stripes_per_page() as u32;
+                let mut records = content.chunks_exact_mut(self.geometry.stripe_record_bytes());
+                for (id, record) in (first..).map(StripeId).zip(&mut records) {
+                    self.encode_stripe(id, record);
                 }
+                records.into_remainder().fill(0);
             }
             PageId::Map(number) => {
-                // The owner stands in the part of the header that belongs to the kind of page.
-                start = FIELDS_BYTES;
-                let owner = self.map_pages.get(number as usize).copied().flatten();
-                w.u32(u32::from(owner.is_some()));
-                w.u32(owner.map_or(0, |o| o.0.0));
-                w.u32(owner.map_or(0, |o| o.1));
-                w.0.resize(PAGE_HEADER_BYTES - FIELDS_BYTES, 0);
-                for block in number * PAGE_INDICES..(number + 1) * PAGE_INDICES {
-                    w.u32(self.map.get(block).map_or(0, |slot| slot + 1));
+                if let Some((volume, index)) = self.map_pages.get(number as usize).copied().flatten() {
+                    header[..4].copy_from_slice(&1u32.to_le_bytes());
+                    header[4..8].copy_from_slice(&volume.0.to_le_bytes());
+                    header[8..12].copy_from_slice(&index.to_le_bytes());
+                }
+                let groups = content.chunks_exact_mut(GROUP_INDICES as usize * 4);
+                for (group, values) in groups.zip(self.map.page_groups(number)) {
+                    for (word, value) in group.as_chunks_mut().0.iter_mut().zip(values) {
+                        // What is not there becomes 0.
+                        *word = value.wrapping_add(1).to_le_bytes();
+                    }
                 }
             }
         }
-        bytes[start..start + w.0.len()].copy_from_slice(&w.0);
     }
 
-    fn encode_stripe(&self, id: StripeId, w: &mut Writer) {
+    fn encode_stripe(&self, id: StripeId, record: &mut [u8]) {
         let stripe = self.stripe(id);
-        let end = w.0.len() + self.geometry.stripe_record_bytes();
-        w.u8(stripe.state as u8);
-        w.u8(stripe.columns);
-        w.u16(0);
-        w.bytes(&stripe.stale.to_le_bytes());
-        if stripe.state != StripeState::Free {
-            for home in self.homes(id) {
-                w.u8(home.map_or(0xff, |h| h.member.0));
-                w.u32(home.map_or(0, |h| h.chunk));
-            }
-            let slots = self.geometry.slots_per_stripe();
-            for slot in (id.0 * slots..(id.0 + 1) * slots).map(SlotNo) {
-                let owner = self.owner(slot);
-                w.u32(owner.map_or(u32::MAX, |b| b.0));
-                w.u32(owner.and_then(|_| self.crc(slot)).unwrap_or(0));
+        let (head, slots) = record.split_at_mut(self.geometry.stripe_head_bytes());
+        head.fill(0);
+        head[0] = stripe.state as u8;
+        head[1] = stripe.columns;
+        head[4..20].copy_from_slice(&stripe.stale.to_le_bytes());
+        if stripe.state == StripeState::Free {
+            return slots.fill(0);
+        }
+        for (bytes, home) in head[20..].chunks_exact_mut(5).zip(self.homes(id)) {
+            bytes[0] = home.map_or(0xff, |h| h.member.0);
+            bytes[1..].copy_from_slice(&home.map_or(0, |h| h.chunk).to_le_bytes());
+        }
+        let first = self.geometry.slot(id, 0, 0).0;
+        let groups = slots.chunks_exact_mut(GROUP_INDICES as usize * 8);
+        for (group, first) in groups.zip((first..).step_by(GROUP_INDICES as usize)) {
+            let crcs = self.crcs.get(first as usize..).unwrap_or_default();
+            let crcs = crcs.iter().copied().chain(std::iter::repeat(0));
+            for ((slot, owner), crc) in
+                group.as_chunks_mut::<8>().0.iter_mut().zip(self.owners.group(first)).zip(crcs)
+            {
+                let crc = if owner == NO_VALUE { 0 } else { crc };
+                *slot = (u64::from(crc) << 32 | u64::from(owner)).to_le_bytes();
             }
         }
-        w.0.resize(end, 0);
     }
 
     /// Takes in a page read from a member; its header has been checked.
