@@ -159,9 +159,10 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// Journal blocks suited to members of `member_bytes`: a 128th of a shard's slice, within 256 KiB and 64 MiB.
+    /// Journal blocks suited to members of `member_bytes`: a 64th of a shard's slice, within 256 KiB and 64 MiB. The
+    /// longer the journal, the more changes share the writing of a table page.
     pub fn journal_blocks_for(member_bytes: u64, shards: usize) -> u32 {
-        (member_bytes / shards as u64 / 128 / BLOCK_BYTES as u64).clamp(64, 16 * 1024) as u32
+        (member_bytes / shards as u64 / 64 / BLOCK_BYTES as u64).clamp(64, 16 * 1024) as u32
     }
 
     /// f: members that may be lost.

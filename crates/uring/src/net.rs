@@ -154,7 +154,7 @@ impl Stream {
             assert!(!room.is_empty(), "receive without room");
             let (start, len) = (room.as_mut_ptr(), room.len());
             if self.io.core.config.sockets_inline {
-                self.io.core.breathe().await;
+                self.io.core.breathe(0).await;
                 // SAFETY: the kernel fills at most the `len` bytes of `room`, which outlives the call.
                 let got = unsafe { libc::recv(fd, start.cast(), len, libc::MSG_DONTWAIT) };
                 match done(got) {
@@ -180,7 +180,7 @@ impl Stream {
         let total = parts.iter().map(|part| part.bytes().len()).sum::<usize>();
         let mut sent = 0;
         if self.io.core.config.sockets_inline {
-            self.io.core.breathe().await;
+            self.io.core.breathe(0).await;
             match self.send_now(&parts) {
                 Ok(count) => sent = count,
                 Err(error) if is_retry(&error) => {}
