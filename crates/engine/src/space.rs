@@ -364,6 +364,9 @@ impl Space {
 
 /// Blocks that clients may store on members with these numbers of chunks.
 pub(crate) fn capacity_blocks(g: &Geometry, chunks: &[u64]) -> u64 {
+    if chunks.is_empty() {
+        return 0;
+    }
     let (least, data) = match g.protection {
         Protection::Mirror { .. } => (g.copies(), 1),
         _ => {
