@@ -101,6 +101,24 @@ impl Pages {
         self.dirty.push_front(page);
     }
 
+    /// Where the page's copies are.
+    pub(crate) fn copies(&self, page: PageId) -> &[PageCopy] {
+        let state = match page {
+            PageId::Shard => Some(&self.shard),
+            PageId::Stripes(number) => self.stripes.get(number as usize),
+            PageId::Map(number) => self.map.get(number as usize),
+        };
+        state.map_or(&[], |state| &state.copies)
+    }
+
+    /// Forgets one copy; false when the page has no such copy.
+    pub(crate) fn forget_copy(&mut self, page: PageId, copy: PageCopy) -> bool {
+        let copies = &mut self.state(page).copies;
+        let before = copies.len();
+        copies.retain(|c| *c != copy);
+        copies.len() < before
+    }
+
     /// Replaces the page's copies, giving back the old ones.
     pub(crate) fn set_copies(&mut self, page: PageId, copies: Vec<PageCopy>) -> Vec<PageCopy> {
         let state = self.state(page);

@@ -15,7 +15,7 @@ use crate::buf::{BLOCK_BYTES, Buf};
 use crate::checksum::crc32c;
 use crate::disk::journal::{JournalHeader, Record, decode_header, decode_records, encode_block};
 use crate::disk::page::{PageHeader, PageId};
-use crate::disk::superblock::{Config, MemberState};
+use crate::disk::superblock::Config;
 use crate::geometry::{CHUNK_BLOCKS, PAGE_BYTES};
 use crate::io::{DeviceId, Io};
 use crate::journal::Journal;
@@ -540,8 +540,7 @@ impl<I: Io> Recovery<I> {
         let seed = u64::from_le_bytes(config.pool[..8].try_into().expect("eight bytes")) ^ self.index as u64;
         let mut space = Space::new(config.geometry, config.members.len(), seed);
         for member in &config.members {
-            let usable = member.state == MemberState::Active;
-            space.push_member(member.layout.chunks, member.layout.page_slots, usable);
+            space.push_member(member.layout.chunks, member.layout.page_slots, member.state);
         }
         for stripe in (0..self.tables.stripe_count()).map(StripeId) {
             for &home in self.tables.homes(stripe).iter().flatten() {
