@@ -1,0 +1,73 @@
+//! Prints how many requests per second of wall clock one core simulates.
+//!
+//! `cargo run --release -p sinew-devices --example speed`
+
+use std::time::Instant;
+
+use sinew_devices::flash::{self, Config, Ssd};
+use sinew_devices::{Command, Device, Kind, Rng};
+
+const DEPTH: u64 = 32;
+const REQUESTS: u64 = 1_000_000;
+
+fn main() {
+    let size = 16 << 18;
+    for (name, config) in [
+        ("slc", flash::slc()),
+        ("mqsim", flash::mqsim()),
+        ("femu", flash::femu()),
+        ("consumer", flash::consumer()),
+        ("datacenter", flash::datacenter()),
+    ] {
+        measure(name, config.sized(size, 0.15));
+    }
+}
+
+fn measure(name: &str, config: Config) {
+    let mut ssd = Ssd::new(config, 1);
+    let start = Instant::now();
+    ssd.age(0.5);
+    let aged = f64::from(ssd.blocks()) * 1.5 / start.elapsed().as_secs_f64();
+    println!("{name:10} aging 16 GiB      {:6.2} M blocks/s", aged / 1e6);
+    for (what, write_percent, blocks) in [
+        ("4 KiB reads", 0, 1),
+        ("4 KiB writes", 100, 1),
+        ("half and half", 50, 1),
+        ("64 KiB writes", 100, 16),
+    ] {
+        let (requests, virtual_s, wall_s) = run(&mut ssd, write_percent, blocks);
+        println!(
+            "{name:10} {what:17} {:6.2} M requests/s of wall clock; {:8.0} per simulated second",
+            requests as f64 / wall_s / 1e6,
+            requests as f64 / virtual_s,
+        );
+    }
+}
+
+/// Random requests, always so many under way; returns their number, simulated and real seconds.
+fn run(ssd: &mut Ssd, write_percent: u32, blocks: u32) -> (u64, f64, f64) {
+    let mut rng = Rng::new(2);
+    let mut done = Vec::new();
+    let requests = REQUESTS / u64::from(blocks);
+    let begin = ssd.now();
+    let start = Instant::now();
+    let (mut submitted, mut completed, mut now) = (0, 0, begin);
+    while completed < requests {
+        while submitted < requests && submitted - completed < DEPTH {
+            let kind = if rng.below(100) < write_percent { Kind::Write } else { Kind::Read };
+            let lba = rng.below(ssd.blocks() / blocks) * blocks;
+            ssd.submit(now, Command { tag: submitted, kind, lba, blocks });
+            submitted += 1;
+        }
+        now = ssd.next_event().expect("requests are under way");
+        ssd.advance(now, &mut done);
+        completed += done.len() as u64;
+        done.clear();
+    }
+    let wall_s = start.elapsed().as_secs_f64();
+    // What is still in the buffer goes to flash, so that the next run starts alike.
+    while let Some(at) = ssd.next_event() {
+        ssd.advance(at, &mut done);
+    }
+    (requests, (now - begin) as f64 / 1e9, wall_s)
+}

@@ -1,0 +1,27 @@
+//! A flash SSD: dies behind channels, a page mapping that is cleaned, a write buffer, a host link.
+//!
+//! ```text
+//! config      Config: what a drive is made of
+//! models      parameter sets with their sources
+//! mapping     where each block is, cleaning, wear; no time in it
+//! victim      which erase block is cleaned
+//! ssd         Ssd: requests, buffer, flushes, stalls
+//! dies        what each die and channel does, and when
+//! stats       counts
+//! ```
+//!
+//! The planes of a die program and erase together, so the *unit* of programming is one page of every plane. A read
+//! senses once for all blocks it wants from one unit and transfers only those.
+
+mod config;
+mod dies;
+mod mapping;
+mod models;
+mod ssd;
+mod stats;
+mod victim;
+
+pub use config::{Cleaning, Compression, Config, Drain, Link, Policy};
+pub use models::{consumer, datacenter, femu, mqsim, slc};
+pub use ssd::{Space, Ssd};
+pub use stats::Stats;
