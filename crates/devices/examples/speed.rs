@@ -1,6 +1,6 @@
 //! Prints how many requests per second of wall clock one core simulates.
 //!
-//! `cargo run --release -p sinew-devices --example speed`
+//! `cargo run --release -p sinew-devices --example speed [-- MODEL]`
 
 use std::time::Instant;
 
@@ -12,14 +12,18 @@ const REQUESTS: u64 = 1_000_000;
 
 fn main() {
     let size = 16 << 18;
-    for (name, config) in [
+    let wanted = std::env::args().nth(1);
+    let all = [
         ("slc", flash::slc()),
         ("mqsim", flash::mqsim()),
         ("femu", flash::femu()),
         ("consumer", flash::consumer()),
         ("datacenter", flash::datacenter()),
-    ] {
-        measure(name, config.sized(size, 0.15));
+    ];
+    for (name, config) in all {
+        if wanted.as_ref().is_none_or(|wanted| wanted == name) {
+            measure(name, config.sized(size, 0.15));
+        }
     }
 }
 
@@ -35,18 +39,20 @@ fn measure(name: &str, config: Config) {
         ("half and half", 50, 1),
         ("64 KiB writes", 100, 16),
     ] {
+        ssd.reset_stats();
         let (requests, virtual_s, wall_s) = run(&mut ssd, write_percent, blocks);
         println!(
-            "{name:10} {what:17} {:6.2} M requests/s of wall clock; {:8.0} per simulated second",
+            "{name:10} {what:17} {:6.2} M requests/s of wall clock; {:8.0} per simulated second, amplification {:.2}",
             requests as f64 / wall_s / 1e6,
             requests as f64 / virtual_s,
+            ssd.stats().write_amplification(),
         );
     }
 }
 
 /// Random requests, always so many under way; returns their number, simulated and real seconds.
 fn run(ssd: &mut Ssd, write_percent: u32, blocks: u32) -> (u64, f64, f64) {
-    let mut rng = Rng::new(2);
+    let mut rng = Rng::new(u64::from(write_percent + blocks));
     let mut done = Vec::new();
     let requests = REQUESTS / u64::from(blocks);
     let begin = ssd.now();

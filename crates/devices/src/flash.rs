@@ -19,6 +19,8 @@ mod mapping;
 mod models;
 mod ssd;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod victim;
 
 pub use config::{Cleaning, Compression, Config, Drain, Link, Policy};

@@ -117,7 +117,7 @@ impl Ssd {
         id
     }
 
-    fn take_job(&mut self, id: u32) -> Job {
+    pub(super) fn take_job(&mut self, id: u32) -> Job {
         let job = self.jobs[id as usize];
         self.jobs[id as usize].next = self.free_jobs;
         self.free_jobs = id;
@@ -241,7 +241,9 @@ impl Ssd {
         let die = &mut self.dies[id as usize];
         die.work = work;
         let channel = die.channel;
-        if self.channels[channel as usize].serves.is_none() {
+        if self.config.channel_block_ns == 0 {
+            self.transfer_done(id);
+        } else if self.channels[channel as usize].serves.is_none() {
             self.occupy(channel, id);
         } else {
             self.channels[channel as usize].waiting.push_back(id);

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use super::config::{Config, Policy, RESERVED};
-use super::victim::{self, NO_VICTIM};
+use super::victim::{self, Bounds, NO_VICTIM};
 use crate::{BLOCK_BYTES, Rng};
 
 /// Not mapped; nothing live.
@@ -34,6 +34,7 @@ struct Plot {
     /// Units that cleaning has filled and nobody has programmed yet.
     filled_units: Vec<u32>,
     live: u32,
+    bounds: Bounds,
     cleaning: bool,
 }
 
@@ -86,6 +87,7 @@ impl Mapping {
             mover: closed,
             filled_units: Vec::new(),
             live: 0,
+            bounds: Bounds::new(die_blocks as usize),
             cleaning: false,
         };
         // A compressed block never straddles two units, so up to per_block - 1 granules of each may stay empty.
@@ -211,7 +213,8 @@ impl Mapping {
     pub(super) fn can_open(&self, die: u32) -> bool {
         let plot = &self.plots[die as usize];
         let has_room = plot.host.next < self.block_granules || plot.free.len() > self.mover_blocks;
-        has_room && plot.live < self.die_live_max
+        // A unit more, so that a drive filled to the brim can still be overwritten.
+        has_room && plot.live < self.die_live_max + self.unit_granules
     }
 
     /// The next unit of a die for the host's data; [`Mapping::can_open`] has said yes.
@@ -232,6 +235,10 @@ impl Mapping {
         let plot = &mut self.plots[die as usize];
         let block = plot.free.pop_front().expect("cleaning keeps free blocks for itself");
         plot.cleaning |= plot.free.len() < self.low;
+        // One of the two fronts leaves its block, which may be cleaned from now on.
+        for left in [plot.host.block, plot.mover.block].into_iter().filter(|&left| left != NONE) {
+            plot.bounds.lower((left - die * self.die_blocks) as usize, self.live[left as usize]);
+        }
         self.live[block as usize] = 0;
         self.filled[block as usize] = self.opened;
         self.opened += 1;
@@ -259,10 +266,15 @@ impl Mapping {
             return;
         };
         self.map[lba as usize] = NONE;
-        self.owner[at as usize..(at + count) as usize].fill(NONE);
+        for granule in at..at + count {
+            self.owner[granule as usize] = NONE;
+        }
         let block = self.block_of(at);
         self.live[block] -= count as u16;
-        self.plots[block / self.die_blocks as usize].live -= count;
+        let die = block / self.die_blocks as usize;
+        let plot = &mut self.plots[die];
+        plot.live -= count;
+        plot.bounds.lower(block - die * self.die_blocks as usize, self.live[block]);
     }
 
     pub(super) fn is_cleaning(&self, die: u32) -> bool {
@@ -285,10 +297,12 @@ impl Mapping {
             .map(|block| (block != NONE).then(|| (block - first) as usize));
         let counts = open.map(|block| block.map(|block| std::mem::replace(&mut live[block], NO_VICTIM)));
         let full = self.block_granules as u16;
-        let victim = victim::choose(self.policy, live, &self.filled[range], full, &mut self.rng);
+        let victim =
+            victim::choose(self.policy, live, &mut plot.bounds, &self.filled[range], full, &mut self.rng);
         for (block, count) in open.into_iter().zip(counts) {
             if let (Some(block), Some(count)) = (block, count) {
                 live[block] = count;
+                plot.bounds.lower(block, count);
             }
         }
         plot.cleaning = victim.is_some();
@@ -311,15 +325,29 @@ impl Mapping {
             let lba = self.owner[at as usize];
             let mut count = 1;
             if lba != NONE {
-                debug_assert_ne!(lba, CONTINUED);
                 count = self.granules_at(at);
                 let to = self.mover_room(die, count);
-                self.place(lba, to, count);
+                self.relocate(lba, at, to, count);
                 moved += count;
             }
             at += count;
         }
+        let victim = self.block_of(unit * self.unit_granules);
+        self.live[victim] -= moved as u16;
         moved
+    }
+
+    /// Like [`Mapping::place`] for a block that is known to be at `from`. It only stores where the caches may miss, and
+    /// leaves the count of the victim to the caller; a die's count does not change.
+    #[inline]
+    fn relocate(&mut self, lba: u32, from: u32, to: u32, count: u32) {
+        self.map[lba as usize] = to;
+        for next in 0..count {
+            self.owner[(from + next) as usize] = NONE;
+            self.owner[(to + next) as usize] = if next == 0 { lba } else { CONTINUED };
+        }
+        let block = self.block_of(to);
+        self.live[block] += count as u16;
     }
 
     /// Room for moved data.
@@ -393,5 +421,30 @@ impl Mapping {
             erased += 1;
         }
         (moved, erased)
+    }
+}
+
+#[cfg(test)]
+impl Mapping {
+    /// Panics unless every table agrees with the others.
+    pub(super) fn verify(&self) {
+        let mut live = vec![0u32; self.live.len()];
+        for lba in 0..self.map.len() as u32 {
+            if let Some((at, count)) = self.locate(lba) {
+                assert_eq!(self.owner[at as usize], lba);
+                live[self.block_of(at)] += count;
+            }
+        }
+        let owned = self.owner.iter().filter(|&&owner| owner != NONE).count() as u32;
+        assert_eq!(owned, live.iter().sum::<u32>());
+        for (block, &count) in live.iter().enumerate() {
+            let known = self.live[block];
+            assert_eq!(count, if known == NO_VICTIM { 0 } else { u32::from(known) }, "block {block}");
+        }
+        for (die, plot) in self.plots.iter().enumerate() {
+            let first = die * self.die_blocks as usize;
+            assert_eq!(plot.live, live[first..first + self.die_blocks as usize].iter().sum::<u32>());
+            assert!(plot.free.iter().all(|&block| self.live[block as usize] == NO_VICTIM));
+        }
     }
 }

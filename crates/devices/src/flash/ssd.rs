@@ -197,18 +197,22 @@ impl Ssd {
     /// write leaves something to clean (FusionRAID, FAST '21, sections 2.1 and 5.1). Counts start anew, but for wear.
     /// Panics while requests are under way.
     pub fn age(&mut self, overwrites: f64) {
-        self.assert_idle();
+        self.settle();
         let blocks = self.mapping.blocks();
         for lba in 0..blocks {
             self.write_at_once(lba);
         }
-        self.overwrite_at_once((f64::from(blocks) * overwrites) as u64, blocks);
+        self.overwrite((f64::from(blocks) * overwrites) as u64, blocks);
         self.reset_stats();
     }
 
     /// Writes `count` random blocks among the first `span`, at once.
     pub fn overwrite_at_once(&mut self, count: u64, span: u32) {
-        self.assert_idle();
+        self.settle();
+        self.overwrite(count, span);
+    }
+
+    fn overwrite(&mut self, count: u64, span: u32) {
         for _ in 0..count {
             let lba = self.rng.below(span);
             self.write_at_once(lba);
@@ -218,9 +222,20 @@ impl Ssd {
         }
     }
 
-    fn assert_idle(&self) {
-        let empty = self.filling.is_none_or(|filling| filling.job == NONE) && self.batch.is_empty();
-        assert!(self.next_event().is_none() && empty, "requests are under way, or the buffer wants a flush");
+    /// Puts what the buffer holds on flash at once. Panics while requests are under way.
+    fn settle(&mut self) {
+        assert!(self.next_event().is_none(), "requests are under way");
+        if let Some(filling) = self.filling.take() {
+            self.stats.padded_granules += u64::from(filling.end - filling.next);
+            self.batch.push_back(filling.job);
+        }
+        while let Some(job) = self.batch.pop_front() {
+            let job = self.take_job(job);
+            self.dies[self.mapping.die_of(job.unit) as usize].programs_pending -= 1;
+            self.mapping.programmed(job.unit);
+            self.unit_programmed(job);
+        }
+        self.wake = false;
     }
 
     fn write_at_once(&mut self, lba: u32) {
