@@ -94,6 +94,8 @@ pub struct Cleaning {
     pub high: u32,
     /// All dies clean together while the host is kept waiting, instead of each die in turn with the host's writes.
     pub exclusive: bool,
+    /// The drive erases one block at a time, whatever the number of its dies.
+    pub single_erase: bool,
 }
 
 /// A drive that stores each block in as many granules as it compresses to.

@@ -195,7 +195,11 @@ impl Ssd {
                     return self.dies[id as usize].work != Work::Idle;
                 }
                 self.dies[id as usize].victim = None;
-                self.array(id, Work::Erase(first), self.config.erase_ns);
+                let mut busy_ns = self.config.erase_ns;
+                if self.config.cleaning.single_erase {
+                    busy_ns = self.eraser.serve(self.now(), busy_ns) - self.now();
+                }
+                self.array(id, Work::Erase(first), busy_ns);
                 return true;
             }
             self.dies[id as usize].victim = Some((first, next + 1, end));

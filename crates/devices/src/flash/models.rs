@@ -4,7 +4,7 @@ use super::config::{Cleaning, Config, Drain, Link, Policy};
 use crate::Ns;
 
 /// The smallest cleaning steps: all spare space is used before anything is cleaned.
-const LAZY: Cleaning = Cleaning { low: 2, high: 3, exclusive: false };
+const LAZY: Cleaning = Cleaning { low: 2, high: 3, exclusive: false, single_erase: false };
 
 /// No time between host and drive: the sources model none.
 const NO_LINK: Link = Link { command_ns: 0, latency_ns: 0, block_ns: 0, duplex: true };
@@ -145,7 +145,8 @@ pub fn datacenter() -> Config {
 ///
 /// Sixteen dies like those of [`datacenter`]. Configured after section 2.3 of the paper: that everything, reads
 /// included, stops while the buffer is written out and while the drive cleans; the size of a batch, so that such a stop
-/// is within the 3 to 12 ms; and how much is cleaned in one go, so that it takes about 18 times as long.
+/// is within the 3 to 12 ms. Assumed, because it explains both how long cleaning takes and how often it comes: that the
+/// drive erases one block at a time.
 pub fn consumer() -> Config {
     let config = Config {
         chips: 2,
@@ -156,7 +157,7 @@ pub fn consumer() -> Config {
         },
         drain: Drain::Batch { blocks: 3 << 8 },
         power_loss_protected: false,
-        cleaning: Cleaning { low: 3, high: 26, exclusive: true },
+        cleaning: Cleaning { exclusive: true, single_erase: true, ..LAZY },
         ..datacenter()
     };
     config.sized(58_593_750, (1u64 << 38) as f64 / 240e9 - 1.0)

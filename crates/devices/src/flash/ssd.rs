@@ -90,6 +90,8 @@ pub struct Ssd {
     batch_units: u32,
     /// Whether all dies clean while the host waits.
     pub(super) exclusive: bool,
+    /// Takes turns among dies where only one may erase.
+    pub(super) eraser: Server,
     stopped_at: Option<Ns>,
     /// Whether requests that wait should look again once the event at hand is dealt with.
     pub(super) wake: bool,
@@ -136,6 +138,7 @@ impl Ssd {
             batch: VecDeque::new(),
             batch_units: 0,
             exclusive: false,
+            eraser: Server::default(),
             stopped_at: None,
             wake: false,
             epochs: VecDeque::from([Epoch { units: 0, flush: NONE }]),

@@ -6,7 +6,7 @@ use crate::{Command, Completion, Device, Kind, Ns, Outcome, Rng};
 /// Drives small enough that random requests fill and clean them many times.
 fn drives() -> Vec<Config> {
     let small = |config: Config| Config { pages: 16, ..config }.sized(1 << 13, 0.3);
-    let eager = Cleaning { low: 3, high: 6, exclusive: true };
+    let eager = Cleaning { low: 3, high: 6, exclusive: true, single_erase: false };
     let compression = Compression { granule_bytes: 1024, space_query: true, length_query: true };
     vec![
         small(slc()),
@@ -125,7 +125,7 @@ fn a_lone_request_takes_the_sum_of_its_steps() {
 #[test]
 fn space_runs_out_before_addresses_do() {
     let compression = Compression { granule_bytes: 1024, space_query: true, length_query: true };
-    let cleaning = Cleaning { low: 3, high: 4, exclusive: false };
+    let cleaning = Cleaning { low: 3, high: 4, exclusive: false, single_erase: true };
     let mut config = Config { compression: Some(compression), pages: 64, cleaning, ..datacenter() };
     // Four times as many addresses as flash.
     config.erase_blocks = 40;
