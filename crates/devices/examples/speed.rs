@@ -1,6 +1,6 @@
 //! Prints how many requests per second of wall clock one core simulates.
 //!
-//! `cargo run --release -p sinew-devices --example speed [-- MODEL]`
+//! `cargo run --release -p sinew-devices --example speed [-- MODEL [GIB]]`
 
 use std::time::Instant;
 
@@ -11,8 +11,8 @@ const DEPTH: u64 = 32;
 const REQUESTS: u64 = 1_000_000;
 
 fn main() {
-    let size = 16 << 18;
     let wanted = std::env::args().nth(1);
+    let gib: u32 = std::env::args().nth(2).map_or(16, |gib| gib.parse().expect("a number of GiB"));
     let all = [
         ("slc", flash::slc()),
         ("mqsim", flash::mqsim()),
@@ -22,7 +22,7 @@ fn main() {
     ];
     for (name, config) in all {
         if wanted.as_ref().is_none_or(|wanted| wanted == name) {
-            measure(name, config.sized(size, 0.15));
+            measure(name, config.sized(gib << 18, 0.15));
         }
     }
 }
@@ -32,7 +32,7 @@ fn measure(name: &str, config: Config) {
     let start = Instant::now();
     ssd.age(0.5);
     let aged = f64::from(ssd.blocks()) * 1.5 / start.elapsed().as_secs_f64();
-    println!("{name:10} aging 16 GiB      {:6.2} M blocks/s", aged / 1e6);
+    println!("{name:10} aging             {:6.2} M blocks/s", aged / 1e6);
     for (what, write_percent, blocks) in [
         ("4 KiB reads", 0, 1),
         ("4 KiB writes", 100, 1),

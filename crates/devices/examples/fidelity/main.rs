@@ -6,13 +6,13 @@ mod measure;
 
 use measure::*;
 use sinew_devices::flash::{self, Config, Policy, Ssd};
-use sinew_devices::{Device, Kind, Ns, Rng, theory};
+use sinew_devices::{Completion, theory};
 
 fn main() {
     cleaning();
     queueing();
     pitfalls();
-    consumer();
+    stops();
     datacenter();
 }
 
@@ -64,11 +64,12 @@ fn pitfalls() {
     }
 }
 
-fn print(name: &str, spikes: &Spikes) {
+fn row(name: &str, done: &[Completion], floor_ns: f64) {
+    let spikes = spikes(done, floor_ns);
     println!(
-        "{name}: mean {:.3} ms, {:.0} MB/s, {} spikes, height {:.1} ms ({:.1} times the mean), gap {:.1} ms",
+        "| {name} | {:.3} ms | {:.0} MB/s | {} | {:.1} ms | {:.0} | {:.0} ms |",
         spikes.mean_ns / 1e6,
-        spikes.rate / 1e6,
+        rate(done) * 65536.0 / 1e6,
         spikes.spikes,
         spikes.height_ns / 1e6,
         spikes.height_ns / spikes.mean_ns,
@@ -76,44 +77,44 @@ fn print(name: &str, spikes: &Spikes) {
     );
 }
 
-fn consumer() {
-    println!("\nconsumer drive, 64 KiB writes in order, one at a time");
-    let mut ssd = Ssd::new(flash::consumer().sized(8 << 18, 0.145), 1);
-    let done = sequential_writes(&mut ssd, 100_000, 8 << 18);
-    print("clean, whole drive", &spikes(&done, 2e6, 65536.0));
-    let done = sequential_writes(&mut ssd, 200_000, 2 << 18);
-    print("within 2 GiB, all spikes", &spikes(&done, 2e6, 65536.0));
-    print("within 2 GiB, cleaning", &spikes(&done, 20e6, 65536.0));
-    println!("{:?}", ssd.stats());
-    let mut ssd = Ssd::new(flash::consumer().sized(8 << 18, 0.145), 1);
+/// Latencies above this belong to a stop of any kind, or to one for cleaning.
+const STOP_NS: f64 = 2e6;
+const CLEANING_NS: f64 = 20e6;
+
+fn stops() {
+    println!("\n64 KiB writes, one at a time, drives of 8 GiB");
+    println!("| load | mean | rate | spikes | height (median) | in means | gap (median) |");
+    println!("|---|---|---|---|---|---|---|");
+    let size = 8 << 18;
+    let mut ssd = Ssd::new(flash::consumer().sized(size, 0.145), 1);
+    row("consumer, clean, in order", &sequential_writes(&mut ssd, 100_000, size), STOP_NS);
+    let within = sequential_writes(&mut ssd, 300_000, 2 << 18);
+    row("consumer, within 2 GiB: cleaning only", &within, CLEANING_NS);
     ssd.age(1.0);
-    let done = sequential_writes(&mut ssd, 100_000, 2 << 18);
-    print("aged, within 2 GiB, cleaning", &spikes(&done, 20e6, 65536.0));
+    let random = random_writes(&mut ssd, 20_000, 1);
+    row("consumer, aged, random: cleaning only", &random, CLEANING_NS);
+    let mut ssd = Ssd::new(flash::datacenter().sized(size, 0.145), 1);
+    row("datacenter, clean, in order", &sequential_writes(&mut ssd, 100_000, size), STOP_NS);
 }
 
 fn datacenter() {
-    println!("\ndatacenter drive, 64 KiB writes");
+    println!("\ndatacenter drive of 8 GiB, aged, random 64 KiB writes, 128 at a time");
+    println!("| from | mean latency | median | 99 % below | seconds with a latency above 100 ms |");
+    println!("|---|---|---|---|---|");
     let mut ssd = Ssd::new(flash::datacenter().sized(8 << 18, 0.145), 1);
-    let done = sequential_writes(&mut ssd, 100_000, 8 << 18);
-    print("clean, in order", &spikes(&done, 2e6, 65536.0));
     ssd.age(1.0);
-    let mut rng = Rng::new(7);
-    let blocks = ssd.blocks();
-    let (begin, interval) = (ssd.now(), 65536.0 / 100e6 * 1e9);
-    let done = open_loop(
-        &mut ssd,
-        begin,
-        60_000,
-        |last| last + interval as Ns,
-        || (Kind::Write, rng.below(blocks / 16) * 16, 16),
-    );
-    for second in done.chunks(3_000) {
-        let latency = mean(second, |c| c.latency_ns() as f64);
+    let done = random_writes(&mut ssd, 60_000, 128);
+    for part in done.chunks(10_000) {
+        let begin = part[0].completed_at;
+        let seconds = seconds_above(part, 1e8);
         println!(
-            "at {:5.1} s: {:8.1} ms",
-            second[0].submitted_at as f64 / 1e9 - begin as f64 / 1e9,
-            latency / 1e6
+            "| {:.1} s | {:.0} ms | {:.0} ms | {:.0} ms | {} of {} |",
+            begin as f64 / 1e9,
+            mean(part, |c| c.latency_ns() as f64) / 1e6,
+            quantile(part, 0.5) / 1e6,
+            quantile(part, 0.99) / 1e6,
+            seconds.0,
+            seconds.1,
         );
     }
-    println!("{:?} {:.2}", ssd.stats(), ssd.stats().write_amplification());
 }

@@ -1,5 +1,7 @@
 //! Measurements of the flash models, for the table of the example and for the tests.
 
+use std::collections::BTreeSet;
+
 use sinew_devices::flash::{Config, Drain, Link, Ssd, slc};
 use sinew_devices::{Command, Completion, Device, Kind, Ns, Rng};
 
@@ -153,14 +155,12 @@ pub(crate) fn sustained_writes(config: Config) -> (f64, f64) {
 pub(crate) struct Spikes {
     /// Mean latency of all requests.
     pub(crate) mean_ns: f64,
-    /// How many times a latency was above four times the median.
+    /// How many runs of latencies were above the floor.
     pub(crate) spikes: usize,
     /// Median of the highest latency of each spike.
     pub(crate) height_ns: f64,
     /// Median of the time from the end of one spike to the beginning of the next.
     pub(crate) gap_ns: f64,
-    /// Bytes per second.
-    pub(crate) rate: f64,
 }
 
 /// 64 KiB writes in order, one at a time, within so many blocks.
@@ -174,8 +174,16 @@ pub(crate) fn sequential_writes(ssd: &mut Ssd, requests: u64, span: u32) -> Vec<
     })
 }
 
+/// 64 KiB writes at random places, so many at a time.
+pub(crate) fn random_writes(ssd: &mut Ssd, requests: u64, depth: u64) -> Vec<Completion> {
+    let mut rng = Rng::new(7);
+    let begin = ssd.now();
+    let places = ssd.blocks() / 16;
+    closed_loop(ssd, begin, requests, depth, || (Kind::Write, rng.below(places) * 16, 16))
+}
+
 /// Finds the spikes among completions in order: runs of latencies above `floor_ns`.
-pub(crate) fn spikes(done: &[Completion], floor_ns: f64, request_bytes: f64) -> Spikes {
+pub(crate) fn spikes(done: &[Completion], floor_ns: f64) -> Spikes {
     let mut heights = Vec::new();
     let mut gaps = Vec::new();
     let mut last_end = None;
@@ -198,8 +206,22 @@ pub(crate) fn spikes(done: &[Completion], floor_ns: f64, request_bytes: f64) -> 
         spikes: heights.len(),
         height_ns: median(&mut heights),
         gap_ns: median(&mut gaps),
-        rate: rate(done) * request_bytes,
     }
+}
+
+/// The latency that such a share of completions does not exceed.
+pub(crate) fn quantile(done: &[Completion], share: f64) -> f64 {
+    let mut latencies: Vec<f64> = done.iter().map(|c| c.latency_ns() as f64).collect();
+    latencies.sort_by(f64::total_cmp);
+    latencies[((latencies.len() - 1) as f64 * share) as usize]
+}
+
+/// Seconds in which something completed with a latency above `floor_ns`, and seconds in all.
+pub(crate) fn seconds_above(done: &[Completion], floor_ns: f64) -> (usize, usize) {
+    let second = |c: &Completion| c.completed_at / 1_000_000_000;
+    let all: BTreeSet<u64> = done.iter().map(second).collect();
+    let late: BTreeSet<u64> = done.iter().filter(|c| c.latency_ns() as f64 > floor_ns).map(second).collect();
+    (late.len(), all.len())
 }
 
 /// The middle of some values, 0 of none.

@@ -157,7 +157,7 @@ pub fn consumer() -> Config {
         },
         drain: Drain::Batch { blocks: 3 << 8 },
         power_loss_protected: false,
-        cleaning: Cleaning { exclusive: true, single_erase: true, ..LAZY },
+        cleaning: Cleaning { low: 2, high: 4, exclusive: true, single_erase: true },
         ..datacenter()
     };
     config.sized(58_593_750, (1u64 << 38) as f64 / 240e9 - 1.0)
