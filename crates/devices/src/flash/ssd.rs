@@ -216,13 +216,22 @@ impl Ssd {
     }
 
     fn overwrite(&mut self, count: u64, span: u32) {
-        for _ in 0..count {
-            let lba = self.rng.below(span);
+        // Places are drawn some steps ahead, so that the caches have them in time.
+        let mut ahead: [u32; 8] = std::array::from_fn(|_| self.draw(span));
+        for step in 0..count as usize {
+            let next = self.draw(span);
+            let lba = std::mem::replace(&mut ahead[step % 8], next);
             self.write_at_once(lba);
         }
         if let Some(filling) = self.filling.take() {
             self.finish_at_once(filling);
         }
+    }
+
+    fn draw(&mut self, span: u32) -> u32 {
+        let lba = self.rng.below(span);
+        self.mapping.touch(lba);
+        lba
     }
 
     /// Puts what the buffer holds on flash at once. Panics while requests are under way.
@@ -305,6 +314,9 @@ impl Ssd {
                 self.requests.len() as u32 - 1
             }
         };
+        if command.kind != Kind::Flush {
+            self.mapping.touch(command.lba);
+        }
         let link = self.config.link;
         let taken = self.controller.serve(now, link.command_ns);
         if command.kind == Kind::Write {
