@@ -5,7 +5,9 @@
 //! models      parameter sets with their sources
 //! mapping     where each block is, cleaning, wear; no time in it
 //! victim      which erase block is cleaned
-//! ssd         Ssd: requests, buffer, flushes, stalls
+//! ssd         Ssd: requests, stalls
+//! buffer      the write buffer and flushes
+//! aging       a long history at once
 //! dies        what each die and channel does, and when
 //! stats       counts
 //! ```
@@ -13,6 +15,8 @@
 //! The planes of a die program and erase together, so the *unit* of programming is one page of every plane. A read
 //! senses once for all blocks it wants from one unit and transfers only those.
 
+mod aging;
+mod buffer;
 mod config;
 mod dies;
 mod mapping;
