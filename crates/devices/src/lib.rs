@@ -7,7 +7,7 @@
 //! ```
 //! use sinew_devices::{Command, Device, Kind, flash};
 //!
-//! let mut ssd = flash::Ssd::new(flash::models::femu().sized(1 << 18, 0.25), 7);
+//! let mut ssd = flash::Ssd::new(flash::femu().sized(1 << 18, 0.25), 7);
 //! let mut done = Vec::new();
 //! ssd.submit(0, Command { tag: 1, kind: Kind::Write, lba: 0, blocks: 16 });
 //! while let Some(at) = ssd.next_event() {

@@ -4,9 +4,9 @@
 mod measure;
 
 use measure::*;
-use sinew_devices::disk::{self, Disk, Schedule};
+use sinew_devices::disk;
 use sinew_devices::flash::{self, Config, Policy, Ssd};
-use sinew_devices::{Kind, Ns, Rng, theory};
+use sinew_devices::theory;
 
 /// Panics unless a value is within some percent of another.
 fn assert_near(what: &str, measured: f64, expected: f64, percent: f64) {
@@ -44,26 +44,8 @@ fn a_die_is_a_queue_with_constant_service_and_the_link_one_with_exponential_serv
 
 #[test]
 fn a_disk_is_a_queue_with_general_service() {
-    let config = disk::Config { cache_segments: 0, schedule: Schedule::Fcfs, ..disk::ultrastar_36z15() };
-    let blocks = config.geometry.blocks;
-    let read = |seed| {
-        let mut rng = Rng::new(seed);
-        move || (Kind::Read, rng.below(blocks), 1)
-    };
-    let alone = closed_loop(&mut Disk::new(config.clone()), 0, 50_000, 1, read(1));
-    let service = mean(&alone, |c| c.latency_ns() as f64);
-    let square = mean(&alone, |c| (c.latency_ns() as f64).powi(2));
-    let interval = service / 0.6;
-    let mut times = Rng::new(2);
-    let queued = open_loop(
-        &mut Disk::new(config),
-        0,
-        200_000,
-        |last| last + times.exponential(interval) as Ns,
-        read(3),
-    );
-    let wait = mean(&queued, |c| c.latency_ns() as f64) - service;
-    assert_near("disk", wait, theory::mg1_wait(1.0 / interval, service, square), 5.0);
+    let (_, wait, expected) = wait_of_a_disk(disk::ultrastar_36z15(), 0.6, 200_000);
+    assert_near("disk", wait, expected, 5.0);
 }
 
 #[test]

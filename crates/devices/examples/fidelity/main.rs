@@ -5,12 +5,14 @@
 mod measure;
 
 use measure::*;
+use sinew_devices::disk;
 use sinew_devices::flash::{self, Config, Policy, Ssd};
 use sinew_devices::{Completion, theory};
 
 fn main() {
     cleaning();
     queueing();
+    disks();
     pitfalls();
     stops();
     datacenter();
@@ -48,6 +50,23 @@ fn queueing() {
         let (link, real) = wait_of_the_link(load, 2_000_000);
         let (md1, mm1) = (theory::md1_wait(load), theory::mm1_wait(real));
         println!("| {load} | {die:.3} | {md1:.3} | {link:.3} | {mm1:.3} |");
+    }
+}
+
+fn disks() {
+    println!("\nrandom 4 KiB reads from disks, first come first served");
+    println!("| disk | mean access | load | mean wait | M/G/1 |");
+    println!("|---|---|---|---|---|");
+    for (name, config) in [("36Z15", disk::ultrastar_36z15()), ("Constellation.2", disk::constellation2())] {
+        for load in [0.3, 0.6, 0.9] {
+            let (service, wait, expected) = wait_of_a_disk(config.clone(), load, 1_000_000);
+            println!(
+                "| {name} | {:.2} ms | {load} | {:.2} ms | {:.2} ms |",
+                service / 1e6,
+                wait / 1e6,
+                expected / 1e6
+            );
+        }
     }
 }
 

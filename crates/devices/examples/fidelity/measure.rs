@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use sinew_devices::disk::{self, Disk, Schedule};
 use sinew_devices::flash::{Config, Drain, Link, Ssd, slc};
-use sinew_devices::{Command, Completion, Device, Kind, Ns, Rng};
+use sinew_devices::{Command, Completion, Device, Kind, Ns, Rng, theory};
 
 /// Puts a request in after another: returns the completions of `requests` requests that arrive when `arrival` says,
 /// given the time of the one before.
@@ -113,6 +114,25 @@ pub(crate) fn wait_of_the_link(load: f64, requests: u64) -> (f64, f64) {
     let service = total / requests as f64;
     let end = done.iter().map(|c| c.submitted_at).max().unwrap_or(1);
     (mean(&done, |c| c.latency_ns() as f64) / service - 1.0, total / end as f64)
+}
+
+/// Mean service of random reads of one block from a disk in ns, their mean wait at some load, and what that should be.
+pub(crate) fn wait_of_a_disk(config: disk::Config, load: f64, requests: u64) -> (f64, f64, f64) {
+    let config = disk::Config { cache_segments: 0, schedule: Schedule::Fcfs, ..config };
+    let blocks = config.geometry.blocks;
+    let read = |seed| {
+        let mut rng = Rng::new(seed);
+        move || (Kind::Read, rng.below(blocks), 1)
+    };
+    let alone = closed_loop(&mut Disk::new(config.clone()), 0, requests / 4, 1, read(1));
+    let service = mean(&alone, |c| c.latency_ns() as f64);
+    let square = mean(&alone, |c| (c.latency_ns() as f64).powi(2));
+    let interval = service / load;
+    let mut times = Rng::new(2);
+    let arrival = |last| last + times.exponential(interval) as Ns;
+    let queued = open_loop(&mut Disk::new(config), 0, requests, arrival, read(3));
+    let wait = mean(&queued, |c| c.latency_ns() as f64) - service;
+    (service, wait, theory::mg1_wait(1.0 / interval, service, square))
 }
 
 /// A drive with the rates of the pitfalls study: ten channels, as the Intel X25-M has (xbitlabs' review), one die each,

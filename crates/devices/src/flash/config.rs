@@ -120,7 +120,7 @@ impl Config {
         let per_plane_block =
             u64::from(self.all_dies() * self.planes) * u64::from(self.pages * self.page_bytes);
         let bytes = f64::from(blocks) * f64::from(BLOCK_BYTES);
-        let least = (bytes / per_plane_block as f64).ceil() as u32 + self.cleaning.high + RESERVED;
+        let least = (bytes / per_plane_block as f64).ceil() as u32 + self.idle_blocks();
         self.erase_blocks = ((bytes * (1.0 + spare) / per_plane_block as f64).round() as u32).max(least);
         self.blocks = blocks;
         self
@@ -168,6 +168,12 @@ impl Config {
         1 + u32::from(self.compression.is_some())
     }
 
+    /// Erase blocks of a die that must be more than its share of the data fills: cleaning wants some free, two are being
+    /// filled, and dies do not share data out quite evenly.
+    fn idle_blocks(&self) -> u32 {
+        self.cleaning.high.max(RESERVED) + 3
+    }
+
     /// Panics with what is wrong.
     pub(super) fn check(&self) {
         let parts = self.all_dies() + self.channels;
@@ -189,7 +195,7 @@ impl Config {
         assert!(self.cleaning.high > self.cleaning.low, "cleaning ends above where it starts");
         assert!(self.queue_depth > 0 && self.buffer_blocks >= self.unit_blocks(), "queue and buffer");
         let live = if self.compression.is_some() { 0 } else { u64::from(self.blocks) };
-        let kept = u64::from(self.erase_blocks.saturating_sub(self.cleaning.high.max(RESERVED) + 3));
+        let kept = u64::from(self.erase_blocks.saturating_sub(self.idle_blocks()));
         let room = kept * u64::from(self.all_dies() * self.pages * self.unit_blocks());
         assert!(live <= room, "{live} blocks do not leave room for cleaning in {room}");
     }

@@ -159,3 +159,39 @@ fn wear_is_counted() {
     assert!(erases > 1_000);
     assert_eq!(ssd.stats(), Stats::default());
 }
+
+#[test]
+fn requests_that_meet_a_stop_end_together_after_it() {
+    let mut ssd = Ssd::new(consumer().sized(1 << 18, 0.145), 1);
+    alone(&mut ssd, Kind::Write, 0, 16);
+    alone(&mut ssd, Kind::Flush, 0, 0);
+    let mut done = Vec::new();
+    let (mut lba, stops) = (16, ssd.stats().stalls);
+    while ssd.stats().stalls == stops {
+        ssd.submit(ssd.now(), Command { tag: 0, kind: Kind::Write, lba, blocks: 16 });
+        lba += 16;
+        while ssd.stats().stalls == stops
+            && let Some(at) = ssd.next_event()
+        {
+            ssd.advance(at, &mut done);
+        }
+    }
+    finish_what_was_acknowledged(&mut ssd, &mut done);
+    let begin = ssd.now();
+    for tag in 1..=8 {
+        let at = begin + tag * 200_000;
+        ssd.advance(at, &mut done);
+        ssd.submit(at, Command { tag, kind: Kind::Read, lba: 0, blocks: 1 });
+    }
+    finish(&mut ssd, &mut done);
+    let reads: Vec<_> = done.iter().filter(|c| c.tag > 0).collect();
+    let (first, last) = (reads[0].completed_at, reads[7].completed_at);
+    assert!(reads[0].latency_ns() > 2_000_000, "{reads:?}");
+    assert!(last - first < 1_000_000, "{reads:?}");
+}
+
+/// Takes the completions that a stop does not hold up.
+fn finish_what_was_acknowledged(ssd: &mut Ssd, done: &mut Vec<Completion>) {
+    let soon = ssd.now() + 100_000;
+    ssd.advance(soon, done);
+}
