@@ -16,7 +16,6 @@ pub use crate::catalog::Catalog;
 use crate::client::VolumeShared;
 use crate::disk::codec::DecodeError;
 use crate::disk::superblock::{Config, MemberConfig, MemberState, VolumeConfig};
-use crate::geometry::{CHUNK_BLOCKS, OVERCOMMIT};
 use crate::io::{DeviceId, Io};
 use crate::pool::{self, Candidate, Found, PoolError, SuperblockError};
 use crate::serve::{Answer, Order};
@@ -353,7 +352,8 @@ impl<I: Io> Control<I> {
         if !config.has_opening(theirs.openings.last()) {
             return Err(wrong("it was used apart from the other members; replace it instead".to_owned()));
         }
-        Ok(())
+        pool::too_small(&self.io, candidate.device, &config, index)
+            .map_or(Ok(()), |why| Err(wrong(format!("it {why}"))))
     }
 
     async fn activate(&self, index: usize, edit: impl FnOnce(&mut Config)) -> Result<(), ControlError> {
@@ -451,14 +451,8 @@ impl<I: Io> Control<I> {
         Ok(())
     }
 
-    fn volume_bytes_max(&self) -> u64 {
-        let config = self.config.borrow();
-        let chunks: u64 = config.members.iter().map(|m| u64::from(m.layout.chunks)).sum();
-        chunks * config.geometry.shards as u64 * u64::from(CHUNK_BLOCKS) * BLOCK_BYTES as u64 * OVERCOMMIT
-    }
-
     fn check_size(&self, config: &Config, without: Option<VolumeId>, bytes: u64) -> Result<(), ControlError> {
-        let max = self.volume_bytes_max();
+        let max = self.config.borrow().volume_bytes_max();
         let others: u64 = config.volumes.iter().filter(|v| Some(v.id) != without).map(|v| v.bytes).sum();
         let whole = bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES as u64);
         if whole && others.saturating_add(bytes) <= max {

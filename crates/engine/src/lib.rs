@@ -33,6 +33,7 @@ pub mod recover;
 mod scrub;
 
 // What it is made of.
+mod bounds;
 mod era;
 mod journal;
 mod member;

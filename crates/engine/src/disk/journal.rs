@@ -1,6 +1,6 @@
 //! Journal blocks and the records in them.
 
-use crate::addr::{Home, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
+use crate::addr::{Home, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
 use crate::buf::BLOCK_BYTES;
 use crate::checksum::crc32c;
 
@@ -118,6 +118,8 @@ fn home_from(r: &mut Reader<'_>) -> Result<Option<Home>, DecodeError> {
 }
 
 const NONE: u32 = u32::MAX;
+/// What counts up by one never comes near this; a sequence number above it was not counted.
+const LSN_LIMIT: Lsn = 1 << 62;
 
 impl Record {
     /// Bytes the record takes in a block.
@@ -326,7 +328,11 @@ pub fn decode_header(block: &mut [u8]) -> Result<JournalHeader, DecodeError> {
     let shard = r.u16()?;
     let pool = r.uuid()?;
     let (epoch, rewritten) = (r.u64()?, r.u64()?);
-    Ok(JournalHeader { pool, shard, epoch, rewritten, lsn: r.u64()?, tail: r.u64()?, flushed: r.u64()? })
+    let (lsn, tail, flushed) = (r.u64()?, r.u64()?, r.u64()?);
+    if !(1..=lsn).contains(&tail) || flushed >= lsn || lsn >= LSN_LIMIT {
+        return Err(DecodeError::Invalid("journal sequence"));
+    }
+    Ok(JournalHeader { pool, shard, epoch, rewritten, lsn, tail, flushed })
 }
 
 /// The records of a block that `decode_header` accepted.
