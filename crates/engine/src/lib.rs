@@ -48,6 +48,8 @@ mod throttle;
 pub mod addr;
 pub mod checksum;
 pub mod disk;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod geometry;
 pub mod parity;
 pub mod placement;
