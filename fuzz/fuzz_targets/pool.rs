@@ -15,7 +15,7 @@ use sinew_engine::disk::superblock::SLOT_OFFSETS;
 use sinew_engine::pool::Candidate;
 use sinew_engine::volume::{Volume, VolumeError};
 use sinew_fuzz::input::Input;
-use sinew_fuzz::pool::{self, Image, JOURNAL_BLOCKS, MEMBER_BYTES, OpenPool};
+use sinew_fuzz::pool::{self, Image, MEMBER_BYTES, OpenPool};
 use sinew_fuzz::seal::{self, BLOCK, PAGE};
 use sinew_sim::{SimIo, World};
 
@@ -61,47 +61,56 @@ fuzz_target!(|data: &[u8]| {
 
 /// Overwrites a part of a structure on some members and seals it.
 fn edit(world: &World, candidates: &[Candidate], input: &mut Input) {
-    let (kind, members, place, offset) = (input.u8(), input.u8(), input.u16(), input.u16());
+    let (kind, members, place, offset) = (input.u8() % 4, input.u8(), input.u16(), input.u16());
     let bytes = input.bytes();
-    let named = candidates.iter().enumerate().filter(|(i, _)| members >> i & 1 == 1);
-    for (index, candidate) in named {
+    for (index, candidate) in candidates.iter().enumerate().filter(|(i, _)| members >> i & 1 == 1) {
         let device = world.device(candidate.device);
-        let (at, mut whole) = match kind % 4 {
+        let (at, whole) = match kind {
             0 => {
                 let at = SLOT_OFFSETS[usize::from(place % 2)];
                 let mut config = seal::config(&device.peek(at, 4 * BLOCK)).to_vec();
-                overwrite(&mut config, offset.into(), bytes);
+                overwrite(&mut config, offset, bytes);
                 let member = if place & 2 == 0 { index as u16 } else { place >> 2 };
                 (at, seal::superblock(member, &config))
             }
-            1 => (journal_at(place.into()), device.peek(journal_at(place.into()), BLOCK)),
-            2 => (page_at(place.into()), device.peek(page_at(place.into()), PAGE)),
-            _ => (u64::from(place) * BLOCK as u64 % MEMBER_BYTES, vec![0; BLOCK]),
+            1 | 2 => {
+                let (magic, len): (&[u8], _) = if kind == 1 { (b"SNJB", BLOCK) } else { (b"SNPG", PAGE) };
+                let Some(at) = nth_with(index, magic, place) else { continue };
+                let mut whole = device.peek(at, len);
+                overwrite(&mut whole, offset, bytes);
+                if kind == 1 {
+                    seal::journal(&mut whole)
+                } else {
+                    seal::page(&mut whole)
+                }
+                (at, whole)
+            }
+            _ => {
+                let at = u64::from(place) * BLOCK as u64 % MEMBER_BYTES;
+                let mut whole = device.peek(at, BLOCK);
+                overwrite(&mut whole, offset, bytes);
+                (at, whole)
+            }
         };
-        if kind % 4 != 0 {
-            overwrite(&mut whole, offset.into(), bytes);
-        }
-        match kind % 4 {
-            1 => seal::journal(&mut whole),
-            2 => seal::page(&mut whole),
-            _ => {}
-        }
-        device.poke(at, &whole[..whole.len().min(SLOT_OFFSETS[0] as usize)]);
+        device.poke(at, &whole);
     }
 }
 
-fn journal_at(place: u64) -> u64 {
-    (1 << 20) + place % u64::from(JOURNAL_BLOCKS) * BLOCK as u64
+/// Where a member has one of the structures that begin with `magic`.
+fn nth_with(member: usize, magic: &[u8], n: u16) -> Option<u64> {
+    IMAGES.with(|images| {
+        let found = images[member].iter().filter(|(_, block)| block.starts_with(magic));
+        let found: Vec<u64> = found.map(|&(at, _)| at).collect();
+        (!found.is_empty()).then(|| found[usize::from(n) % found.len()])
+    })
 }
 
-fn page_at(place: u64) -> u64 {
-    let slots = u64::from(pool::shape(0).members[0].layout.page_slots);
-    journal_at(0) + u64::from(JOURNAL_BLOCKS) * BLOCK as u64 + place % slots * PAGE as u64
-}
-
-fn overwrite(whole: &mut [u8], offset: usize, bytes: &[u8]) {
-    if !whole.is_empty() {
-        let at = offset % whole.len();
+/// Overwrites bytes at an offset in the part that is in use, or a little behind it.
+fn overwrite(whole: &mut [u8], offset: u16, bytes: &[u8]) {
+    let used = whole.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
+    let reach = (used + 16).min(whole.len());
+    if reach > 0 {
+        let at = usize::from(offset) % reach;
         let len = bytes.len().min(whole.len() - at);
         whole[at..at + len].copy_from_slice(&bytes[..len]);
     }

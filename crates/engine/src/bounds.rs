@@ -143,3 +143,83 @@ impl Bounds {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::{MemberId, VolumeId};
+    use crate::disk::superblock::tests::sample;
+    use crate::tables::{Effects, Tables};
+
+    const HOME: Option<Home> = Some(Home { member: MemberId(0), chunk: 0 });
+
+    fn open(homes: Vec<Option<Home>>) -> Record {
+        Record::Open { stripe: StripeId(0), parity: true, columns: 1, homes }
+    }
+
+    #[test]
+    fn records_with_numbers_that_do_not_exist_are_refused() {
+        let config = sample();
+        let bounds = Bounds::new(&config);
+        let homes = config.geometry.homes_per_stripe();
+        let far = StripeId(1 << 30);
+        let nowhere = Some(Home { member: MemberId(9), chunk: 0 });
+        let (block, slot) = (ShardBlock(0), SlotNo(0));
+        let wrong = [
+            Record::Write { block: ShardBlock(PAGE_INDICES - 1), slot, crcs: vec![0; 2] },
+            Record::Write { block, slot: SlotNo(31), crcs: vec![0; 2] },
+            Record::Write { block, slot, crcs: vec![] },
+            Record::Move { block, from: None, slot: SlotNo(u32::MAX), crc: 0 },
+            Record::Move { block: ShardBlock(u32::MAX), from: None, slot, crc: 0 },
+            Record::Unmap { block, count: PAGE_INDICES + 1 },
+            open(vec![HOME; homes - 1]),
+            open(vec![nowhere; homes]),
+            Record::Open { stripe: far, parity: false, columns: 1, homes: vec![HOME; homes] },
+            Record::Open { stripe: StripeId(0), parity: false, columns: 3, homes: vec![HOME; homes] },
+            Record::Converted { stripe: far },
+            Record::Free { stripe: far },
+            Record::Stale { stripe: StripeId(0), index: homes as u8 },
+            Record::StaleMember { member: MemberId(4) },
+            Record::PageOwner { page: 0, volume: VolumeId(0), index: u32::MAX },
+            Record::PageDrop { page: 1 << 20 },
+        ];
+        for record in wrong {
+            assert!(bounds.record(&record).is_err(), "{record:?}");
+        }
+        assert_eq!(bounds.record(&open(vec![HOME; homes])), Ok(()));
+        assert_eq!(bounds.record(&Record::Write { block, slot, crcs: vec![0; 32] }), Ok(()));
+    }
+
+    #[test]
+    fn tables_that_contradict_each_other_are_refused() {
+        let config = sample();
+        let bounds = Bounds::new(&config);
+        let homes = config.geometry.homes_per_stripe();
+        let stripe = StripeId(0);
+        let owner = |page, index| Record::PageOwner { page, volume: VolumeId(1), index };
+        let write = Record::Write { block: ShardBlock(0), slot: SlotNo(0), crcs: vec![7] };
+        let stolen = Record::Write { block: ShardBlock(1), slot: SlotNo(0), crcs: vec![7] };
+        let beyond = Record::Write { block: ShardBlock(0), slot: SlotNo(16), crcs: vec![7] };
+        let rehome = Record::Rehome { stripe, index: 0, home: HOME.unwrap() };
+        let opened = || open(vec![HOME; homes]);
+        let cases = [
+            (true, vec![opened(), owner(0, 0), write.clone()]),
+            (true, vec![opened(), owner(0, 0), owner(1, 1)]),
+            (false, vec![owner(0, 0), write.clone()]),
+            (false, vec![opened(), write.clone()]),
+            (false, vec![opened(), owner(0, 0), beyond]),
+            (false, vec![opened(), owner(0, 0), write, stolen]),
+            (false, vec![opened(), owner(0, 0), owner(1, 0)]),
+            (false, vec![rehome]),
+            (false, vec![Record::Converted { stripe }]),
+        ];
+        for (right, records) in cases {
+            let mut tables = Tables::new(config.geometry);
+            for record in &records {
+                assert_eq!(bounds.record(record), Ok(()));
+                tables.apply(1, record, &mut Effects::default());
+            }
+            assert_eq!(tables.complete().is_ok(), right, "{records:?}");
+        }
+    }
+}

@@ -415,6 +415,15 @@ mod tests {
         }
 
         #[test]
+        fn impossible_sequences_are_refused(lsn in 0..200u64, tail in 0..200u64, flushed in 0..200u64) {
+            let header = JournalHeader { lsn, tail, flushed, ..HEADER };
+            let mut block = vec![0; BLOCK_BYTES];
+            encode_block(&header, &[], &mut block);
+            let possible = tail >= 1 && tail <= lsn && flushed < lsn;
+            prop_assert_eq!(decode_header(&mut block).is_ok(), possible);
+        }
+
+        #[test]
         fn any_bytes_decode_or_fail(block in proptest::collection::vec(any::<u8>(), 0..400)) {
             let _ = decode_records(&block);
         }

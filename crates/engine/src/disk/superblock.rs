@@ -289,7 +289,7 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
             *MemberState::ALL.get(usize::from(r.u8()?)).ok_or(DecodeError::Invalid("member state"))?;
         let out_epoch = r.u64()?;
         let path = r.text()?;
-        if layout.end_bytes(shards) > bytes {
+        if layout.end_bytes(shards) > bytes || layout.page_slots == 0 || layout.chunks == 0 {
             return Err(DecodeError::Invalid("member layout"));
         }
         members.push(MemberConfig { uuid, bytes, layout, state, out_epoch, path });
@@ -362,6 +362,28 @@ pub(crate) mod tests {
         let mut torn = good;
         torn[BLOCK_BYTES + 20] ^= 1;
         assert_eq!(Superblock::decode(&torn), Err(DecodeError::Checksum));
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused() {
+        let wrong: [fn(&mut Config); 9] = [
+            |c| c.epoch = COUNT_LIMIT,
+            |c| c.generation = u64::MAX,
+            |c| c.members[1].bytes = 1 << 20,
+            |c| c.members[1].bytes = u64::MAX - 1,
+            |c| c.members[1].layout.page_slots = 0,
+            |c| c.members[1].layout.chunks = 0,
+            |c| c.volumes[0].bytes = 1 << 40,
+            |c| c.volumes[0].id = VolumeId(2),
+            |c| c.volumes.push(c.volumes[0].clone()),
+        ];
+        for (i, wrong) in wrong.into_iter().enumerate() {
+            let mut config = sample();
+            wrong(&mut config);
+            let decoded = decode_config(&encode_config(&config));
+            // A member may be larger than what is used of it.
+            assert_eq!(decoded.is_ok(), i == 3, "{decoded:?}");
+        }
     }
 
     proptest! {
