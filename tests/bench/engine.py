@@ -1,5 +1,8 @@
 """The engine without a wire: `sinew bench` beside fio on the same members, and beside itself."""
-from lab import GIB, MIB
+import os
+import statistics
+
+from lab import GIB, MIB, Absent
 from table import compare, single
 
 MEMBERS = 8
@@ -81,20 +84,21 @@ def memory(lab):
     taken = lab.interleave({kind: sample(*kind) for kind in kinds})
     rows = []
     for (rw, depth), values in taken.items():
-        row, all_reports = f"{rw} 4 KiB, depth {depth}", reports[rw, depth]
         aim = ("at least", 1e6) if (rw, depth) == ("randwrite", 32) else None
-        note = "the mark is an aim" if aim else ""
-        rows.append(single("memory", row, "IOPS", values, aim, note))
-        for unit, path in (("ns", ["ns_per_request"]), ("reads", ["device_per_request", "reads"]), ("writes", ["device_per_request", "writes"])):
-            figures = all_reports
-            for key in path:
-                figures = [figure[key] for figure in figures]
-            rows.append(single("memory", f"{row}, per request", unit, figures))
+        per = {
+            unit: statistics.median(report["device_per_request"][unit] for report in reports[rw, depth])
+            for unit in ("reads", "writes")
+        }
+        ns = statistics.median(report["ns_per_request"] for report in reports[rw, depth])
+        note = f"{ns:.0f} ns, {per['reads']:.2g} member reads and {per['writes']:.2g} member writes per request"
+        rows.append(single("memory", f"{rw} 4 KiB, depth {depth}", "IOPS", values, aim, f"the mark is an aim; {note}" if aim else note))
     return rows
 
 
 def shards(lab):
     """From one core to two."""
+    if len(os.sched_getaffinity(0)) < 2:
+        raise Absent("needs two processors")
     samples = lab.interleave({
         f"{rw}, {count} shards": lambda rw=rw, count=count: in_memory(lab, f"--rw={rw}", "--depth=64", f"--shards={count}", "--fill")["iops"]
         for rw in ("randread", "randwrite") for count in (1, 2)

@@ -5,8 +5,8 @@ from lab import GIB, MIB, Absent
 from table import progress, single
 
 MEMBERS = 8
-# Raw bytes per byte of a full volume: parity, mirrors not yet converted, and room to move.
-RAW = 1.7
+# Raw bytes per byte of a full volume: parity, stripes still mirrored, and room to move.
+RAW = 2.4
 
 
 def recovery(lab):
@@ -67,12 +67,13 @@ def load_until_full(lab, server):
 
     client = threading.Thread(target=load, daemon=True)
     client.start()
-    most = 0
-    for _ in range(600):
+    # It is cleaned from half full on: once it has shrunk, its greatest length is known.
+    most, shrunk = 0, False
+    for _ in range(1000):
         used = lab.status(server)["journal"]["blocks_used"]
-        # It is cleaned from half full on and then stays there: it is full when it grows no more.
-        if most and used < most:
+        if shrunk and used >= most * 0.9:
             break
+        shrunk |= used < most
         most = max(most, used)
     server.kill()
     client.join()
@@ -80,29 +81,31 @@ def load_until_full(lab, server):
 
 def footprint(lab):
     """Resident memory of a server, without files: empty, after its volume was written once in sequence, and after as
-    many random 4 KiB writes as the volume has blocks, twice over. What grew is scaled to a volume of 1 TiB."""
+    many random 4 KiB writes as the volume has blocks, twice over. It is opened anew for each figure, so that buffers of
+    requests that have passed do not count. What grew is scaled to a volume of 1 TiB."""
     lab.need("fio")
     size = (GIB // 4) if lab.quick else 2 * GIB
     lab.need_room(lab.dir, size * RAW)
     member = int(size * RAW) // MEMBERS // MIB * MIB
     server = lab.start_pool(lab.dir, MEMBERS, member, size, "--protection=parity1", "--shards=1")
-    # The buffers that requests pass through come to stay with the first of them.
-    lab.fio("--ioengine=nbd", f"--uri={server.uri}", "--rw=randread", "--bs=1M", "--iodepth=4", "--io_size=64M", timed=False)
-    lab.fio("--ioengine=nbd", f"--uri={server.uri}", "--rw=randwrite", "--bs=4k", "--iodepth=32", "--size=4M", timed=False)
-    empty = server.anonymous_bytes()
-    lab.fill(server.uri)
-    lab.settle(server)
-    written, tables_written = server.anonymous_bytes(), lab.status(server)["table_bytes"]
     writes = ["--rw=randwrite", "--bs=4k", "--iodepth=32", f"--io_size={2 * size}"]
-    lab.fio("--ioengine=nbd", f"--uri={server.uri}", *writes, timed=False)
-    lab.settle(server)
-    scattered, tables_scattered = server.anonymous_bytes(), lab.status(server)["table_bytes"]
-    to_tib = (1 << 40) / size / GIB
-    note = f"measured at {size / GIB:g} GiB, once, and scaled"
-    figures = {
-        "resident, written in sequence": written - empty,
-        "resident, after random overwrites": scattered - empty,
-        "tables, written in sequence": tables_written,
-        "tables, after random overwrites": tables_scattered,
-    }
-    return [single("footprint", row, "GiB per TiB", [max(value, 0) * to_tib], note=note) for row, value in figures.items()]
+    resident, tables = [], []
+    for write in (
+        lambda: None,
+        lambda: lab.fill(server.uri),
+        lambda: lab.fio("--ioengine=nbd", f"--uri={server.uri}", *writes, timed=False),
+    ):
+        write()
+        server.stop()
+        server = lab.serve_pool(lab.dir, server.files)
+        lab.settle(server)
+        resident.append(server.anonymous_bytes())
+        tables.append(lab.status(server)["table_bytes"])
+    shown = ", ".join(f"{value / MIB:.1f}" for value in resident)
+    note = f"measured once at {size / GIB:g} GiB and scaled; MiB empty, written, overwritten: {shown}"
+    to_gib_per_tib = 1024 / size
+    return [
+        single("footprint", f"{what}, {when}", "GiB per TiB", [(values[i] - values[0]) * to_gib_per_tib], note=note if what == "resident" else "")
+        for what, values in (("resident", resident), ("tables", tables))
+        for i, when in ((1, "written in sequence"), (2, "after random overwrites"))
+    ]

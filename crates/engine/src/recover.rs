@@ -5,6 +5,7 @@
 //! record may have survived while its data did not. A record without a good copy is dropped; since it was never flushed,
 //! the previous state of its blocks is a legal one, and that state's space has not been reused.
 
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -164,47 +165,42 @@ impl<I: Io> Shard<I> {
 }
 
 impl<I: Io> Recovery<I> {
-    /// Reads a region of every active member in large pieces; what cannot be read counts as not there.
+    /// Reads a region of every active member in large pieces, one of each at a time; what cannot be read counts as not
+    /// there.
     async fn read_regions(
         &mut self,
         range: impl Fn(MemberId) -> (u64, u64),
         unit: usize,
-        mut each: impl FnMut(MemberId, u64, Buf),
+        each: impl FnMut(MemberId, u64, Buf),
     ) {
         let active = self.members.active();
-        let members = &self.members;
-        let regions = join_all(active.iter().map(|&member| {
+        let (members, each, bytes_read) = (&self.members, &RefCell::new(each), &Cell::new(0));
+        let take = move |member, at, buf: Buf| {
+            bytes_read.set(bytes_read.get() + buf.len() as u64);
+            for offset in (0..buf.len()).step_by(unit) {
+                each.borrow_mut()(member, at + offset as u64, buf.slice(offset, unit));
+            }
+        };
+        join_all(active.into_iter().map(|member| {
             let (start, bytes) = range(member);
             async move {
-                let mut pieces = Vec::new();
-                let mut at = 0;
-                while at < bytes {
+                for at in (0..bytes).step_by(READ_BYTES) {
                     let len = (bytes - at).min(READ_BYTES as u64);
-                    match members.read_at(member, start + at, len as usize).await {
-                        Ok(buf) => pieces.push((at, buf)),
-                        // Unit by unit, so that one bad spot costs only itself.
-                        Err(_) => {
-                            for offset in (at..at + len).step_by(unit) {
-                                if let Ok(buf) = members.read_at(member, start + offset, unit).await {
-                                    pieces.push((offset, buf));
-                                }
-                            }
+                    if let Ok(buf) = members.read_at(member, start + at, len as usize).await {
+                        take(member, at, buf);
+                        continue;
+                    }
+                    // Unit by unit, so that one bad spot costs only itself.
+                    for offset in (at..at + len).step_by(unit) {
+                        if let Ok(buf) = members.read_at(member, start + offset, unit).await {
+                            take(member, offset, buf);
                         }
                     }
-                    at += len;
                 }
-                (member, pieces)
             }
         }))
         .await;
-        for (member, pieces) in regions {
-            for (at, buf) in pieces {
-                self.report.bytes_read += buf.len() as u64;
-                for offset in (0..buf.len()).step_by(unit) {
-                    each(member, at + offset as u64, buf.slice(offset, unit));
-                }
-            }
-        }
+        self.report.bytes_read += bytes_read.get();
     }
 
     async fn load_pages(&mut self) -> Result<(), RecoverError> {
@@ -311,7 +307,7 @@ impl<I: Io> Recovery<I> {
             }
             let age = |h: &JournalHeader| (h.epoch, h.rewritten);
             if blocks.get(&header.lsn).is_none_or(|b| age(&b.header) < age(&header)) {
-                blocks.insert(header.lsn, RingBlock { header, data });
+                blocks.insert(header.lsn, RingBlock { header, data: Buf::copy_of(data.bytes()) });
             }
         })
         .await;

@@ -468,11 +468,12 @@ impl Tables {
     fn encode_stripe(&self, id: StripeId, w: &mut Writer) {
         let stripe = self.stripe(id);
         let end = w.0.len() + self.geometry.stripe_record_bytes();
-        w.u8(stripe.state as u8);
-        w.u8(stripe.columns);
-        w.u16(0);
-        w.bytes(&stripe.stale.to_le_bytes());
+        // A free stripe is zeros.
         if stripe.state != StripeState::Free {
+            w.u8(stripe.state as u8);
+            w.u8(stripe.columns);
+            w.u16(0);
+            w.bytes(&stripe.stale.to_le_bytes());
             for home in self.homes(id) {
                 w.u8(home.map_or(0xff, |h| h.member.0));
                 w.u32(home.map_or(0, |h| h.chunk));

@@ -57,7 +57,7 @@ pub(crate) fn run(args: TortureArgs) -> Result<()> {
     RUNNING.store(true, Ordering::Relaxed);
     let seeds = match (args.seed, &args.file) {
         (Some(seed), _) => {
-            println!("{:#?}", Plan::draw(seed));
+            say!("{:#?}", Plan::draw(seed));
             vec![seed]
         }
         (None, Some(path)) => read_seeds(path)?,
@@ -70,7 +70,7 @@ pub(crate) fn run(args: TortureArgs) -> Result<()> {
         let named = |values: Vec<(&'static str, u64)>| {
             values.into_iter().map(|(n, v)| (n.to_owned(), json!(v))).collect::<serde_json::Map<_, _>>()
         };
-        println!(
+        say!(
             "{:#}",
             json!({
                 "seeds": seeds.len(), "failed": totals.failures, "requests": totals.requests, "no_space": totals.no_space,
@@ -78,14 +78,14 @@ pub(crate) fn run(args: TortureArgs) -> Result<()> {
             })
         );
     } else {
-        println!(
+        say!(
             "{} seeds, {failed} failed; {} requests, {} of them out of space",
             seeds.len(),
             totals.requests,
             totals.no_space
         );
         for (name, count) in totals.counters.named().into_iter().chain(totals.faults.named()) {
-            println!("  {name:<24} {count}");
+            say!("  {name:<24} {count}");
         }
     }
     if failed > 0 { bail!("{failed} of {} seeds failed", seeds.len()) } else { Ok(()) }
@@ -119,7 +119,7 @@ fn run_all(seeds: &[u64], twice: bool) -> Totals {
                         }
                         Err(what) => {
                             bar.suspend(|| {
-                                eprintln!("{what}\n  to see it again: sinew torture --seed {seed}")
+                                esay!("{what}\n  to see it again: sinew torture --seed {seed}")
                             });
                             totals.failures.push(what);
                         }
