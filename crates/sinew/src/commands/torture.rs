@@ -13,6 +13,8 @@ use sinew_engine::status::CounterValues;
 use sinew_sim::FaultCounts;
 use sinew_sim::torture::{Outcome, Plan, run as run_plan};
 
+use crate::out::say;
+
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
 /// Whether a panic is one of the simulated engine's, which is reported and not fatal.
@@ -119,7 +121,7 @@ fn run_all(seeds: &[u64], twice: bool) -> Totals {
                         }
                         Err(what) => {
                             bar.suspend(|| {
-                                esay!("{what}\n  to see it again: sinew torture --seed {seed}")
+                                eprintln!("{what}\n  to see it again: sinew torture --seed {seed}")
                             });
                             totals.failures.push(what);
                         }
