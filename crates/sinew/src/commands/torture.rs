@@ -13,6 +13,8 @@ use sinew_engine::status::CounterValues;
 use sinew_sim::FaultCounts;
 use sinew_sim::torture::{Outcome, Plan, run as run_plan};
 
+use crate::out::say;
+
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
 /// Whether a panic is one of the simulated engine's, which is reported and not fatal.
@@ -57,7 +59,7 @@ pub(crate) fn run(args: TortureArgs) -> Result<()> {
     RUNNING.store(true, Ordering::Relaxed);
     let seeds = match (args.seed, &args.file) {
         (Some(seed), _) => {
-            println!("{:#?}", Plan::draw(seed));
+            say!("{:#?}", Plan::draw(seed));
             vec![seed]
         }
         (None, Some(path)) => read_seeds(path)?,
@@ -70,7 +72,7 @@ pub(crate) fn run(args: TortureArgs) -> Result<()> {
         let named = |values: Vec<(&'static str, u64)>| {
             values.into_iter().map(|(n, v)| (n.to_owned(), json!(v))).collect::<serde_json::Map<_, _>>()
         };
-        println!(
+        say!(
             "{:#}",
             json!({
                 "seeds": seeds.len(), "failed": totals.failures, "requests": totals.requests, "no_space": totals.no_space,
@@ -78,14 +80,14 @@ pub(crate) fn run(args: TortureArgs) -> Result<()> {
             })
         );
     } else {
-        println!(
+        say!(
             "{} seeds, {failed} failed; {} requests, {} of them out of space",
             seeds.len(),
             totals.requests,
             totals.no_space
         );
         for (name, count) in totals.counters.named().into_iter().chain(totals.faults.named()) {
-            println!("  {name:<24} {count}");
+            say!("  {name:<24} {count}");
         }
     }
     if failed > 0 { bail!("{failed} of {} seeds failed", seeds.len()) } else { Ok(()) }
