@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Fresh simulation seeds run by `test`.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 1500;
 /// How long each fuzz target is run by `test`.
 const FUZZ_SECONDS: u64 = 20;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
@@ -82,7 +82,7 @@ fn test() -> Result<(), String> {
     step("deliberate defects", "cargo", &defects)?;
     torture("seeds that failed once", &["--twice", "--file", "crates/sim/seeds.txt"])?;
     let from = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() * 10_000).to_string();
-    torture("fresh seeds", &["--seeds", &SEEDS.to_string(), "--from", &from])?;
+    torture("fresh seeds", &["--seeds", &SEEDS.to_string(), "--from", &from, "--every-path"])?;
     end_to_end()?;
     fuzz()?;
     println!("== all passed: {:.0} s", started.elapsed().as_secs_f64());

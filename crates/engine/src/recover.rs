@@ -81,6 +81,18 @@ pub struct RecoveryReport {
     pub elapsed_ns: u64,
 }
 
+impl RecoveryReport {
+    /// Adds another shard's; they recover at the same time.
+    pub fn add(&mut self, other: &RecoveryReport) {
+        self.bytes_read += other.bytes_read;
+        self.pages += other.pages;
+        self.blocks_replayed += other.blocks_replayed;
+        self.records_verified += other.records_verified;
+        self.records_dropped += other.records_dropped;
+        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
+    }
+}
+
 struct RingBlock {
     header: JournalHeader,
     data: Buf,
