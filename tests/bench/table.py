@@ -52,7 +52,7 @@ def shown(value):
 
 
 def markdown(about, rows):
-    peers = ", ".join(version.split("\n")[0] for version in about["peers"].values())
+    peers = ", ".join(about["peers"].values())
     quick = " A quick run: it shows that every row works, its figures mean nothing." if about["quick"] else ""
     lines = [
         f"{about['sinew']} beside {peers}; Linux {about['kernel']}, {about['processors']} processors, load {about['load']:.1f}; "
