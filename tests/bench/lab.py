@@ -127,11 +127,14 @@ class Lab:
         self.servers.append(server)
         return server
 
-    def start_pool(self, directory, members, member_bytes, volume_bytes, *options):
-        """A fresh pool of files with one volume `v`, served."""
+    def start_pool(self, directory, members, member_bytes, volume_bytes, *options, whole=False):
+        """A fresh pool of files with one volume `v`, served. `whole` files have all their blocks from the start."""
         files = [f"{directory}/m{i}" for i in range(members)]
-        size = [f"--size={member_bytes // MIB}M", f"--volume=v:{volume_bytes // MIB}M"]
-        self.run([self.sinew(), "pool", "create", "bench", *files, *size, *options])
+        for path in files if whole else []:
+            with open(path, "wb") as file:
+                os.posix_fallocate(file.fileno(), 0, member_bytes)
+        size = [] if whole else [f"--size={member_bytes // MIB}M"]
+        self.run([self.sinew(), "pool", "create", "bench", *files, *size, f"--volume=v:{volume_bytes // MIB}M", *options])
         return self.serve_pool(directory, files)
 
     def serve_pool(self, directory, files):

@@ -16,7 +16,7 @@ def nbd(lab):
     size = (256 if lab.quick else 512) * MIB
     member = size * 4 // 8
     lab.need_room(lab.dir, 8 * member + 2 * size + GIB // 2)
-    servers = {"Sinew": lab.start_pool(lab.dir, 8, member, size, "--protection=parity1", "--shards=1")}
+    servers = {"Sinew": lab.start_pool(lab.dir, 8, member, size, "--protection=parity1", "--shards=1", whole=True)}
     for name, command in {
         "nbdkit": lambda file, at: ["nbdkit", "--foreground", "--unix", at, "file", file],
         "qemu-nbd": lambda file, at: ["qemu-nbd", "--persistent", "--shared=8", "--socket", at, "--format=raw", file],
