@@ -303,7 +303,7 @@ fn a_record_cut_short_is_an_error() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     /// Whatever stands in a file, a reader gives requests that lie in the address space, in order, or errors.
     #[test]

@@ -115,6 +115,32 @@ fn calibrated_generators_have_the_features_of_their_machines() {
     }
 }
 
+/// Over a whole week: footprints at least four fifths and no more than the machine's, touches of the page of the 99th percentile within a factor of 2.
+#[test]
+fn calibrated_generators_have_the_popularity_of_their_machines() {
+    let Some(directory) = traces() else { return };
+    for machine in ["w93", "w106"] {
+        let table = PathBuf::from("cloudphysics-block-features.csv");
+        let row = Row::find(&directory.join(&table), machine).expect("a row");
+        let get = |column: &str| row.get(column).expect("a figure");
+        let spec =
+            CloudphysicsSpec { table, machine: machine.to_owned(), seed: 1, requests: None, volume: 0 };
+        let generator =
+            Generator::new(&spec.generator(&directory).expect("a good row")).expect("a good spec");
+        let found = Features::of(generator).expect("generators do not fail");
+        for (kind, name) in [(&found.read, "read"), (&found.write, "write")] {
+            let kind = kind.as_ref().expect("both kinds occur");
+            let footprint = kind.footprint as f64 / get(&format!("{name}_wss"));
+            let pages = get(&format!("{name}_cache_req_count"));
+            let top =
+                f64::from(kind.page_touches_p99) / (pages * get(&format!("{name}_page_popularity_p99")));
+            println!("{machine} {name}: footprint {footprint:.3}, touches at p99 {top:.2} of the machine's");
+            assert!((0.8..=1.01).contains(&footprint), "{machine} {name}: {footprint}");
+            assert!((0.5..=2.0).contains(&top), "{machine} {name}: {top}");
+        }
+    }
+}
+
 /// Every row of the table makes a generator.
 #[test]
 fn every_machine_can_be_calibrated() {
