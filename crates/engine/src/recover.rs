@@ -5,6 +5,8 @@
 //! record may have survived while its data did not. A record without a good copy is dropped; since it was never flushed,
 //! the previous state of its blocks is a legal one, and that state's space has not been reused.
 
+mod report;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -29,6 +31,8 @@ use crate::shard::{Event, Shard, ShardParts};
 use crate::space::Space;
 use crate::sync::join_all;
 use crate::tables::{Effects, StripeState, Tables};
+
+pub use report::RecoveryReport;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
@@ -62,35 +66,6 @@ pub enum RecoverError {
         /// The member.
         member: MemberId,
     },
-}
-
-/// What recovery did, for reports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RecoveryReport {
-    /// Bytes of journal and pages read.
-    pub bytes_read: u64,
-    /// Table pages loaded.
-    pub pages: u64,
-    /// Journal blocks replayed.
-    pub blocks_replayed: u64,
-    /// Records whose data had to be verified.
-    pub records_verified: u64,
-    /// Of those, dropped.
-    pub records_dropped: u64,
-    /// Nanoseconds it took.
-    pub elapsed_ns: u64,
-}
-
-impl RecoveryReport {
-    /// Adds another shard's; they recover at the same time.
-    pub fn add(&mut self, other: &RecoveryReport) {
-        self.bytes_read += other.bytes_read;
-        self.pages += other.pages;
-        self.blocks_replayed += other.blocks_replayed;
-        self.records_verified += other.records_verified;
-        self.records_dropped += other.records_dropped;
-        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
-    }
 }
 
 struct RingBlock {
