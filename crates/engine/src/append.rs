@@ -10,7 +10,7 @@ use std::rc::Rc;
 use crate::addr::{Home, MemberId, ShardBlock, SlotNo, StripeId};
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::checksum::crc32c;
-use crate::disk::journal::Record;
+use crate::disk::journal::{Record, WRITE_BLOCKS_MAX};
 use crate::geometry::CHUNK_BLOCKS;
 use crate::io::{Gather, Io};
 use crate::run_map::PAGE_INDICES;
@@ -69,15 +69,23 @@ impl Piece {
     }
 }
 
-/// Adds to the last record when it is about the blocks and slots just before, within one map page.
-fn push_write(records: &mut Vec<Record>, block: ShardBlock, slot: SlotNo, mut crcs: Vec<u32>) {
+/// Adds to the last record what is about the blocks and slots just after it, within one map page; the rest becomes
+/// records of its own.
+fn push_write(records: &mut Vec<Record>, mut block: ShardBlock, mut slot: SlotNo, mut crcs: Vec<u32>) {
     if let Some(Record::Write { block: b, slot: s, crcs: before }) = records.last_mut() {
         let n = before.len() as u32;
         let adjacent = b.0 + n == block.0 && s.0 + n == slot.0 && !block.0.is_multiple_of(PAGE_INDICES);
-        if adjacent && before.len() + crcs.len() <= usize::from(u8::MAX) {
+        if adjacent && before.len() + crcs.len() <= WRITE_BLOCKS_MAX {
             before.append(&mut crcs);
             return;
         }
+    }
+    while crcs.len() > WRITE_BLOCKS_MAX {
+        let rest = crcs.split_off(WRITE_BLOCKS_MAX);
+        records.push(Record::Write { block, slot, crcs });
+        crcs = rest;
+        block.0 += WRITE_BLOCKS_MAX as u32;
+        slot.0 += WRITE_BLOCKS_MAX as u32;
     }
     records.push(Record::Write { block, slot, crcs });
 }

@@ -1,5 +1,6 @@
 //! Owned, aligned, shared memory: the only form in which data crosses an `.await`.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// The unit of a volume's addresses and of every transfer to a member.
@@ -10,13 +11,58 @@ pub const BLOCK_BYTES: usize = 4096;
 #[repr(C, align(4096))]
 struct Page([u8; BLOCK_BYTES]);
 
+/// Buffers of up to this many blocks are kept for reuse when they are let go of; there is a list for each power of two.
+const KEPT_BLOCKS_MAX: usize = 256;
+const CLASSES: usize = KEPT_BLOCKS_MAX.ilog2() as usize + 1;
+/// Memory a thread keeps in one list.
+const KEPT_BYTES_MAX: usize = 4 << 20;
+
+thread_local! {
+    static KEPT: RefCell<[Vec<Vec<Page>>; CLASSES]> = const { RefCell::new([const { Vec::new() }; CLASSES]) };
+}
+
+/// Memory on loan from its thread's lists. Asking the system for fresh pages and giving them back costs more than
+/// everything else a small request does.
+struct Pages(Vec<Page>);
+
+impl Pages {
+    /// The list for this many blocks.
+    fn class(blocks: usize) -> Option<usize> {
+        (1..=KEPT_BLOCKS_MAX).contains(&blocks).then(|| blocks.next_power_of_two().ilog2() as usize)
+    }
+
+    /// At least `len` bytes of anything; whether they are fresh zeros.
+    fn of(len: usize) -> (Pages, bool) {
+        let blocks = len.div_ceil(BLOCK_BYTES);
+        let Some(class) = Pages::class(blocks) else { return (Pages(bytemuck::zeroed_vec(blocks)), true) };
+        match KEPT.try_with(|kept| kept.borrow_mut()[class].pop()).ok().flatten() {
+            Some(pages) => (Pages(pages), false),
+            None => (Pages(bytemuck::zeroed_vec(1 << class)), true),
+        }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        let Some(class) = Pages::class(self.0.len()) else { return };
+        let pages = std::mem::take(&mut self.0);
+        // A thread that is ending keeps nothing.
+        let _ = KEPT.try_with(|kept| {
+            let list = &mut kept.borrow_mut()[class];
+            if (list.len() << class) * BLOCK_BYTES < KEPT_BYTES_MAX {
+                list.push(pages);
+            }
+        });
+    }
+}
+
 /// A range of reference-counted, block-aligned memory.
 ///
 /// Cloning and slicing share the memory. While only one handle exists, [`Buf::bytes_mut`] gives write access; that is
 /// how a buffer is filled before it is sent on its way.
 #[derive(Clone)]
 pub struct Buf {
-    pages: Arc<Vec<Page>>,
+    pages: Arc<Pages>,
     start: u32,
     len: u32,
 }
@@ -24,13 +70,30 @@ pub struct Buf {
 impl Buf {
     /// A zeroed buffer of `len` bytes. Its memory is block-aligned and padded to whole blocks.
     pub fn zeroed(len: usize) -> Buf {
-        let pages = bytemuck::zeroed_vec(len.div_ceil(BLOCK_BYTES));
-        Buf { pages: Arc::new(pages), start: 0, len: len as u32 }
+        let (pages, fresh) = Pages::of(len);
+        let mut buf = Buf { pages: Arc::new(pages), start: 0, len: len as u32 };
+        if !fresh {
+            buf.bytes_mut().fill(0);
+        }
+        buf
+    }
+
+    /// A buffer of `len` bytes to be filled: what is in it is left from whatever used the memory before.
+    pub fn stale(len: usize) -> Buf {
+        let (pages, _) = Pages::of(len);
+        let buf = Buf { pages: Arc::new(pages), start: 0, len: len as u32 };
+        #[cfg(debug_assertions)]
+        let buf = {
+            let mut buf = buf;
+            buf.bytes_mut().fill(0xdb);
+            buf
+        };
+        buf
     }
 
     /// A copy of `bytes` in aligned memory.
     pub fn copy_of(bytes: &[u8]) -> Buf {
-        let mut buf = Buf::zeroed(bytes.len());
+        let mut buf = Buf::stale(bytes.len());
         buf.bytes_mut().copy_from_slice(bytes);
         buf
     }
@@ -47,7 +110,7 @@ impl Buf {
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        let all: &[u8] = bytemuck::cast_slice(self.pages.as_slice());
+        let all: &[u8] = bytemuck::cast_slice(self.pages.0.as_slice());
         &all[self.start as usize..(self.start + self.len) as usize]
     }
 
@@ -57,7 +120,7 @@ impl Buf {
     /// When another handle shares the memory: filling a buffer that somebody reads is a broken invariant.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let pages = Arc::get_mut(&mut self.pages).expect("a shared buffer is read-only");
-        let all: &mut [u8] = bytemuck::cast_slice_mut(pages.as_mut_slice());
+        let all: &mut [u8] = bytemuck::cast_slice_mut(pages.0.as_mut_slice());
         &mut all[self.start as usize..(self.start + self.len) as usize]
     }
 
@@ -74,5 +137,28 @@ impl Buf {
 impl std::fmt::Debug for Buf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Buf({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_reused_and_zeroed_when_asked() {
+        let mut first = Buf::zeroed(3 * BLOCK_BYTES);
+        first.bytes_mut().fill(7);
+        let at = first.bytes().as_ptr();
+        drop(first);
+        let again = Buf::zeroed(4 * BLOCK_BYTES);
+        assert_eq!(again.bytes().as_ptr(), at);
+        assert!(again.bytes().iter().all(|&b| b == 0));
+    }
+
+    #[test]
+    fn large_and_empty_buffers_work() {
+        assert!(Buf::zeroed(0).is_empty());
+        let large = Buf::zeroed((KEPT_BLOCKS_MAX + 1) * BLOCK_BYTES);
+        assert_eq!(large.slice(BLOCK_BYTES, 5).len(), 5);
     }
 }

@@ -14,7 +14,7 @@ use crate::io::{Gather, Io};
 use crate::pages::PageCopy;
 use crate::sabotage::{self, Sabotage};
 use crate::shard::Shard;
-use crate::sync::join_all;
+use crate::sync::{join_all, yield_now};
 
 /// Pages written by one round at most: 1 MiB of memory.
 const ROUND_PAGES: usize = 64;
@@ -64,7 +64,7 @@ impl<I: Io> Shard<I> {
 
     /// One round; false when it came to nothing.
     async fn clean_round(self: &Rc<Self>) -> bool {
-        let snapshots = self.take_snapshots();
+        let snapshots = self.take_snapshots().await;
         let taken = snapshots.len();
         if !sabotage::on(Sabotage::PagesBeforeJournal) && self.flush().await.is_err() {
             self.put_back(snapshots);
@@ -94,18 +94,25 @@ impl<I: Io> Shard<I> {
         durable && (self.advance_tail().await || !short)
     }
 
-    fn take_snapshots(&self) -> Vec<Snapshot> {
-        let mut tables = self.tables.borrow_mut();
-        let mut snapshots = Vec::new();
+    /// Takes the pages that changed first. Clients have their turn between any two.
+    async fn take_snapshots(&self) -> Vec<Snapshot> {
+        let mut snapshots = Vec::with_capacity(ROUND_PAGES);
         while snapshots.len() < ROUND_PAGES
-            && let Some((page, lsn, since)) = tables.pages.take_oldest()
+            && let Some(snapshot) = self.take_snapshot()
         {
-            let mut data = Buf::zeroed(PAGE_BYTES);
-            tables.encode_page(page, data.bytes_mut());
-            PageHeader { pool: self.pool, shard: self.index as u16, page, lsn }.seal(data.bytes_mut());
-            snapshots.push(Snapshot { page, since, data: Rc::new([data]) });
+            snapshots.push(snapshot);
+            yield_now().await;
         }
         snapshots
+    }
+
+    fn take_snapshot(&self) -> Option<Snapshot> {
+        let mut tables = self.tables.borrow_mut();
+        let (page, lsn, since) = tables.pages.take_oldest()?;
+        let mut data = Buf::stale(PAGE_BYTES);
+        tables.encode_page(page, data.bytes_mut());
+        PageHeader { pool: self.pool, shard: self.index as u16, page, lsn }.seal(data.bytes_mut());
+        Some(Snapshot { page, since, data: Rc::new([data]) })
     }
 
     fn put_back(&self, snapshots: Vec<Snapshot>) {

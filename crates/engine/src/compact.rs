@@ -22,14 +22,15 @@ const VICTIMS_PER_ROUND: usize = 16;
 impl<I: Io> Shard<I> {
     /// Fills one new stripe from the sparsest ones; false when nothing would be gained or room is lacking.
     pub(crate) async fn compact_some(self: &Rc<Self>) -> bool {
-        let victims = self.choose_victims();
+        let Some(slots) = self.slots_plannable() else { return false };
+        let victims = self.choose_victims(slots);
         if victims.is_empty() {
             return false;
         }
         let mut pieces = Vec::new();
         for lock in &victims {
             let Some(mut found) = self.read_live(lock.stripe()).await else { continue };
-            found.truncate(self.geometry.slots_per_stripe() as usize - pieces.len());
+            found.truncate(slots as usize - pieces.len());
             pieces.append(&mut found);
         }
         if pieces.is_empty() {
@@ -45,26 +46,35 @@ impl<I: Io> Shard<I> {
         moved
     }
 
-    /// Stripes to drain into one new one, such that more chunks become free than are used.
-    fn choose_victims(self: &Rc<Self>) -> Vec<StripeLock<I>> {
+    /// Slots of the widest stripe that there is room for.
+    fn slots_plannable(&self) -> Option<u32> {
+        let g = &self.geometry;
+        let (id, plan) = self.try_plan(g.data_columns, g.parity_columns() > 0, Purpose::Internal)?;
+        let slots = plan.columns as u32 * CHUNK_BLOCKS;
+        self.unplan(id, plan);
+        Some(slots)
+    }
+
+    /// Stripes to drain into one new one of so many slots, such that more chunks become free than are used.
+    fn choose_victims(self: &Rc<Self>, slots: u32) -> Vec<StripeLock<I>> {
         if self.victims.borrow().is_empty() {
             self.list_victims();
         }
         let (mut live, mut chunks, mut chosen) = (0u32, 0usize, Vec::new());
-        while chosen.len() < VICTIMS_PER_ROUND && live < self.geometry.slots_per_stripe() {
+        while chosen.len() < VICTIMS_PER_ROUND && live < slots {
             let Some(stripe) = self.victims.borrow_mut().pop_front() else { break };
             let found = self.tables.borrow().stripe(stripe);
             if found.state == StripeState::Free {
                 continue;
             }
             let Some(lock) = self.lock_stripe(stripe) else { continue };
-            if live + u32::from(found.live) <= self.geometry.slots_per_stripe() {
+            if live + u32::from(found.live) <= slots {
                 chunks += self.chunks_of(stripe);
             }
             live += u32::from(found.live);
             chosen.push(lock);
         }
-        let moved = live.min(self.geometry.slots_per_stripe());
+        let moved = live.min(slots);
         let g = &self.geometry;
         let columns = moved.div_ceil(CHUNK_BLOCKS) as usize;
         let needed = if g.parity_columns() > 0 { columns + g.parity_columns() } else { columns * g.copies() };

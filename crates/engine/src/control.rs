@@ -4,6 +4,8 @@
 //! every active member before anybody acts on it; a member that fails is recorded as out before any write that skipped
 //! it is acknowledged.
 
+mod volumes;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,12 +13,10 @@ use std::sync::Arc;
 use async_channel::{Receiver, Sender};
 
 use crate::addr::{MemberId, VolumeId};
-use crate::buf::BLOCK_BYTES;
 pub use crate::catalog::Catalog;
 use crate::client::VolumeShared;
 use crate::disk::codec::DecodeError;
-use crate::disk::superblock::{Config, MemberConfig, MemberState, VolumeConfig};
-use crate::geometry::{CHUNK_BLOCKS, OVERCOMMIT};
+use crate::disk::superblock::{Config, MemberState};
 use crate::io::{DeviceId, Io};
 use crate::pool::{self, Candidate, Found, PoolError, SuperblockError};
 use crate::serve::{Answer, Order};
@@ -159,13 +159,16 @@ impl<I: Io> Control<I> {
         self.config.borrow().clone()
     }
 
+    /// The devices of the active members, by member.
+    pub fn active_devices(&self) -> Vec<(usize, DeviceId)> {
+        let (config, devices) = (self.config.borrow(), self.devices.borrow());
+        let active = |i: &usize| config.members[*i].state == MemberState::Active;
+        (0..devices.len()).filter(active).filter_map(|i| Some((i, devices[i]?))).collect()
+    }
+
     /// Whether a device is an active member now.
     pub fn uses(&self, device: DeviceId) -> bool {
-        let (config, devices) = (self.config.borrow(), self.devices.borrow());
-        let is_it = |(member, d): (&MemberConfig, &Option<DeviceId>)| {
-            *d == Some(device) && member.state == MemberState::Active
-        };
-        config.members.iter().zip(devices.iter()).any(is_it)
+        self.active_devices().iter().any(|&(_, active)| active == device)
     }
 
     /// The volumes, for frontends.
@@ -304,6 +307,21 @@ impl<I: Io> Control<I> {
             let hint = "only an active member can be taken offline";
             return Err(ControlError::MemberState { member: index, state: state.name(), hint });
         }
+        self.take_out_unless_needed(index, MemberState::Offline).await
+    }
+
+    /// Takes out a member that the world says is broken, though it still answers.
+    ///
+    /// # Errors
+    /// When the pool cannot do without it: it may still be good for something.
+    pub async fn fail(&self, index: usize) -> Result<(), ControlError> {
+        match self.member(index)? {
+            MemberState::Active => self.take_out_unless_needed(index, MemberState::Failed).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn take_out_unless_needed(&self, index: usize, state: MemberState) -> Result<(), ControlError> {
         let out = {
             let config = self.config.borrow();
             let is_out = |s: MemberState| s != MemberState::Active && s != MemberState::Removed;
@@ -313,7 +331,7 @@ impl<I: Io> Control<I> {
         if out + usize::from(out == 0 && degraded) >= self.config.borrow().geometry.failures() {
             return Err(ControlError::Needed(index));
         }
-        self.take_out(MemberId(index as u8), MemberState::Offline).await
+        self.take_out(MemberId(index as u8), state).await
     }
 
     /// Brings a member back; what it missed is rebuilt.
@@ -353,7 +371,8 @@ impl<I: Io> Control<I> {
         if !config.has_opening(theirs.openings.last()) {
             return Err(wrong("it was used apart from the other members; replace it instead".to_owned()));
         }
-        Ok(())
+        pool::too_small(&self.io, candidate.device, &config, index)
+            .map_or(Ok(()), |why| Err(wrong(format!("it {why}"))))
     }
 
     async fn activate(&self, index: usize, edit: impl FnOnce(&mut Config)) -> Result<(), ControlError> {
@@ -447,108 +466,6 @@ impl<I: Io> Control<I> {
             })
             .await?;
             self.tell_member(index).await;
-        }
-        Ok(())
-    }
-
-    fn volume_bytes_max(&self) -> u64 {
-        let config = self.config.borrow();
-        let chunks: u64 = config.members.iter().map(|m| u64::from(m.layout.chunks)).sum();
-        chunks * config.geometry.shards as u64 * u64::from(CHUNK_BLOCKS) * BLOCK_BYTES as u64 * OVERCOMMIT
-    }
-
-    fn check_size(&self, config: &Config, without: Option<VolumeId>, bytes: u64) -> Result<(), ControlError> {
-        let max = self.volume_bytes_max();
-        let others: u64 = config.volumes.iter().filter(|v| Some(v.id) != without).map(|v| v.bytes).sum();
-        let whole = bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES as u64);
-        if whole && others.saturating_add(bytes) <= max {
-            Ok(())
-        } else {
-            Err(ControlError::VolumeSize { max })
-        }
-    }
-
-    /// Makes a volume.
-    ///
-    /// # Errors
-    /// When the name or size cannot be had.
-    pub async fn create_volume(&self, name: &str, bytes: u64) -> Result<VolumeId, ControlError> {
-        if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
-            return Err(ControlError::VolumeName);
-        }
-        let mut id = VolumeId(0);
-        self.change(|config| {
-            if config.volumes.iter().any(|v| v.name == name && !v.deleting) {
-                return Err(ControlError::VolumeExists(name.to_owned()));
-            }
-            self.check_size(config, None, bytes)?;
-            id = VolumeId(config.volume_next);
-            config.volume_next += 1;
-            config.volumes.push(VolumeConfig { id, name: name.to_owned(), bytes, deleting: false });
-            Ok(())
-        })
-        .await?;
-        self.catalog.lock().insert(name.to_owned(), Arc::new(VolumeShared::new(id, bytes)));
-        Ok(id)
-    }
-
-    fn find(&self, name: &str) -> Result<VolumeConfig, ControlError> {
-        let config = self.config.borrow();
-        let found = config.volumes.iter().find(|v| v.name == name && !v.deleting);
-        found.cloned().ok_or_else(|| ControlError::NoVolume(name.to_owned()))
-    }
-
-    /// Deletes a volume and everything in it.
-    ///
-    /// # Errors
-    /// When there is none of that name.
-    pub async fn delete_volume(&self, name: &str) -> Result<(), ControlError> {
-        let id = self.find(name)?.id;
-        self.change(|config| {
-            let volume = config.volumes.iter_mut().find(|v| v.id == id);
-            volume.ok_or_else(|| ControlError::NoVolume(name.to_owned()))?.deleting = true;
-            Ok(())
-        })
-        .await?;
-        if let Some(shared) = self.catalog.lock().remove(name) {
-            shared.set_gone();
-        }
-        self.finish_delete(id).await
-    }
-
-    async fn finish_delete(&self, volume: VolumeId) -> Result<(), ControlError> {
-        self.ask_all(|done| Order::DropVolume { volume, done }).await?;
-        self.ask_all(|done| Order::Flush { done }).await?;
-        self.change(|config| {
-            config.volumes.retain(|v| v.id != volume);
-            Ok(())
-        })
-        .await
-    }
-
-    /// Changes a volume's size. Shrinking frees what is beyond the new end.
-    ///
-    /// # Errors
-    /// When there is none of that name, or the size cannot be had.
-    pub async fn resize_volume(&self, name: &str, bytes: u64) -> Result<(), ControlError> {
-        let (volume, shared) = (self.find(name)?, self.catalog.get(name));
-        self.check_size(&self.config.borrow(), Some(volume.id), bytes)?;
-        if let Some(shared) = shared.as_ref().filter(|_| bytes < volume.bytes) {
-            shared.set_bytes(bytes);
-        }
-        // In either direction nothing may be left beyond the smaller size: what grows reads as zeros.
-        let blocks = bytes.min(volume.bytes) / BLOCK_BYTES as u64;
-        let id = volume.id;
-        self.ask_all(|done| Order::Truncate { volume: id, blocks, done }).await?;
-        self.change(|config| {
-            self.check_size(config, Some(id), bytes)?;
-            let entry = config.volumes.iter_mut().find(|v| v.id == id);
-            entry.ok_or_else(|| ControlError::NoVolume(name.to_owned()))?.bytes = bytes;
-            Ok(())
-        })
-        .await?;
-        if let Some(shared) = shared {
-            shared.set_bytes(bytes);
         }
         Ok(())
     }

@@ -113,6 +113,9 @@ impl<I: Io> Members<I> {
         if state != MemberState::Active {
             entry.lost_at = self.version.get();
         }
+        if device.is_some() && entry.device.is_some_and(|before| Some(before) != device) {
+            entry.stats = MemberStats::default();
+        }
         entry.state = state;
         entry.device = device;
         entry.layout = layout;
@@ -148,7 +151,7 @@ impl<I: Io> Members<I> {
     pub(crate) async fn read_at(&self, member: MemberId, offset: u64, bytes: usize) -> Result<Buf, IoError> {
         let device = self.get(member).device.ok_or(IoError::Gone)?;
         self.note(member, |m| m.in_flight += 1);
-        let (buf, result) = self.io.read(device, offset, Buf::zeroed(bytes)).await;
+        let (buf, result) = self.io.read(device, offset, Buf::stale(bytes)).await;
         self.note(member, |m| {
             m.in_flight -= 1;
             match result {

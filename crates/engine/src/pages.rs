@@ -71,6 +71,11 @@ impl Pages {
         state.ever_written = true;
     }
 
+    /// The last journal block that any page contains.
+    pub(crate) fn newest(&self) -> Lsn {
+        self.all().map(|(_, state)| state.lsn).max().unwrap_or(0)
+    }
+
     /// Has the page written again although it did not change, because a copy of it is missing.
     fn rewrite(&mut self, page: PageId, applied: Lsn) {
         let state = self.state(page);
@@ -99,6 +104,24 @@ impl Pages {
         }
         self.state(page).dirty_since = Some(since);
         self.dirty.push_front(page);
+    }
+
+    /// Where the page's copies are.
+    pub(crate) fn copies(&self, page: PageId) -> &[PageCopy] {
+        let state = match page {
+            PageId::Shard => Some(&self.shard),
+            PageId::Stripes(number) => self.stripes.get(number as usize),
+            PageId::Map(number) => self.map.get(number as usize),
+        };
+        state.map_or(&[], |state| &state.copies)
+    }
+
+    /// Forgets one copy; false when the page has no such copy.
+    pub(crate) fn forget_copy(&mut self, page: PageId, copy: PageCopy) -> bool {
+        let copies = &mut self.state(page).copies;
+        let before = copies.len();
+        copies.retain(|c| *c != copy);
+        copies.len() < before
     }
 
     /// Replaces the page's copies, giving back the old ones.

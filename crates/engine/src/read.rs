@@ -23,10 +23,10 @@ const RETRIES_MAX: usize = 64;
 
 /// A stretch of consecutive blocks as the map has it: stored in consecutive slots of one chunk, or not at all.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+pub(crate) struct Stretch {
     block: ShardBlock,
-    slot: Option<SlotNo>,
-    count: u32,
+    pub(crate) slot: Option<SlotNo>,
+    pub(crate) count: u32,
 }
 
 /// Part of a data column of a stripe.
@@ -49,7 +49,8 @@ impl<I: Io> Shard<I> {
         let _volume = self.enter_volume(volume);
         self.counters.reads.add(1);
         let _era = self.eras.enter();
-        let stretches = self.stretches(volume, local, count);
+        let mut stretches = Vec::with_capacity(1);
+        self.stretches(volume, local, count, |stretch| stretches.push(stretch));
         if let [one] = stretches[..] {
             return Ok(vec![self.read_stretch(one).await?]);
         }
@@ -59,17 +60,18 @@ impl<I: Io> Shard<I> {
 
     /// Which of consecutive blocks are stored.
     pub(crate) fn extents(&self, volume: VolumeId, local: u64, count: u32) -> Vec<Extent> {
-        let extent = |s: Stretch| Extent {
-            bytes: u64::from(s.count) * BLOCK_BYTES as u64,
-            allocated: s.slot.is_some(),
-        };
-        self.stretches(volume, local, count).into_iter().map(extent).collect()
+        let mut extents = Vec::new();
+        self.stretches(volume, local, count, |s| {
+            let bytes = u64::from(s.count) * BLOCK_BYTES as u64;
+            extents.push(Extent { bytes, allocated: s.slot.is_some() });
+        });
+        extents
     }
 
-    fn stretches(&self, volume: VolumeId, local: u64, count: u32) -> Vec<Stretch> {
+    /// Tells the stretches that consecutive blocks of a volume consist of, in order.
+    pub(crate) fn stretches(&self, volume: VolumeId, local: u64, count: u32, mut tell: impl FnMut(Stretch)) {
         let tables = self.tables.borrow();
         let (mut local, mut left) = (local, count);
-        let mut stretches = Vec::with_capacity(1);
         while left > 0 {
             let (index, within) = split_local(local);
             let in_page = left.min(PAGE_INDICES - within);
@@ -82,11 +84,10 @@ impl<I: Io> Shard<I> {
                     Stretch { block, slot: slot.map(SlotNo), count: run }
                 }
             };
-            stretches.push(stretch);
+            tell(stretch);
             local += u64::from(stretch.count);
             left -= stretch.count;
         }
-        stretches
     }
 
     async fn read_stretch(self: &Rc<Self>, stretch: Stretch) -> Result<Buf, VolumeError> {
@@ -99,7 +100,7 @@ impl<I: Io> Shard<I> {
 
     /// The last resort: each block for itself, from wherever it is by now.
     async fn read_block_by_block(self: &Rc<Self>, stretch: Stretch) -> Result<Buf, VolumeError> {
-        let mut whole = Buf::zeroed(stretch.count as usize * BLOCK_BYTES);
+        let mut whole = Buf::stale(stretch.count as usize * BLOCK_BYTES);
         for i in 0..stretch.count {
             let block = ShardBlock(stretch.block.0 + i);
             let one = self.read_moving(block).await?;

@@ -20,6 +20,9 @@ pub const PAGE_INDICES: u32 = 4032;
 /// Values are smaller than this; the upper half of a word's range says what else a group can be.
 pub const VALUE_LIMIT: u32 = 1 << 31;
 
+/// Stands for no entry where all values of a group are given.
+pub const NO_VALUE: u32 = VACANT;
+
 const PAGE_GROUPS: usize = (PAGE_INDICES / GROUP_INDICES) as usize;
 
 type Page = [u32; PAGE_GROUPS];
@@ -248,6 +251,31 @@ impl RunMap {
                 Some((start + offset, value?))
             })
         })
+    }
+
+    /// The values of the aligned group of indices that begins at `index`; those without an entry are [`NO_VALUE`].
+    pub fn group(&self, index: u32) -> [u32; GROUP_INDICES as usize] {
+        let (page, group, _) = split(index);
+        match self.pages.get(page).and_then(Option::as_ref) {
+            Some(words) => self.values(words[group]),
+            None => [VACANT; GROUP_INDICES as usize],
+        }
+    }
+
+    /// All values of page `page`, group by group.
+    pub fn page_groups(&self, page: u32) -> impl Iterator<Item = [u32; GROUP_INDICES as usize]> {
+        let words = self.pages.get(page as usize).and_then(Option::as_ref);
+        (0..PAGE_GROUPS).map(move |group| {
+            words.map_or([VACANT; GROUP_INDICES as usize], |words| self.values(words[group]))
+        })
+    }
+
+    fn values(&self, word: u32) -> [u32; GROUP_INDICES as usize] {
+        match Group::of(word) {
+            Group::Empty => [VACANT; GROUP_INDICES as usize],
+            Group::Run(first) => std::array::from_fn(|offset| first + offset as u32),
+            Group::Mixed(place) => *self.fragments.get(place),
+        }
     }
 
     /// Bytes of heap memory in use, free fragments included.

@@ -1,14 +1,17 @@
-//! Scrub: reads every chunk of every stripe, checks checksums, copies and parity against each other, and mends.
+//! Scrub: reads every chunk of every stripe, checks checksums, copies and parity against each other, and mends; then
+//! every copy of every table page.
 //!
 //! It keeps its place in the journal, so it goes on after a restart.
 
 use std::rc::Rc;
 
-use crate::addr::{Home, StripeId};
+use crate::addr::{Home, Lsn, StripeId};
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::journal::Record;
-use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
+use crate::disk::page::{PageHeader, PageId};
+use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES, PAGE_BYTES};
 use crate::io::Io;
+use crate::pages::PageCopy;
 use crate::read::ChunkPart;
 use crate::shard::Shard;
 use crate::tables::StripeState;
@@ -55,6 +58,7 @@ impl<I: Io> Shard<I> {
                 return;
             }
         }
+        self.scrub_pages().await;
         self.counters.scrubs_done.add(1);
         let _ = self.journal.commit(vec![Record::Scrub { next: None }]).await;
     }
@@ -161,6 +165,44 @@ impl<I: Io> Shard<I> {
                     Err(error) => self.report_failure(home.member, error).await,
                 }
             }
+        }
+    }
+
+    /// Checks every copy of every table page; one that is not what it should be is given up, and the page written anew.
+    async fn scrub_pages(self: &Rc<Self>) {
+        let pages: Vec<PageId> = self.tables.borrow().pages.written().map(|(page, _)| page).collect();
+        for page in pages {
+            let copies = self.tables.borrow().pages.copies(page).to_vec();
+            let mut found = Vec::with_capacity(copies.len());
+            for &copy in copies.iter().filter(|copy| self.members.is_active(copy.member)) {
+                self.throttle.pay(&self.io, PAGE_BYTES as u64).await;
+                found.push((copy, self.read_page(copy, page).await));
+            }
+            // One that is older than another was not written when it should have been.
+            let newest = found.iter().filter_map(|(_, lsn)| *lsn).max();
+            for (copy, _) in found.into_iter().filter(|(_, lsn)| lsn.is_none() || *lsn < newest) {
+                self.give_up_page(page, copy);
+            }
+        }
+    }
+
+    /// The last journal block contained in a copy of a page, if it is an intact copy of that page.
+    async fn read_page(&self, copy: PageCopy, page: PageId) -> Option<Lsn> {
+        let offset = self.members.get(copy.member).layout.page_offset(self.index, copy.slot);
+        let mut data = self.members.read_at(copy.member, offset, PAGE_BYTES).await.ok()?;
+        let header = PageHeader::open(data.bytes_mut()).ok()?;
+        let is_it =
+            header.pool == self.pool && usize::from(header.shard) == self.index && header.page == page;
+        is_it.then_some(header.lsn)
+    }
+
+    fn give_up_page(self: &Rc<Self>, page: PageId, copy: PageCopy) {
+        // It may have been written elsewhere meanwhile, and its slot be another page's by now.
+        if self.tables.borrow_mut().pages.forget_copy(page, copy) {
+            self.space.borrow_mut().free_page_slots([copy]);
+            self.counters.scrub_errors.add(1);
+            self.members.note_checksum_error(copy.member, 1);
+            self.restore_redundancy();
         }
     }
 }

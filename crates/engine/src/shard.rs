@@ -263,7 +263,7 @@ impl<I: Io> Shard<I> {
     ) {
         let was_active = self.members.is_active(member);
         self.members.set(member, state, device, layout);
-        self.space.borrow_mut().set_usable(member, state == MemberState::Active);
+        self.space.borrow_mut().set_state(member, state);
         if was_active && state != MemberState::Active {
             self.lose_member(member);
         }
@@ -372,7 +372,12 @@ impl<I: Io> Shard<I> {
         planned
     }
 
-    fn try_plan(&self, columns: usize, parity: bool, purpose: Purpose) -> Option<(StripeId, StripePlan)> {
+    pub(crate) fn try_plan(
+        &self,
+        columns: usize,
+        parity: bool,
+        purpose: Purpose,
+    ) -> Option<(StripeId, StripePlan)> {
         let id = self.take_stripe_id()?;
         match self.space.borrow_mut().plan_stripe(columns, parity, purpose, |_| true) {
             Some(plan) => {

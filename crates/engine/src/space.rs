@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::addr::{Home, Lsn, MemberId, StripeId};
+use crate::disk::superblock::MemberState;
 use crate::geometry::{CHUNK_BLOCKS, Geometry, Protection};
 use crate::pages::PageCopy;
 use crate::placement::{self, Placement};
@@ -64,10 +65,14 @@ struct MemberSpace {
     chunks: FreeSet,
     chunks_all: u32,
     page_slots: FreeSet,
+    /// New chunks may be placed on it.
     usable: bool,
+    /// It takes part, or will again.
+    expected: bool,
 }
 
-/// Chunks of each member kept back for compaction and rebuild, which cannot always choose another member.
+/// Chunks of each member kept back for compaction, which cannot always choose another member. Rebuilding leaves them too:
+/// where it finds no room, compaction makes some.
 const MEMBER_RESERVE_CHUNKS: u64 = 2;
 
 /// Who asks for a stripe; the reserve is kept from users.
@@ -115,6 +120,7 @@ pub(crate) struct Space {
     stripe_no: u64,
     releasing: VecDeque<Released>,
     order: Vec<u8>,
+    capacity_blocks: u64,
 }
 
 impl Space {
@@ -127,22 +133,28 @@ impl Space {
             stripe_no: 0,
             releasing: VecDeque::new(),
             order: Vec::new(),
+            capacity_blocks: 0,
         }
     }
 
     /// Adds the next member, everything on it free.
-    pub(crate) fn push_member(&mut self, chunks: u32, page_slots: u32, usable: bool) {
+    pub(crate) fn push_member(&mut self, chunks: u32, page_slots: u32, state: MemberState) {
         self.members.push(MemberSpace {
             chunks: FreeSet::all(chunks),
             chunks_all: chunks,
             page_slots: FreeSet::all(page_slots),
-            usable,
+            usable: false,
+            expected: false,
         });
+        self.set_state(MemberId(self.members.len() as u8 - 1), state);
     }
 
-    /// Whether new chunks may be placed on the member.
-    pub(crate) fn set_usable(&mut self, member: MemberId, usable: bool) {
-        self.members[usize::from(member.0)].usable = usable;
+    /// The member's state decides whether new chunks may be placed on it.
+    pub(crate) fn set_state(&mut self, member: MemberId, state: MemberState) {
+        let entry = &mut self.members[usize::from(member.0)];
+        entry.usable = state == MemberState::Active;
+        entry.expected = !matches!(state, MemberState::Evacuating | MemberState::Removed);
+        self.capacity_blocks = self.count_capacity();
     }
 
     /// Marks a chunk found in use at recovery. False when another stripe has it: damage.
@@ -183,10 +195,17 @@ impl Space {
 
     /// Blocks clients may store. A tenth is left unstored so that compaction always finds something to gain.
     pub(crate) fn capacity_blocks(&self) -> u64 {
-        capacity_blocks(
-            &self.geometry,
-            &self.members.iter().filter(|m| m.usable).map(|m| u64::from(m.chunks_all)).collect::<Vec<_>>(),
-        )
+        self.capacity_blocks
+    }
+
+    /// What is stored while a member is out must also fit once it is back, with all its redundancy.
+    fn count_capacity(&self) -> u64 {
+        let of = |counts: fn(&MemberSpace) -> bool| {
+            let chunks: Vec<u64> =
+                self.members.iter().filter(|m| counts(m)).map(|m| u64::from(m.chunks_all)).collect();
+            capacity_blocks(&self.geometry, &chunks)
+        };
+        of(|m| m.usable).min(of(|m| m.expected))
     }
 
     /// Homes for a stripe with up to `columns` data columns; fewer when there are not enough members with room. `None`
@@ -199,6 +218,18 @@ impl Space {
         parity: bool,
         purpose: Purpose,
         responsive: impl Fn(MemberId) -> bool,
+    ) -> Option<StripePlan> {
+        // A client rather waits for room than gets a narrow stripe, which takes more room for less.
+        let least = if purpose == Purpose::User { columns } else { 1 };
+        (least..=columns).rev().find_map(|columns| self.plan_columns(columns, parity, purpose, &responsive))
+    }
+
+    fn plan_columns(
+        &mut self,
+        columns: usize,
+        parity: bool,
+        purpose: Purpose,
+        responsive: &impl Fn(MemberId) -> bool,
     ) -> Option<StripePlan> {
         let g = self.geometry;
         let (copies, m) = (g.copies(), g.parity_columns());
@@ -295,10 +326,12 @@ impl Space {
         self.members[usize::from(member.0)].chunks.take().map(|chunk| Home { member, chunk })
     }
 
-    /// One chunk on a member that is not in `avoid`, the emptiest first: a new home for a chunk of an existing stripe.
+    /// One chunk on a member that is not in `avoid`, the emptiest first: a new home for a chunk of an existing stripe. What
+    /// compaction needs is left alone.
     pub(crate) fn plan_chunk(&mut self, avoid: &[MemberId]) -> Option<Home> {
         let eligible = |(i, m): &(usize, &MemberSpace)| {
-            m.usable && m.chunks.count > 0 && !avoid.contains(&MemberId(*i as u8))
+            let room = u64::from(m.chunks.count) > MEMBER_RESERVE_CHUNKS;
+            m.usable && room && !avoid.contains(&MemberId(*i as u8))
         };
         let (index, _) =
             self.members.iter().enumerate().filter(eligible).max_by_key(|(_, m)| m.chunks.count)?;
@@ -356,6 +389,9 @@ impl Space {
 
 /// Blocks that clients may store on members with these numbers of chunks.
 pub(crate) fn capacity_blocks(g: &Geometry, chunks: &[u64]) -> u64 {
+    if chunks.is_empty() {
+        return 0;
+    }
     let (least, data) = match g.protection {
         Protection::Mirror { .. } => (g.copies(), 1),
         _ => {

@@ -120,7 +120,7 @@ impl<I: Io> Shard<I> {
             return Vec::new();
         }
         let mut parity: Vec<Buf> =
-            (0..self.geometry.parity_columns()).map(|_| Buf::zeroed(chunk_bytes)).collect();
+            (0..self.geometry.parity_columns()).map(|_| Buf::stale(chunk_bytes)).collect();
         let blocks: Vec<Vec<&[u8]>> = columns
             .iter()
             .map(|chunk| chunk.iter().flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES)).collect())

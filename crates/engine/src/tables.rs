@@ -9,12 +9,13 @@
 use std::collections::BTreeMap;
 
 use crate::addr::{Home, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
-use crate::disk::codec::{DecodeError, Reader, Writer};
+use crate::bounds::{Bounds, Check};
+use crate::disk::codec::{DecodeError, Reader};
 use crate::disk::journal::Record;
 use crate::disk::page::{FIELDS_BYTES, PageId};
-use crate::geometry::{Geometry, PAGE_BYTES, PAGE_HEADER_BYTES};
+use crate::geometry::{Geometry, PAGE_HEADER_BYTES};
 use crate::pages::Pages;
-use crate::run_map::{PAGE_INDICES, RunMap};
+use crate::run_map::{GROUP_INDICES, NO_VALUE, PAGE_INDICES, RunMap};
 
 /// What a stripe is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +159,7 @@ impl Tables {
         (self.map.memory_bytes() + self.owners.memory_bytes() + self.crcs.capacity() * 4 + stripes) as u64
     }
 
-    /// Applies one record of journal block `lsn`.
+    /// Applies one record of journal block `lsn`. The record is within the bounds of the pool.
     pub(crate) fn apply(&mut self, lsn: Lsn, record: &Record, effects: &mut Effects) {
         match record {
             Record::Write { block, slot, crcs } => self.apply_write(lsn, *block, *slot, crcs, effects),
@@ -185,6 +186,7 @@ impl Tables {
             }
             Record::Converted { stripe } => {
                 if self.admits_stripe(lsn, *stripe) {
+                    self.grow_stripes(*stripe);
                     self.drop_mirrors(*stripe, effects);
                 }
             }
@@ -199,6 +201,7 @@ impl Tables {
             }
             Record::Rehome { stripe, index, home } => {
                 if self.admits_stripe(lsn, *stripe) {
+                    self.grow_stripes(*stripe);
                     let old = self.homes_mut(*stripe)[usize::from(*index)].replace(*home);
                     effects.released.extend(old.filter(|old| old != home));
                     self.stripes[stripe.0 as usize].stale &= !(1 << *index);
@@ -206,6 +209,7 @@ impl Tables {
             }
             Record::Stale { stripe, index } => {
                 if self.admits_stripe(lsn, *stripe) {
+                    self.grow_stripes(*stripe);
                     self.stripes[stripe.0 as usize].stale |= 1 << *index;
                 }
             }
@@ -375,79 +379,134 @@ impl Tables {
         }
     }
 
-    /// Counts live blocks after the last page is loaded and the last record replayed; from here on `apply` keeps them.
-    pub(crate) fn start_counting(&mut self) {
-        for stripe in &mut self.stripes {
-            stripe.live = 0;
-        }
-        self.live_blocks = 0;
-        let (geometry, stripes) = (self.geometry, &mut self.stripes);
-        let mut total = 0;
-        for page in 0..self.map_pages.len() as u32 {
-            for (_, slot) in self.map.page_entries(page) {
-                stripes[geometry.place(SlotNo(slot)).0.0 as usize].live += 1;
-                total += 1;
+    /// Ends loading and replay: checks that the tables fit together, finds the pages of every volume and counts live
+    /// blocks; from here on `apply` keeps both.
+    ///
+    /// # Errors
+    /// When the tables contradict each other.
+    pub(crate) fn complete(&mut self) -> Check {
+        self.check_stripes()?;
+        self.index_volumes()?;
+        self.count_live()?;
+        self.counting = true;
+        Ok(())
+    }
+
+    fn check_stripes(&self) -> Check {
+        for id in (0..self.stripe_count()).map(StripeId) {
+            let stripe = self.stripe(id);
+            let right = match stripe.state {
+                StripeState::Free => self.homes(id).iter().all(Option::is_none),
+                _ => stripe.columns > 0,
+            };
+            if !right {
+                return Err(DecodeError::Invalid("free stripe in use"));
             }
         }
-        self.live_blocks = total;
-        self.counting = true;
+        Ok(())
+    }
+
+    /// While pages of different age are loaded, two may claim one part of a volume; the last one given it has it.
+    fn index_volumes(&mut self) -> Check {
+        self.volume_pages.clear();
+        for page in 0..self.map_pages.len() as u32 {
+            let Some((volume, index)) = self.map_pages[page as usize] else { continue };
+            if self.volume_page(volume, index).is_some() {
+                return Err(DecodeError::Invalid("part of a volume in two map pages"));
+            }
+            self.give_page(page, volume, index);
+        }
+        Ok(())
+    }
+
+    fn count_live(&mut self) -> Check {
+        self.live_blocks = 0;
+        for page in 0..self.map.pages_end() {
+            let owned = self.map_pages.get(page as usize).is_some_and(Option::is_some);
+            for (block, slot) in self.map.page_entries(page) {
+                let (id, column, _) = self.geometry.place(SlotNo(slot));
+                let stripe = self.stripe(id);
+                let stored = stripe.state != StripeState::Free && column < usize::from(stripe.columns);
+                if !owned || !stored || self.owner(SlotNo(slot)) != Some(ShardBlock(block)) {
+                    return Err(DecodeError::Invalid("block map: a block is where nothing is stored for it"));
+                }
+                self.stripes[id.0 as usize].live += 1;
+                self.live_blocks += 1;
+            }
+        }
+        Ok(())
     }
 
     /// The content of a page, ready to be sealed.
     pub(crate) fn encode_page(&self, page: PageId, bytes: &mut [u8]) {
-        let mut w = Writer(Vec::with_capacity(PAGE_BYTES));
-        let mut start = PAGE_HEADER_BYTES;
+        let (header, content) = bytes.split_at_mut(PAGE_HEADER_BYTES);
+        // The rest of the header belongs to the kind of page.
+        let header = &mut header[FIELDS_BYTES..];
+        header.fill(0);
         match page {
-            PageId::Shard => w.u32(self.scrub_next.map_or(u32::MAX, |s| s.0)),
+            PageId::Shard => {
+                content.fill(0);
+                content[..4].copy_from_slice(&self.scrub_next.map_or(u32::MAX, |s| s.0).to_le_bytes());
+            }
             PageId::Stripes(number) => {
-                let per = self.geometry.stripes_per_page() as u32;
-                for id in (number * per..(number + 1) * per).map(StripeId) {
-                    self.encode_stripe(id, &mut w);
+                let first = number * self.geometry.stripes_per_page() as u32;
+                let mut records = content.chunks_exact_mut(self.geometry.stripe_record_bytes());
+                for (id, record) in (first..).map(StripeId).zip(&mut records) {
+                    self.encode_stripe(id, record);
                 }
+                records.into_remainder().fill(0);
             }
             PageId::Map(number) => {
-                // The owner stands in the part of the header that belongs to the kind of page.
-                start = FIELDS_BYTES;
-                let owner = self.map_pages.get(number as usize).copied().flatten();
-                w.u32(u32::from(owner.is_some()));
-                w.u32(owner.map_or(0, |o| o.0.0));
-                w.u32(owner.map_or(0, |o| o.1));
-                w.0.resize(PAGE_HEADER_BYTES - FIELDS_BYTES, 0);
-                for block in number * PAGE_INDICES..(number + 1) * PAGE_INDICES {
-                    w.u32(self.map.get(block).map_or(0, |slot| slot + 1));
+                if let Some((volume, index)) = self.map_pages.get(number as usize).copied().flatten() {
+                    header[..4].copy_from_slice(&1u32.to_le_bytes());
+                    header[4..8].copy_from_slice(&volume.0.to_le_bytes());
+                    header[8..12].copy_from_slice(&index.to_le_bytes());
+                }
+                let groups = content.chunks_exact_mut(GROUP_INDICES as usize * 4);
+                for (group, values) in groups.zip(self.map.page_groups(number)) {
+                    for (word, value) in group.as_chunks_mut().0.iter_mut().zip(values) {
+                        // What is not there becomes 0.
+                        *word = value.wrapping_add(1).to_le_bytes();
+                    }
                 }
             }
         }
-        bytes[start..start + w.0.len()].copy_from_slice(&w.0);
     }
 
-    fn encode_stripe(&self, id: StripeId, w: &mut Writer) {
+    fn encode_stripe(&self, id: StripeId, record: &mut [u8]) {
         let stripe = self.stripe(id);
-        let end = w.0.len() + self.geometry.stripe_record_bytes();
-        w.u8(stripe.state as u8);
-        w.u8(stripe.columns);
-        w.u16(0);
-        w.bytes(&stripe.stale.to_le_bytes());
-        if stripe.state != StripeState::Free {
-            for home in self.homes(id) {
-                w.u8(home.map_or(0xff, |h| h.member.0));
-                w.u32(home.map_or(0, |h| h.chunk));
-            }
-            let slots = self.geometry.slots_per_stripe();
-            for slot in (id.0 * slots..(id.0 + 1) * slots).map(SlotNo) {
-                let owner = self.owner(slot);
-                w.u32(owner.map_or(u32::MAX, |b| b.0));
-                w.u32(owner.and_then(|_| self.crc(slot)).unwrap_or(0));
+        let (head, slots) = record.split_at_mut(self.geometry.stripe_head_bytes());
+        head.fill(0);
+        if stripe.state == StripeState::Free {
+            return slots.fill(0);
+        }
+        head[0] = stripe.state as u8;
+        head[1] = stripe.columns;
+        head[4..20].copy_from_slice(&stripe.stale.to_le_bytes());
+        for (bytes, home) in head[20..].chunks_exact_mut(5).zip(self.homes(id)) {
+            bytes[0] = home.map_or(0xff, |h| h.member.0);
+            bytes[1..].copy_from_slice(&home.map_or(0, |h| h.chunk).to_le_bytes());
+        }
+        let first = self.geometry.slot(id, 0, 0).0;
+        let groups = slots.chunks_exact_mut(GROUP_INDICES as usize * 8);
+        for (group, first) in groups.zip((first..).step_by(GROUP_INDICES as usize)) {
+            let crcs = self.crcs.get(first as usize..).unwrap_or_default();
+            let crcs = crcs.iter().copied().chain(std::iter::repeat(0));
+            for ((slot, owner), crc) in
+                group.as_chunks_mut::<8>().0.iter_mut().zip(self.owners.group(first)).zip(crcs)
+            {
+                let crc = if owner == NO_VALUE { 0 } else { crc };
+                *slot = (u64::from(crc) << 32 | u64::from(owner)).to_le_bytes();
             }
         }
-        w.0.resize(end, 0);
     }
 
     /// Takes in a page read from a member; its header has been checked.
     ///
     /// # Errors
-    /// When the content is impossible in this geometry.
-    pub(crate) fn load_page(&mut self, page: PageId, bytes: &[u8]) -> Result<(), DecodeError> {
+    /// When the content is impossible in this pool.
+    pub(crate) fn load_page(&mut self, page: PageId, bytes: &[u8], bounds: &Bounds) -> Check {
+        bounds.page(page)?;
         match page {
             PageId::Shard => {
                 let next = Reader(&bytes[PAGE_HEADER_BYTES..]).u32()?;
@@ -459,7 +518,7 @@ impl Tables {
                 for (i, record) in
                     bytes[PAGE_HEADER_BYTES..].chunks_exact(size).take(per as usize).enumerate()
                 {
-                    self.load_stripe(StripeId(number * per + i as u32), record)?;
+                    self.load_stripe(StripeId(number * per + i as u32), record, bounds)?;
                 }
             }
             PageId::Map(number) => {
@@ -468,17 +527,21 @@ impl Tables {
                 if !owned {
                     return Ok(());
                 }
+                bounds.part(index)?;
                 self.give_page(number, volume, index);
                 let mut r = Reader(&bytes[PAGE_HEADER_BYTES..]);
                 for block in number * PAGE_INDICES..(number + 1) * PAGE_INDICES {
-                    self.map.set(block, r.u32()?.checked_sub(1));
+                    if let Some(slot) = r.u32()?.checked_sub(1) {
+                        bounds.slots(SlotNo(slot), 1)?;
+                        self.map.set(block, Some(slot));
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    fn load_stripe(&mut self, id: StripeId, record: &[u8]) -> Result<(), DecodeError> {
+    fn load_stripe(&mut self, id: StripeId, record: &[u8], bounds: &Bounds) -> Check {
         let mut r = Reader(record);
         let state = match r.u8()? {
             0 => return Ok(()),
@@ -486,11 +549,12 @@ impl Tables {
             2 => StripeState::Parity,
             _ => return Err(DecodeError::Invalid("stripe state")),
         };
+        bounds.stripe(id)?;
         let columns = r.u8()?;
         r.u16()?;
         let stale = u128::from(r.u64()?) | u128::from(r.u64()?) << 64;
-        if columns == 0 || usize::from(columns) > self.geometry.data_columns {
-            return Err(DecodeError::Invalid("stripe columns"));
+        if stale >> self.geometry.homes_per_stripe() != 0 {
+            return Err(DecodeError::Invalid("stale marks of a stripe"));
         }
         self.grow_stripes(id);
         self.stripes[id.0 as usize] = Stripe { state, columns, live: 0, stale };
@@ -498,10 +562,12 @@ impl Tables {
             let (member, chunk) = (r.u8()?, r.u32()?);
             self.homes_mut(id)[index] = (member != 0xff).then_some(Home { member: MemberId(member), chunk });
         }
+        bounds.shape(state == StripeState::Parity, columns, self.homes(id).iter())?;
         let slots = self.geometry.slots_per_stripe();
         for slot in id.0 * slots..(id.0 + 1) * slots {
             let (owner, crc) = (r.u32()?, r.u32()?);
             if owner != u32::MAX {
+                bounds.page(PageId::Map(owner / PAGE_INDICES))?;
                 self.owners.set(slot, Some(owner));
                 if self.geometry.checksums {
                     self.crcs[slot as usize] = crc;

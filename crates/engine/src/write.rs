@@ -81,9 +81,12 @@ impl<I: Io> Shard<I> {
 
     /// Claims room for those of the blocks that are not stored yet.
     fn claim(&self, volume: VolumeId, local: u64, blocks: u32) -> Result<Claim<'_>, VolumeError> {
-        let stored: u64 =
-            self.extents(volume, local, blocks).iter().filter(|e| e.allocated).map(|e| e.bytes).sum();
-        let new = u64::from(blocks) - stored / BLOCK_BYTES as u64;
+        let mut new = 0;
+        self.stretches(volume, local, blocks, |stretch| {
+            if stretch.slot.is_none() {
+                new += u64::from(stretch.count);
+            }
+        });
         let reserved = self.blocks_reserved.get() + new;
         if new > 0 && self.tables.borrow().live_blocks + reserved > self.space.borrow().capacity_blocks() {
             return Err(VolumeError::NoSpace);

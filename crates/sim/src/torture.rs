@@ -10,6 +10,7 @@ mod host;
 mod oracle;
 mod plan;
 mod run;
+mod tenant;
 
 pub use plan::Plan;
 pub use run::{Failure, Outcome, run};

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use io_uring::squeue::Entry;
+use sinew_engine::buf::BLOCK_BYTES;
 use sinew_engine::io::{DeviceId, IoError};
 use slab::Slab;
 
@@ -29,8 +30,8 @@ pub(crate) struct Core {
     /// A waker of every task that has not ended, so that all can be dropped with the runtime.
     pub(crate) tasks: RefCell<Slab<Waker>>,
     pub(crate) config: Config,
-    /// Requests that may still be answered on the spot before the loop looks after everything else.
-    pub(crate) inline_left: Cell<u32>,
+    /// Bytes that may still be moved on the spot before the loop looks after everything else.
+    pub(crate) inline_left: Cell<usize>,
     /// Scratch for gathered system calls made on the spot.
     pub(crate) iovecs: RefCell<Vec<libc::iovec>>,
     devices: RefCell<Vec<Option<Handle>>>,
@@ -45,7 +46,7 @@ impl Core {
             ring: RefCell::new(ring),
             timers: RefCell::default(),
             tasks: RefCell::default(),
-            inline_left: Cell::new(config.burst),
+            inline_left: Cell::new(config.burst_bytes),
             iovecs: RefCell::default(),
             devices: RefCell::default(),
             closings_seen: Cell::new(config.devices.closings()),
@@ -114,12 +115,12 @@ impl Core {
         unsafe { self.submit(entry.build(), Payload::Readable(Rc::clone(fd))) }.await;
     }
 
-    /// Called before a request that completes on the spot: after a burst of them it lets other tasks and the ring have
-    /// their turn, as a task that never waits would hold up everything else.
-    pub(crate) async fn breathe(&self) {
+    /// Called before a request for `bytes` that completes on the spot: after a burst of them it lets other tasks and the
+    /// ring have their turn, as a task that never waits would hold up everything else.
+    pub(crate) async fn breathe(&self, bytes: usize) {
         let left = self.inline_left.get();
         if left > 0 {
-            self.inline_left.set(left - 1);
+            self.inline_left.set(left.saturating_sub(bytes.max(BLOCK_BYTES)));
             return;
         }
         let mut yielded = false;

@@ -156,6 +156,18 @@ impl Devices {
         self.get(id).map(|device| device.path)
     }
 
+    /// What has happened to the file of a member that still answers although nobody could open it again.
+    pub fn harm(&self, id: DeviceId) -> Option<&'static str> {
+        let device = self.get(id)?;
+        let Backing::File(file) = &device.backing else { return None };
+        let meta = file.metadata().ok()?;
+        match (meta.nlink(), meta.len() < device.bytes) {
+            (0, _) => Some("its file was deleted"),
+            (_, true) => Some("its file was truncated"),
+            _ => None,
+        }
+    }
+
     /// The name the member was opened by, while it is open.
     pub fn name(&self, id: DeviceId) -> Option<PathBuf> {
         self.get(id).map(|device| device.name.clone())

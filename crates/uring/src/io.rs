@@ -58,7 +58,7 @@ impl Io for UringIo {
             Ok(_) if buf.is_empty() => (buf, Ok(())),
             Ok(handle) if handle.path == Path::Ring => self.read_ring(handle, offset, buf).await,
             Ok(handle) => {
-                self.core.breathe().await;
+                self.core.breathe(buf.len()).await;
                 let done = handle.read_now(offset, buf.bytes_mut());
                 (buf, done)
             }
@@ -75,14 +75,14 @@ impl Io for UringIo {
         if handle.path == Path::Ring {
             return self.write_ring(handle, offset, data, bytes).await;
         }
-        self.core.breathe().await;
+        self.core.breathe(bytes).await;
         handle.write_now(offset, &data, &mut self.core.iovecs.borrow_mut())
     }
 
     async fn flush(&self, device: DeviceId) -> Result<(), IoError> {
         let handle = self.core.device(device)?;
         let (Path::Ring, Some(fd)) = (handle.path, handle.fd()) else {
-            self.core.breathe().await;
+            self.core.breathe(0).await;
             return handle.flush_now();
         };
         let entry = opcode::Fsync::new(types::Fd(fd)).flags(types::FsyncFlags::DATASYNC).build();
@@ -104,7 +104,7 @@ impl Io for UringIo {
             }
             (Path::Ring, Backing::File(_)) => self.punch(handle, offset, bytes).await,
             _ => {
-                self.core.breathe().await;
+                self.core.breathe(0).await;
                 handle.discard_now(offset, bytes)
             }
         }

@@ -28,12 +28,15 @@ pub struct Config {
     /// How long an idle thread looks for work before it sleeps. It saves a wake-up and costs a core; see
     /// docs/io-choice.md.
     pub spin: Duration,
-    /// The most tasks run, and the most requests answered on the spot, before the ring gets its turn.
+    /// The most tasks run before the ring gets its turn.
     pub burst: u32,
+    /// The most bytes moved on the spot before the ring and other tasks get their turn; a small request counts as a
+    /// block. It bounds how long background work with large transfers holds up a client.
+    pub burst_bytes: usize,
     /// Entries of the submission queue; a fuller queue is submitted early.
     pub entries: u32,
-    /// Try socket transfers by a non-blocking system call before going through the ring.
-    pub sockets_inline: bool,
+    /// Try to send by a non-blocking system call before going through the ring.
+    pub sends_inline: bool,
 }
 
 impl Default for Config {
@@ -42,15 +45,17 @@ impl Default for Config {
             devices: Devices::new(),
             spin: Duration::from_micros(20),
             burst: 256,
+            burst_bytes: 256 << 10,
             entries: 256,
-            sockets_inline: false,
+            sends_inline: true,
         }
     }
 }
 
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Config(spin {:?}, burst {}, entries {})", self.spin, self.burst, self.entries)
+        let Config { spin, burst, burst_bytes, entries, .. } = self;
+        write!(f, "Config(spin {spin:?}, burst {burst} or {burst_bytes} bytes, entries {entries})")
     }
 }
 
@@ -104,7 +109,7 @@ impl Drop for Runtime {
 
 impl Core {
     fn turn(&self, main: &MainWaker) {
-        self.inline_left.set(self.config.burst);
+        self.inline_left.set(self.config.burst_bytes);
         self.executor.accept_remote();
         for _ in 0..self.config.burst {
             let Some(task) = self.executor.pop() else { break };

@@ -78,7 +78,7 @@ impl<S: Stream> Input<S> {
 
     /// The next `len` bytes, in aligned memory.
     pub(super) async fn payload(&mut self, len: usize) -> Result<Buf, Closed> {
-        let mut payload = Buf::zeroed(len);
+        let mut payload = Buf::stale(len);
         let mut at = 0;
         loop {
             let ready = (len - at).min(self.end - self.start);

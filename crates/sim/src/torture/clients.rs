@@ -1,6 +1,7 @@
 //! Clients: requests drawn at random, their answers checked.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use sinew_engine::buf::{BLOCK_BYTES, Buf};
@@ -18,7 +19,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 pub(crate) struct Work {
     pub(crate) plan: Plan,
     pub(crate) oracle: RefCell<Oracle>,
-    pub(crate) volumes: RefCell<Vec<VolumeHandle<SimIo>>>,
+    pub(crate) volumes: RefCell<BTreeMap<usize, VolumeHandle<SimIo>>>,
     /// The first illegal answer.
     pub(crate) wrong: RefCell<Option<String>>,
     /// Clients still at work.
@@ -29,6 +30,11 @@ pub(crate) struct Work {
 }
 
 impl Work {
+    /// A volume of the pool now open.
+    pub(crate) fn volume(&self, volume: usize) -> VolumeHandle<SimIo> {
+        self.volumes.borrow()[&volume].clone()
+    }
+
     pub(crate) fn complain(&self, what: String) {
         self.wrong.borrow_mut().get_or_insert(what);
     }
@@ -96,11 +102,11 @@ fn check(work: &Work, what: &str, result: Result<(), VolumeError>) -> bool {
     }
 }
 
-async fn write(work: &Rc<Work>, volume: usize, start: u64, count: u64, fua: bool) {
+pub(crate) async fn write(work: &Rc<Work>, volume: usize, start: u64, count: u64, fua: bool) {
     let versions: Vec<u64> =
         (start..start + count).map(|n| work.oracle.borrow_mut().begin_write((volume, n))).collect();
     let data = data_of(volume, start, &versions);
-    let handle = work.volumes.borrow()[volume].clone();
+    let handle = work.volume(volume);
     let flush = work.oracle.borrow().begin_flush(volume);
     let result = handle.write(start * BLOCK, data, fua).await;
     let done = check(work, "write", result);
@@ -123,7 +129,7 @@ async fn merge(work: &Rc<Work>, volume: usize, block: u64, rng: &mut Rng) {
     bytes[0] ^= 0x55;
     content[at..at + len].copy_from_slice(&bytes);
     work.oracle.borrow_mut().begin_special(place, content);
-    let handle = work.volumes.borrow()[volume].clone();
+    let handle = work.volume(volume);
     let result = handle.write(block * BLOCK + at as u64, Buf::copy_of(&bytes), false).await;
     let done = check(work, "merge", result);
     work.oracle.borrow_mut().end(place, done);
@@ -131,7 +137,7 @@ async fn merge(work: &Rc<Work>, volume: usize, block: u64, rng: &mut Rng) {
 
 async fn discard(work: &Rc<Work>, volume: usize, start: u64, count: u64, zeroes: bool) {
     (start..start + count).for_each(|n| work.oracle.borrow_mut().begin_zero((volume, n)));
-    let handle = work.volumes.borrow()[volume].clone();
+    let handle = work.volume(volume);
     let result = match zeroes {
         true => handle.write_zeroes(start * BLOCK, count * BLOCK, false).await,
         false => handle.discard(start * BLOCK, count * BLOCK).await,
@@ -140,9 +146,9 @@ async fn discard(work: &Rc<Work>, volume: usize, start: u64, count: u64, zeroes:
     (start..start + count).for_each(|n| work.oracle.borrow_mut().end((volume, n), done));
 }
 
-async fn flush(work: &Rc<Work>, volume: usize) {
+pub(crate) async fn flush(work: &Rc<Work>, volume: usize) {
     let flush = work.oracle.borrow().begin_flush(volume);
-    let handle = work.volumes.borrow()[volume].clone();
+    let handle = work.volume(volume);
     let result = handle.flush().await;
     if check(work, "flush", result) {
         work.oracle.borrow_mut().end_flush(flush);
@@ -150,7 +156,7 @@ async fn flush(work: &Rc<Work>, volume: usize) {
 }
 
 async fn status(work: &Rc<Work>, volume: usize, start: u64, count: u64) {
-    let handle = work.volumes.borrow()[volume].clone();
+    let handle = work.volume(volume);
     match handle.status(start * BLOCK, count * BLOCK).await {
         Ok(extents) if extents.iter().map(|e| e.bytes).sum::<u64>() == count * BLOCK => {}
         other => work.complain(format!("status: {other:?}")),
@@ -161,7 +167,7 @@ async fn status(work: &Rc<Work>, volume: usize, start: u64, count: u64) {
 pub(crate) async fn read(work: &Rc<Work>, volume: usize, start: u64, count: u64) {
     let readings: Vec<_> =
         (start..start + count).map(|n| work.oracle.borrow().begin_read((volume, n))).collect();
-    let handle = work.volumes.borrow()[volume].clone();
+    let handle = work.volume(volume);
     let result = handle.read(start * BLOCK, (count * BLOCK) as u32).await;
     let bufs = match result {
         Ok(bufs) => bufs,

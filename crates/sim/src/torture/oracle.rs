@@ -91,6 +91,11 @@ impl Oracle {
         self.zeros.insert(version);
     }
 
+    /// The volume is no more.
+    pub(crate) fn forget(&mut self, volume: usize) {
+        self.blocks.retain(|place, _| place.0 != volume);
+    }
+
     fn begin(&mut self, place: Place, version: Version) {
         let block = self.blocks.entry(place).or_default();
         block.begun.push(version);

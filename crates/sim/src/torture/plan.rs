@@ -33,6 +33,8 @@ pub struct Plan {
     pub corrupt: usize,
     /// Members that may be gone, failed or offline at one time.
     pub lost: usize,
+    /// Volumes that a tenant makes, resizes and deletes while the clients work, one after the other.
+    pub tenancies: u64,
     /// Largest request in blocks.
     pub blocks_max: u64,
     /// Share of writes among requests, in percent.
@@ -51,7 +53,11 @@ impl Plan {
     /// The plan of a seed.
     pub fn draw(seed: u64) -> Plan {
         let rng = &mut Rng::stream(seed, "plan", 0);
+        // Apart, so that what was added later leaves the other draws of a seed as they were.
+        let later = &mut Rng::stream(seed, "plan, later", 0);
+        let wide = later.chance(0.05);
         let count = if rng.chance(0.1) { rng.between(8, 20) } else { rng.between(3, 9) } as usize;
+        let count = if wide { later.between(18, 32) as usize } else { count };
         let protection = match rng.below(5) {
             0 => Protection::Mirror { copies: 2 },
             1 => Protection::Mirror { copies: 3 },
@@ -66,6 +72,9 @@ impl Plan {
         let parity = protection.parity_columns();
         let data_columns =
             if rng.chance(0.5) { 0 } else { rng.between(1, (count - parity).min(8) as u64) as usize };
+        // Stripes of more blocks than a record of the journal can name.
+        let data_columns =
+            if wide { later.between(16, (count - parity) as u64) as usize } else { data_columns };
         let geometry = Geometry::new(protection, data_columns, shards, true, count, 64);
         let data_columns = if geometry.is_ok() { data_columns } else { 0 };
         let failures = protection.failures() as u64;
@@ -91,7 +100,8 @@ impl Plan {
             openings: rng.between(1, 6) as usize,
             corrupt: corrupt as usize,
             lost: lost as usize,
-            blocks_max: [1, 4, 40, 260][rng.below(4) as usize],
+            tenancies: if later.chance(0.3) { later.between(1, 6) } else { 0 },
+            blocks_max: [1, 4, 40, if wide { 1500 } else { 260 }][rng.below(4) as usize],
             writes: rng.between(20, 90),
             discards: rng.between(0, 8),
             flushes: rng.between(0, 20),

@@ -41,7 +41,7 @@ pub(crate) struct CreateArgs {
     /// Data columns of a stripe; by default as wide as the members allow, with one to spare.
     #[arg(long, value_name = "K", default_value_t = 0, hide_default_value = true)]
     pub(crate) data_columns: usize,
-    /// Shards, each served by one core; by default one per core.
+    /// Shards, each served by one core; by default one for every two cores.
     #[arg(long, value_name = "N")]
     pub(crate) shards: Option<usize>,
     /// Keep no checksums: less memory, but silent corruption is not noticed.
@@ -178,12 +178,18 @@ fn make_files(args: &CreateArgs) -> Result<Vec<PathBuf>> {
     Ok(made)
 }
 
+/// One shard for every two cores: the clients on this machine need some too, and a request that crosses cores for its
+/// shard takes longer.
+fn shards_default() -> usize {
+    (cores::allowed().0.len() / 2).clamp(1, SHARDS_DEFAULT_MAX)
+}
+
 fn create_on(args: &CreateArgs) -> Result<()> {
     let spec = PoolSpec {
         name: args.name.clone(),
         protection: args.protection.into(),
         data_columns: args.data_columns,
-        shards: args.shards.unwrap_or_else(|| cores::allowed().0.len().min(SHARDS_DEFAULT_MAX)),
+        shards: args.shards.unwrap_or_else(shards_default),
         checksums: !args.no_checksums,
         journal_blocks: None,
         force: args.force,

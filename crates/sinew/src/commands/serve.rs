@@ -1,6 +1,7 @@
 //! `sinew serve`: open a pool and serve its volumes until told to stop.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ use crate::{members, size};
 const HANDOVER: usize = 64;
 /// How long requests under way may take once the server is told to stop.
 const STOP: Duration = Duration::from_secs(10);
+/// How often the members' files are looked at.
+const WATCH_NS: u64 = 1_000_000_000;
 
 /// Opens a pool and serves its volumes over NBD until Ctrl-C or SIGTERM.
 ///
@@ -226,6 +229,7 @@ impl Server {
             stopping: Cell::new(false),
             open: Rc::clone(&open),
         });
+        io.spawn(watch_members(Rc::clone(&open)));
         io.spawn(api::serve(open, controls));
         for listener in unix.into_iter().chain(tcp) {
             io.spawn(Rc::clone(&server).accept(listener));
@@ -303,6 +307,24 @@ impl Server {
         let done = ended.recv().await.is_ok();
         over.close();
         done
+    }
+}
+
+/// Takes out members whose file was deleted or truncated under the pool, as long as it can do without them.
+async fn watch_members(open: Rc<Open>) {
+    let mut seen = BTreeSet::new();
+    loop {
+        open.io.sleep(WATCH_NS).await;
+        for (member, device) in open.control.active_devices() {
+            if let Some(harm) = open.devices.harm(device)
+                && seen.insert(device)
+            {
+                match open.control.fail(member).await {
+                    Ok(()) => complain!("warning: member {member} is out: {harm}"),
+                    Err(error) => complain!("warning: member {member}: {harm}; {error}"),
+                }
+            }
+        }
     }
 }
 

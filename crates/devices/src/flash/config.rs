@@ -1,0 +1,202 @@
+//! What a drive is made of.
+
+use crate::{BLOCK_BYTES, Ns};
+
+/// Everything that makes one drive differ from another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Buses that move pages between controller and dies, one page at a time.
+    pub channels: u32,
+    /// Chips on a channel.
+    pub chips: u32,
+    /// Dies in a chip; each senses, programs or erases on its own.
+    pub dies: u32,
+    /// Planes of a die, which program and erase together.
+    pub planes: u32,
+    /// Bytes of a page of one plane: a multiple of 4 KiB.
+    pub page_bytes: u32,
+    /// Pages of an erase block of one plane.
+    pub pages: u32,
+    /// Erase blocks of a plane.
+    pub erase_blocks: u32,
+    /// Blocks of 4 KiB that the drive offers.
+    pub blocks: u32,
+    /// From cells to the die's register.
+    pub sense_ns: Ns,
+    /// From the die's register to cells.
+    pub program_ns: Ns,
+    /// One erase.
+    pub erase_ns: Ns,
+    /// Time of 4 KiB on a channel.
+    pub channel_block_ns: Ns,
+    /// The way to the host.
+    pub link: Link,
+    /// Commands the drive takes at once; the host holds back the others.
+    pub queue_depth: u32,
+    /// Blocks of 4 KiB that the write buffer holds.
+    pub buffer_blocks: u32,
+    /// When a write is acknowledged and when the buffer is written out.
+    pub drain: Drain,
+    /// Whether a flush has nothing to do, because the buffer survives a power failure.
+    pub power_loss_protected: bool,
+    /// Which erase block is cleaned.
+    pub policy: Policy,
+    /// When cleaning runs.
+    pub cleaning: Cleaning,
+    /// Transparent compression, if any.
+    pub compression: Option<Compression>,
+}
+
+/// The host interface and the controller behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Time of the controller for each command; one command at a time.
+    pub command_ns: Ns,
+    /// Added to each command, without keeping others waiting.
+    pub latency_ns: Ns,
+    /// Time of 4 KiB on the link.
+    pub block_ns: Ns,
+    /// Whether both directions work at once (PCIe) or share the link (SATA).
+    pub duplex: bool,
+}
+
+/// When a write is acknowledged and when the buffer is written out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// There is no write-back buffer: a write is acknowledged when it has been programmed.
+    Through,
+    /// Acknowledged once buffered; written out as soon as there is a whole unit.
+    Steady,
+    /// Acknowledged once buffered; when so many blocks have gathered, everything stops until they are written out.
+    Batch {
+        /// Blocks of 4 KiB in a batch.
+        blocks: u32,
+    },
+}
+
+/// Which erase block of a die is cleaned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// The one with the least live data.
+    Greedy,
+    /// The one with the least live data of so many drawn at random.
+    Choices(u32),
+    /// The one that was filled longest ago.
+    Fifo,
+}
+
+/// When a die cleans: from when it has fewer than `low` free erase blocks until it has `high`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cleaning {
+    /// Cleaning starts below; at least 2.
+    pub low: u32,
+    /// Cleaning ends here; more than `low`.
+    pub high: u32,
+    /// All dies clean together while the host is kept waiting, instead of each die in turn with the host's writes.
+    pub exclusive: bool,
+    /// The drive erases one block at a time, whatever the number of its dies.
+    pub single_erase: bool,
+}
+
+/// A drive that stores each block in as many granules as it compresses to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compression {
+    /// Space is given out in these: a divisor of 4 KiB.
+    pub granule_bytes: u32,
+    /// Whether the host may ask for the space left.
+    pub space_query: bool,
+    /// Whether the host may ask for the length of a block.
+    pub length_query: bool,
+}
+
+/// Erase blocks of a die that never hold live data: two being filled, one to move live data into, and one so that some
+/// victim always has something to reclaim.
+pub(super) const RESERVED: u32 = 4;
+
+impl Config {
+    /// The same drive with so many blocks of 4 KiB and this much space more (0.07: 7 %), by changing the number of
+    /// erase blocks, at least so many that it can clean.
+    pub fn sized(mut self, blocks: u32, spare: f64) -> Config {
+        let per_plane_block =
+            u64::from(self.all_dies() * self.planes) * u64::from(self.pages * self.page_bytes);
+        let bytes = f64::from(blocks) * f64::from(BLOCK_BYTES);
+        let least = (bytes / per_plane_block as f64).ceil() as u32 + self.idle_blocks();
+        self.erase_blocks = ((bytes * (1.0 + spare) / per_plane_block as f64).round() as u32).max(least);
+        self.blocks = blocks;
+        self
+    }
+
+    /// Dies of the whole drive.
+    pub fn all_dies(&self) -> u32 {
+        self.channels * self.chips * self.dies
+    }
+
+    /// Physical over offered blocks.
+    pub fn alpha(&self) -> f64 {
+        self.physical_blocks() as f64 / f64::from(self.blocks)
+    }
+
+    /// Physical over offered blocks where cleaning chooses: without the erase blocks that are free or being filled, and
+    /// without the data in those. This is what the closed forms of [`crate::theory`] mean.
+    pub fn usable_alpha(&self) -> f64 {
+        // A die that cleans in its smallest steps has `low` blocks free on average and two open ones, each half full.
+        let closed = f64::from(self.erase_blocks) - f64::from(self.cleaning.low) - 2.0;
+        closed / (f64::from(self.erase_blocks) / self.alpha() - 1.0)
+    }
+
+    /// Blocks of 4 KiB of flash, spare space included.
+    pub fn physical_blocks(&self) -> u64 {
+        let planes = u64::from(self.all_dies() * self.planes);
+        planes
+            * u64::from(self.erase_blocks)
+            * u64::from(self.pages)
+            * u64::from(self.page_bytes / BLOCK_BYTES)
+    }
+
+    /// Blocks of 4 KiB that are programmed together.
+    pub fn unit_blocks(&self) -> u32 {
+        self.planes * self.page_bytes / BLOCK_BYTES
+    }
+
+    pub(super) fn granule_bytes(&self) -> u32 {
+        self.compression.map_or(BLOCK_BYTES, |compression| compression.granule_bytes)
+    }
+
+    /// Free erase blocks of a die that only cleaning may open: one victim fills up to one more, or two where fragments
+    /// of compressed blocks leave gaps.
+    pub(super) fn mover_blocks(&self) -> u32 {
+        1 + u32::from(self.compression.is_some())
+    }
+
+    /// Erase blocks of a die that must be more than its share of the data fills: cleaning wants some free, two are being
+    /// filled, and dies do not share data out quite evenly.
+    fn idle_blocks(&self) -> u32 {
+        self.cleaning.high.max(RESERVED) + 3
+    }
+
+    /// Panics with what is wrong.
+    pub(super) fn check(&self) {
+        let parts = self.all_dies() + self.channels;
+        assert!(
+            self.all_dies() > 0 && (parts as usize) <= crate::calendar::PARTS_MAX,
+            "{parts} dies and channels"
+        );
+        assert!(
+            self.page_bytes > 0 && self.page_bytes.is_multiple_of(BLOCK_BYTES),
+            "pages hold whole blocks"
+        );
+        let granule = self.granule_bytes();
+        assert!(granule > 0 && BLOCK_BYTES.is_multiple_of(granule), "a block is a whole number of granules");
+        let granules = self.physical_blocks() * u64::from(BLOCK_BYTES / granule);
+        assert!(granules < u64::from(u32::MAX - 1), "{granules} granules do not fit 32 bits");
+        let block_granules = self.pages * self.unit_blocks() * (BLOCK_BYTES / granule);
+        assert!(block_granules < u32::from(u16::MAX), "{block_granules} granules in an erase block");
+        assert!(self.cleaning.low > self.mover_blocks(), "cleaning starts before the host may open no more");
+        assert!(self.cleaning.high > self.cleaning.low, "cleaning ends above where it starts");
+        assert!(self.queue_depth > 0 && self.buffer_blocks >= self.unit_blocks(), "queue and buffer");
+        let live = if self.compression.is_some() { 0 } else { u64::from(self.blocks) };
+        let kept = u64::from(self.erase_blocks.saturating_sub(self.idle_blocks()));
+        let room = kept * u64::from(self.all_dies() * self.pages * self.unit_blocks());
+        assert!(live <= room, "{live} blocks do not leave room for cleaning in {room}");
+    }
+}

@@ -1,0 +1,30 @@
+//! What a drive has done.
+
+/// Counts since the drive was made or [`super::Ssd::reset_stats`] was called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Blocks the host wrote.
+    pub written_blocks: u64,
+    /// Granules stored for the host; without compression a granule is a block.
+    pub written_granules: u64,
+    /// Granules moved by cleaning.
+    pub moved_granules: u64,
+    /// Granules left empty so that a unit could be programmed early or held no fragment of a block.
+    pub padded_granules: u64,
+    /// Erase blocks cleaned.
+    pub erases: u64,
+    /// Pages sensed for the host.
+    pub host_senses: u64,
+    /// Times that the drive stopped for its host.
+    pub stalls: u64,
+    /// Time the drive stood still for its host.
+    pub stalled_ns: u64,
+}
+
+impl Stats {
+    /// Granules programmed per granule written by the host.
+    pub fn write_amplification(&self) -> f64 {
+        let programmed = self.written_granules + self.moved_granules + self.padded_granules;
+        programmed as f64 / self.written_granules.max(1) as f64
+    }
+}

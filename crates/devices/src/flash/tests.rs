@@ -1,0 +1,197 @@
+//! Every request ends, the tables agree, and equal seeds give equal runs, whatever the drive and the load.
+
+use super::*;
+use crate::{Command, Completion, Device, Kind, Ns, Outcome, Rng};
+
+/// Drives small enough that random requests fill and clean them many times.
+fn drives() -> Vec<Config> {
+    let small = |config: Config| Config { pages: 16, ..config }.sized(1 << 13, 0.3);
+    let eager = Cleaning { low: 3, high: 6, exclusive: true, single_erase: false };
+    let compression = Compression { granule_bytes: 1024, space_query: true, length_query: true };
+    vec![
+        small(slc()),
+        small(mqsim()),
+        small(Config { policy: Policy::Fifo, ..femu() }),
+        small(Config { policy: Policy::Choices(4), drain: Drain::Steady, ..femu() }),
+        small(consumer()),
+        small(Config { cleaning: eager, drain: Drain::Steady, ..slc() }),
+        small(Config { buffer_blocks: 8, drain: Drain::Batch { blocks: 8 }, ..datacenter() }),
+        small(Config { compression: Some(compression), cleaning: eager, ..datacenter() }),
+        small(Config { compression: Some(compression), cleaning: eager, ..consumer() }),
+        small(datacenter()),
+    ]
+}
+
+/// A random load; returns the completions.
+fn load(ssd: &mut Ssd, seed: u64, requests: u64) -> Vec<Completion> {
+    let mut rng = Rng::new(seed);
+    let mut done = Vec::new();
+    let mut now = ssd.now();
+    for tag in 0..requests {
+        while done.len() + 48 < tag as usize {
+            now = ssd.next_event().expect("requests are under way");
+            ssd.advance(now, &mut done);
+        }
+        if rng.below(4) == 0 {
+            now += u64::from(rng.below(100_000));
+            ssd.advance(now, &mut done);
+        }
+        let kind = match rng.below(40) {
+            0 => Kind::Flush,
+            1 => Kind::Discard,
+            2..10 => Kind::Read,
+            _ => Kind::Write,
+        };
+        let blocks = 1 + rng.below(40);
+        let lba = rng.below(ssd.blocks() - blocks);
+        if ssd.config().compression.is_some() {
+            let lengths: Vec<u16> = (0..blocks).map(|_| 1 + rng.below(4096) as u16).collect();
+            ssd.announce_lengths(lba, &lengths);
+        }
+        ssd.submit(now, Command { tag, kind, lba, blocks });
+    }
+    finish(ssd, &mut done);
+    done
+}
+
+fn finish(ssd: &mut Ssd, done: &mut Vec<Completion>) -> Ns {
+    let mut now = ssd.now();
+    while let Some(at) = ssd.next_event() {
+        assert!(at >= now, "time goes on");
+        now = at;
+        ssd.advance(at, done);
+    }
+    now
+}
+
+/// One request on its own; returns its latency.
+fn alone(ssd: &mut Ssd, kind: Kind, lba: u32, blocks: u32) -> Completion {
+    let mut done = Vec::new();
+    ssd.submit(ssd.now(), Command { tag: 9, kind, lba, blocks });
+    finish(ssd, &mut done);
+    assert_eq!(done.len(), 1);
+    done[0]
+}
+
+#[test]
+fn every_request_ends_and_the_tables_agree() {
+    for config in drives() {
+        let mut ssd = Ssd::new(config.clone(), 1);
+        ssd.age(0.5);
+        for seed in 0..3 {
+            let done = load(&mut ssd, seed, 3_000);
+            assert_eq!(done.len(), 3_000, "{config:?}");
+            ssd.mapping.verify();
+            alone(&mut ssd, Kind::Flush, 0, 0);
+            ssd.overwrite_at_once(1_000, 1_000);
+            ssd.mapping.verify();
+        }
+    }
+}
+
+#[test]
+fn equal_seeds_give_equal_runs() {
+    for config in drives() {
+        let run = |seed| {
+            let mut ssd = Ssd::new(config.clone(), seed);
+            ssd.age(0.2);
+            (load(&mut ssd, 5, 2_000), ssd.stats())
+        };
+        assert!(run(1) == run(1));
+    }
+}
+
+#[test]
+fn a_lone_request_takes_the_sum_of_its_steps() {
+    let config = mqsim().sized(1 << 16, 0.1);
+    let (link, channel) = (config.link.block_ns, config.channel_block_ns);
+    let mut ssd = Ssd::new(config.clone(), 1);
+    assert_eq!(alone(&mut ssd, Kind::Read, 5, 1).latency_ns(), link, "nothing to read");
+    assert_eq!(alone(&mut ssd, Kind::Write, 5, 1).latency_ns(), link, "the buffer takes it");
+    assert_eq!(alone(&mut ssd, Kind::Read, 5, 1).latency_ns(), link, "the buffer has it");
+    let flush = alone(&mut ssd, Kind::Flush, 0, 0).latency_ns();
+    assert_eq!(flush, 4 * channel + config.program_ns, "a unit of two pages of 8 KiB");
+    assert_eq!(alone(&mut ssd, Kind::Read, 5, 1).latency_ns(), config.sense_ns + channel + link);
+    assert_eq!(alone(&mut ssd, Kind::Flush, 0, 0).latency_ns(), 0, "nothing to flush");
+    alone(&mut ssd, Kind::Discard, 5, 1);
+    assert!(!ssd.is_written(5));
+    // Two dies of a channel sense at once but share the way out.
+    alone(&mut ssd, Kind::Write, 0, 36);
+    alone(&mut ssd, Kind::Flush, 0, 0);
+    let both = alone(&mut ssd, Kind::Read, 0, 36).latency_ns();
+    assert_eq!(both, config.sense_ns + 8 * channel + 36 * link);
+}
+
+#[test]
+fn space_runs_out_before_addresses_do() {
+    let compression = Compression { granule_bytes: 1024, space_query: true, length_query: true };
+    let cleaning = Cleaning { low: 3, high: 4, exclusive: false, single_erase: true };
+    let mut config = Config { compression: Some(compression), pages: 64, cleaning, ..datacenter() };
+    // Four times as many addresses as flash.
+    config.erase_blocks = 40;
+    config.blocks = (config.physical_blocks() * 4) as u32;
+    let mut ssd = Ssd::new(config.clone(), 1);
+    let total = ssd.space().map(|space| space.total).expect("it tells");
+    assert!(total < u64::from(config.blocks) * 4096);
+    let mut lba = 0;
+    while alone(&mut ssd, Kind::Write, lba, 8).outcome == Outcome::Done {
+        lba += 8;
+    }
+    let space = ssd.space().expect("it tells");
+    assert_eq!(space.used, space.total);
+    assert_eq!(ssd.length_of(0), Some(4096));
+    // What compresses fits where something larger was, and gives the difference back.
+    ssd.announce_lengths(0, &[700; 8]);
+    assert_eq!(alone(&mut ssd, Kind::Write, 0, 8).outcome, Outcome::Done);
+    assert_eq!(ssd.length_of(0), Some(700));
+    assert_eq!(ssd.space().map(|space| space.total - space.used), Some(8 * 3 * 1024));
+    ssd.mapping.verify();
+    let quiet = Compression { space_query: false, length_query: false, ..compression };
+    let ssd = Ssd::new(Config { compression: Some(quiet), ..config }, 1);
+    assert_eq!((ssd.space(), ssd.length_of(0)), (None, None));
+}
+
+#[test]
+fn wear_is_counted() {
+    let mut ssd = Ssd::new(slc().sized(1 << 16, 0.2), 1);
+    ssd.age(2.0);
+    let erases: u64 = ssd.erase_counts().iter().map(|&count| u64::from(count)).sum();
+    assert!(erases > 1_000);
+    assert_eq!(ssd.stats(), Stats::default());
+}
+
+#[test]
+fn requests_that_meet_a_stop_end_together_after_it() {
+    let mut ssd = Ssd::new(consumer().sized(1 << 18, 0.145), 1);
+    alone(&mut ssd, Kind::Write, 0, 16);
+    alone(&mut ssd, Kind::Flush, 0, 0);
+    let mut done = Vec::new();
+    let (mut lba, stops) = (16, ssd.stats().stalls);
+    while ssd.stats().stalls == stops {
+        ssd.submit(ssd.now(), Command { tag: 0, kind: Kind::Write, lba, blocks: 16 });
+        lba += 16;
+        while ssd.stats().stalls == stops
+            && let Some(at) = ssd.next_event()
+        {
+            ssd.advance(at, &mut done);
+        }
+    }
+    finish_what_was_acknowledged(&mut ssd, &mut done);
+    let begin = ssd.now();
+    for tag in 1..=8 {
+        let at = begin + tag * 200_000;
+        ssd.advance(at, &mut done);
+        ssd.submit(at, Command { tag, kind: Kind::Read, lba: 0, blocks: 1 });
+    }
+    finish(&mut ssd, &mut done);
+    let reads: Vec<_> = done.iter().filter(|c| c.tag > 0).collect();
+    let (first, last) = (reads[0].completed_at, reads[7].completed_at);
+    assert!(reads[0].latency_ns() > 2_000_000, "{reads:?}");
+    assert!(last - first < 1_000_000, "{reads:?}");
+}
+
+/// Takes the completions that a stop does not hold up.
+fn finish_what_was_acknowledged(ssd: &mut Ssd, done: &mut Vec<Completion>) {
+    let soon = ssd.now() + 100_000;
+    ssd.advance(soon, done);
+}

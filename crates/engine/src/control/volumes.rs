@@ -1,0 +1,110 @@
+//! Making, deleting and resizing volumes.
+
+use std::sync::Arc;
+
+use crate::addr::VolumeId;
+use crate::buf::BLOCK_BYTES;
+use crate::client::VolumeShared;
+use crate::disk::superblock::{Config, VolumeConfig};
+use crate::io::Io;
+use crate::serve::Order;
+
+use super::{Control, ControlError};
+
+impl<I: Io> Control<I> {
+    fn check_size(&self, config: &Config, without: Option<VolumeId>, bytes: u64) -> Result<(), ControlError> {
+        let max = self.config.borrow().volume_bytes_max();
+        let others: u64 = config.volumes.iter().filter(|v| Some(v.id) != without).map(|v| v.bytes).sum();
+        let whole = bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES as u64);
+        if whole && others.saturating_add(bytes) <= max {
+            Ok(())
+        } else {
+            Err(ControlError::VolumeSize { max })
+        }
+    }
+
+    /// Makes a volume.
+    ///
+    /// # Errors
+    /// When the name or size cannot be had.
+    pub async fn create_volume(&self, name: &str, bytes: u64) -> Result<VolumeId, ControlError> {
+        if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
+            return Err(ControlError::VolumeName);
+        }
+        let mut id = VolumeId(0);
+        self.change(|config| {
+            if config.volumes.iter().any(|v| v.name == name && !v.deleting) {
+                return Err(ControlError::VolumeExists(name.to_owned()));
+            }
+            self.check_size(config, None, bytes)?;
+            id = VolumeId(config.volume_next);
+            config.volume_next += 1;
+            config.volumes.push(VolumeConfig { id, name: name.to_owned(), bytes, deleting: false });
+            Ok(())
+        })
+        .await?;
+        self.catalog.lock().insert(name.to_owned(), Arc::new(VolumeShared::new(id, bytes)));
+        Ok(id)
+    }
+
+    fn find(&self, name: &str) -> Result<VolumeConfig, ControlError> {
+        let config = self.config.borrow();
+        let found = config.volumes.iter().find(|v| v.name == name && !v.deleting);
+        found.cloned().ok_or_else(|| ControlError::NoVolume(name.to_owned()))
+    }
+
+    /// Deletes a volume and everything in it.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub async fn delete_volume(&self, name: &str) -> Result<(), ControlError> {
+        let id = self.find(name)?.id;
+        self.change(|config| {
+            let volume = config.volumes.iter_mut().find(|v| v.id == id);
+            volume.ok_or_else(|| ControlError::NoVolume(name.to_owned()))?.deleting = true;
+            Ok(())
+        })
+        .await?;
+        if let Some(shared) = self.catalog.lock().remove(name) {
+            shared.set_gone();
+        }
+        self.finish_delete(id).await
+    }
+
+    pub(super) async fn finish_delete(&self, volume: VolumeId) -> Result<(), ControlError> {
+        self.ask_all(|done| Order::DropVolume { volume, done }).await?;
+        self.ask_all(|done| Order::Flush { done }).await?;
+        self.change(|config| {
+            config.volumes.retain(|v| v.id != volume);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Changes a volume's size. Shrinking frees what is beyond the new end.
+    ///
+    /// # Errors
+    /// When there is none of that name, or the size cannot be had.
+    pub async fn resize_volume(&self, name: &str, bytes: u64) -> Result<(), ControlError> {
+        let (volume, shared) = (self.find(name)?, self.catalog.get(name));
+        self.check_size(&self.config.borrow(), Some(volume.id), bytes)?;
+        if let Some(shared) = shared.as_ref().filter(|_| bytes < volume.bytes) {
+            shared.set_bytes(bytes);
+        }
+        // In either direction nothing may be left beyond the smaller size: what grows reads as zeros.
+        let blocks = bytes.min(volume.bytes) / BLOCK_BYTES as u64;
+        let id = volume.id;
+        self.ask_all(|done| Order::Truncate { volume: id, blocks, done }).await?;
+        self.change(|config| {
+            self.check_size(config, Some(id), bytes)?;
+            let entry = config.volumes.iter_mut().find(|v| v.id == id);
+            entry.ok_or_else(|| ControlError::NoVolume(name.to_owned()))?.bytes = bytes;
+            Ok(())
+        })
+        .await?;
+        if let Some(shared) = shared {
+            shared.set_bytes(bytes);
+        }
+        Ok(())
+    }
+}
