@@ -13,10 +13,11 @@ use crate::checksum::crc32c;
 use crate::disk::journal::{Record, WRITE_BLOCKS_MAX};
 use crate::geometry::CHUNK_BLOCKS;
 use crate::io::{Gather, Io};
+use crate::mapped::MappedShard;
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
-use crate::shard::Shard;
-use crate::sync::{Fulfil, Promise, Signal, join_all, promise};
+use crate::sync::{Promise, Signal, join_all};
+use crate::ticket::{AppendResult, Ticket};
 use crate::volume::VolumeError;
 
 /// Runs being written at the same time.
@@ -90,31 +91,6 @@ fn push_write(records: &mut Vec<Record>, mut block: ShardBlock, mut slot: SlotNo
     records.push(Record::Write { block, slot, crcs });
 }
 
-/// What a queued write answers: whether its last conditional piece held.
-pub(crate) type AppendResult = Result<bool, VolumeError>;
-
-struct Ticket {
-    blocks_left: Cell<u32>,
-    result: Cell<AppendResult>,
-    fulfil: Cell<Option<Fulfil<AppendResult>>>,
-}
-
-impl Ticket {
-    fn done(&self, blocks: u32, result: AppendResult) {
-        match (self.result.get(), result) {
-            (Ok(_), Ok(held)) => self.result.set(Ok(held)),
-            (Ok(_), Err(error)) => self.result.set(Err(error)),
-            (Err(_), _) => {}
-        }
-        self.blocks_left.set(self.blocks_left.get() - blocks);
-        if self.blocks_left.get() == 0
-            && let Some(fulfil) = self.fulfil.take()
-        {
-            fulfil.fulfil(self.result.get());
-        }
-    }
-}
-
 /// The stripe being appended to.
 struct OpenStripe {
     id: StripeId,
@@ -147,13 +123,7 @@ struct Run {
 impl Appender {
     /// Queues pieces; resolves when all of them are stored and findable.
     pub(crate) fn append(&self, pieces: Vec<Piece>) -> Promise<AppendResult> {
-        let (fulfil, promise) = promise();
-        let blocks = pieces.iter().map(Piece::blocks).sum();
-        let ticket = Rc::new(Ticket {
-            blocks_left: Cell::new(blocks),
-            result: Cell::new(Ok(true)),
-            fulfil: Cell::new(Some(fulfil)),
-        });
+        let (ticket, promise) = Ticket::new(pieces.iter().map(Piece::blocks).sum());
         self.queue.borrow_mut().extend(pieces.into_iter().map(|piece| (piece, Rc::clone(&ticket))));
         if self.starved.get() {
             self.refuse_conditional();
@@ -185,7 +155,7 @@ impl Appender {
     }
 
     /// Stops appending to a stripe with a chunk on this member.
-    pub(crate) fn abandon_member<I: Io>(&self, shard: &Shard<I>, member: MemberId) {
+    pub(crate) fn abandon_member<I: Io>(&self, shard: &MappedShard<I>, member: MemberId) {
         let concerned = |open: &OpenStripe| open.homes.iter().flatten().any(|h| h.member == member);
         let abandoned = self.open.borrow_mut().take_if(|open| concerned(open));
         if let Some(open) = abandoned {
@@ -194,7 +164,7 @@ impl Appender {
     }
 
     /// Stops appending to the open stripe, so that it can be converted.
-    pub(crate) fn close<I: Io>(&self, shard: &Shard<I>) {
+    pub(crate) fn close<I: Io>(&self, shard: &MappedShard<I>) {
         let closed = self.open.borrow_mut().take();
         if let Some(open) = closed {
             shard.close_stripe(open.id);
@@ -213,7 +183,7 @@ impl Appender {
     }
 
     /// Cuts a run off the queue for the next column with room.
-    fn cut_run<I: Io>(&self, shard: &Shard<I>) -> Option<Run> {
+    fn cut_run<I: Io>(&self, shard: &MappedShard<I>) -> Option<Run> {
         let mut open = self.open.borrow_mut();
         let mut queue = self.queue.borrow_mut();
         let open = open.as_mut()?;
@@ -248,7 +218,7 @@ impl Appender {
     }
 }
 
-impl<I: Io> Shard<I> {
+impl<I: Io> MappedShard<I> {
     /// Sends what is queued on its way, for ever.
     pub(crate) async fn run_appender(self: Rc<Self>) {
         let appender = &self.appender;
@@ -331,7 +301,7 @@ impl<I: Io> Shard<I> {
         let mut failed = homes.is_empty();
         for (home, result) in homes.iter().zip(results) {
             if let Err(error) = result {
-                self.report_failure(home.member, error).await;
+                self.members.report_failure(home.member, error).await;
                 failed = true;
             }
         }

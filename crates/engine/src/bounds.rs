@@ -33,7 +33,7 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// Members that are out count as well: what is on them has its place in the tables.
     pub(crate) fn new(config: &Config) -> Bounds {
-        let geometry = config.geometry;
+        let geometry = config.mapped();
         let chunks: Vec<u32> = config.members.iter().map(|m| m.layout.chunks).collect();
         let all = chunks.iter().map(|&c| u64::from(c)).sum();
         Bounds {
@@ -161,7 +161,7 @@ mod tests {
     fn records_with_numbers_that_do_not_exist_are_refused() {
         let config = sample();
         let bounds = Bounds::new(&config);
-        let homes = config.geometry.homes_per_stripe();
+        let homes = config.mapped().homes_per_stripe();
         let far = StripeId(1 << 30);
         let nowhere = Some(Home { member: MemberId(9), chunk: 0 });
         let (block, slot) = (ShardBlock(0), SlotNo(0));
@@ -194,7 +194,7 @@ mod tests {
     fn tables_that_contradict_each_other_are_refused() {
         let config = sample();
         let bounds = Bounds::new(&config);
-        let homes = config.geometry.homes_per_stripe();
+        let homes = config.mapped().homes_per_stripe();
         let stripe = StripeId(0);
         let owner = |page, index| Record::PageOwner { page, volume: VolumeId(1), index };
         let write = Record::Write { block: ShardBlock(0), slot: SlotNo(0), crcs: vec![7] };
@@ -214,7 +214,7 @@ mod tests {
             (false, vec![Record::Converted { stripe }]),
         ];
         for (right, records) in cases {
-            let mut tables = Tables::new(config.geometry);
+            let mut tables = Tables::new(config.mapped());
             for record in &records {
                 assert_eq!(bounds.record(record), Ok(()));
                 tables.apply(1, record, &mut Effects::default());

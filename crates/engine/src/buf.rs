@@ -134,6 +134,17 @@ impl Buf {
     }
 }
 
+impl Buf {
+    /// Takes `next` in if it follows this one in the same memory; tells whether it did.
+    pub fn join(&mut self, next: &Buf) -> bool {
+        let follows = Arc::ptr_eq(&self.pages, &next.pages) && self.start + self.len == next.start;
+        if follows {
+            self.len += next.len;
+        }
+        follows
+    }
+}
+
 impl std::fmt::Debug for Buf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Buf({} bytes)", self.len)

@@ -11,9 +11,9 @@ use crate::buf::Buf;
 use crate::disk::page::{PageHeader, PageId};
 use crate::geometry::PAGE_BYTES;
 use crate::io::{Gather, Io};
+use crate::mapped::MappedShard;
 use crate::pages::PageCopy;
 use crate::sabotage::{self, Sabotage};
-use crate::shard::Shard;
 use crate::sync::{join_all, yield_now};
 
 /// Pages written by one round at most: 1 MiB of memory.
@@ -28,7 +28,7 @@ struct Snapshot {
     data: Gather,
 }
 
-impl<I: Io> Shard<I> {
+impl<I: Io> MappedShard<I> {
     /// Cleans whenever the journal is half full or a page lacks a copy, for ever.
     pub(crate) async fn run_cleaner(self: Rc<Self>) {
         loop {
@@ -137,7 +137,7 @@ impl<I: Io> Shard<I> {
                 Ok(()) => good.push(copy),
                 Err(error) => {
                     self.space.borrow_mut().free_page_slots([copy]);
-                    self.report_failure(copy.member, error).await;
+                    self.members.report_failure(copy.member, error).await;
                 }
             }
         }

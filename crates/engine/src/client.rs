@@ -10,9 +10,9 @@ use async_channel::Sender;
 
 use crate::addr::VolumeId;
 use crate::buf::{BLOCK_BYTES, Buf};
-use crate::geometry::EXTENT_BLOCKS;
+use crate::disk::superblock::Config;
 use crate::io::Io;
-use crate::serve::{Order, Reply, Request};
+use crate::serve::{Order, Reply, Request, dealt};
 use crate::shard::Shard;
 use crate::sync::join_all;
 use crate::volume::{Extent, Volume, VolumeError};
@@ -53,24 +53,28 @@ impl VolumeShared {
 /// The way to one shard.
 pub enum ShardLink<I> {
     /// It runs on this thread.
-    Here(Rc<Shard<I>>),
+    Here(Shard<I>),
     /// It runs on another.
     There(Sender<Order>),
 }
 
 /// A thread's way to all shards of a pool.
-pub struct PoolClient<I>(Rc<Vec<ShardLink<I>>>);
+pub struct PoolClient<I> {
+    shards: Rc<Vec<ShardLink<I>>>,
+    /// Volumes are dealt over the shards in extents of so many blocks.
+    extent_blocks: u64,
+}
 
 impl<I> Clone for PoolClient<I> {
     fn clone(&self) -> Self {
-        PoolClient(Rc::clone(&self.0))
+        PoolClient { shards: Rc::clone(&self.shards), extent_blocks: self.extent_blocks }
     }
 }
 
 impl<I: Io> PoolClient<I> {
-    /// A client of the shards, in order.
-    pub fn new(shards: Vec<ShardLink<I>>) -> PoolClient<I> {
-        PoolClient(Rc::new(shards))
+    /// A client of the shards, in order, of a pool of this configuration.
+    pub fn new(config: &Config, shards: Vec<ShardLink<I>>) -> PoolClient<I> {
+        PoolClient { shards: Rc::new(shards), extent_blocks: config.shape.extent_blocks() }
     }
 
     /// A volume of the pool.
@@ -79,7 +83,7 @@ impl<I: Io> PoolClient<I> {
     }
 
     async fn call(&self, shard: usize, volume: VolumeId, request: Request) -> Result<Reply, VolumeError> {
-        match &self.0[shard] {
+        match &self.shards[shard] {
             ShardLink::Here(shard) => shard.serve(volume, request).await,
             ShardLink::There(mailbox) => {
                 let (reply, answer) = async_channel::bounded(1);
@@ -114,18 +118,18 @@ struct Part {
 }
 
 /// The parts of a range of blocks, in order.
-fn parts(first: u64, blocks: u64, shards: usize) -> impl Iterator<Item = Part> {
+fn parts(first: u64, blocks: u64, extent_blocks: u64, shards: usize) -> impl Iterator<Item = Part> {
     let (mut at, end) = (first, first + blocks);
     std::iter::from_fn(move || {
         if at >= end {
             return None;
         }
-        let (extent, within) = (at / EXTENT_BLOCKS, at % EXTENT_BLOCKS);
+        let (extent, within) = (at / extent_blocks, at % extent_blocks);
         // With one shard, extents follow one another.
-        let room = if shards == 1 { u64::MAX } else { EXTENT_BLOCKS - within };
+        let room = if shards == 1 { u64::MAX } else { extent_blocks - within };
         let blocks = room.min(end - at);
         at += blocks;
-        let local = extent / shards as u64 * EXTENT_BLOCKS + within;
+        let local = extent / shards as u64 * extent_blocks + within;
         Some(Part { shard: (extent % shards as u64) as usize, local, blocks })
     })
 }
@@ -140,8 +144,12 @@ impl<I: Io> VolumeHandle<I> {
         }
     }
 
+    fn parts(&self, first: u64, blocks: u64) -> impl Iterator<Item = Part> {
+        parts(first, blocks, self.client.extent_blocks, self.shards())
+    }
+
     fn shards(&self) -> usize {
-        self.client.0.len()
+        self.client.shards.len()
     }
 
     async fn call(&self, shard: usize, request: Request) -> Result<Reply, VolumeError> {
@@ -155,7 +163,7 @@ impl<I: Io> VolumeHandle<I> {
         blocks: u64,
         mut request: impl FnMut(Part) -> Request,
     ) -> Result<Vec<Reply>, VolumeError> {
-        let mut parts = parts(first, blocks, self.shards());
+        let mut parts = self.parts(first, blocks);
         let Some(one) = parts.next() else { return Ok(Vec::new()) };
         if one.blocks == blocks {
             return Ok(vec![self.call(one.shard, request(one)).await?]);
@@ -178,7 +186,7 @@ impl<I: Io> VolumeHandle<I> {
     }
 
     async fn merge(&self, offset: u64, bytes: &[u8]) -> Result<(), VolumeError> {
-        let mut parts = parts(offset / BLOCK, 1, self.shards());
+        let mut parts = self.parts(offset / BLOCK, 1);
         let part = parts.next().expect("one block has one part");
         let request =
             Request::Merge { local: part.local, at: (offset % BLOCK) as usize, bytes: bytes.to_vec() };
@@ -208,8 +216,8 @@ impl<I: Io> VolumeHandle<I> {
         // One request per shard, not per extent: what lies between two extents of a shard is its neighbour there.
         let shards = self.shards();
         let calls = (0..shards).filter_map(|shard| {
-            let local = crate::serve::local_blocks(first, shard, shards);
-            let count = crate::serve::local_blocks(first + blocks, shard, shards) - local;
+            let local = dealt(first, self.client.extent_blocks, shard, shards);
+            let count = dealt(first + blocks, self.client.extent_blocks, shard, shards) - local;
             (count > 0).then(|| self.call(shard, Request::Unmap { local, count }))
         });
         join_all(calls).await.into_iter().try_for_each(|reply| reply.map(|_| ()))
@@ -314,26 +322,25 @@ fn trim(bufs: &mut [Buf], skip: usize, len: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::local_blocks;
 
     #[test]
     fn every_block_has_one_place_and_counts_add_up() {
-        for shards in [1usize, 2, 3, 5] {
+        for (shards, extent) in [(1usize, 256u64), (2, 256), (3, 80), (5, 7)] {
             let mut seen = std::collections::BTreeSet::new();
-            for block in 0..4 * EXTENT_BLOCKS * shards as u64 + 37 {
-                let part = parts(block, 1, shards).next().unwrap();
+            for block in 0..4 * extent * shards as u64 + 37 {
+                let part = parts(block, 1, extent, shards).next().unwrap();
                 assert!(seen.insert((part.shard, part.local)));
-                assert_eq!(local_blocks(block, part.shard, shards), part.local);
+                assert_eq!(dealt(block, extent, part.shard, shards), part.local);
             }
-            let all: u64 = (0..shards).map(|s| local_blocks(777, s, shards)).sum();
+            let all: u64 = (0..shards).map(|s| dealt(777, extent, s, shards)).sum();
             assert_eq!(all, 777);
         }
     }
 
     #[test]
     fn parts_cover_the_range_in_order() {
-        let total: u64 = parts(100, 5000, 3).map(|p| p.blocks).sum();
+        let total: u64 = parts(100, 5000, 256, 3).map(|p| p.blocks).sum();
         assert_eq!(total, 5000);
-        assert_eq!(parts(0, 5000, 1).count(), 1);
+        assert_eq!(parts(0, 5000, 256, 1).count(), 1);
     }
 }

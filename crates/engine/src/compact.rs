@@ -10,7 +10,7 @@ use crate::append::{From, Piece};
 use crate::buf::BLOCK_BYTES;
 use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
 use crate::io::Io;
-use crate::shard::{Shard, StripeLock};
+use crate::mapped::{MappedShard, StripeLock};
 use crate::space::Purpose;
 use crate::tables::StripeState;
 
@@ -19,7 +19,7 @@ const VICTIMS_LISTED: usize = 64;
 /// Stripes drained into one new stripe at most.
 const VICTIMS_PER_ROUND: usize = 16;
 
-impl<I: Io> Shard<I> {
+impl<I: Io> MappedShard<I> {
     /// Fills one new stripe from the sparsest ones; false when nothing would be gained or room is lacking.
     pub(crate) async fn compact_some(self: &Rc<Self>) -> bool {
         let Some(slots) = self.slots_plannable() else { return false };

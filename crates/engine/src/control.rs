@@ -16,10 +16,12 @@ use crate::addr::{MemberId, VolumeId};
 pub use crate::catalog::Catalog;
 use crate::client::VolumeShared;
 use crate::disk::codec::DecodeError;
-use crate::disk::superblock::{Config, MemberState};
+use crate::disk::superblock::{Config, MemberConfig, MemberState};
+use crate::geometry::MemberLayout;
 use crate::io::{DeviceId, Io};
 use crate::pool::{self, Candidate, Found, PoolError, SuperblockError};
 use crate::serve::{Answer, Order};
+use crate::shape::Shape;
 use crate::shard::Event;
 use crate::status::ShardStatus;
 use crate::sync::{Signal, join_all};
@@ -92,6 +94,22 @@ pub enum ControlError {
         /// Members of a stripe.
         need: usize,
     },
+    /// An array has one volume, which spans it.
+    #[error(
+        "an array has the one volume that spans it; make a pool (`sinew pool create`) for volumes that come and go"
+    )]
+    OneVolume,
+    /// What a member of an array held cannot go elsewhere.
+    #[error("every member of an array has its place, so what it held can only go to a new device: give one")]
+    NoEvacuation,
+    /// The replacement has too few bytes.
+    #[error("the new device has {have} bytes and a member of this array needs {need}; give a larger one")]
+    TooFewBytes {
+        /// Bytes of the device.
+        have: u64,
+        /// Bytes needed.
+        need: u64,
+    },
     /// The configuration cannot be stored.
     #[error("the configuration cannot be stored: {0}")]
     Config(DecodeError),
@@ -101,6 +119,11 @@ pub enum ControlError {
     /// A shard could not do its part.
     #[error(transparent)]
     Volume(#[from] VolumeError),
+}
+
+/// Whether a member in this state gets every change of the configuration.
+fn is_told(state: MemberState) -> bool {
+    matches!(state, MemberState::Active | MemberState::Spare)
 }
 
 /// The control of an open pool.
@@ -152,6 +175,7 @@ impl<I: Io> Control<I> {
         for id in deleting {
             let _ = self.finish_delete(id).await;
         }
+        self.use_spares().await;
     }
 
     /// The configuration now.
@@ -179,9 +203,13 @@ impl<I: Io> Control<I> {
     async fn take_event(self: Rc<Self>, event: Event) {
         match event {
             Event::MemberFailed { member, done, .. } => {
-                // When nothing is left to store the failure on, requests fail by themselves.
-                let _ = self.take_out(member, MemberState::Failed).await;
+                // Without redundancy nothing is gained by doing without it: its requests fail, others may not.
+                if self.config.borrow().shape.failures() > 0 {
+                    // When nothing is left to store the failure on, requests fail by themselves.
+                    let _ = self.take_out(member, MemberState::Failed).await;
+                }
                 let _ = done.send(()).await;
+                self.use_spares().await;
             }
             Event::Rebuilt => {
                 let _ = self.finish_evacuation().await;
@@ -213,7 +241,7 @@ impl<I: Io> Control<I> {
         loop {
             next.generation += 1;
             let devices = self.devices.borrow().clone();
-            let active = |i: &usize| next.members[*i].state == MemberState::Active;
+            let active = |i: &usize| is_told(next.members[*i].state);
             let targets: Vec<(usize, DeviceId)> =
                 (0..devices.len()).filter(active).filter_map(|i| Some((i, devices[i]?))).collect();
             if targets.is_empty() {
@@ -316,19 +344,33 @@ impl<I: Io> Control<I> {
     /// When the pool cannot do without it: it may still be good for something.
     pub async fn fail(&self, index: usize) -> Result<(), ControlError> {
         match self.member(index)? {
-            MemberState::Active => self.take_out_unless_needed(index, MemberState::Failed).await,
+            MemberState::Active => {
+                self.take_out_unless_needed(index, MemberState::Failed).await?;
+                self.use_spares().await;
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
 
     async fn take_out_unless_needed(&self, index: usize, state: MemberState) -> Result<(), ControlError> {
-        let out = {
+        let status = self.status().await?;
+        let possible = {
             let config = self.config.borrow();
-            let is_out = |s: MemberState| s != MemberState::Active && s != MemberState::Removed;
-            config.members.iter().filter(|m| is_out(m.state)).count()
+            let is_out = |m: &MemberConfig| !matches!(m.state, MemberState::Active | MemberState::Removed);
+            match config.shape {
+                Shape::Mapped(geometry) => {
+                    let out = config.members.iter().filter(|m| is_out(m)).count();
+                    out + usize::from(out == 0 && status.stripes_degraded > 0) < geometry.failures()
+                }
+                Shape::Array(_) => {
+                    let lags = |i: usize| status.member_chunks_stale.get(i).is_some_and(|&n| n > 0);
+                    let lost = |(i, m): (usize, &MemberConfig)| i == index || is_out(m) || lags(i);
+                    config.survives(&config.members.iter().enumerate().map(lost).collect::<Vec<_>>())
+                }
+            }
         };
-        let degraded = self.status().await?.stripes_degraded > 0;
-        if out + usize::from(out == 0 && degraded) >= self.config.borrow().geometry.failures() {
+        if !possible {
             return Err(ControlError::Needed(index));
         }
         self.take_out(MemberId(index as u8), state).await
@@ -340,7 +382,7 @@ impl<I: Io> Control<I> {
     /// When the device is not that member, or the member is not out.
     pub async fn online(&self, index: usize, candidate: Candidate) -> Result<(), ControlError> {
         let state = self.member(index)?;
-        if matches!(state, MemberState::Active | MemberState::Evacuating | MemberState::Removed) {
+        if !matches!(state, MemberState::Failed | MemberState::Offline | MemberState::Missing) {
             let hint = "only a failed, offline or missing member can be brought back";
             return Err(ControlError::MemberState { member: index, state: state.name(), hint });
         }
@@ -399,12 +441,17 @@ impl<I: Io> Control<I> {
         force: bool,
     ) -> Result<(), ControlError> {
         let state = self.member(index)?;
-        if state == MemberState::Active || (state == MemberState::Removed && new.is_none()) {
+        let is_array = matches!(self.config.borrow().shape, Shape::Array(_));
+        let is_empty = state == MemberState::Removed && (new.is_none() || is_array);
+        if matches!(state, MemberState::Active | MemberState::Spare) || is_empty {
             let hint = "take it offline first";
-            let hint = if state == MemberState::Removed { "there is nothing left to evacuate" } else { hint };
+            let hint = if is_empty { "there is nothing left to replace" } else { hint };
             return Err(ControlError::MemberState { member: index, state: state.name(), hint });
         }
         let Some(candidate) = new else {
+            if is_array {
+                return Err(ControlError::NoEvacuation);
+            }
             self.check_width()?;
             self.change(|config| {
                 config.members[index].state = MemberState::Evacuating;
@@ -414,36 +461,96 @@ impl<I: Io> Control<I> {
             self.tell_member(index).await;
             return Ok(());
         };
-        let (geometry, count, need) = {
-            let config = self.config.borrow();
-            (config.geometry, config.members.len(), config.members[index].layout.chunks)
-        };
         if !force {
             pool::refuse_used(&self.io, &candidate).await?;
         }
         let bytes = pool::device_bytes(&self.io, &candidate)?;
-        let member = pool::new_member(&self.io, &geometry, count, &candidate, bytes)?;
-        if member.layout.chunks < need {
-            return Err(ControlError::TooSmall { have: member.layout.chunks, need });
-        }
+        // The new device is used as far as the old one reached: chunk numbers stay valid on it.
+        let layout = self.check_replacement(index, bytes)?;
+        let member = pool::new_member(&self.io, &candidate, bytes, layout);
         pool::wipe(&self.io, &candidate).await?;
         // Before the empty device counts, everything on it is known to be stale.
         let id = MemberId(index as u8);
         self.ask_all(|done| Order::StaleMember { member: id, done }).await?;
         self.devices.borrow_mut()[index] = Some(candidate.device);
-        // The new device is used as far as the old one reached: chunk numbers stay valid on it.
-        self.activate(index, |config| {
-            let layout = config.members[index].layout;
-            config.members[index] = member;
-            config.members[index].layout = layout;
+        self.activate(index, |config| config.members[index] = member).await
+    }
+
+    /// How a device of so many bytes in a member's place is cut up: as the member was.
+    fn check_replacement(&self, index: usize, bytes: u64) -> Result<MemberLayout, ControlError> {
+        let config = self.config.borrow();
+        let layout = config.members[index].layout;
+        match config.shape {
+            Shape::Mapped(geometry) => {
+                let have =
+                    geometry.member_layout(bytes, config.members.len()).map_err(PoolError::from)?.chunks;
+                let need = layout.chunks;
+                if have < need { Err(ControlError::TooSmall { have, need }) } else { Ok(layout) }
+            }
+            Shape::Array(array) => {
+                let need = array.end_bytes();
+                if bytes < need { Err(ControlError::TooFewBytes { have: bytes, need }) } else { Ok(layout) }
+            }
+        }
+    }
+
+    /// Has spares take the places of members that failed or have not come back.
+    async fn use_spares(&self) {
+        loop {
+            let (index, spare) = {
+                let (config, devices) = (self.config.borrow(), self.devices.borrow());
+                let gone = |m: &MemberConfig| matches!(m.state, MemberState::Failed | MemberState::Missing);
+                let is_spare =
+                    |i: &usize| config.members[*i].state == MemberState::Spare && devices[*i].is_some();
+                let places = match config.shape {
+                    Shape::Array(array) => array.members(),
+                    Shape::Mapped(_) => 0,
+                };
+                let index = config.members[..places].iter().position(gone);
+                match (index, (0..config.members.len()).find(is_spare)) {
+                    (Some(index), Some(spare)) => (index, spare),
+                    _ => return,
+                }
+            };
+            if self.use_spare(index, spare).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The member and the spare change places; what the member held is rebuilt onto the spare.
+    async fn use_spare(&self, index: usize, spare: usize) -> Result<(), ControlError> {
+        let id = MemberId(index as u8);
+        self.ask_all(|done| Order::StaleMember { member: id, done }).await?;
+        let device = self.devices.borrow()[spare];
+        let still = |config: &Config| {
+            let gone = matches!(config.members[index].state, MemberState::Failed | MemberState::Missing);
+            gone && config.members[spare].state == MemberState::Spare
+        };
+        let mut taken = false;
+        self.change(|config| {
+            if still(config) {
+                taken = true;
+                config.members.swap(index, spare);
+                config.members[index].state = MemberState::Active;
+                config.members[index].out_epoch = 0;
+                config.members[spare].state = MemberState::Removed;
+                self.devices.borrow_mut()[index] = device;
+                self.devices.borrow_mut()[spare] = None;
+            }
+            Ok(())
         })
-        .await
+        .await?;
+        if taken {
+            self.tell_member(index).await;
+        }
+        Ok(())
     }
 
     /// Whether a full stripe finds its members among the active ones.
     fn check_width(&self) -> Result<(), ControlError> {
         let config = self.config.borrow();
-        let g = &config.geometry;
+        let g = config.mapped();
         let need = (g.data_columns + g.parity_columns()).max(g.copies());
         let have = config.members.iter().filter(|m| m.state == MemberState::Active).count();
         if have >= need { Ok(()) } else { Err(ControlError::TooFewLeft { have, need }) }

@@ -10,16 +10,16 @@ use crate::buf::Buf;
 use crate::disk::journal::Record;
 use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
 use crate::io::Io;
+use crate::mapped::{MappedShard, StripeLock};
 use crate::read::ChunkPart;
 use crate::sabotage::{self, Sabotage};
-use crate::shard::{Shard, StripeLock};
 use crate::sync::join_all;
 use crate::tables::StripeState;
 
 /// Stripes converted with one flush.
 const STRIPES_PER_ROUND: usize = 8;
 
-impl<I: Io> Shard<I> {
+impl<I: Io> MappedShard<I> {
     /// Converts a few stripes; false when none could be.
     pub(crate) async fn convert_some(self: &Rc<Self>) -> bool {
         if self.geometry.parity_columns() == 0 {
@@ -91,7 +91,7 @@ impl<I: Io> Shard<I> {
         for (p, parity) in parity.into_iter().enumerate() {
             let home = self.tables.borrow().good_home(stripe, self.geometry.parity_index(p))?;
             if let Err(error) = self.members.write(home, 0, Rc::new([parity])).await {
-                self.report_failure(home.member, error).await;
+                self.members.report_failure(home.member, error).await;
                 self.convertible.borrow_mut().push_back(stripe);
                 return None;
             }

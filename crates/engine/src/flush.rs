@@ -5,8 +5,8 @@
 use std::rc::Rc;
 
 use crate::io::Io;
+use crate::mapped::MappedShard;
 use crate::sabotage::{self, Sabotage};
-use crate::shard::Shard;
 use crate::sync::join_all;
 use crate::volume::VolumeError;
 
@@ -14,7 +14,7 @@ use crate::volume::VolumeError;
 const UNFLUSHED_BLOCKS_MAX: u64 = 64;
 const UNFLUSHED_STRIPES_MAX: usize = 128;
 
-impl<I: Io> Shard<I> {
+impl<I: Io> MappedShard<I> {
     /// Makes durable all that was applied before this call.
     pub(crate) async fn flush(self: &Rc<Self>) -> Result<(), VolumeError> {
         let target = self.journal.applied();
@@ -44,7 +44,7 @@ impl<I: Io> Shard<I> {
             let results = join_all(written.iter().map(|&member| self.members.flush(member))).await;
             for (&member, result) in written.iter().zip(results) {
                 if let Err(error) = result {
-                    self.report_failure(member, error).await;
+                    self.members.report_failure(member, error).await;
                 }
             }
         }

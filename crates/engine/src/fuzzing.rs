@@ -18,7 +18,7 @@ pub struct LoadedTables {
 impl LoadedTables {
     /// Empty tables of a shard of this pool.
     pub fn new(config: &Config) -> LoadedTables {
-        LoadedTables { bounds: Bounds::new(config), tables: Tables::new(config.geometry) }
+        LoadedTables { bounds: Bounds::new(config), tables: Tables::new(config.mapped()) }
     }
 
     /// Takes in a page whose header has been checked. Pages come in the order of their ids, each once.

@@ -315,7 +315,7 @@ impl Geometry {
 }
 
 /// How each shard's slice of one member is cut up; the same for all shards of that member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberLayout {
     /// Blocks in the journal ring.
     pub journal_blocks: u32,

@@ -12,8 +12,8 @@ use crate::addr::{Lsn, MemberId};
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::journal::{JOURNAL_PAYLOAD_BYTES, JournalHeader, Record, encode_block};
 use crate::io::{Gather, Io};
+use crate::mapped::MappedShard;
 use crate::sabotage::{self, Sabotage};
-use crate::shard::Shard;
 use crate::sync::{Fulfil, Promise, Signal, join_all, promise};
 use crate::tables::Effects;
 use crate::volume::VolumeError;
@@ -203,7 +203,7 @@ struct Block {
     waiters: Vec<Fulfil<CommitResult>>,
 }
 
-impl<I: Io> Shard<I> {
+impl<I: Io> MappedShard<I> {
     /// Writes group after group, for ever.
     pub(crate) async fn run_journal(self: Rc<Self>) {
         loop {
@@ -277,7 +277,7 @@ impl<I: Io> Shard<I> {
             for (leg, result) in legs.into_iter().zip(results) {
                 match result {
                     Ok(()) => written.push(leg),
-                    Err(error) => self.report_failure(leg, error).await,
+                    Err(error) => self.members.report_failure(leg, error).await,
                 }
             }
         }

@@ -9,13 +9,13 @@ use std::rc::Rc;
 use crate::addr::StripeId;
 use crate::disk::journal::Record;
 use crate::io::Io;
-use crate::shard::Shard;
+use crate::mapped::MappedShard;
 use crate::tables::StripeState;
 
 /// Pause while released chunks wait for readers to leave.
 const RETRY_NS: u64 = 1_000_000;
 
-impl<I: Io> Shard<I> {
+impl<I: Io> MappedShard<I> {
     /// Keeps room, for ever.
     pub(crate) async fn run_keeper(self: Rc<Self>) {
         loop {

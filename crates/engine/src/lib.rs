@@ -1,4 +1,4 @@
-//! The Sinew storage engine: mapped pools over an abstract world of devices.
+//! The Sinew storage engine: mapped pools and arrays over an abstract world of devices.
 //!
 //! From the outside in: [`pool`] makes and finds pools, [`control`] changes them, [`shard`] is a slice of one,
 //! [`client`] gives [`volume`]s to frontends. ARCHITECTURE.md has the way of a request and the invariants.
@@ -12,15 +12,21 @@ mod catalog;
 pub mod client;
 pub mod control;
 pub mod pool;
+pub mod shape;
 pub mod volume;
 
-// One shard, and what it does for requests.
+// The other kind of pool: arrays, whole.
+pub mod array;
+
+// One shard of a mapped pool, and what it does for requests.
 mod append;
 mod flush;
+mod mapped;
 mod read;
 pub mod serve;
 pub mod shard;
 mod stripes;
+mod ticket;
 mod write;
 
 // What a shard does by itself.
@@ -56,4 +62,6 @@ pub mod placement;
 pub mod run_map;
 pub mod sabotage;
 
+pub use array::ArrayShard;
+pub use mapped::MappedShard;
 pub use member::MemberStats;

@@ -2,11 +2,14 @@
 
 use std::cell::{Cell, RefCell};
 
+use async_channel::Sender;
+
 use crate::addr::{Home, MemberId};
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::superblock::MemberState;
 use crate::geometry::{CHUNK_BLOCKS, MemberLayout};
 use crate::io::{DeviceId, Gather, Io, IoError};
+use crate::shard::Event;
 
 /// Read errors after which a member counts as failed although single reads still succeed.
 const READ_ERRORS_MAX: u32 = 64;
@@ -50,14 +53,15 @@ pub struct MemberStats {
 pub(crate) struct Members<I> {
     io: I,
     shard: usize,
+    control: Sender<Event>,
     list: RefCell<Vec<Member>>,
     /// Counts changes of any member's state.
     version: Cell<u64>,
 }
 
 impl<I: Io> Members<I> {
-    pub(crate) fn new(io: I, shard: usize) -> Members<I> {
-        Members { io, shard, list: RefCell::new(Vec::new()), version: Cell::new(0) }
+    pub(crate) fn new(io: I, shard: usize, control: Sender<Event>) -> Members<I> {
+        Members { io, shard, control, list: RefCell::new(Vec::new()), version: Cell::new(0) }
     }
 
     pub(crate) fn push(&self, device: Option<DeviceId>, state: MemberState, layout: MemberLayout) {
@@ -129,6 +133,18 @@ impl<I: Io> Members<I> {
     pub(crate) fn lost_since(&self, member: MemberId, version: u64) -> bool {
         let entry = &self.list.borrow()[usize::from(member.0)];
         entry.state != MemberState::Active || entry.lost_at > version
+    }
+
+    /// Reports a member that failed a request and waits until all shards and the other members know.
+    pub(crate) async fn report_failure(&self, member: MemberId, error: IoError) {
+        if !self.is_active(member) {
+            return;
+        }
+        let (done, answer) = async_channel::bounded(1);
+        if self.control.send(Event::MemberFailed { member, error, done }).await.is_ok() {
+            // Control only goes away with the whole pool.
+            let _ = answer.recv().await;
+        }
     }
 
     fn note(&self, member: MemberId, f: impl FnOnce(&mut Member)) {
@@ -204,6 +220,11 @@ impl<I: Io> Members<I> {
             }
         }
         taken
+    }
+
+    /// A flush of the member failed: what it was to cover is still not flushed.
+    pub(crate) fn set_unflushed(&self, member: MemberId) {
+        self.note(member, |m| m.unflushed = true);
     }
 
     pub(crate) async fn flush(&self, member: MemberId) -> Result<(), IoError> {

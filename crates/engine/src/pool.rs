@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::addr::MemberId;
+use crate::addr::{MemberId, VolumeId};
+use crate::array::geometry::{ArrayError, ArrayGeometry, ArraySpec};
 use crate::buf::Buf;
 use crate::disk::codec::DecodeError;
-use crate::disk::superblock::{Config, MemberConfig, MemberState, SLOT_BYTES, SLOT_OFFSETS, Superblock};
+use crate::disk::superblock::{
+    Config, MemberConfig, MemberState, SLOT_BYTES, SLOT_OFFSETS, Superblock, VolumeConfig,
+};
 use crate::disk::{Uuid, uuid_text};
-use crate::geometry::{Geometry, GeometryError, Protection};
+use crate::geometry::{Geometry, GeometryError, MemberLayout, Protection};
 use crate::io::{DeviceId, Io, IoError};
+use crate::shape::Shape;
 use crate::space::capacity_blocks;
 
 /// What a pool is to be.
@@ -17,18 +21,30 @@ use crate::space::capacity_blocks;
 pub struct PoolSpec {
     /// Its name.
     pub name: String,
-    /// Its protection.
-    pub protection: Protection,
-    /// k; 0 for the default.
-    pub data_columns: usize,
+    /// Which of the two kinds it is.
+    pub kind: PoolKind,
     /// Shards; usually the cores that will serve it.
     pub shards: usize,
-    /// Keep and check a checksum of every block.
-    pub checksums: bool,
     /// Blocks of each journal ring; none for a size suited to the members.
     pub journal_blocks: Option<u32>,
     /// Take devices that hold something else.
     pub force: bool,
+}
+
+/// What kind of pool it is to be.
+#[derive(Clone, Copy, Debug)]
+pub enum PoolKind {
+    /// A mapped pool.
+    Mapped {
+        /// Its protection.
+        protection: Protection,
+        /// k; 0 for the default.
+        data_columns: usize,
+        /// Keep and check a checksum of every block.
+        checksums: bool,
+    },
+    /// An array, with its one volume.
+    Array(ArraySpec),
 }
 
 /// A device offered as a member, and its name for messages.
@@ -46,6 +62,9 @@ pub enum PoolError {
     /// The shape is impossible.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
+    /// The array is impossible.
+    #[error(transparent)]
+    Array(#[from] ArrayError),
     /// A member is too small for the pool's own reserves.
     #[error(
         "the members are too small: nothing would be left to store data in; give larger members or fewer shards"
@@ -88,7 +107,7 @@ pub enum PoolError {
         second: String,
     },
     /// Too few members are there.
-    #[error("pool {pool} cannot be opened: {missing} of its members are not available and it survives the loss of {failures}{}", list(.members))]
+    #[error("pool {pool} cannot be opened: {missing} of its members are not available and it is sure to survive the loss of {failures}{}", list(.members))]
     TooFewMembers {
         /// The pool's name.
         pool: String,
@@ -140,36 +159,11 @@ pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Re
             refuse_used(io, candidate).await?;
         }
     }
-    let smallest = sizes.iter().copied().min().unwrap_or(0);
-    let journal =
-        spec.journal_blocks.unwrap_or_else(|| Geometry::journal_blocks_for(smallest, spec.shards.max(1)));
-    let geometry = Geometry::new(
-        spec.protection,
-        spec.data_columns,
-        spec.shards,
-        spec.checksums,
-        devices.len(),
-        journal,
-    )?;
-    let mut members = Vec::with_capacity(devices.len());
-    for (candidate, &bytes) in devices.iter().zip(&sizes) {
-        members.push(new_member(io, &geometry, devices.len(), candidate, bytes)?);
-    }
-    let chunks: Vec<u64> = members.iter().map(|m| u64::from(m.layout.chunks)).collect();
-    geometry.check_chunks(chunks.iter().sum())?;
-    if capacity_blocks(&geometry, &chunks) == 0 {
-        return Err(PoolError::NoCapacity);
-    }
-    let config = Config {
-        pool: random_uuid(io),
-        name: spec.name.clone(),
-        generation: 1,
-        epoch: 0,
-        geometry,
-        members,
-        volumes: Vec::new(),
-        volume_next: 0,
-        openings: Vec::new(),
+    let config = match spec.kind {
+        PoolKind::Mapped { protection, data_columns, checksums } => {
+            new_mapped(io, devices, &sizes, spec, protection, data_columns, checksums)?
+        }
+        PoolKind::Array(array) => new_array(io, devices, &sizes, spec, &array)?,
     };
     for (index, candidate) in devices.iter().enumerate() {
         wipe(io, candidate).await?;
@@ -178,22 +172,88 @@ pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Re
     Ok(config)
 }
 
-/// The configuration of a device about to join a pool of `count` members.
+/// The configuration of a new mapped pool.
+fn new_mapped(
+    io: &impl Io,
+    devices: &[Candidate],
+    sizes: &[u64],
+    spec: &PoolSpec,
+    protection: Protection,
+    data_columns: usize,
+    checksums: bool,
+) -> Result<Config, PoolError> {
+    let smallest = sizes.iter().copied().min().unwrap_or(0);
+    let journal =
+        spec.journal_blocks.unwrap_or_else(|| Geometry::journal_blocks_for(smallest, spec.shards.max(1)));
+    let geometry = Geometry::new(protection, data_columns, spec.shards, checksums, devices.len(), journal)?;
+    let mut members = Vec::with_capacity(devices.len());
+    for (candidate, &bytes) in devices.iter().zip(sizes) {
+        let layout = geometry.member_layout(bytes, devices.len())?;
+        members.push(new_member(io, candidate, bytes, layout));
+    }
+    let chunks: Vec<u64> = members.iter().map(|m| u64::from(m.layout.chunks)).collect();
+    geometry.check_chunks(chunks.iter().sum())?;
+    if capacity_blocks(&geometry, &chunks) == 0 {
+        return Err(PoolError::NoCapacity);
+    }
+    Ok(new_config(io, spec, Shape::Mapped(geometry), members))
+}
+
+/// The configuration of a new array and its volume, which has the array's name.
+fn new_array(
+    io: &impl Io,
+    devices: &[Candidate],
+    sizes: &[u64],
+    spec: &PoolSpec,
+    array: &ArraySpec,
+) -> Result<Config, PoolError> {
+    let count = devices.len();
+    let (members, spares) = (count.saturating_sub(array.spares), array.spares);
+    if members == 0 || count > sinew_layout::MEMBERS_MAX as usize {
+        return Err(ArrayError::Spares { members: count, spares }.into());
+    }
+    // Spares too: any of them may take any place.
+    let smallest = sizes.iter().copied().min().unwrap_or(0);
+    let geometry = ArrayGeometry::new(array, members, smallest, spec.shards, spec.journal_blocks)?;
+    let new = |(candidate, &bytes)| new_member(io, candidate, bytes, MemberLayout::default());
+    let mut all: Vec<MemberConfig> = devices.iter().zip(sizes).map(new).collect();
+    all[members..].iter_mut().for_each(|m| m.state = MemberState::Spare);
+    let mut config = new_config(io, spec, Shape::Array(geometry), all);
+    let (name, bytes) = (spec.name.clone(), geometry.data_bytes());
+    config.volumes.push(VolumeConfig { id: VolumeId(0), name, bytes, deleting: false });
+    config.volume_next = 1;
+    Ok(config)
+}
+
+fn new_config(io: &impl Io, spec: &PoolSpec, shape: Shape, members: Vec<MemberConfig>) -> Config {
+    Config {
+        pool: random_uuid(io),
+        name: spec.name.clone(),
+        generation: 1,
+        epoch: 0,
+        shape,
+        members,
+        volumes: Vec::new(),
+        volume_next: 0,
+        openings: Vec::new(),
+    }
+}
+
+/// The configuration of a device about to join a pool.
 pub(crate) fn new_member(
     io: &impl Io,
-    geometry: &Geometry,
-    count: usize,
     candidate: &Candidate,
     bytes: u64,
-) -> Result<MemberConfig, PoolError> {
-    Ok(MemberConfig {
+    layout: MemberLayout,
+) -> MemberConfig {
+    MemberConfig {
         uuid: random_uuid(io),
         bytes,
-        layout: geometry.member_layout(bytes, count)?,
+        layout,
         state: MemberState::Active,
         out_epoch: 0,
         path: candidate.path.clone(),
-    })
+    }
 }
 
 pub(crate) fn device_bytes(io: &impl Io, candidate: &Candidate) -> Result<u64, PoolError> {
@@ -293,12 +353,12 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
     let mut found: Vec<Option<DeviceId>> = vec![None; config.members.len()];
     let mut paths: BTreeMap<usize, String> = BTreeMap::new();
     for (candidate, superblock) in &superblocks {
-        let index = usize::from(superblock.member);
-        let uuid = superblock.config.members[index].uuid;
-        if config.members.get(index).is_none_or(|m| m.uuid != uuid) {
+        // Which member it is says its identity: a spare that took a place may not have heard of that.
+        let uuid = superblock.config.members[usize::from(superblock.member)].uuid;
+        let Some(index) = config.members.iter().position(|m| m.uuid == uuid) else {
             warnings.push(format!("{}: has been replaced in this pool and is not used", candidate.path));
             continue;
-        }
+        };
         if let Some(first) = paths.insert(index, candidate.path.clone()) {
             return Err(PoolError::Duplicate { first, second: candidate.path.clone() });
         }
@@ -338,7 +398,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
         .members
         .iter()
         .zip(&found)
-        .map(|(m, &d)| d.filter(|_| m.state == MemberState::Active))
+        .map(|(m, &d)| d.filter(|_| matches!(m.state, MemberState::Active | MemberState::Spare)))
         .collect();
     store(io, &mut config, &devices).await?;
     Ok(Found { config: Rc::new(config), devices, returned, warnings })
@@ -346,7 +406,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
 
 /// Whether, and how, a device falls short of what its member is said to hold: somebody has cut it.
 pub(crate) fn too_small(io: &impl Io, device: DeviceId, config: &Config, index: usize) -> Option<String> {
-    let need = config.members[index].layout.end_bytes(config.geometry.shards);
+    let need = config.end_bytes(index);
     match io.space(device) {
         Ok(space) if space.bytes >= need => None,
         Ok(space) => Some(format!("has {} bytes, fewer than the {need} in use on this member,", space.bytes)),
@@ -375,13 +435,15 @@ fn require_enough(
     warnings: &[String],
 ) -> Result<(), PoolError> {
     let out = |(i, m): &(usize, &MemberConfig)| match m.state {
-        MemberState::Removed => false,
+        MemberState::Removed | MemberState::Spare => false,
         MemberState::Active | MemberState::Missing => found[*i].is_none(),
         _ => true,
     };
     let missing: Vec<(usize, &MemberConfig)> = config.members.iter().enumerate().filter(out).collect();
-    let failures = config.geometry.failures();
-    if missing.len() <= failures {
+    let mut lost = vec![false; config.members.len()];
+    missing.iter().for_each(|(i, _)| lost[*i] = true);
+    let failures = config.shape.failures();
+    if config.survives(&lost) {
         return Ok(());
     }
     let line = |&(i, m): &(usize, &MemberConfig)| {

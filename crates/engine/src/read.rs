@@ -10,10 +10,10 @@ use crate::buf::{BLOCK_BYTES, Buf};
 use crate::checksum::crc32c;
 use crate::geometry::CHUNK_BLOCKS;
 use crate::io::{Io, IoError};
+use crate::mapped::{MappedShard, split_local};
 use crate::parity::{self, Column};
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
-use crate::shard::{Shard, split_local};
 use crate::sync::join_all;
 use crate::tables::StripeState;
 use crate::volume::{Extent, VolumeError};
@@ -38,7 +38,7 @@ pub(crate) struct ChunkPart {
     pub(crate) count: u32,
 }
 
-impl<I: Io> Shard<I> {
+impl<I: Io> MappedShard<I> {
     /// Reads consecutive blocks of a volume; the parts, in order, add up to them.
     pub(crate) async fn read(
         self: &Rc<Self>,
@@ -150,7 +150,7 @@ impl<I: Io> Shard<I> {
                 }
                 Ok(_) => {}
                 Err(error) if self.members.read_error_is_fatal(home.member, error) => {
-                    self.report_failure(home.member, error).await;
+                    self.members.report_failure(home.member, error).await;
                 }
                 Err(_) => {}
             }
@@ -217,7 +217,7 @@ impl<I: Io> Shard<I> {
             self.unflushed_stripes.borrow_mut().insert(part.stripe);
             match written {
                 Ok(()) => self.members.note_repair(home.member, u64::from(part.count)),
-                Err(error) => self.report_failure(home.member, error).await,
+                Err(error) => self.members.report_failure(home.member, error).await,
             }
         }
     }
@@ -311,7 +311,7 @@ impl<I: Io> Shard<I> {
         if let Err(error) = result
             && self.members.read_error_is_fatal(home.member, error)
         {
-            self.report_failure(home.member, error).await;
+            self.members.report_failure(home.member, error).await;
         }
         result
     }

@@ -12,8 +12,9 @@ use crate::disk::journal::Record;
 use crate::disk::superblock::MemberState;
 use crate::geometry::CHUNK_BYTES;
 use crate::io::Io;
+use crate::mapped::{MappedShard, StripeLock};
 use crate::sabotage::{self, Sabotage};
-use crate::shard::{Event, Shard, StripeLock};
+use crate::shard::Event;
 use crate::tables::StripeState;
 
 /// Chunks rebuilt with one flush.
@@ -33,7 +34,7 @@ struct Rebuilt<I: Io> {
     is_new: bool,
 }
 
-impl<I: Io> Shard<I> {
+impl<I: Io> MappedShard<I> {
     /// Rebuilds whenever something is missing, for ever.
     pub(crate) async fn run_rebuilder(self: Rc<Self>) {
         self.rebuilder.kick();
@@ -154,7 +155,7 @@ impl<I: Io> Shard<I> {
                 data = data.slice(BLOCK_BYTES, data.len() - BLOCK_BYTES);
             }
             if let Err(error) = self.members.write(home, from, Rc::new([data])).await {
-                self.report_failure(home.member, error).await;
+                self.members.report_failure(home.member, error).await;
                 self.give_up(&rebuilt);
                 return None;
             }

@@ -23,11 +23,12 @@ use crate::disk::superblock::Config;
 use crate::geometry::{CHUNK_BLOCKS, PAGE_BYTES};
 use crate::io::{DeviceId, Io};
 use crate::journal::Journal;
+use crate::mapped::{MappedShard, ShardParts};
 use crate::member::Members;
 use crate::pages::PageCopy;
 use crate::sabotage::{self, Sabotage};
 use crate::serve::Order;
-use crate::shard::{Event, Shard, ShardParts};
+use crate::shard::{Event, Shard};
 use crate::space::Space;
 use crate::sync::join_all;
 use crate::tables::{Effects, StripeState, Tables};
@@ -100,21 +101,21 @@ struct Recovery<I> {
     unflushed: Vec<(JournalHeader, Vec<Record>)>,
 }
 
-impl<I: Io> Shard<I> {
-    /// Opens shard `index` of a pool on the present thread: recovers it and starts its tasks.
+impl<I: Io> MappedShard<I> {
+    /// Opens shard `index` of a mapped pool on the present thread: recovers it and starts its tasks.
     ///
     /// # Errors
     /// When what is on the active members is not enough, or impossible.
-    pub async fn open(
+    pub(crate) async fn open(
         io: I,
         index: usize,
         config: Rc<Config>,
         devices: &[Option<DeviceId>],
         control: Sender<Event>,
         mailbox: Receiver<Order>,
-    ) -> Result<(Rc<Shard<I>>, RecoveryReport), RecoverError> {
+    ) -> Result<(Rc<MappedShard<I>>, RecoveryReport), RecoverError> {
         let started = io.now();
-        let members = Members::new(io.clone(), index);
+        let members = Members::new(io.clone(), index, control.clone());
         for (member, &device) in config.members.iter().zip(devices) {
             members.push(device, member.state, member.layout);
         }
@@ -122,7 +123,7 @@ impl<I: Io> Shard<I> {
             io,
             index,
             members,
-            tables: Tables::new(config.geometry),
+            tables: Tables::new(config.mapped()),
             bounds: Bounds::new(&config),
             report: RecoveryReport::default(),
             resync: BTreeSet::new(),
@@ -141,7 +142,8 @@ impl<I: Io> Shard<I> {
         let mut report = recovery.report;
         let touched = std::mem::take(&mut recovery.touched);
         let shard = recovery.finish(last, tail, control)?;
-        shard.start(mailbox);
+        shard.io.spawn(Shard::Mapped(Rc::clone(&shard)).run_mailbox(mailbox));
+        shard.start();
         shard
             .settle(touched)
             .await
@@ -221,7 +223,7 @@ impl<I: Io> Recovery<I> {
             // The same version may have been written twice; copies beyond those due are free space.
             page.copies.sort_by_key(|c| c.member);
             page.copies.dedup_by_key(|c| c.member);
-            page.copies.truncate(self.config.geometry.copies());
+            page.copies.truncate(self.config.mapped().copies());
             let loaded = self.tables.load_page(id, page.data.bytes(), &self.bounds);
             loaded.map_err(|error| self.damaged(format!("page {id:?}: {error}")))?;
             self.tables.pages.loaded(id, page.lsn, page.copies);
@@ -281,7 +283,7 @@ impl<I: Io> Recovery<I> {
 
     async fn read_ring(&mut self) -> BTreeMap<Lsn, RingBlock> {
         let layouts: Vec<_> = self.members.ids().map(|m| self.members.get(m).layout).collect();
-        let (index, ring) = (self.index, u64::from(self.config.geometry.journal_blocks));
+        let (index, ring) = (self.index, u64::from(self.config.mapped().journal_blocks));
         let (pool, shard) = (self.config.pool, self.index as u16);
         let mut blocks: BTreeMap<Lsn, RingBlock> = BTreeMap::new();
         let range =
@@ -334,7 +336,7 @@ impl<I: Io> Recovery<I> {
         if sabotage::on(Sabotage::TrustTail) {
             return Ok(true);
         }
-        let (stripe, ..) = self.config.geometry.place(slot);
+        let (stripe, ..) = self.config.mapped().place(slot);
         self.touched.insert(stripe);
         if self.tables.stripe(stripe).state == StripeState::Free {
             // The stripe has been freed since: the record is void in any case.
@@ -352,7 +354,7 @@ impl<I: Io> Recovery<I> {
     /// The content of a slot, if any copy or the rest of the stripe has what the checksum says, and the homes where it is
     /// something else.
     async fn read_copies(&self, slot: SlotNo, crc: u32) -> (Option<Buf>, Vec<Home>) {
-        let g = self.config.geometry;
+        let g = self.config.mapped();
         let (stripe, column, offset) = g.place(slot);
         let mirrors = (0..g.failures()).map(|copy| g.mirror_index(copy, column));
         let homes: Vec<Home> = std::iter::once(column)
@@ -377,7 +379,7 @@ impl<I: Io> Recovery<I> {
     /// Makes every copy of the slots verified good, where those slots still hold what was verified.
     async fn mend_verified(&self) -> Result<(), RecoverError> {
         for (&slot, &crc) in &self.verified {
-            let (stripe, _, offset) = self.config.geometry.place(slot);
+            let (stripe, _, offset) = self.config.mapped().place(slot);
             if self.tables.stripe(stripe).state == StripeState::Free || self.tables.owner(slot).is_none() {
                 continue;
             }
@@ -394,7 +396,7 @@ impl<I: Io> Recovery<I> {
     /// One block of a data column from the rest of its stripe, if that gives what the checksum says.
     async fn reconstruct(&self, stripe: StripeId, column: usize, offset: u32, crc: u32) -> Option<Buf> {
         let rest = self.read_row(stripe, offset, Some(column)).await;
-        let g = self.config.geometry;
+        let g = self.config.mapped();
         let fits = |buf: &Buf| crc32c(buf.bytes()) == crc;
         let leave_out = std::iter::once(None).chain((0..g.data_columns + g.parity_columns()).map(Some));
         leave_out.filter_map(|left_out| self.solve(stripe, &rest, column, left_out)).find(fits)
@@ -402,7 +404,7 @@ impl<I: Io> Recovery<I> {
 
     /// The same block of every column and of parity, as far as it can be read.
     async fn read_row(&self, stripe: StripeId, offset: u32, without: Option<usize>) -> Vec<Option<Buf>> {
-        let g = self.config.geometry;
+        let g = self.config.mapped();
         join_all((0..g.data_columns + g.parity_columns()).map(|i| async move {
             let home = self.tables.good_home(stripe, i).filter(|h| self.members.is_active(h.member))?;
             if without == Some(i) { None } else { self.members.read(home, offset, 1).await.ok() }
@@ -418,7 +420,7 @@ impl<I: Io> Recovery<I> {
         left_out: Option<usize>,
     ) -> Option<Buf> {
         use crate::parity::{Column, reconstruct};
-        let g = self.config.geometry;
+        let g = self.config.mapped();
         let used = usize::from(self.tables.stripe(stripe).columns);
         let columns: Vec<Column<'_>> = row
             .iter()
@@ -447,7 +449,7 @@ impl<I: Io> Recovery<I> {
     }
 
     async fn resync_row(&mut self, stripe: StripeId, offset: u32) -> Result<(), RecoverError> {
-        let g = self.config.geometry;
+        let g = self.config.mapped();
         let row = self.read_row(stripe, offset, None).await;
         let used = usize::from(self.tables.stripe(stripe).columns);
         let mut data: Vec<Buf> = Vec::with_capacity(used);
@@ -479,7 +481,7 @@ impl<I: Io> Recovery<I> {
 
     /// Whether a block is what its slot's checksum says, if there is one.
     fn fits(&self, stripe: StripeId, column: usize, offset: u32, block: &Buf) -> bool {
-        let expected = self.expected(self.config.geometry.slot(stripe, column, offset));
+        let expected = self.expected(self.config.mapped().slot(stripe, column, offset));
         expected.is_none_or(|crc| crc32c(block.bytes()) == crc)
     }
 
@@ -492,7 +494,7 @@ impl<I: Io> Recovery<I> {
     /// A block that is damaged or whose member is missing: what the checksum confirms, else whatever parity says, else zeros. Only blocks
     /// whose record was dropped can fail the checksum.
     fn missing_block(&self, stripe: StripeId, column: usize, offset: u32, row: &[Option<Buf>]) -> Buf {
-        let g = self.config.geometry;
+        let g = self.config.mapped();
         let slot = g.slot(stripe, column, offset);
         let expected = self.expected(slot);
         let leave_out = std::iter::once(None).chain((0..g.data_columns + g.parity_columns()).map(Some));
@@ -509,7 +511,7 @@ impl<I: Io> Recovery<I> {
     /// once must be on f + 1 members, and what has been dropped once must stay so. They keep their epoch, so that a crash
     /// that leaves some of them as they were breaks nothing.
     async fn rewrite_unflushed(&mut self, tail: Lsn) -> Result<(), RecoverError> {
-        let ring = u64::from(self.config.geometry.journal_blocks);
+        let ring = u64::from(self.config.mapped().journal_blocks);
         let active = self.members.active();
         for (original, records) in std::mem::take(&mut self.unflushed) {
             let lsn = original.lsn;
@@ -517,7 +519,7 @@ impl<I: Io> Recovery<I> {
                 JournalHeader { rewritten: self.config.epoch, tail, flushed: self.flushed, ..original };
             let mut data = Buf::zeroed(BLOCK_BYTES);
             encode_block(&header, &records, data.bytes_mut());
-            for i in 0..self.config.geometry.copies().min(active.len()) {
+            for i in 0..self.config.mapped().copies().min(active.len()) {
                 let member = active[(lsn as usize + i) % active.len()];
                 let offset = self.members.get(member).layout.journal_offset(self.index, (lsn % ring) as u32);
                 if self.members.write_at(member, offset, Rc::new([data.clone()])).await.is_err() {
@@ -538,10 +540,15 @@ impl<I: Io> Recovery<I> {
     }
 
     /// Derives free space and counts from the tables and puts the shard together.
-    fn finish(mut self, last: Lsn, tail: Lsn, control: Sender<Event>) -> Result<Rc<Shard<I>>, RecoverError> {
+    fn finish(
+        mut self,
+        last: Lsn,
+        tail: Lsn,
+        control: Sender<Event>,
+    ) -> Result<Rc<MappedShard<I>>, RecoverError> {
         let config = Rc::clone(&self.config);
         let seed = u64::from_le_bytes(config.pool[..8].try_into().expect("eight bytes")) ^ self.index as u64;
-        let mut space = Space::new(config.geometry, config.members.len(), seed);
+        let mut space = Space::new(config.mapped(), config.members.len(), seed);
         for member in &config.members {
             space.push_member(member.layout.chunks, member.layout.page_slots, member.state);
         }
@@ -561,7 +568,7 @@ impl<I: Io> Recovery<I> {
         let complete = self.tables.complete();
         complete.map_err(|error| self.damaged(error.to_string()))?;
         let journal = Journal::new(config.epoch, last, tail, self.flushed);
-        let shard = Shard::assemble(ShardParts {
+        let shard = MappedShard::assemble(ShardParts {
             io: self.io,
             index: self.index,
             pool: config.pool,

@@ -39,11 +39,27 @@ pub enum Sabotage {
     KeepEpoch,
     /// Rebuild a chunk but leave the first block out.
     RebuildShort,
+    /// Arrays: change stripes in place without their after-image in the journal.
+    SkipAfterImage,
+    /// Arrays: at recovery, leave stripes that were being changed as they are.
+    SkipReplay,
+    /// Arrays: replay the oldest version of a block instead of the newest.
+    ReplayOutOfOrder,
+    /// Arrays: let the tail pass groups whose blocks are not durable in their places.
+    SettleEarly,
+    /// Arrays: do not mark regions before they are written.
+    ForgetDirty,
+    /// Arrays: after a crash, leave dirty regions as they are.
+    SkipResync,
+    /// Arrays: read from a member what it lags behind in.
+    ReadStale,
+    /// Arrays: add a column's difference to parity as if it were its neighbour's.
+    WrongCoefficient,
 }
 
 impl Sabotage {
     /// Every way.
-    pub const ALL: [Sabotage; 17] = [
+    pub const ALL: [Sabotage; 25] = [
         Sabotage::SkipJournal,
         Sabotage::OneJournalCopy,
         Sabotage::AcknowledgeEarly,
@@ -61,6 +77,14 @@ impl Sabotage {
         Sabotage::TrustTail,
         Sabotage::KeepEpoch,
         Sabotage::RebuildShort,
+        Sabotage::SkipAfterImage,
+        Sabotage::SkipReplay,
+        Sabotage::ReplayOutOfOrder,
+        Sabotage::SettleEarly,
+        Sabotage::ForgetDirty,
+        Sabotage::SkipResync,
+        Sabotage::ReadStale,
+        Sabotage::WrongCoefficient,
     ];
 }
 

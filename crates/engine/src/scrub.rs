@@ -11,9 +11,9 @@ use crate::disk::journal::Record;
 use crate::disk::page::{PageHeader, PageId};
 use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES, PAGE_BYTES};
 use crate::io::Io;
+use crate::mapped::MappedShard;
 use crate::pages::PageCopy;
 use crate::read::ChunkPart;
-use crate::shard::Shard;
 use crate::tables::StripeState;
 
 /// Stripes between records of how far it has come.
@@ -23,7 +23,7 @@ const RETRY_NS: u64 = 1_000_000;
 /// How often a stripe in use is looked at again before the scrub goes on without it; it will have been written anew.
 const RETRIES_MAX: usize = 1000;
 
-impl<I: Io> Shard<I> {
+impl<I: Io> MappedShard<I> {
     /// Scrubs whenever told to, or where the last opening of the pool left off, for ever.
     pub(crate) async fn run_scrubber(self: Rc<Self>) {
         loop {
@@ -143,7 +143,7 @@ impl<I: Io> Shard<I> {
             self.unflushed_stripes.borrow_mut().insert(part.stripe);
             match written {
                 Ok(()) => self.members.note_repair(home.member, 1),
-                Err(error) => self.report_failure(home.member, error).await,
+                Err(error) => self.members.report_failure(home.member, error).await,
             }
         }
     }
@@ -162,7 +162,7 @@ impl<I: Io> Shard<I> {
                 self.unflushed_stripes.borrow_mut().insert(stripe);
                 match written {
                     Ok(()) => self.members.note_repair(home.member, u64::from(CHUNK_BLOCKS)),
-                    Err(error) => self.report_failure(home.member, error).await,
+                    Err(error) => self.members.report_failure(home.member, error).await,
                 }
             }
         }

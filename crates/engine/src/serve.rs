@@ -1,8 +1,8 @@
-//! A shard's mailbox: requests from clients on other threads, and orders from the pool's control.
+//! What a shard is asked and told, and how a mapped one answers.
 
 use std::rc::Rc;
 
-use async_channel::{Receiver, Sender};
+use async_channel::Sender;
 
 use crate::addr::{MemberId, VolumeId};
 use crate::buf::Buf;
@@ -10,8 +10,8 @@ use crate::disk::journal::Record;
 use crate::disk::superblock::MemberState;
 use crate::geometry::{EXTENT_BLOCKS, MemberLayout};
 use crate::io::{DeviceId, Io};
+use crate::mapped::MappedShard;
 use crate::run_map::PAGE_INDICES;
-use crate::shard::Shard;
 use crate::status::ShardStatus;
 use crate::volume::{Extent, VolumeError};
 
@@ -144,56 +144,16 @@ pub enum Order {
     },
 }
 
-impl<I: Io> Shard<I> {
-    /// Serves the mailbox until every sender is gone.
-    pub(crate) async fn run_mailbox(self: Rc<Self>, mailbox: Receiver<Order>) {
-        while let Ok(order) = mailbox.recv().await {
-            let shard = Rc::clone(&self);
-            self.io.spawn(async move { shard.obey(order).await });
-        }
-    }
-
-    /// Does what one order says. Whoever waits may have gone; the answer is then dropped.
-    async fn obey(self: Rc<Self>, order: Order) {
-        match order {
-            Order::Request { volume, request, reply } => {
-                let _ = reply.send(self.serve(volume, request).await).await;
-            }
-            Order::SetMember { member, state, device, layout, done } => {
-                self.set_member(member, state, device, layout);
-                let _ = done.send(Ok(())).await;
-            }
-            Order::StaleMember { member, done } => {
-                let _ = done.send(self.stale_member(member).await).await;
-            }
-            Order::Flush { done } => {
-                let _ = done.send(self.flush().await).await;
-            }
-            Order::DropVolume { volume, done } => {
-                self.deleted.borrow_mut().insert(volume);
-                let _ = done.send(self.drop_volume(volume).await).await;
-            }
-            Order::Truncate { volume, blocks, done } => {
-                let _ = done.send(self.truncate(volume, blocks).await).await;
-            }
-            Order::Scrub { run, done } => {
-                let _ = done.send(self.set_scrub(run).await).await;
-            }
-            Order::Throttle(rate) => self.throttle.set(rate),
-            Order::Status(reply) => {
-                let _ = reply.send(self.status()).await;
-            }
-            Order::Close { done } => {
-                let _ = done.send(self.close().await).await;
-            }
-        }
-    }
-
+impl<I: Io> MappedShard<I> {
     /// Answers a client's request.
     ///
     /// # Errors
     /// As the `Volume` trait has it.
-    pub async fn serve(self: &Rc<Self>, volume: VolumeId, request: Request) -> Result<Reply, VolumeError> {
+    pub(crate) async fn serve(
+        self: &Rc<Self>,
+        volume: VolumeId,
+        request: Request,
+    ) -> Result<Reply, VolumeError> {
         if !matches!(request, Request::Flush) && self.deleted.borrow().contains(&volume) {
             return Err(VolumeError::Gone);
         }
@@ -209,14 +169,14 @@ impl<I: Io> Shard<I> {
         }
     }
 
-    async fn stale_member(self: &Rc<Self>, member: MemberId) -> Result<(), VolumeError> {
+    pub(crate) async fn stale_member(self: &Rc<Self>, member: MemberId) -> Result<(), VolumeError> {
         self.journal.commit(vec![Record::StaleMember { member }]).await?;
         self.flush().await
     }
 
-    async fn truncate(self: &Rc<Self>, volume: VolumeId, blocks: u64) -> Result<(), VolumeError> {
+    pub(crate) async fn truncate(self: &Rc<Self>, volume: VolumeId, blocks: u64) -> Result<(), VolumeError> {
         self.wait_volume_idle(volume).await;
-        let first = local_blocks(blocks, self.index, self.geometry.shards);
+        let first = dealt(blocks, EXTENT_BLOCKS, self.index, self.geometry.shards);
         let end =
             self.tables.borrow().volume_pages(volume).last().map_or(0, |(index, _)| u64::from(index + 1));
         let end = end * u64::from(PAGE_INDICES);
@@ -226,7 +186,7 @@ impl<I: Io> Shard<I> {
         self.flush().await
     }
 
-    async fn close(self: &Rc<Self>) -> Result<(), VolumeError> {
+    pub(crate) async fn close(self: &Rc<Self>) -> Result<(), VolumeError> {
         self.closing.set(true);
         while !self.is_clean() {
             self.cleaner.kick();
@@ -239,11 +199,11 @@ impl<I: Io> Shard<I> {
     }
 }
 
-/// Number of a volume's first `blocks` blocks that shard `index` of `shards` holds. Extents are dealt round robin.
-pub(crate) fn local_blocks(blocks: u64, index: usize, shards: usize) -> u64 {
-    let (extent, within) = (blocks / EXTENT_BLOCKS, blocks % EXTENT_BLOCKS);
+/// How many of the first `count` things shard `index` of `shards` holds, when runs of `run` are dealt round robin.
+pub(crate) fn dealt(count: u64, run: u64, index: usize, shards: usize) -> u64 {
+    let (turn, within) = (count / run, count % run);
     let (index, shards) = (index as u64, shards as u64);
-    let whole = extent / shards + u64::from(index < extent % shards);
-    let part = if extent % shards == index { within } else { 0 };
-    whole * EXTENT_BLOCKS + part
+    let whole = turn / shards + u64::from(index < turn % shards);
+    let part = if turn % shards == index { within } else { 0 };
+    whole * run + part
 }

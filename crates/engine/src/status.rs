@@ -5,8 +5,8 @@ use std::cell::Cell;
 use crate::buf::BLOCK_BYTES;
 use crate::geometry::CHUNK_BYTES;
 use crate::io::Io;
+use crate::mapped::MappedShard;
 use crate::member::MemberStats;
-use crate::shard::Shard;
 use crate::tables::StripeState;
 
 /// A number that only grows.
@@ -34,7 +34,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            fn values(&self) -> CounterValues {
+            pub(crate) fn values(&self) -> CounterValues {
                 CounterValues { $($name: self.$name.0.get(),)* }
             }
         }
@@ -90,6 +90,12 @@ counters! {
     scrub_errors,
     /// Of those, not repaired because no good copy was left.
     scrub_unrepaired,
+    /// Stripes of an array changed in place.
+    stripes_updated,
+    /// Blocks of an array brought from the journal to their place.
+    blocks_drained,
+    /// Stripes of an array resynced.
+    stripes_resynced,
 }
 
 /// A shard's state, or, added up, the pool's.
@@ -115,6 +121,8 @@ pub struct ShardStatus {
     pub metadata_degraded: u64,
     /// Chunks that can be rebuilt now.
     pub rebuild_chunks_left: u64,
+    /// Stripes of an array that await their first resync.
+    pub resync_stripes_left: u64,
     /// Stripes the scrub has still to look at; none when none is under way.
     pub scrub_stripes_left: Option<u64>,
     /// Heap bytes of the tables.
@@ -131,6 +139,8 @@ pub struct ShardStatus {
     pub members: Vec<MemberStats>,
     /// Chunks of stripes on each member.
     pub member_chunks_used: Vec<u64>,
+    /// Chunks of an array on each member that are not up to date.
+    pub member_chunks_stale: Vec<u64>,
 }
 
 impl ShardStatus {
@@ -146,6 +156,7 @@ impl ShardStatus {
         self.stripes_at_risk += other.stripes_at_risk;
         self.metadata_degraded += other.metadata_degraded;
         self.rebuild_chunks_left += other.rebuild_chunks_left;
+        self.resync_stripes_left += other.resync_stripes_left;
         self.scrub_stripes_left = match (self.scrub_stripes_left, other.scrub_stripes_left) {
             (None, left) | (left, None) => left,
             (Some(a), Some(b)) => Some(a + b),
@@ -167,13 +178,17 @@ impl ShardStatus {
             mine.checksum_errors += theirs.checksum_errors;
             mine.repaired_blocks += theirs.repaired_blocks;
         }
+        self.member_chunks_stale.resize(self.members.len(), 0);
+        for (mine, theirs) in self.member_chunks_stale.iter_mut().zip(&other.member_chunks_stale) {
+            *mine += theirs;
+        }
         for (mine, theirs) in self.member_chunks_used.iter_mut().zip(&other.member_chunks_used) {
             *mine += theirs;
         }
     }
 }
 
-impl<I: Io> Shard<I> {
+impl<I: Io> MappedShard<I> {
     fn waits(&self) -> String {
         let space = self.space.borrow();
         format!(
@@ -197,7 +212,7 @@ impl<I: Io> Shard<I> {
     }
 
     /// The shard's state now.
-    pub fn status(&self) -> ShardStatus {
+    pub(crate) fn status(&self) -> ShardStatus {
         let tables = self.tables.borrow();
         let space = self.space.borrow();
         let block = BLOCK_BYTES as u64;

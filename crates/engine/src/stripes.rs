@@ -12,9 +12,9 @@ use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::journal::Record;
 use crate::geometry::CHUNK_BLOCKS;
 use crate::io::{Gather, Io, IoError};
+use crate::mapped::MappedShard;
 use crate::parity;
 use crate::sabotage::{self, Sabotage};
-use crate::shard::Shard;
 use crate::space::{Purpose, StripePlan};
 use crate::sync::join_all;
 use crate::volume::VolumeError;
@@ -22,7 +22,7 @@ use crate::volume::VolumeError;
 /// How often a stripe is written anew elsewhere because a member failed under it.
 const ATTEMPTS_MAX: usize = 16;
 
-impl<I: Io> Shard<I> {
+impl<I: Io> MappedShard<I> {
     /// Whether a write of this many blocks goes straight to parity stripes: more than half a stripe (FusionRAID, FAST'21,
     /// section 4.2).
     pub(crate) fn is_large(&self, blocks: u32) -> bool {
@@ -141,7 +141,7 @@ impl<I: Io> Shard<I> {
     async fn all_written(&self, written: Vec<(Home, Result<(), IoError>)>, version: u64) -> bool {
         for (home, result) in &written {
             if let Err(error) = result {
-                self.report_failure(home.member, *error).await;
+                self.members.report_failure(home.member, *error).await;
             }
         }
         written.iter().all(|(home, result)| result.is_ok() && !self.members.lost_since(home.member, version))

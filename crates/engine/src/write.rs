@@ -8,8 +8,8 @@ use crate::append::{From, Piece};
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::journal::Record;
 use crate::io::Io;
+use crate::mapped::{MappedShard, split_local};
 use crate::run_map::PAGE_INDICES;
-use crate::shard::{Shard, split_local};
 use crate::space::Purpose;
 use crate::stripes::take_blocks;
 use crate::sync::join_all;
@@ -27,7 +27,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-impl<I: Io> Shard<I> {
+impl<I: Io> MappedShard<I> {
     /// Stores whole consecutive blocks of a volume.
     pub(crate) async fn write(
         self: &Rc<Self>,
@@ -164,8 +164,9 @@ impl<I: Io> Shard<I> {
         if records.is_empty() { Ok(()) } else { self.journal.commit(records).await }
     }
 
-    /// Gives back every block of a volume, once nobody uses it.
+    /// Gives back every block of a deleted volume, once nobody uses it.
     pub(crate) async fn drop_volume(self: &Rc<Self>, volume: VolumeId) -> Result<(), VolumeError> {
+        self.deleted.borrow_mut().insert(volume);
         self.wait_volume_idle(volume).await;
         let pages = self.tables.borrow().volume_pages(volume);
         for (_, page) in pages {

@@ -8,6 +8,7 @@ use crate::client::VolumeShared;
 use crate::disk::superblock::{Config, VolumeConfig};
 use crate::io::Io;
 use crate::serve::Order;
+use crate::shape::Shape;
 
 use super::{Control, ControlError};
 
@@ -23,6 +24,13 @@ impl<I: Io> Control<I> {
         }
     }
 
+    fn refuse_array(&self) -> Result<(), ControlError> {
+        match self.config.borrow().shape {
+            Shape::Mapped(_) => Ok(()),
+            Shape::Array(_) => Err(ControlError::OneVolume),
+        }
+    }
+
     /// Makes a volume.
     ///
     /// # Errors
@@ -31,6 +39,7 @@ impl<I: Io> Control<I> {
         if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
             return Err(ControlError::VolumeName);
         }
+        self.refuse_array()?;
         let mut id = VolumeId(0);
         self.change(|config| {
             if config.volumes.iter().any(|v| v.name == name && !v.deleting) {
@@ -58,6 +67,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When there is none of that name.
     pub async fn delete_volume(&self, name: &str) -> Result<(), ControlError> {
+        self.refuse_array()?;
         let id = self.find(name)?.id;
         self.change(|config| {
             let volume = config.volumes.iter_mut().find(|v| v.id == id);
@@ -86,6 +96,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When there is none of that name, or the size cannot be had.
     pub async fn resize_volume(&self, name: &str, bytes: u64) -> Result<(), ControlError> {
+        self.refuse_array()?;
         let (volume, shared) = (self.find(name)?, self.catalog.get(name));
         self.check_size(&self.config.borrow(), Some(volume.id), bytes)?;
         if let Some(shared) = shared.as_ref().filter(|_| bytes < volume.bytes) {

@@ -5,12 +5,14 @@
 //! docs/on-disk-format.md.
 
 pub mod codec;
+pub mod group;
 pub mod journal;
 pub mod page;
+mod shape;
 pub mod superblock;
 
 /// The version of everything on the members. A member with another version is refused.
-pub const FORMAT_VERSION: u16 = 1;
+pub const FORMAT_VERSION: u16 = 2;
 /// A pool's or member's identity.
 pub type Uuid = [u8; 16];
 

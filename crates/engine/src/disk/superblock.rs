@@ -6,9 +6,11 @@
 use crate::addr::VolumeId;
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::checksum::crc32c;
-use crate::geometry::{CHUNK_BYTES, Geometry, MEMBERS, MemberLayout, OVERCOMMIT, Protection};
+use crate::geometry::{CHUNK_BYTES, MemberLayout, OVERCOMMIT};
+use crate::shape::Shape;
 
 use super::codec::{DecodeError, Reader, Writer};
+use super::shape::{decode_shape, encode_shape};
 use super::{FORMAT_VERSION, Uuid};
 
 const MAGIC: &[u8; 8] = b"SINEWSB\n";
@@ -28,8 +30,8 @@ pub struct Config {
     pub generation: u64,
     /// Counts the times the pool was opened. Journal blocks carry it.
     pub epoch: u64,
-    /// Shape of every shard.
-    pub geometry: Geometry,
+    /// What kind of pool it is, and the shape of every shard.
+    pub shape: Shape,
     /// The members; the index is the `MemberId`.
     pub members: Vec<MemberConfig>,
     /// The volumes.
@@ -57,8 +59,13 @@ const COUNT_LIMIT: u64 = 1 << 62;
 impl Config {
     /// Bytes that all volumes together may have.
     pub fn volume_bytes_max(&self) -> u64 {
-        let chunks: u64 = self.members.iter().map(|m| u64::from(m.layout.chunks)).sum();
-        chunks * self.geometry.shards as u64 * CHUNK_BYTES * OVERCOMMIT
+        match &self.shape {
+            Shape::Mapped(geometry) => {
+                let chunks: u64 = self.members.iter().map(|m| u64::from(m.layout.chunks)).sum();
+                chunks * geometry.shards as u64 * CHUNK_BYTES * OVERCOMMIT
+            }
+            Shape::Array(array) => array.data_bytes(),
+        }
     }
 
     /// Remembers a new opening.
@@ -83,7 +90,7 @@ pub struct MemberConfig {
     pub uuid: Uuid,
     /// Size of the device when it joined.
     pub bytes: u64,
-    /// How it is cut up.
+    /// How it is cut up, in a mapped pool; all zeros in an array, whose shape says it for all members.
     pub layout: MemberLayout,
     /// Whether it takes part.
     pub state: MemberState,
@@ -106,18 +113,21 @@ pub enum MemberState {
     Missing,
     /// Out, and what it held is being rebuilt into the free space of the others.
     Evacuating,
-    /// Evacuated; its place stays empty.
+    /// Evacuated, or its place was taken by a spare; it stays empty.
     Removed,
+    /// Waiting to take the place of a member of an array that fails.
+    Spare,
 }
 
 impl MemberState {
-    const ALL: [MemberState; 6] = [
+    const ALL: [MemberState; 7] = [
         MemberState::Active,
         MemberState::Failed,
         MemberState::Offline,
         MemberState::Missing,
         MemberState::Evacuating,
         MemberState::Removed,
+        MemberState::Spare,
     ];
 
     /// The state's name.
@@ -129,6 +139,7 @@ impl MemberState {
             MemberState::Missing => "missing",
             MemberState::Evacuating => "evacuating",
             MemberState::Removed => "removed",
+            MemberState::Spare => "spare",
         }
     }
 }
@@ -221,17 +232,8 @@ fn encode_config(config: &Config) -> Vec<u8> {
     w.text(&config.name);
     w.u64(config.generation);
     w.u64(config.epoch);
-    let g = &config.geometry;
-    w.u8(match g.protection {
-        Protection::Mirror { copies } => copies,
-        Protection::Parity1 => 0x11,
-        Protection::Parity2 => 0x12,
-    });
-    w.u8(g.data_columns as u8);
-    w.u8(g.shards as u8);
-    w.u8(u8::from(g.checksums));
-    w.u32(g.journal_blocks);
     w.u8(config.members.len() as u8);
+    encode_shape(&config.shape, &mut w);
     for m in &config.members {
         w.bytes(&m.uuid);
         w.u64(m.bytes);
@@ -266,30 +268,29 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
     if generation >= COUNT_LIMIT || epoch >= COUNT_LIMIT {
         return Err(DecodeError::Invalid("generation or epoch"));
     }
-    let protection = match r.u8()? {
-        copies @ 2..=3 => Protection::Mirror { copies },
-        0x11 => Protection::Parity1,
-        0x12 => Protection::Parity2,
-        _ => return Err(DecodeError::Invalid("protection")),
-    };
-    let (data_columns, shards, checksums) = (usize::from(r.u8()?), usize::from(r.u8()?), r.u8()? != 0);
-    let journal_blocks = r.u32()?;
     let count = usize::from(r.u8()?);
-    if !MEMBERS.contains(&count) || journal_blocks < 16 || data_columns == 0 {
-        return Err(DecodeError::Invalid("geometry"));
-    }
-    let geometry = Geometry::new(protection, data_columns, shards, checksums, count, journal_blocks)
-        .map_err(|_| DecodeError::Invalid("geometry"))?;
+    let shape = decode_shape(&mut r, count)?;
     let mut members = Vec::with_capacity(count);
     for _ in 0..count {
         let uuid = r.uuid()?;
         let bytes = r.u64()?;
-        let layout = MemberLayout { journal_blocks, page_slots: r.u32()?, chunks: r.u32()? };
+        let (page_slots, chunks) = (r.u32()?, r.u32()?);
         let state =
             *MemberState::ALL.get(usize::from(r.u8()?)).ok_or(DecodeError::Invalid("member state"))?;
         let out_epoch = r.u64()?;
         let path = r.text()?;
-        if layout.end_bytes(shards) > bytes || layout.page_slots == 0 || layout.chunks == 0 {
+        let (layout, possible) = match &shape {
+            Shape::Mapped(g) => {
+                let layout = MemberLayout { journal_blocks: g.journal_blocks, page_slots, chunks };
+                let fits = layout.end_bytes(g.shards) <= bytes && page_slots > 0 && chunks > 0;
+                (layout, fits && state != MemberState::Spare)
+            }
+            Shape::Array(array) => {
+                let fits = array.end_bytes() <= bytes && state != MemberState::Evacuating;
+                (MemberLayout::default(), fits)
+            }
+        };
+        if !possible {
             return Err(DecodeError::Invalid("member layout"));
         }
         members.push(MemberConfig { uuid, bytes, layout, state, out_epoch, path });
@@ -309,7 +310,7 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
     for _ in 0..r.u8()? {
         openings.push(Opening { epoch: r.u64()?, nonce: r.u64()? });
     }
-    let config = Config { pool, name, generation, epoch, geometry, members, volumes, volume_next, openings };
+    let config = Config { pool, name, generation, epoch, shape, members, volumes, volume_next, openings };
     let all = config.volumes.iter().fold(0u64, |all, v| all.saturating_add(v.bytes));
     if all > config.volume_bytes_max() {
         return Err(DecodeError::Invalid("size of volumes"));
@@ -320,16 +321,18 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::geometry::{Geometry, Protection};
     use proptest::prelude::*;
 
     pub(crate) fn sample() -> Config {
         let geometry = Geometry::new(Protection::Parity1, 2, 2, true, 4, 64).unwrap();
         let layout = geometry.member_layout(64 << 20, 4).unwrap();
+        let states = [MemberState::Active, MemberState::Failed, MemberState::Offline, MemberState::Missing];
         let member = |i: u8| MemberConfig {
             uuid: [i; 16],
             bytes: 64 << 20,
             layout,
-            state: MemberState::ALL[usize::from(i)],
+            state: states[usize::from(i)],
             out_epoch: 3,
             path: format!("/dev/m{i}"),
         };
@@ -338,7 +341,7 @@ pub(crate) mod tests {
             name: "tank".into(),
             generation: 7,
             epoch: 5,
-            geometry,
+            shape: Shape::Mapped(geometry),
             members: (0..4).map(member).collect(),
             volumes: vec![VolumeConfig { id: VolumeId(1), name: "v".into(), bytes: 1 << 20, deleting: true }],
             volume_next: 2,
@@ -357,8 +360,8 @@ pub(crate) mod tests {
         let good = Superblock { member: 2, config: sample() }.encode().unwrap().bytes().to_vec();
         assert_eq!(Superblock::decode(&[0; 8192]), Err(DecodeError::Foreign));
         let mut newer = good.clone();
-        newer[8] = 2;
-        assert_eq!(Superblock::decode(&newer), Err(DecodeError::Version(2)));
+        newer[8] = 99;
+        assert_eq!(Superblock::decode(&newer), Err(DecodeError::Version(99)));
         let mut torn = good;
         torn[BLOCK_BYTES + 20] ^= 1;
         assert_eq!(Superblock::decode(&torn), Err(DecodeError::Checksum));

@@ -1,0 +1,179 @@
+//! From the journal to the stripes, in rounds: the oldest groups' blocks, with what else lies in their stripes.
+//!
+//! A round reads and computes, appends the after-images, flushes, and only then changes stripes in place. That flush
+//! also makes durable what the round before put in its place, so a round costs one. The tail of the log follows.
+
+use std::rc::Rc;
+
+use crate::buf::{BLOCK_BYTES, Buf};
+use crate::disk::group::GroupRecord;
+use crate::io::Io;
+use crate::sabotage::{self, Sabotage};
+use crate::sync::join_all;
+use crate::ticket::Ticket;
+use crate::volume::VolumeError;
+
+use super::ArrayShard;
+use super::log::Entry;
+use super::update::{Prepared, runs_of};
+
+/// Stripes of a round at most.
+const STRIPES_MAX: usize = 128;
+
+impl<I: Io> ArrayShard<I> {
+    /// Keeps room in the log, for ever.
+    pub(crate) async fn run_drainer(self: Rc<Self>) {
+        loop {
+            self.drainer.kicked().await;
+            while self.wants_drain() || self.wants_tail() {
+                if self.drain_once().await.is_ok() {
+                    self.log.stuck.set(false);
+                } else {
+                    self.drain_all.set(false);
+                    self.log.stuck.set(true);
+                    self.log.room.notify();
+                    self.drained.notify();
+                    break;
+                }
+            }
+            self.drained.notify();
+        }
+    }
+
+    async fn drain_once(self: &Rc<Self>) -> Result<(), VolumeError> {
+        if self.wants_drain() {
+            self.drain_round().await?;
+            let ring = u64::from(self.slice.geometry.log_blocks);
+            let crowded = self.log.used() > ring / 2;
+            if crowded { self.settle_tail().await } else { Ok(()) }
+        } else {
+            self.settle_tail().await
+        }
+    }
+
+    fn wants_drain(&self) -> bool {
+        let ring = u64::from(self.slice.geometry.log_blocks);
+        let wanted = self.drain_all.get() || self.wants_tail() || self.log.used() > ring / 4;
+        wanted && !self.pending.borrow().is_empty()
+    }
+
+    /// Whether groups that may be on too few members are still needed, or the tail keeps room occupied.
+    pub(crate) fn wants_tail(&self) -> bool {
+        let ring = u64::from(self.slice.geometry.log_blocks);
+        self.log.tail_durable() < self.tail_wanted.get() || self.log.used() > ring / 2
+    }
+
+    /// Brings everything that is in the journal now to its place.
+    pub(crate) async fn drain_everything(&self) -> Result<(), VolumeError> {
+        while !self.pending.borrow().is_empty() {
+            self.drain_all.set(true);
+            self.drainer.kick();
+            self.drained.wait_once().await;
+            if self.log.stuck.get() {
+                return Err(VolumeError::Failed);
+            }
+        }
+        self.drain_all.set(false);
+        Ok(())
+    }
+
+    /// Has the tail move up to what is still needed, and its old place become free.
+    pub(crate) async fn settle_tail(&self) -> Result<(), VolumeError> {
+        self.flush().await?;
+        self.log.write_state().await?;
+        self.flush().await
+    }
+
+    async fn drain_round(self: &Rc<Self>) -> Result<(), VolumeError> {
+        let offsets_max = self.log.reserve() as usize / 2 / self.slice.m.max(1);
+        let chosen = self.pending.borrow_mut().choose(self.slice.chunk_blocks, offsets_max, STRIPES_MAX);
+        let mut held = Vec::with_capacity(chosen.len());
+        for &stripe in chosen.keys() {
+            held.push(self.locks.alone(stripe).await);
+        }
+        let (upto, version) = (self.log.last(), self.members.version());
+        let mut seqs: Vec<Vec<(u32, u64)>> = Vec::with_capacity(chosen.len());
+        let mut work = Vec::with_capacity(chosen.len());
+        for (stripe, slots) in chosen {
+            let pending = self.pending.borrow();
+            let found = |&slot: &u32| Some((slot, pending.get(stripe, slot)?.clone()));
+            let found: Vec<_> = slots.iter().filter_map(found).collect();
+            seqs.push(found.iter().map(|(slot, pended)| (*slot, pended.seq)).collect());
+            work.push((stripe, found.into_iter().map(|(slot, pended)| (slot, pended.data)).collect()));
+        }
+        let prepared = join_all(work.into_iter().map(|(stripe, blocks)| self.prepare(stripe, blocks))).await;
+        let prepared: Vec<Prepared> = prepared.into_iter().collect::<Result<_, _>>()?;
+        let uses: Vec<_> = prepared.iter().map(|p| self.use_region(p.stripe)).collect();
+        let regions: Vec<usize> = prepared.iter().map(|p| self.slice.region(p.stripe)).collect();
+        for &region in &regions {
+            if !self.regions.borrow().is_marked(region) {
+                self.regions.borrow_mut().mark(region, self.out());
+            }
+        }
+        if !sabotage::on(Sabotage::SkipAfterImage) {
+            self.append_images(&prepared, upto).await?;
+        }
+        self.flush().await?;
+        if self.members.version() != version {
+            // What was computed may not be for the members there are now.
+            return Ok(());
+        }
+        regions.iter().for_each(|&region| self.regions.borrow_mut().set_marked(region));
+        let put = join_all(prepared.iter().map(|p| self.put(p))).await;
+        drop(uses);
+        put.into_iter().collect::<Result<(), _>>()?;
+        self.settle(&prepared, &seqs);
+        Ok(())
+    }
+
+    /// What was put in its place is no longer read from the journal; there it stays until the next flush.
+    fn settle(&self, prepared: &[Prepared], seqs: &[Vec<(u32, u64)>]) {
+        let mut pending = self.pending.borrow_mut();
+        let mut oldest = self.unsettled.get();
+        for (stripe, slots) in prepared.iter().zip(seqs) {
+            for &(slot, seq) in slots {
+                pending.settle(stripe.stripe, slot, seq);
+                oldest = Some(oldest.map_or(seq, |oldest| oldest.min(seq)));
+            }
+            self.counters.blocks_drained.add(slots.len() as u64);
+        }
+        if !sabotage::on(Sabotage::SettleEarly) {
+            self.unsettled.set(oldest);
+        }
+    }
+
+    async fn append_images(&self, prepared: &[Prepared], upto: u64) -> Result<(), VolumeError> {
+        let images: Vec<(GroupRecord, Vec<Buf>)> =
+            prepared.iter().flat_map(|p| self.images(p, upto)).collect();
+        if images.is_empty() {
+            return Ok(());
+        }
+        let (ticket, promise) = Ticket::new(images.len() as u32);
+        let entry = |(record, data)| Entry::Drain { record, data, ticket: Rc::clone(&ticket) };
+        self.log.append_drains(images.into_iter().map(entry));
+        promise.await.map(|_| ())
+    }
+
+    /// A stripe's after-image, in parts that fit groups. Without parity there is nothing to be torn apart.
+    fn images(&self, prepared: &Prepared, upto: u64) -> Vec<(GroupRecord, Vec<Buf>)> {
+        let written: Vec<(usize, &Buf)> =
+            prepared.parity.iter().enumerate().filter_map(|(p, buf)| Some((p, buf.as_ref()?))).collect();
+        let mask = written.iter().fold(0, |mask, (p, _)| mask | 1 << p);
+        let per_part = (self.log.group_blocks() as usize / written.len().max(1)).max(1);
+        let parts = prepared.offsets.chunks(per_part).enumerate().map(|(i, offsets)| {
+            let slots = prepared.blocks.iter().map(|(slot, _)| *slot);
+            let slots = slots.filter(|slot| offsets.binary_search(&(slot % self.slice.chunk_blocks)).is_ok());
+            let from = i * per_part * BLOCK_BYTES;
+            let data = written.iter().map(|(_, buf)| buf.slice(from, offsets.len() * BLOCK_BYTES));
+            let record = GroupRecord::Drain {
+                stripe: prepared.stripe,
+                upto,
+                slots: runs_of(slots),
+                offsets: runs_of(offsets.iter().copied()),
+                parity: mask,
+            };
+            (record, data.collect())
+        });
+        parts.collect()
+    }
+}

@@ -1,0 +1,498 @@
+//! The shape of an array, and where a shard's share of it lies.
+//!
+//! A member is `[superblocks | shard 0's log | shard 1's log | … | data]`. The data area is md's layout for the level,
+//! from its first chunk to its last, whatever the number of shards: shards own runs of whole rows in turn.
+
+use sinew_layout::{Geometry as Layout, GeometryError as LayoutError, Level, MEMBERS_MAX, Rotation};
+
+use crate::addr::MemberId;
+use crate::buf::BLOCK_BYTES;
+use crate::geometry::SUPERBLOCK_AREA_BYTES;
+use crate::serve::dealt;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Largest chunk; md's default is 512 KiB.
+pub const CHUNK_BYTES_MAX: u32 = 1 << 20;
+/// Blocks of a shard's log where it only keeps the state of regions.
+const LOG_BLOCKS_LEAST: u32 = 64;
+/// The fewest blocks of a log that also is the journal.
+pub const JOURNAL_BLOCKS_LEAST: u32 = 256;
+/// Shards own runs of rows of about this many blocks (1 MiB).
+const EXTENT_BLOCKS_LEAST: u64 = 256;
+/// Regions of a shard at most: a bit each, for each member that lags behind.
+pub(crate) const REGIONS_MAX: u64 = 4096;
+/// Stripes of a region at least.
+const REGION_STRIPES_LEAST: u64 = 8;
+
+/// Why an array cannot have the asked shape.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ArrayError {
+    /// The layout is impossible.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// Not a usable chunk.
+    #[error("a chunk has a multiple of 4096 bytes and at most 1 MiB, not {0} bytes")]
+    Chunk(u32),
+    /// Not a usable number of shards.
+    #[error("an array has 1 to 64 shards, not {0}")]
+    Shards(usize),
+    /// A member has no room for the headers and a chunk.
+    #[error("the smallest member has {have} bytes, too few for this array; it needs at least {need}")]
+    TooSmall {
+        /// Its size.
+        have: u64,
+        /// What would do.
+        need: u64,
+    },
+    /// More shards than runs of rows.
+    #[error("the array is too small for {0} shards; give fewer")]
+    TooManyShards(usize),
+    /// Too few members are left beside the spares, or too many in all.
+    #[error(
+        "{members} members with {spares} spares; an array has at most {MEMBERS_MAX} members, spares included, and not only spares"
+    )]
+    Spares {
+        /// Members given.
+        members: usize,
+        /// Spares among them.
+        spares: usize,
+    },
+}
+
+/// What an array is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArraySpec {
+    /// The level, with its copies, groups and rotation.
+    pub level: Level,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Close the write hole with a journal. Only levels with parity have one.
+    pub journal: bool,
+    /// How many of the members, the last ones, are spares.
+    pub spares: usize,
+    /// The members are known to hold nothing but zeros, so that the array needs no first resync.
+    pub zeroed: bool,
+}
+
+/// The shape of an array. Checked when made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayGeometry {
+    /// Level, members in the layout, chunk size and chunks of each member.
+    pub layout: Layout,
+    /// Shards the array is cut into.
+    pub shards: usize,
+    /// Whether writes go through a journal.
+    pub journal: bool,
+    /// Blocks of each shard's log on each member.
+    pub log_blocks: u32,
+    /// The members held nothing but zeros when it was made.
+    pub zeroed: bool,
+}
+
+/// The level's number, as people say it.
+pub fn level_number(level: Level) -> u8 {
+    match level {
+        Level::Raid0 => 0,
+        Level::Raid1 => 1,
+        Level::Raid10 { .. } => 10,
+        Level::Raid5(_) => 5,
+        Level::Raid6(_) => 6,
+        Level::Raid50 { .. } => 50,
+        Level::Raid60 { .. } => 60,
+    }
+}
+
+/// How parity rotates, where there is parity.
+pub fn level_rotation(level: Level) -> Option<Rotation> {
+    match level {
+        Level::Raid5(rotation) | Level::Raid6(rotation) => Some(rotation),
+        Level::Raid50 { rotation, .. } | Level::Raid60 { rotation, .. } => Some(rotation),
+        _ => None,
+    }
+}
+
+/// md's name of a rotation.
+pub fn rotation_name(rotation: Rotation) -> &'static str {
+    match rotation {
+        Rotation::LeftAsymmetric => "left-asymmetric",
+        Rotation::RightAsymmetric => "right-asymmetric",
+        Rotation::LeftSymmetric => "left-symmetric",
+        Rotation::RightSymmetric => "right-symmetric",
+    }
+}
+
+impl ArrayGeometry {
+    /// The shape of an array of `members` members, spares not counted, the smallest of which has `smallest` bytes.
+    /// `log_blocks` none asks for a size suited to them.
+    ///
+    /// # Errors
+    /// When there is no such array.
+    pub fn new(
+        spec: &ArraySpec,
+        members: usize,
+        smallest: u64,
+        shards: usize,
+        log_blocks: Option<u32>,
+    ) -> Result<ArrayGeometry, ArrayError> {
+        if spec.chunk_bytes == 0
+            || !spec.chunk_bytes.is_multiple_of(BLOCK_BYTES as u32)
+            || spec.chunk_bytes > CHUNK_BYTES_MAX
+        {
+            return Err(ArrayError::Chunk(spec.chunk_bytes));
+        }
+        if !(1..=64).contains(&shards) {
+            return Err(ArrayError::Shards(shards));
+        }
+        let chunk = u64::from(spec.chunk_bytes);
+        // Tells what is wrong with the level before anything about sizes.
+        let probe = Layout::new(spec.level, members as u32, spec.chunk_bytes, chunk)?;
+        let journal = spec.journal && probe.parities() > 0;
+        let least = if journal {
+            JOURNAL_BLOCKS_LEAST.max(16 * probe.parities() * spec.chunk_bytes / BLOCK_BYTES as u32)
+        } else {
+            LOG_BLOCKS_LEAST
+        };
+        let suited = (smallest / shards as u64 / 64 / BLOCK).clamp(u64::from(least), 16 * 1024) as u32;
+        let log_blocks = match (log_blocks, journal) {
+            (Some(blocks), _) => blocks.max(least),
+            (None, true) => suited,
+            (None, false) => least,
+        };
+        let data = data_offset(shards, log_blocks);
+        let area = smallest.saturating_sub(data);
+        if area < chunk {
+            return Err(ArrayError::TooSmall { have: smallest, need: data + chunk });
+        }
+        let layout = Layout::new(spec.level, members as u32, spec.chunk_bytes, area)?;
+        let geometry = ArrayGeometry { layout, shards, journal, log_blocks, zeroed: spec.zeroed };
+        if geometry.stripes() < geometry.extent_stripes() * (shards as u64 - 1) + 1 {
+            return Err(ArrayError::TooManyShards(shards));
+        }
+        Ok(geometry)
+    }
+
+    /// The geometry of a configuration found on a member; `None` when it is impossible.
+    pub(crate) fn restore(
+        spec: &ArraySpec,
+        members: usize,
+        member_chunks: u64,
+        shards: usize,
+        log_blocks: u32,
+    ) -> Option<ArrayGeometry> {
+        let area = member_chunks.checked_mul(u64::from(spec.chunk_bytes))?;
+        let smallest = data_offset(shards, log_blocks).checked_add(area).filter(|&b| b < 1 << 56)?;
+        let geometry = ArrayGeometry::new(spec, members, smallest, shards, Some(log_blocks)).ok()?;
+        let same = geometry.log_blocks == log_blocks && geometry.layout.member_chunks() == member_chunks;
+        (same && geometry.journal == spec.journal).then_some(geometry)
+    }
+
+    /// What it was made from, but for the spares.
+    pub fn spec(&self) -> ArraySpec {
+        let (level, chunk_bytes) = (self.layout.level(), self.layout.chunk_bytes());
+        ArraySpec { level, chunk_bytes, journal: self.journal, spares: 0, zeroed: self.zeroed }
+    }
+
+    /// Level and rotation for people.
+    pub fn name(&self) -> String {
+        let level = self.layout.level();
+        let number = format!("RAID {}", level_number(level));
+        match (level, level_rotation(level)) {
+            (Level::Raid10 { copies }, _) => format!("{number}, {copies} near copies"),
+            (_, Some(rotation)) => format!("{number}, {}", rotation_name(rotation)),
+            _ => number,
+        }
+    }
+
+    /// Members in the layout.
+    pub fn members(&self) -> usize {
+        self.layout.members() as usize
+    }
+
+    /// k: data columns of a stripe; 1 where stripes are a chunk and its copies.
+    pub fn data_columns(&self) -> usize {
+        match self.layout.parities() {
+            0 => 1,
+            m => self.members() / self.groups() - m as usize,
+        }
+    }
+
+    /// m: parity columns of a stripe.
+    pub fn parity_columns(&self) -> usize {
+        self.layout.parities() as usize
+    }
+
+    /// Groups that stripes are confined to, in turn.
+    pub fn groups(&self) -> usize {
+        match self.layout.level() {
+            Level::Raid50 { groups, .. } | Level::Raid60 { groups, .. } => groups as usize,
+            _ => 1,
+        }
+    }
+
+    /// Chunks of a stripe, each on a member of its own: data and parity, or a chunk's copies.
+    pub fn width(&self) -> usize {
+        match self.layout.parities() {
+            0 => self.layout.copies() as usize,
+            m => self.data_columns() + m as usize,
+        }
+    }
+
+    /// Blocks of a chunk.
+    pub fn chunk_blocks(&self) -> u32 {
+        self.layout.chunk_bytes() / BLOCK_BYTES as u32
+    }
+
+    /// Blocks of data in a stripe.
+    pub fn stripe_blocks(&self) -> u64 {
+        self.data_columns() as u64 * u64::from(self.chunk_blocks())
+    }
+
+    /// Stripes of all shards.
+    pub fn stripes(&self) -> u64 {
+        self.layout.stripes()
+    }
+
+    /// Bytes that can be stored.
+    pub fn data_bytes(&self) -> u64 {
+        self.layout.data_chunks() * u64::from(self.layout.chunk_bytes())
+    }
+
+    /// Stripes of an extent: whole rows of all groups.
+    fn extent_stripes(&self) -> u64 {
+        let row = self.groups() as u64;
+        EXTENT_BLOCKS_LEAST.div_ceil(row * self.stripe_blocks()) * row
+    }
+
+    /// Blocks of an extent.
+    pub fn extent_blocks(&self) -> u64 {
+        self.extent_stripes() * self.stripe_blocks()
+    }
+
+    /// Bytes of a member that are used.
+    pub fn end_bytes(&self) -> u64 {
+        data_offset(self.shards, self.log_blocks)
+            + self.layout.member_chunks() * u64::from(self.layout.chunk_bytes())
+    }
+
+    /// Where the data area begins on each member.
+    pub fn data_offset(&self) -> u64 {
+        data_offset(self.shards, self.log_blocks)
+    }
+
+    /// Whether everything can be had when these members are lost.
+    pub fn survives(&self, lost: &[bool]) -> bool {
+        // One turn of the rotation has every combination of members that stripes have.
+        let stripes = self.stripes().min((self.members() * self.groups()) as u64);
+        let slice = Slice::new(ArrayGeometry { shards: 1, ..*self }, 0);
+        (0..stripes).all(|stripe| {
+            let units = (0..self.width()).filter(|&unit| lost[usize::from(slice.member(stripe, unit).0)]);
+            units.count() <= self.layout.tolerates() as usize
+        })
+    }
+}
+
+fn data_offset(shards: usize, log_blocks: u32) -> u64 {
+    (SUPERBLOCK_AREA_BYTES + shards as u64 * u64::from(log_blocks) * BLOCK)
+        .next_multiple_of(SUPERBLOCK_AREA_BYTES)
+}
+
+/// One shard's share: its stripes, numbered from 0 without gaps, and its blocks, likewise.
+///
+/// A *unit* is a chunk of a stripe: data columns and then parity, or a chunk's copies. A *slot* is a block's place in
+/// the data columns of its stripe: column * chunk blocks + offset in the chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice {
+    pub(crate) geometry: ArrayGeometry,
+    pub(crate) index: usize,
+    /// k, m and the number of units, w.
+    pub(crate) k: usize,
+    pub(crate) m: usize,
+    pub(crate) w: usize,
+    pub(crate) chunk_blocks: u32,
+    pub(crate) stripes: u64,
+    groups: u64,
+    extent_stripes: u64,
+    region_stripes: u64,
+    data_offset: u64,
+}
+
+/// Consecutive slots of one stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Run {
+    pub(crate) stripe: u64,
+    pub(crate) slot: u32,
+    pub(crate) blocks: u32,
+}
+
+impl Slice {
+    pub(crate) fn new(geometry: ArrayGeometry, index: usize) -> Slice {
+        let extent_stripes = geometry.extent_stripes();
+        let stripes = dealt(geometry.stripes(), extent_stripes, index, geometry.shards);
+        Slice {
+            k: geometry.data_columns(),
+            m: geometry.parity_columns(),
+            w: geometry.width(),
+            chunk_blocks: geometry.chunk_blocks(),
+            stripes,
+            groups: geometry.groups() as u64,
+            extent_stripes,
+            region_stripes: stripes.div_ceil(REGIONS_MAX).max(REGION_STRIPES_LEAST),
+            data_offset: geometry.data_offset(),
+            geometry,
+            index,
+        }
+    }
+
+    /// Whether a stripe is a chunk and its copies.
+    pub(crate) fn is_mirror(&self) -> bool {
+        self.m == 0
+    }
+
+    /// Units of a stripe that may be lost.
+    pub(crate) fn tolerates(&self) -> usize {
+        self.w - self.k
+    }
+
+    /// Slots of a stripe.
+    pub(crate) fn stripe_slots(&self) -> u32 {
+        self.k as u32 * self.chunk_blocks
+    }
+
+    pub(crate) fn regions(&self) -> usize {
+        self.stripes.div_ceil(self.region_stripes) as usize
+    }
+
+    pub(crate) fn region(&self, stripe: u64) -> usize {
+        (stripe / self.region_stripes) as usize
+    }
+
+    /// The stripes of a region.
+    pub(crate) fn region_stripes(&self, region: usize) -> std::ops::Range<u64> {
+        let first = region as u64 * self.region_stripes;
+        first..(first + self.region_stripes).min(self.stripes)
+    }
+
+    /// The runs that consecutive blocks of the shard consist of: in order of the blocks, none crossing a chunk.
+    pub(crate) fn runs(&self, local: u64, count: u64) -> impl Iterator<Item = Run> + use<> {
+        let slice = *self;
+        let (mut at, end) = (local, local + count);
+        std::iter::from_fn(move || {
+            let left = end.checked_sub(at).filter(|&left| left > 0)?;
+            let (chunk, offset) = (at / u64::from(slice.chunk_blocks), at % u64::from(slice.chunk_blocks));
+            let blocks = left.min(u64::from(slice.chunk_blocks) - offset) as u32;
+            at += u64::from(blocks);
+            // Whole rows follow one another in a shard as in the array, so its chunks are dealt likewise.
+            let (inner, group) = (chunk / slice.groups, chunk % slice.groups);
+            let (row, column) = (inner / slice.k as u64, (inner % slice.k as u64) as u32);
+            let slot = column * slice.chunk_blocks + offset as u32;
+            Some(Run { stripe: row * slice.groups + group, slot, blocks })
+        })
+    }
+
+    /// A unit's member and the first byte of its chunk there.
+    pub(crate) fn home(&self, stripe: u64, unit: usize) -> (MemberId, u64) {
+        let (extent, within) = (stripe / self.extent_stripes, stripe % self.extent_stripes);
+        let shards = self.geometry.shards as u64;
+        let whole = (extent * shards + self.index as u64) * self.extent_stripes + within;
+        let layout = &self.geometry.layout;
+        let home = if self.is_mirror() {
+            layout.homes(whole).nth(unit)
+        } else if unit < self.k {
+            let inner = whole / self.groups * self.k as u64 + unit as u64;
+            Some(layout.home(inner * self.groups + whole % self.groups))
+        } else {
+            layout.parity(whole).nth(unit - self.k)
+        };
+        let home = home.expect("a unit of a stripe");
+        let offset = self.data_offset + home.chunk * u64::from(layout.chunk_bytes());
+        (MemberId(home.member as u8), offset)
+    }
+
+    pub(crate) fn member(&self, stripe: u64, unit: usize) -> MemberId {
+        self.home(stripe, unit).0
+    }
+
+    /// Where a position of the log lies on a member.
+    pub(crate) fn log_offset(&self, position: u32) -> u64 {
+        let before = self.index as u64 * u64::from(self.geometry.log_blocks) + u64::from(position);
+        SUPERBLOCK_AREA_BYTES + before * BLOCK
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn levels() -> Vec<(Level, usize)> {
+        let rotation = Rotation::LeftSymmetric;
+        vec![
+            (Level::Raid0, 3),
+            (Level::Raid1, 2),
+            (Level::Raid10 { copies: 2 }, 5),
+            (Level::Raid5(Rotation::RightAsymmetric), 4),
+            (Level::Raid6(rotation), 5),
+            (Level::Raid50 { groups: 2, rotation }, 6),
+            (Level::Raid60 { groups: 2, rotation }, 8),
+        ]
+    }
+
+    #[test]
+    fn shards_share_every_place_and_agree_with_the_layout() {
+        for (level, members) in levels() {
+            for shards in [1usize, 3] {
+                let spec = ArraySpec { level, chunk_bytes: 8192, journal: true, spares: 0, zeroed: false };
+                let g = ArrayGeometry::new(&spec, members, 12 << 20, shards, None).unwrap();
+                let mut seen = BTreeMap::new();
+                for chunk in 0..g.layout.data_chunks() {
+                    let block = chunk * 2;
+                    let shard = (block / g.extent_blocks() % shards as u64) as usize;
+                    let local = dealt(block, g.extent_blocks(), shard, shards);
+                    let slice = Slice::new(g, shard);
+                    let run = slice.runs(local, 2).next().unwrap();
+                    assert!(run.stripe < slice.stripes && run.blocks == 2);
+                    let unit = (run.slot / 2) as usize;
+                    let (member, offset) = slice.home(run.stripe, unit);
+                    let home = g.layout.home(chunk);
+                    assert_eq!(u32::from(member.0), home.member);
+                    assert_eq!(offset, g.data_offset() + home.chunk * 8192);
+                    assert!(seen.insert((member, offset), chunk).is_none());
+                }
+                let all: u64 = (0..shards).map(|s| Slice::new(g, s).stripes).sum();
+                assert_eq!(all, g.stripes());
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_array_survives() {
+        let survives = |level, members: usize, lost: &[usize]| {
+            let spec = ArraySpec { level, chunk_bytes: 65536, journal: true, spares: 0, zeroed: false };
+            let g = ArrayGeometry::new(&spec, members, 64 << 20, 1, None).unwrap();
+            let lost: Vec<bool> = (0..members).map(|m| lost.contains(&m)).collect();
+            g.survives(&lost)
+        };
+        let rotation = Rotation::LeftSymmetric;
+        assert!(!survives(Level::Raid0, 2, &[0]));
+        assert!(survives(Level::Raid1, 3, &[0, 2]));
+        assert!(survives(Level::Raid10 { copies: 2 }, 4, &[0, 2]));
+        assert!(!survives(Level::Raid10 { copies: 2 }, 4, &[0, 1]));
+        assert!(!survives(Level::Raid10 { copies: 2 }, 5, &[0, 4]));
+        assert!(survives(Level::Raid6(rotation), 5, &[1, 3]));
+        assert!(survives(Level::Raid50 { groups: 2, rotation }, 6, &[0, 5]));
+        assert!(!survives(Level::Raid50 { groups: 2, rotation }, 6, &[0, 1]));
+    }
+
+    #[test]
+    fn impossible_arrays_are_refused() {
+        let spec =
+            |level, chunk_bytes| ArraySpec { level, chunk_bytes, journal: true, spares: 0, zeroed: false };
+        let five = Level::Raid5(Rotation::LeftSymmetric);
+        let new = |spec: &ArraySpec, shards| ArrayGeometry::new(spec, 3, 16 << 20, shards, None);
+        assert!(matches!(new(&spec(five, 1000), 1), Err(ArrayError::Chunk(1000))));
+        assert!(matches!(new(&spec(five, 65536), 65), Err(ArrayError::Shards(65))));
+        assert!(matches!(new(&spec(Level::Raid10 { copies: 4 }, 65536), 1), Err(ArrayError::Layout(_))));
+        let small = ArrayGeometry::new(&spec(five, 65536), 3, 1 << 20, 1, None);
+        assert!(matches!(small, Err(ArrayError::TooSmall { .. })));
+    }
+}

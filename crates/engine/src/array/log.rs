@@ -1,0 +1,486 @@
+//! The log of a shard: one ring on every member, to which groups are appended, each on f + 1 members in turn.
+//!
+//! With a journal it is the write journal of Elastic RAID (section 4): new data is acknowledged once it is here, and goes
+//! to its place in the background; what requests ask for while a group is being written shares the next one. Before a
+//! stripe is changed in place its whole after-image, parity included, is here and durable, so that replay depends on
+//! nothing that a torn update left behind. Without a journal only the state of the regions is kept here.
+//!
+//! One group is in flight at a time, so there is no gap before an acknowledged one.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use crate::addr::MemberId;
+use crate::buf::{BLOCK_BYTES, Buf};
+use crate::checksum::crc32c;
+use crate::disk::group::{GROUP_HEADER_BYTES, GroupHeader, GroupRecord, encode_head};
+use crate::io::{Gather, Io};
+use crate::sabotage::{self, Sabotage};
+use crate::sync::{Fulfil, Promise, Signal, join_all, promise};
+use crate::ticket::{AppendResult, Ticket};
+use crate::volume::VolumeError;
+
+use super::ArrayShard;
+use super::geometry::Run;
+
+/// Bytes of records in a group, but for a state, which may be larger.
+const HEAD_BYTES_MAX: usize = 8 * BLOCK_BYTES;
+/// Data blocks of a group at most.
+const GROUP_BLOCKS_MAX: u32 = 256;
+
+/// Something to be appended.
+pub(crate) enum Entry {
+    /// New content of consecutive slots.
+    Data { run: Run, data: Buf, ticket: Rc<Ticket> },
+    /// New content of part of a block, whose place held `base` when `Pending::version` was `version`. Void if that is
+    /// out of date.
+    Merge { run: Run, at: usize, bytes: Rc<[u8]>, base: Buf, version: u64, ticket: Rc<Ticket> },
+    /// A stripe's after-image.
+    Drain { record: GroupRecord, data: Vec<Buf>, ticket: Rc<Ticket> },
+}
+
+/// The log's queues and marks.
+pub(crate) struct Log {
+    ring: u64,
+    queue: RefCell<VecDeque<Entry>>,
+    drains: RefCell<VecDeque<Entry>>,
+    /// Who waits for a state group.
+    states: RefCell<Vec<Fulfil<Result<(), VolumeError>>>>,
+    work: Signal,
+    pub(crate) room: Signal,
+    /// The next block.
+    next: Cell<u64>,
+    /// The last group written.
+    last: Cell<u64>,
+    /// The last group that is known durable with all before it.
+    flushed: Cell<u64>,
+    /// The last group with a state.
+    state: Cell<u64>,
+    /// Groups that carried a new tail and are not known durable yet: (group, tail).
+    tails_written: RefCell<VecDeque<(u64, u64)>>,
+    tail_durable: Cell<u64>,
+    /// Nothing can be brought to its place: waiting for room is in vain.
+    pub(crate) stuck: Cell<bool>,
+    pub(crate) epoch: u64,
+    pub(crate) blocks_written: Cell<u64>,
+    groups_written: Cell<u64>,
+}
+
+/// One group about to be written.
+struct Group {
+    header: GroupHeader,
+    data: Gather,
+    /// What it brings.
+    contents: Vec<(Run, Buf)>,
+    tickets: Vec<(Rc<Ticket>, u32, AppendResult)>,
+    states: Vec<Fulfil<Result<(), VolumeError>>>,
+    /// Changes of the regions that its state has.
+    changes: Option<u64>,
+}
+
+/// A group in the making.
+#[derive(Default)]
+struct Draft {
+    records: Vec<GroupRecord>,
+    head_bytes: usize,
+    data: Vec<Buf>,
+    blocks: u32,
+    contents: Vec<(Run, Buf)>,
+    tickets: Vec<(Rc<Ticket>, u32, AppendResult)>,
+}
+
+impl Draft {
+    fn push(&mut self, record: GroupRecord, data: impl IntoIterator<Item = Buf>) {
+        self.head_bytes += record.encoded_len();
+        self.blocks += record.data_blocks().expect("counted by who made it");
+        self.records.push(record);
+        for buf in data {
+            let joined = self.data.last_mut().is_some_and(|last| last.join(&buf));
+            if !joined {
+                self.data.push(buf);
+            }
+        }
+    }
+}
+
+impl Log {
+    /// A log that continues behind the group `last`, whose end is `next`.
+    pub(crate) fn new(ring: u32, epoch: u64, last: u64, next: u64, tail: u64, state: u64) -> Log {
+        Log {
+            ring: u64::from(ring),
+            queue: RefCell::default(),
+            drains: RefCell::default(),
+            states: RefCell::default(),
+            work: Signal::default(),
+            room: Signal::default(),
+            next: Cell::new(next),
+            last: Cell::new(last),
+            flushed: Cell::new(last),
+            state: Cell::new(state),
+            tails_written: RefCell::default(),
+            tail_durable: Cell::new(tail),
+            stuck: Cell::new(false),
+            epoch,
+            blocks_written: Cell::new(0),
+            groups_written: Cell::new(0),
+        }
+    }
+
+    /// Data blocks of one group at most: few enough that the parity of one group's data fits the reserve.
+    pub(crate) fn group_blocks(&self) -> u32 {
+        (self.ring as u32 / 32).clamp(4, GROUP_BLOCKS_MAX)
+    }
+
+    /// Blocks that only drains and states may use.
+    pub(crate) fn reserve(&self) -> u64 {
+        self.ring / 3
+    }
+
+    /// The next block's number.
+    pub(crate) fn next(&self) -> u64 {
+        self.next.get()
+    }
+
+    /// The last group written.
+    pub(crate) fn last(&self) -> u64 {
+        self.last.get()
+    }
+
+    /// Where replay would start after a crash now, at the latest.
+    pub(crate) fn tail_durable(&self) -> u64 {
+        self.tail_durable.get()
+    }
+
+    /// Blocks that may not be overwritten yet.
+    pub(crate) fn used(&self) -> u64 {
+        self.next.get() - self.tail_durable.get()
+    }
+
+    /// Everything up to this group is durable.
+    pub(crate) fn set_flushed(&self, group: u64) {
+        self.flushed.set(self.flushed.get().max(group));
+        let mut tails = self.tails_written.borrow_mut();
+        while let Some(&(carrier, tail)) = tails.front()
+            && carrier <= group
+        {
+            self.tail_durable.set(tail);
+            tails.pop_front();
+        }
+        self.room.notify();
+    }
+
+    /// Queues entries.
+    pub(crate) fn append(&self, entries: impl IntoIterator<Item = Entry>) {
+        self.queue.borrow_mut().extend(entries);
+        self.work.notify();
+    }
+
+    /// Queues after-images, ahead of everything.
+    pub(crate) fn append_drains(&self, entries: impl IntoIterator<Item = Entry>) {
+        self.drains.borrow_mut().extend(entries);
+        self.work.notify();
+        self.room.notify();
+    }
+
+    /// Has the next group carry the state and the tail.
+    pub(crate) fn write_state(&self) -> Promise<Result<(), VolumeError>> {
+        let (fulfil, promise) = promise();
+        self.states.borrow_mut().push(fulfil);
+        self.work.notify();
+        self.room.notify();
+        promise
+    }
+
+    fn has_work(&self) -> bool {
+        self.has_urgent() || !self.queue.borrow().is_empty()
+    }
+
+    fn has_urgent(&self) -> bool {
+        !self.drains.borrow().is_empty() || !self.states.borrow().is_empty()
+    }
+
+    /// Room for a group of any size, wherever the ring ends.
+    fn room_needed(&self) -> u64 {
+        2 * (u64::from(self.group_blocks()) + 2)
+    }
+
+    /// For the diagnosis of a standstill.
+    pub(crate) fn waits(&self) -> String {
+        format!(
+            "log queue {}, drains {}, next {}, tail {}, state {}, ring {}, stuck {}",
+            self.queue.borrow().len(),
+            self.drains.borrow().len(),
+            self.next.get(),
+            self.tail_durable.get(),
+            self.state.get(),
+            self.ring,
+            self.stuck.get()
+        )
+    }
+}
+
+impl<I: Io> ArrayShard<I> {
+    /// Writes group after group, for ever.
+    pub(crate) async fn run_log(self: Rc<Self>) {
+        loop {
+            let clients = self.log_room().await;
+            let Some(group) = self.build_group(clients) else { continue };
+            let acknowledged = sabotage::on(Sabotage::AcknowledgeEarly);
+            if acknowledged {
+                group.tickets.iter().for_each(|(ticket, blocks, result)| ticket.done(*blocks, *result));
+            }
+            let seq = group.header.seq;
+            let written = self.write_group(seq, &group.data).await;
+            self.log.blocks_written.set(self.log.blocks_written.get() + u64::from(group.header.blocks));
+            if written.is_ok() {
+                self.take_contents(seq, group.contents);
+                self.log.last.set(seq);
+                if let Some(changes) = group.changes {
+                    self.regions.borrow_mut().set_written(changes);
+                }
+            }
+            self.drainer.kick();
+            group.states.into_iter().for_each(|fulfil| fulfil.fulfil(written));
+            if !acknowledged {
+                for (ticket, blocks, result) in group.tickets {
+                    ticket.done(blocks, written.and(result));
+                }
+            }
+        }
+    }
+
+    /// Waits for something to write and for room; tells whether there is room for clients' data.
+    async fn log_room(&self) -> bool {
+        let log = &self.log;
+        log.work.wait(|| log.has_work().then_some(())).await;
+        let free = || log.ring.saturating_sub(log.used());
+        let for_clients = || free() >= log.reserve() + log.room_needed();
+        self.drainer.kick();
+        log.room
+            .wait(|| {
+                if !log.queue.borrow().is_empty() && (for_clients() || log.stuck.get()) {
+                    return Some(true);
+                }
+                (log.has_urgent() && free() >= log.room_needed()).then_some(false)
+            })
+            .await
+            && {
+                if !for_clients() {
+                    self.refuse_queued();
+                }
+                for_clients()
+            }
+    }
+
+    fn refuse_queued(&self) {
+        let queued = std::mem::take(&mut *self.log.queue.borrow_mut());
+        for entry in queued {
+            match entry {
+                Entry::Data { run, ticket, .. } => ticket.done(run.blocks, Err(VolumeError::Failed)),
+                Entry::Merge { ticket, .. } | Entry::Drain { ticket, .. } => {
+                    ticket.done(1, Err(VolumeError::Failed));
+                }
+            }
+        }
+    }
+
+    /// Takes what fits one group off the queues.
+    fn build_group(&self, clients: bool) -> Option<Group> {
+        let log = &self.log;
+        let mut draft = Draft::default();
+        self.take_drains(&mut draft);
+        let states = std::mem::take(&mut *log.states.borrow_mut());
+        let is_old = log.next() - log.state.get() > log.ring / 4;
+        let with_state = !states.is_empty() || is_old || self.regions.borrow().changed();
+        if with_state {
+            let state = self.regions.borrow_mut().encode(self.scrub_next.get());
+            draft.push(GroupRecord::State(state), []);
+        }
+        if clients {
+            self.take_queued(&mut draft);
+        }
+        // Merges that came too late leave nothing to write, but somebody waits for that answer.
+        if draft.records.is_empty() {
+            draft.tickets.iter().for_each(|(ticket, blocks, result)| ticket.done(*blocks, *result));
+            return None;
+        }
+        Some(self.seal(draft, with_state, states))
+    }
+
+    fn seal(&self, draft: Draft, with_state: bool, states: Vec<Fulfil<Result<(), VolumeError>>>) -> Group {
+        let log = &self.log;
+        let head_blocks = (GROUP_HEADER_BYTES + draft.head_bytes).div_ceil(BLOCK_BYTES) as u32;
+        let blocks = head_blocks + draft.blocks;
+        let position = log.next() % log.ring;
+        let skipped = if position + u64::from(blocks) > log.ring { log.ring - position } else { 0 };
+        let seq = log.next() + skipped;
+        if with_state {
+            log.state.set(seq);
+        }
+        let tail = self.tail().min(seq);
+        let header = GroupHeader {
+            pool: self.pool,
+            shard: self.slice.index as u16,
+            epoch: log.epoch,
+            seq,
+            before: log.last.get(),
+            tail,
+            flushed: log.flushed.get(),
+            head_blocks,
+            blocks,
+        };
+        let crcs: Vec<u32> =
+            draft.data.iter().flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES).map(crc32c)).collect();
+        let mut head = Buf::stale(head_blocks as usize * BLOCK_BYTES);
+        encode_head(&header, &draft.records, &crcs, head.bytes_mut());
+        log.next.set(seq + u64::from(blocks));
+        let mut tails = log.tails_written.borrow_mut();
+        if tails.back().map_or(log.tail_durable(), |t| t.1) != tail {
+            tails.push_back((seq, tail));
+        }
+        let data: Gather = std::iter::once(head).chain(draft.data).collect();
+        let changes = with_state.then(|| self.regions.borrow().encoded());
+        Group { header, data, contents: draft.contents, tickets: draft.tickets, states, changes }
+    }
+
+    fn take_drains(&self, draft: &mut Draft) {
+        let mut drains = self.log.drains.borrow_mut();
+        while let Some(Entry::Drain { record, .. }) = drains.front() {
+            let blocks = record.data_blocks().expect("counted by who made it");
+            let full = draft.blocks + blocks > self.log.group_blocks()
+                || draft.head_bytes + record.encoded_len() > HEAD_BYTES_MAX;
+            if full && !draft.records.is_empty() {
+                return;
+            }
+            if let Some(Entry::Drain { record, data, ticket }) = drains.pop_front() {
+                draft.push(record, data);
+                draft.tickets.push((ticket, 1, Ok(true)));
+            }
+        }
+    }
+
+    fn take_queued(&self, draft: &mut Draft) {
+        let mut queue = self.log.queue.borrow_mut();
+        while draft.blocks < self.log.group_blocks()
+            && draft.head_bytes < HEAD_BYTES_MAX
+            && let Some(entry) = queue.pop_front()
+        {
+            match entry {
+                Entry::Data { mut run, data, ticket } => {
+                    let blocks = run.blocks.min(self.log.group_blocks() - draft.blocks);
+                    let bytes = blocks as usize * BLOCK_BYTES;
+                    if blocks < run.blocks {
+                        let rest = Run { slot: run.slot + blocks, blocks: run.blocks - blocks, ..run };
+                        let data = data.slice(bytes, data.len() - bytes);
+                        queue.push_front(Entry::Data { run: rest, data, ticket: Rc::clone(&ticket) });
+                        run.blocks = blocks;
+                    }
+                    let data = data.slice(0, bytes);
+                    let Run { stripe, slot, blocks } = run;
+                    draft.push(GroupRecord::Data { stripe, slot, blocks }, [data.clone()]);
+                    draft.contents.push((run, data));
+                    draft.tickets.push((ticket, blocks, Ok(true)));
+                }
+                Entry::Merge { run, at, bytes, base, version, ticket } => {
+                    let Some(mut merged) = self.merge_base(draft, run, base, version) else {
+                        draft.tickets.push((ticket, 1, Ok(false)));
+                        continue;
+                    };
+                    merged.bytes_mut()[at..at + bytes.len()].copy_from_slice(&bytes);
+                    let Run { stripe, slot, blocks } = run;
+                    draft.push(GroupRecord::Data { stripe, slot, blocks }, [merged.clone()]);
+                    draft.contents.push((run, merged));
+                    draft.tickets.push((ticket, 1, Ok(true)));
+                }
+                Entry::Drain { .. } => unreachable!("drains have a queue of their own"),
+            }
+        }
+    }
+
+    /// A copy of what the block holds once everything before this is written; `None` when the caller's is out of date.
+    fn merge_base(&self, draft: &Draft, run: Run, base: Buf, version: u64) -> Option<Buf> {
+        let covers = |(other, _): &&(Run, Buf)| {
+            other.stripe == run.stripe && (other.slot..other.slot + other.blocks).contains(&run.slot)
+        };
+        if let Some((other, data)) = draft.contents.iter().rev().find(covers) {
+            let from = (run.slot - other.slot) as usize * BLOCK_BYTES;
+            return Some(Buf::copy_of(&data.bytes()[from..from + BLOCK_BYTES]));
+        }
+        let pending = self.pending.borrow();
+        match pending.get(run.stripe, run.slot) {
+            Some(pended) => Some(Buf::copy_of(pended.data.bytes())),
+            None if pending.version() == version => Some(Buf::copy_of(base.bytes())),
+            None => None,
+        }
+    }
+
+    fn take_contents(&self, seq: u64, contents: Vec<(Run, Buf)>) {
+        let mut pending = self.pending.borrow_mut();
+        for (run, data) in contents {
+            for i in 0..run.blocks {
+                let block = data.slice(i as usize * BLOCK_BYTES, BLOCK_BYTES);
+                pending.insert(seq, run.stripe, run.slot + i, block);
+            }
+        }
+    }
+
+    /// The oldest group that replay would need.
+    pub(crate) fn tail(&self) -> u64 {
+        let pending = self.pending.borrow_mut().oldest();
+        [pending, self.unsettled.get(), self.settling.get()]
+            .into_iter()
+            .flatten()
+            .fold(self.log.state.get(), u64::min)
+    }
+
+    /// Writes a group to f + 1 active members, or to all that are left; a member that fails is replaced by another.
+    async fn write_group(&self, seq: u64, data: &Gather) -> Result<(), VolumeError> {
+        if sabotage::on(Sabotage::SkipJournal) {
+            return Ok(());
+        }
+        let turn = self.log.groups_written.get();
+        self.log.groups_written.set(turn + 1);
+        let offset = self.slice.log_offset((seq % self.log.ring) as u32);
+        let (mut written, mut failed): (Vec<MemberId>, Vec<MemberId>) = (Vec::new(), Vec::new());
+        loop {
+            written.retain(|&m| self.members.is_active(m));
+            let legs = self.log_legs(turn, &written, &failed);
+            if legs.is_empty() {
+                return if written.is_empty() { Err(VolumeError::Failed) } else { Ok(()) };
+            }
+            let writes = legs.iter().map(|&leg| self.members.write_at(leg, offset, Rc::clone(data)));
+            for (leg, result) in legs.iter().copied().zip(join_all(writes).await) {
+                match result {
+                    Ok(()) => written.push(leg),
+                    Err(error) => {
+                        failed.push(leg);
+                        self.members.report_failure(leg, error).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Further members to write a group to, beside those that have it.
+    fn log_legs(&self, turn: u64, written: &[MemberId], failed: &[MemberId]) -> Vec<MemberId> {
+        let copies = if sabotage::on(Sabotage::OneJournalCopy) { 1 } else { self.log_copies() };
+        let slice = &self.slice;
+        // Members of one stripe first: who loses all of those has lost the array anyway.
+        let stripe = turn % slice.stripes;
+        let all = (0..slice.geometry.members()).map(|m| MemberId(m as u8));
+        let mut legs = Vec::with_capacity(copies);
+        for member in (0..slice.w).map(|unit| slice.member(stripe, unit)).chain(all) {
+            let known = written.contains(&member) || failed.contains(&member) || legs.contains(&member);
+            if written.len() + legs.len() < copies && !known && self.members.is_active(member) {
+                legs.push(member);
+            }
+        }
+        legs
+    }
+
+    /// Members that a group is written to: f + 1.
+    pub(crate) fn log_copies(&self) -> usize {
+        self.slice.tolerates() + 1
+    }
+}

@@ -1,0 +1,169 @@
+//! Arrays: one volume at computed places, as md's RAID levels have it, on the same members as mapped pools.
+//!
+//! This file holds a shard of an array together. [`geometry`] says where everything lies; `write` takes requests to the
+//! journal (`log`, `pending`), from which `drain` brings them to their stripes, or to the stripes at once where there is
+//! none; `plan` and `update` are the one way to change a stripe, `read` the one way to read it. `regions` knows what may
+//! differ from what it should be, `rebuild` and `scrub` put it right.
+//!
+//! Whoever changes a stripe, or computes with more than one of its units, holds its lock (`locks`).
+
+pub mod geometry;
+
+mod drain;
+mod flush;
+mod locks;
+mod log;
+mod pending;
+mod plan;
+mod read;
+mod rebuild;
+mod recover;
+mod regions;
+mod scrub;
+mod status;
+mod update;
+mod write;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::addr::MemberId;
+use crate::disk::Uuid;
+use crate::disk::superblock::MemberState;
+use crate::geometry::MemberLayout;
+use crate::io::{DeviceId, Io};
+use crate::member::Members;
+use crate::sabotage::{self, Sabotage};
+use crate::serve::{Reply, Request};
+use crate::status::Counters;
+use crate::sync::{Kick, Signal};
+use crate::throttle::Throttle;
+use crate::volume::VolumeError;
+
+use flush::Flushing;
+use geometry::Slice;
+use locks::Locks;
+use log::Log;
+use pending::Pending;
+use regions::Regions;
+use write::Queued;
+
+/// One shard of an open array. All methods run on the thread it was opened on.
+pub struct ArrayShard<I> {
+    pub(crate) io: I,
+    pool: Uuid,
+    slice: Slice,
+    members: Members<I>,
+    counters: Counters,
+    pub(crate) throttle: Throttle,
+    locks: Locks,
+    /// Writes that wait for their stripe, where there is no journal; the stripe is in here while somebody sees to it.
+    queued: RefCell<BTreeMap<u64, Vec<Queued>>>,
+    regions: RefCell<Regions>,
+    log: Log,
+    pending: RefCell<Pending>,
+    /// The oldest group of which something is in its place but not durable there: since the last flush began, and as
+    /// covered by the flush under way.
+    unsettled: Cell<Option<u64>>,
+    settling: Cell<Option<u64>>,
+    flushing: Flushing,
+    /// Wakes whoever brings the journal's content to its place.
+    drainer: Kick,
+    drained: Signal,
+    /// The tail is to move past this group: those before may be on too few members.
+    tail_wanted: Cell<u64>,
+    /// Everything is to go to its place.
+    drain_all: Cell<bool>,
+    /// Wakes rebuild and first resync.
+    rebuilder: Kick,
+    scrubber: Kick,
+    /// The next stripe of the scrub under way.
+    scrub_next: Cell<Option<u64>>,
+    /// Counts the scrubs begun and stopped.
+    scrub_orders: Cell<u64>,
+    closing: Cell<bool>,
+    /// More members are out than the array survives.
+    failed: Cell<bool>,
+}
+
+impl<I: Io> ArrayShard<I> {
+    fn start(self: &Rc<Self>) {
+        self.io.spawn(Rc::clone(self).run_log());
+        self.io.spawn(Rc::clone(self).run_drainer());
+        self.io.spawn(Rc::clone(self).run_rebuilder());
+        self.io.spawn(Rc::clone(self).run_scrubber());
+    }
+
+    /// Answers a client's request.
+    pub(crate) async fn serve(self: &Rc<Self>, request: Request) -> Result<Reply, VolumeError> {
+        match request {
+            Request::Read { local, count } => self.read(local, count).await.map(Reply::Data),
+            Request::Write { local, data } => self.write(local, data).await.map(|()| Reply::Done),
+            Request::Merge { local, at, bytes } => {
+                self.merge(local, at, bytes.into()).await.map(|()| Reply::Done)
+            }
+            Request::Unmap { local, count } => self.write_zeros(local, count).await.map(|()| Reply::Done),
+            Request::Extents { count, .. } => Ok(Reply::Extents(self.extents(count))),
+            Request::Flush => self.flush().await.map(|()| Reply::Done),
+        }
+    }
+
+    /// Whether the array has redundancy, and with it something to keep in order.
+    fn is_redundant(&self) -> bool {
+        self.slice.tolerates() > 0
+    }
+
+    /// Members of the layout that are out.
+    fn out(&self) -> impl Iterator<Item = usize> {
+        (0..self.slice.geometry.members()).filter(|&m| !self.members.is_active(MemberId(m as u8)))
+    }
+
+    /// Takes note of a member's new state. Everything that depends on it is known before this returns.
+    pub(crate) fn set_member(
+        self: &Rc<Self>,
+        member: MemberId,
+        state: MemberState,
+        device: Option<DeviceId>,
+        layout: MemberLayout,
+    ) {
+        let was_active = self.members.is_active(member);
+        self.members.set(member, state, device, layout);
+        let index = usize::from(member.0);
+        if index >= self.slice.geometry.members() {
+            return;
+        }
+        self.regions.borrow_mut().unmark();
+        if was_active && state != MemberState::Active && !sabotage::on(Sabotage::ForgetStale) {
+            self.regions.borrow_mut().lose(index);
+        }
+        self.judge();
+        self.log.stuck.set(false);
+        if !sabotage::on(Sabotage::ForgetMetadataCopies) {
+            self.tail_wanted.set(self.log.next());
+        }
+        self.drainer.kick();
+        self.rebuilder.kick();
+        self.flushing.signal.notify();
+        self.log.room.notify();
+    }
+
+    fn judge(&self) {
+        let mut lost = vec![false; self.slice.geometry.members()];
+        self.out().for_each(|member| lost[member] = true);
+        self.failed.set(!self.slice.geometry.survives(&lost));
+    }
+
+    /// Nothing on an out member will be up to date when it comes back.
+    pub(crate) async fn stale_member(&self, member: MemberId) -> Result<(), VolumeError> {
+        self.regions.borrow_mut().lose_all(usize::from(member.0));
+        self.flush().await
+    }
+
+    /// Brings everything to its place and says so, so that the next opening has nothing to replay.
+    pub(crate) async fn close(self: &Rc<Self>) -> Result<(), VolumeError> {
+        self.closing.set(true);
+        self.drain_everything().await?;
+        self.settle_tail().await
+    }
+}

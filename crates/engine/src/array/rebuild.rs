@@ -1,0 +1,164 @@
+//! Rebuild: what a member lags behind in is computed and written there; and the first resync of an array whose members
+//! were not zeros when it was made.
+//!
+//! What is left to do is in the regions, which are on the members, so both go on by themselves after a restart.
+
+use std::rc::Rc;
+
+use crate::addr::MemberId;
+use crate::buf::{BLOCK_BYTES, Buf};
+use crate::io::Io;
+use crate::parity;
+use crate::sabotage::{self, Sabotage};
+use crate::sync::join_all;
+
+use super::ArrayShard;
+use super::plan::UnitRun;
+
+/// Stripes worked on at the same time.
+const STRIPES_AT_ONCE: usize = 8;
+/// Regions between records of how far it has come.
+const REGIONS_PER_RECORD: usize = 16;
+/// Pause before a region that could not be done is tried again.
+const RETRY_NS: u64 = 50_000_000;
+
+impl<I: Io> ArrayShard<I> {
+    /// Rebuilds and resyncs whenever there is something to do, for ever.
+    pub(crate) async fn run_rebuilder(self: Rc<Self>) {
+        self.rebuilder.kick();
+        loop {
+            self.rebuilder.kicked().await;
+            let mut done = 0;
+            while !self.failed.get() {
+                let stale = self.stale_here();
+                let uneven = self.regions.borrow().uneven().ones().next();
+                let worked = match (stale, uneven) {
+                    (Some((member, region)), _) => self.rebuild_region(member, region).await,
+                    (None, Some(region)) => self.even_region(region).await,
+                    (None, None) => break,
+                };
+                done += usize::from(worked);
+                if !worked {
+                    self.io.sleep(RETRY_NS).await;
+                } else if done % REGIONS_PER_RECORD == 0 {
+                    let _ = self.flush().await;
+                }
+            }
+            if done > 0 {
+                let _ = self.flush().await;
+            }
+        }
+    }
+
+    /// A member that is there and lags behind, and a region in which it does.
+    fn stale_here(&self) -> Option<(MemberId, usize)> {
+        let regions = self.regions.borrow();
+        let members = (0..self.slice.geometry.members()).map(|m| MemberId(m as u8));
+        members
+            .filter(|&m| self.members.is_active(m))
+            .find_map(|m| Some((m, regions.stale(usize::from(m.0)).ones().next()?)))
+    }
+
+    /// Brings a member up to date in a region; false when that cannot be done now.
+    async fn rebuild_region(&self, member: MemberId, region: usize) -> bool {
+        let version = self.members.version();
+        let stripes: Vec<u64> = self.slice.region_stripes(region).collect();
+        for stripes in stripes.chunks(STRIPES_AT_ONCE) {
+            let work = stripes.iter().map(|&stripe| self.rebuild_unit(stripe, member));
+            if join_all(work).await.contains(&false) {
+                return false;
+            }
+        }
+        if self.flush().await.is_err() || self.members.lost_since(member, version) {
+            return false;
+        }
+        self.regions.borrow_mut().renew(usize::from(member.0), region);
+        true
+    }
+
+    async fn rebuild_unit(&self, stripe: u64, member: MemberId) -> bool {
+        let Some(unit) = (0..self.slice.w).find(|&unit| self.slice.member(stripe, unit) == member) else {
+            return true;
+        };
+        let whole = UnitRun { unit, offset: 0, blocks: self.slice.chunk_blocks };
+        self.throttle.pay(&self.io, u64::from(whole.blocks) * BLOCK_BYTES as u64).await;
+        let _held = self.locks.alone(stripe).await;
+        let Ok(mut content) = self.reconstruct(stripe, whole, &[unit]).await else { return false };
+        let (at, mut offset) = self.place(stripe, unit, 0);
+        if sabotage::on(Sabotage::RebuildShort) && whole.blocks > 1 {
+            content = content.slice(BLOCK_BYTES, content.len() - BLOCK_BYTES);
+            offset += BLOCK_BYTES as u64;
+        }
+        match self.members.write_at(at, offset, Rc::new([content])).await {
+            Ok(()) => {
+                self.counters.chunks_rebuilt.add(1);
+                true
+            }
+            Err(error) => {
+                self.members.report_failure(at, error).await;
+                false
+            }
+        }
+    }
+
+    /// The first resync of a region.
+    async fn even_region(&self, region: usize) -> bool {
+        let done = self.resync_region(region).await && self.flush().await.is_ok();
+        if done {
+            self.regions.borrow_mut().set_even(region);
+        }
+        done
+    }
+
+    /// Makes parity match data, or copies each other, in a whole region.
+    pub(crate) async fn resync_region(&self, region: usize) -> bool {
+        let stripes: Vec<u64> = self.slice.region_stripes(region).collect();
+        for stripes in stripes.chunks(STRIPES_AT_ONCE) {
+            let work = stripes.iter().map(|&stripe| self.resync_stripe(stripe));
+            if join_all(work).await.contains(&false) {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn resync_stripe(&self, stripe: u64) -> bool {
+        let bytes = u64::from(self.slice.chunk_blocks) * BLOCK_BYTES as u64;
+        self.throttle.pay(&self.io, bytes * self.slice.w as u64).await;
+        let _held = self.locks.alone(stripe).await;
+        self.counters.stripes_resynced.add(1);
+        self.compare(stripe, |_| ()).await.is_some()
+    }
+
+    /// Compares a stripe's redundancy with what it should be and puts right what differs, telling of each such unit.
+    /// Units that are not there, or lag behind, are left to rebuild. `None` when something cannot be read or written.
+    /// The caller holds the stripe alone.
+    pub(crate) async fn compare(&self, stripe: u64, mut wrong: impl FnMut(usize)) -> Option<()> {
+        let readable = self.health(stripe, &[]).readable;
+        let whole = |unit| UnitRun { unit, offset: 0, blocks: self.slice.chunk_blocks };
+        let there: Vec<UnitRun> = (0..self.slice.w).filter(|&unit| readable[unit]).map(whole).collect();
+        let k = self.slice.k;
+        if there.len() < 2 || !self.slice.is_mirror() && !readable[..k].iter().all(|&r| r) {
+            return Some(());
+        }
+        let read = self.read_runs(stripe, &there).await.ok()?;
+        let right: Vec<Buf> = if self.slice.is_mirror() {
+            vec![read[0].1.clone(); self.slice.w]
+        } else {
+            let data: Vec<Option<&[u8]>> = read[..k].iter().map(|(_, buf)| Some(buf.bytes())).collect();
+            let mut parity: Vec<Buf> = (0..self.slice.m).map(|_| Buf::stale(read[0].1.len())).collect();
+            let mut places: Vec<&mut [u8]> = parity.iter_mut().map(Buf::bytes_mut).collect();
+            parity::compute(&data, &mut places);
+            read[..k].iter().map(|(_, buf)| buf.clone()).chain(parity).collect()
+        };
+        for (run, buf) in &read {
+            if buf.bytes() != right[run.unit].bytes() {
+                wrong(run.unit);
+                if !self.mend(stripe, *run, &right[run.unit]).await {
+                    return None;
+                }
+            }
+        }
+        Some(())
+    }
+}

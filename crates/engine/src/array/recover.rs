@@ -1,0 +1,393 @@
+//! Recovery: from what is on the members to a running shard of an array, reading a bounded amount.
+//!
+//! It reads the rings of the active members and follows the groups from the tail, each naming the one before it. Groups
+//! on too few members are written to more first, so that what one recovery has decided the next one finds. Then the
+//! after-images of stripes that were being changed go to their places once more, whatever a torn update left there; the
+//! rest of the journal is drained as always. Without a journal, regions that were dirty are resynced.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use async_channel::{Receiver, Sender};
+
+use crate::addr::MemberId;
+use crate::buf::{BLOCK_BYTES, Buf};
+use crate::disk::group::{GroupHeader, GroupRecord, decode_group, decode_header};
+use crate::disk::superblock::Config;
+use crate::io::{DeviceId, Gather, Io};
+use crate::member::Members;
+use crate::recover::{RecoverError, RecoveryReport};
+use crate::sabotage::{self, Sabotage};
+use crate::serve::Order;
+use crate::shape::Shape;
+use crate::shard::{Event, Shard};
+use crate::status::Counters;
+use crate::sync::join_all;
+use crate::throttle::Throttle;
+use crate::volume::VolumeError;
+
+use super::ArrayShard;
+use super::flush::Flushing;
+use super::geometry::Slice;
+use super::locks::Locks;
+use super::log::Log;
+use super::pending::Pending;
+use super::regions::Regions;
+
+/// Blocks of a ring read at once.
+const READ_BLOCKS: usize = 256;
+/// Places written at once.
+const PUTS_AT_ONCE: usize = 64;
+
+/// A group found, and the members that have it.
+struct Found {
+    header: GroupHeader,
+    records: Vec<GroupRecord>,
+    bytes: Buf,
+    holders: Vec<MemberId>,
+}
+
+/// What replay of the groups comes to.
+struct Replayed {
+    regions: Regions,
+    scrub_next: Option<u64>,
+    /// The last group with a state.
+    state: u64,
+    /// Content that is in no place yet: stripe and slot, with its versions and their groups, oldest first.
+    data: BTreeMap<(u64, u32), Vec<(u64, Buf)>>,
+    /// What belongs in places: stripe, unit and offset.
+    images: BTreeMap<(u64, usize, u32), Buf>,
+}
+
+struct Recovery<I> {
+    io: I,
+    index: usize,
+    config: Rc<Config>,
+    slice: Slice,
+    members: Members<I>,
+    report: RecoveryReport,
+}
+
+impl<I: Io> ArrayShard<I> {
+    /// Opens shard `index` of an array on the present thread: recovers it and starts its tasks.
+    pub(crate) async fn open(
+        io: I,
+        index: usize,
+        config: Rc<Config>,
+        devices: &[Option<DeviceId>],
+        control: Sender<Event>,
+        mailbox: Receiver<Order>,
+    ) -> Result<(Rc<ArrayShard<I>>, RecoveryReport), RecoverError> {
+        let started = io.now();
+        let Shape::Array(geometry) = config.shape else { unreachable!("the caller looked") };
+        let members = Members::new(io.clone(), index, control);
+        for (member, &device) in config.members.iter().zip(devices) {
+            members.push(device, member.state, member.layout);
+        }
+        let report = RecoveryReport::default();
+        let slice = Slice::new(geometry, index);
+        let mut recovery = Recovery { io, index, config, slice, members, report };
+        let groups = recovery.read_groups().await;
+        let chain = recovery.chain(groups)?;
+        recovery.complete_copies(&chain).await?;
+        let mut replayed = recovery.replay(&chain)?;
+        recovery.put_images(&replayed.images).await?;
+        recovery.flush().await?;
+        let mut report = recovery.report;
+        for member in 0..geometry.members() {
+            if !recovery.members.is_active(MemberId(member as u8)) && !sabotage::on(Sabotage::ForgetStale) {
+                replayed.regions.lose(member);
+            }
+        }
+        let shard = recovery.assemble(&chain, replayed);
+        shard.judge();
+        shard.io.spawn(Shard::Array(Rc::clone(&shard)).run_mailbox(mailbox));
+        shard.start();
+        let settled = shard.settle_recovery().await;
+        settled.map_err(|error| RecoverError::Damaged { shard: index, what: error.to_string() })?;
+        report.elapsed_ns = shard.io.now() - started;
+        Ok((shard, report))
+    }
+
+    /// Ends recovery: nothing is left in the journal, and nothing that was being written is in doubt.
+    async fn settle_recovery(self: &Rc<Self>) -> Result<(), VolumeError> {
+        if self.failed.get() {
+            // What can still be read is; nothing may be written.
+            return Ok(());
+        }
+        if !self.slice.geometry.journal && self.is_redundant() {
+            let dirty: Vec<usize> = self.regions.borrow().dirty().ones().collect();
+            // In use until they are resynced, so that no state says they are at rest.
+            dirty.iter().for_each(|&region| self.regions.borrow_mut().begin(region));
+            for &region in &dirty {
+                if !sabotage::on(Sabotage::SkipResync) && !self.resync_region(region).await {
+                    return Err(VolumeError::Failed);
+                }
+            }
+            dirty.iter().for_each(|&region| self.regions.borrow_mut().end(region));
+        }
+        self.drain_everything().await?;
+        self.settle_tail().await
+    }
+}
+
+impl<I: Io> Recovery<I> {
+    /// Every intact group on the active members; of several with one number the one of the highest epoch.
+    async fn read_groups(&mut self) -> BTreeMap<u64, Found> {
+        let mut groups: BTreeMap<u64, Found> = BTreeMap::new();
+        for member in self.layout_members() {
+            let ring = self.read_ring(member).await;
+            for at in 0..ring.len() / BLOCK_BYTES {
+                let Some(found) = self.group_at(&ring, at, member) else { continue };
+                match groups.get_mut(&found.header.seq) {
+                    Some(known) if known.header.epoch > found.header.epoch => {}
+                    Some(known) if known.header == found.header => known.holders.push(member),
+                    _ => drop(groups.insert(found.header.seq, found)),
+                }
+            }
+        }
+        groups
+    }
+
+    fn layout_members(&self) -> Vec<MemberId> {
+        let all = (0..self.slice.geometry.members()).map(|m| MemberId(m as u8));
+        all.filter(|&m| self.members.is_active(m)).collect()
+    }
+
+    /// A member's ring; what cannot be read counts as not there.
+    async fn read_ring(&mut self, member: MemberId) -> Vec<u8> {
+        let blocks = self.slice.geometry.log_blocks as usize;
+        let mut ring = vec![0; blocks * BLOCK_BYTES];
+        for first in (0..blocks).step_by(READ_BLOCKS) {
+            let count = READ_BLOCKS.min(blocks - first);
+            let offset = self.slice.log_offset(first as u32);
+            if let Ok(buf) = self.members.read_at(member, offset, count * BLOCK_BYTES).await {
+                self.report.bytes_read += buf.len() as u64;
+                ring[first * BLOCK_BYTES..][..buf.len()].copy_from_slice(buf.bytes());
+            }
+        }
+        ring
+    }
+
+    fn group_at(&self, ring: &[u8], at: usize, member: MemberId) -> Option<Found> {
+        let header = decode_header(&ring[at * BLOCK_BYTES..][..BLOCK_BYTES]).ok()?;
+        let blocks = self.slice.geometry.log_blocks as usize;
+        let ours = header.pool == self.config.pool
+            && usize::from(header.shard) == self.index
+            && header.seq % blocks as u64 == at as u64
+            && at + header.blocks as usize <= blocks;
+        let bytes = &ring[at * BLOCK_BYTES..];
+        let (header, records) =
+            decode_group(&bytes[..header.blocks as usize * BLOCK_BYTES]).ok().filter(|_| ours)?;
+        let bytes = Buf::copy_of(&bytes[..header.blocks as usize * BLOCK_BYTES]);
+        Some(Found { header, records, bytes, holders: vec![member] })
+    }
+
+    /// The groups that replay needs, in order.
+    fn chain(&self, mut groups: BTreeMap<u64, Found>) -> Result<Vec<Found>, RecoverError> {
+        let newest = groups.values().max_by_key(|g| (g.header.epoch, g.header.seq));
+        let Some(tail) = newest.map(|g| g.header.tail) else { return Ok(Vec::new()) };
+        let flushed = groups.values().map(|g| g.header.flushed).max().unwrap_or(0);
+        let gap = |lsn| RecoverError::JournalGap { shard: self.index, lsn };
+        let mut chain = vec![groups.remove(&tail).ok_or(gap(tail))?];
+        loop {
+            let last = chain.last().expect("begins with the tail").header;
+            let follows = |g: &&Found| g.header.before == last.seq && g.header.epoch >= last.epoch;
+            // A group that failed everywhere has the same predecessor as the one written after it.
+            let next = groups.values().filter(follows).max_by_key(|g| (g.header.epoch, g.header.seq));
+            let Some(seq) = next.map(|g| g.header.seq) else { break };
+            chain.push(groups.remove(&seq).expect("just found"));
+        }
+        let last = chain.last().expect("begins with the tail").header.seq;
+        if last < flushed { Err(gap(flushed)) } else { Ok(chain) }
+    }
+
+    /// Writes groups that are on too few members to more of them.
+    async fn complete_copies(&mut self, chain: &[Found]) -> Result<(), RecoverError> {
+        let active = self.layout_members();
+        let copies = (self.slice.tolerates() + 1).min(active.len());
+        for group in chain {
+            self.report.blocks_replayed += u64::from(group.header.blocks);
+            let offset =
+                self.slice.log_offset((group.header.seq % u64::from(self.slice.geometry.log_blocks)) as u32);
+            let more = active.iter().filter(|m| !group.holders.contains(m));
+            for &member in more.take(copies.saturating_sub(group.holders.len())) {
+                self.write(member, offset, Rc::new([group.bytes.clone()])).await?;
+            }
+        }
+        self.flush().await
+    }
+
+    fn replay(&mut self, chain: &[Found]) -> Result<Replayed, RecoverError> {
+        let geometry = self.slice.geometry;
+        let mut replayed = Replayed {
+            regions: Regions::new(self.slice.regions(), geometry.members(), geometry.zeroed),
+            scrub_next: None,
+            state: 0,
+            data: BTreeMap::new(),
+            images: BTreeMap::new(),
+        };
+        for group in chain {
+            let mut at = group.header.head_blocks as usize * BLOCK_BYTES;
+            for record in &group.records {
+                let blocks = record.data_blocks().unwrap_or(0) as usize;
+                let data = group.bytes.slice(at, blocks * BLOCK_BYTES);
+                at += data.len();
+                self.replay_record(group.header.seq, record, &data, &mut replayed)?;
+            }
+        }
+        Ok(replayed)
+    }
+
+    fn damaged(&self, what: &str) -> RecoverError {
+        RecoverError::Damaged { shard: self.index, what: what.to_owned() }
+    }
+
+    fn replay_record(
+        &mut self,
+        seq: u64,
+        record: &GroupRecord,
+        data: &Buf,
+        replayed: &mut Replayed,
+    ) -> Result<(), RecoverError> {
+        let slice = self.slice;
+        let block = |i: usize| data.slice(i * BLOCK_BYTES, BLOCK_BYTES);
+        let in_stripe = |runs: &[(u32, u32)], limit: u32| {
+            runs.iter().all(|&(first, count)| first.checked_add(count).is_some_and(|end| end <= limit))
+        };
+        match record {
+            GroupRecord::State(bytes) => {
+                let decoded = Regions::decode(bytes, slice.regions(), slice.geometry.members());
+                let (regions, scrub) = decoded.map_err(|error| self.damaged(&error.to_string()))?;
+                (replayed.regions, replayed.scrub_next, replayed.state) = (regions, scrub, seq);
+            }
+            GroupRecord::Data { stripe, slot, blocks } => {
+                if *stripe >= slice.stripes || !in_stripe(&[(*slot, *blocks)], slice.stripe_slots()) {
+                    return Err(self.damaged("the journal names blocks that the array does not have"));
+                }
+                for i in 0..*blocks {
+                    replayed.data.entry((*stripe, slot + i)).or_default().push((seq, block(i as usize)));
+                }
+            }
+            GroupRecord::Drain { stripe, upto, slots, offsets, parity } => {
+                let possible = *stripe < slice.stripes
+                    && in_stripe(slots, slice.stripe_slots())
+                    && in_stripe(offsets, slice.chunk_blocks)
+                    && usize::from(*parity) < 1 << slice.m;
+                if !possible {
+                    return Err(self.damaged("the journal names a stripe that the array does not have"));
+                }
+                self.report.records_verified += 1;
+                for slot in slots.iter().flat_map(|&(first, count)| first..first + count) {
+                    replayed.take_data(*stripe, slot, *upto, slice.chunk_blocks);
+                }
+                let columns = (0..slice.m).filter(|p| parity >> p & 1 == 1);
+                let places = columns.flat_map(|p| {
+                    let offsets = offsets.iter().flat_map(|&(first, count)| first..first + count);
+                    offsets.map(move |offset| (slice.k + p, offset))
+                });
+                for (i, (unit, offset)) in places.enumerate() {
+                    replayed.images.insert((*stripe, unit, offset), block(i));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what belongs in places to every member that is there.
+    async fn put_images(&self, images: &BTreeMap<(u64, usize, u32), Buf>) -> Result<(), RecoverError> {
+        if sabotage::on(Sabotage::SkipReplay) {
+            return Ok(());
+        }
+        let images: Vec<_> = images.iter().collect();
+        for some in images.chunks(PUTS_AT_ONCE) {
+            let writes = some.iter().map(|((stripe, unit, offset), buf)| {
+                let (member, chunk) = self.slice.home(*stripe, *unit);
+                let at = chunk + u64::from(*offset) * BLOCK_BYTES as u64;
+                let active = self.members.is_active(member);
+                let data: Gather = Rc::new([(*buf).clone()]);
+                async move { if active { self.write(member, at, data).await } else { Ok(()) } }
+            });
+            join_all(writes).await.into_iter().collect::<Result<(), _>>()?;
+        }
+        Ok(())
+    }
+
+    async fn write(&self, member: MemberId, offset: u64, data: Gather) -> Result<(), RecoverError> {
+        let written = self.members.write_at(member, offset, data).await;
+        written.map_err(|_| RecoverError::MemberFailed { shard: self.index, member })
+    }
+
+    async fn flush(&self) -> Result<(), RecoverError> {
+        for member in self.layout_members() {
+            let flushed = self.members.flush(member).await;
+            flushed.map_err(|_| RecoverError::MemberFailed { shard: self.index, member })?;
+        }
+        Ok(())
+    }
+
+    fn assemble(self, chain: &[Found], replayed: Replayed) -> Rc<ArrayShard<I>> {
+        let ring = self.slice.geometry.log_blocks;
+        let mut pending = Pending::new(self.slice.stripe_slots());
+        let mut newest: Vec<(u64, u64, u32, Buf)> = Vec::new();
+        for ((stripe, slot), mut versions) in replayed.data {
+            let Some((seq, data)) = versions.pop() else { continue };
+            newest.push((seq, stripe, slot, data));
+        }
+        newest.sort_by_key(|&(seq, stripe, slot, _)| (seq, stripe, slot));
+        for (seq, stripe, slot, data) in newest {
+            pending.insert(seq, stripe, slot, data);
+        }
+        // Numbers begin at one turn of the ring, so that 0 stands for no group.
+        let (last, next, tail) = match (chain.first(), chain.last()) {
+            (Some(first), Some(last)) => {
+                (last.header.seq, last.header.seq + u64::from(last.header.blocks), first.header.seq)
+            }
+            _ => (0, u64::from(ring), u64::from(ring)),
+        };
+        let state = if replayed.state > 0 { replayed.state } else { tail };
+        Rc::new(ArrayShard {
+            log: Log::new(ring, self.config.epoch, last, next, tail, state),
+            io: self.io,
+            pool: self.config.pool,
+            slice: self.slice,
+            members: self.members,
+            counters: Counters::default(),
+            throttle: Throttle::default(),
+            locks: Locks::default(),
+            queued: RefCell::default(),
+            regions: RefCell::new(replayed.regions),
+            pending: RefCell::new(pending),
+            unsettled: Cell::new(None),
+            settling: Cell::new(None),
+            flushing: Flushing::default(),
+            drainer: Default::default(),
+            drained: Default::default(),
+            tail_wanted: Cell::new(next),
+            drain_all: Cell::new(false),
+            rebuilder: Default::default(),
+            scrubber: Default::default(),
+            scrub_next: Cell::new(replayed.scrub_next),
+            scrub_orders: Cell::new(0),
+            closing: Cell::new(false),
+            failed: Cell::new(false),
+        })
+    }
+}
+
+impl Replayed {
+    /// The newest content of a slot in groups up to `upto` goes to its place; what is older is forgotten.
+    fn take_data(&mut self, stripe: u64, slot: u32, upto: u64, chunk_blocks: u32) {
+        let Some(versions) = self.data.get_mut(&(stripe, slot)) else { return };
+        let count = versions.partition_point(|(seq, _)| *seq <= upto);
+        let taken = match sabotage::on(Sabotage::ReplayOutOfOrder) {
+            true => versions.drain(..count).next(),
+            false => versions.drain(..count).next_back(),
+        };
+        if let Some((_, data)) = taken {
+            let unit = (slot / chunk_blocks) as usize;
+            self.images.insert((stripe, unit, slot % chunk_blocks), data);
+        }
+    }
+}

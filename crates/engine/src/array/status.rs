@@ -1,0 +1,74 @@
+//! What a shard of an array can tell about itself.
+
+use crate::addr::MemberId;
+use crate::buf::BLOCK_BYTES;
+use crate::io::Io;
+use crate::status::ShardStatus;
+
+use super::ArrayShard;
+
+impl<I: Io> ArrayShard<I> {
+    /// The shard's state now.
+    pub(crate) fn status(&self) -> ShardStatus {
+        let slice = &self.slice;
+        let chunk_bytes = u64::from(slice.chunk_blocks) * BLOCK_BYTES as u64;
+        let data = slice.stripes * slice.k as u64 * chunk_bytes;
+        let count = self.members.count();
+        let mut status = ShardStatus {
+            stored_bytes: data,
+            capacity_bytes: data,
+            raw_bytes: slice.stripes * slice.w as u64 * chunk_bytes,
+            metadata_degraded: u64::from(self.log.tail_durable() < self.tail_wanted.get()),
+            scrub_stripes_left: self.scrub_next.get().map(|next| slice.stripes.saturating_sub(next)),
+            journal_blocks_used: if slice.geometry.journal { self.pending.borrow().len() } else { 0 },
+            journal_blocks_written: self.log.blocks_written.get(),
+            waits: self.waits(),
+            counters: self.counters.values(),
+            members: self.members.ids().map(|m| self.members.get(m).stats).collect(),
+            member_chunks_used: vec![0; count],
+            member_chunks_stale: vec![0; count],
+            ..ShardStatus::default()
+        };
+        match slice.is_mirror() {
+            true => status.stripes_mirrored = slice.stripes,
+            false => status.stripes_parity = slice.stripes,
+        }
+        let regions = self.regions.borrow();
+        for region in 0..slice.regions() {
+            let stripes = slice.region_stripes(region);
+            status.resync_stripes_left +=
+                if regions.uneven().get(region) { stripes.end - stripes.start } else { 0 };
+            let is_out = |m: usize| !self.members.is_active(MemberId(m as u8));
+            if (0..slice.geometry.members()).all(|m| !is_out(m) && !regions.is_stale(m, region)) {
+                continue;
+            }
+            for stripe in stripes {
+                let mut lost = 0;
+                for unit in 0..slice.w {
+                    let member = usize::from(slice.member(stripe, unit).0);
+                    let stale = regions.is_stale(member, region);
+                    lost += usize::from(stale || is_out(member));
+                    status.member_chunks_stale[member] += u64::from(stale);
+                    status.rebuild_chunks_left += u64::from(stale && !is_out(member));
+                }
+                status.stripes_degraded += u64::from(lost > 0);
+                status.stripes_at_risk += u64::from(lost > 0 && lost >= slice.tolerates());
+            }
+        }
+        status
+    }
+
+    fn waits(&self) -> String {
+        let regions = self.regions.borrow();
+        format!(
+            "shard {}: {}; pending {}, dirty regions {}, queued stripes {}, failed {}, tail wanted {}",
+            self.slice.index,
+            self.log.waits(),
+            self.pending.borrow().len(),
+            regions.dirty().len(),
+            self.queued.borrow().len(),
+            self.failed.get(),
+            self.tail_wanted.get()
+        )
+    }
+}

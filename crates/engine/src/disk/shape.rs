@@ -1,0 +1,88 @@
+//! The shape of a pool as the configuration holds it.
+
+use sinew_layout::{Level, Rotation};
+
+use crate::array::geometry::{ArrayGeometry, ArraySpec, level_number, level_rotation};
+use crate::geometry::{Geometry, MEMBERS, Protection};
+use crate::shape::Shape;
+
+use super::codec::{DecodeError, Reader, Writer};
+
+/// The kind of pool, where mapped pools have their protection.
+const ARRAY: u8 = 0x20;
+
+pub(super) fn encode_shape(shape: &Shape, w: &mut Writer) {
+    match shape {
+        Shape::Mapped(g) => {
+            w.u8(match g.protection {
+                Protection::Mirror { copies } => copies,
+                Protection::Parity1 => 0x11,
+                Protection::Parity2 => 0x12,
+            });
+            w.u8(g.data_columns as u8);
+            w.u8(g.shards as u8);
+            w.u8(u8::from(g.checksums));
+            w.u32(g.journal_blocks);
+        }
+        Shape::Array(a) => {
+            let level = a.layout.level();
+            w.u8(ARRAY);
+            w.u8(level_number(level));
+            w.u8(level_rotation(level).map_or(0, |rotation| rotation as u8));
+            w.u8(match level {
+                Level::Raid10 { copies } => copies as u8,
+                Level::Raid50 { groups, .. } | Level::Raid60 { groups, .. } => groups as u8,
+                _ => 0,
+            });
+            w.u8(a.members() as u8);
+            w.u8(a.shards as u8);
+            w.u8(u8::from(a.journal) | u8::from(a.zeroed) << 1);
+            w.u32(a.layout.chunk_bytes());
+            w.u64(a.layout.member_chunks());
+            w.u32(a.log_blocks);
+        }
+    }
+}
+
+/// The shape of a pool of `count` members.
+pub(super) fn decode_shape(r: &mut Reader<'_>, count: usize) -> Result<Shape, DecodeError> {
+    let impossible = DecodeError::Invalid("geometry");
+    let protection = match r.u8()? {
+        copies @ 2..=3 => Protection::Mirror { copies },
+        0x11 => Protection::Parity1,
+        0x12 => Protection::Parity2,
+        ARRAY => return decode_array(r, count)?.map(Shape::Array).ok_or(impossible),
+        _ => return Err(DecodeError::Invalid("protection")),
+    };
+    let (data_columns, shards, checksums) = (usize::from(r.u8()?), usize::from(r.u8()?), r.u8()? != 0);
+    let journal_blocks = r.u32()?;
+    if !MEMBERS.contains(&count) || journal_blocks < 16 || data_columns == 0 {
+        return Err(impossible);
+    }
+    Geometry::new(protection, data_columns, shards, checksums, count, journal_blocks)
+        .map(Shape::Mapped)
+        .map_err(|_| impossible)
+}
+
+fn decode_array(r: &mut Reader<'_>, count: usize) -> Result<Option<ArrayGeometry>, DecodeError> {
+    let (number, rotation, part, members) = (r.u8()?, r.u8()?, u32::from(r.u8()?), usize::from(r.u8()?));
+    let (shards, flags) = (usize::from(r.u8()?), r.u8()?);
+    let (chunk_bytes, member_chunks, log_blocks) = (r.u32()?, r.u64()?, r.u32()?);
+    let rotation = *Rotation::ALL.get(usize::from(rotation)).ok_or(DecodeError::Invalid("rotation"))?;
+    let level = match number {
+        0 => Level::Raid0,
+        1 => Level::Raid1,
+        10 => Level::Raid10 { copies: part },
+        5 => Level::Raid5(rotation),
+        6 => Level::Raid6(rotation),
+        50 => Level::Raid50 { groups: part, rotation },
+        60 => Level::Raid60 { groups: part, rotation },
+        _ => return Err(DecodeError::Invalid("level")),
+    };
+    let (journal, zeroed) = (flags & 1 != 0, flags & 2 != 0);
+    let spec = ArraySpec { level, chunk_bytes, journal, spares: 0, zeroed };
+    if members > count || flags > 3 {
+        return Ok(None);
+    }
+    Ok(ArrayGeometry::restore(&spec, members, member_chunks, shards, log_blocks))
+}
