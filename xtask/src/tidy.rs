@@ -118,9 +118,8 @@ fn check_edges(path: &str, text: &str, find: &mut impl FnMut(usize, &str)) {
         | "crates/workload/Cargo.toml"
         | "xtask/Cargo.toml" => &[],
         "crates/engine/Cargo.toml" => &["sinew-layout"],
-        "crates/frontend/Cargo.toml" | "crates/uring/Cargo.toml" | "crates/sim/Cargo.toml" => {
-            &["sinew-engine"]
-        }
+        "crates/sim/Cargo.toml" => &["sinew-engine", "sinew-layout"],
+        "crates/frontend/Cargo.toml" | "crates/uring/Cargo.toml" => &["sinew-engine"],
         _ => return,
     };
     let mut in_dependencies = false;

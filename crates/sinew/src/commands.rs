@@ -1,5 +1,6 @@
 //! The commands, one file each: arguments, whose doc comments are the help, and what is done with them.
 
+pub(crate) mod array;
 pub(crate) mod bench;
 pub(crate) mod import;
 pub(crate) mod member;

@@ -87,7 +87,7 @@ impl ThreadSeed {
             links[index] = ShardLink::Here(shard);
             total.add(&report);
         }
-        Ok((PoolClient::new(links), total))
+        Ok((PoolClient::new(&config, links), total))
     }
 }
 
@@ -203,7 +203,7 @@ impl Attempt<'_> {
     ) -> Result<Open, Failure> {
         let found = pool::discover(&io, self.candidates).await;
         let found = found.map_err(|error| Failure::of_discovery(error, self.candidates))?;
-        let shards = found.config.geometry.shards;
+        let shards = found.config.shape.shards();
         let allowed = cores::allowed();
         let cores = &self.cores.unwrap_or(&allowed).0;
         let count = cores.len().clamp(1, shards);

@@ -36,6 +36,8 @@ enum Command {
     #[command(subcommand)]
     Pool(commands::pool::PoolCommand),
     #[command(subcommand)]
+    Array(commands::array::ArrayCommand),
+    #[command(subcommand)]
     Volume(commands::volume::VolumeCommand),
     #[command(subcommand)]
     Member(commands::member::MemberCommand),
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Command::Up(args) => commands::up::run(args),
         Command::Serve(args) => commands::serve::run(args),
         Command::Pool(command) => commands::pool::run(command),
+        Command::Array(command) => commands::array::run(command),
         Command::Volume(command) => commands::volume::run(command),
         Command::Member(command) => commands::member::run(command),
         Command::Scrub(args) => commands::scrub::run(args),

@@ -5,6 +5,9 @@ use sinew_engine::disk::superblock::{Config, MemberConfig, MemberState};
 use sinew_engine::disk::uuid_text;
 use sinew_engine::status::ShardStatus;
 
+use sinew_engine::array::geometry::{ArrayGeometry, level_number, level_rotation, rotation_name};
+use sinew_engine::shape::Shape;
+
 use crate::out::say;
 use crate::size;
 
@@ -14,8 +17,12 @@ pub(crate) fn status(config: &Config, status: &ShardStatus) -> Value {
         let stats = status.members.get(i).copied().unwrap_or_default();
         json!({
             "member": i, "path": m.path, "uuid": uuid_text(&m.uuid), "state": m.state.name(), "bytes": m.bytes,
-            "chunks": u64::from(m.layout.chunks) * config.geometry.shards as u64,
-            "chunks_used": status.member_chunks_used.get(i).copied().unwrap_or(0),
+            "chunks": member_chunks(config, i),
+            "chunks_used": match config.shape {
+                Shape::Mapped(_) => status.member_chunks_used.get(i).copied().unwrap_or(0),
+                Shape::Array(_) => member_chunks(config, i),
+            },
+            "chunks_stale": status.member_chunks_stale.get(i).copied().unwrap_or(0),
             "reads": stats.reads, "read_bytes": stats.read_bytes, "writes": stats.writes,
             "written_bytes": stats.written_bytes, "flushes": stats.flushes, "read_errors": stats.read_errors,
             "checksum_errors": stats.checksum_errors, "repaired_blocks": stats.repaired_blocks,
@@ -30,21 +37,56 @@ pub(crate) fn status(config: &Config, status: &ShardStatus) -> Value {
     let counters: serde_json::Map<String, Value> =
         status.counters.named().into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
     let (health, advice) = health(config, status);
+    let (columns, array) = match &config.shape {
+        Shape::Mapped(g) => ((g.data_columns, g.parity_columns()), Value::Null),
+        Shape::Array(a) => ((a.data_columns(), a.parity_columns()), array_json(a)),
+    };
     json!({
         "pool": config.name, "uuid": uuid_text(&config.pool), "health": health, "advice": advice,
-        "protection": config.geometry.protection.to_string(), "data_columns": config.geometry.data_columns,
-        "parity_columns": config.geometry.parity_columns(), "shards": config.geometry.shards,
-        "checksums": config.geometry.checksums,
+        "protection": config.shape.name(), "data_columns": columns.0, "parity_columns": columns.1,
+        "shards": config.shape.shards(), "checksums": config.shape.checksums(), "array": array,
         "stored_bytes": status.stored_bytes, "capacity_bytes": status.capacity_bytes,
         "raw_bytes": status.raw_bytes, "free_bytes": status.free_bytes,
         "stripes": { "mirrored": status.stripes_mirrored, "parity": status.stripes_parity,
             "degraded": status.stripes_degraded, "at_risk": status.stripes_at_risk },
         "metadata_degraded": status.metadata_degraded > 0,
-        "rebuild_chunks_left": status.rebuild_chunks_left, "scrub_stripes_left": status.scrub_stripes_left,
+        "rebuild_chunks_left": status.rebuild_chunks_left, "resync_stripes_left": status.resync_stripes_left, "scrub_stripes_left": status.scrub_stripes_left,
         "table_bytes": status.table_bytes,
         "journal": { "blocks_used": status.journal_blocks_used, "blocks_written": status.journal_blocks_written },
         "counters": counters, "members": members, "volumes": volumes,
     })
+}
+
+/// Chunks of a member that may be used.
+fn member_chunks(config: &Config, member: usize) -> u64 {
+    match &config.shape {
+        Shape::Mapped(geometry) => u64::from(config.members[member].layout.chunks) * geometry.shards as u64,
+        Shape::Array(array) => {
+            if config.has_place(member) {
+                array.layout.member_chunks()
+            } else {
+                0
+            }
+        }
+    }
+}
+
+fn array_json(array: &ArrayGeometry) -> Value {
+    let level = array.layout.level();
+    json!({
+        "level": level_number(level), "layout": level_rotation(level).map(rotation_name),
+        "copies": array.layout.copies(), "groups": array.groups(), "members": array.members(),
+        "chunk_bytes": array.layout.chunk_bytes(), "journal": array.journal, "data_offset": array.data_offset(),
+    })
+}
+
+/// How an array is safe from torn stripes, in a few words.
+pub(crate) fn journal_text(array: &ArrayGeometry) -> &'static str {
+    match (array.parity_columns(), array.journal) {
+        (0, _) => "no parity",
+        (_, true) => "with journal",
+        (_, false) => "no journal, write hole open",
+    }
 }
 
 /// One word, and what to do.
@@ -53,7 +95,7 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
         .members
         .iter()
         .enumerate()
-        .filter(|(_, m)| !matches!(m.state, MemberState::Active | MemberState::Removed))
+        .filter(|(_, m)| !matches!(m.state, MemberState::Active | MemberState::Removed | MemberState::Spare))
         .map(|(i, _)| i)
         .collect();
     let evacuating = config.members.iter().any(|m| m.state == MemberState::Evacuating);
@@ -68,8 +110,14 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
         return (health, "a rebuild is under way: wait for it".to_owned());
     }
     if !out.is_empty() {
+        let elsewhere = match config.shape {
+            Shape::Mapped(_) => {
+                "; without a device, what it held is rebuilt into the free space of the others"
+            }
+            Shape::Array(_) => "",
+        };
         let advice = format!(
-            "member {} out: bring it back (`sinew member online {1}`) or replace it (`sinew member replace {1} DEVICE`; without a device, what it held is rebuilt into the free space of the others)",
+            "member {} out: bring it back (`sinew member online {1}`) or replace it (`sinew member replace {1} DEVICE`{elsewhere})",
             out.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
             out[0]
         );
@@ -93,7 +141,7 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
         );
         return ("healthy", advice);
     }
-    if status.stored_bytes * 100 > status.capacity_bytes * 95 {
+    if matches!(config.shape, Shape::Mapped(_)) && status.stored_bytes * 100 > status.capacity_bytes * 95 {
         return (
             "healthy",
             "the pool is almost full: delete or discard data, or make a larger pool".to_owned(),
@@ -137,6 +185,43 @@ pub(crate) fn print(value: &Value) {
     say!("health    {}", text(value, "health"));
     say!("data safe {safe}");
     say!("to do     {}", text(value, "advice"));
+    let array = &value["array"];
+    if array.is_object() {
+        say!(
+            "array     chunks of {}, {}; {} of data on {}",
+            size::show(number(array, "chunk_bytes")),
+            match (number(value, "parity_columns"), array["journal"].as_bool()) {
+                (0, _) => "no parity",
+                (_, Some(true)) => "writes go through a journal",
+                _ => "no journal: the write hole is open",
+            },
+            bytes("capacity_bytes"),
+            bytes("raw_bytes")
+        );
+    } else {
+        print_space(value);
+    }
+    let rebuild = number(value, "rebuild_chunks_left");
+    let resync = number(value, "resync_stripes_left");
+    let scrub = value["scrub_stripes_left"].as_u64();
+    let mut work = Vec::new();
+    if rebuild > 0 {
+        work.push(format!("rebuild, {rebuild} chunks left"));
+    }
+    if resync > 0 {
+        work.push(format!("first resync, {resync} stripes left"));
+    }
+    if let Some(left) = scrub {
+        work.push(format!("scrub, {left} stripes left"));
+    }
+    say!("working   {}", if work.is_empty() { "nothing".to_owned() } else { work.join("; ") });
+    print_members(value);
+    print_volumes(value);
+}
+
+/// What a mapped pool holds.
+fn print_space(value: &Value) {
+    let bytes = |key: &str| size::show(number(value, key));
     say!(
         "space     {} stored of {}; {} of {} raw free",
         bytes("stored_bytes"),
@@ -151,17 +236,6 @@ pub(crate) fn print(value: &Value) {
         number(stripes, "parity"),
         number(stripes, "degraded")
     );
-    let rebuild = number(value, "rebuild_chunks_left");
-    let scrub = value["scrub_stripes_left"].as_u64();
-    let work = match (rebuild, scrub) {
-        (0, None) => "nothing".to_owned(),
-        (0, Some(left)) => format!("scrub, {left} stripes left"),
-        (left, None) => format!("rebuild, {left} chunks left"),
-        (chunks, Some(stripes)) => format!("rebuild, {chunks} chunks left; scrub, {stripes} stripes left"),
-    };
-    say!("working   {work}");
-    print_members(value);
-    print_volumes(value);
 }
 
 /// The members as a table.

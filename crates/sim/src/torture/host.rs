@@ -45,7 +45,7 @@ impl OpenPool {
         mut rng: Rng,
     ) -> Result<OpenPool, OpenError> {
         let found = pool::discover(&io, &devices).await.map_err(OpenError::Pool)?;
-        let shards = found.config.geometry.shards;
+        let shards = found.config.shape.shards();
         let (events, inbox) = async_channel::bounded(MAILBOX);
         let (senders, receivers): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();
@@ -69,7 +69,7 @@ impl OpenPool {
             });
         }
         control.resume(&found).await;
-        Ok(OpenPool { control, client: PoolClient::new(links), recovery })
+        Ok(OpenPool { control, client: PoolClient::new(&found.config, links), recovery })
     }
 
     /// A volume by name.

@@ -1,6 +1,9 @@
 //! What a seed stands for.
 
+use sinew_engine::array::geometry::{ArrayGeometry, ArraySpec};
 use sinew_engine::geometry::{Geometry, Protection};
+
+use sinew_layout::{Level, Rotation};
 
 use crate::random::Rng;
 
@@ -11,6 +14,10 @@ pub struct Plan {
     pub seed: u64,
     /// Sizes of the members in bytes.
     pub members: Vec<u64>,
+    /// It is an array of this shape, and what follows about mapped pools means nothing.
+    pub array: Option<ArraySpec>,
+    /// No crashes: with the write hole open, a crash while a member is out loses data.
+    pub calm: bool,
     /// Protection of the pool.
     pub protection: Protection,
     /// Data columns; 0 for the default.
@@ -86,9 +93,11 @@ impl Plan {
         let share = [3, 5, 20][rng.below(3) as usize];
         let volume_count = rng.between(1, 3);
         let volumes = (0..volume_count).map(|_| rng.between(64, 64 + fits / share / volume_count)).collect();
-        Plan {
+        let plan = Plan {
             seed,
             members,
+            array: None,
+            calm: false,
             protection,
             data_columns,
             shards,
@@ -107,6 +116,60 @@ impl Plan {
             flushes: rng.between(0, 20),
             hot: [100, 100, 20, 2][rng.below(4) as usize],
             trouble: [0.0, 0.002, 0.01, 0.05][rng.below(4) as usize],
+        };
+        let arrays = &mut Rng::stream(seed, "plan, arrays", 0);
+        if arrays.chance(0.45) { plan.of_array(arrays) } else { plan }
+    }
+
+    /// The same work and trouble on an array.
+    fn of_array(self, rng: &mut Rng) -> Plan {
+        let (level, count) = draw_level(rng);
+        let chunk_bytes = [4096, 8192, 16384, 65536][rng.below(4) as usize];
+        let spares = if rng.chance(0.25) { rng.between(1, 2) as usize } else { 0 };
+        let spec =
+            ArraySpec { level, chunk_bytes, journal: rng.chance(0.7), spares, zeroed: rng.chance(0.7) };
+        let members: Vec<u64> = (0..count + spares)
+            .map(|i| {
+                ((4 + 2 * self.shards as u64) << 20) + (self.members[i % self.members.len()] & 0x30_0000)
+            })
+            .collect();
+        let smallest = *members.iter().min().expect("not empty");
+        let geometry = ArrayGeometry::new(&spec, count, smallest, self.shards, Some(self.journal_blocks));
+        let geometry = geometry.expect("a possible array");
+        let failures = geometry.layout.tolerates() as usize;
+        let corrupt = if rng.chance(0.3) { rng.below(failures as u64 + 1) as usize } else { 0 };
+        let open_hole = geometry.parity_columns() > 0 && !geometry.journal;
+        let calm = open_hole && rng.chance(0.5);
+        let corrupt = if open_hole { 0 } else { corrupt };
+        let lost = if open_hole && !calm { 0 } else { failures - corrupt };
+        Plan {
+            array: Some(spec),
+            calm,
+            members,
+            volumes: vec![geometry.data_bytes() / 4096],
+            corrupt,
+            lost,
+            tenancies: 0,
+            checksums: false,
+            ..self
         }
+    }
+}
+
+/// A level and a number of members it can have.
+fn draw_level(rng: &mut Rng) -> (Level, usize) {
+    let rotation = Rotation::ALL[rng.below(4) as usize];
+    let few = |rng: &mut Rng, least: u64| rng.between(least, least + 3) as usize;
+    match rng.below(10) {
+        0 => (Level::Raid0, few(rng, 1)),
+        1 => (Level::Raid1, few(rng, 2)),
+        2 => {
+            let copies = rng.between(2, 3);
+            (Level::Raid10 { copies: copies as u32 }, few(rng, copies + 1))
+        }
+        3..=5 => (Level::Raid5(rotation), few(rng, 2)),
+        6 | 7 => (Level::Raid6(rotation), few(rng, 4)),
+        8 => (Level::Raid50 { groups: 2, rotation }, 2 * few(rng, 2)),
+        _ => (Level::Raid60 { groups: 2, rotation }, 8),
     }
 }

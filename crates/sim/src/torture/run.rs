@@ -10,8 +10,9 @@ use std::rc::Rc;
 use sinew_engine::buf::BLOCK_BYTES;
 use sinew_engine::disk::superblock::MemberState;
 use sinew_engine::io::DeviceId;
-use sinew_engine::pool::{self, Candidate, PoolSpec};
+use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_engine::recover::RecoveryReport;
+use sinew_engine::shape::Shape;
 use sinew_engine::status::{CounterValues, ShardStatus};
 use sinew_engine::volume::Volume;
 
@@ -206,16 +207,20 @@ impl Run {
 
     fn create(&mut self) -> Result<(), String> {
         let plan = &self.work.plan;
+        let (protection, data_columns, checksums) = (plan.protection, plan.data_columns, plan.checksums);
         let spec = PoolSpec {
-            name: "tortured".to_owned(),
-            protection: plan.protection,
-            data_columns: plan.data_columns,
+            // An array's volume has its name.
+            name: if plan.array.is_some() { "v0" } else { "tortured" }.to_owned(),
+            kind: match plan.array {
+                Some(array) => PoolKind::Array(array),
+                None => PoolKind::Mapped { protection, data_columns, checksums },
+            },
             shards: plan.shards,
-            checksums: plan.checksums,
             journal_blocks: Some(plan.journal_blocks),
             force: false,
         };
-        let (io, candidates, volumes) = (self.world.io(), self.candidates(), plan.volumes.clone());
+        let volumes = if plan.array.is_some() { Vec::new() } else { plan.volumes.clone() };
+        let (io, candidates) = (self.world.io(), self.candidates());
         let made = self.world.block_on(async move { pool::create(&io, &candidates, &spec).await });
         made.map_err(|e| e.to_string())?.map_err(|e| format!("create: {e}"))?;
         let pool = self.open(false)?.ok_or("the pool did not open")?;
@@ -238,7 +243,8 @@ impl Run {
         let (slot, io, candidates) = (Rc::clone(&opened), self.world.io(), self.candidates());
         let rng = Rng::stream(self.work.plan.seed, "links", self.opening as u64);
         self.world.spawn(async move { slot.set(Some(OpenPool::open(io, candidates, rng).await)) });
-        let crash_after = (may_crash && self.rng.chance(0.15)).then(|| self.rng.between(1, 2000));
+        let crash_after =
+            (may_crash && self.rng.chance(0.15) && !self.work.plan.calm).then(|| self.rng.between(1, 2000));
         if let Some(steps) = crash_after {
             self.world.run_steps(steps);
             if opened.take().is_none() {
@@ -309,11 +315,14 @@ impl Run {
             if self.corrupt.contains(&i) {
                 self.world.allow_corruption(id, 0..device.bytes());
                 faults.latent_error = trouble / 5.0;
-                faults.bit_rot = trouble / 5.0;
-                faults.lost_write = trouble / 5.0;
-                faults.misdirected_write = trouble / 5.0;
-                faults.misdirected_read = trouble / 5.0;
                 faults.read_error = trouble / 5.0;
+                // Without checksums nobody could tell.
+                if self.work.plan.array.is_none() {
+                    faults.bit_rot = trouble / 5.0;
+                    faults.lost_write = trouble / 5.0;
+                    faults.misdirected_write = trouble / 5.0;
+                    faults.misdirected_read = trouble / 5.0;
+                }
             }
             device.set_faults(faults);
         }
@@ -341,6 +350,7 @@ impl Run {
         }
         let ending = [Ending::PowerLoss, Ending::PowerLoss, Ending::ProcessDeath, Ending::Close]
             [self.rng.below(4) as usize];
+        let ending = if self.work.plan.calm { Ending::Close } else { ending };
         let expected = self.work.plan.requests * self.work.plan.clients as u64;
         let end_at =
             (ending != Ending::Close).then(|| *self.work.answered.borrow() + self.rng.below(expected + 1));
@@ -430,11 +440,13 @@ impl Run {
         }
         let pool = self.open(false)?.ok_or("the pool did not open")?;
         self.verify()?;
-        for member in 0..self.devices.len() {
+        for device in 0..self.devices.len() {
+            let Some(member) = place_of(&pool, device) else { continue };
             let control = Rc::clone(&pool.control);
-            let candidate = Candidate { device: self.devices[member], path: format!("m{member}") };
+            let candidate = Candidate { device: self.devices[device], path: format!("m{device}") };
             let back = self.world.block_on(async move {
-                if control.config().members[member].state == MemberState::Active {
+                if matches!(control.config().members[member].state, MemberState::Active | MemberState::Spare)
+                {
                     return Ok(());
                 }
                 match control.online(member, candidate.clone()).await {
@@ -506,6 +518,15 @@ impl Run {
             self.world.run_for(5_000_000).map_err(|e| format!("{what}: {e}"))?;
         }
     }
+}
+
+/// The place of a device in the pool, if it has one: a spare may have taken it.
+fn place_of(pool: &OpenPool, device: usize) -> Option<usize> {
+    let config = pool.control.config();
+    let path = format!("m{device}");
+    let is_array = matches!(config.shape, Shape::Array(_));
+    let mut members = config.members.iter();
+    members.position(|m| m.path == path && !(is_array && m.state == MemberState::Removed))
 }
 
 fn is_whole(status: &ShardStatus) -> bool {

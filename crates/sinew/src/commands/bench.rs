@@ -10,13 +10,15 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
 use sinew_engine::MemberStats;
+use sinew_engine::array::geometry::ArraySpec;
 use sinew_engine::buf::Buf;
 use sinew_engine::io::{Gather, Io};
-use sinew_engine::pool::{self, Candidate, PoolSpec};
+use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_engine::status::ShardStatus;
 use sinew_engine::volume::Volume;
 use sinew_uring::{Devices, Path as DevicePath};
 
+use crate::commands::array::{LevelName, RotationName};
 use crate::commands::pool::ProtectionName;
 use crate::host::{self, Open};
 use crate::load::{self, Load, Pattern, Totals};
@@ -83,9 +85,38 @@ pub(crate) struct BenchArgs {
     /// Keep no checksums.
     #[arg(long)]
     no_checksums: bool,
+    /// Measure an array of this level instead of a mapped pool.
+    #[arg(long, value_enum, conflicts_with_all = ["protection", "data_columns", "no_checksums"])]
+    level: Option<LevelName>,
+    /// Of an array: bytes of a chunk.
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = size::parse, requires = "level")]
+    chunk: u64,
+    /// Of an array: no journal, the write hole stays open.
+    #[arg(long, requires = "level")]
+    no_journal: bool,
     /// As JSON.
     #[arg(long)]
     json: bool,
+}
+
+impl BenchArgs {
+    fn kind(&self) -> PoolKind {
+        match self.level {
+            Some(level) => PoolKind::Array(ArraySpec {
+                level: level.level(RotationName::default(), 2, 2),
+                chunk_bytes: u32::try_from(self.chunk).unwrap_or(u32::MAX),
+                journal: !self.no_journal,
+                spares: 0,
+                // Members of files and memory are made for this; on others a resync would be measured as well.
+                zeroed: true,
+            }),
+            None => PoolKind::Mapped {
+                protection: self.protection.into(),
+                data_columns: self.data_columns,
+                checksums: !self.no_checksums,
+            },
+        }
+    }
 }
 
 /// Runs the command.
@@ -150,10 +181,8 @@ fn make_files(dir: &Path, count: usize, bytes: u64, made: &mut Vec<PathBuf>) -> 
 fn on_fresh(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>, force: bool) -> Result<()> {
     let spec = PoolSpec {
         name: NAME.to_owned(),
-        protection: args.protection.into(),
-        data_columns: args.data_columns,
+        kind: args.kind(),
         shards: args.shards,
-        checksums: !args.no_checksums,
         journal_blocks: None,
         force,
     };

@@ -146,9 +146,10 @@ fn view(members: &[Member]) -> Option<PoolView> {
     let mut usable = vec![false; config.members.len()];
     let mut found = Vec::new();
     for m in members {
-        let index = usize::from(m.superblock.member);
-        let uuid = m.superblock.config.members[index].uuid;
-        let state = match config.members.get(index).filter(|entry| entry.uuid == uuid) {
+        let uuid = m.superblock.config.members[usize::from(m.superblock.member)].uuid;
+        let found_at = config.members.iter().position(|entry| entry.uuid == uuid);
+        let index = found_at.unwrap_or(usize::from(m.superblock.member));
+        let state = match found_at.map(|i| &config.members[i]) {
             None => "replaced, not used any more",
             Some(_) if !config.has_opening(m.superblock.config.openings.last()) => {
                 "was used apart from the others"
@@ -170,19 +171,22 @@ fn view(members: &[Member]) -> Option<PoolView> {
     let missing: Vec<MissingView> = absent
         .map(|(member, m)| MissingView { member, state: m.state.name(), last_seen: m.path.clone() })
         .collect();
-    let count = config.members.iter().filter(|m| wanted(m.state)).count();
-    let usable = usable.iter().filter(|u| **u).count();
-    let needed = count - config.geometry.failures().min(count);
+    let places: Vec<usize> = (0..config.members.len()).filter(|&i| config.has_place(i)).collect();
+    let lost: Vec<bool> = (0..config.members.len()).map(|i| config.has_place(i) && !usable[i]).collect();
+    let survives = config.survives(&lost);
+    let count = places.len();
+    let usable = count - lost.iter().filter(|l| **l).count();
+    let needed = count - config.shape.failures().min(count);
     let served = members.iter().any(|m| m.in_use);
     let copied = found.iter().any(|f| f.state == "a copy of another member");
     Some(PoolView {
         pool: config.name.clone(),
         uuid: uuid_text(&config.pool),
-        protection: config.geometry.protection.to_string(),
+        protection: config.shape.name(),
         members: count,
         usable,
         needed,
-        can_be_served: usable >= needed && !served && !copied,
+        can_be_served: survives && !served && !copied,
         served,
         volumes: config.volumes.iter().filter(|v| !v.deleting).map(|v| v.name.clone()).collect(),
         found,

@@ -6,8 +6,9 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use sinew_engine::client::PoolClient;
 use sinew_engine::control::Catalog;
+use sinew_engine::disk::superblock::Config;
 use sinew_engine::geometry::Protection;
-use sinew_engine::pool::{self, PoolSpec};
+use sinew_engine::pool::{self, PoolKind, PoolSpec};
 use sinew_uring::{Devices, UringIo};
 
 use crate::api::{Request, Target};
@@ -119,7 +120,8 @@ fn volume(text: &str) -> Result<(String, u64)> {
     Ok((name.to_owned(), size::parse(bytes)?))
 }
 
-fn status(args: &StatusArgs) -> Result<()> {
+/// Shows the state of the running pool.
+pub(crate) fn status(args: &StatusArgs) -> Result<()> {
     let status = args.target.ask(&Request::Status)?;
     if args.json {
         say!("{status:#}");
@@ -129,87 +131,34 @@ fn status(args: &StatusArgs) -> Result<()> {
     Ok(())
 }
 
+/// What every new pool has, of either kind.
+pub(crate) struct NewPool<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) members: &'a [PathBuf],
+    /// Size of members that have to be made.
+    pub(crate) size: Option<u64>,
+    pub(crate) shards: Option<usize>,
+    pub(crate) force: bool,
+    pub(crate) volumes: &'a [(String, u64)],
+}
+
 /// Makes a pool and its first volumes, or nothing.
 pub(crate) fn create(args: &CreateArgs) -> Result<()> {
-    // The name becomes part of the path of the control socket.
-    if args.name.is_empty()
-        || args.name.len() > 64
-        || args.name.contains(['/', '\0'])
-        || args.name.starts_with('.')
-    {
-        bail!("{:?} cannot be a pool's name: 1 to 64 bytes, no slash, no dot in front", args.name);
-    }
-    let paths = args.members.iter().map(std::path::absolute).collect::<std::io::Result<Vec<_>>>()?;
-    members::refuse_twice(&paths)?;
-    let made = make_files(args)?;
-    let created = create_on(args);
-    if created.is_err() {
-        for path in made {
-            let _ = std::fs::remove_file(path);
-        }
-    }
-    created
-}
-
-/// Makes the members that are not there; none if one cannot be made.
-fn make_files(args: &CreateArgs) -> Result<Vec<PathBuf>> {
-    let missing: Vec<&PathBuf> = args.members.iter().filter(|path| !path.exists()).collect();
-    let Some(bytes) = args.size else {
-        match missing.as_slice() {
-            [] => return Ok(Vec::new()),
-            [path, ..] => {
-                bail!("{} does not exist; say --size SIZE to make files of that size", path.display())
-            }
-        }
+    let new = NewPool {
+        name: &args.name,
+        members: &args.members,
+        size: args.size,
+        shards: args.shards,
+        force: args.force,
+        volumes: &args.volumes,
     };
-    let mut made: Vec<PathBuf> = Vec::new();
-    for path in missing {
-        let file = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
-        if file.is_ok() {
-            made.push(path.clone());
-        }
-        if let Err(error) = file.and_then(|file| file.set_len(bytes)) {
-            for path in made {
-                let _ = std::fs::remove_file(path);
-            }
-            return Err(error).with_context(|| format!("cannot make {}", path.display()));
-        }
-    }
-    Ok(made)
-}
-
-/// One shard for every two cores: the clients on this machine need some too, and a request that crosses cores for its
-/// shard takes longer.
-fn shards_default() -> usize {
-    (cores::allowed().0.len() / 2).clamp(1, SHARDS_DEFAULT_MAX)
-}
-
-fn create_on(args: &CreateArgs) -> Result<()> {
-    let spec = PoolSpec {
-        name: args.name.clone(),
+    let kind = PoolKind::Mapped {
         protection: args.protection.into(),
         data_columns: args.data_columns,
-        shards: args.shards.unwrap_or_else(shards_default),
         checksums: !args.no_checksums,
-        journal_blocks: None,
-        force: args.force,
     };
-    let devices = Devices::new();
-    let candidates = members::open_all(&devices, &args.members)?;
-    let config = host::run_alone(&devices, async |io| pool::create(&io, &candidates, &spec).await)??;
-    if !args.volumes.is_empty() {
-        let made = host::with_pool(devices.clone(), candidates.clone(), None, NoWork, async |open| {
-            for (name, bytes) in &args.volumes {
-                open.control.create_volume(name, *bytes).await?;
-            }
-            Ok(open.control.close().await?)
-        });
-        if let Err(error) = made {
-            wipe(&devices, &candidates)?;
-            return Err(error);
-        }
-    }
-    let g = config.geometry;
+    let config = new.create(|_| kind)?;
+    let g = config.mapped();
     say!(
         "made pool {}: {} members, {}, stripes of {}+{}, {} {}",
         config.name,
@@ -221,6 +170,86 @@ fn create_on(args: &CreateArgs) -> Result<()> {
         if g.shards == 1 { "shard" } else { "shards" }
     );
     Ok(())
+}
+
+impl NewPool<'_> {
+    /// Makes it; `kind` is told whether all members were made just now, and so are zeros.
+    pub(crate) fn create(&self, kind: impl FnOnce(bool) -> PoolKind) -> Result<Config> {
+        // The name becomes part of the path of the control socket.
+        let name = self.name;
+        if name.is_empty() || name.len() > 64 || name.contains(['/', '\0']) || name.starts_with('.') {
+            bail!("{name:?} cannot be a pool's name: 1 to 64 bytes, no slash, no dot in front");
+        }
+        let paths = self.members.iter().map(std::path::absolute).collect::<std::io::Result<Vec<_>>>()?;
+        members::refuse_twice(&paths)?;
+        let made = self.make_files()?;
+        let created = self.create_on(kind(made.len() == self.members.len()));
+        if created.is_err() {
+            for path in made {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+        created
+    }
+
+    /// Makes the members that are not there; none if one cannot be made.
+    fn make_files(&self) -> Result<Vec<PathBuf>> {
+        let missing: Vec<&PathBuf> = self.members.iter().filter(|path| !path.exists()).collect();
+        let Some(bytes) = self.size else {
+            match missing.as_slice() {
+                [] => return Ok(Vec::new()),
+                [path, ..] => {
+                    bail!("{} does not exist; say --size SIZE to make files of that size", path.display())
+                }
+            }
+        };
+        let mut made: Vec<PathBuf> = Vec::new();
+        for path in missing {
+            let file = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
+            if file.is_ok() {
+                made.push(path.clone());
+            }
+            if let Err(error) = file.and_then(|file| file.set_len(bytes)) {
+                for path in made {
+                    let _ = std::fs::remove_file(path);
+                }
+                return Err(error).with_context(|| format!("cannot make {}", path.display()));
+            }
+        }
+        Ok(made)
+    }
+
+    fn create_on(&self, kind: PoolKind) -> Result<Config> {
+        let spec = PoolSpec {
+            name: self.name.to_owned(),
+            kind,
+            shards: self.shards.unwrap_or_else(shards_default),
+            journal_blocks: None,
+            force: self.force,
+        };
+        let devices = Devices::new();
+        let candidates = members::open_all(&devices, self.members)?;
+        let config = host::run_alone(&devices, async |io| pool::create(&io, &candidates, &spec).await)??;
+        if !self.volumes.is_empty() {
+            let made = host::with_pool(devices.clone(), candidates.clone(), None, NoWork, async |open| {
+                for (name, bytes) in self.volumes {
+                    open.control.create_volume(name, *bytes).await?;
+                }
+                Ok(open.control.close().await?)
+            });
+            if let Err(error) = made {
+                wipe(&devices, &candidates)?;
+                return Err(error);
+            }
+        }
+        Ok(config)
+    }
+}
+
+/// One shard for every two cores: the clients on this machine need some too, and a request that crosses cores for its
+/// shard takes longer.
+fn shards_default() -> usize {
+    (cores::allowed().0.len() / 2).clamp(1, SHARDS_DEFAULT_MAX)
 }
 
 /// Nothing to do on other threads.

@@ -10,38 +10,39 @@ use crate::device::CrashPolicy;
 use crate::faults::DeviceFaults;
 use crate::torture::host::OpenPool;
 
-use super::{QUIET_NS, Run, is_whole};
+use super::{QUIET_NS, Run, is_whole, place_of};
 
 impl Run {
     /// Something happens to a member, or an operator does something.
     pub(super) fn trouble(&mut self, pool: &Rc<OpenPool>) {
-        let member = self.rng.below(self.devices.len() as u64) as usize;
-        let device = self.world.device(self.devices[member]);
+        let index = self.rng.below(self.devices.len() as u64) as usize;
+        let Some(member) = place_of(pool, index) else { return self.forgive(pool) };
+        let device = self.world.device(self.devices[index]);
         let control = Rc::clone(&pool.control);
-        let candidate = Candidate { device: self.devices[member], path: format!("m{member}") };
-        let is_lost = self.lost.contains(&member);
-        let may_lose = is_lost || self.lost.len() < self.work.plan.lost && !self.corrupt.contains(&member);
+        let candidate = Candidate { device: self.devices[index], path: format!("m{index}") };
+        let is_lost = self.lost.contains(&index);
+        let may_lose = is_lost || self.lost.len() < self.work.plan.lost && !self.corrupt.contains(&index);
         // A device that went away and came back is another to the kernel: the pool has seen the old one fail by then.
         let is_out = control.config().members[member].state != MemberState::Active;
         let is_mendable = is_lost && (!device.is_gone() || is_out);
         match self.rng.below(13) {
             0 | 1 if may_lose => {
-                self.lose(member);
+                self.lose(index);
                 self.note("members_detached");
                 device.detach(CrashPolicy::Random);
             }
             2 if may_lose => {
-                self.lose(member);
+                self.lose(index);
                 self.note("members_taken_offline");
                 self.order(async move { drop(control.offline(member).await) });
             }
             3 if may_lose => {
-                self.lose(member);
+                self.lose(index);
                 self.note("members_made_to_fail");
                 device.set_faults(DeviceFaults { write_error: 0.2, flush_error: 0.2, ..device.faults() });
             }
             4 | 5 if is_mendable => {
-                self.mend(member);
+                self.mend(index);
                 self.note("members_brought_back");
                 self.order(async move { drop(control.online(member, candidate).await) });
             }
@@ -50,7 +51,7 @@ impl Run {
                 self.order(async move { drop(control.replace(member, None, false).await) });
             }
             6 | 10 if is_lost && is_out => {
-                self.mend(member);
+                self.mend(index);
                 self.note("members_replaced");
                 if self.rng.chance(0.5) {
                     device.replace_by_blank();
@@ -95,7 +96,8 @@ impl Run {
     fn forgive(&mut self, pool: &Rc<OpenPool>) {
         let is_bad = |&m: &usize| {
             let device = self.world.device(self.devices[m]);
-            device.is_gone() || device.faults().write_error > 0.0
+            // One whose place a spare has taken does not matter any more.
+            place_of(pool, m).is_some() && (device.is_gone() || device.faults().write_error > 0.0)
         };
         let settled = self.world.now() > self.troubled_at + QUIET_NS && self.orders.get() == 0;
         if self.lost.is_empty() || self.lost.iter().any(is_bad) || !settled {
@@ -106,7 +108,13 @@ impl Run {
         let slot = Rc::clone(&answer);
         self.world.spawn(async move { slot.set(control.status().await.ok()) });
         self.world.run_steps(50);
-        let all_active = pool.control.config().members.iter().all(|m| m.state == MemberState::Active);
+        let is_array = self.work.plan.array.is_some();
+        let is_in = |state| match state {
+            MemberState::Active => true,
+            MemberState::Spare | MemberState::Removed => is_array,
+            _ => false,
+        };
+        let all_active = pool.control.config().members.iter().all(|m| is_in(m.state));
         if all_active && answer.take().is_some_and(|status| is_whole(&status)) {
             self.lost.clear();
         }
