@@ -43,24 +43,26 @@ impl<I: Io> ArrayShard<I> {
     async fn drain_once(self: &Rc<Self>) -> Result<(), VolumeError> {
         if self.wants_drain() {
             self.drain_round().await?;
-            let ring = u64::from(self.slice.geometry.log_blocks);
-            let crowded = self.log.used() > ring / 2;
-            if crowded { self.settle_tail().await } else { Ok(()) }
+            if self.is_crowded() { self.settle_tail().await } else { Ok(()) }
         } else {
             self.settle_tail().await
         }
     }
 
     fn wants_drain(&self) -> bool {
-        let ring = u64::from(self.slice.geometry.log_blocks);
-        let wanted = self.drain_all.get() || self.wants_tail() || self.log.used() > ring / 4;
+        let filled = self.log.used() > self.log.client_blocks() / 3;
+        let wanted = self.drain_all.get() || self.wants_tail() || filled;
         wanted && !self.pending.borrow().is_empty()
     }
 
     /// Whether groups that may be on too few members are still needed, or the tail keeps room occupied.
     pub(crate) fn wants_tail(&self) -> bool {
-        let ring = u64::from(self.slice.geometry.log_blocks);
-        self.log.tail_durable() < self.tail_wanted.get() || self.log.used() > ring / 2
+        self.log.tail_durable() < self.tail_wanted.get() || self.is_crowded()
+    }
+
+    /// Whether the tail keeps so much room occupied that clients will soon wait.
+    fn is_crowded(&self) -> bool {
+        self.log.used() > self.log.client_blocks() * 2 / 3
     }
 
     /// Brings everything that is in the journal now to its place.
@@ -85,7 +87,9 @@ impl<I: Io> ArrayShard<I> {
     }
 
     async fn drain_round(self: &Rc<Self>) -> Result<(), VolumeError> {
-        let offsets_max = self.log.reserve() as usize / 2 / self.slice.m.max(1);
+        // Less where there is little room: a round that a change of the members thwarts leaves its images there.
+        let free = u64::from(self.slice.geometry.log_blocks) - self.log.used();
+        let offsets_max = free as usize / 4 / self.slice.m.max(1);
         let chosen = self.pending.borrow_mut().choose(self.slice.chunk_blocks, offsets_max, STRIPES_MAX);
         let mut held = Vec::with_capacity(chosen.len());
         for &stripe in chosen.keys() {
@@ -103,6 +107,9 @@ impl<I: Io> ArrayShard<I> {
         }
         let prepared = join_all(work.into_iter().map(|(stripe, blocks)| self.prepare(stripe, blocks))).await;
         let prepared: Vec<Prepared> = prepared.into_iter().collect::<Result<_, _>>()?;
+        if self.members.version() != version {
+            return Ok(());
+        }
         let uses: Vec<_> = prepared.iter().map(|p| self.use_region(p.stripe)).collect();
         let regions: Vec<usize> = prepared.iter().map(|p| self.slice.region(p.stripe)).collect();
         for &region in &regions {

@@ -16,7 +16,7 @@ pub const CHUNK_BYTES_MAX: u32 = 1 << 20;
 /// Blocks of a shard's log where it only keeps the state of regions.
 const LOG_BLOCKS_LEAST: u32 = 64;
 /// The fewest blocks of a log that also is the journal.
-pub const JOURNAL_BLOCKS_LEAST: u32 = 256;
+pub const JOURNAL_BLOCKS_LEAST: u32 = 512;
 /// Shards own runs of rows of about this many blocks (1 MiB).
 const EXTENT_BLOCKS_LEAST: u64 = 256;
 /// Regions of a shard at most: a bit each, for each member that lags behind.

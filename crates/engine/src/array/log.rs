@@ -129,12 +129,18 @@ impl Log {
 
     /// Data blocks of one group at most: few enough that the parity of one group's data fits the reserve.
     pub(crate) fn group_blocks(&self) -> u32 {
-        (self.ring as u32 / 32).clamp(4, GROUP_BLOCKS_MAX)
+        (self.ring as u32 / 64).clamp(4, GROUP_BLOCKS_MAX)
     }
 
-    /// Blocks that only drains and states may use.
-    pub(crate) fn reserve(&self) -> u64 {
+    /// Blocks that only drains and states may use: enough for several rounds that change nothing, because each time a
+    /// member came or went meanwhile.
+    fn reserve(&self) -> u64 {
         self.ring / 3
+    }
+
+    /// Blocks that clients' data may take.
+    pub(crate) fn client_blocks(&self) -> u64 {
+        self.ring - self.reserve() - self.room_needed()
     }
 
     /// The next block's number.
@@ -255,7 +261,7 @@ impl<I: Io> ArrayShard<I> {
         let log = &self.log;
         log.work.wait(|| log.has_work().then_some(())).await;
         let free = || log.ring.saturating_sub(log.used());
-        let for_clients = || free() >= log.reserve() + log.room_needed();
+        let for_clients = || log.used() <= log.client_blocks();
         self.drainer.kick();
         log.room
             .wait(|| {
