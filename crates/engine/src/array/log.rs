@@ -43,6 +43,9 @@ pub(crate) enum Entry {
 /// The log's queues and marks.
 pub(crate) struct Log {
     ring: u64,
+    /// Blocks that clients' data may take. Bringing all of it to its place takes at most m times as many for parity, so that
+    /// always fits, and leaves some for rounds that change nothing because a member came or went meanwhile.
+    client_blocks: u64,
     queue: RefCell<VecDeque<Entry>>,
     drains: RefCell<VecDeque<Entry>>,
     /// Who waits for a state group.
@@ -106,9 +109,18 @@ impl Draft {
 
 impl Log {
     /// A log that continues behind the group `last`, whose end is `next`.
-    pub(crate) fn new(ring: u32, epoch: u64, last: u64, next: u64, tail: u64, state: u64) -> Log {
+    pub(crate) fn new(
+        ring: u32,
+        parities: usize,
+        epoch: u64,
+        last: u64,
+        next: u64,
+        tail: u64,
+        state: u64,
+    ) -> Log {
         Log {
             ring: u64::from(ring),
+            client_blocks: u64::from(ring) / (2 + parities as u64),
             queue: RefCell::default(),
             drains: RefCell::default(),
             states: RefCell::default(),
@@ -132,15 +144,9 @@ impl Log {
         (self.ring as u32 / 64).clamp(4, GROUP_BLOCKS_MAX)
     }
 
-    /// Blocks that only drains and states may use: enough for several rounds that change nothing, because each time a
-    /// member came or went meanwhile.
-    fn reserve(&self) -> u64 {
-        self.ring / 3
-    }
-
     /// Blocks that clients' data may take.
     pub(crate) fn client_blocks(&self) -> u64 {
-        self.ring - self.reserve() - self.room_needed()
+        self.client_blocks
     }
 
     /// The next block's number.

@@ -88,9 +88,14 @@ pub struct ArrayShard<I> {
 }
 
 impl<I: Io> ArrayShard<I> {
+    /// Starts what recovery needs.
     fn start(self: &Rc<Self>) {
         self.io.spawn(Rc::clone(self).run_log());
         self.io.spawn(Rc::clone(self).run_drainer());
+    }
+
+    /// Starts what works on a recovered shard: from copies that still disagree no member may be rebuilt.
+    fn start_repair(self: &Rc<Self>) {
         self.io.spawn(Rc::clone(self).run_rebuilder());
         self.io.spawn(Rc::clone(self).run_scrubber());
     }

@@ -106,6 +106,7 @@ impl<I: Io> ArrayShard<I> {
         shard.start();
         let settled = shard.settle_recovery().await;
         settled.map_err(|error| RecoverError::Damaged { shard: index, what: error.to_string() })?;
+        shard.start_repair();
         report.elapsed_ns = shard.io.now() - started;
         Ok((shard, report))
     }
@@ -348,7 +349,7 @@ impl<I: Io> Recovery<I> {
         };
         let state = if replayed.state > 0 { replayed.state } else { tail };
         Rc::new(ArrayShard {
-            log: Log::new(ring, self.config.epoch, last, next, tail, state),
+            log: Log::new(ring, self.slice.m, self.config.epoch, last, next, tail, state),
             io: self.io,
             pool: self.config.pool,
             slice: self.slice,
