@@ -10,6 +10,7 @@ mod host;
 mod oracle;
 mod plan;
 mod run;
+mod stripes;
 mod tenant;
 
 pub use plan::Plan;

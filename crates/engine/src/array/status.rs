@@ -42,17 +42,21 @@ impl<I: Io> ArrayShard<I> {
             if (0..slice.geometry.members()).all(|m| !is_out(m) && !regions.is_stale(m, region)) {
                 continue;
             }
-            for stripe in stripes {
+            // One turn of the rotation stands for the others.
+            let (all, turn) =
+                (stripes.end - stripes.start, slice.geometry.members() * slice.geometry.groups());
+            let times = (all / turn as u64).max(1);
+            for stripe in stripes.take(turn) {
                 let mut lost = 0;
                 for unit in 0..slice.w {
                     let member = usize::from(slice.member(stripe, unit).0);
                     let stale = regions.is_stale(member, region);
                     lost += usize::from(stale || is_out(member));
-                    status.member_chunks_stale[member] += u64::from(stale);
-                    status.rebuild_chunks_left += u64::from(stale && !is_out(member));
+                    status.member_chunks_stale[member] += u64::from(stale) * times;
+                    status.rebuild_chunks_left += u64::from(stale && !is_out(member)) * times;
                 }
-                status.stripes_degraded += u64::from(lost > 0);
-                status.stripes_at_risk += u64::from(lost > 0 && lost >= slice.tolerates());
+                status.stripes_degraded += u64::from(lost > 0) * times;
+                status.stripes_at_risk += u64::from(lost > 0 && lost >= slice.tolerates()) * times;
             }
         }
         status

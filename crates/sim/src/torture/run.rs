@@ -23,6 +23,7 @@ use crate::torture::clients::{Work, client, read};
 use crate::torture::host::OpenPool;
 use crate::torture::oracle::Oracle;
 use crate::torture::plan::Plan;
+use crate::torture::stripes;
 use crate::torture::tenant::Tenancies;
 use crate::world::World;
 
@@ -468,12 +469,24 @@ impl Run {
         let control = Rc::clone(&pool.control);
         let closed = self.world.block_on(async move { control.close().await });
         closed.map_err(|e| format!("closing: {e}"))?.map_err(|e| format!("closing: {e}"))?;
+        self.check_stripes(&pool)?;
         drop(pool);
         self.work.volumes.borrow_mut().clear();
         self.world.crash(CrashPolicy::DropAll);
         self.work.oracle.borrow_mut().process_died();
         let _pool = self.open(false)?.ok_or("the pool did not open")?;
         self.verify()
+    }
+
+    /// Looks at an array's stripes on its devices.
+    fn check_stripes(&self, pool: &OpenPool) -> Result<(), String> {
+        let Shape::Array(array) = pool.control.config().shape else { return Ok(()) };
+        let device_at = |member| {
+            let device = (0..self.devices.len()).find(|&device| place_of(pool, device) == Some(member));
+            Ok(self.world.device(self.devices[device.ok_or("a place has no device")?]))
+        };
+        let devices = (0..array.members()).map(device_at).collect::<Result<Vec<_>, String>>()?;
+        stripes::check(&array, &devices)
     }
 
     /// Scrubs the pool and gives the number of errors found. Without corruption there may be none.

@@ -1,0 +1,161 @@
+//! Giving a member's place to another device: on request, by a spare, or, in a mapped pool, to nobody.
+
+use crate::addr::MemberId;
+use crate::disk::superblock::{Config, MemberConfig, MemberState};
+use crate::geometry::MemberLayout;
+use crate::io::Io;
+use crate::pool::{self, Candidate, PoolError};
+use crate::serve::Order;
+use crate::shape::Shape;
+
+use super::{Control, ControlError};
+
+impl<I: Io> Control<I> {
+    /// Replaces an out member by an empty device, onto which everything is rebuilt; or, without one, has what it held
+    /// rebuilt into the free space of the others.
+    ///
+    /// # Errors
+    /// When the member is not out, or the device cannot be used.
+    pub async fn replace(
+        &self,
+        index: usize,
+        new: Option<Candidate>,
+        force: bool,
+    ) -> Result<(), ControlError> {
+        let state = self.member(index)?;
+        let is_array = matches!(self.config.borrow().shape, Shape::Array(_));
+        let is_empty = state == MemberState::Removed && (new.is_none() || is_array);
+        if matches!(state, MemberState::Active | MemberState::Spare) || is_empty {
+            let hint = "take it offline first";
+            let hint = if is_empty { "there is nothing left to replace" } else { hint };
+            return Err(ControlError::MemberState { member: index, state: state.name(), hint });
+        }
+        let Some(candidate) = new else {
+            if is_array {
+                return Err(ControlError::NoEvacuation);
+            }
+            self.check_width()?;
+            self.change(|config| {
+                config.members[index].state = MemberState::Evacuating;
+                Ok(())
+            })
+            .await?;
+            self.tell_member(index).await;
+            return Ok(());
+        };
+        if !force {
+            pool::refuse_used(&self.io, &candidate).await?;
+        }
+        let bytes = pool::device_bytes(&self.io, &candidate)?;
+        // The new device is used as far as the old one reached: chunk numbers stay valid on it.
+        let layout = self.check_replacement(index, bytes)?;
+        let member = pool::new_member(&self.io, &candidate, bytes, layout);
+        pool::wipe(&self.io, &candidate).await?;
+        // Before the empty device counts, everything on it is known to be stale.
+        let id = MemberId(index as u8);
+        self.ask_all(|done| Order::StaleMember { member: id, done }).await?;
+        self.devices.borrow_mut()[index] = Some(candidate.device);
+        self.activate(index, |config| config.members[index] = member).await
+    }
+
+    /// How a device of so many bytes in a member's place is cut up: as the member was.
+    fn check_replacement(&self, index: usize, bytes: u64) -> Result<MemberLayout, ControlError> {
+        let config = self.config.borrow();
+        let layout = config.members[index].layout;
+        match config.shape {
+            Shape::Mapped(geometry) => {
+                let have =
+                    geometry.member_layout(bytes, config.members.len()).map_err(PoolError::from)?.chunks;
+                let need = layout.chunks;
+                if have < need { Err(ControlError::TooSmall { have, need }) } else { Ok(layout) }
+            }
+            Shape::Array(array) => {
+                let need = array.end_bytes();
+                if bytes < need { Err(ControlError::TooFewBytes { have: bytes, need }) } else { Ok(layout) }
+            }
+        }
+    }
+
+    /// Has spares take the places of members that failed or have not come back.
+    pub(super) async fn use_spares(&self) {
+        loop {
+            let (index, spare) = {
+                let (config, devices) = (self.config.borrow(), self.devices.borrow());
+                let gone = |m: &MemberConfig| matches!(m.state, MemberState::Failed | MemberState::Missing);
+                let is_spare =
+                    |i: &usize| config.members[*i].state == MemberState::Spare && devices[*i].is_some();
+                let places = match config.shape {
+                    Shape::Array(array) => array.members(),
+                    Shape::Mapped(_) => 0,
+                };
+                let index = config.members[..places].iter().position(gone);
+                match (index, (0..config.members.len()).find(is_spare)) {
+                    (Some(index), Some(spare)) => (index, spare),
+                    _ => return,
+                }
+            };
+            if self.use_spare(index, spare).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The member and the spare change places; what the member held is rebuilt onto the spare.
+    async fn use_spare(&self, index: usize, spare: usize) -> Result<(), ControlError> {
+        let id = MemberId(index as u8);
+        self.ask_all(|done| Order::StaleMember { member: id, done }).await?;
+        let device = self.devices.borrow()[spare];
+        let still = |config: &Config| {
+            let gone = matches!(config.members[index].state, MemberState::Failed | MemberState::Missing);
+            gone && config.members[spare].state == MemberState::Spare
+        };
+        let mut taken = false;
+        self.change(|config| {
+            if still(config) {
+                taken = true;
+                config.members.swap(index, spare);
+                config.members[index].state = MemberState::Active;
+                config.members[index].out_epoch = 0;
+                config.members[spare].state = MemberState::Removed;
+                self.devices.borrow_mut()[index] = device;
+                self.devices.borrow_mut()[spare] = None;
+            }
+            Ok(())
+        })
+        .await?;
+        if taken {
+            self.tell_member(index).await;
+        }
+        Ok(())
+    }
+
+    /// Whether a full stripe finds its members among the active ones.
+    fn check_width(&self) -> Result<(), ControlError> {
+        let config = self.config.borrow();
+        let g = config.mapped();
+        let need = (g.data_columns + g.parity_columns()).max(g.copies());
+        let have = config.members.iter().filter(|m| m.state == MemberState::Active).count();
+        if have >= need { Ok(()) } else { Err(ControlError::TooFewLeft { have, need }) }
+    }
+
+    pub(super) async fn finish_evacuation(&self) -> Result<(), ControlError> {
+        let status = self.status().await?;
+        let emptied: Vec<usize> = {
+            let config = self.config.borrow();
+            let done = |i: &usize| {
+                config.members[*i].state == MemberState::Evacuating
+                    && status.member_chunks_used.get(*i) == Some(&0)
+            };
+            (0..config.members.len()).filter(done).collect()
+        };
+        for index in emptied {
+            self.change(|config| {
+                config.members[index].state = MemberState::Removed;
+                Ok(())
+            })
+            .await?;
+            self.tell_member(index).await;
+        }
+        Ok(())
+    }
+}
