@@ -173,11 +173,15 @@ fn create(args: &CreateArgs) -> Result<()> {
         );
     } else {
         say!(
-            "made array {}: {}, {} members, {} spares, chunks of {}, {}, volume of {}, {} {}; no checksums",
+            "made array {}: {}, {} members{}, chunks of {}, {}, volume of {}, {} {}; no checksums",
             config.name,
             array.name(),
             array.members(),
-            args.spares,
+            match args.spares {
+                0 => String::new(),
+                1 => " and 1 spare".to_owned(),
+                n => format!(" and {n} spares"),
+            },
             size::show(u64::from(array.layout.chunk_bytes())),
             crate::report::journal_text(&array),
             size::show(array.data_bytes()),
