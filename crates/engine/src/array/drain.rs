@@ -161,13 +161,18 @@ impl<I: Io> ArrayShard<I> {
         promise.await.map(|_| ())
     }
 
-    /// A stripe's after-image, in parts that fit groups. Without parity there is nothing to be torn apart.
+    /// A stripe's after-image, in parts that fit groups. Also where no parity can be written: what older after-images say
+    /// of it is void then, since it comes back by rebuild.
     fn images(&self, prepared: &Prepared, upto: u64) -> Vec<(GroupRecord, Vec<Buf>)> {
         let written: Vec<(usize, &Buf)> =
             prepared.parity.iter().enumerate().filter_map(|(p, buf)| Some((p, buf.as_ref()?))).collect();
         let mask = written.iter().fold(0, |mask, (p, _)| mask | 1 << p);
         let per_part = (self.log.group_blocks() as usize / written.len().max(1)).max(1);
-        let parts = prepared.offsets.chunks(per_part).enumerate().map(|(i, offsets)| {
+        let mut offsets: Vec<u32> =
+            prepared.blocks.iter().map(|(slot, _)| slot % self.slice.chunk_blocks).collect();
+        offsets.sort_unstable();
+        offsets.dedup();
+        let parts = offsets.chunks(per_part).enumerate().map(|(i, offsets)| {
             let slots = prepared.blocks.iter().map(|(slot, _)| *slot);
             let slots = slots.filter(|slot| offsets.binary_search(&(slot % self.slice.chunk_blocks)).is_ok());
             let from = i * per_part * BLOCK_BYTES;

@@ -347,6 +347,7 @@ impl<I: Io> ArrayShard<I> {
         let mut head = Buf::stale(head_blocks as usize * BLOCK_BYTES);
         encode_head(&header, &draft.records, &crcs, head.bytes_mut());
         log.next.set(seq + u64::from(blocks));
+        assert!(log.used() <= log.ring, "a group would overwrite what is still needed: {}", log.waits());
         let mut tails = log.tails_written.borrow_mut();
         if tails.back().map_or(log.tail_durable(), |t| t.1) != tail {
             tails.push_back((seq, tail));

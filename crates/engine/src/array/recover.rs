@@ -283,6 +283,11 @@ impl<I: Io> Recovery<I> {
                 for slot in slots.iter().flat_map(|&(first, count)| first..first + count) {
                     replayed.take_data(*stripe, slot, *upto, slice.chunk_blocks);
                 }
+                for p in (0..slice.m).filter(|p| parity >> p & 1 == 0) {
+                    for offset in offsets.iter().flat_map(|&(first, count)| first..first + count) {
+                        replayed.images.remove(&(*stripe, slice.k + p, offset));
+                    }
+                }
                 let columns = (0..slice.m).filter(|p| parity >> p & 1 == 1);
                 let places = columns.flat_map(|p| {
                     let offsets = offsets.iter().flat_map(|&(first, count)| first..first + count);
