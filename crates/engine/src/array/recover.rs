@@ -1,7 +1,7 @@
 //! Recovery: from what is on the members to a running shard of an array, reading a bounded amount.
 //!
-//! It reads the rings of the active members and follows the groups from the tail, each naming the one before it. Groups
-//! on too few members are written to more first, so that what one recovery has decided the next one finds. Then the
+//! It reads the rings of the active members and takes the newest group from which all others that it needs can be reached,
+//! each naming the one before it. Groups on too few members are written to more first, so that what one recovery has decided the next one finds. Then the
 //! after-images of stripes that were being changed go to their places once more, whatever a torn update left there; the
 //! rest of the journal is drained as always. Without a journal, regions that were dirty are resynced.
 
@@ -185,23 +185,20 @@ impl<I: Io> Recovery<I> {
         Some(Found { header, records, bytes, holders: vec![member] })
     }
 
-    /// The groups that replay needs, in order.
+    /// The groups that replay needs, in order: those of the newest group that all of its own are there for. A newer one
+    /// without them says nothing, since what it no longer needs may be in a group that is missing.
     fn chain(&self, mut groups: BTreeMap<u64, Found>) -> Result<Vec<Found>, RecoverError> {
-        let newest = groups.values().max_by_key(|g| (g.header.epoch, g.header.seq));
-        let Some(tail) = newest.map(|g| g.header.tail) else { return Ok(Vec::new()) };
+        let mut newest: Vec<(u64, u64)> = groups.values().map(|g| (g.header.epoch, g.header.seq)).collect();
+        newest.sort_unstable();
         let flushed = groups.values().map(|g| g.header.flushed).max().unwrap_or(0);
-        let gap = |lsn| RecoverError::JournalGap { shard: self.index, lsn };
-        let mut chain = vec![groups.remove(&tail).ok_or(gap(tail))?];
-        loop {
-            let last = chain.last().expect("begins with the tail").header;
-            let follows = |g: &&Found| g.header.before == last.seq && g.header.epoch >= last.epoch;
-            // A group that failed everywhere has the same predecessor as the one written after it.
-            let next = groups.values().filter(follows).max_by_key(|g| (g.header.epoch, g.header.seq));
-            let Some(seq) = next.map(|g| g.header.seq) else { break };
-            chain.push(groups.remove(&seq).expect("just found"));
+        let whole = newest.iter().rev().find_map(|&(_, seq)| chain_of(&groups, seq));
+        let chain = whole.unwrap_or_default();
+        match chain.last() {
+            Some(last) if *last >= flushed => {}
+            None if newest.is_empty() => {}
+            _ => return Err(RecoverError::JournalGap { shard: self.index, lsn: flushed }),
         }
-        let last = chain.last().expect("begins with the tail").header.seq;
-        if last < flushed { Err(gap(flushed)) } else { Ok(chain) }
+        Ok(chain.iter().map(|seq| groups.remove(seq).expect("found in there")).collect())
     }
 
     /// Writes groups that are on too few members to more of them.
@@ -380,6 +377,23 @@ impl<I: Io> Recovery<I> {
             failed: Cell::new(false),
         })
     }
+}
+
+/// The groups from the tail of the group `last` up to itself, by number; `None` when one is missing.
+fn chain_of(groups: &BTreeMap<u64, Found>, last: u64) -> Option<Vec<u64>> {
+    let mut chain = vec![last];
+    let mut header = groups.get(&last)?.header;
+    let tail = header.tail;
+    while header.seq > tail {
+        let before = groups.get(&header.before)?.header;
+        if before.epoch > header.epoch {
+            return None;
+        }
+        header = before;
+        chain.push(header.seq);
+    }
+    chain.reverse();
+    (header.seq == tail).then_some(chain)
 }
 
 impl Replayed {
