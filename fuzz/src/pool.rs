@@ -10,6 +10,7 @@ use sinew_engine::disk::superblock::{Config, MemberConfig, MemberState, VolumeCo
 use sinew_engine::geometry::{Geometry, Protection};
 use sinew_engine::io::Io;
 use sinew_engine::pool::{self, Candidate, PoolSpec};
+use sinew_engine::shape::Shape;
 use sinew_engine::shard::Shard;
 use sinew_engine::volume::Volume;
 use sinew_sim::{DeviceConfig, SimIo, World};
@@ -59,7 +60,7 @@ pub fn shape(choice: u8) -> Config {
         name: "fuzz".to_owned(),
         generation: 1,
         epoch: 1,
-        geometry,
+        shape: Shape::Mapped(geometry),
         members: (0..MEMBERS).map(member).collect(),
         volumes: vec![volume],
         volume_next: 1,
@@ -97,7 +98,7 @@ impl OpenPool {
             return Err("too large for a fuzzer".to_owned());
         }
         let (events, inbox) = async_channel::bounded(MAILBOX);
-        let shards = found.config.geometry.shards;
+        let shards = found.config.shape.shards();
         let (senders, mailboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();
         let control = Control::new(io.clone(), &found, senders);
@@ -110,7 +111,7 @@ impl OpenPool {
             links.push(ShardLink::Here(opened.map_err(|error| error.to_string())?.0));
         }
         control.resume(&found).await;
-        Ok(OpenPool { control, client: PoolClient::new(links) })
+        Ok(OpenPool { control, client: PoolClient::new(&found.config, links) })
     }
 
     /// Every volume there is.

@@ -16,6 +16,7 @@ use async_channel::{Receiver, Sender};
 use crate::addr::{MemberId, VolumeId};
 pub use crate::catalog::Catalog;
 use crate::client::VolumeShared;
+use crate::disk::Uuid;
 use crate::disk::codec::DecodeError;
 use crate::disk::superblock::{Config, MemberConfig, MemberState};
 use crate::io::{DeviceId, Io};
@@ -386,14 +387,11 @@ impl<I: Io> Control<I> {
             let hint = "only a failed, offline or missing member can be brought back";
             return Err(ControlError::MemberState { member: index, state: state.name(), hint });
         }
+        let was = self.config.borrow().members[index].uuid;
         self.check_identity(index, &candidate).await?;
         // What was marked as missed must be known durably before the member counts again.
         self.ask_all(|done| Order::Flush { done }).await?;
-        self.devices.borrow_mut()[index] = Some(candidate.device);
-        self.activate(index, |config| {
-            config.members[index].path.clone_from(&candidate.path);
-        })
-        .await
+        self.activate(index, was, candidate.device, |member| member.path.clone_from(&candidate.path)).await
     }
 
     async fn check_identity(&self, index: usize, candidate: &Candidate) -> Result<(), ControlError> {
@@ -417,11 +415,24 @@ impl<I: Io> Control<I> {
             .map_or(Ok(()), |why| Err(wrong(format!("it {why}"))))
     }
 
-    async fn activate(&self, index: usize, edit: impl FnOnce(&mut Config)) -> Result<(), ControlError> {
+    /// Takes a device in as a member that is out, unless somebody else has meanwhile, who then has its identity.
+    async fn activate(
+        &self,
+        index: usize,
+        was: Uuid,
+        device: DeviceId,
+        edit: impl FnOnce(&mut MemberConfig),
+    ) -> Result<(), ControlError> {
         self.change(|config| {
-            edit(config);
-            config.members[index].state = MemberState::Active;
-            config.members[index].out_epoch = 0;
+            let member = &mut config.members[index];
+            if member.uuid != was || member.state == MemberState::Active {
+                let hint = "another device has taken its place meanwhile";
+                return Err(ControlError::MemberState { member: index, state: member.state.name(), hint });
+            }
+            edit(member);
+            member.state = MemberState::Active;
+            member.out_epoch = 0;
+            self.devices.borrow_mut()[index] = Some(device);
             Ok(())
         })
         .await?;

@@ -103,62 +103,71 @@ impl<I: Io> ArrayShard<I> {
 
     /// The first resync of a region.
     async fn even_region(&self, region: usize) -> bool {
-        let done = self.resync_region(region).await && self.flush().await.is_ok();
+        self.resync_region(region).await;
+        let done = self.flush().await.is_ok();
         if done {
             self.regions.borrow_mut().set_even(region);
         }
         done
     }
 
-    /// Makes parity match data, or copies each other, in a whole region.
-    pub(crate) async fn resync_region(&self, region: usize) -> bool {
+    /// Makes parity match data, or copies each other, in a whole region, as far as they can be read.
+    pub(crate) async fn resync_region(&self, region: usize) {
         let stripes: Vec<u64> = self.slice.region_stripes(region).collect();
         for stripes in stripes.chunks(STRIPES_AT_ONCE) {
-            let work = stripes.iter().map(|&stripe| self.resync_stripe(stripe));
-            if join_all(work).await.contains(&false) {
-                return false;
-            }
+            join_all(stripes.iter().map(|&stripe| self.resync_stripe(stripe))).await;
         }
-        true
     }
 
-    async fn resync_stripe(&self, stripe: u64) -> bool {
+    async fn resync_stripe(&self, stripe: u64) {
         let bytes = u64::from(self.slice.chunk_blocks) * BLOCK_BYTES as u64;
         self.throttle.pay(&self.io, bytes * self.slice.w as u64).await;
         let _held = self.locks.alone(stripe).await;
         self.counters.stripes_resynced.add(1);
-        self.compare(stripe, |_| ()).await.is_some()
+        self.compare(stripe, |_| ()).await;
     }
 
-    /// Compares a stripe's redundancy with what it should be and puts right what differs, telling of each such unit.
-    /// Units that are not there, or lag behind, are left to rebuild. `None` when something cannot be read or written.
-    /// The caller holds the stripe alone.
-    pub(crate) async fn compare(&self, stripe: u64, mut wrong: impl FnMut(usize)) -> Option<()> {
-        let readable = self.health(stripe, &[]).readable;
+    /// Compares a stripe's redundancy with what it should be and puts right what differs or cannot be read, telling of
+    /// each such unit. Units that are not there, or lag behind, are left to rebuild; parity of data that cannot be read is
+    /// left alone. The caller holds the stripe alone.
+    pub(crate) async fn compare(&self, stripe: u64, mut wrong: impl FnMut(usize)) {
         let whole = |unit| UnitRun { unit, offset: 0, blocks: self.slice.chunk_blocks };
-        let there: Vec<UnitRun> = (0..self.slice.w).filter(|&unit| readable[unit]).map(whole).collect();
-        let k = self.slice.k;
-        if there.len() < 2 || !self.slice.is_mirror() && !readable[..k].iter().all(|&r| r) {
-            return Some(());
-        }
-        let read = self.read_runs(stripe, &there).await.ok()?;
-        let right: Vec<Buf> = if self.slice.is_mirror() {
-            vec![read[0].1.clone(); self.slice.w]
-        } else {
-            let data: Vec<Option<&[u8]>> = read[..k].iter().map(|(_, buf)| Some(buf.bytes())).collect();
-            let mut parity: Vec<Buf> = (0..self.slice.m).map(|_| Buf::stale(read[0].1.len())).collect();
-            let mut places: Vec<&mut [u8]> = parity.iter_mut().map(Buf::bytes_mut).collect();
-            parity::compute(&data, &mut places);
-            read[..k].iter().map(|(_, buf)| buf.clone()).chain(parity).collect()
-        };
-        for (run, buf) in &read {
-            if buf.bytes() != right[run.unit].bytes() {
-                wrong(run.unit);
-                if !self.mend(stripe, *run, &right[run.unit]).await {
-                    return None;
-                }
+        let (k, mut bad) = (self.slice.k, Vec::new());
+        let read = loop {
+            let readable = self.health(stripe, &bad).readable;
+            let there: Vec<UnitRun> = (0..self.slice.w).filter(|&unit| readable[unit]).map(whole).collect();
+            let has_right = if self.slice.is_mirror() {
+                there.len() + bad.len() > 1 && !there.is_empty()
+            } else {
+                readable[..k].iter().all(|&r| r)
+            };
+            if !has_right {
+                return;
             }
+            match self.read_runs(stripe, &there).await {
+                Ok(read) => break read,
+                Err(unit) => bad.push(unit),
+            }
+        };
+        let right = self.right_units(&read);
+        let differs = |(run, buf): &&(UnitRun, Buf)| buf.bytes() != right[run.unit].bytes();
+        let differing: Vec<usize> = read.iter().filter(differs).map(|(run, _)| run.unit).collect();
+        for unit in differing.into_iter().chain(bad) {
+            wrong(unit);
+            self.mend(stripe, whole(unit), &right[unit]).await;
         }
-        Some(())
+    }
+
+    /// What each unit should hold, given what was read: the first copy, or the data.
+    fn right_units(&self, read: &[(UnitRun, Buf)]) -> Vec<Buf> {
+        if self.slice.is_mirror() {
+            return vec![read[0].1.clone(); self.slice.w];
+        }
+        let data = &read[..self.slice.k];
+        let columns: Vec<Option<&[u8]>> = data.iter().map(|(_, buf)| Some(buf.bytes())).collect();
+        let mut parity: Vec<Buf> = (0..self.slice.m).map(|_| Buf::stale(read[0].1.len())).collect();
+        let mut places: Vec<&mut [u8]> = parity.iter_mut().map(Buf::bytes_mut).collect();
+        parity::compute(&columns, &mut places);
+        data.iter().map(|(_, buf)| buf.clone()).chain(parity).collect()
     }
 }

@@ -74,8 +74,7 @@ impl<I: Io> ArrayShard<I> {
                 self.counters.scrub_errors.add(1);
             }
         };
-        // What cannot be read or written now was counted before, or its member is out by now.
-        let _ = self.compare(stripe, note).await;
+        self.compare(stripe, note).await;
         self.counters.stripes_scrubbed.add(1);
     }
 

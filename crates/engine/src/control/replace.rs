@@ -43,6 +43,7 @@ impl<I: Io> Control<I> {
             self.tell_member(index).await;
             return Ok(());
         };
+        let was = self.config.borrow().members[index].uuid;
         if !force {
             pool::refuse_used(&self.io, &candidate).await?;
         }
@@ -54,8 +55,7 @@ impl<I: Io> Control<I> {
         // Before the empty device counts, everything on it is known to be stale.
         let id = MemberId(index as u8);
         self.ask_all(|done| Order::StaleMember { member: id, done }).await?;
-        self.devices.borrow_mut()[index] = Some(candidate.device);
-        self.activate(index, |config| config.members[index] = member).await
+        self.activate(index, was, candidate.device, |entry| *entry = member).await
     }
 
     /// How a device of so many bytes in a member's place is cut up: as the member was.
