@@ -15,6 +15,7 @@ use sinew_engine::recover::RecoveryReport;
 use sinew_engine::shape::Shape;
 use sinew_engine::status::{CounterValues, ShardStatus};
 use sinew_engine::volume::Volume;
+use sinew_layout::Level;
 
 use crate::device::{CrashPolicy, DeviceConfig};
 use crate::faults::DeviceFaults;
@@ -397,7 +398,13 @@ impl Run {
             }
             Ending::ProcessDeath => {
                 self.world.kill_process();
-                self.work.oracle.borrow_mut().process_died();
+                // A copy that went back in time unnoticed is as good as any, without checksums or a journal.
+                let level = self.work.plan.array.map(|array| array.level);
+                let is_mirror = matches!(level, Some(Level::Raid1 | Level::Raid10 { .. }));
+                match is_mirror && self.devices.iter().any(|&id| self.world.device(id).is_gone()) {
+                    true => self.work.oracle.borrow_mut().power_failed(),
+                    false => self.work.oracle.borrow_mut().process_died(),
+                }
             }
             // A clean close is followed by power loss: nothing may depend on luck.
             Ending::Close => {
