@@ -65,7 +65,8 @@ impl Bits {
     fn read(r: &mut Reader<'_>, count: usize) -> Result<Bits, DecodeError> {
         let words = (0..count.div_ceil(64)).map(|_| r.u64()).collect::<Result<Vec<_>, _>>()?;
         let bits = Bits { words, count };
-        let beyond = bits.words.last().is_some_and(|&last| count % 64 != 0 && last >> (count % 64) != 0);
+        let beyond =
+            bits.words.last().is_some_and(|&last| !count.is_multiple_of(64) && last >> (count % 64) != 0);
         if beyond { Err(DecodeError::Invalid("regions of a state")) } else { Ok(bits) }
     }
 }
