@@ -388,6 +388,8 @@ impl Run {
     }
 
     fn end_world(&mut self, ending: Ending) {
+        eprintln!("end {ending:?} lost {:?}", self.lost);
+        for &id in &self.devices { let d = self.world.device(id); let at = (2u64 << 20) + 4 * 4096; eprintln!("{} device {:?} written {} durable {} counts {:?}", "before", id, u64::from_le_bytes(d.peek(at, 4096)[16..24].try_into().unwrap()), u64::from_le_bytes(d.peek_durable(at, 4096)[16..24].try_into().unwrap()), d.fault_counts().named().into_iter().filter(|c| c.1 > 0).collect::<Vec<_>>()); }
         self.clear_faults();
         self.orders = Rc::default();
         self.work.volumes.borrow_mut().clear();
@@ -442,6 +444,7 @@ impl Run {
 
     /// Liveness: without faults, everything comes back, is rebuilt, and is whole.
     fn drain(&mut self) -> Result<(), String> {
+        for &id in &self.devices { let d = self.world.device(id); let at = (2u64 << 20) + 4 * 4096; eprintln!("{} device {:?} written {} durable {} counts {:?}", "after", id, u64::from_le_bytes(d.peek(at, 4096)[16..24].try_into().unwrap()), u64::from_le_bytes(d.peek_durable(at, 4096)[16..24].try_into().unwrap()), d.fault_counts().named().into_iter().filter(|c| c.1 > 0).collect::<Vec<_>>()); }
         self.clear_faults();
         for &id in &self.devices {
             self.world.device(id).attach();
