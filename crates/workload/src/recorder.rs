@@ -1,0 +1,283 @@
+//! Latency and throughput of a run, as JSON. docs/workloads.md documents the schema.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::replay::Done;
+use crate::Kind;
+
+/// Raised when the meaning of a field of [`Report`] changes.
+const SCHEMA: u32 = 1;
+/// Histograms keep three digits (0.1 %).
+const DIGITS: u8 = 3;
+/// The longest latency told apart from longer ones: an hour.
+const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("the bounds are in order")
+}
+
+/// Records completions in bounded memory, but for a small entry for every span of time in which something completed.
+#[derive(Debug)]
+pub struct Recorder {
+    start_ns: u64,
+    end_ns: u64,
+    bucket_ns: u64,
+    kinds: [Option<Box<Meter>>; 4],
+    bucket: Bucket,
+    buckets: Vec<BucketReport>,
+}
+
+#[derive(Debug)]
+struct Meter {
+    errors: u64,
+    bytes: u64,
+    latency: Histogram<u64>,
+    service: Histogram<u64>,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    /// How many spans after the start.
+    number: u64,
+    errors: u64,
+    bytes: u64,
+    latency: Histogram<u64>,
+}
+
+/// A whole run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The version of this schema.
+    pub schema: u32,
+    /// When the run started, on the clock of the replay.
+    pub start_ns: u64,
+    /// The last completion, or the end that was given if later.
+    pub end_ns: u64,
+    /// By kind; a kind that did not occur is not there.
+    pub kinds: BTreeMap<Kind, KindReport>,
+    /// The length of the spans of time.
+    pub bucket_ns: u64,
+    /// Spans of time in which something completed.
+    pub buckets: Vec<BucketReport>,
+}
+
+/// All requests of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KindReport {
+    /// Completed, with or without success.
+    pub requests: u64,
+    /// Of those, without success; they are in no other figure.
+    pub errors: u64,
+    /// Bytes of those with success.
+    pub bytes: u64,
+    /// Requests with success per second of the run.
+    pub iops: f64,
+    /// Bytes per second of the run.
+    pub bytes_per_s: f64,
+    /// From when a request was due.
+    pub latency: Distribution,
+    /// From when it was issued.
+    pub service: Distribution,
+}
+
+/// A distribution of times, within 0.1 %.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names say it all")]
+pub struct Distribution {
+    pub mean_ns: f64,
+    pub stdev_ns: f64,
+    pub min_ns: u64,
+    pub p50_ns: u64,
+    pub p90_ns: u64,
+    pub p95_ns: u64,
+    pub p99_ns: u64,
+    pub p99_9_ns: u64,
+    pub p99_99_ns: u64,
+    pub max_ns: u64,
+}
+
+/// What completed in a span of time; all kinds together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BucketReport {
+    /// Its start, counted from the start of the run.
+    pub from_ns: u64,
+    /// Completed with success.
+    pub requests: u64,
+    /// Completed without.
+    pub errors: u64,
+    /// Bytes of those with success.
+    pub bytes: u64,
+    /// Mean latency.
+    pub latency_mean_ns: f64,
+    /// Median latency.
+    pub latency_p50_ns: u64,
+    /// 99th percentile of latency.
+    pub latency_p99_ns: u64,
+    /// Largest latency.
+    pub latency_max_ns: u64,
+}
+
+impl Distribution {
+    fn of(histogram: &Histogram<u64>) -> Distribution {
+        if histogram.is_empty() {
+            return Distribution::default();
+        }
+        let at = |quantile| histogram.value_at_quantile(quantile);
+        Distribution {
+            mean_ns: histogram.mean(),
+            stdev_ns: histogram.stdev(),
+            min_ns: histogram.min(),
+            p50_ns: at(0.5),
+            p90_ns: at(0.9),
+            p95_ns: at(0.95),
+            p99_ns: at(0.99),
+            p99_9_ns: at(0.999),
+            p99_99_ns: at(0.9999),
+            max_ns: histogram.max(),
+        }
+    }
+}
+
+impl Recorder {
+    /// A recorder of a run that starts at `start_ns`, in spans of `bucket_ns`.
+    ///
+    /// # Panics
+    ///
+    /// If a span has no length.
+    pub fn new(start_ns: u64, bucket_ns: u64) -> Recorder {
+        assert!(bucket_ns > 0, "spans of no length");
+        let bucket = Bucket { number: 0, errors: 0, bytes: 0, latency: histogram() };
+        let kinds = [const { None }; 4];
+        Recorder { start_ns, end_ns: start_ns, bucket_ns, kinds, bucket, buckets: Vec::new() }
+    }
+
+    /// Records a completion; completions come in the order of their times.
+    pub fn record(&mut self, done: &Done) {
+        let number = done.done_ns.saturating_sub(self.start_ns) / self.bucket_ns;
+        if number > self.bucket.number {
+            self.close_bucket();
+            self.bucket.number = number;
+        }
+        self.end_ns = self.end_ns.max(done.done_ns);
+        let request = &done.issue.request;
+        let fresh = || Box::new(Meter { errors: 0, bytes: 0, latency: histogram(), service: histogram() });
+        let meter = self.kinds[request.kind.index()].get_or_insert_with(fresh);
+        if !done.ok {
+            meter.errors += 1;
+            self.bucket.errors += 1;
+            return;
+        }
+        meter.bytes += request.len;
+        meter.latency.saturating_record(done.latency_ns());
+        meter.service.saturating_record(done.service_ns());
+        self.bucket.bytes += request.len;
+        self.bucket.latency.saturating_record(done.latency_ns());
+    }
+
+    fn close_bucket(&mut self) {
+        let Bucket { number, errors, bytes, latency } = &mut self.bucket;
+        if latency.is_empty() && *errors == 0 {
+            return;
+        }
+        let found = Distribution::of(latency);
+        self.buckets.push(BucketReport {
+            from_ns: *number * self.bucket_ns,
+            requests: latency.len(),
+            errors: *errors,
+            bytes: *bytes,
+            latency_mean_ns: found.mean_ns,
+            latency_p50_ns: found.p50_ns,
+            latency_p99_ns: found.p99_ns,
+            latency_max_ns: found.max_ns,
+        });
+        (*errors, *bytes) = (0, 0);
+        latency.reset();
+    }
+
+    /// The report of a run that ended at `end_ns`, or with the last completion if that was later.
+    pub fn finish(mut self, end_ns: u64) -> Report {
+        self.close_bucket();
+        self.end_ns = self.end_ns.max(end_ns);
+        let seconds = (self.end_ns - self.start_ns) as f64 / 1e9;
+        let per_s = |amount: u64| if seconds > 0.0 { amount as f64 / seconds } else { 0.0 };
+        let kind_report = |meter: &Meter| KindReport {
+            requests: meter.latency.len() + meter.errors,
+            errors: meter.errors,
+            bytes: meter.bytes,
+            iops: per_s(meter.latency.len()),
+            bytes_per_s: per_s(meter.bytes),
+            latency: Distribution::of(&meter.latency),
+            service: Distribution::of(&meter.service),
+        };
+        let kinds = Kind::ALL.into_iter().zip(&self.kinds);
+        let kinds = kinds.filter_map(|(kind, meter)| Some((kind, kind_report(meter.as_deref()?)))).collect();
+        let Recorder { start_ns, end_ns, bucket_ns, buckets, .. } = self;
+        Report { schema: SCHEMA, start_ns, end_ns, kinds, bucket_ns, buckets }
+    }
+}
+
+impl Report {
+    /// As JSON, a line each for what belongs together.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers and names only")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Issue, Request};
+
+    fn done(kind: Kind, due_ns: u64, issued_ns: u64, done_ns: u64, ok: bool) -> Done {
+        let request = Request { at_ns: 0, offset: 0, len: 4096, volume: 0, kind };
+        Done { issue: Issue { number: 0, request, due_ns, issued_ns }, done_ns, ok }
+    }
+
+    fn near(found: u64, wanted: u64) -> bool {
+        found.abs_diff(wanted) * 1000 <= wanted
+    }
+
+    #[test]
+    fn percentiles_and_rates_are_right() {
+        let mut recorder = Recorder::new(1000, 1_000_000);
+        for i in 1..=10_000u64 {
+            let due = 1000 + i * 100;
+            recorder.record(&done(Kind::Write, due, due + 5, 1000 + 1_000_100 + i * 200, true));
+        }
+        recorder.record(&done(Kind::Read, 1000, 1000, 5_001_000, false));
+        let report = recorder.finish(0);
+        let write = &report.kinds[&Kind::Write];
+        // Latency rises from 1 000 200 by 100 each.
+        let latency = &write.latency;
+        assert!(near(latency.p50_ns, 1_500_100) && near(latency.p99_ns, 1_990_100));
+        assert!(near(latency.p99_9_ns, 1_999_100) && near(latency.p99_99_ns, 2_000_000));
+        assert!(near(latency.min_ns, 1_000_200) && near(latency.max_ns, 2_000_100));
+        assert!(near(latency.mean_ns as u64, 1_500_150));
+        assert!(near(write.service.max_ns, 2_000_095));
+        assert_eq!((write.requests, write.bytes), (10_000, 40_960_000));
+        assert_eq!((report.end_ns, write.iops), (5_001_000, 2e6));
+        let read = &report.kinds[&Kind::Read];
+        assert_eq!((read.requests, read.errors, read.bytes, read.latency.max_ns), (1, 1, 0, 0));
+        let starts: Vec<_> = report.buckets.iter().map(|b| (b.from_ns, b.requests, b.errors)).collect();
+        assert_eq!(starts, [(1_000_000, 4999, 0), (2_000_000, 5000, 0), (3_000_000, 1, 0), (5_000_000, 0, 1)]);
+    }
+
+    #[test]
+    fn a_report_is_json_and_back() {
+        let mut recorder = Recorder::new(0, 10);
+        recorder.record(&done(Kind::Flush, 3, 4, 9, true));
+        let report = recorder.finish(100);
+        let back: Report = serde_json::from_str(&report.to_json()).expect("the same schema");
+        assert_eq!(back, report);
+        assert!(report.to_json().contains("\"flush\"") && report.to_json().contains("\"p99_99_ns\": 6"));
+    }
+
+    #[test]
+    fn nothing_recorded_is_an_empty_report() {
+        let report = Recorder::new(5, 10).finish(5);
+        assert!(report.kinds.is_empty() && report.buckets.is_empty());
+    }
+}
