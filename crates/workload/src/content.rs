@@ -33,13 +33,13 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// What a compressor needs for one sequence, beside its literals. LZ4: a token, two bytes of offset and a byte each
-    /// for a run of literals above 14 and a match above 18. Zstandard: three codes and their extra bits, mostly those of
-    /// the offset; a little more than LZ4 less its byte alignment. Checked by the tests of ratios below.
+    /// What a compressor needs for one sequence, beside its literals. LZ4 (its block format): a token, two bytes of offset,
+    /// and a byte each for a run of literals above 14 and a match above 18. Zstandard has codes of bits instead; measured
+    /// at level 1 with blocks of 4 KiB, at ratios from 0.2 to 0.9 (the test below).
     fn sequence_bytes(self) -> f64 {
         match self {
-            Codec::Lz4 => 4.0,
-            Codec::Zstd => 3.0,
+            Codec::Lz4 => 5.0,
+            Codec::Zstd => 4.0,
         }
     }
 }
@@ -133,7 +133,9 @@ fn fill_pieces(fresh: f64, random: &mut Random, bytes: &mut [u8]) {
         let new = (owed as usize).clamp(usize::from(at == 0), piece);
         owed -= new as f64;
         random.fill_bytes(&mut bytes[at..at + new]);
-        let from = below(random, (at + new) as u64) as usize;
+        // From the beginning of a piece: fast compressors look up only places that they did not skip, and they skip
+        // what is a copy itself.
+        let from = below(random, (at / PIECE_BYTES + 1) as u64) as usize * PIECE_BYTES;
         for i in 0..piece - new {
             bytes[at + new + i] = bytes[from + i];
         }
@@ -194,15 +196,14 @@ mod tests {
         }
     }
 
-    /// Within 0.03 of the ratio asked for, for both compressors.
+    /// Within 0.02 of the ratio asked for, for both compressors.
     #[test]
     fn blocks_compress_as_asked() {
         for codec in [Codec::Lz4, Codec::Zstd] {
             for ratio in [0.2, 0.3, 0.5, 0.7, 0.9, 1.0] {
                 let content = made(&ContentSpec::Compressible { ratio, codec });
                 let found = ratio_of(codec, (0..BLOCKS).map(|i| block(&content, 0, i, 0)));
-                println!("{codec:?} {ratio}: {found:.3}");
-                assert!((found - ratio).abs() < 0.03, "{codec:?}: {found} instead of {ratio}");
+                assert!((found - ratio).abs() < 0.02, "{codec:?}: {found} instead of {ratio}");
             }
         }
     }
@@ -232,7 +233,9 @@ mod tests {
             assert!(around.windows(BLOCK).any(|window| window == bytes));
         }
         fs::write(file.path(), b"").expect("written");
-        assert!(Content::new(&ContentSpec::Corpus { path: file.path().to_owned() }, 0, Path::new("")).is_err());
+        assert!(
+            Content::new(&ContentSpec::Corpus { path: file.path().to_owned() }, 0, Path::new("")).is_err()
+        );
     }
 
     #[test]

@@ -233,7 +233,9 @@ impl FeatureMeter {
         for (place, written) in write {
             pages += match read.get(place) {
                 None => in_group(written),
-                Some(read) => written.iter().zip(read.iter()).filter(|(w, r)| **w > 0 && **r == 0).count() as u64,
+                Some(read) => {
+                    written.iter().zip(read.iter()).filter(|(w, r)| **w > 0 && **r == 0).count() as u64
+                }
             };
         }
         pages * PAGE_BYTES

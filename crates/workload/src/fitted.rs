@@ -135,13 +135,24 @@ impl LikeSpec {
     /// An endless one with all assumptions, on volume 0.
     pub fn new(name: Like, seed: u64, volume_bytes: u64) -> LikeSpec {
         let volume_bytes = ByteSize(volume_bytes);
-        LikeSpec { name, seed, requests: None, volume: 0, volume_bytes, cv: None, read_mean: None, sequential: None }
+        LikeSpec {
+            name,
+            seed,
+            requests: None,
+            volume: 0,
+            volume_bytes,
+            cv: None,
+            read_mean: None,
+            sequential: None,
+        }
     }
 
     /// The parameters of the generator.
     pub fn generator(&self) -> Result<GeneratorSpec> {
         let (arrival, streams) = match self.name.table4() {
-            Some(row) => (Arrival::Bursty { iops: row.iops, cv: self.cv.unwrap_or(1.0) }, self.table4_streams(&row)),
+            Some(row) => {
+                (Arrival::Bursty { iops: row.iops, cv: self.cv.unwrap_or(1.0) }, self.table4_streams(&row))
+            }
             None => (Arrival::Uniform { gap_ms_max: ESAP_GAP_MS_MAX }, vec![self.esap_stream()?]),
         };
         let LikeSpec { seed, requests, volume, .. } = *self;

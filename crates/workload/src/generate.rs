@@ -25,8 +25,8 @@ use crate::random::{self, Random};
 use crate::{ByteSize, Error, Kind, Request, Result};
 use arrival::Clock;
 pub use arrival::{Arrival, Phase};
-use place::Placer;
 pub use place::Place;
+use place::Placer;
 use sizes::Sizer;
 pub use sizes::{SizeWeight, Sizes};
 
@@ -150,7 +150,10 @@ impl Generator {
         let total: f64 = spec.streams.iter().map(|stream| stream.share).sum();
         // Shares are written with a few digits.
         if (total - 1.0).abs() > 1e-6 {
-            return Err(Error::setting("share", format!("the shares of all streams add up to {total}, not 1")));
+            return Err(Error::setting(
+                "share",
+                format!("the shares of all streams add up to {total}, not 1"),
+            ));
         }
         if spec.flush_every == Some(0) {
             return Err(Error::setting("flush_every", "0 writes between flushes; leave it out for none"));
@@ -168,7 +171,8 @@ impl Generator {
         if all_sequential {
             return Err(Error::setting("sequential", "1 with several kinds: the first would never end"));
         }
-        let weight = |s: &StreamSpec| if spec.streams.len() == 1 { 1.0 } else { s.share * (1.0 - s.sequential) };
+        let weight =
+            |s: &StreamSpec| if spec.streams.len() == 1 { 1.0 } else { s.share * (1.0 - s.sequential) };
         let weights = spec.streams.iter().map(weight).collect();
         let lane_choice =
             WeightedAliasIndex::new(weights).map_err(|e| Error::setting("share", e.to_string()))?;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::replay::Done;
 use crate::Kind;
+use crate::replay::Done;
 
 /// Raised when the meaning of a field of [`Report`] changes.
 const SCHEMA: u32 = 1;
@@ -262,7 +262,10 @@ mod tests {
         let read = &report.kinds[&Kind::Read];
         assert_eq!((read.requests, read.errors, read.bytes, read.latency.max_ns), (1, 1, 0, 0));
         let starts: Vec<_> = report.buckets.iter().map(|b| (b.from_ns, b.requests, b.errors)).collect();
-        assert_eq!(starts, [(1_000_000, 4999, 0), (2_000_000, 5000, 0), (3_000_000, 1, 0), (5_000_000, 0, 1)]);
+        assert_eq!(
+            starts,
+            [(1_000_000, 4999, 0), (2_000_000, 5000, 0), (3_000_000, 1, 0), (5_000_000, 0, 1)]
+        );
     }
 
     #[test]

@@ -191,7 +191,7 @@ mod tests {
     }
 
     fn stream(requests: &[Request]) -> impl Iterator<Item = Result<Request>> {
-        requests.to_vec().into_iter().map(Ok)
+        requests.iter().copied().map(Ok)
     }
 
     fn all(stream: impl Iterator<Item = Result<Request>>) -> Vec<Request> {

@@ -160,7 +160,8 @@ impl Source {
             Source::Like(like) => Box::new(Generator::new(&like.generator()?)?),
             Source::Cloudphysics(row) => Box::new(Generator::new(&row.generator(base)?)?),
             Source::Mix(parts) => {
-                let streams: Result<Vec<Boxed>> = parts.iter().map(|part| part.stream(base, traces)).collect();
+                let streams: Result<Vec<Boxed>> =
+                    parts.iter().map(|part| part.stream(base, traces)).collect();
                 Box::new(Mix::new(streams?))
             }
         })

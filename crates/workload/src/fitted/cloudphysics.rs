@@ -118,7 +118,11 @@ impl Row {
         let footprint = self.get(&format!("{name}_wss"))?.max(PAGE_BYTES) as u64;
         let sequential = self.get(&format!("{name}_seq_count"))? / requests.max(1.0);
         // The working set of reads begins at 0 and that of writes ends with that of all.
-        let from = if kind == Kind::Write { self.get("wss")? as u64 - footprint.min(self.get("wss")? as u64) } else { 0 };
+        let from = if kind == Kind::Write {
+            self.get("wss")? as u64 - footprint.min(self.get("wss")? as u64)
+        } else {
+            0
+        };
         let mut stream =
             StreamSpec::new(kind, requests / total, self.sizes(name)?, self.place(name)?, footprint);
         stream.from = ByteSize(from / PAGE_BYTES as u64 * PAGE_BYTES as u64);
@@ -132,8 +136,7 @@ impl CloudphysicsSpec {
     pub fn generator(&self, base: &Path) -> Result<GeneratorSpec> {
         let row = Row::find(&base.join(&self.table), &self.machine)?;
         let total = row.get("read_block_req_count")? + row.get("write_block_req_count")?;
-        let streams =
-            vec![row.stream(Kind::Read, "read", total)?, row.stream(Kind::Write, "write", total)?];
+        let streams = vec![row.stream(Kind::Read, "read", total)?, row.stream(Kind::Write, "write", total)?];
         let spec = GeneratorSpec {
             seed: self.seed,
             requests: Some(self.requests.unwrap_or(total as u64)),

@@ -104,7 +104,8 @@ impl Placer {
             Choice::HotCold { hot, requests, order } => {
                 let cold = self.units - *hot;
                 let is_hot = cold == 0 || random::unit(random) < *requests;
-                let rank = if is_hot { random::below(random, *hot) } else { *hot + random::below(random, cold) };
+                let rank =
+                    if is_hot { random::below(random, *hot) } else { *hot + random::below(random, cold) };
                 order.of(rank).min(last)
             }
         };

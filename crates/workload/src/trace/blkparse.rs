@@ -53,7 +53,11 @@ impl Blkparse {
         };
         let Some((sector, count)) = extent(&mut fields) else {
             // A flush is printed as a write of nothing.
-            return if flushes { Ok(Parsed::One(flush(at_ns, volume))) } else { Err("sector + sectors (column 8)") };
+            return if flushes {
+                Ok(Parsed::One(flush(at_ns, volume)))
+            } else {
+                Err("sector + sectors (column 8)")
+            };
         };
         let request = request(at_ns, volume, kind, sectors(sector)?, sectors(count)?)?;
         Ok(if flushes { Parsed::Two(flush(at_ns, volume), request) } else { Parsed::One(request) })

@@ -191,6 +191,7 @@ pub(super) fn disksim(line: &[u8]) -> Parse<Parsed> {
 
 /// Whether a line of five columns looks like Heimdall's: a fraction of a millisecond, and bytes in whole sectors.
 pub(super) fn looks_like_heimdall(line: &[u8]) -> bool {
-    let fraction = Fields::spaces(line).next().is_some_and(|time| decimal(time, 1).is_some() && time.contains(&b'.'));
+    let fraction =
+        Fields::spaces(line).next().is_some_and(|time| decimal(time, 1).is_some() && time.contains(&b'.'));
     fraction && five(line, MS_NS).is_ok_and(|(_, _, place, len, _)| place % 512 == 0 && len % 512 == 0)
 }

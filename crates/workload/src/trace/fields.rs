@@ -98,7 +98,9 @@ mod tests {
     #[test]
     fn numbers_are_exact_or_nothing() {
         assert_eq!(number(b"18446744073709551615"), Some(u64::MAX));
-        for wrong in [&b""[..], b"18446744073709551616", b"-1", b"1.0", b"1e3", b" 1", b"123456789012345678901"] {
+        for wrong in
+            [&b""[..], b"18446744073709551616", b"-1", b"1.0", b"1e3", b" 1", b"123456789012345678901"]
+        {
             assert_eq!(number(wrong), None);
         }
     }

@@ -58,7 +58,9 @@ impl Iolog {
                 return Ok(Parsed::Nothing);
             }
             b"add" | b"open" | b"close" => return Ok(Parsed::Nothing),
-            _ => return Err("read, write, trim, sync, datasync, add, open or close (wait in version 2 only)"),
+            _ => {
+                return Err("read, write, trim, sync, datasync, add, open or close (wait in version 2 only)");
+            }
         };
         let volume = self.files.volume(file)?;
         let at_ns = at_us.checked_mul(1000).ok_or("a time below 2^64 ns")?;
