@@ -1,6 +1,7 @@
 //! The commands, one file each: arguments, whose doc comments are the help, and what is done with them.
 
 pub(crate) mod bench;
+pub(crate) mod experiment;
 pub(crate) mod import;
 pub(crate) mod member;
 pub(crate) mod pool;

@@ -43,6 +43,8 @@ enum Command {
     Throttle(commands::throttle::ThrottleArgs),
     Bench(commands::bench::BenchArgs),
     Torture(commands::torture::TortureArgs),
+    #[command(subcommand)]
+    Experiment(commands::experiment::ExperimentCommand),
 }
 
 fn main() -> ExitCode {
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Throttle(args) => commands::throttle::run(args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Torture(args) => commands::torture::run(args),
+        Command::Experiment(command) => commands::experiment::run(command),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,7 +10,7 @@ use sinew_engine::volume::{Volume, VolumeError};
 
 use crate::random::Rng;
 use crate::torture::clients::{Work, flush, read, write};
-use crate::torture::host::OpenPool;
+use crate::host::OpenPool;
 
 /// Blocks of a tenant's volume at most.
 const BLOCKS_MAX: u64 = 600;
