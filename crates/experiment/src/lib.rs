@@ -19,6 +19,7 @@
 //! results     what comes out, as JSON
 //! report      the same as one page of HTML
 //! plot        its drawings
+//! summary     seeds taken together, figures as people read them
 //! error       what can go wrong
 //! ```
 
@@ -36,6 +37,7 @@ pub mod results;
 mod run;
 mod settings;
 pub mod spec;
+mod summary;
 mod target;
 
 pub use error::{Error, Result};

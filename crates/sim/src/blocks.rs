@@ -142,7 +142,9 @@ impl Content {
 }
 
 fn is_zero(block: &[u8]) -> bool {
-    block.iter().all(|&byte| byte == 0)
+    // Comparing with zeros is many times as fast as looking at each byte.
+    static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+    block == ZEROS
 }
 
 /// The length of gathered buffers in bytes.
