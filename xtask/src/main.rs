@@ -8,9 +8,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Fresh simulation seeds run by `test`.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 1500;
 /// How long each fuzz target is run by `test`.
-const FUZZ_SECONDS: u64 = 30;
+const FUZZ_SECONDS: u64 = 20;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
 /// are not asked for by name, since some releases have one of them in another.
 const PACKAGES: [(&str, &str); 8] = [
@@ -82,7 +82,7 @@ fn test() -> Result<(), String> {
     step("deliberate defects", "cargo", &defects)?;
     torture("seeds that failed once", &["--twice", "--file", "crates/sim/seeds.txt"])?;
     let from = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() * 10_000).to_string();
-    torture("fresh seeds", &["--seeds", &SEEDS.to_string(), "--from", &from])?;
+    torture("fresh seeds", &["--seeds", &SEEDS.to_string(), "--from", &from, "--every-path"])?;
     end_to_end()?;
     fuzz()?;
     println!("== all passed: {:.0} s", started.elapsed().as_secs_f64());
@@ -112,11 +112,14 @@ fn fuzz() -> Result<(), String> {
         println!("== fuzz: skipped, there is no cargo-fuzz with a nightly toolchain");
         return Ok(());
     };
+    let manifest = ["run", "--release", "--quiet", "--manifest-path", "fuzz/Cargo.toml"];
+    let seeds = ["--example", "seeds", "--", "fuzz/corpus"];
+    step("first inputs for fuzz", "cargo", &[&manifest[..], &seeds].concat())?;
     let time = format!("-max_total_time={FUZZ_SECONDS}");
     for target in targets.lines() {
         let dict = format!("fuzz/{target}.dict");
         let dict_arg = format!("-dict={dict}");
-        let mut args = vec!["+nightly", "fuzz", "run", target, "--", time.as_str()];
+        let mut args = vec!["+nightly", "fuzz", "run", target, "--", time.as_str(), "-timeout=60"];
         if root().join(dict).exists() {
             args.push(&dict_arg);
         }

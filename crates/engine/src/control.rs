@@ -371,7 +371,8 @@ impl<I: Io> Control<I> {
         if !config.has_opening(theirs.openings.last()) {
             return Err(wrong("it was used apart from the other members; replace it instead".to_owned()));
         }
-        Ok(())
+        pool::too_small(&self.io, candidate.device, &config, index)
+            .map_or(Ok(()), |why| Err(wrong(format!("it {why}"))))
     }
 
     async fn activate(&self, index: usize, edit: impl FnOnce(&mut Config)) -> Result<(), ControlError> {

@@ -5,7 +5,7 @@
 
 use crate::addr::{SlotNo, StripeId};
 use crate::buf::BLOCK_BYTES;
-use crate::run_map::PAGE_INDICES;
+use crate::run_map::{PAGE_INDICES, VALUE_LIMIT};
 
 /// Blocks in a chunk: 64 KiB, the stripe unit of FusionRAID (FAST'21, section 4.4).
 pub const CHUNK_BLOCKS: u32 = 16;
@@ -101,6 +101,14 @@ pub enum GeometryError {
         /// Size of the member.
         have: u64,
         /// Smallest usable size.
+        need: u64,
+    },
+    /// A shard cannot number everything that its share of the members holds.
+    #[error("the members are too large for {shards} shards; give the pool at least {need}")]
+    TooFewShards {
+        /// Shards asked for.
+        shards: usize,
+        /// Shards needed.
         need: u64,
     },
 }
@@ -228,8 +236,12 @@ impl Geometry {
     }
 
     /// Stripes a shard with `chunks` chunks in all may have: one and a half times as many as full ones would be, so
-    /// that short stripes have room; then compaction must merge them.
+    /// that short stripes have room; then compaction must merge them. Never more than slots can be numbered for.
     pub fn stripes_max(&self, chunks: u64) -> u64 {
+        self.stripes_wanted(chunks).min(u64::from(VALUE_LIMIT / self.slots_per_stripe()))
+    }
+
+    fn stripes_wanted(&self, chunks: u64) -> u64 {
         let full = match self.protection {
             Protection::Mirror { .. } => self.data_columns * self.copies(),
             _ => self.data_columns + self.parity_columns(),
@@ -237,9 +249,28 @@ impl Geometry {
         (chunks / full as u64) * 3 / 2 + 8
     }
 
-    /// Map pages a shard with `chunks` chunks in all may have.
+    /// Refuses more chunks in a shard than it has numbers for the slots of.
+    ///
+    /// # Errors
+    /// When a pool of these members needs more shards.
+    pub fn check_chunks(&self, chunks: u64) -> Result<(), GeometryError> {
+        let slots = self.stripes_wanted(chunks) * u64::from(self.slots_per_stripe());
+        let times = slots.div_ceil(u64::from(VALUE_LIMIT));
+        if times <= 1 {
+            return Ok(());
+        }
+        Err(GeometryError::TooFewShards { shards: self.shards, need: times * self.shards as u64 })
+    }
+
+    /// Map pages a shard with `chunks` chunks in all may have. Never more than blocks can be numbered for.
     pub fn map_pages_max(&self, chunks: u64) -> u64 {
-        (chunks * u64::from(CHUNK_BLOCKS) * OVERCOMMIT).div_ceil(u64::from(PAGE_INDICES)) + 16
+        let wanted = (chunks * u64::from(CHUNK_BLOCKS) * OVERCOMMIT).div_ceil(u64::from(PAGE_INDICES)) + 16;
+        wanted.min(u64::from(VALUE_LIMIT / PAGE_INDICES))
+    }
+
+    /// Parts that the share of a shard with `chunks` chunks in the largest possible volume has.
+    pub fn volume_parts_max(&self, chunks: u64) -> u64 {
+        (chunks * u64::from(CHUNK_BLOCKS) * OVERCOMMIT + EXTENT_BLOCKS).div_ceil(u64::from(PAGE_INDICES))
     }
 
     /// Cuts a member of `bytes` bytes into regions, in a pool of `members` members.
@@ -302,6 +333,11 @@ impl MemberLayout {
             + u64::from(self.chunks) * CHUNK_BYTES
     }
 
+    /// Bytes of a member that are used, the superblocks and all shards together.
+    pub fn end_bytes(&self, shards: usize) -> u64 {
+        self.slice(shards)
+    }
+
     /// Where a journal position lies on the member.
     pub fn journal_offset(&self, shard: usize, position: u32) -> u64 {
         debug_assert!(position < self.journal_blocks);
@@ -362,6 +398,26 @@ mod tests {
                                 || chunks * CHUNK_BYTES * shards as u64 * 100 >= bytes * members as u64 * 90
                         );
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_shard_has_numbers_for_all_its_slots() {
+        for shards in [1usize, 2, 16] {
+            let g = Geometry::new(Protection::Parity1, 6, shards, true, 8, 64).unwrap();
+            for tib in 1..200u64 {
+                let chunks = (tib << 40) / CHUNK_BYTES / shards as u64;
+                let slots = g.stripes_max(chunks) * u64::from(g.slots_per_stripe());
+                assert!(slots <= u64::from(VALUE_LIMIT));
+                assert!(g.map_pages_max(chunks) * u64::from(PAGE_INDICES) <= u64::from(VALUE_LIMIT));
+                match g.check_chunks(chunks) {
+                    Ok(()) => assert!(g.stripes_max(chunks) >= chunks / 7 * 3 / 2),
+                    Err(GeometryError::TooFewShards { need, .. }) => {
+                        assert!(g.check_chunks(chunks * shards as u64 / need).is_ok());
+                    }
+                    Err(other) => panic!("{other}"),
                 }
             }
         }

@@ -33,6 +33,7 @@ pub mod recover;
 mod scrub;
 
 // What it is made of.
+mod bounds;
 mod era;
 mod journal;
 mod member;
@@ -47,6 +48,8 @@ mod throttle;
 pub mod addr;
 pub mod checksum;
 pub mod disk;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod geometry;
 pub mod parity;
 pub mod placement;

@@ -71,6 +71,11 @@ impl Pages {
         state.ever_written = true;
     }
 
+    /// The last journal block that any page contains.
+    pub(crate) fn newest(&self) -> Lsn {
+        self.all().map(|(_, state)| state.lsn).max().unwrap_or(0)
+    }
+
     /// Has the page written again although it did not change, because a copy of it is missing.
     fn rewrite(&mut self, page: PageId, applied: Lsn) {
         let state = self.state(page);

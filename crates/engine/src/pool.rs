@@ -156,6 +156,7 @@ pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Re
         members.push(new_member(io, &geometry, devices.len(), candidate, bytes)?);
     }
     let chunks: Vec<u64> = members.iter().map(|m| u64::from(m.layout.chunks)).collect();
+    geometry.check_chunks(chunks.iter().sum())?;
     if capacity_blocks(&geometry, &chunks) == 0 {
         return Err(PoolError::NoCapacity);
     }
@@ -306,6 +307,10 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
             warnings.push(format!("{}: {what}", candidate.path));
             continue;
         }
+        if let Some(why) = too_small(io, candidate.device, &config, index) {
+            warnings.push(format!("{}: {why} and is not used", candidate.path));
+            continue;
+        }
         let member = &mut config.members[index];
         member.path = candidate.path.clone();
         found[index] = Some(candidate.device);
@@ -337,6 +342,16 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
         .collect();
     store(io, &mut config, &devices).await?;
     Ok(Found { config: Rc::new(config), devices, returned, warnings })
+}
+
+/// Whether, and how, a device falls short of what its member is said to hold: somebody has cut it.
+pub(crate) fn too_small(io: &impl Io, device: DeviceId, config: &Config, index: usize) -> Option<String> {
+    let need = config.members[index].layout.end_bytes(config.geometry.shards);
+    match io.space(device) {
+        Ok(space) if space.bytes >= need => None,
+        Ok(space) => Some(format!("has {} bytes, fewer than the {need} in use on this member,", space.bytes)),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 async fn read_all<'a, I: Io>(

@@ -5,12 +5,16 @@
 //! record may have survived while its data did not. A record without a good copy is dropped; since it was never flushed,
 //! the previous state of its blocks is a legal one, and that state's space has not been reused.
 
+mod report;
+
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use async_channel::{Receiver, Sender};
 
 use crate::addr::{Home, Lsn, MemberId, SlotNo, StripeId};
+use crate::bounds::Bounds;
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::checksum::crc32c;
 use crate::disk::journal::{JournalHeader, Record, decode_header, decode_records, encode_block};
@@ -27,6 +31,8 @@ use crate::shard::{Event, Shard, ShardParts};
 use crate::space::Space;
 use crate::sync::join_all;
 use crate::tables::{Effects, StripeState, Tables};
+
+pub use report::RecoveryReport;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
@@ -62,23 +68,6 @@ pub enum RecoverError {
     },
 }
 
-/// What recovery did, for reports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RecoveryReport {
-    /// Bytes of journal and pages read.
-    pub bytes_read: u64,
-    /// Table pages loaded.
-    pub pages: u64,
-    /// Journal blocks replayed.
-    pub blocks_replayed: u64,
-    /// Records whose data had to be verified.
-    pub records_verified: u64,
-    /// Of those, dropped.
-    pub records_dropped: u64,
-    /// Nanoseconds it took.
-    pub elapsed_ns: u64,
-}
-
 struct RingBlock {
     header: JournalHeader,
     data: Buf,
@@ -95,6 +84,7 @@ struct Recovery<I> {
     io: I,
     index: usize,
     config: Rc<Config>,
+    bounds: Bounds,
     members: Members<I>,
     tables: Tables,
     report: RecoveryReport,
@@ -133,6 +123,7 @@ impl<I: Io> Shard<I> {
             index,
             members,
             tables: Tables::new(config.geometry),
+            bounds: Bounds::new(&config),
             report: RecoveryReport::default(),
             resync: BTreeSet::new(),
             verified: BTreeMap::new(),
@@ -141,7 +132,7 @@ impl<I: Io> Shard<I> {
             unflushed: Vec::new(),
             config,
         };
-        recovery.load_pages().await;
+        recovery.load_pages().await?;
         let (last, tail) = recovery.replay().await?;
         recovery.mend_verified().await?;
         recovery.resync_parity().await?;
@@ -161,50 +152,45 @@ impl<I: Io> Shard<I> {
 }
 
 impl<I: Io> Recovery<I> {
-    /// Reads a region of every active member in large pieces; what cannot be read counts as not there.
+    /// Reads a region of every active member in large pieces, one of each at a time; what cannot be read counts as not
+    /// there.
     async fn read_regions(
         &mut self,
         range: impl Fn(MemberId) -> (u64, u64),
         unit: usize,
-        mut each: impl FnMut(MemberId, u64, Buf),
+        each: impl FnMut(MemberId, u64, Buf),
     ) {
         let active = self.members.active();
-        let members = &self.members;
-        let regions = join_all(active.iter().map(|&member| {
+        let (members, each, bytes_read) = (&self.members, &RefCell::new(each), &Cell::new(0));
+        let take = move |member, at, buf: Buf| {
+            bytes_read.set(bytes_read.get() + buf.len() as u64);
+            for offset in (0..buf.len()).step_by(unit) {
+                each.borrow_mut()(member, at + offset as u64, buf.slice(offset, unit));
+            }
+        };
+        join_all(active.into_iter().map(|member| {
             let (start, bytes) = range(member);
             async move {
-                let mut pieces = Vec::new();
-                let mut at = 0;
-                while at < bytes {
+                for at in (0..bytes).step_by(READ_BYTES) {
                     let len = (bytes - at).min(READ_BYTES as u64);
-                    match members.read_at(member, start + at, len as usize).await {
-                        Ok(buf) => pieces.push((at, buf)),
-                        // Unit by unit, so that one bad spot costs only itself.
-                        Err(_) => {
-                            for offset in (at..at + len).step_by(unit) {
-                                if let Ok(buf) = members.read_at(member, start + offset, unit).await {
-                                    pieces.push((offset, buf));
-                                }
-                            }
+                    if let Ok(buf) = members.read_at(member, start + at, len as usize).await {
+                        take(member, at, buf);
+                        continue;
+                    }
+                    // Unit by unit, so that one bad spot costs only itself.
+                    for offset in (at..at + len).step_by(unit) {
+                        if let Ok(buf) = members.read_at(member, start + offset, unit).await {
+                            take(member, offset, buf);
                         }
                     }
-                    at += len;
                 }
-                (member, pieces)
             }
         }))
         .await;
-        for (member, pieces) in regions {
-            for (at, buf) in pieces {
-                self.report.bytes_read += buf.len() as u64;
-                for offset in (0..buf.len()).step_by(unit) {
-                    each(member, at + offset as u64, buf.slice(offset, unit));
-                }
-            }
-        }
+        self.report.bytes_read += bytes_read.get();
     }
 
-    async fn load_pages(&mut self) {
+    async fn load_pages(&mut self) -> Result<(), RecoverError> {
         let layouts: Vec<_> = self.members.ids().map(|m| self.members.get(m).layout).collect();
         let index = self.index;
         let (pool, shard) = (self.config.pool, self.index as u16);
@@ -236,27 +222,44 @@ impl<I: Io> Recovery<I> {
             page.copies.sort_by_key(|c| c.member);
             page.copies.dedup_by_key(|c| c.member);
             page.copies.truncate(self.config.geometry.copies());
-            if self.tables.load_page(id, page.data.bytes()).is_ok() {
-                self.tables.pages.loaded(id, page.lsn, page.copies);
-                self.report.pages += 1;
-            }
+            let loaded = self.tables.load_page(id, page.data.bytes(), &self.bounds);
+            loaded.map_err(|error| self.damaged(format!("page {id:?}: {error}")))?;
+            self.tables.pages.loaded(id, page.lsn, page.copies);
+            self.report.pages += 1;
         }
+        Ok(())
+    }
+
+    fn gap(&self, lsn: Lsn) -> RecoverError {
+        RecoverError::JournalGap { shard: self.index, lsn }
+    }
+
+    fn damaged(&self, what: String) -> RecoverError {
+        RecoverError::Damaged { shard: self.index, what }
     }
 
     /// Replays the journal; gives the last block and the tail.
     async fn replay(&mut self) -> Result<(Lsn, Lsn), RecoverError> {
         let mut blocks = self.read_ring().await;
+        // A page is written when the blocks that are in it are durable; so they are there, up to the newest page's.
+        let newest_page = self.tables.pages.newest();
         let newest = blocks.values().max_by_key(|b| (b.header.epoch, b.header.lsn));
-        let Some(tail) = newest.map(|b| b.header.tail) else { return Ok((0, 1)) };
+        let Some(tail) = newest.map(|b| b.header.tail) else {
+            return if newest_page == 0 { Ok((0, 1)) } else { Err(self.gap(newest_page)) };
+        };
+        if newest.is_some_and(|b| b.header.epoch > self.config.epoch) {
+            return Err(
+                self.damaged("the journal is of a later opening than the superblocks know".to_owned())
+            );
+        }
         self.flushed = blocks.values().map(|b| b.header.flushed).max().unwrap_or(0);
         let mut epoch = 0;
         let mut lsn = tail;
         while let Some(block) = blocks.remove(&lsn).filter(|b| b.header.epoch >= epoch) {
             epoch = block.header.epoch;
-            let records = decode_records(block.data.bytes()).map_err(|e| RecoverError::Damaged {
-                shard: self.index,
-                what: format!("journal block {lsn}: {e}"),
-            })?;
+            let wrong = |error| self.damaged(format!("journal block {lsn}: {error}"));
+            let records = decode_records(block.data.bytes()).map_err(wrong)?;
+            records.iter().try_for_each(|record| self.bounds.record(record)).map_err(wrong)?;
             let mut sound = Vec::new();
             for record in records {
                 if lsn <= self.flushed || self.is_sound(&record).await? {
@@ -270,8 +273,8 @@ impl<I: Io> Recovery<I> {
             self.report.blocks_replayed += 1;
             lsn += 1;
         }
-        if lsn <= self.flushed {
-            return Err(RecoverError::JournalGap { shard: self.index, lsn });
+        if lsn <= self.flushed.max(newest_page) {
+            return Err(self.gap(lsn));
         }
         Ok((lsn - 1, tail))
     }
@@ -291,7 +294,7 @@ impl<I: Io> Recovery<I> {
             }
             let age = |h: &JournalHeader| (h.epoch, h.rewritten);
             if blocks.get(&header.lsn).is_none_or(|b| age(&b.header) < age(&header)) {
-                blocks.insert(header.lsn, RingBlock { header, data });
+                blocks.insert(header.lsn, RingBlock { header, data: Buf::copy_of(data.bytes()) });
             }
         })
         .await;
@@ -545,16 +548,18 @@ impl<I: Io> Recovery<I> {
         for stripe in (0..self.tables.stripe_count()).map(StripeId) {
             for &home in self.tables.homes(stripe).iter().flatten() {
                 if !space.claim(home) {
-                    let what =
-                        format!("chunk {} of member {} belongs to two stripes", home.chunk, home.member.0);
-                    return Err(RecoverError::Damaged { shard: self.index, what });
+                    let (chunk, member) = (home.chunk, home.member.0);
+                    return Err(
+                        self.damaged(format!("chunk {chunk} of member {member} belongs to two stripes"))
+                    );
                 }
             }
         }
         for (_, copies) in self.tables.pages.written() {
             copies.iter().for_each(|&copy| space.claim_page(copy));
         }
-        self.tables.start_counting();
+        let complete = self.tables.complete();
+        complete.map_err(|error| self.damaged(error.to_string()))?;
         let journal = Journal::new(config.epoch, last, tail, self.flushed);
         let shard = Shard::assemble(ShardParts {
             io: self.io,

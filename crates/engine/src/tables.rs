@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::addr::{Home, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
+use crate::bounds::{Bounds, Check};
 use crate::disk::codec::{DecodeError, Reader};
 use crate::disk::journal::Record;
 use crate::disk::page::{FIELDS_BYTES, PageId};
@@ -158,7 +159,7 @@ impl Tables {
         (self.map.memory_bytes() + self.owners.memory_bytes() + self.crcs.capacity() * 4 + stripes) as u64
     }
 
-    /// Applies one record of journal block `lsn`.
+    /// Applies one record of journal block `lsn`. The record is within the bounds of the pool.
     pub(crate) fn apply(&mut self, lsn: Lsn, record: &Record, effects: &mut Effects) {
         match record {
             Record::Write { block, slot, crcs } => self.apply_write(lsn, *block, *slot, crcs, effects),
@@ -185,6 +186,7 @@ impl Tables {
             }
             Record::Converted { stripe } => {
                 if self.admits_stripe(lsn, *stripe) {
+                    self.grow_stripes(*stripe);
                     self.drop_mirrors(*stripe, effects);
                 }
             }
@@ -199,6 +201,7 @@ impl Tables {
             }
             Record::Rehome { stripe, index, home } => {
                 if self.admits_stripe(lsn, *stripe) {
+                    self.grow_stripes(*stripe);
                     let old = self.homes_mut(*stripe)[usize::from(*index)].replace(*home);
                     effects.released.extend(old.filter(|old| old != home));
                     self.stripes[stripe.0 as usize].stale &= !(1 << *index);
@@ -206,6 +209,7 @@ impl Tables {
             }
             Record::Stale { stripe, index } => {
                 if self.admits_stripe(lsn, *stripe) {
+                    self.grow_stripes(*stripe);
                     self.stripes[stripe.0 as usize].stale |= 1 << *index;
                 }
             }
@@ -375,22 +379,62 @@ impl Tables {
         }
     }
 
-    /// Counts live blocks after the last page is loaded and the last record replayed; from here on `apply` keeps them.
-    pub(crate) fn start_counting(&mut self) {
-        for stripe in &mut self.stripes {
-            stripe.live = 0;
-        }
-        self.live_blocks = 0;
-        let (geometry, stripes) = (self.geometry, &mut self.stripes);
-        let mut total = 0;
-        for page in 0..self.map_pages.len() as u32 {
-            for (_, slot) in self.map.page_entries(page) {
-                stripes[geometry.place(SlotNo(slot)).0.0 as usize].live += 1;
-                total += 1;
+    /// Ends loading and replay: checks that the tables fit together, finds the pages of every volume and counts live
+    /// blocks; from here on `apply` keeps both.
+    ///
+    /// # Errors
+    /// When the tables contradict each other.
+    pub(crate) fn complete(&mut self) -> Check {
+        self.check_stripes()?;
+        self.index_volumes()?;
+        self.count_live()?;
+        self.counting = true;
+        Ok(())
+    }
+
+    fn check_stripes(&self) -> Check {
+        for id in (0..self.stripe_count()).map(StripeId) {
+            let stripe = self.stripe(id);
+            let right = match stripe.state {
+                StripeState::Free => self.homes(id).iter().all(Option::is_none),
+                _ => stripe.columns > 0,
+            };
+            if !right {
+                return Err(DecodeError::Invalid("free stripe in use"));
             }
         }
-        self.live_blocks = total;
-        self.counting = true;
+        Ok(())
+    }
+
+    /// While pages of different age are loaded, two may claim one part of a volume; the last one given it has it.
+    fn index_volumes(&mut self) -> Check {
+        self.volume_pages.clear();
+        for page in 0..self.map_pages.len() as u32 {
+            let Some((volume, index)) = self.map_pages[page as usize] else { continue };
+            if self.volume_page(volume, index).is_some() {
+                return Err(DecodeError::Invalid("part of a volume in two map pages"));
+            }
+            self.give_page(page, volume, index);
+        }
+        Ok(())
+    }
+
+    fn count_live(&mut self) -> Check {
+        self.live_blocks = 0;
+        for page in 0..self.map.pages_end() {
+            let owned = self.map_pages.get(page as usize).is_some_and(Option::is_some);
+            for (block, slot) in self.map.page_entries(page) {
+                let (id, column, _) = self.geometry.place(SlotNo(slot));
+                let stripe = self.stripe(id);
+                let stored = stripe.state != StripeState::Free && column < usize::from(stripe.columns);
+                if !owned || !stored || self.owner(SlotNo(slot)) != Some(ShardBlock(block)) {
+                    return Err(DecodeError::Invalid("block map: a block is where nothing is stored for it"));
+                }
+                self.stripes[id.0 as usize].live += 1;
+                self.live_blocks += 1;
+            }
+        }
+        Ok(())
     }
 
     /// The content of a page, ready to be sealed.
@@ -433,12 +477,12 @@ impl Tables {
         let stripe = self.stripe(id);
         let (head, slots) = record.split_at_mut(self.geometry.stripe_head_bytes());
         head.fill(0);
-        head[0] = stripe.state as u8;
-        head[1] = stripe.columns;
-        head[4..20].copy_from_slice(&stripe.stale.to_le_bytes());
         if stripe.state == StripeState::Free {
             return slots.fill(0);
         }
+        head[0] = stripe.state as u8;
+        head[1] = stripe.columns;
+        head[4..20].copy_from_slice(&stripe.stale.to_le_bytes());
         for (bytes, home) in head[20..].chunks_exact_mut(5).zip(self.homes(id)) {
             bytes[0] = home.map_or(0xff, |h| h.member.0);
             bytes[1..].copy_from_slice(&home.map_or(0, |h| h.chunk).to_le_bytes());
@@ -460,8 +504,9 @@ impl Tables {
     /// Takes in a page read from a member; its header has been checked.
     ///
     /// # Errors
-    /// When the content is impossible in this geometry.
-    pub(crate) fn load_page(&mut self, page: PageId, bytes: &[u8]) -> Result<(), DecodeError> {
+    /// When the content is impossible in this pool.
+    pub(crate) fn load_page(&mut self, page: PageId, bytes: &[u8], bounds: &Bounds) -> Check {
+        bounds.page(page)?;
         match page {
             PageId::Shard => {
                 let next = Reader(&bytes[PAGE_HEADER_BYTES..]).u32()?;
@@ -473,7 +518,7 @@ impl Tables {
                 for (i, record) in
                     bytes[PAGE_HEADER_BYTES..].chunks_exact(size).take(per as usize).enumerate()
                 {
-                    self.load_stripe(StripeId(number * per + i as u32), record)?;
+                    self.load_stripe(StripeId(number * per + i as u32), record, bounds)?;
                 }
             }
             PageId::Map(number) => {
@@ -482,17 +527,21 @@ impl Tables {
                 if !owned {
                     return Ok(());
                 }
+                bounds.part(index)?;
                 self.give_page(number, volume, index);
                 let mut r = Reader(&bytes[PAGE_HEADER_BYTES..]);
                 for block in number * PAGE_INDICES..(number + 1) * PAGE_INDICES {
-                    self.map.set(block, r.u32()?.checked_sub(1));
+                    if let Some(slot) = r.u32()?.checked_sub(1) {
+                        bounds.slots(SlotNo(slot), 1)?;
+                        self.map.set(block, Some(slot));
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    fn load_stripe(&mut self, id: StripeId, record: &[u8]) -> Result<(), DecodeError> {
+    fn load_stripe(&mut self, id: StripeId, record: &[u8], bounds: &Bounds) -> Check {
         let mut r = Reader(record);
         let state = match r.u8()? {
             0 => return Ok(()),
@@ -500,11 +549,12 @@ impl Tables {
             2 => StripeState::Parity,
             _ => return Err(DecodeError::Invalid("stripe state")),
         };
+        bounds.stripe(id)?;
         let columns = r.u8()?;
         r.u16()?;
         let stale = u128::from(r.u64()?) | u128::from(r.u64()?) << 64;
-        if columns == 0 || usize::from(columns) > self.geometry.data_columns {
-            return Err(DecodeError::Invalid("stripe columns"));
+        if stale >> self.geometry.homes_per_stripe() != 0 {
+            return Err(DecodeError::Invalid("stale marks of a stripe"));
         }
         self.grow_stripes(id);
         self.stripes[id.0 as usize] = Stripe { state, columns, live: 0, stale };
@@ -512,10 +562,12 @@ impl Tables {
             let (member, chunk) = (r.u8()?, r.u32()?);
             self.homes_mut(id)[index] = (member != 0xff).then_some(Home { member: MemberId(member), chunk });
         }
+        bounds.shape(state == StripeState::Parity, columns, self.homes(id).iter())?;
         let slots = self.geometry.slots_per_stripe();
         for slot in id.0 * slots..(id.0 + 1) * slots {
             let (owner, crc) = (r.u32()?, r.u32()?);
             if owner != u32::MAX {
+                bounds.page(PageId::Map(owner / PAGE_INDICES))?;
                 self.owners.set(slot, Some(owner));
                 if self.geometry.checksums {
                     self.crcs[slot as usize] = crc;

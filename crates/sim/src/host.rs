@@ -5,7 +5,7 @@ use std::rc::Rc;
 use sinew_engine::client::{PoolClient, ShardLink, VolumeHandle};
 use sinew_engine::control::Control;
 use sinew_engine::pool::{self, Candidate, PoolError};
-use sinew_engine::recover::RecoverError;
+use sinew_engine::recover::{RecoverError, RecoveryReport};
 use sinew_engine::shard::Shard;
 
 use crate::world::SimIo;
@@ -18,6 +18,7 @@ pub struct OpenPool {
     /// Its control.
     pub control: Rc<Control<SimIo>>,
     client: PoolClient<SimIo>,
+    pub(crate) recovery: RecoveryReport,
 }
 
 /// Why it could not be opened.
@@ -62,10 +63,12 @@ impl OpenPool {
             io.spawn(Rc::clone(&control).run(inbox));
         }
         let mut links = Vec::with_capacity(shards);
+        let mut recovery = RecoveryReport::default();
         for (index, mailbox) in receivers.into_iter().enumerate() {
             let (config, devices) = (Rc::clone(&found.config), &found.devices);
             let opened = Shard::open(io.clone(), index, config, devices, events.clone(), mailbox).await;
-            let (shard, _) = opened.map_err(OpenError::Recover)?;
+            let (shard, report) = opened.map_err(OpenError::Recover)?;
+            recovery.add(&report);
             links.push(if remote() {
                 ShardLink::There(senders[index].clone())
             } else {
@@ -73,7 +76,7 @@ impl OpenPool {
             });
         }
         control.resume(&found).await;
-        Ok(OpenPool { control, client: PoolClient::new(links) })
+        Ok(OpenPool { control, client: PoolClient::new(links), recovery })
     }
 
     /// A volume by name.

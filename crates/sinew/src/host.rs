@@ -85,19 +85,10 @@ impl ThreadSeed {
             let opened = Shard::open(io.clone(), index, config, &self.devices, events, mailbox).await;
             let (shard, report) = opened?;
             links[index] = ShardLink::Here(shard);
-            add_report(&mut total, &report);
+            total.add(&report);
         }
         Ok((PoolClient::new(links), total))
     }
-}
-
-fn add_report(total: &mut RecoveryReport, report: &RecoveryReport) {
-    total.bytes_read += report.bytes_read;
-    total.pages += report.pages;
-    total.blocks_replayed += report.blocks_replayed;
-    total.records_verified += report.records_verified;
-    total.records_dropped += report.records_dropped;
-    total.elapsed_ns = total.elapsed_ns.max(report.elapsed_ns);
 }
 
 /// Why one attempt to open failed.
@@ -238,7 +229,7 @@ impl Attempt<'_> {
         let (client, mut recovery) = first.open(&io).await.map_err(failed)?;
         for _ in 1..count {
             let answer = answers.recv().await.context("a thread ended before its shards were open")?;
-            add_report(&mut recovery, &answer.map_err(failed)?);
+            recovery.add(&answer.map_err(failed)?);
         }
         control.resume(&found).await;
         Ok(Open {

@@ -125,12 +125,13 @@ pub(crate) fn print(value: &Value) {
         _ => "no",
     };
     say!(
-        "pool      {} ({}, {}+{}, {} shards, checksums {})",
+        "pool      {} ({}, {}+{}, {} shard{}, checksums {})",
         text(value, "pool"),
         text(value, "protection"),
         number(value, "data_columns"),
         number(value, "parity_columns"),
         number(value, "shards"),
+        if number(value, "shards") == 1 { "" } else { "s" },
         if value["checksums"].as_bool() == Some(true) { "on" } else { "off" }
     );
     say!("health    {}", text(value, "health"));

@@ -51,7 +51,7 @@ impl Options {
         Config {
             devices: devices.clone(),
             spin: Duration::from_micros(self.number("spin_us", 20)),
-            sockets_inline: self.is("sockets", "inline"),
+            sends_inline: self.is("sockets", "inline"),
             ..Config::default()
         }
     }

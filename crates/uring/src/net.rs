@@ -1,6 +1,7 @@
 //! Sockets for frontends: bytes in owned buffers, over TCP or Unix sockets, on the runtime of the thread.
 //!
-//! A transfer goes through the ring, or first tries a non-blocking system call if the runtime is configured so. One
+//! A receive goes through the ring, a send first tries a non-blocking system call unless the runtime is configured not to:
+//! what is sent almost always fits the socket, and the peer hears of it before anything else is done here. One
 //! task may receive while another sends; two tasks that send (or receive) at once on one stream interleave.
 
 use std::io;
@@ -153,15 +154,6 @@ impl Stream {
             let room = &mut part.bytes_mut()[at..];
             assert!(!room.is_empty(), "receive without room");
             let (start, len) = (room.as_mut_ptr(), room.len());
-            if self.io.core.config.sockets_inline {
-                self.io.core.breathe(0).await;
-                // SAFETY: the kernel fills at most the `len` bytes of `room`, which outlives the call.
-                let got = unsafe { libc::recv(fd, start.cast(), len, libc::MSG_DONTWAIT) };
-                match done(got) {
-                    Err(error) if is_retry(&error) => {}
-                    result => return (part, result),
-                }
-            }
             let entry = opcode::Recv::new(types::Fd(fd), start, len.min(i32::MAX as usize) as u32).build();
             // SAFETY: the payload owns the buffer, whose memory is on the heap and has no other handle, and keeps the
             // descriptor open.
@@ -179,7 +171,7 @@ impl Stream {
     pub async fn send(&self, parts: Vec<Part>) -> (Vec<Part>, io::Result<()>) {
         let total = parts.iter().map(|part| part.bytes().len()).sum::<usize>();
         let mut sent = 0;
-        if self.io.core.config.sockets_inline {
+        if self.io.core.config.sends_inline {
             self.io.core.breathe(0).await;
             match self.send_now(&parts) {
                 Ok(count) => sent = count,

@@ -35,8 +35,8 @@ pub struct Config {
     pub burst_bytes: usize,
     /// Entries of the submission queue; a fuller queue is submitted early.
     pub entries: u32,
-    /// Try socket transfers by a non-blocking system call before going through the ring.
-    pub sockets_inline: bool,
+    /// Try to send by a non-blocking system call before going through the ring.
+    pub sends_inline: bool,
 }
 
 impl Default for Config {
@@ -47,7 +47,7 @@ impl Default for Config {
             burst: 256,
             burst_bytes: 256 << 10,
             entries: 256,
-            sockets_inline: false,
+            sends_inline: true,
         }
     }
 }

@@ -15,8 +15,8 @@ use sinew_uring::net::{Listener, Part, Stream};
 use sinew_uring::signal::{Signal, Signals};
 use sinew_uring::{Config, Runtime, threads};
 
-fn runtime(sockets_inline: bool) -> Runtime {
-    Runtime::new(Config { sockets_inline, ..Config::default() }).expect("io_uring")
+fn runtime(sends_inline: bool) -> Runtime {
+    Runtime::new(Config { sends_inline, ..Config::default() }).expect("io_uring")
 }
 
 async fn echo(stream: Stream) {
@@ -74,7 +74,7 @@ fn echo_over_unix_on_another_thread() {
         });
         let stream = runtime.block_on(listener.accept()).expect("accept");
         let fd = stream.into_fd().ok().expect("nothing in flight");
-        let config = Config { sockets_inline: inline, ..Config::default() };
+        let config = Config { sends_inline: inline, ..Config::default() };
         let server =
             threads::spawn_pinned(
                 None,

@@ -92,9 +92,9 @@ impl Like {
     }
 }
 
-/// The longest gap between requests of eSAP's synthetic workloads. Kim et al., "Chip-Level RAID with Flexible Stripe Size
-/// and Parity Placement for Enhanced SSD Reliability", IEEE ToC 65(4), 2016: of the requests 75 % come more than 50 ms
-/// after the one before, and most within 200 ms (section D, on P_wait). Gaps even between 0 and 200 ms have that share.
+/// The longest gap between requests of eSAP's synthetic workloads (Kim et al., "Improving SSD Reliability with RAID via
+/// Elastic Striping and Anywhere Parity", DSN'13, and IEEE ToC 65(4), 2016; evaluation, on P_wait): 75 % of requests come
+/// more than 50 ms after the one before, most within 200 ms. Gaps even between 0 and 200 ms have that share.
 const ESAP_GAP_MS_MAX: f64 = 200.0;
 /// Size of eSAP's requests: an assumption, a page of its simulated flash.
 const ESAP_REQUEST_BYTES: u64 = 4096;

@@ -6,21 +6,14 @@ use crate::addr::VolumeId;
 use crate::buf::BLOCK_BYTES;
 use crate::client::VolumeShared;
 use crate::disk::superblock::{Config, VolumeConfig};
-use crate::geometry::{CHUNK_BLOCKS, OVERCOMMIT};
 use crate::io::Io;
 use crate::serve::Order;
 
 use super::{Control, ControlError};
 
 impl<I: Io> Control<I> {
-    fn volume_bytes_max(&self) -> u64 {
-        let config = self.config.borrow();
-        let chunks: u64 = config.members.iter().map(|m| u64::from(m.layout.chunks)).sum();
-        chunks * config.geometry.shards as u64 * u64::from(CHUNK_BLOCKS) * BLOCK_BYTES as u64 * OVERCOMMIT
-    }
-
     fn check_size(&self, config: &Config, without: Option<VolumeId>, bytes: u64) -> Result<(), ControlError> {
-        let max = self.volume_bytes_max();
+        let max = self.config.borrow().volume_bytes_max();
         let others: u64 = config.volumes.iter().filter(|v| Some(v.id) != without).map(|v| v.bytes).sum();
         let whole = bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES as u64);
         if whole && others.saturating_add(bytes) <= max {

@@ -1,6 +1,6 @@
 //! Journal blocks and the records in them.
 
-use crate::addr::{Home, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
+use crate::addr::{Home, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
 use crate::buf::BLOCK_BYTES;
 use crate::checksum::crc32c;
 
@@ -121,6 +121,8 @@ fn home_from(r: &mut Reader<'_>) -> Result<Option<Home>, DecodeError> {
 }
 
 const NONE: u32 = u32::MAX;
+/// What counts up by one never comes near this; a sequence number above it was not counted.
+const LSN_LIMIT: Lsn = 1 << 62;
 
 impl Record {
     /// Bytes the record takes in a block.
@@ -329,7 +331,11 @@ pub fn decode_header(block: &mut [u8]) -> Result<JournalHeader, DecodeError> {
     let shard = r.u16()?;
     let pool = r.uuid()?;
     let (epoch, rewritten) = (r.u64()?, r.u64()?);
-    Ok(JournalHeader { pool, shard, epoch, rewritten, lsn: r.u64()?, tail: r.u64()?, flushed: r.u64()? })
+    let (lsn, tail, flushed) = (r.u64()?, r.u64()?, r.u64()?);
+    if !(1..=lsn).contains(&tail) || flushed >= lsn || lsn >= LSN_LIMIT {
+        return Err(DecodeError::Invalid("journal sequence"));
+    }
+    Ok(JournalHeader { pool, shard, epoch, rewritten, lsn, tail, flushed })
 }
 
 /// The records of a block that `decode_header` accepted.
@@ -409,6 +415,15 @@ mod tests {
             encode_block(&HEADER, &records, &mut block);
             block[at] ^= 1 << bit;
             prop_assert!(decode_header(&mut block).is_err());
+        }
+
+        #[test]
+        fn impossible_sequences_are_refused(lsn in 0..200u64, tail in 0..200u64, flushed in 0..200u64) {
+            let header = JournalHeader { lsn, tail, flushed, ..HEADER };
+            let mut block = vec![0; BLOCK_BYTES];
+            encode_block(&header, &[], &mut block);
+            let possible = tail >= 1 && tail <= lsn && flushed < lsn;
+            prop_assert_eq!(decode_header(&mut block).is_ok(), possible);
         }
 
         #[test]

@@ -6,7 +6,7 @@
 use crate::addr::VolumeId;
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::checksum::crc32c;
-use crate::geometry::{CHUNK_BYTES, Geometry, MEMBERS, MemberLayout, Protection};
+use crate::geometry::{CHUNK_BYTES, Geometry, MEMBERS, MemberLayout, OVERCOMMIT, Protection};
 
 use super::codec::{DecodeError, Reader, Writer};
 use super::{FORMAT_VERSION, Uuid};
@@ -51,8 +51,16 @@ pub struct Opening {
 
 /// Openings remembered.
 const OPENINGS_MAX: usize = 16;
+/// What counts up by one never comes near this; a number above it was not counted.
+const COUNT_LIMIT: u64 = 1 << 62;
 
 impl Config {
+    /// Bytes that all volumes together may have.
+    pub fn volume_bytes_max(&self) -> u64 {
+        let chunks: u64 = self.members.iter().map(|m| u64::from(m.layout.chunks)).sum();
+        chunks * self.geometry.shards as u64 * CHUNK_BYTES * OVERCOMMIT
+    }
+
     /// Remembers a new opening.
     pub fn push_opening(&mut self, epoch: u64, nonce: u64) {
         self.openings.push(Opening { epoch, nonce });
@@ -255,6 +263,9 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
     let name = r.text()?;
     let generation = r.u64()?;
     let epoch = r.u64()?;
+    if generation >= COUNT_LIMIT || epoch >= COUNT_LIMIT {
+        return Err(DecodeError::Invalid("generation or epoch"));
+    }
     let protection = match r.u8()? {
         copies @ 2..=3 => Protection::Mirror { copies },
         0x11 => Protection::Parity1,
@@ -278,16 +289,18 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
             *MemberState::ALL.get(usize::from(r.u8()?)).ok_or(DecodeError::Invalid("member state"))?;
         let out_epoch = r.u64()?;
         let path = r.text()?;
-        if layout.slice_bytes().checked_mul(shards as u64).is_none_or(|all| all > bytes + CHUNK_BYTES) {
+        if layout.end_bytes(shards) > bytes || layout.page_slots == 0 || layout.chunks == 0 {
             return Err(DecodeError::Invalid("member layout"));
         }
         members.push(MemberConfig { uuid, bytes, layout, state, out_epoch, path });
     }
     let volume_next = r.u32()?;
-    let mut volumes = Vec::new();
+    let mut volumes: Vec<VolumeConfig> = Vec::new();
     for _ in 0..r.u32()? {
         let (id, name, bytes, deleting) = (VolumeId(r.u32()?), r.text()?, r.u64()?, r.u8()? != 0);
-        if bytes % BLOCK_BYTES as u64 != 0 || id.0 >= volume_next {
+        // Ids are given out in rising order and never again.
+        let in_order = id.0 < volume_next && volumes.last().is_none_or(|v| v.id < id);
+        if bytes % BLOCK_BYTES as u64 != 0 || !in_order {
             return Err(DecodeError::Invalid("volume"));
         }
         volumes.push(VolumeConfig { id, name, bytes, deleting });
@@ -296,7 +309,12 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
     for _ in 0..r.u8()? {
         openings.push(Opening { epoch: r.u64()?, nonce: r.u64()? });
     }
-    Ok(Config { pool, name, generation, epoch, geometry, members, volumes, volume_next, openings })
+    let config = Config { pool, name, generation, epoch, geometry, members, volumes, volume_next, openings };
+    let all = config.volumes.iter().fold(0u64, |all, v| all.saturating_add(v.bytes));
+    if all > config.volume_bytes_max() {
+        return Err(DecodeError::Invalid("size of volumes"));
+    }
+    Ok(config)
 }
 
 #[cfg(test)]
@@ -344,6 +362,28 @@ pub(crate) mod tests {
         let mut torn = good;
         torn[BLOCK_BYTES + 20] ^= 1;
         assert_eq!(Superblock::decode(&torn), Err(DecodeError::Checksum));
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused() {
+        let wrong: [fn(&mut Config); 9] = [
+            |c| c.epoch = COUNT_LIMIT,
+            |c| c.generation = u64::MAX,
+            |c| c.members[1].bytes = 1 << 20,
+            |c| c.members[1].bytes = u64::MAX - 1,
+            |c| c.members[1].layout.page_slots = 0,
+            |c| c.members[1].layout.chunks = 0,
+            |c| c.volumes[0].bytes = 1 << 40,
+            |c| c.volumes[0].id = VolumeId(2),
+            |c| c.volumes.push(c.volumes[0].clone()),
+        ];
+        for (i, wrong) in wrong.into_iter().enumerate() {
+            let mut config = sample();
+            wrong(&mut config);
+            let decoded = decode_config(&encode_config(&config));
+            // A member may be larger than what is used of it.
+            assert_eq!(decoded.is_ok(), i == 3, "{decoded:?}");
+        }
     }
 
     proptest! {

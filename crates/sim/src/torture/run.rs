@@ -1,7 +1,9 @@
 //! Playing a plan.
 
+mod trouble;
+
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
@@ -9,11 +11,12 @@ use sinew_engine::buf::BLOCK_BYTES;
 use sinew_engine::disk::superblock::MemberState;
 use sinew_engine::io::DeviceId;
 use sinew_engine::pool::{self, Candidate, PoolSpec};
+use sinew_engine::recover::RecoveryReport;
 use sinew_engine::status::{CounterValues, ShardStatus};
 use sinew_engine::volume::Volume;
 
 use crate::device::{CrashPolicy, DeviceConfig};
-use crate::faults::{DeviceFaults, FaultCounts};
+use crate::faults::DeviceFaults;
 use crate::random::Rng;
 use crate::torture::clients::{Work, client, read};
 use crate::host::OpenPool;
@@ -41,10 +44,8 @@ pub struct Outcome {
     pub no_space: u64,
     /// Events and tasks run.
     pub steps: u64,
-    /// What the engine did, over all openings.
-    pub counters: CounterValues,
-    /// Faults that befell the devices.
-    pub faults: FaultCounts,
+    /// How often each path of the engine, each fault of a device and each act of an operator was reached.
+    pub reached: BTreeMap<&'static str, u64>,
 }
 
 /// A run that found something.
@@ -74,6 +75,18 @@ enum Ending {
     Close,
 }
 
+/// What befalls members and what operators do, as counted in [`Outcome::reached`].
+const ACTS: [&str; 8] = [
+    "members_detached",
+    "members_taken_offline",
+    "members_made_to_fail",
+    "members_brought_back",
+    "members_replaced",
+    "members_evacuated",
+    "members_slowed",
+    "tenancies",
+];
+
 struct Run {
     world: World,
     rng: Rng,
@@ -89,6 +102,8 @@ struct Run {
     troubled_at: u64,
     tenancies: Rc<Tenancies>,
     counters: CounterValues,
+    recovered: RecoveryReport,
+    acts: BTreeMap<&'static str, u64>,
     opening: usize,
 }
 
@@ -104,8 +119,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Failure> {
             requests: *run.work.answered.borrow(),
             no_space: *run.work.no_space.borrow(),
             steps: run.world.steps(),
-            counters: run.counters,
-            faults: run.world.fault_counts(),
+            reached: run.reached(),
         }),
         Err(what) => Err(Failure { seed: plan.seed, what, opening: run.opening }),
     }
@@ -140,8 +154,30 @@ impl Run {
             troubled_at: 0,
             tenancies: Rc::default(),
             counters: CounterValues::default(),
+            recovered: RecoveryReport::default(),
+            acts: ACTS.iter().map(|&act| (act, 0)).collect(),
             opening: 0,
         }
+    }
+
+    fn reached(&self) -> BTreeMap<&'static str, u64> {
+        let recovered = [
+            ("recovered_pages", self.recovered.pages),
+            ("recovered_blocks", self.recovered.blocks_replayed),
+            ("recovered_records_verified", self.recovered.records_verified),
+            ("recovered_records_dropped", self.recovered.records_dropped),
+            ("out_of_space", *self.work.no_space.borrow()),
+        ];
+        let mut reached = self.acts.clone();
+        reached.insert("tenancies", self.tenancies.begun());
+        reached.extend(recovered);
+        reached.extend(self.counters.named());
+        reached.extend(self.world.fault_counts().named());
+        reached
+    }
+
+    fn note(&mut self, act: &'static str) {
+        *self.acts.get_mut(act).expect("listed in ACTS") += 1;
     }
 
     fn candidates(&self) -> Vec<Candidate> {
@@ -228,6 +264,7 @@ impl Run {
         self.world.run_until(done).map_err(|e| format!("opening: {e}"))?;
         let found = result.borrow_mut().take().expect("run until then");
         let pool = Rc::new(found.map_err(|e| format!("opening: {e}"))?);
+        self.recovered.add(&pool.recovery);
         let volumes = 0..self.work.plan.volumes.len();
         let handles = volumes.filter_map(|i| Some((i, pool.volume(&format!("v{i}"))?))).collect();
         *self.work.volumes.borrow_mut() = handles;
@@ -325,96 +362,6 @@ impl Run {
             }
         }
         Ok(ending)
-    }
-
-    /// Something happens to a member, or an operator does something.
-    fn trouble(&mut self, pool: &Rc<OpenPool>) {
-        let member = self.rng.below(self.devices.len() as u64) as usize;
-        let device = self.world.device(self.devices[member]);
-        let control = Rc::clone(&pool.control);
-        let candidate = Candidate { device: self.devices[member], path: format!("m{member}") };
-        let is_lost = self.lost.contains(&member);
-        let may_lose = is_lost || self.lost.len() < self.work.plan.lost && !self.corrupt.contains(&member);
-        // A device that went away and came back is another to the kernel: the pool has seen the old one fail by then.
-        let is_out = control.config().members[member].state != MemberState::Active;
-        let is_mendable = is_lost && (!device.is_gone() || is_out);
-        match self.rng.below(10) {
-            0 | 1 if may_lose => {
-                self.lose(member);
-                device.detach(CrashPolicy::Random);
-            }
-            2 if may_lose => {
-                self.lose(member);
-                self.order(async move { drop(control.offline(member).await) });
-            }
-            3 if may_lose => {
-                self.lose(member);
-                device.set_faults(DeviceFaults { write_error: 0.2, flush_error: 0.2, ..device.faults() });
-            }
-            4 | 5 if is_mendable => {
-                self.mend(member);
-                self.order(async move { drop(control.online(member, candidate).await) });
-            }
-            6 if is_lost && is_out && self.rng.chance(0.3) => {
-                self.order(async move { drop(control.replace(member, None, false).await) });
-            }
-            6 if is_lost && is_out => {
-                self.mend(member);
-                if self.rng.chance(0.5) {
-                    device.replace_by_blank();
-                }
-                self.order(async move { drop(control.replace(member, Some(candidate), true).await) });
-            }
-            7 => {
-                let run = self.rng.chance(0.8);
-                self.order(async move { drop(control.scrub(run).await) });
-            }
-            8 => device.slow_down(self.rng.between(2, 200), self.rng.between(1_000_000, 100_000_000)),
-            _ => self.forgive(pool),
-        }
-    }
-
-    fn lose(&mut self, member: usize) {
-        self.lost.insert(member);
-        self.troubled_at = self.world.now();
-    }
-
-    /// The device works again; what it did until now may still have consequences.
-    fn mend(&mut self, member: usize) {
-        let device = self.world.device(self.devices[member]);
-        device.attach();
-        device.set_faults(DeviceFaults { write_error: 0.0, flush_error: 0.0, ..device.faults() });
-        self.troubled_at = self.world.now();
-    }
-
-    fn order(&self, order: impl Future<Output = ()> + 'static) {
-        let orders = Rc::clone(&self.orders);
-        orders.set(orders.get() + 1);
-        self.world.spawn(async move {
-            order.await;
-            orders.set(orders.get() - 1);
-        });
-    }
-
-    /// Members count as whole again once the pool says that nothing is missing, and all that befell them is long over.
-    fn forgive(&mut self, pool: &Rc<OpenPool>) {
-        let is_bad = |&m: &usize| {
-            let device = self.world.device(self.devices[m]);
-            device.is_gone() || device.faults().write_error > 0.0
-        };
-        let settled = self.world.now() > self.troubled_at + QUIET_NS && self.orders.get() == 0;
-        if self.lost.is_empty() || self.lost.iter().any(is_bad) || !settled {
-            return;
-        }
-        let control = Rc::clone(&pool.control);
-        let answer = Rc::new(Cell::new(None));
-        let slot = Rc::clone(&answer);
-        self.world.spawn(async move { slot.set(control.status().await.ok()) });
-        self.world.run_steps(50);
-        let all_active = pool.control.config().members.iter().all(|m| m.state == MemberState::Active);
-        if all_active && answer.take().is_some_and(|status| is_whole(&status)) {
-            self.lost.clear();
-        }
     }
 
     fn end(&mut self, pool: Rc<OpenPool>, ending: Ending) -> Result<(), String> {

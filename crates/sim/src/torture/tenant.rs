@@ -35,6 +35,11 @@ fn name(volume: usize) -> String {
 }
 
 impl Tenancies {
+    /// Tenancies so far.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.get() as u64
+    }
+
     /// Looks which volumes there are after the pool was opened.
     pub(crate) fn reopened(&self, work: &Work, pool: &OpenPool) -> Result<(), String> {
         for (&volume, &existence) in &*self.volumes.borrow() {

@@ -1,5 +1,6 @@
 //! `sinew torture`: run the engine under the simulator, many seeds.
 
+use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -9,9 +10,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
-use sinew_engine::status::CounterValues;
-use sinew_sim::FaultCounts;
 use sinew_sim::torture::{Outcome, Plan, run as run_plan};
+
+use crate::out::say;
 
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
@@ -38,6 +39,9 @@ pub(crate) struct TortureArgs {
     /// Run every seed twice and compare the traces.
     #[arg(long)]
     twice: bool,
+    /// Fail also when a path of the engine, a fault or an act of an operator was not reached by any seed.
+    #[arg(long)]
+    every_path: bool,
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -46,10 +50,8 @@ pub(crate) struct TortureArgs {
 #[derive(Default)]
 struct Totals {
     failures: Vec<String>,
-    counters: CounterValues,
-    faults: FaultCounts,
+    reached: BTreeMap<&'static str, u64>,
     requests: u64,
-    no_space: u64,
 }
 
 /// Runs the command.
@@ -57,7 +59,7 @@ pub(crate) fn run(args: TortureArgs) -> Result<()> {
     RUNNING.store(true, Ordering::Relaxed);
     let seeds = match (args.seed, &args.file) {
         (Some(seed), _) => {
-            println!("{:#?}", Plan::draw(seed));
+            say!("{:#?}", Plan::draw(seed));
             vec![seed]
         }
         (None, Some(path)) => read_seeds(path)?,
@@ -67,26 +69,22 @@ pub(crate) fn run(args: TortureArgs) -> Result<()> {
     let totals = run_all(&seeds, twice);
     let failed = totals.failures.len();
     if args.json {
-        let named = |values: Vec<(&'static str, u64)>| {
-            values.into_iter().map(|(n, v)| (n.to_owned(), json!(v))).collect::<serde_json::Map<_, _>>()
-        };
-        println!(
+        say!(
             "{:#}",
             json!({
-                "seeds": seeds.len(), "failed": totals.failures, "requests": totals.requests, "no_space": totals.no_space,
-                "engine": named(totals.counters.named()), "faults": named(totals.faults.named()),
+                "seeds": seeds.len(), "failed": totals.failures, "requests": totals.requests,
+                "reached": totals.reached,
             })
         );
     } else {
-        println!(
-            "{} seeds, {failed} failed; {} requests, {} of them out of space",
-            seeds.len(),
-            totals.requests,
-            totals.no_space
-        );
-        for (name, count) in totals.counters.named().into_iter().chain(totals.faults.named()) {
-            println!("  {name:<24} {count}");
+        say!("{} seeds, {failed} failed; {} requests", seeds.len(), totals.requests);
+        for (name, count) in &totals.reached {
+            say!("  {name:<28} {count}");
         }
+    }
+    let missed: Vec<&str> = totals.reached.iter().filter(|(_, n)| **n == 0).map(|(name, _)| *name).collect();
+    if args.every_path && !missed.is_empty() {
+        bail!("these seeds never reached: {}", missed.join(", "));
     }
     if failed > 0 { bail!("{failed} of {} seeds failed", seeds.len()) } else { Ok(()) }
 }
@@ -112,10 +110,10 @@ fn run_all(seeds: &[u64], twice: bool) -> Totals {
                     let mut totals = totals.lock().expect("no panic while held");
                     match result {
                         Ok(outcome) => {
-                            totals.counters.add(&outcome.counters);
-                            totals.faults += outcome.faults;
+                            for (name, count) in outcome.reached {
+                                *totals.reached.entry(name).or_default() += count;
+                            }
                             totals.requests += outcome.requests;
-                            totals.no_space += outcome.no_space;
                         }
                         Err(what) => {
                             bar.suspend(|| {

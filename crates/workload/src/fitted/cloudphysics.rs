@@ -17,7 +17,7 @@ use crate::{ByteSize, Error, Generator, Kind, Result};
 const PERCENTILES: [u32; 23] =
     [0, 1, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95, 99, 100];
 /// The unit of working sets.
-const PAGE_BYTES: f64 = 4096.0;
+const PAGE_BYTES: u64 = 4096;
 
 /// A generator calibrated by one row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -115,17 +115,16 @@ impl Row {
 
     fn stream(&self, kind: Kind, name: &str, total: f64) -> Result<StreamSpec> {
         let requests = self.get(&format!("{name}_block_req_count"))?;
-        let footprint = self.get(&format!("{name}_wss"))?.max(PAGE_BYTES) as u64;
+        let footprint = (self.get(&format!("{name}_wss"))? as u64).max(PAGE_BYTES);
         let sequential = self.get(&format!("{name}_seq_count"))? / requests.max(1.0);
         // The working set of reads begins at 0 and that of writes ends with that of all.
-        let from = if kind == Kind::Write {
-            self.get("wss")? as u64 - footprint.min(self.get("wss")? as u64)
-        } else {
-            0
+        let from = match kind {
+            Kind::Write => (self.get("wss")? as u64).saturating_sub(footprint),
+            _ => 0,
         };
         let mut stream =
             StreamSpec::new(kind, requests / total, self.sizes(name)?, self.place(name)?, footprint);
-        stream.from = ByteSize(from / PAGE_BYTES as u64 * PAGE_BYTES as u64);
+        stream.from = ByteSize(from / PAGE_BYTES * PAGE_BYTES);
         stream.sequential = sequential;
         Ok(stream)
     }

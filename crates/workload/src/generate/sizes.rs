@@ -13,7 +13,7 @@ const UNIT_BYTES: u64 = 4096;
 /// nearly all have a largest request of 1 MiB (and 4 KiB).
 const LARGEST_BYTES: u64 = 1 << 20;
 /// Sizes that a table may have.
-const TABLE_MAX: u64 = 1 << 20;
+const TABLE_MAX: u64 = 1 << 16;
 
 /// How large requests are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -41,6 +41,17 @@ fn equal_seeds_give_equal_streams() {
     assert!(all(&spec).iter().zip(all(&other)).all(|(a, b)| a.at_ns == b.at_ns));
 }
 
+/// Streams stay what they were when a dependency is updated. Nothing in this one depends on a platform's mathematics.
+#[test]
+fn a_stream_is_what_it_was() {
+    let size = |bytes, weight| SizeWeight { bytes: ByteSize(bytes), weight };
+    let sizes = Sizes::Choice(vec![size(4096, 1.0), size(65536, 3.0)]);
+    let spec = writes(Arrival::Fixed { iops: 3000.0 }, sizes, Place::HotCold { places: 0.25, requests: 0.5 });
+    let mixed =
+        |hash, r: Request| [r.at_ns, r.offset, r.len].into_iter().fold(hash, |h, x| random::mix64(h ^ x));
+    assert_eq!(all(&spec).into_iter().fold(0, mixed), 12_117_826_782_122_586_296);
+}
+
 #[test]
 fn arrivals_have_their_rate_and_spread() {
     let phases = vec![Phase { iops: 9000.0, mean_ms: 5.0 }, Phase { iops: 1000.0, mean_ms: 5.0 }];

@@ -1,0 +1,130 @@
+"""The engine without a wire: `sinew bench` beside fio on the same members, and beside itself."""
+import os
+import statistics
+
+from lab import GIB, MIB, Absent
+from table import compare, single
+
+MEMBERS = 8
+# Eight members with parity1 and the default width: six data columns and one of parity.
+AFTER_PARITY = 6 / 7
+
+
+def members(lab):
+    """One shard on eight files beside one fio job on the same files. Before every sample the members' first mebibyte is
+    cleared, so that the pool is a fresh one; the rest stays written."""
+    lab.need("fio")
+    size = (128 if lab.quick else 256) * MIB
+    lab.need_room(lab.dir, MEMBERS * size + GIB // 2)
+    files = [f"{lab.dir}/member{i}" for i in range(MEMBERS)]
+    raw = ["--ioengine=io_uring", f"--filename={':'.join(files)}", f"--filesize={size}", f"--size={MEMBERS * size}"]
+    lab.fio(*raw, "--rw=write", "--bs=1M", "--iodepth=4", timed=False)
+    use = {}
+
+    def fresh():
+        for file in files:
+            with open(file, "r+b") as member:
+                member.write(bytes(MIB))
+
+    def ours(name, *options, value="iops"):
+        def take():
+            fresh()
+            report = lab.bench(*files, "--protection=parity1", "--shards=1", *options)
+            use.setdefault(name, []).append(report["cpu"])
+            return report[value]
+        return take
+
+    def theirs(name, rw, bs, depth, value, service="random"):
+        def take():
+            job = lab.fio(*raw, f"--rw={rw}", f"--bs={bs}", f"--iodepth={depth}", f"--file_service_type={service}")
+            use.setdefault(name, []).append(job["processors"])
+            side = job[rw.removeprefix("rand")]
+            return side["iops"] if value == "iops" else side["bw_bytes"] / 1e6
+        return take
+
+    def note(kind):
+        # Files in memory are written and read by kernel threads on the side, which are processor time too.
+        mine, peer = (max(use[f"{who} {kind}"]) for who in ("sinew", "fio"))
+        return f"processors used: Sinew up to {mine:.2f}, fio {peer:.2f}"
+
+    samples = lab.interleave({
+        "sinew read": ours("sinew read", "--rw=randread", "--depth=32"),
+        "fio read": theirs("fio read", "randread", "4k", 32, "iops"),
+        "sinew write": ours("sinew write", "--rw=randwrite", "--depth=32", "--fill"),
+        "fio write": theirs("fio write", "randwrite", "4k", 32, "iops"),
+        "sinew sequential": ours("sinew sequential", "--rw=write", "--bs=1M", "--depth=8", value="mb_per_second"),
+        "fio sequential": theirs("fio sequential", "write", "1M", 8, "mb", "roundrobin"),
+    })
+    return [
+        compare("members", "random read 4 KiB, depth 32", "IOPS", samples, "sinew read", "fio read", ("at least", 0.8), note=note("read")),
+        compare("members", "random write 4 KiB, depth 32", "IOPS", samples, "sinew write", "fio write", ("at least", 0.3), note=f"aim 0.4; {note('write')}"),
+        compare("members", "sequential write 1 MiB, depth 8", "MB/s", samples, "sinew sequential", "fio sequential", ("at least", 0.7),
+                scale=AFTER_PARITY, note=f"peer: 6/7 of raw; {note('sequential')}"),
+    ]
+
+
+def in_memory(lab, *options):
+    size = 128 if lab.quick else 256
+    lab.need_room("/dev/shm", MEMBERS * size * MIB + GIB // 2)
+    return lab.bench("--memory", f"--members={MEMBERS}", f"--size={size}M", "--protection=parity1", *options)
+
+
+def memory(lab):
+    """Members in this process's memory, one core: what the engine itself costs."""
+    reports = {}
+
+    def sample(rw, depth):
+        def take():
+            report = in_memory(lab, f"--rw={rw}", f"--depth={depth}", "--shards=1", "--fill")
+            reports.setdefault((rw, depth), []).append(report)
+            return report["iops"]
+        return take
+
+    kinds = [(rw, depth) for depth in (1, 32) for rw in ("randread", "randwrite")]
+    taken = lab.interleave({kind: sample(*kind) for kind in kinds})
+    rows = []
+    for (rw, depth), values in taken.items():
+        aim = ("at least", 1e6) if (rw, depth) == ("randwrite", 32) else None
+        per = {
+            unit: statistics.median(report["device_per_request"][unit] for report in reports[rw, depth])
+            for unit in ("reads", "writes")
+        }
+        ns = statistics.median(report["ns_per_request"] for report in reports[rw, depth])
+        note = f"{ns:.0f} ns, {per['reads']:.2g} member reads and {per['writes']:.2g} member writes per request"
+        rows.append(single("memory", f"{rw} 4 KiB, depth {depth}", "IOPS", values, aim, f"the mark is an aim; {note}" if aim else note))
+    return rows
+
+
+def shards(lab):
+    """From one core to two."""
+    if len(os.sched_getaffinity(0)) < 2:
+        raise Absent("needs two processors")
+    samples = lab.interleave({
+        f"{rw}, {count} shards": lambda rw=rw, count=count: in_memory(lab, f"--rw={rw}", "--depth=64", f"--shards={count}", "--fill")["iops"]
+        for rw in ("randread", "randwrite") for count in (1, 2)
+    })
+    return [
+        compare("shards", f"{rw} 4 KiB, depth 64, two shards", "IOPS", samples, f"{rw}, 2 shards", f"{rw}, 1 shards", note="against one shard")
+        for rw in ("randread", "randwrite")
+    ]
+
+
+def checksums(lab):
+    """A pool with checksums beside one without: speed, and memory of the tables for the same volume."""
+    tables = {"with": [], "without": []}
+
+    def sample(rw, which):
+        def take():
+            options = ["--no-checksums"] if which == "without" else []
+            report = in_memory(lab, f"--rw={rw}", "--depth=32", "--shards=1", "--fill", *options)
+            if rw == "randread":
+                tables[which].append(report["table_bytes"])
+            return report["iops"]
+        return take
+
+    samples = lab.interleave({f"{rw} {which}": sample(rw, which) for rw in ("randread", "randwrite") for which in ("with", "without")})
+    rows = [
+        compare("checksums", f"{rw} 4 KiB, depth 32", "IOPS", samples, f"{rw} with", f"{rw} without")
+        for rw in ("randread", "randwrite")
+    ]
+    return rows + [compare("checksums", "tables of a volume written in sequence", "bytes", tables, "with", "without")]
