@@ -98,13 +98,7 @@ pub fn execute(plan: &Plan, options: &Options, observer: &Observer) -> Result<Ou
     Ok(Outcome { results, cached, member_requests })
 }
 
-fn one(
-    plan: &Plan,
-    number: usize,
-    run: &Run,
-    cache: Option<&Cache>,
-    observer: &Observer,
-) -> Result<Done> {
+fn one(plan: &Plan, number: usize, run: &Run, cache: Option<&Cache>, observer: &Observer) -> Result<Done> {
     let place = cache.map(|cache| cache.place(run, &plan.base)).transpose()?;
     if let (Some(cache), Some(place)) = (cache, &place)
         && let Some(figures) = cache.get(place)

@@ -40,7 +40,13 @@ pub(crate) struct Times {
 
 impl Load {
     /// Starts issuing requests. What is due before `measure_from` is not measured.
-    pub(crate) fn start(world: &World, target: Target, requests: Boxed, pace: Pace, times: Times) -> Rc<Load> {
+    pub(crate) fn start(
+        world: &World,
+        target: Target,
+        requests: Boxed,
+        pace: Pace,
+        times: Times,
+    ) -> Rc<Load> {
         let meter = |&kind: &Kind| Meter::new(kind, times.measure_from, times.interval);
         // One place is enough: it says that something has completed since anybody looked.
         let (completed, completions) = async_channel::bounded(1);
@@ -110,7 +116,12 @@ impl Load {
 }
 
 /// Writes a whole volume in order.
-pub(crate) fn fill(world: &World, target: &Target, volume: u32, progress: impl Fn(f64) + 'static) -> Result<()> {
+pub(crate) fn fill(
+    world: &World,
+    target: &Target,
+    volume: u32,
+    progress: impl Fn(f64) + 'static,
+) -> Result<()> {
     let bytes = target.bytes(volume);
     let next = Cell::new(0);
     let place = move || {

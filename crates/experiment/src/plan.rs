@@ -113,7 +113,11 @@ fn check(name: &str, spec: &Spec, set: &Settings, base: &Path) -> Result<()> {
 }
 
 fn wrong(name: &str, set: &Settings, why: String) -> Error {
-    Error::Settings { name: name.to_owned(), settings: settings::describe(set), why: why.trim_end().to_owned() }
+    Error::Settings {
+        name: name.to_owned(),
+        settings: settings::describe(set),
+        why: why.trim_end().to_owned(),
+    }
 }
 
 /// Makes generators differ from run to run as their seeds do.

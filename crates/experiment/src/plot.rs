@@ -75,7 +75,8 @@ impl Axis {
     /// Times whose logarithms are drawn, a mark for each decade.
     fn decades(curves: &[Curve]) -> Axis {
         let values = || curves.iter().flat_map(|c| &c.points).map(|p| p.1);
-        let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
+        let (low, high) =
+            (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
         let (low, high) = if low > high { (3, 6) } else { (low.floor() as i32, high.ceil() as i32) };
         let high = high.max(low + 1);
         let marks = (low..=high).map(f64::from).collect();

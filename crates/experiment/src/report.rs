@@ -181,7 +181,8 @@ fn over_time(
 ) -> Result<String> {
     let curve = |(index, group): (usize, &Group<'_>)| {
         let buckets = first_kind(group, kind)?.series.iter().filter(|bucket| bucket.requests > 0);
-        let point = |b: &sinew_workload::BucketReport| (b.from_ns as f64 / 1e9, (figure(b).max(1) as f64).log10());
+        let point =
+            |b: &sinew_workload::BucketReport| (b.from_ns as f64 / 1e9, (figure(b).max(1) as f64).log10());
         let end = group.first().duration_s;
         Some(Curve { index, points: buckets.map(point).filter(|&(at, _)| at <= end).collect() })
     };
@@ -311,7 +312,9 @@ fn work_table(groups: &[Group<'_>]) -> Markup {
     let pooled: Vec<_> = groups.iter().filter(|group| group.first().pool.is_some()).collect();
     let count = |f: &Figures, name: &str| Some(*f.pool.as_ref()?.work.get(name)? as f64);
     let names = pooled.first().and_then(|group| group.first().pool.as_ref()).map(|pool| pool.work.keys());
-    let did = |name: &str| pooled.iter().any(|group| group.runs.iter().any(|r| count(&r.figures, name) > Some(0.0)));
+    let did = |name: &str| {
+        pooled.iter().any(|group| group.runs.iter().any(|r| count(&r.figures, name) > Some(0.0)))
+    };
     html! {
         @if !pooled.is_empty() {
             table.figures {

@@ -47,8 +47,7 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     let measure_from = start + ns(spec.run.warm_up_s);
     let end = measure_from + ns(spec.run.duration_s);
     let interval = ns(spec.run.interval_s);
-    let load =
-        Load::start(&world, target, requests, spec.pace, Times { start, measure_from, end, interval });
+    let load = Load::start(&world, target, requests, spec.pace, Times { start, measure_from, end, interval });
     let measured = measure(&world, spec, &load, &members, pool.as_ref(), progress);
     if let Some(failure) = load.take_failure() {
         return Err(failure);
@@ -271,8 +270,7 @@ fn flash_result(
     erase_counts: &BTreeMap<u32, u64>,
 ) -> FlashResult {
     // Without compression a granule is a block.
-    let programmed =
-        |s: &Stats| s.written_granules + s.moved_granules + s.padded_granules;
+    let programmed = |s: &Stats| s.written_granules + s.moved_granules + s.padded_granules;
     let written_blocks = now.written_blocks - then.written_blocks;
     let programmed_blocks = programmed(now) - programmed(then);
     let dies = u64::from(member.dies.unwrap_or(1));

@@ -41,7 +41,9 @@ fn put_in_list(
     let (number, is_last) = way.pop().map_or((last, true), |number| (number, false));
     let count = list.len();
     let entry = number.parse::<usize>().ok().and_then(|index| list.get_mut(index));
-    let Some(entry) = entry else { return Err(format!("{name} has entries 0 to {}, not {number}", count - 1)) };
+    let Some(entry) = entry else {
+        return Err(format!("{name} has entries 0 to {}, not {number}", count - 1));
+    };
     match entry {
         entry if is_last => {
             *entry = value;

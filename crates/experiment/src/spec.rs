@@ -250,7 +250,10 @@ impl MemberSpec {
         if let Some(size) = self.size
             && (size.0 == 0 || !size.0.is_multiple_of(4096))
         {
-            return Err(Error::setting(setting("size"), format!("{} bytes are not a multiple of 4096", size.0)));
+            return Err(Error::setting(
+                setting("size"),
+                format!("{} bytes are not a multiple of 4096", size.0),
+            ));
         }
         at_least_zero(&setting("aging"), self.aging.unwrap_or(0.0))?;
         at_least_zero(&setting("spare"), self.spare.unwrap_or(0.0))?;

@@ -147,14 +147,20 @@ mod tests {
     #[test]
     fn quantiles_of_a_histogram() {
         let latencies = Latencies { counts: BTreeMap::from([(10, 50), (20, 49), (30, 1)]), total: 100 };
-        assert_eq!((latencies.at(0.5), latencies.at(0.51), latencies.at(0.99)), (Some(10), Some(20), Some(20)));
+        assert_eq!(
+            (latencies.at(0.5), latencies.at(0.51), latencies.at(0.99)),
+            (Some(10), Some(20), Some(20))
+        );
         assert_eq!((latencies.at(1.0), latencies.at(0.0)), (Some(30), Some(10)));
         assert_eq!((latencies.show(0.5), latencies.show(0.99)), ("10 ns".to_owned(), "-".to_owned()));
     }
 
     #[test]
     fn figures_read_well() {
-        assert_eq!([time(999.0), time(1500.0), time(2.5e7), time(1e9)], ["999 ns", "1.50 µs", "25.0 ms", "1 s"]);
+        assert_eq!(
+            [time(999.0), time(1500.0), time(2.5e7), time(1e9)],
+            ["999 ns", "1.50 µs", "25.0 ms", "1 s"]
+        );
         assert_eq!([bytes(512.0), bytes(1536.0), bytes(8e9)], ["512 B", "1.50 KiB", "7.45 GiB"]);
         let spread = Spread { mean: 2.0, low: 1.0, high: 3.0 };
         assert_eq!(spread.show(three_digits), "2 (1 to 3)");

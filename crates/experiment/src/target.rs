@@ -107,7 +107,13 @@ impl Target {
     }
 
     /// A member knows whole blocks only; a request for less is one for the blocks it touches.
-    async fn on_member(&self, io: &SimIo, device: DeviceId, from: u64, request: Request) -> Result<(), String> {
+    async fn on_member(
+        &self,
+        io: &SimIo,
+        device: DeviceId,
+        from: u64,
+        request: Request,
+    ) -> Result<(), String> {
         let first = request.offset / BLOCK * BLOCK;
         let bytes = request.end().next_multiple_of(BLOCK) - first;
         let done = match request.kind {

@@ -166,7 +166,8 @@ fn errors_name_their_place() {
     assert!(model.contains("unknown variant `tlc`") && model.contains("`datacenter`"), "{model}");
     let uneven = error_of("size = \"128M\"", "size = 1000");
     assert!(uneven.contains("volumes.0.size") && uneven.contains("4096"), "{uneven}");
-    let share = error_of("share = 0.5, sizes = { fixed = \"4K\" }", "share = 0.6, sizes = { fixed = \"4K\" }");
+    let share =
+        error_of("share = 0.5, sizes = { fixed = \"4K\" }", "share = 0.6, sizes = { fixed = \"4K\" }");
     assert!(share.contains("share"), "{share}");
     let path = error_of("\"workload.speed\" =", "\"workload.spede\" =");
     assert!(path.contains("workload.spede") && path.contains("unknown field"), "{path}");

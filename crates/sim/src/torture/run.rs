@@ -17,9 +17,9 @@ use sinew_engine::volume::Volume;
 
 use crate::device::{CrashPolicy, DeviceConfig};
 use crate::faults::DeviceFaults;
+use crate::host::OpenPool;
 use crate::random::Rng;
 use crate::torture::clients::{Work, client, read};
-use crate::host::OpenPool;
 use crate::torture::oracle::Oracle;
 use crate::torture::plan::Plan;
 use crate::torture::tenant::Tenancies;

@@ -139,7 +139,12 @@ fn observer(plan: &Plan, bar: &ProgressBar) -> Observer {
         let mut positions = positions.lock().expect("no panic while held");
         positions[step.run] = if moves { (step.part * RUN_STEPS as f64) as u64 } else { 0 };
         bar.set_position(positions.iter().sum());
-        bar.set_message(format!("run {} of {count}: {} {:.0} %", step.run + 1, step.doing, step.part * 100.0));
+        bar.set_message(format!(
+            "run {} of {count}: {} {:.0} %",
+            step.run + 1,
+            step.doing,
+            step.part * 100.0
+        ));
     })
 }
 
