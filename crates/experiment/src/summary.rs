@@ -159,7 +159,7 @@ mod tests {
     fn figures_read_well() {
         assert_eq!(
             [time(999.0), time(1500.0), time(2.5e7), time(1e9)],
-            ["999 ns", "1.50 µs", "25.0 ms", "1 s"]
+            ["999 ns", "1.50 µs", "25 ms", "1 s"]
         );
         assert_eq!([bytes(512.0), bytes(1536.0), bytes(8e9)], ["512 B", "1.50 KiB", "7.45 GiB"]);
         let spread = Spread { mean: 2.0, low: 1.0, high: 3.0 };
