@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use crate::cache::Cache;
 use crate::plan::{Plan, Run};
 use crate::results::{Figures, Results, RunResult, SCHEMA};
-use crate::{Error, Result, run};
+use crate::{Error, Result, reference, run};
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -88,12 +88,15 @@ pub fn execute(plan: &Plan, options: &Options, observer: &Observer) -> Result<Ou
         seed: run.seed,
         figures: done.expect("nothing failed").figures,
     };
+    let runs: Vec<_> = plan.runs.iter().zip(done.clone()).map(result).collect();
     let results = Results {
         schema: SCHEMA,
         experiment: plan.name.clone(),
         description: plan.description.clone(),
         quick: plan.quick,
-        runs: plan.runs.iter().zip(done.clone()).map(result).collect(),
+        references: reference::compare(&plan.references, &runs)?,
+        runs,
+        file: plan.text.clone(),
     };
     Ok(Outcome { results, cached, member_requests })
 }

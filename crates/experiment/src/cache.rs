@@ -33,10 +33,11 @@ impl Cache {
         for file in files(&run.spec.workload.source) {
             hasher.update(hash_of(&base.join(file))?.as_bytes());
         }
-        // The seeds of other runs and the words about them decide nothing.
+        // The seeds of other runs, and the words and figures of others about them, decide nothing.
         let mut spec = run.spec.clone();
         spec.description.clear();
         spec.run.seeds.clear();
+        spec.references.clear();
         hasher.update(toml::to_string(&spec).expect("it came from TOML").as_bytes());
         Ok(self.directory.join(format!("{}.json", hasher.finalize().to_hex())))
     }

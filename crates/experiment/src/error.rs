@@ -62,12 +62,29 @@ pub enum Error {
     /// The workload is not well described, or its files are not.
     #[error("workload: {0}")]
     Workload(#[from] sinew_workload::Error),
+    /// An experiment that ships with the program needs traces.
+    #[error(
+        "{name} replays a trace from the directory that {} names, which is not set: {source}",
+        crate::named::TRACES
+    )]
+    NoTraces {
+        /// The experiment.
+        name: String,
+        /// What is missing.
+        source: sinew_workload::Error,
+    },
     /// The engine did not do what the description asks for.
     #[error("{what}: {why}")]
     Engine {
         /// What it was to do.
         what: &'static str,
         /// What it said.
+        why: String,
+    },
+    /// A plot cannot be drawn.
+    #[error("cannot draw a plot: {why}")]
+    Drawing {
+        /// Why not.
         why: String,
     },
     /// A request lies outside its volume.

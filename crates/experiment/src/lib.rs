@@ -11,27 +11,35 @@
 //! plan        from a file to runs, checked
 //! batch       many runs on several threads, with a cache
 //! cache       results of earlier runs
+//! reference   published figures beside ours
 //! run         one run: set-up, filling, load, measurement
+//! measure     what members and pool did in the measured time
 //! members     simulated members
 //! target      where requests go: a pool or one member alone
 //! load        issuing the requests of a workload
 //! meter       latencies of one kind of request
 //! results     what comes out, as JSON
+//! terminal    the same for people on a terminal
 //! report      the same as one page of HTML
-//! plot        its drawings
+//! drawings    what is drawn in it
+//! plot        how
 //! summary     seeds taken together, figures as people read them
 //! error       what can go wrong
 //! ```
 
 pub mod batch;
 mod cache;
+
+mod drawings;
 mod error;
 mod load;
+mod measure;
 mod members;
 mod meter;
 pub mod named;
 pub mod plan;
 mod plot;
+pub mod reference;
 pub mod report;
 pub mod results;
 mod run;
@@ -39,5 +47,6 @@ mod settings;
 pub mod spec;
 mod summary;
 mod target;
+pub mod terminal;
 
 pub use error::{Error, Result};

@@ -23,6 +23,8 @@ pub(crate) struct Load {
     target: Target,
     meters: RefCell<Vec<Meter>>,
     measure_from: u64,
+    /// Of writes that completed, in the measured time or before.
+    written_bytes: Cell<u64>,
     failure: RefCell<Option<Error>>,
     ended: Cell<bool>,
     completed: async_channel::Sender<()>,
@@ -55,6 +57,7 @@ impl Load {
             target,
             meters: RefCell::new(Kind::ALL.iter().map(meter).collect()),
             measure_from: times.measure_from,
+            written_bytes: Cell::new(0),
             failure: RefCell::new(None),
             ended: Cell::new(false),
             completed,
@@ -82,6 +85,9 @@ impl Load {
                         let done = load.target.perform(issue.request).await;
                         let now = io_then.now();
                         let completion = load.replay.borrow_mut().complete(issue, now, done.is_ok());
+                        if issue.request.kind == Kind::Write && completion.ok {
+                            load.written_bytes.set(load.written_bytes.get() + issue.request.len);
+                        }
                         if issue.due_ns >= load.measure_from {
                             let kind = issue.request.kind.index();
                             load.meters.borrow_mut()[kind].record(&completion, done.err());
@@ -107,6 +113,11 @@ impl Load {
     /// Why no more requests are issued, if that is not because all are.
     pub(crate) fn take_failure(&self) -> Option<Error> {
         self.failure.borrow_mut().take()
+    }
+
+    /// Bytes of the writes that have completed.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes.get()
     }
 
     /// The meters, in the order of the kinds.

@@ -4,7 +4,7 @@
 //! engine's own structures and for the model, not for data.
 
 use sinew_devices::flash::{self, Ssd};
-use sinew_devices::{BLOCK_BYTES, Device, disk};
+use sinew_devices::{BLOCK_BYTES, Device, disk, theory};
 use sinew_engine::io::DeviceId;
 use sinew_sim::{DeviceConfig, Model, World};
 
@@ -19,10 +19,18 @@ pub(crate) struct Member {
     pub(crate) device: DeviceId,
     pub(crate) model: ModelName,
     pub(crate) bytes: u64,
+    /// What an SSD is.
+    pub(crate) flash: Option<FlashFacts>,
+}
+
+/// What an SSD is.
+#[derive(Clone, Copy)]
+pub(crate) struct FlashFacts {
     /// Flash beyond its size, as a part of it.
-    pub(crate) spare: Option<f64>,
-    /// Dies of an SSD.
-    pub(crate) dies: Option<u32>,
+    pub(crate) spare: f64,
+    pub(crate) dies: u32,
+    /// Write amplification of random overwrites by the closed form.
+    pub(crate) closed_form: f64,
 }
 
 /// Makes all members of the groups, or the first one alone.
@@ -36,16 +44,21 @@ fn one(world: &World, spec: &MemberSpec, index: usize, number: usize) -> Result<
     // Members of a pool are not copies of each other: each has a seed of its own.
     let seed = world.rng(&format!("member {number}")).bits();
     let setting = |name: &str| format!("members.{index}.{name}");
-    let (model, bytes, spare, dies) = match flash_config(spec.model) {
+    let (model, bytes, flash) = match flash_config(spec.model) {
         Some(config) => {
             let config = sized(config, spec).map_err(|why| Error::setting(setting("size"), why))?;
-            let (spare, dies) = (config.alpha() - 1.0, config.all_dies());
+            let granules = config.pages * config.unit_blocks();
+            let flash = FlashFacts {
+                spare: config.alpha() - 1.0,
+                dies: config.all_dies(),
+                closed_form: theory::greedy_write_amplification(config.usable_alpha(), granules),
+            };
             let mut ssd = Ssd::new(config, seed);
             if let Some(times) = spec.aging {
                 ssd.age(times);
             }
             let bytes = u64::from(ssd.blocks()) * BLOCK;
-            (Model::Flash(Box::new(ssd)), bytes, Some(spare), Some(dies))
+            (Model::Flash(Box::new(ssd)), bytes, Some(flash))
         }
         None => {
             let disk = disk::Disk::new(disk_config(spec.model));
@@ -55,13 +68,13 @@ fn one(world: &World, spec: &MemberSpec, index: usize, number: usize) -> Result<
                 let why = format!("{bytes} bytes are more than the disk's {whole}");
                 return Err(Error::setting(setting("size"), why));
             }
-            (Model::Disk(Box::new(disk)), bytes, None, None)
+            (Model::Disk(Box::new(disk)), bytes, None)
         }
     };
     let config = DeviceConfig { cache_writes: 0, drop_zeros: true, ..DeviceConfig::of_bytes(bytes) };
     let device = world.add_device(config);
     world.device(device).set_model(model);
-    Ok(Member { device, model: spec.model, bytes, spare, dies })
+    Ok(Member { device, model: spec.model, bytes, flash })
 }
 
 fn flash_config(model: ModelName) -> Option<flash::Config> {
@@ -71,6 +84,7 @@ fn flash_config(model: ModelName) -> Option<flash::Config> {
         ModelName::Femu => flash::femu(),
         ModelName::Datacenter => flash::datacenter(),
         ModelName::Consumer => flash::consumer(),
+        ModelName::Pitfalls => flash::pitfalls(),
         ModelName::Ultrastar36z15 | ModelName::Constellation2 => return None,
     })
 }

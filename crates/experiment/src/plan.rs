@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use sinew_workload::Source;
 use toml::{Table, Value};
 
+use crate::reference::ReferenceSpec;
 use crate::settings::{self, Settings};
 use crate::spec::{CaseSpec, Spec};
-use crate::{Error, Result, named};
+use crate::{Error, Result, named, reference};
 
 /// What is to be run.
 #[derive(Clone, Debug)]
@@ -23,6 +24,10 @@ pub struct Plan {
     pub base: PathBuf,
     /// The runs, in order.
     pub runs: Vec<Run>,
+    /// Figures of other people to hold the results beside.
+    pub references: Vec<ReferenceSpec>,
+    /// The file.
+    pub text: String,
 }
 
 /// One run.
@@ -43,7 +48,7 @@ impl Plan {
     pub fn find(file_or_name: &str, quick: bool) -> Result<Plan> {
         let path = Path::new(file_or_name);
         match named::find(file_or_name) {
-            Some(named) if !path.is_file() => Plan::new(named.name, named.text, Path::new(""), quick),
+            Some(named) if !path.is_file() => named.plan(quick),
             None if !path.exists() => {
                 let known: Vec<_> = named::ALL.iter().map(|named| named.name).collect();
                 Err(Error::Unknown { name: file_or_name.to_owned(), known: known.join(", ") })
@@ -62,7 +67,7 @@ impl Plan {
         let description = |source| Error::Description { name: name.to_owned(), source };
         let whole: Spec = toml::from_str(text).map_err(description)?;
         let mut document: Table = text.parse().map_err(description)?;
-        for key in ["cases", "sweep", "quick"] {
+        for key in ["cases", "sweep", "quick", "references"] {
             document.remove(key);
         }
         if quick {
@@ -72,10 +77,12 @@ impl Plan {
             apply(name, &mut document, &whole.quick)?;
         }
         let mut runs = Vec::new();
+        let combinations = settings::combinations(&whole.sweep);
+        reference::check(&whole, &combinations)?;
         let unnamed = [CaseSpec { name: String::new(), set: Settings::new() }];
         let cases = if whole.cases.is_empty() { &unnamed[..] } else { &whole.cases };
         for case in cases {
-            for swept in settings::combinations(&whole.sweep) {
+            for swept in &combinations {
                 let mut set = case.set.clone();
                 set.extend(swept.clone());
                 let spec = variant(name, &document, &set)?;
@@ -92,8 +99,15 @@ impl Plan {
         if runs.is_empty() {
             return Err(Error::setting("sweep", "a list without values leaves nothing to run"));
         }
-        let (name, base) = (name.to_owned(), base.to_owned());
-        Ok(Plan { name, description: whole.description, quick, base, runs })
+        Ok(Plan {
+            name: name.to_owned(),
+            description: whole.description,
+            quick,
+            base: base.to_owned(),
+            runs,
+            references: whole.references,
+            text: text.to_owned(),
+        })
     }
 }
 

@@ -1,73 +1,25 @@
-//! Results for people: a table on a terminal, and one page of HTML with plots that needs nothing else.
+//! Results as one page of HTML with plots that needs nothing else, for the screen and for paper.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::Result;
-use crate::plot::{self, Curve};
-use crate::results::{Figures, KindResult, MemberResult, PoolResult, Results};
-use crate::summary::{Group, bytes, groups, percent, three_digits, time};
+use crate::drawings::{self, Story};
+use crate::plot;
+use crate::reference::Comparison;
+use crate::results::{Figures, MemberResult, PoolResult, Results};
+use crate::summary::{Group, KINDS, QUANTILES, bytes, groups, latency_cells, percent, three_digits};
 
-const QUANTILES: [(&str, f64); 6] =
-    [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
 /// The kinds that have plots; the others are in the table.
 const PLOTTED: [&str; 2] = ["read", "write"];
-const KINDS: [&str; 4] = ["read", "write", "discard", "flush"];
-
-/// A table for a terminal.
-pub fn text(results: &Results) -> String {
-    let groups = groups(results);
-    let width = groups.iter().map(|group| group.name().chars().count()).max().unwrap_or(0);
-    let mut lines = Vec::new();
-    let line = |cells: &[String]| {
-        let cells: Vec<_> = cells[2..].iter().map(|cell| format!("{cell:>9}")).collect();
-        cells.join(" ")
-    };
-    let mut header = vec![String::new(), String::new(), "per s".to_owned()];
-    header.extend(QUANTILES.iter().map(|(name, _)| (*name).to_owned()));
-    header.extend(["max".to_owned(), "errors".to_owned()]);
-    lines.push(format!("{:width$} {:7} {}", "", "", line(&header)));
-    for group in &groups {
-        for kind in KINDS.iter().filter(|kind| group.kind(kind).next().is_some()) {
-            lines.push(format!("{:width$} {kind:7} {}", group.name(), line(&latency_cells(group, kind))));
-        }
-    }
-    lines.push(String::new());
-    for group in &groups {
-        let figure = |what: fn(&Figures) -> Option<f64>| {
-            group.over_seeds(what).map_or("-".to_owned(), |found| found.show(three_digits))
-        };
-        let busy = group.over_seeds(|f| Some(mean_busy(f))).map_or("-".to_owned(), |busy| busy.show(percent));
-        lines.push(format!(
-            "{:width$} members busy {busy}; write amplification: array {}, flash {}",
-            group.name(),
-            figure(|f| f.writes.array_amplification),
-            figure(|f| f.writes.flash_amplification)
-        ));
-    }
-    lines.join("\n")
-}
-
-/// Group, kind, then what the header of the table says.
-fn latency_cells(group: &Group<'_>, kind: &str) -> Vec<String> {
-    let latencies = group.latencies(kind);
-    let rate = group.over_seeds(|f| Some(f.requests.get(kind)?.summary.iops)).map_or(0.0, |rate| rate.mean);
-    let mut cells = vec![group.name().to_owned(), kind.to_owned(), format!("{rate:.0}")];
-    cells.extend(QUANTILES.iter().map(|&(_, quantile)| latencies.show(quantile)));
-    cells.push(latencies.at(1.0).map_or("-".to_owned(), |ns| time(ns as f64)));
-    cells.push(group.kind(kind).map(|found| found.summary.errors).sum::<u64>().to_string());
-    cells
-}
-
-fn mean_busy(figures: &Figures) -> f64 {
-    figures.members.iter().map(|m| m.busy).sum::<f64>() / figures.members.len().max(1) as f64
-}
+/// So many groups are shown one by one without being asked.
+const SHOWN_MAX: usize = 4;
 
 /// One page of HTML.
 ///
 /// # Errors
 /// When a plot cannot be drawn.
 pub fn html(results: &Results) -> Result<String> {
-    let groups = groups(results);
+    let groups = groups(&results.runs);
     let seeds = groups.iter().map(|group| group.runs.len()).max().unwrap_or(0);
     let page = html! {
         (DOCTYPE)
@@ -88,41 +40,119 @@ pub fn html(results: &Results) -> Result<String> {
                     @if results.quick { "; a quick look, not the whole experiment" }
                     "."
                 }
-                (legend(&groups))
+                (reference_table(&results.references))
+                (swept(&groups, &results.references)?)
+                @if groups.len() > 1 { ul.legend.top { (legend(groups.iter().map(Group::name))) } }
                 h2 { "Latency" }
                 (latency_table(&groups))
-                (kind_plots(&groups, "Latency that so many requests do not exceed", percentile_plot)?)
+                (kind_plots(&groups, "Latency by part of requests", drawings::percentiles)?)
                 h2 { "Over time" }
-                (kind_plots(&groups, "Median latency", |g, kind| over_time(g, kind, |b| b.latency_p50_ns))?)
-                (kind_plots(&groups, "99th percentile of latency", |g, kind| over_time(g, kind, |b| b.latency_p99_ns))?)
-                (kind_plots(&groups, "Requests per second", rate_plot)?)
-                h2 { "Members" }
-                (heat_plots(&groups)?)
-                @for group in &groups { (member_table(group)) }
+                (kind_plots(&groups, "Median latency", |g, kind| drawings::latency_over_time(g, kind, |b| b.latency_p50_ns))?)
+                (kind_plots(&groups, "99th percentile of latency", |g, kind| drawings::latency_over_time(g, kind, |b| b.latency_p99_ns))?)
+                (kind_plots(&groups, "Requests per second", drawings::rate_over_time)?)
                 h2 { "Writes and space" }
                 (write_table(&groups))
                 (work_table(&groups))
+                (each(&groups, stories)?)
+                h2 { "Members" }
+                p.note {
+                    "Part of the time with a request under way, a row for each member: "
+                    @for (label, part) in [("none", 0.0), ("a quarter", 0.25), ("half", 0.5), ("three quarters", 0.75), ("all", 1.0)] {
+                        span.swatch style={ "background:color-mix(in srgb, var(--c0) " (part * 100.0) "%, transparent)" } {} (label) " "
+                    }
+                }
+                (each(&groups, members)?)
+                h2 { "The file" }
+                pre { (results.file) }
             }
         }
     };
     Ok(page.into_string())
 }
 
-fn legend(groups: &[Group<'_>]) -> Markup {
+fn swatch(index: usize, count: usize) -> Markup {
+    // The colours of few curves are the style sheet's, which has others for dark screens.
+    let colour = plot::colour(index, count);
+    if count <= plot::COLOURS.len() {
+        html! { span class={ "swatch c" (index) } {} }
+    } else {
+        html! { span.swatch style={ "background:" (colour) } {} }
+    }
+}
+
+fn legend<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> Markup {
+    let count = names.len();
+    html! { @for (i, name) in names.enumerate() { li { (swatch(i, count)) (name) } } }
+}
+
+fn reference_table(references: &[Comparison]) -> Markup {
     html! {
-        @if groups.len() > 1 {
-            ul.legend {
-                @for (i, group) in groups.iter().enumerate() {
-                    li { span.swatch style={ "background:" (plot::colour(i)) } {} (group.name()) }
-                }
-            }
+        @if !references.is_empty() {
+            h2 { "Beside published figures" }
+            div.wide { table {
+                thead { tr { th {} th.words {} th { "published" } th { "here" } th.words { "source" } } }
+                tbody { @for found in references { tr {
+                    td { (found.what) }
+                    td.words { (found.label()) }
+                    td { (found.show_published()) }
+                    td { (found.show_ours()) }
+                    td.words { (found.source) }
+                } } }
+            } }
         }
     }
 }
 
+fn swept(groups: &[Group<'_>], references: &[Comparison]) -> Result<Markup> {
+    let Some(sweep) = drawings::sweep(groups, references)? else { return Ok(html! {}) };
+    Ok(html! {
+        h2 { "By " (sweep.name) }
+        @if sweep.curves.len() > 1 { ul.legend { (legend(sweep.curves.iter().map(String::as_str))) } }
+        @if sweep.has_rings { p.note { "Rings are the published figures, joined where they are ranges." } }
+        div.plots {
+            @for (title, svg) in &sweep.drawings { figure { figcaption { (title) } (PreEscaped(svg)) } }
+        }
+    })
+}
+
+/// Something of each group, folded where there are many.
+fn each(groups: &[Group<'_>], show: fn(&Group<'_>) -> Result<Markup>) -> Result<Markup> {
+    let shown: Result<Vec<_>> = groups.iter().map(|group| Ok((group, show(group)?))).collect();
+    let shown = shown?;
+    Ok(html! {
+        @for (group, markup) in shown {
+            details open[groups.len() <= SHOWN_MAX] {
+                summary { (group.name()) @if group.runs.len() > 1 { ", seed " (group.runs[0].seed) } }
+                (markup)
+            }
+        }
+    })
+}
+
+fn stories(group: &Group<'_>) -> Result<Markup> {
+    let stories = drawings::stories(group)?;
+    Ok(html! {
+        div.plots {
+            @for Story { title, names, svg } in stories {
+                figure {
+                    figcaption { (title) ": " @for (i, name) in names.iter().enumerate() { (swatch(i, names.len())) (name) } }
+                    (PreEscaped(svg))
+                }
+            }
+        }
+    })
+}
+
+fn members(group: &Group<'_>) -> Result<Markup> {
+    Ok(html! {
+        div.plots { figure { (PreEscaped(drawings::busy(group)?)) } }
+        div.wide { (member_table(group)) }
+    })
+}
+
 fn latency_table(groups: &[Group<'_>]) -> Markup {
     html! {
-        table {
+        div.wide { table {
             thead { tr {
                 th {} th {} th { "per second" }
                 @for (name, _) in QUANTILES { th { (name) } }
@@ -135,7 +165,7 @@ fn latency_table(groups: &[Group<'_>]) -> Markup {
                     }
                 } }
             }
-        }
+        } }
         @for error in groups.iter().flat_map(|g| KINDS.iter().flat_map(|k| g.kind(k))).filter_map(|k| k.first_error.as_ref()).take(1) {
             p.note { "The first error: " (error) "." }
         }
@@ -161,79 +191,10 @@ fn kind_plots(
     })
 }
 
-fn percentile_plot(groups: &[Group<'_>], kind: &str) -> Result<String> {
-    let latencies: Vec<_> = groups.iter().map(|group| group.latencies(kind)).enumerate().collect();
-    plot::percentiles(&latencies)
-}
-
-fn duration_s(groups: &[Group<'_>]) -> f64 {
-    groups.iter().map(|group| group.first().duration_s).fold(0.0, f64::max)
-}
-
-fn first_kind<'a>(group: &Group<'a>, kind: &str) -> Option<&'a KindResult> {
-    group.first().requests.get(kind)
-}
-
-fn over_time(
-    groups: &[Group<'_>],
-    kind: &str,
-    figure: fn(&sinew_workload::BucketReport) -> u64,
-) -> Result<String> {
-    let curve = |(index, group): (usize, &Group<'_>)| {
-        let buckets = first_kind(group, kind)?.series.iter().filter(|bucket| bucket.requests > 0);
-        let point =
-            |b: &sinew_workload::BucketReport| (b.from_ns as f64 / 1e9, (figure(b).max(1) as f64).log10());
-        let end = group.first().duration_s;
-        Some(Curve { index, points: buckets.map(point).filter(|&(at, _)| at <= end).collect() })
-    };
-    let curves: Vec<_> = groups.iter().enumerate().filter_map(curve).collect();
-    plot::latency_over_time(&curves, duration_s(groups))
-}
-
-fn rate_plot(groups: &[Group<'_>], kind: &str) -> Result<String> {
-    let curve = |(index, group): (usize, &Group<'_>)| {
-        let (buckets, first) = (&first_kind(group, kind)?.series, group.first());
-        let spans = (first.duration_s / first.interval_s).round() as usize;
-        let mut points: Vec<_> = (0..spans).map(|span| (span as f64 * first.interval_s, 0.0)).collect();
-        for bucket in buckets {
-            let span = (bucket.from_ns as f64 / 1e9 / first.interval_s).round() as usize;
-            if let Some(point) = points.get_mut(span) {
-                point.1 = bucket.requests as f64 / first.interval_s;
-            }
-        }
-        Some(Curve { index, points })
-    };
-    let curves: Vec<_> = groups.iter().enumerate().filter_map(curve).collect();
-    plot::rate_over_time(&curves, duration_s(groups))
-}
-
-fn heat_plots(groups: &[Group<'_>]) -> Result<Markup> {
-    let draw = |group: &Group<'_>| {
-        let first = group.first();
-        let rows: Vec<&[f64]> = first.members.iter().map(|m| m.busy_series.as_slice()).collect();
-        Ok((group.name().to_owned(), plot::heat(&rows, first.duration_s, first.interval_s)?))
-    };
-    let plots: Result<Vec<_>> = groups.iter().map(draw).collect();
-    let plots = plots?;
-    Ok(html! {
-        p.note {
-            "Part of the time with a request under way, a row for each member: "
-            @for (label, part) in [("none", 0.0), ("a quarter", 0.25), ("half", 0.5), ("three quarters", 0.75), ("all", 1.0)] {
-                @let shade = plot::shade(part);
-                span.swatch style={ "background:rgb(" (shade.0) "," (shade.1) "," (shade.2) ")" } {} (label) " "
-            }
-        }
-        div.plots {
-            @for (name, svg) in plots { figure { figcaption { (name) } (PreEscaped(svg)) } }
-        }
-    })
-}
-
 fn member_table(group: &Group<'_>) -> Markup {
     let members = &group.first().members;
     html! {
         table {
-            caption { (group.name()) ", seed " (group.runs[0].seed) }
             thead { tr {
                 th {} th { "model" } th { "size" } th { "spare" } th { "busy" } th { "dies busy" } th { "queue" }
                 th { "reads" } th { "writes" } th { "flushes" } th { "written" } th { "flash amplification" } th { "erases" }
@@ -262,7 +223,7 @@ fn member_row(index: usize, member: &MemberResult) -> Markup {
         td { (member.writes) }
         td { (member.flushes) }
         td { (bytes(member.written_bytes as f64)) }
-        td { (or_none(flash.map(|f| three_digits(f.write_amplification)))) }
+        td { (or_none(flash.and_then(|f| f.write_amplification).map(three_digits))) }
         td { (or_none(flash.map(|f| f.erases.to_string()))) }
         td { (or_none(life.map(|(least, most)| format!("{least} to {most}")))) }
     } }
@@ -291,7 +252,7 @@ fn pool(figures: &Figures, figure: impl Fn(&PoolResult) -> f64) -> Option<f64> {
 
 fn write_table(groups: &[Group<'_>]) -> Markup {
     html! {
-        table.figures {
+        div.wide { table {
             thead { tr { th {} @for group in groups { th { (group.name()) } } } }
             tbody {
                 @for (name, figure, show) in WRITE_ROWS {
@@ -303,7 +264,7 @@ fn write_table(groups: &[Group<'_>]) -> Markup {
                     }
                 }
             }
-        }
+        } }
     }
 }
 
@@ -317,7 +278,7 @@ fn work_table(groups: &[Group<'_>]) -> Markup {
     };
     html! {
         @if !pooled.is_empty() {
-            table.figures {
+            div.wide { table {
                 caption { "What the engine did" }
                 thead { tr { th {} @for group in &pooled { th { (group.name()) } } } }
                 tbody {
@@ -330,7 +291,7 @@ fn work_table(groups: &[Group<'_>]) -> Markup {
                         }
                     }
                 }
-            }
+            } }
         }
     }
 }

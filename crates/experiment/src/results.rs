@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use sinew_workload::{BucketReport, KindReport};
 use toml::Value;
 
+use crate::reference::Comparison;
 use crate::spec::{ModelName, ProtectionName};
 
 /// Raised when the meaning of a field changes.
@@ -26,6 +27,10 @@ pub struct Results {
     pub quick: bool,
     /// The runs, in the order of cases, then of what is swept, then of seeds.
     pub runs: Vec<RunResult>,
+    /// Figures of other people, and ours.
+    pub references: Vec<Comparison>,
+    /// The file, as it was run from.
+    pub file: String,
 }
 
 /// One run.
@@ -59,6 +64,8 @@ pub struct Figures {
     pub writes: WriteResult,
     /// The pool; nothing for a member alone.
     pub pool: Option<PoolResult>,
+    /// How bytes and the pool went on, in spans of [`Figures::interval_s`] or several of them.
+    pub series: Vec<Span>,
 }
 
 /// Requests of one kind that were due in the measured time.
@@ -113,8 +120,11 @@ pub struct FlashResult {
     pub written_blocks: u64,
     /// Blocks of 4 KiB programmed, for the host, for cleaning, and as padding.
     pub programmed_blocks: u64,
-    /// The second by the first.
-    pub write_amplification: f64,
+    /// The second by the first; nothing when the host wrote nothing.
+    pub write_amplification: Option<f64>,
+    /// What a closed form says if all of the drive is overwritten at random for long: `greedy_write_amplification` of
+    /// `sinew_devices::theory`.
+    pub closed_form_amplification: f64,
     /// Erase blocks cleaned.
     pub erases: u64,
     /// Times the drive stopped for its host.
@@ -138,6 +148,27 @@ pub struct WriteResult {
     pub array_amplification: Option<f64>,
     /// Programmed by member bytes; nothing without SSDs.
     pub flash_amplification: Option<f64>,
+}
+
+/// What went on in a span of time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Span {
+    /// Its end, in seconds after measuring began.
+    pub until_s: f64,
+    /// Bytes of clients' writes that completed in it.
+    pub client_bytes: u64,
+    /// Bytes written to members.
+    pub member_bytes: u64,
+    /// Of those, bytes that reached flash.
+    pub reached_flash_bytes: u64,
+    /// Bytes programmed.
+    pub programmed_bytes: u64,
+    /// Erase blocks cleaned.
+    pub erases: u64,
+    /// The pool at its end.
+    pub pool: Option<PoolState>,
+    /// What the engine counted, as far as it did anything.
+    pub work: BTreeMap<String, u64>,
 }
 
 /// The pool.
@@ -186,11 +217,6 @@ impl Results {
 impl RunResult {
     /// The case and what was swept, for people: runs that differ in their seed alone have the same.
     pub fn label(&self) -> String {
-        let settings = crate::settings::describe(&self.settings);
-        match &self.case {
-            Some(case) if settings.is_empty() => case.clone(),
-            Some(case) => format!("{case}, {settings}"),
-            None => settings,
-        }
+        crate::summary::label(self.case.as_deref(), &self.settings)
     }
 }

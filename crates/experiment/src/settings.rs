@@ -68,10 +68,33 @@ pub(crate) fn combinations(sweep: &BTreeMap<String, Vec<Value>>) -> Vec<Settings
     all
 }
 
-/// For people: `pool.width = 4, workload.speed = 2.0`.
+/// In full, as the file says it: `pool.width = 4, workload.speed = 2.0`.
 pub(crate) fn describe(settings: &Settings) -> String {
     let parts: Vec<_> = settings.iter().map(|(path, value)| format!("{path} = {value}")).collect();
     parts.join(", ")
+}
+
+/// For people: `width = 4, speed = 2`.
+pub(crate) fn brief(settings: &Settings) -> String {
+    let parts: Vec<_> =
+        settings.iter().map(|(path, value)| format!("{} = {}", name(settings, path), plain(value))).collect();
+    parts.join(", ")
+}
+
+/// The last word of a path where that tells it from the other paths, otherwise all of it.
+pub(crate) fn name<'a>(settings: &Settings, path: &'a str) -> &'a str {
+    let last = |path: &'a str| path.rsplit('.').find(|part| part.parse::<usize>().is_err()).unwrap_or(path);
+    let alike = settings.keys().filter(|other| other.split('.').any(|part| part == last(path))).count();
+    if alike > 1 { path } else { last(path) }
+}
+
+/// A value without what only TOML needs.
+pub(crate) fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Float(number) => number.to_string(),
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -96,6 +119,18 @@ mod tests {
         assert_eq!(set_one("new.x").unwrap()["new"]["x"].as_integer(), Some(9));
         assert_eq!(set_one("a.b").unwrap_err(), "a.b: a holds nothing");
         assert_eq!(set_one("d.2.e").unwrap_err(), "d.2.e: d has entries 0 to 1, not 2");
+    }
+
+    #[test]
+    fn brief_names_are_clear() {
+        let settings = |pairs: &[(&str, f64)]| -> Settings {
+            pairs.iter().map(|&(path, value)| (path.to_owned(), Value::Float(value))).collect()
+        };
+        assert_eq!(
+            brief(&settings(&[("a.iops", 5000.0), ("members.0.spare", 0.07)])),
+            "iops = 5000, spare = 0.07"
+        );
+        assert_eq!(brief(&settings(&[("a.iops", 1.0), ("b.iops", 2.0)])), "a.iops = 1, b.iops = 2");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use sinew_engine::geometry::Protection;
 use sinew_workload::{ByteSize, Pace, Workload};
 use toml::Value;
 
+use crate::reference::ReferenceSpec;
 use crate::{Error, Result};
 
 /// An experiment.
@@ -43,6 +44,9 @@ pub struct Spec {
     /// What a quick run sets, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub quick: BTreeMap<String, Value>,
+    /// Figures of other people to hold the results beside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub references: Vec<ReferenceSpec>,
 }
 
 /// How long and how often.
@@ -107,6 +111,7 @@ pub enum ModelName {
     Femu,
     Datacenter,
     Consumer,
+    Pitfalls,
     #[serde(rename = "ultrastar_36z15")]
     Ultrastar36z15,
     Constellation2,
@@ -200,6 +205,9 @@ fn one_seed() -> Vec<u64> {
 /// Virtual time ends before the 52 days that the models can count.
 const TIME_MAX_S: f64 = 86_400.0 * 30.0;
 
+/// Spans of a run: more than anybody looks at.
+const SPANS_MAX: f64 = 100_000.0;
+
 impl Spec {
     /// Finds what can be found without running anything.
     pub(crate) fn check(&self) -> Result<()> {
@@ -237,6 +245,10 @@ impl RunSpec {
             }
         }
         at_least_zero("run.warm_up_s", self.warm_up_s)?;
+        if self.duration_s / self.interval_s > SPANS_MAX {
+            let why = format!("{} s are cut into more than {SPANS_MAX} spans", self.duration_s);
+            return Err(Error::setting("run.interval_s", why));
+        }
         if self.seeds.is_empty() {
             return Err(Error::setting("run.seeds", "there are none"));
         }

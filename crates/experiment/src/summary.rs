@@ -2,23 +2,42 @@
 
 use std::collections::BTreeMap;
 
-use crate::results::{Figures, KindResult, Results, RunResult};
+use serde::{Deserialize, Serialize};
+use toml::Value;
+
+use crate::results::{Figures, KindResult, RunResult};
+use crate::settings;
+
+pub(crate) const QUANTILES: [(&str, f64); 6] =
+    [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
+pub(crate) const KINDS: [&str; 4] = ["read", "write", "discard", "flush"];
 
 /// Runs that differ in their seed alone.
 pub(crate) struct Group<'a> {
     /// What tells it from the others; empty when there are none.
-    pub(crate) label: String,
+    label: String,
     pub(crate) runs: Vec<&'a RunResult>,
 }
 
+/// What tells runs from others.
+pub(crate) fn label(case: Option<&str>, swept: &BTreeMap<String, Value>) -> String {
+    let swept = settings::brief(swept);
+    match case {
+        Some(case) if swept.is_empty() => case.to_owned(),
+        Some(case) => format!("{case}, {swept}"),
+        None => swept,
+    }
+}
+
 /// The runs by case and settings, in order.
-pub(crate) fn groups(results: &Results) -> Vec<Group<'_>> {
+pub(crate) fn groups(runs: &[RunResult]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
-    for run in &results.runs {
-        let label = run.label();
-        match groups.iter_mut().find(|group| group.label == label) {
+    for run in runs {
+        let alike =
+            |group: &&mut Group<'_>| (&group.runs[0].case, group.settings()) == (&run.case, &run.settings);
+        match groups.iter_mut().find(alike) {
             Some(group) => group.runs.push(run),
-            None => groups.push(Group { label, runs: vec![run] }),
+            None => groups.push(Group { label: run.label(), runs: vec![run] }),
         }
     }
     groups
@@ -27,6 +46,14 @@ pub(crate) fn groups(results: &Results) -> Vec<Group<'_>> {
 impl<'a> Group<'a> {
     pub(crate) fn name(&self) -> &str {
         if self.label.is_empty() { "all" } else { &self.label }
+    }
+
+    pub(crate) fn case(&self) -> Option<&'a str> {
+        self.runs[0].case.as_deref()
+    }
+
+    pub(crate) fn settings(&self) -> &'a BTreeMap<String, Value> {
+        &self.runs[0].settings
     }
 
     /// The run with the first seed, for what cannot be taken together.
@@ -48,25 +75,42 @@ impl<'a> Group<'a> {
         Latencies { counts, total }
     }
 
-    /// The mean over the seeds, and the range when it is one.
+    /// The mean over the seeds, and the range.
     pub(crate) fn over_seeds(&self, figure: impl Fn(&Figures) -> Option<f64>) -> Option<Spread> {
-        let values: Vec<f64> = self.runs.iter().filter_map(|run| figure(&run.figures)).collect();
+        Spread::of(&self.runs.iter().filter_map(|run| figure(&run.figures)).collect::<Vec<_>>())
+    }
+}
+
+/// Group, kind, requests per second, the latencies of [`QUANTILES`], the longest, errors.
+pub(crate) fn latency_cells(group: &Group<'_>, kind: &str) -> Vec<String> {
+    let latencies = group.latencies(kind);
+    let rate = group.over_seeds(|f| Some(f.requests.get(kind)?.summary.iops)).map_or(0.0, |rate| rate.mean);
+    let mut cells = vec![group.name().to_owned(), kind.to_owned(), format!("{rate:.0}")];
+    cells.extend(QUANTILES.iter().map(|&(_, quantile)| latencies.show(quantile)));
+    cells.push(latencies.at(1.0).map_or("-".to_owned(), |ns| time(ns as f64)));
+    cells.push(group.kind(kind).map(|found| found.summary.errors).sum::<u64>().to_string());
+    cells
+}
+
+/// A figure over several seeds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The mean.
+    pub mean: f64,
+    /// The lowest.
+    pub low: f64,
+    /// The highest.
+    pub high: f64,
+}
+
+impl Spread {
+    pub(crate) fn of(values: &[f64]) -> Option<Spread> {
         let fold = |f: fn(f64, f64) -> f64, from| values.iter().copied().fold(from, f);
         let mean = fold(|a, b| a + b, 0.0) / values.len() as f64;
         let (low, high) = (fold(f64::min, f64::INFINITY), fold(f64::max, f64::NEG_INFINITY));
         (!values.is_empty()).then_some(Spread { mean, low, high })
     }
-}
 
-/// A figure over several seeds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spread {
-    pub(crate) mean: f64,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
-}
-
-impl Spread {
     /// The mean, and the range where there is one to be seen.
     pub(crate) fn show(&self, show: impl Fn(f64) -> String) -> String {
         let (mean, low, high) = (show(self.mean), show(self.low), show(self.high));

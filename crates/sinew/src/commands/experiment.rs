@@ -9,9 +9,9 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use sinew_experiment::batch::{self, Observer, Options, Step};
-use sinew_experiment::named;
+use sinew_experiment::named::{self, Named};
 use sinew_experiment::plan::Plan;
-use sinew_experiment::report;
+use sinew_experiment::{report, terminal};
 
 use crate::out::say;
 
@@ -96,7 +96,7 @@ fn run_one(args: &RunArgs) -> Result<()> {
         say!("{}", results.to_json());
         return Ok(());
     }
-    say!("{}", report::text(results));
+    say!("{}", terminal::text(results));
     let seconds = started.elapsed().as_secs_f64();
     say!(
         "{} runs in {seconds:.1} s, {} of them kept from earlier; {:.2} million I/Os of members simulated, {:.2} million per second",
@@ -149,15 +149,16 @@ fn observer(plan: &Plan, bar: &ProgressBar) -> Observer {
 }
 
 fn list(args: &ListArgs) -> Result<()> {
-    let plans = named::ALL.iter().map(|named| Plan::find(named.name, false));
-    let plans = plans.collect::<Result<Vec<_>, _>>()?;
+    let entry = |named: &Named| Ok((named.name, named.description()?));
+    let all = named::ALL.iter().map(entry).collect::<Result<Vec<_>>>()?;
     if args.json {
-        let entry = |plan: &Plan| json!({ "name": plan.name, "description": plan.description, "runs": plan.runs.len() });
-        say!("{:#}", json!(plans.iter().map(entry).collect::<Vec<_>>()));
+        let entry =
+            |(name, description): &(&str, String)| json!({ "name": name, "description": description });
+        say!("{:#}", json!(all.iter().map(entry).collect::<Vec<_>>()));
         return Ok(());
     }
-    for plan in plans {
-        say!("{:<16}{} ({} runs)", plan.name, plan.description, plan.runs.len());
+    for (name, description) in all {
+        say!("{name:<16}{}", description.trim());
     }
     Ok(())
 }
