@@ -10,7 +10,7 @@ use crate::plot::{self, Axis, Curve, Ring};
 use crate::reference::Comparison;
 use crate::results::{Figures, KindResult, Span};
 use crate::settings;
-use crate::summary::{Group, bytes, three_digits, time};
+use crate::summary::{Group, bytes, time};
 
 /// Latency against the part of requests that do not exceed it.
 pub(crate) fn percentiles(groups: &[Group<'_>], kind: &str) -> Result<String> {
@@ -42,8 +42,14 @@ fn latency_axis(curves: &[Curve], rings: &[Ring]) -> Axis {
     Axis::log(values(curves, rings), time)
 }
 
-fn linear_axis(curves: &[Curve], rings: &[Ring], label: impl Fn(f64) -> String) -> Axis {
-    Axis::linear(values(curves, rings).fold(0.0, f64::max) * 1.05, label)
+/// The end of an axis that begins at 0.
+fn end(curves: &[Curve], rings: &[Ring]) -> f64 {
+    values(curves, rings).fold(0.0, f64::max) * 1.05
+}
+
+/// A number at a mark, which is round.
+fn mark(value: f64) -> String {
+    format!("{}", (value * 1e6).round() / 1e6)
 }
 
 fn duration_s(groups: &[Group<'_>]) -> f64 {
@@ -90,7 +96,7 @@ pub(crate) fn rate_over_time(groups: &[Group<'_>], kind: &str) -> Result<String>
         Some(Curve { index, points, dotted: false })
     };
     let curves: Vec<_> = groups.iter().enumerate().filter_map(curve).collect();
-    let y = linear_axis(&curves, &[], three_digits);
+    let y = Axis::linear(end(&curves, &[]), mark);
     plot::draw(&Axis::seconds(duration_s(groups)), &y, groups.len(), &curves, &[])
 }
 
@@ -116,7 +122,7 @@ const BYTES: [Line; 3] = [
     ("into flash", |span, s| (span.programmed_bytes > 0).then_some(span.programmed_bytes as f64 / s)),
 ];
 const AMPLIFICATION: [Line; 2] = [
-    ("in the array", |span, _| ratio(span.member_bytes, span.client_bytes)),
+    ("in the array", |span, _| span.pool.as_ref().and(ratio(span.member_bytes, span.client_bytes))),
     ("in flash", |span, _| ratio(span.programmed_bytes, span.reached_flash_bytes)),
 ];
 const STRIPES: [Line; 3] = [
@@ -146,41 +152,47 @@ fn did(span: &Span, name: &str, seconds: f64) -> Option<f64> {
 
 /// What happened to bytes, space and stripes in the first run of a group.
 pub(crate) fn stories(group: &Group<'_>) -> Result<Vec<Story>> {
-    let figures = group.first();
-    let per_s = |value: f64| format!("{}/s", bytes(value));
-    let all: [(&'static str, &'static [Line], &dyn Fn(f64) -> String); 5] = [
-        ("Bytes written", &BYTES, &per_s),
-        ("Write amplification", &AMPLIFICATION, &three_digits),
-        ("Stripes", &STRIPES, &three_digits),
-        ("Space", &SPACE, &bytes),
-        ("Background work per second", &WORK, &three_digits),
+    let number = |end: f64| Axis::linear(end, mark);
+    let size = |end: f64| Axis::bytes(end, bytes);
+    let rate = |end: f64| Axis::bytes(end, |value| format!("{}/s", bytes(value)));
+    let all: [(&'static str, &[Line], &dyn Fn(f64) -> Axis); 5] = [
+        ("Bytes written", &BYTES, &rate),
+        ("Write amplification", &AMPLIFICATION, &number),
+        ("Stripes", &STRIPES, &number),
+        ("Space", &SPACE, &size),
+        ("Background work per second", &WORK, &number),
     ];
-    let drawn = all.iter().map(|(title, lines, label)| story(figures, title, lines, label));
-    drawn.filter_map(Result::transpose).collect()
+    all.into_iter()
+        .filter_map(|(title, lines, axis)| story(group.first(), title, lines, axis).transpose())
+        .collect()
 }
 
+/// Lines that are not 0 all the time.
 fn story(
     figures: &Figures,
     title: &'static str,
     lines: &[Line],
-    label: &dyn Fn(f64) -> String,
+    axis: &dyn Fn(f64) -> Axis,
 ) -> Result<Option<Story>> {
-    let mut curves = Vec::new();
-    for (index, (_, figure)) in lines.iter().enumerate() {
+    let (mut names, mut curves) = (Vec::new(), Vec::new());
+    for (name, figure) in lines {
         let (mut from, mut points) = (0.0, Vec::new());
         for span in &figures.series {
             let seconds = span.until_s - from;
             points.extend(figure(span, seconds).map(|value| (from + seconds / 2.0, value)));
             from = span.until_s;
         }
-        curves.push(Curve { index, points, dotted: false });
+        if points.len() > 1 && points.iter().any(|point| point.1 != 0.0) {
+            names.push(*name);
+            curves.push(Curve { index: curves.len(), points, dotted: false });
+        }
     }
-    if curves.iter().all(|curve| curve.points.len() < 2) {
+    if curves.is_empty() {
         return Ok(None);
     }
-    let y = linear_axis(&curves, &[], label);
-    let svg = plot::draw(&Axis::seconds(figures.duration_s), &y, lines.len(), &curves, &[])?;
-    Ok(Some(Story { title, names: lines.iter().map(|line| line.0).collect(), svg }))
+    let (x, y) = (Axis::seconds(figures.duration_s), axis(end(&curves, &[])));
+    let svg = plot::draw(&x, &y, curves.len(), &curves, &[])?;
+    Ok(Some(Story { title, names, svg }))
 }
 
 /// Figures against what was swept.
@@ -213,7 +225,7 @@ const SWEPT: [Swept; 8] = [
     (
         "Write amplification in the array",
         "writes.array_amplification",
-        |f| f.writes.array_amplification,
+        |f| f.pool.as_ref().and(f.writes.array_amplification),
         false,
     ),
     ("Write amplification in flash", "writes.flash_amplification", |f| f.writes.flash_amplification, false),
@@ -270,8 +282,7 @@ pub(crate) fn sweep(groups: &[Group<'_>], references: &[Comparison]) -> Result<O
         let rings: Vec<_> = rings.collect();
         has_rings |= !rings.is_empty();
         let x = swept_axis(drawn.iter().flat_map(|curve| &curve.points).map(|point| point.0).collect());
-        let y =
-            if is_time { latency_axis(&drawn, &rings) } else { linear_axis(&drawn, &rings, three_digits) };
+        let y = if is_time { latency_axis(&drawn, &rings) } else { Axis::linear(end(&drawn, &rings), mark) };
         drawings.push((title, plot::draw(&x, &y, curves.len(), &drawn, &rings)?));
     }
     let name = settings::name(all, &path).to_owned();
@@ -298,8 +309,8 @@ fn swept_axis(values: Vec<f64>) -> Axis {
     let (low, high) =
         values.iter().fold((f64::INFINITY, 0.0f64), |(low, high), &value| (low.min(value), high.max(value)));
     if low > 0.0 && high / low > 8.0 {
-        Axis::log(values.into_iter(), three_digits)
+        Axis::log(values.into_iter(), mark)
     } else {
-        Axis::linear(high * 1.05, three_digits)
+        Axis::linear(high * 1.05, mark)
     }
 }

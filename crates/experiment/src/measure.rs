@@ -21,7 +21,7 @@ const LOOKS_MAX: usize = 100;
 pub(crate) struct Snapshot {
     pub(crate) devices: Vec<(DeviceStats, Usage, Option<Stats>)>,
     pub(crate) pool: Option<ShardStatus>,
-    client_bytes: u64,
+    pub(crate) client_bytes: u64,
 }
 
 pub(crate) struct Measured {
@@ -85,10 +85,11 @@ fn snapshot(world: &World, load: &Load, members: &[Member], pool: Option<&OpenPo
         let status = status.map_err(|stuck| Error::engine("asking for the status", stuck))?;
         status.map_err(|error| Error::engine("asking for the status", error))
     });
+    let now = world.now();
     let device = |member: &Member| {
         let device = world.device(member.device);
         let flash = device.model(|model| match model {
-            Model::Flash(ssd) => Some(ssd.stats()),
+            Model::Flash(ssd) => Some(ssd.stats_at(now)),
             Model::Disk(_) => None,
         });
         (device.stats(), device.usage().unwrap_or_default(), flash.flatten())

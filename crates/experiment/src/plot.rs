@@ -69,13 +69,27 @@ pub(crate) struct Axis {
 impl Axis {
     /// From 0, with some six marks at round numbers.
     pub(crate) fn linear(end: f64, label: impl Fn(f64) -> String) -> Axis {
-        let end = if end > 0.0 { end } else { 1.0 };
+        Axis::in_units(end, 1.0, label)
+    }
+
+    /// Bytes from 0, with marks at round numbers of KiB, MiB, …
+    pub(crate) fn bytes(end: f64, label: impl Fn(f64) -> String) -> Axis {
+        let unit = 1024f64.powi(end.max(1.0).log(1024.0).floor() as i32);
+        Axis::in_units(end, unit, label)
+    }
+
+    fn in_units(end: f64, unit: f64, label: impl Fn(f64) -> String) -> Axis {
+        let end = if end > 0.0 { end / unit } else { 1.0 };
         let rough = end / 6.0;
         let decade = 10f64.powf(rough.log10().floor());
         let step =
             [1.0, 2.0, 5.0].into_iter().find(|factor| factor * decade >= rough).unwrap_or(10.0) * decade;
-        let marks = (0..=(end / step + 1e-9).floor() as i32).map(|i| f64::from(i) * step);
-        Axis { scale: Scale::Linear, range: 0.0..end, marks: marks.map(|at| (at, label(at))).collect() }
+        let marks = (0..=(end / step + 1e-9).floor() as i32).map(|i| f64::from(i) * step * unit);
+        Axis {
+            scale: Scale::Linear,
+            range: 0.0..end * unit,
+            marks: marks.map(|at| (at, label(at))).collect(),
+        }
     }
 
     /// Logarithmic, around these values (those above 0), with marks at 1, 2, 5, 10, or at decades where there are many.
@@ -289,6 +303,12 @@ mod tests {
         assert_eq!(labels(&Axis::log([5.0, 5.0].into_iter(), number)), ["5", "10"]);
         assert_eq!(labels(&Axis::log(std::iter::empty(), number)), ["1", "2", "5", "10"]);
         assert_eq!(labels(&Axis::nines(0.9995)), ["0 %", "90 %", "99 %", "99.9 %"]);
+    }
+
+    #[test]
+    fn marks_of_bytes_are_round_too() {
+        let axis = Axis::bytes(2.5 * 1024.0 * 1024.0, crate::summary::bytes);
+        assert_eq!(labels(&axis), ["0 B", "512 KiB", "1 MiB", "1.50 MiB", "2 MiB", "2.50 MiB"]);
     }
 
     #[test]

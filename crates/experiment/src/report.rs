@@ -135,7 +135,7 @@ fn stories(group: &Group<'_>) -> Result<Markup> {
         div.plots {
             @for Story { title, names, svg } in stories {
                 figure {
-                    figcaption { (title) ": " @for (i, name) in names.iter().enumerate() { (swatch(i, names.len())) (name) } }
+                    figcaption { (title) ": " @for (i, name) in names.iter().enumerate() { span.item { (swatch(i, names.len())) (name) } " " } }
                     (PreEscaped(svg))
                 }
             }

@@ -138,7 +138,7 @@ pub struct FlashResult {
 /// Bytes on their way from clients to flash, in the measured time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WriteResult {
-    /// Written by clients.
+    /// Of clients' writes that completed.
     pub client_bytes: u64,
     /// Written to members.
     pub member_bytes: u64,

@@ -57,11 +57,12 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     let member_requests = members.iter().map(|m| requests_of(&world.device(m.device).stats())).sum();
     let members = member_results(spec, &members, &measured);
     let Measured { before, after, series, .. } = measured;
+    let client_bytes = after.client_bytes - before.client_bytes;
     let figures = Figures {
         duration_s: spec.run.duration_s,
         before_s: measure_from as f64 / 1e9,
         interval_s: spec.run.interval_s,
-        writes: write_result(&requests, &members),
+        writes: write_result(client_bytes, &members),
         requests,
         members,
         pool: pool.map(|pool| pool_result(spec, &pool.control.config(), before.pool, after.pool)),
@@ -203,8 +204,7 @@ fn ratio(of: u64, to: u64) -> Option<f64> {
     (to > 0).then(|| of as f64 / to as f64)
 }
 
-fn write_result(requests: &BTreeMap<String, KindResult>, members: &[MemberResult]) -> WriteResult {
-    let client_bytes = requests.get("write").map_or(0, |kind| kind.summary.bytes);
+fn write_result(client_bytes: u64, members: &[MemberResult]) -> WriteResult {
     let member_bytes = members.iter().map(|m| m.written_bytes).sum();
     let flash = members.iter().filter_map(|m| m.flash.as_ref());
     let programmed_bytes = flash.clone().map(|f| f.programmed_blocks * 4096).sum();

@@ -98,6 +98,16 @@ impl Die {
             busy_since: 0,
         }
     }
+
+    /// Starts counting the time that it is not idle anew.
+    pub(super) fn count_from(&mut self, now: Ns) {
+        self.busy_since = now;
+    }
+
+    /// How long it has not been idle.
+    pub(super) fn busy_for(&self, now: Ns) -> Ns {
+        if self.work == Work::Idle { 0 } else { now - self.busy_since }
+    }
 }
 
 /// A bus and the dies that wait for it.
@@ -337,7 +347,7 @@ impl Ssd {
     }
 
     fn idle(&mut self, id: u32) {
-        self.stats.die_busy_ns += self.now() - self.dies[id as usize].busy_since;
+        self.stats.die_busy_ns += self.dies[id as usize].busy_for(self.now());
         self.dies[id as usize].work = Work::Idle;
         self.start(id);
     }
