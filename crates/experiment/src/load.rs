@@ -27,6 +27,8 @@ pub(crate) struct Load {
     written_bytes: Cell<u64>,
     failure: RefCell<Option<Error>>,
     ended: Cell<bool>,
+    /// Whether somebody waits for a completion.
+    waiting: Cell<bool>,
     completed: async_channel::Sender<()>,
     completions: async_channel::Receiver<()>,
 }
@@ -50,7 +52,7 @@ impl Load {
         times: Times,
     ) -> Rc<Load> {
         let meter = |&kind: &Kind| Meter::new(kind, times.measure_from, times.interval);
-        // One place is enough: it says that something has completed since anybody looked.
+        // One place is enough: nothing is said unless somebody waits.
         let (completed, completions) = async_channel::bounded(1);
         let load = Rc::new(Load {
             replay: RefCell::new(Replay::new(requests, pace, times.start).until(times.end)),
@@ -60,6 +62,7 @@ impl Load {
             written_bytes: Cell::new(0),
             failure: RefCell::new(None),
             ended: Cell::new(false),
+            waiting: Cell::new(false),
             completed,
             completions,
         });
@@ -92,12 +95,15 @@ impl Load {
                             let kind = issue.request.kind.index();
                             load.meters.borrow_mut()[kind].record(&completion, done.err());
                         }
-                        // Full means that the word is out already.
-                        let _ = load.completed.try_send(());
+                        if load.waiting.take() {
+                            // The load holds both ends, and whoever waits has taken the last word.
+                            let _ = load.completed.try_send(());
+                        }
                     });
                 }
                 Next::At(at) => io.sleep(at - io.now()).await,
                 Next::AfterCompletion => {
+                    self.waiting.set(true);
                     let _ = self.completions.recv().await;
                 }
                 Next::Done => return Ok(()),

@@ -26,6 +26,7 @@ pub(crate) type Progress = Arc<dyn Fn(&'static str, f64) + Send + Sync>;
 pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> Result<(Figures, u64)> {
     let world = World::new(seed);
     world.set_step_limit(u64::MAX);
+    world.trace_no_content();
     progress("aging members", 0.0);
     let members = members::make(&world, &spec.members, spec.target == TargetName::Member)?;
     let pool = match spec.target {

@@ -37,11 +37,11 @@ impl BlockTable {
         Some(&page[block as usize % PAGE_BLOCKS])
     }
 
-    /// Changes one version of a block. What was never written needs no memory to be zeros.
-    fn set(&mut self, block: u64, version: Version, side: fn(&mut Cell) -> &mut Version) {
+    /// Changes versions of a block. What was never written needs no memory to be zeros.
+    fn set(&mut self, block: u64, version: Version, change: impl Fn(&mut Cell, Version)) {
         let version = version.filter(|buf| !(self.drop_zeros && is_zero(buf.bytes())));
         if version.is_some() || self.pages[block as usize / PAGE_BLOCKS].is_some() {
-            *side(self.cell_mut(block)) = version;
+            change(self.cell_mut(block), version);
         }
     }
 
@@ -63,12 +63,20 @@ impl BlockTable {
 
     /// Sets what reads see.
     pub(crate) fn set_written(&mut self, block: u64, version: Version) {
-        self.set(block, version, |cell| &mut cell.written);
+        self.set(block, version, |cell, version| cell.written = version);
     }
 
     /// Sets what survives.
     pub(crate) fn set_durable(&mut self, block: u64, version: Version) {
-        self.set(block, version, |cell| &mut cell.durable);
+        self.set(block, version, |cell, version| cell.durable = version);
+    }
+
+    /// Sets what reads see and what survives.
+    pub(crate) fn set_both(&mut self, block: u64, version: Version) {
+        self.set(block, version, |cell, version| {
+            cell.written = version.clone();
+            cell.durable = version;
+        });
     }
 
     /// Makes reads see what is durable.

@@ -186,6 +186,12 @@ impl DeviceState {
     pub(crate) fn store(&mut self, content: Content) -> u64 {
         self.seq += 1;
         let (seq, table) = (self.seq, &mut self.table);
+        if self.config.cache_writes == 0 && self.cache.is_empty() {
+            content.each(|block, version| table.set_both(block, version));
+            self.durable_seq = seq;
+            self.note_overwritten(&content, seq);
+            return seq;
+        }
         content.each(|block, version| table.set_written(block, version));
         self.note_overwritten(&content, seq);
         self.cache.push_back(Cached { seq, certain: false, content });
