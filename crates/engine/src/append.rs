@@ -162,6 +162,11 @@ impl Appender {
         promise
     }
 
+    /// The stripe that is appended to.
+    pub(crate) fn open_stripe(&self) -> Option<StripeId> {
+        self.open.borrow().as_ref().map(|open| open.id)
+    }
+
     /// Its state, for the diagnosis of a standstill.
     pub(crate) fn waits(&self) -> String {
         let open = self.open.borrow().as_ref().map(|open| (open.id, open.fill.clone()));
@@ -308,7 +313,9 @@ impl<I: Io> Shard<I> {
 
     /// Nobody will append to this stripe any more.
     pub(crate) fn close_stripe(&self, stripe: StripeId) {
-        self.convertible.borrow_mut().push_back(stripe);
+        if self.geometry.parity_columns() > 0 {
+            self.convertible.borrow_mut().push_back(stripe);
+        }
         self.unshare(stripe);
     }
 

@@ -71,7 +71,6 @@ impl<I: Io> Shard<I> {
         let freed = self.space.borrow_mut().reclaim(self.journal.flushed(), self.eras.oldest());
         self.take_free_ids(freed.stripes);
         if freed.count > 0 {
-            self.exhausted.set(false);
             self.keeper.kick();
             self.space_changed.notify();
         }

@@ -36,6 +36,8 @@ pub use report::RecoveryReport;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
+/// Pages read at the same time.
+const PAGES_AT_ONCE: usize = 64;
 
 /// Why a shard cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,10 +75,9 @@ struct RingBlock {
     data: Buf,
 }
 
-/// The newest intact copy of a page, and where copies of that version are.
+/// The newest intact version of a page, and where copies of it are; at least one.
 struct FoundPage {
     lsn: Lsn,
-    data: Buf,
     copies: Vec<PageCopy>,
 }
 
@@ -208,26 +209,45 @@ impl<I: Io> Recovery<I> {
             match found.get_mut(&header.page) {
                 Some(page) if page.lsn == header.lsn => page.copies.push(copy),
                 Some(page) if page.lsn > header.lsn => {}
-                _ => {
-                    found.insert(
-                        header.page,
-                        FoundPage { lsn: header.lsn, data: Buf::copy_of(data.bytes()), copies: vec![copy] },
-                    );
-                }
+                _ => drop(found.insert(header.page, FoundPage { lsn: header.lsn, copies: vec![copy] })),
             }
         })
         .await;
-        for (id, mut page) in found {
-            // The same version may have been written twice; copies beyond those due are free space.
-            page.copies.sort_by_key(|c| c.member);
-            page.copies.dedup_by_key(|c| c.member);
-            page.copies.truncate(self.config.geometry.copies());
-            let loaded = self.tables.load_page(id, page.data.bytes(), &self.bounds);
-            loaded.map_err(|error| self.damaged(format!("page {id:?}: {error}")))?;
-            self.tables.pages.loaded(id, page.lsn, page.copies);
-            self.report.pages += 1;
+        // Their content is read again rather than kept: it is as large as the tables that are made of it.
+        let mut found = found.into_iter();
+        loop {
+            let some: Vec<_> = found.by_ref().take(PAGES_AT_ONCE).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            let contents = join_all(some.iter().map(|(id, page)| self.read_page(*id, page))).await;
+            for ((id, mut page), content) in some.into_iter().zip(contents) {
+                let loaded = self.tables.load_page(id, content?.bytes(), &self.bounds);
+                loaded.map_err(|error| self.damaged(format!("page {id:?}: {error}")))?;
+                // The same version may have been written twice; copies beyond those due are free space.
+                page.copies.sort_by_key(|c| c.member);
+                page.copies.dedup_by_key(|c| c.member);
+                page.copies.truncate(self.config.geometry.copies());
+                self.tables.pages.loaded(id, page.lsn, page.copies);
+                self.report.pages += 1;
+                self.report.bytes_read += PAGE_BYTES as u64;
+            }
         }
-        Ok(())
+    }
+
+    /// Reads a page from any of its copies.
+    async fn read_page(&self, id: PageId, page: &FoundPage) -> Result<Buf, RecoverError> {
+        for copy in &page.copies {
+            let offset = self.members.get(copy.member).layout.page_offset(self.index, copy.slot);
+            if let Ok(buf) = self.members.read_at(copy.member, offset, PAGE_BYTES).await
+                && PageHeader::open(&mut buf.bytes().to_vec())
+                    .is_ok_and(|h| h.page == id && h.lsn == page.lsn)
+            {
+                return Ok(buf);
+            }
+        }
+        // It was there a moment ago.
+        Err(RecoverError::MemberFailed { shard: self.index, member: page.copies[0].member })
     }
 
     fn gap(&self, lsn: Lsn) -> RecoverError {

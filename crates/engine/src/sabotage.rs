@@ -39,11 +39,13 @@ pub enum Sabotage {
     KeepEpoch,
     /// Rebuild a chunk but leave the first block out.
     RebuildShort,
+    /// Refuse clients when no stripe is dead, without compacting.
+    NeverCompact,
 }
 
 impl Sabotage {
     /// Every way.
-    pub const ALL: [Sabotage; 17] = [
+    pub const ALL: [Sabotage; 18] = [
         Sabotage::SkipJournal,
         Sabotage::OneJournalCopy,
         Sabotage::AcknowledgeEarly,
@@ -61,6 +63,7 @@ impl Sabotage {
         Sabotage::TrustTail,
         Sabotage::KeepEpoch,
         Sabotage::RebuildShort,
+        Sabotage::NeverCompact,
     ];
 }
 

@@ -30,6 +30,9 @@ use crate::tables::{Effects, StripeState, Tables};
 use crate::throttle::Throttle;
 use crate::volume::VolumeError;
 
+/// Stripe numbers kept back for compaction, which merges short stripes when there are too many.
+const STRIPE_IDS_KEPT: u64 = 4;
+
 /// What a shard tells the pool's control.
 #[derive(Debug)]
 pub enum Event {
@@ -99,12 +102,16 @@ pub struct Shard<I> {
     pub(crate) rebuild_starved: Cell<bool>,
     /// Mirrored stripes that nobody appends to any more, the one closed first in front.
     pub(crate) convertible: RefCell<VecDeque<StripeId>>,
-    /// Stripes worth compacting, the emptiest first, as last looked at.
+    /// Stripes being compacted, one after the other; drained together they give room.
     pub(crate) victims: RefCell<VecDeque<StripeId>>,
+    /// Stripes that cannot be compacted since a live block cannot be read from any member that is there.
+    pub(crate) unreadable: RefCell<BTreeSet<StripeId>>,
     /// Free space has grown, or the keeper has given up.
     pub(crate) space_changed: Signal,
-    /// The keeper found nothing that would make room; cleared when something changes.
-    pub(crate) exhausted: Cell<bool>,
+    /// Times the keeper found nothing that would make room although clients waited.
+    pub(crate) given_up: Cell<u64>,
+    /// Times clients were refused for that although no more than the capacity was stored.
+    pub(crate) refused_early: Cell<u64>,
     /// Wakes the rebuilder.
     pub(crate) rebuilder: Kick,
     pub(crate) rebuild_left: Cell<u64>,
@@ -175,8 +182,10 @@ impl<I: Io> Shard<I> {
             rebuild_starved: Cell::new(false),
             convertible: RefCell::default(),
             victims: RefCell::default(),
+            unreadable: RefCell::default(),
             space_changed: Signal::default(),
-            exhausted: Cell::new(false),
+            given_up: Cell::new(0),
+            refused_early: Cell::new(0),
             rebuilder: Kick::default(),
             rebuild_left: Cell::new(0),
             scrubber: Kick::default(),
@@ -231,7 +240,6 @@ impl<I: Io> Shard<I> {
         }
         if !effects.emptied.is_empty() {
             self.emptied.borrow_mut().extend(effects.emptied);
-            self.exhausted.set(false);
             self.keeper.kick();
         }
     }
@@ -267,7 +275,7 @@ impl<I: Io> Shard<I> {
         if was_active && state != MemberState::Active {
             self.lose_member(member);
         }
-        self.exhausted.set(false);
+        self.unreadable.borrow_mut().clear();
         self.restore_redundancy();
         self.rebuilder.kick();
         self.keeper.kick();
@@ -351,17 +359,18 @@ impl<I: Io> Shard<I> {
     /// yet.
     ///
     /// # Errors
-    /// `NoSpace` once the keeper has found nothing that would make room.
+    /// `NoSpace` once the keeper, asked again, has found nothing that would make room.
     pub(crate) async fn plan_in_time(
-        &self,
+        self: &Rc<Self>,
         columns: usize,
         parity: bool,
         while_waiting: impl Fn(),
     ) -> Result<(StripeId, StripePlan), VolumeError> {
         self.waiting_for_room.set(self.waiting_for_room.get() + 1);
+        let given_up = self.given_up.get();
         let plan = || match self.plan(columns, parity, Purpose::User) {
             Some(planned) => Some(Ok(planned)),
-            None if self.exhausted.get() => Some(Err(VolumeError::NoSpace)),
+            None if self.given_up.get() > given_up => Some(Err(self.refuse())),
             None => {
                 while_waiting();
                 None
@@ -372,13 +381,26 @@ impl<I: Io> Shard<I> {
         planned
     }
 
+    /// The answer for a client when the keeper has given up. Up to the capacity it should not come to that while all
+    /// members are there.
+    pub(crate) fn refuse(self: &Rc<Self>) -> VolumeError {
+        let all_there = self
+            .members
+            .ids()
+            .all(|m| matches!(self.members.get(m).state, MemberState::Active | MemberState::Removed));
+        if all_there && self.tables.borrow().live_blocks <= self.space.borrow().capacity_blocks() {
+            self.refused_early.set(self.refused_early.get() + 1);
+        }
+        VolumeError::NoSpace
+    }
+
     pub(crate) fn try_plan(
         &self,
         columns: usize,
         parity: bool,
         purpose: Purpose,
     ) -> Option<(StripeId, StripePlan)> {
-        let id = self.take_stripe_id()?;
+        let id = self.take_stripe_id(purpose)?;
         match self.space.borrow_mut().plan_stripe(columns, parity, purpose, |_| true) {
             Some(plan) => {
                 self.opening.borrow_mut().insert(id, self.members.version());
@@ -391,13 +413,18 @@ impl<I: Io> Shard<I> {
         }
     }
 
-    fn take_stripe_id(&self) -> Option<StripeId> {
+    fn take_stripe_id(&self, purpose: Purpose) -> Option<StripeId> {
+        let next = self.next_id.get();
+        let unused =
+            self.geometry.stripes_max(self.space.borrow().all_chunks()).saturating_sub(u64::from(next));
+        let left = unused + self.free_ids.borrow().len() as u64;
+        if purpose == Purpose::User && left <= STRIPE_IDS_KEPT {
+            return None;
+        }
         if let Some(id) = self.free_ids.borrow_mut().pop_first() {
             return Some(id);
         }
-        let next = self.next_id.get();
-        let within = u64::from(next) < self.geometry.stripes_max(self.space.borrow().all_chunks());
-        within.then(|| {
+        (unused > 0).then(|| {
             self.next_id.set(next + 1);
             StripeId(next)
         })
@@ -433,13 +460,23 @@ impl<I: Io> Shard<I> {
         }
     }
 
+    /// Whether requests or background work use the stripe, or it is being made.
+    pub(crate) fn in_use(&self, stripe: StripeId) -> bool {
+        self.users.borrow().contains_key(&stripe) || self.opening.borrow().contains_key(&stripe)
+    }
+
+    /// Stripes in use, but for the one that small writes are appended to.
+    pub(crate) fn busy_stripes(&self) -> usize {
+        let open = self.appender.open_stripe().is_some_and(|open| self.users.borrow().contains_key(&open));
+        self.users.borrow().len() + self.opening.borrow().len() - usize::from(open)
+    }
+
     /// Takes a stripe for background work alone, unless somebody uses it or it is not fully there.
     pub(crate) fn lock_stripe(self: &Rc<Self>, stripe: StripeId) -> Option<StripeLock<I>> {
-        let mut users = self.users.borrow_mut();
-        if users.contains_key(&stripe) || self.opening.borrow().contains_key(&stripe) {
+        if self.in_use(stripe) {
             return None;
         }
-        users.insert(stripe, StripeUse::Alone);
+        self.users.borrow_mut().insert(stripe, StripeUse::Alone);
         Some(StripeLock { shard: Rc::clone(self), stripe })
     }
 

@@ -131,10 +131,11 @@ impl<I: Io> Shard<I> {
         }
     }
 
-    async fn wait_for_room(&self) -> Result<(), VolumeError> {
-        let room = || match (self.appender.is_starved(), self.exhausted.get()) {
-            (_, true) => Some(Err(VolumeError::NoSpace)),
-            (false, _) => Some(Ok(())),
+    async fn wait_for_room(self: &Rc<Self>) -> Result<(), VolumeError> {
+        let given_up = self.given_up.get();
+        let room = || match (self.appender.is_starved(), self.given_up.get() > given_up) {
+            (_, true) => Some(Err(self.refuse())),
+            (false, false) => Some(Ok(())),
             (true, false) => None,
         };
         self.space_changed.wait(room).await

@@ -85,7 +85,18 @@ impl Plan {
         // All volumes together are less than the overcommitment of the smallest pool drawn here.
         let share = [3, 5, 20][rng.below(3) as usize];
         let volume_count = rng.between(1, 3);
-        let volumes = (0..volume_count).map(|_| rng.between(64, 64 + fits / share / volume_count)).collect();
+        let mut volumes: Vec<u64> =
+            (0..volume_count).map(|_| rng.between(64, 64 + fits / share / volume_count)).collect();
+        // Volumes of about what the pool can hold, written all over.
+        let crowded = later.chance(0.1);
+        if crowded {
+            let data = match protection {
+                Protection::Mirror { copies } => 1.0 / copies as f64,
+                _ => 0.75,
+            };
+            let part = later.between(50, 110) as f64 / 100.0;
+            volumes = vec![(fits as f64 * data * part) as u64 / volume_count; volume_count as usize];
+        }
         Plan {
             seed,
             members,
@@ -96,7 +107,7 @@ impl Plan {
             journal_blocks: [40, 64, 200][rng.below(3) as usize],
             volumes,
             clients: rng.between(1, 12) as usize,
-            requests: rng.between(20, 250),
+            requests: rng.between(20, 250) * if crowded { 4 } else { 1 },
             openings: rng.between(1, 6) as usize,
             corrupt: corrupt as usize,
             lost: lost as usize,

@@ -419,6 +419,10 @@ impl Run {
         let status = status.map_err(|e| format!("status: {e}"))?.map_err(|e| format!("status: {e}"))?;
         self.counters.add(&status.counters);
         self.check_wrong()?;
+        if status.refused_early > 0 {
+            let (stored, capacity) = (status.stored_bytes, status.capacity_bytes);
+            return Err(format!("refused a write for lack of room with {stored} of {capacity} bytes stored"));
+        }
         Ok(status)
     }
 
