@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use sinew_engine::io::Io;
-use sinew_frontend::nbd::proto::{self, Request, option};
+use sinew_frontend::nbd::proto::{self, InfoRequest, Request};
 use sinew_frontend::nbd::{ConnectionEnd, serve_connection};
 
 use super::memory::{MemoryExports, MemoryVolume, TaskIo};
@@ -12,10 +12,8 @@ use super::wire::Wire;
 
 /// An option as sent.
 pub(crate) fn option(code: u32, data: &[u8]) -> Vec<u8> {
-    let mut out = proto::OPTION_MAGIC.to_be_bytes().to_vec();
-    out.extend(code.to_be_bytes());
-    out.extend((data.len() as u32).to_be_bytes());
-    out.extend(data);
+    let mut out = Vec::new();
+    proto::option(&mut out, code, data);
     out
 }
 
@@ -26,9 +24,8 @@ fn string(text: &str) -> Vec<u8> {
 
 /// The data of INFO and GO.
 pub(crate) fn info_data(name: &str, kinds: &[u16]) -> Vec<u8> {
-    let mut data = string(name);
-    data.extend((kinds.len() as u16).to_be_bytes());
-    kinds.iter().for_each(|kind| data.extend(kind.to_be_bytes()));
+    let mut data = Vec::new();
+    InfoRequest::encode(&mut data, name, kinds);
     data
 }
 
@@ -44,10 +41,10 @@ pub(crate) fn meta_data(name: &str, queries: &[&str]) -> Vec<u8> {
 pub(crate) fn hello(name: &str, structured: bool) -> Vec<u8> {
     let mut out = 3u32.to_be_bytes().to_vec();
     if structured {
-        out.extend(option(option::STRUCTURED_REPLY, &[]));
-        out.extend(option(option::SET_META_CONTEXT, &meta_data(name, &["base:allocation"])));
+        out.extend(option(proto::option::STRUCTURED_REPLY, &[]));
+        out.extend(option(proto::option::SET_META_CONTEXT, &meta_data(name, &["base:allocation"])));
     }
-    out.extend(option(option::GO, &info_data(name, &[])));
+    out.extend(option(proto::option::GO, &info_data(name, &[])));
     out
 }
 
