@@ -29,7 +29,9 @@ async fn connect(io: &TaskIo, wire: &Wire, export: &str) -> Result<WireClient, C
 fn served<T>(cuts: &[usize], exports: MemoryExports, test: impl AsyncFnOnce(WireClient) -> T) -> T {
     let (io, wire) = (TaskIo::new(), Wire::cut(cuts));
     let (server, stream) = (io.clone(), Rc::new(wire.clone()));
-    io.spawn(async move { drop(serve_connection(server, stream, exports).await) });
+    io.spawn(async move {
+        let _ = serve_connection(server, stream, exports).await;
+    });
     io.block_on(async {
         let client = connect(&io, &wire, "disk").await.expect("the export is there");
         test(client).await
@@ -134,7 +136,9 @@ fn a_read_only_export_is_not_written_to() {
     let (io, wire) = (TaskIo::new(), Wire::default());
     let (server, exports) = (io.clone(), one_disk(&MemoryVolume::new(BYTES)));
     let stream = Rc::new(wire.clone());
-    io.spawn(async move { drop(serve_connection(server, stream, exports).await) });
+    io.spawn(async move {
+        let _ = serve_connection(server, stream, exports).await;
+    });
     io.block_on(async {
         let client = connect(&io, &wire, "archive").await.expect("it is there");
         let refused = |error: ClientError| matches!(error, ClientError::Refused { errno: Errno::Perm, .. });
@@ -148,7 +152,9 @@ fn an_export_that_is_not_there_is_named() {
     let (io, wire) = (TaskIo::new(), Wire::default());
     let (server, exports) = (io.clone(), one_disk(&MemoryVolume::new(BYTES)));
     let stream = Rc::new(wire.clone());
-    io.spawn(async move { drop(serve_connection(server, stream, exports).await) });
+    io.spawn(async move {
+        let _ = serve_connection(server, stream, exports).await;
+    });
     let error = io.block_on(connect(&io, &wire, "nothing")).err().expect("there is no such export");
     assert!(error.to_string().contains("no export \"nothing\""), "{error}");
 }

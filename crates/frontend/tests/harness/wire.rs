@@ -184,6 +184,7 @@ impl Stream for Wire {
                     }
                     let len = room.min(left.len());
                     ends.to_client.extend(&left[..len]);
+                    ends.wake();
                     Poll::Ready(Ok(len))
                 })
                 .await;
