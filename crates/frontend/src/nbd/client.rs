@@ -46,11 +46,11 @@ pub enum ClientError {
         /// For programs.
         errno: Errno,
         /// For people.
-        message: Rc<str>,
+        message: String,
     },
     /// The server did not agree to serve the export; says why.
     #[error("the server refused the connection: {0}")]
-    NoExport(Rc<str>),
+    NoExport(String),
     /// The server closed the connection, or the network did.
     #[error("the server closed the connection")]
     Closed,

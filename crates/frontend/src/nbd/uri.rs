@@ -8,6 +8,7 @@
 //! Both are read and written. TLS (`nbds`) and vsock are refused by name.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use fluent_uri::component::Scheme;
@@ -87,6 +88,11 @@ impl NbdUri {
     /// Of an export on a Unix socket.
     pub fn unix(socket: &Path, export: &str) -> NbdUri {
         NbdUri { place: Place::Unix(socket.to_owned()), export: export.to_owned() }
+    }
+
+    /// Of an export on a TCP address.
+    pub fn tcp(address: SocketAddr, export: &str) -> NbdUri {
+        NbdUri { place: Place::Tcp(address.ip().to_string(), address.port()), export: export.to_owned() }
     }
 
     /// Whether a text is meant as one of these, well-formed or not.
