@@ -72,7 +72,7 @@ impl ClientError {
     }
 
     fn refused(errno: Errno, message: &str) -> ClientError {
-        ClientError::Refused { errno, message: message.into() }
+        ClientError::Refused { errno, message: message.to_owned() }
     }
 }
 

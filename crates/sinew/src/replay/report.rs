@@ -1,7 +1,7 @@
 //! What came of a replay, for programs (JSON) and for people. docs/workloads.md describes the fields.
 
 use serde_json::{Value, json};
-use sinew_workload::{BucketReport, Distribution, Pace};
+use sinew_workload::{BucketReport, Distribution, Pace, Report};
 
 use super::drive::{End, Outcome, Verified};
 use crate::out::say;
@@ -83,7 +83,7 @@ pub(crate) fn print(title: &Title<'_>, outcome: &Outcome) {
         let [p50, _, p99, _, _, max] = percentiles(&report.late);
         say!("issued late by: p50 {p50} ms, p99 {p99} ms, max {max} ms");
     }
-    over_time(&report.buckets, report.bucket_ns);
+    over_time(report);
     for ((kind, reason), (count, first)) in &outcome.errors {
         say!("{count} {kind:?} requests failed: {reason} ({first})");
     }
@@ -114,14 +114,18 @@ fn row(head: &str, cells: &[String]) {
 }
 
 /// IOPS, throughput and latency over time, in few enough rows to see at once.
-fn over_time(buckets: &[BucketReport], bucket_ns: u64) {
+fn over_time(report: &Report) {
+    let Report { buckets, bucket_ns, .. } = report;
     let Some(last) = buckets.last().filter(|last| last.from_ns > 0) else { return };
     let each = (last.from_ns / bucket_ns + 1).div_ceil(ROWS_MAX as u64) * bucket_ns;
-    row("\nfrom s", &["requests", "errors", "IOPS", "MB/s", "mean ms", "max"].map(str::to_owned));
+    say!("");
+    row("from s", &["requests", "errors", "IOPS", "MB/s", "mean ms", "max"].map(str::to_owned));
     for from in (0..=last.from_ns).step_by(each as usize) {
         let within: Vec<_> = buckets.iter().filter(|b| (from..from + each).contains(&b.from_ns)).collect();
         let sum = |of: fn(&BucketReport) -> u64| within.iter().map(|b| of(b)).sum::<u64>();
-        let (requests, seconds) = (sum(|b| b.requests), each as f64 / 1e9);
+        // The last row ends with the run.
+        let seconds = each.min(report.end_ns - report.start_ns - from) as f64 / 1e9;
+        let requests = sum(|b| b.requests);
         let all: f64 = within.iter().map(|b| b.latency_mean_ns * b.requests as f64).sum();
         let max = within.iter().map(|b| b.latency_max_ns).max().unwrap_or(0);
         row(

@@ -53,7 +53,7 @@ pub(super) async fn negotiate<S: Stream>(
         Ok(())
     });
     if let Err((kind, message)) = answer.await? {
-        return Err(ClientError::NoExport(why_not(export, kind, &message).into()));
+        return Err(ClientError::NoExport(why_not(export, kind, &message)));
     }
     let (bytes, flags) = about.ok_or(ClientError::Violation("an export without a size"))?;
     terms(bytes, flags, sizes, structured)
