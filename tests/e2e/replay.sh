@@ -29,7 +29,7 @@ test_replay_real_trace() {
   local traces=${SINEW_TRACES:-}
   [ -r "$traces/msr-hm_0-sample.csv" ] || { echo "SINEW_TRACES does not name a directory of traces"; return 77; }
   fresh 256M 200M || return 1
-  replay "$(uri)" "$traces/msr-hm_0-sample.csv" --fold --speed 20 --verify --json >"$dir/json" && verified || return 1
+  replay "$(uri)" "$traces/msr-hm_0-sample.csv" --fold --speed 100 --verify --json >"$dir/json" && verified || return 1
   replay "$(uri)" "$traces/cloudPhysicsIO.vscsi" --fold --closed 32 --limit 20000 --connections 2 --verify --json >"$dir/json" && verified || return 1
   refused "say --fold" replay "$(uri)" "$traces/msr-hm_0-sample.csv"
 }

@@ -5,15 +5,14 @@ mod harness;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use harness::client::welcome;
 use harness::memory::{MemoryExports, MemoryVolume, TaskIo};
 use harness::wire::{ClientEnd, Wire};
 use proptest::prelude::*;
 use sinew_engine::buf::Buf;
 use sinew_engine::io::Io;
 use sinew_engine::volume::VolumeError;
-use sinew_frontend::nbd::proto::{
-    self, Errno, chunk, handshake_flag, info, option, option_reply, transmission_flag,
-};
+use sinew_frontend::nbd::proto::{self, Errno, chunk};
 use sinew_frontend::nbd::{Client, ClientError, serve_connection};
 
 type WireClient = Client<TaskIo, ClientEnd>;
@@ -159,19 +158,6 @@ fn an_export_that_is_not_there_is_named() {
     assert!(error.to_string().contains("no export \"nothing\""), "{error}");
 }
 
-/// What a server says up to the beginning of transmission.
-fn welcome(structured: bool) -> Vec<u8> {
-    let mut out = Vec::new();
-    proto::greeting(&mut out, handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
-    let kind = if structured { option_reply::ACK } else { option_reply::ERR_UNSUP };
-    proto::option_reply(&mut out, option::STRUCTURED_REPLY, kind, &[]);
-    let flags = transmission_flag::HAS_FLAGS | transmission_flag::SEND_FLUSH;
-    let about = [&info::EXPORT.to_be_bytes()[..], &BYTES.to_be_bytes(), &flags.to_be_bytes()];
-    proto::option_reply(&mut out, option::GO, option_reply::INFO, &about);
-    proto::option_reply(&mut out, option::GO, option_reply::ACK, &[]);
-    out
-}
-
 type Read = Rc<RefCell<Option<Result<Vec<Buf>, ClientError>>>>;
 
 /// A client that reads 64 bytes at 4096, and gets these bytes from a server that is none.
@@ -181,7 +167,7 @@ fn answered(
     then: impl FnOnce(&TaskIo, &Wire),
 ) -> Option<Result<Vec<u8>, ClientError>> {
     let (io, wire) = (TaskIo::new(), Wire::default());
-    wire.push_replies(&welcome(structured));
+    wire.push_replies(&welcome(BYTES, structured));
     let (done, task, stream) = (Read::default(), io.clone(), wire.clone());
     let result = Rc::clone(&done);
     io.spawn(async move {
@@ -300,7 +286,7 @@ proptest! {
         noise in proptest::collection::vec(any::<u8>(), 0..300),
         flips in proptest::collection::vec((0usize..400, any::<u8>()), 0..4),
     ) {
-        let mut bytes = if good > 0 { welcome(good == 2) } else { Vec::new() };
+        let mut bytes = if good > 0 { welcome(BYTES, good == 2) } else { Vec::new() };
         bytes.extend(reply(|out| {
             proto::data_chunk(out, 1, chunk::FLAG_DONE, 4096, 64);
             out.extend([1; 64]);

@@ -1,10 +1,13 @@
-//! A client's side of the protocol: encoders of what it sends, decoders of what it gets.
+//! A client's side of the protocol: encoders of what it sends, decoders of what it gets. And how a server begins, for
+//! tests of the real client.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use sinew_engine::io::Io;
-use sinew_frontend::nbd::proto::{self, InfoRequest, Request};
+use sinew_frontend::nbd::proto::{
+    self, InfoRequest, Request, handshake_flag, info, option_reply, transmission_flag,
+};
 use sinew_frontend::nbd::{ConnectionEnd, serve_connection};
 
 use super::memory::{MemoryExports, MemoryVolume, TaskIo};
@@ -45,6 +48,19 @@ pub(crate) fn hello(name: &str, structured: bool) -> Vec<u8> {
         out.extend(option(proto::option::SET_META_CONTEXT, &meta_data(name, &["base:allocation"])));
     }
     out.extend(option(proto::option::GO, &info_data(name, &[])));
+    out
+}
+
+/// What a server of `bytes` says up to the beginning of transmission.
+pub(crate) fn welcome(bytes: u64, structured: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    proto::greeting(&mut out, handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
+    let kind = if structured { option_reply::ACK } else { option_reply::ERR_UNSUP };
+    proto::option_reply(&mut out, proto::option::STRUCTURED_REPLY, kind, &[]);
+    let flags = transmission_flag::HAS_FLAGS | transmission_flag::SEND_FLUSH;
+    let about = [&info::EXPORT.to_be_bytes()[..], &bytes.to_be_bytes(), &flags.to_be_bytes()];
+    proto::option_reply(&mut out, proto::option::GO, option_reply::INFO, &about);
+    proto::option_reply(&mut out, proto::option::GO, option_reply::ACK, &[]);
     out
 }
 

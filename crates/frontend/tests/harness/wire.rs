@@ -112,13 +112,6 @@ impl Wire {
         .await
     }
 
-    /// The server takes what has arrived.
-    pub(crate) fn pull_requests(&self) -> Vec<u8> {
-        let mut ends = self.0.borrow_mut();
-        ends.wake();
-        ends.to_server.drain(..).collect()
-    }
-
     /// The server sends.
     pub(crate) fn push_replies(&self, bytes: &[u8]) {
         let mut ends = self.0.borrow_mut();

@@ -234,8 +234,14 @@ fn verdict(outcome: &Outcome) -> Result<()> {
         }
         End::Done | End::Stopped => {}
     }
-    if let Some(verified) = outcome.verified.as_ref().filter(|verified| verified.wrong > 0) {
-        bail!("{} places do not hold what was written there", verified.wrong);
+    if let Some(verified) =
+        outcome.verified.as_ref().filter(|verified| verified.wrong + verified.unreadable > 0)
+    {
+        bail!(
+            "{} places do not hold what was written there, {} cannot be read",
+            verified.wrong,
+            verified.unreadable
+        );
     }
     match outcome.errors.values().map(|(count, _)| count).sum::<u64>() {
         0 => Ok(()),

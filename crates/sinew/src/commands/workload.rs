@@ -86,7 +86,7 @@ fn print(name: &str, f: &Features, skipped: u64, reordered: u64, is_cut: bool) {
     say!("  requests    {} in {seconds:.1} s on {} volumes, {:.1} per second", f.requests, f.volumes, f.iops);
     say!("  gaps        mean {:.3} ms, standard deviation {:.2} times that", f.gap_mean_ns / 1e6, f.gap_cv);
     say!(
-        "  addresses   {} touched of {}, {:.1} % sequential",
+        "  addresses   {} touched, the last at {}, {:.1} % sequential",
         size::show(f.footprint),
         size::show(f.span),
         f.sequential_share * 100.0

@@ -62,18 +62,22 @@ pub(crate) struct Verified {
     pub(crate) bytes_read_back: u64,
     /// Whether all that was written was read back.
     pub(crate) complete: bool,
+    /// Ranges of up to a MiB that could not be read back.
+    pub(crate) unreadable: u64,
     /// Ranges that held what they must not.
     pub(crate) wrong: u64,
     /// The first of them, described.
     pub(crate) shown: Vec<String>,
 }
 
+/// How often requests of each kind failed for each reason, and the first message.
+pub(crate) type Errors = BTreeMap<(Kind, &'static str), (u64, String)>;
+
 /// What came of a replay.
 pub(crate) struct Outcome {
     pub(crate) report: Report,
     pub(crate) end: End,
-    /// How often requests of each kind failed for each reason, and the first message.
-    pub(crate) errors: BTreeMap<(Kind, &'static str), (u64, String)>,
+    pub(crate) errors: Errors,
     pub(crate) verified: Option<Verified>,
 }
 
@@ -90,7 +94,7 @@ pub(crate) struct Drive {
     replay: RefCell<Replay<Boxed>>,
     recorder: RefCell<Recorder>,
     end: RefCell<End>,
-    errors: RefCell<BTreeMap<(Kind, &'static str), (u64, String)>>,
+    errors: RefCell<Errors>,
     verified: RefCell<Verified>,
     completed: Cell<u64>,
     completion: (async_channel::Sender<()>, async_channel::Receiver<()>),
@@ -271,6 +275,7 @@ impl Drive {
                     let numbers: Vec<String> = numbers.iter().flatten().map(u64::to_string).collect();
                     let why = format!("are not those of write {}", numbers.join(" or "));
                     self.blame(Range { volume: range.volume, from, end }, &why);
+                    self.verified.borrow_mut().wrong += 1;
                 }
                 compared += end - from;
                 from = end;
@@ -281,7 +286,6 @@ impl Drive {
 
     fn blame(&self, Range { volume, from, end }: Range, why: &str) {
         let mut verified = self.verified.borrow_mut();
-        verified.wrong += 1;
         if verified.shown.len() < SHOWN_MAX {
             let name = &self.target.names[volume as usize];
             verified.shown.push(format!("{name}: bytes {from} to {end} {why}"));
@@ -308,11 +312,15 @@ impl Drive {
                         self.verified.borrow_mut().bytes_read_back += compared;
                     }
                     Err(failure) if failure.is_end => return self.stop(End::Lost(failure)),
-                    Err(failure) => self.blame(range, &format!("cannot be read back: {}", failure.message)),
+                    Err(failure) => {
+                        self.blame(range, &format!("cannot be read back: {}", failure.message));
+                        self.verified.borrow_mut().unreadable += 1;
+                    }
                 }
             }
         }
-        self.verified.borrow_mut().complete = true;
+        let verified = &mut *self.verified.borrow_mut();
+        verified.complete = verified.unreadable == 0;
     }
 }
 

@@ -1,7 +1,7 @@
 //! What came of a replay, for programs (JSON) and for people. docs/workloads.md describes the fields.
 
 use serde_json::{Value, json};
-use sinew_workload::{BucketReport, Distribution, Pace, Report};
+use sinew_workload::{BucketReport, Distribution, Kind, Pace, Report};
 
 use super::drive::{End, Outcome, Verified};
 use crate::out::say;
@@ -38,7 +38,8 @@ pub(crate) fn json(title: &Title<'_>, outcome: &Outcome) -> Value {
         })
         .collect();
     let verified = outcome.verified.as_ref().map(|v| {
-        json!({ "bytes": v.bytes, "bytes_read_back": v.bytes_read_back, "complete": v.complete, "wrong": v.wrong,
+        json!({ "bytes": v.bytes, "bytes_read_back": v.bytes_read_back, "complete": v.complete,
+            "unreadable": v.unreadable, "wrong": v.wrong,
             "first": v.shown })
     });
     json!({
@@ -71,11 +72,10 @@ pub(crate) fn print(title: &Title<'_>, outcome: &Outcome) {
     let heads = ["requests", "errors", "IOPS", "MB/s", "p50 ms", "p90", "p99", "p99.9", "p99.99", "max"];
     row("", &heads.map(str::to_owned));
     for (kind, of) in &report.kinds {
-        let name = format!("{kind:?}").to_lowercase();
         let [p50, p90, p99, p999, p9999, max] = percentiles(&of.latency);
         let (iops, mb) = (format!("{:.0}", of.iops), format!("{:.1}", of.bytes_per_s / 1e6));
         row(
-            &name,
+            &name_of(*kind),
             &[of.requests.to_string(), of.errors.to_string(), iops, mb, p50, p90, p99, p999, p9999, max],
         );
     }
@@ -85,7 +85,7 @@ pub(crate) fn print(title: &Title<'_>, outcome: &Outcome) {
     }
     over_time(report);
     for ((kind, reason), (count, first)) in &outcome.errors {
-        say!("{count} {kind:?} requests failed: {reason} ({first})");
+        say!("{count} {} requests failed: {reason} ({first})", name_of(*kind));
     }
     if let Some(verified) = &outcome.verified {
         print_verified(verified);
@@ -93,14 +93,19 @@ pub(crate) fn print(title: &Title<'_>, outcome: &Outcome) {
 }
 
 fn print_verified(verified: &Verified) {
-    let Verified { bytes, bytes_read_back, complete, wrong, shown } = verified;
-    let back = if *complete { "read back at the end" } else { "read back before the target was lost" };
+    let Verified { bytes, bytes_read_back, complete, unreadable, wrong, shown } = verified;
+    let back = if *complete { "all of them" } else { "not all of them" };
     say!(
-        "verified: {} while running, {} {back}; {wrong} places are wrong",
+        "verified: {} in reads of the workload; {} written, {back}, read back at the end",
         size::show(*bytes),
         size::show(*bytes_read_back)
     );
+    say!("  {wrong} places are wrong, {unreadable} cannot be read");
     shown.iter().for_each(|line| say!("  {line}"));
+}
+
+fn name_of(kind: Kind) -> String {
+    format!("{kind:?}").to_lowercase()
 }
 
 fn percentiles(d: &Distribution) -> [String; 6] {
