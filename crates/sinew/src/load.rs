@@ -1,5 +1,4 @@
-//! Load for `sinew bench`: clients on every thread that runs shards, each with one request of its generator under way at
-//! a time.
+//! Load for `sinew bench`: clients on every thread that runs shards, each with one request under way at a time.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,8 +15,6 @@ use sinew_engine::control::Catalog;
 use sinew_engine::io::Io;
 use sinew_engine::volume::Volume;
 use sinew_uring::UringIo;
-use sinew_workload::generate::{Arrival, Place, Sizes, StreamSpec};
-use sinew_workload::{ByteSize, Generator, GeneratorSpec, Kind};
 
 use crate::host::{Open, Worker};
 
@@ -153,16 +150,26 @@ impl Load {
         client: usize,
         until: Instant,
     ) -> Result<Histogram<u64>, String> {
-        let mut requests = self.requests(client, volume.size_bytes()).map_err(|error| error.to_string())?;
+        let slots = volume.size_bytes() / self.bs;
+        let mut random = (client as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut sequential = slots * client as u64 / self.depth as u64;
         let mut latency = histogram();
         let mut data = Buf::zeroed(self.bs as usize);
         data.bytes_mut().iter_mut().enumerate().for_each(|(i, b)| *b = (i * (client + 1)) as u8);
         let mut before = Instant::now();
         while before < until {
-            let Some(Ok(request)) = requests.next() else { break };
-            let result = match request.kind {
-                Kind::Read => volume.read(request.offset, request.len as u32).await.map(drop),
-                _ => volume.write(request.offset, data.clone(), false).await,
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            sequential = (sequential + 1) % slots;
+            let in_order = matches!(self.rw, Pattern::Read | Pattern::Write);
+            let slot = if in_order { sequential } else { (random >> 16) % slots };
+            let reads = match self.rw {
+                Pattern::Mixed => random >> 63 == 0,
+                rw => rw.reads(),
+            };
+            let result = if reads {
+                volume.read(slot * self.bs, self.bs as u32).await.map(drop)
+            } else {
+                volume.write(slot * self.bs, data.clone(), false).await
             };
             result.map_err(|error| error.to_string())?;
             let now = Instant::now();
@@ -170,42 +177,6 @@ impl Load {
             before = now;
         }
         Ok(latency)
-    }
-
-    /// The requests of a client: random ones over the whole volume, or those of its part of it in order.
-    fn requests(&self, client: usize, bytes: u64) -> sinew_workload::Result<Generator> {
-        let (slots, depth, bs) = (bytes / self.bs, self.depth as u64, self.bs);
-        let start = |client: u64| slots * client / depth * bs;
-        let (from, end) = (start(client as u64), start(client as u64 + 1));
-        let stream = |kind, share, place| {
-            let whole = StreamSpec::new(kind, share, Sizes::Fixed(ByteSize(bs)), place, slots * bs);
-            let whole = StreamSpec { align: ByteSize(bs), ..whole };
-            match place {
-                // With more clients than places, some have the same.
-                Place::Sequential => {
-                    StreamSpec { from: ByteSize(from), footprint: ByteSize((end - from).max(bs)), ..whole }
-                }
-                _ => whole,
-            }
-        };
-        let streams = match self.rw {
-            Pattern::Randread => vec![stream(Kind::Read, 1.0, Place::Uniform)],
-            Pattern::Randwrite => vec![stream(Kind::Write, 1.0, Place::Uniform)],
-            Pattern::Read => vec![stream(Kind::Read, 1.0, Place::Sequential)],
-            Pattern::Write => vec![stream(Kind::Write, 1.0, Place::Sequential)],
-            Pattern::Mixed => {
-                vec![stream(Kind::Read, 0.5, Place::Uniform), stream(Kind::Write, 0.5, Place::Uniform)]
-            }
-        };
-        let arrival = Arrival::Closed;
-        Generator::new(&GeneratorSpec {
-            seed: client as u64,
-            requests: None,
-            volume: 0,
-            arrival,
-            flush_every: None,
-            streams,
-        })
     }
 }
 
