@@ -150,8 +150,7 @@ impl Drive {
             self.read_back().await;
         }
         self.target.close().await;
-        let interval = Recorder::new(0, 1);
-        let report = self.recorder.replace(interval).finish(ended_ns);
+        let report = self.recorder.replace(Recorder::new(0, 1)).finish(ended_ns);
         let (end, errors) = (self.end.borrow().clone(), self.errors.take());
         let verified = self.prepared.is_none().then(|| self.verified.take());
         Outcome { report, end, errors, verified }

@@ -9,7 +9,7 @@ use sinew_workload::trace::{Counts, Format};
 use sinew_workload::{Boxed, Mix, Request, Requests, Source, TraceSource, Workload};
 
 /// How workloads are read.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct Reading {
     /// The format of traces; found out if not given.
     pub(crate) format: Option<Format>,
