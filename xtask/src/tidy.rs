@@ -117,9 +117,8 @@ fn check_edges(path: &str, text: &str, find: &mut impl FnMut(usize, &str)) {
         | "crates/devices/Cargo.toml"
         | "crates/workload/Cargo.toml"
         | "xtask/Cargo.toml" => &[],
-        "crates/frontend/Cargo.toml" | "crates/uring/Cargo.toml" | "crates/sim/Cargo.toml" => {
-            &["sinew-engine"]
-        }
+        "crates/frontend/Cargo.toml" | "crates/uring/Cargo.toml" => &["sinew-engine"],
+        "crates/sim/Cargo.toml" => &["sinew-engine", "sinew-devices"],
         _ => return,
     };
     let mut in_dependencies = false;

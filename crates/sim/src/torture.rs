@@ -6,7 +6,6 @@
 //! impaired at one time than the protection covers; within that anything may happen.
 
 mod clients;
-mod host;
 mod oracle;
 mod plan;
 mod run;

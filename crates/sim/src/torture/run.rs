@@ -17,9 +17,9 @@ use sinew_engine::volume::Volume;
 
 use crate::device::{CrashPolicy, DeviceConfig};
 use crate::faults::DeviceFaults;
+use crate::host::OpenPool;
 use crate::random::Rng;
 use crate::torture::clients::{Work, client, read};
-use crate::torture::host::OpenPool;
 use crate::torture::oracle::Oracle;
 use crate::torture::plan::Plan;
 use crate::torture::tenant::Tenancies;
@@ -236,8 +236,9 @@ impl Run {
     fn open(&mut self, may_crash: bool) -> Result<Option<Rc<OpenPool>>, String> {
         let opened = Rc::new(Cell::new(None));
         let (slot, io, candidates) = (Rc::clone(&opened), self.world.io(), self.candidates());
-        let rng = Rng::stream(self.work.plan.seed, "links", self.opening as u64);
-        self.world.spawn(async move { slot.set(Some(OpenPool::open(io, candidates, rng).await)) });
+        let mut rng = Rng::stream(self.work.plan.seed, "links", self.opening as u64);
+        let remote = move || rng.chance(0.5);
+        self.world.spawn(async move { slot.set(Some(OpenPool::open(io, candidates, remote).await)) });
         let crash_after = (may_crash && self.rng.chance(0.15)).then(|| self.rng.between(1, 2000));
         if let Some(steps) = crash_after {
             self.world.run_steps(steps);

@@ -8,9 +8,9 @@ use sinew_engine::buf::BLOCK_BYTES;
 use sinew_engine::control::ControlError;
 use sinew_engine::volume::{Volume, VolumeError};
 
+use crate::host::OpenPool;
 use crate::random::Rng;
 use crate::torture::clients::{Work, flush, read, write};
-use crate::torture::host::OpenPool;
 
 /// Blocks of a tenant's volume at most.
 const BLOCKS_MAX: u64 = 600;

@@ -8,7 +8,7 @@ use sinew_engine::pool::Candidate;
 
 use crate::device::CrashPolicy;
 use crate::faults::DeviceFaults;
-use crate::torture::host::OpenPool;
+use crate::host::OpenPool;
 
 use super::{QUIET_NS, Run, is_whole};
 

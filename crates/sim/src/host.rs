@@ -8,23 +8,25 @@ use sinew_engine::pool::{self, Candidate, PoolError};
 use sinew_engine::recover::{RecoverError, RecoveryReport};
 use sinew_engine::shard::Shard;
 
-use crate::random::Rng;
 use crate::world::SimIo;
 
 /// Orders waiting at a shard's mailbox at most.
 const MAILBOX: usize = 64;
 
 /// An open pool.
-pub(crate) struct OpenPool {
-    pub(crate) control: Rc<Control<SimIo>>,
+pub struct OpenPool {
+    /// Its control.
+    pub control: Rc<Control<SimIo>>,
     client: PoolClient<SimIo>,
     pub(crate) recovery: RecoveryReport,
 }
 
 /// Why it could not be opened.
 #[derive(Debug)]
-pub(crate) enum OpenError {
+pub enum OpenError {
+    /// It was not found.
     Pool(PoolError),
+    /// It could not be recovered.
     Recover(RecoverError),
 }
 
@@ -37,12 +39,18 @@ impl std::fmt::Display for OpenError {
     }
 }
 
+impl std::error::Error for OpenError {}
+
 impl OpenPool {
-    /// Opens the pool on these devices. Some shards are reached directly, some by their mailbox, as if on other threads.
-    pub(crate) async fn open(
+    /// Opens the pool on these devices. Shards for which `remote` is true are reached by their mailbox, as if on another
+    /// thread, the others directly.
+    ///
+    /// # Errors
+    /// When there is no such pool, or too little of it.
+    pub async fn open(
         io: SimIo,
         devices: Vec<Candidate>,
-        mut rng: Rng,
+        mut remote: impl FnMut() -> bool,
     ) -> Result<OpenPool, OpenError> {
         let found = pool::discover(&io, &devices).await.map_err(OpenError::Pool)?;
         let shards = found.config.geometry.shards;
@@ -61,8 +69,7 @@ impl OpenPool {
             let opened = Shard::open(io.clone(), index, config, devices, events.clone(), mailbox).await;
             let (shard, report) = opened.map_err(OpenError::Recover)?;
             recovery.add(&report);
-            let remote = rng.chance(0.5);
-            links.push(if remote {
+            links.push(if remote() {
                 ShardLink::There(senders[index].clone())
             } else {
                 ShardLink::Here(shard)
@@ -73,7 +80,7 @@ impl OpenPool {
     }
 
     /// A volume by name.
-    pub(crate) fn volume(&self, name: &str) -> Option<VolumeHandle<SimIo>> {
+    pub fn volume(&self, name: &str) -> Option<VolumeHandle<SimIo>> {
         Some(self.client.volume(self.control.catalog().get(name)?))
     }
 }

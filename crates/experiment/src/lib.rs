@@ -1,0 +1,43 @@
+//! Experiments: declared in a file, run by the engine on simulated members, told as JSON and as a page.
+//!
+//! A file ([`spec::Spec`]) says which members, pool, volumes and workload there are, for how long, with which seeds, and
+//! what is varied. [`plan`] makes of it a list of runs, each a function of its description and seed alone: no clock of
+//! the machine gets into a result. docs/experiments.md is the manual.
+//!
+//! ```text
+//! named       the experiments that ship with the program
+//! spec        what a file says
+//! settings    changing what it says by path: sweeps, cases, quick runs
+//! plan        from a file to runs, checked
+//! batch       many runs on several threads, with a cache
+//! cache       results of earlier runs
+//! run         one run: set-up, filling, load, measurement
+//! members     simulated members
+//! target      where requests go: a pool or one member alone
+//! load        issuing the requests of a workload
+//! meter       latencies of one kind of request
+//! results     what comes out, as JSON
+//! report      the same as one page of HTML
+//! plot        its drawings
+//! summary     seeds taken together, figures as people read them
+//! error       what can go wrong
+//! ```
+
+pub mod batch;
+mod cache;
+mod error;
+mod load;
+mod members;
+mod meter;
+pub mod named;
+pub mod plan;
+mod plot;
+pub mod report;
+pub mod results;
+mod run;
+mod settings;
+pub mod spec;
+mod summary;
+mod target;
+
+pub use error::{Error, Result};
