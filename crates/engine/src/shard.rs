@@ -421,7 +421,10 @@ impl<I: Io> Shard<I> {
         if purpose == Purpose::User && left <= STRIPE_IDS_KEPT {
             return None;
         }
-        if let Some(id) = self.free_ids.borrow_mut().pop_first() {
+        // The keeper may still hold a stripe that it has freed together with others.
+        let free = self.free_ids.borrow().iter().copied().find(|&id| !self.in_use(id));
+        if let Some(id) = free {
+            self.free_ids.borrow_mut().remove(&id);
             return Some(id);
         }
         (unused > 0).then(|| {
