@@ -10,6 +10,7 @@ use crate::append::{From, Piece};
 use crate::buf::BLOCK_BYTES;
 use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
 use crate::io::Io;
+use crate::paths::Path;
 use crate::shard::{Shard, StripeLock};
 use crate::space::Purpose;
 use crate::tables::StripeState;
@@ -22,19 +23,27 @@ const VICTIMS_PER_ROUND: usize = 16;
 impl<I: Io> Shard<I> {
     /// Fills one new stripe from the sparsest ones; false when nothing would be gained or room is lacking.
     pub(crate) async fn compact_some(self: &Rc<Self>) -> bool {
-        let Some(slots) = self.slots_plannable() else { return false };
+        let Some(slots) = self.slots_plannable() else {
+            self.io.reach(Path::CompactNoRoom);
+            return false;
+        };
         let victims = self.choose_victims(slots);
         if victims.is_empty() {
+            self.io.reach(Path::CompactNoGain);
             return false;
         }
         let mut pieces = Vec::new();
         for lock in &victims {
-            let Some(mut found) = self.read_live(lock.stripe()).await else { continue };
+            let Some(mut found) = self.read_live(lock.stripe()).await else {
+                self.io.reach(Path::CompactUnreadable);
+                continue;
+            };
             found.truncate(slots as usize - pieces.len());
             pieces.append(&mut found);
         }
         if pieces.is_empty() {
             // Dead meanwhile, and freed once unlocked; or unreadable, and then there is nothing to gain.
+            self.io.reach(Path::CompactDead);
             return victims.iter().any(|lock| self.tables.borrow().stripe(lock.stripe()).live == 0);
         }
         pieces.sort_by_key(|piece| piece.block);
@@ -42,6 +51,8 @@ impl<I: Io> Shard<I> {
         let moved = self.write_stripe(&pieces, Purpose::Internal).await.is_ok();
         if moved {
             self.counters.blocks_compacted.add(pieces.len() as u64);
+        } else {
+            self.io.reach(Path::CompactFailed);
         }
         moved
     }

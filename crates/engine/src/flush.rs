@@ -5,6 +5,7 @@
 use std::rc::Rc;
 
 use crate::io::Io;
+use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::shard::Shard;
 use crate::sync::join_all;
@@ -20,9 +21,11 @@ impl<I: Io> Shard<I> {
         let target = self.journal.applied();
         while self.journal.flushed() < target || self.marks_pending.get() > 0 {
             if self.members.active().is_empty() {
+                self.io.reach(Path::FlushRefused);
                 return Err(VolumeError::Failed);
             }
             if self.flush_running.get() {
+                self.io.reach(Path::FlushShared);
                 self.flushed.wait(|| (!self.flush_running.get()).then_some(())).await;
             } else {
                 self.flush_members().await;
@@ -44,6 +47,7 @@ impl<I: Io> Shard<I> {
             let results = join_all(written.iter().map(|&member| self.members.flush(member))).await;
             for (&member, result) in written.iter().zip(results) {
                 if let Err(error) = result {
+                    self.io.reach(Path::FlushMemberLost);
                     self.report_failure(member, error).await;
                 }
             }
@@ -53,6 +57,8 @@ impl<I: Io> Shard<I> {
             self.journal.set_flushed(applied);
             self.counters.flushes.add(1);
             self.reclaim();
+        } else {
+            self.io.reach(Path::FlushVoid);
         }
         self.flush_running.set(false);
         self.flushed.notify();

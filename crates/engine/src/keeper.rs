@@ -9,6 +9,7 @@ use std::rc::Rc;
 use crate::addr::StripeId;
 use crate::disk::journal::Record;
 use crate::io::Io;
+use crate::paths::Path;
 use crate::shard::Shard;
 use crate::tables::StripeState;
 
@@ -30,6 +31,7 @@ impl<I: Io> Shard<I> {
             return true;
         }
         if self.wants_flush() {
+            self.io.reach(Path::FlushUnasked);
             return self.flush().await.is_ok();
         }
         self.reclaim();
@@ -44,10 +46,11 @@ impl<I: Io> Shard<I> {
             return worked;
         }
         if self.space.borrow().releasing() > 0 {
-            // Someone still reads what was released.
+            self.io.reach(Path::RoomHeldByReaders);
             self.io.sleep(RETRY_NS).await;
             return true;
         }
+        self.io.reach(Path::RoomExhausted);
         self.exhausted.set(true);
         self.space_changed.notify();
         false

@@ -10,6 +10,7 @@ use crate::disk::superblock::{Config, MemberConfig, MemberState, SLOT_BYTES, SLO
 use crate::disk::{Uuid, uuid_text};
 use crate::geometry::{Geometry, GeometryError, Protection};
 use crate::io::{DeviceId, Io, IoError};
+use crate::paths::Path;
 use crate::space::capacity_blocks;
 
 /// What a pool is to be.
@@ -296,6 +297,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
         let index = usize::from(superblock.member);
         let uuid = superblock.config.members[index].uuid;
         if config.members.get(index).is_none_or(|m| m.uuid != uuid) {
+            io.reach(Path::OpenedWithReplaced);
             warnings.push(format!("{}: has been replaced in this pool and is not used", candidate.path));
             continue;
         }
@@ -327,6 +329,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
     for (index, member) in config.members.iter_mut().enumerate() {
         match (member.state, found[index]) {
             (MemberState::Active, None) => {
+                io.reach(Path::OpenedWithout);
                 member.state = MemberState::Missing;
                 member.out_epoch = epoch;
             }

@@ -20,6 +20,7 @@ use crate::geometry::{Geometry, MemberLayout};
 use crate::io::{DeviceId, Io, IoError};
 use crate::journal::Journal;
 use crate::member::Members;
+use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
 use crate::serve::Order;
@@ -215,6 +216,9 @@ impl<I: Io> Shard<I> {
                 }
             }
         }
+        if !marks.is_empty() {
+            self.io.reach(Path::RecoverMarked);
+        }
         self.mark_stale(marks);
         self.restore_redundancy();
         self.journal.mark().await?;
@@ -282,7 +286,11 @@ impl<I: Io> Shard<I> {
         if sabotage::on(Sabotage::ForgetStale) {
             return;
         }
-        self.mark_stale(self.stale_records(member));
+        let missed = self.stale_records(member);
+        if !missed.is_empty() {
+            self.io.reach(Path::MembersMissed);
+        }
+        self.mark_stale(missed);
     }
 
     /// Queues marks. They are not awaited: the journal may be waiting for this very answer. A flush waits for them.
@@ -309,6 +317,7 @@ impl<I: Io> Shard<I> {
             for (index, home) in homes.iter().enumerate() {
                 let lost = home.is_some_and(|h| self.members.lost_since(h.member, planned));
                 if lost && !sabotage::on(Sabotage::ForgetStale) {
+                    self.io.reach(Path::OpenedStale);
                     marks.push(Record::Stale { stripe: *stripe, index: index as u8 });
                 }
             }
@@ -361,8 +370,9 @@ impl<I: Io> Shard<I> {
         self.waiting_for_room.set(self.waiting_for_room.get() + 1);
         let plan = || match self.plan(columns, parity, Purpose::User) {
             Some(planned) => Some(Ok(planned)),
-            None if self.exhausted.get() => Some(Err(VolumeError::NoSpace)),
+            None if self.exhausted.get() => Some(Err(self.no_room())),
             None => {
+                self.io.reach(Path::RoomAwaited);
                 while_waiting();
                 None
             }
@@ -370,6 +380,11 @@ impl<I: Io> Shard<I> {
         let planned = self.space_changed.wait(plan).await;
         self.waiting_for_room.set(self.waiting_for_room.get() - 1);
         planned
+    }
+
+    /// What a client is told when there is no room.
+    pub(crate) fn no_room(&self) -> VolumeError {
+        if self.members.active().is_empty() { VolumeError::Failed } else { VolumeError::NoSpace }
     }
 
     pub(crate) fn try_plan(
