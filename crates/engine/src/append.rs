@@ -170,6 +170,16 @@ impl Appender {
         format!("append queue {queued}, in flight {in_flight}, starved {}, open {open:?}", self.is_starved())
     }
 
+    /// Pieces and runs that are not stored yet.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.borrow().len() + self.in_flight.get() as usize
+    }
+
+    /// The stripe being appended to.
+    pub(crate) fn open_stripe(&self) -> Option<StripeId> {
+        self.open.borrow().as_ref().map(|open| open.id)
+    }
+
     /// Whether appending waits for room.
     pub(crate) fn is_starved(&self) -> bool {
         self.starved.get()

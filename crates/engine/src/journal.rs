@@ -90,6 +90,11 @@ impl Journal {
         )
     }
 
+    /// Entries that are not in a block yet.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.borrow().len()
+    }
+
     /// The last block known durable with everything before it.
     pub(crate) fn flushed(&self) -> Lsn {
         self.flushed.get()

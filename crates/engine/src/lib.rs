@@ -30,6 +30,7 @@ mod convert;
 mod keeper;
 mod rebuild;
 pub mod recover;
+mod rest;
 mod scrub;
 
 // What it is made of.

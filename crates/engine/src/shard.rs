@@ -273,7 +273,9 @@ impl<I: Io> Shard<I> {
         }
         self.exhausted.set(false);
         self.restore_redundancy();
-        self.rebuilder.kick();
+        if !sabotage::on(Sabotage::LoseWakeup) {
+            self.rebuilder.kick();
+        }
         self.keeper.kick();
         self.space_changed.notify();
         self.flushed.notify();
@@ -421,7 +423,9 @@ impl<I: Io> Shard<I> {
     /// Undoes a plan that was not committed.
     pub(crate) fn unplan(&self, id: StripeId, plan: StripePlan) {
         self.opening.borrow_mut().remove(&id);
-        self.space.borrow_mut().give_back(plan.homes.into_iter().flatten());
+        if !sabotage::on(Sabotage::LeakChunks) {
+            self.space.borrow_mut().give_back(plan.homes.into_iter().flatten());
+        }
         self.free_ids.borrow_mut().insert(id);
     }
 
@@ -505,6 +509,17 @@ impl<I: Io> Shard<I> {
     pub(crate) fn enter_volume(self: &Rc<Self>, volume: VolumeId) -> VolumeUse<I> {
         *self.volume_users.borrow_mut().entry(volume).or_insert(0) += 1;
         VolumeUse { shard: Rc::clone(self), volume }
+    }
+
+    /// Volumes with requests under way.
+    pub(crate) fn volumes_in_use(&self) -> usize {
+        self.volume_users.borrow().len()
+    }
+
+    /// Stripes that somebody writes to, or background work holds.
+    pub(crate) fn stripes_in_use(&self) -> impl Iterator<Item = StripeId> + use<I> {
+        let stripes: Vec<StripeId> = self.users.borrow().keys().copied().collect();
+        stripes.into_iter()
     }
 
     /// Waits until no request on the volume is under way.

@@ -19,6 +19,7 @@ pub struct OpenPool {
     pub control: Rc<Control<SimIo>>,
     client: PoolClient<SimIo>,
     pub(crate) recovery: RecoveryReport,
+    shards: Vec<Rc<Shard<SimIo>>>,
 }
 
 /// Why it could not be opened.
@@ -64,11 +65,13 @@ impl OpenPool {
         }
         let mut links = Vec::with_capacity(shards);
         let mut recovery = RecoveryReport::default();
+        let mut opened_shards = Vec::with_capacity(shards);
         for (index, mailbox) in receivers.into_iter().enumerate() {
             let (config, devices) = (Rc::clone(&found.config), &found.devices);
             let opened = Shard::open(io.clone(), index, config, devices, events.clone(), mailbox).await;
             let (shard, report) = opened.map_err(OpenError::Recover)?;
             recovery.add(&report);
+            opened_shards.push(Rc::clone(&shard));
             links.push(if remote() {
                 ShardLink::There(senders[index].clone())
             } else {
@@ -76,7 +79,12 @@ impl OpenPool {
             });
         }
         control.resume(&found).await;
-        Ok(OpenPool { control, client: PoolClient::new(links), recovery })
+        Ok(OpenPool { control, client: PoolClient::new(links), recovery, shards: opened_shards })
+    }
+
+    /// What the shards hold without reason; see [`Shard::held_at_rest`].
+    pub fn held_at_rest(&self) -> Vec<String> {
+        self.shards.iter().flat_map(|shard| shard.held_at_rest()).collect()
     }
 
     /// A volume by name.
