@@ -35,8 +35,8 @@ impl<I: Io> Shard<I> {
     }
 
     /// One round: flushes every member written since the last. When a member is lost meanwhile the round does not count,
-    /// since what it missed must be marked first.
-    async fn flush_members(self: &Rc<Self>) {
+    /// since what it missed must be marked first; nor does it when there is no member left to be flushed.
+    async fn flush_members(self: &Rc<Self>) -> bool {
         self.flush_running.set(true);
         self.flushed.wait(|| (self.marks_pending.get() == 0).then_some(())).await;
         let (version, applied) = (self.members.version(), self.journal.applied());
@@ -52,7 +52,8 @@ impl<I: Io> Shard<I> {
                 }
             }
         }
-        if self.members.version() == version {
+        let counts = self.members.version() == version && !self.members.active().is_empty();
+        if counts {
             self.flushing_stripes.borrow_mut().clear();
             self.journal.set_flushed(applied);
             self.counters.flushes.add(1);
@@ -62,14 +63,14 @@ impl<I: Io> Shard<I> {
         }
         self.flush_running.set(false);
         self.flushed.notify();
+        counts
     }
 
-    /// Makes durable every page written before this call; false when a member was lost meanwhile.
+    /// Makes durable every page written before this call; false when a member was lost meanwhile, or none is left.
     pub(crate) async fn flush_pages(self: &Rc<Self>) -> bool {
         self.flushed.wait(|| (!self.flush_running.get()).then_some(())).await;
         let version = self.members.version();
-        self.flush_members().await;
-        self.members.version() == version
+        self.flush_members().await && self.members.version() == version
     }
 
     /// Frees what was released by now durable records and is not read any more.

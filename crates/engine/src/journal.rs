@@ -234,6 +234,10 @@ impl<I: Io> Shard<I> {
         journal
             .room
             .wait(|| {
+                if self.members.active().is_empty() {
+                    // Nothing will be written, and nobody makes room any more: whoever waits is refused.
+                    return Some(GROUP_BLOCKS);
+                }
                 let urgent = journal.queue.borrow().front().is_some_and(|entry| entry.urgent);
                 let room = ring.saturating_sub(journal.used() + RESERVED_BLOCKS);
                 let reserved = u64::from(urgent && journal.used() < ring);

@@ -45,7 +45,8 @@ impl<I: Io> Shard<I> {
         if !wanted || worked || self.exhausted.get() {
             return worked;
         }
-        if self.space.borrow().releasing() > 0 {
+        if self.space.borrow().releasing() > 0 && !self.members.active().is_empty() {
+            // Someone still reads what was released.
             self.io.reach(Path::RoomHeldByReaders);
             self.io.sleep(RETRY_NS).await;
             return true;

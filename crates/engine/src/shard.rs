@@ -277,6 +277,7 @@ impl<I: Io> Shard<I> {
             self.rebuilder.kick();
         }
         self.keeper.kick();
+        self.journal.room.notify();
         self.space_changed.notify();
         self.flushed.notify();
     }

@@ -248,7 +248,8 @@ impl Space {
         let g = self.geometry;
         let (copies, m) = (g.copies(), g.parity_columns());
         let absent = copies.saturating_sub(self.active());
-        let least = copies - absent;
+        // With no member left there is nothing to plan.
+        let least = (copies - absent).max(1);
         self.placement.order(self.stripe_no, &mut self.order);
         let kept = if purpose == Purpose::User { MEMBER_RESERVE_CHUNKS } else { 0 };
         let room =

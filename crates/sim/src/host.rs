@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use sinew_engine::client::{PoolClient, ShardLink, VolumeHandle};
 use sinew_engine::control::Control;
-use sinew_engine::pool::{self, Candidate, PoolError};
+use sinew_engine::pool::{self, Candidate, Found, PoolError};
 use sinew_engine::recover::{RecoverError, RecoveryReport};
 use sinew_engine::shard::Shard;
 
@@ -29,6 +29,13 @@ pub enum OpenError {
     Pool(PoolError),
     /// It could not be recovered.
     Recover(RecoverError),
+    /// One device fails when it is written; without it, opening may work.
+    Device {
+        /// Its name.
+        path: String,
+        /// How.
+        why: String,
+    },
 }
 
 impl std::fmt::Display for OpenError {
@@ -36,11 +43,31 @@ impl std::fmt::Display for OpenError {
         match self {
             OpenError::Pool(error) => error.fmt(f),
             OpenError::Recover(error) => error.fmt(f),
+            OpenError::Device { path, why } => write!(f, "{path}: {why}"),
         }
     }
 }
 
 impl std::error::Error for OpenError {}
+
+impl OpenError {
+    fn of_discovery(error: PoolError) -> OpenError {
+        match error {
+            PoolError::Device { path, error } => OpenError::Device { path, why: error.to_string() },
+            other => OpenError::Pool(other),
+        }
+    }
+
+    fn of_recovery(error: RecoverError, found: &Found) -> OpenError {
+        match error {
+            RecoverError::MemberFailed { member, .. } => OpenError::Device {
+                path: found.config.members[usize::from(member.0)].path.clone(),
+                why: error.to_string(),
+            },
+            other => OpenError::Recover(other),
+        }
+    }
+}
 
 impl OpenPool {
     /// Opens the pool on these devices. Shards for which `remote` is true are reached by their mailbox, as if on another
@@ -53,7 +80,7 @@ impl OpenPool {
         devices: Vec<Candidate>,
         mut remote: impl FnMut() -> bool,
     ) -> Result<OpenPool, OpenError> {
-        let found = pool::discover(&io, &devices).await.map_err(OpenError::Pool)?;
+        let found = pool::discover(&io, &devices).await.map_err(OpenError::of_discovery)?;
         let shards = found.config.geometry.shards;
         let (events, inbox) = async_channel::bounded(MAILBOX);
         let (senders, receivers): (Vec<_>, Vec<_>) =
@@ -69,7 +96,7 @@ impl OpenPool {
         for (index, mailbox) in receivers.into_iter().enumerate() {
             let (config, devices) = (Rc::clone(&found.config), &found.devices);
             let opened = Shard::open(io.clone(), index, config, devices, events.clone(), mailbox).await;
-            let (shard, report) = opened.map_err(OpenError::Recover)?;
+            let (shard, report) = opened.map_err(|error| OpenError::of_recovery(error, &found))?;
             recovery.add(&report);
             opened_shards.push(Rc::clone(&shard));
             links.push(if remote() {

@@ -18,7 +18,7 @@ use sinew_engine::volume::Volume;
 use crate::device::CrashPolicy;
 use crate::faults::DeviceFaults;
 use crate::handle::Device;
-use crate::host::OpenPool;
+use crate::host::{OpenError, OpenPool};
 use crate::latency::Latency;
 use crate::random::Rng;
 use crate::torture::clients::{Lane, Work, client, read};
@@ -277,10 +277,45 @@ impl Run {
         Ok(())
     }
 
-    /// Opens the pool; `None` when the world ended meanwhile, as it may.
+    /// Opens the pool, as a server does: without a member that fails while it is opened. `None` when the world ended
+    /// meanwhile, as it may.
     fn open(&mut self, may_crash: bool) -> Result<Option<Rc<OpenPool>>, Wrong> {
+        let mut candidates = self.candidates();
+        loop {
+            let Some(opened) = self.try_open(may_crash, candidates.clone())? else { return Ok(None) };
+            match opened {
+                Ok(pool) => return self.opened(pool).map(Some),
+                Err(OpenError::Device { path, .. }) if self.may_fail(&path) => {
+                    self.note(|| format!("{path} fails while the pool is opened"));
+                    self.count("members_left_out");
+                    candidates.retain(|candidate| candidate.path != path);
+                    self.world.kill_process();
+                }
+                Err(error) => return Err(Kind::NotOpened.of(error)),
+            }
+        }
+    }
+
+    /// Whether a device may be at fault. If so, it is not whole from here on.
+    fn may_fail(&mut self, path: &str) -> bool {
+        let is_at_fault = |m: &usize| path_of(self.device(*m).id()) == path;
+        match self.members().find(is_at_fault) {
+            Some(member) if self.lost.contains(&member) || self.impaired.contains(&member) => {
+                self.lose(member);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// One attempt to open the pool on these devices.
+    fn try_open(
+        &mut self,
+        may_crash: bool,
+        candidates: Vec<Candidate>,
+    ) -> Result<Option<Result<OpenPool, OpenError>>, Wrong> {
         let opened = Rc::new(Cell::new(None));
-        let (slot, io, candidates) = (Rc::clone(&opened), self.world.io(), self.candidates());
+        let (slot, io) = (Rc::clone(&opened), self.world.io());
         let mut rng = Rng::stream(self.work.plan.seed, "opening", self.opening as u64);
         let crash_after = (may_crash && rng.chance(0.15)).then(|| rng.between(1, OPENING_STEPS));
         let remote = move || rng.chance(0.5);
@@ -304,15 +339,19 @@ impl Run {
             }
         };
         self.world.run_until(done).map_err(|e| Kind::NotOpened.of(e))?;
-        let found = result.borrow_mut().take().expect("run until then");
-        let pool = Rc::new(found.map_err(|e| Kind::NotOpened.of(e))?);
+        let found = result.borrow_mut().take();
+        Ok(found)
+    }
+
+    fn opened(&mut self, pool: OpenPool) -> Result<Rc<OpenPool>, Wrong> {
+        let pool = Rc::new(pool);
         self.recovered.add(&pool.recovery);
         let volumes = 0..self.work.plan.volumes.len();
         let handles = volumes.filter_map(|i| Some((i, pool.volume(&format!("v{i}"))?))).collect();
         *self.work.volumes.borrow_mut() = handles;
         self.find_devices(&pool);
         self.tenancies.reopened(&self.work, &pool)?;
-        Ok(Some(pool))
+        Ok(pool)
     }
 
     /// An end may have cut off the replacement of a member by a spare; the pool knows which of both it is.

@@ -131,11 +131,12 @@ impl MemberPlan {
             ..config
         };
         let compresses = self.traits.iter().any(|t| matches!(t, Trait::Compressing | Trait::Short));
-        config.compression = compresses.then_some(Compression {
-            granule_bytes: 1024,
-            space_query: true,
-            length_query: true,
-        });
+        if compresses {
+            // Each unit loses up to three granules to blocks that do not fit its rest.
+            (config.page_bytes, config.pages) = (16_384, 4);
+            config.compression =
+                Some(Compression { granule_bytes: 1024, space_query: true, length_query: true });
+        }
         let blocks = (self.mebibytes << 20) / u64::from(BLOCK_BYTES);
         let mut config = config.sized(blocks as u32, 0.15);
         if self.is_short() {

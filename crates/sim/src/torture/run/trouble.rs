@@ -22,8 +22,9 @@ const QUIET_NS: u64 = 200_000_000;
 const QUIET_DISK_NS: u64 = 20_000_000_000;
 
 /// What befalls members and what operators do, as counted in [`super::Outcome::reached`].
-pub(super) const ACTS: [&str; 14] = [
+pub(super) const ACTS: [&str; 15] = [
     "blackouts",
+    "members_left_out",
     "members_detached",
     "members_taken_offline",
     "members_made_to_fail",
