@@ -47,7 +47,7 @@ impl<I: Io> Shard<I> {
 
     fn needs_cleaning(&self) -> bool {
         let half = u64::from(self.geometry.journal_blocks) / 2;
-        let alive = !self.members.active().is_empty();
+        let alive = self.members.any_active();
         alive
             && (self.journal.used() > half
                 || self.needs_redundancy()

@@ -96,8 +96,8 @@ pub enum ControlError {
     /// The configuration cannot be stored.
     #[error("the configuration cannot be stored: {0}")]
     Config(DecodeError),
-    /// No active member takes the configuration.
-    #[error("the pool has failed: no member can be written; open it again once its members are back")]
+    /// More members have failed than the pool survives.
+    #[error("the pool has failed: too many of its members have; open it again once they are back")]
     Failed,
     /// A shard could not do its part.
     #[error(transparent)]
@@ -225,7 +225,8 @@ impl<I: Io> Control<I> {
             let active = |i: &usize| next.members[*i].state == MemberState::Active;
             let targets: Vec<(usize, DeviceId)> =
                 (0..devices.len()).filter(active).filter_map(|i| Some((i, devices[i]?))).collect();
-            if targets.is_empty() {
+            // What is stored must be enough to be opened again.
+            if targets.is_empty() || next.members_out() > next.geometry.failures() {
                 self.fail_pool().await;
                 return Err(ControlError::Failed);
             }
@@ -261,8 +262,8 @@ impl<I: Io> Control<I> {
         Ok(())
     }
 
-    /// No member takes the configuration any more. What the members say of each other stays as it was, so that the pool
-    /// can be opened again when they are back; until then nothing is acknowledged, since the shards find every member out.
+    /// More members have failed than the pool survives. What the members say of each other stays as it was, so that the
+    /// pool can be opened again when they are back; until then nothing is acknowledged, since the shards find all out.
     async fn fail_pool(&self) {
         self.io.reach(Path::PoolFailed);
         self.failed.set(true);
@@ -344,11 +345,7 @@ impl<I: Io> Control<I> {
     }
 
     async fn take_out_unless_needed(&self, index: usize, state: MemberState) -> Result<(), ControlError> {
-        let out = {
-            let config = self.config.borrow();
-            let is_out = |s: MemberState| s != MemberState::Active && s != MemberState::Removed;
-            config.members.iter().filter(|m| is_out(m.state)).count()
-        };
+        let out = self.config.borrow().members_out();
         let degraded = self.status().await?.stripes_degraded > 0;
         if out + usize::from(out == 0 && degraded) >= self.config.borrow().geometry.failures() {
             self.io.reach(Path::MemberNeeded);

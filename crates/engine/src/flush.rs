@@ -20,7 +20,7 @@ impl<I: Io> Shard<I> {
     pub(crate) async fn flush(self: &Rc<Self>) -> Result<(), VolumeError> {
         let target = self.journal.applied();
         while self.journal.flushed() < target || self.marks_pending.get() > 0 {
-            if self.members.active().is_empty() {
+            if !self.members.any_active() {
                 self.io.reach(Path::FlushRefused);
                 return Err(VolumeError::Failed);
             }
@@ -52,7 +52,7 @@ impl<I: Io> Shard<I> {
                 }
             }
         }
-        let counts = self.members.version() == version && !self.members.active().is_empty();
+        let counts = self.members.version() == version && self.members.any_active();
         if counts {
             self.flushing_stripes.borrow_mut().clear();
             self.journal.set_flushed(applied);

@@ -234,7 +234,7 @@ impl<I: Io> Shard<I> {
         journal
             .room
             .wait(|| {
-                if self.members.active().is_empty() {
+                if !self.members.any_active() {
                     // Nothing will be written, and nobody makes room any more: whoever waits is refused.
                     return Some(GROUP_BLOCKS);
                 }

@@ -27,6 +27,9 @@ impl<I: Io> Shard<I> {
 
     /// One step; false when there is nothing to do, or nothing that can be done, until the next kick.
     async fn keep_once(self: &Rc<Self>) -> bool {
+        if !self.members.any_active() {
+            return self.exhaust();
+        }
         if self.reap().await {
             return true;
         }
@@ -45,12 +48,17 @@ impl<I: Io> Shard<I> {
         if !wanted || worked || self.exhausted.get() {
             return worked;
         }
-        if self.space.borrow().releasing() > 0 && !self.members.active().is_empty() {
+        if self.space.borrow().releasing() > 0 {
             // Someone still reads what was released.
             self.io.reach(Path::RoomHeldByReaders);
             self.io.sleep(RETRY_NS).await;
             return true;
         }
+        self.exhaust()
+    }
+
+    /// Nobody shall wait for room that nobody makes.
+    fn exhaust(&self) -> bool {
         self.io.reach(Path::RoomExhausted);
         self.exhausted.set(true);
         self.space_changed.notify();

@@ -233,7 +233,7 @@ impl<I: Io> Shard<I> {
         while !self.is_clean() {
             self.cleaner.kick();
             self.cleaned.wait_once().await;
-            if self.members.active().is_empty() {
+            if !self.members.any_active() {
                 return Err(VolumeError::Failed);
             }
         }

@@ -387,7 +387,7 @@ impl<I: Io> Shard<I> {
 
     /// What a client is told when there is no room.
     pub(crate) fn no_room(&self) -> VolumeError {
-        if self.members.active().is_empty() { VolumeError::Failed } else { VolumeError::NoSpace }
+        if !self.members.any_active() { VolumeError::Failed } else { VolumeError::NoSpace }
     }
 
     pub(crate) fn try_plan(

@@ -55,6 +55,12 @@ const OPENINGS_MAX: usize = 16;
 const COUNT_LIMIT: u64 = 1 << 62;
 
 impl Config {
+    /// Members that are out, those without any part in the pool aside.
+    pub fn members_out(&self) -> usize {
+        let is_out = |s: MemberState| s != MemberState::Active && s != MemberState::Removed;
+        self.members.iter().filter(|m| is_out(m.state)).count()
+    }
+
     /// Bytes that all volumes together may have.
     pub fn volume_bytes_max(&self) -> u64 {
         let chunks: u64 = self.members.iter().map(|m| u64::from(m.layout.chunks)).sum();

@@ -27,6 +27,8 @@ pub enum Kind {
     Leak,
     /// Errors found by a scrub that should find none.
     ScrubErrors,
+    /// Two runs of one plan that differ.
+    NotRepeated,
 }
 
 impl Kind {
@@ -42,6 +44,7 @@ impl Kind {
             Kind::NotDrained => "not drained",
             Kind::Leak => "leak",
             Kind::ScrubErrors => "scrub errors",
+            Kind::NotRepeated => "not repeated",
         }
     }
 
@@ -78,6 +81,13 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// Two runs of a plan have different traces.
+    pub fn not_repeated(plan: &Plan) -> Failure {
+        let what = "two runs have different traces".to_owned();
+        let (kind, log) = (Kind::NotRepeated, Vec::new());
+        Failure { plan: plan.clone(), kind, what, opening: 0, troubles: 0, steps: 0, log }
+    }
+
     /// Whether another failure is of the same kind: the same words, where words tell one from another.
     pub fn is_like(&self, other: &Failure) -> bool {
         let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();

@@ -171,9 +171,7 @@ impl Run {
 
     /// Whether so many members are out that the pool can spare no more, and nobody is about to change that.
     fn is_at_limit(&self, pool: &OpenPool) -> bool {
-        let config = pool.control.config();
-        let is_out = |s: MemberState| s != MemberState::Active && s != MemberState::Removed;
-        let out = config.members.iter().filter(|m| is_out(m.state)).count();
+        let out = pool.control.config().members_out();
         out >= self.work.plan.protection.failures() && self.orders.get() == 0
     }
 
