@@ -115,6 +115,19 @@ pub struct Control<I> {
     failed: Cell<bool>,
     changing: Cell<bool>,
     changed: Signal,
+    /// An order about members is under way.
+    ordered: Cell<bool>,
+    order_done: Signal,
+}
+
+/// The turn of one order about members, until it is dropped.
+struct Turn<'a, I>(&'a Control<I>);
+
+impl<I> Drop for Turn<'_, I> {
+    fn drop(&mut self) {
+        self.0.ordered.set(false);
+        self.0.order_done.notify();
+    }
 }
 
 impl<I: Io> Control<I> {
@@ -133,6 +146,8 @@ impl<I: Io> Control<I> {
             failed: Cell::new(false),
             changing: Cell::new(false),
             changed: Signal::default(),
+            ordered: Cell::new(false),
+            order_done: Signal::default(),
         })
     }
 
@@ -320,11 +335,20 @@ impl<I: Io> Control<I> {
         self.config.borrow().members.get(index).map(|m| m.state).ok_or(ControlError::NoMember(index))
     }
 
+    /// Waits for the orders about members before this one. Each looks at states, waits, and changes them: a device that
+    /// comes back while another takes its place would be one of them with the data of the other.
+    async fn turn(&self) -> Turn<'_, I> {
+        self.order_done.wait(|| (!self.ordered.get()).then_some(())).await;
+        self.ordered.set(true);
+        Turn(self)
+    }
+
     /// Takes a member offline.
     ///
     /// # Errors
     /// When the pool cannot do without it.
     pub async fn offline(&self, index: usize) -> Result<(), ControlError> {
+        let _turn = self.turn().await;
         let state = self.member(index)?;
         if state != MemberState::Active {
             let hint = "only an active member can be taken offline";
@@ -338,6 +362,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the pool cannot do without it: it may still be good for something.
     pub async fn fail(&self, index: usize) -> Result<(), ControlError> {
+        let _turn = self.turn().await;
         match self.member(index)? {
             MemberState::Active => self.take_out_unless_needed(index, MemberState::Failed).await,
             _ => Ok(()),
@@ -359,6 +384,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the device is not that member, or the member is not out.
     pub async fn online(&self, index: usize, candidate: Candidate) -> Result<(), ControlError> {
+        let _turn = self.turn().await;
         let state = self.member(index)?;
         if matches!(state, MemberState::Active | MemberState::Evacuating | MemberState::Removed) {
             let hint = "only a failed, offline or missing member can be brought back";
@@ -421,6 +447,7 @@ impl<I: Io> Control<I> {
         new: Option<Candidate>,
         force: bool,
     ) -> Result<(), ControlError> {
+        let _turn = self.turn().await;
         let state = self.member(index)?;
         if state == MemberState::Active || (state == MemberState::Removed && new.is_none()) {
             let hint = "take it offline first";
