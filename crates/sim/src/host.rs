@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use sinew_engine::client::{PoolClient, ShardLink, VolumeHandle};
 use sinew_engine::control::Control;
+use sinew_engine::io::Io;
 use sinew_engine::pool::{self, Candidate, Found, PoolError};
 use sinew_engine::recover::{RecoverError, RecoveryReport};
 use sinew_engine::shard::Shard;
@@ -86,16 +87,27 @@ impl OpenPool {
         let (senders, receivers): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();
         let control = Control::new(io.clone(), &found, senders.clone());
-        {
-            use sinew_engine::io::Io;
-            io.spawn(Rc::clone(&control).run(inbox));
-        }
+        io.spawn(Rc::clone(&control).run(inbox));
         let mut links = Vec::with_capacity(shards);
         let mut recovery = RecoveryReport::default();
         let mut opened_shards = Vec::with_capacity(shards);
+        // All at once: the control may need the answer of one that comes later to help one that comes first.
+        let (done, opened) = async_channel::bounded(shards);
         for (index, mailbox) in receivers.into_iter().enumerate() {
-            let (config, devices) = (Rc::clone(&found.config), &found.devices);
-            let opened = Shard::open(io.clone(), index, config, devices, events.clone(), mailbox).await;
+            let (config, devices) = (Rc::clone(&found.config), found.devices.clone());
+            let (shard_io, events, done) = (io.clone(), events.clone(), done.clone());
+            io.spawn(async move {
+                let opened = Shard::open(shard_io, index, config, &devices, events, mailbox).await;
+                let _ = done.send((index, opened)).await;
+            });
+        }
+        drop(done);
+        let mut answers = Vec::with_capacity(shards);
+        while let Ok(answer) = opened.recv().await {
+            answers.push(answer);
+        }
+        answers.sort_by_key(|(index, _)| *index);
+        for (index, opened) in answers {
             let (shard, report) = opened.map_err(|error| OpenError::of_recovery(error, &found))?;
             recovery.add(&report);
             opened_shards.push(Rc::clone(&shard));

@@ -154,10 +154,12 @@ plan! {
     members: Vec<MemberPlan>,
     /// What may befall members, and what operators may do.
     troubles: Vec<Trouble>,
-    /// Chance, per look at the world, of trouble; and, scaled down, of a fault per request.
+    /// Chance, per look at the world, of trouble.
     trouble: f64,
     /// What members that corrupt data do.
     corruptions: Vec<Corruptor>,
+    /// Chance, per request to a member that corrupts data, of each of these.
+    corruption: f64,
     /// Members that silently corrupt data.
     corrupt: usize,
     /// Members that may be gone, failed or offline at one time.
@@ -264,6 +266,7 @@ impl Plan {
             trouble: [0.0, 0.002, 0.01, 0.05][rng.below(4) as usize],
             troubles: some_of(Trouble::ALL, 0.85, later),
             corruptions: some_of(Corruptor::ALL, 0.8, later),
+            corruption: 0.0,
             endings: some_of(Ending::ALL, 0.8, later),
             depth: [1, 1, 1, 2, 8][later.below(5) as usize],
             sequential: [0, 0, 20, 95][later.below(4) as usize],
@@ -277,10 +280,19 @@ impl Plan {
         if later.chance(0.3) {
             plan.trouble = [0.05, 0.2, 0.5][later.below(3) as usize];
         }
+        plan.corruption = plan.trouble.min(0.05) * [0.2, 0.2, 1.0][later.below(3) as usize];
         if plan.endings.is_empty() {
             plan.endings.push(Ending::PowerLoss);
         }
         plan.draw_models(later);
+        // The few largest would take as long as all others together.
+        let requests_max = match () {
+            () if plan.has_disks() => 600,
+            () if plan.members.iter().any(MemberPlan::is_flash) => 2000,
+            () => 5000,
+        };
+        let lines = (plan.openings * plan.clients) as u64;
+        plan.requests = plan.requests.min((requests_max / lines).max(20));
         plan
     }
 

@@ -24,7 +24,7 @@ use crate::random::Rng;
 use crate::torture::clients::{Lane, Work, client, read};
 use crate::torture::failure::{Failure, Kind, Log, Wrong};
 use crate::torture::oracle::Oracle;
-use crate::torture::plan::{Corruptor, Ending, Plan};
+use crate::torture::plan::{Corruptor, Ending, Plan, Trouble};
 use crate::torture::tenant::Tenancies;
 use crate::world::World;
 
@@ -237,9 +237,10 @@ impl Run {
         for opening in 0..self.work.plan.openings {
             self.opening = opening;
             progress(self);
+            self.trouble_opening();
             let Some(pool) = self.open(true)? else { continue };
-            self.verify()?;
             self.set_faults();
+            self.verify()?;
             let ending = self.labour(&pool)?;
             progress(self);
             self.end(pool, ending)?;
@@ -391,11 +392,10 @@ impl Run {
     /// Lets devices misbehave: corruption on the members set aside for it, slowness everywhere.
     fn set_faults(&mut self) {
         let plan = &self.work.plan;
-        let rate = plan.trouble.min(0.05);
-        let chance = |corruptor| if plan.corruptions.contains(&corruptor) { rate / 5.0 } else { 0.0 };
+        let chance = |kind| if plan.corruptions.contains(&kind) { plan.corruption } else { 0.0 };
         for member in self.members() {
             let device = self.device(member);
-            let stall = if plan.troubles.is_empty() { 0.0 } else { rate / 10.0 };
+            let stall = if plan.troubles.is_empty() { 0.0 } else { plan.trouble.min(0.05) / 10.0 };
             let mut faults =
                 DeviceFaults { stall, stall_ns: (1_000_000, 50_000_000), ..DeviceFaults::default() };
             if self.impaired.contains(&member) && plan.corrupt > 0 && !plan.members[member].is_short() {
@@ -408,6 +408,20 @@ impl Run {
                 faults.read_error = chance(Corruptor::ReadError);
             }
             device.set_faults(faults);
+        }
+    }
+
+    /// Some openings meet members that corrupt data, and such as were lost and now fail when they are written.
+    fn trouble_opening(&mut self) {
+        let mut rng = Rng::stream(self.work.plan.seed, "trouble opening", self.opening as u64);
+        if !rng.chance(0.4) {
+            return;
+        }
+        self.set_faults();
+        let fails = self.work.plan.troubles.contains(&Trouble::Fail);
+        for member in self.lost.iter().copied().filter(|_| fails && rng.chance(0.5)) {
+            let device = self.device(member);
+            device.set_faults(DeviceFaults { write_error: 0.1, flush_error: 0.1, ..device.faults() });
         }
     }
 
