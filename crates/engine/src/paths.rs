@@ -146,6 +146,8 @@ paths! {
     RebuiltElsewhere,
     /// A parity chunk that is only reserved got a home.
     RebuiltReserved,
+    /// The open stripe was closed because a chunk of it is to be rebuilt.
+    RebuiltOpen,
     /// No member had room for a chunk to be rebuilt.
     RebuildStarved,
     /// The content of a chunk to be rebuilt could not be had.
@@ -167,8 +169,6 @@ paths! {
     ScrubMended,
     /// A scrub could not mend a column.
     ScrubUnmended,
-    /// A scrub mended a mirror.
-    ScrubMirrorMended,
     /// A scrub mended parity.
     ScrubParityMended,
     /// A member failed while a scrub mended it.

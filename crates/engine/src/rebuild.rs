@@ -115,6 +115,11 @@ impl<I: Io> Shard<I> {
             if self.wanting(stripe).is_empty() {
                 continue;
             }
+            if self.appender.open_stripe() == Some(stripe) {
+                // Opened while members were out; nobody knows when it will be full.
+                self.io.reach(Path::RebuiltOpen);
+                self.appender.close(self);
+            }
             let Some(lock) = self.lock_stripe(stripe).map(Rc::new) else { continue };
             for index in self.wanting(stripe) {
                 self.throttle.pay(&self.io, CHUNK_BYTES).await;

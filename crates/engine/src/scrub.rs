@@ -151,14 +151,8 @@ impl<I: Io> Shard<I> {
             let written = self.members.write(home, offset, Rc::new([good])).await;
             self.unflushed_stripes.borrow_mut().insert(part.stripe);
             match written {
-                Ok(()) => {
-                    self.io.reach(Path::ScrubMirrorMended);
-                    self.members.note_repair(home.member, 1);
-                }
-                Err(error) => {
-                    self.io.reach(Path::ScrubMemberLost);
-                    self.report_failure(home.member, error).await;
-                }
+                Ok(()) => self.members.note_repair(home.member, 1),
+                Err(error) => self.report_failure(home.member, error).await,
             }
         }
     }

@@ -96,10 +96,10 @@ impl Run {
                 Err(ControlError::TooFewLeft { .. }) => continue,
                 Err(error) => return Err(Kind::WrongAnswer.of(format!("evacuating: {error}"))),
             }
-            // What is stored may need the member that is gone, or a new one.
+            // A pool that is nearly full may need the member that is gone, or a new one.
             let control = Rc::clone(&pool.control);
             let gone = |_: &ShardStatus| control.config().members[member].state == MemberState::Removed;
-            let fits = |status: &ShardStatus| status.stored_bytes <= status.capacity_bytes;
+            let fits = |status: &ShardStatus| status.stored_bytes <= status.capacity_bytes / 4 * 3;
             self.wait_until(pool, "evacuating", |status| gone(status) || !fits(status))?;
             if self.states(pool)[member] == MemberState::Removed {
                 self.count("members_evacuated_at_last");
