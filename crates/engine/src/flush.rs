@@ -19,10 +19,14 @@ impl<I: Io> Shard<I> {
     /// Makes durable all that was applied before this call.
     pub(crate) async fn flush(self: &Rc<Self>) -> Result<(), VolumeError> {
         let target = self.journal.applied();
-        while self.journal.flushed() < target || self.marks_pending.get() > 0 {
+        loop {
+            // Even when nothing is left to flush: a write that failed meanwhile may yet be found by the next opening.
             if !self.members.any_active() {
                 self.io.reach(Path::FlushRefused);
                 return Err(VolumeError::Failed);
+            }
+            if self.journal.flushed() >= target && self.marks_pending.get() == 0 {
+                return Ok(());
             }
             if self.flush_running.get() {
                 self.io.reach(Path::FlushShared);
@@ -31,7 +35,6 @@ impl<I: Io> Shard<I> {
                 self.flush_members().await;
             }
         }
-        Ok(())
     }
 
     /// One round: flushes every member written since the last. When a member is lost meanwhile the round does not count,

@@ -98,7 +98,8 @@ fn draw_range(plan: &Plan, last: &Cell<(usize, u64)>, rng: &mut Rng) -> (usize, 
     let start = if rng.chance(0.9) { rng.below(hot) } else { rng.below(size) };
     let count = if rng.chance(0.5) { 1 } else { rng.between(1, plan.blocks_max) };
     let (before, end) = last.get();
-    let goes_on = rng.below(100) < plan.sequential && plan.volumes.get(before).is_some_and(|&size| end < size);
+    let goes_on =
+        rng.below(100) < plan.sequential && plan.volumes.get(before).is_some_and(|&size| end < size);
     let (volume, start) = if goes_on { (before, end) } else { (volume, start) };
     let count = count.min(plan.volumes[volume] - start);
     last.set((volume, start + count));
@@ -150,7 +151,14 @@ pub(crate) async fn write(work: &Rc<Work>, volume: usize, start: u64, count: u64
     let versions: Vec<u64> =
         (start..start + count).map(|n| work.oracle.borrow_mut().begin_write((volume, n))).collect();
     let data = data_of(volume, start, &versions);
-    work.note(|| format!("  write versions {}..{}{}", versions[0], versions[0] + count, if fua { ", forced" } else { "" }));
+    work.note(|| {
+        format!(
+            "  write versions {}..{}{}",
+            versions[0],
+            versions[0] + count,
+            if fua { ", forced" } else { "" }
+        )
+    });
     let handle = work.volume(volume);
     let flush = work.oracle.borrow().begin_flush(volume);
     let result = handle.write(start * BLOCK, data, fua).await;

@@ -56,9 +56,7 @@ impl Tenancies {
             !found.starts_with("tenant") || self.volumes.borrow().keys().any(|&v| *found == name(v))
         };
         match pool.control.catalog().names().iter().find(|found| !is_known(found)) {
-            Some(found) => {
-                Err(Kind::WrongData.of(format!("volume {found} was deleted and is there again")))
-            }
+            Some(found) => Err(Kind::WrongData.of(format!("volume {found} was deleted and is there again"))),
             None => {
                 self.volumes.borrow_mut().retain(|volume, _| work.volumes.borrow().contains_key(volume));
                 Ok(())

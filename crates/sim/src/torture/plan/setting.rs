@@ -108,7 +108,8 @@ impl<T: Value> Value for Vec<T> {
             all.push(self[..half].to_vec());
             all.push(self[half..].to_vec());
         }
-        let without = |i: usize| self.iter().enumerate().filter(move |(j, _)| *j != i).map(|(_, v)| v.clone());
+        let without =
+            |i: usize| self.iter().enumerate().filter(move |(j, _)| *j != i).map(|(_, v)| v.clone());
         all.extend((0..self.len()).map(|i| without(i).collect()));
         for (i, value) in self.iter().enumerate() {
             all.extend(value.smaller().into_iter().map(|smaller| {

@@ -81,12 +81,20 @@ impl Run {
         pool.control.config().members.iter().map(|member| member.state).collect()
     }
 
+    /// Whether so many members are active that every chunk of a stripe finds another one, whatever its mirrors lie on.
+    fn has_spare_width(&self, pool: &OpenPool) -> bool {
+        let g = pool.control.config().geometry;
+        let active = self.states(pool).into_iter().filter(|&state| state == MemberState::Active).count();
+        active >= g.data_columns + g.parity_columns() + g.failures()
+    }
+
     /// Some members that are out are given up, and their chunks rebuilt on the others, to the end, if there is room.
     fn evacuate_some(&mut self, pool: &Rc<OpenPool>) -> Result<(), Wrong> {
         let mut rng = Rng::stream(self.work.plan.seed, "evacuate", 0);
         for member in self.members() {
             let state = self.states(pool)[member];
-            if matches!(state, MemberState::Active | MemberState::Removed) || !rng.chance(0.4) {
+            let is_out = !matches!(state, MemberState::Active | MemberState::Removed);
+            if !rng.chance(0.4) || !is_out || !self.has_spare_width(pool) {
                 continue;
             }
             let control = Rc::clone(&pool.control);
@@ -138,7 +146,8 @@ impl Run {
         let after = self.collect_quietly(pool)?;
         let errors = after.counters.scrub_errors - before.counters.scrub_errors;
         if errors > 0 && first && self.work.plan.corrupt == 0 {
-            let paths = self.world.paths_reached().zip(paths_before).filter(|((_, now), before)| now > before);
+            let paths =
+                self.world.paths_reached().zip(paths_before).filter(|((_, now), before)| now > before);
             let paths: Vec<&str> = paths.map(|((path, _), _)| path.name()).collect();
             let what = format!("a scrub finds {errors} errors although no member corrupts data");
             return Err(Kind::ScrubErrors.of(format!("{what}: {}", paths.join(", "))));

@@ -69,14 +69,7 @@ impl Run {
         }
     }
 
-    fn befall(
-        &mut self,
-        pool: &Rc<OpenPool>,
-        trouble: Trouble,
-        number: u64,
-        member: usize,
-        rng: &mut Rng,
-    ) {
+    fn befall(&mut self, pool: &Rc<OpenPool>, trouble: Trouble, number: u64, member: usize, rng: &mut Rng) {
         let device = self.device(member);
         let control = Rc::clone(&pool.control);
         let candidate = Candidate { device: device.id(), path: path_of(device.id()) };
