@@ -38,8 +38,6 @@ paths! {
     ReadMemberLost,
     /// The parts of a read have moved, or some are bad: each block is read for itself.
     ReadBlockByBlock,
-    /// A block moved while it was read.
-    ReadMoved,
     /// No copy was good; the rest of the stripe gave the data.
     ReadReconstructed,
     /// As before, and one column that no checksum covers had to be left out.
@@ -50,8 +48,8 @@ paths! {
     ReadRepaired,
     /// A bad copy was not written again, because the chunk has another home by now, or its member is out.
     ReadRepairVoid,
-    /// A bad copy could not be written again.
-    ReadRepairFailed,
+    /// A bad copy, or bad parity, could not be written again.
+    RepairFailed,
     /// A chunk could not be read whole; each block was read for itself.
     ChunkBlockByBlock,
 
@@ -171,8 +169,6 @@ paths! {
     ScrubUnmended,
     /// A scrub mended parity.
     ScrubParityMended,
-    /// A member failed while a scrub mended it.
-    ScrubMemberLost,
     /// A scrub gave up a copy of a page.
     ScrubPageBad,
 

@@ -117,9 +117,7 @@ impl<I: Io> Shard<I> {
             let found = self.tables.borrow().lookup(block);
             let Some(slot) = found else { return Ok(Buf::zeroed(BLOCK_BYTES)) };
             match self.read_slots(slot, 1).await {
-                Err(VolumeError::Failed) if self.tables.borrow().lookup(block) != Some(slot) => {
-                    self.io.reach(Path::ReadMoved);
-                }
+                Err(VolumeError::Failed) if self.tables.borrow().lookup(block) != Some(slot) => {}
                 result => return result,
             }
         }
@@ -229,7 +227,7 @@ impl<I: Io> Shard<I> {
                     self.members.note_repair(home.member, u64::from(part.count));
                 }
                 Err(error) => {
-                    self.io.reach(Path::ReadRepairFailed);
+                    self.io.reach(Path::RepairFailed);
                     self.report_failure(home.member, error).await;
                 }
             }

@@ -5,6 +5,7 @@
 //! record may have survived while its data did not. A record without a good copy is dropped; since it was never flushed,
 //! the previous state of its blocks is a legal one, and that state's space has not been reused.
 
+mod error;
 mod report;
 
 use std::cell::{Cell, RefCell};
@@ -33,41 +34,11 @@ use crate::space::Space;
 use crate::sync::join_all;
 use crate::tables::{Effects, StripeState, Tables};
 
+pub use error::RecoverError;
 pub use report::RecoveryReport;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
-
-/// Why a shard cannot be opened.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecoverError {
-    /// The journal refers to something that is not on any member.
-    #[error(
-        "shard {shard}: the journal needs block {lsn}, which no available member holds; more members are needed"
-    )]
-    JournalGap {
-        /// The shard.
-        shard: usize,
-        /// The missing block.
-        lsn: Lsn,
-    },
-    /// Intact bytes say something impossible.
-    #[error("shard {shard}: {what}")]
-    Damaged {
-        /// The shard.
-        shard: usize,
-        /// What is impossible.
-        what: String,
-    },
-    /// A member failed while the pool was being opened; opening again works without it.
-    #[error("shard {shard}: member {} failed while the pool was being opened", member.0)]
-    MemberFailed {
-        /// The shard.
-        shard: usize,
-        /// The member.
-        member: MemberId,
-    },
-}
 
 struct RingBlock {
     header: JournalHeader,
@@ -93,6 +64,8 @@ struct Recovery<I> {
     resync: BTreeSet<StripeId>,
     /// Slots of records not known durable whose data proved good, with its checksum.
     verified: BTreeMap<SlotNo, u32>,
+    /// What those hold of which some copy is bad: the good one may go bad before the others are mended.
+    rescued: BTreeMap<SlotNo, Buf>,
     /// Stripes with data that was not known durable.
     touched: BTreeSet<StripeId>,
     /// The last journal block known durable.
@@ -128,6 +101,7 @@ impl<I: Io> Shard<I> {
             report: RecoveryReport::default(),
             resync: BTreeSet::new(),
             verified: BTreeMap::new(),
+            rescued: BTreeMap::new(),
             touched: BTreeSet::new(),
             flushed: 0,
             unflushed: Vec::new(),
@@ -353,9 +327,15 @@ impl<I: Io> Recovery<I> {
             self.io.reach(Path::RecoverVoid);
             return Ok(true);
         }
-        let sound = self.read_copies(slot, crc).await.0.is_some();
-        if sound {
+        let (good, bad) = self.read_copies(slot, crc).await;
+        let sound = good.is_some();
+        if let Some(good) = good {
             self.verified.insert(slot, crc);
+            // An earlier record may have been about the same slot.
+            self.rescued.remove(&slot);
+            if !bad.is_empty() {
+                self.rescued.insert(slot, good);
+            }
         } else {
             self.io.reach(Path::RecoverDropped);
             self.report.records_dropped += 1;
@@ -398,7 +378,8 @@ impl<I: Io> Recovery<I> {
             if self.tables.stripe(stripe).state == StripeState::Free || self.tables.owner(slot).is_none() {
                 continue;
             }
-            let (Some(good), bad) = self.read_copies(slot, crc).await else { continue };
+            let (good, bad) = self.read_copies(slot, crc).await;
+            let Some(good) = good.or_else(|| self.rescued.get(&slot).cloned()) else { continue };
             for home in bad {
                 self.io.reach(Path::RecoverMended);
                 if self.members.write(home, offset, Rc::new([good.clone()])).await.is_err() {

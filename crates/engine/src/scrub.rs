@@ -152,7 +152,10 @@ impl<I: Io> Shard<I> {
             self.unflushed_stripes.borrow_mut().insert(part.stripe);
             match written {
                 Ok(()) => self.members.note_repair(home.member, 1),
-                Err(error) => self.report_failure(home.member, error).await,
+                Err(error) => {
+                    self.io.reach(Path::RepairFailed);
+                    self.report_failure(home.member, error).await;
+                }
             }
         }
     }
@@ -175,7 +178,7 @@ impl<I: Io> Shard<I> {
                         self.members.note_repair(home.member, u64::from(CHUNK_BLOCKS));
                     }
                     Err(error) => {
-                        self.io.reach(Path::ScrubMemberLost);
+                        self.io.reach(Path::RepairFailed);
                         self.report_failure(home.member, error).await;
                     }
                 }

@@ -67,7 +67,7 @@ fn a_failing_plan_shrinks_to_one_that_fails_alike() {
     assert!(shrunk.runs <= SHRINK_RUNS);
     assert!(shrunk.failure.is_like(&found), "{found} became {}", shrunk.failure);
     assert!(replayed.is_like(&found));
-    assert_eq!(plan, shrunk.failure.plan);
+    assert_eq!(plan, *shrunk.failure.plan);
     assert_eq!(command, again.failure.plan.command());
     let (from, to) = (found.plan, shrunk.failure.plan);
     let work = |plan: &Plan| plan.openings as u64 * plan.clients as u64 * plan.requests;

@@ -65,7 +65,7 @@ pub(crate) struct Wrong {
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// What was played.
-    pub plan: Plan,
+    pub plan: Box<Plan>,
     /// What kind of thing is wrong.
     pub kind: Kind,
     /// What is wrong.
@@ -85,7 +85,7 @@ impl Failure {
     pub fn not_repeated(plan: &Plan) -> Failure {
         let what = "two runs have different traces".to_owned();
         let (kind, log) = (Kind::NotRepeated, Vec::new());
-        Failure { plan: plan.clone(), kind, what, opening: 0, troubles: 0, steps: 0, log }
+        Failure { plan: Box::new(plan.clone()), kind, what, opening: 0, troubles: 0, steps: 0, log }
     }
 
     /// Whether another failure is of the same kind: the same words, where words tell one from another.

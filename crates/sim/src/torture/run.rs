@@ -1,6 +1,7 @@
 //! Playing a plan.
 
 mod drain;
+mod opening;
 mod trouble;
 
 use std::cell::{Cell, RefCell};
@@ -10,7 +11,7 @@ use std::rc::Rc;
 
 use sinew_engine::buf::BLOCK_BYTES;
 use sinew_engine::io::DeviceId;
-use sinew_engine::pool::{self, Candidate, PoolSpec};
+use sinew_engine::pool::{self, PoolSpec};
 use sinew_engine::recover::RecoveryReport;
 use sinew_engine::status::{CounterValues, ShardStatus};
 use sinew_engine::volume::Volume;
@@ -18,20 +19,18 @@ use sinew_engine::volume::Volume;
 use crate::device::CrashPolicy;
 use crate::faults::DeviceFaults;
 use crate::handle::Device;
-use crate::host::{OpenError, OpenPool};
+use crate::host::OpenPool;
 use crate::latency::Latency;
 use crate::random::Rng;
 use crate::torture::clients::{Lane, Work, client, read};
 use crate::torture::failure::{Failure, Kind, Log, Wrong};
 use crate::torture::oracle::Oracle;
-use crate::torture::plan::{Corruptor, Ending, Plan, Trouble};
+use crate::torture::plan::{Corruptor, Ending, Plan};
 use crate::torture::tenant::Tenancies;
 use crate::world::World;
 
 /// Steps after which a phase without end counts as stuck.
 const STEPS_MAX: u64 = 3_000_000;
-/// Steps that recovery takes in a small pool; a crash during it comes within these.
-const OPENING_STEPS: u64 = 2000;
 
 /// A run that ended well.
 #[derive(Clone, Debug)]
@@ -87,7 +86,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Failure> {
 pub fn run_logged(plan: &Plan, lines_max: usize) -> Result<Outcome, Failure> {
     let log = Rc::new(Log::of(lines_max));
     let failure = |wrong: Wrong, opening, troubles, steps| Failure {
-        plan: plan.clone(),
+        plan: Box::new(plan.clone()),
         kind: wrong.kind,
         what: wrong.what,
         opening,
@@ -226,12 +225,6 @@ impl Run {
         *self.acts.entry(act).or_default() += 1;
     }
 
-    /// Every device that is there: members, spares, and what spares have replaced.
-    fn candidates(&self) -> Vec<Candidate> {
-        let there = self.world.devices().into_iter().filter(|&id| !self.world.device(id).is_gone());
-        there.map(|device| Candidate { device, path: path_of(device) }).collect()
-    }
-
     fn play(&mut self, progress: &impl Fn(&Run)) -> Result<(), Wrong> {
         self.create()?;
         for opening in 0..self.work.plan.openings {
@@ -278,92 +271,6 @@ impl Run {
         Ok(())
     }
 
-    /// Opens the pool, as a server does: without a member that fails while it is opened. `None` when the world ended
-    /// meanwhile, as it may.
-    fn open(&mut self, may_crash: bool) -> Result<Option<Rc<OpenPool>>, Wrong> {
-        let mut candidates = self.candidates();
-        loop {
-            let Some(opened) = self.try_open(may_crash, candidates.clone())? else { return Ok(None) };
-            match opened {
-                Ok(pool) => return self.opened(pool).map(Some),
-                Err(OpenError::Device { path, .. }) if self.may_fail(&path) => {
-                    self.note(|| format!("{path} fails while the pool is opened"));
-                    self.count("members_left_out");
-                    candidates.retain(|candidate| candidate.path != path);
-                    self.world.kill_process();
-                }
-                Err(error) => return Err(Kind::NotOpened.of(error)),
-            }
-        }
-    }
-
-    /// Whether a device may be at fault. If so, it is not whole from here on.
-    fn may_fail(&mut self, path: &str) -> bool {
-        let is_at_fault = |m: &usize| path_of(self.device(*m).id()) == path;
-        match self.members().find(is_at_fault) {
-            Some(member) if self.lost.contains(&member) || self.impaired.contains(&member) => {
-                self.lose(member);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// One attempt to open the pool on these devices.
-    fn try_open(
-        &mut self,
-        may_crash: bool,
-        candidates: Vec<Candidate>,
-    ) -> Result<Option<Result<OpenPool, OpenError>>, Wrong> {
-        let opened = Rc::new(Cell::new(None));
-        let (slot, io) = (Rc::clone(&opened), self.world.io());
-        let mut rng = Rng::stream(self.work.plan.seed, "opening", self.opening as u64);
-        let crash_after = (may_crash && rng.chance(0.15)).then(|| rng.between(1, OPENING_STEPS));
-        let remote = move || rng.chance(0.5);
-        self.note(|| format!("opening {} with {} devices", self.opening, candidates.len()));
-        self.world.spawn(async move { slot.set(Some(OpenPool::open(io, candidates, remote).await)) });
-        if let Some(steps) = crash_after {
-            // Whether it is open by then or not, it begins again after this.
-            self.world.run_steps(steps);
-            self.end_world(Ending::PowerLoss);
-            return Ok(None);
-        }
-        let result = Rc::new(RefCell::new(None));
-        let done = {
-            let result = Rc::clone(&result);
-            let opened = Rc::clone(&opened);
-            move || {
-                if let Some(found) = opened.take() {
-                    *result.borrow_mut() = Some(found);
-                }
-                result.borrow().is_some()
-            }
-        };
-        self.world.run_until(done).map_err(|e| Kind::NotOpened.of(e))?;
-        let found = result.borrow_mut().take();
-        Ok(found)
-    }
-
-    fn opened(&mut self, pool: OpenPool) -> Result<Rc<OpenPool>, Wrong> {
-        let pool = Rc::new(pool);
-        self.recovered.add(&pool.recovery);
-        let volumes = 0..self.work.plan.volumes.len();
-        let handles = volumes.filter_map(|i| Some((i, pool.volume(&format!("v{i}"))?))).collect();
-        *self.work.volumes.borrow_mut() = handles;
-        self.find_devices(&pool);
-        self.tenancies.reopened(&self.work, &pool)?;
-        Ok(pool)
-    }
-
-    /// An end may have cut off the replacement of a member by a spare; the pool knows which of both it is.
-    fn find_devices(&self, pool: &OpenPool) {
-        let paths: BTreeMap<String, DeviceId> =
-            self.world.devices().into_iter().map(|id| (path_of(id), id)).collect();
-        for (device, member) in self.devices.borrow_mut().iter_mut().zip(&pool.control.config().members) {
-            *device = paths.get(&member.path).copied().unwrap_or(*device);
-        }
-    }
-
     /// Reads every block and checks it; what is there now has been recovered and is durable.
     fn verify(&mut self) -> Result<(), Wrong> {
         let work = Rc::clone(&self.work);
@@ -408,20 +315,6 @@ impl Run {
                 faults.read_error = chance(Corruptor::ReadError);
             }
             device.set_faults(faults);
-        }
-    }
-
-    /// Some openings meet members that corrupt data, and such as were lost and now fail when they are written.
-    fn trouble_opening(&mut self) {
-        let mut rng = Rng::stream(self.work.plan.seed, "trouble opening", self.opening as u64);
-        if !rng.chance(0.4) {
-            return;
-        }
-        self.set_faults();
-        let fails = self.work.plan.troubles.contains(&Trouble::Fail);
-        for member in self.lost.iter().copied().filter(|_| fails && rng.chance(0.5)) {
-            let device = self.device(member);
-            device.set_faults(DeviceFaults { write_error: 0.1, flush_error: 0.1, ..device.faults() });
         }
     }
 
@@ -491,7 +384,9 @@ impl Run {
         self.note(|| "all members vanish".to_owned());
         self.count("blackouts");
         self.work.blackout.set(true);
-        self.members().for_each(|member| self.device(member).detach(CrashPolicy::Random));
+        // Spares that are about to become members, too.
+        let devices = self.world.devices().into_iter().map(|id| self.world.device(id));
+        devices.for_each(|device| device.detach(CrashPolicy::Random));
         let (work, orders) = (Rc::clone(&self.work), Rc::clone(&self.orders));
         let done = move || work.at_work.get() == 0 && orders.get() == 0;
         self.world.run_until(done).map_err(|why| {
@@ -544,7 +439,8 @@ impl Run {
                 self.work.oracle.borrow_mut().power_failed();
                 self.work.blackout.set(false);
                 // Those that were gone before may well be back, too.
-                self.members().for_each(|member| self.device(member).attach());
+                let devices = self.world.devices().into_iter().map(|id| self.world.device(id));
+                devices.for_each(|device| device.attach());
                 self.troubled_at = self.world.now();
             }
         }

@@ -96,7 +96,7 @@ impl<F: FnMut(u64, &Failure)> Shrinker<F> {
             let mut end = left.len();
             while end > 0 {
                 let start = end.saturating_sub(size);
-                let mut plan = self.best.plan.clone();
+                let mut plan = Plan::clone(&self.best.plan);
                 let numbers = get(&plan).with(&left[start..end]);
                 set(&mut plan, numbers);
                 if self.is_better(&plan) {
