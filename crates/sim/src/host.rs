@@ -2,11 +2,13 @@
 
 use std::rc::Rc;
 
+use async_channel::Sender;
 use sinew_engine::client::{PoolClient, ShardLink, VolumeHandle};
 use sinew_engine::control::Control;
 use sinew_engine::io::Io;
 use sinew_engine::pool::{self, Candidate, Found, PoolError};
 use sinew_engine::recover::{RecoverError, RecoveryReport};
+use sinew_engine::serve::Order;
 use sinew_engine::shard::Shard;
 
 use crate::world::SimIo;
@@ -88,9 +90,6 @@ impl OpenPool {
             (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();
         let control = Control::new(io.clone(), &found, senders.clone());
         io.spawn(Rc::clone(&control).run(inbox));
-        let mut links = Vec::with_capacity(shards);
-        let mut recovery = RecoveryReport::default();
-        let mut opened_shards = Vec::with_capacity(shards);
         // All at once: the control may need the answer of one that comes later to help one that comes first.
         let (done, opened) = async_channel::bounded(shards);
         for (index, mailbox) in receivers.into_iter().enumerate() {
@@ -102,23 +101,21 @@ impl OpenPool {
             });
         }
         drop(done);
-        let mut answers = Vec::with_capacity(shards);
-        while let Ok(answer) = opened.recv().await {
-            answers.push(answer);
-        }
-        answers.sort_by_key(|(index, _)| *index);
-        for (index, opened) in answers {
+        let mut found_shards = vec![None; shards];
+        let mut recovery = RecoveryReport::default();
+        while let Ok((index, opened)) = opened.recv().await {
             let (shard, report) = opened.map_err(|error| OpenError::of_recovery(error, &found))?;
             recovery.add(&report);
-            opened_shards.push(Rc::clone(&shard));
-            links.push(if remote() {
-                ShardLink::There(senders[index].clone())
-            } else {
-                ShardLink::Here(shard)
-            });
+            found_shards[index] = Some(shard);
         }
+        let shards: Vec<Rc<Shard<SimIo>>> = found_shards.into_iter().flatten().collect();
+        let link = |(shard, sender): (&Rc<Shard<SimIo>>, &Sender<Order>)| match remote() {
+            true => ShardLink::There(sender.clone()),
+            false => ShardLink::Here(Rc::clone(shard)),
+        };
+        let links = shards.iter().zip(&senders).map(link).collect();
         control.resume(&found).await;
-        Ok(OpenPool { control, client: PoolClient::new(links), recovery, shards: opened_shards })
+        Ok(OpenPool { control, client: PoolClient::new(links), recovery, shards })
     }
 
     /// What the shards hold without reason; see [`Shard::held_at_rest`].

@@ -126,7 +126,8 @@ impl Run {
             }
             Trouble::Replace if is_hurt && is_out => {
                 self.mend(member);
-                if rng.chance(0.5) {
+                // Not under the hands of an order that has looked at the device already.
+                if rng.chance(0.5) && self.orders.get() == 0 {
                     device.replace_by_blank();
                 }
                 self.order(async move { drop(control.replace(member, Some(candidate), true).await) });
