@@ -10,6 +10,7 @@ use crate::append::{From, Piece};
 use crate::buf::BLOCK_BYTES;
 use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
 use crate::io::Io;
+use crate::paths::Path;
 use crate::shard::Shard;
 use crate::space::Purpose;
 use crate::tables::StripeState;
@@ -23,7 +24,10 @@ const GAIN_AT_LEISURE: usize = 8;
 impl<I: Io> Shard<I> {
     /// Fills one new stripe from the sparsest ones; false when nothing would be gained or room is lacking.
     pub(crate) async fn compact_some(self: &Rc<Self>) -> bool {
-        let Some(slots) = self.slots_plannable() else { return false };
+        let Some(slots) = self.slots_plannable() else {
+            self.io.reach(Path::CompactNoRoom);
+            return false;
+        };
         let chosen_now = self.victims.borrow().is_empty();
         if chosen_now {
             *self.victims.borrow_mut() = self.choose_victims(slots as usize).into();
@@ -33,6 +37,7 @@ impl<I: Io> Shard<I> {
             let Some(stripe) = self.victims.borrow_mut().pop_front() else { break };
             let Some(lock) = self.lock_stripe(stripe) else { continue };
             let Some(mut found) = self.read_live(stripe).await else {
+                self.io.reach(Path::CompactUnreadable);
                 self.unreadable.borrow_mut().insert(stripe);
                 continue;
             };
@@ -46,6 +51,11 @@ impl<I: Io> Shard<I> {
             locks.push(lock);
         }
         if pieces.is_empty() {
+            if locks.is_empty() {
+                self.io.reach(Path::CompactNoGain);
+            } else {
+                self.io.reach(Path::CompactDead);
+            }
             // Dead meanwhile, and freed once unlocked; or in use, and then there may be others.
             return !locks.is_empty() || !chosen_now;
         }
@@ -55,6 +65,7 @@ impl<I: Io> Shard<I> {
         if moved {
             self.counters.blocks_compacted.add(pieces.len() as u64);
         } else {
+            self.io.reach(Path::CompactFailed);
             self.victims.borrow_mut().clear();
         }
         moved

@@ -30,6 +30,7 @@ mod convert;
 mod keeper;
 mod rebuild;
 pub mod recover;
+mod rest;
 mod scrub;
 
 // What it is made of.
@@ -44,7 +45,7 @@ mod sync;
 mod tables;
 mod throttle;
 
-// Pure arithmetic and formats.
+// Pure arithmetic and formats, and what tests want to know.
 pub mod addr;
 pub mod checksum;
 pub mod disk;
@@ -52,6 +53,7 @@ pub mod disk;
 pub mod fuzzing;
 pub mod geometry;
 pub mod parity;
+pub mod paths;
 pub mod placement;
 pub mod run_map;
 pub mod sabotage;

@@ -41,11 +41,15 @@ pub enum Sabotage {
     RebuildShort,
     /// Refuse clients when no stripe is dead, without compacting.
     NeverCompact,
+    /// Do not wake the rebuilder when a member comes or goes.
+    LoseWakeup,
+    /// Do not give back the chunks of a plan that came to nothing.
+    LeakChunks,
 }
 
 impl Sabotage {
     /// Every way.
-    pub const ALL: [Sabotage; 18] = [
+    pub const ALL: [Sabotage; 20] = [
         Sabotage::SkipJournal,
         Sabotage::OneJournalCopy,
         Sabotage::AcknowledgeEarly,
@@ -64,6 +68,8 @@ impl Sabotage {
         Sabotage::KeepEpoch,
         Sabotage::RebuildShort,
         Sabotage::NeverCompact,
+        Sabotage::LoseWakeup,
+        Sabotage::LeakChunks,
     ];
 }
 

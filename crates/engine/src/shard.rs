@@ -20,6 +20,7 @@ use crate::geometry::{Geometry, MemberLayout};
 use crate::io::{DeviceId, Io, IoError};
 use crate::journal::Journal;
 use crate::member::Members;
+use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
 use crate::serve::Order;
@@ -224,6 +225,9 @@ impl<I: Io> Shard<I> {
                 }
             }
         }
+        if !marks.is_empty() {
+            self.io.reach(Path::RecoverMarked);
+        }
         self.mark_stale(marks);
         self.restore_redundancy();
         self.journal.mark().await?;
@@ -277,8 +281,11 @@ impl<I: Io> Shard<I> {
         }
         self.unreadable.borrow_mut().clear();
         self.restore_redundancy();
-        self.rebuilder.kick();
+        if !sabotage::on(Sabotage::LoseWakeup) {
+            self.rebuilder.kick();
+        }
         self.keeper.kick();
+        self.journal.room.notify();
         self.space_changed.notify();
         self.flushed.notify();
     }
@@ -290,7 +297,11 @@ impl<I: Io> Shard<I> {
         if sabotage::on(Sabotage::ForgetStale) {
             return;
         }
-        self.mark_stale(self.stale_records(member));
+        let missed = self.stale_records(member);
+        if !missed.is_empty() {
+            self.io.reach(Path::MembersMissed);
+        }
+        self.mark_stale(missed);
     }
 
     /// Queues marks. They are not awaited: the journal may be waiting for this very answer. A flush waits for them.
@@ -317,6 +328,7 @@ impl<I: Io> Shard<I> {
             for (index, home) in homes.iter().enumerate() {
                 let lost = home.is_some_and(|h| self.members.lost_since(h.member, planned));
                 if lost && !sabotage::on(Sabotage::ForgetStale) {
+                    self.io.reach(Path::OpenedStale);
                     marks.push(Record::Stale { stripe: *stripe, index: index as u8 });
                 }
             }
@@ -372,6 +384,7 @@ impl<I: Io> Shard<I> {
             Some(planned) => Some(Ok(planned)),
             None if self.given_up.get() > given_up => Some(Err(self.refuse())),
             None => {
+                self.io.reach(Path::RoomAwaited);
                 while_waiting();
                 None
             }
@@ -381,9 +394,9 @@ impl<I: Io> Shard<I> {
         planned
     }
 
-    /// The answer for a client when the keeper has given up. Up to the capacity it should not come to that while all
+    /// What a client is told when the keeper has given up. Up to the capacity it should not come to that while all
     /// members are there.
-    pub(crate) fn refuse(self: &Rc<Self>) -> VolumeError {
+    pub(crate) fn refuse(&self) -> VolumeError {
         let all_there = self
             .members
             .ids()
@@ -391,7 +404,12 @@ impl<I: Io> Shard<I> {
         if all_there && self.tables.borrow().live_blocks <= self.space.borrow().capacity_blocks() {
             self.refused_early.set(self.refused_early.get() + 1);
         }
-        VolumeError::NoSpace
+        self.no_room()
+    }
+
+    /// What a client is told when there is no room.
+    pub(crate) fn no_room(&self) -> VolumeError {
+        if !self.members.any_active() { VolumeError::Failed } else { VolumeError::NoSpace }
     }
 
     pub(crate) fn try_plan(
@@ -436,7 +454,9 @@ impl<I: Io> Shard<I> {
     /// Undoes a plan that was not committed.
     pub(crate) fn unplan(&self, id: StripeId, plan: StripePlan) {
         self.opening.borrow_mut().remove(&id);
-        self.space.borrow_mut().give_back(plan.homes.into_iter().flatten());
+        if !sabotage::on(Sabotage::LeakChunks) {
+            self.space.borrow_mut().give_back(plan.homes.into_iter().flatten());
+        }
         self.free_ids.borrow_mut().insert(id);
     }
 
@@ -530,6 +550,17 @@ impl<I: Io> Shard<I> {
     pub(crate) fn enter_volume(self: &Rc<Self>, volume: VolumeId) -> VolumeUse<I> {
         *self.volume_users.borrow_mut().entry(volume).or_insert(0) += 1;
         VolumeUse { shard: Rc::clone(self), volume }
+    }
+
+    /// Volumes with requests under way.
+    pub(crate) fn volumes_in_use(&self) -> usize {
+        self.volume_users.borrow().len()
+    }
+
+    /// Stripes that somebody writes to, or background work holds.
+    pub(crate) fn stripes_in_use(&self) -> impl Iterator<Item = StripeId> + use<I> {
+        let stripes: Vec<StripeId> = self.users.borrow().keys().copied().collect();
+        stripes.into_iter()
     }
 
     /// Waits until no request on the volume is under way.

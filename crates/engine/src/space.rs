@@ -65,6 +65,7 @@ struct MemberSpace {
     chunks: FreeSet,
     chunks_all: u32,
     page_slots: FreeSet,
+    page_slots_all: u32,
     /// New chunks may be placed on it.
     usable: bool,
     /// It takes part, or will again.
@@ -143,6 +144,7 @@ impl Space {
             chunks: FreeSet::all(chunks),
             chunks_all: chunks,
             page_slots: FreeSet::all(page_slots),
+            page_slots_all: page_slots,
             usable: false,
             expected: false,
         });
@@ -180,6 +182,18 @@ impl Space {
     /// All chunks on usable members.
     pub(crate) fn all_chunks(&self) -> u64 {
         self.members.iter().filter(|m| m.usable).map(|m| u64::from(m.chunks_all)).sum()
+    }
+
+    /// Chunks of a member that are not free.
+    pub(crate) fn chunks_taken(&self, member: MemberId) -> u32 {
+        let member = &self.members[usize::from(member.0)];
+        member.chunks_all - member.chunks.count
+    }
+
+    /// Page slots of a member that are not free.
+    pub(crate) fn page_slots_taken(&self, member: MemberId) -> u32 {
+        let member = &self.members[usize::from(member.0)];
+        member.page_slots_all - member.page_slots.count
     }
 
     /// Chunks and stripe numbers released but not yet free.
@@ -238,7 +252,8 @@ impl Space {
         let g = self.geometry;
         let (copies, m) = (g.copies(), g.parity_columns());
         let absent = copies.saturating_sub(self.active());
-        let least = copies - absent;
+        // With no member left there is nothing to plan.
+        let least = (copies - absent).max(1);
         self.placement.order(self.stripe_no, &mut self.order);
         let kept = if purpose == Purpose::User { self.member_reserve() } else { 0 };
         let room =
