@@ -17,6 +17,7 @@ pub mod volume;
 // One shard, and what it does for requests.
 mod append;
 mod flush;
+mod plan;
 mod read;
 pub mod serve;
 pub mod shard;
