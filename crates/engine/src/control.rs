@@ -18,6 +18,7 @@ use crate::client::VolumeShared;
 use crate::disk::codec::DecodeError;
 use crate::disk::superblock::{Config, MemberState};
 use crate::io::{DeviceId, Io};
+use crate::paths::Path;
 use crate::pool::{self, Candidate, Found, PoolError, SuperblockError};
 use crate::serve::{Answer, Order};
 use crate::shard::Event;
@@ -95,8 +96,8 @@ pub enum ControlError {
     /// The configuration cannot be stored.
     #[error("the configuration cannot be stored: {0}")]
     Config(DecodeError),
-    /// No active member takes the configuration.
-    #[error("the pool has failed: no member can be written")]
+    /// More members have failed than the pool survives.
+    #[error("the pool has failed: too many of its members have; open it again once they are back")]
     Failed,
     /// A shard could not do its part.
     #[error(transparent)]
@@ -110,8 +111,23 @@ pub struct Control<I> {
     devices: RefCell<Vec<Option<DeviceId>>>,
     shards: Vec<Sender<Order>>,
     catalog: Catalog,
+    /// No member took the configuration.
+    failed: Cell<bool>,
     changing: Cell<bool>,
     changed: Signal,
+    /// An order about members is under way.
+    ordered: Cell<bool>,
+    order_done: Signal,
+}
+
+/// The turn of one order about members, until it is dropped.
+struct Turn<'a, I>(&'a Control<I>);
+
+impl<I> Drop for Turn<'_, I> {
+    fn drop(&mut self) {
+        self.0.ordered.set(false);
+        self.0.order_done.notify();
+    }
 }
 
 impl<I: Io> Control<I> {
@@ -127,8 +143,11 @@ impl<I: Io> Control<I> {
             devices: RefCell::new(found.devices.clone()),
             shards,
             catalog,
+            failed: Cell::new(false),
             changing: Cell::new(false),
             changed: Signal::default(),
+            ordered: Cell::new(false),
+            order_done: Signal::default(),
         })
     }
 
@@ -143,6 +162,7 @@ impl<I: Io> Control<I> {
     /// What is left to do once all shards are open: take back members that have returned, finish deleting volumes.
     pub async fn resume(self: &Rc<Self>, found: &Found) {
         for &(member, device) in &found.returned {
+            self.io.reach(Path::OpenedWithReturned);
             let path = self.config.borrow().members[usize::from(member.0)].path.clone();
             // A member that cannot be taken back stays missing, and the status says so.
             let _ = self.online(usize::from(member.0), Candidate { device, path }).await;
@@ -150,6 +170,7 @@ impl<I: Io> Control<I> {
         let deleting: Vec<VolumeId> =
             self.config.borrow().volumes.iter().filter(|v| v.deleting).map(|v| v.id).collect();
         for id in deleting {
+            self.io.reach(Path::DeleteResumed);
             let _ = self.finish_delete(id).await;
         }
     }
@@ -179,7 +200,7 @@ impl<I: Io> Control<I> {
     async fn take_event(self: Rc<Self>, event: Event) {
         match event {
             Event::MemberFailed { member, done, .. } => {
-                // When nothing is left to store the failure on, requests fail by themselves.
+                // When nothing is left to store the failure on, the pool as a whole has failed.
                 let _ = self.take_out(member, MemberState::Failed).await;
                 let _ = done.send(()).await;
             }
@@ -209,6 +230,9 @@ impl<I: Io> Control<I> {
 
     /// Stores a configuration on its active members; one that fails meanwhile is out in the next attempt.
     async fn store(&self, mut next: Config) -> Result<(), ControlError> {
+        if self.failed.get() {
+            return Err(ControlError::Failed);
+        }
         let mut failed = Vec::new();
         loop {
             next.generation += 1;
@@ -216,7 +240,9 @@ impl<I: Io> Control<I> {
             let active = |i: &usize| next.members[*i].state == MemberState::Active;
             let targets: Vec<(usize, DeviceId)> =
                 (0..devices.len()).filter(active).filter_map(|i| Some((i, devices[i]?))).collect();
-            if targets.is_empty() {
+            // What is stored must be enough to be opened again.
+            if targets.is_empty() || next.members_out() > next.geometry.failures() {
+                self.fail_pool().await;
                 return Err(ControlError::Failed);
             }
             let writes =
@@ -229,6 +255,7 @@ impl<I: Io> Control<I> {
                     Ok(()) => {}
                     Err(SuperblockError::Encode(error)) => return Err(ControlError::Config(error)),
                     Err(SuperblockError::Io(_)) => {
+                        self.io.reach(Path::ConfigMemberLost);
                         again = true;
                         out.push(i);
                     }
@@ -248,6 +275,17 @@ impl<I: Io> Control<I> {
             self.tell_member(i).await;
         }
         Ok(())
+    }
+
+    /// More members have failed than the pool survives. What the members say of each other stays as it was, so that the
+    /// pool can be opened again when they are back; until then nothing is acknowledged, since the shards find all out.
+    async fn fail_pool(&self) {
+        self.io.reach(Path::PoolFailed);
+        self.failed.set(true);
+        for (index, _) in self.active_devices() {
+            self.config.borrow_mut().members[index].state = MemberState::Failed;
+            self.tell_member(index).await;
+        }
     }
 
     /// Asks every shard and waits for all.
@@ -297,11 +335,20 @@ impl<I: Io> Control<I> {
         self.config.borrow().members.get(index).map(|m| m.state).ok_or(ControlError::NoMember(index))
     }
 
+    /// Waits for the orders about members before this one. Each looks at states, waits, and changes them: a device that
+    /// comes back while another takes its place would be one of them with the data of the other.
+    async fn turn(&self) -> Turn<'_, I> {
+        self.order_done.wait(|| (!self.ordered.get()).then_some(())).await;
+        self.ordered.set(true);
+        Turn(self)
+    }
+
     /// Takes a member offline.
     ///
     /// # Errors
     /// When the pool cannot do without it.
     pub async fn offline(&self, index: usize) -> Result<(), ControlError> {
+        let _turn = self.turn().await;
         let state = self.member(index)?;
         if state != MemberState::Active {
             let hint = "only an active member can be taken offline";
@@ -315,6 +362,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the pool cannot do without it: it may still be good for something.
     pub async fn fail(&self, index: usize) -> Result<(), ControlError> {
+        let _turn = self.turn().await;
         match self.member(index)? {
             MemberState::Active => self.take_out_unless_needed(index, MemberState::Failed).await,
             _ => Ok(()),
@@ -322,13 +370,10 @@ impl<I: Io> Control<I> {
     }
 
     async fn take_out_unless_needed(&self, index: usize, state: MemberState) -> Result<(), ControlError> {
-        let out = {
-            let config = self.config.borrow();
-            let is_out = |s: MemberState| s != MemberState::Active && s != MemberState::Removed;
-            config.members.iter().filter(|m| is_out(m.state)).count()
-        };
+        let out = self.config.borrow().members_out();
         let degraded = self.status().await?.stripes_degraded > 0;
         if out + usize::from(out == 0 && degraded) >= self.config.borrow().geometry.failures() {
+            self.io.reach(Path::MemberNeeded);
             return Err(ControlError::Needed(index));
         }
         self.take_out(MemberId(index as u8), state).await
@@ -339,6 +384,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the device is not that member, or the member is not out.
     pub async fn online(&self, index: usize, candidate: Candidate) -> Result<(), ControlError> {
+        let _turn = self.turn().await;
         let state = self.member(index)?;
         if matches!(state, MemberState::Active | MemberState::Evacuating | MemberState::Removed) {
             let hint = "only a failed, offline or missing member can be brought back";
@@ -347,6 +393,7 @@ impl<I: Io> Control<I> {
         self.check_identity(index, &candidate).await?;
         // What was marked as missed must be known durably before the member counts again.
         self.ask_all(|done| Order::Flush { done }).await?;
+        self.io.reach(Path::MemberBack);
         self.devices.borrow_mut()[index] = Some(candidate.device);
         self.activate(index, |config| {
             config.members[index].path.clone_from(&candidate.path);
@@ -355,8 +402,10 @@ impl<I: Io> Control<I> {
     }
 
     async fn check_identity(&self, index: usize, candidate: &Candidate) -> Result<(), ControlError> {
-        let wrong =
-            |why: String| ControlError::WrongDevice { path: candidate.path.clone(), member: index, why };
+        let wrong = |why: String| {
+            self.io.reach(Path::MemberRefused);
+            ControlError::WrongDevice { path: candidate.path.clone(), member: index, why }
+        };
         let superblock = pool::read_superblock(&self.io, candidate.device)
             .await
             .map_err(|error| wrong(error.to_string()))?;
@@ -398,6 +447,7 @@ impl<I: Io> Control<I> {
         new: Option<Candidate>,
         force: bool,
     ) -> Result<(), ControlError> {
+        let _turn = self.turn().await;
         let state = self.member(index)?;
         if state == MemberState::Active || (state == MemberState::Removed && new.is_none()) {
             let hint = "take it offline first";
@@ -430,6 +480,7 @@ impl<I: Io> Control<I> {
         // Before the empty device counts, everything on it is known to be stale.
         let id = MemberId(index as u8);
         self.ask_all(|done| Order::StaleMember { member: id, done }).await?;
+        self.io.reach(Path::MemberReplaced);
         self.devices.borrow_mut()[index] = Some(candidate.device);
         // The new device is used as far as the old one reached: chunk numbers stay valid on it.
         self.activate(index, |config| {
@@ -446,7 +497,11 @@ impl<I: Io> Control<I> {
         let g = &config.geometry;
         let need = (g.data_columns + g.parity_columns()).max(g.copies());
         let have = config.members.iter().filter(|m| m.state == MemberState::Active).count();
-        if have >= need { Ok(()) } else { Err(ControlError::TooFewLeft { have, need }) }
+        if have < need {
+            self.io.reach(Path::EvacuationRefused);
+            return Err(ControlError::TooFewLeft { have, need });
+        }
+        Ok(())
     }
 
     async fn finish_evacuation(&self) -> Result<(), ControlError> {
@@ -460,6 +515,7 @@ impl<I: Io> Control<I> {
             (0..config.members.len()).filter(done).collect()
         };
         for index in emptied {
+            self.io.reach(Path::EvacuationEnded);
             self.change(|config| {
                 config.members[index].state = MemberState::Removed;
                 Ok(())

@@ -17,6 +17,7 @@ pub mod volume;
 // One shard, and what it does for requests.
 mod append;
 mod flush;
+mod plan;
 mod read;
 pub mod serve;
 pub mod shard;
@@ -30,6 +31,7 @@ mod convert;
 mod keeper;
 mod rebuild;
 pub mod recover;
+mod rest;
 mod scrub;
 
 // What it is made of.
@@ -44,7 +46,7 @@ mod sync;
 mod tables;
 mod throttle;
 
-// Pure arithmetic and formats.
+// Pure arithmetic and formats, and what tests want to know.
 pub mod addr;
 pub mod checksum;
 pub mod disk;
@@ -52,6 +54,7 @@ pub mod disk;
 pub mod fuzzing;
 pub mod geometry;
 pub mod parity;
+pub mod paths;
 pub mod placement;
 pub mod run_map;
 pub mod sabotage;

@@ -10,6 +10,7 @@ use crate::disk::superblock::{Config, MemberConfig, MemberState, SLOT_BYTES, SLO
 use crate::disk::{Uuid, uuid_text};
 use crate::geometry::{Geometry, GeometryError, Protection};
 use crate::io::{DeviceId, Io, IoError};
+use crate::paths::Path;
 use crate::space::capacity_blocks;
 
 /// What a pool is to be.
@@ -263,7 +264,7 @@ pub async fn read_superblock<I: Io>(io: &I, device: DeviceId) -> Result<Superblo
             Err(_) => Err(DecodeError::Invalid("superblock: it cannot be read")),
         };
         best = match (best, found) {
-            (Ok(a), Ok(b)) => Ok(if b.config.generation > a.config.generation { b } else { a }),
+            (Ok(a), Ok(b)) => Ok(if b.config.age() > a.config.age() { b } else { a }),
             (Ok(a), Err(_)) => Ok(a),
             (Err(_), Ok(b)) => Ok(b),
             // The more telling of two errors.
@@ -280,7 +281,7 @@ pub async fn read_superblock<I: Io>(io: &I, device: DeviceId) -> Result<Superblo
 /// When there is no pool, or several, or too many members are missing; the error names each member concerned.
 pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, PoolError> {
     let (superblocks, mut warnings) = read_all(io, devices).await;
-    let Some(newest) = superblocks.iter().max_by_key(|s| s.1.config.generation) else {
+    let Some(newest) = superblocks.iter().max_by_key(|s| s.1.config.age()) else {
         return Err(PoolError::NotFound(warnings));
     };
     let mut config = newest.1.config.clone();
@@ -290,12 +291,14 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
         };
         return Err(PoolError::SeveralPools(superblocks.iter().map(name).collect()));
     }
+    config.generation = generation_before(newest.1.config.generation, &superblocks);
     let mut found: Vec<Option<DeviceId>> = vec![None; config.members.len()];
     let mut paths: BTreeMap<usize, String> = BTreeMap::new();
     for (candidate, superblock) in &superblocks {
         let index = usize::from(superblock.member);
         let uuid = superblock.config.members[index].uuid;
         if config.members.get(index).is_none_or(|m| m.uuid != uuid) {
+            io.reach(Path::OpenedWithReplaced);
             warnings.push(format!("{}: has been replaced in this pool and is not used", candidate.path));
             continue;
         }
@@ -327,6 +330,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
     for (index, member) in config.members.iter_mut().enumerate() {
         match (member.state, found[index]) {
             (MemberState::Active, None) => {
+                io.reach(Path::OpenedWithout);
                 member.state = MemberState::Missing;
                 member.out_epoch = epoch;
             }
@@ -342,6 +346,13 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
         .collect();
     store(io, &mut config, &devices).await?;
     Ok(Found { config: Rc::new(config), devices, returned, warnings })
+}
+
+/// The generation after which the next one is above all that were found, and goes to the other slot than the newest is in:
+/// a torn write must not take that away.
+fn generation_before(newest: u64, superblocks: &[(&Candidate, Superblock)]) -> u64 {
+    let highest = superblocks.iter().map(|s| s.1.config.generation).max().unwrap_or(newest);
+    highest + (highest - newest) % 2
 }
 
 /// Whether, and how, a device falls short of what its member is said to hold: somebody has cut it.

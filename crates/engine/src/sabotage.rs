@@ -39,11 +39,17 @@ pub enum Sabotage {
     KeepEpoch,
     /// Rebuild a chunk but leave the first block out.
     RebuildShort,
+    /// Refuse clients when no stripe is dead, without compacting.
+    NeverCompact,
+    /// Do not wake the rebuilder when a member comes or goes.
+    LoseWakeup,
+    /// Do not give back the chunks of a plan that came to nothing.
+    LeakChunks,
 }
 
 impl Sabotage {
     /// Every way.
-    pub const ALL: [Sabotage; 17] = [
+    pub const ALL: [Sabotage; 20] = [
         Sabotage::SkipJournal,
         Sabotage::OneJournalCopy,
         Sabotage::AcknowledgeEarly,
@@ -61,6 +67,9 @@ impl Sabotage {
         Sabotage::TrustTail,
         Sabotage::KeepEpoch,
         Sabotage::RebuildShort,
+        Sabotage::NeverCompact,
+        Sabotage::LoseWakeup,
+        Sabotage::LeakChunks,
     ];
 }
 

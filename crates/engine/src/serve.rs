@@ -10,6 +10,7 @@ use crate::disk::journal::Record;
 use crate::disk::superblock::MemberState;
 use crate::geometry::{EXTENT_BLOCKS, MemberLayout};
 use crate::io::{DeviceId, Io};
+use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
 use crate::shard::Shard;
 use crate::status::ShardStatus;
@@ -210,6 +211,7 @@ impl<I: Io> Shard<I> {
     }
 
     async fn stale_member(self: &Rc<Self>, member: MemberId) -> Result<(), VolumeError> {
+        self.io.reach(Path::MemberAllStale);
         self.journal.commit(vec![Record::StaleMember { member }]).await?;
         self.flush().await
     }
@@ -231,7 +233,7 @@ impl<I: Io> Shard<I> {
         while !self.is_clean() {
             self.cleaner.kick();
             self.cleaned.wait_once().await;
-            if self.members.active().is_empty() {
+            if !self.members.any_active() {
                 return Err(VolumeError::Failed);
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! A file ([`spec::Spec`]) says which members, pool, volumes and workload there are, for how long, with which seeds, and
 //! what is varied. [`plan`] makes of it a list of runs, each a function of its description and seed alone: no clock of
-//! the machine gets into a result. docs/experiments.md is the manual.
+//! the machine gets into a result. `sinew experiment show NAME` prints a file.
 //!
 //! ```text
 //! named       the experiments that ship with the program

@@ -1,4 +1,4 @@
-//! What comes out of experiments, as JSON. docs/experiments.md documents the schema.
+//! What comes out of experiments, as JSON. Each field says what it is and its unit.
 //!
 //! Nothing here depends on the machine, so equal files, seeds and programs give equal bytes.
 

@@ -10,13 +10,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::task::Waker;
 
-use sinew_devices::Completion;
+use sinew_devices::{Completion, Outcome};
 use sinew_engine::buf::{BLOCK_BYTES, Buf};
 use sinew_engine::io::{DeviceId, Gather, IoError};
 
 use crate::blocks::{Content, deep_copy, gather_bytes, is_aligned};
 use crate::device::{CrashPolicy, DeviceState};
-use crate::faults::OpKind;
+use crate::faults::{ENOSPC, OpKind};
 use crate::latency::Work;
 use crate::random::Rng;
 use crate::trace::{TraceHash, crc};
@@ -247,9 +247,14 @@ impl Core {
         for completion in ended.drain(..) {
             let ticket = Ticket::of_tag(completion.tag);
             // It may have failed meanwhile because its device went away, or be of an earlier incarnation.
-            let request = &self.requests[ticket.slot as usize];
+            let request = &mut self.requests[ticket.slot as usize];
             if request.generation == ticket.generation && request.event == IN_MODEL {
-                self.schedule(ticket.slot, self.now + request.delay_ns);
+                let delay_ns = request.delay_ns;
+                if completion.outcome == Outcome::NoSpace {
+                    request.verdict = Some(IoError::Failed(ENOSPC));
+                    self.devices[index].counts.no_space += 1;
+                }
+                self.schedule(ticket.slot, self.now + delay_ns);
             }
         }
         self.ended = ended;
@@ -283,16 +288,16 @@ impl Core {
             self.detach(place.device, CrashPolicy::Random);
             return gone;
         }
-        // An empty request is nothing to a model.
-        if device.model.is_some() && (blocks > 0 || place.kind == OpKind::Flush) {
-            return Admission::Model(place, arrival.delay_ns);
-        }
         let (work, blocks) = match place.kind {
             OpKind::Read => (Work::Read, blocks),
             OpKind::Write => (Work::Write, blocks),
             OpKind::Discard => (Work::Write, 0),
             OpKind::Flush => (Work::Flush, 0),
         };
+        // An empty request is nothing to a model.
+        if device.model.is_some() && (place.bytes > 0 || place.kind == OpKind::Flush) {
+            return Admission::Model(place, arrival.delay_ns + device.timing.slowness(now, work, blocks));
+        }
         Admission::At(device.timing.completion(now, work, blocks) + arrival.delay_ns, None)
     }
 
@@ -454,6 +459,15 @@ impl Core {
         }
         self.trace.bytes(b"detach");
         self.trace.word(u64::from(id.0));
+    }
+
+    /// From here on the device takes the time of its latency.
+    pub(crate) fn remove_model(&mut self, id: DeviceId) {
+        let waits = |r: &Request| r.event == IN_MODEL && r.op.place().is_some_and(|place| place.device == id);
+        assert!(!self.requests.iter().any(waits), "requests of the model are under way");
+        if let Some(device) = self.device_mut(id) {
+            device.model = None;
+        }
     }
 
     /// Ends the incarnation: every request is forgotten.

@@ -143,6 +143,14 @@ impl Device {
         });
     }
 
+    /// Takes its model away, if it has one. Nothing may be under way.
+    ///
+    /// # Panics
+    /// When a request of the present incarnation is.
+    pub fn remove_model(&self) {
+        self.with_core(|core| core.remove_model(self.id));
+    }
+
     /// Looks at its model, if it has one.
     pub fn model<T>(&self, look: impl FnOnce(&Model) -> T) -> Option<T> {
         self.with(|device, _| device.model.as_ref().map(|modelled| look(&modelled.model)))

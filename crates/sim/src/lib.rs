@@ -42,7 +42,7 @@ mod trace;
 mod world;
 
 pub use device::{CrashPolicy, DeviceConfig, DeviceStats, DiscardReads};
-pub use faults::{Corruption, CorruptionKind, DeviceFaults, EIO, Fault, FaultCounts, OpKind};
+pub use faults::{Corruption, CorruptionKind, DeviceFaults, EIO, ENOSPC, Fault, FaultCounts, OpKind};
 pub use handle::Device;
 pub use host::{OpenError, OpenPool};
 pub use latency::Latency;

@@ -55,6 +55,18 @@ const OPENINGS_MAX: usize = 16;
 const COUNT_LIMIT: u64 = 1 << 62;
 
 impl Config {
+    /// What is newer is greater. An opening that found fewer members may have begun at an earlier generation than a change
+    /// that the end of the opening before cut off reached, on a member that was not there then; it is newer all the same.
+    pub fn age(&self) -> (u64, u64) {
+        (self.epoch, self.generation)
+    }
+
+    /// Members that are out, those without any part in the pool aside.
+    pub fn members_out(&self) -> usize {
+        let is_out = |s: MemberState| s != MemberState::Active && s != MemberState::Removed;
+        self.members.iter().filter(|m| is_out(m.state)).count()
+    }
+
     /// Bytes that all volumes together may have.
     pub fn volume_bytes_max(&self) -> u64 {
         let chunks: u64 = self.members.iter().map(|m| u64::from(m.layout.chunks)).sum();
