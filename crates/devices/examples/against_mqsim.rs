@@ -36,10 +36,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let seconds = begun.elapsed().as_secs_f64();
     for kind in [Kind::Read, Kind::Write] {
-        tell(kind, done.iter().filter(|completion| completion.kind == kind).map(Completion::latency_ns).collect());
+        tell(
+            kind,
+            done.iter().filter(|completion| completion.kind == kind).map(Completion::latency_ns).collect(),
+        );
     }
     println!("write amplification {:.3}, {} erases", ssd.stats().write_amplification(), ssd.stats().erases);
-    println!("{} requests in {seconds:.3} s: {:.2} million per second", done.len(), done.len() as f64 / seconds / 1e6);
+    println!(
+        "{} requests in {seconds:.3} s: {:.2} million per second",
+        done.len(),
+        done.len() as f64 / seconds / 1e6
+    );
     Ok(())
 }
 
