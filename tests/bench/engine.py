@@ -1,6 +1,7 @@
 """The engine without a wire: `sinew bench` beside fio on the same members, and beside itself."""
 import os
 import statistics
+from concurrent.futures import ThreadPoolExecutor
 
 from lab import GIB, MIB, Absent
 from table import compare, single
@@ -96,16 +97,26 @@ def memory(lab):
 
 
 def shards(lab):
-    """From one core to two."""
+    """From one core to two; and two separate processes with one shard each, which share nothing but the machine."""
     if len(os.sched_getaffinity(0)) < 2:
         raise Absent("needs two processors")
-    samples = lab.interleave({
-        f"{rw}, {count} shards": lambda rw=rw, count=count: in_memory(lab, f"--rw={rw}", "--depth=64", f"--shards={count}", "--fill")["iops"]
-        for rw in ("randread", "randwrite") for count in (1, 2)
-    })
+
+    def one_process(rw, count, depth=64):
+        return in_memory(lab, f"--rw={rw}", f"--depth={depth}", f"--shards={count}", "--fill")["iops"]
+
+    def two_processes(rw):
+        with ThreadPoolExecutor() as both:
+            return sum(both.map(lambda _: one_process(rw, 1, 32), range(2)))
+
+    contenders = {}
+    for rw in ("randread", "randwrite"):
+        contenders[f"{rw}, 2 shards"] = lambda rw=rw: one_process(rw, 2)
+        contenders[f"{rw}, 1 shard"] = lambda rw=rw: one_process(rw, 1)
+        contenders[f"{rw}, 2 processes"] = lambda rw=rw: two_processes(rw)
+    samples = lab.interleave(contenders)
     return [
-        compare("shards", f"{rw} 4 KiB, depth 64, two shards", "IOPS", samples, f"{rw}, 2 shards", f"{rw}, 1 shards", note="against one shard")
-        for rw in ("randread", "randwrite")
+        compare("shards", f"{rw} 4 KiB, depth 64, two shards", "IOPS", samples, f"{rw}, 2 shards", f"{rw}, {peer}")
+        for rw in ("randread", "randwrite") for peer in ("1 shard", "2 processes")
     ]
 
 

@@ -118,7 +118,7 @@ fn check_edges(path: &str, text: &str, find: &mut impl FnMut(usize, &str)) {
         | "crates/workload/Cargo.toml"
         | "xtask/Cargo.toml" => &[],
         "crates/engine/Cargo.toml" => &["sinew-layout"],
-        "crates/sim/Cargo.toml" => &["sinew-engine", "sinew-layout"],
+        "crates/sim/Cargo.toml" => &["sinew-engine", "sinew-devices", "sinew-layout"],
         "crates/frontend/Cargo.toml" | "crates/uring/Cargo.toml" => &["sinew-engine"],
         _ => return,
     };

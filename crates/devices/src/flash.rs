@@ -28,6 +28,6 @@ mod tests;
 mod victim;
 
 pub use config::{Cleaning, Compression, Config, Drain, Link, Policy};
-pub use models::{consumer, datacenter, femu, mqsim, slc};
+pub use models::{consumer, datacenter, femu, mqsim, pitfalls, slc};
 pub use ssd::{Space, Ssd};
 pub use stats::Stats;

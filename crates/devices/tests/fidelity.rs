@@ -50,8 +50,8 @@ fn a_disk_is_a_queue_with_general_service() {
 
 #[test]
 fn spare_space_speeds_sustained_writes_up_as_the_pitfalls_study_says() {
-    let (slowest, _) = sustained_writes(pitfalls_drive(0.03));
-    let (fastest, _) = sustained_writes(pitfalls_drive(2.0));
+    let (slowest, _) = sustained_writes(flash::pitfalls().sized(1 << 19, 0.03));
+    let (fastest, _) = sustained_writes(flash::pitfalls().sized(1 << 19, 2.0));
     assert_near("without spare space", slowest, 600.0, 10.0);
     assert_near("with a lot of it", fastest, 11_500.0, 10.0);
     assert_near("speed-up", fastest / slowest, 19.0, 10.0);

@@ -14,6 +14,7 @@ use crate::disk::journal::{Record, WRITE_BLOCKS_MAX};
 use crate::geometry::CHUNK_BLOCKS;
 use crate::io::{Gather, Io};
 use crate::mapped::MappedShard;
+use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::{Promise, Signal, join_all};
@@ -139,19 +140,32 @@ impl Appender {
         format!("append queue {queued}, in flight {in_flight}, starved {}, open {open:?}", self.is_starved())
     }
 
+    /// Pieces and runs that are not stored yet.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.borrow().len() + self.in_flight.get() as usize
+    }
+
+    /// The stripe being appended to.
+    pub(crate) fn open_stripe(&self) -> Option<StripeId> {
+        self.open.borrow().as_ref().map(|open| open.id)
+    }
+
     /// Whether appending waits for room.
     pub(crate) fn is_starved(&self) -> bool {
         self.starved.get()
     }
 
-    fn refuse_conditional(&self) {
+    /// Sends conditional pieces away; false when there are none.
+    fn refuse_conditional(&self) -> bool {
         let queued = std::mem::take(&mut *self.queue.borrow_mut());
         let (clients, conditional): (VecDeque<_>, VecDeque<_>) =
             queued.into_iter().partition(|(piece, _)| piece.from == From::Client);
         *self.queue.borrow_mut() = clients;
+        let any = !conditional.is_empty();
         for (piece, ticket) in conditional {
             ticket.done(piece.blocks(), Err(VolumeError::NoSpace));
         }
+        any
     }
 
     /// Stops appending to a stripe with a chunk on this member.
@@ -159,6 +173,7 @@ impl Appender {
         let concerned = |open: &OpenStripe| open.homes.iter().flatten().any(|h| h.member == member);
         let abandoned = self.open.borrow_mut().take_if(|open| concerned(open));
         if let Some(open) = abandoned {
+            shard.io.reach(Path::OpenStripeAbandoned);
             shard.close_stripe(open.id);
         }
     }
@@ -231,6 +246,7 @@ impl<I: Io> MappedShard<I> {
             if !appender.has_room()
                 && let Err(error) = self.open_mirrored().await
             {
+                self.io.reach(Path::AppendRefused);
                 appender.fail_all(error);
                 continue;
             }
@@ -247,7 +263,9 @@ impl<I: Io> MappedShard<I> {
         let columns = self.geometry.data_columns;
         let starved = || {
             self.appender.starved.set(true);
-            self.appender.refuse_conditional();
+            if self.appender.refuse_conditional() {
+                self.io.reach(Path::ConditionalRefused);
+            }
         };
         let planned = self.plan_in_time(columns, false, starved).await;
         if self.appender.starved.take() {
@@ -267,6 +285,7 @@ impl<I: Io> MappedShard<I> {
         let fill = vec![0; plan.columns];
         let lost = plan.homes.iter().flatten().any(|h| self.members.lost_since(h.member, version));
         if committed.is_err() || lost {
+            self.io.reach(Path::OpenStripeVoid);
             // Empty, and never appended to: the keeper frees it.
             self.close_stripe(id);
             return committed;
@@ -278,7 +297,9 @@ impl<I: Io> MappedShard<I> {
 
     /// Nobody will append to this stripe any more.
     pub(crate) fn close_stripe(&self, stripe: StripeId) {
-        self.convertible.borrow_mut().push_back(stripe);
+        if self.geometry.parity_columns() > 0 {
+            self.convertible.borrow_mut().push_back(stripe);
+        }
         self.unshare(stripe);
     }
 
@@ -306,6 +327,7 @@ impl<I: Io> MappedShard<I> {
             }
         }
         if failed || homes.iter().any(|home| self.members.lost_since(home.member, version)) {
+            self.io.reach(Path::RunMemberLost);
             let mut queue = self.appender.queue.borrow_mut();
             run.pieces.into_iter().rev().for_each(|entry| queue.push_front(entry));
         } else {

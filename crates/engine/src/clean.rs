@@ -13,6 +13,7 @@ use crate::geometry::PAGE_BYTES;
 use crate::io::{Gather, Io};
 use crate::mapped::MappedShard;
 use crate::pages::PageCopy;
+use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::{join_all, yield_now};
 
@@ -36,6 +37,7 @@ impl<I: Io> MappedShard<I> {
             while self.needs_cleaning() {
                 if !self.clean_round().await {
                     // No member takes pages at the moment, or something still holds the tail: look again later.
+                    self.io.reach(Path::CleanRetried);
                     self.io.sleep(RETRY_NS).await;
                 }
             }
@@ -45,7 +47,7 @@ impl<I: Io> MappedShard<I> {
 
     fn needs_cleaning(&self) -> bool {
         let half = u64::from(self.geometry.journal_blocks) / 2;
-        let alive = !self.members.active().is_empty();
+        let alive = self.members.any_active();
         alive
             && (self.journal.used() > half
                 || self.needs_redundancy()
@@ -67,6 +69,7 @@ impl<I: Io> MappedShard<I> {
         let snapshots = self.take_snapshots().await;
         let taken = snapshots.len();
         if !sabotage::on(Sabotage::PagesBeforeJournal) && self.flush().await.is_err() {
+            self.io.reach(Path::CleanUnflushed);
             self.put_back(snapshots);
             return false;
         }
@@ -75,10 +78,18 @@ impl<I: Io> MappedShard<I> {
         let mut unwritten = Vec::new();
         for snapshot in snapshots {
             let copies = self.write_page(&snapshot).await;
-            if copies.is_empty() { unwritten.push(snapshot) } else { written.push((snapshot, copies)) }
+            if copies.is_empty() {
+                self.io.reach(Path::PageUnwritten);
+                unwritten.push(snapshot);
+            } else {
+                written.push((snapshot, copies));
+            }
         }
         // The pages need no journal record to be found, but they must be durable before the old ones go.
         let durable = self.flush_pages().await && self.members.version() == version;
+        if !durable {
+            self.io.reach(Path::CleanVoid);
+        }
         for (snapshot, copies) in written {
             if durable {
                 self.adopt_copies(&snapshot, copies);
@@ -136,6 +147,7 @@ impl<I: Io> MappedShard<I> {
             match result {
                 Ok(()) => good.push(copy),
                 Err(error) => {
+                    self.io.reach(Path::PageMemberLost);
                     self.space.borrow_mut().free_page_slots([copy]);
                     self.members.report_failure(copy.member, error).await;
                 }

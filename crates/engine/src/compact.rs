@@ -10,38 +10,63 @@ use crate::append::{From, Piece};
 use crate::buf::BLOCK_BYTES;
 use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
 use crate::io::Io;
-use crate::mapped::{MappedShard, StripeLock};
+use crate::mapped::MappedShard;
+use crate::paths::Path;
 use crate::space::Purpose;
 use crate::tables::StripeState;
 
-/// Stripes looked up at once as candidates.
-const VICTIMS_LISTED: usize = 64;
-/// Stripes drained into one new stripe at most.
-const VICTIMS_PER_ROUND: usize = 16;
+/// Stripes drained at most before it is looked again which ones are sparsest.
+const VICTIMS_MAX: usize = 64;
+/// One chunk in so many must be gained while no client waits; otherwise the last bit of room would be made by rewriting
+/// nearly everything.
+const GAIN_AT_LEISURE: usize = 8;
 
 impl<I: Io> MappedShard<I> {
     /// Fills one new stripe from the sparsest ones; false when nothing would be gained or room is lacking.
     pub(crate) async fn compact_some(self: &Rc<Self>) -> bool {
-        let Some(slots) = self.slots_plannable() else { return false };
-        let victims = self.choose_victims(slots);
-        if victims.is_empty() {
+        let Some(slots) = self.slots_plannable() else {
+            self.io.reach(Path::CompactNoRoom);
             return false;
+        };
+        let chosen_now = self.victims.borrow().is_empty();
+        if chosen_now {
+            *self.victims.borrow_mut() = self.choose_victims(slots as usize).into();
         }
-        let mut pieces = Vec::new();
-        for lock in &victims {
-            let Some(mut found) = self.read_live(lock.stripe()).await else { continue };
-            found.truncate(slots as usize - pieces.len());
+        let (mut pieces, mut locks) = (Vec::new(), Vec::new());
+        while pieces.len() < slots as usize {
+            let Some(stripe) = self.victims.borrow_mut().pop_front() else { break };
+            let Some(lock) = self.lock_stripe(stripe) else { continue };
+            let Some(mut found) = self.read_live(stripe).await else {
+                self.io.reach(Path::CompactUnreadable);
+                self.unreadable.borrow_mut().insert(stripe);
+                continue;
+            };
+            let room = slots as usize - pieces.len();
+            if found.len() > room {
+                // The next round goes on with it.
+                self.victims.borrow_mut().push_front(stripe);
+                found.truncate(room);
+            }
             pieces.append(&mut found);
+            locks.push(lock);
         }
         if pieces.is_empty() {
-            // Dead meanwhile, and freed once unlocked; or unreadable, and then there is nothing to gain.
-            return victims.iter().any(|lock| self.tables.borrow().stripe(lock.stripe()).live == 0);
+            if locks.is_empty() {
+                self.io.reach(Path::CompactNoGain);
+            } else {
+                self.io.reach(Path::CompactDead);
+            }
+            // Dead meanwhile, and freed once unlocked; or in use, and then there may be others.
+            return !locks.is_empty() || !chosen_now;
         }
         pieces.sort_by_key(|piece| piece.block);
         self.throttle.pay(&self.io, pieces.len() as u64 * BLOCK_BYTES as u64).await;
         let moved = self.write_stripe(&pieces, Purpose::Internal).await.is_ok();
         if moved {
             self.counters.blocks_compacted.add(pieces.len() as u64);
+        } else {
+            self.io.reach(Path::CompactFailed);
+            self.victims.borrow_mut().clear();
         }
         moved
     }
@@ -55,56 +80,62 @@ impl<I: Io> MappedShard<I> {
         Some(slots)
     }
 
-    /// Stripes to drain into one new one of so many slots, such that more chunks become free than are used.
-    fn choose_victims(self: &Rc<Self>, slots: u32) -> Vec<StripeLock<I>> {
-        if self.victims.borrow().is_empty() {
-            self.list_victims();
-        }
-        let (mut live, mut chunks, mut chosen) = (0u32, 0usize, Vec::new());
-        while chosen.len() < VICTIMS_PER_ROUND && live < slots {
-            let Some(stripe) = self.victims.borrow_mut().pop_front() else { break };
-            let found = self.tables.borrow().stripe(stripe);
-            if found.state == StripeState::Free {
-                continue;
+    /// The sparsest stripes, enough of them that their blocks, in new stripes of so many slots, take fewer chunks than
+    /// now; none when that cannot be.
+    fn choose_victims(&self, slots: usize) -> Vec<StripeId> {
+        let at_leisure = self.waiting_for_room.get() == 0;
+        let (mut live, mut chunks, mut chosen) = (0, 0, Vec::new());
+        for (stripe, stripe_live, stripe_chunks) in self.sparsest() {
+            chosen.push(stripe);
+            live += stripe_live;
+            chunks += stripe_chunks;
+            let needed = self.chunks_needed(live, slots);
+            let least = if at_leisure { needed + needed / GAIN_AT_LEISURE } else { needed };
+            if live >= slots && chunks > least {
+                return chosen;
             }
-            let Some(lock) = self.lock_stripe(stripe) else { continue };
-            if live + u32::from(found.live) <= slots {
-                chunks += self.chunks_of(stripe);
-            }
-            live += u32::from(found.live);
-            chosen.push(lock);
         }
-        let moved = live.min(slots);
+        let needed = self.chunks_needed(live, slots);
+        if chunks > needed + if at_leisure { needed / GAIN_AT_LEISURE } else { 0 } {
+            chosen
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Chunks that so many blocks take in stripes of so many slots.
+    fn chunks_needed(&self, blocks: usize, slots: usize) -> usize {
         let g = &self.geometry;
-        let columns = moved.div_ceil(CHUNK_BLOCKS) as usize;
-        let needed = if g.parity_columns() > 0 { columns + g.parity_columns() } else { columns * g.copies() };
-        if chunks <= needed {
-            self.victims.borrow_mut().clear();
-            return Vec::new();
-        }
-        chosen
+        let copies = g.copies().min(self.members.active().len());
+        let chunks = |blocks: usize| match (blocks.div_ceil(CHUNK_BLOCKS as usize), g.parity_columns()) {
+            (0, _) => 0,
+            (columns, 0) => columns * copies,
+            (columns, parity) => columns + parity,
+        };
+        blocks / slots * chunks(slots) + chunks(blocks % slots)
     }
 
-    fn chunks_of(&self, stripe: StripeId) -> usize {
-        self.tables.borrow().homes(stripe).iter().flatten().count()
-    }
-
-    /// Lists the stripes with the fewest live blocks per chunk they occupy.
-    fn list_victims(&self) {
-        let mut sparsest: BTreeMap<(u32, StripeId), ()> = BTreeMap::new();
-        let tables = self.tables.borrow();
-        for stripe in (0..tables.stripe_count()).map(StripeId) {
-            let found = tables.stripe(stripe);
-            if found.state == StripeState::Free || found.live == 0 {
+    /// The stripes with the fewest live blocks for each chunk they occupy on active members: their live blocks, and those
+    /// chunks.
+    fn sparsest(&self) -> Vec<(StripeId, usize, usize)> {
+        let mut found = BTreeMap::new();
+        let (tables, unreadable) = (self.tables.borrow(), self.unreadable.borrow());
+        let active: Vec<bool> = self.members.ids().map(|m| self.members.is_active(m)).collect();
+        for id in (0..tables.stripe_count()).map(StripeId) {
+            let stripe = tables.stripe(id);
+            let is_candidate = stripe.state != StripeState::Free && stripe.live > 0;
+            if !is_candidate || self.in_use(id) || unreadable.contains(&id) {
                 continue;
             }
-            let chunks = tables.homes(stripe).iter().flatten().count() as u32;
-            sparsest.insert((u32::from(found.live) * 1024 / chunks.max(1), stripe), ());
-            if sparsest.len() > VICTIMS_LISTED {
-                sparsest.pop_last();
+            let homes = tables.homes(id).iter().flatten();
+            let chunks = homes.filter(|home| active[usize::from(home.member.0)]).count();
+            let live = usize::from(stripe.live);
+            found.insert((live * 1024 / chunks.max(1), id), (id, live, chunks));
+            if found.len() > VICTIMS_MAX {
+                found.pop_last();
             }
         }
-        *self.victims.borrow_mut() = sparsest.into_keys().map(|(_, stripe)| stripe).collect();
+        found.into_values().collect()
     }
 
     /// The live blocks of a stripe with their content; `None` when one cannot be read.

@@ -16,10 +16,10 @@ use async_channel::{Receiver, Sender};
 use crate::addr::{MemberId, VolumeId};
 pub use crate::catalog::Catalog;
 use crate::client::VolumeShared;
-use crate::disk::Uuid;
 use crate::disk::codec::DecodeError;
 use crate::disk::superblock::{Config, MemberConfig, MemberState};
 use crate::io::{DeviceId, Io};
+use crate::paths::Path;
 use crate::pool::{self, Candidate, Found, PoolError, SuperblockError};
 use crate::serve::{Answer, Order};
 use crate::shape::Shape;
@@ -114,8 +114,8 @@ pub enum ControlError {
     /// The configuration cannot be stored.
     #[error("the configuration cannot be stored: {0}")]
     Config(DecodeError),
-    /// No active member takes the configuration.
-    #[error("the pool has failed: no member can be written")]
+    /// More members have failed than the pool survives.
+    #[error("the pool has failed: too many of its members have; open it again once they are back")]
     Failed,
     /// A shard could not do its part.
     #[error(transparent)]
@@ -134,8 +134,23 @@ pub struct Control<I> {
     devices: RefCell<Vec<Option<DeviceId>>>,
     shards: Vec<Sender<Order>>,
     catalog: Catalog,
+    /// No member took the configuration.
+    failed: Cell<bool>,
     changing: Cell<bool>,
     changed: Signal,
+    /// An order about members is under way.
+    ordered: Cell<bool>,
+    order_done: Signal,
+}
+
+/// The turn of one order about members, until it is dropped.
+struct Turn<'a, I>(&'a Control<I>);
+
+impl<I> Drop for Turn<'_, I> {
+    fn drop(&mut self) {
+        self.0.ordered.set(false);
+        self.0.order_done.notify();
+    }
 }
 
 impl<I: Io> Control<I> {
@@ -151,8 +166,11 @@ impl<I: Io> Control<I> {
             devices: RefCell::new(found.devices.clone()),
             shards,
             catalog,
+            failed: Cell::new(false),
             changing: Cell::new(false),
             changed: Signal::default(),
+            ordered: Cell::new(false),
+            order_done: Signal::default(),
         })
     }
 
@@ -167,6 +185,7 @@ impl<I: Io> Control<I> {
     /// What is left to do once all shards are open: take back members that have returned, finish deleting volumes.
     pub async fn resume(self: &Rc<Self>, found: &Found) {
         for &(member, device) in &found.returned {
+            self.io.reach(Path::OpenedWithReturned);
             let path = self.config.borrow().members[usize::from(member.0)].path.clone();
             // A member that cannot be taken back stays missing, and the status says so.
             let _ = self.online(usize::from(member.0), Candidate { device, path }).await;
@@ -174,6 +193,7 @@ impl<I: Io> Control<I> {
         let deleting: Vec<VolumeId> =
             self.config.borrow().volumes.iter().filter(|v| v.deleting).map(|v| v.id).collect();
         for id in deleting {
+            self.io.reach(Path::DeleteResumed);
             let _ = self.finish_delete(id).await;
         }
         self.use_spares().await;
@@ -206,7 +226,7 @@ impl<I: Io> Control<I> {
             Event::MemberFailed { member, done, .. } => {
                 // Without redundancy nothing is gained by doing without it: its requests fail, others may not.
                 if self.config.borrow().shape.failures() > 0 {
-                    // When nothing is left to store the failure on, requests fail by themselves.
+                    // When nothing is left to store the failure on, the pool as a whole has failed.
                     let _ = self.take_out(member, MemberState::Failed).await;
                 }
                 let _ = done.send(()).await;
@@ -238,6 +258,9 @@ impl<I: Io> Control<I> {
 
     /// Stores a configuration on its active members; one that fails meanwhile is out in the next attempt.
     async fn store(&self, mut next: Config) -> Result<(), ControlError> {
+        if self.failed.get() {
+            return Err(ControlError::Failed);
+        }
         let mut failed = Vec::new();
         loop {
             next.generation += 1;
@@ -245,7 +268,9 @@ impl<I: Io> Control<I> {
             let active = |i: &usize| is_told(next.members[*i].state);
             let targets: Vec<(usize, DeviceId)> =
                 (0..devices.len()).filter(active).filter_map(|i| Some((i, devices[i]?))).collect();
-            if targets.is_empty() {
+            // What is stored must be enough to be opened again.
+            if targets.is_empty() || !next.survives(&next.out()) {
+                self.fail_pool().await;
                 return Err(ControlError::Failed);
             }
             let writes =
@@ -258,6 +283,7 @@ impl<I: Io> Control<I> {
                     Ok(()) => {}
                     Err(SuperblockError::Encode(error)) => return Err(ControlError::Config(error)),
                     Err(SuperblockError::Io(_)) => {
+                        self.io.reach(Path::ConfigMemberLost);
                         again = true;
                         out.push(i);
                     }
@@ -277,6 +303,17 @@ impl<I: Io> Control<I> {
             self.tell_member(i).await;
         }
         Ok(())
+    }
+
+    /// More members have failed than the pool survives. What the members say of each other stays as it was, so that the
+    /// pool can be opened again when they are back; until then nothing is acknowledged, since the shards find all out.
+    async fn fail_pool(&self) {
+        self.io.reach(Path::PoolFailed);
+        self.failed.set(true);
+        for (index, _) in self.active_devices() {
+            self.config.borrow_mut().members[index].state = MemberState::Failed;
+            self.tell_member(index).await;
+        }
     }
 
     /// Asks every shard and waits for all.
@@ -326,11 +363,20 @@ impl<I: Io> Control<I> {
         self.config.borrow().members.get(index).map(|m| m.state).ok_or(ControlError::NoMember(index))
     }
 
+    /// Waits for the orders about members before this one. Each looks at states, waits, and changes them: a device that
+    /// comes back while another takes its place would be one of them with the data of the other.
+    async fn turn(&self) -> Turn<'_, I> {
+        self.order_done.wait(|| (!self.ordered.get()).then_some(())).await;
+        self.ordered.set(true);
+        Turn(self)
+    }
+
     /// Takes a member offline.
     ///
     /// # Errors
     /// When the pool cannot do without it.
     pub async fn offline(&self, index: usize) -> Result<(), ControlError> {
+        let _turn = self.turn().await;
         let state = self.member(index)?;
         if state != MemberState::Active {
             let hint = "only an active member can be taken offline";
@@ -344,34 +390,36 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the pool cannot do without it: it may still be good for something.
     pub async fn fail(&self, index: usize) -> Result<(), ControlError> {
-        match self.member(index)? {
-            MemberState::Active => {
-                self.take_out_unless_needed(index, MemberState::Failed).await?;
-                self.use_spares().await;
-                Ok(())
-            }
-            _ => Ok(()),
+        let turn = self.turn().await;
+        if self.member(index)? == MemberState::Active {
+            self.take_out_unless_needed(index, MemberState::Failed).await?;
         }
+        drop(turn);
+        self.use_spares().await;
+        Ok(())
     }
 
     async fn take_out_unless_needed(&self, index: usize, state: MemberState) -> Result<(), ControlError> {
         let status = self.status().await?;
         let possible = {
             let config = self.config.borrow();
-            let is_out = |m: &MemberConfig| !matches!(m.state, MemberState::Active | MemberState::Removed);
+            let mut lost = config.out();
             match config.shape {
                 Shape::Mapped(geometry) => {
-                    let out = config.members.iter().filter(|m| is_out(m)).count();
+                    let out = lost.iter().filter(|&&out| out).count();
                     out + usize::from(out == 0 && status.stripes_degraded > 0) < geometry.failures()
                 }
                 Shape::Array(_) => {
-                    let lags = |i: usize| status.member_chunks_stale.get(i).is_some_and(|&n| n > 0);
-                    let lost = |(i, m): (usize, &MemberConfig)| i == index || is_out(m) || lags(i);
-                    config.survives(&config.members.iter().enumerate().map(lost).collect::<Vec<_>>())
+                    // What lags behind is no help to the others.
+                    lost[index] = true;
+                    let lagging = lost.iter_mut().zip(&status.member_chunks_stale);
+                    lagging.for_each(|(lost, &stale)| *lost |= stale > 0);
+                    config.survives(&lost)
                 }
             }
         };
         if !possible {
+            self.io.reach(Path::MemberNeeded);
             return Err(ControlError::Needed(index));
         }
         self.take_out(MemberId(index as u8), state).await
@@ -382,21 +430,24 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the device is not that member, or the member is not out.
     pub async fn online(&self, index: usize, candidate: Candidate) -> Result<(), ControlError> {
+        let _turn = self.turn().await;
         let state = self.member(index)?;
         if !matches!(state, MemberState::Failed | MemberState::Offline | MemberState::Missing) {
             let hint = "only a failed, offline or missing member can be brought back";
             return Err(ControlError::MemberState { member: index, state: state.name(), hint });
         }
-        let was = self.config.borrow().members[index].uuid;
         self.check_identity(index, &candidate).await?;
         // What was marked as missed must be known durably before the member counts again.
         self.ask_all(|done| Order::Flush { done }).await?;
-        self.activate(index, was, candidate.device, |member| member.path.clone_from(&candidate.path)).await
+        self.io.reach(Path::MemberBack);
+        self.activate(index, candidate.device, |member| member.path.clone_from(&candidate.path)).await
     }
 
     async fn check_identity(&self, index: usize, candidate: &Candidate) -> Result<(), ControlError> {
-        let wrong =
-            |why: String| ControlError::WrongDevice { path: candidate.path.clone(), member: index, why };
+        let wrong = |why: String| {
+            self.io.reach(Path::MemberRefused);
+            ControlError::WrongDevice { path: candidate.path.clone(), member: index, why }
+        };
         let superblock = pool::read_superblock(&self.io, candidate.device)
             .await
             .map_err(|error| wrong(error.to_string()))?;
@@ -415,22 +466,18 @@ impl<I: Io> Control<I> {
             .map_or(Ok(()), |why| Err(wrong(format!("it {why}"))))
     }
 
-    /// Takes a device in as a member that is out, unless somebody else has meanwhile, who then has its identity.
+    /// Takes a device in as a member that is out.
     async fn activate(
         &self,
         index: usize,
-        was: Uuid,
         device: DeviceId,
         edit: impl FnOnce(&mut MemberConfig),
     ) -> Result<(), ControlError> {
         self.change(|config| {
+            let is_spare = matches!(config.shape, Shape::Array(array) if index >= array.members());
             let member = &mut config.members[index];
-            if member.uuid != was || member.state == MemberState::Active {
-                let hint = "another device has taken its place meanwhile";
-                return Err(ControlError::MemberState { member: index, state: member.state.name(), hint });
-            }
             edit(member);
-            member.state = MemberState::Active;
+            member.state = if is_spare { MemberState::Spare } else { MemberState::Active };
             member.out_epoch = 0;
             self.devices.borrow_mut()[index] = Some(device);
             Ok(())

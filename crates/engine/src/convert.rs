@@ -11,6 +11,7 @@ use crate::disk::journal::Record;
 use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
 use crate::io::Io;
 use crate::mapped::{MappedShard, StripeLock};
+use crate::paths::Path;
 use crate::read::ChunkPart;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::join_all;
@@ -35,6 +36,7 @@ impl<I: Io> MappedShard<I> {
         // Not only what is applied: the parity itself must be durable, on members that were there all the time.
         let flushed = sabotage::on(Sabotage::ConvertWithoutFlush) || self.flush_pages().await;
         if !flushed || self.members.version() != version {
+            self.io.reach(Path::ConvertVoid);
             self.convertible.borrow_mut().extend(ready.iter().map(|lock| lock.stripe()));
             return true;
         }
@@ -81,6 +83,7 @@ impl<I: Io> MappedShard<I> {
         let chunks = join_all((0..columns).map(|column| self.settle_chunk(stripe, column))).await;
         let chunks: Option<Vec<Vec<Buf>>> = chunks.into_iter().map(|chunk| Some(vec![chunk?])).collect();
         let Some(chunks) = chunks else {
+            self.io.reach(Path::ConvertUnreadable);
             self.convertible.borrow_mut().push_back(stripe);
             return None;
         };
@@ -91,6 +94,7 @@ impl<I: Io> MappedShard<I> {
         for (p, parity) in parity.into_iter().enumerate() {
             let home = self.tables.borrow().good_home(stripe, self.geometry.parity_index(p))?;
             if let Err(error) = self.members.write(home, 0, Rc::new([parity])).await {
+                self.io.reach(Path::ConvertMemberLost);
                 self.members.report_failure(home.member, error).await;
                 self.convertible.borrow_mut().push_back(stripe);
                 return None;
@@ -109,7 +113,9 @@ impl<I: Io> MappedShard<I> {
             Ok(buf) => self.members.note_checksum_error(home.member, self.mismatches(part, &buf)),
             Err(_) => {}
         }
-        self.mend_chunk(stripe, column, column, home).await
+        let mended = self.mend_chunk(stripe, column, column, home).await?;
+        self.io.reach(Path::ConvertMended);
+        Some(mended)
     }
 
     /// Rewrites a whole data chunk, block by block, where a block is damaged, and gives its content as it is then.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use crate::io::Io;
 use crate::mapped::MappedShard;
+use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::join_all;
 use crate::volume::VolumeError;
@@ -18,22 +19,27 @@ impl<I: Io> MappedShard<I> {
     /// Makes durable all that was applied before this call.
     pub(crate) async fn flush(self: &Rc<Self>) -> Result<(), VolumeError> {
         let target = self.journal.applied();
-        while self.journal.flushed() < target || self.marks_pending.get() > 0 {
-            if self.members.active().is_empty() {
+        loop {
+            // Even when nothing is left to flush: a write that failed meanwhile may yet be found by the next opening.
+            if !self.members.any_active() {
+                self.io.reach(Path::FlushRefused);
                 return Err(VolumeError::Failed);
             }
+            if self.journal.flushed() >= target && self.marks_pending.get() == 0 {
+                return Ok(());
+            }
             if self.flush_running.get() {
+                self.io.reach(Path::FlushShared);
                 self.flushed.wait(|| (!self.flush_running.get()).then_some(())).await;
             } else {
                 self.flush_members().await;
             }
         }
-        Ok(())
     }
 
     /// One round: flushes every member written since the last. When a member is lost meanwhile the round does not count,
-    /// since what it missed must be marked first.
-    async fn flush_members(self: &Rc<Self>) {
+    /// since what it missed must be marked first; nor does it when there is no member left to be flushed.
+    async fn flush_members(self: &Rc<Self>) -> bool {
         self.flush_running.set(true);
         self.flushed.wait(|| (self.marks_pending.get() == 0).then_some(())).await;
         let (version, applied) = (self.members.version(), self.journal.applied());
@@ -44,26 +50,30 @@ impl<I: Io> MappedShard<I> {
             let results = join_all(written.iter().map(|&member| self.members.flush(member))).await;
             for (&member, result) in written.iter().zip(results) {
                 if let Err(error) = result {
+                    self.io.reach(Path::FlushMemberLost);
                     self.members.report_failure(member, error).await;
                 }
             }
         }
-        if self.members.version() == version {
+        let counts = self.members.version() == version && self.members.any_active();
+        if counts {
             self.flushing_stripes.borrow_mut().clear();
             self.journal.set_flushed(applied);
             self.counters.flushes.add(1);
             self.reclaim();
+        } else {
+            self.io.reach(Path::FlushVoid);
         }
         self.flush_running.set(false);
         self.flushed.notify();
+        counts
     }
 
-    /// Makes durable every page written before this call; false when a member was lost meanwhile.
+    /// Makes durable every page written before this call; false when a member was lost meanwhile, or none is left.
     pub(crate) async fn flush_pages(self: &Rc<Self>) -> bool {
         self.flushed.wait(|| (!self.flush_running.get()).then_some(())).await;
         let version = self.members.version();
-        self.flush_members().await;
-        self.members.version() == version
+        self.flush_members().await && self.members.version() == version
     }
 
     /// Frees what was released by now durable records and is not read any more.
@@ -71,7 +81,6 @@ impl<I: Io> MappedShard<I> {
         let freed = self.space.borrow_mut().reclaim(self.journal.flushed(), self.eras.oldest());
         self.take_free_ids(freed.stripes);
         if freed.count > 0 {
-            self.exhausted.set(false);
             self.keeper.kick();
             self.space_changed.notify();
         }

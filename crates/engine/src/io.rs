@@ -12,6 +12,7 @@ use std::future::Future;
 use std::rc::Rc;
 
 use crate::buf::Buf;
+use crate::paths::Path;
 
 /// A device as its world numbers it. What it stands for (a file, a block device, memory) is the world's business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,6 +72,9 @@ pub trait Io: Clone + 'static {
     /// Tells the device that the range's content is no longer needed; reading it afterwards gives anything.
     fn discard(&self, device: DeviceId, offset: u64, bytes: u64)
     -> impl Future<Output = Result<(), IoError>>;
+    /// Tells that a path was taken that something unusual leads to. A world that tests the engine counts them.
+    #[inline(always)]
+    fn reach(&self, _path: Path) {}
     /// The device's size.
     fn space(&self, device: DeviceId) -> Result<Space, IoError>;
 }

@@ -13,6 +13,7 @@ use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::journal::{JOURNAL_PAYLOAD_BYTES, JournalHeader, Record, encode_block};
 use crate::io::{Gather, Io};
 use crate::mapped::MappedShard;
+use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::{Fulfil, Promise, Signal, join_all, promise};
 use crate::tables::Effects;
@@ -87,6 +88,11 @@ impl Journal {
             self.applied(),
             self.flushed()
         )
+    }
+
+    /// Entries that are not in a block yet.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.borrow().len()
     }
 
     /// The last block known durable with everything before it.
@@ -228,9 +234,17 @@ impl<I: Io> MappedShard<I> {
         journal
             .room
             .wait(|| {
+                if !self.members.any_active() {
+                    // Nothing will be written, and nobody makes room any more: whoever waits is refused.
+                    return Some(GROUP_BLOCKS);
+                }
                 let urgent = journal.queue.borrow().front().is_some_and(|entry| entry.urgent);
                 let room = ring.saturating_sub(journal.used() + RESERVED_BLOCKS);
                 let reserved = u64::from(urgent && journal.used() < ring);
+                if room == 0 {
+                    let path = if reserved > 0 { Path::JournalReserveUsed } else { Path::JournalFull };
+                    self.io.reach(path);
+                }
                 (room.max(reserved) > 0).then_some(room.max(reserved))
             })
             .await
@@ -267,7 +281,11 @@ impl<I: Io> MappedShard<I> {
             written.retain(|&m| self.members.is_active(m));
             let legs = self.journal_legs(first, &written);
             if legs.is_empty() {
-                return if written.is_empty() { Err(VolumeError::Failed) } else { Ok(()) };
+                if written.is_empty() {
+                    self.io.reach(Path::JournalRefused);
+                    return Err(VolumeError::Failed);
+                }
+                return Ok(());
             }
             let writes = legs.iter().map(|&leg| {
                 let offset = self.members.get(leg).layout.journal_offset(self.index, position);
@@ -277,7 +295,10 @@ impl<I: Io> MappedShard<I> {
             for (leg, result) in legs.into_iter().zip(results) {
                 match result {
                     Ok(()) => written.push(leg),
-                    Err(error) => self.members.report_failure(leg, error).await,
+                    Err(error) => {
+                        self.io.reach(Path::JournalMemberLost);
+                        self.members.report_failure(leg, error).await;
+                    }
                 }
             }
         }

@@ -10,6 +10,9 @@ use crate::addr::StripeId;
 use crate::disk::journal::Record;
 use crate::io::Io;
 use crate::mapped::MappedShard;
+use crate::paths::Path;
+use crate::sabotage::{self, Sabotage};
+use crate::sync::yield_now;
 use crate::tables::StripeState;
 
 /// Pause while released chunks wait for readers to leave.
@@ -26,10 +29,14 @@ impl<I: Io> MappedShard<I> {
 
     /// One step; false when there is nothing to do, or nothing that can be done, until the next kick.
     async fn keep_once(self: &Rc<Self>) -> bool {
+        if !self.members.any_active() {
+            return self.give_up_hope();
+        }
         if self.reap().await {
             return true;
         }
         if self.wants_flush() {
+            self.io.reach(Path::FlushUnasked);
             return self.flush().await.is_ok();
         }
         self.reclaim();
@@ -40,15 +47,27 @@ impl<I: Io> MappedShard<I> {
         } else {
             free < self.convert_water() && self.convert_some().await
         };
-        if !wanted || worked || self.exhausted.get() {
+        if !wanted || worked {
             return worked;
         }
-        if self.space.borrow().releasing() > 0 {
-            // Someone still reads what was released.
+        // Those for whom there is room by now take it.
+        yield_now().await;
+        if self.waiting_for_room.get() == 0 {
+            return true;
+        }
+        if self.space.borrow().releasing() > 0 || self.busy_stripes() > 0 {
+            // Someone still reads what was released, or writes what will take another's place.
+            self.io.reach(Path::RoomHeldByReaders);
             self.io.sleep(RETRY_NS).await;
             return true;
         }
-        self.exhausted.set(true);
+        self.give_up_hope()
+    }
+
+    /// Nobody shall wait for room that nobody makes.
+    fn give_up_hope(&self) -> bool {
+        self.io.reach(Path::RoomExhausted);
+        self.given_up.set(self.given_up.get() + 1);
         self.space_changed.notify();
         false
     }
@@ -57,7 +76,7 @@ impl<I: Io> MappedShard<I> {
         if self.space.borrow().releasing() > 0 && self.journal.flushed() < self.journal.applied() {
             return self.flush().await.is_ok();
         }
-        self.convert_some().await || self.compact_some().await
+        self.convert_some().await || (!sabotage::on(Sabotage::NeverCompact) && self.compact_some().await)
     }
 
     /// Free chunks below which room is made.

@@ -22,6 +22,7 @@ pub mod array;
 mod append;
 mod flush;
 mod mapped;
+mod plan;
 mod read;
 pub mod serve;
 pub mod shard;
@@ -36,6 +37,7 @@ mod convert;
 mod keeper;
 mod rebuild;
 pub mod recover;
+mod rest;
 mod scrub;
 
 // What it is made of.
@@ -50,7 +52,7 @@ mod sync;
 mod tables;
 mod throttle;
 
-// Pure arithmetic and formats.
+// Pure arithmetic and formats, and what tests want to know.
 pub mod addr;
 pub mod checksum;
 pub mod disk;
@@ -58,6 +60,7 @@ pub mod disk;
 pub mod fuzzing;
 pub mod geometry;
 pub mod parity;
+pub mod paths;
 pub mod placement;
 pub mod run_map;
 pub mod sabotage;

@@ -1,7 +1,7 @@
 //! One shard of a mapped pool: a slice of the pool with its own tables, journal and free space, run by one thread.
 //!
 //! This file holds the shard together: what it is made of, how members and volumes come and go, who may touch which
-//! stripe. What it does with requests is in `read`, `append`, `stripes` and `unmap`, what it does by itself in `clean`,
+//! stripe. What it does with requests is in `plan`, `read`, `append`, `stripes` and `unmap`, what it does by itself in `clean`,
 //! `convert`, `compact`, `rebuild` and `scrub`.
 
 use std::cell::{Cell, RefCell};
@@ -20,10 +20,11 @@ use crate::geometry::{Geometry, MemberLayout};
 use crate::io::{DeviceId, Io};
 use crate::journal::Journal;
 use crate::member::Members;
+use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
 use crate::shard::Event;
-use crate::space::{Purpose, Space, StripePlan};
+use crate::space::Space;
 use crate::status::Counters;
 use crate::sync::{Kick, Signal};
 use crate::tables::{Effects, StripeState, Tables};
@@ -54,8 +55,8 @@ pub struct MappedShard<I> {
     pub(crate) flushed: Signal,
     /// Stripes planned whose opening is not applied yet, with the members' version when they were.
     pub(crate) opening: RefCell<BTreeMap<StripeId, u64>>,
-    free_ids: RefCell<BTreeSet<StripeId>>,
-    next_id: Cell<u32>,
+    pub(crate) free_ids: RefCell<BTreeSet<StripeId>>,
+    pub(crate) next_id: Cell<u32>,
     /// Who uses a stripe: a number of requests, or background work alone.
     users: RefCell<BTreeMap<StripeId, StripeUse>>,
     pub(crate) emptied: RefCell<BTreeSet<StripeId>>,
@@ -83,12 +84,16 @@ pub struct MappedShard<I> {
     pub(crate) rebuild_starved: Cell<bool>,
     /// Mirrored stripes that nobody appends to any more, the one closed first in front.
     pub(crate) convertible: RefCell<VecDeque<StripeId>>,
-    /// Stripes worth compacting, the emptiest first, as last looked at.
+    /// Stripes being compacted, one after the other; drained together they give room.
     pub(crate) victims: RefCell<VecDeque<StripeId>>,
+    /// Stripes that cannot be compacted since a live block cannot be read from any member that is there.
+    pub(crate) unreadable: RefCell<BTreeSet<StripeId>>,
     /// Free space has grown, or the keeper has given up.
     pub(crate) space_changed: Signal,
-    /// The keeper found nothing that would make room; cleared when something changes.
-    pub(crate) exhausted: Cell<bool>,
+    /// Times the keeper found nothing that would make room although clients waited.
+    pub(crate) given_up: Cell<u64>,
+    /// Times clients were refused for that although no more than the capacity was stored.
+    pub(crate) refused_early: Cell<u64>,
     /// Wakes the rebuilder.
     pub(crate) rebuilder: Kick,
     pub(crate) rebuild_left: Cell<u64>,
@@ -159,8 +164,10 @@ impl<I: Io> MappedShard<I> {
             rebuild_starved: Cell::new(false),
             convertible: RefCell::default(),
             victims: RefCell::default(),
+            unreadable: RefCell::default(),
             space_changed: Signal::default(),
-            exhausted: Cell::new(false),
+            given_up: Cell::new(0),
+            refused_early: Cell::new(0),
             rebuilder: Kick::default(),
             rebuild_left: Cell::new(0),
             scrubber: Kick::default(),
@@ -198,6 +205,9 @@ impl<I: Io> MappedShard<I> {
                 }
             }
         }
+        if !marks.is_empty() {
+            self.io.reach(Path::RecoverMarked);
+        }
         self.mark_stale(marks);
         self.restore_redundancy();
         self.journal.mark().await?;
@@ -214,7 +224,6 @@ impl<I: Io> MappedShard<I> {
         }
         if !effects.emptied.is_empty() {
             self.emptied.borrow_mut().extend(effects.emptied);
-            self.exhausted.set(false);
             self.keeper.kick();
         }
     }
@@ -238,10 +247,13 @@ impl<I: Io> MappedShard<I> {
         if was_active && state != MemberState::Active {
             self.lose_member(member);
         }
-        self.exhausted.set(false);
+        self.unreadable.borrow_mut().clear();
         self.restore_redundancy();
-        self.rebuilder.kick();
+        if !sabotage::on(Sabotage::LoseWakeup) {
+            self.rebuilder.kick();
+        }
         self.keeper.kick();
+        self.journal.room.notify();
         self.space_changed.notify();
         self.flushed.notify();
     }
@@ -253,7 +265,11 @@ impl<I: Io> MappedShard<I> {
         if sabotage::on(Sabotage::ForgetStale) {
             return;
         }
-        self.mark_stale(self.stale_records(member));
+        let missed = self.stale_records(member);
+        if !missed.is_empty() {
+            self.io.reach(Path::MembersMissed);
+        }
+        self.mark_stale(missed);
     }
 
     /// Queues marks. They are not awaited: the journal may be waiting for this very answer. A flush waits for them.
@@ -280,6 +296,7 @@ impl<I: Io> MappedShard<I> {
             for (index, home) in homes.iter().enumerate() {
                 let lost = home.is_some_and(|h| self.members.lost_since(h.member, planned));
                 if lost && !sabotage::on(Sabotage::ForgetStale) {
+                    self.io.reach(Path::OpenedStale);
                     marks.push(Record::Stale { stripe: *stripe, index: index as u8 });
                 }
             }
@@ -306,81 +323,6 @@ impl<I: Io> MappedShard<I> {
         records
     }
 
-    /// A stripe's number and homes for new data; `None` when there is no room for `purpose`.
-    pub(crate) fn plan(
-        &self,
-        columns: usize,
-        parity: bool,
-        purpose: Purpose,
-    ) -> Option<(StripeId, StripePlan)> {
-        let planned = self.try_plan(columns, parity, purpose);
-        self.keeper.kick();
-        planned
-    }
-
-    /// As `plan`, for a client, waiting for room as long as there is hope; `while_waiting` is called when there is none
-    /// yet.
-    ///
-    /// # Errors
-    /// `NoSpace` once the keeper has found nothing that would make room.
-    pub(crate) async fn plan_in_time(
-        &self,
-        columns: usize,
-        parity: bool,
-        while_waiting: impl Fn(),
-    ) -> Result<(StripeId, StripePlan), VolumeError> {
-        self.waiting_for_room.set(self.waiting_for_room.get() + 1);
-        let plan = || match self.plan(columns, parity, Purpose::User) {
-            Some(planned) => Some(Ok(planned)),
-            None if self.exhausted.get() => Some(Err(VolumeError::NoSpace)),
-            None => {
-                while_waiting();
-                None
-            }
-        };
-        let planned = self.space_changed.wait(plan).await;
-        self.waiting_for_room.set(self.waiting_for_room.get() - 1);
-        planned
-    }
-
-    pub(crate) fn try_plan(
-        &self,
-        columns: usize,
-        parity: bool,
-        purpose: Purpose,
-    ) -> Option<(StripeId, StripePlan)> {
-        let id = self.take_stripe_id()?;
-        match self.space.borrow_mut().plan_stripe(columns, parity, purpose, |_| true) {
-            Some(plan) => {
-                self.opening.borrow_mut().insert(id, self.members.version());
-                Some((id, plan))
-            }
-            None => {
-                self.free_ids.borrow_mut().insert(id);
-                None
-            }
-        }
-    }
-
-    fn take_stripe_id(&self) -> Option<StripeId> {
-        if let Some(id) = self.free_ids.borrow_mut().pop_first() {
-            return Some(id);
-        }
-        let next = self.next_id.get();
-        let within = u64::from(next) < self.geometry.stripes_max(self.space.borrow().all_chunks());
-        within.then(|| {
-            self.next_id.set(next + 1);
-            StripeId(next)
-        })
-    }
-
-    /// Undoes a plan that was not committed.
-    pub(crate) fn unplan(&self, id: StripeId, plan: StripePlan) {
-        self.opening.borrow_mut().remove(&id);
-        self.space.borrow_mut().give_back(plan.homes.into_iter().flatten());
-        self.free_ids.borrow_mut().insert(id);
-    }
-
     /// Uses a stripe together with others; background work keeps off until `unshare`.
     pub(crate) fn share(&self, stripe: StripeId) {
         match self.users.borrow_mut().entry(stripe).or_insert(StripeUse::Shared(0)) {
@@ -404,13 +346,23 @@ impl<I: Io> MappedShard<I> {
         }
     }
 
+    /// Whether requests or background work use the stripe, or it is being made.
+    pub(crate) fn in_use(&self, stripe: StripeId) -> bool {
+        self.users.borrow().contains_key(&stripe) || self.opening.borrow().contains_key(&stripe)
+    }
+
+    /// Stripes in use, but for the one that small writes are appended to.
+    pub(crate) fn busy_stripes(&self) -> usize {
+        let open = self.appender.open_stripe().is_some_and(|open| self.users.borrow().contains_key(&open));
+        self.users.borrow().len() + self.opening.borrow().len() - usize::from(open)
+    }
+
     /// Takes a stripe for background work alone, unless somebody uses it or it is not fully there.
     pub(crate) fn lock_stripe(self: &Rc<Self>, stripe: StripeId) -> Option<StripeLock<I>> {
-        let mut users = self.users.borrow_mut();
-        if users.contains_key(&stripe) || self.opening.borrow().contains_key(&stripe) {
+        if self.in_use(stripe) {
             return None;
         }
-        users.insert(stripe, StripeUse::Alone);
+        self.users.borrow_mut().insert(stripe, StripeUse::Alone);
         Some(StripeLock { shard: Rc::clone(self), stripe })
     }
 
@@ -461,6 +413,17 @@ impl<I: Io> MappedShard<I> {
     pub(crate) fn enter_volume(self: &Rc<Self>, volume: VolumeId) -> VolumeUse<I> {
         *self.volume_users.borrow_mut().entry(volume).or_insert(0) += 1;
         VolumeUse { shard: Rc::clone(self), volume }
+    }
+
+    /// Volumes with requests under way.
+    pub(crate) fn volumes_in_use(&self) -> usize {
+        self.volume_users.borrow().len()
+    }
+
+    /// Stripes that somebody writes to, or background work holds.
+    pub(crate) fn stripes_in_use(&self) -> impl Iterator<Item = StripeId> + use<I> {
+        let stripes: Vec<StripeId> = self.users.borrow().keys().copied().collect();
+        stripes.into_iter()
     }
 
     /// Waits until no request on the volume is under way.

@@ -97,6 +97,11 @@ impl<I: Io> Members<I> {
         self.ids().filter(|&m| self.is_active(m)).collect()
     }
 
+    /// Whether any member takes part.
+    pub(crate) fn any_active(&self) -> bool {
+        self.list.borrow().iter().any(|member| member.state == MemberState::Active)
+    }
+
     pub(crate) fn in_flight(&self, member: MemberId) -> u32 {
         self.list.borrow()[usize::from(member.0)].in_flight
     }

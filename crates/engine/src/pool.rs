@@ -13,6 +13,7 @@ use crate::disk::superblock::{
 use crate::disk::{Uuid, uuid_text};
 use crate::geometry::{Geometry, GeometryError, MemberLayout, Protection};
 use crate::io::{DeviceId, Io, IoError};
+use crate::paths::Path;
 use crate::shape::Shape;
 use crate::space::capacity_blocks;
 
@@ -323,7 +324,7 @@ pub async fn read_superblock<I: Io>(io: &I, device: DeviceId) -> Result<Superblo
             Err(_) => Err(DecodeError::Invalid("superblock: it cannot be read")),
         };
         best = match (best, found) {
-            (Ok(a), Ok(b)) => Ok(if b.config.generation > a.config.generation { b } else { a }),
+            (Ok(a), Ok(b)) => Ok(if b.config.age() > a.config.age() { b } else { a }),
             (Ok(a), Err(_)) => Ok(a),
             (Err(_), Ok(b)) => Ok(b),
             // The more telling of two errors.
@@ -340,7 +341,7 @@ pub async fn read_superblock<I: Io>(io: &I, device: DeviceId) -> Result<Superblo
 /// When there is no pool, or several, or too many members are missing; the error names each member concerned.
 pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, PoolError> {
     let (superblocks, mut warnings) = read_all(io, devices).await;
-    let Some(newest) = superblocks.iter().max_by_key(|s| s.1.config.generation) else {
+    let Some(newest) = superblocks.iter().max_by_key(|s| s.1.config.age()) else {
         return Err(PoolError::NotFound(warnings));
     };
     let mut config = newest.1.config.clone();
@@ -350,12 +351,14 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
         };
         return Err(PoolError::SeveralPools(superblocks.iter().map(name).collect()));
     }
+    config.generation = generation_before(newest.1.config.generation, &superblocks);
     let mut found: Vec<Option<DeviceId>> = vec![None; config.members.len()];
     let mut paths: BTreeMap<usize, String> = BTreeMap::new();
     for (candidate, superblock) in &superblocks {
         // Which member it is says its identity: a spare that took a place may not have heard of that.
         let uuid = superblock.config.members[usize::from(superblock.member)].uuid;
         let Some(index) = config.members.iter().position(|m| m.uuid == uuid) else {
+            io.reach(Path::OpenedWithReplaced);
             warnings.push(format!("{}: has been replaced in this pool and is not used", candidate.path));
             continue;
         };
@@ -387,6 +390,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
     for (index, member) in config.members.iter_mut().enumerate() {
         match (member.state, found[index]) {
             (MemberState::Active, None) => {
+                io.reach(Path::OpenedWithout);
                 member.state = MemberState::Missing;
                 member.out_epoch = epoch;
             }
@@ -402,6 +406,13 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
         .collect();
     store(io, &mut config, &devices).await?;
     Ok(Found { config: Rc::new(config), devices, returned, warnings })
+}
+
+/// The generation after which the next one is above all that were found, and goes to the other slot than the newest is in:
+/// a torn write must not take that away.
+fn generation_before(newest: u64, superblocks: &[(&Candidate, Superblock)]) -> u64 {
+    let highest = superblocks.iter().map(|s| s.1.config.generation).max().unwrap_or(newest);
+    highest + (highest - newest) % 2
 }
 
 /// Whether, and how, a device falls short of what its member is said to hold: somebody has cut it.

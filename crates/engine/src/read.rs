@@ -12,14 +12,12 @@ use crate::geometry::CHUNK_BLOCKS;
 use crate::io::{Io, IoError};
 use crate::mapped::{MappedShard, split_local};
 use crate::parity::{self, Column};
+use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::join_all;
 use crate::tables::StripeState;
 use crate::volume::{Extent, VolumeError};
-
-/// How often a read starts over because the block moved under it.
-const RETRIES_MAX: usize = 64;
 
 /// A stretch of consecutive blocks as the map has it: stored in consecutive slots of one chunk, or not at all.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +91,10 @@ impl<I: Io> MappedShard<I> {
     async fn read_stretch(self: &Rc<Self>, stretch: Stretch) -> Result<Buf, VolumeError> {
         let Some(slot) = stretch.slot else { return Ok(Buf::zeroed(stretch.count as usize * BLOCK_BYTES)) };
         match self.read_slots(slot, stretch.count).await {
-            Err(VolumeError::Failed) => self.read_block_by_block(stretch).await,
+            Err(VolumeError::Failed) => {
+                self.io.reach(Path::ReadBlockByBlock);
+                self.read_block_by_block(stretch).await
+            }
             result => result,
         }
     }
@@ -111,7 +112,7 @@ impl<I: Io> MappedShard<I> {
 
     /// Reads one block, starting over while it moves.
     pub(crate) async fn read_moving(self: &Rc<Self>, block: ShardBlock) -> Result<Buf, VolumeError> {
-        for _ in 0..RETRIES_MAX {
+        loop {
             let _era = self.eras.enter();
             let found = self.tables.borrow().lookup(block);
             let Some(slot) = found else { return Ok(Buf::zeroed(BLOCK_BYTES)) };
@@ -120,7 +121,6 @@ impl<I: Io> MappedShard<I> {
                 result => return result,
             }
         }
-        Err(VolumeError::Failed)
     }
 
     /// Reads consecutive slots of one chunk. The caller is inside an era.
@@ -148,21 +148,26 @@ impl<I: Io> MappedShard<I> {
                     }
                     return Ok(buf);
                 }
-                Ok(_) => {}
+                Ok(_) => self.io.reach(Path::ReadChecksumBad),
                 Err(error) if self.members.read_error_is_fatal(home.member, error) => {
+                    self.io.reach(Path::ReadMemberLost);
                     self.members.report_failure(home.member, error).await;
                 }
-                Err(_) => {}
+                Err(_) => self.io.reach(Path::ReadFailed),
             }
             bad.push((index, home));
         }
         let buf = self.rebuild_part(part).await.ok_or(VolumeError::Failed);
         match &buf {
             Ok(buf) => {
+                self.io.reach(Path::ReadReconstructed);
                 self.counters.reconstructed_reads.add(1);
                 self.repair(part, &bad, buf).await;
             }
-            Err(_) => self.counters.failed_reads.add(1),
+            Err(_) => {
+                self.io.reach(Path::ReadLost);
+                self.counters.failed_reads.add(1);
+            }
         }
         buf
     }
@@ -211,13 +216,20 @@ impl<I: Io> MappedShard<I> {
             let still = self.tables.borrow().stripe(part.stripe).state != StripeState::Free
                 && self.tables.borrow().good_home(part.stripe, index) == Some(home);
             if !still || !self.members.is_active(home.member) {
+                self.io.reach(Path::ReadRepairVoid);
                 continue;
             }
             let written = self.members.write(home, part.offset, Rc::new([good.clone()])).await;
             self.unflushed_stripes.borrow_mut().insert(part.stripe);
             match written {
-                Ok(()) => self.members.note_repair(home.member, u64::from(part.count)),
-                Err(error) => self.members.report_failure(home.member, error).await,
+                Ok(()) => {
+                    self.io.reach(Path::ReadRepaired);
+                    self.members.note_repair(home.member, u64::from(part.count));
+                }
+                Err(error) => {
+                    self.io.reach(Path::RepairFailed);
+                    self.members.report_failure(home.member, error).await;
+                }
             }
         }
     }
@@ -232,7 +244,10 @@ impl<I: Io> MappedShard<I> {
             return Some(buf);
         }
         // A block without a checksum may itself be silently wrong; the target's checksum tells when it is left out.
-        self.unchecked(part).into_iter().find_map(|index| self.combine(part, &columns, Some(index)))
+        let mut without = self.unchecked(part).into_iter();
+        let found = without.find_map(|index| self.combine(part, &columns, Some(index)))?;
+        self.io.reach(Path::ReadReconstructedWithout);
+        Some(found)
     }
 
     /// Columns of which some block of the part cannot be checked: parity, and data in slots never committed.
@@ -297,6 +312,7 @@ impl<I: Io> MappedShard<I> {
         if let Ok(buf) = self.read_part(whole).await {
             return Ok(buf);
         }
+        self.io.reach(Path::ChunkBlockByBlock);
         let mut chunk = Buf::zeroed(CHUNK_BLOCKS as usize * BLOCK_BYTES);
         for offset in 0..CHUNK_BLOCKS {
             let block = self.read_part(ChunkPart { offset, count: 1, ..whole }).await?;

@@ -13,6 +13,7 @@ use crate::disk::superblock::MemberState;
 use crate::geometry::CHUNK_BYTES;
 use crate::io::Io;
 use crate::mapped::{MappedShard, StripeLock};
+use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::shard::Event;
 use crate::tables::StripeState;
@@ -43,6 +44,7 @@ impl<I: Io> MappedShard<I> {
             let had_work = self.count_wanting() > 0;
             while self.count_wanting() > 0 {
                 if !self.rebuild_pass().await {
+                    self.io.reach(Path::RebuildRetried);
                     self.io.sleep(RETRY_NS).await;
                 }
             }
@@ -114,6 +116,11 @@ impl<I: Io> MappedShard<I> {
             if self.wanting(stripe).is_empty() {
                 continue;
             }
+            if self.appender.open_stripe() == Some(stripe) {
+                // Opened while members were out; nobody knows when it will be full.
+                self.io.reach(Path::RebuiltOpen);
+                self.appender.close(self);
+            }
             let Some(lock) = self.lock_stripe(stripe).map(Rc::new) else { continue };
             for index in self.wanting(stripe) {
                 self.throttle.pay(&self.io, CHUNK_BYTES).await;
@@ -130,7 +137,10 @@ impl<I: Io> MappedShard<I> {
     /// Writes one chunk to where it should be.
     async fn rebuild_chunk(self: &Rc<Self>, lock: &Rc<StripeLock<I>>, index: usize) -> Option<Rebuilt<I>> {
         let stripe = lock.stripe();
-        let content = self.chunk_content(stripe, index).await?;
+        let Some(content) = self.chunk_content(stripe, index).await else {
+            self.io.reach(Path::RebuildUnreadable);
+            return None;
+        };
         let old = self.tables.borrow().homes(stripe)[index];
         let in_place = old.filter(|home| self.members.is_active(home.member));
         let home = match in_place {
@@ -139,6 +149,7 @@ impl<I: Io> MappedShard<I> {
                 let avoid = self.members_to_avoid(stripe, index);
                 let planned = self.space.borrow_mut().plan_chunk(&avoid);
                 if planned.is_none() {
+                    self.io.reach(Path::RebuildStarved);
                     self.rebuild_starved.set(true);
                     self.keeper.kick();
                 }
@@ -148,6 +159,11 @@ impl<I: Io> MappedShard<I> {
         let version = self.members.version();
         let rebuilt =
             Rebuilt { _lock: Rc::clone(lock), stripe, index, home, version, is_new: in_place.is_none() };
+        self.io.reach(match (&content, in_place) {
+            (None, _) => Path::RebuiltReserved,
+            (_, Some(_)) => Path::RebuiltInPlace,
+            (_, None) => Path::RebuiltElsewhere,
+        });
         if let Some(mut data) = content {
             let mut from = 0;
             if sabotage::on(Sabotage::RebuildShort) {
@@ -155,6 +171,7 @@ impl<I: Io> MappedShard<I> {
                 data = data.slice(BLOCK_BYTES, data.len() - BLOCK_BYTES);
             }
             if let Err(error) = self.members.write(home, from, Rc::new([data])).await {
+                self.io.reach(Path::RebuildMemberLost);
                 self.members.report_failure(home.member, error).await;
                 self.give_up(&rebuilt);
                 return None;
@@ -214,6 +231,7 @@ impl<I: Io> MappedShard<I> {
                 let index = rebuilt.index as u8;
                 records.push(Record::Rehome { stripe: rebuilt.stripe, index, home: rebuilt.home });
             } else {
+                self.io.reach(Path::RebuildVoid);
                 self.give_up(rebuilt);
             }
         }

@@ -5,6 +5,7 @@
 //! record may have survived while its data did not. A record without a good copy is dropped; since it was never flushed,
 //! the previous state of its blocks is a legal one, and that state's space has not been reused.
 
+mod error;
 mod report;
 
 use std::cell::{Cell, RefCell};
@@ -26,6 +27,7 @@ use crate::journal::Journal;
 use crate::mapped::{MappedShard, ShardParts};
 use crate::member::Members;
 use crate::pages::PageCopy;
+use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::serve::Order;
 use crate::shard::{Event, Shard};
@@ -33,51 +35,22 @@ use crate::space::Space;
 use crate::sync::join_all;
 use crate::tables::{Effects, StripeState, Tables};
 
+pub use error::RecoverError;
 pub use report::RecoveryReport;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
-
-/// Why a shard cannot be opened.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecoverError {
-    /// The journal refers to something that is not on any member.
-    #[error(
-        "shard {shard}: the journal needs block {lsn}, which no available member holds; more members are needed"
-    )]
-    JournalGap {
-        /// The shard.
-        shard: usize,
-        /// The missing block.
-        lsn: Lsn,
-    },
-    /// Intact bytes say something impossible.
-    #[error("shard {shard}: {what}")]
-    Damaged {
-        /// The shard.
-        shard: usize,
-        /// What is impossible.
-        what: String,
-    },
-    /// A member failed while the pool was being opened; opening again works without it.
-    #[error("shard {shard}: member {} failed while the pool was being opened", member.0)]
-    MemberFailed {
-        /// The shard.
-        shard: usize,
-        /// The member.
-        member: MemberId,
-    },
-}
+/// Pages read at the same time.
+const PAGES_AT_ONCE: usize = 64;
 
 struct RingBlock {
     header: JournalHeader,
     data: Buf,
 }
 
-/// The newest intact copy of a page, and where copies of that version are.
+/// The newest intact version of a page, and where copies of it are; at least one.
 struct FoundPage {
     lsn: Lsn,
-    data: Buf,
     copies: Vec<PageCopy>,
 }
 
@@ -93,6 +66,8 @@ struct Recovery<I> {
     resync: BTreeSet<StripeId>,
     /// Slots of records not known durable whose data proved good, with its checksum.
     verified: BTreeMap<SlotNo, u32>,
+    /// What those hold of which some copy is bad: the good one may go bad before the others are mended.
+    rescued: BTreeMap<SlotNo, Buf>,
     /// Stripes with data that was not known durable.
     touched: BTreeSet<StripeId>,
     /// The last journal block known durable.
@@ -128,6 +103,7 @@ impl<I: Io> MappedShard<I> {
             report: RecoveryReport::default(),
             resync: BTreeSet::new(),
             verified: BTreeMap::new(),
+            rescued: BTreeMap::new(),
             touched: BTreeSet::new(),
             flushed: 0,
             unflushed: Vec::new(),
@@ -163,7 +139,7 @@ impl<I: Io> Recovery<I> {
         each: impl FnMut(MemberId, u64, Buf),
     ) {
         let active = self.members.active();
-        let (members, each, bytes_read) = (&self.members, &RefCell::new(each), &Cell::new(0));
+        let (io, members, each, bytes_read) = (&self.io, &self.members, &RefCell::new(each), &Cell::new(0));
         let take = move |member, at, buf: Buf| {
             bytes_read.set(bytes_read.get() + buf.len() as u64);
             for offset in (0..buf.len()).step_by(unit) {
@@ -180,9 +156,12 @@ impl<I: Io> Recovery<I> {
                         continue;
                     }
                     // Unit by unit, so that one bad spot costs only itself.
+                    io.reach(Path::RecoverPiecewise);
                     for offset in (at..at + len).step_by(unit) {
                         if let Ok(buf) = members.read_at(member, start + offset, unit).await {
                             take(member, offset, buf);
+                        } else {
+                            io.reach(Path::RecoverPieceLost);
                         }
                     }
                 }
@@ -194,7 +173,7 @@ impl<I: Io> Recovery<I> {
 
     async fn load_pages(&mut self) -> Result<(), RecoverError> {
         let layouts: Vec<_> = self.members.ids().map(|m| self.members.get(m).layout).collect();
-        let index = self.index;
+        let (index, io) = (self.index, self.io.clone());
         let (pool, shard) = (self.config.pool, self.index as u16);
         let mut found: BTreeMap<PageId, FoundPage> = BTreeMap::new();
         let range = |m: MemberId| {
@@ -209,31 +188,55 @@ impl<I: Io> Recovery<I> {
             let copy = PageCopy { member, slot: (at / PAGE_BYTES as u64) as u32 };
             match found.get_mut(&header.page) {
                 Some(page) if page.lsn == header.lsn => page.copies.push(copy),
-                Some(page) if page.lsn > header.lsn => {}
-                _ => {
-                    found.insert(
-                        header.page,
-                        FoundPage { lsn: header.lsn, data: Buf::copy_of(data.bytes()), copies: vec![copy] },
-                    );
-                }
+                Some(page) if page.lsn > header.lsn => io.reach(Path::RecoverPageOlder),
+                _ => drop(found.insert(header.page, FoundPage { lsn: header.lsn, copies: vec![copy] })),
             }
         })
         .await;
-        for (id, mut page) in found {
-            // The same version may have been written twice; copies beyond those due are free space.
-            page.copies.sort_by_key(|c| c.member);
-            page.copies.dedup_by_key(|c| c.member);
-            page.copies.truncate(self.config.mapped().copies());
-            let loaded = self.tables.load_page(id, page.data.bytes(), &self.bounds);
-            loaded.map_err(|error| self.damaged(format!("page {id:?}: {error}")))?;
-            self.tables.pages.loaded(id, page.lsn, page.copies);
-            self.report.pages += 1;
+        // Their content is read again rather than kept: it is as large as the tables that are made of it.
+        let mut found = found.into_iter();
+        loop {
+            let some: Vec<_> = found.by_ref().take(PAGES_AT_ONCE).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            let contents = join_all(some.iter().map(|(id, page)| self.read_page(*id, page))).await;
+            for ((id, mut page), content) in some.into_iter().zip(contents) {
+                let loaded = self.tables.load_page(id, content?.bytes(), &self.bounds);
+                loaded.map_err(|error| self.damaged(format!("page {id:?}: {error}")))?;
+                // The same version may have been written twice; copies beyond those due are free space.
+                page.copies.sort_by_key(|c| c.member);
+                page.copies.dedup_by_key(|c| c.member);
+                page.copies.truncate(self.config.mapped().copies());
+                self.tables.pages.loaded(id, page.lsn, page.copies);
+                self.report.pages += 1;
+                self.report.bytes_read += PAGE_BYTES as u64;
+            }
         }
-        Ok(())
+    }
+
+    /// Reads a page from any of its copies.
+    async fn read_page(&self, id: PageId, page: &FoundPage) -> Result<Buf, RecoverError> {
+        for copy in &page.copies {
+            let offset = self.members.get(copy.member).layout.page_offset(self.index, copy.slot);
+            if let Ok(buf) = self.members.read_at(copy.member, offset, PAGE_BYTES).await
+                && PageHeader::open(&mut buf.bytes().to_vec())
+                    .is_ok_and(|h| h.page == id && h.lsn == page.lsn)
+            {
+                return Ok(buf);
+            }
+        }
+        // It was there a moment ago.
+        Err(RecoverError::MemberFailed { shard: self.index, member: page.copies[0].member })
     }
 
     fn gap(&self, lsn: Lsn) -> RecoverError {
         RecoverError::JournalGap { shard: self.index, lsn }
+    }
+
+    fn lost(&self, member: MemberId) -> RecoverError {
+        self.io.reach(Path::RecoverMemberLost);
+        RecoverError::MemberFailed { shard: self.index, member }
     }
 
     fn damaged(&self, what: String) -> RecoverError {
@@ -324,7 +327,10 @@ impl<I: Io> Recovery<I> {
             }
             Record::Move { slot, crc, .. } => self.verify_slot(*slot, *crc).await,
             // Dropping a record can bring a block back to a stripe that died by it.
-            Record::Free { stripe } => Ok(!self.tables.holds_live(*stripe)),
+            Record::Free { stripe } if self.tables.holds_live(*stripe) => {
+                self.io.reach(Path::RecoverFreeDropped);
+                Ok(false)
+            }
             _ => Ok(true),
         }
     }
@@ -340,12 +346,20 @@ impl<I: Io> Recovery<I> {
         self.touched.insert(stripe);
         if self.tables.stripe(stripe).state == StripeState::Free {
             // The stripe has been freed since: the record is void in any case.
+            self.io.reach(Path::RecoverVoid);
             return Ok(true);
         }
-        let sound = self.read_copies(slot, crc).await.0.is_some();
-        if sound {
+        let (good, bad) = self.read_copies(slot, crc).await;
+        let sound = good.is_some();
+        if let Some(good) = good {
             self.verified.insert(slot, crc);
+            // An earlier record may have been about the same slot.
+            self.rescued.remove(&slot);
+            if !bad.is_empty() {
+                self.rescued.insert(slot, good);
+            }
         } else {
+            self.io.reach(Path::RecoverDropped);
             self.report.records_dropped += 1;
         }
         Ok(sound)
@@ -372,6 +386,9 @@ impl<I: Io> Recovery<I> {
         }
         if good.is_none() && self.tables.stripe(stripe).state == StripeState::Parity {
             good = self.reconstruct(stripe, column, offset, crc).await;
+            if good.is_some() {
+                self.io.reach(Path::RecoverReconstructed);
+            }
         }
         (good, bad)
     }
@@ -383,10 +400,12 @@ impl<I: Io> Recovery<I> {
             if self.tables.stripe(stripe).state == StripeState::Free || self.tables.owner(slot).is_none() {
                 continue;
             }
-            let (Some(good), bad) = self.read_copies(slot, crc).await else { continue };
+            let (good, bad) = self.read_copies(slot, crc).await;
+            let Some(good) = good.or_else(|| self.rescued.get(&slot).cloned()) else { continue };
             for home in bad {
+                self.io.reach(Path::RecoverMended);
                 if self.members.write(home, offset, Rc::new([good.clone()])).await.is_err() {
-                    return Err(RecoverError::MemberFailed { shard: self.index, member: home.member });
+                    return Err(self.lost(home.member));
                 }
             }
         }
@@ -456,7 +475,10 @@ impl<I: Io> Recovery<I> {
         for column in 0..used {
             let block = match &row[column] {
                 Some(block) if self.fits(stripe, column, offset, block) => block.clone(),
-                _ => self.missing_block(stripe, column, offset, &row),
+                _ => {
+                    self.io.reach(Path::RecoverGuessed);
+                    self.missing_block(stripe, column, offset, &row)
+                }
             };
             data.push(block);
         }
@@ -470,10 +492,11 @@ impl<I: Io> Recovery<I> {
                 continue;
             }
             let home = self.tables.good_home(stripe, index).filter(|h| self.members.is_active(h.member));
-            if let Some(home) = home
-                && self.members.write(home, offset, Rc::new([right])).await.is_err()
-            {
-                return Err(RecoverError::MemberFailed { shard: self.index, member: home.member });
+            if let Some(home) = home {
+                self.io.reach(Path::RecoverResynced);
+                if self.members.write(home, offset, Rc::new([right])).await.is_err() {
+                    return Err(self.lost(home.member));
+                }
             }
         }
         Ok(())
@@ -514,6 +537,7 @@ impl<I: Io> Recovery<I> {
         let ring = u64::from(self.config.mapped().journal_blocks);
         let active = self.members.active();
         for (original, records) in std::mem::take(&mut self.unflushed) {
+            self.io.reach(Path::RecoverRewritten);
             let lsn = original.lsn;
             let header =
                 JournalHeader { rewritten: self.config.epoch, tail, flushed: self.flushed, ..original };
@@ -523,7 +547,7 @@ impl<I: Io> Recovery<I> {
                 let member = active[(lsn as usize + i) % active.len()];
                 let offset = self.members.get(member).layout.journal_offset(self.index, (lsn % ring) as u32);
                 if self.members.write_at(member, offset, Rc::new([data.clone()])).await.is_err() {
-                    return Err(RecoverError::MemberFailed { shard: self.index, member });
+                    return Err(self.lost(member));
                 }
             }
         }
@@ -533,7 +557,7 @@ impl<I: Io> Recovery<I> {
     async fn flush(&self) -> Result<(), RecoverError> {
         for member in self.members.take_unflushed() {
             if self.members.flush(member).await.is_err() {
-                return Err(RecoverError::MemberFailed { shard: self.index, member });
+                return Err(self.lost(member));
             }
         }
         Ok(())

@@ -39,6 +39,12 @@ pub enum Sabotage {
     KeepEpoch,
     /// Rebuild a chunk but leave the first block out.
     RebuildShort,
+    /// Refuse clients when no stripe is dead, without compacting.
+    NeverCompact,
+    /// Do not wake the rebuilder when a member comes or goes.
+    LoseWakeup,
+    /// Do not give back the chunks of a plan that came to nothing.
+    LeakChunks,
     /// Arrays: change stripes in place without their after-image in the journal.
     SkipAfterImage,
     /// Arrays: at recovery, leave stripes that were being changed as they are.
@@ -59,7 +65,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every way.
-    pub const ALL: [Sabotage; 25] = [
+    pub const ALL: [Sabotage; 28] = [
         Sabotage::SkipJournal,
         Sabotage::OneJournalCopy,
         Sabotage::AcknowledgeEarly,
@@ -77,6 +83,9 @@ impl Sabotage {
         Sabotage::TrustTail,
         Sabotage::KeepEpoch,
         Sabotage::RebuildShort,
+        Sabotage::NeverCompact,
+        Sabotage::LoseWakeup,
+        Sabotage::LeakChunks,
         Sabotage::SkipAfterImage,
         Sabotage::SkipReplay,
         Sabotage::ReplayOutOfOrder,

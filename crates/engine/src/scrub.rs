@@ -13,6 +13,7 @@ use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES, PAGE_BYTES};
 use crate::io::Io;
 use crate::mapped::MappedShard;
 use crate::pages::PageCopy;
+use crate::paths::Path;
 use crate::read::ChunkPart;
 use crate::tables::StripeState;
 
@@ -45,10 +46,14 @@ impl<I: Io> MappedShard<I> {
     async fn scrub_to_end(self: &Rc<Self>) {
         let started = self.tables.borrow().scrub_next;
         let Some(mut stripe) = started else { return };
+        if stripe.0 > 0 {
+            self.io.reach(Path::ScrubResumed);
+        }
         let order = self.scrub_orders.get();
         while stripe.0 < self.tables.borrow().stripe_count() {
             self.scrub_when_free(stripe).await;
             if self.scrub_orders.get() != order || self.closing.get() {
+                self.io.reach(Path::ScrubStopped);
                 return;
             }
             stripe.0 += 1;
@@ -72,6 +77,7 @@ impl<I: Io> MappedShard<I> {
                 self.scrub_stripe(stripe).await;
                 return;
             }
+            self.io.reach(Path::ScrubBusy);
             self.io.sleep(RETRY_NS).await;
         }
     }
@@ -122,7 +128,10 @@ impl<I: Io> MappedShard<I> {
     async fn mend_counted(self: &Rc<Self>, part: ChunkPart, index: usize, home: Home) -> Option<Buf> {
         self.counters.scrub_errors.add(1);
         let mended = self.mend_chunk(part.stripe, part.column, index, home).await;
-        if mended.is_none() {
+        if mended.is_some() {
+            self.io.reach(Path::ScrubMended);
+        } else {
+            self.io.reach(Path::ScrubUnmended);
             self.counters.scrub_unrepaired.add(1);
         }
         mended
@@ -143,7 +152,10 @@ impl<I: Io> MappedShard<I> {
             self.unflushed_stripes.borrow_mut().insert(part.stripe);
             match written {
                 Ok(()) => self.members.note_repair(home.member, 1),
-                Err(error) => self.members.report_failure(home.member, error).await,
+                Err(error) => {
+                    self.io.reach(Path::RepairFailed);
+                    self.members.report_failure(home.member, error).await;
+                }
             }
         }
     }
@@ -161,8 +173,14 @@ impl<I: Io> MappedShard<I> {
                 let written = self.members.write(home, 0, Rc::new([parity])).await;
                 self.unflushed_stripes.borrow_mut().insert(stripe);
                 match written {
-                    Ok(()) => self.members.note_repair(home.member, u64::from(CHUNK_BLOCKS)),
-                    Err(error) => self.members.report_failure(home.member, error).await,
+                    Ok(()) => {
+                        self.io.reach(Path::ScrubParityMended);
+                        self.members.note_repair(home.member, u64::from(CHUNK_BLOCKS));
+                    }
+                    Err(error) => {
+                        self.io.reach(Path::RepairFailed);
+                        self.members.report_failure(home.member, error).await;
+                    }
                 }
             }
         }
@@ -199,6 +217,7 @@ impl<I: Io> MappedShard<I> {
     fn give_up_page(self: &Rc<Self>, page: PageId, copy: PageCopy) {
         // It may have been written elsewhere meanwhile, and its slot be another page's by now.
         if self.tables.borrow_mut().pages.forget_copy(page, copy) {
+            self.io.reach(Path::ScrubPageBad);
             self.space.borrow_mut().free_page_slots([copy]);
             self.counters.scrub_errors.add(1);
             self.members.note_checksum_error(copy.member, 1);

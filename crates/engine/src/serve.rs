@@ -11,6 +11,7 @@ use crate::disk::superblock::MemberState;
 use crate::geometry::{EXTENT_BLOCKS, MemberLayout};
 use crate::io::{DeviceId, Io};
 use crate::mapped::MappedShard;
+use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
 use crate::status::ShardStatus;
 use crate::volume::{Extent, VolumeError};
@@ -170,6 +171,7 @@ impl<I: Io> MappedShard<I> {
     }
 
     pub(crate) async fn stale_member(self: &Rc<Self>, member: MemberId) -> Result<(), VolumeError> {
+        self.io.reach(Path::MemberAllStale);
         self.journal.commit(vec![Record::StaleMember { member }]).await?;
         self.flush().await
     }
@@ -191,7 +193,7 @@ impl<I: Io> MappedShard<I> {
         while !self.is_clean() {
             self.cleaner.kick();
             self.cleaned.wait_once().await;
-            if self.members.active().is_empty() {
+            if !self.members.any_active() {
                 return Err(VolumeError::Failed);
             }
         }

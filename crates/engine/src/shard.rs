@@ -93,6 +93,15 @@ impl<I: Io> Shard<I> {
         }
     }
 
+    /// What is held without reason, in words; nothing when all is well. To be asked when the shard is at rest, after a
+    /// flush.
+    pub fn held_at_rest(&self) -> Vec<String> {
+        match self {
+            Shard::Mapped(shard) => shard.held_at_rest(),
+            Shard::Array(shard) => shard.held_at_rest(),
+        }
+    }
+
     fn io(&self) -> &I {
         match self {
             Shard::Mapped(shard) => &shard.io,

@@ -65,15 +65,16 @@ struct MemberSpace {
     chunks: FreeSet,
     chunks_all: u32,
     page_slots: FreeSet,
+    page_slots_all: u32,
     /// New chunks may be placed on it.
     usable: bool,
     /// It takes part, or will again.
     expected: bool,
 }
 
-/// Chunks of each member kept back for compaction, which cannot always choose another member. Rebuilding leaves them too:
-/// where it finds no room, compaction makes some.
-const MEMBER_RESERVE_CHUNKS: u64 = 2;
+/// Stripes for which room is kept back on each member for compaction, which cannot always choose another member. Rebuilding
+/// leaves it too: where it finds no room, compaction makes some.
+const MEMBER_RESERVE_STRIPES: u64 = 2;
 
 /// Who asks for a stripe; the reserve is kept from users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +144,7 @@ impl Space {
             chunks: FreeSet::all(chunks),
             chunks_all: chunks,
             page_slots: FreeSet::all(page_slots),
+            page_slots_all: page_slots,
             usable: false,
             expected: false,
         });
@@ -182,6 +184,18 @@ impl Space {
         self.members.iter().filter(|m| m.usable).map(|m| u64::from(m.chunks_all)).sum()
     }
 
+    /// Chunks of a member that are not free.
+    pub(crate) fn chunks_taken(&self, member: MemberId) -> u32 {
+        let member = &self.members[usize::from(member.0)];
+        member.chunks_all - member.chunks.count
+    }
+
+    /// Page slots of a member that are not free.
+    pub(crate) fn page_slots_taken(&self, member: MemberId) -> u32 {
+        let member = &self.members[usize::from(member.0)];
+        member.page_slots_all - member.page_slots.count
+    }
+
     /// Chunks and stripe numbers released but not yet free.
     pub(crate) fn releasing(&self) -> usize {
         self.releasing.len()
@@ -191,6 +205,10 @@ impl Space {
     pub(crate) fn reserve_chunks(&self) -> u64 {
         let g = &self.geometry;
         (2 * g.homes_per_stripe() + 4 * (g.data_columns + g.parity_columns())) as u64
+    }
+
+    fn member_reserve(&self) -> u64 {
+        member_reserve(&self.geometry, self.active())
     }
 
     /// Blocks clients may store. A tenth is left unstored so that compaction always finds something to gain.
@@ -234,9 +252,10 @@ impl Space {
         let g = self.geometry;
         let (copies, m) = (g.copies(), g.parity_columns());
         let absent = copies.saturating_sub(self.active());
-        let least = copies - absent;
+        // With no member left there is nothing to plan.
+        let least = (copies - absent).max(1);
         self.placement.order(self.stripe_no, &mut self.order);
-        let kept = if purpose == Purpose::User { MEMBER_RESERVE_CHUNKS } else { 0 };
+        let kept = if purpose == Purpose::User { self.member_reserve() } else { 0 };
         let room =
             |s: &MemberSpace| if s.usable { u64::from(s.chunks.count).saturating_sub(kept) } else { 0 };
         let mut free: Vec<u64> = self.members.iter().map(room).collect();
@@ -329,8 +348,9 @@ impl Space {
     /// One chunk on a member that is not in `avoid`, the emptiest first: a new home for a chunk of an existing stripe. What
     /// compaction needs is left alone.
     pub(crate) fn plan_chunk(&mut self, avoid: &[MemberId]) -> Option<Home> {
+        let kept = self.member_reserve();
         let eligible = |(i, m): &(usize, &MemberSpace)| {
-            let room = u64::from(m.chunks.count) > MEMBER_RESERVE_CHUNKS;
+            let room = u64::from(m.chunks.count) > kept;
             m.usable && room && !avoid.contains(&MemberId(*i as u8))
         };
         let (index, _) =
@@ -387,6 +407,15 @@ impl Space {
     }
 }
 
+/// Chunks kept back on each of so many members.
+fn member_reserve(g: &Geometry, members: usize) -> u64 {
+    let stripe = match g.protection {
+        Protection::Mirror { .. } => g.data_columns * g.copies(),
+        _ => g.data_columns + g.parity_columns(),
+    };
+    MEMBER_RESERVE_STRIPES * stripe.div_ceil(members.max(1)) as u64
+}
+
 /// Blocks that clients may store on members with these numbers of chunks.
 pub(crate) fn capacity_blocks(g: &Geometry, chunks: &[u64]) -> u64 {
     if chunks.is_empty() {
@@ -400,7 +429,8 @@ pub(crate) fn capacity_blocks(g: &Geometry, chunks: &[u64]) -> u64 {
         }
     };
     let reserve = (2 * g.homes_per_stripe() + 4 * (g.data_columns + g.parity_columns())) as u64;
-    let chunks: Vec<u64> = chunks.iter().map(|c| c.saturating_sub(MEMBER_RESERVE_CHUNKS)).collect();
+    let kept = member_reserve(g, chunks.len());
+    let chunks: Vec<u64> = chunks.iter().map(|c| c.saturating_sub(kept)).collect();
     let stripes = placement::stripes_placeable(&chunks, least.min(chunks.len()).max(1));
     let usable = stripes.saturating_sub(reserve.div_ceil(least as u64));
     usable * data as u64 * u64::from(CHUNK_BLOCKS) * 9 / 10

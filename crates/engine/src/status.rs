@@ -131,6 +131,9 @@ pub struct ShardStatus {
     pub journal_blocks_used: u64,
     /// Blocks of the journal written since the pool was opened.
     pub journal_blocks_written: u64,
+    /// Times clients were refused for lack of room although all members were there and no more than the
+    /// capacity was stored.
+    pub refused_early: u64,
     /// What waits for what, for the diagnosis of a standstill.
     pub waits: String,
     /// Counters.
@@ -164,6 +167,7 @@ impl ShardStatus {
         self.table_bytes += other.table_bytes;
         self.journal_blocks_used += other.journal_blocks_used;
         self.journal_blocks_written += other.journal_blocks_written;
+        self.refused_early += other.refused_early;
         self.waits += &other.waits;
         self.counters.add(&other.counters);
         self.members.resize(self.members.len().max(other.members.len()), MemberStats::default());
@@ -192,7 +196,7 @@ impl<I: Io> MappedShard<I> {
     fn waits(&self) -> String {
         let space = self.space.borrow();
         format!(
-            "shard {}: {}; {}; free chunks {} of {}, reserve {}, releasing {}, exhausted {}, waiting {}, era {}; unflushed stripes {}, marks {}, flushing {}; emptied {}, convertible {}",
+            "shard {}: {}; {}; free chunks {} of {}, reserve {}, releasing {}, given up {}, waiting {}, era {}; unflushed stripes {}, marks {}, flushing {}; emptied {}, convertible {}",
             self.index,
             self.journal.waits(),
             self.appender.waits(),
@@ -200,7 +204,7 @@ impl<I: Io> MappedShard<I> {
             space.all_chunks(),
             space.reserve_chunks(),
             space.releasing(),
-            self.exhausted.get(),
+            self.given_up.get(),
             self.waiting_for_room.get(),
             self.eras.oldest(),
             self.unflushed_stripes.borrow().len(),
@@ -229,6 +233,7 @@ impl<I: Io> MappedShard<I> {
             table_bytes: tables.memory_bytes(),
             journal_blocks_used: self.journal.used(),
             journal_blocks_written: self.journal.blocks_written.get(),
+            refused_early: self.refused_early.get(),
             waits: self.waits(),
             counters: self.counters.values(),
             members: self.members.ids().map(|m| self.members.get(m).stats).collect(),

@@ -14,6 +14,7 @@ use crate::geometry::CHUNK_BLOCKS;
 use crate::io::{Gather, Io, IoError};
 use crate::mapped::MappedShard;
 use crate::parity;
+use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::space::{Purpose, StripePlan};
 use crate::sync::join_all;
@@ -44,6 +45,7 @@ impl<I: Io> MappedShard<I> {
             let (id, plan) = self.plan_whole(blocks.div_ceil(CHUNK_BLOCKS) as usize, purpose).await?;
             if (plan.columns as u32 * CHUNK_BLOCKS) < blocks {
                 // Fewer members are left than the stripe is wide: two stripes.
+                self.io.reach(Path::StripeHalved);
                 self.unplan(id, plan);
                 return Box::pin(self.write_halves(pieces, purpose)).await;
             }
@@ -61,6 +63,7 @@ impl<I: Io> MappedShard<I> {
             if self.all_written(written, version).await {
                 return self.commit_stripe(id, plan, pieces).await;
             }
+            self.io.reach(Path::StripeMemberLost);
             self.unplan(id, plan);
         }
         Err(VolumeError::Failed)

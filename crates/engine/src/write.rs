@@ -9,6 +9,7 @@ use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::journal::Record;
 use crate::io::Io;
 use crate::mapped::{MappedShard, split_local};
+use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
 use crate::space::Purpose;
 use crate::stripes::take_blocks;
@@ -89,7 +90,8 @@ impl<I: Io> MappedShard<I> {
         });
         let reserved = self.blocks_reserved.get() + new;
         if new > 0 && self.tables.borrow().live_blocks + reserved > self.space.borrow().capacity_blocks() {
-            return Err(VolumeError::NoSpace);
+            self.io.reach(Path::WriteNoSpace);
+            return Err(self.no_room());
         }
         self.blocks_reserved.set(reserved);
         Ok(Claim { reserved: &self.blocks_reserved, blocks: new })
@@ -124,17 +126,21 @@ impl<I: Io> MappedShard<I> {
             drop(era);
             match appended {
                 Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(VolumeError::NoSpace) => self.wait_for_room().await?,
+                Ok(false) => self.io.reach(Path::MergeMoved),
+                Err(VolumeError::NoSpace) => {
+                    self.io.reach(Path::MergeStarved);
+                    self.wait_for_room().await?;
+                }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    async fn wait_for_room(&self) -> Result<(), VolumeError> {
-        let room = || match (self.appender.is_starved(), self.exhausted.get()) {
-            (_, true) => Some(Err(VolumeError::NoSpace)),
-            (false, _) => Some(Ok(())),
+    async fn wait_for_room(self: &Rc<Self>) -> Result<(), VolumeError> {
+        let given_up = self.given_up.get();
+        let room = || match (self.appender.is_starved(), self.given_up.get() > given_up) {
+            (_, true) => Some(Err(self.refuse())),
+            (false, false) => Some(Ok(())),
             (true, false) => None,
         };
         self.space_changed.wait(room).await

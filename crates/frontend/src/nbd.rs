@@ -10,10 +10,14 @@
 //!     proto          bytes <-> values
 //! ```
 //!
+//! The other way, [`client`] sends requests to a server elsewhere, which [`uri`] names.
+//!
 //! The handshake before it is a state machine without I/O ([`handshake`]). Whatever a client sends, memory per
 //! connection is bounded and the worst end is a closed connection.
 
+pub mod client;
 mod connection;
+mod deadline;
 mod execute;
 pub mod handshake;
 mod input;
@@ -21,5 +25,8 @@ mod outbox;
 pub mod proto;
 pub mod server;
 pub mod transmission;
+pub mod uri;
 
+pub use client::{Client, ClientError, ExportTerms};
 pub use server::{ConnectionEnd, serve_connection};
+pub use uri::NbdUri;

@@ -22,18 +22,27 @@ struct Cell {
 /// The blocks of a device, as last written and as a power loss would leave them at worst.
 pub(crate) struct BlockTable {
     pages: Vec<Option<Box<[Cell; PAGE_BLOCKS]>>>,
+    drop_zeros: bool,
 }
 
 impl BlockTable {
-    /// An all-zero table of `blocks` blocks.
-    pub(crate) fn new(blocks: u64) -> BlockTable {
+    /// An all-zero table of `blocks` blocks, which stores blocks of zeros or not.
+    pub(crate) fn new(blocks: u64, drop_zeros: bool) -> BlockTable {
         let pages = (blocks as usize).div_ceil(PAGE_BLOCKS);
-        BlockTable { pages: (0..pages).map(|_| None).collect() }
+        BlockTable { pages: (0..pages).map(|_| None).collect(), drop_zeros }
     }
 
     fn cell(&self, block: u64) -> Option<&Cell> {
         let page = self.pages[block as usize / PAGE_BLOCKS].as_deref()?;
         Some(&page[block as usize % PAGE_BLOCKS])
+    }
+
+    /// Changes versions of a block. What was never written needs no memory to be zeros.
+    fn set(&mut self, block: u64, version: Version, change: impl Fn(&mut Cell, Version)) {
+        let version = version.filter(|buf| !(self.drop_zeros && is_zero(buf.bytes())));
+        if version.is_some() || self.pages[block as usize / PAGE_BLOCKS].is_some() {
+            change(self.cell_mut(block), version);
+        }
     }
 
     fn cell_mut(&mut self, block: u64) -> &mut Cell {
@@ -54,12 +63,20 @@ impl BlockTable {
 
     /// Sets what reads see.
     pub(crate) fn set_written(&mut self, block: u64, version: Version) {
-        self.cell_mut(block).written = version;
+        self.set(block, version, |cell, version| cell.written = version);
     }
 
     /// Sets what survives.
     pub(crate) fn set_durable(&mut self, block: u64, version: Version) {
-        self.cell_mut(block).durable = version;
+        self.set(block, version, |cell, version| cell.durable = version);
+    }
+
+    /// Sets what reads see and what survives.
+    pub(crate) fn set_both(&mut self, block: u64, version: Version) {
+        self.set(block, version, |cell, version| {
+            cell.written = version.clone();
+            cell.durable = version;
+        });
     }
 
     /// Makes reads see what is durable.
@@ -130,6 +147,12 @@ impl Content {
         });
         Content::Blocks(blocks)
     }
+}
+
+fn is_zero(block: &[u8]) -> bool {
+    // Comparing with zeros is many times as fast as looking at each byte.
+    static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+    block == ZEROS
 }
 
 /// The length of gathered buffers in bytes.

@@ -3,17 +3,20 @@
 //! A request lives in a slab from its first poll until its future has taken the outcome; an event is (time, order of
 //! issue, slot). Nothing is allocated per request once the slab and the heap have grown. A slot knows the order number
 //! of its valid event, so rescheduling a request needs no search: the old event finds another number and is skipped.
+//! A device with a model has one event of its own, for the next one of the model; a request that the model has gets its
+//! event when the model has ended it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::task::Waker;
 
+use sinew_devices::{Completion, Outcome};
 use sinew_engine::buf::{BLOCK_BYTES, Buf};
 use sinew_engine::io::{DeviceId, Gather, IoError};
 
 use crate::blocks::{Content, deep_copy, gather_bytes, is_aligned};
 use crate::device::{CrashPolicy, DeviceState};
-use crate::faults::OpKind;
+use crate::faults::{ENOSPC, OpKind};
 use crate::latency::Work;
 use crate::random::Rng;
 use crate::trace::{TraceHash, crc};
@@ -22,6 +25,11 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// How long a request to a device that is gone takes to fail.
 const GONE_NS: u64 = 10_000;
+
+/// The `event` of a request that a model has: no event has this number.
+const IN_MODEL: u64 = u64::MAX;
+/// The bit of an event's slot that makes it the number of a device.
+const OF_DEVICE: u32 = 1 << 31;
 
 /// What a request asks for.
 pub(crate) enum Op {
@@ -76,6 +84,8 @@ struct Request {
     /// Order number of the event that completes the request; 0 when there is none.
     event: u64,
     op: Op,
+    /// Added to what a model says.
+    delay_ns: u64,
     /// Known before the device is asked.
     verdict: Option<IoError>,
     outcome: Option<Result<(), IoError>>,
@@ -89,6 +99,17 @@ struct Request {
 pub(crate) struct Ticket {
     slot: u32,
     generation: u32,
+}
+
+impl Ticket {
+    /// As a model carries it.
+    fn to_tag(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.slot)
+    }
+
+    fn of_tag(tag: u64) -> Ticket {
+        Ticket { slot: tag as u32, generation: (tag >> 32) as u32 }
+    }
 }
 
 /// What one turn of the event queue did.
@@ -107,6 +128,14 @@ pub(crate) struct Forgotten {
     pub(crate) wakers: Vec<Waker>,
 }
 
+/// When a request completes.
+enum Admission {
+    /// Then, and how if that is certain already.
+    At(u64, Option<IoError>),
+    /// When the model of this device says so, and so much later.
+    Model(Place, u64),
+}
+
 /// Everything in the world but its tasks.
 pub(crate) struct Core {
     pub(crate) now: u64,
@@ -117,7 +146,11 @@ pub(crate) struct Core {
     requests: Vec<Request>,
     free: Vec<u32>,
     pub(crate) devices: Vec<DeviceState>,
+    /// What a model ended just now; empty between two turns.
+    ended: Vec<Completion>,
     pub(crate) trace: TraceHash,
+    /// Whether the trace covers what is read and written.
+    pub(crate) hashes_content: bool,
     pub(crate) engine_rng: Rng,
     gone_rng: Rng,
 }
@@ -132,7 +165,9 @@ impl Core {
             requests: Vec::new(),
             free: Vec::new(),
             devices: Vec::new(),
+            ended: Vec::new(),
             trace: TraceHash::default(),
+            hashes_content: true,
             engine_rng: Rng::stream(seed, "engine", 0),
             gone_rng: Rng::stream(seed, "gone", 0),
         }
@@ -159,17 +194,71 @@ impl Core {
         {
             *data = deep_copy(data);
         }
-        let (at, verdict) = self.admit(&op);
+        let admission = self.admit(&op);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.requests.push(Request::unused());
             self.requests.len() as u32 - 1
         });
         let request = &mut self.requests[slot as usize];
         request.op = op;
-        request.verdict = verdict;
         let ticket = Ticket { slot, generation: request.generation };
-        self.schedule(slot, at);
+        match admission {
+            Admission::At(at, verdict) => {
+                request.verdict = verdict;
+                self.schedule(slot, at);
+            }
+            Admission::Model(place, delay_ns) => {
+                request.event = IN_MODEL;
+                request.delay_ns = delay_ns;
+                self.submit_to_model(ticket, place);
+            }
+        }
         ticket
+    }
+
+    fn submit_to_model(&mut self, ticket: Ticket, place: Place) {
+        let index = place.device.0 as usize;
+        let modelled = self.devices[index].model.as_mut().expect("admitted for it");
+        modelled.submit(self.now, ticket.to_tag(), place.kind, place.offset, place.bytes);
+        self.schedule_model(index);
+    }
+
+    /// Sees to it that there is an event for the next one of a model.
+    fn schedule_model(&mut self, index: usize) {
+        let Some(modelled) = &mut self.devices[index].model else { return };
+        match modelled.next_event() {
+            None => modelled.event = 0,
+            Some(at) if modelled.event != 0 && modelled.event_at == at => {}
+            Some(at) => {
+                self.order += 1;
+                (modelled.event, modelled.event_at) = (self.order, at);
+                self.events.push(Reverse((at, self.order, OF_DEVICE | index as u32)));
+            }
+        }
+    }
+
+    /// Moves a model to the present. What it has ended completes by an event like any other request.
+    fn advance_model(&mut self, index: usize) {
+        let mut ended = std::mem::take(&mut self.ended);
+        if let Some(modelled) = &mut self.devices[index].model {
+            modelled.event = 0;
+            modelled.advance(self.now, &mut ended);
+        }
+        for completion in ended.drain(..) {
+            let ticket = Ticket::of_tag(completion.tag);
+            // It may have failed meanwhile because its device went away, or be of an earlier incarnation.
+            let request = &mut self.requests[ticket.slot as usize];
+            if request.generation == ticket.generation && request.event == IN_MODEL {
+                let delay_ns = request.delay_ns;
+                if completion.outcome == Outcome::NoSpace {
+                    request.verdict = Some(IoError::Failed(ENOSPC));
+                    self.devices[index].counts.no_space += 1;
+                }
+                self.schedule(ticket.slot, self.now + delay_ns);
+            }
+        }
+        self.ended = ended;
+        self.schedule_model(index);
     }
 
     fn schedule(&mut self, slot: u32, at: u64) {
@@ -178,28 +267,26 @@ impl Core {
         self.events.push(Reverse((at, self.order, slot)));
     }
 
-    /// When a request completes, and how if that is certain already.
-    fn admit(&mut self, op: &Op) -> (u64, Option<IoError>) {
+    fn admit(&mut self, op: &Op) -> Admission {
         let now = self.now;
         if let Op::Sleep { until } = op {
-            return ((*until).max(now), None);
+            return Admission::At((*until).max(now), None);
         }
-        let Some(place) = op.place() else { return (now, None) };
-        let Some(device) = self.devices.get_mut(place.device.0 as usize) else {
-            return (now + GONE_NS, Some(IoError::Gone));
-        };
+        let Some(place) = op.place() else { return Admission::At(now, None) };
+        let gone = Admission::At(now + GONE_NS, Some(IoError::Gone));
+        let Some(device) = self.devices.get_mut(place.device.0 as usize) else { return gone };
         if device.gone {
-            return (now + GONE_NS, Some(IoError::Gone));
+            return gone;
         }
         let outside = place.offset.checked_add(place.bytes).is_none_or(|end| end > device.config.bytes);
         if outside || !(place.offset | place.bytes).is_multiple_of(BLOCK) || !op.is_aligned() {
-            return (now, Some(IoError::OutOfRange));
+            return Admission::At(now, Some(IoError::OutOfRange));
         }
         let blocks = place.bytes / BLOCK;
         let arrival = device.arrive(now, place.kind, place.offset / BLOCK, blocks);
         if arrival.gone {
             self.detach(place.device, CrashPolicy::Random);
-            return (now + GONE_NS, Some(IoError::Gone));
+            return gone;
         }
         let (work, blocks) = match place.kind {
             OpKind::Read => (Work::Read, blocks),
@@ -207,7 +294,11 @@ impl Core {
             OpKind::Discard => (Work::Write, 0),
             OpKind::Flush => (Work::Flush, 0),
         };
-        (device.timing.completion(now, work, blocks) + arrival.delay_ns, None)
+        // An empty request is nothing to a model.
+        if device.model.is_some() && (place.bytes > 0 || place.kind == OpKind::Flush) {
+            return Admission::Model(place, arrival.delay_ns + device.timing.slowness(now, work, blocks));
+        }
+        Admission::At(device.timing.completion(now, work, blocks) + arrival.delay_ns, None)
     }
 
     /// Takes the outcome of a request, or leaves a waker for it.
@@ -248,7 +339,7 @@ impl Core {
     /// When the next event is.
     pub(crate) fn next_event(&mut self) -> Option<u64> {
         while let Some(&Reverse((at, order, slot))) = self.events.peek() {
-            if self.requests[slot as usize].event == order {
+            if self.is_valid(order, slot) {
                 return Some(at);
             }
             self.events.pop();
@@ -256,13 +347,27 @@ impl Core {
         None
     }
 
+    /// Whether an event has not been overtaken by another.
+    fn is_valid(&self, order: u64, slot: u32) -> bool {
+        if slot & OF_DEVICE != 0 {
+            let modelled = &self.devices[(slot & !OF_DEVICE) as usize].model;
+            return modelled.as_ref().is_some_and(|modelled| modelled.event == order);
+        }
+        self.requests[slot as usize].event == order
+    }
+
     /// Moves the clock to the next event and completes its request.
     pub(crate) fn turn(&mut self) -> Turn {
         while let Some(Reverse((at, order, slot))) = self.events.pop() {
-            if self.requests[slot as usize].event == order {
-                self.now = at;
-                return Turn::Done(self.complete(slot));
+            if !self.is_valid(order, slot) {
+                continue;
             }
+            self.now = at;
+            if slot & OF_DEVICE != 0 {
+                self.advance_model((slot & !OF_DEVICE) as usize);
+                return Turn::Done(None);
+            }
+            return Turn::Done(self.complete(slot));
         }
         Turn::Idle
     }
@@ -293,17 +398,19 @@ impl Core {
             self.trace_event(place, outcome, 0);
             return (op, outcome);
         };
-        let now = self.now;
+        let (now, hashes) = (self.now, self.hashes_content);
         let mut content = 0;
         let outcome = match &mut op {
             Op::Empty | Op::Sleep { .. } => Ok(()),
             Op::Read { offset, buf, .. } => {
                 let outcome = device.finish_read(now, *offset, buf);
-                content = crc(buf.bytes());
+                content = if hashes { crc(buf.bytes()) } else { 0 };
                 outcome
             }
             Op::Write { offset, data, .. } => {
-                content = data.iter().fold(0, |sum, buf| sum.rotate_left(32) ^ crc(buf.bytes()));
+                if hashes {
+                    content = data.iter().fold(0, |sum, buf| sum.rotate_left(32) ^ crc(buf.bytes()));
+                }
                 device.finish_write(now, *offset, Gather::clone(data))
             }
             Op::Flush { upto, .. } => device.finish_flush(*upto),
@@ -354,6 +461,15 @@ impl Core {
         self.trace.word(u64::from(id.0));
     }
 
+    /// From here on the device takes the time of its latency.
+    pub(crate) fn remove_model(&mut self, id: DeviceId) {
+        let waits = |r: &Request| r.event == IN_MODEL && r.op.place().is_some_and(|place| place.device == id);
+        assert!(!self.requests.iter().any(waits), "requests of the model are under way");
+        if let Some(device) = self.device_mut(id) {
+            device.model = None;
+        }
+    }
+
     /// Ends the incarnation: every request is forgotten.
     pub(crate) fn forget_requests(&mut self) -> Forgotten {
         self.incarnation += 1;
@@ -361,13 +477,23 @@ impl Core {
         self.free.clear();
         let mut in_flight: Vec<Vec<Content>> = self.devices.iter().map(|_| Vec::new()).collect();
         let mut wakers = Vec::new();
-        for request in std::mem::take(&mut self.requests) {
+        for request in &mut self.requests {
+            // A model may still have it: no later request may be taken for it.
+            let generation = request.generation.wrapping_add(1);
+            let request = std::mem::replace(request, Request { generation, ..Request::unused() });
             wakers.extend(request.waker);
             let Some(place) = request.op.place() else { continue };
             let index = place.device.0 as usize;
             if request.event != 0 && request.verdict.is_none() {
                 in_flight[index].extend(half_done(&request.op, &mut self.devices[index]));
             }
+        }
+        self.free.extend((0..self.requests.len() as u32).rev());
+        for index in 0..self.devices.len() {
+            if let Some(modelled) = &mut self.devices[index].model {
+                modelled.event = 0;
+            }
+            self.schedule_model(index);
         }
         self.trace.word(self.now);
         Forgotten { in_flight, wakers }
@@ -394,6 +520,7 @@ impl Request {
             generation: 0,
             event: 0,
             op: Op::Empty,
+            delay_ns: 0,
             verdict: None,
             outcome: None,
             waker: None,

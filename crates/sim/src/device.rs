@@ -14,6 +14,7 @@ use sinew_engine::io::DeviceId;
 use crate::blocks::{BlockTable, Content};
 use crate::faults::{Corruption, CorruptionKind, DeviceFaults, FaultCounts, Scripted};
 use crate::latency::{Latency, Timing};
+use crate::model::Modelled;
 use crate::random::Rng;
 
 /// What a device is.
@@ -32,6 +33,8 @@ pub struct DeviceConfig {
     /// Store handles to the writer's buffers (fast) instead of copies. A writer that wants to fill its buffer again
     /// once the write is done needs `false`, because the device would still share it.
     pub share_writes: bool,
+    /// Do not store blocks of zeros. Reads cannot tell; only faults, which strike what is stored, and memory can.
+    pub drop_zeros: bool,
 }
 
 impl DeviceConfig {
@@ -44,6 +47,7 @@ impl DeviceConfig {
             discard: DiscardReads::Zeros,
             cache_writes: 1 << 16,
             share_writes: true,
+            drop_zeros: false,
         }
     }
 }
@@ -121,6 +125,8 @@ pub(crate) struct DeviceState {
     durable_seq: u64,
     pub(crate) gone: bool,
     pub(crate) timing: Timing,
+    /// Takes the place of `timing` where there is one.
+    pub(crate) model: Option<Modelled>,
     pub(crate) scripts: VecDeque<Scripted>,
     /// Block ranges where random faults may destroy data.
     pub(crate) allowed: Vec<Range<u64>>,
@@ -140,12 +146,13 @@ impl DeviceState {
         let stream = |purpose| Rng::stream(seed, purpose, u64::from(id.0));
         DeviceState {
             id,
-            table: BlockTable::new(config.bytes / BLOCK_BYTES as u64),
+            table: BlockTable::new(config.bytes / BLOCK_BYTES as u64, config.drop_zeros),
             cache: VecDeque::new(),
             seq: 0,
             durable_seq: 0,
             gone: false,
             timing: Timing::new(config.latency.clone(), stream("latency")),
+            model: None,
             scripts: VecDeque::new(),
             allowed: Vec::new(),
             unreadable: BTreeSet::new(),
@@ -179,6 +186,12 @@ impl DeviceState {
     pub(crate) fn store(&mut self, content: Content) -> u64 {
         self.seq += 1;
         let (seq, table) = (self.seq, &mut self.table);
+        if self.config.cache_writes == 0 && self.cache.is_empty() {
+            content.each(|block, version| table.set_both(block, version));
+            self.durable_seq = seq;
+            self.note_overwritten(&content, seq);
+            return seq;
+        }
         content.each(|block, version| table.set_written(block, version));
         self.note_overwritten(&content, seq);
         self.cache.push_back(Cached { seq, certain: false, content });
@@ -338,7 +351,7 @@ impl DeviceState {
 
     /// Forgets all content and all damage, as if the device were exchanged for a new one.
     pub(crate) fn wipe(&mut self) {
-        self.table = BlockTable::new(self.blocks());
+        self.table = BlockTable::new(self.blocks(), self.config.drop_zeros);
         self.cache.clear();
         self.unreadable.clear();
         self.durable_seq = self.seq;

@@ -10,6 +10,8 @@ use sinew_engine::io::DeviceId;
 
 /// The errno of an ordinary device error.
 pub const EIO: i32 = 5;
+/// The errno of a compressing device that has addresses left but no room.
+pub const ENOSPC: i32 = 28;
 
 /// Probabilities of faults, each per request that it could befall; 0 switches it off. All are off by default.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -152,6 +154,8 @@ fault_counts! {
     latent_hits,
     /// Writes and discards that failed.
     write_errors,
+    /// Writes for which a compressing device had no room.
+    no_space,
     /// Flushes that failed.
     flush_errors,
     /// Bits flipped.

@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::device::{CrashPolicy, DeviceState, DeviceStats};
 use crate::faults::{DeviceFaults, Fault, FaultCounts, OpKind, Scripted};
 use crate::latency::Latency;
+use crate::model::{Model, Modelled, Usage};
 use crate::trace::{TraceHash, crc};
 use crate::world::Shared;
 
@@ -128,6 +129,36 @@ impl Device {
     /// Changes how long its requests take, from the next one on.
     pub fn set_latency(&self, latency: Latency) {
         self.with(|device, _| device.timing.set(latency));
+    }
+
+    /// Makes its requests take the time of a model from now on, which must be new, or idle.
+    ///
+    /// # Panics
+    /// When the model is smaller than the device, or the device has one already.
+    pub fn set_model(&self, model: Model) {
+        self.with(|device, now| {
+            assert!(model.bytes() >= device.config.bytes, "the model is smaller than the device");
+            assert!(device.model.is_none(), "requests of the model before may be under way");
+            device.model = Some(Modelled::new(model, now));
+        });
+    }
+
+    /// Takes its model away, if it has one. Nothing may be under way.
+    ///
+    /// # Panics
+    /// When a request of the present incarnation is.
+    pub fn remove_model(&self) {
+        self.with_core(|core| core.remove_model(self.id));
+    }
+
+    /// Looks at its model, if it has one.
+    pub fn model<T>(&self, look: impl FnOnce(&Model) -> T) -> Option<T> {
+        self.with(|device, _| device.model.as_ref().map(|modelled| look(&modelled.model)))
+    }
+
+    /// How busy it has been, if it has a model.
+    pub fn usage(&self) -> Option<Usage> {
+        self.with(|device, now| device.model.as_mut().map(|modelled| modelled.usage(now)))
     }
 
     /// Places a fault on the next request of this kind that touches the byte range, or on the next one at all. Each

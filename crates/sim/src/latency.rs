@@ -63,12 +63,7 @@ impl Timing {
 
     /// When a request that arrives now completes.
     pub(crate) fn completion(&mut self, now: u64, work: Work, blocks: u64) -> u64 {
-        let base = match work {
-            Work::Read => self.latency.read_ns,
-            Work::Write => self.latency.write_ns,
-            Work::Flush => self.latency.flush_ns,
-        };
-        let mut service = base + self.latency.block_ns * blocks + self.rng.between(0, self.latency.jitter_ns);
+        let mut service = self.base(work, blocks) + self.rng.between(0, self.latency.jitter_ns);
         if work == Work::Flush {
             return now + service * self.factor(now);
         }
@@ -77,6 +72,20 @@ impl Timing {
         service *= self.factor(start);
         self.lanes[lane] = start + service;
         start + service
+    }
+
+    fn base(&self, work: Work, blocks: u64) -> u64 {
+        let base = match work {
+            Work::Read => self.latency.read_ns,
+            Work::Write => self.latency.write_ns,
+            Work::Flush => self.latency.flush_ns,
+        };
+        base + self.latency.block_ns * blocks
+    }
+
+    /// What a slow period adds to a request whose time a model says.
+    pub(crate) fn slowness(&self, now: u64, work: Work, blocks: u64) -> u64 {
+        self.base(work, blocks) * (self.factor(now) - 1)
     }
 
     fn factor(&self, at: u64) -> u64 {

@@ -16,8 +16,10 @@
 //! device      one device: cache, durability, power loss
 //! inject      one device: which fault a request meets
 //! handle      Device: what tests and oracles see and do
+//! host        opening a pool in a world
 //! blocks      sparse content, shared by reference
 //! latency     when a request completes
+//! model       when it completes on a modelled SSD or disk
 //! faults      fault settings, scripts, counts, the log of corruption
 //! random      seeded streams, one per purpose
 //! torture     random pools under random trouble, and the oracle
@@ -30,16 +32,20 @@ mod device;
 mod executor;
 mod faults;
 mod handle;
+mod host;
 mod inject;
 mod latency;
+mod model;
 mod random;
 pub mod torture;
 mod trace;
 mod world;
 
 pub use device::{CrashPolicy, DeviceConfig, DeviceStats, DiscardReads};
-pub use faults::{Corruption, CorruptionKind, DeviceFaults, EIO, Fault, FaultCounts, OpKind};
+pub use faults::{Corruption, CorruptionKind, DeviceFaults, EIO, ENOSPC, Fault, FaultCounts, OpKind};
 pub use handle::Device;
+pub use host::{OpenError, OpenPool};
 pub use latency::Latency;
+pub use model::{Model, Usage};
 pub use random::Rng;
 pub use world::{SimIo, Stuck, StuckReason, World};

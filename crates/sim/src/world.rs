@@ -18,6 +18,7 @@ use std::task::{Context, Poll};
 
 use sinew_engine::buf::{BLOCK_BYTES, Buf};
 use sinew_engine::io::{DeviceId, Gather, Io, IoError, Space};
+use sinew_engine::paths::Path;
 
 use crate::core::{Core, Op, Ticket, Turn};
 use crate::device::{CrashPolicy, DeviceConfig, DeviceState};
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) core: RefCell<Core>,
     executor: Rc<Executor>,
     dropped_in_flight: Cell<bool>,
+    /// How often each path of the engine was taken, by its number.
+    reached: Vec<Cell<u64>>,
 }
 
 /// A virtual world. Dropping it drops its tasks.
@@ -88,6 +91,7 @@ impl World {
             core: RefCell::new(Core::new(seed)),
             executor: Rc::default(),
             dropped_in_flight: Cell::new(false),
+            reached: vec![Cell::new(0); Path::ALL.len()],
         };
         World { shared: Rc::new(shared), seed, steps: Cell::new(0), step_limit: Cell::new(1_000_000_000) }
     }
@@ -310,9 +314,19 @@ impl World {
         sum
     }
 
+    /// How often each path of the engine was taken.
+    pub fn paths_reached(&self) -> impl Iterator<Item = (Path, u64)> {
+        Path::ALL.iter().map(|&path| (path, self.shared.reached[path as usize].get()))
+    }
+
     /// Adds something of the caller's to the trace.
     pub fn trace(&self, bytes: &[u8]) {
         self.shared.core.borrow_mut().trace.bytes(bytes);
+    }
+
+    /// Leaves out of the trace what is read and written, which takes real time. When and where stays in it.
+    pub fn trace_no_content(&self) {
+        self.shared.core.borrow_mut().hashes_content = false;
     }
 
     /// The hash of everything that happened so far; equal for equal runs.
@@ -421,6 +435,11 @@ impl Io for SimIo {
         bytes: u64,
     ) -> impl Future<Output = Result<(), IoError>> {
         SimIo::outcome(self.request(Op::Discard { device, offset, bytes }))
+    }
+
+    fn reach(&self, path: Path) {
+        let count = &self.shared.reached[path as usize];
+        count.set(count.get() + 1);
     }
 
     fn space(&self, device: DeviceId) -> Result<Space, IoError> {

@@ -1,32 +1,75 @@
 //! The simulator's own proof: break the engine on purpose, one way at a time, and see that the torture notices.
 
-use std::panic::catch_unwind;
-
 use sinew_engine::sabotage::{Sabotage, choose};
-use sinew_sim::torture::{Plan, run};
+use sinew_sim::torture::{Failure, Kind, Plan, run, shrink};
 
 /// Seeds tried for each defect before it counts as not found.
 const SEEDS_MAX: u64 = 600;
+/// Runs that shrinking may take.
+const SHRINK_RUNS: u64 = 150;
+
+fn first_failure(way: Sabotage, wanted: impl Fn(&Failure) -> bool) -> Option<Failure> {
+    choose(Some(way));
+    let found = (0..SEEDS_MAX).find_map(|seed| run(&Plan::draw(seed)).err().filter(|f| wanted(f)));
+    choose(None);
+    found
+}
+
+/// Broken engines panic; that is one way of being found, and no news.
+fn silence_panics() {
+    std::panic::set_hook(Box::new(|_| ()));
+}
 
 #[test]
 fn every_deliberate_defect_is_found() {
-    // Broken engines panic; that is one way of being found.
-    std::panic::set_hook(Box::new(|_| ()));
+    silence_panics();
     let mut missed = Vec::new();
     for way in Sabotage::ALL {
-        choose(Some(way));
-        let found = (0..SEEDS_MAX).find_map(|seed| match catch_unwind(|| run(&Plan::draw(seed))) {
-            Ok(Ok(_)) => None,
-            Ok(Err(failure)) => Some((seed, failure.what)),
-            Err(_) => Some((seed, "a broken invariant".to_owned())),
-        });
-        choose(None);
-        match found {
-            Some((seed, what)) => {
-                println!("{way:?}: seed {seed}: {}", what.chars().take(120).collect::<String>())
-            }
+        match first_failure(way, |_| true) {
+            Some(found) => println!("{way:?}: {}", found.to_string().chars().take(140).collect::<String>()),
             None => missed.push(way),
         }
     }
     assert!(missed.is_empty(), "not found in {SEEDS_MAX} seeds each: {missed:?}");
+}
+
+#[test]
+fn a_lost_wakeup_is_found_when_everything_must_drain() {
+    silence_panics();
+    let found = first_failure(Sabotage::LoseWakeup, |failure| failure.kind == Kind::NotDrained);
+    let found = found.expect("a member that comes back is not rebuilt");
+    assert!(found.what.contains("does not end"), "{found}");
+}
+
+#[test]
+fn a_leak_is_found_at_rest() {
+    silence_panics();
+    let found = first_failure(Sabotage::LeakChunks, |failure| failure.kind == Kind::Leak);
+    assert!(found.is_some_and(|found| found.what.contains("chunks taken")));
+}
+
+#[test]
+fn a_failing_plan_shrinks_to_one_that_fails_alike() {
+    silence_panics();
+    let found = first_failure(Sabotage::SkipFlush, |_| true).expect("found within the seeds");
+    choose(Some(Sabotage::SkipFlush));
+    let shrunk = shrink(&found, SHRINK_RUNS, |_, _| ());
+    let again = shrink(&found, SHRINK_RUNS, |_, _| ());
+    let command = shrunk.failure.plan.command();
+    // What the command says is the whole plan: drawn again from its seed and overrides, it fails again.
+    let mut plan = Plan::draw(found.plan.seed);
+    for text in shrunk.failure.plan.overrides() {
+        let (name, value) = text.split_once('=').expect("name=value");
+        plan.set(name, value).expect("a setting");
+    }
+    let replayed = run(&plan).expect_err("the shrunk plan fails");
+    choose(None);
+    assert!(shrunk.runs <= SHRINK_RUNS);
+    assert!(shrunk.failure.is_like(&found), "{found} became {}", shrunk.failure);
+    assert!(replayed.is_like(&found));
+    assert_eq!(plan, *shrunk.failure.plan);
+    assert_eq!(command, again.failure.plan.command());
+    let (from, to) = (found.plan, shrunk.failure.plan);
+    let work = |plan: &Plan| plan.openings as u64 * plan.clients as u64 * plan.requests;
+    assert!(work(&to) < work(&from) && to.members.len() <= from.members.len(), "{command}");
 }

@@ -13,6 +13,7 @@ use sinew_engine::pool::Candidate;
 use sinew_uring::OpenOptions;
 use sinew_uring::net::{Listener, Part, Stream};
 
+use crate::commands::serve::Ready;
 use crate::host::Open;
 use crate::report;
 
@@ -35,15 +36,15 @@ pub(crate) enum Request {
 }
 
 /// Answers control connections for ever.
-pub(crate) async fn serve(open: Rc<Open>, listener: Listener) {
+pub(crate) async fn serve(open: Rc<Open>, ready: Rc<Ready>, listener: Listener) {
     use sinew_engine::io::Io;
     while let Ok(stream) = listener.accept().await {
-        let shared = Rc::clone(&open);
-        open.io.spawn(async move { converse(shared, stream).await });
+        let (shared, ready) = (Rc::clone(&open), Rc::clone(&ready));
+        open.io.spawn(async move { converse(shared, ready, stream).await });
     }
 }
 
-async fn converse(open: Rc<Open>, stream: Stream) {
+async fn converse(open: Rc<Open>, ready: Rc<Ready>, stream: Stream) {
     let mut pending: Vec<u8> = Vec::new();
     loop {
         let (buf, got) = stream.recv(vec![0; 4096], 0).await;
@@ -55,7 +56,7 @@ async fn converse(open: Rc<Open>, stream: Stream) {
         while let Some(end) = pending.iter().position(|&b| b == b'\n') {
             let line: Vec<u8> = pending.drain(..=end).collect();
             let answer = match serde_json::from_slice::<Request>(&line) {
-                Ok(request) => answer(&open, request).await,
+                Ok(request) => answer(&open, &ready, request).await,
                 Err(error) => Err(anyhow!("not a request: {error}")),
             };
             let answer = match answer {
@@ -70,10 +71,14 @@ async fn converse(open: Rc<Open>, stream: Stream) {
     }
 }
 
-async fn answer(open: &Open, request: Request) -> Result<Value> {
+async fn answer(open: &Open, ready: &Ready, request: Request) -> Result<Value> {
     let control = &open.control;
     match request {
-        Request::Status => return Ok(report::status(&control.config(), &control.status().await?)),
+        Request::Status => {
+            let mut status = report::status(&control.config(), &control.status().await?);
+            status["nbd"] = json!({ "unix": ready.unix, "tcp": ready.tcp });
+            return Ok(status);
+        }
         Request::VolumeCreate { name, bytes } => drop(control.create_volume(&name, bytes).await?),
         Request::VolumeDelete { name } => control.delete_volume(&name).await?,
         Request::VolumeResize { name, bytes, shrink } => {
@@ -178,6 +183,18 @@ impl Target {
             Some(error) => bail!("{error}"),
             None => Ok(answer["ok"].take()),
         }
+    }
+
+    /// The same, or the running pool of this name where nothing was said.
+    pub(crate) fn or_pool(&self, name: &str) -> Target {
+        let pool = if self.control.is_none() { self.pool.clone().or(Some(name.to_owned())) } else { None };
+        Target { control: self.control.clone(), pool }
+    }
+
+    /// The same, or this control socket where nothing was said.
+    pub(crate) fn or_path(&self, path: &Path) -> Target {
+        let control = if self.pool.is_none() { self.control.clone().or(Some(path.to_owned())) } else { None };
+        Target { control, pool: self.pool.clone() }
     }
 
     fn path(&self) -> Result<PathBuf> {

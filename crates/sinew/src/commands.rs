@@ -2,12 +2,15 @@
 
 pub(crate) mod array;
 pub(crate) mod bench;
+pub(crate) mod experiment;
 pub(crate) mod import;
 pub(crate) mod member;
 pub(crate) mod pool;
+pub(crate) mod replay;
 pub(crate) mod scrub;
 pub(crate) mod serve;
 pub(crate) mod throttle;
 pub(crate) mod torture;
 pub(crate) mod up;
 pub(crate) mod volume;
+pub(crate) mod workload;

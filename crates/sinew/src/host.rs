@@ -80,9 +80,18 @@ impl ThreadSeed {
         let config = Rc::new(self.config);
         let mut links: Vec<ShardLink<UringIo>> = self.senders.into_iter().map(ShardLink::There).collect();
         let mut total = RecoveryReport::default();
+        // All at once: the control may need the answer of one that comes later to help one that comes first.
+        let (done, answers) = async_channel::bounded(self.mailboxes.len().max(1));
         for (index, mailbox) in self.mailboxes {
-            let (config, events) = (Rc::clone(&config), self.events.clone());
-            let opened = Shard::open(io.clone(), index, config, &self.devices, events, mailbox).await;
+            let (config, devices) = (Rc::clone(&config), self.devices.clone());
+            let (shard_io, events, done) = (io.clone(), self.events.clone(), done.clone());
+            io.spawn(async move {
+                let opened = Shard::open(shard_io, index, config, &devices, events, mailbox).await;
+                let _ = done.send((index, opened)).await;
+            });
+        }
+        drop(done);
+        while let Ok((index, opened)) = answers.recv().await {
             let (shard, report) = opened?;
             links[index] = ShardLink::Here(shard);
             total.add(&report);

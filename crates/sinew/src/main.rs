@@ -8,6 +8,7 @@ mod load;
 mod members;
 mod nbd;
 mod out;
+mod replay;
 mod report;
 mod size;
 
@@ -44,7 +45,12 @@ enum Command {
     Scrub(commands::scrub::ScrubArgs),
     Throttle(commands::throttle::ThrottleArgs),
     Bench(commands::bench::BenchArgs),
+    Replay(commands::replay::ReplayArgs),
+    #[command(subcommand)]
+    Workload(commands::workload::WorkloadCommand),
     Torture(commands::torture::TortureArgs),
+    #[command(subcommand)]
+    Experiment(commands::experiment::ExperimentCommand),
 }
 
 fn main() -> ExitCode {
@@ -66,7 +72,10 @@ fn main() -> ExitCode {
         Command::Scrub(args) => commands::scrub::run(args),
         Command::Throttle(args) => commands::throttle::run(args),
         Command::Bench(args) => commands::bench::run(args),
+        Command::Replay(args) => commands::replay::run(args),
+        Command::Workload(command) => commands::workload::run(command),
         Command::Torture(args) => commands::torture::run(args),
+        Command::Experiment(command) => commands::experiment::run(command),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use sinew_engine::disk::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
-use sinew_engine::pool::Candidate;
+use sinew_engine::pool::{self, Candidate};
 use sinew_uring::{Devices, OpenError, OpenOptions};
+
+use crate::host;
 
 /// Members that could be opened, and a line for each that could not.
 pub(crate) struct Gathered {
@@ -66,6 +68,23 @@ pub(crate) fn expand(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     }
     refuse_twice(&paths)?;
     Ok(paths)
+}
+
+/// Reads a superblock without getting in a server's way; also gives whether a server has the member.
+pub(crate) fn superblock(devices: &Devices, path: &Path) -> Result<(Superblock, bool)> {
+    let mut options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let mut in_use = false;
+    let device = match devices.open(path, options) {
+        Err(OpenError::InUse(_)) => {
+            in_use = true;
+            options.exclusive = false;
+            devices.open(path, options)?
+        }
+        opened => opened?,
+    };
+    let read = host::run_alone(devices, async |io| pool::read_superblock(&io, device).await)?;
+    devices.close(device);
+    Ok((read?, in_use))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {

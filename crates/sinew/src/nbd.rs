@@ -18,7 +18,8 @@ use sinew_uring::net;
 /// How often a thread that stops looks whether its last connection has ended.
 const STOP_POLL_NS: u64 = 5_000_000;
 
-struct Socket(net::Stream);
+/// A socket as a stream of the frontend.
+pub(crate) struct Socket(pub(crate) net::Stream);
 
 impl Stream for Socket {
     async fn recv(&self, buf: Vec<u8>, at: usize) -> (Vec<u8>, io::Result<usize>) {

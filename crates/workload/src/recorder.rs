@@ -1,5 +1,7 @@
 //! Latency and throughput of a run, as JSON. docs/workloads.md documents the schema.
 
+mod spans;
+
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
@@ -7,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Kind;
 use crate::replay::Done;
+use spans::Spans;
 
 /// Raised when the meaning of a field of [`Report`] changes.
 const SCHEMA: u32 = 1;
@@ -19,15 +22,14 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("the bounds are in order")
 }
 
-/// Records completions in bounded memory, but for a small entry for every span of time in which something completed.
+/// Records completions in bounded memory, but for the latencies that occurred in each span of time.
 #[derive(Debug)]
 pub struct Recorder {
     start_ns: u64,
     end_ns: u64,
-    bucket_ns: u64,
     kinds: [Option<Box<Meter>>; 4],
-    bucket: Bucket,
-    buckets: Vec<BucketReport>,
+    late: Histogram<u64>,
+    spans: Spans,
 }
 
 #[derive(Debug)]
@@ -38,13 +40,17 @@ struct Meter {
     service: Histogram<u64>,
 }
 
-#[derive(Debug)]
-struct Bucket {
-    /// How many spans after the start.
-    number: u64,
-    errors: u64,
-    bytes: u64,
-    latency: Histogram<u64>,
+impl Meter {
+    fn fresh() -> Box<Meter> {
+        Box::new(Meter { errors: 0, bytes: 0, latency: histogram(), service: histogram() })
+    }
+
+    fn add(&mut self, other: &Meter) {
+        self.errors += other.errors;
+        self.bytes += other.bytes;
+        self.latency.add(&other.latency).expect("equal bounds");
+        self.service.add(&other.service).expect("equal bounds");
+    }
 }
 
 /// A whole run.
@@ -58,6 +64,8 @@ pub struct Report {
     pub end_ns: u64,
     /// By kind; a kind that did not occur is not there.
     pub kinds: BTreeMap<Kind, KindReport>,
+    /// How long after it was due each request was issued, with success or not.
+    pub late: Distribution,
     /// The length of the spans of time.
     pub bucket_ns: u64,
     /// Spans of time in which something completed.
@@ -148,58 +156,50 @@ impl Recorder {
     ///
     /// If a span has no length.
     pub fn new(start_ns: u64, bucket_ns: u64) -> Recorder {
-        assert!(bucket_ns > 0, "spans of no length");
-        let bucket = Bucket { number: 0, errors: 0, bytes: 0, latency: histogram() };
-        let kinds = [const { None }; 4];
-        Recorder { start_ns, end_ns: start_ns, bucket_ns, kinds, bucket, buckets: Vec::new() }
+        let (kinds, spans) = ([const { None }; 4], Spans::new(bucket_ns));
+        Recorder { start_ns, end_ns: start_ns, kinds, late: histogram(), spans }
     }
 
     /// Records a completion; completions come in the order of their times.
     pub fn record(&mut self, done: &Done) {
-        let number = done.done_ns.saturating_sub(self.start_ns) / self.bucket_ns;
-        if number > self.bucket.number {
-            self.close_bucket();
-            self.bucket.number = number;
-        }
+        self.spans.advance(done.done_ns.saturating_sub(self.start_ns));
         self.end_ns = self.end_ns.max(done.done_ns);
         let request = &done.issue.request;
-        let fresh = || Box::new(Meter { errors: 0, bytes: 0, latency: histogram(), service: histogram() });
-        let meter = self.kinds[request.kind.index()].get_or_insert_with(fresh);
+        let meter = self.kinds[request.kind.index()].get_or_insert_with(Meter::fresh);
+        self.late.saturating_record(done.issue.late_ns());
         if !done.ok {
             meter.errors += 1;
-            self.bucket.errors += 1;
+            self.spans.error();
             return;
         }
         meter.bytes += request.len;
         meter.latency.saturating_record(done.latency_ns());
         meter.service.saturating_record(done.service_ns());
-        self.bucket.bytes += request.len;
-        self.bucket.latency.saturating_record(done.latency_ns());
+        self.spans.success(request.len, done.latency_ns());
     }
 
-    fn close_bucket(&mut self) {
-        let Bucket { number, errors, bytes, latency } = &mut self.bucket;
-        if latency.is_empty() && *errors == 0 {
-            return;
+    /// Adds what another recorder of the same run recorded, on another thread for example. The result is as if one had
+    /// recorded all.
+    ///
+    /// # Panics
+    ///
+    /// If the runs started at different times or have spans of different lengths.
+    pub fn merge(&mut self, other: Recorder) {
+        assert_eq!(self.start_ns, other.start_ns, "recorders of different runs");
+        self.end_ns = self.end_ns.max(other.end_ns);
+        for (mine, theirs) in self.kinds.iter_mut().zip(other.kinds) {
+            match (mine, theirs) {
+                (Some(mine), Some(theirs)) => mine.add(&theirs),
+                (mine @ None, theirs) => *mine = theirs,
+                (Some(_), None) => {}
+            }
         }
-        let found = Distribution::of(latency);
-        self.buckets.push(BucketReport {
-            from_ns: *number * self.bucket_ns,
-            requests: latency.len(),
-            errors: *errors,
-            bytes: *bytes,
-            latency_mean_ns: found.mean_ns,
-            latency_p50_ns: found.p50_ns,
-            latency_p99_ns: found.p99_ns,
-            latency_max_ns: found.max_ns,
-        });
-        (*errors, *bytes) = (0, 0);
-        latency.reset();
+        self.late.add(&other.late).expect("equal bounds");
+        self.spans.merge(other.spans);
     }
 
     /// The report of a run that ended at `end_ns`, or with the last completion if that was later.
     pub fn finish(mut self, end_ns: u64) -> Report {
-        self.close_bucket();
         self.end_ns = self.end_ns.max(end_ns);
         let seconds = (self.end_ns - self.start_ns) as f64 / 1e9;
         let per_s = |amount: u64| if seconds > 0.0 { amount as f64 / seconds } else { 0.0 };
@@ -214,8 +214,9 @@ impl Recorder {
         };
         let kinds = Kind::ALL.into_iter().zip(&self.kinds);
         let kinds = kinds.filter_map(|(kind, meter)| Some((kind, kind_report(meter.as_deref()?)))).collect();
-        let Recorder { start_ns, end_ns, bucket_ns, buckets, .. } = self;
-        Report { schema: SCHEMA, start_ns, end_ns, kinds, bucket_ns, buckets }
+        let Recorder { start_ns, end_ns, late, spans, .. } = self;
+        let (late, bucket_ns) = (Distribution::of(&late), spans.length_ns());
+        Report { schema: SCHEMA, start_ns, end_ns, kinds, late, bucket_ns, buckets: spans.finish() }
     }
 }
 
@@ -266,6 +267,36 @@ mod tests {
             starts,
             [(1_000_000, 4999, 0), (2_000_000, 5000, 0), (3_000_000, 1, 0), (5_000_000, 0, 1)]
         );
+    }
+
+    /// However completions are dealt over recorders, the report is that of one recorder.
+    #[test]
+    fn merged_recorders_report_as_one() {
+        let all: Vec<Done> = (0..3000u64)
+            .map(|i| {
+                let kind = Kind::ALL[(i % 4) as usize];
+                let done_ns = 500 + i * 7 + 3000 * u64::from(i > 2000);
+                done(kind, done_ns - i % 400, done_ns - i % 100, done_ns, i % 50 != 7)
+            })
+            .collect();
+        let recorded = |part: &mut dyn Iterator<Item = &Done>| {
+            let mut recorder = Recorder::new(0, 1000);
+            part.for_each(|done| recorder.record(done));
+            recorder
+        };
+        let whole = recorded(&mut all.iter()).finish(0);
+        for parts in 1..5 {
+            let mut merged = Recorder::new(0, 1000);
+            for part in 0..parts {
+                // One after the other in the last case, else in turn.
+                let mine = |(i, _): &(usize, &Done)| {
+                    if parts < 4 { i % parts == part } else { i * 4 / 3000 == part }
+                };
+                merged.merge(recorded(&mut all.iter().enumerate().filter(mine).map(|(_, done)| done)));
+            }
+            assert_eq!(merged.finish(0), whole, "{parts} parts");
+        }
+        assert!(whole.buckets.len() > 15 && whole.late.max_ns > 250);
     }
 
     #[test]

@@ -60,6 +60,13 @@ pub struct Issue {
     pub issued_ns: u64,
 }
 
+impl Issue {
+    /// How long after it was due it was issued.
+    pub fn late_ns(&self) -> u64 {
+        self.issued_ns.saturating_sub(self.due_ns)
+    }
+}
+
 /// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
@@ -118,6 +125,11 @@ impl<S: Iterator<Item = Result<Request>>> Replay<S> {
         Replay { end_ns, ..self }
     }
 
+    /// Issues nothing more.
+    pub fn stop(&mut self) {
+        (self.head, self.ended) = (None, true);
+    }
+
     /// Requests issued and not completed.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
@@ -136,7 +148,7 @@ impl<S: Iterator<Item = Result<Request>>> Replay<S> {
             Pace::Closed { depth } => (now_ns.max(self.start_ns), depth),
         };
         if due_ns >= self.end_ns {
-            (self.head, self.ended) = (None, true);
+            self.stop();
             return self.next(now_ns);
         }
         if self.in_flight >= limit {
@@ -162,7 +174,7 @@ impl<S: Iterator<Item = Result<Request>>> Replay<S> {
     /// Holds the next request, if there is one.
     fn peek(&mut self, now_ns: u64) -> Result<()> {
         if now_ns >= self.end_ns {
-            (self.head, self.ended) = (None, true);
+            self.stop();
         }
         if self.head.is_none() && !self.ended {
             match self.stream.next().transpose() {
@@ -246,6 +258,16 @@ mod tests {
     fn nothing_is_issued_after_the_end() {
         assert_eq!(run(&[0; 100], Pace::Closed { depth: 1 }, 100, 1250).len(), 3);
         assert_eq!(run(&[0, 100, 300], Pace::Timed { in_flight_max: None }, 10, 1300).len(), 2);
+    }
+
+    #[test]
+    fn nothing_is_issued_after_a_stop() {
+        let mut replay = Replay::new(requests(&[0, 0, 0]).into_iter(), Pace::Closed { depth: 2 }, 0);
+        let Ok(Next::Issue(issue)) = replay.next(0) else { panic!("the first is due") };
+        replay.stop();
+        assert_eq!(replay.next(0).expect("no errors"), Next::AfterCompletion);
+        let _ = replay.complete(issue, 5, true);
+        assert_eq!(replay.next(5).expect("no errors"), Next::Done);
     }
 
     #[test]

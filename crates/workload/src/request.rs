@@ -51,6 +51,13 @@ impl Request {
     pub fn end(&self) -> u64 {
         self.offset + self.len
     }
+
+    /// Brought into a volume of `bytes`, as [`Fold`] says.
+    #[must_use]
+    pub fn folded_into(self, bytes: u64) -> Request {
+        let len = self.len.min(bytes);
+        Request { offset: (self.offset % bytes).min(bytes - len), len, ..self }
+    }
 }
 
 /// A stream behind a pointer, as descriptions open it.
@@ -132,11 +139,7 @@ impl<S: Iterator<Item = Result<Request>>> Iterator for Fold<S> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let bytes = self.bytes;
-        let fold = |r: Request| {
-            let len = r.len.min(bytes);
-            Request { offset: (r.offset % bytes).min(bytes - len), len, ..r }
-        };
-        Some(self.stream.next()?.map(fold))
+        Some(self.stream.next()?.map(|request| request.folded_into(bytes)))
     }
 }
 

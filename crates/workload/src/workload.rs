@@ -100,9 +100,27 @@ impl Workload {
         }
     }
 
-    /// From TOML, where the workload is the whole document.
+    /// Adds to the seed of every generator in it: other requests of the same kind.
+    pub fn add_to_seeds(&mut self, seed: u64) {
+        match &mut self.source {
+            Source::Generator(spec) => spec.seed = spec.seed.wrapping_add(seed),
+            Source::Like(like) => like.seed = like.seed.wrapping_add(seed),
+            Source::Cloudphysics(row) => row.seed = row.seed.wrapping_add(seed),
+            Source::Mix(parts) => parts.iter_mut().for_each(|part| part.add_to_seeds(seed)),
+            Source::Trace(_) => {}
+        }
+    }
+
+    /// From TOML, where the workload is the whole document, or its table `workload` as in the file of an experiment.
     pub fn from_toml(text: &str) -> Result<Workload> {
-        toml::from_str(text).map_err(|error| Error::from(Problem::Description(error)))
+        #[derive(Deserialize)]
+        struct Document {
+            workload: Workload,
+        }
+        let wrong = |error| Error::from(Problem::Description(error));
+        let is_table = toml::from_str::<toml::Table>(text).map_err(wrong)?.contains_key("workload");
+        let read = || Ok(toml::from_str::<Document>(text)?.workload);
+        if is_table { read() } else { toml::from_str(text) }.map_err(wrong)
     }
 
     /// Opens its files and makes its stream; relative paths begin at `base`.

@@ -109,6 +109,17 @@ fn a_description_made_in_code_is_the_same() {
     let text = "source.like = { name = 'tpc-c-like', seed = 3, volume_bytes = '1G', requests = 100 }";
     let made: Vec<Request> = made.requests.collect::<Result<_>>().expect("generators do not fail");
     assert_eq!(made, open(text, Path::new("")).expect("opens"));
+    let in_a_table = format!("name = 'some experiment'\n[workload]\n{text}");
+    assert_eq!(made, open(&in_a_table, Path::new("")).expect("opens"));
+}
+
+#[test]
+fn seeds_are_added_to_everywhere() {
+    let text = "source.mix = [{ source.like = { name = 'proxy-like', seed = SEED, volume_bytes = '1G', requests = 9 } }]";
+    let with = |seed: &str| Workload::from_toml(&text.replace("SEED", seed)).expect("a good description");
+    let mut moved = with("5");
+    moved.add_to_seeds(2);
+    assert_eq!(moved, with("7"));
 }
 
 /// A table in the shape of CloudPhysics', its figures made up.

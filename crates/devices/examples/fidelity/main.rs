@@ -76,7 +76,7 @@ fn pitfalls() {
     println!("|---|---|---|---|");
     let mut first = None;
     for spare in [0.03, 0.035, 0.04, 0.05, 0.07, 0.15, 0.3, 0.6, 1.0, 2.0] {
-        let config = pitfalls_drive(spare);
+        let config = flash::pitfalls().sized(1 << 19, spare);
         let (rate, amplification) = sustained_writes(config);
         let base = *first.get_or_insert(rate);
         println!("| {:.1} % | {rate:.0} | {amplification:.2} | {:.1} |", spare * 100.0, rate / base);

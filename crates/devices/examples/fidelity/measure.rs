@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sinew_devices::disk::{self, Disk, Schedule};
-use sinew_devices::flash::{Config, Drain, Link, Ssd, slc};
+use sinew_devices::flash::{Config, Link, Ssd, slc};
 use sinew_devices::{Command, Completion, Device, Kind, Ns, Rng, theory};
 
 /// Puts a request in after another: returns the completions of `requests` requests that arrive when `arrival` says,
@@ -133,26 +133,6 @@ pub(crate) fn wait_of_a_disk(config: disk::Config, load: f64, requests: u64) -> 
     let queued = open_loop(&mut Disk::new(config), 0, requests, arrival, read(3));
     let wait = mean(&queued, |c| c.latency_ns() as f64) - service;
     (service, wait, theory::mg1_wait(1.0 / interval, service, square))
-}
-
-/// A drive with the rates of the pitfalls study: ten channels, as the Intel X25-M has (xbitlabs' review), one die each,
-/// MQSim's MLC times, pages of 4 KiB, 128 to a block.
-pub(crate) fn pitfalls_drive(spare: f64) -> Config {
-    let mlc = sinew_devices::flash::mqsim();
-    Config {
-        channels: 10,
-        chips: 1,
-        dies: 1,
-        planes: 1,
-        page_bytes: 4096,
-        pages: 128,
-        channel_block_ns: 4096 * 25,
-        queue_depth: 32,
-        buffer_blocks: 4096,
-        drain: Drain::Steady,
-        ..mlc
-    }
-    .sized(1 << 19, spare)
 }
 
 /// Random 4 KiB writes per second of a drive in its steady state, and its write amplification.

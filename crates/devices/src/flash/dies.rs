@@ -81,6 +81,8 @@ pub(super) struct Die {
     /// Units of the erase block being cleaned: its first, the next to look at, its end.
     victim: Option<(u32, u32, u32)>,
     host_had_turn: bool,
+    /// Since when it is not idle.
+    busy_since: Ns,
 }
 
 impl Die {
@@ -93,7 +95,18 @@ impl Die {
             programs_pending: 0,
             victim: None,
             host_had_turn: false,
+            busy_since: 0,
         }
+    }
+
+    /// Starts counting the time that it is not idle anew.
+    pub(super) fn count_from(&mut self, now: Ns) {
+        self.busy_since = now;
+    }
+
+    /// How long it has not been idle.
+    pub(super) fn busy_for(&self, now: Ns) -> Ns {
+        if self.work == Work::Idle { 0 } else { now - self.busy_since }
     }
 }
 
@@ -236,15 +249,14 @@ impl Ssd {
 
     /// The cells of a die are busy for a while.
     fn array(&mut self, id: u32, work: Work, busy_ns: Ns) {
-        self.dies[id as usize].work = work;
+        self.begin(id, work);
         self.calendar.push(self.now() + busy_ns, id as usize);
     }
 
     /// A die needs its channel.
     fn transfer(&mut self, id: u32, work: Work) {
-        let die = &mut self.dies[id as usize];
-        die.work = work;
-        let channel = die.channel;
+        self.begin(id, work);
+        let channel = self.dies[id as usize].channel;
         if self.config.channel_block_ns == 0 {
             self.transfer_done(id);
         } else if self.channels[channel as usize].serves.is_none() {
@@ -325,7 +337,17 @@ impl Ssd {
         }
     }
 
+    fn begin(&mut self, id: u32, work: Work) {
+        let now = self.now();
+        let die = &mut self.dies[id as usize];
+        if die.work == Work::Idle {
+            die.busy_since = now;
+        }
+        die.work = work;
+    }
+
     fn idle(&mut self, id: u32) {
+        self.stats.die_busy_ns += self.dies[id as usize].busy_for(self.now());
         self.dies[id as usize].work = Work::Idle;
         self.start(id);
     }

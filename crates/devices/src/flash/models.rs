@@ -162,3 +162,24 @@ pub fn consumer() -> Config {
     };
     config.sized(58_593_750, (1u64 << 38) as f64 / 240e9 - 1.0)
 }
+
+/// A drive like the single SSD of N. Jeremic et al., "The pitfalls of deploying solid-state drive RAIDs" (SYSTOR 2011),
+/// which names neither the drive nor its spare space: ten channels, as the Intel X25-M of that time, MQSim's MLC times,
+/// pages of 4 KiB. One die on each channel is chosen so that 3 % of spare space give the study's 600 random writes per
+/// second.
+pub fn pitfalls() -> Config {
+    let config = Config {
+        channels: 10,
+        chips: 1,
+        dies: 1,
+        planes: 1,
+        page_bytes: 4096,
+        pages: 128,
+        channel_block_ns: 4096 * 25,
+        queue_depth: 32,
+        buffer_blocks: 4096,
+        drain: Drain::Steady,
+        ..mqsim()
+    };
+    config.sized(1 << 19, 0.03)
+}

@@ -138,12 +138,22 @@ impl Ssd {
 
     /// What it has done.
     pub fn stats(&self) -> Stats {
-        Stats { padded_granules: self.stats.padded_granules + self.mapping.padded, ..self.stats }
+        self.stats_at(self.now)
+    }
+
+    /// What it has done until `now`, if it was moved to all events before.
+    pub fn stats_at(&self, now: Ns) -> Stats {
+        Stats {
+            padded_granules: self.stats.padded_granules + self.mapping.padded,
+            die_busy_ns: self.stats.die_busy_ns + self.dies.iter().map(|die| die.busy_for(now)).sum::<Ns>(),
+            ..self.stats
+        }
     }
 
     /// Starts counting anew; wear stays.
     pub fn reset_stats(&mut self) {
         self.stats = Stats::default();
+        self.dies.iter_mut().for_each(|die| die.count_from(self.now));
         self.mapping.padded = 0;
     }
 

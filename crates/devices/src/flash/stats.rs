@@ -19,6 +19,8 @@ pub struct Stats {
     pub stalls: u64,
     /// Time the drive stood still for its host.
     pub stalled_ns: u64,
+    /// Time that dies were at work or waited for their channel, all dies together.
+    pub die_busy_ns: u64,
 }
 
 impl Stats {

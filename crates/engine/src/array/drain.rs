@@ -8,6 +8,7 @@ use std::rc::Rc;
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::group::GroupRecord;
 use crate::io::Io;
+use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::join_all;
 use crate::ticket::Ticket;
@@ -29,6 +30,7 @@ impl<I: Io> ArrayShard<I> {
                 if self.drain_once().await.is_ok() {
                     self.log.stuck.set(false);
                 } else {
+                    self.io.reach(Path::ArrayDrainStuck);
                     self.drain_all.set(false);
                     self.log.stuck.set(true);
                     self.log.room.notify();
@@ -108,6 +110,7 @@ impl<I: Io> ArrayShard<I> {
         let prepared = join_all(work.into_iter().map(|(stripe, blocks)| self.prepare(stripe, blocks))).await;
         let prepared: Vec<Prepared> = prepared.into_iter().collect::<Result<_, _>>()?;
         if self.members.version() != version {
+            self.io.reach(Path::ArrayDrainVoid);
             return Ok(());
         }
         let uses: Vec<_> = prepared.iter().map(|p| self.use_region(p.stripe)).collect();
@@ -123,6 +126,7 @@ impl<I: Io> ArrayShard<I> {
         self.flush().await?;
         if self.members.version() != version {
             // What was computed may not be for the members there are now.
+            self.io.reach(Path::ArrayDrainVoid);
             return Ok(());
         }
         regions.iter().for_each(|&region| self.regions.borrow_mut().set_marked(region));

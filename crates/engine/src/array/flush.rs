@@ -5,6 +5,7 @@
 use std::cell::Cell;
 
 use crate::io::Io;
+use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::{Signal, join_all};
 use crate::volume::VolumeError;
@@ -20,6 +21,13 @@ pub(crate) struct Flushing {
     pub(crate) signal: Signal,
 }
 
+impl Flushing {
+    /// Whether a flush is under way.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.get()
+    }
+}
+
 impl<I: Io> ArrayShard<I> {
     /// Makes durable all that was acknowledged, and every mark that was made, before this call.
     pub(crate) async fn flush(&self) -> Result<(), VolumeError> {
@@ -33,6 +41,7 @@ impl<I: Io> ArrayShard<I> {
                 return Err(VolumeError::Failed);
             }
             if flushing.running.get() {
+                self.io.reach(Path::ArrayFlushShared);
                 flushing.signal.wait(|| (!flushing.running.get()).then_some(())).await;
             } else {
                 self.flush_members().await?;
@@ -58,6 +67,7 @@ impl<I: Io> ArrayShard<I> {
             let results = join_all(written.iter().map(|&member| self.members.flush(member))).await;
             for (&member, result) in written.iter().zip(results) {
                 if let Err(error) = result {
+                    self.io.reach(Path::ArrayFlushMemberLost);
                     self.members.report_failure(member, error).await;
                     // An array without redundancy keeps its members whatever they do.
                     if self.members.is_active(member) {
@@ -73,6 +83,8 @@ impl<I: Io> ArrayShard<I> {
             self.log.set_flushed(last);
             flushing.done.set(round);
             self.counters.flushes.add(1);
+        } else {
+            self.io.reach(Path::ArrayFlushVoid);
         }
         flushing.running.set(false);
         flushing.signal.notify();

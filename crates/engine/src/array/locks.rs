@@ -27,6 +27,11 @@ pub(crate) struct Held<'a> {
 }
 
 impl Locks {
+    /// Stripes that somebody holds or waits for.
+    pub(crate) fn count(&self) -> usize {
+        self.0.borrow().len()
+    }
+
     /// The stripe, alone.
     pub(crate) async fn alone(&self, stripe: u64) -> Held<'_> {
         let mut waits = false;

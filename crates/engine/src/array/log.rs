@@ -16,6 +16,7 @@ use crate::buf::{BLOCK_BYTES, Buf};
 use crate::checksum::crc32c;
 use crate::disk::group::{GROUP_HEADER_BYTES, GroupHeader, GroupRecord, encode_head};
 use crate::io::{Gather, Io};
+use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::{Fulfil, Promise, Signal, join_all, promise};
 use crate::ticket::{AppendResult, Ticket};
@@ -38,6 +39,17 @@ pub(crate) enum Entry {
     Merge { run: Run, at: usize, bytes: Rc<[u8]>, base: Buf, version: u64, ticket: Rc<Ticket> },
     /// A stripe's after-image.
     Drain { record: GroupRecord, data: Vec<Buf>, ticket: Rc<Ticket> },
+}
+
+impl Entry {
+    fn refuse(self) {
+        match self {
+            Entry::Data { run, ticket, .. } => ticket.done(run.blocks, Err(VolumeError::Failed)),
+            Entry::Merge { ticket, .. } | Entry::Drain { ticket, .. } => {
+                ticket.done(1, Err(VolumeError::Failed));
+            }
+        }
+    }
 }
 
 /// The log's queues and marks.
@@ -204,6 +216,11 @@ impl Log {
         promise
     }
 
+    /// Entries that are in no group yet.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.borrow().len() + self.drains.borrow().len() + self.states.borrow().len()
+    }
+
     fn has_work(&self) -> bool {
         self.has_urgent() || !self.queue.borrow().is_empty()
     }
@@ -237,6 +254,10 @@ impl<I: Io> ArrayShard<I> {
     pub(crate) async fn run_log(self: Rc<Self>) {
         loop {
             let clients = self.log_room().await;
+            if self.failed.get() {
+                self.refuse_all();
+                continue;
+            }
             let Some(group) = self.build_group(clients) else { continue };
             let acknowledged = sabotage::on(Sabotage::AcknowledgeEarly);
             if acknowledged {
@@ -271,10 +292,14 @@ impl<I: Io> ArrayShard<I> {
         self.drainer.kick();
         log.room
             .wait(|| {
-                if !log.queue.borrow().is_empty() && (for_clients() || log.stuck.get()) {
+                if !log.queue.borrow().is_empty() && (for_clients() || log.stuck.get()) || self.failed.get() {
                     return Some(true);
                 }
-                (log.has_urgent() && free() >= log.room_needed()).then_some(false)
+                if log.has_urgent() && free() >= log.room_needed() {
+                    return Some(false);
+                }
+                self.io.reach(Path::ArrayLogFull);
+                None
             })
             .await
             && {
@@ -286,15 +311,18 @@ impl<I: Io> ArrayShard<I> {
     }
 
     fn refuse_queued(&self) {
+        self.io.reach(Path::ArrayLogRefused);
         let queued = std::mem::take(&mut *self.log.queue.borrow_mut());
-        for entry in queued {
-            match entry {
-                Entry::Data { run, ticket, .. } => ticket.done(run.blocks, Err(VolumeError::Failed)),
-                Entry::Merge { ticket, .. } | Entry::Drain { ticket, .. } => {
-                    ticket.done(1, Err(VolumeError::Failed));
-                }
-            }
-        }
+        queued.into_iter().for_each(Entry::refuse);
+    }
+
+    /// Nothing will be written any more: nobody waits for room in vain.
+    fn refuse_all(&self) {
+        self.refuse_queued();
+        let drains = std::mem::take(&mut *self.log.drains.borrow_mut());
+        drains.into_iter().for_each(Entry::refuse);
+        let states = std::mem::take(&mut *self.log.states.borrow_mut());
+        states.into_iter().for_each(|fulfil| fulfil.fulfil(Err(VolumeError::Failed)));
     }
 
     /// Takes what fits one group off the queues.
@@ -397,6 +425,7 @@ impl<I: Io> ArrayShard<I> {
                 }
                 Entry::Merge { run, at, bytes, base, version, ticket } => {
                     let Some(mut merged) = self.merge_base(draft, run, base, version) else {
+                        self.io.reach(Path::ArrayMergeMoved);
                         draft.tickets.push((ticket, 1, Ok(false)));
                         continue;
                     };
@@ -467,6 +496,7 @@ impl<I: Io> ArrayShard<I> {
                 match result {
                     Ok(()) => written.push(leg),
                     Err(error) => {
+                        self.io.reach(Path::ArrayLogMemberLost);
                         failed.push(leg);
                         self.members.report_failure(leg, error).await;
                     }

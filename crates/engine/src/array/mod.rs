@@ -19,6 +19,7 @@ mod read;
 mod rebuild;
 mod recover;
 mod regions;
+mod rest;
 mod scrub;
 mod status;
 mod update;
@@ -34,6 +35,7 @@ use crate::disk::superblock::MemberState;
 use crate::geometry::MemberLayout;
 use crate::io::{DeviceId, Io};
 use crate::member::Members;
+use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::serve::{Reply, Request};
 use crate::status::Counters;
@@ -140,6 +142,7 @@ impl<I: Io> ArrayShard<I> {
         }
         self.regions.borrow_mut().unmark();
         if was_active && state != MemberState::Active && !sabotage::on(Sabotage::ForgetStale) {
+            self.io.reach(Path::ArrayMemberMissed);
             self.regions.borrow_mut().lose(index);
         }
         self.judge();
@@ -156,11 +159,16 @@ impl<I: Io> ArrayShard<I> {
     fn judge(&self) {
         let mut lost = vec![false; self.slice.geometry.members()];
         self.out().for_each(|member| lost[member] = true);
-        self.failed.set(!self.slice.geometry.survives(&lost));
+        let failed = !self.slice.geometry.survives(&lost);
+        if failed {
+            self.io.reach(Path::ArrayFailed);
+        }
+        self.failed.set(failed);
     }
 
     /// Nothing on an out member will be up to date when it comes back.
     pub(crate) async fn stale_member(&self, member: MemberId) -> Result<(), VolumeError> {
+        self.io.reach(Path::ArrayMemberAllStale);
         self.regions.borrow_mut().lose_all(usize::from(member.0));
         self.flush().await
     }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::io::{Io, IoError};
 use crate::parity::{self, Column};
+use crate::paths::Path;
 use crate::sync::join_all;
 use crate::volume::{Extent, VolumeError};
 
@@ -102,6 +103,7 @@ impl<I: Io> ArrayShard<I> {
         if let Err(error) = result
             && self.members.read_error_is_fatal(member, error)
         {
+            self.io.reach(Path::ArrayReadMemberLost);
             self.members.report_failure(member, error).await;
         }
         result
@@ -117,8 +119,14 @@ impl<I: Io> ArrayShard<I> {
 
     fn count_reconstruction(&self, result: Result<Buf, VolumeError>) -> Result<Buf, VolumeError> {
         match &result {
-            Ok(_) => self.counters.reconstructed_reads.add(1),
-            Err(_) => self.counters.failed_reads.add(1),
+            Ok(_) => {
+                self.io.reach(Path::ArrayReconstructed);
+                self.counters.reconstructed_reads.add(1);
+            }
+            Err(_) => {
+                self.io.reach(Path::ArrayReadLost);
+                self.counters.failed_reads.add(1);
+            }
         }
         result
     }
@@ -131,10 +139,12 @@ impl<I: Io> ArrayShard<I> {
         }
         match self.members.write_at(member, offset, Rc::new([right.clone()])).await {
             Ok(()) => {
+                self.io.reach(Path::ArrayMended);
                 self.members.note_repair(member, u64::from(run.blocks));
                 true
             }
             Err(error) => {
+                self.io.reach(Path::ArrayMendFailed);
                 self.members.report_failure(member, error).await;
                 false
             }

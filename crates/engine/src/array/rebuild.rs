@@ -9,6 +9,7 @@ use crate::addr::MemberId;
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::io::Io;
 use crate::parity;
+use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::join_all;
 
@@ -39,6 +40,7 @@ impl<I: Io> ArrayShard<I> {
                 };
                 done += usize::from(worked);
                 if !worked {
+                    self.io.reach(Path::ArrayRebuildRetried);
                     self.io.sleep(RETRY_NS).await;
                 } else if done % REGIONS_PER_RECORD == 0 {
                     let _ = self.flush().await;
@@ -70,8 +72,10 @@ impl<I: Io> ArrayShard<I> {
             }
         }
         if self.flush().await.is_err() || self.members.lost_since(member, version) {
+            self.io.reach(Path::ArrayRebuildVoid);
             return false;
         }
+        self.io.reach(Path::ArrayRebuilt);
         self.regions.borrow_mut().renew(usize::from(member.0), region);
         true
     }
@@ -83,7 +87,10 @@ impl<I: Io> ArrayShard<I> {
         let whole = UnitRun { unit, offset: 0, blocks: self.slice.chunk_blocks };
         self.throttle.pay(&self.io, u64::from(whole.blocks) * BLOCK_BYTES as u64).await;
         let _held = self.locks.alone(stripe).await;
-        let Ok(mut content) = self.reconstruct(stripe, whole, &[unit]).await else { return false };
+        let Ok(mut content) = self.reconstruct(stripe, whole, &[unit]).await else {
+            self.io.reach(Path::ArrayRebuildUnreadable);
+            return false;
+        };
         let (at, mut offset) = self.place(stripe, unit, 0);
         if sabotage::on(Sabotage::RebuildShort) && whole.blocks > 1 {
             content = content.slice(BLOCK_BYTES, content.len() - BLOCK_BYTES);
@@ -95,6 +102,7 @@ impl<I: Io> ArrayShard<I> {
                 true
             }
             Err(error) => {
+                self.io.reach(Path::ArrayRebuildMemberLost);
                 self.members.report_failure(at, error).await;
                 false
             }
@@ -106,6 +114,7 @@ impl<I: Io> ArrayShard<I> {
         self.resync_region(region).await;
         let done = self.flush().await.is_ok();
         if done {
+            self.io.reach(Path::ArrayEvened);
             self.regions.borrow_mut().set_even(region);
         }
         done
@@ -142,6 +151,7 @@ impl<I: Io> ArrayShard<I> {
                 readable[..k].iter().all(|&r| r)
             };
             if !has_right {
+                self.io.reach(Path::ArrayCompareVoid);
                 return;
             }
             match self.read_runs(stripe, &there).await {
@@ -153,6 +163,7 @@ impl<I: Io> ArrayShard<I> {
         let differs = |(run, buf): &&(UnitRun, Buf)| buf.bytes() != right[run.unit].bytes();
         let differing: Vec<usize> = read.iter().filter(differs).map(|(run, _)| run.unit).collect();
         for unit in differing.into_iter().chain(bad) {
+            self.io.reach(Path::ArrayDiffered);
             wrong(unit);
             self.mend(stripe, whole(unit), &right[unit]).await;
         }

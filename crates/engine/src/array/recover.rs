@@ -17,6 +17,7 @@ use crate::disk::group::{GroupHeader, GroupRecord, decode_group, decode_header};
 use crate::disk::superblock::Config;
 use crate::io::{DeviceId, Gather, Io};
 use crate::member::Members;
+use crate::paths::Path;
 use crate::recover::{RecoverError, RecoveryReport};
 use crate::sabotage::{self, Sabotage};
 use crate::serve::Order;
@@ -122,11 +123,15 @@ impl<I: Io> ArrayShard<I> {
             // In use until they are resynced, so that no state says they are at rest.
             dirty.iter().for_each(|&region| self.regions.borrow_mut().begin(region));
             for &region in &dirty {
+                self.io.reach(Path::ArrayRecoverResynced);
                 if !sabotage::on(Sabotage::SkipResync) {
                     self.resync_region(region).await;
                 }
             }
             dirty.iter().for_each(|&region| self.regions.borrow_mut().end(region));
+        }
+        if !self.pending.borrow().is_empty() {
+            self.io.reach(Path::ArrayRecoverDrained);
         }
         self.drain_everything().await?;
         self.settle_tail().await
@@ -166,6 +171,8 @@ impl<I: Io> Recovery<I> {
             if let Ok(buf) = self.members.read_at(member, offset, count * BLOCK_BYTES).await {
                 self.report.bytes_read += buf.len() as u64;
                 ring[first * BLOCK_BYTES..][..buf.len()].copy_from_slice(buf.bytes());
+            } else {
+                self.io.reach(Path::ArrayRecoverRingLost);
             }
         }
         ring
@@ -193,6 +200,9 @@ impl<I: Io> Recovery<I> {
         let flushed = groups.values().map(|g| g.header.flushed).max().unwrap_or(0);
         let whole = newest.iter().rev().find_map(|&(_, seq)| chain_of(&groups, seq));
         let chain = whole.unwrap_or_default();
+        if chain.last() != newest.last().map(|(_, seq)| seq) {
+            self.io.reach(Path::ArrayRecoverGroupVoid);
+        }
         match chain.last() {
             Some(last) if *last >= flushed => {}
             None if newest.is_empty() => {}
@@ -211,6 +221,7 @@ impl<I: Io> Recovery<I> {
                 self.slice.log_offset((group.header.seq % u64::from(self.slice.geometry.log_blocks)) as u32);
             let more = active.iter().filter(|m| !group.holders.contains(m));
             for &member in more.take(copies.saturating_sub(group.holders.len())) {
+                self.io.reach(Path::ArrayRecoverCopied);
                 self.write(member, offset, Rc::new([group.bytes.clone()])).await?;
             }
         }
@@ -304,6 +315,9 @@ impl<I: Io> Recovery<I> {
             return Ok(());
         }
         let images: Vec<_> = images.iter().collect();
+        if !images.is_empty() {
+            self.io.reach(Path::ArrayRecoverImage);
+        }
         for some in images.chunks(PUTS_AT_ONCE) {
             let writes = some.iter().map(|((stripe, unit, offset), buf)| {
                 let (member, chunk) = self.slice.home(*stripe, *unit);
@@ -319,13 +333,18 @@ impl<I: Io> Recovery<I> {
 
     async fn write(&self, member: MemberId, offset: u64, data: Gather) -> Result<(), RecoverError> {
         let written = self.members.write_at(member, offset, data).await;
-        written.map_err(|_| RecoverError::MemberFailed { shard: self.index, member })
+        written.map_err(|_| self.lost(member))
+    }
+
+    fn lost(&self, member: MemberId) -> RecoverError {
+        self.io.reach(Path::ArrayRecoverMemberLost);
+        RecoverError::MemberFailed { shard: self.index, member }
     }
 
     async fn flush(&self) -> Result<(), RecoverError> {
         for member in self.layout_members() {
             let flushed = self.members.flush(member).await;
-            flushed.map_err(|_| RecoverError::MemberFailed { shard: self.index, member })?;
+            flushed.map_err(|_| self.lost(member))?;
         }
         Ok(())
     }

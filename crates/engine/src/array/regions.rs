@@ -188,6 +188,11 @@ impl Regions {
         self.written.set(region);
     }
 
+    /// Regions with a write under way.
+    pub(crate) fn in_use(&self) -> usize {
+        self.users.iter().filter(|&&users| users > 0).count()
+    }
+
     /// Whether the region's marks are on the members.
     pub(crate) fn is_marked(&self, region: usize) -> bool {
         self.marked.get(region)

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use crate::buf::BLOCK_BYTES;
 use crate::io::Io;
+use crate::paths::Path;
 use crate::volume::VolumeError;
 
 use super::ArrayShard;
@@ -41,9 +42,13 @@ impl<I: Io> ArrayShard<I> {
     async fn scrub_to_end(&self) {
         let Some(mut stripe) = self.scrub_next.get() else { return };
         let order = self.scrub_orders.get();
+        if stripe > 0 {
+            self.io.reach(Path::ArrayScrubResumed);
+        }
         while stripe < self.slice.stripes {
             self.scrub_stripe(stripe).await;
             if self.scrub_orders.get() != order || self.closing.get() {
+                self.io.reach(Path::ArrayScrubStopped);
                 return;
             }
             stripe += 1;
@@ -86,6 +91,7 @@ impl<I: Io> ArrayShard<I> {
         {
             return;
         }
+        self.io.reach(Path::ArrayScrubUnreadable);
         self.counters.scrub_errors.add(1);
         let mended = match self.reconstruct(stripe, whole, &[unit]).await {
             Ok(right) => self.mend(stripe, whole, &right).await,

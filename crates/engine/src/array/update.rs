@@ -10,6 +10,7 @@ use crate::addr::MemberId;
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::io::{Gather, Io};
 use crate::parity::{self, Column};
+use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::join_all;
 use crate::volume::VolumeError;
@@ -111,7 +112,10 @@ impl<I: Io> ArrayShard<I> {
                     let offsets = plan.offsets.iter().map(|(offset, _)| *offset).collect();
                     return Ok(Prepared { stripe, blocks, offsets, parity });
                 }
-                Err(unit) => bad.push(unit),
+                Err(unit) => {
+                    self.io.reach(Path::ArrayOldUnreadable);
+                    bad.push(unit);
+                }
             }
         }
     }
@@ -151,6 +155,7 @@ impl<I: Io> ArrayShard<I> {
                 }
                 Method::Modify => modify(&columns, offset, health, old, &mut out),
                 Method::Recover => {
+                    self.io.reach(Path::ArrayOldRecovered);
                     let lost = recover(&columns, offset, health, old);
                     let all: Vec<Option<&[u8]>> = (0..k)
                         .map(|column| match (columns[column], &lost[column]) {
@@ -181,6 +186,8 @@ impl<I: Io> ArrayShard<I> {
             self.flush().await?;
             if self.members.version() == version {
                 self.regions.borrow_mut().set_marked(region);
+            } else {
+                self.io.reach(Path::ArrayMarkVoid);
             }
         }
     }
@@ -202,6 +209,7 @@ impl<I: Io> ArrayShard<I> {
             if self.members.version() == version {
                 return self.put(&prepared).await;
             }
+            self.io.reach(Path::ArrayUpdateVoid);
             blocks = prepared.blocks;
         }
     }
@@ -213,6 +221,9 @@ impl<I: Io> ArrayShard<I> {
     /// When it is not on enough members to be had again.
     pub(crate) async fn put(&self, prepared: &Prepared) -> Result<(), VolumeError> {
         let stripe = prepared.stripe;
+        if !self.slice.is_mirror() && prepared.parity.iter().all(Option::is_none) {
+            self.io.reach(Path::ArrayWithoutParity);
+        }
         let puts = self.puts(prepared);
         self.counters.stripes_updated.add(1);
         let writes = puts.iter().map(|put| {
@@ -223,6 +234,7 @@ impl<I: Io> ArrayShard<I> {
         let mut bad = Vec::new();
         for (put, result) in puts.iter().zip(results) {
             if let Err(error) = result {
+                self.io.reach(Path::ArrayPutMemberLost);
                 self.members.report_failure(self.slice.member(stripe, put.unit), error).await;
                 bad.push(put.unit);
             }

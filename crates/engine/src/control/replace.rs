@@ -1,9 +1,10 @@
 //! Giving a member's place to another device: on request, by a spare, or, in a mapped pool, to nobody.
 
 use crate::addr::MemberId;
-use crate::disk::superblock::{Config, MemberConfig, MemberState};
+use crate::disk::superblock::{MemberConfig, MemberState};
 use crate::geometry::MemberLayout;
 use crate::io::Io;
+use crate::paths::Path;
 use crate::pool::{self, Candidate, PoolError};
 use crate::serve::Order;
 use crate::shape::Shape;
@@ -22,6 +23,7 @@ impl<I: Io> Control<I> {
         new: Option<Candidate>,
         force: bool,
     ) -> Result<(), ControlError> {
+        let _turn = self.turn().await;
         let state = self.member(index)?;
         let is_array = matches!(self.config.borrow().shape, Shape::Array(_));
         let is_empty = state == MemberState::Removed && (new.is_none() || is_array);
@@ -43,7 +45,6 @@ impl<I: Io> Control<I> {
             self.tell_member(index).await;
             return Ok(());
         };
-        let was = self.config.borrow().members[index].uuid;
         if !force {
             pool::refuse_used(&self.io, &candidate).await?;
         }
@@ -55,7 +56,8 @@ impl<I: Io> Control<I> {
         // Before the empty device counts, everything on it is known to be stale.
         let id = MemberId(index as u8);
         self.ask_all(|done| Order::StaleMember { member: id, done }).await?;
-        self.activate(index, was, candidate.device, |entry| *entry = member).await
+        self.io.reach(Path::MemberReplaced);
+        self.activate(index, candidate.device, |entry| *entry = member).await
     }
 
     /// How a device of so many bytes in a member's place is cut up: as the member was.
@@ -78,6 +80,7 @@ impl<I: Io> Control<I> {
 
     /// Has spares take the places of members that failed or have not come back.
     pub(super) async fn use_spares(&self) {
+        let _turn = self.turn().await;
         loop {
             let (index, spare) = {
                 let (config, devices) = (self.config.borrow(), self.devices.borrow());
@@ -105,14 +108,10 @@ impl<I: Io> Control<I> {
         let id = MemberId(index as u8);
         self.ask_all(|done| Order::StaleMember { member: id, done }).await?;
         let device = self.devices.borrow()[spare];
-        let still = |config: &Config| {
-            let gone = matches!(config.members[index].state, MemberState::Failed | MemberState::Missing);
-            gone && config.members[spare].state == MemberState::Spare
-        };
         let mut taken = false;
         self.change(|config| {
-            if still(config) {
-                taken = true;
+            taken = config.members[spare].state == MemberState::Spare;
+            if taken {
                 config.members.swap(index, spare);
                 config.members[index].state = MemberState::Active;
                 config.members[index].out_epoch = 0;
@@ -124,6 +123,7 @@ impl<I: Io> Control<I> {
         })
         .await?;
         if taken {
+            self.io.reach(Path::SpareTaken);
             self.tell_member(index).await;
         }
         Ok(())
@@ -135,7 +135,11 @@ impl<I: Io> Control<I> {
         let g = config.mapped();
         let need = (g.data_columns + g.parity_columns()).max(g.copies());
         let have = config.members.iter().filter(|m| m.state == MemberState::Active).count();
-        if have >= need { Ok(()) } else { Err(ControlError::TooFewLeft { have, need }) }
+        if have < need {
+            self.io.reach(Path::EvacuationRefused);
+            return Err(ControlError::TooFewLeft { have, need });
+        }
+        Ok(())
     }
 
     pub(super) async fn finish_evacuation(&self) -> Result<(), ControlError> {
@@ -149,6 +153,7 @@ impl<I: Io> Control<I> {
             (0..config.members.len()).filter(done).collect()
         };
         for index in emptied {
+            self.io.reach(Path::EvacuationEnded);
             self.change(|config| {
                 config.members[index].state = MemberState::Removed;
                 Ok(())

@@ -57,6 +57,19 @@ const OPENINGS_MAX: usize = 16;
 const COUNT_LIMIT: u64 = 1 << 62;
 
 impl Config {
+    /// What is newer is greater. An opening that found fewer members may have begun at an earlier generation than a change
+    /// that the end of the opening before cut off reached, on a member that was not there then; it is newer all the same.
+    pub fn age(&self) -> (u64, u64) {
+        (self.epoch, self.generation)
+    }
+
+    /// Which members are out, those without any part in the pool aside.
+    pub fn out(&self) -> Vec<bool> {
+        (0..self.members.len())
+            .map(|i| self.has_place(i) && self.members[i].state != MemberState::Active)
+            .collect()
+    }
+
     /// Bytes that all volumes together may have.
     pub fn volume_bytes_max(&self) -> u64 {
         match &self.shape {

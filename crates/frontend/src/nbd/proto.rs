@@ -20,6 +20,12 @@ pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 pub const OPTION_HEADER_BYTES: usize = 16;
 /// Bytes of a request's header.
 pub const REQUEST_BYTES: usize = 28;
+/// Bytes of the greeting.
+pub const GREETING_BYTES: usize = 18;
+/// Bytes of the header of a reply to an option.
+pub const OPTION_REPLY_BYTES: usize = 20;
+/// Bytes of a simple reply, and of a chunk's header without the length that ends it.
+pub const REPLY_BYTES: usize = 16;
 /// The longest name or other string the protocol allows.
 pub const STRING_BYTES_MAX: usize = 4096;
 /// The largest payload of a read or write we accept and announce.
@@ -65,10 +71,16 @@ pub mod option_reply {
     pub const INFO: u32 = 3;
     /// A metadata context.
     pub const META_CONTEXT: u32 = 4;
+    /// The bit that all errors have.
+    pub const ERR: u32 = 1 << 31;
     /// The option is unknown.
     pub const ERR_UNSUP: u32 = (1 << 31) + 1;
+    /// The server's configuration forbids it.
+    pub const ERR_POLICY: u32 = (1 << 31) + 2;
     /// The option's data makes no sense.
     pub const ERR_INVALID: u32 = (1 << 31) + 3;
+    /// Only after an upgrade to TLS.
+    pub const ERR_TLS_REQD: u32 = (1 << 31) + 5;
     /// There is no such export.
     pub const ERR_UNKNOWN: u32 = (1 << 31) + 6;
     /// The option is too long.
@@ -155,6 +167,8 @@ pub mod chunk {
     pub const OFFSET_HOLE: u16 = 2;
     /// Extents and their state.
     pub const BLOCK_STATUS: u16 = 5;
+    /// The bit that all errors have.
+    pub const ERRORS: u16 = 1 << 15;
     /// An error with a message.
     pub const ERROR: u16 = (1 << 15) + 1;
     /// Flag: the reply's last chunk.
@@ -187,6 +201,15 @@ pub enum Errno {
     NotSup = 95,
     /// The server is closing.
     Shutdown = 108,
+}
+
+impl Errno {
+    /// What a number in a reply means. Numbers that the protocol does not know count as [`Errno::Inval`], as it asks for.
+    pub fn of(number: u32) -> Errno {
+        use Errno::*;
+        let known = [Perm, Io, Inval, NoSpc, Overflow, NotSup, Shutdown];
+        known.into_iter().find(|errno| *errno as u32 == number).unwrap_or(Inval)
+    }
 }
 
 /// Takes integers and strings off the front of a message.
@@ -262,6 +285,14 @@ impl<'a> InfoRequest<'a> {
         let name = fields.string()?;
         let count = usize::from(fields.u16()?);
         (fields.0.len() == count * 2).then_some(InfoRequest { name, kinds: fields.0 })
+    }
+
+    /// The data as a client sends it.
+    pub fn encode(out: &mut Vec<u8>, name: &str, kinds: &[u16]) {
+        out.extend_from_slice(&(name.len() as u32).to_be_bytes());
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(&(kinds.len() as u16).to_be_bytes());
+        kinds.iter().for_each(|kind| out.extend_from_slice(&kind.to_be_bytes()));
     }
 
     /// Whether this kind of information (see [`info`]) was asked for.
@@ -343,6 +374,109 @@ pub fn greeting(out: &mut Vec<u8>, flags: u16) {
     out.extend_from_slice(&flags.to_be_bytes());
 }
 
+/// The handshake flags of a greeting; `None` if it is not that of a newstyle server.
+pub fn decode_greeting(bytes: &[u8; GREETING_BYTES]) -> Option<u16> {
+    let mut fields = Fields(bytes);
+    let newstyle = fields.u64()? == GREETING_MAGIC && fields.u64()? == OPTION_MAGIC;
+    fields.u16().filter(|_| newstyle)
+}
+
+/// An option as a client sends it.
+pub fn option(out: &mut Vec<u8>, option: u32, data: &[u8]) {
+    out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
+    out.extend_from_slice(&option.to_be_bytes());
+    out.extend_from_slice(&(data.len() as u32).to_be_bytes());
+    out.extend_from_slice(data);
+}
+
+/// The header of a reply to an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionReplyHeader {
+    /// The option answered.
+    pub option: u32,
+    /// See [`option_reply`](mod@option_reply).
+    pub kind: u32,
+    /// Bytes of data that follow.
+    pub len: u32,
+}
+
+impl OptionReplyHeader {
+    /// `None` if the magic is wrong.
+    pub fn decode(bytes: &[u8; OPTION_REPLY_BYTES]) -> Option<OptionReplyHeader> {
+        let mut fields = Fields(bytes);
+        if fields.u64()? != OPTION_REPLY_MAGIC {
+            return None;
+        }
+        Some(OptionReplyHeader { option: fields.u32()?, kind: fields.u32()?, len: fields.u32()? })
+    }
+}
+
+/// One piece of information about an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Info {
+    /// Its size in bytes and its [`transmission_flag`]s.
+    Export(u64, u16),
+    /// The smallest, the preferred and the largest size of a request.
+    BlockSize(u32, u32, u32),
+    /// Something else.
+    Other,
+}
+
+impl Info {
+    /// `None` if the data is shorter or longer than its kind asks for.
+    pub fn decode(data: &[u8]) -> Option<Info> {
+        let mut fields = Fields(data);
+        let info = match fields.u16()? {
+            info::EXPORT => Info::Export(fields.u64()?, fields.u16()?),
+            info::BLOCK_SIZE => Info::BlockSize(fields.u32()?, fields.u32()?, fields.u32()?),
+            _ => return Some(Info::Other),
+        };
+        fields.0.is_empty().then_some(info)
+    }
+}
+
+/// The beginning of a reply to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyHeader {
+    /// A simple reply. The data follows if it is the success of a read.
+    Simple {
+        /// Of the request answered.
+        cookie: u64,
+        /// 0 for success.
+        error: u32,
+    },
+    /// A chunk of a structured reply. Its length, four bytes, follows, and so many bytes.
+    Chunk {
+        /// Of the request answered.
+        cookie: u64,
+        /// See [`chunk`].
+        kind: u16,
+        /// See [`chunk`].
+        flags: u16,
+    },
+}
+
+impl ReplyHeader {
+    /// `None` if the magic is wrong: the stream is out of step.
+    pub fn decode(bytes: &[u8; REPLY_BYTES]) -> Option<ReplyHeader> {
+        let mut fields = Fields(bytes);
+        match fields.u32()? {
+            SIMPLE_REPLY_MAGIC => Some(ReplyHeader::Simple { error: fields.u32()?, cookie: fields.u64()? }),
+            CHUNK_MAGIC => {
+                Some(ReplyHeader::Chunk { flags: fields.u16()?, kind: fields.u16()?, cookie: fields.u64()? })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The errno and the message of a chunk that is an error. What may follow the message belongs to its kind.
+pub fn decode_error(data: &[u8]) -> Option<(u32, String)> {
+    let mut fields = Fields(data);
+    let (errno, len) = (fields.u32()?, fields.u16()?);
+    Some((errno, String::from_utf8_lossy(fields.take(usize::from(len))?).into_owned()))
+}
+
 /// A reply to an option; `data` is its payload in pieces.
 pub fn option_reply(out: &mut Vec<u8>, option: u32, kind: u32, data: &[&[u8]]) {
     let len: usize = data.iter().map(|piece| piece.len()).sum();
@@ -405,37 +539,4 @@ pub fn status_chunk(out: &mut Vec<u8>, cookie: u64, context: u32, extents: &[(u3
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn a_request_survives_coding(flags: u16, command: u16, cookie: u64, offset: u64, len: u32) {
-            let request = Request { flags, command, cookie, offset, len };
-            let mut bytes = Vec::new();
-            request.encode(&mut bytes);
-            prop_assert_eq!(Request::decode(bytes.as_slice().try_into().unwrap()), Some(request));
-        }
-
-        #[test]
-        fn decoders_take_any_bytes(bytes: Vec<u8>) {
-            let _ = InfoRequest::decode(&bytes).map(|info| info.wants(info::NAME));
-            let _ = MetaRequest::decode(&bytes);
-        }
-    }
-
-    #[test]
-    fn a_query_count_beyond_the_data_is_refused() {
-        let mut data = vec![0, 0, 0, 1, b'v'];
-        data.extend_from_slice(&u32::MAX.to_be_bytes());
-        assert_eq!(MetaRequest::decode(&data), None);
-    }
-
-    #[test]
-    fn info_kinds_must_fill_the_data() {
-        assert!(InfoRequest::decode(&[0, 0, 0, 0, 0, 1, 0, 3]).is_some_and(|i| i.wants(info::BLOCK_SIZE)));
-        assert_eq!(InfoRequest::decode(&[0, 0, 0, 0, 0, 1, 0, 3, 0]), None);
-        assert_eq!(InfoRequest::decode(&[0, 0, 0, 9, 0, 1, 0, 3]), None);
-    }
-}
+mod tests;

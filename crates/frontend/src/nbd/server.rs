@@ -3,7 +3,6 @@
 //! It ends only when every request it started is finished, so nothing of the volume is in use afterwards. It never drops
 //! a future with I/O in flight: what must end early, ends because the stream is shut down.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use sinew_engine::io::Io;
@@ -11,6 +10,7 @@ use sinew_engine::volume::Volume;
 
 use super::connection::Connection;
 pub use super::connection::{BYTES_MAX, REQUESTS_MAX};
+use super::deadline::within;
 use super::execute::{STATUS_HELD_BYTES, ZEROES_BYTES};
 use super::handshake::{Handshake, HandshakeEnd, Progress, Session};
 use super::input::{Closed, Input};
@@ -19,7 +19,7 @@ use super::transmission::{Plan, Terms, plan};
 use crate::exports::Exports;
 use crate::transport::{Part, Stream};
 
-/// How long a client may take for the handshake.
+/// How long the handshake may take.
 pub const HANDSHAKE_NS_MAX: u64 = 30_000_000_000;
 
 /// How a connection ended.
@@ -64,41 +64,14 @@ pub async fn serve_connection<I: Io, S: Stream, E: Exports>(
     end
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Clock {
-    Running,
-    Stopped,
-    Expired,
-}
-
-/// Shuts the stream down if the handshake is not over in time. The task outlives a short connection, not its stream.
-fn start_clock<I: Io, S: Stream>(io: &I, stream: &Rc<S>) -> Rc<Cell<Clock>> {
-    let clock = Rc::new(Cell::new(Clock::Running));
-    let (watched, stream, timer) = (Rc::clone(&clock), Rc::downgrade(stream), io.clone());
-    io.spawn(async move {
-        timer.sleep(HANDSHAKE_NS_MAX).await;
-        if watched.get() == Clock::Running
-            && let Some(stream) = stream.upgrade()
-        {
-            watched.set(Clock::Expired);
-            stream.shutdown();
-        }
-    });
-    clock
-}
-
 async fn negotiate<I: Io, S: Stream, E: Exports>(
     io: &I,
     stream: &Rc<S>,
     input: &mut Input<S>,
     exports: E,
 ) -> Result<Session<E::Volume>, ConnectionEnd> {
-    let clock = start_clock(io, stream);
-    let result = haggle(stream, input, exports).await;
-    match clock.replace(Clock::Stopped) {
-        Clock::Expired => Err(ConnectionEnd::TimedOut),
-        _ => result,
-    }
+    let session = within(io, stream, HANDSHAKE_NS_MAX, haggle(stream, input, exports)).await;
+    session.unwrap_or(Err(ConnectionEnd::TimedOut))
 }
 
 async fn haggle<S: Stream, E: Exports>(

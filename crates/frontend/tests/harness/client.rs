@@ -1,10 +1,13 @@
-//! A client's side of the protocol: encoders of what it sends, decoders of what it gets.
+//! A client's side of the protocol: encoders of what it sends, decoders of what it gets. And how a server begins, for
+//! tests of the real client.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use sinew_engine::io::Io;
-use sinew_frontend::nbd::proto::{self, Request, option};
+use sinew_frontend::nbd::proto::{
+    self, InfoRequest, Request, handshake_flag, info, option_reply, transmission_flag,
+};
 use sinew_frontend::nbd::{ConnectionEnd, serve_connection};
 
 use super::memory::{MemoryExports, MemoryVolume, TaskIo};
@@ -12,10 +15,8 @@ use super::wire::Wire;
 
 /// An option as sent.
 pub(crate) fn option(code: u32, data: &[u8]) -> Vec<u8> {
-    let mut out = proto::OPTION_MAGIC.to_be_bytes().to_vec();
-    out.extend(code.to_be_bytes());
-    out.extend((data.len() as u32).to_be_bytes());
-    out.extend(data);
+    let mut out = Vec::new();
+    proto::option(&mut out, code, data);
     out
 }
 
@@ -26,9 +27,8 @@ fn string(text: &str) -> Vec<u8> {
 
 /// The data of INFO and GO.
 pub(crate) fn info_data(name: &str, kinds: &[u16]) -> Vec<u8> {
-    let mut data = string(name);
-    data.extend((kinds.len() as u16).to_be_bytes());
-    kinds.iter().for_each(|kind| data.extend(kind.to_be_bytes()));
+    let mut data = Vec::new();
+    InfoRequest::encode(&mut data, name, kinds);
     data
 }
 
@@ -44,10 +44,23 @@ pub(crate) fn meta_data(name: &str, queries: &[&str]) -> Vec<u8> {
 pub(crate) fn hello(name: &str, structured: bool) -> Vec<u8> {
     let mut out = 3u32.to_be_bytes().to_vec();
     if structured {
-        out.extend(option(option::STRUCTURED_REPLY, &[]));
-        out.extend(option(option::SET_META_CONTEXT, &meta_data(name, &["base:allocation"])));
+        out.extend(option(proto::option::STRUCTURED_REPLY, &[]));
+        out.extend(option(proto::option::SET_META_CONTEXT, &meta_data(name, &["base:allocation"])));
     }
-    out.extend(option(option::GO, &info_data(name, &[])));
+    out.extend(option(proto::option::GO, &info_data(name, &[])));
+    out
+}
+
+/// What a server of `bytes` says up to the beginning of transmission.
+pub(crate) fn welcome(bytes: u64, structured: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    proto::greeting(&mut out, handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
+    let kind = if structured { option_reply::ACK } else { option_reply::ERR_UNSUP };
+    proto::option_reply(&mut out, proto::option::STRUCTURED_REPLY, kind, &[]);
+    let flags = transmission_flag::HAS_FLAGS | transmission_flag::SEND_FLUSH;
+    let about = [&info::EXPORT.to_be_bytes()[..], &bytes.to_be_bytes(), &flags.to_be_bytes()];
+    proto::option_reply(&mut out, proto::option::GO, option_reply::INFO, &about);
+    proto::option_reply(&mut out, proto::option::GO, option_reply::ACK, &[]);
     out
 }
 

@@ -83,37 +83,80 @@ impl Wire {
         self.0.borrow().server_closed
     }
 
-    async fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
+    async fn receive(&self, into: &mut [u8], is_server: bool) -> io::Result<usize> {
         assert!(!into.is_empty(), "a receive into nothing");
         poll_fn(|context| {
             let ends = &mut *self.0.borrow_mut();
-            if ends.server_closed {
+            let (mine, other) = if is_server {
+                (ends.server_closed, ends.client_closed)
+            } else {
+                (ends.client_closed, ends.server_closed)
+            };
+            if mine {
                 return Poll::Ready(Ok(0));
             }
-            if ends.to_server.is_empty() {
-                if ends.client_closed {
+            let from = if is_server { &mut ends.to_server } else { &mut ends.to_client };
+            if from.is_empty() {
+                if other {
                     return Poll::Ready(Ok(0));
                 }
                 ends.wakers.push(context.waker().clone());
                 return Poll::Pending;
             }
             let cut = ends.cuts.pop_front().inspect(|cut| ends.cuts.push_back(*cut)).unwrap_or(usize::MAX);
-            let len = into.len().min(ends.to_server.len()).min(cut.max(1));
-            into.iter_mut().zip(ends.to_server.drain(..len)).for_each(|(to, from)| *to = from);
+            let len = into.len().min(from.len()).min(cut.max(1));
+            into.iter_mut().zip(from.drain(..len)).for_each(|(to, from)| *to = from);
+            ends.wake();
             Poll::Ready(Ok(len))
         })
         .await
+    }
+
+    /// The server sends.
+    pub(crate) fn push_replies(&self, bytes: &[u8]) {
+        let mut ends = self.0.borrow_mut();
+        ends.to_client.extend(bytes);
+        ends.wake();
+    }
+}
+
+/// The client's end as a stream.
+pub(crate) struct ClientEnd(pub(crate) Wire);
+
+impl Stream for ClientEnd {
+    async fn recv(&self, mut buf: Vec<u8>, at: usize) -> (Vec<u8>, io::Result<usize>) {
+        let received = self.0.receive(&mut buf[at..], false).await;
+        (buf, received)
+    }
+
+    async fn recv_buf(&self, mut buf: Buf, at: usize) -> (Buf, io::Result<usize>) {
+        let received = self.0.receive(&mut buf.bytes_mut()[at..], false).await;
+        (buf, received)
+    }
+
+    async fn send(&self, parts: Vec<Part>) -> (Vec<Part>, io::Result<()>) {
+        let ends = &mut *self.0.0.borrow_mut();
+        if ends.server_closed || ends.client_closed {
+            return (parts, Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        parts.iter().for_each(|part| ends.to_server.extend(part.bytes()));
+        ends.wake();
+        (parts, Ok(()))
+    }
+
+    fn shutdown(&self) {
+        self.0.close();
     }
 }
 
 impl Stream for Wire {
     async fn recv(&self, mut buf: Vec<u8>, at: usize) -> (Vec<u8>, io::Result<usize>) {
-        let received = self.receive(&mut buf[at..]).await;
+        let received = self.receive(&mut buf[at..], true).await;
         (buf, received)
     }
 
     async fn recv_buf(&self, mut buf: Buf, at: usize) -> (Buf, io::Result<usize>) {
-        let received = self.receive(&mut buf.bytes_mut()[at..]).await;
+        let received = self.receive(&mut buf.bytes_mut()[at..], true).await;
         (buf, received)
     }
 
@@ -134,6 +177,7 @@ impl Stream for Wire {
                     }
                     let len = room.min(left.len());
                     ends.to_client.extend(&left[..len]);
+                    ends.wake();
                     Poll::Ready(Ok(len))
                 })
                 .await;

@@ -1,14 +1,16 @@
 //! Clients: requests drawn at random, their answers checked.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use sinew_engine::buf::{BLOCK_BYTES, Buf};
 use sinew_engine::client::VolumeHandle;
+use sinew_engine::io::Io;
 use sinew_engine::volume::{Volume, VolumeError};
 
 use crate::random::Rng;
+use crate::torture::failure::{Kind, Log, Wrong};
 use crate::torture::oracle::{Oracle, data_of};
 use crate::torture::plan::Plan;
 use crate::world::SimIo;
@@ -18,15 +20,22 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// What the clients of one opening share.
 pub(crate) struct Work {
     pub(crate) plan: Plan,
+    /// Sizes of the volumes in blocks.
+    pub(crate) volume_blocks: Vec<u64>,
     pub(crate) oracle: RefCell<Oracle>,
     pub(crate) volumes: RefCell<BTreeMap<usize, VolumeHandle<SimIo>>>,
     /// The first illegal answer.
-    pub(crate) wrong: RefCell<Option<String>>,
+    pub(crate) wrong: RefCell<Option<Wrong>>,
+    /// All members are gone: requests may fail, but not stay without an answer.
+    pub(crate) blackout: Cell<bool>,
     /// Clients still at work.
-    pub(crate) at_work: RefCell<usize>,
-    /// Requests answered, and answered with "no space".
-    pub(crate) answered: RefCell<u64>,
-    pub(crate) no_space: RefCell<u64>,
+    pub(crate) at_work: Cell<usize>,
+    /// Requests answered, and answered with "no space", or refused in a blackout.
+    pub(crate) answered: Cell<u64>,
+    pub(crate) no_space: Cell<u64>,
+    pub(crate) refused: Cell<u64>,
+    pub(crate) io: SimIo,
+    pub(crate) log: Rc<Log>,
 }
 
 impl Work {
@@ -35,36 +44,74 @@ impl Work {
         self.volumes.borrow()[&volume].clone()
     }
 
-    pub(crate) fn complain(&self, what: String) {
-        self.wrong.borrow_mut().get_or_insert(what);
+    pub(crate) fn complain(&self, kind: Kind, what: String) {
+        self.wrong.borrow_mut().get_or_insert(kind.of(what));
+    }
+
+    /// Notes an answer that nobody should get, unless all members are gone.
+    pub(crate) fn refuse(&self, what: String) {
+        if self.blackout.get() {
+            self.refused.set(self.refused.get() + 1);
+        } else {
+            self.complain(Kind::WrongAnswer, what);
+        }
+    }
+
+    pub(crate) fn note(&self, line: impl FnOnce() -> String) {
+        self.log.add(self.io.now(), line);
     }
 }
 
-/// One client at work.
-pub(crate) async fn client(work: Rc<Work>, mut rng: Rng) {
-    for _ in 0..work.plan.requests {
+/// The part of a client's requests that are under way one after the other.
+pub(crate) struct Lane {
+    /// Numbers of the requests.
+    pub(crate) first: u64,
+    pub(crate) end: u64,
+    /// Every so many of them is this lane's.
+    pub(crate) step: usize,
+    /// Where the client's last request ended.
+    pub(crate) last: Rc<Cell<(usize, u64)>>,
+}
+
+/// One lane of a client at work. Every request has its own chance, so that leaving one out changes no other.
+pub(crate) async fn client(work: Rc<Work>, lane: Lane) {
+    for number in (lane.first..lane.end).step_by(lane.step) {
         if work.wrong.borrow().is_some() {
             break;
         }
-        request(&work, &mut rng).await;
-        *work.answered.borrow_mut() += 1;
+        if work.plan.skip_requests.contains(number) {
+            continue;
+        }
+        let mut rng = Rng::stream(work.plan.seed, "request", number);
+        if work.plan.pause > 0 {
+            work.io.sleep(rng.below(work.plan.pause) * 1000).await;
+        }
+        request(&work, number, &lane.last, &mut rng).await;
+        work.answered.set(work.answered.get() + 1);
     }
-    *work.at_work.borrow_mut() -= 1;
+    work.at_work.set(work.at_work.get() - 1);
 }
 
-/// Draws a range of a volume, most often in its hot part.
-fn draw_range(plan: &Plan, rng: &mut Rng) -> (usize, u64, u64) {
-    let volume = rng.below(plan.volumes.len() as u64) as usize;
-    let size = plan.volumes[volume];
+/// Draws a range of a volume, most often in its hot part, or where the last one ended.
+fn draw_range(work: &Work, last: &Cell<(usize, u64)>, rng: &mut Rng) -> (usize, u64, u64) {
+    let (plan, volumes) = (&work.plan, &work.volume_blocks);
+    let volume = rng.below(volumes.len() as u64) as usize;
+    let size = volumes[volume];
     let hot = (size * plan.hot / 100).max(1);
     let start = if rng.chance(0.9) { rng.below(hot) } else { rng.below(size) };
     let count = if rng.chance(0.5) { 1 } else { rng.between(1, plan.blocks_max) };
-    (volume, start, count.min(size - start))
+    let (before, end) = last.get();
+    let goes_on = rng.below(100) < plan.sequential && volumes.get(before).is_some_and(|&size| end < size);
+    let (volume, start) = if goes_on { (before, end) } else { (volume, start) };
+    let count = count.min(volumes[volume] - start);
+    last.set((volume, start + count));
+    (volume, start, count)
 }
 
-async fn request(work: &Rc<Work>, rng: &mut Rng) {
+async fn request(work: &Rc<Work>, number: u64, last: &Cell<(usize, u64)>, rng: &mut Rng) {
     let plan = &work.plan;
-    let (volume, start, count) = draw_range(plan, rng);
+    let (volume, start, count) = draw_range(work, last, rng);
+    work.note(|| format!("request {number}: volume {volume} blocks {start}+{count}"));
     let kind = rng.below(100);
     if work.oracle.borrow().is_merging(volume, start, count) {
         // What a write and a partial write of the same block at the same time give is more than the oracle can tell.
@@ -92,11 +139,11 @@ fn check(work: &Work, what: &str, result: Result<(), VolumeError>) -> bool {
     match result {
         Ok(()) => true,
         Err(VolumeError::NoSpace) if what != "read" && what != "flush" => {
-            *work.no_space.borrow_mut() += 1;
+            work.no_space.set(work.no_space.get() + 1);
             false
         }
         Err(error) => {
-            work.complain(format!("{what}: {error}"));
+            work.refuse(format!("{what}: {error}"));
             false
         }
     }
@@ -106,6 +153,14 @@ pub(crate) async fn write(work: &Rc<Work>, volume: usize, start: u64, count: u64
     let versions: Vec<u64> =
         (start..start + count).map(|n| work.oracle.borrow_mut().begin_write((volume, n))).collect();
     let data = data_of(volume, start, &versions);
+    work.note(|| {
+        format!(
+            "  write versions {}..{}{}",
+            versions[0],
+            versions[0] + count,
+            if fua { ", forced" } else { "" }
+        )
+    });
     let handle = work.volume(volume);
     let flush = work.oracle.borrow().begin_flush(volume);
     let result = handle.write(start * BLOCK, data, fua).await;
@@ -128,6 +183,7 @@ async fn merge(work: &Rc<Work>, volume: usize, block: u64, rng: &mut Rng) {
     let mut bytes = vec![rng.below(256) as u8; len];
     bytes[0] ^= 0x55;
     content[at..at + len].copy_from_slice(&bytes);
+    work.note(|| format!("  write of {len} bytes at {at} of block {block}"));
     work.oracle.borrow_mut().begin_special(place, content);
     let handle = work.volume(volume);
     let result = handle.write(block * BLOCK + at as u64, Buf::copy_of(&bytes), false).await;
@@ -136,6 +192,7 @@ async fn merge(work: &Rc<Work>, volume: usize, block: u64, rng: &mut Rng) {
 }
 
 async fn discard(work: &Rc<Work>, volume: usize, start: u64, count: u64, zeroes: bool) {
+    work.note(|| if zeroes { "  zeros" } else { "  discard" }.to_owned());
     (start..start + count).for_each(|n| work.oracle.borrow_mut().begin_zero((volume, n)));
     let handle = work.volume(volume);
     let result = match zeroes {
@@ -147,6 +204,7 @@ async fn discard(work: &Rc<Work>, volume: usize, start: u64, count: u64, zeroes:
 }
 
 pub(crate) async fn flush(work: &Rc<Work>, volume: usize) {
+    work.note(|| format!("  flush of volume {volume}"));
     let flush = work.oracle.borrow().begin_flush(volume);
     let handle = work.volume(volume);
     let result = handle.flush().await;
@@ -159,7 +217,8 @@ async fn status(work: &Rc<Work>, volume: usize, start: u64, count: u64) {
     let handle = work.volume(volume);
     match handle.status(start * BLOCK, count * BLOCK).await {
         Ok(extents) if extents.iter().map(|e| e.bytes).sum::<u64>() == count * BLOCK => {}
-        other => work.complain(format!("status: {other:?}")),
+        Ok(extents) => work.complain(Kind::WrongAnswer, format!("status: {extents:?}")),
+        Err(error) => work.refuse(format!("status: {error}")),
     }
 }
 
@@ -172,7 +231,7 @@ pub(crate) async fn read(work: &Rc<Work>, volume: usize, start: u64, count: u64)
     let bufs = match result {
         Ok(bufs) => bufs,
         Err(error) => {
-            return work.complain(format!("read of volume {volume} blocks {start}+{count}: {error}"));
+            return work.refuse(format!("read of volume {volume} blocks {start}+{count}: {error}"));
         }
     };
     let blocks = bufs.iter().flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES));
@@ -181,10 +240,10 @@ pub(crate) async fn read(work: &Rc<Work>, volume: usize, start: u64, count: u64)
     for (reading, block) in readings.into_iter().zip(blocks) {
         got += 1;
         if let Err(what) = oracle.end_read(reading, block) {
-            work.complain(what);
+            work.complain(Kind::WrongData, what);
         }
     }
     if got != count {
-        work.complain(format!("read {got} of {count} blocks"));
+        work.complain(Kind::WrongAnswer, format!("read {got} of {count} blocks"));
     }
 }

@@ -1,40 +1,38 @@
 //! Playing a plan.
 
+mod drain;
+mod opening;
+mod places;
 mod trouble;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use sinew_engine::buf::BLOCK_BYTES;
-use sinew_engine::disk::superblock::MemberState;
 use sinew_engine::io::DeviceId;
-use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
+use sinew_engine::pool::{self, PoolKind, PoolSpec};
 use sinew_engine::recover::RecoveryReport;
-use sinew_engine::shape::Shape;
 use sinew_engine::status::{CounterValues, ShardStatus};
 use sinew_engine::volume::Volume;
 use sinew_layout::Level;
 
-use crate::device::{CrashPolicy, DeviceConfig};
+use crate::device::CrashPolicy;
 use crate::faults::DeviceFaults;
+use crate::handle::Device;
+use crate::host::OpenPool;
+use crate::latency::Latency;
 use crate::random::Rng;
-use crate::torture::clients::{Work, client, read};
-use crate::torture::host::OpenPool;
+use crate::torture::clients::{Lane, Work, client, read};
+use crate::torture::failure::{Failure, Kind, Log, Wrong};
 use crate::torture::oracle::Oracle;
-use crate::torture::plan::Plan;
-use crate::torture::stripes;
+use crate::torture::plan::{Corruptor, Ending, Plan};
 use crate::torture::tenant::Tenancies;
 use crate::world::World;
 
 /// Steps after which a phase without end counts as stuck.
 const STEPS_MAX: u64 = 3_000_000;
-/// Virtual time everything may take to drain once faults have stopped.
-const DRAIN_NS: u64 = 600_000_000_000;
-
-/// Time after which nothing of what befell a member is under way any more: longer than any stall.
-const QUIET_NS: u64 = 200_000_000;
 
 /// A run that ended well.
 #[derive(Clone, Debug)]
@@ -51,58 +49,23 @@ pub struct Outcome {
     pub reached: BTreeMap<&'static str, u64>,
 }
 
-/// A run that found something.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// The seed.
-    pub seed: u64,
-    /// What is wrong.
-    pub what: String,
-    /// Which opening of the pool.
-    pub opening: usize,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "seed {} failed in opening {}: {}", self.seed, self.opening, self.what)
-    }
-}
-
-impl std::error::Error for Failure {}
-
-/// How an opening of the pool ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
-    PowerLoss,
-    ProcessDeath,
-    Close,
-}
-
-/// What befalls members and what operators do, as counted in [`Outcome::reached`].
-const ACTS: [&str; 8] = [
-    "members_detached",
-    "members_taken_offline",
-    "members_made_to_fail",
-    "members_brought_back",
-    "members_replaced",
-    "members_evacuated",
-    "members_slowed",
-    "tenancies",
-];
-
 struct Run {
     world: World,
+    /// Paces the looks at the world.
     rng: Rng,
-    devices: Vec<DeviceId>,
+    /// The device of each member; an order under way may change one.
+    devices: Rc<RefCell<Vec<DeviceId>>>,
     work: Rc<Work>,
-    /// Members that silently corrupt.
-    corrupt: BTreeSet<usize>,
+    /// Members that silently corrupt, or run out of space: impaired from beginning to end.
+    impaired: BTreeSet<usize>,
     /// Members that are, or recently were, out: redundancy is not restored yet.
     lost: BTreeSet<usize>,
     /// Orders to the control under way.
     orders: Rc<Cell<u32>>,
     /// When the last trouble befell a member: what it set off may still be under way.
     troubled_at: u64,
+    /// Troubles so far, those left out included.
+    troubles: u64,
     tenancies: Rc<Tenancies>,
     counters: CounterValues,
     recovered: RecoveryReport,
@@ -113,174 +76,212 @@ struct Run {
 /// Runs a plan to its end.
 ///
 /// # Errors
-/// When the engine did something it may not.
+/// When the engine did something it may not, a panic included.
 pub fn run(plan: &Plan) -> Result<Outcome, Failure> {
-    let mut run = Run::new(plan);
-    match run.play() {
-        Ok(()) => Ok(Outcome {
-            trace_hash: run.world.trace_hash(),
-            requests: *run.work.answered.borrow(),
-            no_space: *run.work.no_space.borrow(),
-            steps: run.world.steps(),
-            reached: run.reached(),
-        }),
-        Err(what) => Err(Failure { seed: plan.seed, what, opening: run.opening }),
+    run_logged(plan, 0)
+}
+
+/// As [`run`]; a failure tells the last so many things that happened.
+///
+/// # Errors
+/// When the engine did something it may not, a panic included.
+pub fn run_logged(plan: &Plan, lines_max: usize) -> Result<Outcome, Failure> {
+    let log = Rc::new(Log::of(lines_max));
+    let failure = |wrong: Wrong, opening, troubles, steps| Failure {
+        plan: Box::new(plan.clone()),
+        kind: wrong.kind,
+        what: wrong.what,
+        opening,
+        troubles,
+        steps,
+        log: log.lines(),
+    };
+    if let Err(why) = plan.check() {
+        return Err(failure(Kind::Impossible.of(why), 0, 0, 0));
     }
+    // How far it came, for a run that does not come back.
+    let (opening, troubles) = (Cell::new(0), Cell::new(0));
+    let played = catch_unwind(AssertUnwindSafe(|| {
+        let mut run = Run::new(plan, Rc::clone(&log));
+        let played = run.play(&|run| {
+            opening.set(run.opening);
+            troubles.set(run.troubles);
+        });
+        match played {
+            Ok(()) => Ok(run.outcome()),
+            Err(wrong) => Err(failure(wrong, run.opening, run.troubles, run.world.steps())),
+        }
+    }));
+    played.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words");
+        Err(failure(Kind::Panic.of(text), opening.get(), troubles.get(), 0))
+    })
+}
+
+/// The name by which the pool knows a device.
+fn path_of(device: DeviceId) -> String {
+    format!("d{}", device.0)
 }
 
 impl Run {
-    fn new(plan: &Plan) -> Run {
+    fn new(plan: &Plan, log: Rc<Log>) -> Run {
         let world = World::new(plan.seed);
         world.set_step_limit(STEPS_MAX);
-        let devices =
-            plan.members.iter().map(|&bytes| world.add_device(DeviceConfig::of_bytes(bytes))).collect();
-        let mut rng = world.rng("nemesis");
+        let rng = world.rng("nemesis");
         let mut order: Vec<usize> = (0..plan.members.len()).collect();
-        rng.shuffle(&mut order);
+        world.rng("corrupt").shuffle(&mut order);
+        let short = |i: &usize| plan.members[*i].is_short();
+        let corrupt: BTreeSet<usize> = order.into_iter().filter(|i| !short(i)).take(plan.corrupt).collect();
         let work = Work {
             plan: plan.clone(),
+            volume_blocks: plan.volume_blocks(),
             oracle: RefCell::new(Oracle::default()),
             volumes: RefCell::default(),
             wrong: RefCell::default(),
-            at_work: RefCell::new(0),
-            answered: RefCell::new(0),
-            no_space: RefCell::new(0),
+            blackout: Cell::new(false),
+            at_work: Cell::new(0),
+            answered: Cell::new(0),
+            no_space: Cell::new(0),
+            refused: Cell::new(0),
+            io: world.io(),
+            log,
         };
-        Run {
-            corrupt: order.into_iter().take(plan.corrupt).collect(),
+        let run = Run {
+            impaired: corrupt.into_iter().chain((0..plan.members.len()).filter(short)).collect(),
             world,
             rng,
-            devices,
+            devices: Rc::default(),
             work: Rc::new(work),
             lost: BTreeSet::new(),
             orders: Rc::default(),
             troubled_at: 0,
+            troubles: 0,
             tenancies: Rc::default(),
             counters: CounterValues::default(),
             recovered: RecoveryReport::default(),
-            acts: ACTS.iter().map(|&act| (act, 0)).collect(),
+            acts: BTreeMap::new(),
             opening: 0,
+        };
+        for member in 0..plan.members.len() {
+            let device = run.add_device(member);
+            run.devices.borrow_mut().push(device);
+        }
+        run
+    }
+
+    /// A device such as the plan has for this member.
+    fn add_device(&self, member: usize) -> DeviceId {
+        let plan = &self.work.plan;
+        let mut config = plan.members[member].config();
+        config.cache_writes = plan.cache_writes;
+        config.latency = Latency { jitter_ns: plan.jitter * 1000, ..config.latency };
+        let id = self.world.add_device(config);
+        let mut rng = Rng::stream(plan.seed, "model", u64::from(id.0));
+        if let Some(model) = plan.members[member].model(&mut rng) {
+            self.world.device(id).set_model(model);
+        }
+        id
+    }
+
+    fn device(&self, member: usize) -> Device {
+        self.world.device(self.devices.borrow()[member])
+    }
+
+    fn members(&self) -> std::ops::Range<usize> {
+        0..self.work.plan.members.len()
+    }
+
+    fn note(&self, line: impl FnOnce() -> String) {
+        self.work.log.add(self.world.now(), line);
+    }
+
+    fn outcome(&self) -> Outcome {
+        Outcome {
+            trace_hash: self.world.trace_hash(),
+            requests: self.work.answered.get(),
+            no_space: self.work.no_space.get(),
+            steps: self.world.steps(),
+            reached: self.reached(),
         }
     }
 
     fn reached(&self) -> BTreeMap<&'static str, u64> {
-        let recovered = [
+        let mut reached = BTreeMap::from([
             ("recovered_pages", self.recovered.pages),
             ("recovered_blocks", self.recovered.blocks_replayed),
             ("recovered_records_verified", self.recovered.records_verified),
             ("recovered_records_dropped", self.recovered.records_dropped),
-            ("out_of_space", *self.work.no_space.borrow()),
-        ];
-        let mut reached = self.acts.clone();
-        reached.insert("tenancies", self.tenancies.begun());
-        reached.extend(recovered);
+            ("out_of_space", self.work.no_space.get()),
+            ("refused_in_blackout", self.work.refused.get()),
+            ("tenancies", self.tenancies.begun()),
+        ]);
+        let acts = trouble::ACTS.iter().map(|&act| (act, self.acts.get(act).copied().unwrap_or(0)));
+        reached.extend(acts);
         reached.extend(self.counters.named());
         reached.extend(self.world.fault_counts().named());
+        reached.extend(self.world.paths_reached().map(|(path, count)| (path.name(), count)));
         reached
     }
 
-    fn note(&mut self, act: &'static str) {
-        *self.acts.get_mut(act).expect("listed in ACTS") += 1;
+    fn count(&mut self, act: &'static str) {
+        *self.acts.entry(act).or_default() += 1;
     }
 
-    fn candidates(&self) -> Vec<Candidate> {
-        let candidate = |(i, &device): (usize, &DeviceId)| Candidate { device, path: format!("m{i}") };
-        self.devices
-            .iter()
-            .enumerate()
-            .map(candidate)
-            .filter(|c| !self.world.device(c.device).is_gone())
-            .collect()
-    }
-
-    fn play(&mut self) -> Result<(), String> {
+    fn play(&mut self, progress: &impl Fn(&Run)) -> Result<(), Wrong> {
         self.create()?;
         for opening in 0..self.work.plan.openings {
             self.opening = opening;
+            progress(self);
+            self.trouble_opening();
             let Some(pool) = self.open(true)? else { continue };
-            self.verify()?;
             self.set_faults();
+            self.verify()?;
             let ending = self.labour(&pool)?;
+            progress(self);
             self.end(pool, ending)?;
         }
         self.opening = self.work.plan.openings;
+        progress(self);
         self.drain()
     }
 
-    fn create(&mut self) -> Result<(), String> {
+    fn create(&mut self) -> Result<(), Wrong> {
         let plan = &self.work.plan;
         let (protection, data_columns, checksums) = (plan.protection, plan.data_columns, plan.checksums);
+        let kind = match plan.array {
+            Some(array) => PoolKind::Array(array),
+            None => PoolKind::Mapped { protection, data_columns, checksums },
+        };
         let spec = PoolSpec {
             // An array's volume has its name.
             name: if plan.array.is_some() { "v0" } else { "tortured" }.to_owned(),
-            kind: match plan.array {
-                Some(array) => PoolKind::Array(array),
-                None => PoolKind::Mapped { protection, data_columns, checksums },
-            },
+            kind,
             shards: plan.shards,
             journal_blocks: Some(plan.journal_blocks),
             force: false,
         };
-        let volumes = if plan.array.is_some() { Vec::new() } else { plan.volumes.clone() };
-        let (io, candidates) = (self.world.io(), self.candidates());
+        let (io, candidates, volumes) = (self.world.io(), self.candidates(), plan.volumes.clone());
         let made = self.world.block_on(async move { pool::create(&io, &candidates, &spec).await });
-        made.map_err(|e| e.to_string())?.map_err(|e| format!("create: {e}"))?;
-        let pool = self.open(false)?.ok_or("the pool did not open")?;
+        made.map_err(|e| Kind::Stuck.of(e))?.map_err(|e| Kind::Impossible.of(format!("create: {e}")))?;
+        let pool = self.open(false)?.ok_or(Kind::NotOpened.of("the pool did not open"))?;
         let control = Rc::clone(&pool.control);
         let made = self.world.block_on(async move {
-            for (i, blocks) in volumes.into_iter().enumerate() {
+            // An array has its one volume already.
+            let made = control.config().volumes.len();
+            for (i, blocks) in volumes.into_iter().enumerate().filter(|_| made == 0) {
                 control.create_volume(&format!("v{i}"), blocks * BLOCK_BYTES as u64).await?;
             }
             control.close().await
         });
-        made.map_err(|e| e.to_string())?.map_err(|e| format!("volumes: {e}"))?;
+        made.map_err(|e| Kind::Stuck.of(e))?.map_err(|e| Kind::Impossible.of(format!("volumes: {e}")))?;
         drop(pool);
         self.world.kill_process();
         Ok(())
     }
 
-    /// Opens the pool; `None` when the world ended meanwhile, as it may.
-    fn open(&mut self, may_crash: bool) -> Result<Option<Rc<OpenPool>>, String> {
-        let opened = Rc::new(Cell::new(None));
-        let (slot, io, candidates) = (Rc::clone(&opened), self.world.io(), self.candidates());
-        let rng = Rng::stream(self.work.plan.seed, "links", self.opening as u64);
-        self.world.spawn(async move { slot.set(Some(OpenPool::open(io, candidates, rng).await)) });
-        let crash_after =
-            (may_crash && self.rng.chance(0.15) && !self.work.plan.calm).then(|| self.rng.between(1, 2000));
-        if let Some(steps) = crash_after {
-            self.world.run_steps(steps);
-            if opened.take().is_none() {
-                self.end_world(Ending::PowerLoss);
-                return Ok(None);
-            }
-            // It was quicker. Begin again, after the same end.
-            self.end_world(Ending::PowerLoss);
-            return Ok(None);
-        }
-        let result = Rc::new(RefCell::new(None));
-        let done = {
-            let result = Rc::clone(&result);
-            let opened = Rc::clone(&opened);
-            move || {
-                if let Some(found) = opened.take() {
-                    *result.borrow_mut() = Some(found);
-                }
-                result.borrow().is_some()
-            }
-        };
-        self.world.run_until(done).map_err(|e| format!("opening: {e}"))?;
-        let found = result.borrow_mut().take().expect("run until then");
-        let pool = Rc::new(found.map_err(|e| format!("opening: {e}"))?);
-        self.recovered.add(&pool.recovery);
-        let volumes = 0..self.work.plan.volumes.len();
-        let handles = volumes.filter_map(|i| Some((i, pool.volume(&format!("v{i}"))?))).collect();
-        *self.work.volumes.borrow_mut() = handles;
-        self.tenancies.reopened(&self.work, &pool)?;
-        Ok(Some(pool))
-    }
-
     /// Reads every block and checks it; what is there now has been recovered and is durable.
-    fn verify(&mut self) -> Result<(), String> {
+    fn verify(&mut self) -> Result<(), Wrong> {
         let work = Rc::clone(&self.work);
         let read_all = async move {
             let volumes: Vec<_> = work.volumes.borrow().iter().map(|(&i, v)| (i, v.size_bytes())).collect();
@@ -291,105 +292,138 @@ impl Run {
                 }
             }
         };
-        self.world.block_on(read_all).map_err(|e| format!("verifying: {e}"))?;
+        self.world.block_on(read_all).map_err(|e| Kind::Stuck.of(format!("verifying: {e}")))?;
         self.check_wrong()?;
         self.work.oracle.borrow_mut().settled();
         Ok(())
     }
 
-    fn check_wrong(&self) -> Result<(), String> {
+    fn check_wrong(&self) -> Result<(), Wrong> {
         match &*self.work.wrong.borrow() {
-            Some(what) => Err(what.clone()),
+            Some(wrong) => Err(wrong.clone()),
             None => Ok(()),
         }
     }
 
     /// Lets devices misbehave: corruption on the members set aside for it, slowness everywhere.
     fn set_faults(&mut self) {
-        let trouble = self.work.plan.trouble;
-        for (i, &id) in self.devices.iter().enumerate() {
-            let device = self.world.device(id);
-            let mut faults = DeviceFaults {
-                stall: trouble / 10.0,
-                stall_ns: (1_000_000, 50_000_000),
-                ..DeviceFaults::default()
-            };
-            if self.corrupt.contains(&i) {
-                self.world.allow_corruption(id, 0..device.bytes());
-                faults.latent_error = trouble / 5.0;
-                faults.read_error = trouble / 5.0;
-                // Without checksums nobody could tell.
-                if self.work.plan.array.is_none() {
-                    faults.bit_rot = trouble / 5.0;
-                    faults.lost_write = trouble / 5.0;
-                    faults.misdirected_write = trouble / 5.0;
-                    faults.misdirected_read = trouble / 5.0;
-                }
+        let plan = &self.work.plan;
+        let chance = |kind| if plan.corruptions.contains(&kind) { plan.corruption } else { 0.0 };
+        for member in self.members() {
+            let device = self.device(member);
+            let stall = if plan.troubles.is_empty() { 0.0 } else { plan.trouble.min(0.05) / 10.0 };
+            let mut faults =
+                DeviceFaults { stall, stall_ns: (1_000_000, 50_000_000), ..DeviceFaults::default() };
+            if self.impaired.contains(&member) && plan.corrupt > 0 && !plan.members[member].is_short() {
+                self.world.allow_corruption(device.id(), 0..device.bytes());
+                faults.latent_error = chance(Corruptor::Latent);
+                faults.bit_rot = chance(Corruptor::Rot);
+                faults.lost_write = chance(Corruptor::Lost);
+                faults.misdirected_write = chance(Corruptor::MisdirectedWrite);
+                faults.misdirected_read = chance(Corruptor::MisdirectedRead);
+                faults.read_error = chance(Corruptor::ReadError);
             }
             device.set_faults(faults);
         }
     }
 
     fn clear_faults(&mut self) {
-        for &id in &self.devices {
+        for id in self.world.devices() {
             self.world.device(id).set_faults(DeviceFaults::default());
         }
         self.world.forbid_corruption();
     }
 
-    /// Clients work and members come and go, until the work is done or the end comes.
-    fn labour(&mut self, pool: &Rc<OpenPool>) -> Result<Ending, String> {
-        let tenants = usize::from(self.work.plan.tenancies > 0);
-        *self.work.at_work.borrow_mut() = self.work.plan.clients + tenants;
+    /// Sends clients to work on their first requests of this opening.
+    fn send_clients(&mut self, pool: &Rc<OpenPool>, requests: u64) {
+        let plan = &self.work.plan;
+        let tenants = usize::from(plan.tenancies > 0);
+        self.work.at_work.set(plan.clients * plan.depth + tenants);
         if tenants > 0 {
-            let rng = Rng::stream(self.work.plan.seed, "tenant", self.opening as u64);
+            let rng = Rng::stream(plan.seed, "tenant", self.opening as u64);
             let tenancies = Rc::clone(&self.tenancies);
             self.world.spawn(tenancies.live(Rc::clone(&self.work), Rc::clone(pool), rng));
         }
-        for i in 0..self.work.plan.clients {
-            let rng = Rng::stream(self.work.plan.seed, "client", (self.opening * 1000 + i) as u64);
-            self.world.spawn(client(Rc::clone(&self.work), rng));
+        for i in 0..plan.clients {
+            let first = (self.opening * plan.clients + i) as u64 * plan.requests;
+            let last = Rc::new(Cell::new((usize::MAX, 0)));
+            for lane in 0..plan.depth {
+                let (first, end, last) = (first + lane as u64, first + requests, Rc::clone(&last));
+                let lane = Lane { first, end, step: plan.depth, last };
+                self.world.spawn(client(Rc::clone(&self.work), lane));
+            }
         }
-        let ending = [Ending::PowerLoss, Ending::PowerLoss, Ending::ProcessDeath, Ending::Close]
-            [self.rng.below(4) as usize];
-        let ending = if self.work.plan.calm { Ending::Close } else { ending };
-        let expected = self.work.plan.requests * self.work.plan.clients as u64;
+    }
+
+    /// Clients work and members come and go, until the work is done or the end comes.
+    fn labour(&mut self, pool: &Rc<OpenPool>) -> Result<Ending, Wrong> {
+        let plan = &self.work.plan;
+        let (seed, requests, clients) = (plan.seed, plan.requests, plan.clients as u64);
+        let (throttle, control) = (plan.throttle, Rc::clone(&pool.control));
+        self.world.spawn(async move { control.throttle(throttle).await });
+        let mut rng = Rng::stream(seed, "ending", self.opening as u64);
+        let ending = draw_ending(&plan.endings, &mut rng);
+        self.send_clients(pool, requests);
         let end_at =
-            (ending != Ending::Close).then(|| *self.work.answered.borrow() + self.rng.below(expected + 1));
+            (ending != Ending::Close).then(|| self.work.answered.get() + rng.below(requests * clients + 1));
         let started = self.world.steps();
-        while *self.work.at_work.borrow() > 0 {
+        while self.work.at_work.get() > 0 {
             let ran = self.world.run_steps(self.rng.between(1, 300));
             self.check_wrong()?;
-            if end_at.is_some_and(|at| *self.work.answered.borrow() >= at) {
+            if end_at.is_some_and(|at| self.work.answered.get() >= at) {
                 break;
             }
             if ran == 0 || self.world.steps() - started > STEPS_MAX {
                 let why = self.world.run_until(|| false);
                 let status = self.collect_quietly(pool);
-                return Err(format!("stuck: {why:?}; {status:?}"));
+                return Err(Kind::Stuck.of(format!("{why:?}; {status:?}")));
             }
             if self.rng.chance(self.work.plan.trouble) {
                 self.trouble(pool);
             }
         }
+        if ending == Ending::Blackout {
+            self.black_out()?;
+        }
         Ok(ending)
     }
 
-    fn end(&mut self, pool: Rc<OpenPool>, ending: Ending) -> Result<(), String> {
+    /// All members vanish at once. Every request must be answered all the same.
+    fn black_out(&mut self) -> Result<(), Wrong> {
+        self.note(|| "all members vanish".to_owned());
+        self.count("blackouts");
+        self.work.blackout.set(true);
+        // Spares that are about to become members, too.
+        let devices = self.world.devices().into_iter().map(|id| self.world.device(id));
+        devices.for_each(|device| device.detach(CrashPolicy::Random));
+        let (work, orders) = (Rc::clone(&self.work), Rc::clone(&self.orders));
+        let done = move || work.at_work.get() == 0 && orders.get() == 0;
+        self.world.run_until(done).map_err(|why| {
+            let left = self.work.at_work.get();
+            Kind::Stuck.of(format!("{left} clients wait though all members are gone: {why}"))
+        })?;
+        self.check_wrong()
+    }
+
+    fn end(&mut self, pool: Rc<OpenPool>, ending: Ending) -> Result<(), Wrong> {
         self.collect(&pool)?;
         if ending == Ending::Close {
-            let control = Rc::clone(&pool.control);
-            let closed = self.world.block_on(async move { control.close().await });
-            closed.map_err(|e| format!("closing: {e}"))?.map_err(|e| format!("closing: {e}"))?;
+            self.close(&pool)?;
         }
         drop(pool);
         self.end_world(ending);
         Ok(())
     }
 
+    fn close(&self, pool: &OpenPool) -> Result<(), Wrong> {
+        let control = Rc::clone(&pool.control);
+        let closed = self.world.block_on(async move { control.close().await });
+        let not_closed = |e: &dyn std::fmt::Display| Kind::NotOpened.of(format!("closing: {e}"));
+        closed.map_err(|e| not_closed(&e))?.map_err(|e| not_closed(&e))
+    }
+
     fn end_world(&mut self, ending: Ending) {
-        eprintln!("end {ending:?} lost {:?}", self.lost);
-        for &id in &self.devices { let d = self.world.device(id); let at = (2u64 << 20) + 4 * 4096; eprintln!("{} device {:?} written {} durable {} counts {:?}", "before", id, u64::from_le_bytes(d.peek(at, 4096)[16..24].try_into().unwrap()), u64::from_le_bytes(d.peek_durable(at, 4096)[16..24].try_into().unwrap()), d.fault_counts().named().into_iter().filter(|c| c.1 > 0).collect::<Vec<_>>()); }
+        self.note(|| format!("end: {}", ending.name()));
         self.clear_faults();
         self.orders = Rc::default();
         self.work.volumes.borrow_mut().clear();
@@ -398,16 +432,7 @@ impl Run {
                 self.world.crash(CrashPolicy::Random);
                 self.work.oracle.borrow_mut().power_failed();
             }
-            Ending::ProcessDeath => {
-                self.world.kill_process();
-                // A copy that went back in time unnoticed is as good as any, without checksums or a journal.
-                let level = self.work.plan.array.map(|array| array.level);
-                let is_mirror = matches!(level, Some(Level::Raid1 | Level::Raid10 { .. }));
-                match is_mirror && self.devices.iter().any(|&id| self.world.device(id).is_gone()) {
-                    true => self.work.oracle.borrow_mut().power_failed(),
-                    false => self.work.oracle.borrow_mut().process_died(),
-                }
-            }
+            Ending::ProcessDeath => self.world.kill_process(),
             // A clean close is followed by power loss: nothing may depend on luck.
             Ending::Close => {
                 self.work.oracle.borrow_mut().process_died();
@@ -415,17 +440,45 @@ impl Run {
                 self.world.crash(CrashPolicy::Random);
                 self.work.oracle.borrow_mut().power_failed();
             }
+            Ending::Blackout => {
+                self.world.kill_process();
+                self.work.oracle.borrow_mut().power_failed();
+                self.work.blackout.set(false);
+                // Those that were gone before may well be back, too.
+                let devices = self.world.devices().into_iter().map(|id| self.world.device(id));
+                devices.for_each(|device| device.attach());
+                self.troubled_at = self.world.now();
+            }
         }
-        // Some that were gone come back with the power; a member may also stay away, or go now.
-        for member in 0..self.devices.len() {
-            let device = self.world.device(self.devices[member]);
-            if device.is_gone() && self.rng.chance(0.5) {
+        self.change_members();
+        if ending == Ending::ProcessDeath {
+            self.process_died();
+        }
+    }
+
+    /// Without checksums or a log nobody can tell which copy of a mirror went back in time unnoticed.
+    fn process_died(&mut self) {
+        let is_mirror = matches!(self.work.plan.array, Some(spec) if matches!(spec.level, Level::Raid1 | Level::Raid10 { .. }));
+        let oracle = &mut self.work.oracle.borrow_mut();
+        match is_mirror && self.members().any(|member| self.device(member).is_gone()) {
+            true => oracle.power_failed(),
+            false => oracle.process_died(),
+        }
+    }
+
+    /// Some that were gone come back with the power; a member may also stay away, or go now.
+    fn change_members(&mut self) {
+        // By time, so that each end of an opening that never came to be is another.
+        let mut rng = Rng::stream(self.work.plan.seed, "change", self.world.incarnation().into());
+        for member in self.members() {
+            let device = self.device(member);
+            let (back, goes) = (rng.chance(0.5), rng.chance(0.1));
+            if device.is_gone() && back {
+                self.note(|| format!("member {member} is back"));
                 device.attach();
                 self.troubled_at = self.world.now();
-            } else if self.lost.len() < self.work.plan.lost
-                && !self.corrupt.contains(&member)
-                && self.rng.chance(0.1)
-            {
+            } else if !device.is_gone() && goes && self.may_lose(member) {
+                self.note(|| format!("member {member} goes"));
                 self.lose(member);
                 device.detach(CrashPolicy::Random);
             }
@@ -433,125 +486,38 @@ impl Run {
     }
 
     /// Adds up what the engine did; also the place where it must answer.
-    fn collect(&mut self, pool: &Rc<OpenPool>) -> Result<ShardStatus, String> {
-        let control = Rc::clone(&pool.control);
-        let status = self.world.block_on(async move { control.status().await });
-        let status = status.map_err(|e| format!("status: {e}"))?.map_err(|e| format!("status: {e}"))?;
+    fn collect(&mut self, pool: &Rc<OpenPool>) -> Result<ShardStatus, Wrong> {
+        let status = self.collect_quietly(pool)?;
         self.counters.add(&status.counters);
         self.check_wrong()?;
+        if status.refused_early > 0 {
+            let (stored, capacity) = (status.stored_bytes, status.capacity_bytes);
+            let what = format!("refused a write for lack of room with {stored} of {capacity} bytes stored");
+            return Err(Kind::WrongAnswer.of(what));
+        }
         Ok(status)
     }
 
-    /// Liveness: without faults, everything comes back, is rebuilt, and is whole.
-    fn drain(&mut self) -> Result<(), String> {
-        for &id in &self.devices { let d = self.world.device(id); let at = (2u64 << 20) + 4 * 4096; eprintln!("{} device {:?} written {} durable {} counts {:?}", "after", id, u64::from_le_bytes(d.peek(at, 4096)[16..24].try_into().unwrap()), u64::from_le_bytes(d.peek_durable(at, 4096)[16..24].try_into().unwrap()), d.fault_counts().named().into_iter().filter(|c| c.1 > 0).collect::<Vec<_>>()); }
-        self.clear_faults();
-        for &id in &self.devices {
-            self.world.device(id).attach();
-        }
-        let pool = self.open(false)?.ok_or("the pool did not open")?;
-        self.verify()?;
-        for device in 0..self.devices.len() {
-            let Some(member) = place_of(&pool, device) else { continue };
-            let control = Rc::clone(&pool.control);
-            let candidate = Candidate { device: self.devices[device], path: format!("m{device}") };
-            let back = self.world.block_on(async move {
-                if matches!(control.config().members[member].state, MemberState::Active | MemberState::Spare)
-                {
-                    return Ok(());
-                }
-                match control.online(member, candidate.clone()).await {
-                    Ok(()) => Ok(()),
-                    Err(_) => control.replace(member, Some(candidate), true).await,
-                }
-            });
-            back.map_err(|e| e.to_string())?
-                .map_err(|e| format!("member {member} does not come back: {e}"))?;
-        }
-        self.wait_until(&pool, "rebuilding", is_whole)?;
-        self.scrub(&pool, true)?;
-        let status = self.scrub(&pool, false)?;
-        if status > 0 {
-            return Err(format!("a second scrub still finds {status} errors"));
-        }
-        self.verify()?;
-        self.collect(&pool)?;
-        let control = Rc::clone(&pool.control);
-        let closed = self.world.block_on(async move { control.close().await });
-        closed.map_err(|e| format!("closing: {e}"))?.map_err(|e| format!("closing: {e}"))?;
-        self.check_stripes(&pool)?;
-        drop(pool);
-        self.work.volumes.borrow_mut().clear();
-        self.world.crash(CrashPolicy::DropAll);
-        self.work.oracle.borrow_mut().process_died();
-        let _pool = self.open(false)?.ok_or("the pool did not open")?;
-        self.verify()
-    }
-
-    /// Looks at an array's stripes on its devices.
-    fn check_stripes(&self, pool: &OpenPool) -> Result<(), String> {
-        let Shape::Array(array) = pool.control.config().shape else { return Ok(()) };
-        let device_at = |member| {
-            let device = (0..self.devices.len()).find(|&device| place_of(pool, device) == Some(member));
-            Ok(self.world.device(self.devices[device.ok_or("a place has no device")?]))
-        };
-        let devices = (0..array.members()).map(device_at).collect::<Result<Vec<_>, String>>()?;
-        stripes::check(&array, &devices)
-    }
-
-    /// Scrubs the pool and gives the number of errors found. Without corruption there may be none.
-    fn scrub(&mut self, pool: &Rc<OpenPool>, first: bool) -> Result<u64, String> {
-        let before = self.collect_quietly(pool)?;
-        let control = Rc::clone(&pool.control);
-        let begun = self.world.block_on(async move { control.scrub(true).await });
-        begun.map_err(|e| e.to_string())?.map_err(|e| format!("scrub: {e}"))?;
-        self.wait_until(pool, "scrubbing", |status| status.scrub_stripes_left.is_none())?;
-        let after = self.collect_quietly(pool)?;
-        let errors = after.counters.scrub_errors - before.counters.scrub_errors;
-        if errors > 0 && first && self.corrupt.is_empty() {
-            return Err(format!("a scrub finds {errors} errors although no member corrupts data"));
-        }
-        if after.counters.scrub_unrepaired > 0 {
-            return Err(format!("{} chunks cannot be repaired", after.counters.scrub_unrepaired));
-        }
-        Ok(errors)
-    }
-
-    fn collect_quietly(&self, pool: &Rc<OpenPool>) -> Result<ShardStatus, String> {
+    fn collect_quietly(&self, pool: &Rc<OpenPool>) -> Result<ShardStatus, Wrong> {
         let control = Rc::clone(&pool.control);
         let status = self.world.block_on(async move { control.status().await });
-        status.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
-    }
-
-    fn wait_until(
-        &self,
-        pool: &Rc<OpenPool>,
-        what: &str,
-        done: impl Fn(&ShardStatus) -> bool,
-    ) -> Result<(), String> {
-        let deadline = self.world.now() + DRAIN_NS;
-        loop {
-            let status = self.collect_quietly(pool)?;
-            if done(&status) {
-                return Ok(());
-            }
-            if self.world.now() > deadline {
-                return Err(format!("{what} does not end: {status:?}"));
-            }
-            self.world.run_for(5_000_000).map_err(|e| format!("{what}: {e}"))?;
-        }
+        let status = status.map_err(|e| Kind::Stuck.of(format!("status: {e}")))?;
+        status.map_err(|e| Kind::WrongAnswer.of(format!("status: {e}")))
     }
 }
 
-/// The place of a device in the pool, if it has one: a spare may have taken it.
-fn place_of(pool: &OpenPool, device: usize) -> Option<usize> {
-    let config = pool.control.config();
-    let path = format!("m{device}");
-    let is_array = matches!(config.shape, Shape::Array(_));
-    let mut members = config.members.iter();
-    members.position(|m| m.path == path && !(is_array && m.state == MemberState::Removed))
-}
-
-fn is_whole(status: &ShardStatus) -> bool {
-    status.stripes_degraded == 0 && status.metadata_degraded == 0
+/// Power fails as often as everything else together, all members at once rarely: it takes no work to lose everything.
+fn draw_ending(endings: &[Ending], rng: &mut Rng) -> Ending {
+    let weight = |ending: &Ending| match ending {
+        Ending::PowerLoss => 8,
+        Ending::ProcessDeath | Ending::Close => 4,
+        Ending::Blackout => 1,
+    };
+    let mut left = rng.below(endings.iter().map(weight).sum());
+    let chosen = endings.iter().find(|ending| {
+        let found = left < weight(ending);
+        left = left.saturating_sub(weight(ending));
+        found
+    });
+    chosen.copied().unwrap_or(Ending::PowerLoss)
 }

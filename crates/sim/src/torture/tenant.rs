@@ -8,9 +8,10 @@ use sinew_engine::buf::BLOCK_BYTES;
 use sinew_engine::control::ControlError;
 use sinew_engine::volume::{Volume, VolumeError};
 
+use crate::host::OpenPool;
 use crate::random::Rng;
 use crate::torture::clients::{Work, flush, read, write};
-use crate::torture::host::OpenPool;
+use crate::torture::failure::{Kind, Wrong};
 
 /// Blocks of a tenant's volume at most.
 const BLOCKS_MAX: u64 = 600;
@@ -41,12 +42,12 @@ impl Tenancies {
     }
 
     /// Looks which volumes there are after the pool was opened.
-    pub(crate) fn reopened(&self, work: &Work, pool: &OpenPool) -> Result<(), String> {
+    pub(crate) fn reopened(&self, work: &Work, pool: &OpenPool) -> Result<(), Wrong> {
         for (&volume, &existence) in &*self.volumes.borrow() {
             match pool.volume(&name(volume)) {
                 Some(handle) => drop(work.volumes.borrow_mut().insert(volume, handle)),
                 None if existence == Existence::Certain => {
-                    return Err(format!("volume {} is gone", name(volume)));
+                    return Err(Kind::WrongData.of(format!("volume {} is gone", name(volume))));
                 }
                 None => {}
             }
@@ -55,7 +56,7 @@ impl Tenancies {
             !found.starts_with("tenant") || self.volumes.borrow().keys().any(|&v| *found == name(v))
         };
         match pool.control.catalog().names().iter().find(|found| !is_known(found)) {
-            Some(found) => Err(format!("volume {found} was deleted and is there again")),
+            Some(found) => Err(Kind::WrongData.of(format!("volume {found} was deleted and is there again"))),
             None => {
                 self.volumes.borrow_mut().retain(|volume, _| work.volumes.borrow().contains_key(volume));
                 Ok(())
@@ -86,10 +87,11 @@ impl Tenancies {
                 }
             }
         }
-        *work.at_work.borrow_mut() -= 1;
+        work.at_work.set(work.at_work.get() - 1);
     }
 
     async fn create(&self, work: &Work, pool: &OpenPool, volume: usize, blocks: u64) -> bool {
+        work.note(|| format!("making volume {volume} of {blocks} blocks"));
         self.volumes.borrow_mut().insert(volume, Existence::Unknown);
         match pool.control.create_volume(&name(volume), blocks * BLOCK_BYTES as u64).await {
             Ok(_) => {
@@ -101,20 +103,21 @@ impl Tenancies {
             // The pool is small.
             Err(ControlError::VolumeSize { .. }) => false,
             Err(error) => {
-                work.complain(format!("making a volume: {error}"));
+                work.refuse(format!("making a volume: {error}"));
                 false
             }
         }
     }
 
     async fn delete(&self, work: &Work, pool: &OpenPool, volume: usize) {
+        work.note(|| format!("deleting volume {volume}"));
         self.volumes.borrow_mut().insert(volume, Existence::Unknown);
         let handle = work.volume(volume);
         if let Err(error) = pool.control.delete_volume(&name(volume)).await {
-            return work.complain(format!("deleting a volume: {error}"));
+            return work.refuse(format!("deleting a volume: {error}"));
         }
         if handle.read(0, BLOCK_BYTES as u32).await.err() != Some(VolumeError::Gone) {
-            work.complain("a deleted volume can be read".to_owned());
+            work.complain(Kind::WrongAnswer, "a deleted volume can be read".to_owned());
         }
         self.volumes.borrow_mut().remove(&volume);
         work.volumes.borrow_mut().remove(&volume);
@@ -146,10 +149,10 @@ async fn resize(work: &Rc<Work>, pool: &OpenPool, volume: usize, blocks: u64) {
         Ok(()) => {
             let past = work.volume(volume).read(blocks * BLOCK_BYTES as u64, BLOCK_BYTES as u32).await;
             if past.as_ref().err() != Some(&VolumeError::OutOfRange) {
-                work.complain(format!("a read past the new end: {past:?}"));
+                work.complain(Kind::WrongAnswer, format!("a read past the new end: {past:?}"));
             }
         }
         Err(ControlError::VolumeSize { .. }) => {}
-        Err(error) => work.complain(format!("resizing a volume: {error}")),
+        Err(error) => work.refuse(format!("resizing a volume: {error}")),
     }
 }

@@ -1,19 +1,18 @@
 //! `sinew pool import`: which pools files and devices belong to, and whether those can be served.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 use sinew_engine::disk::superblock::{Config, MemberState, Superblock};
 use sinew_engine::disk::{Uuid, uuid_text};
-use sinew_engine::pool;
-use sinew_uring::{Devices, OpenError, OpenOptions};
+use sinew_uring::Devices;
 
 use crate::commands::serve::{Listen, serve};
+use crate::members;
 use crate::out::say;
-use crate::{host, members};
 
 /// Looks at files and devices and says which pools they belong to and whether those can be served. Changes nothing.
 #[derive(Args)]
@@ -112,7 +111,7 @@ fn look(named: &[PathBuf]) -> Result<Overview> {
     let mut others = Vec::new();
     for path in members::expand(named)? {
         let name = path.display().to_string();
-        match read(&devices, &path) {
+        match members::superblock(&devices, &path) {
             Ok((superblock, in_use)) => {
                 let member = Member { path: name, superblock, in_use };
                 pools.entry(member.superblock.config.pool).or_default().push(member);
@@ -121,23 +120,6 @@ fn look(named: &[PathBuf]) -> Result<Overview> {
         }
     }
     Ok(Overview { pools: pools.into_values().filter_map(|members| view(&members)).collect(), others })
-}
-
-/// Reads a superblock without getting in a server's way.
-fn read(devices: &Devices, path: &Path) -> Result<(Superblock, bool)> {
-    let mut options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let mut in_use = false;
-    let device = match devices.open(path, options) {
-        Err(OpenError::InUse(_)) => {
-            in_use = true;
-            options.exclusive = false;
-            devices.open(path, options)?
-        }
-        opened => opened?,
-    };
-    let read = host::run_alone(devices, async |io| pool::read_superblock(&io, device).await)?;
-    devices.close(device);
-    Ok((read?, in_use))
 }
 
 fn view(members: &[Member]) -> Option<PoolView> {

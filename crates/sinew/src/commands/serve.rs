@@ -14,6 +14,7 @@ use clap::Args;
 use sinew_engine::client::PoolClient;
 use sinew_engine::control::Catalog;
 use sinew_engine::io::Io;
+use sinew_frontend::nbd::NbdUri;
 use sinew_uring::net::{Listener, Stream};
 use sinew_uring::signal::Signals;
 use sinew_uring::threads::spawn_pinned;
@@ -77,6 +78,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
 }
 
 /// Where a server that is ready can be reached.
+#[derive(Clone)]
 pub(crate) struct Ready {
     pub(crate) unix: Option<PathBuf>,
     pub(crate) tcp: Option<SocketAddr>,
@@ -91,8 +93,9 @@ impl Ready {
 
     /// The URIs of a volume.
     pub(crate) fn uris(&self, volume: &str) -> Vec<String> {
-        let unix = self.unix.as_ref().map(|path| format!("nbd+unix:///{volume}?socket={}", path.display()));
-        unix.into_iter().chain(self.tcp.map(|address| format!("nbd://{address}/{volume}"))).collect()
+        let unix = self.unix.as_ref().map(|path| NbdUri::unix(path, volume));
+        let tcp = self.tcp.map(|address| NbdUri::tcp(address, volume));
+        unix.into_iter().chain(tcp).map(|uri| uri.to_string()).collect()
     }
 }
 
@@ -230,7 +233,7 @@ impl Server {
             open: Rc::clone(&open),
         });
         io.spawn(watch_members(Rc::clone(&open)));
-        io.spawn(api::serve(open, controls));
+        io.spawn(api::serve(open, Rc::new(server.ready.clone()), controls));
         for listener in unix.into_iter().chain(tcp) {
             io.spawn(Rc::clone(&server).accept(listener));
         }

@@ -1,27 +1,28 @@
 //! `sinew torture`: run the engine under the simulator, many seeds.
 
 use std::collections::BTreeMap;
-use std::panic::catch_unwind;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
-use sinew_sim::torture::{Outcome, Plan, run as run_plan};
+use sinew_sim::torture::{Failure, Outcome, Plan, run_logged, shrink};
 
 use crate::out::say;
 
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
-/// Whether a panic is one of the simulated engine's, which is reported and not fatal.
+/// Whether a panic is one of the simulated engine's, which is reported as what it is and not fatal.
 pub(crate) fn expects_panics() -> bool {
     RUNNING.load(Ordering::Relaxed)
 }
 
 /// Runs the engine in a simulated world of faulty devices and crashes, one world per seed, and checks every answer.
+///
+/// The manual is docs/torture.md.
 #[derive(Args)]
 pub(crate) struct TortureArgs {
     /// Seeds to run.
@@ -30,12 +31,28 @@ pub(crate) struct TortureArgs {
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// One seed; shows its plan and runs it twice to compare the traces.
+    /// One seed; runs it twice to compare the traces.
     #[arg(long, conflicts_with_all = ["seeds", "from", "file"])]
     seed: Option<u64>,
-    /// Run the seeds in this file instead: one per line, `#` begins a comment.
+    /// Run the seeds in this file instead: one per line, with `name=value` for settings that are other than drawn; `#`
+    /// begins a comment.
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
+    /// Play with this setting other than drawn. May be given several times; --show-plan lists the settings.
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Show the plan of the seed and do not play it.
+    #[arg(long, requires = "seed")]
+    show_plan: bool,
+    /// Find a short run that fails in the same way as this seed does.
+    #[arg(long, requires = "seed", conflicts_with = "show_plan")]
+    shrink: bool,
+    /// Runs that shrinking may take.
+    #[arg(long, value_name = "N", default_value_t = 1000, requires = "shrink")]
+    shrink_runs: u64,
+    /// What happened last before a seed failed: so many lines.
+    #[arg(long, value_name = "LINES", default_value_t = 40, requires = "seed")]
+    last: usize,
     /// Run every seed twice and compare the traces.
     #[arg(long)]
     twice: bool,
@@ -49,7 +66,7 @@ pub(crate) struct TortureArgs {
 
 #[derive(Default)]
 struct Totals {
-    failures: Vec<String>,
+    failures: Vec<Failure>,
     reached: BTreeMap<&'static str, u64>,
     requests: u64,
 }
@@ -57,56 +74,124 @@ struct Totals {
 /// Runs the command.
 pub(crate) fn run(args: TortureArgs) -> Result<()> {
     RUNNING.store(true, Ordering::Relaxed);
-    let seeds = match (args.seed, &args.file) {
-        (Some(seed), _) => {
-            say!("{:#?}", Plan::draw(seed));
-            vec![seed]
-        }
-        (None, Some(path)) => read_seeds(path)?,
-        (None, None) => (args.from..args.from + args.seeds).collect(),
+    let mut plans = match (args.seed, &args.file) {
+        (Some(seed), _) => vec![Plan::draw(seed)],
+        (None, Some(path)) => read_plans(path)?,
+        (None, None) => (args.from..args.from + args.seeds).map(Plan::draw).collect(),
     };
-    let twice = args.twice || args.seed.is_some();
-    let totals = run_all(&seeds, twice);
-    let failed = totals.failures.len();
-    if args.json {
-        say!(
-            "{:#}",
-            json!({
-                "seeds": seeds.len(), "failed": totals.failures, "requests": totals.requests,
-                "reached": totals.reached,
-            })
-        );
-    } else {
-        say!("{} seeds, {failed} failed; {} requests", seeds.len(), totals.requests);
-        for (name, count) in &totals.reached {
-            say!("  {name:<28} {count}");
-        }
+    for plan in &mut plans {
+        args.set.iter().try_for_each(|text| set(plan, text))?;
+        plan.check().map_err(|why| anyhow!("seed {}: {why}", plan.seed))?;
     }
+    if args.show_plan {
+        return show_plan(&plans[0], args.json);
+    }
+    if args.shrink {
+        return shrink_plan(&plans[0], &args);
+    }
+    let lines = if args.seed.is_some() { args.last } else { 0 };
+    let totals = run_all(&plans, args.twice || args.seed.is_some(), lines);
+    report(&plans, &totals, args.json);
     let missed: Vec<&str> = totals.reached.iter().filter(|(_, n)| **n == 0).map(|(name, _)| *name).collect();
     if args.every_path && !missed.is_empty() {
         bail!("these seeds never reached: {}", missed.join(", "));
     }
-    if failed > 0 { bail!("{failed} of {} seeds failed", seeds.len()) } else { Ok(()) }
+    match totals.failures.len() {
+        0 => Ok(()),
+        failed => bail!("{failed} of {} seeds failed", plans.len()),
+    }
 }
 
-fn read_seeds(path: &PathBuf) -> Result<Vec<u64>> {
+fn set(plan: &mut Plan, text: &str) -> Result<()> {
+    let (name, value) = text.split_once('=').with_context(|| format!("{text} is not NAME=VALUE"))?;
+    plan.set(name.trim(), value.trim()).map_err(|why| anyhow!(why))
+}
+
+fn read_plans(path: &PathBuf) -> Result<Vec<Plan>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let lines =
-        text.lines().map(|line| line.split('#').next().unwrap_or("").trim()).filter(|line| !line.is_empty());
-    lines.map(|line| line.parse().with_context(|| format!("{line} is not a seed"))).collect()
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
+    lines.filter(|line| !line.is_empty()).map(read_plan).collect()
 }
 
-/// Runs all seeds on all cores.
-fn run_all(seeds: &[u64], twice: bool) -> Totals {
+fn read_plan(line: &str) -> Result<Plan> {
+    let mut words = line.split_whitespace();
+    let seed = words.next().and_then(|word| word.parse().ok());
+    let mut plan = Plan::draw(seed.with_context(|| format!("{line} does not begin with a seed"))?);
+    words.try_for_each(|word| set(&mut plan, word))?;
+    Ok(plan)
+}
+
+fn show_plan(plan: &Plan, as_json: bool) -> Result<()> {
+    let overrides = plan.overrides();
+    let settings = plan.settings();
+    if as_json {
+        let map: serde_json::Map<_, _> =
+            settings.iter().map(|s| (s.name.to_owned(), json!(s.value))).collect();
+        say!("{:#}", json!({ "seed": plan.seed, "settings": map, "set": overrides }));
+        return Ok(());
+    }
+    for setting in settings {
+        let is_set = overrides.iter().any(|text| text.starts_with(&format!("{}=", setting.name)));
+        say!("# {}{}", setting.doc, if is_set { " (not as drawn)" } else { "" });
+        say!("{}={}", setting.name, setting.value);
+    }
+    say!("\n{}", plan.command());
+    Ok(())
+}
+
+fn shrink_plan(plan: &Plan, args: &TortureArgs) -> Result<()> {
+    // The panics of a thousand runs tell nothing that the last one does not.
+    std::panic::set_hook(Box::new(|_| ()));
+    let Err(found) = run_logged(plan, 0) else {
+        bail!("seed {} does not fail, so there is nothing to shrink", plan.seed);
+    };
+    let bar = ProgressBar::new(args.shrink_runs);
+    let shrunk = shrink(&found, args.shrink_runs, |runs, _| bar.set_position(runs));
+    bar.finish_and_clear();
+    let log = run_logged(&shrunk.failure.plan, args.last).err().map_or(Vec::new(), |failure| failure.log);
+    let command = shrunk.failure.plan.command();
+    if args.json {
+        let (found, shrunk_to) = (found.to_string(), shrunk.failure.to_string());
+        let value = json!({ "found": found, "shrunk_to": shrunk_to, "runs": shrunk.runs, "command": command, "last": log });
+        say!("{value:#}");
+    } else {
+        say!("{found}");
+        say!("shrunk by {} runs; what happened last:", shrunk.runs);
+        log.iter().for_each(|line| say!("{line}"));
+        say!("{}", shrunk.failure);
+        say!("  to see it again: {command}");
+    }
+    bail!("seed {} failed", plan.seed)
+}
+
+fn report(plans: &[Plan], totals: &Totals, as_json: bool) {
+    if as_json {
+        let failed: Vec<_> = totals
+            .failures
+            .iter()
+            .map(|f| json!({ "seed": f.plan.seed, "what": f.to_string(), "command": f.plan.command(), "last": f.log }))
+            .collect();
+        let (seeds, requests, reached) = (plans.len(), totals.requests, &totals.reached);
+        say!("{:#}", json!({ "seeds": seeds, "failed": failed, "requests": requests, "reached": reached }));
+        return;
+    }
+    say!("{} seeds, {} failed; {} requests", plans.len(), totals.failures.len(), totals.requests);
+    for (name, count) in &totals.reached {
+        say!("  {name:<28} {count}");
+    }
+}
+
+/// Runs all plans on all cores.
+fn run_all(plans: &[Plan], twice: bool, lines: usize) -> Totals {
     let next = AtomicU64::new(0);
     let totals = Mutex::new(Totals::default());
-    let bar = ProgressBar::new(seeds.len() as u64);
+    let bar = ProgressBar::new(plans.len() as u64);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-                    let result = run_seed(seed, twice);
+                while let Some(plan) = plans.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                    let result = run_plan(plan, twice, lines);
                     let mut totals = totals.lock().expect("no panic while held");
                     match result {
                         Ok(outcome) => {
@@ -115,11 +200,12 @@ fn run_all(seeds: &[u64], twice: bool) -> Totals {
                             }
                             totals.requests += outcome.requests;
                         }
-                        Err(what) => {
+                        Err(failure) => {
                             bar.suspend(|| {
-                                eprintln!("{what}\n  to see it again: sinew torture --seed {seed}")
+                                failure.log.iter().for_each(|line| eprintln!("{line}"));
+                                eprintln!("{failure}\n  to see it again: {}", plan.command());
                             });
-                            totals.failures.push(what);
+                            totals.failures.push(failure);
                         }
                     }
                     bar.inc(1);
@@ -131,15 +217,10 @@ fn run_all(seeds: &[u64], twice: bool) -> Totals {
     totals.into_inner().expect("no panic while held")
 }
 
-fn run_seed(seed: u64, twice: bool) -> Result<Outcome, String> {
-    let once = || match catch_unwind(|| run_plan(&Plan::draw(seed))) {
-        Ok(Ok(outcome)) => Ok(outcome),
-        Ok(Err(failure)) => Err(failure.to_string()),
-        Err(_) => Err(format!("seed {seed} panicked")),
-    };
-    let outcome = once()?;
-    if twice && once()?.trace_hash != outcome.trace_hash {
-        return Err(format!("seed {seed} does not repeat: two runs have different traces"));
+fn run_plan(plan: &Plan, twice: bool, lines: usize) -> Result<Outcome, Failure> {
+    let outcome = run_logged(plan, lines)?;
+    match twice.then(|| run_logged(plan, lines)).transpose()? {
+        Some(again) if again.trace_hash != outcome.trace_hash => Err(Failure::not_repeated(plan)),
+        _ => Ok(outcome),
     }
-    Ok(outcome)
 }

@@ -8,66 +8,174 @@ use sinew_engine::pool::Candidate;
 
 use crate::device::CrashPolicy;
 use crate::faults::DeviceFaults;
-use crate::torture::host::OpenPool;
+use crate::host::OpenPool;
+use crate::random::Rng;
+use crate::torture::failure::Kind;
+use crate::torture::plan::Trouble;
 
-use super::{QUIET_NS, Run, is_whole, place_of};
+use super::drain::is_whole;
+use super::{Run, path_of};
+
+/// Time after which nothing of what befell a member is under way any more: longer than any stall; and with disks, than
+/// any queue.
+const QUIET_NS: u64 = 200_000_000;
+const QUIET_DISK_NS: u64 = 20_000_000_000;
+
+/// What befalls members and what operators do, as counted in [`super::Outcome::reached`].
+pub(super) const ACTS: [&str; 15] = [
+    "blackouts",
+    "members_left_out",
+    "members_detached",
+    "members_taken_offline",
+    "members_made_to_fail",
+    "members_brought_back",
+    "members_replaced",
+    "members_replaced_by_spares",
+    "members_evacuated",
+    "members_evacuated_at_last",
+    "members_mistaken",
+    "members_needed",
+    "members_slowed",
+    "scrubs_ordered",
+    "throttles_ordered",
+];
 
 impl Run {
-    /// Something happens to a member, or an operator does something.
+    /// Something happens to a member, or an operator does something, or members count as whole again. Each time has its
+    /// own chance, so that leaving one out changes no other.
     pub(super) fn trouble(&mut self, pool: &Rc<OpenPool>) {
-        let index = self.rng.below(self.devices.len() as u64) as usize;
-        let Some(member) = place_of(pool, index) else { return self.forgive(pool) };
-        let device = self.world.device(self.devices[index]);
+        let number = self.troubles;
+        self.troubles += 1;
+        let plan = &self.work.plan;
+        let mut rng = Rng::stream(plan.seed, "trouble", number);
+        let member = rng.below(self.devices.borrow().len() as u64) as usize;
+        let trouble = match rng.below(18) {
+            0 | 1 => Trouble::Detach,
+            2 => Trouble::Offline,
+            3 => Trouble::Fail,
+            4 | 5 => Trouble::Online,
+            6 => Trouble::Replace,
+            7 => Trouble::Spare,
+            8 | 9 => Trouble::Evacuate,
+            10 => Trouble::Impostor,
+            11 => Trouble::OfflineNeeded,
+            12 => Trouble::Scrub,
+            13 => Trouble::Slow,
+            14 => Trouble::Throttle,
+            _ => return self.forgive(pool),
+        };
+        if plan.troubles.contains(&trouble) && !plan.skip_troubles.contains(number) {
+            self.befall(pool, trouble, number, member, &mut rng);
+        }
+    }
+
+    fn befall(&mut self, pool: &Rc<OpenPool>, trouble: Trouble, number: u64, member: usize, rng: &mut Rng) {
+        let Some(place) = self.place_of(pool, member) else { return };
+        let device = self.device(member);
         let control = Rc::clone(&pool.control);
-        let candidate = Candidate { device: self.devices[index], path: format!("m{index}") };
-        let is_lost = self.lost.contains(&index);
-        let may_lose = is_lost || self.lost.len() < self.work.plan.lost && !self.corrupt.contains(&index);
+        let candidate = Candidate { device: device.id(), path: path_of(device.id()) };
+        let state = control.config().members[place].state;
+        let is_out = !matches!(state, MemberState::Active | MemberState::Spare);
         // A device that went away and came back is another to the kernel: the pool has seen the old one fail by then.
-        let is_out = control.config().members[member].state != MemberState::Active;
-        let is_mendable = is_lost && (!device.is_gone() || is_out);
-        match self.rng.below(13) {
-            0 | 1 if may_lose => {
-                self.lose(index);
-                self.note("members_detached");
+        let is_hurt = self.lost.contains(&member) || self.impaired.contains(&member);
+        let is_mendable = is_hurt && (!device.is_gone() || is_out);
+        let act = match trouble {
+            Trouble::Detach if self.may_lose(member) => {
+                self.lose(member);
                 device.detach(CrashPolicy::Random);
+                "members_detached"
             }
-            2 if may_lose => {
-                self.lose(index);
-                self.note("members_taken_offline");
-                self.order(async move { drop(control.offline(member).await) });
+            Trouble::Offline if self.may_lose(member) => {
+                self.lose(member);
+                self.order(async move { drop(control.offline(place).await) });
+                "members_taken_offline"
             }
-            3 if may_lose => {
-                self.lose(index);
-                self.note("members_made_to_fail");
+            Trouble::OfflineNeeded if !is_out && self.is_at_limit(pool, place) => {
+                let work = Rc::clone(&self.work);
+                self.order(async move {
+                    if control.offline(place).await.is_ok() {
+                        let what = format!("member {member} was taken offline though the pool needs it");
+                        work.complain(Kind::WrongAnswer, what);
+                    }
+                });
+                "members_needed"
+            }
+            Trouble::Fail if self.may_lose(member) => {
+                self.lose(member);
                 device.set_faults(DeviceFaults { write_error: 0.2, flush_error: 0.2, ..device.faults() });
+                "members_made_to_fail"
             }
-            4 | 5 if is_mendable => {
-                self.mend(index);
-                self.note("members_brought_back");
-                self.order(async move { drop(control.online(member, candidate).await) });
+            Trouble::Online if is_mendable => {
+                self.mend(member);
+                self.order(async move { drop(control.online(place, candidate).await) });
+                "members_brought_back"
             }
-            11 | 12 if is_lost && is_out => {
-                self.note("members_evacuated");
-                self.order(async move { drop(control.replace(member, None, false).await) });
+            Trouble::Impostor if is_out && !self.has_spares() => {
+                let other = (member + 1) % self.devices.borrow().len();
+                let candidate = Candidate { device: self.device(other).id(), path: candidate.path };
+                let work = Rc::clone(&self.work);
+                self.order(async move {
+                    if control.online(place, candidate).await.is_ok() {
+                        let what = format!("member {other} was taken for member {member}");
+                        work.complain(Kind::WrongAnswer, what);
+                    }
+                });
+                "members_mistaken"
             }
-            6 | 10 if is_lost && is_out => {
-                self.mend(index);
-                self.note("members_replaced");
-                if self.rng.chance(0.5) {
+            Trouble::Evacuate if is_hurt && is_out => {
+                self.order(async move { drop(control.replace(place, None, false).await) });
+                "members_evacuated"
+            }
+            Trouble::Replace if is_hurt && is_out => {
+                self.mend(member);
+                // Not under the hands of an order that has looked at the device already.
+                if rng.chance(0.5) && self.orders.get() == 0 {
                     device.replace_by_blank();
                 }
-                self.order(async move { drop(control.replace(member, Some(candidate), true).await) });
+                self.order(async move { drop(control.replace(place, Some(candidate), true).await) });
+                "members_replaced"
             }
-            7 => {
-                let run = self.rng.chance(0.8);
+            Trouble::Spare if is_hurt && is_out => {
+                self.replace_by_spare(pool, member, place);
+                "members_replaced_by_spares"
+            }
+            Trouble::Scrub => {
+                let run = rng.chance(0.8);
                 self.order(async move { drop(control.scrub(run).await) });
+                "scrubs_ordered"
             }
-            8 => {
-                self.note("members_slowed");
-                device.slow_down(self.rng.between(2, 200), self.rng.between(1_000_000, 100_000_000));
+            Trouble::Slow => {
+                device.slow_down(rng.between(2, 200), rng.between(1_000_000, 100_000_000));
+                "members_slowed"
             }
-            _ => self.forgive(pool),
-        }
+            Trouble::Throttle => {
+                let rate = if rng.chance(0.5) { 0 } else { rng.between(1, 500) << 20 };
+                self.order(async move { control.throttle(rate).await });
+                "throttles_ordered"
+            }
+            _ => return,
+        };
+        self.note(|| format!("trouble {number}: {}, member {member}", trouble.name()));
+        self.count(act);
+    }
+
+    /// Whether a member may be lost without more being impaired than the protection covers.
+    pub(super) fn may_lose(&self, member: usize) -> bool {
+        let lost = self.lost.iter().filter(|m| !self.impaired.contains(m)).count();
+        self.lost.contains(&member) || self.impaired.contains(&member) || lost < self.work.plan.lost
+    }
+
+    /// Whether so many members are out that the pool cannot spare this one, and nobody is about to change that.
+    fn is_at_limit(&self, pool: &OpenPool, place: usize) -> bool {
+        let config = pool.control.config();
+        let mut lost = config.out();
+        lost[place] = true;
+        !config.survives(&lost) && self.orders.get() == 0 && !self.has_spares()
+    }
+
+    /// Whether places may change hands without an order.
+    fn has_spares(&self) -> bool {
+        self.work.plan.array.is_some_and(|array| array.spares > 0)
     }
 
     pub(super) fn lose(&mut self, member: usize) {
@@ -77,13 +185,29 @@ impl Run {
 
     /// The device works again; what it did until now may still have consequences.
     fn mend(&mut self, member: usize) {
-        let device = self.world.device(self.devices[member]);
+        let device = self.device(member);
         device.attach();
         device.set_faults(DeviceFaults { write_error: 0.0, flush_error: 0.0, ..device.faults() });
+        self.lost.insert(member);
         self.troubled_at = self.world.now();
     }
 
-    fn order(&self, order: impl Future<Output = ()> + 'static) {
+    /// Replaces a member by a new device; the old one stays connected, and is found when the pool is opened again.
+    fn replace_by_spare(&mut self, pool: &OpenPool, member: usize, place: usize) {
+        let spare = self.add_device(member);
+        self.device(member).attach();
+        self.lost.insert(member);
+        self.troubled_at = self.world.now();
+        let (control, devices) = (Rc::clone(&pool.control), Rc::clone(&self.devices));
+        let candidate = Candidate { device: spare, path: path_of(spare) };
+        self.order(async move {
+            if control.replace(place, Some(candidate), false).await.is_ok() {
+                devices.borrow_mut()[member] = spare;
+            }
+        });
+    }
+
+    pub(super) fn order(&self, order: impl Future<Output = ()> + 'static) {
         let orders = Rc::clone(&self.orders);
         orders.set(orders.get() + 1);
         self.world.spawn(async move {
@@ -95,11 +219,12 @@ impl Run {
     /// Members count as whole again once the pool says that nothing is missing, and all that befell them is long over.
     fn forgive(&mut self, pool: &Rc<OpenPool>) {
         let is_bad = |&m: &usize| {
-            let device = self.world.device(self.devices[m]);
+            let device = self.device(m);
             // One whose place a spare has taken does not matter any more.
-            place_of(pool, m).is_some() && (device.is_gone() || device.faults().write_error > 0.0)
+            self.place_of(pool, m).is_some() && (device.is_gone() || device.faults().write_error > 0.0)
         };
-        let settled = self.world.now() > self.troubled_at + QUIET_NS && self.orders.get() == 0;
+        let quiet = if self.work.plan.has_disks() { QUIET_DISK_NS } else { QUIET_NS };
+        let settled = self.world.now() > self.troubled_at + quiet && self.orders.get() == 0;
         if self.lost.is_empty() || self.lost.iter().any(is_bad) || !settled {
             return;
         }
@@ -108,14 +233,13 @@ impl Run {
         let slot = Rc::clone(&answer);
         self.world.spawn(async move { slot.set(control.status().await.ok()) });
         self.world.run_steps(50);
-        let is_array = self.work.plan.array.is_some();
-        let is_in = |state| match state {
-            MemberState::Active => true,
-            MemberState::Spare | MemberState::Removed => is_array,
-            _ => false,
+        let config = pool.control.config();
+        let all_in = match self.work.plan.array {
+            Some(_) => !config.out().contains(&true),
+            None => config.members.iter().all(|m| m.state == MemberState::Active),
         };
-        let all_active = pool.control.config().members.iter().all(|m| is_in(m.state));
-        if all_active && answer.take().is_some_and(|status| is_whole(&status)) {
+        if all_in && answer.take().is_some_and(|status| is_whole(&status)) {
+            self.note(|| "all members are whole".to_owned());
             self.lost.clear();
         }
     }

@@ -1,0 +1,311 @@
+//! The paths of the engine that only faults, crashes and want lead to, by name.
+//!
+//! Each place that takes one says so with [`crate::io::Io::reach`]. A simulator counts, so that a batch of its runs can
+//! tell which path none of them took; any other world does nothing, and the calls compile to nothing. Paths are listed
+//! here and nowhere else: one without a place that takes it is found as never reached.
+//!
+//! Not listed are refusals of what no engine ever wrote (damaged metadata with a right checksum): nothing goes on after
+//! them, and the tests of the formats take them.
+
+macro_rules! paths {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A path of the engine that something unusual leads to.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Path {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Path {
+            /// Every path, in the order of its number.
+            pub const ALL: &[Path] = &[$(Path::$name,)*];
+
+            /// Its name.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Path::$name => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+paths! {
+    /// A copy did not match its checksum; another is tried.
+    ReadChecksumBad,
+    /// A copy could not be read; another is tried.
+    ReadFailed,
+    /// A read failed such that its member counts as failed.
+    ReadMemberLost,
+    /// The parts of a read have moved, or some are bad: each block is read for itself.
+    ReadBlockByBlock,
+    /// No copy was good; the rest of the stripe gave the data.
+    ReadReconstructed,
+    /// As before, and one column that no checksum covers had to be left out.
+    ReadReconstructedWithout,
+    /// Neither a copy nor the rest of the stripe gave the data.
+    ReadLost,
+    /// A bad copy was written again.
+    ReadRepaired,
+    /// A bad copy was not written again, because the chunk has another home by now, or its member is out.
+    ReadRepairVoid,
+    /// A bad copy, or bad parity, could not be written again.
+    RepairFailed,
+    /// A chunk could not be read whole; each block was read for itself.
+    ChunkBlockByBlock,
+
+    /// A member was lost while a stripe was written; it is written again elsewhere.
+    StripeMemberLost,
+    /// A stripe is written as two, since too few members are left for its width.
+    StripeHalved,
+    /// A write was refused because the pool is full.
+    WriteNoSpace,
+    /// A member was lost while a run of small writes was written; it is written again elsewhere.
+    RunMemberLost,
+    /// The open stripe was given up because one of its members was lost.
+    OpenStripeAbandoned,
+    /// A member of a stripe was lost while it was being opened.
+    OpenStripeVoid,
+    /// Small writes failed because no stripe could be opened.
+    AppendRefused,
+    /// Conditional writes were sent away, because they would wait for room together with clients.
+    ConditionalRefused,
+    /// A partial write found its block elsewhere when it was committed, and starts again.
+    MergeMoved,
+    /// A partial write waits for room without holding anything up.
+    MergeStarved,
+    /// A stripe's plan waits for room.
+    RoomAwaited,
+    /// Nothing is left that would make room.
+    RoomExhausted,
+    /// Released chunks wait for readers to leave.
+    RoomHeldByReaders,
+
+    /// The journal's ring is full.
+    JournalFull,
+    /// The journal's reserve was used for a record that room depends on.
+    JournalReserveUsed,
+    /// A member failed while the journal was written; another takes its place.
+    JournalMemberLost,
+    /// No member is left to write the journal to.
+    JournalRefused,
+
+    /// A flush waited for one under way.
+    FlushShared,
+    /// A member failed to flush.
+    FlushMemberLost,
+    /// A member was lost or came back during a flush, which then does not count.
+    FlushVoid,
+    /// No member is left to flush.
+    FlushRefused,
+    /// The shard flushed by itself, to bound what recovery must verify.
+    FlushUnasked,
+
+    /// Chunks on a lost member were marked as stale.
+    MembersMissed,
+    /// Chunks of a stripe just opened were marked as stale.
+    OpenedStale,
+    /// All chunks of a replaced member were marked as stale.
+    MemberAllStale,
+
+    /// A round of cleaning could not flush the journal.
+    CleanUnflushed,
+    /// A page could not be written to a member.
+    PageMemberLost,
+    /// A page found no member that took it.
+    PageUnwritten,
+    /// Members changed during a round of cleaning, which then does not count.
+    CleanVoid,
+    /// Cleaning came to nothing and waits before it tries again.
+    CleanRetried,
+
+    /// Members changed during a conversion, which then does not count.
+    ConvertVoid,
+    /// A chunk of a stripe to be converted could not be had.
+    ConvertUnreadable,
+    /// A chunk of a stripe to be converted was damaged, and mended first.
+    ConvertMended,
+    /// A member failed while parity was written.
+    ConvertMemberLost,
+
+    /// There is no room to compact into.
+    CompactNoRoom,
+    /// Compaction would gain nothing.
+    CompactNoGain,
+    /// A stripe to be compacted could not be read.
+    CompactUnreadable,
+    /// The stripes to be compacted were dead before they were read.
+    CompactDead,
+    /// What was compacted found no place.
+    CompactFailed,
+
+    /// A chunk was rebuilt where it was.
+    RebuiltInPlace,
+    /// A chunk was rebuilt to a new home.
+    RebuiltElsewhere,
+    /// A parity chunk that is only reserved got a home.
+    RebuiltReserved,
+    /// The open stripe was closed because a chunk of it is to be rebuilt.
+    RebuiltOpen,
+    /// No member had room for a chunk to be rebuilt.
+    RebuildStarved,
+    /// The content of a chunk to be rebuilt could not be had.
+    RebuildUnreadable,
+    /// A member failed while a chunk was rebuilt to it.
+    RebuildMemberLost,
+    /// A rebuilt chunk does not count, because its member was lost before it was durable.
+    RebuildVoid,
+    /// A pass of rebuilding came to nothing and waits before it tries again.
+    RebuildRetried,
+
+    /// A scrub goes on where it was when the pool was closed.
+    ScrubResumed,
+    /// A scrub was stopped, or begun again.
+    ScrubStopped,
+    /// A stripe in use is looked at again later.
+    ScrubBusy,
+    /// A scrub mended a column.
+    ScrubMended,
+    /// A scrub could not mend a column.
+    ScrubUnmended,
+    /// A scrub mended parity.
+    ScrubParityMended,
+    /// A scrub gave up a copy of a page.
+    ScrubPageBad,
+
+    /// Part of a region had to be read piece by piece at recovery.
+    RecoverPiecewise,
+    /// A piece could not be read.
+    RecoverPieceLost,
+    /// A member has an older version of a page.
+    RecoverPageOlder,
+    /// A record without a good copy of its data was dropped.
+    RecoverDropped,
+    /// A stripe's end was dropped, since dropping another record had brought a block back to it.
+    RecoverFreeDropped,
+    /// A record to be verified is about a stripe that has ended.
+    RecoverVoid,
+    /// The data of a record was had from the rest of its stripe.
+    RecoverReconstructed,
+    /// A copy of a record's data was mended.
+    RecoverMended,
+    /// Parity was written again.
+    RecoverResynced,
+    /// A block that parity is computed from had to be worked out.
+    RecoverGuessed,
+    /// A journal block was written again.
+    RecoverRewritten,
+    /// Chunks that a missing member may have missed were marked.
+    RecoverMarked,
+    /// A member failed during recovery, which has to begin again.
+    RecoverMemberLost,
+
+    /// A member failed while the configuration was stored.
+    ConfigMemberLost,
+    /// No member is left to store the configuration on: the pool has failed.
+    PoolFailed,
+    /// A member was not taken out, because the pool cannot do without it.
+    MemberNeeded,
+    /// A member came back.
+    MemberBack,
+    /// A device was refused because it is not the member it should be.
+    MemberRefused,
+    /// A member was replaced by a new device.
+    MemberReplaced,
+    /// An evacuation was refused, because too few members are left.
+    EvacuationRefused,
+    /// A member was evacuated to the end.
+    EvacuationEnded,
+    /// A member that was missing is back when the pool is opened.
+    OpenedWithReturned,
+    /// A member is missing when the pool is opened.
+    OpenedWithout,
+    /// A device that has been replaced was found when the pool was opened.
+    OpenedWithReplaced,
+    /// A deletion goes on that the pool's end had cut off.
+    DeleteResumed,
+    /// A spare took the place of a member of an array.
+    SpareTaken,
+
+    /// An array: regions that a lost member may have missed something in were marked.
+    ArrayMemberMissed,
+    /// An array: a replaced member was marked as stale everywhere.
+    ArrayMemberAllStale,
+    /// An array: more members are out than it survives.
+    ArrayFailed,
+    /// An array: the log's ring is full.
+    ArrayLogFull,
+    /// An array: a member failed while a group was written; another takes its place.
+    ArrayLogMemberLost,
+    /// An array: what waited for the log was refused, because nothing can be brought to its place.
+    ArrayLogRefused,
+    /// An array: a partial write found its block changed when it was to be logged, and starts again.
+    ArrayMergeMoved,
+    /// An array: a round of draining came to nothing, because members came or went meanwhile.
+    ArrayDrainVoid,
+    /// An array: the log cannot be drained.
+    ArrayDrainStuck,
+    /// An array: a region's marks do not count, because members came or went meanwhile.
+    ArrayMarkVoid,
+    /// An array: a change of a stripe was planned again, because members came or went meanwhile.
+    ArrayUpdateVoid,
+    /// An array: old content for new parity could not be read.
+    ArrayOldUnreadable,
+    /// An array: lost data was recovered so that new parity can be computed.
+    ArrayOldRecovered,
+    /// An array: a stripe was changed whose parity has no member.
+    ArrayWithoutParity,
+    /// An array: a member failed while a stripe was changed.
+    ArrayPutMemberLost,
+    /// An array: a member failed to flush.
+    ArrayFlushMemberLost,
+    /// An array: a member came or went during a flush, which then does not count.
+    ArrayFlushVoid,
+    /// An array: a flush waited for one under way.
+    ArrayFlushShared,
+    /// An array: a read failed such that its member counts as failed.
+    ArrayReadMemberLost,
+    /// An array: a block was had from another copy, or from the rest of its stripe.
+    ArrayReconstructed,
+    /// An array: a block could not be had.
+    ArrayReadLost,
+    /// An array: what could not be read, or differed, was written again.
+    ArrayMended,
+    /// An array: that failed.
+    ArrayMendFailed,
+    /// An array: a region was rebuilt on a member.
+    ArrayRebuilt,
+    /// An array: the content of a chunk to be rebuilt could not be had.
+    ArrayRebuildUnreadable,
+    /// An array: a member failed while a chunk was rebuilt to it.
+    ArrayRebuildMemberLost,
+    /// An array: a rebuilt region does not count, because its member was lost before it was durable.
+    ArrayRebuildVoid,
+    /// An array: rebuilding came to nothing and waits before it tries again.
+    ArrayRebuildRetried,
+    /// An array: a region that was not zeros at first was resynced.
+    ArrayEvened,
+    /// An array: copies or parity of a stripe differed.
+    ArrayDiffered,
+    /// An array: a stripe was left alone by a resync or a scrub, because its data cannot be read.
+    ArrayCompareVoid,
+    /// An array: a scrub goes on where it was when the array was closed.
+    ArrayScrubResumed,
+    /// An array: a scrub was stopped, or begun again.
+    ArrayScrubStopped,
+    /// An array: a scrub met what cannot be read.
+    ArrayScrubUnreadable,
+    /// An array: part of a ring could not be read at recovery.
+    ArrayRecoverRingLost,
+    /// An array: the newest group was given up at recovery, because one that it needs is not there.
+    ArrayRecoverGroupVoid,
+    /// An array: a group was on too few members, and written to more.
+    ArrayRecoverCopied,
+    /// An array: an after-image was put in its place.
+    ArrayRecoverImage,
+    /// An array: what the log had was brought to its place at recovery.
+    ArrayRecoverDrained,
+    /// An array: regions that were being written to were resynced.
+    ArrayRecoverResynced,
+    /// An array: a member failed during recovery, which has to begin again.
+    ArrayRecoverMemberLost,
+}

@@ -1,0 +1,73 @@
+//! What a shard of a mapped pool must not hold once it has nothing left to do: requests, locks, plans, and space that nothing refers to.
+//!
+//! For tests: a leak shows here long before it fills a pool.
+
+use crate::addr::StripeId;
+use crate::io::Io;
+use crate::mapped::MappedShard;
+use crate::tables::StripeState;
+
+impl<I: Io> MappedShard<I> {
+    /// What is held without reason, in words.
+    pub(crate) fn held_at_rest(&self) -> Vec<String> {
+        let mut held = self.held_requests();
+        held.extend(self.held_chunks());
+        held.extend(self.held_page_slots());
+        held
+    }
+
+    fn held_requests(&self) -> Vec<String> {
+        let open = self.appender.open_stripe();
+        let counts = [
+            ("requests on volumes", self.volumes_in_use()),
+            ("records to be committed", self.journal.queued()),
+            ("small writes", self.appender.queued()),
+            ("marks to be committed", self.marks_pending.get() as usize),
+            ("flushes", usize::from(self.flush_running.get())),
+            ("plans that wait for room", self.waiting_for_room.get() as usize),
+            ("blocks claimed", self.blocks_reserved.get() as usize),
+            ("stripes being opened", self.opening.borrow().len()),
+            ("stripes in use", self.stripes_in_use().filter(|&stripe| Some(stripe) != open).count()),
+            ("chunks waiting for release", self.space.borrow().releasing()),
+        ];
+        let some = counts.into_iter().filter(|(_, count)| *count > 0);
+        some.map(|(what, count)| format!("shard {}: {count} {what}", self.index)).collect()
+    }
+
+    /// Chunks that are neither free nor a stripe's.
+    fn held_chunks(&self) -> Vec<String> {
+        let (tables, space) = (self.tables.borrow(), self.space.borrow());
+        let mut used = vec![0; self.members.count()];
+        for stripe in (0..tables.stripe_count()).map(StripeId) {
+            if tables.stripe(stripe).state != StripeState::Free {
+                for home in tables.homes(stripe).iter().flatten() {
+                    used[usize::from(home.member.0)] += 1;
+                }
+            }
+        }
+        let wrong = self.members.ids().zip(used).filter(|&(member, used)| space.chunks_taken(member) != used);
+        wrong
+            .map(|(member, used)| {
+                let (shard, taken) = (self.index, space.chunks_taken(member));
+                format!("shard {shard}: member {} has {taken} chunks taken and {used} in stripes", member.0)
+            })
+            .collect()
+    }
+
+    /// Page slots that are neither free nor a page's.
+    fn held_page_slots(&self) -> Vec<String> {
+        let (tables, space) = (self.tables.borrow(), self.space.borrow());
+        let mut used = vec![0; self.members.count()];
+        for (_, copies) in tables.pages.written() {
+            copies.iter().for_each(|copy| used[usize::from(copy.member.0)] += 1);
+        }
+        let wrong =
+            self.members.ids().zip(used).filter(|&(member, used)| space.page_slots_taken(member) != used);
+        wrong
+            .map(|(member, used)| {
+                let (shard, taken) = (self.index, space.page_slots_taken(member));
+                format!("shard {shard}: member {} has {taken} page slots taken and {used} pages", member.0)
+            })
+            .collect()
+    }
+}

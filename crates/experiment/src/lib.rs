@@ -1,0 +1,52 @@
+//! Experiments: declared in a file, run by the engine on simulated members, told as JSON and as a page.
+//!
+//! A file ([`spec::Spec`]) says which members, pool, volumes and workload there are, for how long, with which seeds, and
+//! what is varied. [`plan`] makes of it a list of runs, each a function of its description and seed alone: no clock of
+//! the machine gets into a result. `sinew experiment show NAME` prints a file.
+//!
+//! ```text
+//! named       the experiments that ship with the program
+//! spec        what a file says
+//! settings    changing what it says by path: sweeps, cases, quick runs
+//! plan        from a file to runs, checked
+//! batch       many runs on several threads, with a cache
+//! cache       results of earlier runs
+//! reference   published figures beside ours
+//! run         one run: set-up, filling, load, measurement
+//! measure     what members and pool did in the measured time
+//! members     simulated members
+//! target      where requests go: a pool or one member alone
+//! load        issuing the requests of a workload
+//! meter       latencies of one kind of request
+//! results     what comes out, as JSON
+//! terminal    the same for people on a terminal
+//! report      the same as one page of HTML
+//! drawings    what is drawn in it
+//! plot        how
+//! summary     seeds taken together, figures as people read them
+//! error       what can go wrong
+//! ```
+
+pub mod batch;
+mod cache;
+
+mod drawings;
+mod error;
+mod load;
+mod measure;
+mod members;
+mod meter;
+pub mod named;
+pub mod plan;
+mod plot;
+pub mod reference;
+pub mod report;
+pub mod results;
+mod run;
+mod settings;
+pub mod spec;
+mod summary;
+mod target;
+pub mod terminal;
+
+pub use error::{Error, Result};

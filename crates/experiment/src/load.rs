@@ -1,0 +1,205 @@
+//! Issuing the requests of a workload at a target, and filling volumes before.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use sinew_engine::io::Io;
+use sinew_sim::{Rng, SimIo, World};
+use sinew_workload::{Boxed, Kind, Next, Pace, Replay, Request};
+
+use crate::meter::Meter;
+use crate::target::Target;
+use crate::{Error, Result};
+
+/// Bytes written at once when a volume is filled, and when it is overwritten.
+const FILL_BYTES: u64 = 1 << 20;
+const OVERWRITE_BYTES: u64 = 64 << 10;
+/// How many of those are under way.
+const FILL_DEPTH: usize = 16;
+
+/// A load under way.
+pub(crate) struct Load {
+    replay: RefCell<Replay<Boxed>>,
+    target: Target,
+    meters: RefCell<Vec<Meter>>,
+    measure_from: u64,
+    /// Of writes that completed, in the measured time or before.
+    written_bytes: Cell<u64>,
+    failure: RefCell<Option<Error>>,
+    ended: Cell<bool>,
+    /// Whether somebody waits for a completion.
+    waiting: Cell<bool>,
+    completed: async_channel::Sender<()>,
+    completions: async_channel::Receiver<()>,
+}
+
+/// When a load begins, is measured and ends, in virtual nanoseconds.
+#[derive(Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) start: u64,
+    pub(crate) measure_from: u64,
+    pub(crate) end: u64,
+    pub(crate) interval: u64,
+}
+
+impl Load {
+    /// Starts issuing requests. What is due before `measure_from` is not measured.
+    pub(crate) fn start(
+        world: &World,
+        target: Target,
+        requests: Boxed,
+        pace: Pace,
+        times: Times,
+    ) -> Rc<Load> {
+        let meter = |&kind: &Kind| Meter::new(kind, times.measure_from, times.interval);
+        // One place is enough: nothing is said unless somebody waits.
+        let (completed, completions) = async_channel::bounded(1);
+        let load = Rc::new(Load {
+            replay: RefCell::new(Replay::new(requests, pace, times.start).until(times.end)),
+            target,
+            meters: RefCell::new(Kind::ALL.iter().map(meter).collect()),
+            measure_from: times.measure_from,
+            written_bytes: Cell::new(0),
+            failure: RefCell::new(None),
+            ended: Cell::new(false),
+            waiting: Cell::new(false),
+            completed,
+            completions,
+        });
+        let issuing = Rc::clone(&load);
+        let io = world.io();
+        world.spawn(async move {
+            if let Err(error) = issuing.issue_all(&io).await {
+                issuing.failure.borrow_mut().get_or_insert(error);
+            }
+            issuing.ended.set(true);
+        });
+        load
+    }
+
+    async fn issue_all(self: &Rc<Self>, io: &SimIo) -> Result<()> {
+        loop {
+            let next = self.replay.borrow_mut().next(io.now())?;
+            match next {
+                Next::Issue(issue) => {
+                    self.target.check(&issue.request)?;
+                    let (load, io_then) = (Rc::clone(self), io.clone());
+                    io.spawn(async move {
+                        let done = load.target.perform(issue.request).await;
+                        let now = io_then.now();
+                        let completion = load.replay.borrow_mut().complete(issue, now, done.is_ok());
+                        if issue.request.kind == Kind::Write && completion.ok {
+                            load.written_bytes.set(load.written_bytes.get() + issue.request.len);
+                        }
+                        if issue.due_ns >= load.measure_from {
+                            let kind = issue.request.kind.index();
+                            load.meters.borrow_mut()[kind].record(&completion, done.err());
+                        }
+                        if load.waiting.take() {
+                            // The load holds both ends, and whoever waits has taken the last word.
+                            let _ = load.completed.try_send(());
+                        }
+                    });
+                }
+                Next::At(at) => io.sleep(at - io.now()).await,
+                Next::AfterCompletion => {
+                    self.waiting.set(true);
+                    let _ = self.completions.recv().await;
+                }
+                Next::Done => return Ok(()),
+            }
+        }
+    }
+
+    /// Whether all requests are issued and completed.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.get()
+    }
+
+    /// Why no more requests are issued, if that is not because all are.
+    pub(crate) fn take_failure(&self) -> Option<Error> {
+        self.failure.borrow_mut().take()
+    }
+
+    /// Bytes of the writes that have completed.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes.get()
+    }
+
+    /// The meters, in the order of the kinds.
+    pub(crate) fn take_meters(&self) -> Vec<Meter> {
+        std::mem::take(&mut self.meters.borrow_mut())
+    }
+}
+
+/// Writes a whole volume in order.
+pub(crate) fn fill(
+    world: &World,
+    target: &Target,
+    volume: u32,
+    progress: impl Fn(f64) + 'static,
+) -> Result<()> {
+    let bytes = target.bytes(volume);
+    let next = Cell::new(0);
+    let place = move || {
+        let at = next.replace(next.get() + FILL_BYTES);
+        progress(at.min(bytes) as f64 / bytes as f64);
+        (at < bytes).then(|| (at, FILL_BYTES.min(bytes - at)))
+    };
+    write_all(world, target, volume, place)
+}
+
+/// Writes as many bytes as the volume has, times `times`, at random places.
+pub(crate) fn overwrite(
+    world: &World,
+    target: &Target,
+    volume: u32,
+    times: f64,
+    progress: impl Fn(f64) + 'static,
+) -> Result<()> {
+    let slots = target.bytes(volume) / OVERWRITE_BYTES;
+    let count = (slots as f64 * times) as u64;
+    let (left, rng) = (Cell::new(count), RefCell::new(world.rng(&format!("overwrite {volume}"))));
+    let place = move || {
+        left.set(left.get().checked_sub(1)?);
+        progress(1.0 - left.get() as f64 / count as f64);
+        Some((Rng::below(&mut rng.borrow_mut(), slots) * OVERWRITE_BYTES, OVERWRITE_BYTES))
+    };
+    write_all(world, target, volume, place)
+}
+
+/// Writes where `place` says until it says nothing, and flushes.
+fn write_all(
+    world: &World,
+    target: &Target,
+    volume: u32,
+    place: impl Fn() -> Option<(u64, u64)> + 'static,
+) -> Result<()> {
+    let place = Rc::new(place);
+    let working = Rc::new(Cell::new(FILL_DEPTH));
+    let failed: Rc<RefCell<Option<String>>> = Rc::default();
+    for _ in 0..FILL_DEPTH {
+        let (target, place, working, failed) =
+            (target.clone(), Rc::clone(&place), Rc::clone(&working), Rc::clone(&failed));
+        world.spawn(async move {
+            while failed.borrow().is_none()
+                && let Some((offset, len)) = place()
+            {
+                let request = Request { at_ns: 0, offset, len, volume, kind: Kind::Write };
+                if let Err(why) = target.perform(request).await {
+                    *failed.borrow_mut() = Some(why);
+                }
+            }
+            working.set(working.get() - 1);
+        });
+    }
+    let flush = Request { at_ns: 0, offset: 0, len: 0, volume, kind: Kind::Flush };
+    let what = "filling the volumes";
+    world.run_until(|| working.get() == 0).map_err(|stuck| Error::engine(what, stuck))?;
+    if let Some(why) = failed.borrow_mut().take() {
+        return Err(Error::engine(what, why));
+    }
+    let target = target.clone();
+    let flushed = world.block_on(async move { target.perform(flush).await });
+    flushed.map_err(|stuck| Error::engine(what, stuck))?.map_err(|why| Error::engine(what, why))
+}

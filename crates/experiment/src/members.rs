@@ -1,0 +1,110 @@
+//! Simulated members: a device of the world with a model.
+//!
+//! They hold no zeros, and writes are durable at once, so members that are only ever given zeros take memory for the
+//! engine's own structures and for the model, not for data.
+
+use sinew_devices::flash::{self, Ssd};
+use sinew_devices::{BLOCK_BYTES, Device, disk, theory};
+use sinew_engine::io::DeviceId;
+use sinew_sim::{DeviceConfig, Model, World};
+
+use crate::spec::{MemberSpec, ModelName};
+use crate::{Error, Result};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// A member that exists.
+#[derive(Clone)]
+pub(crate) struct Member {
+    pub(crate) device: DeviceId,
+    pub(crate) model: ModelName,
+    pub(crate) bytes: u64,
+    /// What an SSD is.
+    pub(crate) flash: Option<FlashFacts>,
+}
+
+/// What an SSD is.
+#[derive(Clone, Copy)]
+pub(crate) struct FlashFacts {
+    /// Flash beyond its size, as a part of it.
+    pub(crate) spare: f64,
+    pub(crate) dies: u32,
+    /// Write amplification of random overwrites by the closed form.
+    pub(crate) closed_form: f64,
+}
+
+/// Makes all members of the groups, or the first one alone.
+pub(crate) fn make(world: &World, groups: &[MemberSpec], alone: bool) -> Result<Vec<Member>> {
+    let every = groups.iter().enumerate().flat_map(|(i, g)| std::iter::repeat_n((i, g), g.count));
+    let wanted = if alone { 1 } else { usize::MAX };
+    every.take(wanted).enumerate().map(|(number, (index, group))| one(world, group, index, number)).collect()
+}
+
+fn one(world: &World, spec: &MemberSpec, index: usize, number: usize) -> Result<Member> {
+    // Members of a pool are not copies of each other: each has a seed of its own.
+    let seed = world.rng(&format!("member {number}")).bits();
+    let setting = |name: &str| format!("members.{index}.{name}");
+    let (model, bytes, flash) = match flash_config(spec.model) {
+        Some(config) => {
+            let config = sized(config, spec).map_err(|why| Error::setting(setting("size"), why))?;
+            let granules = config.pages * config.unit_blocks();
+            let flash = FlashFacts {
+                spare: config.alpha() - 1.0,
+                dies: config.all_dies(),
+                closed_form: theory::greedy_write_amplification(config.usable_alpha(), granules),
+            };
+            let mut ssd = Ssd::new(config, seed);
+            if let Some(times) = spec.aging {
+                ssd.age(times);
+            }
+            let bytes = u64::from(ssd.blocks()) * BLOCK;
+            (Model::Flash(Box::new(ssd)), bytes, Some(flash))
+        }
+        None => {
+            let disk = disk::Disk::new(disk_config(spec.model));
+            let whole = u64::from(disk.blocks()) * BLOCK;
+            let bytes = spec.size.map_or(whole, |size| size.0);
+            if bytes > whole {
+                let why = format!("{bytes} bytes are more than the disk's {whole}");
+                return Err(Error::setting(setting("size"), why));
+            }
+            (Model::Disk(Box::new(disk)), bytes, None)
+        }
+    };
+    let config = DeviceConfig { cache_writes: 0, drop_zeros: true, ..DeviceConfig::of_bytes(bytes) };
+    let device = world.add_device(config);
+    world.device(device).set_model(model);
+    Ok(Member { device, model: spec.model, bytes, flash })
+}
+
+fn flash_config(model: ModelName) -> Option<flash::Config> {
+    Some(match model {
+        ModelName::Slc => flash::slc(),
+        ModelName::Mqsim => flash::mqsim(),
+        ModelName::Femu => flash::femu(),
+        ModelName::Datacenter => flash::datacenter(),
+        ModelName::Consumer => flash::consumer(),
+        ModelName::Pitfalls => flash::pitfalls(),
+        ModelName::Ultrastar36z15 | ModelName::Constellation2 => return None,
+    })
+}
+
+fn disk_config(model: ModelName) -> disk::Config {
+    match model {
+        ModelName::Ultrastar36z15 => disk::ultrastar_36z15(),
+        _ => disk::constellation2(),
+    }
+}
+
+fn sized(mut config: flash::Config, spec: &MemberSpec) -> Result<flash::Config, String> {
+    let spare = spec.spare.unwrap_or(config.alpha() - 1.0);
+    let blocks = match spec.size {
+        Some(size) => u32::try_from(size.0 / BLOCK).map_err(|_| "more than 16T".to_owned())?,
+        None => config.blocks,
+    };
+    config.pages = spec.pages.unwrap_or(config.pages);
+    if config.pages == 0 {
+        return Err("erase blocks have pages".to_owned());
+    }
+    Ok(config.sized(blocks, spare))
+}

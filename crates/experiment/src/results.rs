@@ -1,0 +1,222 @@
+//! What comes out of experiments, as JSON. Each field says what it is and its unit.
+//!
+//! Nothing here depends on the machine, so equal files, seeds and programs give equal bytes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sinew_workload::{BucketReport, KindReport};
+use toml::Value;
+
+use crate::reference::Comparison;
+use crate::spec::{ModelName, ProtectionName};
+
+/// Raised when the meaning of a field changes.
+pub const SCHEMA: u32 = 1;
+
+/// All runs of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// The version of this schema.
+    pub schema: u32,
+    /// The experiment.
+    pub experiment: String,
+    /// What its file says of it.
+    pub description: String,
+    /// Whether it was a quick run.
+    pub quick: bool,
+    /// The runs, in the order of cases, then of what is swept, then of seeds.
+    pub runs: Vec<RunResult>,
+    /// Figures of other people, and ours.
+    pub references: Vec<Comparison>,
+    /// The file, as it was run from.
+    pub file: String,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    /// The case, if there are any.
+    pub case: Option<String>,
+    /// What the sweep set.
+    pub settings: BTreeMap<String, Value>,
+    /// The seed.
+    pub seed: u64,
+    /// What came out.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+/// What one run measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Simulated time that was measured.
+    pub duration_s: f64,
+    /// Simulated time before that, for making the pool, filling it, and warming up.
+    pub before_s: f64,
+    /// Length of the spans of every series.
+    pub interval_s: f64,
+    /// By kind of request; a kind that did not occur is not there.
+    pub requests: BTreeMap<String, KindResult>,
+    /// Each member.
+    pub members: Vec<MemberResult>,
+    /// Bytes on their way down.
+    pub writes: WriteResult,
+    /// The pool; nothing for a member alone.
+    pub pool: Option<PoolResult>,
+    /// How bytes and the pool went on, in spans of [`Figures::interval_s`] or several of them.
+    pub series: Vec<Span>,
+}
+
+/// Requests of one kind that were due in the measured time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KindResult {
+    /// Counts, rates and distributions of latency; exact to 0.1 %.
+    #[serde(flatten)]
+    pub summary: KindReport,
+    /// What the first of the errors was.
+    pub first_error: Option<String>,
+    /// Latency in nanoseconds and how many requests had it; exact to 1 %.
+    pub histogram: Vec<(u64, u64)>,
+    /// What completed in each span of time in which something did.
+    pub series: Vec<BucketReport>,
+}
+
+/// A member in the measured time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemberResult {
+    /// Its model.
+    pub model: ModelName,
+    /// Its size.
+    pub bytes: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Part of the time with a request under way.
+    pub busy: f64,
+    /// Mean number of requests under way.
+    pub queue: f64,
+    /// `busy` in each span of time.
+    pub busy_series: Vec<f64>,
+    /// Of an SSD: its flash.
+    pub flash: Option<FlashResult>,
+}
+
+/// The flash of a member.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlashResult {
+    /// Flash beyond the member's size, as a part of it.
+    pub spare: f64,
+    /// Mean part of the time that a die was at work or waited for its channel.
+    pub die_busy: f64,
+    /// Blocks of 4 KiB that the host wrote.
+    pub written_blocks: u64,
+    /// Blocks of 4 KiB programmed, for the host, for cleaning, and as padding.
+    pub programmed_blocks: u64,
+    /// The second by the first; nothing when the host wrote nothing.
+    pub write_amplification: Option<f64>,
+    /// What a closed form says if all of the drive is overwritten at random for long: `greedy_write_amplification` of
+    /// `sinew_devices::theory`.
+    pub closed_form_amplification: f64,
+    /// Erase blocks cleaned.
+    pub erases: u64,
+    /// Times the drive stopped for its host.
+    pub stalls: u64,
+    /// How long.
+    pub stalled_ns: u64,
+    /// Number of erases over the drive's whole life, aging included, and how many erase blocks have it.
+    pub erase_counts: Vec<(u32, u64)>,
+}
+
+/// Bytes on their way from clients to flash, in the measured time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WriteResult {
+    /// Of clients' writes that completed.
+    pub client_bytes: u64,
+    /// Written to members.
+    pub member_bytes: u64,
+    /// Programmed by members that are SSDs.
+    pub programmed_bytes: u64,
+    /// Member by client bytes; nothing when no client wrote.
+    pub array_amplification: Option<f64>,
+    /// Programmed by member bytes; nothing without SSDs.
+    pub flash_amplification: Option<f64>,
+}
+
+/// What went on in a span of time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Span {
+    /// Its end, in seconds after measuring began.
+    pub until_s: f64,
+    /// Bytes of clients' writes that completed in it.
+    pub client_bytes: u64,
+    /// Bytes written to members.
+    pub member_bytes: u64,
+    /// Of those, bytes that reached flash.
+    pub reached_flash_bytes: u64,
+    /// Bytes programmed.
+    pub programmed_bytes: u64,
+    /// Erase blocks cleaned.
+    pub erases: u64,
+    /// The pool at its end.
+    pub pool: Option<PoolState>,
+    /// What the engine counted, as far as it did anything.
+    pub work: BTreeMap<String, u64>,
+}
+
+/// The pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PoolResult {
+    /// What it survives.
+    pub protection: ProtectionName,
+    /// Data columns of a full stripe.
+    pub data_columns: usize,
+    /// When measuring began.
+    pub before: PoolState,
+    /// When it ended.
+    pub after: PoolState,
+    /// What the engine counted in between.
+    pub work: BTreeMap<String, u64>,
+}
+
+/// A pool at one time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PoolState {
+    /// Bytes that clients have stored.
+    pub stored_bytes: u64,
+    /// Bytes that clients may store.
+    pub capacity_bytes: u64,
+    /// Bytes of chunks.
+    pub raw_bytes: u64,
+    /// Of those, free.
+    pub free_bytes: u64,
+    /// Mirrored stripes.
+    pub stripes_mirrored: u64,
+    /// Parity stripes.
+    pub stripes_parity: u64,
+    /// Stripes with a chunk that is not where it should be.
+    pub stripes_degraded: u64,
+    /// Memory of the tables.
+    pub table_bytes: u64,
+}
+
+impl Results {
+    /// As JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers and names only")
+    }
+}
+
+impl RunResult {
+    /// The case and what was swept, for people: runs that differ in their seed alone have the same.
+    pub fn label(&self) -> String {
+        crate::summary::label(self.case.as_deref(), &self.settings)
+    }
+}

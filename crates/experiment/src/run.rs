@@ -1,0 +1,239 @@
+//! One run: make the members and the pool, fill the volumes, put the load on, measure.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use sinew_devices::flash::Stats;
+use sinew_engine::disk::superblock::Config;
+use sinew_engine::pool::{self, Candidate};
+use sinew_engine::status::ShardStatus;
+use sinew_sim::{DeviceStats, OpenPool, World};
+use sinew_workload::Kind;
+
+use crate::load::{self, Load, Times};
+use crate::measure::{Measured, measure, part, pool_state, programmed_blocks};
+use crate::members::{self, FlashFacts, Member};
+use crate::results::{Figures, FlashResult, KindResult, MemberResult, PoolResult, WriteResult};
+use crate::spec::{Spec, TargetName};
+use crate::target::Target;
+use crate::{Error, Result};
+
+/// Called with what a run is doing and how far it is with that, from 0 to 1.
+pub(crate) type Progress = Arc<dyn Fn(&'static str, f64) + Send + Sync>;
+
+/// Runs what a description says once. Also gives the number of requests to members in all of it.
+pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> Result<(Figures, u64)> {
+    let world = World::new(seed);
+    world.set_step_limit(u64::MAX);
+    world.trace_no_content();
+    progress("aging members", 0.0);
+    let members = members::make(&world, &spec.members, spec.target == TargetName::Member)?;
+    let pool = match spec.target {
+        TargetName::Pool => Some(open_pool(&world, spec, &members)?),
+        TargetName::Member => None,
+    };
+    let target = match &pool {
+        Some(pool) => {
+            let volume = |i| pool.volume(&volume_name(i)).expect("it was made with the pool");
+            Target::pool((0..spec.volumes.len()).map(volume).collect())
+        }
+        None => on_member(&world, spec, &members[0])?,
+    };
+    fill(&world, spec, &target, progress)?;
+    let mut workload = spec.workload.clone();
+    crate::plan::add_to_seeds(&mut workload.source, seed);
+    let requests = workload.open(base)?.requests;
+    let start = world.now();
+    let measure_from = start + ns(spec.run.warm_up_s);
+    let end = measure_from + ns(spec.run.duration_s);
+    let interval = ns(spec.run.interval_s);
+    let load = Load::start(&world, target, requests, spec.pace, Times { start, measure_from, end, interval });
+    let measured = measure(&world, spec, &load, &members, pool.as_ref(), progress);
+    if let Some(failure) = load.take_failure() {
+        return Err(failure);
+    }
+    let measured = measured?;
+    let requests = by_kind(&load, end);
+    let member_requests = members.iter().map(|m| requests_of(&world.device(m.device).stats())).sum();
+    let members = member_results(spec, &members, &measured);
+    let Measured { before, after, series, .. } = measured;
+    let client_bytes = after.client_bytes - before.client_bytes;
+    let figures = Figures {
+        duration_s: spec.run.duration_s,
+        before_s: measure_from as f64 / 1e9,
+        interval_s: spec.run.interval_s,
+        writes: write_result(client_bytes, &members),
+        requests,
+        members,
+        pool: pool.map(|pool| pool_result(spec, &pool.control.config(), before.pool, after.pool)),
+        series,
+    };
+    Ok((figures, member_requests))
+}
+
+fn requests_of(stats: &DeviceStats) -> u64 {
+    stats.reads + stats.writes + stats.flushes + stats.discards
+}
+
+pub(crate) fn ns(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}
+
+fn volume_name(number: usize) -> String {
+    format!("volume{number}")
+}
+
+fn open_pool(world: &World, spec: &Spec, members: &[Member]) -> Result<OpenPool> {
+    let candidate = |(i, m): (usize, &Member)| Candidate { device: m.device, path: format!("member{i}") };
+    let candidates: Vec<_> = members.iter().enumerate().map(candidate).collect();
+    let pool_spec = pool::PoolSpec {
+        name: "experiment".to_owned(),
+        kind: pool::PoolKind::Mapped {
+            protection: spec.pool.protection.into(),
+            data_columns: spec.pool.width,
+            checksums: spec.pool.checksums,
+        },
+        shards: spec.pool.shards.unwrap_or(1),
+        journal_blocks: None,
+        force: false,
+    };
+    let sizes: Vec<u64> = spec.volumes.iter().map(|volume| volume.size.0).collect();
+    let throttle = spec.pool.throttle;
+    let io = world.io();
+    let opened = world.block_on(async move {
+        let made = pool::create(&io, &candidates, &pool_spec).await;
+        made.map_err(|error| Error::engine("making the pool", error))?;
+        let opened = OpenPool::open(io, candidates, || false).await;
+        let pool = opened.map_err(|error| Error::engine("opening the pool", error))?;
+        for (i, bytes) in sizes.into_iter().enumerate() {
+            let made = pool.control.create_volume(&volume_name(i), bytes).await;
+            made.map_err(|error| Error::engine("making the volumes", error))?;
+        }
+        if let Some(rate) = throttle {
+            pool.control.throttle(rate.0).await;
+        }
+        Ok(pool)
+    });
+    opened.map_err(|stuck| Error::engine("making the pool", stuck))?
+}
+
+fn on_member(world: &World, spec: &Spec, member: &Member) -> Result<Target> {
+    let sizes = spec.volumes.iter().map(|volume| volume.size.0);
+    let total: u64 = sizes.clone().sum();
+    if total > member.bytes {
+        let why = format!("together {total} bytes, and the member has {}", member.bytes);
+        return Err(Error::setting("volumes", why));
+    }
+    Ok(Target::member(&world.io(), member.device, sizes))
+}
+
+fn fill(world: &World, spec: &Spec, target: &Target, progress: &Progress) -> Result<()> {
+    for (number, volume) in (0..).zip(&spec.volumes) {
+        if volume.fill {
+            let progress = Arc::clone(progress);
+            load::fill(world, target, number, move |done| progress("filling", done))?;
+        }
+    }
+    for (number, volume) in (0..).zip(&spec.volumes).filter(|(_, volume)| volume.overwrite > 0.0) {
+        let progress = Arc::clone(progress);
+        load::overwrite(world, target, number, volume.overwrite, move |done| progress("overwriting", done))?;
+    }
+    Ok(())
+}
+
+/// What a reader of the JSON sees.
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Read => "read",
+        Kind::Write => "write",
+        Kind::Discard => "discard",
+        Kind::Flush => "flush",
+    }
+}
+
+fn by_kind(load: &Load, end: u64) -> BTreeMap<String, KindResult> {
+    let meters = Kind::ALL.iter().zip(load.take_meters());
+    meters.filter_map(|(&kind, meter)| Some((kind_name(kind).to_owned(), meter.finish(end)?))).collect()
+}
+
+fn member_results(spec: &Spec, members: &[Member], measured: &Measured) -> Vec<MemberResult> {
+    let Measured { before, after, busy_series, erase_counts, .. } = measured;
+    let span = ns(spec.run.duration_s);
+    let result = |(i, member): (usize, &Member)| {
+        let ((stats, usage, now), (stats_then, usage_then, then)) = (&after.devices[i], &before.devices[i]);
+        let flash = member.flash.zip(now.as_ref().zip(then.as_ref()));
+        MemberResult {
+            model: member.model,
+            bytes: member.bytes,
+            reads: stats.reads - stats_then.reads,
+            writes: stats.writes - stats_then.writes,
+            flushes: stats.flushes - stats_then.flushes,
+            read_bytes: stats.read_bytes - stats_then.read_bytes,
+            written_bytes: stats.written_bytes - stats_then.written_bytes,
+            busy: part(usage.busy_ns - usage_then.busy_ns, span),
+            queue: part((usage.request_ns - usage_then.request_ns) as u64, span),
+            busy_series: busy_series[i].clone(),
+            flash: flash.map(|(facts, (now, then))| flash_result(facts, span, now, then, &erase_counts[i])),
+        }
+    };
+    members.iter().enumerate().map(result).collect()
+}
+
+fn flash_result(
+    facts: FlashFacts,
+    span: u64,
+    now: &Stats,
+    then: &Stats,
+    erase_counts: &BTreeMap<u32, u64>,
+) -> FlashResult {
+    let written_blocks = now.written_blocks - then.written_blocks;
+    let programmed_blocks = programmed_blocks(now) - programmed_blocks(then);
+    FlashResult {
+        spare: (facts.spare * 1e6).round() / 1e6,
+        die_busy: part(now.die_busy_ns - then.die_busy_ns, span * u64::from(facts.dies)),
+        written_blocks,
+        programmed_blocks,
+        write_amplification: ratio(programmed_blocks, written_blocks),
+        closed_form_amplification: facts.closed_form,
+        erases: now.erases - then.erases,
+        stalls: now.stalls - then.stalls,
+        stalled_ns: now.stalled_ns - then.stalled_ns,
+        erase_counts: erase_counts.iter().map(|(&count, &blocks)| (count, blocks)).collect(),
+    }
+}
+
+fn ratio(of: u64, to: u64) -> Option<f64> {
+    (to > 0).then(|| of as f64 / to as f64)
+}
+
+fn write_result(client_bytes: u64, members: &[MemberResult]) -> WriteResult {
+    let member_bytes = members.iter().map(|m| m.written_bytes).sum();
+    let flash = members.iter().filter_map(|m| m.flash.as_ref());
+    let programmed_bytes = flash.clone().map(|f| f.programmed_blocks * 4096).sum();
+    let reached_flash: u64 = flash.map(|f| f.written_blocks * 4096).sum();
+    WriteResult {
+        client_bytes,
+        member_bytes,
+        programmed_bytes,
+        array_amplification: ratio(member_bytes, client_bytes),
+        flash_amplification: ratio(programmed_bytes, reached_flash),
+    }
+}
+
+fn pool_result(
+    spec: &Spec,
+    config: &Config,
+    before: Option<ShardStatus>,
+    after: Option<ShardStatus>,
+) -> PoolResult {
+    let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+    let counters = after.counters.named().into_iter().zip(before.counters.named());
+    PoolResult {
+        protection: spec.pool.protection,
+        data_columns: config.mapped().data_columns,
+        work: counters.map(|((name, now), (_, then))| (name.to_owned(), now - then)).collect(),
+        before: pool_state(&before),
+        after: pool_state(&after),
+    }
+}

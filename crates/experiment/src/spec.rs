@@ -1,0 +1,290 @@
+//! What a file says.
+//!
+//! Sizes are bytes or strings like "64K" and "1.5G" (powers of 1024), times are seconds. Unknown keys are errors.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sinew_engine::geometry::Protection;
+use sinew_workload::{ByteSize, Pace, Workload};
+use toml::Value;
+
+use crate::reference::ReferenceSpec;
+use crate::{Error, Result};
+
+/// An experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// What it shows, in a sentence or two.
+    pub description: String,
+    /// How long and how often.
+    pub run: RunSpec,
+    /// What the requests go to.
+    #[serde(default)]
+    pub target: TargetName,
+    /// Groups of equal members.
+    pub members: Vec<MemberSpec>,
+    /// The pool made of them.
+    #[serde(default)]
+    pub pool: PoolSpec,
+    /// The volumes, by number.
+    pub volumes: Vec<VolumeSpec>,
+    /// When requests are issued.
+    #[serde(default = "open_loop")]
+    pub pace: Pace,
+    /// The requests.
+    pub workload: Workload,
+    /// Systems to compare: each sets something else. Every one is run with everything that is swept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cases: Vec<CaseSpec>,
+    /// Values to try, by path. All combinations are run.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sweep: BTreeMap<String, Vec<Value>>,
+    /// What a quick run sets, by path.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub quick: BTreeMap<String, Value>,
+    /// Figures of other people to hold the results beside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub references: Vec<ReferenceSpec>,
+}
+
+/// How long and how often.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSpec {
+    /// Simulated time that is measured.
+    pub duration_s: f64,
+    /// Simulated time under load before that.
+    #[serde(default)]
+    pub warm_up_s: f64,
+    /// The length of the spans in which things are told over time.
+    #[serde(default = "tenth")]
+    pub interval_s: f64,
+    /// One run for each.
+    #[serde(default = "one_seed")]
+    pub seeds: Vec<u64>,
+}
+
+/// What the requests go to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TargetName {
+    /// Volumes of a pool of all members.
+    #[default]
+    Pool,
+    /// The first member alone, without the engine; volumes lie on it one after the other.
+    Member,
+}
+
+/// A group of equal members.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemberSpec {
+    /// What they are like.
+    pub model: ModelName,
+    /// How many.
+    #[serde(default = "one")]
+    pub count: usize,
+    /// The size of each; the model's where not given. Of a disk it is the part at its start that is used.
+    #[serde(default)]
+    pub size: Option<ByteSize>,
+    /// SSDs: written whole once, and then so many times their size at random. New where not given.
+    #[serde(default)]
+    pub aging: Option<f64>,
+    /// SSDs: flash beyond the size, as a part of it; the model's where not given.
+    #[serde(default)]
+    pub spare: Option<f64>,
+    /// SSDs: pages of an erase block; the model's where not given. Small drives need fewer, or the least number of erase
+    /// blocks gives them more spare space than asked for.
+    #[serde(default)]
+    pub pages: Option<u32>,
+}
+
+/// A model of docs/device-models.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "docs/device-models.md describes them")]
+pub enum ModelName {
+    Slc,
+    Mqsim,
+    Femu,
+    Datacenter,
+    Consumer,
+    Pitfalls,
+    #[serde(rename = "ultrastar_36z15")]
+    Ultrastar36z15,
+    Constellation2,
+}
+
+/// The pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSpec {
+    /// What it survives.
+    #[serde(default)]
+    pub protection: ProtectionName,
+    /// Data columns of a stripe; by default as the engine chooses.
+    #[serde(default)]
+    pub width: usize,
+    /// Shards; 1 by default. Processor time is not simulated, so more of them only cut the pool into more slices.
+    #[serde(default)]
+    pub shards: Option<usize>,
+    /// Keep and check checksums. Simulated members do not corrupt anything here, so it only costs real time.
+    #[serde(default)]
+    pub checksums: bool,
+    /// A bound on background work per second; none where not given.
+    #[serde(default)]
+    pub throttle: Option<ByteSize>,
+}
+
+/// What a pool survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the names say it all")]
+pub enum ProtectionName {
+    Mirror,
+    Mirror3,
+    #[default]
+    Parity1,
+    Parity2,
+}
+
+impl From<ProtectionName> for Protection {
+    fn from(name: ProtectionName) -> Protection {
+        match name {
+            ProtectionName::Mirror => Protection::Mirror { copies: 2 },
+            ProtectionName::Mirror3 => Protection::Mirror { copies: 3 },
+            ProtectionName::Parity1 => Protection::Parity1,
+            ProtectionName::Parity2 => Protection::Parity2,
+        }
+    }
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeSpec {
+    /// Its size.
+    pub size: ByteSize,
+    /// Written whole before anything else, in order.
+    #[serde(default)]
+    pub fill: bool,
+    /// After that, so many times its size written at random, 64 KiB at a time.
+    #[serde(default)]
+    pub overwrite: f64,
+}
+
+/// A system to compare with others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CaseSpec {
+    /// How it is called.
+    pub name: String,
+    /// What it sets, by path.
+    #[serde(default)]
+    pub set: BTreeMap<String, Value>,
+}
+
+fn open_loop() -> Pace {
+    Pace::Timed { in_flight_max: None }
+}
+
+fn tenth() -> f64 {
+    0.1
+}
+
+fn one() -> usize {
+    1
+}
+
+fn one_seed() -> Vec<u64> {
+    vec![1]
+}
+
+/// Virtual time ends before the 52 days that the models can count.
+const TIME_MAX_S: f64 = 86_400.0 * 30.0;
+
+/// Spans of a run: more than anybody looks at.
+const SPANS_MAX: f64 = 100_000.0;
+
+impl Spec {
+    /// Finds what can be found without running anything.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.run.check()?;
+        if self.members.iter().all(|group| group.count == 0) {
+            return Err(Error::setting("members", "there are none"));
+        }
+        for (i, group) in self.members.iter().enumerate() {
+            group.check(i)?;
+        }
+        if self.volumes.is_empty() {
+            return Err(Error::setting("volumes", "there are none"));
+        }
+        for (i, volume) in self.volumes.iter().enumerate() {
+            if volume.size.0 == 0 || !volume.size.0.is_multiple_of(4096) {
+                let why = format!("{} bytes are not a multiple of 4096", volume.size.0);
+                return Err(Error::setting(format!("volumes.{i}.size"), why));
+            }
+            at_least_zero(&format!("volumes.{i}.overwrite"), volume.overwrite)?;
+        }
+        match self.pace {
+            Pace::Closed { depth: 0 } | Pace::Timed { in_flight_max: Some(0) } => {
+                Err(Error::setting("pace", "no request may be in flight"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl RunSpec {
+    fn check(&self) -> Result<()> {
+        for (name, seconds) in [("run.duration_s", self.duration_s), ("run.interval_s", self.interval_s)] {
+            if !(seconds > 0.0 && seconds < TIME_MAX_S) {
+                return Err(Error::setting(name, format!("{seconds} is not a time above 0")));
+            }
+        }
+        at_least_zero("run.warm_up_s", self.warm_up_s)?;
+        if self.duration_s / self.interval_s > SPANS_MAX {
+            let why = format!("{} s are cut into more than {SPANS_MAX} spans", self.duration_s);
+            return Err(Error::setting("run.interval_s", why));
+        }
+        if self.seeds.is_empty() {
+            return Err(Error::setting("run.seeds", "there are none"));
+        }
+        Ok(())
+    }
+}
+
+impl MemberSpec {
+    fn check(&self, index: usize) -> Result<()> {
+        let setting = |name: &str| format!("members.{index}.{name}");
+        if let Some(size) = self.size
+            && (size.0 == 0 || !size.0.is_multiple_of(4096))
+        {
+            return Err(Error::setting(
+                setting("size"),
+                format!("{} bytes are not a multiple of 4096", size.0),
+            ));
+        }
+        at_least_zero(&setting("aging"), self.aging.unwrap_or(0.0))?;
+        at_least_zero(&setting("spare"), self.spare.unwrap_or(0.0))?;
+        let is_disk = matches!(self.model, ModelName::Ultrastar36z15 | ModelName::Constellation2);
+        let of_flash = [
+            ("aging", self.aging.is_some()),
+            ("spare", self.spare.is_some()),
+            ("pages", self.pages.is_some()),
+        ];
+        match of_flash.iter().find(|(_, given)| is_disk && *given) {
+            Some((name, _)) => Err(Error::setting(setting(name), "a disk has no such thing")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn at_least_zero(name: &str, value: f64) -> Result<()> {
+    if value.is_finite() && (0.0..TIME_MAX_S).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::setting(name, format!("{value} is not 0 or more")))
+}

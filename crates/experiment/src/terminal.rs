@@ -1,0 +1,97 @@
+//! Results for people on a terminal.
+
+use crate::reference::Comparison;
+use crate::results::{Figures, Results};
+use crate::summary::{Group, KINDS, QUANTILES, groups, latency_cells, percent, three_digits};
+
+/// Tables of latencies, of members and writes, and of published figures beside ours.
+pub fn text(results: &Results) -> String {
+    let groups = groups(&results.runs);
+    let tables = [latencies(&groups), members(&groups), references(&results.references)];
+    let tables: Vec<_> = tables.into_iter().filter(|table| !table.is_empty()).collect();
+    tables.join("\n")
+}
+
+fn latencies(groups: &[Group<'_>]) -> String {
+    let mut rows = vec![vec![String::new(), String::new(), "per s".to_owned()]];
+    rows[0].extend(QUANTILES.iter().map(|(name, _)| (*name).to_owned()));
+    rows[0].extend(["max".to_owned(), "errors".to_owned()]);
+    for group in groups {
+        let kinds = KINDS.iter().filter(|kind| group.kind(kind).next().is_some());
+        rows.extend(kinds.map(|kind| latency_cells(group, kind)));
+    }
+    table(&rows, 2)
+}
+
+fn members(groups: &[Group<'_>]) -> String {
+    let header = ["", "members busy", "amplification in array", "in flash"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for group in groups {
+        let figure = |what: fn(&Figures) -> Option<f64>| {
+            group.over_seeds(what).map_or("-".to_owned(), |found| found.show(three_digits))
+        };
+        let busy = group.over_seeds(|f| Some(mean_busy(f))).map_or("-".to_owned(), |busy| busy.show(percent));
+        let array = figure(|f| f.writes.array_amplification);
+        rows.push(vec![group.name().to_owned(), busy, array, figure(|f| f.writes.flash_amplification)]);
+    }
+    table(&rows, 1)
+}
+
+fn mean_busy(figures: &Figures) -> f64 {
+    figures.members.iter().map(|m| m.busy).sum::<f64>() / figures.members.len().max(1) as f64
+}
+
+fn references(references: &[Comparison]) -> String {
+    if references.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![["", "", "published", "here", ""].map(str::to_owned).to_vec()];
+    let mut sources: Vec<&str> = Vec::new();
+    for found in references {
+        if !sources.contains(&found.source.as_str()) {
+            sources.push(&found.source);
+        }
+        let number = sources.iter().position(|source| *source == found.source).unwrap_or(0) + 1;
+        let of = found.label();
+        rows.push(vec![
+            found.what.clone(),
+            of,
+            found.show_published(),
+            found.show_ours(),
+            format!("[{number}]"),
+        ]);
+    }
+    let sources = sources.iter().enumerate().map(|(i, source)| format!("[{}] {source}\n", i + 1));
+    table(&rows, 2) + &sources.collect::<String>()
+}
+
+/// Columns side by side; all but the first ones flush right.
+fn table(rows: &[Vec<String>], words: usize) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cell = |(column, cell): (usize, &String)| {
+            let width = widths[column];
+            if column < words { format!("{cell:width$}") } else { format!("{cell:>width$}") }
+        };
+        let cells: Vec<_> = row.iter().enumerate().filter(|(i, _)| widths[*i] > 0).map(cell).collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [["", "", "x"], ["long name", "", "1"], ["b", "", "100"]];
+        let rows = rows.map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(table(&rows, 2), "             x\nlong name    1\nb          100\n");
+    }
+}

@@ -1,0 +1,240 @@
+//! Experiments from file to JSON.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sinew_experiment::batch::{self, Options, Outcome};
+use sinew_experiment::plan::Plan;
+use sinew_experiment::results::Results;
+use sinew_experiment::{Error, named, report, terminal};
+
+/// A small pool under a load of a moment.
+const SMALL: &str = r#"
+description = "small"
+
+[run]
+duration_s = 0.2
+warm_up_s = 0.05
+interval_s = 0.05
+seeds = [1, 2]
+
+[[members]]
+model = "slc"
+count = 4
+size = "256M"
+aging = 0.2
+
+[[volumes]]
+size = "128M"
+fill = true
+overwrite = 0.1
+
+[workload.source.generator]
+arrival = { poisson = { iops = 1000.0 } }
+flush_every = 50
+streams = [
+    { kind = "read", share = 0.5, sizes = { fixed = "4K" }, place = "uniform", footprint = "128M" },
+    { kind = "write", share = 0.5, sizes = { fixed = "8K" }, place = { zipf = { theta = 0.9 } }, footprint = "128M" },
+]
+
+[[cases]]
+name = "pool"
+
+[[cases]]
+name = "alone"
+set = { target = "member" }
+
+[sweep]
+"workload.speed" = [1.0, 2.0]
+
+[quick]
+"run.duration_s" = 0.1
+
+[[references]]
+what = "reads per second"
+figure = "requests.read.iops"
+of = { case = "pool", set = { "workload.speed" = 2 } }
+over = { case = "pool", set = { "workload.speed" = 1 } }
+published = 2
+source = "the file"
+
+[[references]]
+what = "flash"
+figure = "members.0.flash.write_amplification"
+of = { case = "alone" }
+published = "members.0.flash.closed_form_amplification"
+source = "theory"
+"#;
+
+fn plan(text: &str) -> sinew_experiment::Result<Plan> {
+    Plan::new("small", text, Path::new(""), false)
+}
+
+fn execute(plan: &Plan, threads: usize, cache: Option<&Path>) -> Outcome {
+    let options = Options { threads, cache: cache.map(Path::to_owned) };
+    batch::execute(plan, &options, &(Arc::new(|_| {}) as batch::Observer)).unwrap()
+}
+
+#[test]
+fn equal_files_and_seeds_give_equal_json() {
+    let first = execute(&plan(SMALL).unwrap(), 1, None);
+    let json = first.results.to_json();
+    assert_eq!(json, execute(&plan(SMALL).unwrap(), 2, None).results.to_json());
+    assert!(first.member_requests > 1000);
+
+    let results: Results = serde_json::from_str(&json).unwrap();
+    assert!(results == first.results, "what is read back is what was written");
+    let labels: Vec<_> = results.runs.iter().map(|run| (run.label(), run.seed)).collect();
+    assert_eq!(labels.len(), 8);
+    assert_eq!(labels[1], ("pool, speed = 1".to_owned(), 2));
+    assert_eq!(labels[7], ("alone, speed = 2".to_owned(), 2));
+    assert_ne!(results.runs[0].figures, results.runs[1].figures, "seeds differ");
+}
+
+#[test]
+fn figures_fit_together() {
+    let outcome = execute(&plan(SMALL).unwrap(), 2, None);
+    for run in &outcome.results.runs {
+        let (what, f) = (run.label(), &run.figures);
+        assert_eq!(f.requests.keys().collect::<Vec<_>>(), ["flush", "read", "write"], "{what}");
+        for kind in f.requests.values() {
+            assert_eq!(kind.summary.errors, 0, "{what}: {:?}", kind.first_error);
+            assert_eq!(kind.histogram.iter().map(|step| step.1).sum::<u64>(), kind.summary.requests);
+            assert_eq!(kind.series.iter().map(|bucket| bucket.requests).sum::<u64>(), kind.summary.requests);
+        }
+        assert_eq!(f.series.iter().map(|span| span.client_bytes).sum::<u64>(), f.writes.client_bytes);
+        assert_eq!(f.series.iter().map(|span| span.member_bytes).sum::<u64>(), f.writes.member_bytes);
+        let rate = f.requests["read"].summary.iops + f.requests["write"].summary.iops;
+        let wanted = 1000.0 * run.settings["workload.speed"].as_float().unwrap();
+        assert!((rate / wanted - 1.0).abs() < 0.2, "{what}: {rate} requests per second");
+        for member in &f.members {
+            assert_eq!(member.busy_series.len(), 4);
+            assert!(member.busy > 0.0 && member.busy <= 1.0, "{what}: busy {}", member.busy);
+            let flash = member.flash.as_ref().unwrap();
+            assert!(flash.write_amplification >= Some(1.0) && flash.die_busy <= 1.0, "{what}: {flash:?}");
+        }
+        match run.case.as_deref() {
+            Some("pool") => {
+                let pool = f.pool.as_ref().unwrap();
+                assert_eq!(f.members.len(), 4);
+                assert_eq!((pool.after.stored_bytes, pool.after.stripes_degraded), (128 << 20, 0));
+                assert!(f.writes.array_amplification.unwrap() > 1.0);
+                assert!(pool.work["writes"] > 0);
+            }
+            _ => {
+                assert!(f.pool.is_none());
+                assert_eq!((f.members.len(), f.writes.array_amplification), (1, Some(1.0)), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn results_are_kept_and_found_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = execute(&plan(SMALL).unwrap(), 2, Some(directory.path()));
+    assert_eq!(first.cached, 0);
+    let second = execute(&plan(SMALL).unwrap(), 2, Some(directory.path()));
+    assert_eq!((second.cached, second.member_requests), (8, 0));
+    assert!(first.results.to_json() == second.results.to_json());
+    let other = SMALL.replace("[1.0, 2.0]", "[1.0, 2.0, 4.0]");
+    assert_eq!(execute(&plan(&other).unwrap(), 2, Some(directory.path())).cached, 8);
+}
+
+#[test]
+fn a_report_is_one_page_with_plots() {
+    let results = execute(&plan(SMALL).unwrap(), 2, None).results;
+    let page = report::html(&results).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.matches("<svg").count() >= 8);
+    assert!(!page.contains("http-equiv") && !page.contains("<script") && !page.contains("NaN"));
+    let text = terminal::text(&results);
+    assert!(text.contains("p99.9") && text.contains("alone, speed = 2"), "{text}");
+}
+
+#[test]
+fn figures_stand_beside_published_ones() {
+    let results = execute(&plan(SMALL).unwrap(), 2, None).results;
+    let [rate, flash, _] = &results.references[..] else { panic!("{:?}", results.references) };
+    let ours = rate.ours.unwrap();
+    assert_eq!((rate.published, rate.case.as_deref()), ([2.0, 2.0], Some("pool")));
+    assert!(ours.low <= ours.mean && ours.mean <= ours.high && (ours.mean - 2.0).abs() < 0.4, "{ours:?}");
+    let closed = results.runs[4].figures.members[0].flash.as_ref().unwrap().closed_form_amplification;
+    assert_eq!(
+        (flash.published, flash.figure.as_str()),
+        ([closed; 2], "members.0.flash.write_amplification")
+    );
+    let text = terminal::text(&results);
+    assert!(text.contains("reads per second") && text.contains("[1] the file\n[2] theory\n"), "{text}");
+    assert!(report::html(&results).unwrap().contains("Beside published figures"));
+
+    let wrong = SMALL.replace("\"requests.read.iops\"", "\"requests.read.rate\"");
+    let options = Options { threads: 2, cache: None };
+    let plan = plan(&wrong).unwrap();
+    let error = batch::execute(&plan, &options, &(Arc::new(|_| {}) as batch::Observer)).unwrap_err();
+    assert!(error.to_string().contains("references.0: a run has no figure requests.read.rate"), "{error}");
+    let nowhere = error_of("over = { case = \"pool\"", "over = { case = \"pond\"");
+    assert!(nowhere.contains("references.0.over: there is no such run"), "{nowhere}");
+    let unclear = error_of("over = { case = \"pool\", set = { \"workload.speed\" = 1 } }", "over = {}");
+    assert!(unclear.contains("references.0.over: several"), "{unclear}");
+}
+
+#[test]
+fn what_ships_with_the_program_can_be_run() {
+    for named in named::ALL {
+        assert!(!named.description().unwrap().is_empty());
+        for quick in [false, true] {
+            match Plan::find(named.name, quick) {
+                Ok(plan) => assert!(!plan.runs.is_empty()),
+                // The traces are not the project's.
+                Err(error) => assert!(matches!(error, Error::NoTraces { .. }), "{}: {error}", named.name),
+            }
+        }
+    }
+}
+
+fn error_of(from: &str, to: &str) -> String {
+    assert!(SMALL.contains(from));
+    plan(&SMALL.replace(from, to)).expect_err("it is wrong").to_string()
+}
+
+#[test]
+fn errors_name_their_place() {
+    let unknown = error_of("warm_up_s", "warmup_s");
+    assert!(unknown.contains("line 6") && unknown.contains("unknown field `warmup_s`"), "{unknown}");
+    assert!(unknown.contains("`warm_up_s`"), "it says what there is: {unknown}");
+    let unit = error_of("\"256M\"", "\"256 MW\"");
+    assert!(unit.contains("256 MW") && unit.contains("\"64K\""), "{unit}");
+    let seconds = error_of("duration_s = 0.2", "duration_s = \"200 ms\"");
+    assert!(seconds.contains("duration_s") && seconds.contains("line 5"), "{seconds}");
+    let model = error_of("\"slc\"", "\"tlc\"");
+    assert!(model.contains("unknown variant `tlc`") && model.contains("`datacenter`"), "{model}");
+    let uneven = error_of("size = \"128M\"", "size = 1000");
+    assert!(uneven.contains("volumes.0.size") && uneven.contains("4096"), "{uneven}");
+    let share =
+        error_of("share = 0.5, sizes = { fixed = \"4K\" }", "share = 0.6, sizes = { fixed = \"4K\" }");
+    assert!(share.contains("share"), "{share}");
+    let path = error_of("\"workload.speed\" =", "\"workload.spede\" =");
+    assert!(path.contains("workload.spede") && path.contains("unknown field"), "{path}");
+    let entry = error_of("\"workload.speed\" =", "\"members.3.count\" =");
+    assert!(entry.contains("members has entries 0 to 0, not 3"), "{entry}");
+    let disk = error_of("\"slc\"", "\"constellation2\"");
+    assert!(disk.contains("members.0.aging"), "{disk}");
+}
+
+#[test]
+fn a_missing_trace_is_named_before_anything_runs() {
+    let end = SMALL.find("[workload").unwrap();
+    let text = format!("{}[workload]\nsource.trace = {{ path = \"gone.csv\" }}\n", &SMALL[..end]);
+    let error = Plan::new("x", &text, Path::new("traces"), false).unwrap_err().to_string();
+    assert!(error.contains("gone.csv") && error.contains("traces"), "{error}");
+    assert!(Plan::find("frist", false).unwrap_err().to_string().contains("first, consistency"));
+}
+
+#[test]
+fn a_request_outside_of_its_volume_ends_the_run() {
+    let plan = plan(&SMALL.replace("footprint = \"128M\" },\n]", "footprint = \"256M\" },\n]")).unwrap();
+    let options = Options { threads: 1, cache: None };
+    let error = batch::execute(&plan, &options, &(Arc::new(|_| {}) as batch::Observer)).unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("leaves volume 0") && source.contains("fold_into"), "{source}");
+}

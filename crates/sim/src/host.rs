@@ -1,0 +1,130 @@
+//! Opening a pool in the simulated world, as a server does.
+
+use std::rc::Rc;
+
+use async_channel::Sender;
+use sinew_engine::client::{PoolClient, ShardLink, VolumeHandle};
+use sinew_engine::control::Control;
+use sinew_engine::io::Io;
+use sinew_engine::pool::{self, Candidate, Found, PoolError};
+use sinew_engine::recover::{RecoverError, RecoveryReport};
+use sinew_engine::serve::Order;
+use sinew_engine::shard::Shard;
+
+use crate::world::SimIo;
+
+/// Orders waiting at a shard's mailbox at most.
+const MAILBOX: usize = 64;
+
+/// An open pool.
+pub struct OpenPool {
+    /// Its control.
+    pub control: Rc<Control<SimIo>>,
+    client: PoolClient<SimIo>,
+    pub(crate) recovery: RecoveryReport,
+    shards: Vec<Shard<SimIo>>,
+}
+
+/// Why it could not be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// It was not found.
+    Pool(PoolError),
+    /// It could not be recovered.
+    Recover(RecoverError),
+    /// One device fails when it is written; without it, opening may work.
+    Device {
+        /// Its name.
+        path: String,
+        /// How.
+        why: String,
+    },
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            OpenError::Pool(error) => error.fmt(f),
+            OpenError::Recover(error) => error.fmt(f),
+            OpenError::Device { path, why } => write!(f, "{path}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl OpenError {
+    fn of_discovery(error: PoolError) -> OpenError {
+        match error {
+            PoolError::Device { path, error } => OpenError::Device { path, why: error.to_string() },
+            other => OpenError::Pool(other),
+        }
+    }
+
+    fn of_recovery(error: RecoverError, found: &Found) -> OpenError {
+        match error {
+            RecoverError::MemberFailed { member, .. } => OpenError::Device {
+                path: found.config.members[usize::from(member.0)].path.clone(),
+                why: error.to_string(),
+            },
+            other => OpenError::Recover(other),
+        }
+    }
+}
+
+impl OpenPool {
+    /// Opens the pool on these devices. Shards for which `remote` is true are reached by their mailbox, as if on another
+    /// thread, the others directly.
+    ///
+    /// # Errors
+    /// When there is no such pool, or too little of it.
+    pub async fn open(
+        io: SimIo,
+        devices: Vec<Candidate>,
+        mut remote: impl FnMut() -> bool,
+    ) -> Result<OpenPool, OpenError> {
+        let found = pool::discover(&io, &devices).await.map_err(OpenError::of_discovery)?;
+        let shards = found.config.shape.shards();
+        let (events, inbox) = async_channel::bounded(MAILBOX);
+        let (senders, receivers): (Vec<_>, Vec<_>) =
+            (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();
+        let control = Control::new(io.clone(), &found, senders.clone());
+        io.spawn(Rc::clone(&control).run(inbox));
+        // All at once: the control may need the answer of one that comes later to help one that comes first.
+        let (done, opened) = async_channel::bounded(shards);
+        for (index, mailbox) in receivers.into_iter().enumerate() {
+            let (config, devices) = (Rc::clone(&found.config), found.devices.clone());
+            let (shard_io, events, done) = (io.clone(), events.clone(), done.clone());
+            io.spawn(async move {
+                let opened = Shard::open(shard_io, index, config, &devices, events, mailbox).await;
+                let _ = done.send((index, opened)).await;
+            });
+        }
+        drop(done);
+        let mut found_shards: Vec<Option<Shard<SimIo>>> = (0..shards).map(|_| None).collect();
+        let mut recovery = RecoveryReport::default();
+        while let Ok((index, opened)) = opened.recv().await {
+            let (shard, report) = opened.map_err(|error| OpenError::of_recovery(error, &found))?;
+            recovery.add(&report);
+            found_shards[index] = Some(shard);
+        }
+        let shards: Vec<Shard<SimIo>> = found_shards.into_iter().flatten().collect();
+        let link = |(shard, sender): (&Shard<SimIo>, &Sender<Order>)| match remote() {
+            true => ShardLink::There(sender.clone()),
+            false => ShardLink::Here(shard.clone()),
+        };
+        let links = shards.iter().zip(&senders).map(link).collect();
+        control.resume(&found).await;
+        Ok(OpenPool { control, client: PoolClient::new(&found.config, links), recovery, shards })
+    }
+
+    /// What the shards hold without reason; see [`Shard::held_at_rest`].
+    pub fn held_at_rest(&self) -> Vec<String> {
+        self.shards.iter().flat_map(|shard| shard.held_at_rest()).collect()
+    }
+
+    /// A volume by name.
+    pub fn volume(&self, name: &str) -> Option<VolumeHandle<SimIo>> {
+        Some(self.client.volume(self.control.catalog().get(name)?))
+    }
+}

@@ -1,0 +1,112 @@
+//! Devices that take the time of a model of `sinew-devices` instead of a [`crate::Latency`].
+//!
+//! The model is driven by the world's event queue: a request is submitted to it when it arrives, and the queue holds one
+//! event for the model's next one. The model says when a request ends, the device what it does to data, so faults,
+//! crashes and content are as for any other device. After a power loss the model goes on with what it had; what it says
+//! of requests that are forgotten is not listened to.
+
+use sinew_devices::disk::Disk;
+use sinew_devices::flash::Ssd;
+use sinew_devices::{BLOCK_BYTES, Command, Completion, Device as Timed, Kind};
+
+use crate::faults::OpKind;
+
+/// A timing model.
+#[derive(Debug)]
+pub enum Model {
+    /// A flash SSD.
+    Flash(Box<Ssd>),
+    /// A disk.
+    Disk(Box<Disk>),
+}
+
+impl Model {
+    fn timed(&self) -> &dyn Timed {
+        match self {
+            Model::Flash(ssd) => &**ssd,
+            Model::Disk(disk) => &**disk,
+        }
+    }
+
+    fn timed_mut(&mut self) -> &mut dyn Timed {
+        match self {
+            Model::Flash(ssd) => &mut **ssd,
+            Model::Disk(disk) => &mut **disk,
+        }
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.timed().blocks()) * u64::from(BLOCK_BYTES)
+    }
+}
+
+/// How busy a device with a model has been since it got the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Time with at least one request under way.
+    pub busy_ns: u64,
+    /// Time times requests under way.
+    pub request_ns: u128,
+}
+
+/// A model at work.
+pub(crate) struct Modelled {
+    pub(crate) model: Model,
+    /// Order number of the event that stands for the model's next one; 0 when there is none.
+    pub(crate) event: u64,
+    /// When that is.
+    pub(crate) event_at: u64,
+    under_way: u64,
+    usage: Usage,
+    usage_at: u64,
+}
+
+impl Modelled {
+    pub(crate) fn new(model: Model, now: u64) -> Modelled {
+        Modelled { model, event: 0, event_at: 0, under_way: 0, usage: Usage::default(), usage_at: now }
+    }
+
+    /// Hands a request over. Addresses are bytes.
+    pub(crate) fn submit(&mut self, now: u64, tag: u64, kind: OpKind, offset: u64, bytes: u64) {
+        self.count(now);
+        self.under_way += 1;
+        let kind = match kind {
+            OpKind::Read => Kind::Read,
+            OpKind::Write => Kind::Write,
+            OpKind::Flush => Kind::Flush,
+            OpKind::Discard => Kind::Discard,
+        };
+        let block = u64::from(BLOCK_BYTES);
+        let command = Command { tag, kind, lba: (offset / block) as u32, blocks: (bytes / block) as u32 };
+        self.model.timed_mut().submit(now, command);
+    }
+
+    pub(crate) fn next_event(&self) -> Option<u64> {
+        self.model.timed().next_event()
+    }
+
+    /// Moves the model's clock and collects what ended.
+    pub(crate) fn advance(&mut self, now: u64, ended: &mut Vec<Completion>) {
+        let before = ended.len();
+        self.model.timed_mut().advance(now, ended);
+        if ended.len() > before {
+            self.count(now);
+            self.under_way -= (ended.len() - before) as u64;
+        }
+    }
+
+    fn count(&mut self, now: u64) {
+        let span = now - self.usage_at;
+        self.usage_at = now;
+        if self.under_way > 0 {
+            self.usage.busy_ns += span;
+            self.usage.request_ns += u128::from(span) * u128::from(self.under_way);
+        }
+    }
+
+    pub(crate) fn usage(&mut self, now: u64) -> Usage {
+        self.count(now);
+        self.usage
+    }
+}

@@ -1,0 +1,182 @@
+//! The members of a plan: plain ones, flash SSDs and disks, small enough for a pool of a few mebibytes.
+
+use sinew_devices::flash::{self, Cleaning, Compression, Drain, Ssd};
+use sinew_devices::{BLOCK_BYTES, disk};
+
+use super::setting::{Value, choices};
+use crate::device::DeviceConfig;
+use crate::model::Model;
+use crate::random::Rng;
+
+choices! {
+    /// What kind of device a member is.
+    MemberKind {
+        /// Latency and jitter, as many lanes as a small SSD.
+        Plain = "plain",
+        /// [`flash::slc`]
+        Slc = "slc",
+        /// [`flash::mqsim`]
+        Mqsim = "mqsim",
+        /// [`flash::femu`]
+        Femu = "femu",
+        /// [`flash::datacenter`]
+        Datacenter = "datacenter",
+        /// [`flash::consumer`]
+        Consumer = "consumer",
+        /// [`disk::ultrastar_36z15`]
+        Ultrastar = "ultrastar",
+        /// [`disk::constellation2`]
+        Constellation = "constellation",
+    }
+}
+
+choices! {
+    /// What a flash SSD is besides.
+    Trait {
+        /// All of it has been written, and half of it again.
+        Aged = "aged",
+        /// It compresses.
+        Compressing = "compressing",
+        /// It compresses, and its flash holds fewer blocks than it offers if they compress badly, which they do.
+        Short = "short",
+    }
+}
+
+/// A member of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemberPlan {
+    /// Its size.
+    pub mebibytes: u64,
+    /// What it is.
+    pub kind: MemberKind,
+    /// What else it is.
+    pub traits: Vec<Trait>,
+}
+
+impl MemberPlan {
+    /// A plain one.
+    pub(super) fn plain(mebibytes: u64) -> MemberPlan {
+        MemberPlan { mebibytes, kind: MemberKind::Plain, traits: Vec::new() }
+    }
+
+    /// Whether its space runs out before its addresses do.
+    pub fn is_short(&self) -> bool {
+        self.traits.contains(&Trait::Short)
+    }
+
+    pub(super) fn is_flash(&self) -> bool {
+        !matches!(self.kind, MemberKind::Plain | MemberKind::Ultrastar | MemberKind::Constellation)
+    }
+
+    /// Whether it has an arm to move.
+    pub fn is_disk(&self) -> bool {
+        matches!(self.kind, MemberKind::Ultrastar | MemberKind::Constellation)
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        if !self.traits.is_empty() && !self.is_flash() {
+            return Err(format!("{}: only a flash SSD can be that", self.show()));
+        }
+        Ok(())
+    }
+
+    /// Its device without a model.
+    pub(crate) fn config(&self) -> DeviceConfig {
+        DeviceConfig::of_bytes(self.mebibytes << 20)
+    }
+
+    /// Its model, if it has one; all chance in it is from `rng`.
+    pub(crate) fn model(&self, rng: &mut Rng) -> Option<Model> {
+        let flash = match self.kind {
+            MemberKind::Plain => return None,
+            MemberKind::Ultrastar => {
+                return Some(Model::Disk(Box::new(disk::Disk::new(disk::ultrastar_36z15()))));
+            }
+            MemberKind::Constellation => {
+                return Some(Model::Disk(Box::new(disk::Disk::new(disk::constellation2()))));
+            }
+            MemberKind::Slc => flash::slc(),
+            MemberKind::Mqsim => flash::mqsim(),
+            MemberKind::Femu => flash::femu(),
+            MemberKind::Datacenter => flash::datacenter(),
+            MemberKind::Consumer => flash::consumer(),
+        };
+        let mut ssd = Ssd::new(self.small(flash), rng.bits());
+        if ssd.config().compression.is_some() && !self.is_short() {
+            let blocks = (self.mebibytes << 20) / u64::from(BLOCK_BYTES);
+            let lengths: Vec<u16> = (0..blocks).map(|_| rng.between(1, 4096) as u16).collect();
+            ssd.announce_lengths(0, &lengths);
+        }
+        if self.traits.contains(&Trait::Aged) {
+            ssd.age(0.5);
+        }
+        Some(Model::Flash(Box::new(ssd)))
+    }
+
+    /// The drive with fewer dies and smaller erase blocks and buffers, so that it cleans and stalls within a short run.
+    fn small(&self, config: flash::Config) -> flash::Config {
+        let mut config = flash::Config {
+            channels: 2,
+            chips: 1,
+            dies: 2,
+            planes: 1,
+            page_bytes: config.page_bytes.min(8192),
+            pages: 8,
+            buffer_blocks: 64,
+            cleaning: Cleaning { low: 3, high: 4, ..config.cleaning },
+            drain: match config.drain {
+                Drain::Batch { .. } => Drain::Batch { blocks: 32 },
+                other => other,
+            },
+            ..config
+        };
+        let compresses = self.traits.iter().any(|t| matches!(t, Trait::Compressing | Trait::Short));
+        if compresses {
+            // Each unit loses up to three granules to blocks that do not fit its rest.
+            (config.page_bytes, config.pages) = (16_384, 4);
+            config.compression =
+                Some(Compression { granule_bytes: 1024, space_query: true, length_query: true });
+        }
+        let blocks = (self.mebibytes << 20) / u64::from(BLOCK_BYTES);
+        let mut config = config.sized(blocks as u32, 0.15);
+        if self.is_short() {
+            config.erase_blocks = (config.erase_blocks * 2 / 3).max(12);
+        }
+        config
+    }
+}
+
+impl Value for MemberPlan {
+    fn show(&self) -> String {
+        let mut text = format!("{}M", self.mebibytes);
+        if self.kind != MemberKind::Plain {
+            text = format!("{text}:{}", self.kind.name());
+        }
+        self.traits.iter().for_each(|t| text = format!("{text}:{}", t.name()));
+        text
+    }
+
+    fn parse(text: &str) -> Result<MemberPlan, String> {
+        let mut parts = text.split(':');
+        let size = parts.next().and_then(|size| size.strip_suffix('M')).and_then(|size| size.parse().ok());
+        let wrong = || "members such as 6M, 6M:disk or 6M:slc:aged".to_owned();
+        let mebibytes = size.filter(|m| (1..=1024).contains(m)).ok_or_else(wrong)?;
+        let kind = parts.next().map_or(Ok(MemberKind::Plain), MemberKind::parse)?;
+        let traits = parts.map(Trait::parse).collect::<Result<_, _>>()?;
+        let member = MemberPlan { mebibytes, kind, traits };
+        member.check()?;
+        Ok(member)
+    }
+
+    fn smaller(&self) -> Vec<MemberPlan> {
+        let mut all = Vec::new();
+        if self.kind != MemberKind::Plain {
+            all.push(MemberPlan::plain(self.mebibytes));
+        }
+        if !self.traits.is_empty() {
+            all.push(MemberPlan { traits: Vec::new(), ..self.clone() });
+        }
+        all.extend((5..self.mebibytes).map(|mebibytes| MemberPlan { mebibytes, ..self.clone() }).take(1));
+        all
+    }
+}

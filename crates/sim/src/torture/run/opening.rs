@@ -1,0 +1,117 @@
+//! Opening the pool, in good times and in bad.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use sinew_engine::pool::Candidate;
+
+use crate::faults::DeviceFaults;
+use crate::host::{OpenError, OpenPool};
+use crate::random::Rng;
+use crate::torture::failure::{Kind, Wrong};
+use crate::torture::plan::{Ending, Trouble};
+
+use super::{Run, path_of};
+
+/// Steps that recovery takes in a small pool; a crash during it comes within these.
+const OPENING_STEPS: u64 = 2000;
+
+impl Run {
+    /// Every device that is there: members, spares, and what spares have replaced.
+    pub(super) fn candidates(&self) -> Vec<Candidate> {
+        let there = self.world.devices().into_iter().filter(|&id| !self.world.device(id).is_gone());
+        there.map(|device| Candidate { device, path: path_of(device) }).collect()
+    }
+
+    /// Some openings meet members that corrupt data, and such as were lost and now fail when they are written.
+    pub(super) fn trouble_opening(&mut self) {
+        let mut rng = Rng::stream(self.work.plan.seed, "trouble opening", self.opening as u64);
+        if !rng.chance(0.4) {
+            return;
+        }
+        self.set_faults();
+        let fails = self.work.plan.troubles.contains(&Trouble::Fail);
+        for member in self.lost.iter().copied().filter(|_| fails && rng.chance(0.5)) {
+            let device = self.device(member);
+            device.set_faults(DeviceFaults { write_error: 0.1, flush_error: 0.1, ..device.faults() });
+        }
+    }
+
+    /// Opens the pool, as a server does: without a member that fails while it is opened. `None` when the world ended
+    /// meanwhile, as it may.
+    pub(super) fn open(&mut self, may_crash: bool) -> Result<Option<Rc<OpenPool>>, Wrong> {
+        let mut candidates = self.candidates();
+        loop {
+            let Some(opened) = self.try_open(may_crash, candidates.clone())? else { return Ok(None) };
+            match opened {
+                Ok(pool) => return self.opened(pool).map(Some),
+                Err(OpenError::Device { path, .. }) if self.may_fail(&path) => {
+                    self.note(|| format!("{path} fails while the pool is opened"));
+                    self.count("members_left_out");
+                    candidates.retain(|candidate| candidate.path != path);
+                    self.world.kill_process();
+                }
+                Err(error) => return Err(Kind::NotOpened.of(error)),
+            }
+        }
+    }
+
+    /// Whether a device may be at fault. If so, it is not whole from here on.
+    fn may_fail(&mut self, path: &str) -> bool {
+        let is_at_fault = |m: &usize| path_of(self.device(*m).id()) == path;
+        match self.members().find(is_at_fault) {
+            Some(member) if self.lost.contains(&member) || self.impaired.contains(&member) => {
+                self.lose(member);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// One attempt to open the pool on these devices.
+    fn try_open(
+        &mut self,
+        may_crash: bool,
+        candidates: Vec<Candidate>,
+    ) -> Result<Option<Result<OpenPool, OpenError>>, Wrong> {
+        let opened = Rc::new(Cell::new(None));
+        let (slot, io) = (Rc::clone(&opened), self.world.io());
+        let mut rng = Rng::stream(self.work.plan.seed, "opening", self.opening as u64);
+        let crash_after = (may_crash && rng.chance(0.15) && self.work.plan.may_crash())
+            .then(|| rng.between(1, OPENING_STEPS));
+        let remote = move || rng.chance(0.5);
+        self.note(|| format!("opening {} with {} devices", self.opening, candidates.len()));
+        self.world.spawn(async move { slot.set(Some(OpenPool::open(io, candidates, remote).await)) });
+        if let Some(steps) = crash_after {
+            // Whether it is open by then or not, it begins again after this.
+            self.world.run_steps(steps);
+            self.end_world(Ending::PowerLoss);
+            return Ok(None);
+        }
+        let result = Rc::new(RefCell::new(None));
+        let done = {
+            let result = Rc::clone(&result);
+            let opened = Rc::clone(&opened);
+            move || {
+                if let Some(found) = opened.take() {
+                    *result.borrow_mut() = Some(found);
+                }
+                result.borrow().is_some()
+            }
+        };
+        self.world.run_until(done).map_err(|e| Kind::NotOpened.of(e))?;
+        let found = result.borrow_mut().take();
+        Ok(found)
+    }
+
+    fn opened(&mut self, pool: OpenPool) -> Result<Rc<OpenPool>, Wrong> {
+        let pool = Rc::new(pool);
+        self.recovered.add(&pool.recovery);
+        let volumes = 0..self.work.volume_blocks.len();
+        let handles = volumes.filter_map(|i| Some((i, pool.volume(&format!("v{i}"))?))).collect();
+        *self.work.volumes.borrow_mut() = handles;
+        self.find_devices(&pool);
+        self.tenancies.reopened(&self.work, &pool)?;
+        Ok(pool)
+    }
+}

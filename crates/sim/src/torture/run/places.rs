@@ -1,0 +1,57 @@
+//! Which place of the pool a member of the plan has. In an array a spare may take another member's.
+
+use std::collections::BTreeMap;
+
+use sinew_engine::disk::superblock::MemberState;
+use sinew_engine::io::DeviceId;
+use sinew_engine::shape::Shape;
+
+use crate::host::OpenPool;
+use crate::torture::failure::{Kind, Wrong};
+use crate::torture::stripes;
+
+use super::{Run, path_of};
+
+impl Run {
+    /// A member's number in the pool; none when a spare has taken its place.
+    pub(super) fn place_of(&self, pool: &OpenPool, member: usize) -> Option<usize> {
+        if self.work.plan.array.is_none() {
+            return Some(member);
+        }
+        let path = path_of(self.device(member).id());
+        let config = pool.control.config();
+        config.members.iter().position(|m| m.path == path && m.state != MemberState::Removed)
+    }
+
+    /// An end may have cut off the replacement of a member by another device; the pool knows which of both it is.
+    pub(super) fn find_devices(&self, pool: &OpenPool) {
+        let config = pool.control.config();
+        let paths: BTreeMap<String, DeviceId> =
+            self.world.devices().into_iter().map(|id| (path_of(id), id)).collect();
+        let mut devices = self.devices.borrow_mut();
+        if self.work.plan.array.is_none() {
+            for (device, member) in devices.iter_mut().zip(&config.members) {
+                *device = paths.get(&member.path).copied().unwrap_or(*device);
+            }
+            return;
+        }
+        // Whoever is not in the pool any more has been replaced by the one that nobody is yet.
+        let known = config.members.iter().filter_map(|m| paths.get(&m.path)).copied();
+        let mut new: Vec<DeviceId> = known.clone().filter(|id| !devices.contains(id)).collect();
+        let known: Vec<DeviceId> = known.collect();
+        for device in devices.iter_mut().filter(|device| !known.contains(device)) {
+            *device = new.pop().unwrap_or(*device);
+        }
+    }
+
+    /// Looks at an array's stripes on its devices.
+    pub(super) fn check_stripes(&self, pool: &OpenPool) -> Result<(), Wrong> {
+        let config = pool.control.config();
+        let Shape::Array(array) = config.shape else { return Ok(()) };
+        let paths: BTreeMap<String, DeviceId> =
+            self.world.devices().into_iter().map(|id| (path_of(id), id)).collect();
+        let members = config.members.iter().take(array.members());
+        let devices: Vec<_> = members.map(|member| self.world.device(paths[&member.path])).collect();
+        stripes::check(&array, &devices).map_err(|what| Kind::WrongData.of(what))
+    }
+}

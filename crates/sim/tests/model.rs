@@ -1,0 +1,156 @@
+//! Devices that take the time of a model.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use sinew_devices::flash::{self, Ssd};
+use sinew_devices::{Command, Device as _, Kind, disk};
+use sinew_engine::buf::{BLOCK_BYTES, Buf};
+use sinew_engine::io::{DeviceId, Gather, Io, IoError};
+use sinew_sim::{CrashPolicy, DeviceConfig, Model, Usage, World};
+
+const BLOCKS: u32 = 1 << 14;
+
+fn ssd() -> Ssd {
+    Ssd::new(flash::slc().sized(BLOCKS, 0.2), 3)
+}
+
+fn bytes() -> u64 {
+    u64::from(BLOCKS) * BLOCK_BYTES as u64
+}
+
+fn with_model(world: &World, model: Model) -> DeviceId {
+    let device = world.add_device(DeviceConfig::of_bytes(bytes()));
+    world.device(device).set_model(model);
+    device
+}
+
+fn block(byte: u8) -> Gather {
+    Rc::new([Buf::copy_of(&[byte; BLOCK_BYTES])])
+}
+
+/// Requests at rising times: when, what, where, how many blocks.
+fn requests() -> Vec<(u64, Kind, u32, u32)> {
+    let request = |i: u32| {
+        let kind = [Kind::Write, Kind::Read, Kind::Write, Kind::Flush][i as usize % 4];
+        (u64::from(i) * 40_000, kind, i.wrapping_mul(2_654_435_761) % (BLOCKS - 8), 1 + i % 8)
+    };
+    (0..400).map(request).collect()
+}
+
+#[test]
+fn the_world_takes_the_time_that_the_model_takes() {
+    let mut alone = ssd();
+    let mut completions = Vec::new();
+    for (tag, (at, kind, lba, blocks)) in (0..).zip(requests()) {
+        alone.advance(at, &mut completions);
+        alone.submit(at, Command { tag, kind, lba, blocks });
+    }
+    alone.advance(u64::MAX >> 13, &mut completions);
+    let mut wanted: Vec<_> = completions.iter().map(|done| (done.tag, done.completed_at)).collect();
+    wanted.sort_unstable();
+
+    let world = World::new(1);
+    let device = with_model(&world, Model::Flash(Box::new(ssd())));
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    for (tag, (at, kind, lba, blocks)) in (0u64..).zip(requests()) {
+        let (io, seen) = (world.io(), Rc::clone(&seen));
+        world.spawn(async move {
+            io.sleep(at).await;
+            let (offset, len) = (u64::from(lba) * BLOCK_BYTES as u64, blocks as usize * BLOCK_BYTES);
+            match kind {
+                Kind::Read => io.read(device, offset, Buf::zeroed(len)).await.1.unwrap(),
+                Kind::Write => io.write(device, offset, Rc::new([Buf::zeroed(len)])).await.unwrap(),
+                Kind::Flush | Kind::Discard => io.flush(device).await.unwrap(),
+            }
+            seen.borrow_mut().push((tag, io.now()));
+        });
+    }
+    world.run_for(1_000_000_000).unwrap();
+    seen.borrow_mut().sort_unstable();
+    assert_eq!(*seen.borrow(), wanted);
+
+    let Usage { busy_ns, request_ns } = world.device(device).usage().unwrap();
+    let latencies: u64 = completions.iter().map(|done| done.latency_ns()).sum();
+    assert_eq!(request_ns, u128::from(latencies));
+    assert!(busy_ns > 0 && busy_ns <= wanted.iter().map(|done| done.1).max().unwrap());
+}
+
+/// Crashes, kills and detaches while a model is at work.
+fn storm(seed: u64) -> (u64, u64) {
+    let world = World::new(seed);
+    let device = with_model(&world, Model::Flash(Box::new(ssd())));
+    let mut rng = world.rng("storm");
+    for round in 0..40u8 {
+        for task in 0..20u64 {
+            let io = world.io();
+            world.spawn(async move {
+                loop {
+                    let offset = io.random() % u64::from(BLOCKS) * BLOCK_BYTES as u64;
+                    if io.write(device, offset, block(round)).await == Err(IoError::Gone) {
+                        io.sleep(1000 * (task + 1)).await;
+                    }
+                }
+            });
+        }
+        world.run_steps(rng.between(100, 2000));
+        match rng.below(3) {
+            0 => world.crash(CrashPolicy::Random),
+            1 => world.kill_process(),
+            _ => {
+                world.device(device).detach(CrashPolicy::Random);
+                world.run_steps(rng.between(1, 200));
+                world.device(device).attach();
+            }
+        }
+    }
+    (world.trace_hash(), world.device(device).snapshot())
+}
+
+#[test]
+fn crashes_and_losses_leave_a_model_usable_and_runs_repeatable() {
+    for seed in 0..4 {
+        assert_eq!(storm(seed), storm(seed));
+    }
+    assert_ne!(storm(1), storm(2));
+}
+
+#[test]
+fn a_disk_is_a_model_too() {
+    let world = World::new(1);
+    let device = with_model(&world, Model::Disk(Box::new(disk::Disk::new(disk::constellation2()))));
+    let io = world.io();
+    world
+        .block_on(async move {
+            for i in 0..20 {
+                io.write(device, i * 7919 % 1000 * BLOCK_BYTES as u64, block(1)).await.unwrap();
+            }
+        })
+        .unwrap();
+    assert!(world.now() > 20_000_000, "a disk takes milliseconds, {} ns are too few", world.now());
+    assert_eq!(world.device(device).model(|model| matches!(model, Model::Disk(_))), Some(true));
+}
+
+#[test]
+fn zeros_need_not_be_stored() {
+    let zeros: Gather = Rc::new([Buf::zeroed(4 * BLOCK_BYTES)]);
+    let contents = [false, true].map(|drop_zeros| {
+        let world = World::new(1);
+        let config = DeviceConfig { drop_zeros, cache_writes: 0, ..DeviceConfig::of_bytes(1 << 20) };
+        let device = world.add_device(config);
+        let (io, zeros) = (world.io(), Rc::clone(&zeros));
+        world
+            .block_on(async move {
+                let b = BLOCK_BYTES as u64;
+                io.write(device, 0, Rc::clone(&zeros)).await.unwrap();
+                io.write(device, b, block(7)).await.unwrap();
+                io.write(device, 8 * b, block(9)).await.unwrap();
+                io.write(device, 8 * b, zeros).await.unwrap();
+            })
+            .unwrap();
+        world.crash(CrashPolicy::DropAll);
+        (world.device(device).peek(0, 1 << 20), world.device(device).snapshot())
+    });
+    assert_eq!(contents[0], contents[1]);
+    assert!(contents[1].0[BLOCK_BYTES..2 * BLOCK_BYTES].iter().all(|&byte| byte == 7));
+}
