@@ -77,6 +77,9 @@ fn check_line(line: &str, is_prose: bool, find: &mut impl FnMut(&str)) {
     if is_prose && line.contains('\t') {
         find("a tab; indent with spaces, and write \\t in a string");
     }
+    if ["<<<<<<< ", ">>>>>>> "].iter().any(|mark| line.starts_with(mark)) {
+        find("a merge was not finished; choose between the sides");
+    }
     if let Some(note) = NOTES.iter().find(|note| has_word(line, note)) {
         find(&format!("{note}; do it now, or describe the limit in the documentation"));
     }

@@ -155,16 +155,15 @@ pub(crate) fn stories(group: &Group<'_>) -> Result<Vec<Story>> {
     let number = |end: f64| Axis::linear(end, mark);
     let size = |end: f64| Axis::bytes(end, bytes);
     let rate = |end: f64| Axis::bytes(end, |value| format!("{}/s", bytes(value)));
-    let all: [(&'static str, &[Line], &dyn Fn(f64) -> Axis); 5] = [
-        ("Bytes written", &BYTES, &rate),
-        ("Write amplification", &AMPLIFICATION, &number),
-        ("Stripes", &STRIPES, &number),
-        ("Space", &SPACE, &size),
-        ("Background work per second", &WORK, &number),
+    let first = group.first();
+    let all = [
+        story(first, "Bytes written", &BYTES, &rate)?,
+        story(first, "Write amplification", &AMPLIFICATION, &number)?,
+        story(first, "Stripes", &STRIPES, &number)?,
+        story(first, "Space", &SPACE, &size)?,
+        story(first, "Background work per second", &WORK, &number)?,
     ];
-    all.into_iter()
-        .filter_map(|(title, lines, axis)| story(group.first(), title, lines, axis).transpose())
-        .collect()
+    Ok(all.into_iter().flatten().collect())
 }
 
 /// Lines that are not 0 all the time.

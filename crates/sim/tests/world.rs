@@ -125,7 +125,8 @@ fn a_storm_reaches_every_fault() {
     let mut sum = FaultCounts::default();
     (0..20).for_each(|seed| sum += storm(seed).2);
     for (name, count) in sum.named() {
-        assert!(count > 0, "{name} never happened");
+        // Only models of flash run out of space, and these devices have none.
+        assert_eq!(count > 0, name != "no_space", "{name}: {count}");
     }
 }
 
