@@ -6,7 +6,7 @@ use async_channel::Sender;
 
 use crate::addr::{Home, MemberId};
 use crate::buf::{BLOCK_BYTES, Buf};
-use crate::disk::superblock::MemberState;
+use crate::disk::superblock::{MemberConfig, MemberState};
 use crate::geometry::{CHUNK_BLOCKS, MemberLayout};
 use crate::io::{DeviceId, Gather, Io, IoError};
 use crate::shard::Event;
@@ -60,21 +60,25 @@ pub(crate) struct Members<I> {
 }
 
 impl<I: Io> Members<I> {
-    pub(crate) fn new(io: I, shard: usize, control: Sender<Event>) -> Members<I> {
-        Members { io, shard, control, list: RefCell::new(Vec::new()), version: Cell::new(0) }
-    }
-
-    pub(crate) fn push(&self, device: Option<DeviceId>, state: MemberState, layout: MemberLayout) {
-        let stats = MemberStats::default();
-        self.list.borrow_mut().push(Member {
+    /// The members of a pool on these devices, as one shard sees them.
+    pub(crate) fn new(
+        io: I,
+        shard: usize,
+        control: Sender<Event>,
+        members: &[MemberConfig],
+        devices: &[Option<DeviceId>],
+    ) -> Members<I> {
+        let member = |(member, &device): (&MemberConfig, &Option<DeviceId>)| Member {
             device,
-            state,
-            layout,
+            state: member.state,
+            layout: member.layout,
             unflushed: false,
             lost_at: 0,
             in_flight: 0,
-            stats,
-        });
+            stats: MemberStats::default(),
+        };
+        let list = RefCell::new(members.iter().zip(devices).map(member).collect());
+        Members { io, shard, control, list, version: Cell::new(0) }
     }
 
     pub(crate) fn count(&self) -> usize {

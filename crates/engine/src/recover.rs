@@ -90,10 +90,7 @@ impl<I: Io> MappedShard<I> {
         mailbox: Receiver<Order>,
     ) -> Result<(Rc<MappedShard<I>>, RecoveryReport), RecoverError> {
         let started = io.now();
-        let members = Members::new(io.clone(), index, control.clone());
-        for (member, &device) in config.members.iter().zip(devices) {
-            members.push(device, member.state, member.layout);
-        }
+        let members = Members::new(io.clone(), index, control.clone(), &config.members, devices);
         let mut recovery = Recovery {
             io,
             index,
@@ -115,15 +112,12 @@ impl<I: Io> MappedShard<I> {
         recovery.resync_parity().await?;
         recovery.rewrite_unflushed(tail).await?;
         recovery.flush().await?;
-        let mut report = recovery.report;
-        let touched = std::mem::take(&mut recovery.touched);
+        let (mut report, touched) = (recovery.report, std::mem::take(&mut recovery.touched));
         let shard = recovery.finish(last, tail, control)?;
         shard.io.spawn(Shard::Mapped(Rc::clone(&shard)).run_mailbox(mailbox));
         shard.start();
-        shard
-            .settle(touched)
-            .await
-            .map_err(|error| RecoverError::Damaged { shard: index, what: error.to_string() })?;
+        let settled = shard.settle(touched).await;
+        settled.map_err(|error| RecoverError::Damaged { shard: index, what: error.to_string() })?;
         report.elapsed_ns = shard.io.now() - started;
         Ok((shard, report))
     }
@@ -173,8 +167,7 @@ impl<I: Io> Recovery<I> {
 
     async fn load_pages(&mut self) -> Result<(), RecoverError> {
         let layouts: Vec<_> = self.members.ids().map(|m| self.members.get(m).layout).collect();
-        let (index, io) = (self.index, self.io.clone());
-        let (pool, shard) = (self.config.pool, self.index as u16);
+        let (index, io, pool) = (self.index, self.io.clone(), self.config.pool);
         let mut found: BTreeMap<PageId, FoundPage> = BTreeMap::new();
         let range = |m: MemberId| {
             let layout = layouts[usize::from(m.0)];
@@ -182,7 +175,7 @@ impl<I: Io> Recovery<I> {
         };
         self.read_regions(range, PAGE_BYTES, |member, at, data| {
             let Ok(header) = PageHeader::open(&mut data.bytes().to_vec()) else { return };
-            if header.pool != pool || header.shard != shard {
+            if header.pool != pool || usize::from(header.shard) != index {
                 return;
             }
             let copy = PageCopy { member, slot: (at / PAGE_BYTES as u64) as u32 };

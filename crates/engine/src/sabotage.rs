@@ -61,11 +61,15 @@ pub enum Sabotage {
     ReadStale,
     /// Arrays: add a column's difference to parity as if it were its neighbour's.
     WrongCoefficient,
+    /// Arrays: leave the parity out of an after-image.
+    LoseImageParity,
+    /// Arrays: forget what came to the journal while older content of the same block was brought to its place.
+    DrainOutOfOrder,
 }
 
 impl Sabotage {
     /// Every way.
-    pub const ALL: [Sabotage; 28] = [
+    pub const ALL: [Sabotage; 30] = [
         Sabotage::SkipJournal,
         Sabotage::OneJournalCopy,
         Sabotage::AcknowledgeEarly,
@@ -94,6 +98,8 @@ impl Sabotage {
         Sabotage::SkipResync,
         Sabotage::ReadStale,
         Sabotage::WrongCoefficient,
+        Sabotage::LoseImageParity,
+        Sabotage::DrainOutOfOrder,
     ];
 }
 

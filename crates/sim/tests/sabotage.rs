@@ -8,9 +8,31 @@ const SEEDS_MAX: u64 = 600;
 /// Runs that shrinking may take.
 const SHRINK_RUNS: u64 = 150;
 
+/// Defects that mapped pools and arrays may both have.
+const OF_BOTH: [Sabotage; 9] = [
+    Sabotage::SkipJournal,
+    Sabotage::OneJournalCopy,
+    Sabotage::AcknowledgeEarly,
+    Sabotage::SkipFlush,
+    Sabotage::OneDataCopy,
+    Sabotage::SkipParity,
+    Sabotage::ForgetStale,
+    Sabotage::ForgetMetadataCopies,
+    Sabotage::RebuildShort,
+];
+
 fn first_failure(way: Sabotage, wanted: impl Fn(&Failure) -> bool) -> Option<Failure> {
+    first_failure_of(way, |_| true, wanted)
+}
+
+fn first_failure_of(
+    way: Sabotage,
+    played: impl Fn(&Plan) -> bool,
+    wanted: impl Fn(&Failure) -> bool,
+) -> Option<Failure> {
     choose(Some(way));
-    let found = (0..SEEDS_MAX).find_map(|seed| run(&Plan::draw(seed)).err().filter(|f| wanted(f)));
+    let plans = (0..SEEDS_MAX).map(Plan::draw).filter(played);
+    let found = plans.filter_map(|plan| run(&plan).err()).find(|failure| wanted(failure));
     choose(None);
     found
 }
@@ -31,6 +53,14 @@ fn every_deliberate_defect_is_found() {
         }
     }
     assert!(missed.is_empty(), "not found in {SEEDS_MAX} seeds each: {missed:?}");
+}
+
+#[test]
+fn defects_of_both_kinds_of_pool_are_found_in_arrays() {
+    silence_panics();
+    let in_array = |way: &Sabotage| first_failure_of(*way, |plan| plan.array.is_some(), |_| true).is_some();
+    let missed: Vec<Sabotage> = OF_BOTH.into_iter().filter(|way| !in_array(way)).collect();
+    assert!(missed.is_empty(), "not found in the arrays of {SEEDS_MAX} seeds each: {missed:?}");
 }
 
 #[test]

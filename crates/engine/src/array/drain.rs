@@ -27,7 +27,8 @@ impl<I: Io> ArrayShard<I> {
         loop {
             self.drainer.kicked().await;
             while self.wants_drain() || self.wants_tail() {
-                if self.drain_once().await.is_ok() {
+                // On a failed array nothing is tried: the log would ask for it again with every refusal.
+                if !self.failed.get() && self.drain_once().await.is_ok() {
                     self.log.stuck.set(false);
                 } else {
                     self.io.reach(Path::ArrayDrainStuck);
@@ -168,8 +169,11 @@ impl<I: Io> ArrayShard<I> {
     /// A stripe's after-image, in parts that fit groups. Also where no parity can be written: what older after-images say
     /// of it is void then, since it comes back by rebuild.
     fn images(&self, prepared: &Prepared, upto: u64) -> Vec<(GroupRecord, Vec<Buf>)> {
-        let written: Vec<(usize, &Buf)> =
+        let mut written: Vec<(usize, &Buf)> =
             prepared.parity.iter().enumerate().filter_map(|(p, buf)| Some((p, buf.as_ref()?))).collect();
+        if sabotage::on(Sabotage::LoseImageParity) {
+            written.clear();
+        }
         let mask = written.iter().fold(0, |mask, (p, _)| mask | 1 << p);
         let per_part = (self.log.group_blocks() as usize / written.len().max(1)).max(1);
         let mut offsets: Vec<u32> =

@@ -82,10 +82,7 @@ impl<I: Io> ArrayShard<I> {
     ) -> Result<(Rc<ArrayShard<I>>, RecoveryReport), RecoverError> {
         let started = io.now();
         let Shape::Array(geometry) = config.shape else { unreachable!("the caller looked") };
-        let members = Members::new(io.clone(), index, control);
-        for (member, &device) in config.members.iter().zip(devices) {
-            members.push(device, member.state, member.layout);
-        }
+        let members = Members::new(io.clone(), index, control, &config.members, devices);
         let report = RecoveryReport::default();
         let slice = Slice::new(geometry, index);
         let mut recovery = Recovery { io, index, config, slice, members, report };
