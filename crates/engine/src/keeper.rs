@@ -37,7 +37,9 @@ impl<I: Io> MappedShard<I> {
         }
         if self.wants_flush() {
             self.io.reach(Path::FlushUnasked);
-            return self.flush().await.is_ok();
+            // Also when no record waits for it: rebuilds and repairs leave stripes unflushed, too.
+            self.flush_members().await;
+            return true;
         }
         self.reclaim();
         let (free, low) = (self.space.borrow().free_chunks(), self.low_water());
