@@ -11,7 +11,12 @@ array_bytes() { nbdinfo --size "$(uri)"; }
 # Fills the array with what it then compares with.
 fill_array() { head -c "$(array_bytes)" /dev/urandom >"$dir/in" && nbdcopy "$dir/in" "$(uri)"; }
 same_array() { nbdcopy "$(uri)" "$dir/back" && cmp "$dir/in" "$dir/back"; }
-lose() { truncate -s 0 "$dir/m$1"; rm "$dir/m$1"; }
+# A member's file goes; the server notices by itself. Nothing is truncated: without checksums its zeros would be believed.
+lose() {
+  rm "$dir/m$1"
+  for _ in $(seq 100); do health healthy || return 0; sleep 0.1; done
+  echo "healthy without a member"; return 1
+}
 until_healthy() {
   for _ in $(seq 200); do health healthy && return 0; sleep 0.1; done
   ctl array status; return 1
@@ -44,14 +49,13 @@ test_array_fio_verify() {
 test_array_member_lost_and_replaced() {
   need nbdcopy nbdinfo || return
   local level
-  for level in 1 10 5 6 50 60; do
+  for level in 10 5 60; do
     echo "level $level"
-    fresh_array 8 24M "$level" || return 1
+    fresh_array 8 16M "$level" || return 1
     fill_array || return 1
-    lose 2
+    lose 2 || return 1
     same_array && fill_array && same_array || return 1
-    health healthy && { echo "healthy without a member"; return 1; }
-    truncate -s 24M "$dir/m9"
+    truncate -s 16M "$dir/m9"
     ctl member replace 2 "$dir/m9" --wait && until_healthy || return 1
     # Redundancy is back: another member may go.
     ctl member offline 3 && same_array && ctl member online 3 --wait || return 1
@@ -63,15 +67,15 @@ test_array_spare_takes_over() {
   need nbdcopy nbdinfo || return
   fresh_array 6 32M 5 --spares 1 || return 1
   fill_array || return 1
-  lose 1
+  rm "$dir/m1"; sleep 1.5
   fill_array && until_healthy && same_array && clean_scrub || return 1
-  # The place is the spare's after a restart, too, and there is no spare any more.
+  # The place is the spare's after a restart, too, and there is no spare until a new one is given.
   members=("$dir/m0" "$dir/m2" "$dir/m3" "$dir/m4" "$dir/m5")
   stop && start && until_healthy && same_array || return 1
-  lose 3
-  fill_array && same_array || return 1
-  health healthy && { echo "healthy without a member"; return 1; }
-  true
+  lose 3 && fill_array && same_array || return 1
+  truncate -s 32M "$dir/m8" "$dir/m9"
+  ctl member replace 5 "$dir/m8" && until_healthy && same_array || return 1
+  ctl member replace 5 "$dir/m9" && grep -q "5  spare" <<<"$(ctl member list)" || { ctl member list; return 1; }
 }
 
 test_array_raid0_without_a_member() {
@@ -80,7 +84,7 @@ test_array_raid0_without_a_member() {
   fill_array && stop || return 1
   mv "$dir/m1" "$dir/away"
   members=("$dir/m0" "$dir/m2")
-  refused "missing" "$SINEW" serve "${members[@]}" --unix "$dir/nbd" --control "$dir/ctl" || return 1
+  refused "not available" "$SINEW" serve "${members[@]}" --unix "$dir/nbd" --control "$dir/ctl" || return 1
   mv "$dir/away" "$dir/m1"
   members=("$dir/m0" "$dir/m1" "$dir/m2")
   start && same_array
@@ -112,7 +116,7 @@ test_array_kill9_without_a_member() {
   fresh_array 5 48M 5 || return 1
   rm -f "$dir/model"
   load 1 & local load=$!
-  sleep 0.4; lose 1; sleep 0.4; stop -KILL
+  sleep 0.4; lose 1 || return 1; sleep 0.4; stop -KILL
   wait "$load"
   members=("$dir/m0" "$dir/m2" "$dir/m3" "$dir/m4")
   start && load verify || return 1

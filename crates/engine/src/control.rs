@@ -430,7 +430,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the device is not that member, or the member is not out.
     pub async fn online(&self, index: usize, candidate: Candidate) -> Result<(), ControlError> {
-        let _turn = self.turn().await;
+        let turn = self.turn().await;
         let state = self.member(index)?;
         if !matches!(state, MemberState::Failed | MemberState::Offline | MemberState::Missing) {
             let hint = "only a failed, offline or missing member can be brought back";
@@ -440,7 +440,10 @@ impl<I: Io> Control<I> {
         // What was marked as missed must be known durably before the member counts again.
         self.ask_all(|done| Order::Flush { done }).await?;
         self.io.reach(Path::MemberBack);
-        self.activate(index, candidate.device, |member| member.path.clone_from(&candidate.path)).await
+        self.activate(index, candidate.device, |member| member.path.clone_from(&candidate.path)).await?;
+        drop(turn);
+        self.use_spares().await;
+        Ok(())
     }
 
     async fn check_identity(&self, index: usize, candidate: &Candidate) -> Result<(), ControlError> {

@@ -169,7 +169,10 @@ impl<I: Io> ArrayShard<I> {
     /// Nothing on an out member will be up to date when it comes back.
     pub(crate) async fn stale_member(&self, member: MemberId) -> Result<(), VolumeError> {
         self.io.reach(Path::ArrayMemberAllStale);
-        self.regions.borrow_mut().lose_all(usize::from(member.0));
+        // A spare has no place that anything could be lost from.
+        if usize::from(member.0) < self.slice.geometry.members() {
+            self.regions.borrow_mut().lose_all(usize::from(member.0));
+        }
         self.flush().await
     }
 

@@ -13,7 +13,7 @@ use super::{Control, ControlError};
 
 impl<I: Io> Control<I> {
     /// Replaces an out member by an empty device, onto which everything is rebuilt; or, without one, has what it held
-    /// rebuilt into the free space of the others.
+    /// rebuilt into the free space of the others. In an array, what replaces a member without a place is a new spare.
     ///
     /// # Errors
     /// When the member is not out, or the device cannot be used.
@@ -23,10 +23,10 @@ impl<I: Io> Control<I> {
         new: Option<Candidate>,
         force: bool,
     ) -> Result<(), ControlError> {
-        let _turn = self.turn().await;
+        let turn = self.turn().await;
         let state = self.member(index)?;
         let is_array = matches!(self.config.borrow().shape, Shape::Array(_));
-        let is_empty = state == MemberState::Removed && (new.is_none() || is_array);
+        let is_empty = state == MemberState::Removed && new.is_none();
         if matches!(state, MemberState::Active | MemberState::Spare) || is_empty {
             let hint = "take it offline first";
             let hint = if is_empty { "there is nothing left to replace" } else { hint };
@@ -57,7 +57,10 @@ impl<I: Io> Control<I> {
         let id = MemberId(index as u8);
         self.ask_all(|done| Order::StaleMember { member: id, done }).await?;
         self.io.reach(Path::MemberReplaced);
-        self.activate(index, candidate.device, |entry| *entry = member).await
+        self.activate(index, candidate.device, |entry| *entry = member).await?;
+        drop(turn);
+        self.use_spares().await;
+        Ok(())
     }
 
     /// How a device of so many bytes in a member's place is cut up: as the member was.

@@ -45,7 +45,8 @@ pub(crate) enum MemberCommand {
         #[command(flatten)]
         target: Target,
     },
-    /// Replaces a member that is out: rebuilds onto a new device or, with none given, into the free space of the others.
+    /// Replaces a member that is out: rebuilds onto a new device or, with none given, into the free space of the others. In
+    /// an array, what replaces a spare that is gone is the next spare.
     Replace {
         /// Its number.
         member: usize,
@@ -92,6 +93,11 @@ pub(crate) fn run(command: MemberCommand) -> Result<()> {
 
 /// Says that a rebuild is under way, or waits until it has come to a good end.
 fn finish(target: &Target, member: usize, wait: bool) -> Result<()> {
+    let state = &target.ask(&Request::Status)?["members"][member]["state"];
+    if state == "spare" {
+        say!("member {member} is a spare now");
+        return Ok(());
+    }
     if !wait {
         say!("member {member} is being rebuilt; `sinew pool status` tells how far that is");
         return Ok(());
@@ -100,6 +106,9 @@ fn finish(target: &Target, member: usize, wait: bool) -> Result<()> {
     let status = target.ask(&Request::Status)?;
     match status["members"][member]["state"].as_str() {
         Some("active") => say!("member {member} is up to date"),
+        Some("removed") if status["array"].is_object() => {
+            say!("member {member} has no place any more: the device has taken that of a member that was out");
+        }
         Some("removed") => say!("what member {member} held is on the others now"),
         state => {
             bail!("member {member} is {} now: the rebuild did not come to an end", state.unwrap_or("unknown"))
