@@ -9,6 +9,8 @@ use crate::random::Rng;
 
 /// Members of an array at most: all its blocks are read at each opening.
 const MEMBERS_MAX: usize = 11;
+/// Blocks of a request at most.
+const BLOCKS_MAX: u64 = 260;
 
 impl Plan {
     /// The same work and trouble on an array.
@@ -22,6 +24,8 @@ impl Plan {
             ArraySpec { level, chunk_bytes, journal: rng.chance(0.7), spares, zeroed: rng.chance(0.7) };
         self.array = Some(spec);
         self.tenancies = 0;
+        // A large write takes many more steps than in a mapped pool: it goes through a small log.
+        self.blocks_max = self.blocks_max.min(BLOCKS_MAX);
         // Without checksums nobody could tell what is wrong.
         self.corruptions.retain(|kind| matches!(kind, Corruptor::Latent | Corruptor::ReadError));
         let Ok(geometry) = self.array_geometry(&spec) else { return self };
