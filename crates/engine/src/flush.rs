@@ -39,7 +39,7 @@ impl<I: Io> Shard<I> {
 
     /// One round: flushes every member written since the last. When a member is lost meanwhile the round does not count,
     /// since what it missed must be marked first; nor does it when there is no member left to be flushed.
-    async fn flush_members(self: &Rc<Self>) -> bool {
+    pub(crate) async fn flush_members(self: &Rc<Self>) -> bool {
         self.flush_running.set(true);
         self.flushed.wait(|| (self.marks_pending.get() == 0).then_some(())).await;
         let (version, applied) = (self.members.version(), self.journal.applied());

@@ -37,7 +37,9 @@ impl<I: Io> Shard<I> {
         }
         if self.wants_flush() {
             self.io.reach(Path::FlushUnasked);
-            return self.flush().await.is_ok();
+            // Not `flush`: that has nothing to do when stripes were written, but nothing was applied since the last.
+            self.flush_members().await;
+            return true;
         }
         self.reclaim();
         let (free, low) = (self.space.borrow().free_chunks(), self.low_water());
