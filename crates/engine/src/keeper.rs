@@ -37,7 +37,7 @@ impl<I: Io> MappedShard<I> {
         }
         if self.wants_flush() {
             self.io.reach(Path::FlushUnasked);
-            // Also when no record waits for it: rebuilds and repairs leave stripes unflushed, too.
+            // Not `flush`: that has nothing to do when stripes were written, but nothing was applied since the last.
             self.flush_members().await;
             return true;
         }

@@ -34,7 +34,12 @@ pub(crate) struct Shared {
     dropped_in_flight: Cell<bool>,
     /// How often each path of the engine was taken, by its number.
     reached: Vec<Cell<u64>>,
+    /// Paths taken in this step.
+    reached_now: Cell<u64>,
 }
+
+/// A task that takes so many paths in one step goes round for ever: that step would not end, nor time go on.
+const REACHED_IN_A_STEP: u64 = 1_000_000;
 
 /// A virtual world. Dropping it drops its tasks.
 pub struct World {
@@ -92,6 +97,7 @@ impl World {
             executor: Rc::default(),
             dropped_in_flight: Cell::new(false),
             reached: vec![Cell::new(0); Path::ALL.len()],
+            reached_now: Cell::new(0),
         };
         World { shared: Rc::new(shared), seed, steps: Cell::new(0), step_limit: Cell::new(1_000_000_000) }
     }
@@ -161,6 +167,7 @@ impl World {
 
     /// Takes one step; false when there is nothing to do.
     pub fn step(&self) -> bool {
+        self.shared.reached_now.set(0);
         let turned = self.shared.executor.run_one() || {
             let turn = self.shared.core.borrow_mut().turn();
             match turn {
@@ -440,6 +447,9 @@ impl Io for SimIo {
     fn reach(&self, path: Path) {
         let count = &self.shared.reached[path as usize];
         count.set(count.get() + 1);
+        let now = &self.shared.reached_now;
+        now.set(now.get() + 1);
+        assert!(now.get() < REACHED_IN_A_STEP, "a task takes {path:?} for ever without giving way");
     }
 
     fn space(&self, device: DeviceId) -> Result<Space, IoError> {
