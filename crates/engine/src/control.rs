@@ -204,16 +204,16 @@ impl<I: Io> Control<I> {
         self.config.borrow().clone()
     }
 
-    /// The devices of the active members, by member.
-    pub fn active_devices(&self) -> Vec<(usize, DeviceId)> {
+    /// The devices of the active members and the spares, by member.
+    pub fn devices_in_use(&self) -> Vec<(usize, DeviceId)> {
         let (config, devices) = (self.config.borrow(), self.devices.borrow());
-        let active = |i: &usize| config.members[*i].state == MemberState::Active;
-        (0..devices.len()).filter(active).filter_map(|i| Some((i, devices[i]?))).collect()
+        let in_use = |i: &usize| is_told(config.members[*i].state);
+        (0..devices.len()).filter(in_use).filter_map(|i| Some((i, devices[i]?))).collect()
     }
 
-    /// Whether a device is an active member now.
+    /// Whether a device is an active member or a spare now.
     pub fn uses(&self, device: DeviceId) -> bool {
-        self.active_devices().iter().any(|&(_, active)| active == device)
+        self.devices_in_use().iter().any(|&(_, used)| used == device)
     }
 
     /// The volumes, for frontends.
@@ -310,7 +310,7 @@ impl<I: Io> Control<I> {
     async fn fail_pool(&self) {
         self.io.reach(Path::PoolFailed);
         self.failed.set(true);
-        for (index, _) in self.active_devices() {
+        for (index, _) in self.devices_in_use() {
             self.config.borrow_mut().members[index].state = MemberState::Failed;
             self.tell_member(index).await;
         }
@@ -348,7 +348,7 @@ impl<I: Io> Control<I> {
         self.change(|config| {
             let epoch = config.epoch;
             let entry = &mut config.members[index];
-            if entry.state == MemberState::Active {
+            if is_told(entry.state) {
                 entry.state = state;
                 entry.out_epoch = epoch;
             }
@@ -391,8 +391,10 @@ impl<I: Io> Control<I> {
     /// When the pool cannot do without it: it may still be good for something.
     pub async fn fail(&self, index: usize) -> Result<(), ControlError> {
         let turn = self.turn().await;
-        if self.member(index)? == MemberState::Active {
-            self.take_out_unless_needed(index, MemberState::Failed).await?;
+        match self.member(index)? {
+            MemberState::Active => self.take_out_unless_needed(index, MemberState::Failed).await?,
+            MemberState::Spare => self.take_out(MemberId(index as u8), MemberState::Failed).await?,
+            _ => {}
         }
         drop(turn);
         self.use_spares().await;

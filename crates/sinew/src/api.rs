@@ -114,7 +114,7 @@ fn open_device(open: &Open, path: PathBuf) -> Result<Candidate> {
     let name = path.display().to_string();
     let same = |known: &Candidate| known.path == name;
     if open.candidates.borrow().iter().any(|known| same(known) && open.control.uses(known.device)) {
-        bail!("{name} is an active member of this pool");
+        bail!("{name} is a member of this pool already");
     }
     open.candidates.borrow_mut().retain(|known| {
         if same(known) {

@@ -318,7 +318,7 @@ async fn watch_members(open: Rc<Open>) {
     let mut seen = BTreeSet::new();
     loop {
         open.io.sleep(WATCH_NS).await;
-        for (member, device) in open.control.active_devices() {
+        for (member, device) in open.control.devices_in_use() {
             if let Some(harm) = open.devices.harm(device)
                 && seen.insert(device)
             {
