@@ -22,6 +22,8 @@ pub(crate) struct Member {
     pub(crate) layout: MemberLayout,
     /// Written since the last flush began.
     unflushed: bool,
+    /// The device of the last request that failed.
+    failed: Option<DeviceId>,
     /// The version at which it last went out.
     lost_at: u64,
     in_flight: u32,
@@ -73,6 +75,7 @@ impl<I: Io> Members<I> {
             state: member.state,
             layout: member.layout,
             unflushed: false,
+            failed: None,
             lost_at: 0,
             in_flight: 0,
             stats: MemberStats::default(),
@@ -144,9 +147,11 @@ impl<I: Io> Members<I> {
         entry.state != MemberState::Active || entry.lost_at > version
     }
 
-    /// Reports a member that failed a request and waits until all shards and the other members know.
+    /// Reports a member that failed a request and waits until all shards and the other members know. What a device fails
+    /// late, when another has taken its place, says nothing of that one.
     pub(crate) async fn report_failure(&self, member: MemberId, error: IoError) {
-        if !self.is_active(member) {
+        let Member { state, device, failed, .. } = self.get(member);
+        if state != MemberState::Active || (failed.is_some() && failed != device) {
             return;
         }
         let (done, answer) = async_channel::bounded(1);
@@ -184,7 +189,10 @@ impl<I: Io> Members<I> {
                     m.stats.reads += 1;
                     m.stats.read_bytes += bytes as u64;
                 }
-                Err(_) => m.stats.read_errors += 1,
+                Err(_) => {
+                    m.failed = Some(device);
+                    m.stats.read_errors += 1;
+                }
             }
         });
         result.map(|()| buf)
@@ -198,9 +206,12 @@ impl<I: Io> Members<I> {
         self.note(member, |m| {
             m.in_flight -= 1;
             m.unflushed = true;
-            if result.is_ok() {
-                m.stats.writes += 1;
-                m.stats.written_bytes += bytes as u64;
+            match result {
+                Ok(()) => {
+                    m.stats.writes += 1;
+                    m.stats.written_bytes += bytes as u64;
+                }
+                Err(_) => m.failed = Some(device),
             }
         });
         result
@@ -239,9 +250,10 @@ impl<I: Io> Members<I> {
     pub(crate) async fn flush(&self, member: MemberId) -> Result<(), IoError> {
         let device = self.get(member).device.ok_or(IoError::Gone)?;
         let result = self.io.flush(device).await;
-        if result.is_ok() {
-            self.note(member, |m| m.stats.flushes += 1);
-        }
+        self.note(member, |m| match result {
+            Ok(()) => m.stats.flushes += 1,
+            Err(_) => m.failed = Some(device),
+        });
         result
     }
 }

@@ -139,7 +139,7 @@ fn a_member_goes_offline_and_returns() {
     sandbox.ok(&["member", "offline", "1"]);
     assert!(sandbox.fails(&["member", "offline", "1"]).contains("member 1 is offline"));
     client.write(0, &data).unwrap();
-    assert!(sandbox.fails(&["member", "online", "1", "m0"]).contains("active member of this pool"));
+    assert!(sandbox.fails(&["member", "online", "1", "m0"]).contains("a member of this pool already"));
     sandbox.ok(&["member", "online", "1", "--wait"]);
     assert_eq!(server.status()["health"], "healthy");
     assert_eq!(client.read(0, data.len() as u32).unwrap(), data);
