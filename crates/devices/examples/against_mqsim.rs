@@ -1,7 +1,7 @@
 //! Replays a trace in MQSim's format on a drive like MQSim's default one, for comparison with MQSim itself.
 //!
-//! The drive has eight channels with one chip of one die of two planes on each, blocks of 64 pages, 160 of them to a plane
-//! (1.25 GiB), of which it offers 93 %. It is filled first, as MQSim's preconditioning does.
+//! The drive has eight channels with one chip of one die of two planes on each, blocks of 64 pages, 320 of them to a plane
+//! (2.5 GiB), of which it offers 93 %, and is new.
 
 use std::error::Error;
 use std::time::Instant;
@@ -16,10 +16,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rounds: u64 = arguments.next().ok_or(usage)?.parse()?;
     let trace = std::fs::read_to_string(&path)?.lines().map(line).collect::<Option<Vec<_>>>().ok_or(usage)?;
 
-    let planes = Config { chips: 1, dies: 1, pages: 64, erase_blocks: 160, drain: Drain::Through, ..mqsim() };
+    let planes = Config { chips: 1, dies: 1, pages: 64, erase_blocks: 320, drain: Drain::Through, ..mqsim() };
     let blocks = (planes.physical_blocks() * 93 / 100) as u32;
     let mut ssd = Ssd::new(Config { blocks, ..planes }, 1);
-    ssd.age(0.0);
 
     let begun = Instant::now();
     let mut done = Vec::new();

@@ -203,6 +203,18 @@ impl Geometry {
         self.data_columns + self.parity_columns() + copy * self.data_columns + column
     }
 
+    /// Whether one of two chunks of a stripe, by their indices, stands in for the other, so that no member may have both.
+    pub fn protect(&self, one: usize, other: usize) -> bool {
+        let first_mirror = self.mirror_index(0, 0);
+        let column = |i: usize| match i {
+            i if i < self.data_columns => Some(i),
+            i if i < first_mirror => None,
+            i => Some((i - first_mirror) % self.data_columns),
+        };
+        (one < first_mirror && other < first_mirror)
+            || column(one).is_some_and(|found| Some(found) == column(other))
+    }
+
     /// Blocks in the data columns of a full stripe.
     pub fn slots_per_stripe(&self) -> u32 {
         self.data_columns as u32 * CHUNK_BLOCKS

@@ -124,7 +124,8 @@ impl<I: Io> MappedShard<I> {
             let Some(lock) = self.lock_stripe(stripe).map(Rc::new) else { continue };
             for index in self.wanting(stripe) {
                 self.throttle.pay(&self.io, CHUNK_BYTES).await;
-                batch.extend(self.rebuild_chunk(&lock, index).await);
+                let rebuilt = self.rebuild_chunk(&lock, index, &batch).await;
+                batch.extend(rebuilt);
             }
             if batch.len() >= CHUNKS_PER_ROUND {
                 progress |= self.record_rebuilt(std::mem::take(&mut batch)).await;
@@ -135,7 +136,12 @@ impl<I: Io> MappedShard<I> {
     }
 
     /// Writes one chunk to where it should be.
-    async fn rebuild_chunk(self: &Rc<Self>, lock: &Rc<StripeLock<I>>, index: usize) -> Option<Rebuilt<I>> {
+    async fn rebuild_chunk(
+        self: &Rc<Self>,
+        lock: &Rc<StripeLock<I>>,
+        index: usize,
+        batch: &[Rebuilt<I>],
+    ) -> Option<Rebuilt<I>> {
         let stripe = lock.stripe();
         let Some(content) = self.chunk_content(stripe, index).await else {
             self.io.reach(Path::RebuildUnreadable);
@@ -146,7 +152,7 @@ impl<I: Io> MappedShard<I> {
         let home = match in_place {
             Some(home) => home,
             None => {
-                let avoid = self.members_to_avoid(stripe, index);
+                let avoid = self.members_to_avoid(stripe, index, batch);
                 let planned = self.space.borrow_mut().plan_chunk(&avoid);
                 if planned.is_none() {
                     self.io.reach(Path::RebuildStarved);
@@ -202,24 +208,16 @@ impl<I: Io> MappedShard<I> {
         Some(Some(self.compute_parity(&chunks).swap_remove(index - g.parity_index(0))))
     }
 
-    /// Members that hold a chunk which protects this one, or is protected by it.
-    fn members_to_avoid(&self, stripe: StripeId, index: usize) -> Vec<MemberId> {
-        let g = self.geometry;
+    /// Members that hold a chunk which protects this one, or is protected by it, or will when the batch is recorded.
+    fn members_to_avoid(&self, stripe: StripeId, index: usize, batch: &[Rebuilt<I>]) -> Vec<MemberId> {
+        if sabotage::on(Sabotage::ShareMember) {
+            return Vec::new();
+        }
         let tables = self.tables.borrow();
-        let homes = tables.homes(stripe);
-        let first_mirror = g.mirror_index(0, 0);
-        let column_of = |i: usize| if i < g.data_columns { i } else { (i - first_mirror) % g.data_columns };
-        let protects = |i: usize| match (i < first_mirror, index < first_mirror) {
-            (true, true) => true,
-            _ if (g.data_columns..first_mirror).contains(&i)
-                || (g.data_columns..first_mirror).contains(&index) =>
-            {
-                false
-            }
-            _ => column_of(i) == column_of(index),
-        };
-        let others = homes.iter().enumerate().filter(|&(i, _)| i != index && protects(i));
-        others.filter_map(|(_, home)| home.map(|h| h.member)).collect()
+        let homes = tables.homes(stripe).iter().enumerate().filter_map(|(i, home)| Some((i, (*home)?)));
+        let coming = batch.iter().filter(|r| r.stripe == stripe).map(|r| (r.index, r.home));
+        let others = homes.chain(coming).filter(|&(i, _)| i != index && self.geometry.protect(i, index));
+        others.map(|(_, home)| home.member).collect()
     }
 
     async fn record_rebuilt(self: &Rc<Self>, batch: Vec<Rebuilt<I>>) -> bool {

@@ -1,8 +1,9 @@
-//! What a shard of a mapped pool must not hold once it has nothing left to do: requests, locks, plans, and space that nothing refers to.
+//! What a shard of a mapped pool must not hold once it has nothing left to do: requests, locks, plans, and space that
+//! nothing refers to; and chunks of a stripe that share a member although they protect each other.
 //!
-//! For tests: a leak shows here long before it fills a pool.
+//! For tests: a leak shows here long before it fills a pool, and a shared member before it is lost.
 
-use crate::addr::StripeId;
+use crate::addr::{MemberId, StripeId};
 use crate::io::Io;
 use crate::mapped::MappedShard;
 use crate::tables::StripeState;
@@ -13,6 +14,7 @@ impl<I: Io> MappedShard<I> {
         let mut held = self.held_requests();
         held.extend(self.held_chunks());
         held.extend(self.held_page_slots());
+        held.extend(self.shared_members());
         held
     }
 
@@ -52,6 +54,22 @@ impl<I: Io> MappedShard<I> {
                 format!("shard {shard}: member {} has {taken} chunks taken and {used} in stripes", member.0)
             })
             .collect()
+    }
+
+    /// Chunks of a stripe that protect each other, on one member.
+    fn shared_members(&self) -> Vec<String> {
+        let tables = self.tables.borrow();
+        let stripes = (0..tables.stripe_count()).map(StripeId);
+        let alive = stripes.filter(|&stripe| tables.stripe(stripe).state != StripeState::Free);
+        let shared = alive.filter(|&stripe| {
+            let homes: Vec<_> =
+                self.required(stripe).filter_map(|i| Some((i, tables.homes(stripe)[i]?.member))).collect();
+            let is_shared = |&(i, member): &(usize, MemberId)| {
+                homes.iter().any(|&(j, other)| i < j && member == other && self.geometry.protect(i, j))
+            };
+            homes.iter().any(is_shared)
+        });
+        shared.map(|stripe| format!("shard {}: stripe {} twice on a member", self.index, stripe.0)).collect()
     }
 
     /// Page slots that are neither free nor a page's.

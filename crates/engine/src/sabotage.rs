@@ -39,6 +39,8 @@ pub enum Sabotage {
     KeepEpoch,
     /// Rebuild a chunk but leave the first block out.
     RebuildShort,
+    /// Rebuild a chunk onto a member that already holds one of those that protect it.
+    ShareMember,
     /// Refuse clients when no stripe is dead, without compacting.
     NeverCompact,
     /// Do not wake the rebuilder when a member comes or goes.
@@ -69,7 +71,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every way.
-    pub const ALL: [Sabotage; 30] = [
+    pub const ALL: [Sabotage; 31] = [
         Sabotage::SkipJournal,
         Sabotage::OneJournalCopy,
         Sabotage::AcknowledgeEarly,
@@ -87,6 +89,7 @@ impl Sabotage {
         Sabotage::TrustTail,
         Sabotage::KeepEpoch,
         Sabotage::RebuildShort,
+        Sabotage::ShareMember,
         Sabotage::NeverCompact,
         Sabotage::LoseWakeup,
         Sabotage::LeakChunks,
