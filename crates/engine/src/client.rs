@@ -24,13 +24,15 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 pub struct VolumeShared {
     /// The volume.
     pub id: VolumeId,
+    /// Whether requests that change it are refused.
+    pub read_only: bool,
     bytes: AtomicU64,
     gone: AtomicBool,
 }
 
 impl VolumeShared {
-    pub(crate) fn new(id: VolumeId, bytes: u64) -> VolumeShared {
-        VolumeShared { id, bytes: AtomicU64::new(bytes), gone: AtomicBool::new(false) }
+    pub(crate) fn new(id: VolumeId, bytes: u64, read_only: bool) -> VolumeShared {
+        VolumeShared { id, read_only, bytes: AtomicU64::new(bytes), gone: AtomicBool::new(false) }
     }
 
     pub(crate) fn set_bytes(&self, bytes: u64) {

@@ -4,6 +4,7 @@
 //! every active member before anybody acts on it; a member that fails is recorded as out before any write that skipped
 //! it is acknowledged.
 
+mod md;
 mod replace;
 mod volumes;
 
@@ -19,6 +20,7 @@ use crate::client::VolumeShared;
 use crate::disk::codec::DecodeError;
 use crate::disk::superblock::{Config, MemberConfig, MemberState};
 use crate::io::{DeviceId, Io};
+use crate::md::{self as md_blocks, MdBlocks};
 use crate::paths::Path;
 use crate::pool::{self, Candidate, Found, PoolError, SuperblockError};
 use crate::serve::{Answer, Order};
@@ -111,6 +113,11 @@ pub enum ControlError {
         /// Bytes needed.
         need: u64,
     },
+    /// What only mdadm does.
+    #[error(
+        "the members of an md array come and go by mdadm: stop this server, then use mdadm --add or --re-add"
+    )]
+    MdMembers,
     /// The configuration cannot be stored.
     #[error("the configuration cannot be stored: {0}")]
     Config(DecodeError),
@@ -134,6 +141,11 @@ pub struct Control<I> {
     devices: RefCell<Vec<Option<DeviceId>>>,
     shards: Vec<Sender<Order>>,
     catalog: Catalog,
+    /// Where the configuration is kept, of an array of md's.
+    md: Option<RefCell<MdBlocks>>,
+    /// Counts the times a shard was about to write to an array of md's that it had not declared as written.
+    write_orders: Cell<u64>,
+    md_written: Signal,
     /// No member took the configuration.
     failed: Cell<bool>,
     changing: Cell<bool>,
@@ -157,8 +169,9 @@ impl<I: Io> Control<I> {
     /// A control for a pool just found. `shards` are the mailboxes, in order.
     pub fn new(io: I, found: &Found, shards: Vec<Sender<Order>>) -> Rc<Control<I>> {
         let catalog = Catalog::default();
+        let read_only = found.md.as_ref().is_some_and(|md| !md.is_writable());
         for volume in found.config.volumes.iter().filter(|v| !v.deleting) {
-            catalog.lock().insert(volume.name.clone(), Arc::new(VolumeShared::new(volume.id, volume.bytes)));
+            catalog.lock().insert(volume.name.clone(), Arc::new(VolumeShared::new(volume.id, volume.bytes, read_only)));
         }
         Rc::new(Control {
             io,
@@ -166,6 +179,9 @@ impl<I: Io> Control<I> {
             devices: RefCell::new(found.devices.clone()),
             shards,
             catalog,
+            md: found.md.clone().map(RefCell::new),
+            write_orders: Cell::new(0),
+            md_written: Signal::default(),
             failed: Cell::new(false),
             changing: Cell::new(false),
             changed: Signal::default(),
@@ -197,6 +213,9 @@ impl<I: Io> Control<I> {
             let _ = self.finish_delete(id).await;
         }
         self.use_spares().await;
+        if self.md.is_some() {
+            self.io.spawn(Rc::clone(self).run_rest());
+        }
     }
 
     /// The configuration now.
@@ -232,6 +251,9 @@ impl<I: Io> Control<I> {
                 let _ = done.send(()).await;
                 self.use_spares().await;
             }
+            Event::Write { done } => {
+                let _ = done.send(self.declare_write().await).await;
+            }
             Event::Rebuilt => {
                 let _ = self.finish_evacuation().await;
             }
@@ -243,17 +265,38 @@ impl<I: Io> Control<I> {
         &self,
         edit: impl FnOnce(&mut Config) -> Result<(), ControlError>,
     ) -> Result<(), ControlError> {
-        self.changed.wait(|| (!self.changing.get()).then_some(())).await;
-        self.changing.set(true);
+        self.begin_change().await;
         let mut next = self.config();
         let result = match edit(&mut next) {
             Ok(()) if next == *self.config.borrow() => Ok(()),
             Ok(()) => self.store(next).await,
             Err(error) => Err(error),
         };
+        self.end_change();
+        result
+    }
+
+    async fn begin_change(&self) {
+        self.changed.wait(|| (!self.changing.get()).then_some(())).await;
+        self.changing.set(true);
+    }
+
+    fn end_change(&self) {
         self.changing.set(false);
         self.changed.notify();
-        result
+    }
+
+    /// Writes the configuration to members; the results are in their order.
+    async fn write_config(
+        &self,
+        next: &Config,
+        targets: &[(usize, DeviceId)],
+    ) -> Vec<Result<(), SuperblockError>> {
+        if let Some(blocks) = &self.md {
+            let stored = md_blocks::store(blocks, &self.io, targets).await;
+            return stored.into_iter().map(|result| result.map_err(SuperblockError::Io)).collect();
+        }
+        join_all(targets.iter().map(|&(i, device)| pool::write_superblock(&self.io, device, i, next))).await
     }
 
     /// Stores a configuration on its active members; one that fails meanwhile is out in the next attempt.
@@ -273,9 +316,7 @@ impl<I: Io> Control<I> {
                 self.fail_pool().await;
                 return Err(ControlError::Failed);
             }
-            let writes =
-                targets.iter().map(|&(i, device)| pool::write_superblock(&self.io, device, i, &next));
-            let results = join_all(writes).await;
+            let results = self.write_config(&next, &targets).await;
             let mut again = false;
             let mut out = Vec::new();
             for (&(i, _), result) in targets.iter().zip(results) {
@@ -432,6 +473,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the device is not that member, or the member is not out.
     pub async fn online(&self, index: usize, candidate: Candidate) -> Result<(), ControlError> {
+        self.refuse_md()?;
         let turn = self.turn().await;
         let state = self.member(index)?;
         if !matches!(state, MemberState::Failed | MemberState::Offline | MemberState::Missing) {
@@ -529,6 +571,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When a shard cannot.
     pub async fn close(&self) -> Result<(), ControlError> {
-        Ok(self.ask_all(|done| Order::Close { done }).await?)
+        self.ask_all(|done| Order::Close { done }).await?;
+        self.declare_rest(true).await
     }
 }

@@ -322,6 +322,7 @@ impl Geometry {
             journal_blocks: self.journal_blocks,
             page_slots: page_slots.min(u64::from(u32::MAX)) as u32,
             chunks: chunks.min(u64::from(u32::MAX)) as u32,
+            origin: 0,
         })
     }
 }
@@ -335,6 +336,8 @@ pub struct MemberLayout {
     pub page_slots: u32,
     /// Chunks.
     pub chunks: u32,
+    /// The byte of the device that counts as its first: 0 but for members of md's arrays.
+    pub origin: u64,
 }
 
 impl MemberLayout {

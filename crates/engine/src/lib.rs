@@ -11,6 +11,7 @@ pub mod io;
 mod catalog;
 pub mod client;
 pub mod control;
+pub mod md;
 pub mod pool;
 pub mod shape;
 pub mod volume;

@@ -161,6 +161,13 @@ impl<I: Io> Members<I> {
         }
     }
 
+    /// Asks for md's superblocks to say that the array is being written, and waits until they do on all members; false
+    /// when too few are left.
+    pub(crate) async fn report_write(&self) -> bool {
+        let (done, answer) = async_channel::bounded(1);
+        self.control.send(Event::Write { done }).await.is_ok() && answer.recv().await.unwrap_or(false)
+    }
+
     fn note(&self, member: MemberId, f: impl FnOnce(&mut Member)) {
         f(&mut self.list.borrow_mut()[usize::from(member.0)]);
     }
@@ -179,9 +186,10 @@ impl<I: Io> Members<I> {
     }
 
     pub(crate) async fn read_at(&self, member: MemberId, offset: u64, bytes: usize) -> Result<Buf, IoError> {
-        let device = self.get(member).device.ok_or(IoError::Gone)?;
+        let Member { device, layout, .. } = self.get(member);
+        let device = device.ok_or(IoError::Gone)?;
         self.note(member, |m| m.in_flight += 1);
-        let (buf, result) = self.io.read(device, offset, Buf::stale(bytes)).await;
+        let (buf, result) = self.io.read(device, layout.origin + offset, Buf::stale(bytes)).await;
         self.note(member, |m| {
             m.in_flight -= 1;
             match result {
@@ -199,10 +207,11 @@ impl<I: Io> Members<I> {
     }
 
     pub(crate) async fn write_at(&self, member: MemberId, offset: u64, data: Gather) -> Result<(), IoError> {
-        let device = self.get(member).device.ok_or(IoError::Gone)?;
+        let Member { device, layout, .. } = self.get(member);
+        let device = device.ok_or(IoError::Gone)?;
         let bytes: usize = data.iter().map(Buf::len).sum();
         self.note(member, |m| m.in_flight += 1);
-        let result = self.io.write(device, offset, data).await;
+        let result = self.io.write(device, layout.origin + offset, data).await;
         self.note(member, |m| {
             m.in_flight -= 1;
             m.unflushed = true;

@@ -13,6 +13,7 @@ use crate::disk::superblock::{
 use crate::disk::{Uuid, uuid_text};
 use crate::geometry::{Geometry, GeometryError, MemberLayout, Protection};
 use crate::io::{DeviceId, Io, IoError};
+use crate::md::MdBlocks;
 use crate::paths::Path;
 use crate::shape::Shape;
 use crate::space::capacity_blocks;
@@ -139,6 +140,8 @@ pub struct Found {
     pub returned: Vec<(MemberId, DeviceId)>,
     /// What an operator should know about devices that were not used.
     pub warnings: Vec<String>,
+    /// md's superblocks, where they take the place of ours.
+    pub md: Option<MdBlocks>,
 }
 
 fn random_uuid(io: &impl Io) -> Uuid {
@@ -405,7 +408,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
         .map(|(m, &d)| d.filter(|_| matches!(m.state, MemberState::Active | MemberState::Spare)))
         .collect();
     store(io, &mut config, &devices).await?;
-    Ok(Found { config: Rc::new(config), devices, returned, warnings })
+    Ok(Found { config: Rc::new(config), devices, returned, warnings, md: None })
 }
 
 /// The generation after which the next one is above all that were found, and goes to the other slot than the newest is in:

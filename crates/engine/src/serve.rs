@@ -138,6 +138,13 @@ pub enum Order {
     Throttle(u64),
     /// Tell the state.
     Status(Answer<ShardStatus>),
+    /// Make everything durable, if nothing is being written to an array of md's, and ask again before the next write.
+    Rest {
+        /// Even if something was written since the last time.
+        now: bool,
+        /// Who waits; told whether nothing is being written and nothing is to be resynced.
+        done: Answer<Result<bool, VolumeError>>,
+    },
     /// Write all pages, so that the next opening replays nothing; requests are answered until then.
     Close {
         /// Who waits.

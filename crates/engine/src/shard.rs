@@ -28,6 +28,11 @@ pub enum Event {
         /// Answered with nothing.
         done: Sender<()>,
     },
+    /// An array of md's is about to be written. `done` is answered with whether its superblocks say so.
+    Write {
+        /// Answered once they do, durably, on all members.
+        done: Sender<bool>,
+    },
     /// The shard has finished rebuilding; an evacuating member may now be empty.
     Rebuilt,
 }
@@ -163,6 +168,13 @@ impl<I: Io> Shard<I> {
             },
             Order::Status(reply) => {
                 let _ = reply.send(self.status()).await;
+            }
+            Order::Rest { now, done } => {
+                let rests = match &self {
+                    Shard::Mapped(_) => unreachable!("only arrays of md's are asked"),
+                    Shard::Array(shard) => shard.rest(now).await,
+                };
+                let _ = done.send(rests).await;
             }
             Order::Close { done } => {
                 let closed = match &self {

@@ -25,6 +25,9 @@ pub enum VolumeError {
     /// More members failed than the protection covers, or a block has no good copy left.
     #[error("data cannot be read or written: too many failed members or no good copy")]
     Failed,
+    /// The pool is served read-only.
+    #[error("the pool is served read-only")]
+    ReadOnly,
     /// The volume was deleted or the pool is closing.
     #[error("the volume is gone")]
     Gone,

@@ -81,9 +81,21 @@ impl OpenPool {
     pub async fn open(
         io: SimIo,
         devices: Vec<Candidate>,
-        mut remote: impl FnMut() -> bool,
+        remote: impl FnMut() -> bool,
     ) -> Result<OpenPool, OpenError> {
         let found = pool::discover(&io, &devices).await.map_err(OpenError::of_discovery)?;
+        OpenPool::open_found(io, found, remote).await
+    }
+
+    /// The same, of a pool that was found, whether ours or md's.
+    ///
+    /// # Errors
+    /// When there is too little of it.
+    pub async fn open_found(
+        io: SimIo,
+        found: Found,
+        mut remote: impl FnMut() -> bool,
+    ) -> Result<OpenPool, OpenError> {
         let shards = found.config.shape.shards();
         let (events, inbox) = async_channel::bounded(MAILBOX);
         let (senders, receivers): (Vec<_>, Vec<_>) =

@@ -2,6 +2,7 @@
 
 pub(crate) mod array;
 pub(crate) mod bench;
+pub(crate) mod examine;
 pub(crate) mod experiment;
 pub(crate) mod import;
 pub(crate) mod member;

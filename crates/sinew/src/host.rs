@@ -13,6 +13,7 @@ use sinew_engine::client::{PoolClient, ShardLink};
 use sinew_engine::control::{Catalog, Control};
 use sinew_engine::disk::superblock::Config;
 use sinew_engine::io::{DeviceId, Io};
+use sinew_engine::md::{self, MdError, MdOptions};
 use sinew_engine::pool::{self, Candidate, Found, PoolError};
 use sinew_engine::recover::{RecoverError, RecoveryReport};
 use sinew_engine::serve::Order;
@@ -100,6 +101,15 @@ impl ThreadSeed {
     }
 }
 
+/// What the members are members of.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    /// A pool or array of ours.
+    Pool,
+    /// An array of md's.
+    Md(MdOptions),
+}
+
 /// Why one attempt to open failed.
 enum Failure {
     /// Because of this member: without it, it may work.
@@ -129,6 +139,27 @@ impl Failure {
     }
 }
 
+impl Kind {
+    async fn discover(self, io: &UringIo, candidates: &[Candidate]) -> Result<Found, Failure> {
+        match self {
+            Kind::Pool => {
+                let found = pool::discover(io, candidates).await;
+                found.map_err(|error| Failure::of_discovery(error, candidates))
+            }
+            Kind::Md(options) => md::discover(io, candidates, &options).await.map_err(|error| {
+                let bad = |path: &String| candidates.iter().find(|c| c.path == *path).cloned();
+                match &error {
+                    MdError::Device { path, .. } => match bad(path) {
+                        Some(candidate) => Failure::Member(candidate, error.to_string()),
+                        None => Failure::Other(error.into()),
+                    },
+                    _ => Failure::Other(error.into()),
+                }
+            }),
+        }
+    }
+}
+
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Failure {
         Failure::Other(error)
@@ -145,6 +176,7 @@ struct Thread {
 /// thread. The other threads have ended when this returns.
 pub(crate) fn with_pool<T>(
     devices: Devices,
+    kind: Kind,
     mut candidates: Vec<Candidate>,
     cores: Option<CoreList>,
     worker: impl Worker,
@@ -154,7 +186,7 @@ pub(crate) fn with_pool<T>(
     loop {
         let runtime = runtime(&devices)?;
         let mut threads = Vec::new();
-        let attempt = Attempt { devices: &devices, candidates: &candidates, cores: cores.as_ref() };
+        let attempt = Attempt { devices: &devices, kind, candidates: &candidates, cores: cores.as_ref() };
         match runtime.block_on(attempt.open(runtime.io(), worker.clone(), &mut threads)) {
             Ok(mut open) => {
                 open.warnings.splice(0..0, warnings);
@@ -199,6 +231,7 @@ fn join(threads: Vec<Thread>) -> Result<()> {
 /// One attempt to open a pool.
 struct Attempt<'a> {
     devices: &'a Devices,
+    kind: Kind,
     candidates: &'a [Candidate],
     cores: Option<&'a CoreList>,
 }
@@ -210,8 +243,7 @@ impl Attempt<'_> {
         worker: impl Worker,
         threads: &mut Vec<Thread>,
     ) -> Result<Open, Failure> {
-        let found = pool::discover(&io, self.candidates).await;
-        let found = found.map_err(|error| Failure::of_discovery(error, self.candidates))?;
+        let found = self.kind.discover(&io, self.candidates).await?;
         let shards = found.config.shape.shards();
         let allowed = cores::allowed();
         let cores = &self.cores.unwrap_or(&allowed).0;

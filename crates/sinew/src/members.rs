@@ -5,11 +5,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use sinew_engine::array::geometry::Access;
 use sinew_engine::disk::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
 use sinew_engine::pool::{self, Candidate};
 use sinew_uring::{Devices, OpenError, OpenOptions};
 
-use crate::host;
+use crate::host::{self, Kind};
 
 /// Members that could be opened, and a line for each that could not.
 pub(crate) struct Gathered {
@@ -22,10 +23,14 @@ pub(crate) struct Gathered {
 ///
 /// # Errors
 /// When something is in use elsewhere (the pool is then served already), or nothing can be opened at all.
-pub(crate) fn gather(devices: &Devices, named: &[PathBuf]) -> Result<Gathered> {
+pub(crate) fn gather(devices: &Devices, named: &[PathBuf], kind: Kind) -> Result<Gathered> {
     let (mut candidates, mut problems) = (Vec::new(), Vec::new());
-    for path in expand(named)? {
-        match devices.open(&path, OpenOptions::default()) {
+    let (paths, read_only) = match kind {
+        Kind::Pool => (expand(named)?, false),
+        Kind::Md(options) => (each(named)?, options.access == Access::ReadOnly),
+    };
+    for path in paths {
+        match devices.open(&path, OpenOptions { read_only, ..OpenOptions::default() }) {
             Ok(device) => candidates.push(Candidate { device, path: name(&path) }),
             Err(error @ OpenError::InUse(_)) => return Err(error.into()),
             Err(error) => problems.push(error.to_string()),
@@ -42,12 +47,18 @@ pub(crate) fn gather(devices: &Devices, named: &[PathBuf]) -> Result<Gathered> {
 
 /// Opens exactly what is named, for this process alone.
 pub(crate) fn open_all(devices: &Devices, named: &[PathBuf]) -> Result<Vec<Candidate>> {
-    let paths = named.iter().map(|path| absolute(path)).collect::<Result<Vec<_>>>()?;
-    refuse_twice(&paths)?;
+    let paths = each(named)?;
     let open = |path: &PathBuf| {
         Ok(Candidate { device: devices.open(path, OpenOptions::default())?, path: name(path) })
     };
     paths.iter().map(open).collect()
+}
+
+/// The paths named, each once.
+pub(crate) fn each(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let paths = named.iter().map(|path| absolute(path)).collect::<Result<Vec<_>>>()?;
+    refuse_twice(&paths)?;
+    Ok(paths)
 }
 
 /// The paths named, directories replaced by the member files in them.

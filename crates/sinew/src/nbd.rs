@@ -61,8 +61,10 @@ impl Exports for PoolExports {
     }
 
     fn open(&self, name: &str) -> Option<Export<Self::Volume>> {
-        let volume = self.client.volume(self.catalog.get(name)?);
-        Some(Export { name: name.to_owned(), description: String::new(), volume, read_only: false })
+        let shared = self.catalog.get(name)?;
+        let read_only = shared.read_only;
+        let volume = self.client.volume(shared);
+        Some(Export { name: name.to_owned(), description: String::new(), volume, read_only })
     }
 }
 

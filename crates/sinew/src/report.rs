@@ -5,7 +5,7 @@ use sinew_engine::disk::superblock::{Config, MemberConfig, MemberState};
 use sinew_engine::disk::uuid_text;
 use sinew_engine::status::ShardStatus;
 
-use sinew_engine::array::geometry::{ArrayGeometry, level_number, level_rotation, rotation_name};
+use sinew_engine::array::geometry::{Access, ArrayGeometry, level_number, level_rotation, rotation_name};
 use sinew_engine::shape::Shape;
 
 use crate::out::say;
@@ -77,7 +77,16 @@ fn array_json(array: &ArrayGeometry) -> Value {
         "level": level_number(level), "layout": level_rotation(level).map(rotation_name),
         "copies": array.layout.copies(), "groups": array.groups(), "members": array.members(),
         "chunk_bytes": array.layout.chunk_bytes(), "journal": array.journal, "data_offset": array.data_offset(),
+        "md": array.md.map(access_name),
     })
+}
+
+/// How an array of md's is served.
+pub(crate) fn access_name(access: Access) -> &'static str {
+    match access {
+        Access::ReadOnly => "read-only",
+        Access::ReadWrite => "read-write",
+    }
 }
 
 /// How an array is safe from torn stripes, in a few words.
@@ -108,6 +117,12 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
         let at_risk = status.stripes_at_risk > 0;
         let health = if at_risk { "at risk" } else { "degraded" };
         return (health, "a rebuild is under way: wait for it".to_owned());
+    }
+    let md = matches!(config.shape, Shape::Array(array) if array.md.is_some());
+    if !out.is_empty() && md {
+        let members = out.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let advice = format!("member {members} out: stop this server and add it again with mdadm");
+        return (if status.stripes_at_risk > 0 { "at risk" } else { "degraded" }, advice);
     }
     if !out.is_empty() {
         let elsewhere = match config.shape {
@@ -191,6 +206,8 @@ pub(crate) fn print(value: &Value) {
             "array     chunks of {}, {}; {} of data on {}",
             size::show(number(array, "chunk_bytes")),
             match (number(value, "parity_columns"), array["journal"].as_bool()) {
+                _ if array["md"] == "read-only" => "md's, read-only",
+                _ if array["md"].is_string() => "md's, read-write",
                 (0, _) => "no parity",
                 (_, Some(true)) => "writes go through a journal",
                 _ => "no journal: the write hole is open",

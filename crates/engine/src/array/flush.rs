@@ -31,7 +31,7 @@ impl Flushing {
 impl<I: Io> ArrayShard<I> {
     /// Makes durable all that was acknowledged, and every mark that was made, before this call.
     pub(crate) async fn flush(&self) -> Result<(), VolumeError> {
-        if self.regions.borrow().is_ahead() {
+        if self.has_log() && self.regions.borrow().is_ahead() {
             self.log.write_state().await?;
         }
         let flushing = &self.flushing;

@@ -24,6 +24,15 @@ pub(crate) const REGIONS_MAX: u64 = 4096;
 /// Stripes of a region at least.
 const REGION_STRIPES_LEAST: u64 = 8;
 
+/// Whether an array of md's may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing at all is written to the members.
+    ReadOnly,
+    /// md's superblocks follow what is done.
+    ReadWrite,
+}
+
 /// Why an array cannot have the asked shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArrayError {
@@ -83,10 +92,12 @@ pub struct ArrayGeometry {
     pub shards: usize,
     /// Whether writes go through a journal.
     pub journal: bool,
-    /// Blocks of each shard's log on each member.
+    /// Blocks of each shard's log on each member; none on md's.
     pub log_blocks: u32,
-    /// The members held nothing but zeros when it was made.
+    /// The members held nothing but zeros when it was made; or md says that parity and copies are right.
     pub zeroed: bool,
+    /// It is md's: the members hold md's superblocks, and nothing of ours.
+    pub md: Option<Access>,
 }
 
 /// The level's number, as people say it.
@@ -164,11 +175,42 @@ impl ArrayGeometry {
             return Err(ArrayError::TooSmall { have: smallest, need: data + chunk });
         }
         let layout = Layout::new(spec.level, members as u32, spec.chunk_bytes, area)?;
-        let geometry = ArrayGeometry { layout, shards, journal, log_blocks, zeroed: spec.zeroed };
+        let geometry = ArrayGeometry { layout, shards, journal, log_blocks, zeroed: spec.zeroed, md: None };
         if geometry.stripes() < geometry.extent_stripes() * (shards as u64 - 1) + 1 {
             return Err(ArrayError::TooManyShards(shards));
         }
         Ok(geometry)
+    }
+
+    /// The shape of an array of md's, with up to so many shards. `even` says that parity and copies are right.
+    ///
+    /// # Errors
+    /// When its chunks are none that can be used.
+    pub fn of_md(
+        layout: Layout,
+        shards: usize,
+        even: bool,
+        access: Access,
+    ) -> Result<ArrayGeometry, ArrayError> {
+        let chunk = layout.chunk_bytes();
+        if !chunk.is_multiple_of(BLOCK_BYTES as u32) || chunk > CHUNK_BYTES_MAX {
+            return Err(ArrayError::Chunk(chunk));
+        }
+        let whole = ArrayGeometry {
+            layout,
+            shards: 1,
+            journal: false,
+            log_blocks: 0,
+            zeroed: even,
+            md: Some(access),
+        };
+        let extents = whole.stripes().div_ceil(whole.extent_stripes());
+        Ok(ArrayGeometry { shards: shards.clamp(1, extents.min(64) as usize), ..whole })
+    }
+
+    /// Whether nothing may be written to the members.
+    pub fn is_read_only(&self) -> bool {
+        self.md == Some(Access::ReadOnly)
     }
 
     /// The geometry of a configuration found on a member; `None` when it is impossible.
@@ -270,13 +312,12 @@ impl ArrayGeometry {
 
     /// Bytes of a member that are used.
     pub fn end_bytes(&self) -> u64 {
-        data_offset(self.shards, self.log_blocks)
-            + self.layout.member_chunks() * u64::from(self.layout.chunk_bytes())
+        self.data_offset() + self.layout.member_chunks() * u64::from(self.layout.chunk_bytes())
     }
 
-    /// Where the data area begins on each member.
+    /// Where the data area begins on each member, from its origin.
     pub fn data_offset(&self) -> u64 {
-        data_offset(self.shards, self.log_blocks)
+        if self.md.is_some() { 0 } else { data_offset(self.shards, self.log_blocks) }
     }
 
     /// Whether everything can be had when these members are lost.

@@ -13,6 +13,7 @@ mod drain;
 mod flush;
 mod locks;
 mod log;
+mod md;
 mod pending;
 mod plan;
 mod read;
@@ -47,6 +48,7 @@ use flush::Flushing;
 use geometry::Slice;
 use locks::Locks;
 use log::Log;
+use md::Writing;
 use pending::Pending;
 use regions::Regions;
 use write::Queued;
@@ -64,6 +66,7 @@ pub struct ArrayShard<I> {
     queued: RefCell<BTreeMap<u64, Vec<Queued>>>,
     regions: RefCell<Regions>,
     log: Log,
+    writing: Writing,
     pending: RefCell<Pending>,
     /// The oldest group of which something is in its place but not durable there: since the last flush began, and as
     /// covered by the flush under way.
@@ -92,18 +95,26 @@ pub struct ArrayShard<I> {
 impl<I: Io> ArrayShard<I> {
     /// Starts what recovery needs.
     fn start(self: &Rc<Self>) {
-        self.io.spawn(Rc::clone(self).run_log());
-        self.io.spawn(Rc::clone(self).run_drainer());
+        if self.has_log() {
+            self.io.spawn(Rc::clone(self).run_log());
+            self.io.spawn(Rc::clone(self).run_drainer());
+        }
     }
 
     /// Starts what works on a recovered shard: from copies that still disagree no member may be rebuilt.
     fn start_repair(self: &Rc<Self>) {
-        self.io.spawn(Rc::clone(self).run_rebuilder());
+        if !self.slice.geometry.is_read_only() {
+            self.io.spawn(Rc::clone(self).run_rebuilder());
+        }
         self.io.spawn(Rc::clone(self).run_scrubber());
     }
 
     /// Answers a client's request.
     pub(crate) async fn serve(self: &Rc<Self>, request: Request) -> Result<Reply, VolumeError> {
+        let changes = matches!(request, Request::Write { .. } | Request::Merge { .. } | Request::Unmap { .. });
+        if changes && self.slice.geometry.is_read_only() {
+            return Err(VolumeError::ReadOnly);
+        }
         match request {
             Request::Read { local, count } => self.read(local, count).await.map(Reply::Data),
             Request::Write { local, data } => self.write(local, data).await.map(|()| Reply::Done),
@@ -119,6 +130,11 @@ impl<I: Io> ArrayShard<I> {
     /// Whether the array has redundancy, and with it something to keep in order.
     fn is_redundant(&self) -> bool {
         self.slice.tolerates() > 0
+    }
+
+    /// Whether the members have a log; those of md's arrays have none.
+    fn has_log(&self) -> bool {
+        self.slice.geometry.md.is_none()
     }
 
     /// Members of the layout that are out.
@@ -179,6 +195,9 @@ impl<I: Io> ArrayShard<I> {
     /// Brings everything to its place and says so, so that the next opening has nothing to replay.
     pub(crate) async fn close(self: &Rc<Self>) -> Result<(), VolumeError> {
         self.closing.set(true);
+        if !self.has_log() {
+            return self.flush().await;
+        }
         self.drain_everything().await?;
         self.settle_tail().await
     }

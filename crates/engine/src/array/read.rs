@@ -14,7 +14,7 @@ use crate::volume::{Extent, VolumeError};
 
 use super::ArrayShard;
 use super::geometry::Run;
-use super::plan::UnitRun;
+use super::plan::{Health, UnitRun};
 
 impl<I: Io> ArrayShard<I> {
     /// Reads consecutive blocks; the parts, in order, add up to them.
@@ -69,7 +69,7 @@ impl<I: Io> ArrayShard<I> {
         let part = UnitRun { unit: column as usize, offset, blocks: run.blocks };
         let health = self.health(run.stripe, &[]);
         let wanted = if self.slice.is_mirror() {
-            self.idle_copy(run.stripe, &health.readable)
+            self.idle_copy(run.stripe, &health)
         } else {
             Some(part.unit)
         };
@@ -90,9 +90,13 @@ impl<I: Io> ArrayShard<I> {
         self.reconstruct(run.stripe, part, &[]).await
     }
 
-    /// The copy, of those that can be read, whose member has least to do.
-    fn idle_copy(&self, stripe: u64, readable: &[bool]) -> Option<usize> {
-        let copies = (0..self.slice.w).filter(|&unit| readable[unit]);
+    /// The copy, of those that can be read, whose member has least to do; before a resync always the first, which will then
+    /// be taken to be right.
+    fn idle_copy(&self, stripe: u64, health: &Health) -> Option<usize> {
+        let mut copies = (0..self.slice.w).filter(|&unit| health.readable[unit]);
+        if !health.even {
+            return copies.next();
+        }
         copies.min_by_key(|&unit| self.members.in_flight(self.slice.member(stripe, unit)))
     }
 
@@ -134,7 +138,7 @@ impl<I: Io> ArrayShard<I> {
     /// Writes right content where it could not be read, or was wrong. The caller holds the stripe alone.
     pub(crate) async fn mend(&self, stripe: u64, run: UnitRun, right: &Buf) -> bool {
         let (member, offset) = self.place(stripe, run.unit, run.offset);
-        if !self.members.is_active(member) {
+        if !self.members.is_active(member) || self.slice.geometry.is_read_only() {
             return false;
         }
         match self.members.write_at(member, offset, Rc::new([right.clone()])).await {
@@ -173,7 +177,7 @@ impl<I: Io> ArrayShard<I> {
     }
 
     async fn read_other_copy(&self, stripe: u64, part: UnitRun, bad: &[usize]) -> Result<Buf, Option<usize>> {
-        let unit = self.idle_copy(stripe, &self.health(stripe, bad).readable).ok_or(None)?;
+        let unit = self.idle_copy(stripe, &self.health(stripe, bad)).ok_or(None)?;
         self.read_unit(stripe, UnitRun { unit, ..part }).await.map_err(|_| Some(unit))
     }
 

@@ -33,6 +33,7 @@ use super::flush::Flushing;
 use super::geometry::Slice;
 use super::locks::Locks;
 use super::log::Log;
+use super::md::Writing;
 use super::pending::Pending;
 use super::regions::Regions;
 
@@ -86,12 +87,12 @@ impl<I: Io> ArrayShard<I> {
         let report = RecoveryReport::default();
         let slice = Slice::new(geometry, index);
         let mut recovery = Recovery { io, index, config, slice, members, report };
-        let groups = recovery.read_groups().await;
-        let chain = recovery.chain(groups)?;
-        recovery.complete_copies(&chain).await?;
+        let chain = if geometry.md.is_none() { recovery.whole_chain().await? } else { Vec::new() };
         let mut replayed = recovery.replay(&chain)?;
-        recovery.put_images(&replayed.images).await?;
-        recovery.flush().await?;
+        if geometry.md.is_none() {
+            recovery.put_images(&replayed.images).await?;
+            recovery.flush().await?;
+        }
         let mut report = recovery.report;
         for member in 0..geometry.members() {
             if !recovery.members.is_active(MemberId(member as u8)) && !sabotage::on(Sabotage::ForgetStale) {
@@ -111,8 +112,8 @@ impl<I: Io> ArrayShard<I> {
 
     /// Ends recovery: nothing is left in the journal, and nothing that was being written is in doubt.
     async fn settle_recovery(self: &Rc<Self>) -> Result<(), VolumeError> {
-        if self.failed.get() {
-            // What can still be read is; nothing may be written.
+        // A failed array is read as far as that goes, and not written. Where there is no log there is nothing to settle.
+        if self.failed.get() || !self.has_log() {
             return Ok(());
         }
         if !self.slice.geometry.journal && self.is_redundant() {
@@ -136,6 +137,14 @@ impl<I: Io> ArrayShard<I> {
 }
 
 impl<I: Io> Recovery<I> {
+    /// The groups that replay needs, on as many members as they should be.
+    async fn whole_chain(&mut self) -> Result<Vec<Found>, RecoverError> {
+        let groups = self.read_groups().await;
+        let chain = self.chain(groups)?;
+        self.complete_copies(&chain).await?;
+        Ok(chain)
+    }
+
     /// Every intact group on the active members; of several with one number the one of the highest epoch.
     async fn read_groups(&mut self) -> BTreeMap<u64, Found> {
         let mut groups: BTreeMap<u64, Found> = BTreeMap::new();
@@ -377,6 +386,7 @@ impl<I: Io> Recovery<I> {
             locks: Locks::default(),
             queued: RefCell::default(),
             regions: RefCell::new(replayed.regions),
+            writing: Writing::default(),
             pending: RefCell::new(pending),
             unsettled: Cell::new(None),
             settling: Cell::new(None),

@@ -94,7 +94,7 @@ impl<I: Io> ArrayShard<I> {
         self.io.reach(Path::ArrayScrubUnreadable);
         self.counters.scrub_errors.add(1);
         let mended = match self.reconstruct(stripe, whole, &[unit]).await {
-            Ok(right) => self.mend(stripe, whole, &right).await,
+            Ok(right) => self.slice.geometry.is_read_only() || self.mend(stripe, whole, &right).await,
             Err(_) => false,
         };
         if !mended {

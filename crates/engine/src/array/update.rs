@@ -177,6 +177,9 @@ impl<I: Io> ArrayShard<I> {
         if !self.is_redundant() || sabotage::on(Sabotage::ForgetDirty) {
             return Ok(());
         }
+        if !self.has_log() {
+            return self.declare_write().await;
+        }
         loop {
             if self.regions.borrow().is_marked(region) {
                 return Ok(());

@@ -23,6 +23,7 @@ impl<I: Io> Control<I> {
         new: Option<Candidate>,
         force: bool,
     ) -> Result<(), ControlError> {
+        self.refuse_md()?;
         let turn = self.turn().await;
         let state = self.member(index)?;
         let is_array = matches!(self.config.borrow().shape, Shape::Array(_));

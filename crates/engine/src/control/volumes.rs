@@ -52,7 +52,7 @@ impl<I: Io> Control<I> {
             Ok(())
         })
         .await?;
-        self.catalog.lock().insert(name.to_owned(), Arc::new(VolumeShared::new(id, bytes)));
+        self.catalog.lock().insert(name.to_owned(), Arc::new(VolumeShared::new(id, bytes, false)));
         Ok(id)
     }
 

@@ -294,7 +294,7 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
         let path = r.text()?;
         let (layout, possible) = match &shape {
             Shape::Mapped(g) => {
-                let layout = MemberLayout { journal_blocks: g.journal_blocks, page_slots, chunks };
+                let layout = MemberLayout { journal_blocks: g.journal_blocks, page_slots, chunks, origin: 0 };
                 let fits = layout.end_bytes(g.shards) <= bytes && page_slots > 0 && chunks > 0;
                 (layout, fits && state != MemberState::Spare)
             }

@@ -183,6 +183,7 @@ pub fn refusal_of(error: VolumeError, command: u16) -> Refusal {
         VolumeError::OutOfRange => Refusal::new(Errno::Inval, "the range reaches past the end"),
         VolumeError::NoSpace => Refusal::new(Errno::NoSpc, "no space left in the pool"),
         VolumeError::Failed => Refusal::new(Errno::Io, "too many failed members or no good copy"),
+        VolumeError::ReadOnly => Refusal::new(Errno::Perm, "the volume is read-only"),
         VolumeError::Gone => Refusal::new(Errno::Shutdown, "the volume is gone"),
     }
 }

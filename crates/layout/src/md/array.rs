@@ -21,6 +21,27 @@ pub struct Array {
     pub resync_offset: Option<u64>,
     /// Whether there is a write-intent bitmap, which a writer must keep up to date.
     pub has_bitmap: bool,
+    /// The superblocks given that are of no member in a role, by number, and why.
+    pub left_out: Vec<(usize, LeftOut)>,
+}
+
+/// Why a device of an array is in no role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeftOut {
+    /// It waits for a member to fail.
+    #[error("a spare")]
+    Spare,
+    /// The others know that it failed or was removed.
+    #[error("faulty or removed, as the others know")]
+    Faulty,
+    /// The array went on without it.
+    #[error("out of date: it has seen {events} events, others {newest}")]
+    Stale {
+        /// Its events.
+        events: u64,
+        /// The most events that any has seen.
+        newest: u64,
+    },
 }
 
 /// A member in its role.
@@ -43,17 +64,17 @@ impl Array {
         let freshest = superblocks.iter().rev().max_by_key(|block| block.events()).ok_or(MdError::Empty)?;
         let geometry = geometry(freshest)?;
         let mut seats: Vec<Option<Seat>> = vec![None; geometry.members() as usize];
+        let mut left_out = Vec::new();
         for (index, block) in superblocks.iter().enumerate() {
             check_same(index, block, freshest)?;
             block.check_features()?;
-            let (MemberRole::Active(role), MemberRole::Active(_)) =
-                (freshest.role_of(block.dev_number()), block.role())
-            else {
-                continue;
+            let role = match role(block, freshest) {
+                Ok(role) => role,
+                Err(reason) => {
+                    left_out.push((index, reason));
+                    continue;
+                }
             };
-            if block.events() + 1 < freshest.events() {
-                continue;
-            }
             let seat = seats.get_mut(role as usize).ok_or(MdError::Differs { index, field: "role" })?;
             if let Some(other) = seat {
                 return Err(MdError::Twice { first: other.index, second: index, role });
@@ -73,12 +94,26 @@ impl Array {
             events: freshest.events(),
             resync_offset: freshest.resync_offset(),
             has_bitmap: freshest.bitmap_offset().is_some(),
+            left_out,
         })
     }
 
     /// Roles without a member.
     pub fn missing(&self) -> usize {
         self.seats.iter().filter(|seat| seat.is_none()).count()
+    }
+}
+
+/// The role of a device, as the freshest superblock knows it.
+fn role(block: &Superblock, freshest: &Superblock) -> Result<u32, LeftOut> {
+    let (events, newest) = (block.events(), freshest.events());
+    match (freshest.role_of(block.dev_number()), block.role()) {
+        (MemberRole::Active(_), MemberRole::Active(_)) if events.saturating_add(1) < newest => {
+            Err(LeftOut::Stale { events, newest })
+        }
+        (MemberRole::Active(role), MemberRole::Active(_)) => Ok(role),
+        (MemberRole::Spare, MemberRole::Spare) => Err(LeftOut::Spare),
+        _ => Err(LeftOut::Faulty),
     }
 }
 

@@ -11,7 +11,7 @@
 mod array;
 mod superblock;
 
-pub use array::{Array, Seat};
+pub use array::{Array, LeftOut, Seat};
 pub use superblock::{MemberRole, SUPERBLOCK_BYTES, Superblock, Version};
 
 use crate::geometry::GeometryError;

@@ -9,6 +9,7 @@ use sinew_engine::pool::PoolKind;
 use sinew_engine::shape::Shape;
 use sinew_layout::{Level, Rotation};
 
+use crate::commands::examine::{ExamineArgs, examine};
 use crate::commands::pool::{self, NewPool, StatusArgs};
 use crate::out::say;
 use crate::size;
@@ -23,6 +24,7 @@ use crate::size;
 pub(crate) enum ArrayCommand {
     Create(CreateArgs),
     Status(StatusArgs),
+    Examine(ExamineArgs),
 }
 
 /// Makes an array of files or block devices. Arrays keep no checksums.
@@ -139,6 +141,7 @@ pub(crate) fn run(command: ArrayCommand) -> Result<()> {
     match command {
         ArrayCommand::Create(args) => create(&args),
         ArrayCommand::Status(args) => pool::status(&args),
+        ArrayCommand::Examine(args) => examine(&args),
     }
 }
 

@@ -215,7 +215,7 @@ fn on_given(args: &BenchArgs, devices: &Devices) -> Result<()> {
 
 fn measure(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>) -> Result<()> {
     let load = Load::new(args.rw, args.bs, args.depth, args.seconds, NAME);
-    host::with_pool(devices.clone(), candidates, None, load.clone(), async |open| {
+    host::with_pool(devices.clone(), host::Kind::Pool, candidates, None, load.clone(), async |open| {
         make_volume(args, &open).await?;
         let shared = open.control.catalog().get(NAME).context("the volume was just made")?;
         let volume = open.client.volume(shared);

@@ -11,6 +11,7 @@ use sinew_engine::disk::{Uuid, uuid_text};
 use sinew_uring::Devices;
 
 use crate::commands::serve::{Listen, serve};
+use crate::host::Kind;
 use crate::members;
 use crate::out::say;
 
@@ -98,7 +99,7 @@ pub(crate) fn import(args: ImportArgs) -> Result<()> {
         [] => bail!("there is no pool here"),
         _ => bail!("these are members of several pools; name those of one"),
     }
-    serve(&args.members, args.listen, |open, ready| {
+    serve(&args.members, Kind::Pool, args.listen, |open, ready| {
         for uri in open.control.catalog().names().iter().flat_map(|name| ready.uris(name)) {
             say!("serving {uri}");
         }

@@ -231,7 +231,7 @@ impl NewPool<'_> {
         let candidates = members::open_all(&devices, self.members)?;
         let config = host::run_alone(&devices, async |io| pool::create(&io, &candidates, &spec).await)??;
         if !self.volumes.is_empty() {
-            let made = host::with_pool(devices.clone(), candidates.clone(), None, NoWork, async |open| {
+            let made = host::with_pool(devices.clone(), host::Kind::Pool, candidates.clone(), None, NoWork, async |open| {
                 for (name, bytes) in self.volumes {
                     open.control.create_volume(name, *bytes).await?;
                 }
@@ -248,7 +248,7 @@ impl NewPool<'_> {
 
 /// One shard for every two cores: the clients on this machine need some too, and a request that crosses cores for its
 /// shard takes longer.
-fn shards_default() -> usize {
+pub(crate) fn shards_default() -> usize {
     (cores::allowed().0.len() / 2).clamp(1, SHARDS_DEFAULT_MAX)
 }
 

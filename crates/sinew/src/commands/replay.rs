@@ -134,7 +134,7 @@ pub(crate) fn run(args: ReplayArgs) -> Result<()> {
         })?,
         Named::Members(gathered) => {
             gathered.problems.iter().for_each(|problem| complain!("warning: {problem}"));
-            host::with_pool(devices, gathered.candidates, None, Nothing, async |open| {
+            host::with_pool(devices, host::Kind::Pool, gathered.candidates, None, Nothing, async |open| {
                 open.warnings.iter().for_each(|warning| complain!("warning: {warning}"));
                 let target = Target::in_process(&open, &args.volume)?;
                 let result = replay(&args, &open.io, target, signals).await;

@@ -11,9 +11,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use async_channel::{Receiver, Sender};
 use clap::Args;
+use sinew_engine::array::geometry::Access;
 use sinew_engine::client::PoolClient;
 use sinew_engine::control::Catalog;
 use sinew_engine::io::Io;
+use sinew_engine::md::MdOptions;
 use sinew_frontend::nbd::NbdUri;
 use sinew_uring::net::{Listener, Stream};
 use sinew_uring::signal::Signals;
@@ -22,10 +24,11 @@ use sinew_uring::{Config, Devices, UringIo};
 
 use crate::api;
 use crate::cores::{self, CoreList};
-use crate::host::{self, Open, Worker};
+use crate::commands::pool::shards_default;
+use crate::host::{self, Kind, Open, Worker};
 use crate::nbd::Connections;
 use crate::out::{complain, say};
-use crate::{members, size};
+use crate::{members, report, size};
 
 /// Connections handed to a thread and not yet taken.
 const HANDOVER: usize = 64;
@@ -42,6 +45,16 @@ pub(crate) struct ServeArgs {
     /// The pool's members: files, block devices, or directories of member files.
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
+    /// The members are those of an array of md's (mdadm), by its own superblocks; it is served read-only, and nothing at
+    /// all is written to them.
+    #[arg(long)]
+    md: bool,
+    /// With --md: serve it for writing too, and keep md's superblocks as md does.
+    #[arg(long, requires = "md")]
+    write: bool,
+    /// With --md --write: go on where md would not start the array by itself, not stopped cleanly with a member missing.
+    #[arg(long, requires = "write")]
+    force: bool,
     #[command(flatten)]
     listen: Listen,
 }
@@ -68,13 +81,27 @@ pub(crate) struct Listen {
 
 /// Runs the command.
 pub(crate) fn run(args: ServeArgs) -> Result<()> {
-    serve(&args.members, args.listen, |open, at| {
-        say!("serving pool {}", open.control.config().name);
+    let kind = if args.md { md_kind(args.write, args.force) } else { Kind::Pool };
+    serve(&args.members, kind, args.listen, |open, at| {
+        match kind {
+            Kind::Pool => say!("serving pool {}", open.control.config().name),
+            Kind::Md(options) => say!(
+                "serving md array {}, {}",
+                open.control.config().name,
+                report::access_name(options.access)
+            ),
+        }
         for place in at.nbd_places() {
             say!("  NBD      {place}");
         }
         say!("  control  {}", at.control.display());
     })
+}
+
+fn md_kind(write: bool, force: bool) -> Kind {
+    let access = if write { Access::ReadWrite } else { Access::ReadOnly };
+    let seconds = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+    Kind::Md(MdOptions { access, force, shards: shards_default(), seconds })
 }
 
 /// Where a server that is ready can be reached.
@@ -100,18 +127,23 @@ impl Ready {
 }
 
 /// Serves a pool; `ready` is told once clients can connect.
-pub(crate) fn serve(named: &[PathBuf], listen: Listen, ready: impl FnOnce(&Open, &Ready)) -> Result<()> {
+pub(crate) fn serve(
+    named: &[PathBuf],
+    kind: Kind,
+    listen: Listen,
+    ready: impl FnOnce(&Open, &Ready),
+) -> Result<()> {
     refuse_strangers(&listen)?;
     let stop = stop_signal()?;
     let devices = Devices::new();
-    let gathered = members::gather(&devices, named)?;
+    let gathered = members::gather(&devices, named, kind)?;
     for problem in &gathered.problems {
         complain!("warning: {problem}");
     }
     let (senders, receivers) = (0..64).map(|_| async_channel::bounded(HANDOVER)).unzip();
     let worker = Others(receivers);
     let cores = listen.cores.clone();
-    host::with_pool(devices, gathered.candidates, cores, worker, async |open| {
+    host::with_pool(devices, kind, gathered.candidates, cores, worker, async |open| {
         let open = Rc::new(open);
         for warning in &open.warnings {
             complain!("warning: {warning}");

@@ -8,6 +8,7 @@ use clap::Args;
 use crate::api;
 use crate::commands::pool::{CreateArgs, ProtectionName, create};
 use crate::commands::serve::{Listen, Ready, serve};
+use crate::host::Kind;
 use crate::out::say;
 use crate::{members, size};
 
@@ -61,7 +62,7 @@ pub(crate) fn run(args: UpArgs) -> Result<()> {
     let control = if api::make_directory().is_ok() { None } else { Some(dir.join("control.sock")) };
     let (tcp, public) = (args.tcp, args.public);
     let listen = Listen { unix: Some(unix), tcp, public, control: control.clone(), cores: None };
-    serve(&named, listen, |open, ready| {
+    serve(&named, Kind::Pool, listen, |open, ready| {
         let target = control.map(|path| format!(" --control {}", path.display())).unwrap_or_default();
         introduce(&dir, &open.control.catalog().names(), ready, &target);
     })

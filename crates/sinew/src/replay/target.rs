@@ -50,7 +50,7 @@ pub(crate) fn find(
     }
     let path = Path::new(named);
     if path.exists() {
-        return match members::gather(devices, &[path.to_owned()]) {
+        return match members::gather(devices, &[path.to_owned()], crate::host::Kind::Pool) {
             Ok(gathered) => Ok(Named::Members(gathered)),
             Err(error) if matches!(error.downcast_ref(), Some(OpenError::InUse(_))) => {
                 let status = ask_server_of(path, control, devices)?;
@@ -128,6 +128,7 @@ impl From<VolumeError> for Failure {
             VolumeError::OutOfRange => "invalid",
             VolumeError::NoSpace => "no space",
             VolumeError::Failed => "I/O error",
+            VolumeError::ReadOnly => "read-only",
             VolumeError::Gone => "gone",
         };
         Failure { kind, message: error.to_string(), is_end: error == VolumeError::Gone }

@@ -1,0 +1,127 @@
+# md's arrays, made, filled, assembled and checked by Linux' own md under user-mode Linux, served by Sinew in between.
+
+# Name, level, members, metadata, and more for mdadm --create.
+md_arrays() {
+  cat <<'ARRAYS'
+zero 0 3 1.2 --chunk=64
+one 1 2 1.0
+one12 1 3 1.2
+ten 10 4 1.2 --chunk=64
+ten-odd 10 3 1.0 --chunk=32
+five-la 5 4 1.2 --chunk=64 --layout=left-asymmetric
+five-ra 5 4 1.2 --chunk=16 --layout=right-asymmetric
+five-ls 5 3 1.0 --chunk=64 --layout=left-symmetric
+five-rs 5 5 1.2 --chunk=4 --layout=right-symmetric
+six 6 5 1.2 --chunk=64
+six10 6 4 1.0 --chunk=32 --layout=right-asymmetric
+ARRAYS
+}
+# Runs a step of uml_init over the lines of `arrays`.
+uml() {
+  rm -f "$md/result"
+  # Its memory is a file in TMPDIR.
+  TMPDIR=$base timeout 100 linux.uml mem=256M root=/dev/root rootfstype=hostfs rootflags=/ ro init="$here/uml_init" con=null \
+    con0=null quiet SINEW_DIR="$md" SINEW_STEP="$1" </dev/null >/dev/null 2>&1
+  [ -s "$md/result" ] || { echo "user-mode Linux did nothing"; tail -n 20 "$md/uml.log"; return 1; }
+}
+md_bytes() { awk -v name="$1" '$1 == name {print $2}' "$md/made"; }
+# The member files of an array, from $md: md_members NAME COUNT
+md_members() { for i in $(seq 0 $(($2 - 1))); do echo "$1.$i"; done; }
+# Serves an array of md's: md_start MEMBER... [options]
+md_start() {
+  [ -n "$server" ] && stop
+  members=(--md); for member in "$@"; do case $member in -*) members+=("$member");; *) members+=("$md/$member");; esac; done
+  start
+}
+md_uri() { uri "${1%%.*}"; }
+# Whether what is served is the beginning of a file: md_same NAME FILE
+md_same() {
+  nbdcopy "$(uri "$1")" "$md/back" && [ "$(stat -c %s "$md/back")" = "$(md_bytes "$1")" ] &&
+    cmp -n "$(md_bytes "$1")" "$md/back" "$2" || { echo "$1 differs from $2"; return 1; }
+}
+
+test_md_arrays() {
+  need linux.uml mdadm nbdcopy fio || return
+  fio --enghelp | grep -q nbd || { echo "fio without nbd"; return 77; }
+  md=$dir/md; mkdir "$md"
+  local name level count options line
+  md_arrays >"$md/arrays"
+  head -c 60M /dev/urandom >"$md/content"
+  while read -r name level count options; do
+    for i in $(seq 0 $((count - 1))); do truncate -s 12M "$md/$name.$i"; done
+  done <"$md/arrays"
+  uml make || return 1
+  mv "$md/result" "$md/made"
+  [ "$(wc -l <"$md/made")" = "$(wc -l <"$md/arrays")" ] || { echo "not all made:"; cat "$md/made"; return 1; }
+  md_read_only && md_written && md_read_by_md
+}
+
+# Byte for byte, whole and with a member missing, and nothing is written.
+md_read_only() {
+  local name level count options all
+  while read -r name level count options; do
+    all=($(md_members "$name" "$count"))
+    sha256sum "${all[@]/#/$md/}" >"$md/before"
+    md_start "${all[@]}" && md_same "$name" "$md/content" || return 1
+    refused "read-only\|not permitted\|EPERM" nbdcopy "$md/back" "$(uri "$name")" || return 1
+    if [ "$level" != 0 ]; then
+      md_start "${all[@]:1}" && md_same "$name" "$md/content" || return 1
+      [ "$level" != 6 ] || { md_start "${all[@]:2}" && md_same "$name" "$md/content"; } || return 1
+    else
+      stop
+      refused "not there" "$SINEW" serve --md "${all[@]:1/#/$md/}" --unix "$dir/nbd" --control "$dir/ctl" || return 1
+    fi
+    [ -z "$server" ] || stop
+    sha256sum --quiet --check "$md/before" || { echo "$name: members were changed"; return 1; }
+  done < <(md_arrays)
+}
+
+md_load() {
+  fio --name=w --ioengine=nbd --uri="$(uri "$1")" --rw=randwrite --bsrange=4k-256k --blockalign=4k --size="$(md_bytes "$1")" \
+    --io_size=20M --iodepth=16 --verify=crc32c --verify_fatal=1 --do_verify=1 --minimal --verify_state_save=0 "${@:2}" >/dev/null
+}
+
+# Written to: whole; with a member missing; and killed meanwhile.
+md_written() {
+  local name level count options all
+  : >"$md/next"; : >"$md/sums"
+  while read -r name level count options; do
+    all=($(md_members "$name" "$count"))
+    case $name in
+      six | one12)
+        # Its first member misses the writes and is not taken back by md.
+        md_start "${all[@]:1}" --write && md_load "$name" || return 1
+        ;;
+      five-rs)
+        md_start "${all[@]}" --write || return 1
+        md_load "$name" --time_based --runtime=20 & local load=$!
+        sleep 1; stop -KILL; wait "$load"
+        refused "not stopped cleanly" "$SINEW" serve --md "${all[@]:1/#/$md/}" --write --unix "$dir/nbd" \
+          --control "$dir/ctl" || return 1
+        md_start "${all[@]}" || return 1
+        ;;
+      *) md_start "${all[@]}" --write && md_load "$name" || return 1 ;;
+    esac
+    nbdcopy "$(uri "$name")" "$md/back" || return 1
+    echo "$name $(sha256sum <"$md/back" | cut -d ' ' -f 1)" >>"$md/sums"
+    stop
+    echo "$name ${all[*]}" >>"$md/next"
+  done < <(md_arrays)
+}
+
+# md assembles what was written, finds it consistent, and reads the same.
+md_read_by_md() {
+  mv "$md/next" "$md/arrays"
+  uml check || return 1
+  local name level count options bytes used mismatches sum found expected
+  while read -r name level count options; do
+    read -r found bytes used mismatches sum < <(grep "^$name " "$md/result")
+    expected=$(awk -v name="$name" '$1 == name {print $2}' "$md/sums")
+    [ "$sum" = "$expected" ] && [ "$bytes" = "$(md_bytes "$name")" ] || { echo "md reads $name differently"; return 1; }
+    case $name in
+      six | one12) [ "$used" = $((count - 1)) ] ;;
+      zero) [ "$used" = "$count" ] ;;
+      *) [ "$used" = "$count" ] && [ "$mismatches" = 0 ] ;;
+    esac || { echo "md finds $name wrong: $used members, $mismatches mismatches"; cat "$md/uml.log"; return 1; }
+  done < <(md_arrays)
+}
