@@ -20,9 +20,9 @@ ARRAYS
 uml() {
   rm -f "$md/result"
   # Its memory is a file in TMPDIR.
-  TMPDIR=$base timeout 100 linux.uml mem=256M root=/dev/root rootfstype=hostfs rootflags=/ ro init="$here/uml_init" con=null \
-    con0=null quiet SINEW_DIR="$md" SINEW_STEP="$1" </dev/null >/dev/null 2>&1
-  [ -s "$md/result" ] || { echo "user-mode Linux did nothing"; tail -n 20 "$md/uml.log"; return 1; }
+  TMPDIR=$base timeout 100 linux.uml mem=1G root=/dev/root rootfstype=hostfs rootflags=/ ro init="$here/uml_init" con=null \
+    con0=fd:0,fd:1 SINEW_DIR="$md" SINEW_STEP="$1" </dev/null >"$md/console" 2>&1
+  [ -s "$md/result" ] || { echo "user-mode Linux did nothing"; tail -n 12 "$md/console"; return 1; }
 }
 md_bytes() { awk -v name="$1" '$1 == name {print $2}' "$md/made"; }
 # The member files of an array, from $md: md_members NAME COUNT
@@ -33,7 +33,6 @@ md_start() {
   members=(--md); for member in "$@"; do case $member in -*) members+=("$member");; *) members+=("$md/$member");; esac; done
   start
 }
-md_uri() { uri "${1%%.*}"; }
 # Whether what is served is the beginning of a file: md_same NAME FILE
 md_same() {
   nbdcopy "$(uri "$1")" "$md/back" && [ "$(stat -c %s "$md/back")" = "$(md_bytes "$1")" ] &&
@@ -58,18 +57,18 @@ test_md_arrays() {
 
 # Byte for byte, whole and with a member missing, and nothing is written.
 md_read_only() {
-  local name level count options all
+  local name level count options all rest
   while read -r name level count options; do
-    all=($(md_members "$name" "$count"))
+    all=($(md_members "$name" "$count")); rest=("${all[@]:1}")
     sha256sum "${all[@]/#/$md/}" >"$md/before"
     md_start "${all[@]}" && md_same "$name" "$md/content" || return 1
     refused "read-only\|not permitted\|EPERM" nbdcopy "$md/back" "$(uri "$name")" || return 1
     if [ "$level" != 0 ]; then
-      md_start "${all[@]:1}" && md_same "$name" "$md/content" || return 1
+      md_start "${rest[@]}" && md_same "$name" "$md/content" || return 1
       [ "$level" != 6 ] || { md_start "${all[@]:2}" && md_same "$name" "$md/content"; } || return 1
     else
       stop
-      refused "not there" "$SINEW" serve --md "${all[@]:1/#/$md/}" --unix "$dir/nbd" --control "$dir/ctl" || return 1
+      refused "not there" "$SINEW" serve --md "${rest[@]/#/$md/}" --unix "$dir/nbd" --control "$dir/ctl" || return 1
     fi
     [ -z "$server" ] || stop
     sha256sum --quiet --check "$md/before" || { echo "$name: members were changed"; return 1; }
@@ -83,20 +82,20 @@ md_load() {
 
 # Written to: whole; with a member missing; and killed meanwhile.
 md_written() {
-  local name level count options all
+  local name level count options all rest
   : >"$md/next"; : >"$md/sums"
   while read -r name level count options; do
-    all=($(md_members "$name" "$count"))
+    all=($(md_members "$name" "$count")); rest=("${all[@]:1}")
     case $name in
       six | one12)
         # Its first member misses the writes and is not taken back by md.
-        md_start "${all[@]:1}" --write && md_load "$name" || return 1
+        md_start "${rest[@]}" --write && md_load "$name" || return 1
         ;;
       five-rs)
         md_start "${all[@]}" --write || return 1
         md_load "$name" --time_based --runtime=20 & local load=$!
         sleep 1; stop -KILL; wait "$load"
-        refused "not stopped cleanly" "$SINEW" serve --md "${all[@]:1/#/$md/}" --write --unix "$dir/nbd" \
+        refused "not stopped cleanly" "$SINEW" serve --md "${rest[@]/#/$md/}" --write --unix "$dir/nbd" \
           --control "$dir/ctl" || return 1
         md_start "${all[@]}" || return 1
         ;;
