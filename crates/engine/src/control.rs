@@ -171,7 +171,9 @@ impl<I: Io> Control<I> {
         let catalog = Catalog::default();
         let read_only = found.md.as_ref().is_some_and(|md| !md.is_writable());
         for volume in found.config.volumes.iter().filter(|v| !v.deleting) {
-            catalog.lock().insert(volume.name.clone(), Arc::new(VolumeShared::new(volume.id, volume.bytes, read_only)));
+            catalog
+                .lock()
+                .insert(volume.name.clone(), Arc::new(VolumeShared::new(volume.id, volume.bytes, read_only)));
         }
         Rc::new(Control {
             io,

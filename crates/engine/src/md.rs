@@ -72,7 +72,9 @@ pub enum MdError {
     #[error("this md array cannot be served: {0}")]
     Shape(#[from] ArrayError),
     /// Data does not begin at a whole block.
-    #[error("{path}: its data begins at byte {origin}, which is not a multiple of 4096; that is not supported")]
+    #[error(
+        "{path}: its data begins at byte {origin}, which is not a multiple of 4096; that is not supported"
+    )]
     Origin {
         /// The device.
         path: String,
@@ -237,11 +239,7 @@ async fn read_block<I: Io>(io: &I, candidate: &Candidate) -> Result<Block, MdErr
 ///
 /// # Errors
 /// When there is none, or it cannot be served, or must not be written.
-pub async fn discover<I: Io>(
-    io: &I,
-    devices: &[Candidate],
-    options: &MdOptions,
-) -> Result<Found, MdError> {
+pub async fn discover<I: Io>(io: &I, devices: &[Candidate], options: &MdOptions) -> Result<Found, MdError> {
     let MdArray { array, name, uuid, mut warnings, blocks } = examine(io, devices).await?;
     let even = array.resync_offset.is_none() || array.geometry.tolerates() == 0;
     let geometry = ArrayGeometry::of_md(array.geometry, options.shards, even, options.access)?;
@@ -297,7 +295,8 @@ pub async fn discover<I: Io>(
         declared: false,
         epoch_seconds: options.seconds.saturating_sub(io.now() / 1_000_000_000),
     };
-    let volume = VolumeConfig { id: VolumeId(0), name: name.clone(), bytes: geometry.data_bytes(), deleting: false };
+    let volume =
+        VolumeConfig { id: VolumeId(0), name: name.clone(), bytes: geometry.data_bytes(), deleting: false };
     let config = Config {
         pool: uuid,
         name,

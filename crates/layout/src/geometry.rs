@@ -214,9 +214,29 @@ impl Geometry {
         self.stripe_column(logical).0
     }
 
-    /// The column of a logical chunk in its stripe, which is also its power of the generator in Q.
+    /// The column of a logical chunk in its stripe, which is also its power of the generator in Q. In RAID 6 with an
+    /// asymmetric rotation the chunks of a stripe do not have the order of their columns.
     pub fn column_of(&self, logical: u64) -> u32 {
-        self.stripe_column(logical).1
+        let (stripe, position) = self.stripe_column(logical);
+        self.column_in(stripe, position)
+    }
+
+    /// The column of the data chunk of a stripe that comes in this position, from 0.
+    pub fn column_in(&self, stripe: u64, position: u32) -> u32 {
+        match self.shape {
+            Shape::Near { .. } => 0,
+            Shape::Parity { groups, stripes } => stripes.power(stripe / u64::from(groups), position),
+        }
+    }
+
+    /// The home of a data column of a stripe. Only levels with parity have columns.
+    pub fn column_home(&self, stripe: u64, column: u32) -> Home {
+        assert!(stripe < self.stripes(), "stripe {stripe} is beyond the array");
+        let Shape::Parity { groups, stripes } = self.shape else {
+            unreachable!("a level without parity has no columns")
+        };
+        let (chunk, group) = (stripe / u64::from(groups), (stripe % u64::from(groups)) as u32);
+        Home { member: group * stripes.width + stripes.member_of_power(chunk, column), chunk }
     }
 
     /// The first home of a logical chunk.

@@ -83,6 +83,23 @@ impl Stripes {
         column + self.stepped_over(p, column)
     }
 
+    /// The power of the generator by which a data column enters Q. md counts from the member behind Q on, cyclically
+    /// (`raid6_idx_to_slot` in drivers/md/raid5.c), which is the order of the columns only where data begins there.
+    pub(crate) fn power(self, stripe: u64, column: u32) -> u32 {
+        if self.parities < 2 || self.rotation.is_symmetric() {
+            return column;
+        }
+        (self.member(stripe, column) + 2 * self.width - self.p(stripe) - 2) % self.width
+    }
+
+    /// The member that holds the data column of this power.
+    pub(crate) fn member_of_power(self, stripe: u64, power: u32) -> u32 {
+        if self.parities < 2 {
+            return self.member(stripe, power);
+        }
+        (self.p(stripe) + 2 + power) % self.width
+    }
+
     /// What a member holds.
     pub(crate) fn cell(self, stripe: u64, member: u32) -> Cell {
         let p = self.p(stripe);

@@ -77,10 +77,24 @@ proptest! {
 }
 
 #[test]
-fn columns_of_a_stripe_are_consecutive_chunks() {
-    let g = geometry(Level::Raid6(Rotation::LeftAsymmetric), 7, 20);
-    for logical in 0..g.data_chunks() {
-        assert_eq!(g.stripe_of(logical) * 5 + u64::from(g.column_of(logical)), logical);
+fn columns_of_a_stripe_are_counted_from_behind_q() {
+    let g = geometry(Level::Raid6(Rotation::LeftAsymmetric), 5, 20);
+    // P and Q are on members 4 and 0, 3 and 4, 2 and 3; then data lies on members 0, 1 and 4.
+    let columns: Vec<u32> = (0..9).map(|logical| g.column_of(logical)).collect();
+    assert_eq!(columns, [0, 1, 2, 0, 1, 2, 1, 2, 0]);
+    for rotation in Rotation::ALL {
+        for level in [Level::Raid5(rotation), Level::Raid6(rotation), Level::Raid60 { groups: 2, rotation }] {
+            let g = geometry(level, 10, 20);
+            for logical in 0..g.data_chunks() {
+                let (stripe, column) = (g.stripe_of(logical), g.column_of(logical));
+                assert_eq!(g.column_home(stripe, column), g.home(logical), "{level:?}");
+                if let Some(q) = g.parity(stripe).nth(1) {
+                    let width = if matches!(level, Level::Raid6(_)) { 10 } else { 5 };
+                    let behind = (g.home(logical).member + width - q.member) % width;
+                    assert_eq!(column + 1, behind, "{level:?}");
+                }
+            }
+        }
     }
 }
 

@@ -78,7 +78,13 @@ impl Rig {
             world.device(device).poke(superblock_at(), &block);
         }
         let rng = world.rng("rig");
-        let mut rig = Rig { geometry: Geometry::new(sinew_layout::Level::Raid0, 1, 4096, 4096).unwrap(), world, oracle: Oracle::default(), rng, blocks: 0 };
+        let mut rig = Rig {
+            geometry: Geometry::new(sinew_layout::Level::Raid0, 1, 4096, 4096).unwrap(),
+            world,
+            oracle: Oracle::default(),
+            rng,
+            blocks: 0,
+        };
         rig.geometry = rig.array().geometry;
         rig.blocks = rig.geometry.data_chunks() * u64::from(rig.geometry.chunk_bytes()) / BLOCK;
         rig
@@ -113,8 +119,10 @@ impl Rig {
         let left = Rc::new(RefCell::new(WRITERS));
         for writer in 0..WRITERS {
             let (pool, oracle, left) = (Rc::clone(pool), Rc::clone(&self.oracle), Rc::clone(&left));
-            let (mut rng, runs) =
-                (self.world.rng(&format!("writer {writer} {}", self.rng.bits())), self.blocks / RUN / WRITERS);
+            let (mut rng, runs) = (
+                self.world.rng(&format!("writer {writer} {}", self.rng.bits())),
+                self.blocks / RUN / WRITERS,
+            );
             self.world.spawn(async move {
                 let volume = pool.volume(&pool.control.catalog().names()[0]).unwrap();
                 for _ in 0..writes {
@@ -127,7 +135,9 @@ impl Rig {
                         let mut oracle = oracle.borrow_mut();
                         let known = oracle.entry(block).or_default();
                         known.asked += 1;
-                        bytes.copy_from_slice(&(block << 32 | known.asked).to_le_bytes().repeat(BLOCK_BYTES / 8));
+                        bytes.copy_from_slice(
+                            &(block << 32 | known.asked).to_le_bytes().repeat(BLOCK_BYTES / 8),
+                        );
                     }
                     volume.write(first * BLOCK, data, false).await.unwrap();
                     for block in first..first + count {
@@ -137,8 +147,12 @@ impl Rig {
                     }
                     if rng.chance(0.2) {
                         let own = |block: &u64| block / RUN % WRITERS == writer;
-                        let before: Vec<(u64, u64)> =
-                            oracle.borrow().iter().filter(|(b, _)| own(b)).map(|(b, k)| (*b, k.acked)).collect();
+                        let before: Vec<(u64, u64)> = oracle
+                            .borrow()
+                            .iter()
+                            .filter(|(b, _)| own(b))
+                            .map(|(b, k)| (*b, k.acked))
+                            .collect();
                         volume.flush().await.unwrap();
                         for (block, acked) in before {
                             oracle.borrow_mut().get_mut(&block).unwrap().durable = acked;

@@ -424,23 +424,27 @@ impl Slice {
             at += u64::from(blocks);
             // Whole rows follow one another in a shard as in the array, so its chunks are dealt likewise.
             let (inner, group) = (chunk / slice.groups, chunk % slice.groups);
-            let (row, column) = (inner / slice.k as u64, (inner % slice.k as u64) as u32);
-            let slot = column * slice.chunk_blocks + offset as u32;
-            Some(Run { stripe: row * slice.groups + group, slot, blocks })
+            let (row, position) = (inner / slice.k as u64, (inner % slice.k as u64) as u32);
+            let stripe = row * slice.groups + group;
+            let column = slice.geometry.layout.column_in(slice.whole(stripe), position);
+            Some(Run { stripe, slot: column * slice.chunk_blocks + offset as u32, blocks })
         })
+    }
+
+    /// The number of a stripe in the whole array.
+    fn whole(&self, stripe: u64) -> u64 {
+        let (extent, within) = (stripe / self.extent_stripes, stripe % self.extent_stripes);
+        (extent * self.geometry.shards as u64 + self.index as u64) * self.extent_stripes + within
     }
 
     /// A unit's member and the first byte of its chunk there.
     pub(crate) fn home(&self, stripe: u64, unit: usize) -> (MemberId, u64) {
-        let (extent, within) = (stripe / self.extent_stripes, stripe % self.extent_stripes);
-        let shards = self.geometry.shards as u64;
-        let whole = (extent * shards + self.index as u64) * self.extent_stripes + within;
+        let whole = self.whole(stripe);
         let layout = &self.geometry.layout;
         let home = if self.is_mirror() {
             layout.homes(whole).nth(unit)
         } else if unit < self.k {
-            let inner = whole / self.groups * self.k as u64 + unit as u64;
-            Some(layout.home(inner * self.groups + whole % self.groups))
+            Some(layout.column_home(whole, unit as u32))
         } else {
             layout.parity(whole).nth(unit - self.k)
         };
@@ -473,6 +477,7 @@ mod tests {
             (Level::Raid10 { copies: 2 }, 5),
             (Level::Raid5(Rotation::RightAsymmetric), 4),
             (Level::Raid6(rotation), 5),
+            (Level::Raid6(Rotation::RightAsymmetric), 5),
             (Level::Raid50 { groups: 2, rotation }, 6),
             (Level::Raid60 { groups: 2, rotation }, 8),
         ]

@@ -111,7 +111,8 @@ impl<I: Io> ArrayShard<I> {
 
     /// Answers a client's request.
     pub(crate) async fn serve(self: &Rc<Self>, request: Request) -> Result<Reply, VolumeError> {
-        let changes = matches!(request, Request::Write { .. } | Request::Merge { .. } | Request::Unmap { .. });
+        let changes =
+            matches!(request, Request::Write { .. } | Request::Merge { .. } | Request::Unmap { .. });
         if changes && self.slice.geometry.is_read_only() {
             return Err(VolumeError::ReadOnly);
         }

@@ -68,11 +68,8 @@ impl<I: Io> ArrayShard<I> {
         let (column, offset) = (run.slot / self.slice.chunk_blocks, run.slot % self.slice.chunk_blocks);
         let part = UnitRun { unit: column as usize, offset, blocks: run.blocks };
         let health = self.health(run.stripe, &[]);
-        let wanted = if self.slice.is_mirror() {
-            self.idle_copy(run.stripe, &health)
-        } else {
-            Some(part.unit)
-        };
+        let wanted =
+            if self.slice.is_mirror() { self.idle_copy(run.stripe, &health) } else { Some(part.unit) };
         let Some(unit) = wanted.filter(|&unit| health.readable[unit]) else {
             let _held = self.locks.shared(run.stripe).await;
             return self.count_reconstruction(self.reconstruct(run.stripe, part, &[]).await);

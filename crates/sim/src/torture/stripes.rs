@@ -26,11 +26,12 @@ pub(crate) fn check(array: &ArrayGeometry, devices: &[Device]) -> Result<(), Str
             return Err(format!("the copies of chunk {logical} differ"));
         }
     }
-    for (stripe, logical) in data.into_iter().enumerate() {
+    for (stripe, mut logical) in data.into_iter().enumerate() {
         let (mut p, mut q) =
             (vec![0u8; layout.chunk_bytes() as usize], vec![0u8; layout.chunk_bytes() as usize]);
         // In falling powers of the generator, so that Q is Horner's scheme.
-        for logical in logical.into_iter().rev() {
+        logical.sort_by_key(|&logical| std::cmp::Reverse(layout.column_of(logical)));
+        for logical in logical {
             for ((p, q), byte) in p.iter_mut().zip(&mut q).zip(chunk(layout.home(logical))) {
                 *p ^= byte;
                 *q = double(*q) ^ byte;

@@ -231,12 +231,19 @@ impl NewPool<'_> {
         let candidates = members::open_all(&devices, self.members)?;
         let config = host::run_alone(&devices, async |io| pool::create(&io, &candidates, &spec).await)??;
         if !self.volumes.is_empty() {
-            let made = host::with_pool(devices.clone(), host::Kind::Pool, candidates.clone(), None, NoWork, async |open| {
-                for (name, bytes) in self.volumes {
-                    open.control.create_volume(name, *bytes).await?;
-                }
-                Ok(open.control.close().await?)
-            });
+            let made = host::with_pool(
+                devices.clone(),
+                host::Kind::Pool,
+                candidates.clone(),
+                None,
+                NoWork,
+                async |open| {
+                    for (name, bytes) in self.volumes {
+                        open.control.create_volume(name, *bytes).await?;
+                    }
+                    Ok(open.control.close().await?)
+                },
+            );
             if let Err(error) = made {
                 wipe(&devices, &candidates)?;
                 return Err(error);

@@ -23,8 +23,8 @@ use sinew_uring::threads::spawn_pinned;
 use sinew_uring::{Config, Devices, UringIo};
 
 use crate::api;
-use crate::cores::{self, CoreList};
 use crate::commands::pool::shards_default;
+use crate::cores::{self, CoreList};
 use crate::host::{self, Kind, Open, Worker};
 use crate::nbd::Connections;
 use crate::out::{complain, say};
