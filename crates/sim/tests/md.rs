@@ -38,6 +38,10 @@ fn remade(lines: &[&str], name: &str, (level, layout, chunk): (i32, u32, u32)) -
     bytes[72..76].copy_from_slice(&level.to_le_bytes());
     bytes[76..80].copy_from_slice(&layout.to_le_bytes());
     bytes[88..92].copy_from_slice(&chunk.to_le_bytes());
+    with_checksum(bytes)
+}
+
+fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
     if let Err(BlockError::Checksum { computed, .. }) = Superblock::parse(&bytes, superblock_at()) {
         bytes[216..220].copy_from_slice(&computed.to_le_bytes());
     }
@@ -101,6 +105,12 @@ impl Rig {
         let examined = self.world.block_on(async move { md::examine(&io, &candidates).await });
         let MdArray { array, .. } = examined.unwrap().unwrap();
         array
+    }
+
+    /// As it was written, durable or not.
+    fn superblock(&self, device: DeviceId) -> Superblock {
+        let bytes = self.world.device(device).peek(superblock_at(), SUPERBLOCK_BYTES);
+        Superblock::parse(&bytes, superblock_at()).unwrap()
     }
 
     fn open(&self, access: Access, force: bool) -> Result<Rc<OpenPool>, MdError> {
@@ -315,6 +325,73 @@ fn an_array_at_rest_is_called_clean_and_a_crash_then_needs_no_resync() {
 }
 
 #[test]
+fn what_is_called_clean_was_flushed_before() {
+    let mut clean = 0;
+    for (name, level) in levels() {
+        for seed in 0..8 {
+            let mut rig = Rig::new(seed, level);
+            let pool = rig.open(Access::ReadWrite, false).unwrap();
+            let left = rig.write(&pool, 20);
+            rig.world.run_until(|| *left.borrow() == 0).unwrap();
+            // The first superblock that says so is written, and maybe not durable.
+            let devices = rig.world.devices();
+            let called = || devices.iter().any(|&device| rig.superblock(device).resync_offset().is_none());
+            rig.world.run_until(called).unwrap();
+            let more = rig.rng.below(20);
+            rig.world.run_steps(more);
+            drop(pool);
+            rig.world.crash(CrashPolicy::Random);
+            if rig.array().resync_offset.is_none() {
+                rig.oracle.borrow_mut().values_mut().for_each(|known| known.durable = known.acked);
+                rig.check_redundancy(&[]);
+                clean += 1;
+            }
+            let pool = rig.open(Access::ReadWrite, false).unwrap();
+            rig.check_content(&pool);
+            assert_eq!(rig.array().missing(), 0, "{name}");
+        }
+    }
+    assert!(clean > 8, "{clean}");
+}
+
+#[test]
+fn what_must_not_be_written_is_refused_and_can_be_read() {
+    let change = |rig: &Rig, device: u32, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = rig.world.device(DeviceId(device)).peek(superblock_at(), SUPERBLOCK_BYTES);
+        change(&mut bytes);
+        rig.world.device(DeviceId(device)).poke(superblock_at(), &with_checksum(bytes));
+    };
+    let raid5 = levels()[2].1;
+    let bitmap = Rig::new(1, raid5);
+    (0..4).for_each(|member| change(&bitmap, member, &|bytes| bytes[8] |= 1));
+    assert!(matches!(bitmap.open(Access::ReadWrite, true), Err(MdError::Bitmap(_))));
+    assert!(bitmap.open(Access::ReadOnly, false).is_ok());
+
+    let recovering = Rig::new(1, raid5);
+    change(&recovering, 3, &|bytes| bytes[8] |= 2);
+    assert!(matches!(recovering.open(Access::ReadWrite, false), Err(MdError::Recovering { .. })));
+    let pool = recovering.open(Access::ReadOnly, false).unwrap();
+    assert_eq!(pool.control.config().out(), [false, false, false, true]);
+
+    let reshaping = Rig::new(1, raid5);
+    let refused = |access| matches!(reshaping.open(access, true), Err(MdError::Array { .. }));
+    (0..4).for_each(|member| change(&reshaping, member, &|bytes| bytes[8] |= 4));
+    assert!(refused(Access::ReadWrite) && refused(Access::ReadOnly));
+
+    let two = Rig::new(1, raid5);
+    let mut bytes = two.world.device(DeviceId(1)).peek(superblock_at(), SUPERBLOCK_BYTES);
+    bytes[144..152].copy_from_slice(&8u64.to_le_bytes());
+    two.world.device(DeviceId(1)).poke(4096, &with_checksum(bytes));
+    assert!(matches!(two.open(Access::ReadOnly, false), Err(MdError::TwoBlocks(_))));
+
+    let few = Rig::new(1, raid5);
+    few.world.device(DeviceId(0)).detach(CrashPolicy::KeepAll);
+    few.world.device(DeviceId(1)).detach(CrashPolicy::KeepAll);
+    let missing = few.open(Access::ReadOnly, false);
+    assert!(matches!(missing, Err(MdError::TooFewMembers { missing: 2, members: 4, .. })));
+}
+
+#[test]
 fn a_member_that_missed_writes_is_not_taken_back() {
     for (name, level) in levels() {
         for seed in 0..4 {
@@ -366,11 +443,7 @@ fn a_member_that_was_away_for_a_while_is_not_taken_back() {
         let array = rig.array();
         assert!(array.seats[0].is_none(), "{name}");
         // Not only do the others say so: it is two events behind, which md goes by.
-        let io = rig.world.io();
-        let old = rig.world.block_on(async move {
-            io.read(DeviceId(0), superblock_at(), Buf::zeroed(SUPERBLOCK_BYTES)).await.0
-        });
-        let old = Superblock::parse(old.unwrap().bytes(), superblock_at()).unwrap();
+        let old = rig.superblock(DeviceId(0));
         assert!(old.events() + 2 <= array.events, "{name}");
     }
 }
