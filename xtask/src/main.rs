@@ -13,14 +13,16 @@ const SEEDS: u64 = 1500;
 const FUZZ_SECONDS: u64 = 20;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
 /// are not asked for by name, since some releases have one of them in another.
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 10] = [
     ("e2fsprogs", "mkfs.ext4 -V"),
     ("fio", "fio --version"),
     ("libnbd-bin", "nbdinfo --version"),
+    ("mdadm", "command -v mdadm"),
     ("nbdfuse", "nbdfuse --version"),
     ("nbdkit", "nbdkit --version"),
     ("python3-libnbd", "/usr/bin/python3 -c 'import nbd'"),
     ("qemu-utils", "qemu-img --version"),
+    ("user-mode-linux", "command -v linux.uml"),
     ("xfsprogs", "mkfs.xfs -V"),
 ];
 
