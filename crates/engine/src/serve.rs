@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use async_channel::{Receiver, Sender};
+use async_channel::Receiver;
 
 use crate::addr::{MemberId, VolumeId};
 use crate::buf::Buf;
@@ -72,7 +72,7 @@ pub enum Reply {
 }
 
 /// Whoever waits for an answer from another thread.
-pub type Answer<T> = Sender<T>;
+pub type Answer<T> = oneshot::Sender<T>;
 
 /// What a shard is told.
 #[derive(Debug)]
@@ -158,34 +158,34 @@ impl<I: Io> Shard<I> {
     async fn obey(self: Rc<Self>, order: Order) {
         match order {
             Order::Request { volume, request, reply } => {
-                let _ = reply.send(self.serve(volume, request).await).await;
+                let _ = reply.send(self.serve(volume, request).await);
             }
             Order::SetMember { member, state, device, layout, done } => {
                 self.set_member(member, state, device, layout);
-                let _ = done.send(Ok(())).await;
+                let _ = done.send(Ok(()));
             }
             Order::StaleMember { member, done } => {
-                let _ = done.send(self.stale_member(member).await).await;
+                let _ = done.send(self.stale_member(member).await);
             }
             Order::Flush { done } => {
-                let _ = done.send(self.flush().await).await;
+                let _ = done.send(self.flush().await);
             }
             Order::DropVolume { volume, done } => {
                 self.deleted.borrow_mut().insert(volume);
-                let _ = done.send(self.drop_volume(volume).await).await;
+                let _ = done.send(self.drop_volume(volume).await);
             }
             Order::Truncate { volume, blocks, done } => {
-                let _ = done.send(self.truncate(volume, blocks).await).await;
+                let _ = done.send(self.truncate(volume, blocks).await);
             }
             Order::Scrub { run, done } => {
-                let _ = done.send(self.set_scrub(run).await).await;
+                let _ = done.send(self.set_scrub(run).await);
             }
             Order::Throttle(rate) => self.throttle.set(rate),
             Order::Status(reply) => {
-                let _ = reply.send(self.status()).await;
+                let _ = reply.send(self.status());
             }
             Order::Close { done } => {
-                let _ = done.send(self.close().await).await;
+                let _ = done.send(self.close().await);
             }
         }
     }

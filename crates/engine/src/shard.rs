@@ -23,7 +23,7 @@ use crate::member::Members;
 use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
-use crate::serve::Order;
+use crate::serve::{Answer, Order};
 use crate::space::Space;
 use crate::status::Counters;
 use crate::sync::{Kick, Signal};
@@ -41,7 +41,7 @@ pub enum Event {
         /// How it failed.
         error: IoError,
         /// Answered with nothing.
-        done: Sender<()>,
+        done: Answer<()>,
     },
     /// The shard has finished rebuilding; an evacuating member may now be empty.
     Rebuilt,
@@ -255,10 +255,10 @@ impl<I: Io> Shard<I> {
         if !self.members.is_active(member) {
             return;
         }
-        let (done, answer) = async_channel::bounded(1);
+        let (done, answer) = oneshot::async_channel();
         if self.control.send(Event::MemberFailed { member, error, done }).await.is_ok() {
             // Control only goes away with the whole pool.
-            let _ = answer.recv().await;
+            let _ = answer.await;
         }
     }
 
