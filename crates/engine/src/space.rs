@@ -316,7 +316,11 @@ impl Space {
         absent: usize,
     ) -> Option<()> {
         let g = &self.geometry;
-        let demanded_from = placement::demanded_from(free, (g.copies() - absent).max(1));
+        // Mirrors of other protections go when their stripe is converted.
+        let demanded_from = match g.protection {
+            Protection::Mirror { .. } => placement::demanded_from(free, (g.copies() - absent).max(1)),
+            _ => u64::MAX,
+        };
         for copy in 0..g.failures() {
             let taken = |i: u8| {
                 members[column] == Some(MemberId(i))
