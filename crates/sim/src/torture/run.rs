@@ -53,6 +53,8 @@ struct Run {
     rng: Rng,
     /// The device of each member; an order under way may change one.
     devices: Rc<RefCell<Vec<DeviceId>>>,
+    /// Devices that run out of space, those of members and those that were or may become one.
+    short: RefCell<Vec<DeviceId>>,
     work: Rc<Work>,
     /// Members that silently corrupt, or run out of space: impaired from beginning to end.
     impaired: BTreeSet<usize>,
@@ -149,6 +151,7 @@ impl Run {
             world,
             rng,
             devices: Rc::default(),
+            short: RefCell::default(),
             work: Rc::new(work),
             lost: BTreeSet::new(),
             orders: Rc::default(),
@@ -174,6 +177,9 @@ impl Run {
         config.cache_writes = plan.cache_writes;
         config.latency = Latency { jitter_ns: plan.jitter * 1000, ..config.latency };
         let id = self.world.add_device(config);
+        if plan.members[member].is_short() {
+            self.short.borrow_mut().push(id);
+        }
         let mut rng = Rng::stream(plan.seed, "model", u64::from(id.0));
         if let Some(model) = plan.members[member].model(&mut rng) {
             self.world.device(id).set_model(model);
