@@ -118,7 +118,8 @@ impl<I: Io> Shard<I> {
         Some(mended)
     }
 
-    /// Rewrites a whole data chunk, block by block, where a block is damaged, and gives its content as it is then.
+    /// Rewrites a whole data chunk, block by block, where a block is damaged, and gives its content as it is then; `None`
+    /// when it cannot be mended, or is at this home no more.
     pub(crate) async fn mend_chunk(
         self: &Rc<Self>,
         stripe: StripeId,
@@ -135,6 +136,10 @@ impl<I: Io> Shard<I> {
             if damaged {
                 self.read_part_without(part, vec![(index, home)]).await.ok()?;
             }
+        }
+        if !self.is_good(stripe, index, home) {
+            self.io.reach(Path::MendVoid);
+            return None;
         }
         let whole = ChunkPart { stripe, column, offset: 0, count: CHUNK_BLOCKS };
         self.read_home(home, 0, CHUNK_BLOCKS).await.ok().filter(|buf| self.mismatches(whole, buf) == 0)

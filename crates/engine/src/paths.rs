@@ -48,6 +48,8 @@ paths! {
     ReadRepaired,
     /// A bad copy was not written again, because the chunk has another home by now, or its member is out.
     ReadRepairVoid,
+    /// A chunk was not mended, because it has another home by now, or its member is out.
+    MendVoid,
     /// A bad copy, or bad parity, could not be written again.
     RepairFailed,
     /// A chunk could not be read whole; each block was read for itself.

@@ -210,12 +210,16 @@ impl<I: Io> Shard<I> {
         buf.bytes().chunks_exact(BLOCK_BYTES).enumerate().filter(|&b| wrong(b)).count() as u64
     }
 
+    /// Whether a chunk is at this home now, and complete there. To be asked again after every wait: the member may have
+    /// gone, and come back empty.
+    pub(crate) fn is_good(&self, stripe: StripeId, index: usize, home: Home) -> bool {
+        self.members.is_active(home.member) && self.tables.borrow().good_home(stripe, index) == Some(home)
+    }
+
     /// Rewrites good content where it was bad, unless the chunk has another home by now.
     async fn repair(self: &Rc<Self>, part: ChunkPart, bad: &[(usize, Home)], good: &Buf) {
         for &(index, home) in bad {
-            let still = self.tables.borrow().stripe(part.stripe).state != StripeState::Free
-                && self.tables.borrow().good_home(part.stripe, index) == Some(home);
-            if !still || !self.members.is_active(home.member) {
+            if !self.is_good(part.stripe, index, home) {
                 self.io.reach(Path::ReadRepairVoid);
                 continue;
             }

@@ -109,6 +109,7 @@ impl<I: Io> Shard<I> {
             let Some(home) = home.filter(|h| self.members.is_active(h.member)) else { continue };
             let read = match self.read_home(home, 0, CHUNK_BLOCKS).await {
                 Ok(buf) if self.mismatches(part, &buf) == 0 => Some(buf),
+                _ if !self.is_good(stripe, index, home) => None,
                 Ok(buf) => {
                     self.members.note_checksum_error(home.member, self.mismatches(part, &buf));
                     self.mend_counted(part, index, home).await
@@ -130,7 +131,7 @@ impl<I: Io> Shard<I> {
         let mended = self.mend_chunk(part.stripe, part.column, index, home).await;
         if mended.is_some() {
             self.io.reach(Path::ScrubMended);
-        } else {
+        } else if self.is_good(part.stripe, index, home) {
             self.io.reach(Path::ScrubUnmended);
             self.counters.scrub_unrepaired.add(1);
         }

@@ -306,7 +306,8 @@ impl Space {
         Some(StripePlan { columns, homes })
     }
 
-    /// Mirrors of one column: members that hold no other copy of it, those outside the stripe and with most room first.
+    /// Mirrors of one column: members that hold no other copy of it. First those with so much room that it would be
+    /// stranded, then those outside the stripe and with most room.
     fn plan_mirrors(
         &self,
         column: usize,
@@ -315,6 +316,7 @@ impl Space {
         absent: usize,
     ) -> Option<()> {
         let g = &self.geometry;
+        let demanded_from = placement::demanded_from(free, (g.copies() - absent).max(1));
         for copy in 0..g.failures() {
             let taken = |i: u8| {
                 members[column] == Some(MemberId(i))
@@ -322,7 +324,10 @@ impl Space {
             };
             let in_stripe = |i: u8| members[..g.mirror_index(0, 0)].contains(&Some(MemberId(i)));
             let uses = |i: u8| members.iter().flatten().filter(|m| m.0 == i).count();
-            let rank = |&i: &u8| (uses(i), in_stripe(i), std::cmp::Reverse(free[usize::from(i)] / 8));
+            let rank = |&i: &u8| {
+                let room = free[usize::from(i)];
+                (room < demanded_from, uses(i), in_stripe(i), std::cmp::Reverse(room / 8))
+            };
             let best = self
                 .order
                 .iter()
@@ -434,4 +439,29 @@ pub(crate) fn capacity_blocks(g: &Geometry, chunks: &[u64]) -> u64 {
     let stripes = placement::stripes_placeable(&chunks, least.min(chunks.len()).max(1));
     let usable = stripes.saturating_sub(reserve.div_ceil(least as u64));
     usable * data as u64 * u64::from(CHUNK_BLOCKS) * 9 / 10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_on_uneven_members_strand_no_room() {
+        for (copies, columns, chunks) in [
+            (3, 2, vec![200, 200, 200, 400]),
+            (2, 3, vec![100, 300, 100, 100]),
+            (3, 1, vec![300, 300, 90, 110]),
+        ] {
+            let protection = Protection::Mirror { copies };
+            let g = Geometry::new(protection, columns, 1, true, chunks.len(), 64).unwrap();
+            let mut space = Space::new(g, chunks.len(), 7);
+            for &count in &chunks {
+                space.push_member(count as u32, 64, MemberState::Active);
+            }
+            let plans = std::iter::from_fn(|| space.plan_stripe(columns, false, Purpose::Internal, |_| true));
+            let placed: usize = plans.map(|plan| plan.columns).sum();
+            let possible = placement::stripes_placeable(&chunks, usize::from(copies)) as usize;
+            assert!(placed + 2 * columns >= possible, "{placed} of {possible} on {chunks:?}");
+        }
+    }
 }
