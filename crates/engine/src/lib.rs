@@ -29,6 +29,7 @@ mod clean;
 mod compact;
 mod convert;
 mod keeper;
+mod level;
 mod rebuild;
 pub mod recover;
 mod rest;

@@ -148,6 +148,8 @@ paths! {
     RebuiltReserved,
     /// The open stripe was closed because a chunk of it is to be rebuilt.
     RebuiltOpen,
+    /// Chunks were moved off a member fuller than others, since nothing else made room.
+    Levelled,
     /// No member had room for a chunk to be rebuilt.
     RebuildStarved,
     /// The content of a chunk to be rebuilt could not be had.
@@ -194,6 +196,8 @@ paths! {
     RecoverResynced,
     /// A block that parity is computed from had to be worked out.
     RecoverGuessed,
+    /// Recovery began again, because what had proved good was bad when parity was to be made of it.
+    RecoverAgain,
     /// A journal block was written again.
     RecoverRewritten,
     /// Chunks that a missing member may have missed were marked.

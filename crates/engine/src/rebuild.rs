@@ -18,12 +18,12 @@ use crate::shard::{Event, Shard, StripeLock};
 use crate::tables::StripeState;
 
 /// Chunks rebuilt with one flush.
-const CHUNKS_PER_ROUND: usize = 16;
+pub(crate) const CHUNKS_PER_ROUND: usize = 16;
 /// Pause before stripes that were in use, or could not be rebuilt, are tried again.
 const RETRY_NS: u64 = 50_000_000;
 
 /// A chunk written to its new home, to be recorded once durable.
-struct Rebuilt<I: Io> {
+pub(crate) struct Rebuilt<I: Io> {
     _lock: Rc<StripeLock<I>>,
     stripe: StripeId,
     index: usize,
@@ -161,14 +161,27 @@ impl<I: Io> Shard<I> {
                 planned?
             }
         };
-        let version = self.members.version();
-        let rebuilt =
-            Rebuilt { _lock: Rc::clone(lock), stripe, index, home, version, is_new: in_place.is_none() };
         self.io.reach(match (&content, in_place) {
             (None, _) => Path::RebuiltReserved,
             (_, Some(_)) => Path::RebuiltInPlace,
             (_, None) => Path::RebuiltElsewhere,
         });
+        let rebuilt = self.write_rebuilt(lock, index, home, in_place.is_none(), content).await?;
+        self.counters.chunks_rebuilt.add(1);
+        Some(rebuilt)
+    }
+
+    /// Writes a chunk's content, if it matters, to its new home; `is_new` if that was planned for it.
+    pub(crate) async fn write_rebuilt(
+        self: &Rc<Self>,
+        lock: &Rc<StripeLock<I>>,
+        index: usize,
+        home: Home,
+        is_new: bool,
+        content: Option<Buf>,
+    ) -> Option<Rebuilt<I>> {
+        let version = self.members.version();
+        let rebuilt = Rebuilt { _lock: Rc::clone(lock), stripe: lock.stripe(), index, home, version, is_new };
         if let Some(mut data) = content {
             let mut from = 0;
             if sabotage::on(Sabotage::RebuildShort) {
@@ -182,12 +195,15 @@ impl<I: Io> Shard<I> {
                 return None;
             }
         }
-        self.counters.chunks_rebuilt.add(1);
         Some(rebuilt)
     }
 
     /// What the chunk should hold; `Some(None)` when that does not matter. `None` when it cannot be had.
-    async fn chunk_content(self: &Rc<Self>, stripe: StripeId, index: usize) -> Option<Option<Buf>> {
+    pub(crate) async fn chunk_content(
+        self: &Rc<Self>,
+        stripe: StripeId,
+        index: usize,
+    ) -> Option<Option<Buf>> {
         let g = self.geometry;
         let state = self.tables.borrow().stripe(stripe).state;
         let is_parity = (g.parity_index(0)..g.mirror_index(0, 0)).contains(&index);
@@ -208,7 +224,12 @@ impl<I: Io> Shard<I> {
     }
 
     /// Members that hold a chunk which protects this one, or is protected by it, or will when the batch is recorded.
-    fn members_to_avoid(&self, stripe: StripeId, index: usize, batch: &[Rebuilt<I>]) -> Vec<MemberId> {
+    pub(crate) fn members_to_avoid(
+        &self,
+        stripe: StripeId,
+        index: usize,
+        batch: &[Rebuilt<I>],
+    ) -> Vec<MemberId> {
         if sabotage::on(Sabotage::ShareMember) {
             return Vec::new();
         }
@@ -219,7 +240,7 @@ impl<I: Io> Shard<I> {
         others.map(|(_, home)| home.member).collect()
     }
 
-    async fn record_rebuilt(self: &Rc<Self>, batch: Vec<Rebuilt<I>>) -> bool {
+    pub(crate) async fn record_rebuilt(self: &Rc<Self>, batch: Vec<Rebuilt<I>>) -> bool {
         let durable = self.flush_pages().await;
         let mut records = Vec::new();
         for rebuilt in &batch {

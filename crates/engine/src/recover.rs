@@ -67,6 +67,8 @@ struct Recovery<I> {
     verified: BTreeMap<SlotNo, u32>,
     /// What those hold of which some copy is bad: the good one may go bad before the others are mended.
     rescued: BTreeMap<SlotNo, Buf>,
+    /// Slots verified good that went bad before parity was made of them. Their records count as unsound in the next attempt.
+    lost: BTreeSet<SlotNo>,
     /// Stripes with data that was not known durable.
     touched: BTreeSet<StripeId>,
     /// The last journal block known durable.
@@ -93,25 +95,20 @@ impl<I: Io> Shard<I> {
         for (member, &device) in config.members.iter().zip(devices) {
             members.push(device, member.state, member.layout);
         }
-        let mut recovery = Recovery {
-            io,
-            index,
-            members,
-            tables: Tables::new(config.geometry),
-            bounds: Bounds::new(&config),
-            report: RecoveryReport::default(),
-            resync: BTreeSet::new(),
-            verified: BTreeMap::new(),
-            rescued: BTreeMap::new(),
-            touched: BTreeSet::new(),
-            flushed: 0,
-            unflushed: Vec::new(),
-            config,
+        let mut recovery = Recovery::new(io, index, config, members, BTreeSet::new());
+        let (last, tail) = loop {
+            recovery.load_pages().await?;
+            let ends = recovery.replay().await?;
+            recovery.mend_verified().await?;
+            let lost_before = recovery.lost.len();
+            recovery.resync_parity().await?;
+            if recovery.lost.len() == lost_before {
+                break ends;
+            }
+            recovery.io.reach(Path::RecoverAgain);
+            let Recovery { io, config, members, lost, .. } = recovery;
+            recovery = Recovery::new(io, index, config, members, lost);
         };
-        recovery.load_pages().await?;
-        let (last, tail) = recovery.replay().await?;
-        recovery.mend_verified().await?;
-        recovery.resync_parity().await?;
         recovery.rewrite_unflushed(tail).await?;
         recovery.flush().await?;
         let mut report = recovery.report;
@@ -128,6 +125,31 @@ impl<I: Io> Shard<I> {
 }
 
 impl<I: Io> Recovery<I> {
+    fn new(
+        io: I,
+        index: usize,
+        config: Rc<Config>,
+        members: Members<I>,
+        lost: BTreeSet<SlotNo>,
+    ) -> Recovery<I> {
+        Recovery {
+            io,
+            index,
+            members,
+            tables: Tables::new(config.geometry),
+            bounds: Bounds::new(&config),
+            report: RecoveryReport::default(),
+            resync: BTreeSet::new(),
+            verified: BTreeMap::new(),
+            rescued: BTreeMap::new(),
+            lost,
+            touched: BTreeSet::new(),
+            flushed: 0,
+            unflushed: Vec::new(),
+            config,
+        }
+    }
+
     /// Reads a region of every active member in large pieces, one of each at a time; what cannot be read counts as not
     /// there.
     async fn read_regions(
@@ -348,6 +370,7 @@ impl<I: Io> Recovery<I> {
             return Ok(true);
         }
         let (good, bad) = self.read_copies(slot, crc).await;
+        let good = good.filter(|_| !self.lost.contains(&slot));
         let sound = good.is_some();
         if let Some(good) = good {
             self.verified.insert(slot, crc);
@@ -475,7 +498,13 @@ impl<I: Io> Recovery<I> {
                 Some(block) if self.fits(stripe, column, offset, block) => block.clone(),
                 _ => {
                     self.io.reach(Path::RecoverGuessed);
-                    self.missing_block(stripe, column, offset, &row)
+                    match self.missing_block(stripe, column, offset, &row) {
+                        Some(block) => block,
+                        None => {
+                            self.lost.insert(g.slot(stripe, column, offset));
+                            return Ok(());
+                        }
+                    }
                 }
             };
             data.push(block);
@@ -512,9 +541,15 @@ impl<I: Io> Recovery<I> {
         self.tables.crc(slot).or_else(|| self.verified.get(&slot).copied())
     }
 
-    /// A block that is damaged or whose member is missing: what the checksum confirms, else whatever parity says, else zeros. Only blocks
-    /// whose record was dropped can fail the checksum.
-    fn missing_block(&self, stripe: StripeId, column: usize, offset: u32, row: &[Option<Buf>]) -> Buf {
+    /// A block that is damaged or whose member is missing: what the checksum confirms, else whatever parity says, else
+    /// zeros. `None` when it was verified, and cannot be had any more.
+    fn missing_block(
+        &self,
+        stripe: StripeId,
+        column: usize,
+        offset: u32,
+        row: &[Option<Buf>],
+    ) -> Option<Buf> {
         let g = self.config.geometry;
         let slot = g.slot(stripe, column, offset);
         let expected = self.expected(slot);
@@ -523,8 +558,9 @@ impl<I: Io> Recovery<I> {
             leave_out.filter_map(|left_out| self.solve(stripe, row, column, left_out)).collect::<Vec<_>>();
         let right = guesses.iter().position(|b| expected.is_some_and(|crc| crc32c(b.bytes()) == crc));
         match right {
-            Some(i) => guesses.swap_remove(i),
-            None => guesses.into_iter().next().unwrap_or_else(|| Buf::zeroed(BLOCK_BYTES)),
+            Some(i) => Some(guesses.swap_remove(i)),
+            None if expected.is_some() && self.verified.get(&slot) == expected.as_ref() => None,
+            None => Some(guesses.into_iter().next().unwrap_or_else(|| Buf::zeroed(BLOCK_BYTES))),
         }
     }
 

@@ -353,9 +353,32 @@ impl Space {
     /// One chunk on a member that is not in `avoid`, the emptiest first: a new home for a chunk of an existing stripe. What
     /// compaction needs is left alone.
     pub(crate) fn plan_chunk(&mut self, avoid: &[MemberId]) -> Option<Home> {
-        let kept = self.member_reserve();
+        self.take_emptiest(avoid, self.member_reserve())
+    }
+
+    /// As `plan_chunk`, for a chunk that can stay on member `from`: on a member so much emptier that they are less uneven
+    /// afterwards.
+    pub(crate) fn plan_move(&mut self, from: MemberId, avoid: &[MemberId]) -> Option<Home> {
+        let room = u64::from(self.members[usize::from(from.0)].chunks.count);
+        self.take_emptiest(avoid, self.member_reserve().max(room + 1))
+    }
+
+    /// The usable members, those with the fewest free chunks first.
+    pub(crate) fn usable_by_room(&self) -> Vec<MemberId> {
+        let mut usable: Vec<usize> = (0..self.members.len()).filter(|&i| self.members[i].usable).collect();
+        usable.sort_by_key(|&i| self.members[i].chunks.count);
+        usable.into_iter().map(|i| MemberId(i as u8)).collect()
+    }
+
+    /// Whether another usable member is so much emptier that a move there makes them less uneven.
+    pub(crate) fn is_fuller_than_others(&self, member: MemberId) -> bool {
+        let room = self.members[usize::from(member.0)].chunks.count;
+        self.members.iter().any(|m| m.usable && m.chunks.count > room + 1)
+    }
+
+    fn take_emptiest(&mut self, avoid: &[MemberId], more_than: u64) -> Option<Home> {
         let eligible = |(i, m): &(usize, &MemberSpace)| {
-            let room = u64::from(m.chunks.count) > kept;
+            let room = u64::from(m.chunks.count) > more_than;
             m.usable && room && !avoid.contains(&MemberId(*i as u8))
         };
         let (index, _) =

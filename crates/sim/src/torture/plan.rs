@@ -3,7 +3,7 @@
 mod member;
 mod setting;
 
-use sinew_engine::geometry::{Geometry, Protection};
+use sinew_engine::geometry::{CHUNK_BLOCKS, Geometry, GeometryError, OVERCOMMIT, Protection};
 
 use crate::random::Rng;
 
@@ -295,6 +295,8 @@ impl Plan {
         if plan.endings.is_empty() {
             plan.endings.push(Ending::PowerLoss);
         }
+        let volume_max = plan.blocks_max().expect("the shape of a drawn pool") / volume_count;
+        plan.volumes.iter_mut().for_each(|blocks| *blocks = volume_max.min(*blocks));
         plan.draw_models(later);
         // The few largest would take as long as all others together.
         let requests_max = match () {
@@ -330,6 +332,28 @@ impl Plan {
         }
     }
 
+    fn geometry(&self) -> Result<Geometry, GeometryError> {
+        let members = self.members.len();
+        Geometry::new(
+            self.protection,
+            self.data_columns,
+            self.shards,
+            self.checksums,
+            members,
+            self.journal_blocks,
+        )
+    }
+
+    /// Blocks that all volumes together may have.
+    fn blocks_max(&self) -> Result<u64, GeometryError> {
+        let geometry = self.geometry()?;
+        let mut chunks = 0;
+        for member in &self.members {
+            chunks += u64::from(geometry.member_layout(member.mebibytes << 20, self.members.len())?.chunks);
+        }
+        Ok(chunks * self.shards as u64 * u64::from(CHUNK_BLOCKS) * OVERCOMMIT)
+    }
+
     /// Whether the plan can be played.
     ///
     /// # Errors
@@ -339,17 +363,16 @@ impl Plan {
         if self.members.is_empty() || self.volumes.is_empty() || self.volumes.contains(&0) {
             return Err("there must be members, and volumes of at least a block".to_owned());
         }
-        Geometry::new(
-            self.protection,
-            self.data_columns,
-            self.shards,
-            self.checksums,
-            self.members.len(),
-            self.journal_blocks,
-        )
-        .map_err(|error| error.to_string())?;
+        self.geometry().map_err(|error| error.to_string())?;
         if self.members.iter().any(|m| m.mebibytes < 5 * self.shards as u64) {
             return Err(format!("a member has at least 5M for each of {} shards", self.shards));
+        }
+        let (blocks, blocks_max) =
+            (self.volumes.iter().sum::<u64>(), self.blocks_max().map_err(|e| e.to_string())?);
+        if blocks > blocks_max {
+            return Err(format!(
+                "volumes of {blocks} blocks are more than the {blocks_max} that this pool may have"
+            ));
         }
         let short = self.members.iter().filter(|m| m.is_short()).count();
         let (impaired, failures) = (self.corrupt + self.lost + short, self.protection.failures());
