@@ -8,11 +8,10 @@ use std::rc::Rc;
 
 use crate::addr::StripeId;
 use crate::disk::journal::Record;
-use crate::io::Io;
+use crate::io::{Io, yield_now};
 use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::shard::Shard;
-use crate::sync::yield_now;
 use crate::tables::StripeState;
 
 /// Pause while released chunks wait for readers to leave.

@@ -77,6 +77,37 @@ struct Recovery<I> {
     unflushed: Vec<(JournalHeader, Vec<Record>)>,
 }
 
+/// Opens shards of a pool, by number and mailbox, on the present thread: recovers them and starts their tasks. All at once,
+/// since the control may need the answer of one that comes later to help one that comes first.
+///
+/// # Errors
+/// That of the first that cannot be opened.
+pub async fn open_shards<I: Io>(
+    io: &I,
+    config: &Rc<Config>,
+    devices: &[Option<DeviceId>],
+    mailboxes: Vec<(usize, Receiver<Order>)>,
+    control: &Sender<Event>,
+) -> Result<(BTreeMap<usize, Rc<Shard<I>>>, RecoveryReport), RecoverError> {
+    let (done, answers) = async_channel::bounded(mailboxes.len().max(1));
+    for (index, mailbox) in mailboxes {
+        let (config, devices) = (Rc::clone(config), devices.to_vec());
+        let (shard_io, control, done) = (io.clone(), control.clone(), done.clone());
+        io.spawn(async move {
+            let opened = Shard::open(shard_io, index, config, &devices, control, mailbox).await;
+            let _ = done.send((index, opened)).await;
+        });
+    }
+    drop(done);
+    let (mut shards, mut total) = (BTreeMap::new(), RecoveryReport::default());
+    while let Ok((index, opened)) = answers.recv().await {
+        let (shard, report) = opened?;
+        total.add(&report);
+        shards.insert(index, shard);
+    }
+    Ok((shards, total))
+}
+
 impl<I: Io> Shard<I> {
     /// Opens shard `index` of a pool on the present thread: recovers it and starts its tasks.
     ///

@@ -1,8 +1,8 @@
 //! One shard: a slice of the pool with its own tables, journal and free space, run by one thread.
 //!
 //! This file holds the shard together: what it is made of, how members and volumes come and go, who may touch which
-//! stripe. What it does with requests is in `plan`, `read`, `append`, `stripes` and `unmap`, what it does by itself in `clean`,
-//! `convert`, `compact`, `rebuild` and `scrub`.
+//! stripe. What it does with requests is in `plan`, `read`, `append`, `stripes` and `unmap`, what it does by itself in
+//! `clean`, `convert`, `compact`, `level`, `rebuild` and `scrub`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -447,12 +447,6 @@ impl<I: Io> Shard<I> {
     /// Volumes with requests under way.
     pub(crate) fn volumes_in_use(&self) -> usize {
         self.volume_users.borrow().len()
-    }
-
-    /// Stripes that somebody writes to, or background work holds.
-    pub(crate) fn stripes_in_use(&self) -> impl Iterator<Item = StripeId> + use<I> {
-        let stripes: Vec<StripeId> = self.users.borrow().keys().copied().collect();
-        stripes.into_iter()
     }
 
     /// Waits until no request on the volume is under way.

@@ -203,8 +203,7 @@ impl Space {
 
     /// Chunks kept back for compaction: two open mirrored stripes and four parity stripes.
     pub(crate) fn reserve_chunks(&self) -> u64 {
-        let g = &self.geometry;
-        (2 * g.homes_per_stripe() + 4 * (g.data_columns + g.parity_columns())) as u64
+        reserve_chunks(&self.geometry)
     }
 
     fn member_reserve(&self) -> u64 {
@@ -435,6 +434,10 @@ impl Space {
     }
 }
 
+fn reserve_chunks(g: &Geometry) -> u64 {
+    (2 * g.homes_per_stripe() + 4 * (g.data_columns + g.parity_columns())) as u64
+}
+
 /// Chunks kept back on each of so many members.
 fn member_reserve(g: &Geometry, members: usize) -> u64 {
     let stripe = match g.protection {
@@ -456,11 +459,10 @@ pub(crate) fn capacity_blocks(g: &Geometry, chunks: &[u64]) -> u64 {
             (width, width.saturating_sub(g.parity_columns()).max(1))
         }
     };
-    let reserve = (2 * g.homes_per_stripe() + 4 * (g.data_columns + g.parity_columns())) as u64;
     let kept = member_reserve(g, chunks.len());
     let chunks: Vec<u64> = chunks.iter().map(|c| c.saturating_sub(kept)).collect();
     let stripes = placement::stripes_placeable(&chunks, least.min(chunks.len()).max(1));
-    let usable = stripes.saturating_sub(reserve.div_ceil(least as u64));
+    let usable = stripes.saturating_sub(reserve_chunks(g).div_ceil(least as u64));
     usable * data as u64 * u64::from(CHUNK_BLOCKS) * 9 / 10
 }
 

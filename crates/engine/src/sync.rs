@@ -61,19 +61,6 @@ impl Kick {
     }
 }
 
-/// Lets every other task that is ready run first.
-pub(crate) async fn yield_now() {
-    let mut asked = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut asked, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 /// The receiving end of a value that another task of this thread will deliver once.
 pub(crate) struct Promise<T>(Rc<PromiseState<T>>);
 /// The delivering end.

@@ -7,7 +7,7 @@ use sinew_engine::client::{PoolClient, ShardLink, VolumeHandle};
 use sinew_engine::control::Control;
 use sinew_engine::io::Io;
 use sinew_engine::pool::{self, Candidate, Found, PoolError};
-use sinew_engine::recover::{RecoverError, RecoveryReport};
+use sinew_engine::recover::{self, RecoverError, RecoveryReport};
 use sinew_engine::serve::Order;
 use sinew_engine::shard::Shard;
 
@@ -90,25 +90,10 @@ impl OpenPool {
             (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();
         let control = Control::new(io.clone(), &found, senders.clone());
         io.spawn(Rc::clone(&control).run(inbox));
-        // All at once: the control may need the answer of one that comes later to help one that comes first.
-        let (done, opened) = async_channel::bounded(shards);
-        for (index, mailbox) in receivers.into_iter().enumerate() {
-            let (config, devices) = (Rc::clone(&found.config), found.devices.clone());
-            let (shard_io, events, done) = (io.clone(), events.clone(), done.clone());
-            io.spawn(async move {
-                let opened = Shard::open(shard_io, index, config, &devices, events, mailbox).await;
-                let _ = done.send((index, opened)).await;
-            });
-        }
-        drop(done);
-        let mut found_shards = vec![None; shards];
-        let mut recovery = RecoveryReport::default();
-        while let Ok((index, opened)) = opened.recv().await {
-            let (shard, report) = opened.map_err(|error| OpenError::of_recovery(error, &found))?;
-            recovery.add(&report);
-            found_shards[index] = Some(shard);
-        }
-        let shards: Vec<Rc<Shard<SimIo>>> = found_shards.into_iter().flatten().collect();
+        let mailboxes = receivers.into_iter().enumerate().collect();
+        let opened = recover::open_shards(&io, &found.config, &found.devices, mailboxes, &events).await;
+        let (shards, recovery) = opened.map_err(|error| OpenError::of_recovery(error, &found))?;
+        let shards: Vec<Rc<Shard<SimIo>>> = shards.into_values().collect();
         let link = |(shard, sender): (&Rc<Shard<SimIo>>, &Sender<Order>)| match remote() {
             true => ShardLink::There(sender.clone()),
             false => ShardLink::Here(Rc::clone(shard)),

@@ -9,7 +9,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::ops::Range;
 use std::panic::Location;
 use std::pin::Pin;
@@ -369,18 +369,6 @@ impl SimIo {
 
     async fn outcome(pending: Pending) -> Result<(), IoError> {
         pending.await.1
-    }
-
-    /// Lets every task that is ready now run before the caller goes on.
-    pub fn yield_now(&self) -> impl Future<Output = ()> + use<> {
-        let mut yielded = false;
-        poll_fn(move |context| {
-            if std::mem::replace(&mut yielded, true) {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
     }
 }
 

@@ -14,9 +14,9 @@ use sinew_engine::control::{Catalog, Control};
 use sinew_engine::disk::superblock::Config;
 use sinew_engine::io::{DeviceId, Io};
 use sinew_engine::pool::{self, Candidate, Found, PoolError};
-use sinew_engine::recover::{RecoverError, RecoveryReport};
+use sinew_engine::recover::{self, RecoverError, RecoveryReport};
 use sinew_engine::serve::Order;
-use sinew_engine::shard::{Event, Shard};
+use sinew_engine::shard::Event;
 use sinew_uring::threads::{pin_to, spawn_pinned};
 use sinew_uring::{Config as RuntimeConfig, Devices, Runtime, UringIo};
 
@@ -78,25 +78,13 @@ struct ThreadSeed {
 impl ThreadSeed {
     async fn open(self, io: &UringIo) -> Result<(PoolClient<UringIo>, RecoveryReport), RecoverError> {
         let config = Rc::new(self.config);
+        let opened = recover::open_shards(io, &config, &self.devices, self.mailboxes, &self.events).await;
+        let (shards, report) = opened?;
         let mut links: Vec<ShardLink<UringIo>> = self.senders.into_iter().map(ShardLink::There).collect();
-        let mut total = RecoveryReport::default();
-        // All at once: the control may need the answer of one that comes later to help one that comes first.
-        let (done, answers) = async_channel::bounded(self.mailboxes.len().max(1));
-        for (index, mailbox) in self.mailboxes {
-            let (config, devices) = (Rc::clone(&config), self.devices.clone());
-            let (shard_io, events, done) = (io.clone(), self.events.clone(), done.clone());
-            io.spawn(async move {
-                let opened = Shard::open(shard_io, index, config, &devices, events, mailbox).await;
-                let _ = done.send((index, opened)).await;
-            });
-        }
-        drop(done);
-        while let Ok((index, opened)) = answers.recv().await {
-            let (shard, report) = opened?;
+        for (index, shard) in shards {
             links[index] = ShardLink::Here(shard);
-            total.add(&report);
         }
-        Ok((PoolClient::new(links), total))
+        Ok((PoolClient::new(links), report))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Opening the pool, in good times and in bad.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -76,33 +76,28 @@ impl Run {
         may_crash: bool,
         candidates: Vec<Candidate>,
     ) -> Result<Option<Result<OpenPool, OpenError>>, Wrong> {
-        let opened = Rc::new(Cell::new(None));
+        let opened = Rc::new(RefCell::new(None));
         let (slot, io) = (Rc::clone(&opened), self.world.io());
         let mut rng = Rng::stream(self.work.plan.seed, "opening", self.opening as u64);
         let crash_after = (may_crash && rng.chance(0.15)).then(|| rng.between(1, OPENING_STEPS));
         let remote = move || rng.chance(0.5);
         self.note(|| format!("opening {} with {} devices", self.opening, candidates.len()));
-        self.world.spawn(async move { slot.set(Some(OpenPool::open(io, candidates, remote).await)) });
+        self.world.spawn(async move {
+            let result = OpenPool::open(io, candidates, remote).await;
+            *slot.borrow_mut() = Some(result);
+        });
         if let Some(steps) = crash_after {
             // Whether it is open by then or not, it begins again after this.
             self.world.run_steps(steps);
             self.end_world(Ending::PowerLoss);
             return Ok(None);
         }
-        let result = Rc::new(RefCell::new(None));
-        let done = {
-            let result = Rc::clone(&result);
+        let is_open = {
             let opened = Rc::clone(&opened);
-            move || {
-                if let Some(found) = opened.take() {
-                    *result.borrow_mut() = Some(found);
-                }
-                result.borrow().is_some()
-            }
+            move || opened.borrow().is_some()
         };
-        self.world.run_until(done).map_err(|e| Kind::NotOpened.of(e))?;
-        let found = result.borrow_mut().take();
-        Ok(found)
+        self.world.run_until(is_open).map_err(|e| Kind::NotOpened.of(e))?;
+        Ok(opened.take())
     }
 
     fn opened(&mut self, pool: OpenPool) -> Result<Rc<OpenPool>, Wrong> {
