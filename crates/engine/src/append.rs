@@ -163,6 +163,16 @@ impl Appender {
         promise
     }
 
+    /// Queues pieces that were on their way in front of all others.
+    fn queue_again(&self, pieces: Vec<(Piece, Rc<Ticket>)>) {
+        let mut queue = self.queue.borrow_mut();
+        pieces.into_iter().rev().for_each(|entry| queue.push_front(entry));
+        drop(queue);
+        if self.starved.get() {
+            self.refuse_conditional();
+        }
+    }
+
     /// Its state, for the diagnosis of a standstill.
     pub(crate) fn waits(&self) -> String {
         let open = self.open.borrow().as_ref().map(|open| (open.id, open.fill.clone()));
@@ -358,8 +368,7 @@ impl<I: Io> Shard<I> {
         }
         if failed || homes.iter().any(|home| self.members.lost_since(home.member, version)) {
             self.io.reach(Path::RunMemberLost);
-            let mut queue = self.appender.queue.borrow_mut();
-            run.pieces.into_iter().rev().for_each(|entry| queue.push_front(entry));
+            self.appender.queue_again(run.pieces);
         } else {
             self.commit_run(run.slot, run.pieces).await;
         }

@@ -370,9 +370,8 @@ impl<I: Io> Control<I> {
     }
 
     async fn take_out_unless_needed(&self, index: usize, state: MemberState) -> Result<(), ControlError> {
-        let out = self.config.borrow().members_out();
-        let degraded = self.status().await?.stripes_degraded > 0;
-        if out + usize::from(out == 0 && degraded) >= self.config.borrow().geometry.failures() {
+        let at_risk = self.status().await?.stripes_at_risk > 0;
+        if at_risk || self.config.borrow().members_out() >= self.config.borrow().geometry.failures() {
             self.io.reach(Path::MemberNeeded);
             return Err(ControlError::Needed(index));
         }

@@ -138,7 +138,7 @@ impl<I: Io> Shard<I> {
             }
         }
         if !self.is_good(stripe, index, home) {
-            self.io.reach(Path::MendVoid);
+            self.io.reach(Path::ReadRepairVoid);
             return None;
         }
         let whole = ChunkPart { stripe, column, offset: 0, count: CHUNK_BLOCKS };

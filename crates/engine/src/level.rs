@@ -18,11 +18,19 @@ impl<I: Io> Shard<I> {
     pub(crate) async fn level_some(self: &Rc<Self>) -> bool {
         let by_room = self.space.borrow().usable_by_room();
         for from in by_room {
+            let version = self.members.version();
             let batch = self.move_some(from).await;
-            if !batch.is_empty() {
-                self.io.reach(Path::Levelled);
-                return self.record_rebuilt(batch).await;
+            if batch.is_empty() {
+                continue;
             }
+            if self.members.version() != version {
+                // What was whole may not be so any more.
+                self.io.reach(Path::RebuildVoid);
+                batch.iter().for_each(|moved| self.give_up(moved));
+                return true;
+            }
+            self.io.reach(Path::Levelled);
+            return self.record_rebuilt(batch).await;
         }
         false
     }
@@ -35,7 +43,8 @@ impl<I: Io> Shard<I> {
                 break;
             }
             let on_it = self.tables.borrow().homes(stripe).iter().flatten().any(|home| home.member == from);
-            if !on_it {
+            // What is left of a stripe with losses stays where it is: rebuilding comes first.
+            if !on_it || self.missing_chunks(stripe) > 0 {
                 continue;
             }
             let Some(lock) = self.lock_stripe(stripe).map(Rc::new) else { continue };

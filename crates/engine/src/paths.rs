@@ -46,10 +46,9 @@ paths! {
     ReadLost,
     /// A bad copy was written again.
     ReadRepaired,
-    /// A bad copy was not written again, because the chunk has another home by now, or its member is out.
+    /// A bad copy was not written again, or not found mended, because the chunk has another home by now, or its member is
+    /// out.
     ReadRepairVoid,
-    /// A chunk was not mended, because it has another home by now, or its member is out.
-    MendVoid,
     /// A bad copy, or bad parity, could not be written again.
     RepairFailed,
     /// A chunk could not be read whole; each block was read for itself.
@@ -156,7 +155,7 @@ paths! {
     RebuildUnreadable,
     /// A member failed while a chunk was rebuilt to it.
     RebuildMemberLost,
-    /// A rebuilt chunk does not count, because its member was lost before it was durable.
+    /// A chunk rebuilt or moved does not count, because a member was lost before it was durable.
     RebuildVoid,
     /// A pass of rebuilding came to nothing and waits before it tries again.
     RebuildRetried,

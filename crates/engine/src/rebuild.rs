@@ -15,7 +15,7 @@ use crate::io::Io;
 use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::shard::{Event, Shard, StripeLock};
-use crate::tables::StripeState;
+use crate::tables::{StripeState, Tables};
 
 /// Chunks rebuilt with one flush.
 pub(crate) const CHUNKS_PER_ROUND: usize = 16;
@@ -101,9 +101,29 @@ impl<I: Io> Shard<I> {
         if tables.stripe(stripe).state == StripeState::Free {
             return 0;
         }
-        let missing =
-            |&i: &usize| !tables.good_home(stripe, i).is_some_and(|home| self.members.is_active(home.member));
-        self.required(stripe).filter(missing).count()
+        self.required(stripe).filter(|&i| !self.is_there(&tables, stripe, i)).count()
+    }
+
+    /// Losses a stripe has had, at its weakest place: copies missing of a column, or columns missing of those under parity.
+    pub(crate) fn losses(&self, stripe: StripeId) -> usize {
+        let (g, tables) = (self.geometry, self.tables.borrow());
+        let found = tables.stripe(stripe);
+        let missing = |i: usize| usize::from(!self.is_there(&tables, stripe, i));
+        let columns = 0..usize::from(found.columns);
+        match found.state {
+            StripeState::Free => 0,
+            StripeState::Mirrored => {
+                let mirrors = |c| (0..g.failures()).map(move |copy| g.mirror_index(copy, c));
+                columns.map(|c| missing(c) + mirrors(c).map(missing).sum::<usize>()).max().unwrap_or(0)
+            }
+            StripeState::Parity => {
+                columns.chain((0..g.parity_columns()).map(|p| g.parity_index(p))).map(missing).sum()
+            }
+        }
+    }
+
+    fn is_there(&self, tables: &Tables, stripe: StripeId, index: usize) -> bool {
+        tables.good_home(stripe, index).is_some_and(|home| self.members.is_active(home.member))
     }
 
     /// Goes once over all stripes; false when nothing could be done.
@@ -256,7 +276,7 @@ impl<I: Io> Shard<I> {
         !records.is_empty() && self.journal.commit(records).await.is_ok()
     }
 
-    fn give_up(&self, rebuilt: &Rebuilt<I>) {
+    pub(crate) fn give_up(&self, rebuilt: &Rebuilt<I>) {
         if rebuilt.is_new {
             self.space.borrow_mut().give_back([rebuilt.home]);
         }

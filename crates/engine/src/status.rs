@@ -234,9 +234,8 @@ impl<I: Io> Shard<I> {
             for home in tables.homes(stripe).iter().flatten() {
                 status.member_chunks_used[usize::from(home.member.0)] += 1;
             }
-            let missing = self.missing_chunks(stripe);
-            status.stripes_degraded += u64::from(missing > 0);
-            status.stripes_at_risk += u64::from(missing >= self.geometry.failures());
+            status.stripes_degraded += u64::from(self.missing_chunks(stripe) > 0);
+            status.stripes_at_risk += u64::from(self.losses(stripe) >= self.geometry.failures());
         }
         status
     }
