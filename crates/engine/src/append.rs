@@ -17,7 +17,7 @@ use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
 use crate::shard::Shard;
-use crate::sync::{Fulfil, Promise, Signal, join_all, promise};
+use crate::sync::{Fulfil, Promise, Signal, gather, join_all, promise};
 use crate::volume::VolumeError;
 
 /// Runs being written at the same time.
@@ -283,6 +283,7 @@ impl<I: Io> Shard<I> {
                     .then_some(())
             };
             appender.work.wait(ready).await;
+            gather(|| appender.queue.borrow().len(), CHUNK_BLOCKS as usize).await;
             if !appender.has_room()
                 && let Err(error) = self.open_mirrored().await
             {

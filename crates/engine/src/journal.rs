@@ -15,7 +15,7 @@ use crate::io::{Gather, Io};
 use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::shard::Shard;
-use crate::sync::{Fulfil, Promise, Signal, join_all, promise};
+use crate::sync::{Fulfil, Promise, Signal, gather, join_all, promise};
 use crate::tables::Effects;
 use crate::volume::VolumeError;
 
@@ -236,6 +236,7 @@ impl<I: Io> Shard<I> {
     async fn journal_room(&self) -> Room {
         let journal = &self.journal;
         journal.work.wait(|| (!journal.queue.borrow().is_empty()).then_some(())).await;
+        gather(|| journal.queued(), usize::MAX).await;
         let ring = u64::from(self.geometry.journal_blocks);
         self.cleaner.kick();
         journal

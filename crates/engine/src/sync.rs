@@ -6,6 +6,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use crate::io::yield_now;
+
 /// Wakes everybody who waits for a condition to be looked at again.
 #[derive(Default)]
 pub(crate) struct Signal {
@@ -58,6 +60,16 @@ impl Kick {
     /// Resolves after the next kick, or at once when there was one since the last.
     pub(crate) async fn kicked(&self) {
         self.signal.wait(|| self.kicked.take().then_some(())).await;
+    }
+}
+
+/// Lets other tasks that are ready run as long as they add to a queue that is shorter than `enough`: what is ready at the
+/// same time goes out together, at no cost in waiting for anything else.
+pub(crate) async fn gather(len: impl Fn() -> usize, enough: usize) {
+    let mut gathered = 0;
+    while gathered < len() && len() < enough {
+        gathered = len();
+        yield_now().await;
     }
 }
 
