@@ -90,8 +90,11 @@ impl Run {
             }
             Trouble::OfflineNeeded if !is_out && self.is_at_limit(pool) => {
                 let work = Rc::clone(&self.work);
+                let failures = work.plan.protection.failures();
                 self.order(async move {
-                    if control.offline(member).await.is_ok() {
+                    // An evacuation may have ended meanwhile, and then the pool could spare it.
+                    let taken = control.offline(member).await.is_ok();
+                    if taken && control.config().members_out() > failures {
                         let what = format!("member {member} was taken offline though the pool needs it");
                         work.complain(Kind::WrongAnswer, what);
                     }
