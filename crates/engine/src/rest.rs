@@ -25,6 +25,7 @@ impl<I: Io> Shard<I> {
             ("records to be committed", self.journal.queued()),
             ("small writes", self.appender.queued()),
             ("marks to be committed", self.marks_pending.get() as usize),
+            ("failures reported", self.failures_reported.get() as usize),
             ("flushes", usize::from(self.flush_running.get())),
             ("plans that wait for room", self.waiting_for_room.get() as usize),
             ("blocks claimed", self.blocks_reserved.get() as usize),

@@ -110,6 +110,8 @@ pub struct Shard<I> {
     pub(crate) given_up: Cell<u64>,
     /// Times clients were refused for that although no more than the capacity was stored.
     pub(crate) refused_early: Cell<u64>,
+    /// Requests that wait for a failed member to be out.
+    pub(crate) failures_reported: Cell<u64>,
     /// Wakes the rebuilder.
     pub(crate) rebuilder: Kick,
     pub(crate) rebuild_left: Cell<u64>,
@@ -184,6 +186,7 @@ impl<I: Io> Shard<I> {
             space_changed: Signal::default(),
             given_up: Cell::new(0),
             refused_early: Cell::new(0),
+            failures_reported: Cell::new(0),
             rebuilder: Kick::default(),
             rebuild_left: Cell::new(0),
             scrubber: Kick::default(),
@@ -255,11 +258,13 @@ impl<I: Io> Shard<I> {
         if !self.members.is_active(member) {
             return;
         }
+        self.failures_reported.set(self.failures_reported.get() + 1);
         let (done, answer) = oneshot::async_channel();
         if self.control.send(Event::MemberFailed { member, error, done }).await.is_ok() {
             // Control only goes away with the whole pool.
             let _ = answer.await;
         }
+        self.failures_reported.set(self.failures_reported.get() - 1);
     }
 
     /// Takes note of a member's new state. Everything that depends on it is queued before this returns.

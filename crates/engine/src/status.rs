@@ -126,6 +126,8 @@ pub struct ShardStatus {
     /// Times clients were refused for lack of room although all members were there and no more than the
     /// capacity was stored.
     pub refused_early: u64,
+    /// Requests that wait for a member that failed them to be recorded as out.
+    pub failures_reported: u64,
     /// What waits for what, for the diagnosis of a standstill.
     pub waits: String,
     /// Counters.
@@ -157,6 +159,7 @@ impl ShardStatus {
         self.journal_blocks_used += other.journal_blocks_used;
         self.journal_blocks_written += other.journal_blocks_written;
         self.refused_early += other.refused_early;
+        self.failures_reported += other.failures_reported;
         self.waits += &other.waits;
         self.counters.add(&other.counters);
         self.members.resize(self.members.len().max(other.members.len()), MemberStats::default());
@@ -219,6 +222,7 @@ impl<I: Io> Shard<I> {
             journal_blocks_used: self.journal.used(),
             journal_blocks_written: self.journal.blocks_written.get(),
             refused_early: self.refused_early.get(),
+            failures_reported: self.failures_reported.get(),
             waits: self.waits(),
             counters: self.counters.values(),
             members: self.members.ids().map(|m| self.members.get(m).stats).collect(),

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use sinew_engine::disk::superblock::MemberState;
 use sinew_engine::pool::Candidate;
+use sinew_engine::status::ShardStatus;
 
 use crate::device::CrashPolicy;
 use crate::faults::DeviceFaults;
@@ -227,7 +228,8 @@ impl Run {
         self.world.spawn(async move { slot.set(control.status().await.ok()) });
         self.world.run_steps(50);
         let all_active = pool.control.config().members.iter().all(|m| m.state == MemberState::Active);
-        if all_active && answer.take().is_some_and(|status| is_whole(&status)) {
+        let is_calm = |status: ShardStatus| is_whole(&status) && status.failures_reported == 0;
+        if all_active && answer.take().is_some_and(is_calm) {
             self.note(|| "all members are whole".to_owned());
             self.lost.clear();
         }
