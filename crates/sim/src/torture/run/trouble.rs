@@ -91,11 +91,8 @@ impl Run {
             }
             Trouble::OfflineNeeded if !is_out && self.is_at_limit(pool) => {
                 let work = Rc::clone(&self.work);
-                let failures = work.plan.protection.failures();
                 self.order(async move {
-                    // An evacuation may have ended meanwhile, and then the pool could spare it.
-                    let taken = control.offline(member).await.is_ok();
-                    if taken && control.config().members_out() > failures {
+                    if control.offline(member).await.is_ok() {
                         let what = format!("member {member} was taken offline though the pool needs it");
                         work.complain(Kind::WrongAnswer, what);
                     }
@@ -167,10 +164,12 @@ impl Run {
         self.lost.contains(&member) || self.impaired.contains(&member) || lost < self.work.plan.lost
     }
 
-    /// Whether so many members are out that the pool can spare no more, and nobody is about to change that.
+    /// Whether so many members are out that the pool can spare no more, and nobody is about to change that. Those that are
+    /// evacuated do not count: that may end at any time.
     fn is_at_limit(&self, pool: &OpenPool) -> bool {
-        let out = pool.control.config().members_out();
-        out >= self.work.plan.protection.failures() && self.orders.get() == 0
+        let config = pool.control.config();
+        let evacuating = config.members.iter().filter(|m| m.state == MemberState::Evacuating).count();
+        config.members_out() - evacuating >= self.work.plan.protection.failures() && self.orders.get() == 0
     }
 
     pub(super) fn lose(&mut self, member: usize) {
