@@ -25,16 +25,16 @@ pub(crate) fn expects_panics() -> bool {
 /// The manual is docs/torture.md.
 #[derive(Args)]
 pub(crate) struct TortureArgs {
-    /// Seeds to run.
-    #[arg(long, default_value_t = 100)]
-    seeds: u64,
+    /// Seeds to run: 100, or with --file none besides those in it.
+    #[arg(long)]
+    seeds: Option<u64>,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
     /// One seed; runs it twice to compare the traces.
     #[arg(long, conflicts_with_all = ["seeds", "from", "file"])]
     seed: Option<u64>,
-    /// Run the seeds in this file instead: one per line, with `name=value` for settings that are other than drawn; `#`
+    /// Run the seeds in this file: one per line, with `name=value` for settings that are other than drawn; `#`
     /// begins a comment.
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
@@ -74,11 +74,14 @@ struct Totals {
 /// Runs the command.
 pub(crate) fn run(args: TortureArgs) -> Result<()> {
     RUNNING.store(true, Ordering::Relaxed);
-    let mut plans = match (args.seed, &args.file) {
-        (Some(seed), _) => vec![Plan::draw(seed)],
-        (None, Some(path)) => read_plans(path)?,
-        (None, None) => (args.from..args.from + args.seeds).map(Plan::draw).collect(),
-    };
+    let mut plans = args.file.as_ref().map_or_else(|| Ok(Vec::new()), read_plans)?;
+    match args.seed {
+        Some(seed) => plans.push(Plan::draw(seed)),
+        None => {
+            let seeds = args.seeds.unwrap_or(if args.file.is_some() { 0 } else { 100 });
+            plans.extend((args.from..args.from + seeds).map(Plan::draw));
+        }
+    }
     for plan in &mut plans {
         args.set.iter().try_for_each(|text| set(plan, text))?;
         plan.check().map_err(|why| anyhow!("seed {}: {why}", plan.seed))?;
