@@ -1,7 +1,9 @@
 //! Issuing the requests of a workload at a target, and filling volumes before.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::{Poll, Waker};
 
 use sinew_engine::io::Io;
 use sinew_sim::{Rng, SimIo, World};
@@ -27,10 +29,8 @@ pub(crate) struct Load {
     written_bytes: Cell<u64>,
     failure: RefCell<Option<Error>>,
     ended: Cell<bool>,
-    /// Whether somebody waits for a completion.
-    waiting: Cell<bool>,
-    completed: async_channel::Sender<()>,
-    completions: async_channel::Receiver<()>,
+    /// Who waits for a completion.
+    waiting: RefCell<Option<Waker>>,
 }
 
 /// When a load begins, is measured and ends, in virtual nanoseconds.
@@ -52,8 +52,6 @@ impl Load {
         times: Times,
     ) -> Rc<Load> {
         let meter = |&kind: &Kind| Meter::new(kind, times.measure_from, times.interval);
-        // One place is enough: nothing is said unless somebody waits.
-        let (completed, completions) = async_channel::bounded(1);
         let load = Rc::new(Load {
             replay: RefCell::new(Replay::new(requests, pace, times.start).until(times.end)),
             target,
@@ -62,9 +60,7 @@ impl Load {
             written_bytes: Cell::new(0),
             failure: RefCell::new(None),
             ended: Cell::new(false),
-            waiting: Cell::new(false),
-            completed,
-            completions,
+            waiting: RefCell::default(),
         });
         let issuing = Rc::clone(&load);
         let io = world.io();
@@ -95,16 +91,22 @@ impl Load {
                             let kind = issue.request.kind.index();
                             load.meters.borrow_mut()[kind].record(&completion, done.err());
                         }
-                        if load.waiting.take() {
-                            // The load holds both ends, and whoever waits has taken the last word.
-                            let _ = load.completed.try_send(());
+                        if let Some(waiting) = load.waiting.take() {
+                            waiting.wake();
                         }
                     });
                 }
                 Next::At(at) => io.sleep(at - io.now()).await,
                 Next::AfterCompletion => {
-                    self.waiting.set(true);
-                    let _ = self.completions.recv().await;
+                    let mut asked = false;
+                    poll_fn(|context| {
+                        if std::mem::replace(&mut asked, true) && self.waiting.borrow().is_none() {
+                            return Poll::Ready(());
+                        }
+                        *self.waiting.borrow_mut() = Some(context.waker().clone());
+                        Poll::Pending
+                    })
+                    .await;
                 }
                 Next::Done => return Ok(()),
             }
