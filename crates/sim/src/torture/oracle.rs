@@ -71,6 +71,8 @@ pub(crate) struct Reading {
 #[derive(Default)]
 pub(crate) struct Oracle {
     blocks: BTreeMap<Place, Block>,
+    /// Those that may hold more than one thing after power loss.
+    unsettled: BTreeSet<Place>,
     /// Contents that are not made from their version number alone.
     special: BTreeMap<Version, Rc<Vec<u8>>>,
     /// Versions that are zeros.
@@ -94,6 +96,7 @@ impl Oracle {
     /// The volume is no more.
     pub(crate) fn forget(&mut self, volume: usize) {
         self.blocks.retain(|place, _| place.0 != volume);
+        self.unsettled.retain(|place| place.0 != volume);
     }
 
     fn begin(&mut self, place: Place, version: Version) {
@@ -102,6 +105,7 @@ impl Oracle {
         block.in_flight += 1;
         block.cluster.push(version);
         block.after_crash.push(version);
+        self.unsettled.insert(place);
     }
 
     /// The end of a write or zeroing. One that failed may or may not have happened.
@@ -143,8 +147,8 @@ impl Oracle {
     }
 
     pub(crate) fn begin_flush(&self, volume: usize) -> Flush {
-        let blocks = self.blocks.range((volume, 0)..(volume + 1, 0)).filter(|(_, b)| b.after_crash.len() > 1);
-        let possible = blocks.map(|(&(_, n), b)| (n, b.possible().collect())).collect();
+        let unsettled = self.unsettled.range((volume, 0)..(volume + 1, 0));
+        let possible = unsettled.map(|place| (place.1, self.blocks[place].possible().collect())).collect();
         Flush { volume, version_next: self.version_last + 1, possible }
     }
 
@@ -152,6 +156,9 @@ impl Oracle {
         for (n, possible) in flush.possible {
             let block = self.blocks.get_mut(&(flush.volume, n)).expect("seen when it began");
             block.after_crash.retain(|v| possible.contains(v) || *v >= flush.version_next);
+            if block.after_crash.len() <= 1 {
+                self.unsettled.remove(&(flush.volume, n));
+            }
         }
     }
 
@@ -160,6 +167,7 @@ impl Oracle {
         let block = self.blocks.get_mut(&place).expect("begun before");
         if block.in_flight == 0 && block.base == [version] {
             block.after_crash = vec![version];
+            self.unsettled.remove(&place);
         }
     }
 
@@ -234,6 +242,8 @@ impl Oracle {
         for block in self.blocks.values_mut() {
             block.after_crash.clone_from(&block.base);
         }
+        let unsettled = self.blocks.iter().filter(|(_, block)| block.after_crash.len() > 1);
+        self.unsettled = unsettled.map(|(&place, _)| place).collect();
     }
 
     /// What a block holds as a version.
