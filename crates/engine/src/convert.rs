@@ -67,12 +67,9 @@ impl<I: Io> Shard<I> {
 
     /// Whether every data and parity column of the stripe has a good home on an active member.
     fn is_whole(&self, stripe: StripeId) -> bool {
-        let tables = self.tables.borrow();
-        let columns = usize::from(tables.stripe(stripe).columns);
+        let columns = usize::from(self.tables.borrow().stripe(stripe).columns);
         let parity = (0..self.geometry.parity_columns()).map(|p| self.geometry.parity_index(p));
-        (0..columns)
-            .chain(parity)
-            .all(|i| tables.good_home(stripe, i).is_some_and(|h| self.members.is_active(h.member)))
+        (0..columns).chain(parity).all(|i| self.live_home(stripe, i).is_some())
     }
 
     /// Writes the stripe's parity; gives the lock back when it is written.
@@ -137,7 +134,7 @@ impl<I: Io> Shard<I> {
                 self.read_part_without(part, vec![(index, home)]).await.ok()?;
             }
         }
-        if !self.is_good(stripe, index, home) {
+        if self.live_home(stripe, index) != Some(home) {
             self.io.reach(Path::ReadRepairVoid);
             return None;
         }

@@ -15,7 +15,7 @@ use crate::io::Io;
 use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::shard::{Event, Shard, StripeLock};
-use crate::tables::{StripeState, Tables};
+use crate::tables::StripeState;
 
 /// Chunks rebuilt with one flush.
 pub(crate) const CHUNKS_PER_ROUND: usize = 16;
@@ -97,18 +97,17 @@ impl<I: Io> Shard<I> {
 
     /// Chunks of a stripe that are not at a good home on an active member.
     pub(crate) fn missing_chunks(&self, stripe: StripeId) -> usize {
-        let tables = self.tables.borrow();
-        if tables.stripe(stripe).state == StripeState::Free {
+        if self.tables.borrow().stripe(stripe).state == StripeState::Free {
             return 0;
         }
-        self.required(stripe).filter(|&i| !self.is_there(&tables, stripe, i)).count()
+        self.required(stripe).filter(|&i| self.live_home(stripe, i).is_none()).count()
     }
 
     /// Losses a stripe has had, at its weakest place: copies missing of a column, or columns missing of those under parity.
     pub(crate) fn losses(&self, stripe: StripeId) -> usize {
-        let (g, tables) = (self.geometry, self.tables.borrow());
-        let found = tables.stripe(stripe);
-        let missing = |i: usize| usize::from(!self.is_there(&tables, stripe, i));
+        let g = self.geometry;
+        let found = self.tables.borrow().stripe(stripe);
+        let missing = |i: usize| usize::from(self.live_home(stripe, i).is_none());
         let columns = 0..usize::from(found.columns);
         match found.state {
             StripeState::Free => 0,
@@ -120,10 +119,6 @@ impl<I: Io> Shard<I> {
                 columns.chain((0..g.parity_columns()).map(|p| g.parity_index(p))).map(missing).sum()
             }
         }
-    }
-
-    fn is_there(&self, tables: &Tables, stripe: StripeId, index: usize) -> bool {
-        tables.good_home(stripe, index).is_some_and(|home| self.members.is_active(home.member))
     }
 
     /// Goes once over all stripes; false when nothing could be done.
