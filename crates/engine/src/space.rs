@@ -358,8 +358,7 @@ impl Space {
     /// As `plan_chunk`, for a chunk that can stay on member `from`: on a member so much emptier that they are less uneven
     /// afterwards.
     pub(crate) fn plan_move(&mut self, from: MemberId, avoid: &[MemberId]) -> Option<Home> {
-        let room = u64::from(self.members[usize::from(from.0)].chunks.count);
-        self.take_emptiest(avoid, self.member_reserve().max(room + 1))
+        self.take_emptiest(avoid, self.member_reserve().max(self.less_uneven_above(from)))
     }
 
     /// The usable members, those with the fewest free chunks first.
@@ -371,8 +370,13 @@ impl Space {
 
     /// Whether another usable member is so much emptier that a move there makes them less uneven.
     pub(crate) fn is_fuller_than_others(&self, member: MemberId) -> bool {
-        let room = self.members[usize::from(member.0)].chunks.count;
-        self.members.iter().any(|m| m.usable && m.chunks.count > room + 1)
+        let above = self.less_uneven_above(member);
+        self.members.iter().any(|m| m.usable && u64::from(m.chunks.count) > above)
+    }
+
+    /// Members with more free chunks than this and `member` are less uneven after a move from `member` to them.
+    fn less_uneven_above(&self, member: MemberId) -> u64 {
+        u64::from(self.members[usize::from(member.0)].chunks.count) + 1
     }
 
     fn take_emptiest(&mut self, avoid: &[MemberId], more_than: u64) -> Option<Home> {

@@ -3,8 +3,6 @@
 //! They hold no zeros, and writes are durable at once, so members that are only ever given zeros take memory for the
 //! engine's own structures and for the model, not for data.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use sinew_devices::flash::{self, Ssd};
 use sinew_devices::{BLOCK_BYTES, Device, disk, theory};
 use sinew_engine::io::DeviceId;
@@ -48,19 +46,15 @@ pub(crate) fn make(world: &World, groups: &[MemberSpec], alone: bool) -> Result<
 
 /// Drives by group, what is said of the group, and seed: on all cores, for ageing takes its time.
 fn make_drives(plans: &[(usize, &MemberSpec, u64)]) -> Vec<Result<Drive>> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let numbers = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)));
-        let mine = numbers.map_while(|number| Some((number, plans.get(number)?)));
-        mine.map(|(number, &(index, spec, seed))| (number, Drive::new(spec, index, seed))).collect::<Vec<_>>()
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(plans.len());
-    let mut made: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let shares = plans.chunks(plans.len().div_ceil(threads).max(1));
+    std::thread::scope(|scope| {
+        let make = |share: &[(usize, &MemberSpec, u64)]| -> Vec<_> {
+            share.iter().map(|&(index, spec, seed)| Drive::new(spec, index, seed)).collect()
+        };
+        let threads: Vec<_> = shares.map(|share| scope.spawn(move || make(share))).collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("ageing does not panic")).collect()
-    });
-    made.sort_by_key(|&(number, _)| number);
-    made.into_iter().map(|(_, drive)| drive).collect()
+    })
 }
 
 /// A member to be.

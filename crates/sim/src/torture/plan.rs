@@ -295,6 +295,9 @@ impl Plan {
         if plan.endings.is_empty() {
             plan.endings.push(Ending::PowerLoss);
         }
+        if Rng::stream(seed, "plan, cut short", 0).chance(0.1) {
+            plan.cut_writes_short();
+        }
         let volume_max = plan.blocks_max().expect("the shape of a drawn pool") / volume_count;
         plan.volumes.iter_mut().for_each(|blocks| *blocks = volume_max.min(*blocks));
         plan.draw_models(later);
@@ -307,6 +310,22 @@ impl Plan {
         let lines = (plan.openings * plan.clients) as u64;
         plan.requests = plan.requests.min((requests_max / lines).max(20));
         plan
+    }
+
+    /// Large writes in sequence, ended by losses of power again and again: most that recovery does is about stripes that
+    /// were being written.
+    fn cut_writes_short(&mut self) {
+        (self.sequential, self.writes, self.blocks_max, self.depth) = (95, 90, 260, 8);
+        (self.openings, self.endings) = (6, vec![Ending::PowerLoss]);
+        if self.checksums {
+            (self.corrupt, self.lost) = (self.corrupt + self.lost, 0);
+            (self.trouble, self.corruption) = (self.trouble.max(0.01), 0.01);
+        }
+        // The narrower the stripe, the sooner it is full.
+        let drawn = std::mem::replace(&mut self.data_columns, 2);
+        if self.geometry().is_err() {
+            self.data_columns = drawn;
+        }
     }
 
     /// Gives some or all members a model.

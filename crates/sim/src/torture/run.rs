@@ -238,7 +238,7 @@ impl Run {
             progress(self);
             self.trouble_opening();
             let Some(pool) = self.open(true)? else { continue };
-            self.set_faults();
+            self.set_faults(self.work.plan.corruption);
             self.verify()?;
             let ending = self.labour(&pool)?;
             progress(self);
@@ -302,10 +302,10 @@ impl Run {
         }
     }
 
-    /// Lets devices misbehave: corruption on the members set aside for it, slowness everywhere.
-    fn set_faults(&mut self) {
+    /// Lets devices misbehave: corruption on the members set aside for it, at this rate, and slowness everywhere.
+    fn set_faults(&mut self, corruption: f64) {
         let plan = &self.work.plan;
-        let chance = |kind| if plan.corruptions.contains(&kind) { plan.corruption } else { 0.0 };
+        let chance = |kind| if plan.corruptions.contains(&kind) { corruption } else { 0.0 };
         for member in self.members() {
             let device = self.device(member);
             let stall = if plan.troubles.is_empty() { 0.0 } else { plan.trouble.min(0.05) / 10.0 };

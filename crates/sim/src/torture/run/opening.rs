@@ -25,13 +25,15 @@ impl Run {
         there.map(|device| Candidate { device, path: path_of(device) }).collect()
     }
 
-    /// Some openings meet members that corrupt data, and such as were lost and now fail when they are written.
+    /// Some openings meet members that corrupt data, half of them so often that what was good when recovery verified it is
+    /// bad when recovery needs it. Some meet members that were lost and now fail when they are written.
     pub(super) fn trouble_opening(&mut self) {
         let mut rng = Rng::stream(self.work.plan.seed, "trouble opening", self.opening as u64);
         if !rng.chance(0.4) {
             return;
         }
-        self.set_faults();
+        let worn = self.work.plan.corruption > 0.0 && rng.chance(0.5);
+        self.set_faults(if worn { 0.1 } else { self.work.plan.corruption });
         let fails = self.work.plan.troubles.contains(&Trouble::Fail);
         for member in self.lost.iter().copied().filter(|_| fails && rng.chance(0.5)) {
             let device = self.device(member);
