@@ -124,6 +124,11 @@ impl Buf {
         &mut all[self.start as usize..(self.start + self.len) as usize]
     }
 
+    /// Whether this is the same part of the same memory.
+    pub fn is_same(&self, other: &Buf) -> bool {
+        Arc::ptr_eq(&self.pages, &other.pages) && (self.start, self.len) == (other.start, other.len)
+    }
+
     /// The part from `start`, `len` bytes long, sharing the memory.
     ///
     /// # Panics

@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 
 use sinew_engine::io::Io;
 use sinew_sim::{Rng, SimIo, World};
-use sinew_workload::{Boxed, Kind, Next, Pace, Replay, Request};
+use sinew_workload::{Boxed, Done, Issue, Kind, Next, Pace, Replay, Request};
 
 use crate::meter::Meter;
 use crate::target::Target;
@@ -75,26 +75,10 @@ impl Load {
 
     async fn issue_all(self: &Rc<Self>, io: &SimIo) -> Result<()> {
         loop {
-            let next = self.replay.borrow_mut().next(io.now())?;
-            match next {
+            match self.next(io.now())? {
                 Next::Issue(issue) => {
-                    self.target.check(&issue.request)?;
                     let (load, io_then) = (Rc::clone(self), io.clone());
-                    io.spawn(async move {
-                        let done = load.target.perform(issue.request).await;
-                        let now = io_then.now();
-                        let completion = load.replay.borrow_mut().complete(issue, now, done.is_ok());
-                        if issue.request.kind == Kind::Write && completion.ok {
-                            load.written_bytes.set(load.written_bytes.get() + issue.request.len);
-                        }
-                        if issue.due_ns >= load.measure_from {
-                            let kind = issue.request.kind.index();
-                            load.meters.borrow_mut()[kind].record(&completion, done.err());
-                        }
-                        if let Some(waiting) = load.waiting.take() {
-                            waiting.wake();
-                        }
-                    });
+                    io.spawn(async move { load.carry_out(issue, &io_then).await });
                 }
                 Next::At(at) => io.sleep(at - io.now()).await,
                 Next::AfterCompletion => {
@@ -107,9 +91,52 @@ impl Load {
                         Poll::Pending
                     })
                     .await;
+                    if self.failure.borrow().is_some() {
+                        return Ok(());
+                    }
                 }
                 Next::Done => return Ok(()),
             }
+        }
+    }
+
+    /// Carries a request out, and then the next one, if it is due as soon as this one ends: a task that goes on costs less
+    /// than a new one.
+    async fn carry_out(&self, mut issue: Issue, io: &SimIo) {
+        loop {
+            let done = self.target.perform(issue.request).await;
+            let now = io.now();
+            self.record(&self.replay.borrow_mut().complete(issue, now, done.is_ok()), done.err());
+            if self.waiting.borrow().is_none() {
+                return;
+            }
+            match self.next(now) {
+                Ok(Next::Issue(next)) => {
+                    issue = next;
+                    continue;
+                }
+                Ok(_) => {}
+                Err(error) => *self.failure.borrow_mut() = Some(error),
+            }
+            return self.waiting.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    fn next(&self, now: u64) -> Result<Next> {
+        let next = self.replay.borrow_mut().next(now)?;
+        if let Next::Issue(issue) = &next {
+            self.target.check(&issue.request)?;
+        }
+        Ok(next)
+    }
+
+    fn record(&self, done: &Done, error: Option<String>) {
+        let Request { kind, len, .. } = done.issue.request;
+        if kind == Kind::Write && done.ok {
+            self.written_bytes.set(self.written_bytes.get() + len);
+        }
+        if done.issue.due_ns >= self.measure_from {
+            self.meters.borrow_mut()[kind.index()].record(done, error);
         }
     }
 
