@@ -41,6 +41,8 @@ pub struct Outcome {
     pub requests: u64,
     /// Of those, with "no space left".
     pub no_space: u64,
+    /// Requests that members completed.
+    pub member_requests: u64,
     /// Events and tasks run.
     pub steps: u64,
     /// How often each path of the engine, each fault of a device and each act of an operator was reached.
@@ -204,6 +206,12 @@ impl Run {
             trace_hash: self.world.trace_hash(),
             requests: self.work.answered.get(),
             no_space: self.work.no_space.get(),
+            member_requests: self
+                .world
+                .devices()
+                .into_iter()
+                .map(|d| self.world.device(d).stats().requests())
+                .sum(),
             steps: self.world.steps(),
             reached: self.reached(),
         }

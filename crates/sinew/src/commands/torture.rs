@@ -69,6 +69,7 @@ struct Totals {
     failures: Vec<Failure>,
     reached: BTreeMap<&'static str, u64>,
     requests: u64,
+    member_requests: u64,
 }
 
 /// Runs the command.
@@ -174,11 +175,19 @@ fn report(plans: &[Plan], totals: &Totals, as_json: bool) {
             .iter()
             .map(|f| json!({ "seed": f.plan.seed, "what": f.to_string(), "command": f.plan.command(), "last": f.log }))
             .collect();
-        let (seeds, requests, reached) = (plans.len(), totals.requests, &totals.reached);
-        say!("{:#}", json!({ "seeds": seeds, "failed": failed, "requests": requests, "reached": reached }));
+        let value = json!({
+            "seeds": plans.len(),
+            "failed": failed,
+            "requests": totals.requests,
+            "member_requests": totals.member_requests,
+            "reached": totals.reached,
+        });
+        say!("{value:#}");
         return;
     }
-    say!("{} seeds, {} failed; {} requests", plans.len(), totals.failures.len(), totals.requests);
+    let Totals { failures, requests, member_requests, .. } = totals;
+    let seeds = format!("{} seeds, {} failed", plans.len(), failures.len());
+    say!("{seeds}; {requests} requests of clients, {member_requests} to members");
     for (name, count) in &totals.reached {
         say!("  {name:<28} {count}");
     }
@@ -202,6 +211,7 @@ fn run_all(plans: &[Plan], twice: bool, lines: usize) -> Totals {
                                 *totals.reached.entry(name).or_default() += count;
                             }
                             totals.requests += outcome.requests;
+                            totals.member_requests += outcome.member_requests;
                         }
                         Err(failure) => {
                             bar.suspend(|| {
