@@ -213,7 +213,16 @@ impl Oracle {
         let named = u64::from_le_bytes(content[16..24].try_into().expect("eight bytes"));
         let may_be =
             |v: &Version| *v == named || *v == 0 || self.zeros.contains(v) || self.special.contains_key(v);
-        legal.iter().copied().filter(may_be).find(|&v| self.content(place, v) == content)
+        legal.iter().copied().filter(may_be).find(|&v| self.holds(place, v, content))
+    }
+
+    /// Whether this is a block's content as a version.
+    fn holds(&self, place: Place, version: Version, content: &[u8]) -> bool {
+        match self.special.get(&version) {
+            Some(special) => special.as_slice() == content,
+            None if self.zeros.contains(&version) => content == ZEROS,
+            None => is_pattern(place, version, content),
+        }
     }
 
     /// The process died: nothing is under way any more, and what was may or may not have happened.
@@ -247,37 +256,48 @@ impl Oracle {
     }
 
     /// What a block holds as a version.
-    pub(crate) fn content(&self, place: Place, version: Version) -> Vec<u8> {
+    fn content(&self, place: Place, version: Version) -> Vec<u8> {
         match self.special.get(&version) {
             Some(content) => content.to_vec(),
-            None if self.zeros.contains(&version) => vec![0; BLOCK_BYTES],
-            None => pattern(place, version),
+            None if self.zeros.contains(&version) => ZEROS.to_vec(),
+            None => {
+                let mut bytes = ZEROS.to_vec();
+                fill_pattern(place, version, &mut bytes);
+                bytes
+            }
         }
     }
 }
 
-/// The content of a block as a version: recognisable, and different everywhere.
-fn pattern(place: Place, version: Version) -> Vec<u8> {
+const ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+
+/// Makes `out` a block as a version: recognisable, and different everywhere. Each word follows from its number alone, so
+/// that this takes vector instructions.
+fn fill_pattern(place: Place, version: Version, out: &mut [u8]) {
     if version == 0 {
-        return vec![0; BLOCK_BYTES];
+        return out.fill(0);
     }
-    let mut bytes = Vec::with_capacity(BLOCK_BYTES);
-    bytes.extend_from_slice(&(place.0 as u64 + 1).to_le_bytes());
-    bytes.extend_from_slice(&place.1.to_le_bytes());
-    bytes.extend_from_slice(&version.to_le_bytes());
-    let mut word = (place.1 << 20) ^ version.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((place.0 as u64) << 50);
-    while bytes.len() < BLOCK_BYTES {
-        word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        bytes.extend_from_slice(&word.to_le_bytes());
+    let seed = (place.1 << 20) ^ version.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((place.0 as u64) << 50);
+    for (i, word) in (0u64..).zip(out.chunks_exact_mut(8)) {
+        word.copy_from_slice(&(seed ^ i.wrapping_mul(0x5851_f42d_4c95_7f2d)).to_le_bytes());
     }
-    bytes
+    for (word, name) in out.chunks_exact_mut(8).zip([place.0 as u64 + 1, place.1, version]) {
+        word.copy_from_slice(&name.to_le_bytes());
+    }
+}
+
+fn is_pattern(place: Place, version: Version, content: &[u8]) -> bool {
+    let mut expected = ZEROS;
+    fill_pattern(place, version, &mut expected);
+    content == expected
 }
 
 /// The data of a run of blocks with these versions.
 pub(crate) fn data_of(volume: usize, first: u64, versions: &[Version]) -> Buf {
-    let mut buf = Buf::zeroed(versions.len() * BLOCK_BYTES);
-    for (i, chunk) in buf.bytes_mut().chunks_exact_mut(BLOCK_BYTES).enumerate() {
-        chunk.copy_from_slice(&pattern((volume, first + i as u64), versions[i]));
+    let mut buf = Buf::stale(versions.len() * BLOCK_BYTES);
+    let blocks = buf.bytes_mut().chunks_exact_mut(BLOCK_BYTES);
+    for ((block, &version), out) in (first..).zip(versions).zip(blocks) {
+        fill_pattern((volume, block), version, out);
     }
     buf
 }
@@ -288,7 +308,7 @@ fn describe(place: Place, content: &[u8]) -> String {
         return "zeros".to_owned();
     }
     let (volume, block, version) = (word(0).wrapping_sub(1), word(1), word(2));
-    if pattern((volume as usize, block), version) == content {
+    if is_pattern((volume as usize, block), version, content) {
         if (volume as usize, block) == place {
             return format!("version {version}");
         }
