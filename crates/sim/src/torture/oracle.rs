@@ -15,6 +15,22 @@ pub(crate) type Version = u64;
 /// A volume and one of its blocks.
 pub(crate) type Place = (usize, u64);
 
+/// A moment: the oracle counts what ends.
+type Moment = u64;
+
+/// A version that may be there after power loss, and since when it is not there any more without one.
+#[derive(Clone, Copy, Debug)]
+struct Remnant {
+    version: Version,
+    gone: Option<Moment>,
+}
+
+impl Remnant {
+    fn there(version: Version) -> Remnant {
+        Remnant { version, gone: None }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Block {
     /// What it held when the overlapping requests began; empty once one of them has succeeded.
@@ -23,7 +39,7 @@ struct Block {
     cluster: Vec<Version>,
     in_flight: u32,
     /// What it may hold after power loss.
-    after_crash: Vec<Version>,
+    after_crash: Vec<Remnant>,
     /// A part of it is being written: whatever else is written meanwhile may get that part or not.
     merging: bool,
     /// The versions of all requests begun, so that a read can tell which overlapped it.
@@ -37,7 +53,7 @@ impl Default for Block {
             base: vec![0],
             cluster: Vec::new(),
             in_flight: 0,
-            after_crash: vec![0],
+            after_crash: vec![Remnant::there(0)],
             merging: false,
             begun: Vec::new(),
         }
@@ -48,13 +64,22 @@ impl Block {
     fn possible(&self) -> impl Iterator<Item = Version> + '_ {
         self.base.iter().chain(&self.cluster).copied()
     }
+
+    /// Notes which versions are not there any more.
+    fn note_gone(&mut self, now: Moment) {
+        let Block { base, cluster, after_crash, .. } = self;
+        for remnant in after_crash.iter_mut().filter(|r| r.gone.is_none()) {
+            if !base.contains(&remnant.version) && !cluster.contains(&remnant.version) {
+                remnant.gone = Some(now);
+            }
+        }
+    }
 }
 
-/// A flush under way: what it will make durable.
+/// A flush under way. It will make durable what was there when it began.
 pub(crate) struct Flush {
     volume: usize,
-    version_next: Version,
-    possible: Vec<(u64, Vec<Version>)>,
+    began: Moment,
 }
 
 /// A read under way.
@@ -78,6 +103,7 @@ pub(crate) struct Oracle {
     /// Versions that are zeros.
     zeros: BTreeSet<Version>,
     version_last: Version,
+    now: Moment,
 }
 
 impl Oracle {
@@ -104,7 +130,7 @@ impl Oracle {
         block.begun.push(version);
         block.in_flight += 1;
         block.cluster.push(version);
-        block.after_crash.push(version);
+        block.after_crash.push(Remnant::there(version));
         self.unsettled.insert(place);
     }
 
@@ -114,7 +140,9 @@ impl Oracle {
         block.in_flight -= 1;
         block.merging = false;
         if succeeded {
+            self.now += 1;
             block.base.clear();
+            block.note_gone(self.now);
         }
         if block.in_flight == 0 {
             block.base.append(&mut block.cluster);
@@ -147,26 +175,25 @@ impl Oracle {
     }
 
     pub(crate) fn begin_flush(&self, volume: usize) -> Flush {
-        let unsettled = self.unsettled.range((volume, 0)..(volume + 1, 0));
-        let possible = unsettled.map(|place| (place.1, self.blocks[place].possible().collect())).collect();
-        Flush { volume, version_next: self.version_last + 1, possible }
+        Flush { volume, began: self.now }
     }
 
     pub(crate) fn end_flush(&mut self, flush: Flush) {
-        for (n, possible) in flush.possible {
-            let block = self.blocks.get_mut(&(flush.volume, n)).expect("seen when it began");
-            block.after_crash.retain(|v| possible.contains(v) || *v >= flush.version_next);
-            if block.after_crash.len() <= 1 {
-                self.unsettled.remove(&(flush.volume, n));
+        self.unsettled.retain(|place| {
+            if place.0 != flush.volume {
+                return true;
             }
-        }
+            let after_crash = &mut self.blocks.get_mut(place).expect("begun before").after_crash;
+            after_crash.retain(|remnant| remnant.gone.is_none_or(|gone| gone > flush.began));
+            after_crash.len() > 1
+        });
     }
 
     /// A forced write has succeeded: where nothing overlapped it, it is what is durable.
     pub(crate) fn force(&mut self, place: Place, version: Version) {
         let block = self.blocks.get_mut(&place).expect("begun before");
         if block.in_flight == 0 && block.base == [version] {
-            block.after_crash = vec![version];
+            block.after_crash = vec![Remnant::there(version)];
             self.unsettled.remove(&place);
         }
     }
@@ -203,7 +230,9 @@ impl Oracle {
             ));
         };
         if undisturbed && let Some(block) = self.blocks.get_mut(&place) {
+            self.now += 1;
             block.base = vec![found];
+            block.note_gone(self.now);
         }
         Ok(())
     }
@@ -240,7 +269,8 @@ impl Oracle {
     pub(crate) fn power_failed(&mut self) {
         self.process_died();
         for block in self.blocks.values_mut() {
-            block.base.clone_from(&block.after_crash);
+            block.after_crash.iter_mut().for_each(|remnant| remnant.gone = None);
+            block.base = block.after_crash.iter().map(|remnant| remnant.version).collect();
             block.base.sort_unstable();
             block.base.dedup();
         }
@@ -249,7 +279,7 @@ impl Oracle {
     /// The pool was opened and every block read: what is there now is durable.
     pub(crate) fn settled(&mut self) {
         for block in self.blocks.values_mut() {
-            block.after_crash.clone_from(&block.base);
+            block.after_crash = block.base.iter().copied().map(Remnant::there).collect();
         }
         let unsettled = self.blocks.iter().filter(|(_, block)| block.after_crash.len() > 1);
         self.unsettled = unsettled.map(|(&place, _)| place).collect();
