@@ -32,6 +32,9 @@ use crate::world::World;
 /// Steps after which a phase without end counts as stuck.
 const STEPS_MAX: u64 = 3_000_000;
 
+/// Memory kept from one run for the next, of each size: about what the members of a run hold.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+
 /// A run that ended well.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -103,6 +106,7 @@ pub fn run_logged(plan: &Plan, lines_max: usize) -> Result<Outcome, Failure> {
     }
     // How far it came, for a run that does not come back.
     let (opening, troubles) = (Cell::new(0), Cell::new(0));
+    sinew_engine::buf::keep(KEPT_BYTES_MAX);
     let played = catch_unwind(AssertUnwindSafe(|| {
         let mut run = Run::new(plan, Rc::clone(&log));
         let played = run.play(&|run| {
