@@ -38,7 +38,7 @@ struct Block {
     /// The overlapping requests' versions.
     cluster: Vec<Version>,
     in_flight: u32,
-    /// What it may hold after power loss.
+    /// What it may hold after power loss, in the order of versions.
     after_crash: Vec<Remnant>,
     /// A part of it is being written: whatever else is written meanwhile may get that part or not.
     merging: bool,
@@ -65,12 +65,14 @@ impl Block {
         self.base.iter().chain(&self.cluster).copied()
     }
 
-    /// Notes which versions are not there any more.
-    fn note_gone(&mut self, now: Moment) {
-        let Block { base, cluster, after_crash, .. } = self;
-        for remnant in after_crash.iter_mut().filter(|r| r.gone.is_none()) {
-            if !base.contains(&remnant.version) && !cluster.contains(&remnant.version) {
-                remnant.gone = Some(now);
+    /// What was there before the overlapping requests is now one of these.
+    fn set_base(&mut self, base: Vec<Version>, now: Moment) {
+        for version in std::mem::replace(&mut self.base, base) {
+            let found = self.after_crash.binary_search_by_key(&version, |remnant| remnant.version);
+            if let Ok(i) = found
+                && !self.base.contains(&version)
+            {
+                self.after_crash[i].gone = Some(now);
             }
         }
     }
@@ -141,8 +143,7 @@ impl Oracle {
         block.merging = false;
         if succeeded {
             self.now += 1;
-            block.base.clear();
-            block.note_gone(self.now);
+            block.set_base(Vec::new(), self.now);
         }
         if block.in_flight == 0 {
             block.base.append(&mut block.cluster);
@@ -231,8 +232,7 @@ impl Oracle {
         };
         if undisturbed && let Some(block) = self.blocks.get_mut(&place) {
             self.now += 1;
-            block.base = vec![found];
-            block.note_gone(self.now);
+            block.set_base(vec![found], self.now);
         }
         Ok(())
     }
