@@ -17,7 +17,7 @@ use crate::mapped::MappedShard;
 use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
-use crate::sync::{Promise, Signal, join_all};
+use crate::sync::{Promise, Signal, gather, join_all};
 use crate::ticket::{AppendResult, Ticket};
 use crate::volume::VolumeError;
 
@@ -133,6 +133,16 @@ impl Appender {
         promise
     }
 
+    /// Queues pieces that were on their way in front of all others.
+    fn queue_again(&self, pieces: Vec<(Piece, Rc<Ticket>)>) {
+        let mut queue = self.queue.borrow_mut();
+        pieces.into_iter().rev().for_each(|entry| queue.push_front(entry));
+        drop(queue);
+        if self.starved.get() {
+            self.refuse_conditional();
+        }
+    }
+
     /// Its state, for the diagnosis of a standstill.
     pub(crate) fn waits(&self) -> String {
         let open = self.open.borrow().as_ref().map(|open| (open.id, open.fill.clone()));
@@ -243,6 +253,7 @@ impl<I: Io> MappedShard<I> {
                     .then_some(())
             };
             appender.work.wait(ready).await;
+            gather(|| appender.queue.borrow().len(), CHUNK_BLOCKS as usize).await;
             if !appender.has_room()
                 && let Err(error) = self.open_mirrored().await
             {
@@ -328,8 +339,7 @@ impl<I: Io> MappedShard<I> {
         }
         if failed || homes.iter().any(|home| self.members.lost_since(home.member, version)) {
             self.io.reach(Path::RunMemberLost);
-            let mut queue = self.appender.queue.borrow_mut();
-            run.pieces.into_iter().rev().for_each(|entry| queue.push_front(entry));
+            self.appender.queue_again(run.pieces);
         } else {
             self.commit_run(run.slot, run.pieces).await;
         }

@@ -1,6 +1,6 @@
 //! Owned, aligned, shared memory: the only form in which data crosses an `.await`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 /// The unit of a volume's addresses and of every transfer to a member.
@@ -14,11 +14,18 @@ struct Page([u8; BLOCK_BYTES]);
 /// Buffers of up to this many blocks are kept for reuse when they are let go of; there is a list for each power of two.
 const KEPT_BLOCKS_MAX: usize = 256;
 const CLASSES: usize = KEPT_BLOCKS_MAX.ilog2() as usize + 1;
-/// Memory a thread keeps in one list.
+/// Memory a thread keeps in one list, unless told otherwise.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 
 thread_local! {
     static KEPT: RefCell<[Vec<Vec<Page>>; CLASSES]> = const { RefCell::new([const { Vec::new() }; CLASSES]) };
+    static KEPT_MAX: Cell<usize> = const { Cell::new(KEPT_BYTES_MAX) };
+}
+
+/// Lets this thread keep up to so many bytes of each size for reuse: for one that holds much data and lets go of all of it,
+/// again and again.
+pub fn keep(bytes: usize) {
+    KEPT_MAX.set(bytes);
 }
 
 /// Memory on loan from its thread's lists. Asking the system for fresh pages and giving them back costs more than
@@ -49,7 +56,7 @@ impl Drop for Pages {
         // A thread that is ending keeps nothing.
         let _ = KEPT.try_with(|kept| {
             let list = &mut kept.borrow_mut()[class];
-            if (list.len() << class) * BLOCK_BYTES < KEPT_BYTES_MAX {
+            if (list.len() << class) * BLOCK_BYTES < KEPT_MAX.get() {
                 list.push(pages);
             }
         });
@@ -122,6 +129,11 @@ impl Buf {
         let pages = Arc::get_mut(&mut self.pages).expect("a shared buffer is read-only");
         let all: &mut [u8] = bytemuck::cast_slice_mut(pages.0.as_mut_slice());
         &mut all[self.start as usize..(self.start + self.len) as usize]
+    }
+
+    /// Whether this is the same part of the same memory.
+    pub fn is_same(&self, other: &Buf) -> bool {
+        Arc::ptr_eq(&self.pages, &other.pages) && (self.start, self.len) == (other.start, other.len)
     }
 
     /// The part from `start`, `len` bytes long, sharing the memory.

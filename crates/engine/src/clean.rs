@@ -10,12 +10,12 @@ use crate::addr::Lsn;
 use crate::buf::Buf;
 use crate::disk::page::{PageHeader, PageId};
 use crate::geometry::PAGE_BYTES;
-use crate::io::{Gather, Io};
+use crate::io::{Gather, Io, yield_now};
 use crate::mapped::MappedShard;
 use crate::pages::PageCopy;
 use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
-use crate::sync::{join_all, yield_now};
+use crate::sync::join_all;
 
 /// Pages written by one round at most: 1 MiB of memory.
 const ROUND_PAGES: usize = 64;

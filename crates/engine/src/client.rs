@@ -88,12 +88,12 @@ impl<I: Io> PoolClient<I> {
         match &self.shards[shard] {
             ShardLink::Here(shard) => shard.serve(volume, request).await,
             ShardLink::There(mailbox) => {
-                let (reply, answer) = async_channel::bounded(1);
+                let (reply, answer) = oneshot::async_channel();
                 mailbox
                     .send(Order::Request { volume, request, reply })
                     .await
                     .map_err(|_| VolumeError::Gone)?;
-                answer.recv().await.unwrap_or(Err(VolumeError::Gone))
+                answer.await.unwrap_or(Err(VolumeError::Gone))
             }
         }
     }

@@ -84,23 +84,20 @@ impl<I: Io> MappedShard<I> {
     /// now; none when that cannot be.
     fn choose_victims(&self, slots: usize) -> Vec<StripeId> {
         let at_leisure = self.waiting_for_room.get() == 0;
+        let is_gain = |live, chunks| {
+            let needed = self.chunks_needed(live, slots);
+            chunks > needed + if at_leisure { needed / GAIN_AT_LEISURE } else { 0 }
+        };
         let (mut live, mut chunks, mut chosen) = (0, 0, Vec::new());
         for (stripe, stripe_live, stripe_chunks) in self.sparsest() {
             chosen.push(stripe);
             live += stripe_live;
             chunks += stripe_chunks;
-            let needed = self.chunks_needed(live, slots);
-            let least = if at_leisure { needed + needed / GAIN_AT_LEISURE } else { needed };
-            if live >= slots && chunks > least {
+            if live >= slots && is_gain(live, chunks) {
                 return chosen;
             }
         }
-        let needed = self.chunks_needed(live, slots);
-        if chunks > needed + if at_leisure { needed / GAIN_AT_LEISURE } else { 0 } {
-            chosen
-        } else {
-            Vec::new()
-        }
+        if is_gain(live, chunks) { chosen } else { Vec::new() }
     }
 
     /// Chunks that so many blocks take in stripes of so many slots.

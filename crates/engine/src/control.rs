@@ -250,11 +250,11 @@ impl<I: Io> Control<I> {
                     // When nothing is left to store the failure on, the pool as a whole has failed.
                     let _ = self.take_out(member, MemberState::Failed).await;
                 }
-                let _ = done.send(()).await;
+                let _ = done.send(());
                 self.use_spares().await;
             }
             Event::Write { done } => {
-                let _ = done.send(self.declare_write().await).await;
+                let _ = done.send(self.declare_write().await);
             }
             Event::Rebuilt => {
                 let _ = self.finish_evacuation().await;
@@ -365,11 +365,11 @@ impl<I: Io> Control<I> {
         order: impl Fn(Answer<Result<(), VolumeError>>) -> Order,
     ) -> Result<(), VolumeError> {
         let asks = self.shards.iter().map(|shard| {
-            let (done, answer) = async_channel::bounded(1);
+            let (done, answer) = oneshot::async_channel();
             let order = order(done);
             async move {
                 shard.send(order).await.map_err(|_| VolumeError::Gone)?;
-                answer.recv().await.unwrap_or(Err(VolumeError::Gone))
+                answer.await.unwrap_or(Err(VolumeError::Gone))
             }
         });
         join_all(asks).await.into_iter().collect()
@@ -452,7 +452,7 @@ impl<I: Io> Control<I> {
             match config.shape {
                 Shape::Mapped(geometry) => {
                     let out = lost.iter().filter(|&&out| out).count();
-                    out + usize::from(out == 0 && status.stripes_degraded > 0) < geometry.failures()
+                    status.stripes_at_risk == 0 && out < geometry.failures()
                 }
                 Shape::Array(_) => {
                     // What lags behind is no help to the others.
@@ -557,9 +557,9 @@ impl<I: Io> Control<I> {
     /// When a shard is gone.
     pub async fn status(&self) -> Result<ShardStatus, ControlError> {
         let asks = self.shards.iter().map(|shard| async move {
-            let (reply, answer) = async_channel::bounded(1);
+            let (reply, answer) = oneshot::async_channel();
             shard.send(Order::Status(reply)).await.ok()?;
-            answer.recv().await.ok()
+            answer.await.ok()
         });
         let mut total = ShardStatus::default();
         for status in join_all(asks).await {

@@ -67,12 +67,9 @@ impl<I: Io> MappedShard<I> {
 
     /// Whether every data and parity column of the stripe has a good home on an active member.
     fn is_whole(&self, stripe: StripeId) -> bool {
-        let tables = self.tables.borrow();
-        let columns = usize::from(tables.stripe(stripe).columns);
+        let columns = usize::from(self.tables.borrow().stripe(stripe).columns);
         let parity = (0..self.geometry.parity_columns()).map(|p| self.geometry.parity_index(p));
-        (0..columns)
-            .chain(parity)
-            .all(|i| tables.good_home(stripe, i).is_some_and(|h| self.members.is_active(h.member)))
+        (0..columns).chain(parity).all(|i| self.live_home(stripe, i).is_some())
     }
 
     /// Writes the stripe's parity; gives the lock back when it is written.
@@ -118,7 +115,8 @@ impl<I: Io> MappedShard<I> {
         Some(mended)
     }
 
-    /// Rewrites a whole data chunk, block by block, where a block is damaged, and gives its content as it is then.
+    /// Rewrites a whole data chunk, block by block, where a block is damaged, and gives its content as it is then; `None`
+    /// when it cannot be mended, or is at this home no more.
     pub(crate) async fn mend_chunk(
         self: &Rc<Self>,
         stripe: StripeId,
@@ -135,6 +133,10 @@ impl<I: Io> MappedShard<I> {
             if damaged {
                 self.read_part_without(part, vec![(index, home)]).await.ok()?;
             }
+        }
+        if self.live_home(stripe, index) != Some(home) {
+            self.io.reach(Path::ReadRepairVoid);
+            return None;
         }
         let whole = ChunkPart { stripe, column, offset: 0, count: CHUNK_BLOCKS };
         self.read_home(home, 0, CHUNK_BLOCKS).await.ok().filter(|buf| self.mismatches(whole, buf) == 0)

@@ -8,8 +8,9 @@
 //! Three rules of async keep it correct: only owned buffers cross an `.await`; no decision survives an `.await` unless
 //! what it was based on is pinned or locked; a future with I/O in flight is never dropped.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
+use std::task::Poll;
 
 use crate::buf::Buf;
 use crate::paths::Path;
@@ -77,4 +78,17 @@ pub trait Io: Clone + 'static {
     fn reach(&self, _path: Path) {}
     /// The device's size.
     fn space(&self, device: DeviceId) -> Result<Space, IoError>;
+}
+
+/// Lets every other task that is ready run first.
+pub async fn yield_now() {
+    let mut asked = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut asked, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

@@ -15,14 +15,14 @@ use crate::io::{Gather, Io};
 use crate::mapped::MappedShard;
 use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
-use crate::sync::{Fulfil, Promise, Signal, join_all, promise};
+use crate::sync::{Fulfil, Promise, Signal, gather, join_all, promise};
 use crate::tables::Effects;
 use crate::volume::VolumeError;
 
 /// Blocks written by one group at most.
 const GROUP_BLOCKS: u64 = 16;
 /// Blocks of the ring kept for what room itself depends on: markers that let the tail advance, and marks that a flush
-/// waits for.
+/// waits for. Nothing else goes into them, since a stripe opened there could make another mark necessary.
 const RESERVED_BLOCKS: u64 = 8;
 /// Blocks between changes of the members that hold the journal.
 const LEG_BLOCKS: u64 = 64;
@@ -173,13 +173,13 @@ impl Journal {
         JournalHeader { pool, shard: shard as u16, epoch: self.epoch, rewritten: 0, lsn, tail, flushed }
     }
 
-    /// Takes the records of one block, or a marker, off the queue.
-    fn take_block(&self) -> Option<(Vec<Record>, Vec<Fulfil<CommitResult>>)> {
+    /// Takes the records of one block, or a marker, off the queue; of the reserve, for urgent ones only.
+    fn take_block(&self, reserved: bool) -> Option<(Vec<Record>, Vec<Fulfil<CommitResult>>)> {
         let mut queue = self.queue.borrow_mut();
         let (mut records, mut waiters, mut bytes) = (Vec::new(), Vec::new(), 0);
         while let Some(entry) = queue.pop_front() {
             let len = entry.record.as_ref().map_or(0, Record::encoded_len);
-            if bytes + len > JOURNAL_PAYLOAD_BYTES {
+            if bytes + len > JOURNAL_PAYLOAD_BYTES || reserved && !entry.urgent {
                 queue.push_front(entry);
                 break;
             }
@@ -202,6 +202,13 @@ fn entries(records: Vec<Record>, urgent: bool) -> (Vec<Entry>, Promise<CommitRes
     (entries, promise)
 }
 
+/// What the ring has room for.
+struct Room {
+    blocks: u64,
+    /// Only what is urgent.
+    reserved: bool,
+}
+
 /// One block of a group: its records, and who waits for them.
 struct Block {
     lsn: Lsn,
@@ -214,7 +221,7 @@ impl<I: Io> MappedShard<I> {
     pub(crate) async fn run_journal(self: Rc<Self>) {
         loop {
             let room = self.journal_room().await;
-            let (blocks, data) = self.build_group(room);
+            let (blocks, data) = self.build_group(&room);
             let first = blocks[0].lsn;
             let written = self.write_group(first, data).await;
             self.journal.blocks_written.set(self.journal.blocks_written.get() + blocks.len() as u64);
@@ -225,10 +232,11 @@ impl<I: Io> MappedShard<I> {
         }
     }
 
-    /// Waits for something to write and gives the number of blocks the ring has room for.
-    async fn journal_room(&self) -> u64 {
+    /// Waits for something to write and for room in the ring.
+    async fn journal_room(&self) -> Room {
         let journal = &self.journal;
         journal.work.wait(|| (!journal.queue.borrow().is_empty()).then_some(())).await;
+        gather(|| journal.queued(), usize::MAX).await;
         let ring = u64::from(self.geometry.journal_blocks);
         self.cleaner.kick();
         journal
@@ -236,27 +244,30 @@ impl<I: Io> MappedShard<I> {
             .wait(|| {
                 if !self.members.any_active() {
                     // Nothing will be written, and nobody makes room any more: whoever waits is refused.
-                    return Some(GROUP_BLOCKS);
+                    return Some(Room { blocks: GROUP_BLOCKS, reserved: false });
+                }
+                let blocks = ring.saturating_sub(journal.used() + RESERVED_BLOCKS);
+                if blocks > 0 {
+                    return Some(Room { blocks, reserved: false });
                 }
                 let urgent = journal.queue.borrow().front().is_some_and(|entry| entry.urgent);
-                let room = ring.saturating_sub(journal.used() + RESERVED_BLOCKS);
-                let reserved = u64::from(urgent && journal.used() < ring);
-                if room == 0 {
-                    let path = if reserved > 0 { Path::JournalReserveUsed } else { Path::JournalFull };
-                    self.io.reach(path);
+                if urgent && journal.used() < ring {
+                    self.io.reach(Path::JournalReserveUsed);
+                    return Some(Room { blocks: 1, reserved: true });
                 }
-                (room.max(reserved) > 0).then_some(room.max(reserved))
+                self.io.reach(Path::JournalFull);
+                None
             })
             .await
     }
 
-    fn build_group(&self, room: u64) -> (Vec<Block>, Buf) {
+    fn build_group(&self, room: &Room) -> (Vec<Block>, Buf) {
         let journal = &self.journal;
         let ring = u64::from(self.geometry.journal_blocks);
         let until_wrap = ring - journal.next.get() % ring;
         let mut blocks = Vec::new();
-        while (blocks.len() as u64) < room.min(until_wrap).min(GROUP_BLOCKS) {
-            let Some((records, waiters)) = journal.take_block() else { break };
+        while (blocks.len() as u64) < room.blocks.min(until_wrap).min(GROUP_BLOCKS) {
+            let Some((records, waiters)) = journal.take_block(room.reserved) else { break };
             blocks.push(Block { lsn: journal.next.get(), records, waiters });
             journal.next.set(journal.next.get() + 1);
         }

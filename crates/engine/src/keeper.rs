@@ -8,11 +8,10 @@ use std::rc::Rc;
 
 use crate::addr::StripeId;
 use crate::disk::journal::Record;
-use crate::io::Io;
+use crate::io::{Io, yield_now};
 use crate::mapped::MappedShard;
 use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
-use crate::sync::yield_now;
 use crate::tables::StripeState;
 
 /// Pause while released chunks wait for readers to leave.
@@ -44,8 +43,9 @@ impl<I: Io> MappedShard<I> {
         self.reclaim();
         let (free, low) = (self.space.borrow().free_chunks(), self.low_water());
         let wanted = self.waiting_for_room.get() > 0;
-        let worked = if free < low || wanted || self.rebuild_starved.take() {
-            self.make_room().await
+        let in_need = self.rebuild_starved.take() || wanted;
+        let worked = if free < low || in_need {
+            self.make_room(in_need).await
         } else {
             free < self.convert_water() && self.convert_some().await
         };
@@ -74,11 +74,15 @@ impl<I: Io> MappedShard<I> {
         false
     }
 
-    async fn make_room(self: &Rc<Self>) -> bool {
+    /// Makes room, in the dearest way only when somebody cannot go on without.
+    async fn make_room(self: &Rc<Self>, in_need: bool) -> bool {
         if self.space.borrow().releasing() > 0 && self.journal.flushed() < self.journal.applied() {
             return self.flush().await.is_ok();
         }
-        self.convert_some().await || (!sabotage::on(Sabotage::NeverCompact) && self.compact_some().await)
+        if self.convert_some().await || (!sabotage::on(Sabotage::NeverCompact) && self.compact_some().await) {
+            return true;
+        }
+        in_need && self.level_some().await
     }
 
     /// Free chunks below which room is made.

@@ -36,6 +36,7 @@ mod clean;
 mod compact;
 mod convert;
 mod keeper;
+mod level;
 mod rebuild;
 pub mod recover;
 mod rest;

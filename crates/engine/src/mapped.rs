@@ -420,12 +420,6 @@ impl<I: Io> MappedShard<I> {
         self.volume_users.borrow().len()
     }
 
-    /// Stripes that somebody writes to, or background work holds.
-    pub(crate) fn stripes_in_use(&self) -> impl Iterator<Item = StripeId> + use<I> {
-        let stripes: Vec<StripeId> = self.users.borrow().keys().copied().collect();
-        stripes.into_iter()
-    }
-
     /// Waits until no request on the volume is under way.
     pub(crate) async fn wait_volume_idle(&self, volume: VolumeId) {
         self.volume_idle.wait(|| (!self.volume_users.borrow().contains_key(&volume)).then_some(())).await;

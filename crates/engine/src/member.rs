@@ -59,6 +59,8 @@ pub(crate) struct Members<I> {
     list: RefCell<Vec<Member>>,
     /// Counts changes of any member's state.
     version: Cell<u64>,
+    /// Requests that wait for a failed member to be out.
+    pub(crate) failures_reported: Cell<u64>,
 }
 
 impl<I: Io> Members<I> {
@@ -81,7 +83,7 @@ impl<I: Io> Members<I> {
             stats: MemberStats::default(),
         };
         let list = RefCell::new(members.iter().zip(devices).map(member).collect());
-        Members { io, shard, control, list, version: Cell::new(0) }
+        Members { io, shard, control, list, version: Cell::new(0), failures_reported: Cell::new(0) }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -154,18 +156,20 @@ impl<I: Io> Members<I> {
         if state != MemberState::Active || (failed.is_some() && failed != device) {
             return;
         }
-        let (done, answer) = async_channel::bounded(1);
+        self.failures_reported.set(self.failures_reported.get() + 1);
+        let (done, answer) = oneshot::async_channel();
         if self.control.send(Event::MemberFailed { member, error, done }).await.is_ok() {
             // Control only goes away with the whole pool.
-            let _ = answer.recv().await;
+            let _ = answer.await;
         }
+        self.failures_reported.set(self.failures_reported.get() - 1);
     }
 
     /// Asks for md's superblocks to say that the array is being written, and waits until they do on all members; false
     /// when too few are left.
     pub(crate) async fn report_write(&self) -> bool {
-        let (done, answer) = async_channel::bounded(1);
-        self.control.send(Event::Write { done }).await.is_ok() && answer.recv().await.unwrap_or(false)
+        let (done, answer) = oneshot::async_channel();
+        self.control.send(Event::Write { done }).await.is_ok() && answer.await.unwrap_or(false)
     }
 
     fn note(&self, member: MemberId, f: impl FnOnce(&mut Member)) {

@@ -46,7 +46,8 @@ paths! {
     ReadLost,
     /// A bad copy was written again.
     ReadRepaired,
-    /// A bad copy was not written again, because the chunk has another home by now, or its member is out.
+    /// A bad copy was not written again, or not found mended, because the chunk has another home by now, or its member is
+    /// out.
     ReadRepairVoid,
     /// A bad copy, or bad parity, could not be written again.
     RepairFailed,
@@ -146,13 +147,15 @@ paths! {
     RebuiltReserved,
     /// The open stripe was closed because a chunk of it is to be rebuilt.
     RebuiltOpen,
+    /// Chunks were moved off a member fuller than others, since nothing else made room.
+    Levelled,
     /// No member had room for a chunk to be rebuilt.
     RebuildStarved,
     /// The content of a chunk to be rebuilt could not be had.
     RebuildUnreadable,
     /// A member failed while a chunk was rebuilt to it.
     RebuildMemberLost,
-    /// A rebuilt chunk does not count, because its member was lost before it was durable.
+    /// A chunk rebuilt or moved does not count, because a member was lost before it was durable.
     RebuildVoid,
     /// A pass of rebuilding came to nothing and waits before it tries again.
     RebuildRetried,
@@ -192,6 +195,8 @@ paths! {
     RecoverResynced,
     /// A block that parity is computed from had to be worked out.
     RecoverGuessed,
+    /// Recovery began again, because what had proved good was bad when parity was to be made of it.
+    RecoverAgain,
     /// A journal block was written again.
     RecoverRewritten,
     /// Chunks that a missing member may have missed were marked.

@@ -119,6 +119,12 @@ pub fn stripes_placeable(free: &[u64], count: usize) -> u64 {
     possible
 }
 
+/// The number of free chunks from which on a member has to be in every stripe of `count` chunks, or room is stranded: the S
+/// of [`stripes_placeable`].
+pub(crate) fn demanded_from(free: &[u64], count: usize) -> u64 {
+    Others::of(free, count).limit
+}
+
 /// Replaces `out` by `count` members of `order`, in that order; false, with `out` empty, when fewer have a free chunk.
 ///
 /// `free` tells how many free chunks a member has. `draw` decides where chance has to: any number that differs from

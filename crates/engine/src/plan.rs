@@ -1,7 +1,5 @@
 //! Planning a new stripe: a number and homes for it, for clients after waiting for room.
 
-use std::rc::Rc;
-
 use crate::addr::StripeId;
 use crate::disk::superblock::MemberState;
 use crate::io::Io;
@@ -33,7 +31,7 @@ impl<I: Io> MappedShard<I> {
     /// # Errors
     /// `NoSpace` once the keeper, asked again, has found nothing that would make room.
     pub(crate) async fn plan_in_time(
-        self: &Rc<Self>,
+        &self,
         columns: usize,
         parity: bool,
         while_waiting: impl Fn(),
@@ -69,7 +67,7 @@ impl<I: Io> MappedShard<I> {
 
     /// What a client is told when there is no room.
     pub(crate) fn no_room(&self) -> VolumeError {
-        if !self.members.any_active() { VolumeError::Failed } else { VolumeError::NoSpace }
+        if self.members.any_active() { VolumeError::NoSpace } else { VolumeError::Failed }
     }
 
     pub(crate) fn try_plan(

@@ -210,12 +210,16 @@ impl<I: Io> MappedShard<I> {
         buf.bytes().chunks_exact(BLOCK_BYTES).enumerate().filter(|&b| wrong(b)).count() as u64
     }
 
+    /// Where a chunk can be read as it should be: its home, if it is complete there, on an active member. To be asked again
+    /// after every wait: the member may have gone, and come back empty.
+    pub(crate) fn live_home(&self, stripe: StripeId, index: usize) -> Option<Home> {
+        self.tables.borrow().good_home(stripe, index).filter(|home| self.members.is_active(home.member))
+    }
+
     /// Rewrites good content where it was bad, unless the chunk has another home by now.
     async fn repair(self: &Rc<Self>, part: ChunkPart, bad: &[(usize, Home)], good: &Buf) {
         for &(index, home) in bad {
-            let still = self.tables.borrow().stripe(part.stripe).state != StripeState::Free
-                && self.tables.borrow().good_home(part.stripe, index) == Some(home);
-            if !still || !self.members.is_active(home.member) {
+            if self.live_home(part.stripe, index) != Some(home) {
                 self.io.reach(Path::ReadRepairVoid);
                 continue;
             }
@@ -264,12 +268,9 @@ impl<I: Io> MappedShard<I> {
     /// The same part of every other data column and of parity, where it can be read and matches its checksums.
     async fn read_others(&self, part: ChunkPart) -> Vec<Option<Buf>> {
         let width = self.geometry.data_columns + self.geometry.parity_columns();
-        let homes: Vec<Option<Home>> = {
-            let tables = self.tables.borrow();
-            (0..width).map(|i| tables.good_home(part.stripe, i).filter(|_| i != part.column)).collect()
-        };
-        join_all(homes.into_iter().enumerate().map(|(column, home)| async move {
-            let home = home.filter(|h| self.members.is_active(h.member))?;
+        let homes = (0..width).map(|i| self.live_home(part.stripe, i).filter(|_| i != part.column));
+        join_all(homes.enumerate().map(|(column, home)| async move {
+            let home = home?;
             let buf = self.members.read(home, part.offset, part.count).await.ok()?;
             let other = ChunkPart { column, ..part };
             (column >= self.geometry.data_columns || self.matches(other, &buf, home)).then_some(buf)

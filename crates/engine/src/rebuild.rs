@@ -19,12 +19,12 @@ use crate::shard::Event;
 use crate::tables::StripeState;
 
 /// Chunks rebuilt with one flush.
-const CHUNKS_PER_ROUND: usize = 16;
+pub(crate) const CHUNKS_PER_ROUND: usize = 16;
 /// Pause before stripes that were in use, or could not be rebuilt, are tried again.
 const RETRY_NS: u64 = 50_000_000;
 
 /// A chunk written to its new home, to be recorded once durable.
-struct Rebuilt<I: Io> {
+pub(crate) struct Rebuilt<I: Io> {
     _lock: Rc<StripeLock<I>>,
     stripe: StripeId,
     index: usize,
@@ -98,13 +98,28 @@ impl<I: Io> MappedShard<I> {
 
     /// Chunks of a stripe that are not at a good home on an active member.
     pub(crate) fn missing_chunks(&self, stripe: StripeId) -> usize {
-        let tables = self.tables.borrow();
-        if tables.stripe(stripe).state == StripeState::Free {
+        if self.tables.borrow().stripe(stripe).state == StripeState::Free {
             return 0;
         }
-        let missing =
-            |&i: &usize| !tables.good_home(stripe, i).is_some_and(|home| self.members.is_active(home.member));
-        self.required(stripe).filter(missing).count()
+        self.required(stripe).filter(|&i| self.live_home(stripe, i).is_none()).count()
+    }
+
+    /// Losses a stripe has had, at its weakest place: copies missing of a column, or columns missing of those under parity.
+    pub(crate) fn losses(&self, stripe: StripeId) -> usize {
+        let g = self.geometry;
+        let found = self.tables.borrow().stripe(stripe);
+        let missing = |i: usize| usize::from(self.live_home(stripe, i).is_none());
+        let columns = 0..usize::from(found.columns);
+        match found.state {
+            StripeState::Free => 0,
+            StripeState::Mirrored => {
+                let mirrors = |c| (0..g.failures()).map(move |copy| g.mirror_index(copy, c));
+                columns.map(|c| missing(c) + mirrors(c).map(missing).sum::<usize>()).max().unwrap_or(0)
+            }
+            StripeState::Parity => {
+                columns.chain((0..g.parity_columns()).map(|p| g.parity_index(p))).map(missing).sum()
+            }
+        }
     }
 
     /// Goes once over all stripes; false when nothing could be done.
@@ -162,14 +177,27 @@ impl<I: Io> MappedShard<I> {
                 planned?
             }
         };
-        let version = self.members.version();
-        let rebuilt =
-            Rebuilt { _lock: Rc::clone(lock), stripe, index, home, version, is_new: in_place.is_none() };
         self.io.reach(match (&content, in_place) {
             (None, _) => Path::RebuiltReserved,
             (_, Some(_)) => Path::RebuiltInPlace,
             (_, None) => Path::RebuiltElsewhere,
         });
+        let rebuilt = self.write_rebuilt(lock, index, home, in_place.is_none(), content).await?;
+        self.counters.chunks_rebuilt.add(1);
+        Some(rebuilt)
+    }
+
+    /// Writes a chunk's content, if it matters, to its new home; `is_new` if that was planned for it.
+    pub(crate) async fn write_rebuilt(
+        self: &Rc<Self>,
+        lock: &Rc<StripeLock<I>>,
+        index: usize,
+        home: Home,
+        is_new: bool,
+        content: Option<Buf>,
+    ) -> Option<Rebuilt<I>> {
+        let version = self.members.version();
+        let rebuilt = Rebuilt { _lock: Rc::clone(lock), stripe: lock.stripe(), index, home, version, is_new };
         if let Some(mut data) = content {
             let mut from = 0;
             if sabotage::on(Sabotage::RebuildShort) {
@@ -183,12 +211,15 @@ impl<I: Io> MappedShard<I> {
                 return None;
             }
         }
-        self.counters.chunks_rebuilt.add(1);
         Some(rebuilt)
     }
 
     /// What the chunk should hold; `Some(None)` when that does not matter. `None` when it cannot be had.
-    async fn chunk_content(self: &Rc<Self>, stripe: StripeId, index: usize) -> Option<Option<Buf>> {
+    pub(crate) async fn chunk_content(
+        self: &Rc<Self>,
+        stripe: StripeId,
+        index: usize,
+    ) -> Option<Option<Buf>> {
         let g = self.geometry;
         let state = self.tables.borrow().stripe(stripe).state;
         let is_parity = (g.parity_index(0)..g.mirror_index(0, 0)).contains(&index);
@@ -209,7 +240,12 @@ impl<I: Io> MappedShard<I> {
     }
 
     /// Members that hold a chunk which protects this one, or is protected by it, or will when the batch is recorded.
-    fn members_to_avoid(&self, stripe: StripeId, index: usize, batch: &[Rebuilt<I>]) -> Vec<MemberId> {
+    pub(crate) fn members_to_avoid(
+        &self,
+        stripe: StripeId,
+        index: usize,
+        batch: &[Rebuilt<I>],
+    ) -> Vec<MemberId> {
         if sabotage::on(Sabotage::ShareMember) {
             return Vec::new();
         }
@@ -220,7 +256,7 @@ impl<I: Io> MappedShard<I> {
         others.map(|(_, home)| home.member).collect()
     }
 
-    async fn record_rebuilt(self: &Rc<Self>, batch: Vec<Rebuilt<I>>) -> bool {
+    pub(crate) async fn record_rebuilt(self: &Rc<Self>, batch: Vec<Rebuilt<I>>) -> bool {
         let durable = self.flush_pages().await;
         let mut records = Vec::new();
         for rebuilt in &batch {
@@ -236,7 +272,7 @@ impl<I: Io> MappedShard<I> {
         !records.is_empty() && self.journal.commit(records).await.is_ok()
     }
 
-    fn give_up(&self, rebuilt: &Rebuilt<I>) {
+    pub(crate) fn give_up(&self, rebuilt: &Rebuilt<I>) {
         if rebuilt.is_new {
             self.space.borrow_mut().give_back([rebuilt.home]);
         }

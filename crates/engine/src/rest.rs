@@ -19,17 +19,16 @@ impl<I: Io> MappedShard<I> {
     }
 
     fn held_requests(&self) -> Vec<String> {
-        let open = self.appender.open_stripe();
         let counts = [
             ("requests on volumes", self.volumes_in_use()),
             ("records to be committed", self.journal.queued()),
             ("small writes", self.appender.queued()),
             ("marks to be committed", self.marks_pending.get() as usize),
+            ("failures reported", self.members.failures_reported.get() as usize),
             ("flushes", usize::from(self.flush_running.get())),
             ("plans that wait for room", self.waiting_for_room.get() as usize),
             ("blocks claimed", self.blocks_reserved.get() as usize),
-            ("stripes being opened", self.opening.borrow().len()),
-            ("stripes in use", self.stripes_in_use().filter(|&stripe| Some(stripe) != open).count()),
+            ("stripes in use", self.busy_stripes()),
             ("chunks waiting for release", self.space.borrow().releasing()),
         ];
         let some = counts.into_iter().filter(|(_, count)| *count > 0);

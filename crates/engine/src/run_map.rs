@@ -262,6 +262,18 @@ impl RunMap {
         }
     }
 
+    /// Brings the values of a range into the processor's cache. They lie anywhere in memory: read one after the other each
+    /// costs the wait for memory, read at the same time all cost it about once.
+    pub fn warm(&self, index: u32, count: u32) {
+        let words =
+            pieces(index, count).filter_map(|(page, group, ..)| Some(self.pages.get(page)?.as_ref()?[group]));
+        let firsts = words.map(|word| match Group::of(word) {
+            Group::Mixed(place) => self.fragments.get(place)[0],
+            Group::Empty | Group::Run(_) => 0,
+        });
+        std::hint::black_box(firsts.fold(0, |all, first| all ^ first));
+    }
+
     /// All values of page `page`, group by group.
     pub fn page_groups(&self, page: u32) -> impl Iterator<Item = [u32; GROUP_INDICES as usize]> {
         let words = self.pages.get(page as usize).and_then(Option::as_ref);

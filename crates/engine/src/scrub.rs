@@ -105,10 +105,10 @@ impl<I: Io> MappedShard<I> {
         let indices =
             std::iter::once(column).chain((0..g.failures()).map(|copy| g.mirror_index(copy, column)));
         for index in indices {
-            let home = self.tables.borrow().good_home(stripe, index);
-            let Some(home) = home.filter(|h| self.members.is_active(h.member)) else { continue };
+            let Some(home) = self.live_home(stripe, index) else { continue };
             let read = match self.read_home(home, 0, CHUNK_BLOCKS).await {
                 Ok(buf) if self.mismatches(part, &buf) == 0 => Some(buf),
+                _ if self.live_home(stripe, index) != Some(home) => None,
                 Ok(buf) => {
                     self.members.note_checksum_error(home.member, self.mismatches(part, &buf));
                     self.mend_counted(part, index, home).await
@@ -130,7 +130,7 @@ impl<I: Io> MappedShard<I> {
         let mended = self.mend_chunk(part.stripe, part.column, index, home).await;
         if mended.is_some() {
             self.io.reach(Path::ScrubMended);
-        } else {
+        } else if self.live_home(part.stripe, index) == Some(home) {
             self.io.reach(Path::ScrubUnmended);
             self.counters.scrub_unrepaired.add(1);
         }
@@ -162,8 +162,7 @@ impl<I: Io> MappedShard<I> {
 
     async fn scrub_parity(self: &Rc<Self>, stripe: StripeId, chunks: &[Vec<Buf>]) {
         for (p, parity) in self.compute_parity(chunks).into_iter().enumerate() {
-            let home = self.tables.borrow().good_home(stripe, self.geometry.parity_index(p));
-            let Some(home) = home.filter(|h| self.members.is_active(h.member)) else { continue };
+            let Some(home) = self.live_home(stripe, self.geometry.parity_index(p)) else { continue };
             let wrong = match self.read_home(home, 0, CHUNK_BLOCKS).await {
                 Ok(buf) => buf.bytes() != parity.bytes(),
                 Err(_) => true,

@@ -2,8 +2,6 @@
 
 use std::rc::Rc;
 
-use async_channel::Sender;
-
 use crate::addr::{MemberId, VolumeId};
 use crate::buf::Buf;
 use crate::disk::journal::Record;
@@ -72,7 +70,7 @@ pub enum Reply {
 }
 
 /// Whoever waits for an answer from another thread.
-pub type Answer<T> = Sender<T>;
+pub type Answer<T> = oneshot::Sender<T>;
 
 /// What a shard is told.
 #[derive(Debug)]

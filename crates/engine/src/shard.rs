@@ -1,6 +1,7 @@
 //! A shard as the rest of the pool sees it: a slice of every member, served by one thread, of a mapped pool or of an
 //! array. Both kinds answer the same requests and obey the same orders.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use async_channel::{Receiver, Sender};
@@ -11,7 +12,7 @@ use crate::disk::superblock::Config;
 use crate::io::{DeviceId, Io, IoError};
 use crate::mapped::MappedShard;
 use crate::recover::{RecoverError, RecoveryReport};
-use crate::serve::{Order, Reply, Request};
+use crate::serve::{Answer, Order, Reply, Request};
 use crate::shape::Shape;
 use crate::status::ShardStatus;
 use crate::volume::VolumeError;
@@ -26,15 +27,46 @@ pub enum Event {
         /// How it failed.
         error: IoError,
         /// Answered with nothing.
-        done: Sender<()>,
+        done: Answer<()>,
     },
     /// An array of md's is about to be written. `done` is answered with whether its superblocks say so.
     Write {
         /// Answered once they do, durably, on all members.
-        done: Sender<bool>,
+        done: Answer<bool>,
     },
     /// The shard has finished rebuilding; an evacuating member may now be empty.
     Rebuilt,
+}
+
+/// Opens shards of a pool, by number and mailbox, on the present thread: recovers them and starts their tasks. All at once,
+/// since the control may need the answer of one that comes later to help one that comes first.
+///
+/// # Errors
+/// That of the first that cannot be opened.
+pub async fn open_shards<I: Io>(
+    io: &I,
+    config: &Rc<Config>,
+    devices: &[Option<DeviceId>],
+    mailboxes: Vec<(usize, Receiver<Order>)>,
+    control: &Sender<Event>,
+) -> Result<(BTreeMap<usize, Shard<I>>, RecoveryReport), RecoverError> {
+    let (done, answers) = async_channel::bounded(mailboxes.len().max(1));
+    for (index, mailbox) in mailboxes {
+        let (config, devices) = (Rc::clone(config), devices.to_vec());
+        let (shard_io, control, done) = (io.clone(), control.clone(), done.clone());
+        io.spawn(async move {
+            let opened = Shard::open(shard_io, index, config, &devices, control, mailbox).await;
+            let _ = done.send((index, opened)).await;
+        });
+    }
+    drop(done);
+    let (mut shards, mut total) = (BTreeMap::new(), RecoveryReport::default());
+    while let Ok((index, opened)) = answers.recv().await {
+        let (shard, report) = opened?;
+        total.add(&report);
+        shards.insert(index, shard);
+    }
+    Ok((shards, total))
 }
 
 /// One shard of an open pool. All methods run on the thread it was opened on.
@@ -126,62 +158,62 @@ impl<I: Io> Shard<I> {
     async fn obey(self, order: Order) {
         match order {
             Order::Request { volume, request, reply } => {
-                let _ = reply.send(self.serve(volume, request).await).await;
+                let _ = reply.send(self.serve(volume, request).await);
             }
             Order::SetMember { member, state, device, layout, done } => {
                 match &self {
                     Shard::Mapped(shard) => shard.set_member(member, state, device, layout),
                     Shard::Array(shard) => shard.set_member(member, state, device, layout),
                 }
-                let _ = done.send(Ok(())).await;
+                let _ = done.send(Ok(()));
             }
             Order::StaleMember { member, done } => {
                 let marked = match &self {
                     Shard::Mapped(shard) => shard.stale_member(member).await,
                     Shard::Array(shard) => shard.stale_member(member).await,
                 };
-                let _ = done.send(marked).await;
+                let _ = done.send(marked);
             }
             Order::Flush { done } => {
                 let flushed = match &self {
                     Shard::Mapped(shard) => shard.flush().await,
                     Shard::Array(shard) => shard.flush().await,
                 };
-                let _ = done.send(flushed).await;
+                let _ = done.send(flushed);
             }
             Order::DropVolume { volume, done } => {
-                let _ = done.send(self.mapped().drop_volume(volume).await).await;
+                let _ = done.send(self.mapped().drop_volume(volume).await);
             }
             Order::Truncate { volume, blocks, done } => {
-                let _ = done.send(self.mapped().truncate(volume, blocks).await).await;
+                let _ = done.send(self.mapped().truncate(volume, blocks).await);
             }
             Order::Scrub { run, done } => {
                 let set = match &self {
                     Shard::Mapped(shard) => shard.set_scrub(run).await,
                     Shard::Array(shard) => shard.set_scrub(run).await,
                 };
-                let _ = done.send(set).await;
+                let _ = done.send(set);
             }
             Order::Throttle(rate) => match &self {
                 Shard::Mapped(shard) => shard.throttle.set(rate),
                 Shard::Array(shard) => shard.throttle.set(rate),
             },
             Order::Status(reply) => {
-                let _ = reply.send(self.status()).await;
+                let _ = reply.send(self.status());
             }
             Order::Rest { now, done } => {
                 let rests = match &self {
                     Shard::Mapped(_) => unreachable!("only arrays of md's are asked"),
                     Shard::Array(shard) => shard.rest(now).await,
                 };
-                let _ = done.send(rests).await;
+                let _ = done.send(rests);
             }
             Order::Close { done } => {
                 let closed = match &self {
                     Shard::Mapped(shard) => shard.close().await,
                     Shard::Array(shard) => shard.close().await,
                 };
-                let _ = done.send(closed).await;
+                let _ = done.send(closed);
             }
         }
     }

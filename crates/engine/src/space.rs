@@ -203,8 +203,7 @@ impl Space {
 
     /// Chunks kept back for compaction: two open mirrored stripes and four parity stripes.
     pub(crate) fn reserve_chunks(&self) -> u64 {
-        let g = &self.geometry;
-        (2 * g.homes_per_stripe() + 4 * (g.data_columns + g.parity_columns())) as u64
+        reserve_chunks(&self.geometry)
     }
 
     fn member_reserve(&self) -> u64 {
@@ -306,7 +305,8 @@ impl Space {
         Some(StripePlan { columns, homes })
     }
 
-    /// Mirrors of one column: members that hold no other copy of it, those outside the stripe and with most room first.
+    /// Mirrors of one column: members that hold no other copy of it. First those with so much room that it would be
+    /// stranded, then those outside the stripe and with most room.
     fn plan_mirrors(
         &self,
         column: usize,
@@ -315,6 +315,7 @@ impl Space {
         absent: usize,
     ) -> Option<()> {
         let g = &self.geometry;
+        let demanded_from = placement::demanded_from(free, (g.copies() - absent).max(1));
         for copy in 0..g.failures() {
             let taken = |i: u8| {
                 members[column] == Some(MemberId(i))
@@ -322,7 +323,10 @@ impl Space {
             };
             let in_stripe = |i: u8| members[..g.mirror_index(0, 0)].contains(&Some(MemberId(i)));
             let uses = |i: u8| members.iter().flatten().filter(|m| m.0 == i).count();
-            let rank = |&i: &u8| (uses(i), in_stripe(i), std::cmp::Reverse(free[usize::from(i)] / 8));
+            let rank = |&i: &u8| {
+                let room = free[usize::from(i)];
+                (room < demanded_from, uses(i), in_stripe(i), std::cmp::Reverse(room / 8))
+            };
             let best = self
                 .order
                 .iter()
@@ -348,9 +352,36 @@ impl Space {
     /// One chunk on a member that is not in `avoid`, the emptiest first: a new home for a chunk of an existing stripe. What
     /// compaction needs is left alone.
     pub(crate) fn plan_chunk(&mut self, avoid: &[MemberId]) -> Option<Home> {
-        let kept = self.member_reserve();
+        self.take_emptiest(avoid, self.member_reserve())
+    }
+
+    /// As `plan_chunk`, for a chunk that can stay on member `from`: on a member so much emptier that they are less uneven
+    /// afterwards.
+    pub(crate) fn plan_move(&mut self, from: MemberId, avoid: &[MemberId]) -> Option<Home> {
+        self.take_emptiest(avoid, self.member_reserve().max(self.less_uneven_above(from)))
+    }
+
+    /// The usable members, those with the fewest free chunks first.
+    pub(crate) fn usable_by_room(&self) -> Vec<MemberId> {
+        let mut usable: Vec<usize> = (0..self.members.len()).filter(|&i| self.members[i].usable).collect();
+        usable.sort_by_key(|&i| self.members[i].chunks.count);
+        usable.into_iter().map(|i| MemberId(i as u8)).collect()
+    }
+
+    /// Whether another usable member is so much emptier that a move there makes them less uneven.
+    pub(crate) fn is_fuller_than_others(&self, member: MemberId) -> bool {
+        let above = self.less_uneven_above(member);
+        self.members.iter().any(|m| m.usable && u64::from(m.chunks.count) > above)
+    }
+
+    /// Members with more free chunks than this and `member` are less uneven after a move from `member` to them.
+    fn less_uneven_above(&self, member: MemberId) -> u64 {
+        u64::from(self.members[usize::from(member.0)].chunks.count) + 1
+    }
+
+    fn take_emptiest(&mut self, avoid: &[MemberId], more_than: u64) -> Option<Home> {
         let eligible = |(i, m): &(usize, &MemberSpace)| {
-            let room = u64::from(m.chunks.count) > kept;
+            let room = u64::from(m.chunks.count) > more_than;
             m.usable && room && !avoid.contains(&MemberId(*i as u8))
         };
         let (index, _) =
@@ -407,6 +438,10 @@ impl Space {
     }
 }
 
+fn reserve_chunks(g: &Geometry) -> u64 {
+    (2 * g.homes_per_stripe() + 4 * (g.data_columns + g.parity_columns())) as u64
+}
+
 /// Chunks kept back on each of so many members.
 fn member_reserve(g: &Geometry, members: usize) -> u64 {
     let stripe = match g.protection {
@@ -428,10 +463,34 @@ pub(crate) fn capacity_blocks(g: &Geometry, chunks: &[u64]) -> u64 {
             (width, width.saturating_sub(g.parity_columns()).max(1))
         }
     };
-    let reserve = (2 * g.homes_per_stripe() + 4 * (g.data_columns + g.parity_columns())) as u64;
     let kept = member_reserve(g, chunks.len());
     let chunks: Vec<u64> = chunks.iter().map(|c| c.saturating_sub(kept)).collect();
     let stripes = placement::stripes_placeable(&chunks, least.min(chunks.len()).max(1));
-    let usable = stripes.saturating_sub(reserve.div_ceil(least as u64));
+    let usable = stripes.saturating_sub(reserve_chunks(g).div_ceil(least as u64));
     usable * data as u64 * u64::from(CHUNK_BLOCKS) * 9 / 10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_on_uneven_members_strand_no_room() {
+        for (copies, columns, chunks) in [
+            (3, 2, vec![200, 200, 200, 400]),
+            (2, 3, vec![100, 300, 100, 100]),
+            (3, 1, vec![300, 300, 90, 110]),
+        ] {
+            let protection = Protection::Mirror { copies };
+            let g = Geometry::new(protection, columns, 1, true, chunks.len(), 64).unwrap();
+            let mut space = Space::new(g, chunks.len(), 7);
+            for &count in &chunks {
+                space.push_member(count as u32, 64, MemberState::Active);
+            }
+            let plans = std::iter::from_fn(|| space.plan_stripe(columns, false, Purpose::Internal, |_| true));
+            let placed: usize = plans.map(|plan| plan.columns).sum();
+            let possible = placement::stripes_placeable(&chunks, usize::from(copies)) as usize;
+            assert!(placed + 2 * columns >= possible, "{placed} of {possible} on {chunks:?}");
+        }
+    }
 }

@@ -134,6 +134,8 @@ pub struct ShardStatus {
     /// Times clients were refused for lack of room although all members were there and no more than the
     /// capacity was stored.
     pub refused_early: u64,
+    /// Requests that wait for a member that failed them to be recorded as out.
+    pub failures_reported: u64,
     /// What waits for what, for the diagnosis of a standstill.
     pub waits: String,
     /// Counters.
@@ -168,6 +170,7 @@ impl ShardStatus {
         self.journal_blocks_used += other.journal_blocks_used;
         self.journal_blocks_written += other.journal_blocks_written;
         self.refused_early += other.refused_early;
+        self.failures_reported += other.failures_reported;
         self.waits += &other.waits;
         self.counters.add(&other.counters);
         self.members.resize(self.members.len().max(other.members.len()), MemberStats::default());
@@ -234,6 +237,7 @@ impl<I: Io> MappedShard<I> {
             journal_blocks_used: self.journal.used(),
             journal_blocks_written: self.journal.blocks_written.get(),
             refused_early: self.refused_early.get(),
+            failures_reported: self.members.failures_reported.get(),
             waits: self.waits(),
             counters: self.counters.values(),
             members: self.members.ids().map(|m| self.members.get(m).stats).collect(),
@@ -249,9 +253,8 @@ impl<I: Io> MappedShard<I> {
             for home in tables.homes(stripe).iter().flatten() {
                 status.member_chunks_used[usize::from(home.member.0)] += 1;
             }
-            let missing = self.missing_chunks(stripe);
-            status.stripes_degraded += u64::from(missing > 0);
-            status.stripes_at_risk += u64::from(missing >= self.geometry.failures());
+            status.stripes_degraded += u64::from(self.missing_chunks(stripe) > 0);
+            status.stripes_at_risk += u64::from(self.losses(stripe) >= self.geometry.failures());
         }
         status
     }

@@ -6,6 +6,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use crate::io::yield_now;
+
 /// Wakes everybody who waits for a condition to be looked at again.
 #[derive(Default)]
 pub(crate) struct Signal {
@@ -61,17 +63,14 @@ impl Kick {
     }
 }
 
-/// Lets every other task that is ready run first.
-pub(crate) async fn yield_now() {
-    let mut asked = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut asked, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
+/// Lets other tasks that are ready run as long as they add to a queue that is shorter than `enough`: what is ready at the
+/// same time goes out together, at no cost in waiting for anything else.
+pub(crate) async fn gather(len: impl Fn() -> usize, enough: usize) {
+    let mut gathered = 0;
+    while gathered < len() && len() < enough {
+        gathered = len();
+        yield_now().await;
+    }
 }
 
 /// The receiving end of a value that another task of this thread will deliver once.

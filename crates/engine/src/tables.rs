@@ -449,7 +449,10 @@ impl Tables {
                 content[..4].copy_from_slice(&self.scrub_next.map_or(u32::MAX, |s| s.0).to_le_bytes());
             }
             PageId::Stripes(number) => {
-                let first = number * self.geometry.stripes_per_page() as u32;
+                let in_page = self.geometry.stripes_per_page() as u32;
+                let first = number * in_page;
+                let slots = self.geometry.slots_per_stripe();
+                self.owners.warm(first * slots, in_page * slots);
                 let mut records = content.chunks_exact_mut(self.geometry.stripe_record_bytes());
                 for (id, record) in (first..).map(StripeId).zip(&mut records) {
                     self.encode_stripe(id, record);
@@ -462,6 +465,7 @@ impl Tables {
                     header[4..8].copy_from_slice(&volume.0.to_le_bytes());
                     header[8..12].copy_from_slice(&index.to_le_bytes());
                 }
+                self.map.warm(number * PAGE_INDICES, PAGE_INDICES);
                 let groups = content.chunks_exact_mut(GROUP_INDICES as usize * 4);
                 for (group, values) in groups.zip(self.map.page_groups(number)) {
                     for (word, value) in group.as_chunks_mut().0.iter_mut().zip(values) {

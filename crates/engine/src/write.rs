@@ -136,7 +136,7 @@ impl<I: Io> MappedShard<I> {
         }
     }
 
-    async fn wait_for_room(self: &Rc<Self>) -> Result<(), VolumeError> {
+    async fn wait_for_room(&self) -> Result<(), VolumeError> {
         let given_up = self.given_up.get();
         let room = || match (self.appender.is_starved(), self.given_up.get() > given_up) {
             (_, true) => Some(Err(self.refuse())),

@@ -1,11 +1,13 @@
 //! Issuing the requests of a workload at a target, and filling volumes before.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::{Poll, Waker};
 
 use sinew_engine::io::Io;
 use sinew_sim::{Rng, SimIo, World};
-use sinew_workload::{Boxed, Kind, Next, Pace, Replay, Request};
+use sinew_workload::{Boxed, Done, Issue, Kind, Next, Pace, Replay, Request};
 
 use crate::meter::Meter;
 use crate::target::Target;
@@ -27,10 +29,8 @@ pub(crate) struct Load {
     written_bytes: Cell<u64>,
     failure: RefCell<Option<Error>>,
     ended: Cell<bool>,
-    /// Whether somebody waits for a completion.
-    waiting: Cell<bool>,
-    completed: async_channel::Sender<()>,
-    completions: async_channel::Receiver<()>,
+    /// Who waits for a completion.
+    waiting: RefCell<Option<Waker>>,
 }
 
 /// When a load begins, is measured and ends, in virtual nanoseconds.
@@ -52,8 +52,6 @@ impl Load {
         times: Times,
     ) -> Rc<Load> {
         let meter = |&kind: &Kind| Meter::new(kind, times.measure_from, times.interval);
-        // One place is enough: nothing is said unless somebody waits.
-        let (completed, completions) = async_channel::bounded(1);
         let load = Rc::new(Load {
             replay: RefCell::new(Replay::new(requests, pace, times.start).until(times.end)),
             target,
@@ -62,9 +60,7 @@ impl Load {
             written_bytes: Cell::new(0),
             failure: RefCell::new(None),
             ended: Cell::new(false),
-            waiting: Cell::new(false),
-            completed,
-            completions,
+            waiting: RefCell::default(),
         });
         let issuing = Rc::clone(&load);
         let io = world.io();
@@ -79,35 +75,68 @@ impl Load {
 
     async fn issue_all(self: &Rc<Self>, io: &SimIo) -> Result<()> {
         loop {
-            let next = self.replay.borrow_mut().next(io.now())?;
-            match next {
+            match self.next(io.now())? {
                 Next::Issue(issue) => {
-                    self.target.check(&issue.request)?;
                     let (load, io_then) = (Rc::clone(self), io.clone());
-                    io.spawn(async move {
-                        let done = load.target.perform(issue.request).await;
-                        let now = io_then.now();
-                        let completion = load.replay.borrow_mut().complete(issue, now, done.is_ok());
-                        if issue.request.kind == Kind::Write && completion.ok {
-                            load.written_bytes.set(load.written_bytes.get() + issue.request.len);
-                        }
-                        if issue.due_ns >= load.measure_from {
-                            let kind = issue.request.kind.index();
-                            load.meters.borrow_mut()[kind].record(&completion, done.err());
-                        }
-                        if load.waiting.take() {
-                            // The load holds both ends, and whoever waits has taken the last word.
-                            let _ = load.completed.try_send(());
-                        }
-                    });
+                    io.spawn(async move { load.carry_out(issue, &io_then).await });
                 }
                 Next::At(at) => io.sleep(at - io.now()).await,
                 Next::AfterCompletion => {
-                    self.waiting.set(true);
-                    let _ = self.completions.recv().await;
+                    let mut asked = false;
+                    poll_fn(|context| {
+                        if std::mem::replace(&mut asked, true) && self.waiting.borrow().is_none() {
+                            return Poll::Ready(());
+                        }
+                        *self.waiting.borrow_mut() = Some(context.waker().clone());
+                        Poll::Pending
+                    })
+                    .await;
+                    if self.failure.borrow().is_some() {
+                        return Ok(());
+                    }
                 }
                 Next::Done => return Ok(()),
             }
+        }
+    }
+
+    /// Carries a request out, and then the next one, if it is due as soon as this one ends: a task that goes on costs less
+    /// than a new one.
+    async fn carry_out(&self, mut issue: Issue, io: &SimIo) {
+        loop {
+            let done = self.target.perform(issue.request).await;
+            let now = io.now();
+            self.record(&self.replay.borrow_mut().complete(issue, now, done.is_ok()), done.err());
+            if self.waiting.borrow().is_none() {
+                return;
+            }
+            match self.next(now) {
+                Ok(Next::Issue(next)) => {
+                    issue = next;
+                    continue;
+                }
+                Ok(_) => {}
+                Err(error) => *self.failure.borrow_mut() = Some(error),
+            }
+            return self.waiting.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    fn next(&self, now: u64) -> Result<Next> {
+        let next = self.replay.borrow_mut().next(now)?;
+        if let Next::Issue(issue) = &next {
+            self.target.check(&issue.request)?;
+        }
+        Ok(next)
+    }
+
+    fn record(&self, done: &Done, error: Option<String>) {
+        let Request { kind, len, .. } = done.issue.request;
+        if kind == Kind::Write && done.ok {
+            self.written_bytes.set(self.written_bytes.get() + len);
+        }
+        if done.issue.due_ns >= self.measure_from {
+            self.meters.borrow_mut()[kind.index()].record(done, error);
         }
     }
 

@@ -37,44 +37,74 @@ pub(crate) struct FlashFacts {
 pub(crate) fn make(world: &World, groups: &[MemberSpec], alone: bool) -> Result<Vec<Member>> {
     let every = groups.iter().enumerate().flat_map(|(i, g)| std::iter::repeat_n((i, g), g.count));
     let wanted = if alone { 1 } else { usize::MAX };
-    every.take(wanted).enumerate().map(|(number, (index, group))| one(world, group, index, number)).collect()
+    // Members of a pool are not copies of each other: each has a seed of its own.
+    let seed = |number| world.rng(&format!("member {number}")).bits();
+    let plans = every.take(wanted).enumerate().map(|(number, (index, spec))| (index, spec, seed(number)));
+    let drives = make_drives(&plans.collect::<Vec<_>>());
+    drives.into_iter().map(|drive| Ok(add(world, drive?))).collect()
 }
 
-fn one(world: &World, spec: &MemberSpec, index: usize, number: usize) -> Result<Member> {
-    // Members of a pool are not copies of each other: each has a seed of its own.
-    let seed = world.rng(&format!("member {number}")).bits();
-    let setting = |name: &str| format!("members.{index}.{name}");
-    let (model, bytes, flash) = match flash_config(spec.model) {
-        Some(config) => {
-            let config = sized(config, spec).map_err(|why| Error::setting(setting("size"), why))?;
-            let granules = config.pages * config.unit_blocks();
-            let flash = FlashFacts {
-                spare: config.alpha() - 1.0,
-                dies: config.all_dies(),
-                closed_form: theory::greedy_write_amplification(config.usable_alpha(), granules),
-            };
-            let mut ssd = Ssd::new(config, seed);
-            if let Some(times) = spec.aging {
-                ssd.age(times);
+/// Drives by group, what is said of the group, and seed: on all cores, for ageing takes its time.
+fn make_drives(plans: &[(usize, &MemberSpec, u64)]) -> Vec<Result<Drive>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let shares = plans.chunks(plans.len().div_ceil(threads).max(1));
+    std::thread::scope(|scope| {
+        let make = |share: &[(usize, &MemberSpec, u64)]| -> Vec<_> {
+            share.iter().map(|&(index, spec, seed)| Drive::new(spec, index, seed)).collect()
+        };
+        let threads: Vec<_> = shares.map(|share| scope.spawn(move || make(share))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("ageing does not panic")).collect()
+    })
+}
+
+/// A member to be.
+struct Drive {
+    name: ModelName,
+    model: Model,
+    bytes: u64,
+    flash: Option<FlashFacts>,
+}
+
+impl Drive {
+    fn new(spec: &MemberSpec, index: usize, seed: u64) -> Result<Drive> {
+        let setting = |name: &str| format!("members.{index}.{name}");
+        let (model, bytes, flash) = match flash_config(spec.model) {
+            Some(config) => {
+                let config = sized(config, spec).map_err(|why| Error::setting(setting("size"), why))?;
+                let granules = config.pages * config.unit_blocks();
+                let flash = FlashFacts {
+                    spare: config.alpha() - 1.0,
+                    dies: config.all_dies(),
+                    closed_form: theory::greedy_write_amplification(config.usable_alpha(), granules),
+                };
+                let mut ssd = Ssd::new(config, seed);
+                if let Some(times) = spec.aging {
+                    ssd.age(times);
+                }
+                let bytes = u64::from(ssd.blocks()) * BLOCK;
+                (Model::Flash(Box::new(ssd)), bytes, Some(flash))
             }
-            let bytes = u64::from(ssd.blocks()) * BLOCK;
-            (Model::Flash(Box::new(ssd)), bytes, Some(flash))
-        }
-        None => {
-            let disk = disk::Disk::new(disk_config(spec.model));
-            let whole = u64::from(disk.blocks()) * BLOCK;
-            let bytes = spec.size.map_or(whole, |size| size.0);
-            if bytes > whole {
-                let why = format!("{bytes} bytes are more than the disk's {whole}");
-                return Err(Error::setting(setting("size"), why));
+            None => {
+                let disk = disk::Disk::new(disk_config(spec.model));
+                let whole = u64::from(disk.blocks()) * BLOCK;
+                let bytes = spec.size.map_or(whole, |size| size.0);
+                if bytes > whole {
+                    let why = format!("{bytes} bytes are more than the disk's {whole}");
+                    return Err(Error::setting(setting("size"), why));
+                }
+                (Model::Disk(Box::new(disk)), bytes, None)
             }
-            (Model::Disk(Box::new(disk)), bytes, None)
-        }
-    };
+        };
+        Ok(Drive { name: spec.model, model, bytes, flash })
+    }
+}
+
+fn add(world: &World, drive: Drive) -> Member {
+    let Drive { name, model, bytes, flash } = drive;
     let config = DeviceConfig { cache_writes: 0, drop_zeros: true, ..DeviceConfig::of_bytes(bytes) };
     let device = world.add_device(config);
     world.device(device).set_model(model);
-    Ok(Member { device, model: spec.model, bytes, flash })
+    Member { device, model: name, bytes, flash }
 }
 
 fn flash_config(model: ModelName) -> Option<flash::Config> {

@@ -9,14 +9,11 @@ use crate::results::KindResult;
 
 /// Two digits: values within 1 %, which keeps what is written out small.
 const DIGITS: u8 = 2;
-/// The longest latency told apart from longer ones: an hour.
-const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
 /// What completed of one kind.
 pub(crate) struct Meter {
     kind: Kind,
     recorder: Recorder,
-    histogram: Histogram<u64>,
     /// Why the first request failed that did.
     first_error: Option<Rc<str>>,
 }
@@ -24,25 +21,26 @@ pub(crate) struct Meter {
 impl Meter {
     /// Of a measurement that begins at `start_ns`, in spans of `interval_ns`.
     pub(crate) fn new(kind: Kind, start_ns: u64, interval_ns: u64) -> Meter {
-        let histogram =
-            Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("the bounds are in order");
-        Meter { kind, recorder: Recorder::new(start_ns, interval_ns), histogram, first_error: None }
+        Meter { kind, recorder: Recorder::new(start_ns, interval_ns), first_error: None }
     }
 
     pub(crate) fn record(&mut self, done: &Done, error: Option<String>) {
         self.recorder.record(done);
         match error {
-            None => self.histogram.saturating_record(done.latency_ns()),
             Some(error) if self.first_error.is_none() => self.first_error = Some(error.into()),
-            Some(_) => {}
+            _ => {}
         }
     }
 
     /// Bytes of requests that succeeded are in the result; `None` when there was no request of the kind.
     pub(crate) fn finish(self, end_ns: u64) -> Option<KindResult> {
+        let mut coarse = Histogram::<u64>::new(DIGITS).expect("so many digits are possible");
+        for (latency_ns, count) in self.recorder.latencies(self.kind) {
+            coarse.record_n(latency_ns, count).expect("it grows");
+        }
         let mut report = self.recorder.finish(end_ns);
         let summary = report.kinds.remove(&self.kind)?;
-        let histogram = self.histogram.iter_recorded();
+        let histogram = coarse.iter_recorded();
         Some(KindResult {
             summary,
             first_error: self.first_error.map(|error| error.to_string()),

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use sinew_workload::Source;
 use toml::{Table, Value};
 
 use crate::reference::ReferenceSpec;
@@ -131,16 +130,5 @@ fn wrong(name: &str, set: &Settings, why: String) -> Error {
         name: name.to_owned(),
         settings: settings::describe(set),
         why: why.trim_end().to_owned(),
-    }
-}
-
-/// Makes generators differ from run to run as their seeds do.
-pub(crate) fn add_to_seeds(source: &mut Source, seed: u64) {
-    match source {
-        Source::Generator(spec) => spec.seed = spec.seed.wrapping_add(seed),
-        Source::Like(like) => like.seed = like.seed.wrapping_add(seed),
-        Source::Cloudphysics(row) => row.seed = row.seed.wrapping_add(seed),
-        Source::Mix(parts) => parts.iter_mut().for_each(|part| add_to_seeds(&mut part.source, seed)),
-        Source::Trace(_) => {}
     }
 }

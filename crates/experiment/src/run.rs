@@ -42,7 +42,7 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     };
     fill(&world, spec, &target, progress)?;
     let mut workload = spec.workload.clone();
-    crate::plan::add_to_seeds(&mut workload.source, seed);
+    workload.add_to_seeds(seed);
     let requests = workload.open(base)?.requests;
     let start = world.now();
     let measure_from = start + ns(spec.run.warm_up_s);

@@ -87,7 +87,10 @@ impl Target {
     /// Carries a request out; writes are of zeros. Gives an error's words.
     pub(crate) async fn perform(&self, request: Request) -> Result<(), String> {
         match &self.volumes[request.volume as usize] {
-            Place::Volume(volume) => self.on_volume(volume, request).await.map_err(|e| e.to_string()),
+            // In a box, for it is large, and so would be every task that only goes to a member.
+            Place::Volume(volume) => {
+                Box::pin(self.on_volume(volume, request)).await.map_err(|e| e.to_string())
+            }
             Place::Range { io, device, from, .. } => self.on_member(io, *device, *from, request).await,
         }
     }

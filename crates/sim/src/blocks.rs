@@ -23,13 +23,15 @@ struct Cell {
 pub(crate) struct BlockTable {
     pages: Vec<Option<Box<[Cell; PAGE_BLOCKS]>>>,
     drop_zeros: bool,
+    /// The zeros dropped last, which loads write again and again: they need no second look.
+    zeros: Option<Buf>,
 }
 
 impl BlockTable {
     /// An all-zero table of `blocks` blocks, which stores blocks of zeros or not.
     pub(crate) fn new(blocks: u64, drop_zeros: bool) -> BlockTable {
         let pages = (blocks as usize).div_ceil(PAGE_BLOCKS);
-        BlockTable { pages: (0..pages).map(|_| None).collect(), drop_zeros }
+        BlockTable { pages: (0..pages).map(|_| None).collect(), drop_zeros, zeros: None }
     }
 
     fn cell(&self, block: u64) -> Option<&Cell> {
@@ -39,10 +41,22 @@ impl BlockTable {
 
     /// Changes versions of a block. What was never written needs no memory to be zeros.
     fn set(&mut self, block: u64, version: Version, change: impl Fn(&mut Cell, Version)) {
-        let version = version.filter(|buf| !(self.drop_zeros && is_zero(buf.bytes())));
+        let version = version.filter(|buf| !self.drops(buf));
         if version.is_some() || self.pages[block as usize / PAGE_BLOCKS].is_some() {
             change(self.cell_mut(block), version);
         }
+    }
+
+    fn drops(&mut self, buf: &Buf) -> bool {
+        if !self.drop_zeros {
+            return false;
+        }
+        let is_known = self.zeros.as_ref().is_some_and(|zeros| zeros.is_same(buf));
+        if is_known || !is_zero(buf.bytes()) {
+            return is_known;
+        }
+        self.zeros = Some(buf.clone());
+        true
     }
 
     fn cell_mut(&mut self, block: u64) -> &mut Cell {

@@ -336,17 +336,6 @@ impl Core {
         true
     }
 
-    /// When the next event is.
-    pub(crate) fn next_event(&mut self) -> Option<u64> {
-        while let Some(&Reverse((at, order, slot))) = self.events.peek() {
-            if self.is_valid(order, slot) {
-                return Some(at);
-            }
-            self.events.pop();
-        }
-        None
-    }
-
     /// Whether an event has not been overtaken by another.
     fn is_valid(&self, order: u64, slot: u32) -> bool {
         if slot & OF_DEVICE != 0 {
@@ -356,10 +345,15 @@ impl Core {
         self.requests[slot as usize].event == order
     }
 
-    /// Moves the clock to the next event and completes its request.
-    pub(crate) fn turn(&mut self) -> Turn {
-        while let Some(Reverse((at, order, slot))) = self.events.pop() {
-            if !self.is_valid(order, slot) {
+    /// Moves the clock to the next event, if that is not after `end`, and completes its request.
+    pub(crate) fn turn(&mut self, end: u64) -> Turn {
+        while let Some(&Reverse((at, order, slot))) = self.events.peek() {
+            let valid = self.is_valid(order, slot);
+            if valid && at > end {
+                break;
+            }
+            self.events.pop();
+            if !valid {
                 continue;
             }
             self.now = at;

@@ -100,6 +100,13 @@ pub struct DeviceStats {
     pub written_bytes: u64,
 }
 
+impl DeviceStats {
+    /// Requests of every kind.
+    pub fn requests(&self) -> u64 {
+        self.reads + self.writes + self.flushes + self.discards
+    }
+}
+
 struct Cached {
     seq: u64,
     /// Not a write of the host's but a change of the medium itself: survives everything.

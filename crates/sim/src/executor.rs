@@ -78,11 +78,6 @@ impl Executor {
         self.polling.get()
     }
 
-    /// Whether some task could be polled now.
-    pub(crate) fn has_ready(&self) -> bool {
-        !lock(&self.ready).is_empty()
-    }
-
     /// Where the tasks that have not ended were started.
     pub(crate) fn pending(&self) -> Vec<&'static Location<'static>> {
         self.tasks.borrow().iter().flatten().map(|running| running.spawned).collect()
@@ -98,7 +93,7 @@ impl Executor {
             while let Some(runnable) = { lock(&self.ready).pop_front() } {
                 drop(runnable);
             }
-            if self.tasks.borrow().is_empty() && !self.has_ready() {
+            if self.tasks.borrow().is_empty() && lock(&self.ready).is_empty() {
                 return;
             }
         }

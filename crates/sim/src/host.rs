@@ -9,7 +9,7 @@ use sinew_engine::io::Io;
 use sinew_engine::pool::{self, Candidate, Found, PoolError};
 use sinew_engine::recover::{RecoverError, RecoveryReport};
 use sinew_engine::serve::Order;
-use sinew_engine::shard::Shard;
+use sinew_engine::shard::{self, Shard};
 
 use crate::world::SimIo;
 
@@ -102,25 +102,10 @@ impl OpenPool {
             (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();
         let control = Control::new(io.clone(), &found, senders.clone());
         io.spawn(Rc::clone(&control).run(inbox));
-        // All at once: the control may need the answer of one that comes later to help one that comes first.
-        let (done, opened) = async_channel::bounded(shards);
-        for (index, mailbox) in receivers.into_iter().enumerate() {
-            let (config, devices) = (Rc::clone(&found.config), found.devices.clone());
-            let (shard_io, events, done) = (io.clone(), events.clone(), done.clone());
-            io.spawn(async move {
-                let opened = Shard::open(shard_io, index, config, &devices, events, mailbox).await;
-                let _ = done.send((index, opened)).await;
-            });
-        }
-        drop(done);
-        let mut found_shards: Vec<Option<Shard<SimIo>>> = (0..shards).map(|_| None).collect();
-        let mut recovery = RecoveryReport::default();
-        while let Ok((index, opened)) = opened.recv().await {
-            let (shard, report) = opened.map_err(|error| OpenError::of_recovery(error, &found))?;
-            recovery.add(&report);
-            found_shards[index] = Some(shard);
-        }
-        let shards: Vec<Shard<SimIo>> = found_shards.into_iter().flatten().collect();
+        let mailboxes = receivers.into_iter().enumerate().collect();
+        let opened = shard::open_shards(&io, &found.config, &found.devices, mailboxes, &events).await;
+        let (shards, recovery) = opened.map_err(|error| OpenError::of_recovery(error, &found))?;
+        let shards: Vec<Shard<SimIo>> = shards.into_values().collect();
         let link = |(shard, sender): (&Shard<SimIo>, &Sender<Order>)| match remote() {
             true => ShardLink::There(sender.clone()),
             false => ShardLink::Here(shard.clone()),

@@ -9,7 +9,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::ops::Range;
 use std::panic::Location;
 use std::pin::Pin;
@@ -167,9 +167,14 @@ impl World {
 
     /// Takes one step; false when there is nothing to do.
     pub fn step(&self) -> bool {
+        self.step_until(u64::MAX)
+    }
+
+    /// One step, if a task is ready or an event is due by `end`.
+    fn step_until(&self, end: u64) -> bool {
         self.shared.reached_now.set(0);
         let turned = self.shared.executor.run_one() || {
-            let turn = self.shared.core.borrow_mut().turn();
+            let turn = self.shared.core.borrow_mut().turn(end);
             match turn {
                 Turn::Idle => false,
                 Turn::Done(waker) => {
@@ -194,11 +199,9 @@ impl World {
     /// # Errors
     /// [`Stuck`] when it cannot become true within the step limit.
     pub fn run_until(&self, mut done: impl FnMut() -> bool) -> Result<(), Stuck> {
-        let limit = self.steps.get().saturating_add(self.step_limit.get());
+        let limit = self.steps_allowed();
         loop {
-            if self.shared.dropped_in_flight.take() {
-                return Err(self.stuck(StuckReason::DroppedInFlight));
-            }
+            self.check_in_flight()?;
             if done() {
                 return Ok(());
             }
@@ -216,11 +219,13 @@ impl World {
     /// # Errors
     /// [`Stuck`] when the steps run out first.
     pub fn run_for(&self, ns: u64) -> Result<(), Stuck> {
-        let end = self.now().saturating_add(ns);
-        self.run_until(|| {
-            let next = self.shared.core.borrow_mut().next_event();
-            !self.shared.executor.has_ready() && next.is_none_or(|at| at > end)
-        })?;
+        let (end, limit) = (self.now().saturating_add(ns), self.steps_allowed());
+        while self.step_until(end) {
+            self.check_in_flight()?;
+            if self.steps.get() >= limit {
+                return Err(self.stuck(StuckReason::StepLimit));
+            }
+        }
         self.shared.core.borrow_mut().now = end;
         Ok(())
     }
@@ -240,6 +245,18 @@ impl World {
         self.run_until(|| result.borrow().is_some())?;
         let value = result.borrow_mut().take();
         Ok(value.expect("run_until waited for it"))
+    }
+
+    /// The number of the last step that a run beginning now may take.
+    fn steps_allowed(&self) -> u64 {
+        self.steps.get().saturating_add(self.step_limit.get())
+    }
+
+    fn check_in_flight(&self) -> Result<(), Stuck> {
+        if self.shared.dropped_in_flight.take() {
+            return Err(self.stuck(StuckReason::DroppedInFlight));
+        }
+        Ok(())
     }
 
     fn stuck(&self, reason: StuckReason) -> Stuck {
@@ -369,18 +386,6 @@ impl SimIo {
 
     async fn outcome(pending: Pending) -> Result<(), IoError> {
         pending.await.1
-    }
-
-    /// Lets every task that is ready now run before the caller goes on.
-    pub fn yield_now(&self) -> impl Future<Output = ()> + use<> {
-        let mut yielded = false;
-        poll_fn(move |context| {
-            if std::mem::replace(&mut yielded, true) {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
     }
 }
 

@@ -17,7 +17,7 @@ use sinew_engine::md::{self, MdError, MdOptions};
 use sinew_engine::pool::{self, Candidate, Found, PoolError};
 use sinew_engine::recover::{RecoverError, RecoveryReport};
 use sinew_engine::serve::Order;
-use sinew_engine::shard::{Event, Shard};
+use sinew_engine::shard::{self, Event};
 use sinew_uring::threads::{pin_to, spawn_pinned};
 use sinew_uring::{Config as RuntimeConfig, Devices, Runtime, UringIo};
 
@@ -79,25 +79,13 @@ struct ThreadSeed {
 impl ThreadSeed {
     async fn open(self, io: &UringIo) -> Result<(PoolClient<UringIo>, RecoveryReport), RecoverError> {
         let config = Rc::new(self.config);
+        let opened = shard::open_shards(io, &config, &self.devices, self.mailboxes, &self.events).await;
+        let (shards, report) = opened?;
         let mut links: Vec<ShardLink<UringIo>> = self.senders.into_iter().map(ShardLink::There).collect();
-        let mut total = RecoveryReport::default();
-        // All at once: the control may need the answer of one that comes later to help one that comes first.
-        let (done, answers) = async_channel::bounded(self.mailboxes.len().max(1));
-        for (index, mailbox) in self.mailboxes {
-            let (config, devices) = (Rc::clone(&config), self.devices.clone());
-            let (shard_io, events, done) = (io.clone(), self.events.clone(), done.clone());
-            io.spawn(async move {
-                let opened = Shard::open(shard_io, index, config, &devices, events, mailbox).await;
-                let _ = done.send((index, opened)).await;
-            });
-        }
-        drop(done);
-        while let Ok((index, opened)) = answers.recv().await {
-            let (shard, report) = opened?;
+        for (index, shard) in shards {
             links[index] = ShardLink::Here(shard);
-            total.add(&report);
         }
-        Ok((PoolClient::new(&config, links), total))
+        Ok((PoolClient::new(&config, links), report))
     }
 }
 

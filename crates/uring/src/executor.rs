@@ -164,8 +164,8 @@ impl Executor {
     /// Moves what other threads woke to the run queue.
     pub(crate) fn accept_remote(&self) {
         if self.is_pending() && self.pending.swap(false, Ordering::SeqCst) {
-            let woken = mem::take(&mut self.remote().woken);
-            self.with_local(|queue| queue.extend(woken));
+            let mut remote = self.remote();
+            self.with_local(|queue| queue.extend(remote.woken.drain(..)));
         }
     }
 

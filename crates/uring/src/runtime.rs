@@ -110,8 +110,9 @@ impl Drop for Runtime {
 impl Core {
     fn turn(&self, main: &MainWaker) {
         self.inline_left.set(self.config.burst_bytes);
-        self.executor.accept_remote();
         for _ in 0..self.config.burst {
+            // What comes from other threads shall not wait for the end of a long turn.
+            self.executor.accept_remote();
             let Some(task) = self.executor.pop() else { break };
             task.run();
         }

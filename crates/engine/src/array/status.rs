@@ -22,6 +22,7 @@ impl<I: Io> ArrayShard<I> {
             scrub_stripes_left: self.scrub_next.get().map(|next| slice.stripes.saturating_sub(next)),
             journal_blocks_used: if slice.geometry.journal { self.pending.borrow().len() } else { 0 },
             journal_blocks_written: self.log.blocks_written.get(),
+            failures_reported: self.members.failures_reported.get(),
             waits: self.waits(),
             counters: self.counters.values(),
             members: self.members.ids().map(|m| self.members.get(m).stats).collect(),

@@ -55,9 +55,9 @@ impl<I: Io> Control<I> {
         let Some(md) = self.md.as_ref().filter(|_| self.is_in_doubt()) else { return Ok(()) };
         let orders = self.write_orders.get();
         let asks = self.shards.iter().map(|shard| async move {
-            let (done, answer) = async_channel::bounded(1);
+            let (done, answer) = oneshot::async_channel();
             shard.send(Order::Rest { now, done }).await.ok()?;
-            answer.recv().await.ok()?.ok()
+            answer.await.ok()?.ok()
         });
         let all = join_all(asks).await.into_iter().all(|rests| rests == Some(true));
         self.begin_change().await;

@@ -147,6 +147,8 @@ impl<I: Io> Control<I> {
     }
 
     pub(super) async fn finish_evacuation(&self) -> Result<(), ControlError> {
+        // A member found empty may be about to come back.
+        let _turn = self.turn().await;
         let status = self.status().await?;
         let emptied: Vec<usize> = {
             let config = self.config.borrow();

@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use sinew_engine::buf::Buf;
+use sinew_engine::io::yield_now;
 use sinew_engine::volume::Volume;
 
 use super::execute::{Outcome, encode, execute};
@@ -184,16 +185,4 @@ impl State {
             driver.wake();
         }
     }
-}
-
-/// Lets every other ready task run once.
-fn yield_now() -> impl Future<Output = ()> {
-    let mut yielded = false;
-    poll_fn(move |context| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
 }

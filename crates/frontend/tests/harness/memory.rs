@@ -238,13 +238,11 @@ impl TaskIo {
     }
 
     /// Runs everything until no task is ready.
-    #[allow(dead_code)]
     pub(crate) fn settle(&self) {
         while self.executor.try_tick() {}
     }
 
     /// Moves time on.
-    #[allow(dead_code)]
     pub(crate) fn advance(&self, ns: u64) {
         let mut timers = self.timers.borrow_mut();
         timers.now += ns;

@@ -162,12 +162,12 @@ pub(crate) async fn write(work: &Rc<Work>, volume: usize, start: u64, count: u64
         )
     });
     let handle = work.volume(volume);
-    let flush = work.oracle.borrow().begin_flush(volume);
+    let flush = fua.then(|| work.oracle.borrow().begin_flush(volume));
     let result = handle.write(start * BLOCK, data, fua).await;
     let done = check(work, "write", result);
     let mut oracle = work.oracle.borrow_mut();
     (start..start + count).for_each(|n| oracle.end((volume, n), done));
-    if fua && done {
+    if let Some(flush) = flush.filter(|_| done) {
         // It also makes durable what was there before it began.
         oracle.end_flush(flush);
         (start..start + count).zip(versions).for_each(|(n, version)| oracle.force((volume, n), version));

@@ -15,6 +15,22 @@ pub(crate) type Version = u64;
 /// A volume and one of its blocks.
 pub(crate) type Place = (usize, u64);
 
+/// A moment: the oracle counts what ends.
+type Moment = u64;
+
+/// A version that may be there after power loss, and since when it is not there any more without one.
+#[derive(Clone, Copy, Debug)]
+struct Remnant {
+    version: Version,
+    gone: Option<Moment>,
+}
+
+impl Remnant {
+    fn there(version: Version) -> Remnant {
+        Remnant { version, gone: None }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Block {
     /// What it held when the overlapping requests began; empty once one of them has succeeded.
@@ -22,8 +38,8 @@ struct Block {
     /// The overlapping requests' versions.
     cluster: Vec<Version>,
     in_flight: u32,
-    /// What it may hold after power loss.
-    after_crash: Vec<Version>,
+    /// What it may hold after power loss, in the order of versions.
+    after_crash: Vec<Remnant>,
     /// A part of it is being written: whatever else is written meanwhile may get that part or not.
     merging: bool,
     /// The versions of all requests begun, so that a read can tell which overlapped it.
@@ -37,7 +53,7 @@ impl Default for Block {
             base: vec![0],
             cluster: Vec::new(),
             in_flight: 0,
-            after_crash: vec![0],
+            after_crash: vec![Remnant::there(0)],
             merging: false,
             begun: Vec::new(),
         }
@@ -48,13 +64,24 @@ impl Block {
     fn possible(&self) -> impl Iterator<Item = Version> + '_ {
         self.base.iter().chain(&self.cluster).copied()
     }
+
+    /// What was there before the overlapping requests is now one of these.
+    fn set_base(&mut self, base: Vec<Version>, now: Moment) {
+        for version in std::mem::replace(&mut self.base, base) {
+            let found = self.after_crash.binary_search_by_key(&version, |remnant| remnant.version);
+            if let Ok(i) = found
+                && !self.base.contains(&version)
+            {
+                self.after_crash[i].gone = Some(now);
+            }
+        }
+    }
 }
 
-/// A flush under way: what it will make durable.
+/// A flush under way. It will make durable what was there when it began.
 pub(crate) struct Flush {
     volume: usize,
-    version_next: Version,
-    possible: Vec<(u64, Vec<Version>)>,
+    began: Moment,
 }
 
 /// A read under way.
@@ -71,11 +98,14 @@ pub(crate) struct Reading {
 #[derive(Default)]
 pub(crate) struct Oracle {
     blocks: BTreeMap<Place, Block>,
+    /// Those that may hold more than one thing after power loss.
+    unsettled: BTreeSet<Place>,
     /// Contents that are not made from their version number alone.
     special: BTreeMap<Version, Rc<Vec<u8>>>,
     /// Versions that are zeros.
     zeros: BTreeSet<Version>,
     version_last: Version,
+    now: Moment,
 }
 
 impl Oracle {
@@ -94,6 +124,7 @@ impl Oracle {
     /// The volume is no more.
     pub(crate) fn forget(&mut self, volume: usize) {
         self.blocks.retain(|place, _| place.0 != volume);
+        self.unsettled.retain(|place| place.0 != volume);
     }
 
     fn begin(&mut self, place: Place, version: Version) {
@@ -101,7 +132,8 @@ impl Oracle {
         block.begun.push(version);
         block.in_flight += 1;
         block.cluster.push(version);
-        block.after_crash.push(version);
+        block.after_crash.push(Remnant::there(version));
+        self.unsettled.insert(place);
     }
 
     /// The end of a write or zeroing. One that failed may or may not have happened.
@@ -110,7 +142,8 @@ impl Oracle {
         block.in_flight -= 1;
         block.merging = false;
         if succeeded {
-            block.base.clear();
+            self.now += 1;
+            block.set_base(Vec::new(), self.now);
         }
         if block.in_flight == 0 {
             block.base.append(&mut block.cluster);
@@ -143,23 +176,26 @@ impl Oracle {
     }
 
     pub(crate) fn begin_flush(&self, volume: usize) -> Flush {
-        let blocks = self.blocks.range((volume, 0)..(volume + 1, 0)).filter(|(_, b)| b.after_crash.len() > 1);
-        let possible = blocks.map(|(&(_, n), b)| (n, b.possible().collect())).collect();
-        Flush { volume, version_next: self.version_last + 1, possible }
+        Flush { volume, began: self.now }
     }
 
     pub(crate) fn end_flush(&mut self, flush: Flush) {
-        for (n, possible) in flush.possible {
-            let block = self.blocks.get_mut(&(flush.volume, n)).expect("seen when it began");
-            block.after_crash.retain(|v| possible.contains(v) || *v >= flush.version_next);
-        }
+        self.unsettled.retain(|place| {
+            if place.0 != flush.volume {
+                return true;
+            }
+            let after_crash = &mut self.blocks.get_mut(place).expect("begun before").after_crash;
+            after_crash.retain(|remnant| remnant.gone.is_none_or(|gone| gone > flush.began));
+            after_crash.len() > 1
+        });
     }
 
     /// A forced write has succeeded: where nothing overlapped it, it is what is durable.
     pub(crate) fn force(&mut self, place: Place, version: Version) {
         let block = self.blocks.get_mut(&place).expect("begun before");
         if block.in_flight == 0 && block.base == [version] {
-            block.after_crash = vec![version];
+            block.after_crash = vec![Remnant::there(version)];
+            self.unsettled.remove(&place);
         }
     }
 
@@ -195,7 +231,8 @@ impl Oracle {
             ));
         };
         if undisturbed && let Some(block) = self.blocks.get_mut(&place) {
-            block.base = vec![found];
+            self.now += 1;
+            block.set_base(vec![found], self.now);
         }
         Ok(())
     }
@@ -205,7 +242,16 @@ impl Oracle {
         let named = u64::from_le_bytes(content[16..24].try_into().expect("eight bytes"));
         let may_be =
             |v: &Version| *v == named || *v == 0 || self.zeros.contains(v) || self.special.contains_key(v);
-        legal.iter().copied().filter(may_be).find(|&v| self.content(place, v) == content)
+        legal.iter().copied().filter(may_be).find(|&v| self.holds(place, v, content))
+    }
+
+    /// Whether this is a block's content as a version.
+    fn holds(&self, place: Place, version: Version, content: &[u8]) -> bool {
+        match self.special.get(&version) {
+            Some(special) => special.as_slice() == content,
+            None if self.zeros.contains(&version) => content == ZEROS,
+            None => is_pattern(place, version, content),
+        }
     }
 
     /// The process died: nothing is under way any more, and what was may or may not have happened.
@@ -223,7 +269,8 @@ impl Oracle {
     pub(crate) fn power_failed(&mut self) {
         self.process_died();
         for block in self.blocks.values_mut() {
-            block.base.clone_from(&block.after_crash);
+            block.after_crash.iter_mut().for_each(|remnant| remnant.gone = None);
+            block.base = block.after_crash.iter().map(|remnant| remnant.version).collect();
             block.base.sort_unstable();
             block.base.dedup();
         }
@@ -232,42 +279,55 @@ impl Oracle {
     /// The pool was opened and every block read: what is there now is durable.
     pub(crate) fn settled(&mut self) {
         for block in self.blocks.values_mut() {
-            block.after_crash.clone_from(&block.base);
+            block.after_crash = block.base.iter().copied().map(Remnant::there).collect();
         }
+        let unsettled = self.blocks.iter().filter(|(_, block)| block.after_crash.len() > 1);
+        self.unsettled = unsettled.map(|(&place, _)| place).collect();
     }
 
     /// What a block holds as a version.
-    pub(crate) fn content(&self, place: Place, version: Version) -> Vec<u8> {
+    fn content(&self, place: Place, version: Version) -> Vec<u8> {
         match self.special.get(&version) {
             Some(content) => content.to_vec(),
-            None if self.zeros.contains(&version) => vec![0; BLOCK_BYTES],
-            None => pattern(place, version),
+            None if self.zeros.contains(&version) => ZEROS.to_vec(),
+            None => {
+                let mut bytes = ZEROS.to_vec();
+                fill_pattern(place, version, &mut bytes);
+                bytes
+            }
         }
     }
 }
 
-/// The content of a block as a version: recognisable, and different everywhere.
-fn pattern(place: Place, version: Version) -> Vec<u8> {
+const ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+
+/// Makes `out` a block as a version: recognisable, and different everywhere. Each word follows from its number alone, so
+/// that this takes vector instructions.
+fn fill_pattern(place: Place, version: Version, out: &mut [u8]) {
     if version == 0 {
-        return vec![0; BLOCK_BYTES];
+        return out.fill(0);
     }
-    let mut bytes = Vec::with_capacity(BLOCK_BYTES);
-    bytes.extend_from_slice(&(place.0 as u64 + 1).to_le_bytes());
-    bytes.extend_from_slice(&place.1.to_le_bytes());
-    bytes.extend_from_slice(&version.to_le_bytes());
-    let mut word = (place.1 << 20) ^ version.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((place.0 as u64) << 50);
-    while bytes.len() < BLOCK_BYTES {
-        word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        bytes.extend_from_slice(&word.to_le_bytes());
+    let seed = (place.1 << 20) ^ version.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((place.0 as u64) << 50);
+    for (i, word) in (0u64..).zip(out.chunks_exact_mut(8)) {
+        word.copy_from_slice(&(seed ^ i.wrapping_mul(0x5851_f42d_4c95_7f2d)).to_le_bytes());
     }
-    bytes
+    for (word, name) in out.chunks_exact_mut(8).zip([place.0 as u64 + 1, place.1, version]) {
+        word.copy_from_slice(&name.to_le_bytes());
+    }
+}
+
+fn is_pattern(place: Place, version: Version, content: &[u8]) -> bool {
+    let mut expected = ZEROS;
+    fill_pattern(place, version, &mut expected);
+    content == expected
 }
 
 /// The data of a run of blocks with these versions.
 pub(crate) fn data_of(volume: usize, first: u64, versions: &[Version]) -> Buf {
-    let mut buf = Buf::zeroed(versions.len() * BLOCK_BYTES);
-    for (i, chunk) in buf.bytes_mut().chunks_exact_mut(BLOCK_BYTES).enumerate() {
-        chunk.copy_from_slice(&pattern((volume, first + i as u64), versions[i]));
+    let mut buf = Buf::stale(versions.len() * BLOCK_BYTES);
+    let blocks = buf.bytes_mut().chunks_exact_mut(BLOCK_BYTES);
+    for ((block, &version), out) in (first..).zip(versions).zip(blocks) {
+        fill_pattern((volume, block), version, out);
     }
     buf
 }
@@ -278,7 +338,7 @@ fn describe(place: Place, content: &[u8]) -> String {
         return "zeros".to_owned();
     }
     let (volume, block, version) = (word(0).wrapping_sub(1), word(1), word(2));
-    if pattern((volume as usize, block), version) == content {
+    if is_pattern((volume as usize, block), version, content) {
         if (volume as usize, block) == place {
             return format!("version {version}");
         }

@@ -5,7 +5,7 @@ mod member;
 mod setting;
 
 use sinew_engine::array::geometry::ArraySpec;
-use sinew_engine::geometry::{Geometry, Protection};
+use sinew_engine::geometry::{CHUNK_BLOCKS, Geometry, GeometryError, OVERCOMMIT, Protection};
 
 use crate::random::Rng;
 
@@ -300,6 +300,11 @@ impl Plan {
         if plan.endings.is_empty() {
             plan.endings.push(Ending::PowerLoss);
         }
+        if Rng::stream(seed, "plan, cut short", 0).chance(0.1) {
+            plan.cut_writes_short();
+        }
+        let volume_max = plan.blocks_max().expect("the shape of a drawn pool") / volume_count;
+        plan.volumes.iter_mut().for_each(|blocks| *blocks = volume_max.min(*blocks));
         plan.draw_models(later);
         // The few largest would take as long as all others together.
         let requests_max = match () {
@@ -312,6 +317,22 @@ impl Plan {
         // Mapped pools are the more there is to go wrong in.
         let arrays = &mut Rng::stream(seed, "plan, arrays", 0);
         if arrays.chance(0.25) { plan.of_array(arrays) } else { plan }
+    }
+
+    /// Large writes in sequence, ended by losses of power again and again: most that recovery does is about stripes that
+    /// were being written.
+    fn cut_writes_short(&mut self) {
+        (self.sequential, self.writes, self.blocks_max, self.depth) = (95, 90, 260, 8);
+        (self.openings, self.endings) = (6, vec![Ending::PowerLoss]);
+        if self.checksums {
+            (self.corrupt, self.lost) = (self.corrupt + self.lost, 0);
+            (self.trouble, self.corruption) = (self.trouble.max(0.01), 0.01);
+        }
+        // The narrower the stripe, the sooner it is full.
+        let drawn = std::mem::replace(&mut self.data_columns, 2);
+        if self.geometry().is_err() {
+            self.data_columns = drawn;
+        }
     }
 
     /// Gives some or all members a model.
@@ -335,6 +356,28 @@ impl Plan {
             self.lost -= 1;
             self.members[flash[rng.below(flash.len() as u64) as usize]].traits = vec![Trait::Short];
         }
+    }
+
+    fn geometry(&self) -> Result<Geometry, GeometryError> {
+        let members = self.members.len();
+        Geometry::new(
+            self.protection,
+            self.data_columns,
+            self.shards,
+            self.checksums,
+            members,
+            self.journal_blocks,
+        )
+    }
+
+    /// Blocks that all volumes together may have.
+    fn blocks_max(&self) -> Result<u64, GeometryError> {
+        let geometry = self.geometry()?;
+        let mut chunks = 0;
+        for member in &self.members {
+            chunks += u64::from(geometry.member_layout(member.mebibytes << 20, self.members.len())?.chunks);
+        }
+        Ok(chunks * self.shards as u64 * u64::from(CHUNK_BLOCKS) * OVERCOMMIT)
     }
 
     /// Whether the plan can be played.
@@ -379,9 +422,14 @@ impl Plan {
         if self.corrupt > 0 && !self.checksums {
             return Err("members may corrupt data only with checksums".to_owned());
         }
-        let (columns, count) = (self.data_columns, self.members.len());
-        Geometry::new(self.protection, columns, self.shards, self.checksums, count, self.journal_blocks)
-            .map_err(|error| error.to_string())
+        let (blocks, blocks_max) =
+            (self.volumes.iter().sum::<u64>(), self.blocks_max().map_err(|e| e.to_string())?);
+        if blocks > blocks_max {
+            return Err(format!(
+                "volumes of {blocks} blocks are more than the {blocks_max} that this pool may have"
+            ));
+        }
+        self.geometry().map_err(|error| error.to_string())
     }
 
     /// Members whose space runs out.

@@ -34,6 +34,9 @@ use crate::world::World;
 /// Steps after which a phase without end counts as stuck.
 const STEPS_MAX: u64 = 3_000_000;
 
+/// Memory kept from one run for the next, of each size: about what the members of a run hold.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+
 /// A run that ended well.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -43,6 +46,8 @@ pub struct Outcome {
     pub requests: u64,
     /// Of those, with "no space left".
     pub no_space: u64,
+    /// Requests that members completed.
+    pub member_requests: u64,
     /// Events and tasks run.
     pub steps: u64,
     /// How often each path of the engine, each fault of a device and each act of an operator was reached.
@@ -55,6 +60,8 @@ struct Run {
     rng: Rng,
     /// The device of each member; an order under way may change one.
     devices: Rc<RefCell<Vec<DeviceId>>>,
+    /// Devices that run out of space, those of members and those that were or may become one.
+    short: RefCell<Vec<DeviceId>>,
     work: Rc<Work>,
     /// Members that silently corrupt, or run out of space: impaired from beginning to end.
     impaired: BTreeSet<usize>,
@@ -101,6 +108,7 @@ pub fn run_logged(plan: &Plan, lines_max: usize) -> Result<Outcome, Failure> {
     }
     // How far it came, for a run that does not come back.
     let (opening, troubles) = (Cell::new(0), Cell::new(0));
+    sinew_engine::buf::keep(KEPT_BYTES_MAX);
     let played = catch_unwind(AssertUnwindSafe(|| {
         let mut run = Run::new(plan, Rc::clone(&log));
         let played = run.play(&|run| {
@@ -152,6 +160,7 @@ impl Run {
             world,
             rng,
             devices: Rc::default(),
+            short: RefCell::default(),
             work: Rc::new(work),
             lost: BTreeSet::new(),
             orders: Rc::default(),
@@ -177,6 +186,9 @@ impl Run {
         config.cache_writes = plan.cache_writes;
         config.latency = Latency { jitter_ns: plan.jitter * 1000, ..config.latency };
         let id = self.world.add_device(config);
+        if plan.members[member].is_short() {
+            self.short.borrow_mut().push(id);
+        }
         let mut rng = Rng::stream(plan.seed, "model", u64::from(id.0));
         if let Some(model) = plan.members[member].model(&mut rng) {
             self.world.device(id).set_model(model);
@@ -201,6 +213,12 @@ impl Run {
             trace_hash: self.world.trace_hash(),
             requests: self.work.answered.get(),
             no_space: self.work.no_space.get(),
+            member_requests: self
+                .world
+                .devices()
+                .into_iter()
+                .map(|d| self.world.device(d).stats().requests())
+                .sum(),
             steps: self.world.steps(),
             reached: self.reached(),
         }
@@ -235,7 +253,7 @@ impl Run {
             progress(self);
             self.trouble_opening();
             let Some(pool) = self.open(true)? else { continue };
-            self.set_faults();
+            self.set_faults(self.work.plan.corruption);
             self.verify()?;
             let ending = self.labour(&pool)?;
             progress(self);
@@ -305,10 +323,10 @@ impl Run {
         }
     }
 
-    /// Lets devices misbehave: corruption on the members set aside for it, slowness everywhere.
-    fn set_faults(&mut self) {
+    /// Lets devices misbehave: corruption on the members set aside for it, at this rate, and slowness everywhere.
+    fn set_faults(&mut self, corruption: f64) {
         let plan = &self.work.plan;
-        let chance = |kind| if plan.corruptions.contains(&kind) { plan.corruption } else { 0.0 };
+        let chance = |kind| if plan.corruptions.contains(&kind) { corruption } else { 0.0 };
         for member in self.members() {
             let device = self.device(member);
             let stall = if plan.troubles.is_empty() { 0.0 } else { plan.trouble.min(0.05) / 10.0 };

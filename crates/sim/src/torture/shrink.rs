@@ -57,7 +57,9 @@ impl<F: FnMut(u64, &Failure)> Shrinker<F> {
         self.runs += 1;
         let better = run(plan).err().filter(|failure| failure.is_like(&self.best));
         let found = better.is_some();
-        self.best = better.unwrap_or_else(|| self.best.clone());
+        if let Some(better) = better {
+            self.best = better;
+        }
         (self.told)(self.runs, &self.best);
         found
     }

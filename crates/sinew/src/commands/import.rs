@@ -124,7 +124,7 @@ fn look(named: &[PathBuf]) -> Result<Overview> {
 }
 
 fn view(members: &[Member]) -> Option<PoolView> {
-    let newest = members.iter().max_by_key(|m| m.superblock.config.generation)?;
+    let newest = members.iter().max_by_key(|m| m.superblock.config.age())?;
     let config: &Config = &newest.superblock.config;
     let mut usable = vec![false; config.members.len()];
     let mut found = Vec::new();

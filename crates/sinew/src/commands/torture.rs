@@ -25,16 +25,16 @@ pub(crate) fn expects_panics() -> bool {
 /// The manual is docs/torture.md.
 #[derive(Args)]
 pub(crate) struct TortureArgs {
-    /// Seeds to run.
-    #[arg(long, default_value_t = 100)]
-    seeds: u64,
+    /// Seeds to run: 100, or with --file none besides those in it.
+    #[arg(long)]
+    seeds: Option<u64>,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
     /// One seed; runs it twice to compare the traces.
     #[arg(long, conflicts_with_all = ["seeds", "from", "file"])]
     seed: Option<u64>,
-    /// Run the seeds in this file instead: one per line, with `name=value` for settings that are other than drawn; `#`
+    /// Run the seeds in this file: one per line, with `name=value` for settings that are other than drawn; `#`
     /// begins a comment.
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
@@ -69,16 +69,20 @@ struct Totals {
     failures: Vec<Failure>,
     reached: BTreeMap<&'static str, u64>,
     requests: u64,
+    member_requests: u64,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: TortureArgs) -> Result<()> {
     RUNNING.store(true, Ordering::Relaxed);
-    let mut plans = match (args.seed, &args.file) {
-        (Some(seed), _) => vec![Plan::draw(seed)],
-        (None, Some(path)) => read_plans(path)?,
-        (None, None) => (args.from..args.from + args.seeds).map(Plan::draw).collect(),
-    };
+    let mut plans = args.file.as_ref().map_or_else(|| Ok(Vec::new()), read_plans)?;
+    match args.seed {
+        Some(seed) => plans.push(Plan::draw(seed)),
+        None => {
+            let seeds = args.seeds.unwrap_or(if args.file.is_some() { 0 } else { 100 });
+            plans.extend((args.from..args.from + seeds).map(Plan::draw));
+        }
+    }
     for plan in &mut plans {
         args.set.iter().try_for_each(|text| set(plan, text))?;
         plan.check().map_err(|why| anyhow!("seed {}: {why}", plan.seed))?;
@@ -171,11 +175,19 @@ fn report(plans: &[Plan], totals: &Totals, as_json: bool) {
             .iter()
             .map(|f| json!({ "seed": f.plan.seed, "what": f.to_string(), "command": f.plan.command(), "last": f.log }))
             .collect();
-        let (seeds, requests, reached) = (plans.len(), totals.requests, &totals.reached);
-        say!("{:#}", json!({ "seeds": seeds, "failed": failed, "requests": requests, "reached": reached }));
+        let value = json!({
+            "seeds": plans.len(),
+            "failed": failed,
+            "requests": totals.requests,
+            "member_requests": totals.member_requests,
+            "reached": totals.reached,
+        });
+        say!("{value:#}");
         return;
     }
-    say!("{} seeds, {} failed; {} requests", plans.len(), totals.failures.len(), totals.requests);
+    let Totals { failures, requests, member_requests, .. } = totals;
+    let seeds = format!("{} seeds, {} failed", plans.len(), failures.len());
+    say!("{seeds}; {requests} requests of clients, {member_requests} to members");
     for (name, count) in &totals.reached {
         say!("  {name:<28} {count}");
     }
@@ -199,6 +211,7 @@ fn run_all(plans: &[Plan], twice: bool, lines: usize) -> Totals {
                                 *totals.reached.entry(name).or_default() += count;
                             }
                             totals.requests += outcome.requests;
+                            totals.member_requests += outcome.member_requests;
                         }
                         Err(failure) => {
                             bar.suspend(|| {

@@ -5,12 +5,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
 
 use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::Io;
+use sinew_engine::io::{Io, yield_now};
 use sinew_uring::UringIo;
 use sinew_workload::{Boxed, Content, Issue, Kind, Next, Pace, Recorder, Replay, Report, Request};
 
@@ -321,19 +319,6 @@ impl Drive {
         let verified = &mut *self.verified.borrow_mut();
         verified.complete = verified.unreadable == 0;
     }
-}
-
-/// Lets every other task that is ready run once.
-async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// The content of a range as a write of this number makes it.

@@ -73,8 +73,8 @@ impl Run {
         for id in self.world.devices() {
             self.world.device(id).attach();
         }
-        for member in self.members().filter(|&m| self.work.plan.members[m].is_short()) {
-            self.device(member).remove_model();
+        for &id in self.short.borrow().iter() {
+            self.world.device(id).remove_model();
         }
     }
 

@@ -1,6 +1,6 @@
 //! Opening the pool, in good times and in bad.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use sinew_engine::pool::Candidate;
@@ -23,13 +23,15 @@ impl Run {
         there.map(|device| Candidate { device, path: path_of(device) }).collect()
     }
 
-    /// Some openings meet members that corrupt data, and such as were lost and now fail when they are written.
+    /// Some openings meet members that corrupt data, half of them so often that what was good when recovery verified it is
+    /// bad when recovery needs it. Some meet members that were lost and now fail when they are written.
     pub(super) fn trouble_opening(&mut self) {
         let mut rng = Rng::stream(self.work.plan.seed, "trouble opening", self.opening as u64);
         if !rng.chance(0.4) {
             return;
         }
-        self.set_faults();
+        let worn = self.work.plan.corruption > 0.0 && rng.chance(0.5);
+        self.set_faults(if worn { 0.1 } else { self.work.plan.corruption });
         let fails = self.work.plan.troubles.contains(&Trouble::Fail);
         for member in self.lost.iter().copied().filter(|_| fails && rng.chance(0.5)) {
             let device = self.device(member);
@@ -74,34 +76,29 @@ impl Run {
         may_crash: bool,
         candidates: Vec<Candidate>,
     ) -> Result<Option<Result<OpenPool, OpenError>>, Wrong> {
-        let opened = Rc::new(Cell::new(None));
+        let opened = Rc::new(RefCell::new(None));
         let (slot, io) = (Rc::clone(&opened), self.world.io());
         let mut rng = Rng::stream(self.work.plan.seed, "opening", self.opening as u64);
         let crash_after = (may_crash && rng.chance(0.15) && self.work.plan.may_crash())
             .then(|| rng.between(1, OPENING_STEPS));
         let remote = move || rng.chance(0.5);
         self.note(|| format!("opening {} with {} devices", self.opening, candidates.len()));
-        self.world.spawn(async move { slot.set(Some(OpenPool::open(io, candidates, remote).await)) });
+        self.world.spawn(async move {
+            let result = OpenPool::open(io, candidates, remote).await;
+            *slot.borrow_mut() = Some(result);
+        });
         if let Some(steps) = crash_after {
             // Whether it is open by then or not, it begins again after this.
             self.world.run_steps(steps);
             self.end_world(Ending::PowerLoss);
             return Ok(None);
         }
-        let result = Rc::new(RefCell::new(None));
-        let done = {
-            let result = Rc::clone(&result);
+        let is_open = {
             let opened = Rc::clone(&opened);
-            move || {
-                if let Some(found) = opened.take() {
-                    *result.borrow_mut() = Some(found);
-                }
-                result.borrow().is_some()
-            }
+            move || opened.borrow().is_some()
         };
-        self.world.run_until(done).map_err(|e| Kind::NotOpened.of(e))?;
-        let found = result.borrow_mut().take();
-        Ok(found)
+        self.world.run_until(is_open).map_err(|e| Kind::NotOpened.of(e))?;
+        Ok(opened.take())
     }
 
     fn opened(&mut self, pool: OpenPool) -> Result<Rc<OpenPool>, Wrong> {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use sinew_engine::disk::superblock::MemberState;
 use sinew_engine::pool::Candidate;
+use sinew_engine::status::ShardStatus;
 
 use crate::device::CrashPolicy;
 use crate::faults::DeviceFaults;
@@ -165,10 +166,13 @@ impl Run {
         self.lost.contains(&member) || self.impaired.contains(&member) || lost < self.work.plan.lost
     }
 
-    /// Whether so many members are out that the pool cannot spare this one, and nobody is about to change that.
+    /// Whether so many members are out that the pool cannot spare this one, and nobody is about to change that. Those that are
+    /// evacuated do not count: that may end at any time.
     fn is_at_limit(&self, pool: &OpenPool, place: usize) -> bool {
         let config = pool.control.config();
+        let evacuating = |i: usize| config.members[i].state == MemberState::Evacuating;
         let mut lost = config.out();
+        lost.iter_mut().enumerate().for_each(|(i, lost)| *lost &= !evacuating(i));
         lost[place] = true;
         !config.survives(&lost) && self.orders.get() == 0 && !self.has_spares()
     }
@@ -238,7 +242,8 @@ impl Run {
             Some(_) => !config.out().contains(&true),
             None => config.members.iter().all(|m| m.state == MemberState::Active),
         };
-        if all_in && answer.take().is_some_and(|status| is_whole(&status)) {
+        let is_calm = |status: ShardStatus| is_whole(&status) && status.failures_reported == 0;
+        if all_in && answer.take().is_some_and(is_calm) {
             self.note(|| "all members are whole".to_owned());
             self.lost.clear();
         }

@@ -1,0 +1,79 @@
+//! Levelling: chunks move off full members to emptier ones.
+//!
+//! Placement fills members evenly, but not for ever: what was written while a member was out lies on the others, and when
+//! it is back, empty, the room is all in one place, where no stripe can use it. Levelling is what the keeper does about it
+//! when nothing else makes room. Every move is from a member to one with at least two more free chunks, so it ends.
+
+use std::rc::Rc;
+
+use crate::addr::{MemberId, StripeId};
+use crate::geometry::CHUNK_BYTES;
+use crate::io::Io;
+use crate::mapped::{MappedShard, StripeLock};
+use crate::paths::Path;
+use crate::rebuild::{CHUNKS_PER_ROUND, Rebuilt};
+
+impl<I: Io> MappedShard<I> {
+    /// Moves some chunks off the fullest member that they can be moved off; false when there is none.
+    pub(crate) async fn level_some(self: &Rc<Self>) -> bool {
+        let by_room = self.space.borrow().usable_by_room();
+        for from in by_room {
+            let version = self.members.version();
+            let batch = self.move_some(from).await;
+            if batch.is_empty() {
+                continue;
+            }
+            if self.members.version() != version {
+                // What was whole may not be so any more.
+                self.io.reach(Path::RebuildVoid);
+                batch.iter().for_each(|moved| self.give_up(moved));
+                return true;
+            }
+            self.io.reach(Path::Levelled);
+            return self.record_rebuilt(batch).await;
+        }
+        false
+    }
+
+    async fn move_some(self: &Rc<Self>, from: MemberId) -> Vec<Rebuilt<I>> {
+        let mut batch = Vec::new();
+        let stripes = self.tables.borrow().stripe_count();
+        for stripe in (0..stripes).map(StripeId) {
+            if batch.len() >= CHUNKS_PER_ROUND || !self.space.borrow().is_fuller_than_others(from) {
+                break;
+            }
+            let on_it = self.tables.borrow().homes(stripe).iter().flatten().any(|home| home.member == from);
+            // What is left of a stripe with losses stays where it is: rebuilding comes first.
+            if !on_it || self.missing_chunks(stripe) > 0 {
+                continue;
+            }
+            let Some(lock) = self.lock_stripe(stripe).map(Rc::new) else { continue };
+            for index in self.required(stripe) {
+                let moved = self.move_chunk(&lock, index, from, &batch).await;
+                batch.extend(moved);
+            }
+        }
+        batch
+    }
+
+    async fn move_chunk(
+        self: &Rc<Self>,
+        lock: &Rc<StripeLock<I>>,
+        index: usize,
+        from: MemberId,
+        batch: &[Rebuilt<I>],
+    ) -> Option<Rebuilt<I>> {
+        let stripe = lock.stripe();
+        self.tables.borrow().good_home(stripe, index).filter(|home| home.member == from)?;
+        let avoid = self.members_to_avoid(stripe, index, batch);
+        let home = self.space.borrow_mut().plan_move(from, &avoid)?;
+        self.throttle.pay(&self.io, CHUNK_BYTES).await;
+        match self.chunk_content(stripe, index).await {
+            Some(content) => self.write_rebuilt(lock, index, home, true, content).await,
+            None => {
+                self.space.borrow_mut().give_back([home]);
+                None
+            }
+        }
+    }
+}
