@@ -4,7 +4,7 @@ use sinew_engine::sabotage::{Sabotage, choose};
 use sinew_sim::torture::{Failure, Kind, Plan, run, shrink};
 
 /// Seeds tried for each defect before it counts as not found.
-const SEEDS_MAX: u64 = 600;
+const SEEDS_MAX: usize = 600;
 /// Runs that shrinking may take.
 const SHRINK_RUNS: u64 = 150;
 
@@ -31,7 +31,7 @@ fn first_failure_of(
     wanted: impl Fn(&Failure) -> bool,
 ) -> Option<Failure> {
     choose(Some(way));
-    let plans = (0..SEEDS_MAX).map(Plan::draw).filter(played);
+    let plans = (0..).map(Plan::draw).filter(played).take(SEEDS_MAX);
     let found = plans.filter_map(|plan| run(&plan).err()).find(|failure| wanted(failure));
     choose(None);
     found
@@ -60,7 +60,9 @@ fn defects_of_both_kinds_of_pool_are_found_in_arrays() {
     silence_panics();
     let in_array = |way: &Sabotage| first_failure_of(*way, |plan| plan.array.is_some(), |_| true).is_some();
     let missed: Vec<Sabotage> = OF_BOTH.into_iter().filter(|way| !in_array(way)).collect();
-    assert!(missed.is_empty(), "not found in the arrays of {SEEDS_MAX} seeds each: {missed:?}");
+    // Panics are silenced.
+    eprintln!("not found in the arrays of {SEEDS_MAX} seeds each: {missed:?}");
+    assert!(missed.is_empty());
 }
 
 #[test]
