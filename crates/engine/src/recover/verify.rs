@@ -80,17 +80,19 @@ impl<I: Io> Recovery<I> {
         Ok(sound)
     }
 
+    /// Where a chunk can be read as it should be: its home, if it is complete there, on an active member.
+    fn live_home(&self, stripe: StripeId, index: usize) -> Option<Home> {
+        self.tables.good_home(stripe, index).filter(|home| self.members.is_active(home.member))
+    }
+
     /// The content of a slot, if any copy or the rest of the stripe has what the checksum says, and the homes where it is
     /// something else.
     async fn read_copies(&self, slot: SlotNo, crc: u32) -> (Option<Buf>, Vec<Home>) {
         let g = self.config.mapped();
         let (stripe, column, offset) = g.place(slot);
         let mirrors = (0..g.failures()).map(|copy| g.mirror_index(copy, column));
-        let homes: Vec<Home> = std::iter::once(column)
-            .chain(mirrors)
-            .filter_map(|i| self.tables.good_home(stripe, i))
-            .filter(|h| self.members.is_active(h.member))
-            .collect();
+        let homes: Vec<Home> =
+            std::iter::once(column).chain(mirrors).filter_map(|i| self.live_home(stripe, i)).collect();
         let mut good = None;
         let mut bad = Vec::new();
         for home in homes {
@@ -140,7 +142,7 @@ impl<I: Io> Recovery<I> {
     async fn read_row(&self, stripe: StripeId, offset: u32, without: Option<usize>) -> Vec<Option<Buf>> {
         let g = self.config.mapped();
         join_all((0..g.data_columns + g.parity_columns()).map(|i| async move {
-            let home = self.tables.good_home(stripe, i).filter(|h| self.members.is_active(h.member))?;
+            let home = self.live_home(stripe, i)?;
             if without == Some(i) { None } else { self.members.read(home, offset, 1).await.ok() }
         }))
         .await
@@ -212,8 +214,7 @@ impl<I: Io> Recovery<I> {
             if row[index].as_ref().is_some_and(|found| found.bytes() == right.bytes()) {
                 continue;
             }
-            let home = self.tables.good_home(stripe, index).filter(|h| self.members.is_active(h.member));
-            if let Some(home) = home {
+            if let Some(home) = self.live_home(stripe, index) {
                 self.io.reach(Path::RecoverResynced);
                 if self.members.write(home, offset, Rc::new([right])).await.is_err() {
                     return Err(self.lost(home.member));

@@ -65,6 +65,13 @@ impl Block {
         self.base.iter().chain(&self.cluster).copied()
     }
 
+    /// Nothing is under way any more: any of what overlapped may be there.
+    fn end_cluster(&mut self) {
+        self.base.append(&mut self.cluster);
+        self.base.sort_unstable();
+        self.base.dedup();
+    }
+
     /// What was there before the overlapping requests is now one of these.
     fn set_base(&mut self, base: Vec<Version>, now: Moment) {
         for version in std::mem::replace(&mut self.base, base) {
@@ -146,9 +153,7 @@ impl Oracle {
             block.set_base(Vec::new(), self.now);
         }
         if block.in_flight == 0 {
-            block.base.append(&mut block.cluster);
-            block.base.sort_unstable();
-            block.base.dedup();
+            block.end_cluster();
         }
     }
 
@@ -247,11 +252,9 @@ impl Oracle {
 
     /// Whether this is a block's content as a version.
     fn holds(&self, place: Place, version: Version, content: &[u8]) -> bool {
-        match self.special.get(&version) {
-            Some(special) => special.as_slice() == content,
-            None if self.zeros.contains(&version) => content == ZEROS,
-            None => is_pattern(place, version, content),
-        }
+        let mut expected = ZEROS;
+        self.fill(place, version, &mut expected);
+        content == expected
     }
 
     /// The process died: nothing is under way any more, and what was may or may not have happened.
@@ -259,9 +262,7 @@ impl Oracle {
         for block in self.blocks.values_mut() {
             block.in_flight = 0;
             block.merging = false;
-            block.base.append(&mut block.cluster);
-            block.base.sort_unstable();
-            block.base.dedup();
+            block.end_cluster();
         }
     }
 
@@ -271,8 +272,6 @@ impl Oracle {
         for block in self.blocks.values_mut() {
             block.after_crash.iter_mut().for_each(|remnant| remnant.gone = None);
             block.base = block.after_crash.iter().map(|remnant| remnant.version).collect();
-            block.base.sort_unstable();
-            block.base.dedup();
         }
     }
 
@@ -287,14 +286,16 @@ impl Oracle {
 
     /// What a block holds as a version.
     fn content(&self, place: Place, version: Version) -> Vec<u8> {
+        let mut bytes = ZEROS.to_vec();
+        self.fill(place, version, &mut bytes);
+        bytes
+    }
+
+    fn fill(&self, place: Place, version: Version, out: &mut [u8]) {
         match self.special.get(&version) {
-            Some(content) => content.to_vec(),
-            None if self.zeros.contains(&version) => ZEROS.to_vec(),
-            None => {
-                let mut bytes = ZEROS.to_vec();
-                fill_pattern(place, version, &mut bytes);
-                bytes
-            }
+            Some(content) => out.copy_from_slice(content),
+            None if self.zeros.contains(&version) => out.fill(0),
+            None => fill_pattern(place, version, out),
         }
     }
 }
