@@ -3,13 +3,20 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use sinew_engine::disk::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
+use sinew_engine::io::DeviceId;
 use sinew_engine::pool::{self, Candidate};
 use sinew_uring::{Devices, OpenError, OpenOptions};
 
 use crate::host;
+
+/// How long a member in use is asked for, and how often.
+const IN_USE_PATIENCE: Duration = Duration::from_millis(500);
+const IN_USE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Members that could be opened, and a line for each that could not.
 pub(crate) struct Gathered {
@@ -25,7 +32,7 @@ pub(crate) struct Gathered {
 pub(crate) fn gather(devices: &Devices, named: &[PathBuf]) -> Result<Gathered> {
     let (mut candidates, mut problems) = (Vec::new(), Vec::new());
     for path in expand(named)? {
-        match devices.open(&path, OpenOptions::default()) {
+        match open(devices, &path) {
             Ok(device) => candidates.push(Candidate { device, path: name(&path) }),
             Err(error @ OpenError::InUse(_)) => return Err(error.into()),
             Err(error) => problems.push(error.to_string()),
@@ -44,10 +51,19 @@ pub(crate) fn gather(devices: &Devices, named: &[PathBuf]) -> Result<Gathered> {
 pub(crate) fn open_all(devices: &Devices, named: &[PathBuf]) -> Result<Vec<Candidate>> {
     let paths = named.iter().map(|path| absolute(path)).collect::<Result<Vec<_>>>()?;
     refuse_twice(&paths)?;
-    let open = |path: &PathBuf| {
-        Ok(Candidate { device: devices.open(path, OpenOptions::default())?, path: name(path) })
-    };
-    paths.iter().map(open).collect()
+    paths.iter().map(|path| Ok(Candidate { device: open(devices, path)?, path: name(path) })).collect()
+}
+
+/// Opens one for this process alone. One in use is asked for again for a while: whoever looks at a superblock has the
+/// member only for a moment, and the kernel ends what a killed server had under way after the server itself.
+fn open(devices: &Devices, path: &Path) -> Result<DeviceId, OpenError> {
+    let started = Instant::now();
+    loop {
+        match devices.open(path, OpenOptions::default()) {
+            Err(OpenError::InUse(_)) if started.elapsed() < IN_USE_PATIENCE => sleep(IN_USE_PAUSE),
+            opened => return opened,
+        }
+    }
 }
 
 /// The paths named, directories replaced by the member files in them.
