@@ -4,6 +4,7 @@
 //! every active member before anybody acts on it; a member that fails is recorded as out before any write that skipped
 //! it is acknowledged.
 
+mod grow;
 mod md;
 mod replace;
 mod volumes;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use async_channel::{Receiver, Sender};
 
 use crate::addr::{MemberId, VolumeId};
+use crate::array::growth::GrowError;
 pub use crate::catalog::Catalog;
 use crate::client::VolumeShared;
 use crate::disk::codec::DecodeError;
@@ -118,6 +120,22 @@ pub enum ControlError {
         "the members of an md array come and go by mdadm: stop this server, then use mdadm --add or --re-add"
     )]
     MdMembers,
+    /// Only arrays grow as a whole.
+    #[error("this is a mapped pool, not an array; `sinew member add` gives it more members")]
+    NotAnArray,
+    /// The array cannot grow so.
+    #[error(transparent)]
+    Grow(#[from] GrowError),
+    /// The array has members out.
+    #[error(
+        "member {member} is {state}; an array begins to grow when all of its members are there and up to date"
+    )]
+    GrowDegraded {
+        /// The member.
+        member: usize,
+        /// Its state.
+        state: &'static str,
+    },
     /// The configuration cannot be stored.
     #[error("the configuration cannot be stored: {0}")]
     Config(DecodeError),
@@ -146,6 +164,8 @@ pub struct Control<I> {
     /// Counts the times a shard was about to write to an array of md's that it had not declared as written.
     write_orders: Cell<u64>,
     md_written: Signal,
+    /// Of each shard, the key below which everything has moved in the growth under way.
+    moved: RefCell<Vec<u64>>,
     /// No member took the configuration.
     failed: Cell<bool>,
     changing: Cell<bool>,
@@ -184,6 +204,7 @@ impl<I: Io> Control<I> {
             md: found.md.clone().map(RefCell::new),
             write_orders: Cell::new(0),
             md_written: Signal::default(),
+            moved: RefCell::default(),
             failed: Cell::new(false),
             changing: Cell::new(false),
             changed: Signal::default(),
@@ -256,6 +277,7 @@ impl<I: Io> Control<I> {
             Event::Write { done } => {
                 let _ = done.send(self.declare_write().await);
             }
+            Event::Moved { shard, to, key } => self.note_moved(shard, to, key).await,
             Event::Rebuilt => {
                 let _ = self.finish_evacuation().await;
             }

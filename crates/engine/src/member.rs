@@ -30,6 +30,21 @@ pub(crate) struct Member {
     pub(crate) stats: MemberStats,
 }
 
+impl Member {
+    fn new(state: MemberState, device: Option<DeviceId>, layout: MemberLayout) -> Member {
+        Member {
+            device,
+            state,
+            layout,
+            unflushed: false,
+            failed: None,
+            lost_at: 0,
+            in_flight: 0,
+            stats: MemberStats::default(),
+        }
+    }
+}
+
 /// What a member was asked by one shard and how it answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberStats {
@@ -72,15 +87,8 @@ impl<I: Io> Members<I> {
         members: &[MemberConfig],
         devices: &[Option<DeviceId>],
     ) -> Members<I> {
-        let member = |(member, &device): (&MemberConfig, &Option<DeviceId>)| Member {
-            device,
-            state: member.state,
-            layout: member.layout,
-            unflushed: false,
-            failed: None,
-            lost_at: 0,
-            in_flight: 0,
-            stats: MemberStats::default(),
+        let member = |(member, &device): (&MemberConfig, &Option<DeviceId>)| {
+            Member::new(member.state, device, member.layout)
         };
         let list = RefCell::new(members.iter().zip(devices).map(member).collect());
         Members { io, shard, control, list, version: Cell::new(0), failures_reported: Cell::new(0) }
@@ -170,6 +178,22 @@ impl<I: Io> Members<I> {
     pub(crate) async fn report_write(&self) -> bool {
         let (done, answer) = oneshot::async_channel();
         self.control.send(Event::Write { done }).await.is_ok() && answer.await.unwrap_or(false)
+    }
+
+    /// Tells the control something that needs no answer.
+    pub(crate) async fn report(&self, event: Event) {
+        // Control only goes away with the whole pool.
+        let _ = self.control.send(event).await;
+    }
+
+    /// There are more members: those from number `from` on are these.
+    pub(crate) fn extend(&self, from: usize, members: &[(MemberState, Option<DeviceId>)]) {
+        let mut list = self.list.borrow_mut();
+        list.truncate(from);
+        list.extend(
+            members.iter().map(|&(state, device)| Member::new(state, device, MemberLayout::default())),
+        );
+        self.version.set(self.version.get() + 1);
     }
 
     fn note(&self, member: MemberId, f: impl FnOnce(&mut Member)) {

@@ -313,4 +313,26 @@ paths! {
     ArrayRecoverResynced,
     /// An array: a member failed during recovery, which has to begin again.
     ArrayRecoverMemberLost,
+    /// A growth of an array began.
+    GrowthBegun,
+    /// A growth of an array was refused because a new device could not be written.
+    GrowthRefused,
+    /// A growth of an array came to its end.
+    GrowthEnded,
+    /// A window of a growth waited for the places that it goes to.
+    ArrayMoveBlocked,
+    /// A window could not be moved and was tried again.
+    ArrayMoveRetried,
+    /// A member came or went while a window was moved, so it was moved again.
+    ArrayMoveVoid,
+    /// How far a growth is was recorded.
+    ArrayMoveRecorded,
+    /// A chunk was about to be written that had moved, so that had to be recorded.
+    ArrayMoveSettled,
+    /// Chunks that move could not be read together from one member.
+    ArrayMoveUnreadable,
+    /// A member failed when chunks were moved to it.
+    ArrayMoveMemberLost,
+    /// A growth went on where the last opening left it.
+    ArrayMoveResumed,
 }

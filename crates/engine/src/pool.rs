@@ -295,7 +295,7 @@ pub(crate) enum SuperblockError {
 }
 
 impl SuperblockError {
-    fn at(self, path: &str) -> PoolError {
+    pub(crate) fn at(self, path: &str) -> PoolError {
         match self {
             SuperblockError::Io(error) => PoolError::Device { path: path.to_owned(), error },
             SuperblockError::Encode(error) => PoolError::Config(error),

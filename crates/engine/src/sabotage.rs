@@ -67,11 +67,17 @@ pub enum Sabotage {
     LoseImageParity,
     /// Arrays: forget what came to the journal while older content of the same block was brought to its place.
     DrainOutOfOrder,
+    /// Arrays: let the members know that chunks have moved before the copies are durable.
+    RecordUnflushed,
+    /// Arrays: write to chunks that have moved without the members knowing.
+    WriteUnrecorded,
+    /// Arrays: move chunks to places whose own may still be needed.
+    OverwriteUnmoved,
 }
 
 impl Sabotage {
     /// Every way.
-    pub const ALL: [Sabotage; 31] = [
+    pub const ALL: [Sabotage; 34] = [
         Sabotage::SkipJournal,
         Sabotage::OneJournalCopy,
         Sabotage::AcknowledgeEarly,
@@ -103,6 +109,9 @@ impl Sabotage {
         Sabotage::WrongCoefficient,
         Sabotage::LoseImageParity,
         Sabotage::DrainOutOfOrder,
+        Sabotage::RecordUnflushed,
+        Sabotage::WriteUnrecorded,
+        Sabotage::OverwriteUnmoved,
     ];
 }
 

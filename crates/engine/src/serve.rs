@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use crate::addr::{MemberId, VolumeId};
+use crate::array::geometry::ArrayGeometry;
 use crate::buf::Buf;
 use crate::disk::journal::Record;
 use crate::disk::superblock::MemberState;
@@ -122,6 +123,27 @@ pub enum Order {
         volume: VolumeId,
         /// Its size in blocks.
         blocks: u64,
+        /// Who waits.
+        done: Answer<Result<(), VolumeError>>,
+    },
+    /// The array has begun to grow onto more members, or has grown.
+    Reshape {
+        /// Its shape now.
+        geometry: ArrayGeometry,
+        /// All members with their devices.
+        members: Vec<(MemberState, Option<DeviceId>)>,
+        /// Who waits.
+        done: Answer<Result<(), VolumeError>>,
+    },
+    /// Everything below this key has moved in all shards, durably.
+    MovedEverywhere {
+        /// Members after the growth.
+        to: usize,
+        /// The key.
+        key: u64,
+    },
+    /// Answer once nobody reads where chunks were before they moved.
+    LeaveFormerPlaces {
         /// Who waits.
         done: Answer<Result<(), VolumeError>>,
     },

@@ -34,6 +34,15 @@ pub enum Event {
         /// Answered once they do, durably, on all members.
         done: Answer<bool>,
     },
+    /// Everything below this key has moved in the array's growth, as the shard has recorded.
+    Moved {
+        /// The shard.
+        shard: usize,
+        /// Members after the growth.
+        to: usize,
+        /// The key.
+        key: u64,
+    },
     /// The shard has finished rebuilding; an evacuating member may now be empty.
     Rebuilt,
 }
@@ -194,6 +203,15 @@ impl<I: Io> Shard<I> {
                 };
                 let _ = done.send(set);
             }
+            Order::Reshape { geometry, members, done } => {
+                self.array().reshape(geometry, &members);
+                let _ = done.send(Ok(()));
+            }
+            Order::MovedEverywhere { to, key } => self.array().moved_everywhere(to, key),
+            Order::LeaveFormerPlaces { done } => {
+                self.array().leave_former_places().await;
+                let _ = done.send(Ok(()));
+            }
             Order::Throttle(rate) => match &self {
                 Shard::Mapped(shard) => shard.throttle.set(rate),
                 Shard::Array(shard) => shard.throttle.set(rate),
@@ -202,11 +220,7 @@ impl<I: Io> Shard<I> {
                 let _ = reply.send(self.status());
             }
             Order::Rest { now, done } => {
-                let rests = match &self {
-                    Shard::Mapped(_) => unreachable!("only arrays of md's are asked"),
-                    Shard::Array(shard) => shard.rest(now).await,
-                };
-                let _ = done.send(rests);
+                let _ = done.send(self.array().rest(now).await);
             }
             Order::Close { done } => {
                 let closed = match &self {
@@ -215,6 +229,14 @@ impl<I: Io> Shard<I> {
                 };
                 let _ = done.send(closed);
             }
+        }
+    }
+
+    /// Only arrays grow, or are md's; the control sees to that.
+    fn array(&self) -> &Rc<ArrayShard<I>> {
+        match self {
+            Shard::Array(shard) => shard,
+            Shard::Mapped(_) => unreachable!("what only arrays are told"),
         }
     }
 

@@ -96,6 +96,8 @@ counters! {
     blocks_drained,
     /// Stripes of an array resynced.
     stripes_resynced,
+    /// Chunks of an array moved onto more members.
+    chunks_moved,
 }
 
 /// A shard's state, or, added up, the pool's.
@@ -125,6 +127,10 @@ pub struct ShardStatus {
     pub resync_stripes_left: u64,
     /// Stripes the scrub has still to look at; none when none is under way.
     pub scrub_stripes_left: Option<u64>,
+    /// Chunks of an array that are about to move onto more members; none when it is not growing.
+    pub growth_chunks_left: Option<u64>,
+    /// Shards whose growth waits because chunks cannot be read or written now.
+    pub growth_stuck: u64,
     /// Heap bytes of the tables.
     pub table_bytes: u64,
     /// Blocks of the journal in use.
@@ -162,10 +168,10 @@ impl ShardStatus {
         self.metadata_degraded += other.metadata_degraded;
         self.rebuild_chunks_left += other.rebuild_chunks_left;
         self.resync_stripes_left += other.resync_stripes_left;
-        self.scrub_stripes_left = match (self.scrub_stripes_left, other.scrub_stripes_left) {
-            (None, left) | (left, None) => left,
-            (Some(a), Some(b)) => Some(a + b),
-        };
+        let sum = |a: Option<u64>, b: Option<u64>| a.map_or(b, |a| Some(a + b.unwrap_or(0)));
+        self.scrub_stripes_left = sum(self.scrub_stripes_left, other.scrub_stripes_left);
+        self.growth_chunks_left = sum(self.growth_chunks_left, other.growth_chunks_left);
+        self.growth_stuck += other.growth_stuck;
         self.table_bytes += other.table_bytes;
         self.journal_blocks_used += other.journal_blocks_used;
         self.journal_blocks_written += other.journal_blocks_written;

@@ -152,6 +152,14 @@ impl Geometry {
         Ok(Geometry { level, members, chunk_bytes, member_chunks, shape })
     }
 
+    /// The same with another number of members.
+    ///
+    /// # Errors
+    /// When the level cannot have so many.
+    pub fn with_members(&self, members: u32) -> Result<Geometry, GeometryError> {
+        Ok(Geometry { members, shape: shape(self.level, members)?, ..*self })
+    }
+
     /// The level.
     pub fn level(&self) -> Level {
         self.level

@@ -64,6 +64,12 @@ impl History {
         Ok(self)
     }
 
+    /// The history without its last addition; none if there was no addition.
+    pub fn before_last(&self) -> Option<History> {
+        let before = &self.members[..self.additions()];
+        (!before.is_empty()).then(|| History { members: before.to_vec() })
+    }
+
     /// Members it was made with.
     pub fn base(&self) -> u32 {
         self.members[0]

@@ -1,7 +1,7 @@
 //! Where the chunks of a static array lie, and where they go when it grows: pure arithmetic, no I/O, no tables.
 //!
 //! [`geometry`] has md's levels. [`history`], [`fastscale`] and [`round_robin`] address striped and mirrored arrays
-//! that have grown any number of times; [`moves`] says what one growth copies. [`restripe`] and [`spread`] do the
+//! that have grown any number of times; [`moves`] says what one growth copies, [`striping`] how one goes on. [`restripe`] and [`spread`] do the
 //! same for arrays with parity. [`stats`] counts, and [`md`] reads and writes md's superblock.
 //! docs/layouts.md has the formulas, their sources, and what was measured.
 
@@ -17,6 +17,7 @@ pub mod moves;
 pub mod restripe;
 pub mod round_robin;
 pub mod spread;
+pub mod striping;
 
 pub mod md;
 pub mod stats;

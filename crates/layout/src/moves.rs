@@ -52,6 +52,15 @@ impl FastScale {
             Some(region)
         })
     }
+
+    /// The first row behind the region of the last addition that a row is in, as far as there are rows.
+    pub fn region_end(&self, row: u64) -> u64 {
+        let end = self
+            .steps()
+            .last()
+            .map_or(u64::from(self.rows()), |step| row + u64::from(step.width() - step.place(row as u32)));
+        end.min(u64::from(self.rows()))
+    }
 }
 
 impl Region {

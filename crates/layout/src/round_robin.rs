@@ -28,10 +28,11 @@ impl RoundRobin {
     }
 }
 
-/// Semi-round-robin: a block moves only if round-robin would put it on a new disk.
+/// Semi-round-robin: a block moves only if round-robin would put it on a new disk, and then to where it would put it.
 ///
 /// Goel et al., "SCADDAR", ICDE 2002, as FastScale (FAST '11, section 1) defines it. Neither defines the row on the
-/// disk, and disks fill unevenly, so there is no inverse: this is for counting.
+/// disk; with round-robin's no two blocks share a place, since a disk gets blocks from one addition only. What old disks
+/// give up stays empty, so an addition brings no space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SemiRoundRobin {
     history: History,
@@ -43,12 +44,34 @@ impl SemiRoundRobin {
         SemiRoundRobin { history }
     }
 
+    /// The history.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
     /// The disk of a block.
     #[inline]
     pub fn disk(&self, block: u64) -> u32 {
+        self.home(block).member
+    }
+
+    /// Where a block is.
+    #[inline]
+    pub fn home(&self, block: u64) -> Home {
         let steps = self.history.steps().rev();
-        let mut moved = steps.map(|(old, width)| (old, (block % u64::from(width)) as u32));
-        let last = moved.find(|&(old, disk)| disk >= old);
-        last.map_or_else(|| (block % u64::from(self.history.base())) as u32, |(_, disk)| disk)
+        let mut moved = steps.map(|(old, width)| (old, RoundRobin::new(width).home(block)));
+        let last = moved.find(|&(old, home)| home.member >= old).map(|(_, home)| home);
+        last.unwrap_or_else(|| RoundRobin::new(self.history.base()).home(block))
+    }
+
+    /// Which block is at a place, if any of an array of any size is.
+    pub fn block_at(&self, home: Home) -> Option<u64> {
+        let came = self
+            .history
+            .steps()
+            .find(|&(_, width)| home.member < width && home.member >= self.history.base());
+        let width = came.map_or(self.history.base(), |(_, width)| width);
+        let block = RoundRobin::new(width).block_at(home);
+        (self.home(block) == home).then_some(block)
     }
 }

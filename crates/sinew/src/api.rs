@@ -13,8 +13,10 @@ use sinew_engine::pool::Candidate;
 use sinew_uring::OpenOptions;
 use sinew_uring::net::{Listener, Part, Stream};
 
+use crate::commands::array::MethodName;
 use crate::commands::serve::Ready;
 use crate::host::Open;
+use crate::members::refuse_twice;
 use crate::report;
 
 /// The longest request accepted.
@@ -31,6 +33,7 @@ pub(crate) enum Request {
     MemberOffline { member: usize },
     MemberOnline { member: usize, path: Option<PathBuf> },
     MemberReplace { member: usize, path: Option<PathBuf>, force: bool },
+    ArrayGrow { paths: Vec<PathBuf>, method: MethodName, force: bool },
     Scrub { run: bool },
     Throttle { bytes_per_second: u64 },
 }
@@ -101,6 +104,15 @@ async fn answer(open: &Open, ready: &Ready, request: Request) -> Result<Value> {
         Request::MemberReplace { member, path: Some(path), force } => {
             let candidate = open_device(open, path)?;
             keep(open, candidate.clone(), control.replace(member, Some(candidate), force).await)?;
+        }
+        Request::ArrayGrow { paths, method, force } => {
+            refuse_twice(&paths)?;
+            let candidates =
+                paths.into_iter().map(|path| open_device(open, path)).collect::<Result<Vec<_>>>()?;
+            let grown = control.grow(&candidates, method.into(), force).await;
+            for candidate in candidates {
+                keep(open, candidate, grown.clone())?;
+            }
         }
         Request::Scrub { run } => control.scrub(run).await?,
         Request::Throttle { bytes_per_second } => control.throttle(bytes_per_second).await,

@@ -6,6 +6,7 @@ use sinew_engine::disk::uuid_text;
 use sinew_engine::status::ShardStatus;
 
 use sinew_engine::array::geometry::{Access, ArrayGeometry, level_number, level_rotation, rotation_name};
+use sinew_engine::array::growth::GrowMethod;
 use sinew_engine::shape::Shape;
 
 use crate::out::say;
@@ -51,6 +52,7 @@ pub(crate) fn status(config: &Config, status: &ShardStatus) -> Value {
             "degraded": status.stripes_degraded, "at_risk": status.stripes_at_risk },
         "metadata_degraded": status.metadata_degraded > 0,
         "rebuild_chunks_left": status.rebuild_chunks_left, "resync_stripes_left": status.resync_stripes_left, "scrub_stripes_left": status.scrub_stripes_left,
+        "growth_chunks_left": status.growth_chunks_left,
         "table_bytes": status.table_bytes,
         "journal": { "blocks_used": status.journal_blocks_used, "blocks_written": status.journal_blocks_written },
         "counters": counters, "members": members, "volumes": volumes,
@@ -78,6 +80,8 @@ fn array_json(array: &ArrayGeometry) -> Value {
         "copies": array.layout.copies(), "groups": array.groups(), "members": array.members(),
         "chunk_bytes": array.layout.chunk_bytes(), "journal": array.journal, "data_offset": array.data_offset(),
         "md": array.md.map(access_name),
+        "growing": array.grown.and_then(|grown| grown.method()).map(GrowMethod::name),
+        "sets": array.grown.map(|grown| grown.disks().to_vec()),
     })
 }
 
@@ -108,6 +112,11 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
         .map(|(i, _)| i)
         .collect();
     let evacuating = config.members.iter().any(|m| m.state == MemberState::Evacuating);
+    if status.growth_stuck > 0 {
+        let advice = "growth waits: chunks cannot be read, or not be written where they go; see the errors of members, \
+                      and bring back or replace those that are out";
+        return ("degraded", advice.to_owned());
+    }
     if status.counters.scrub_unrepaired > 0 || status.counters.failed_reads > 0 {
         let advice =
             "since the pool was opened, some blocks had no good copy left: restore them from a backup";
@@ -227,6 +236,9 @@ pub(crate) fn print(value: &Value) {
     }
     if resync > 0 {
         work.push(format!("first resync, {resync} stripes left"));
+    }
+    if let Some(left) = value["growth_chunks_left"].as_u64() {
+        work.push(format!("growth by {}, {left} chunks left", text(array, "growing")));
     }
     if let Some(left) = scrub {
         work.push(format!("scrub, {left} stripes left"));

@@ -91,9 +91,9 @@ impl<I: Io> ArrayShard<I> {
 
     async fn drain_round(self: &Rc<Self>) -> Result<(), VolumeError> {
         // Less where there is little room: a round that a change of the members thwarts leaves its images there.
-        let free = u64::from(self.slice.geometry.log_blocks) - self.log.used();
-        let offsets_max = free as usize / 4 / self.slice.m.max(1);
-        let chosen = self.pending.borrow_mut().choose(self.slice.chunk_blocks, offsets_max, STRIPES_MAX);
+        let free = u64::from(self.slice().geometry.log_blocks) - self.log.used();
+        let offsets_max = free as usize / 4 / self.slice().m.max(1);
+        let chosen = self.pending.borrow_mut().choose(self.slice().chunk_blocks, offsets_max, STRIPES_MAX);
         let mut held = Vec::with_capacity(chosen.len());
         for &stripe in chosen.keys() {
             held.push(self.locks.alone(stripe).await);
@@ -115,7 +115,7 @@ impl<I: Io> ArrayShard<I> {
             return Ok(());
         }
         let uses: Vec<_> = prepared.iter().map(|p| self.use_region(p.stripe)).collect();
-        let regions: Vec<usize> = prepared.iter().map(|p| self.slice.region(p.stripe)).collect();
+        let regions: Vec<usize> = prepared.iter().map(|p| self.slice().region(p.stripe)).collect();
         for &region in &regions {
             if !self.regions.borrow().is_marked(region) {
                 self.regions.borrow_mut().mark(region, self.out());
@@ -177,12 +177,13 @@ impl<I: Io> ArrayShard<I> {
         let mask = written.iter().fold(0, |mask, (p, _)| mask | 1 << p);
         let per_part = (self.log.group_blocks() as usize / written.len().max(1)).max(1);
         let mut offsets: Vec<u32> =
-            prepared.blocks.iter().map(|(slot, _)| slot % self.slice.chunk_blocks).collect();
+            prepared.blocks.iter().map(|(slot, _)| slot % self.slice().chunk_blocks).collect();
         offsets.sort_unstable();
         offsets.dedup();
         let parts = offsets.chunks(per_part).enumerate().map(|(i, offsets)| {
             let slots = prepared.blocks.iter().map(|(slot, _)| *slot);
-            let slots = slots.filter(|slot| offsets.binary_search(&(slot % self.slice.chunk_blocks)).is_ok());
+            let slots =
+                slots.filter(|slot| offsets.binary_search(&(slot % self.slice().chunk_blocks)).is_ok());
             let from = i * per_part * BLOCK_BYTES;
             let data = written.iter().map(|(_, buf)| buf.slice(from, offsets.len() * BLOCK_BYTES));
             let record = GroupRecord::Drain {

@@ -3,12 +3,18 @@
 //! A member is `[superblocks | shard 0's log | shard 1's log | … | data]`. The data area is md's layout for the level,
 //! from its first chunk to its last, whatever the number of shards: shards own runs of whole rows in turn.
 
-use sinew_layout::{Geometry as Layout, GeometryError as LayoutError, Level, MEMBERS_MAX, Rotation};
+use std::cell::Cell;
+
+use sinew_layout::striping::Growth;
+
+use sinew_layout::{Geometry as Layout, GeometryError as LayoutError, Home, Level, MEMBERS_MAX, Rotation};
 
 use crate::addr::MemberId;
 use crate::buf::BLOCK_BYTES;
 use crate::geometry::SUPERBLOCK_AREA_BYTES;
 use crate::serve::dealt;
+
+use super::growth::{GrowError, GrowMethod, Grown, Manner, Places};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Largest chunk; md's default is 512 KiB.
@@ -23,6 +29,8 @@ const EXTENT_BLOCKS_LEAST: u64 = 256;
 pub(crate) const REGIONS_MAX: u64 = 4096;
 /// Stripes of a region at least.
 const REGION_STRIPES_LEAST: u64 = 8;
+/// An array grows to so many times the size it was made with: the regions of a stripe stay, so there are more of them.
+const GROWTH_MAX: u64 = 8;
 
 /// Whether an array of md's may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +94,12 @@ pub struct ArraySpec {
 /// The shape of an array. Checked when made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayGeometry {
-    /// Level, members in the layout, chunk size and chunks of each member.
+    /// Level, members in the layout, chunk size and chunks of each member. Members about to be grown onto count.
     pub layout: Layout,
+    /// How it has grown, unless it is as a new one would be.
+    pub grown: Option<Grown>,
+    /// Stripes of a region, the same for every shard and for good.
+    pub region_stripes: u64,
     /// Shards the array is cut into.
     pub shards: usize,
     /// Whether writes go through a journal.
@@ -175,7 +187,8 @@ impl ArrayGeometry {
             return Err(ArrayError::TooSmall { have: smallest, need: data + chunk });
         }
         let layout = Layout::new(spec.level, members as u32, spec.chunk_bytes, area)?;
-        let geometry = ArrayGeometry { layout, shards, journal, log_blocks, zeroed: spec.zeroed, md: None };
+        let zeroed = spec.zeroed;
+        let geometry = ArrayGeometry::whole(layout, shards, journal, log_blocks, zeroed, None);
         if geometry.stripes() < geometry.extent_stripes() * (shards as u64 - 1) + 1 {
             return Err(ArrayError::TooManyShards(shards));
         }
@@ -196,16 +209,62 @@ impl ArrayGeometry {
         if !chunk.is_multiple_of(BLOCK_BYTES as u32) || chunk > CHUNK_BYTES_MAX {
             return Err(ArrayError::Chunk(chunk));
         }
-        let whole = ArrayGeometry {
-            layout,
-            shards: 1,
-            journal: false,
-            log_blocks: 0,
-            zeroed: even,
-            md: Some(access),
-        };
+        let whole = ArrayGeometry::whole(layout, 1, false, 0, even, Some(access));
         let extents = whole.stripes().div_ceil(whole.extent_stripes());
-        Ok(ArrayGeometry { shards: shards.clamp(1, extents.min(64) as usize), ..whole })
+        let shards = shards.clamp(1, extents.min(64) as usize);
+        Ok(ArrayGeometry::whole(layout, shards, false, 0, even, Some(access)))
+    }
+
+    fn whole(
+        layout: Layout,
+        shards: usize,
+        journal: bool,
+        log_blocks: u32,
+        zeroed: bool,
+        md: Option<Access>,
+    ) -> ArrayGeometry {
+        let mut geometry =
+            ArrayGeometry { layout, grown: None, region_stripes: 0, shards, journal, log_blocks, zeroed, md };
+        let most = dealt(geometry.stripes(), geometry.extent_stripes(), 0, shards);
+        geometry.region_stripes = most.div_ceil(REGIONS_MAX).max(REGION_STRIPES_LEAST);
+        geometry
+    }
+
+    /// The same array with an addition of members under way.
+    ///
+    /// # Errors
+    /// When it cannot grow so.
+    pub(crate) fn grow(&self, method: GrowMethod, added: usize) -> Result<ArrayGeometry, GrowError> {
+        let level = self.layout.level();
+        if self.md.is_some() || !matches!(level, Level::Raid0 | Level::Raid10 { .. }) {
+            return Err(GrowError::Level(self.name()));
+        }
+        let (copies, have) = (self.layout.copies(), self.members());
+        if !have.is_multiple_of(copies as usize) || !added.is_multiple_of(copies as usize) {
+            return Err(GrowError::Sets { copies, have, added });
+        }
+        let rows = u32::try_from(self.layout.member_chunks()).unwrap_or(u32::MAX);
+        let before = self.grown.unwrap_or(Grown::of(have as u32 / copies));
+        let grown = before.begin(method, added as u32 / copies)?;
+        grown.check(rows)?;
+        let layout = self.layout.with_members((have + added) as u32)?;
+        let next = ArrayGeometry { layout, grown: Some(grown), ..*self };
+        let most = dealt(next.settled().stripes(), self.extent_stripes(), 0, self.shards);
+        if most.div_ceil(self.region_stripes) > GROWTH_MAX * REGIONS_MAX {
+            return Err(GrowError::TooLarge(GROWTH_MAX));
+        }
+        Ok(next)
+    }
+
+    /// The key at which the growth under way ends.
+    pub(crate) fn growth_end(&self) -> Option<u64> {
+        self.grown?.method()?;
+        Slice::new(ArrayGeometry { shards: 1, ..*self }, 0).growth().map(Growth::end)
+    }
+
+    /// The same array once it has grown.
+    pub(crate) fn settled(&self) -> ArrayGeometry {
+        ArrayGeometry { grown: self.grown.and_then(Grown::settle), ..*self }
     }
 
     /// Whether nothing may be written to the members.
@@ -220,12 +279,25 @@ impl ArrayGeometry {
         member_chunks: u64,
         shards: usize,
         log_blocks: u32,
+        region_stripes: u64,
+        grown: Option<Grown>,
     ) -> Option<ArrayGeometry> {
         let area = member_chunks.checked_mul(u64::from(spec.chunk_bytes))?;
         let smallest = data_offset(shards, log_blocks).checked_add(area).filter(|&b| b < 1 << 56)?;
         let geometry = ArrayGeometry::new(spec, members, smallest, shards, Some(log_blocks)).ok()?;
-        let same = geometry.log_blocks == log_blocks && geometry.layout.member_chunks() == member_chunks;
-        (same && geometry.journal == spec.journal).then_some(geometry)
+        let same = geometry.log_blocks == log_blocks
+            && geometry.layout.member_chunks() == member_chunks
+            && geometry.journal == spec.journal;
+        let geometry = ArrayGeometry { grown, region_stripes, ..geometry };
+        let regions = geometry.stripes().checked_div(region_stripes)?;
+        let disks = geometry.members() as u32 / geometry.layout.copies();
+        let fits = |grown: Grown| {
+            matches!(spec.level, Level::Raid0 | Level::Raid10 { .. })
+                && grown.disks().last().is_some_and(|&last| u32::from(last) == disks)
+                && grown.check(u32::try_from(member_chunks).unwrap_or(u32::MAX)).is_ok()
+        };
+        (same && regions <= GROWTH_MAX * REGIONS_MAX * shards as u64 && grown.is_none_or(fits))
+            .then_some(geometry)
     }
 
     /// What it was made from, but for the spares.
@@ -291,12 +363,15 @@ impl ArrayGeometry {
 
     /// Stripes of all shards.
     pub fn stripes(&self) -> u64 {
-        self.layout.stripes()
+        match &self.grown {
+            None => self.layout.stripes(),
+            Some(grown) => grown.chunks(self.layout.member_chunks() as u32),
+        }
     }
 
     /// Bytes that can be stored.
     pub fn data_bytes(&self) -> u64 {
-        self.layout.data_chunks() * u64::from(self.layout.chunk_bytes())
+        self.stripes() * self.data_columns() as u64 * u64::from(self.layout.chunk_bytes())
     }
 
     /// Stripes of an extent: whole rows of all groups.
@@ -320,14 +395,28 @@ impl ArrayGeometry {
         if self.md.is_some() { 0 } else { data_offset(self.shards, self.log_blocks) }
     }
 
+    /// The homes of all copies of a chunk of a level without parity. An array that grows is asked for where chunks were
+    /// before.
+    pub fn homes(&self, chunk: u64) -> impl Iterator<Item = Home> {
+        let slice = Slice::new(ArrayGeometry { shards: 1, ..*self }, 0);
+        let homes: Vec<Home> = (0..slice.w).map(|unit| slice.unit_home(chunk, unit)).collect();
+        homes.into_iter()
+    }
+
     /// Whether everything can be had when these members are lost.
     pub fn survives(&self, lost: &[bool]) -> bool {
+        let tolerates = self.layout.tolerates() as usize;
+        if self.grown.is_some() {
+            // Stripes lie on sets of members, whatever the addressing.
+            let sets = lost[..self.members()].chunks(self.layout.copies() as usize);
+            return sets.into_iter().all(|set| set.iter().filter(|&&lost| lost).count() <= tolerates);
+        }
         // One turn of the rotation has every combination of members that stripes have.
         let stripes = self.stripes().min((self.members() * self.groups()) as u64);
         let slice = Slice::new(ArrayGeometry { shards: 1, ..*self }, 0);
         (0..stripes).all(|stripe| {
             let units = (0..self.width()).filter(|&unit| lost[usize::from(slice.member(stripe, unit).0)]);
-            units.count() <= self.layout.tolerates() as usize
+            units.count() <= tolerates
         })
     }
 }
@@ -341,7 +430,7 @@ fn data_offset(shards: usize, log_blocks: u32) -> u64 {
 ///
 /// A *unit* is a chunk of a stripe: data columns and then parity, or a chunk's copies. A *slot* is a block's place in
 /// the data columns of its stripe: column * chunk blocks + offset in the chunk.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Slice {
     pub(crate) geometry: ArrayGeometry,
     pub(crate) index: usize,
@@ -355,6 +444,10 @@ pub(crate) struct Slice {
     extent_stripes: u64,
     region_stripes: u64,
     data_offset: u64,
+    /// Where chunks are, where the layout does not say it.
+    places: Option<Places>,
+    /// Chunks whose key is below have moved to where the growth under way brings them.
+    moved: Cell<u64>,
 }
 
 /// Consecutive slots of one stripe.
@@ -377,11 +470,18 @@ impl Slice {
             stripes,
             groups: geometry.groups() as u64,
             extent_stripes,
-            region_stripes: stripes.div_ceil(REGIONS_MAX).max(REGION_STRIPES_LEAST),
+            region_stripes: geometry.region_stripes,
             data_offset: geometry.data_offset(),
+            places: geometry.grown.map(|g| g.places(geometry.layout.member_chunks() as u32)),
+            moved: Cell::default(),
             geometry,
             index,
         }
+    }
+
+    /// Whether it cannot grow.
+    pub(crate) fn is_fixed(&self) -> bool {
+        !self.is_mirror() || self.geometry.md.is_some()
     }
 
     /// Whether a stripe is a chunk and its copies.
@@ -414,8 +514,8 @@ impl Slice {
     }
 
     /// The runs that consecutive blocks of the shard consist of: in order of the blocks, none crossing a chunk.
-    pub(crate) fn runs(&self, local: u64, count: u64) -> impl Iterator<Item = Run> + use<> {
-        let slice = *self;
+    pub(crate) fn runs(&self, local: u64, count: u64) -> impl Iterator<Item = Run> {
+        let slice = self;
         let (mut at, end) = (local, local + count);
         std::iter::from_fn(move || {
             let left = end.checked_sub(at).filter(|&left| left > 0)?;
@@ -439,18 +539,68 @@ impl Slice {
 
     /// A unit's member and the first byte of its chunk there.
     pub(crate) fn home(&self, stripe: u64, unit: usize) -> (MemberId, u64) {
+        let home = self.unit_home(stripe, unit);
+        (MemberId(home.member as u8), self.chunk_offset(home))
+    }
+
+    fn unit_home(&self, stripe: u64, unit: usize) -> Home {
         let whole = self.whole(stripe);
         let layout = &self.geometry.layout;
-        let home = if self.is_mirror() {
+        let home = if let Some(places) = &self.places {
+            Some(self.member_home(places.home(whole, self.moved.get()), unit))
+        } else if self.is_mirror() {
             layout.homes(whole).nth(unit)
         } else if unit < self.k {
             Some(layout.column_home(whole, unit as u32))
         } else {
             layout.parity(whole).nth(unit - self.k)
         };
-        let home = home.expect("a unit of a stripe");
-        let offset = self.data_offset + home.chunk * u64::from(layout.chunk_bytes());
-        (MemberId(home.member as u8), offset)
+        home.expect("a unit of a stripe")
+    }
+
+    /// The copy `unit` of what is on a disk, which is a set of members.
+    pub(crate) fn member_home(&self, disk: Home, unit: usize) -> Home {
+        Home { member: disk.member * self.geometry.layout.copies() + unit as u32, ..disk }
+    }
+
+    /// The first byte of a chunk on its member.
+    pub(crate) fn chunk_offset(&self, home: Home) -> u64 {
+        self.data_offset + home.chunk * u64::from(self.geometry.layout.chunk_bytes())
+    }
+
+    /// How the growth under way goes about it.
+    pub(crate) fn manner(&self) -> Option<Manner> {
+        Some(self.geometry.grown?.method()?.manner())
+    }
+
+    /// The growth under way.
+    pub(crate) fn growth(&self) -> Option<&Growth> {
+        match &self.places {
+            Some(Places::Growing(growth)) => Some(growth),
+            _ => None,
+        }
+    }
+
+    /// How far the growth under way is.
+    pub(crate) fn moved(&self) -> u64 {
+        self.moved.get()
+    }
+
+    /// Everything below this key has moved.
+    pub(crate) fn set_moved(&self, key: u64) {
+        self.moved.set(key);
+    }
+
+    /// The key of a stripe's chunk in the growth under way.
+    pub(crate) fn key(&self, stripe: u64) -> Option<u64> {
+        Some(self.growth()?.key(self.whole(stripe)))
+    }
+
+    /// The stripe of this shard that a chunk of a mirror is, if it is of this shard.
+    pub(crate) fn own(&self, chunk: u64) -> Option<u64> {
+        let (extent, within) = (chunk / self.extent_stripes, chunk % self.extent_stripes);
+        let shards = self.geometry.shards as u64;
+        (extent % shards == self.index as u64).then_some(extent / shards * self.extent_stripes + within)
     }
 
     pub(crate) fn member(&self, stripe: u64, unit: usize) -> MemberId {

@@ -334,7 +334,7 @@ impl<I: Io> ArrayShard<I> {
         let is_old = log.next() - log.state.get() > log.ring / 4;
         let with_state = !states.is_empty() || is_old || self.regions.borrow().changed();
         if with_state {
-            let state = self.regions.borrow_mut().encode(self.scrub_next.get());
+            let state = self.regions.borrow_mut().encode(self.long_work());
             draft.push(GroupRecord::State(state), []);
         }
         if clients {
@@ -361,7 +361,7 @@ impl<I: Io> ArrayShard<I> {
         let tail = self.tail().min(seq);
         let header = GroupHeader {
             pool: self.pool,
-            shard: self.slice.index as u16,
+            shard: self.slice().index as u16,
             epoch: log.epoch,
             seq,
             before: log.last.get(),
@@ -483,7 +483,7 @@ impl<I: Io> ArrayShard<I> {
         }
         let turn = self.log.groups_written.get();
         self.log.groups_written.set(turn + 1);
-        let offset = self.slice.log_offset((seq % self.log.ring) as u32);
+        let offset = self.slice().log_offset((seq % self.log.ring) as u32);
         let (mut written, mut failed): (Vec<MemberId>, Vec<MemberId>) = (Vec::new(), Vec::new());
         loop {
             written.retain(|&m| self.members.is_active(m));
@@ -508,7 +508,7 @@ impl<I: Io> ArrayShard<I> {
     /// Further members to write a group to, beside those that have it.
     fn log_legs(&self, turn: u64, written: &[MemberId], failed: &[MemberId]) -> Vec<MemberId> {
         let copies = if sabotage::on(Sabotage::OneJournalCopy) { 1 } else { self.log_copies() };
-        let slice = &self.slice;
+        let slice = self.slice();
         // Members of one stripe first: who loses all of those has lost the array anyway.
         let stripe = turn % slice.stripes;
         let all = (0..slice.geometry.members()).map(|m| MemberId(m as u8));
@@ -524,6 +524,6 @@ impl<I: Io> ArrayShard<I> {
 
     /// Members that a group is written to: f + 1.
     pub(crate) fn log_copies(&self) -> usize {
-        self.slice.tolerates() + 1
+        self.slice().tolerates() + 1
     }
 }

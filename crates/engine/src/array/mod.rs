@@ -3,17 +3,19 @@
 //! This file holds a shard of an array together. [`geometry`] says where everything lies; `write` takes requests to the
 //! journal (`log`, `pending`), from which `drain` brings them to their stripes, or to the stripes at once where there is
 //! none; `plan` and `update` are the one way to change a stripe, `read` the one way to read it. `regions` knows what may
-//! differ from what it should be, `rebuild` and `scrub` put it right.
+//! differ from what it should be, `rebuild` and `scrub` put it right. [`growth`] says how an array has grown, `mover` grows.
 //!
 //! Whoever changes a stripe, or computes with more than one of its units, holds its lock (`locks`).
 
 pub mod geometry;
+pub mod growth;
 
 mod drain;
 mod flush;
 mod locks;
 mod log;
 mod md;
+mod mover;
 mod pending;
 mod plan;
 mod read;
@@ -49,6 +51,7 @@ use geometry::Slice;
 use locks::Locks;
 use log::Log;
 use md::Writing;
+use mover::Mover;
 use pending::Pending;
 use regions::Regions;
 use write::Queued;
@@ -57,7 +60,7 @@ use write::Queued;
 pub struct ArrayShard<I> {
     pub(crate) io: I,
     pool: Uuid,
-    slice: Slice,
+    slice: RefCell<Rc<Slice>>,
     members: Members<I>,
     counters: Counters,
     pub(crate) throttle: Throttle,
@@ -83,6 +86,7 @@ pub struct ArrayShard<I> {
     /// Wakes rebuild and first resync.
     rebuilder: Kick,
     scrubber: Kick,
+    mover: Mover,
     /// The next stripe of the scrub under way.
     scrub_next: Cell<Option<u64>>,
     /// Counts the scrubs begun and stopped.
@@ -103,17 +107,20 @@ impl<I: Io> ArrayShard<I> {
 
     /// Starts what works on a recovered shard: from copies that still disagree no member may be rebuilt.
     fn start_repair(self: &Rc<Self>) {
-        if !self.slice.geometry.is_read_only() {
+        if !self.slice().geometry.is_read_only() {
             self.io.spawn(Rc::clone(self).run_rebuilder());
         }
         self.io.spawn(Rc::clone(self).run_scrubber());
+        if !self.slice().is_fixed() {
+            self.io.spawn(Rc::clone(self).run_mover());
+        }
     }
 
     /// Answers a client's request.
     pub(crate) async fn serve(self: &Rc<Self>, request: Request) -> Result<Reply, VolumeError> {
         let changes =
             matches!(request, Request::Write { .. } | Request::Merge { .. } | Request::Unmap { .. });
-        if changes && self.slice.geometry.is_read_only() {
+        if changes && self.slice().geometry.is_read_only() {
             return Err(VolumeError::ReadOnly);
         }
         match request {
@@ -128,19 +135,24 @@ impl<I: Io> ArrayShard<I> {
         }
     }
 
+    /// The shard's share, as it is now: growing changes it.
+    pub(crate) fn slice(&self) -> Rc<Slice> {
+        Rc::clone(&self.slice.borrow())
+    }
+
     /// Whether the array has redundancy, and with it something to keep in order.
     fn is_redundant(&self) -> bool {
-        self.slice.tolerates() > 0
+        self.slice().tolerates() > 0
     }
 
     /// Whether the members have a log; those of md's arrays have none.
     fn has_log(&self) -> bool {
-        self.slice.geometry.md.is_none()
+        self.slice().geometry.md.is_none()
     }
 
     /// Members of the layout that are out.
     fn out(&self) -> impl Iterator<Item = usize> {
-        (0..self.slice.geometry.members()).filter(|&m| !self.members.is_active(MemberId(m as u8)))
+        (0..self.slice().geometry.members()).filter(|&m| !self.members.is_active(MemberId(m as u8)))
     }
 
     /// Takes note of a member's new state. Everything that depends on it is known before this returns.
@@ -151,10 +163,14 @@ impl<I: Io> ArrayShard<I> {
         device: Option<DeviceId>,
         layout: MemberLayout,
     ) {
+        let index = usize::from(member.0);
+        // A member about to be grown onto that failed before the shards heard of it.
+        if index >= self.members.count() {
+            return;
+        }
         let was_active = self.members.is_active(member);
         self.members.set(member, state, device, layout);
-        let index = usize::from(member.0);
-        if index >= self.slice.geometry.members() {
+        if index >= self.slice().geometry.members() {
             return;
         }
         self.regions.borrow_mut().unmark();
@@ -170,13 +186,14 @@ impl<I: Io> ArrayShard<I> {
         self.drainer.kick();
         self.rebuilder.kick();
         self.flushing.signal.notify();
+        self.mover.notify();
         self.log.room.notify();
     }
 
     fn judge(&self) {
-        let mut lost = vec![false; self.slice.geometry.members()];
+        let mut lost = vec![false; self.slice().geometry.members()];
         self.out().for_each(|member| lost[member] = true);
-        let failed = !self.slice.geometry.survives(&lost);
+        let failed = !self.slice().geometry.survives(&lost);
         if failed {
             self.io.reach(Path::ArrayFailed);
         }
@@ -187,7 +204,7 @@ impl<I: Io> ArrayShard<I> {
     pub(crate) async fn stale_member(&self, member: MemberId) -> Result<(), VolumeError> {
         self.io.reach(Path::ArrayMemberAllStale);
         // A spare has no place that anything could be lost from.
-        if usize::from(member.0) < self.slice.geometry.members() {
+        if usize::from(member.0) < self.slice().geometry.members() {
             self.regions.borrow_mut().lose_all(usize::from(member.0));
         }
         self.flush().await
@@ -196,6 +213,7 @@ impl<I: Io> ArrayShard<I> {
     /// Brings everything to its place and says so, so that the next opening has nothing to replay.
     pub(crate) async fn close(self: &Rc<Self>) -> Result<(), VolumeError> {
         self.closing.set(true);
+        self.mover.notify();
         if !self.has_log() {
             return self.flush().await;
         }

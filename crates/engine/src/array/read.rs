@@ -13,7 +13,7 @@ use crate::sync::join_all;
 use crate::volume::{Extent, VolumeError};
 
 use super::ArrayShard;
-use super::geometry::Run;
+use super::geometry::{Run, Slice};
 use super::plan::{Health, UnitRun};
 
 impl<I: Io> ArrayShard<I> {
@@ -21,7 +21,7 @@ impl<I: Io> ArrayShard<I> {
     pub(crate) async fn read(&self, local: u64, count: u32) -> Result<Vec<Buf>, VolumeError> {
         self.counters.reads.add(1);
         let mut parts = Vec::with_capacity(1);
-        for run in self.slice.runs(local, u64::from(count)) {
+        for run in self.slice().runs(local, u64::from(count)) {
             self.split_by_journal(run, &mut parts);
         }
         if let [Part::Place(run)] = parts[..] {
@@ -65,24 +65,40 @@ impl<I: Io> ArrayShard<I> {
 
     /// Reads slots of one chunk from their place.
     pub(crate) async fn read_run(&self, run: Run) -> Result<Buf, VolumeError> {
-        let (column, offset) = (run.slot / self.slice.chunk_blocks, run.slot % self.slice.chunk_blocks);
+        let slice = self.slice();
+        let (column, offset) = (run.slot / slice.chunk_blocks, run.slot % slice.chunk_blocks);
         let part = UnitRun { unit: column as usize, offset, blocks: run.blocks };
-        let health = self.health(run.stripe, &[]);
-        let wanted =
-            if self.slice.is_mirror() { self.idle_copy(run.stripe, &health) } else { Some(part.unit) };
-        let Some(unit) = wanted.filter(|&unit| health.readable[unit]) else {
-            let _held = self.locks.shared(run.stripe).await;
-            return self.count_reconstruction(self.reconstruct(run.stripe, part, &[]).await);
-        };
-        match self.read_unit(run.stripe, UnitRun { unit, ..part }).await {
-            Ok(buf) => Ok(buf),
-            Err(_) => self.read_and_mend(run.stripe, UnitRun { unit, ..part }).await,
+        match self.read_unlocked(&slice, run.stripe, part).await {
+            Some((_, Ok(buf))) => Ok(buf),
+            Some((unit, Err(_))) => self.read_and_mend(run.stripe, UnitRun { unit, ..part }).await,
+            None => {
+                let _held = self.locks.shared(run.stripe).await;
+                self.count_reconstruction(self.reconstruct(run.stripe, part, &[]).await)
+            }
         }
+    }
+
+    /// Reads part of a unit, or of any copy of it, if that can be read; with which one it was.
+    async fn read_unlocked(
+        &self,
+        slice: &Slice,
+        stripe: u64,
+        part: UnitRun,
+    ) -> Option<(usize, Result<Buf, IoError>)> {
+        let _held = match slice.manner() {
+            Some(manner) if manner.blocks_reads => Some(self.locks.shared(stripe).await),
+            _ => None,
+        };
+        let _reading = self.mover.reading();
+        let health = self.health(stripe, &[]);
+        let wanted = if slice.is_mirror() { self.idle_copy(stripe, &health) } else { Some(part.unit) };
+        let unit = wanted.filter(|&unit| health.readable[unit])?;
+        Some((unit, self.read_unit(stripe, UnitRun { unit, ..part }).await))
     }
 
     /// As `read_run`, for a caller that holds the stripe.
     pub(crate) async fn read_locked(&self, run: Run) -> Result<Buf, VolumeError> {
-        let (column, offset) = (run.slot / self.slice.chunk_blocks, run.slot % self.slice.chunk_blocks);
+        let (column, offset) = (run.slot / self.slice().chunk_blocks, run.slot % self.slice().chunk_blocks);
         let part = UnitRun { unit: column as usize, offset, blocks: run.blocks };
         self.reconstruct(run.stripe, part, &[]).await
     }
@@ -90,11 +106,11 @@ impl<I: Io> ArrayShard<I> {
     /// The copy, of those that can be read, whose member has least to do; before a resync always the first, which will then
     /// be taken to be right.
     fn idle_copy(&self, stripe: u64, health: &Health) -> Option<usize> {
-        let mut copies = (0..self.slice.w).filter(|&unit| health.readable[unit]);
+        let mut copies = (0..self.slice().w).filter(|&unit| health.readable[unit]);
         if !health.even {
             return copies.next();
         }
-        copies.min_by_key(|&unit| self.members.in_flight(self.slice.member(stripe, unit)))
+        copies.min_by_key(|&unit| self.members.in_flight(self.slice().member(stripe, unit)))
     }
 
     /// Reads part of a unit as it is at its place, acting on errors.
@@ -135,7 +151,7 @@ impl<I: Io> ArrayShard<I> {
     /// Writes right content where it could not be read, or was wrong. The caller holds the stripe alone.
     pub(crate) async fn mend(&self, stripe: u64, run: UnitRun, right: &Buf) -> bool {
         let (member, offset) = self.place(stripe, run.unit, run.offset);
-        if !self.members.is_active(member) || self.slice.geometry.is_read_only() {
+        if !self.members.is_active(member) || self.slice().geometry.is_read_only() {
             return false;
         }
         match self.members.write_at(member, offset, Rc::new([right.clone()])).await {
@@ -161,7 +177,7 @@ impl<I: Io> ArrayShard<I> {
     ) -> Result<Buf, VolumeError> {
         let mut bad = bad.to_vec();
         loop {
-            let result = match self.slice.is_mirror() {
+            let result = match self.slice().is_mirror() {
                 true => self.read_other_copy(stripe, part, &bad).await,
                 false => self.read_around(stripe, part, &bad).await,
             };
@@ -180,7 +196,7 @@ impl<I: Io> ArrayShard<I> {
 
     /// Part of a unit of a stripe with parity; fails with a unit that cannot be read, or for good.
     async fn read_around(&self, stripe: u64, part: UnitRun, bad: &[usize]) -> Result<Buf, Option<usize>> {
-        let (k, m) = (self.slice.k, self.slice.m);
+        let (k, m) = (self.slice().k, self.slice().m);
         let health = self.health(stripe, bad);
         // It may have become readable while the lock was waited for.
         if health.readable[part.unit] {

@@ -55,7 +55,7 @@ impl<I: Io> ArrayShard<I> {
     /// A member that is there and lags behind, and a region in which it does.
     fn stale_here(&self) -> Option<(MemberId, usize)> {
         let regions = self.regions.borrow();
-        let members = (0..self.slice.geometry.members()).map(|m| MemberId(m as u8));
+        let members = (0..self.slice().geometry.members()).map(|m| MemberId(m as u8));
         members
             .filter(|&m| self.members.is_active(m))
             .find_map(|m| Some((m, regions.stale(usize::from(m.0)).ones().next()?)))
@@ -64,7 +64,7 @@ impl<I: Io> ArrayShard<I> {
     /// Brings a member up to date in a region; false when that cannot be done now.
     async fn rebuild_region(&self, member: MemberId, region: usize) -> bool {
         let version = self.members.version();
-        let stripes: Vec<u64> = self.slice.region_stripes(region).collect();
+        let stripes: Vec<u64> = self.slice().region_stripes(region).collect();
         for stripes in stripes.chunks(STRIPES_AT_ONCE) {
             let work = stripes.iter().map(|&stripe| self.rebuild_unit(stripe, member));
             if join_all(work).await.contains(&false) {
@@ -81,12 +81,16 @@ impl<I: Io> ArrayShard<I> {
     }
 
     async fn rebuild_unit(&self, stripe: u64, member: MemberId) -> bool {
-        let Some(unit) = (0..self.slice.w).find(|&unit| self.slice.member(stripe, unit) == member) else {
+        let slice = self.slice();
+        let find = || (0..slice.w).find(|&unit| slice.member(stripe, unit) == member);
+        if find().is_none() {
             return true;
-        };
-        let whole = UnitRun { unit, offset: 0, blocks: self.slice.chunk_blocks };
-        self.throttle.pay(&self.io, u64::from(whole.blocks) * BLOCK_BYTES as u64).await;
+        }
+        self.throttle.pay(&self.io, u64::from(slice.chunk_blocks) * BLOCK_BYTES as u64).await;
         let _held = self.locks.alone(stripe).await;
+        // It may have moved meanwhile.
+        let Some(unit) = find() else { return true };
+        let whole = UnitRun { unit, offset: 0, blocks: slice.chunk_blocks };
         let Ok(mut content) = self.reconstruct(stripe, whole, &[unit]).await else {
             self.io.reach(Path::ArrayRebuildUnreadable);
             return false;
@@ -122,15 +126,15 @@ impl<I: Io> ArrayShard<I> {
 
     /// Makes parity match data, or copies each other, in a whole region, as far as they can be read.
     pub(crate) async fn resync_region(&self, region: usize) {
-        let stripes: Vec<u64> = self.slice.region_stripes(region).collect();
+        let stripes: Vec<u64> = self.slice().region_stripes(region).collect();
         for stripes in stripes.chunks(STRIPES_AT_ONCE) {
             join_all(stripes.iter().map(|&stripe| self.resync_stripe(stripe))).await;
         }
     }
 
     async fn resync_stripe(&self, stripe: u64) {
-        let bytes = u64::from(self.slice.chunk_blocks) * BLOCK_BYTES as u64;
-        self.throttle.pay(&self.io, bytes * self.slice.w as u64).await;
+        let bytes = u64::from(self.slice().chunk_blocks) * BLOCK_BYTES as u64;
+        self.throttle.pay(&self.io, bytes * self.slice().w as u64).await;
         let _held = self.locks.alone(stripe).await;
         self.counters.stripes_resynced.add(1);
         self.compare(stripe, |_| ()).await;
@@ -140,12 +144,12 @@ impl<I: Io> ArrayShard<I> {
     /// each such unit. Units that are not there, or lag behind, are left to rebuild; parity of data that cannot be read is
     /// left alone. The caller holds the stripe alone.
     pub(crate) async fn compare(&self, stripe: u64, mut wrong: impl FnMut(usize)) {
-        let whole = |unit| UnitRun { unit, offset: 0, blocks: self.slice.chunk_blocks };
-        let (k, mut bad) = (self.slice.k, Vec::new());
+        let whole = |unit| UnitRun { unit, offset: 0, blocks: self.slice().chunk_blocks };
+        let (k, mut bad) = (self.slice().k, Vec::new());
         let read = loop {
             let readable = self.health(stripe, &bad).readable;
-            let there: Vec<UnitRun> = (0..self.slice.w).filter(|&unit| readable[unit]).map(whole).collect();
-            let has_right = if self.slice.is_mirror() {
+            let there: Vec<UnitRun> = (0..self.slice().w).filter(|&unit| readable[unit]).map(whole).collect();
+            let has_right = if self.slice().is_mirror() {
                 there.len() + bad.len() > 1 && !there.is_empty()
             } else {
                 readable[..k].iter().all(|&r| r)
@@ -171,12 +175,12 @@ impl<I: Io> ArrayShard<I> {
 
     /// What each unit should hold, given what was read: the first copy, or the data.
     fn right_units(&self, read: &[(UnitRun, Buf)]) -> Vec<Buf> {
-        if self.slice.is_mirror() {
-            return vec![read[0].1.clone(); self.slice.w];
+        if self.slice().is_mirror() {
+            return vec![read[0].1.clone(); self.slice().w];
         }
-        let data = &read[..self.slice.k];
+        let data = &read[..self.slice().k];
         let columns: Vec<Option<&[u8]>> = data.iter().map(|(_, buf)| Some(buf.bytes())).collect();
-        let mut parity: Vec<Buf> = (0..self.slice.m).map(|_| Buf::stale(read[0].1.len())).collect();
+        let mut parity: Vec<Buf> = (0..self.slice().m).map(|_| Buf::stale(read[0].1.len())).collect();
         let mut places: Vec<&mut [u8]> = parity.iter_mut().map(Buf::bytes_mut).collect();
         parity::compute(&columns, &mut places);
         data.iter().map(|(_, buf)| buf.clone()).chain(parity).collect()

@@ -34,8 +34,9 @@ use super::geometry::Slice;
 use super::locks::Locks;
 use super::log::Log;
 use super::md::Writing;
+use super::mover::Mover;
 use super::pending::Pending;
-use super::regions::Regions;
+use super::regions::{LongWork, Regions};
 
 /// Blocks of a ring read at once.
 const READ_BLOCKS: usize = 256;
@@ -53,7 +54,7 @@ struct Found {
 /// What replay of the groups comes to.
 struct Replayed {
     regions: Regions,
-    scrub_next: Option<u64>,
+    work: LongWork,
     /// The last group with a state.
     state: u64,
     /// Content that is in no place yet: stripe and slot, with its versions and their groups, oldest first.
@@ -116,7 +117,7 @@ impl<I: Io> ArrayShard<I> {
         if self.failed.get() || !self.has_log() {
             return Ok(());
         }
-        if !self.slice.geometry.journal && self.is_redundant() {
+        if !self.slice().geometry.journal && self.is_redundant() {
             let dirty: Vec<usize> = self.regions.borrow().dirty().ones().collect();
             // In use until they are resynced, so that no state says they are at rest.
             dirty.iter().for_each(|&region| self.regions.borrow_mut().begin(region));
@@ -238,7 +239,7 @@ impl<I: Io> Recovery<I> {
         let geometry = self.slice.geometry;
         let mut replayed = Replayed {
             regions: Regions::new(self.slice.regions(), geometry.members(), geometry.zeroed),
-            scrub_next: None,
+            work: LongWork::default(),
             state: 0,
             data: BTreeMap::new(),
             images: BTreeMap::new(),
@@ -266,7 +267,7 @@ impl<I: Io> Recovery<I> {
         data: &Buf,
         replayed: &mut Replayed,
     ) -> Result<(), RecoverError> {
-        let slice = self.slice;
+        let slice = &self.slice;
         let block = |i: usize| data.slice(i * BLOCK_BYTES, BLOCK_BYTES);
         let in_stripe = |runs: &[(u32, u32)], limit: u32| {
             runs.iter().all(|&(first, count)| first.checked_add(count).is_some_and(|end| end <= limit))
@@ -274,8 +275,8 @@ impl<I: Io> Recovery<I> {
         match record {
             GroupRecord::State(bytes) => {
                 let decoded = Regions::decode(bytes, slice.regions(), slice.geometry.members());
-                let (regions, scrub) = decoded.map_err(|error| self.damaged(&error.to_string()))?;
-                (replayed.regions, replayed.scrub_next, replayed.state) = (regions, scrub, seq);
+                let (regions, work) = decoded.map_err(|error| self.damaged(&error.to_string()))?;
+                (replayed.regions, replayed.work, replayed.state) = (regions, work, seq);
             }
             GroupRecord::Data { stripe, slot, blocks } => {
                 if *stripe >= slice.stripes || !in_stripe(&[(*slot, *blocks)], slice.stripe_slots()) {
@@ -374,12 +375,19 @@ impl<I: Io> Recovery<I> {
             }
             _ => (0, u64::from(ring), u64::from(ring)),
         };
+        let mover = Mover::default();
+        if self.slice.growth().is_some()
+            && usize::from(replayed.work.moving_to) == self.slice.geometry.members()
+        {
+            self.slice.set_moved(replayed.work.moved);
+            mover.resume(replayed.work.moved);
+        }
         let state = if replayed.state > 0 { replayed.state } else { tail };
         Rc::new(ArrayShard {
             log: Log::new(ring, self.slice.m, self.config.epoch, last, next, tail, state),
             io: self.io,
             pool: self.config.pool,
-            slice: self.slice,
+            slice: RefCell::new(Rc::new(self.slice)),
             members: self.members,
             counters: Counters::default(),
             throttle: Throttle::default(),
@@ -397,7 +405,8 @@ impl<I: Io> Recovery<I> {
             drain_all: Cell::new(false),
             rebuilder: Default::default(),
             scrubber: Default::default(),
-            scrub_next: Cell::new(replayed.scrub_next),
+            mover,
+            scrub_next: Cell::new(replayed.work.scrub),
             scrub_orders: Cell::new(0),
             closing: Cell::new(false),
             failed: Cell::new(false),

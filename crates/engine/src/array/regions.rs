@@ -38,6 +38,11 @@ impl Bits {
         self.words[i / 64] &= !(1 << (i % 64));
     }
 
+    fn extend(&mut self, count: usize) {
+        self.words.resize(count.div_ceil(64), 0);
+        self.count = count;
+    }
+
     fn add(&mut self, other: &Bits) {
         self.words.iter_mut().zip(&other.words).for_each(|(mine, theirs)| *mine |= theirs);
     }
@@ -69,6 +74,16 @@ impl Bits {
             bits.words.last().is_some_and(|&last| !count.is_multiple_of(64) && last >> (count % 64) != 0);
         if beyond { Err(DecodeError::Invalid("regions of a state")) } else { Ok(bits) }
     }
+}
+
+/// How far long work is, in a state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LongWork {
+    /// The next stripe of the scrub under way.
+    pub(crate) scrub: Option<u64>,
+    /// Everything below this key has moved in the growth to so many members; 0 members when none is under way.
+    pub(crate) moved: u64,
+    pub(crate) moving_to: u8,
 }
 
 /// What a shard knows of its regions.
@@ -108,27 +123,47 @@ impl Regions {
         }
     }
 
-    /// As the members have it, with the scrub under way.
+    /// As the members have it, with the long work under way. Regions that came with a growth since are uneven.
     pub(crate) fn decode(
         bytes: &[u8],
         count: usize,
         members: usize,
-    ) -> Result<(Regions, Option<u64>), DecodeError> {
-        let mut regions = Regions::new(count, members, true);
+    ) -> Result<(Regions, LongWork), DecodeError> {
         let mut r = Reader(bytes);
-        let scrub = r.u64()?;
-        regions.dirty = Bits::read(&mut r, count)?;
-        regions.uneven = Bits::read(&mut r, count)?;
+        let (scrub, moved) = (r.u64()?, r.u64()?);
+        let moving_to = r.u8()?;
+        let known = r.u32()? as usize;
+        if known > count {
+            return Err(DecodeError::Invalid("regions of a state"));
+        }
+        let mut regions = Regions::new(known, members, true);
+        regions.dirty = Bits::read(&mut r, known)?;
+        regions.uneven = Bits::read(&mut r, known)?;
         for _ in 0..r.u16()? {
             let member = usize::from(r.u8()?);
-            let stale = Bits::read(&mut r, count)?;
+            let stale = Bits::read(&mut r, known)?;
             *regions.stale.get_mut(member).ok_or(DecodeError::Invalid("member of a state"))? = stale;
         }
-        Ok((regions, (scrub != u64::MAX).then_some(scrub)))
+        regions.extend(count, members);
+        Ok((regions, LongWork { scrub: (scrub != u64::MAX).then_some(scrub), moved, moving_to }))
+    }
+
+    /// There are more regions, whose stripes lie where others did; the last one so far may have got more of them, too.
+    pub(crate) fn extend(&mut self, count: usize, members: usize) {
+        let known = self.users.len();
+        self.stale.resize(members, Bits::new(known));
+        if count > known {
+            let sets =
+                [&mut self.dirty, &mut self.uneven, &mut self.marked, &mut self.written, &mut self.flushing];
+            sets.into_iter().chain(&mut self.stale).for_each(|bits| bits.extend(count));
+            self.users.resize(count, 0);
+            (known.saturating_sub(1)..count).for_each(|region| self.uneven.set(region));
+        }
+        self.changes += 1;
     }
 
     /// What goes to the members. Regions that have come to rest are not dirty any more.
-    pub(crate) fn encode(&mut self, scrub: Option<u64>) -> Vec<u8> {
+    pub(crate) fn encode(&mut self, work: LongWork) -> Vec<u8> {
         for region in 0..self.users.len() {
             let busy = self.users[region] > 0 || self.written.get(region) || self.flushing.get(region);
             if !busy {
@@ -138,7 +173,10 @@ impl Regions {
         }
         self.encoded = self.changes;
         let mut w = Writer::default();
-        w.u64(scrub.unwrap_or(u64::MAX));
+        w.u64(work.scrub.unwrap_or(u64::MAX));
+        w.u64(work.moved);
+        w.u8(work.moving_to);
+        w.u32(self.users.len() as u32);
         self.dirty.write(&mut w);
         self.uneven.write(&mut w);
         let lagging: Vec<usize> = (0..self.stale.len()).filter(|&m| self.stale[m].any()).collect();
@@ -282,14 +320,18 @@ mod tests {
         regions.begin_flush();
         regions.end(70);
         regions.end_flush();
-        regions.encode(None);
+        regions.encode(LongWork::default());
         assert!(regions.dirty().get(70), "written after the flush began");
         regions.begin_flush();
         regions.end_flush();
-        let bytes = regions.encode(Some(5));
+        let work = LongWork { scrub: Some(5), moved: 9, moving_to: 3 };
+        let bytes = regions.encode(work);
         assert!(!regions.dirty().any() && regions.is_stale(2, 70));
-        let (again, scrub) = Regions::decode(&bytes, 100, 3).unwrap();
-        assert_eq!((scrub, again.stale(2).len(), again.stale(1).len()), (Some(5), 1, 0));
+        let (again, found) = Regions::decode(&bytes, 100, 3).unwrap();
+        assert_eq!((found, again.stale(2).len(), again.stale(1).len()), (work, 1, 0));
+        let (grown, _) = Regions::decode(&bytes, 130, 4).unwrap();
+        assert!(grown.is_stale(2, 70) && grown.uneven().ones().eq(99..130));
+        assert!(Regions::decode(&bytes, 99, 3).is_err());
         assert!(Regions::decode(&bytes, 100, 2).is_err());
         assert!(Regions::decode(&bytes[..bytes.len() - 1], 100, 3).is_err());
     }

@@ -16,6 +16,6 @@ impl<I: Io> ArrayShard<I> {
             ("flushes", usize::from(self.flushing.is_running())),
         ];
         let some = counts.into_iter().filter(|(_, count)| *count > 0);
-        some.map(|(what, count)| format!("shard {}: {count} {what}", self.slice.index)).collect()
+        some.map(|(what, count)| format!("shard {}: {count} {what}", self.slice().index)).collect()
     }
 }

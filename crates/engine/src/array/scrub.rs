@@ -45,7 +45,7 @@ impl<I: Io> ArrayShard<I> {
         if stripe > 0 {
             self.io.reach(Path::ArrayScrubResumed);
         }
-        while stripe < self.slice.stripes {
+        while stripe < self.slice().stripes {
             self.scrub_stripe(stripe).await;
             if self.scrub_orders.get() != order || self.closing.get() {
                 self.io.reach(Path::ArrayScrubStopped);
@@ -66,14 +66,14 @@ impl<I: Io> ArrayShard<I> {
     }
 
     async fn scrub_stripe(&self, stripe: u64) {
-        let bytes = u64::from(self.slice.chunk_blocks) * BLOCK_BYTES as u64;
-        self.throttle.pay(&self.io, bytes * self.slice.w as u64).await;
+        let bytes = u64::from(self.slice().chunk_blocks) * BLOCK_BYTES as u64;
+        self.throttle.pay(&self.io, bytes * self.slice().w as u64).await;
         let _held = self.locks.alone(stripe).await;
         let readable = self.health(stripe, &[]).readable;
-        for unit in (0..self.slice.w).filter(|&unit| readable[unit]) {
+        for unit in (0..self.slice().w).filter(|&unit| readable[unit]) {
             self.scrub_unit(stripe, unit).await;
         }
-        let even = !self.regions.borrow().uneven().get(self.slice.region(stripe));
+        let even = !self.regions.borrow().uneven().get(self.slice().region(stripe));
         let note = |_| {
             if even {
                 self.counters.scrub_errors.add(1);
@@ -85,16 +85,16 @@ impl<I: Io> ArrayShard<I> {
 
     /// Reads a unit, and mends it if it cannot be read.
     async fn scrub_unit(&self, stripe: u64, unit: usize) {
-        let whole = UnitRun { unit, offset: 0, blocks: self.slice.chunk_blocks };
+        let whole = UnitRun { unit, offset: 0, blocks: self.slice().chunk_blocks };
         if self.read_unit(stripe, whole).await.is_ok()
-            || !self.members.is_active(self.slice.member(stripe, unit))
+            || !self.members.is_active(self.slice().member(stripe, unit))
         {
             return;
         }
         self.io.reach(Path::ArrayScrubUnreadable);
         self.counters.scrub_errors.add(1);
         let mended = match self.reconstruct(stripe, whole, &[unit]).await {
-            Ok(right) => self.slice.geometry.is_read_only() || self.mend(stripe, whole, &right).await,
+            Ok(right) => self.slice().geometry.is_read_only() || self.mend(stripe, whole, &right).await,
             Err(_) => false,
         };
         if !mended {

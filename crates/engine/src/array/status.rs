@@ -10,7 +10,7 @@ use super::ArrayShard;
 impl<I: Io> ArrayShard<I> {
     /// The shard's state now.
     pub(crate) fn status(&self) -> ShardStatus {
-        let slice = &self.slice;
+        let slice = self.slice();
         let chunk_bytes = u64::from(slice.chunk_blocks) * BLOCK_BYTES as u64;
         let data = slice.stripes * slice.k as u64 * chunk_bytes;
         let count = self.members.count();
@@ -20,6 +20,10 @@ impl<I: Io> ArrayShard<I> {
             raw_bytes: slice.stripes * slice.w as u64 * chunk_bytes,
             metadata_degraded: u64::from(self.log.tail_durable() < self.tail_wanted.get()),
             scrub_stripes_left: self.scrub_next.get().map(|next| slice.stripes.saturating_sub(next)),
+            growth_chunks_left: slice
+                .growth()
+                .map(|g| g.left(slice.moved()).div_ceil(slice.geometry.shards as u64)),
+            growth_stuck: u64::from(self.mover.stuck.get()),
             journal_blocks_used: if slice.geometry.journal { self.pending.borrow().len() } else { 0 },
             journal_blocks_written: self.log.blocks_written.get(),
             failures_reported: self.members.failures_reported.get(),
@@ -67,7 +71,7 @@ impl<I: Io> ArrayShard<I> {
         let regions = self.regions.borrow();
         format!(
             "shard {}: {}; pending {}, dirty regions {}, queued stripes {}, failed {}, tail wanted {}",
-            self.slice.index,
+            self.slice().index,
             self.log.waits(),
             self.pending.borrow().len(),
             regions.dirty().len(),

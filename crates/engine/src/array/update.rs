@@ -78,7 +78,7 @@ pub(crate) fn runs_of(numbers: impl IntoIterator<Item = u32>) -> Vec<(u32, u32)>
 impl<I: Io> ArrayShard<I> {
     /// What there is of a stripe's units, apart from those that just proved unreadable.
     pub(crate) fn health(&self, stripe: u64, bad: &[usize]) -> Health {
-        let (slice, regions) = (&self.slice, self.regions.borrow());
+        let (slice, regions) = (self.slice(), self.regions.borrow());
         let region = slice.region(stripe);
         let members = (0..slice.w).map(|unit| slice.member(stripe, unit));
         let writable: Vec<bool> = members.clone().map(|m| self.members.is_active(m)).collect();
@@ -100,12 +100,12 @@ impl<I: Io> ArrayShard<I> {
     ) -> Result<Prepared, VolumeError> {
         let mut bad = Vec::new();
         loop {
-            if self.slice.is_mirror() {
+            if self.slice().is_mirror() {
                 return Ok(Prepared { stripe, blocks, offsets: Vec::new(), parity: Vec::new() });
             }
             let health = self.health(stripe, &bad);
             let slots: Vec<u32> = blocks.iter().map(|(slot, _)| *slot).collect();
-            let plan = plan(&slots, self.slice.chunk_blocks, &health).map_err(|_| VolumeError::Failed)?;
+            let plan = plan(&slots, self.slice().chunk_blocks, &health).map_err(|_| VolumeError::Failed)?;
             match self.read_runs(stripe, &plan.reads).await {
                 Ok(old) => {
                     let parity = self.new_parity(&plan, &health, &blocks, &Old(old));
@@ -131,7 +131,7 @@ impl<I: Io> ArrayShard<I> {
     }
 
     fn new_parity(&self, plan: &Plan, health: &Health, blocks: &[(u32, Buf)], old: &Old) -> Vec<Option<Buf>> {
-        let (k, m, chunk) = (self.slice.k, self.slice.m, self.slice.chunk_blocks);
+        let (k, m, chunk) = (self.slice().k, self.slice().m, self.slice().chunk_blocks);
         let bytes = plan.offsets.len() * BLOCK_BYTES;
         let mut parity: Vec<Buf> = (0..m).map(|_| Buf::stale(bytes)).collect();
         let mut places: Vec<_> =
@@ -197,7 +197,7 @@ impl<I: Io> ArrayShard<I> {
 
     /// Counts a write to the stripe's region as under way.
     pub(crate) fn use_region(&self, stripe: u64) -> RegionUse<'_> {
-        let region = self.slice.region(stripe);
+        let region = self.slice().region(stripe);
         self.regions.borrow_mut().begin(region);
         RegionUse { regions: &self.regions, region }
     }
@@ -205,10 +205,11 @@ impl<I: Io> ArrayShard<I> {
     /// Changes a stripe where there is no journal. The caller holds it.
     pub(crate) async fn update(&self, stripe: u64, mut blocks: Vec<(u32, Buf)>) -> Result<(), VolumeError> {
         let _use = self.use_region(stripe);
+        self.settle_move(stripe).await?;
         loop {
             let version = self.members.version();
             let prepared = self.prepare(stripe, blocks).await?;
-            self.mark(self.slice.region(stripe)).await?;
+            self.mark(self.slice().region(stripe)).await?;
             if self.members.version() == version {
                 return self.put(&prepared).await;
             }
@@ -224,7 +225,7 @@ impl<I: Io> ArrayShard<I> {
     /// When it is not on enough members to be had again.
     pub(crate) async fn put(&self, prepared: &Prepared) -> Result<(), VolumeError> {
         let stripe = prepared.stripe;
-        if !self.slice.is_mirror() && prepared.parity.iter().all(Option::is_none) {
+        if !self.slice().is_mirror() && prepared.parity.iter().all(Option::is_none) {
             self.io.reach(Path::ArrayWithoutParity);
         }
         let puts = self.puts(prepared);
@@ -238,16 +239,16 @@ impl<I: Io> ArrayShard<I> {
         for (put, result) in puts.iter().zip(results) {
             if let Err(error) = result {
                 self.io.reach(Path::ArrayPutMemberLost);
-                self.members.report_failure(self.slice.member(stripe, put.unit), error).await;
+                self.members.report_failure(self.slice().member(stripe, put.unit), error).await;
                 bad.push(put.unit);
             }
         }
         let lost = self.health(stripe, &bad).readable.iter().filter(|&&readable| !readable).count();
-        if lost <= self.slice.tolerates() { Ok(()) } else { Err(VolumeError::Failed) }
+        if lost <= self.slice().tolerates() { Ok(()) } else { Err(VolumeError::Failed) }
     }
 
     fn puts(&self, prepared: &Prepared) -> Vec<Put> {
-        let (slice, stripe) = (&self.slice, prepared.stripe);
+        let (slice, stripe) = (self.slice(), prepared.stripe);
         let there = |unit: usize| self.members.is_active(slice.member(stripe, unit));
         let mut puts = Vec::new();
         let same_chunk = |a: &(u32, Buf), b: &(u32, Buf)| {
@@ -282,7 +283,7 @@ impl<I: Io> ArrayShard<I> {
 
     /// The member of a unit, and where a block of it lies there.
     pub(crate) fn place(&self, stripe: u64, unit: usize, offset: u32) -> (MemberId, u64) {
-        let (member, chunk) = self.slice.home(stripe, unit);
+        let (member, chunk) = self.slice().home(stripe, unit);
         (member, chunk + u64::from(offset) * BLOCK_BYTES as u64)
     }
 }

@@ -43,7 +43,7 @@ impl<I: Io> ArrayShard<I> {
 
     async fn write_blocks(self: &Rc<Self>, local: u64, data: Buf) -> Result<(), VolumeError> {
         let runs = self.data_runs(local, data);
-        if self.slice.geometry.journal {
+        if self.slice().geometry.journal {
             if self.failed.get() {
                 return Err(VolumeError::Failed);
             }
@@ -65,7 +65,7 @@ impl<I: Io> ArrayShard<I> {
     fn data_runs(&self, local: u64, data: Buf) -> Vec<(Run, Buf)> {
         let mut runs: Vec<(Run, Buf)> = Vec::with_capacity(1);
         let mut from = 0;
-        for run in self.slice.runs(local, (data.len() / BLOCK_BYTES) as u64) {
+        for run in self.slice().runs(local, (data.len() / BLOCK_BYTES) as u64) {
             let bytes = run.blocks as usize * BLOCK_BYTES;
             let part = data.slice(from, bytes);
             from += bytes;
@@ -90,8 +90,8 @@ impl<I: Io> ArrayShard<I> {
         bytes: Rc<[u8]>,
     ) -> Result<(), VolumeError> {
         self.counters.merges.add(1);
-        let run = self.slice.runs(local, 1).next().expect("one block has one run");
-        if !self.slice.geometry.journal {
+        let run = self.slice().runs(local, 1).next().expect("one block has one run");
+        if !self.slice().geometry.journal {
             return self.change_stripe(run.stripe, vec![Change::Part { slot: run.slot, at, bytes }]).await;
         }
         loop {

@@ -1,8 +1,10 @@
 //! The shape of a pool as the configuration holds it.
 
+use sinew_layout::striping::StripingKind;
 use sinew_layout::{Level, Rotation};
 
 use crate::array::geometry::{ArrayGeometry, ArraySpec, level_number, level_rotation};
+use crate::array::growth::{GrowMethod, Grown};
 use crate::geometry::{Geometry, MEMBERS, Protection};
 use crate::shape::Shape;
 
@@ -40,6 +42,8 @@ pub(super) fn encode_shape(shape: &Shape, w: &mut Writer) {
             w.u32(a.layout.chunk_bytes());
             w.u64(a.layout.member_chunks());
             w.u32(a.log_blocks);
+            w.u64(a.region_stripes);
+            encode_grown(a.grown.as_ref(), w);
         }
     }
 }
@@ -68,6 +72,8 @@ fn decode_array(r: &mut Reader<'_>, count: usize) -> Result<Option<ArrayGeometry
     let (number, rotation, part, members) = (r.u8()?, r.u8()?, u32::from(r.u8()?), usize::from(r.u8()?));
     let (shards, flags) = (usize::from(r.u8()?), r.u8()?);
     let (chunk_bytes, member_chunks, log_blocks) = (r.u32()?, r.u64()?, r.u32()?);
+    let region_stripes = r.u64()?;
+    let Some(grown) = decode_grown(r)? else { return Ok(None) };
     let rotation = *Rotation::ALL.get(usize::from(rotation)).ok_or(DecodeError::Invalid("rotation"))?;
     let level = match number {
         0 => Level::Raid0,
@@ -84,5 +90,35 @@ fn decode_array(r: &mut Reader<'_>, count: usize) -> Result<Option<ArrayGeometry
     if members > count || flags > 3 {
         return Ok(None);
     }
-    Ok(ArrayGeometry::restore(&spec, members, member_chunks, shards, log_blocks))
+    Ok(ArrayGeometry::restore(&spec, members, member_chunks, shards, log_blocks, region_stripes, grown))
+}
+
+/// Kinds of striping by their numbers.
+const STRIPINGS: [StripingKind; 3] =
+    [StripingKind::RoundRobin, StripingKind::SemiRoundRobin, StripingKind::FastScale];
+
+/// The number of disks at first and after each addition, none for an array like new ones; then the addressing before the
+/// last addition, and that addition's method plus one, or 0 when it is done.
+fn encode_grown(grown: Option<&Grown>, w: &mut Writer) {
+    let Some(grown) = grown else { return w.u8(0) };
+    w.u8(grown.disks().len() as u8);
+    w.bytes(grown.disks());
+    w.u8(STRIPINGS.iter().position(|&kind| kind == grown.kind()).expect("every kind is listed") as u8);
+    let method = grown.method().and_then(|method| GrowMethod::ALL.iter().position(|&m| m == method));
+    w.u8(method.map_or(0, |number| number as u8 + 1));
+}
+
+/// The growth of an array; `None` when it is impossible.
+fn decode_grown(r: &mut Reader<'_>) -> Result<Option<Option<Grown>>, DecodeError> {
+    let count = usize::from(r.u8()?);
+    if count == 0 {
+        return Ok(Some(None));
+    }
+    let disks = r.take(count)?.to_vec();
+    let kind = *STRIPINGS.get(usize::from(r.u8()?)).ok_or(DecodeError::Invalid("striping"))?;
+    let method = match r.u8()? {
+        0 => None,
+        n => Some(*GrowMethod::ALL.get(usize::from(n) - 1).ok_or(DecodeError::Invalid("method of growth"))?),
+    };
+    Ok(Grown::restore(kind, &disks, method).map(Some))
 }

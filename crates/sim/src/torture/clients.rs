@@ -20,8 +20,8 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// What the clients of one opening share.
 pub(crate) struct Work {
     pub(crate) plan: Plan,
-    /// Sizes of the volumes in blocks.
-    pub(crate) volume_blocks: Vec<u64>,
+    /// Sizes of the volumes in blocks, as far as clients know.
+    pub(crate) volume_blocks: RefCell<Vec<u64>>,
     pub(crate) oracle: RefCell<Oracle>,
     pub(crate) volumes: RefCell<BTreeMap<usize, VolumeHandle<SimIo>>>,
     /// The first illegal answer.
@@ -94,7 +94,7 @@ pub(crate) async fn client(work: Rc<Work>, lane: Lane) {
 
 /// Draws a range of a volume, most often in its hot part, or where the last one ended.
 fn draw_range(work: &Work, last: &Cell<(usize, u64)>, rng: &mut Rng) -> (usize, u64, u64) {
-    let (plan, volumes) = (&work.plan, &work.volume_blocks);
+    let (plan, volumes) = (&work.plan, work.volume_blocks.borrow());
     let volume = rng.below(volumes.len() as u64) as usize;
     let size = volumes[volume];
     let hot = (size * plan.hot / 100).max(1);

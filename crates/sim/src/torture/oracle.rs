@@ -12,6 +12,9 @@ use sinew_engine::buf::{BLOCK_BYTES, Buf};
 /// One content of one block.
 pub(crate) type Version = u64;
 
+/// A content that nobody knows.
+const UNKNOWN: Version = Version::MAX;
+
 /// A volume and one of its blocks.
 pub(crate) type Place = (usize, u64);
 
@@ -116,6 +119,12 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
+    /// A block that may hold anything, until it is written.
+    pub(crate) fn set_unknown(&mut self, place: Place) {
+        let after_crash = vec![Remnant::there(UNKNOWN)];
+        self.blocks.insert(place, Block { base: vec![UNKNOWN], after_crash, ..Block::default() });
+    }
+
     pub(crate) fn begin_write(&mut self, place: Place) -> Version {
         self.version_last += 1;
         self.begin(place, self.version_last);
@@ -161,7 +170,7 @@ impl Oracle {
     pub(crate) fn certain(&self, place: Place) -> Option<Vec<u8>> {
         match self.blocks.get(&place) {
             None => Some(self.content(place, 0)),
-            Some(block) if block.in_flight == 0 && block.base.len() == 1 => {
+            Some(block) if block.in_flight == 0 && block.base.len() == 1 && block.base[0] != UNKNOWN => {
                 Some(self.content(place, block.base[0]))
             }
             Some(_) => None,
@@ -245,13 +254,17 @@ impl Oracle {
     /// Which of the legal versions a content is. A pattern names its version, so few need to be made to compare.
     fn recognise(&self, place: Place, content: &[u8], legal: &[Version]) -> Option<Version> {
         let named = u64::from_le_bytes(content[16..24].try_into().expect("eight bytes"));
-        let may_be =
-            |v: &Version| *v == named || *v == 0 || self.zeros.contains(v) || self.special.contains_key(v);
+        let may_be = |v: &Version| {
+            *v == named || *v == 0 || *v == UNKNOWN || self.zeros.contains(v) || self.special.contains_key(v)
+        };
         legal.iter().copied().filter(may_be).find(|&v| self.holds(place, v, content))
     }
 
     /// Whether this is a block's content as a version.
     fn holds(&self, place: Place, version: Version, content: &[u8]) -> bool {
+        if version == UNKNOWN {
+            return true;
+        }
         let mut expected = ZEROS;
         self.fill(place, version, &mut expected);
         content == expected

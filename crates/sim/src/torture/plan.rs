@@ -1,6 +1,7 @@
 //! What a seed stands for: settings drawn from it, which a person can read, change and make smaller.
 
 mod array;
+mod growth;
 mod member;
 mod setting;
 
@@ -9,6 +10,7 @@ use sinew_engine::geometry::{CHUNK_BLOCKS, Geometry, GeometryError, OVERCOMMIT, 
 
 use crate::random::Rng;
 
+pub(crate) use growth::GrowthPlan;
 pub use member::{MemberKind, MemberPlan, Trait};
 pub use setting::Numbers;
 use setting::{Value, choices};
@@ -156,6 +158,8 @@ plan! {
     members: Vec<MemberPlan>,
     /// The array that the pool is: level, chunk, spares; what is said of mapped pools only then means nothing.
     array: Option<ArraySpec>,
+    /// How the array grows: the method, and how many of the members, the last ones, come with each addition.
+    growth: Option<GrowthPlan>,
     /// What may befall members, and what operators may do.
     troubles: Vec<Trouble>,
     /// Chance, per look at the world, of trouble.
@@ -267,6 +271,7 @@ impl Plan {
             volumes,
             members,
             array: None,
+            growth: None,
             journal_blocks: [40, 64, 200][rng.below(3) as usize],
             clients: rng.between(1, 12) as usize,
             requests: rng.between(20, 250) * if crowded { 4 } else { 1 },
@@ -391,6 +396,7 @@ impl Plan {
         }
         let failures = match &self.array {
             Some(spec) => self.check_array(spec)?.layout.tolerates() as usize,
+            None if self.growth.is_some() => return Err("only arrays grow".to_owned()),
             None => self.check_mapped()?.failures(),
         };
         if self.members.iter().any(|m| m.mebibytes < 5 * self.shards as u64) {

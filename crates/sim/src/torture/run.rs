@@ -143,7 +143,7 @@ impl Run {
         let corrupt: BTreeSet<usize> = order.into_iter().filter(|i| !short(i)).take(plan.corrupt).collect();
         let work = Work {
             plan: plan.clone(),
-            volume_blocks: plan.volume_blocks(),
+            volume_blocks: RefCell::new(plan.volume_blocks()),
             oracle: RefCell::new(Oracle::default()),
             volumes: RefCell::default(),
             wrong: RefCell::default(),
@@ -279,7 +279,8 @@ impl Run {
             journal_blocks: Some(plan.journal_blocks),
             force: false,
         };
-        let (io, candidates, volumes) = (self.world.io(), self.candidates(), plan.volumes.clone());
+        let (io, mut candidates, volumes) = (self.world.io(), self.candidates(), plan.volumes.clone());
+        candidates.truncate(plan.first_members());
         let made = self.world.block_on(async move { pool::create(&io, &candidates, &spec).await });
         made.map_err(|e| Kind::Stuck.of(e))?.map_err(|e| Kind::Impossible.of(format!("create: {e}")))?;
         let pool = self.open(false)?.ok_or(Kind::NotOpened.of("the pool did not open"))?;
@@ -300,11 +301,14 @@ impl Run {
 
     /// Reads every block and checks it; what is there now has been recovered and is durable.
     fn verify(&mut self) -> Result<(), Wrong> {
+        self.find_new_space();
         let work = Rc::clone(&self.work);
         let read_all = async move {
             let volumes: Vec<_> = work.volumes.borrow().iter().map(|(&i, v)| (i, v.size_bytes())).collect();
             for (volume, bytes) in volumes {
-                let size = bytes / BLOCK_BYTES as u64;
+                let known = work.volume_blocks.borrow().get(volume).copied();
+                // What comes while this goes on is looked at the next time.
+                let size = (bytes / BLOCK_BYTES as u64).min(known.unwrap_or(u64::MAX));
                 for start in (0..size).step_by(64) {
                     read(&work, volume, start, 64.min(size - start)).await;
                 }
@@ -314,6 +318,19 @@ impl Run {
         self.check_wrong()?;
         self.work.oracle.borrow_mut().settled();
         Ok(())
+    }
+
+    /// An array that has grown holds anything in its new space, until that is written.
+    fn find_new_space(&self) {
+        for (&volume, handle) in &*self.work.volumes.borrow() {
+            let mut known = self.work.volume_blocks.borrow_mut();
+            let Some(known) = known.get_mut(volume).filter(|_| self.work.plan.growth.is_some()) else {
+                continue;
+            };
+            let blocks = handle.size_bytes() / BLOCK_BYTES as u64;
+            (*known..blocks).for_each(|block| self.work.oracle.borrow_mut().set_unknown((volume, block)));
+            *known = blocks.max(*known);
+        }
     }
 
     fn check_wrong(&self) -> Result<(), Wrong> {
@@ -398,6 +415,9 @@ impl Run {
             }
             if self.rng.chance(self.work.plan.trouble) {
                 self.trouble(pool);
+            }
+            if self.work.plan.growth.is_some() && self.rng.chance(0.02) {
+                self.grow(pool);
             }
         }
         if ending == Ending::Blackout {

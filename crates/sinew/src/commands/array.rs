@@ -4,12 +4,16 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
 use sinew_engine::array::geometry::ArraySpec;
+use sinew_engine::array::growth::GrowMethod;
 use sinew_engine::pool::PoolKind;
 use sinew_engine::shape::Shape;
 use sinew_layout::{Level, Rotation};
 
+use crate::api::{Request, Target};
 use crate::commands::examine::{ExamineArgs, examine};
+use crate::commands::member;
 use crate::commands::pool::{self, NewPool, StatusArgs};
 use crate::out::say;
 use crate::size;
@@ -23,6 +27,7 @@ use crate::size;
 #[derive(Subcommand)]
 pub(crate) enum ArrayCommand {
     Create(CreateArgs),
+    Grow(GrowArgs),
     Status(StatusArgs),
     Examine(ExamineArgs),
 }
@@ -73,6 +78,58 @@ pub(crate) struct CreateArgs {
     /// As JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// Grows a running array of level 0 or 10 onto more members, while it is in use. Its volume has the new size once all is
+/// moved; a growth that is cut off goes on when the array is served again.
+#[derive(Args)]
+pub(crate) struct GrowArgs {
+    /// The new members, at least as large as those there are; at level 10, whole sets of as many as there are copies.
+    #[arg(required = true, value_name = "MEMBER")]
+    members: Vec<PathBuf>,
+    /// How what is there is brought onto them. An array that has grown by fastscale or semi-round-robin goes on so.
+    #[arg(long, value_enum, default_value_t)]
+    method: MethodName,
+    /// Take members that hold something. What is on them is lost.
+    #[arg(long)]
+    force: bool,
+    /// Make members that do not exist, as files of this size.
+    #[arg(long, value_parser = size::parse)]
+    size: Option<u64>,
+    /// Wait until the array has grown.
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// How an array grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum MethodName {
+    /// Moves the least, in long runs.
+    #[default]
+    Fastscale,
+    /// Moves the least, chunk by chunk; gains no space. For comparison.
+    SemiRoundRobin,
+    /// Moves nearly everything, chunk by chunk. For comparison.
+    RoundRobin,
+    /// Moves nearly everything, in windows; ends as a new array would be.
+    Slas,
+    /// Moves nearly everything as md does, with requests waiting. For comparison.
+    MdReshape,
+}
+
+impl From<MethodName> for GrowMethod {
+    fn from(name: MethodName) -> GrowMethod {
+        match name {
+            MethodName::Fastscale => GrowMethod::FastScale,
+            MethodName::SemiRoundRobin => GrowMethod::SemiRoundRobin,
+            MethodName::RoundRobin => GrowMethod::RoundRobin,
+            MethodName::Slas => GrowMethod::Slas,
+            MethodName::MdReshape => GrowMethod::MdReshape,
+        }
+    }
 }
 
 /// The level of an array.
@@ -140,9 +197,29 @@ impl LevelName {
 pub(crate) fn run(command: ArrayCommand) -> Result<()> {
     match command {
         ArrayCommand::Create(args) => create(&args),
+        ArrayCommand::Grow(args) => grow(&args),
         ArrayCommand::Status(args) => pool::status(&args),
         ArrayCommand::Examine(args) => examine(&args),
     }
+}
+
+fn grow(args: &GrowArgs) -> Result<()> {
+    let paths = args.members.iter().map(std::path::absolute).collect::<Result<Vec<_>, _>>()?;
+    pool::make_files(&paths, args.size)?;
+    args.target.ask(&Request::ArrayGrow { paths, method: args.method, force: args.force })?;
+    if !args.wait {
+        say!("the array grows; `sinew array status` tells how far that is");
+        return Ok(());
+    }
+    let left = |status: &serde_json::Value| {
+        let growing = !status["array"]["growing"].is_null();
+        status["growth_chunks_left"].as_u64().unwrap_or(0).max(u64::from(growing))
+    };
+    member::wait_for(&args.target, "growth", left)?;
+    let status = args.target.ask(&Request::Status)?;
+    let bytes = status["volumes"][0]["bytes"].as_u64().unwrap_or(0);
+    say!("the array has grown: {} members, volume of {}", status["array"]["members"], size::show(bytes));
+    Ok(())
 }
 
 fn create(args: &CreateArgs) -> Result<()> {

@@ -4,7 +4,7 @@ use sinew_engine::array::geometry::{ArrayGeometry, ArraySpec, rotation_name};
 use sinew_layout::{Level, Rotation};
 
 use super::setting::Value;
-use super::{Corruptor, Ending, Plan, Trait};
+use super::{Corruptor, Ending, GrowthPlan, Plan, Trait};
 use crate::random::Rng;
 
 /// Members of an array at most: all its blocks are read at each opening.
@@ -23,6 +23,12 @@ impl Plan {
         let spec =
             ArraySpec { level, chunk_bytes, journal: rng.chance(0.7), spares, zeroed: rng.chance(0.7) };
         self.array = Some(spec);
+        let grows = &mut Rng::stream(self.seed, "plan, growth", 0);
+        if grows.chance(0.25) {
+            let growth = GrowthPlan::draw(grows);
+            self.make_growing(growth, grows);
+        }
+        let spec = self.array.unwrap_or(spec);
         self.tenancies = 0;
         // A large write takes many more steps than in a mapped pool: it goes through a small log.
         self.blocks_max = self.blocks_max.min(BLOCKS_MAX);
@@ -44,7 +50,7 @@ impl Plan {
     }
 
     pub(super) fn array_geometry(&self, spec: &ArraySpec) -> Result<ArrayGeometry, String> {
-        let count = self.members.len().checked_sub(spec.spares).filter(|&n| n > 0);
+        let count = self.first_members().checked_sub(spec.spares).filter(|&n| n > 0);
         let count = count.ok_or("there must be more members than spares")?;
         let smallest = self.members.iter().map(|m| m.mebibytes << 20).min().unwrap_or(0);
         ArrayGeometry::new(spec, count, smallest, self.shards, Some(self.journal_blocks))
@@ -54,6 +60,7 @@ impl Plan {
     /// Whether the plan's array can be played.
     pub(super) fn check_array(&self, spec: &ArraySpec) -> Result<ArrayGeometry, String> {
         let geometry = self.array_geometry(spec)?;
+        self.check_growth(spec)?;
         if self.tenancies > 0 {
             return Err("an array has one volume: tenancies must be 0".to_owned());
         }
@@ -75,7 +82,7 @@ impl Plan {
         self.endings != [Ending::Close] || self.array.is_none()
     }
 
-    /// Sizes of the volumes that clients work on, in blocks.
+    /// Sizes of the volumes that clients work on at first, in blocks.
     pub(crate) fn volume_blocks(&self) -> Vec<u64> {
         let geometry = self.array.and_then(|spec| self.array_geometry(&spec).ok());
         geometry.map_or(self.volumes.clone(), |geometry| vec![geometry.data_bytes() / 4096])

@@ -14,6 +14,7 @@ use crate::random::Rng;
 use crate::torture::failure::{Kind, Wrong};
 use crate::world::StuckReason;
 
+use super::trouble::{array_of, is_growing};
 use super::{Run, STEPS_MAX, path_of};
 
 /// Virtual time that anything may take once faults have stopped.
@@ -40,6 +41,11 @@ impl Run {
         let work = Rc::clone(&self.work);
         self.wait_until(&pool, "answering clients", |_| work.at_work.get() == 0)?;
         self.wait_until(&pool, "rebuilding", is_safe)?;
+        self.grow(&pool);
+        let grown = |_: &ShardStatus| !array_of(&pool).is_some_and(|array| is_growing(&array));
+        let orders = Rc::clone(&self.orders);
+        self.wait_until(&pool, "growing", |status| orders.get() == 0 && grown(status))?;
+        self.wait_until(&pool, "resyncing what is new", is_safe)?;
         self.scrub(&pool, true)?;
         let errors = self.scrub(&pool, false)?;
         if errors > 0 {
@@ -91,11 +97,14 @@ impl Run {
 
     /// Some members that are out are given up, and their chunks rebuilt on the others, to the end, if there is room.
     fn evacuate_some(&mut self, pool: &Rc<OpenPool>) -> Result<(), Wrong> {
+        if self.work.plan.array.is_some() {
+            return Ok(());
+        }
         let mut rng = Rng::stream(self.work.plan.seed, "evacuate", 0);
         for member in self.members() {
             let state = self.states(pool)[member];
             let is_out = !matches!(state, MemberState::Active | MemberState::Removed);
-            if !rng.chance(0.4) || !is_out || self.work.plan.array.is_some() || !self.has_spare_width(pool) {
+            if !rng.chance(0.4) || !is_out || !self.has_spare_width(pool) {
                 continue;
             }
             let control = Rc::clone(&pool.control);

@@ -104,7 +104,7 @@ impl Run {
     fn opened(&mut self, pool: OpenPool) -> Result<Rc<OpenPool>, Wrong> {
         let pool = Rc::new(pool);
         self.recovered.add(&pool.recovery);
-        let volumes = 0..self.work.volume_blocks.len();
+        let volumes = 0..self.work.volume_blocks.borrow().len();
         let handles = volumes.filter_map(|i| Some((i, pool.volume(&format!("v{i}"))?))).collect();
         *self.work.volumes.borrow_mut() = handles;
         self.find_devices(&pool);

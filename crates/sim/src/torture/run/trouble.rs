@@ -3,8 +3,10 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use sinew_engine::array::geometry::ArrayGeometry;
 use sinew_engine::disk::superblock::MemberState;
 use sinew_engine::pool::Candidate;
+use sinew_engine::shape::Shape;
 use sinew_engine::status::ShardStatus;
 
 use crate::device::CrashPolicy;
@@ -23,7 +25,7 @@ const QUIET_NS: u64 = 200_000_000;
 const QUIET_DISK_NS: u64 = 20_000_000_000;
 
 /// What befalls members and what operators do, as counted in [`super::Outcome::reached`].
-pub(super) const ACTS: [&str; 15] = [
+pub(super) const ACTS: [&str; 16] = [
     "blackouts",
     "members_left_out",
     "members_detached",
@@ -39,6 +41,7 @@ pub(super) const ACTS: [&str; 15] = [
     "members_slowed",
     "scrubs_ordered",
     "throttles_ordered",
+    "growths_ordered",
 ];
 
 impl Run {
@@ -211,6 +214,36 @@ impl Run {
         });
     }
 
+    /// An operator has the array grow, if it does not already and there is a next addition.
+    pub(super) fn grow(&mut self, pool: &Rc<OpenPool>) {
+        let (Some(growth), Some(array)) = (&self.work.plan.growth, array_of(pool)) else { return };
+        let mut members = self.work.plan.first_members();
+        let next = growth.added.iter().find(|&&added| {
+            let is_next = array.members() == members;
+            members += added;
+            is_next
+        });
+        let (Some(&added), method) = (next, growth.method) else { return };
+        if self.orders.get() > 0 || is_growing(&array) {
+            return;
+        }
+        let first = members - added;
+        let candidates: Vec<Candidate> = (first..members)
+            .map(|member| self.device(member).id())
+            .map(|device| Candidate { device, path: path_of(device) })
+            .collect();
+        self.note(|| format!("the array grows by {added} members"));
+        let control = Rc::clone(&pool.control);
+        let work = Rc::clone(&self.work);
+        self.order(async move {
+            match control.grow(&candidates, method, true).await {
+                Ok(()) => work.note(|| "the array is growing".to_owned()),
+                Err(error) => work.note(|| format!("the array does not grow: {error}")),
+            }
+        });
+        self.count("growths_ordered");
+    }
+
     pub(super) fn order(&self, order: impl Future<Output = ()> + 'static) {
         let orders = Rc::clone(&self.orders);
         orders.set(orders.get() + 1);
@@ -248,4 +281,17 @@ impl Run {
             self.lost.clear();
         }
     }
+}
+
+/// The array that the pool is.
+pub(super) fn array_of(pool: &OpenPool) -> Option<ArrayGeometry> {
+    match pool.control.config().shape {
+        Shape::Array(array) => Some(array),
+        Shape::Mapped(_) => None,
+    }
+}
+
+/// Whether chunks are on their way to more members.
+pub(super) fn is_growing(array: &ArrayGeometry) -> bool {
+    array.grown.is_some_and(|grown| grown.method().is_some())
 }
