@@ -73,11 +73,13 @@ pub enum Sabotage {
     WriteUnrecorded,
     /// Arrays: move chunks to places whose own may still be needed.
     OverwriteUnmoved,
+    /// Arrays: let others write where chunks were while they are still being read there.
+    ForgetReaders,
 }
 
 impl Sabotage {
     /// Every way.
-    pub const ALL: [Sabotage; 34] = [
+    pub const ALL: [Sabotage; 35] = [
         Sabotage::SkipJournal,
         Sabotage::OneJournalCopy,
         Sabotage::AcknowledgeEarly,
@@ -112,6 +114,7 @@ impl Sabotage {
         Sabotage::RecordUnflushed,
         Sabotage::WriteUnrecorded,
         Sabotage::OverwriteUnmoved,
+        Sabotage::ForgetReaders,
     ];
 }
 

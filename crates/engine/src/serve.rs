@@ -142,11 +142,6 @@ pub enum Order {
         /// The key.
         key: u64,
     },
-    /// Answer once nobody reads where chunks were before they moved.
-    LeaveFormerPlaces {
-        /// Who waits.
-        done: Answer<Result<(), VolumeError>>,
-    },
     /// Start or stop a scrub.
     Scrub {
         /// Start.

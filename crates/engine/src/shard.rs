@@ -208,10 +208,6 @@ impl<I: Io> Shard<I> {
                 let _ = done.send(Ok(()));
             }
             Order::MovedEverywhere { to, key } => self.array().moved_everywhere(to, key),
-            Order::LeaveFormerPlaces { done } => {
-                self.array().leave_former_places().await;
-                let _ = done.send(Ok(()));
-            }
             Order::Throttle(rate) => match &self {
                 Shard::Mapped(shard) => shard.throttle.set(rate),
                 Shard::Array(shard) => shard.throttle.set(rate),

@@ -5,8 +5,8 @@
 //! the log, before a chunk is written that has moved since the last record, and before anything is copied to a place
 //! whose own chunk has (*lazy checkpoint*, FastScale, FAST '11, section 3.2).
 //!
-//! A chunk's stripe is locked while it is copied. Reads that take no lock are waited for before the place that they may
-//! be reading is given to something else.
+//! A chunk's stripe is locked while it is copied. Reads that take no lock are waited for before other shards hear that a
+//! chunk has left the place that they may be reading.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -134,11 +134,6 @@ impl<I: Io> ArrayShard<I> {
         self.rebuilder.kick();
     }
 
-    /// Waits until nobody reads where chunks were before they moved.
-    pub(crate) async fn leave_former_places(&self) {
-        self.mover.readers_gone().await;
-    }
-
     /// How far long work is, as the members may know it.
     pub(crate) fn long_work(&self) -> LongWork {
         let slice = self.slice();
@@ -195,11 +190,9 @@ impl<I: Io> ArrayShard<I> {
         let from = slice.moved();
         let mut upto = growth.batch_end(from, manner.window);
         let mut moves = Vec::new();
-        let mut overwrites = false;
         for (chunk, way) in growth.moves(from..upto) {
             let Some(stripe) = slice.own(chunk) else { continue };
             if let Some(needed) = growth.key_before(way.to) {
-                overwrites = true;
                 if needed >= self.mover.everywhere.get() && !sabotage::on(Sabotage::OverwriteUnmoved) {
                     upto = growth.key(chunk);
                     if upto == from {
@@ -209,9 +202,6 @@ impl<I: Io> ArrayShard<I> {
                 }
             }
             moves.push(ChunkMove { stripe, way });
-        }
-        if overwrites {
-            self.mover.readers_gone().await;
         }
         let bytes = moves.len() as u64 * u64::from(slice.geometry.layout.chunk_bytes());
         self.throttle.pay(&self.io, bytes).await;
@@ -271,6 +261,10 @@ impl<I: Io> ArrayShard<I> {
         self.flush().await?;
         self.mover.recorded.set(moved);
         self.io.reach(Path::ArrayMoveRecorded);
+        // From the report on, any shard may write where they were.
+        if !sabotage::on(Sabotage::ForgetReaders) {
+            self.mover.readers_gone().await;
+        }
         self.report_moved().await;
         Ok(())
     }

@@ -115,8 +115,17 @@ impl<I: Io> ArrayShard<I> {
 
     /// The first resync of a region.
     async fn even_region(&self, region: usize) -> bool {
-        self.resync_region(region).await;
-        let done = self.flush().await.is_ok();
+        let (stripes, version) = (self.slice().stripes, self.members.version());
+        // Members that are out lack what is put right now.
+        self.regions.borrow_mut().begin(region);
+        let marked = if self.has_log() { self.mark(region).await } else { Ok(()) };
+        if marked.is_ok() {
+            self.resync_region(region).await;
+        }
+        self.regions.borrow_mut().end(region);
+        // The array may have got more stripes meanwhile, some of them in this region.
+        let same = self.slice().stripes == stripes && self.members.version() == version;
+        let done = marked.is_ok() && self.flush().await.is_ok() && same;
         if done {
             self.io.reach(Path::ArrayEvened);
             self.regions.borrow_mut().set_even(region);

@@ -91,15 +91,12 @@ impl<I: Io> Control<I> {
                 crate::array::geometry::ArrayError::Spares { members: config.members.len(), spares }.into(),
             ));
         }
-        // First on the new devices: one that cannot be written does not become a member.
-        let ahead = Config { generation: config.generation + 1, ..config.clone() };
+        // First on the new devices, as something older than what the others have: it counts for nothing by itself, but once
+        // the others name them, all of them are known.
+        let older = Config { generation: config.generation - 1, ..config.clone() };
         for (i, candidate) in devices.iter().enumerate() {
-            if let Err(error) = pool::write_superblock(&self.io, candidate.device, first + i, &ahead).await {
+            if let Err(error) = pool::write_superblock(&self.io, candidate.device, first + i, &older).await {
                 self.io.reach(Path::GrowthRefused);
-                // What the others have must be newer than what some new devices may have.
-                let mut same = self.config();
-                same.generation += 1;
-                self.store(same).await?;
                 return Err(error.at(&candidate.path).into());
             }
         }
@@ -157,7 +154,6 @@ impl<I: Io> Control<I> {
         if self.moved.borrow().iter().any(|&key| key < end) {
             return Ok(());
         }
-        self.ask_all(|done| Order::LeaveFormerPlaces { done }).await?;
         self.begin_change().await;
         let grown = async {
             let mut config = self.config();
