@@ -243,6 +243,8 @@ paths! {
     ArrayLogMemberLost,
     /// An array: what waited for the log was refused, because nothing can be brought to its place.
     ArrayLogRefused,
+    /// No member took a group of an array's log.
+    ArrayLogUnwritten,
     /// An array: a partial write found its block changed when it was to be logged, and starts again.
     ArrayMergeMoved,
     /// An array: a round of draining came to nothing, because members came or went meanwhile.

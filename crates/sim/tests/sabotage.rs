@@ -21,6 +21,14 @@ const OF_BOTH: [Sabotage; 9] = [
     Sabotage::RebuildShort,
 ];
 
+/// Defects of growing.
+const OF_GROWTH: [Sabotage; 4] = [
+    Sabotage::RecordUnflushed,
+    Sabotage::WriteUnrecorded,
+    Sabotage::OverwriteUnmoved,
+    Sabotage::ForgetReaders,
+];
+
 fn first_failure(way: Sabotage, wanted: impl Fn(&Failure) -> bool) -> Option<Failure> {
     first_failure_of(way, |_| true, wanted)
 }
@@ -47,8 +55,9 @@ fn every_deliberate_defect_is_found() {
     silence_panics();
     let mut missed = Vec::new();
     for way in Sabotage::ALL {
-        match first_failure(way, |_| true) {
-            Some(found) => println!("{way:?}: {}", found.to_string().chars().take(140).collect::<String>()),
+        let may_show_it = |plan: &Plan| !OF_GROWTH.contains(&way) || plan.growth.is_some();
+        match first_failure_of(way, may_show_it, |_| true) {
+            Some(found) => eprintln!("{way:?}: {}", found.to_string().chars().take(140).collect::<String>()),
             None => missed.push(way),
         }
     }

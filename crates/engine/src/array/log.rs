@@ -78,6 +78,8 @@ pub(crate) struct Log {
     /// Nothing can be brought to its place: waiting for room is in vain.
     pub(crate) stuck: Cell<bool>,
     pub(crate) epoch: u64,
+    /// The group that no member took.
+    unwritten: RefCell<Option<Group>>,
     pub(crate) blocks_written: Cell<u64>,
     groups_written: Cell<u64>,
 }
@@ -146,6 +148,7 @@ impl Log {
             tail_durable: Cell::new(tail),
             stuck: Cell::new(false),
             epoch,
+            unwritten: RefCell::default(),
             blocks_written: Cell::new(0),
             groups_written: Cell::new(0),
         }
@@ -258,29 +261,49 @@ impl<I: Io> ArrayShard<I> {
                 self.refuse_all();
                 continue;
             }
-            let Some(group) = self.build_group(clients) else { continue };
-            let acknowledged = sabotage::on(Sabotage::AcknowledgeEarly);
-            if acknowledged {
-                group.tickets.iter().for_each(|(ticket, blocks, result)| ticket.done(*blocks, *result));
+            let unwritten = self.log.unwritten.take();
+            if let Some(group) = unwritten
+                && self.append_group(group).await.is_err()
+            {
+                self.refuse_all();
+                continue;
             }
-            let seq = group.header.seq;
-            let written = self.write_group(seq, &group.data).await;
-            self.log.blocks_written.set(self.log.blocks_written.get() + u64::from(group.header.blocks));
-            if written.is_ok() {
-                self.take_contents(seq, group.contents);
-                self.log.last.set(seq);
-                if let Some(changes) = group.changes {
-                    self.regions.borrow_mut().set_written(changes);
-                }
-            }
-            self.drainer.kick();
-            group.states.into_iter().for_each(|fulfil| fulfil.fulfil(written));
-            if !acknowledged {
-                for (ticket, blocks, result) in group.tickets {
-                    ticket.done(blocks, written.and(result));
-                }
+            if let Some(group) = self.build_group(clients) {
+                let _ = self.append_group(group).await;
             }
         }
+    }
+
+    /// Writes a group and answers those who wait for it. One that no member took may be on one all the same: it is written
+    /// again, as it is, before any other.
+    async fn append_group(&self, mut group: Group) -> Result<(), VolumeError> {
+        let acknowledged = sabotage::on(Sabotage::AcknowledgeEarly);
+        let tickets = std::mem::take(&mut group.tickets);
+        if acknowledged {
+            tickets.iter().for_each(|(ticket, blocks, result)| ticket.done(*blocks, *result));
+        }
+        let seq = group.header.seq;
+        let written = self.write_group(seq, &group.data).await;
+        self.log.blocks_written.set(self.log.blocks_written.get() + u64::from(group.header.blocks));
+        let states = std::mem::take(&mut group.states);
+        if written.is_ok() {
+            self.take_contents(seq, group.contents);
+            self.log.last.set(seq);
+            if let Some(changes) = group.changes {
+                self.regions.borrow_mut().set_written(changes);
+            }
+        } else {
+            self.io.reach(Path::ArrayLogUnwritten);
+            self.log.unwritten.replace(Some(group));
+        }
+        self.drainer.kick();
+        states.into_iter().for_each(|fulfil| fulfil.fulfil(written));
+        if !acknowledged {
+            for (ticket, blocks, result) in tickets {
+                ticket.done(blocks, written.and(result));
+            }
+        }
+        written
     }
 
     /// Waits for something to write and for room; tells whether there is room for clients' data.
