@@ -23,7 +23,7 @@ use crate::ticket::{AppendResult, Ticket};
 use crate::volume::VolumeError;
 
 use super::ArrayShard;
-use super::geometry::Run;
+use super::slice::Run;
 
 /// Bytes of records in a group, but for a state, which may be larger.
 const HEAD_BYTES_MAX: usize = 8 * BLOCK_BYTES;

@@ -24,6 +24,7 @@ mod recover;
 mod regions;
 mod rest;
 mod scrub;
+mod slice;
 mod status;
 mod update;
 mod write;
@@ -47,13 +48,13 @@ use crate::throttle::Throttle;
 use crate::volume::VolumeError;
 
 use flush::Flushing;
-use geometry::Slice;
 use locks::Locks;
 use log::Log;
 use md::Writing;
 use mover::Mover;
 use pending::Pending;
 use regions::Regions;
+use slice::Slice;
 use write::Queued;
 
 /// One shard of an open array. All methods run on the thread it was opened on.

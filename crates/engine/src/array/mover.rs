@@ -26,10 +26,11 @@ use crate::sync::{Kick, Signal, join_all};
 use crate::volume::VolumeError;
 
 use super::ArrayShard;
-use super::geometry::{ArrayGeometry, Slice};
+use super::geometry::ArrayGeometry;
 use super::growth::Manner;
 use super::plan::UnitRun;
 use super::regions::LongWork;
+use super::slice::Slice;
 
 /// Pause before a window that could not be moved is tried again.
 const RETRY_NS: u64 = 50_000_000;
@@ -192,14 +193,15 @@ impl<I: Io> ArrayShard<I> {
         let mut moves = Vec::new();
         for (chunk, way) in growth.moves(from..upto) {
             let Some(stripe) = slice.own(chunk) else { continue };
-            if let Some(needed) = growth.key_before(way.to) {
-                if needed >= self.mover.everywhere.get() && !sabotage::on(Sabotage::OverwriteUnmoved) {
-                    upto = growth.key(chunk);
-                    if upto == from {
-                        return self.free_place(from, needed).await;
-                    }
-                    break;
+            if let Some(needed) = growth.key_before(way.to)
+                && needed >= self.mover.everywhere.get()
+                && !sabotage::on(Sabotage::OverwriteUnmoved)
+            {
+                upto = growth.key(chunk);
+                if upto == from {
+                    return self.free_place(from, needed).await;
                 }
+                break;
             }
             moves.push(ChunkMove { stripe, way });
         }

@@ -13,8 +13,8 @@ use crate::sync::join_all;
 use crate::volume::{Extent, VolumeError};
 
 use super::ArrayShard;
-use super::geometry::{Run, Slice};
 use super::plan::{Health, UnitRun};
+use super::slice::{Run, Slice};
 
 impl<I: Io> ArrayShard<I> {
     /// Reads consecutive blocks; the parts, in order, add up to them.

@@ -30,13 +30,13 @@ use crate::volume::VolumeError;
 
 use super::ArrayShard;
 use super::flush::Flushing;
-use super::geometry::Slice;
 use super::locks::Locks;
 use super::log::Log;
 use super::md::Writing;
 use super::mover::Mover;
 use super::pending::Pending;
 use super::regions::{LongWork, Regions};
+use super::slice::Slice;
 
 /// Blocks of a ring read at once.
 const READ_BLOCKS: usize = 256;

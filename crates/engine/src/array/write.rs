@@ -14,8 +14,8 @@ use crate::ticket::Ticket;
 use crate::volume::VolumeError;
 
 use super::ArrayShard;
-use super::geometry::Run;
 use super::log::Entry;
+use super::slice::Run;
 
 /// Blocks of zeros written at once.
 const ZERO_BLOCKS: u64 = 256;

@@ -1,0 +1,121 @@
+//! Why the control did not do what it was asked.
+
+use crate::array::growth::GrowError;
+use crate::disk::codec::DecodeError;
+use crate::pool::PoolError;
+use crate::volume::VolumeError;
+
+/// Why the control did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// There is no such volume.
+    #[error("there is no volume {0}")]
+    NoVolume(String),
+    /// The name is taken.
+    #[error("there is a volume {0} already")]
+    VolumeExists(String),
+    /// The name cannot be used.
+    #[error("a volume's name has 1 to 128 bytes and no control characters")]
+    VolumeName,
+    /// The size cannot be had.
+    #[error(
+        "a volume's size is a multiple of 4096 bytes, and all volumes together are at most {max} bytes in this pool"
+    )]
+    VolumeSize {
+        /// Bytes that all volumes may have together.
+        max: u64,
+    },
+    /// There is no such member.
+    #[error("there is no member {0}")]
+    NoMember(usize),
+    /// The member is not in a state in which this can be done.
+    #[error("member {member} is {state}; {hint}")]
+    MemberState {
+        /// The member.
+        member: usize,
+        /// Its state.
+        state: &'static str,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// The pool cannot do without this member now.
+    #[error(
+        "the pool cannot do without member {0}: with it out, data would be lost or unavailable; wait for the rebuild, or bring other members back first"
+    )]
+    Needed(usize),
+    /// The device is not the member it should be.
+    #[error("{path} is not member {member} of this pool: {why}")]
+    WrongDevice {
+        /// The device.
+        path: String,
+        /// The member it should be.
+        member: usize,
+        /// What it is.
+        why: String,
+    },
+    /// The device cannot be used.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The replacement is too small.
+    #[error("the new device has {have} chunks and the member it replaces {need}; give one at least as large")]
+    TooSmall {
+        /// Chunks of the device.
+        have: u32,
+        /// Chunks needed.
+        need: u32,
+    },
+    /// What the member held cannot be rebuilt on the others.
+    #[error("the {have} members left are too few: a stripe lies on {need} distinct ones; give a new device")]
+    TooFewLeft {
+        /// Members left.
+        have: usize,
+        /// Members of a stripe.
+        need: usize,
+    },
+    /// An array has one volume, which spans it.
+    #[error(
+        "an array has the one volume that spans it; make a pool (`sinew pool create`) for volumes that come and go"
+    )]
+    OneVolume,
+    /// What a member of an array held cannot go elsewhere.
+    #[error("every member of an array has its place, so what it held can only go to a new device: give one")]
+    NoEvacuation,
+    /// The replacement has too few bytes.
+    #[error("the new device has {have} bytes and a member of this array needs {need}; give a larger one")]
+    TooFewBytes {
+        /// Bytes of the device.
+        have: u64,
+        /// Bytes needed.
+        need: u64,
+    },
+    /// What only mdadm does.
+    #[error(
+        "the members of an md array come and go by mdadm: stop this server, then use mdadm --add or --re-add"
+    )]
+    MdMembers,
+    /// Only arrays grow as a whole.
+    #[error("this is a mapped pool, not an array; `sinew member add` gives it more members")]
+    NotAnArray,
+    /// The array cannot grow so.
+    #[error(transparent)]
+    Grow(#[from] GrowError),
+    /// The array has members out.
+    #[error(
+        "member {member} is {state}; an array begins to grow when all of its members are there and up to date"
+    )]
+    GrowDegraded {
+        /// The member.
+        member: usize,
+        /// Its state.
+        state: &'static str,
+    },
+    /// The configuration cannot be stored.
+    #[error("the configuration cannot be stored: {0}")]
+    Config(DecodeError),
+    /// More members have failed than the pool survives.
+    #[error("the pool has failed: too many of its members have; open it again once they are back")]
+    Failed,
+    /// A shard could not do its part.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+}
