@@ -327,11 +327,15 @@ fn axis_of<F>(groups: &[Group<'_, F>]) -> Option<String> {
         .map(|(_, path)| path.clone())
 }
 
-/// Logarithmic where values differ by much.
-fn swept_axis(values: Vec<f64>) -> Axis {
-    let (low, high) =
-        values.iter().fold((f64::INFINITY, 0.0f64), |(low, high), &value| (low.min(value), high.max(value)));
-    if low > 0.0 && high / low > 8.0 {
+/// Logarithmic where values differ by much, unless they are as far apart as numbers in a row.
+fn swept_axis(mut values: Vec<f64>) -> Axis {
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    let (low, high) = (values.first().copied().unwrap_or(0.0), values.last().copied().unwrap_or(0.0));
+    let mut gaps = values.windows(2).map(|pair| pair[1] - pair[0]);
+    let first = gaps.next().unwrap_or(0.0);
+    let is_even = gaps.all(|gap| (gap - first).abs() < 1e-9 * high);
+    if low > 0.0 && high / low > 8.0 && !is_even {
         Axis::log(values.into_iter(), mark)
     } else {
         Axis::linear(high * 1.05, mark)

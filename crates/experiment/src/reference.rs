@@ -256,7 +256,7 @@ fn ratio(of: Option<f64>, to: Option<f64>) -> Option<f64> {
 /// A figure of each run of a group; nothing where it is null, as that of a drive that did nothing, and an error where
 /// there is no such thing.
 fn figure(group: &Group<'_, Figures>, path: &str) -> Result<Vec<Option<f64>>, String> {
-    group.runs.iter().map(|run| at(&run.figures, path)).collect()
+    group.runs.iter().map(|run| at(run.figures, path)).collect()
 }
 
 fn at(figures: &Figures, path: &str) -> Result<Option<f64>, String> {
