@@ -148,7 +148,7 @@ pub(crate) fn run(spec: &GrowthSpec, progress: &dyn Fn(&'static str, f64)) -> Re
         new.map_err(|error| Error::setting("growth", error.to_string()))
     };
     let counts = array.counts();
-    let first = array.counts_of(new(spec.members)?.blocks());
+    let first = array.data_counts(new(spec.members)?.blocks());
     let moved = match spec.additions.checked_sub(1) {
         Some(before) => Some(array.moved_from(&spec.after(before)?)),
         None => None,

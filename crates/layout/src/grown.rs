@@ -233,23 +233,16 @@ impl Grown {
 
     /// What each member holds.
     pub fn counts(&self) -> Counts {
-        let mut counts = self.counts_of(self.blocks());
-        let mut count = |home: Home| counts.parity[home.member as usize] += 1;
+        let rows = u64::from(self.rows);
         match &self.addressing {
-            Addressing::Standard(geometry) => {
-                (0..geometry.stripes()).flat_map(|stripe| geometry.parity(stripe)).for_each(&mut count);
-            }
-            Addressing::Spread(array) => {
-                let stripes = 0..u64::from(array.rows());
-                stripes.flat_map(|stripe| array.parity(stripe)).for_each(&mut count);
-            }
-            Addressing::FastScale(_) | Addressing::SemiRoundRobin { .. } => {}
+            Addressing::Standard(geometry) => Counts::of(self.members(), rows, |home| geometry.role(home)),
+            Addressing::Spread(array) => Counts::of(self.members(), rows, |home| array.role(home)),
+            Addressing::FastScale(_) | Addressing::SemiRoundRobin { .. } => self.data_counts(self.blocks()),
         }
-        counts
     }
 
-    /// What each member holds of the first so many blocks.
-    pub fn counts_of(&self, blocks: u64) -> Counts {
+    /// What each member holds of the first so many blocks, parity not counted.
+    pub fn data_counts(&self, blocks: u64) -> Counts {
         let none = vec![0; self.members() as usize];
         let mut counts = Counts { data: none.clone(), parity: none };
         self.places(blocks).for_each(|place| counts.data[place.member as usize] += 1);

@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 use sinew_layout::grown::{Grown, Method};
 use sinew_layout::history::History;
-use sinew_layout::stats::Counts;
 use sinew_layout::{Home, Level, Role, Rotation};
 
 const LS: Rotation = Rotation::LeftSymmetric;
@@ -50,10 +49,9 @@ proptest! {
                 }
             }
         }
-        if method != Method::SemiRoundRobin {
-            let counts = Counts::of(array.members(), u64::from(rows), |home| array.role(home).unwrap());
-            prop_assert_eq!(array.counts(), counts);
-        }
+        let counts = array.counts();
+        prop_assert_eq!(&counts.data, &array.data_counts(u64::MAX).data);
+        prop_assert_eq!(counts.parity.iter().sum::<u64>(), u64::from(rows * array.parities()));
         if let Some((_, before)) = added.split_last() {
             let before = Grown::new(level, history(base * unit, before), method, rows).unwrap();
             let copies = (0..before.blocks()).flat_map(|x| (0..before.copies()).map(move |copy| (x, copy)));
