@@ -58,7 +58,8 @@ fn rate(text: &str) -> Result<f64> {
     let outcome = batch::execute(&plan, &Options { threads: 1, cache: None }, &observer)?;
     let times = times.lock().expect("no panic while held");
     let took: Duration = times[times.len() - 1] - times[0];
-    let members = &outcome.results.runs[0].figures.members;
+    let figures = outcome.results.runs[0].figures.simulated().expect("a simulation was run");
+    let members = &figures.members;
     let requests: u64 = members.iter().map(|m| m.reads + m.writes + m.flushes).sum();
     Ok(requests as f64 / took.as_secs_f64() / 1e6)
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::cache::Cache;
-use crate::plan::{Plan, Run};
+use crate::plan::{Plan, Run, Subject};
 use crate::results::{Figures, Results, RunResult, SCHEMA};
-use crate::{Error, Result, reference, run};
+use crate::{Error, Result, growth, reference, run};
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -71,8 +71,10 @@ pub fn execute(plan: &Plan, options: &Options, observer: &Observer) -> Result<Ou
             }
         }
     };
+    // Runs that take the time would disturb each other.
+    let threads_max = if plan.runs.iter().any(|run| run.subject.is_timed()) { 1 } else { plan.runs.len() };
     std::thread::scope(|scope| {
-        for _ in 0..options.threads.clamp(1, plan.runs.len()) {
+        for _ in 0..options.threads.clamp(1, threads_max) {
             scope.spawn(work);
         }
     });
@@ -102,6 +104,7 @@ pub fn execute(plan: &Plan, options: &Options, observer: &Observer) -> Result<Ou
 }
 
 fn one(plan: &Plan, number: usize, run: &Run, cache: Option<&Cache>, observer: &Observer) -> Result<Done> {
+    let cache = cache.filter(|_| !run.subject.is_timed());
     let place = cache.map(|cache| cache.place(run, &plan.base)).transpose()?;
     if let (Some(cache), Some(place)) = (cache, &place)
         && let Some(figures) = cache.get(place)
@@ -111,7 +114,14 @@ fn one(plan: &Plan, number: usize, run: &Run, cache: Option<&Cache>, observer: &
     }
     let observer = Arc::clone(observer);
     let progress: run::Progress = Arc::new(move |doing, part| observer(Step { run: number, doing, part }));
-    let ran = run::run(&run.spec, run.seed, &plan.base, &progress).map_err(|source| {
+    let ran = match &run.subject {
+        Subject::Simulation(spec) => run::run(spec, run.seed, &plan.base, &progress)
+            .map(|(figures, requests)| (Figures::Simulated(Box::new(figures)), requests)),
+        Subject::Growth(spec) => {
+            growth::run(spec, &*progress).map(|growth| (Figures::Growth { growth: Box::new(growth) }, 0))
+        }
+    };
+    let ran = ran.map_err(|source| {
         let seed = run.seed;
         let run = match crate::settings::describe(&run.settings) {
             settings if settings.is_empty() => format!("seed {seed}"),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sinew_workload::Source;
 
-use crate::plan::Run;
+use crate::plan::{Run, Subject};
 use crate::results::Figures;
 use crate::{Error, Result};
 
@@ -30,15 +30,21 @@ impl Cache {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.program.as_bytes());
         hasher.update(&run.seed.to_le_bytes());
-        for file in files(&run.spec.workload.source) {
-            hasher.update(hash_of(&base.join(file))?.as_bytes());
-        }
-        // The seeds of other runs, and the words and figures of others about them, decide nothing.
-        let mut spec = run.spec.clone();
-        spec.description.clear();
-        spec.run.seeds.clear();
-        spec.references.clear();
-        hasher.update(toml::to_string(&spec).expect("it came from TOML").as_bytes());
+        let text = match &run.subject {
+            Subject::Simulation(spec) => {
+                for file in files(&spec.workload.source) {
+                    hasher.update(hash_of(&base.join(file))?.as_bytes());
+                }
+                // The seeds of other runs, and the words and figures of others about them, decide nothing.
+                let mut spec = spec.clone();
+                spec.description.clear();
+                spec.run.seeds.clear();
+                spec.references.clear();
+                toml::to_string(&spec)
+            }
+            Subject::Growth(spec) => toml::to_string(spec),
+        };
+        hasher.update(text.expect("it came from TOML").as_bytes());
         Ok(self.directory.join(format!("{}.json", hasher.finalize().to_hex())))
     }
 

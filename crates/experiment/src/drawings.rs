@@ -7,8 +7,8 @@ use toml::Value;
 
 use crate::Result;
 use crate::plot::{self, Axis, Curve, Ring};
-use crate::reference::Comparison;
-use crate::results::{Figures, KindResult, Span};
+use crate::reference::{Comparison, Unit};
+use crate::results::{KindResult, Simulated, Span};
 use crate::settings;
 use crate::summary::{Group, bytes, time};
 
@@ -168,7 +168,7 @@ pub(crate) fn stories(group: &Group<'_>) -> Result<Vec<Story>> {
 
 /// Lines that are not 0 all the time.
 fn story(
-    figures: &Figures,
+    figures: &Simulated,
     title: &'static str,
     lines: &[Line],
     axis: &dyn Fn(f64) -> Axis,
@@ -206,31 +206,47 @@ pub(crate) struct Sweep {
     pub(crate) has_rings: bool,
 }
 
-/// A title, the path of the figure, the figure, whether it is a time.
-type Swept = (&'static str, &'static str, fn(&Figures) -> Option<f64>, bool);
+/// A title, the path of the figure, the figure, its unit.
+pub(crate) type Swept<F = Simulated> = (&'static str, &'static str, fn(&F) -> Option<f64>, Unit);
 
-const SWEPT: [Swept; 8] = [
-    ("Reads per second", "requests.read.iops", |f| Some(f.requests.get("read")?.summary.iops), false),
-    ("Writes per second", "requests.write.iops", |f| Some(f.requests.get("write")?.summary.iops), false),
-    ("Median latency, reads", "requests.read.latency.p50_ns", |f| latency(f, "read", false), true),
-    ("Median latency, writes", "requests.write.latency.p50_ns", |f| latency(f, "write", false), true),
-    ("99th percentile of latency, reads", "requests.read.latency.p99_ns", |f| latency(f, "read", true), true),
+/// What is drawn of a simulation against what was swept.
+pub(crate) const SWEPT: [Swept; 8] = [
+    ("Reads per second", "requests.read.iops", |f| Some(f.requests.get("read")?.summary.iops), Unit::Number),
+    (
+        "Writes per second",
+        "requests.write.iops",
+        |f| Some(f.requests.get("write")?.summary.iops),
+        Unit::Number,
+    ),
+    ("Median latency, reads", "requests.read.latency.p50_ns", |f| latency(f, "read", false), Unit::Time),
+    ("Median latency, writes", "requests.write.latency.p50_ns", |f| latency(f, "write", false), Unit::Time),
+    (
+        "99th percentile of latency, reads",
+        "requests.read.latency.p99_ns",
+        |f| latency(f, "read", true),
+        Unit::Time,
+    ),
     (
         "99th percentile of latency, writes",
         "requests.write.latency.p99_ns",
         |f| latency(f, "write", true),
-        true,
+        Unit::Time,
     ),
     (
         "Write amplification in the array",
         "writes.array_amplification",
         |f| f.pool.as_ref().and(f.writes.array_amplification),
-        false,
+        Unit::Number,
     ),
-    ("Write amplification in flash", "writes.flash_amplification", |f| f.writes.flash_amplification, false),
+    (
+        "Write amplification in flash",
+        "writes.flash_amplification",
+        |f| f.writes.flash_amplification,
+        Unit::Number,
+    ),
 ];
 
-fn latency(figures: &Figures, kind: &str, high: bool) -> Option<f64> {
+fn latency(figures: &Simulated, kind: &str, high: bool) -> Option<f64> {
     let latency = &figures.requests.get(kind)?.summary.latency;
     Some(if high { latency.p99_ns } else { latency.p50_ns } as f64)
 }
@@ -240,7 +256,11 @@ fn number(value: &Value) -> Option<f64> {
 }
 
 /// Draws figures against the path with the most numbers, if one has three or more.
-pub(crate) fn sweep(groups: &[Group<'_>], references: &[Comparison]) -> Result<Option<Sweep>> {
+pub(crate) fn sweep<F>(
+    groups: &[Group<'_, F>],
+    figures: &[Swept<F>],
+    references: &[Comparison],
+) -> Result<Option<Sweep>> {
     let Some(path) = axis_of(groups) else { return Ok(None) };
     let all = groups[0].settings();
     let rest = |settings: &BTreeMap<String, Value>, case: Option<&str>| {
@@ -260,7 +280,7 @@ pub(crate) fn sweep(groups: &[Group<'_>], references: &[Comparison]) -> Result<O
     let place = |settings: &BTreeMap<String, Value>| settings.get(&path).and_then(number);
     let mut drawings = Vec::new();
     let mut has_rings = false;
-    for (title, figure_path, figure, is_time) in SWEPT {
+    for &(title, figure_path, figure, unit) in figures {
         let mut drawn: Vec<Curve> =
             (0..curves.len()).map(|index| Curve { index, points: Vec::new(), dotted: true }).collect();
         for group in groups {
@@ -281,7 +301,11 @@ pub(crate) fn sweep(groups: &[Group<'_>], references: &[Comparison]) -> Result<O
         let rings: Vec<_> = rings.collect();
         has_rings |= !rings.is_empty();
         let x = swept_axis(drawn.iter().flat_map(|curve| &curve.points).map(|point| point.0).collect());
-        let y = if is_time { latency_axis(&drawn, &rings) } else { Axis::linear(end(&drawn, &rings), mark) };
+        let y = match unit {
+            Unit::Time => latency_axis(&drawn, &rings),
+            Unit::Number | Unit::Bytes => Axis::linear(end(&drawn, &rings), mark),
+            Unit::Part => Axis::linear(end(&drawn, &rings), |part| format!("{} %", mark(part * 100.0))),
+        };
         drawings.push((title, plot::draw(&x, &y, curves.len(), &drawn, &rings)?));
     }
     let name = settings::name(all, &path).to_owned();
@@ -289,7 +313,7 @@ pub(crate) fn sweep(groups: &[Group<'_>], references: &[Comparison]) -> Result<O
 }
 
 /// The path with the most different numbers, three or more.
-fn axis_of(groups: &[Group<'_>]) -> Option<String> {
+fn axis_of<F>(groups: &[Group<'_, F>]) -> Option<String> {
     let numbers = |path: &String| {
         let values: Option<Vec<u64>> =
             groups.iter().map(|group| Some(number(group.settings().get(path)?)?.to_bits())).collect();
@@ -303,11 +327,15 @@ fn axis_of(groups: &[Group<'_>]) -> Option<String> {
         .map(|(_, path)| path.clone())
 }
 
-/// Logarithmic where values differ by much.
-fn swept_axis(values: Vec<f64>) -> Axis {
-    let (low, high) =
-        values.iter().fold((f64::INFINITY, 0.0f64), |(low, high), &value| (low.min(value), high.max(value)));
-    if low > 0.0 && high / low > 8.0 {
+/// Logarithmic where values differ by much, unless they are as far apart as numbers in a row.
+fn swept_axis(mut values: Vec<f64>) -> Axis {
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    let (low, high) = (values.first().copied().unwrap_or(0.0), values.last().copied().unwrap_or(0.0));
+    let mut gaps = values.windows(2).map(|pair| pair[1] - pair[0]);
+    let first = gaps.next().unwrap_or(0.0);
+    let is_even = gaps.all(|gap| (gap - first).abs() < 1e-9 * high);
+    if low > 0.0 && high / low > 8.0 && !is_even {
         Axis::log(values.into_iter(), mark)
     } else {
         Axis::linear(high * 1.05, mark)

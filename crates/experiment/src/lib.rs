@@ -1,8 +1,9 @@
 //! Experiments: declared in a file, run by the engine on simulated members, told as JSON and as a page.
 //!
 //! A file ([`spec::Spec`]) says which members, pool, volumes and workload there are, for how long, with which seeds, and
-//! what is varied. [`plan`] makes of it a list of runs, each a function of its description and seed alone: no clock of
-//! the machine gets into a result. `sinew experiment show NAME` prints a file.
+//! what is varied; or ([`growth::GrowthFile`]) which array grows. [`plan`] makes of it a list of runs, each a function of
+//! its description and seed alone: no clock of the machine gets into a result, unless times of addressing are asked for.
+//! `sinew experiment show NAME` prints a file.
 //!
 //! ```text
 //! named       the experiments that ship with the program
@@ -18,6 +19,7 @@
 //! target      where requests go: a pool or one member alone
 //! load        issuing the requests of a workload
 //! meter       latencies of one kind of request
+//! growth      a run without requests: an array that grows
 //! results     what comes out, as JSON
 //! terminal    the same for people on a terminal
 //! report      the same as one page of HTML
@@ -32,6 +34,7 @@ mod cache;
 
 mod drawings;
 mod error;
+pub mod growth;
 mod load;
 mod measure;
 mod members;

@@ -26,7 +26,18 @@ macro_rules! named {
     };
 }
 
-named!["first", "consistency", "consumer", "datacenter", "spare", "amplification", "trace", "scale",];
+named![
+    "first",
+    "consistency",
+    "consumer",
+    "datacenter",
+    "spare",
+    "amplification",
+    "trace",
+    "scale",
+    "fastscale",
+    "spread",
+];
 
 /// Names the directory in which the traces are that experiments which ship with the program replay.
 pub const TRACES: &str = "SINEW_TRACES";

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
+use crate::growth::{GrowthFile, GrowthSpec};
 use crate::reference::ReferenceSpec;
 use crate::settings::{self, Settings};
 use crate::spec::{CaseSpec, Spec};
@@ -39,7 +40,74 @@ pub struct Run {
     /// The seed.
     pub seed: u64,
     /// All that is to be run, with cases and sweeps applied.
-    pub spec: Spec,
+    pub subject: Subject,
+}
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// The engine, or a member alone, under a load.
+    Simulation(Box<Spec>),
+    /// An array that grows.
+    Growth(GrowthSpec),
+}
+
+/// What every file says around that.
+pub(crate) struct Frame {
+    pub(crate) description: String,
+    pub(crate) cases: Vec<CaseSpec>,
+    pub(crate) sweep: BTreeMap<String, Vec<Value>>,
+    pub(crate) quick: Settings,
+    pub(crate) references: Vec<ReferenceSpec>,
+}
+
+/// The table that a file about an array that grows has, and no other.
+const GROWTH: &str = "growth";
+
+impl Frame {
+    fn read(text: &str, is_growth: bool) -> Result<Frame, toml::de::Error> {
+        Ok(if is_growth {
+            let GrowthFile { description, cases, sweep, quick, references, growth: _ } =
+                toml::from_str(text)?;
+            Frame { description, cases, sweep, quick, references }
+        } else {
+            let Spec { description, cases, sweep, quick, references, .. } = toml::from_str(text)?;
+            Frame { description, cases, sweep, quick, references }
+        })
+    }
+}
+
+impl Subject {
+    fn read(document: Table) -> Result<Subject, toml::de::Error> {
+        Ok(if document.contains_key(GROWTH) {
+            Subject::Growth(document.try_into::<GrowthFile>()?.growth)
+        } else {
+            Subject::Simulation(Box::new(document.try_into()?))
+        })
+    }
+
+    fn check(&self, base: &Path) -> Result<()> {
+        match self {
+            Subject::Simulation(spec) => {
+                spec.check()?;
+                Ok(spec.workload.open(base).map(drop)?)
+            }
+            Subject::Growth(spec) => spec.check(),
+        }
+    }
+
+    /// Nothing is random about an array that grows.
+    fn seeds(&self) -> &[u64] {
+        match self {
+            Subject::Simulation(spec) => &spec.run.seeds,
+            Subject::Growth(_) => &[0],
+        }
+    }
+
+    /// Whether it tells times of this machine.
+    pub(crate) fn is_timed(&self) -> bool {
+        matches!(self, Subject::Growth(spec) if spec.timed)
+    }
 }
 
 impl Plan {
@@ -64,8 +132,8 @@ impl Plan {
     /// The plan of a text. Relative paths of traces begin at `base`.
     pub fn new(name: &str, text: &str, base: &Path, quick: bool) -> Result<Plan> {
         let description = |source| Error::Description { name: name.to_owned(), source };
-        let whole: Spec = toml::from_str(text).map_err(description)?;
         let mut document: Table = text.parse().map_err(description)?;
+        let whole = Frame::read(text, document.contains_key(GROWTH)).map_err(description)?;
         for key in ["cases", "sweep", "quick", "references"] {
             document.remove(key);
         }
@@ -84,14 +152,16 @@ impl Plan {
             for swept in &combinations {
                 let mut set = case.set.clone();
                 set.extend(swept.clone());
-                let spec = variant(name, &document, &set)?;
-                check(name, &spec, &set, base)?;
-                let seeds = if quick { &spec.run.seeds[..1] } else { &spec.run.seeds };
+                let subject = variant(name, &document, &set)?;
+                let wrong_here =
+                    |error: Error| if set.is_empty() { error } else { wrong(name, &set, error.to_string()) };
+                subject.check(base).map_err(wrong_here)?;
+                let seeds = if quick { &subject.seeds()[..1] } else { subject.seeds() };
                 runs.extend(seeds.iter().map(|&seed| Run {
                     case: (!case.name.is_empty()).then(|| case.name.clone()),
                     settings: swept.clone(),
                     seed,
-                    spec: spec.clone(),
+                    subject: subject.clone(),
                 }));
             }
         }
@@ -114,15 +184,10 @@ fn apply(name: &str, document: &mut Table, set: &Settings) -> Result<()> {
     settings::apply(document, set).map_err(|why| wrong(name, set, why))
 }
 
-fn variant(name: &str, document: &Table, set: &Settings) -> Result<Spec> {
+fn variant(name: &str, document: &Table, set: &Settings) -> Result<Subject> {
     let mut document = document.clone();
     apply(name, &mut document, set)?;
-    document.try_into().map_err(|error| wrong(name, set, toml::de::Error::to_string(&error)))
-}
-
-fn check(name: &str, spec: &Spec, set: &Settings, base: &Path) -> Result<()> {
-    let checked = spec.check().and_then(|()| Ok(spec.workload.open(base).map(drop)?));
-    checked.map_err(|error| if set.is_empty() { error } else { wrong(name, set, error.to_string()) })
+    Subject::read(document).map_err(|error| wrong(name, set, error.to_string()))
 }
 
 fn wrong(name: &str, set: &Settings, why: String) -> Error {

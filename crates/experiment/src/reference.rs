@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
+use crate::plan::Frame;
 use crate::results::{Figures, RunResult};
-use crate::spec::Spec;
 use crate::summary::{self, Group, Spread};
 use crate::{Error, Result, settings};
 
@@ -29,6 +29,9 @@ pub struct ReferenceSpec {
     /// Ours is divided by the same figure of these runs.
     #[serde(default)]
     pub over: Option<Choice>,
+    /// Of all those runs, only the one in which ours is highest.
+    #[serde(default)]
+    pub highest: bool,
     /// Theirs.
     pub published: Published,
     /// The unit of both.
@@ -73,6 +76,8 @@ pub enum Unit {
     Time,
     /// Bytes.
     Bytes,
+    /// A part of a whole, shown in percent.
+    Part,
 }
 
 impl Unit {
@@ -81,6 +86,7 @@ impl Unit {
             Unit::Number => summary::three_digits(value),
             Unit::Time => summary::time(value),
             Unit::Bytes => summary::bytes(value),
+            Unit::Part => format!("{:.2} %", value * 100.0),
         }
     }
 }
@@ -90,7 +96,8 @@ impl Unit {
 pub struct Comparison {
     /// What it is.
     pub what: String,
-    /// The path of the figure; by what it is divided comes after a slash.
+    /// The path of the figure, after `highest` if it is that of the run in which it is; by what it is divided comes after
+    /// a slash.
     pub figure: String,
     /// The case of the runs, if there are any.
     pub case: Option<String>,
@@ -116,7 +123,8 @@ impl ReferenceSpec {
             )
         });
         let parts = [Some(self.figure.clone()), self.divided_by.clone(), over];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(" / ")
+        let path = parts.into_iter().flatten().collect::<Vec<_>>().join(" / ");
+        if self.highest { format!("highest {path}") } else { path }
     }
 }
 
@@ -145,7 +153,7 @@ impl Choice {
         case_fits && self.set.iter().all(|(path, value)| settings.get(path).is_some_and(|v| equal(v, value)))
     }
 
-    fn find<'g, 'r>(&self, groups: &'g [Group<'r>]) -> impl Iterator<Item = &'g Group<'r>> {
+    fn find<'g, 'r>(&self, groups: &'g [Group<'r, Figures>]) -> impl Iterator<Item = &'g Group<'r, Figures>> {
         groups.iter().filter(|group| self.fits(group.case(), group.settings()))
     }
 }
@@ -157,10 +165,10 @@ fn equal(a: &Value, b: &Value) -> bool {
 }
 
 /// Whether what the references name is there: runs, and the shapes of figures.
-pub(crate) fn check(spec: &Spec, combinations: &[BTreeMap<String, Value>]) -> Result<()> {
-    for (i, reference) in spec.references.iter().enumerate() {
+pub(crate) fn check(file: &Frame, combinations: &[BTreeMap<String, Value>]) -> Result<()> {
+    for (i, reference) in file.references.iter().enumerate() {
         for (name, choice) in [("of", Some(&reference.of)), ("over", reference.over.as_ref())] {
-            let cases: Vec<_> = spec.cases.iter().map(|case| Some(case.name.as_str())).collect();
+            let cases: Vec<_> = file.cases.iter().map(|case| Some(case.name.as_str())).collect();
             let cases = if cases.is_empty() { &[None][..] } else { &cases };
             let fits = |choice: &Choice| {
                 let count =
@@ -185,13 +193,14 @@ pub(crate) fn check(spec: &Spec, combinations: &[BTreeMap<String, Value>]) -> Re
 
 /// Holds the results beside what is published.
 pub(crate) fn compare(references: &[ReferenceSpec], runs: &[RunResult]) -> Result<Vec<Comparison>> {
-    let groups = summary::groups(runs);
+    let groups = summary::groups(runs, |figures| Some(figures));
     let mut all = Vec::new();
     for (i, reference) in references.iter().enumerate() {
         let wrong = |why| Error::setting(format!("references.{i}"), why);
+        let mut found = Vec::new();
         for group in reference.of.find(&groups) {
             let (published, ours) = one(reference, group, &groups).map_err(wrong)?;
-            all.push(Comparison {
+            found.push(Comparison {
                 what: reference.what.clone(),
                 figure: reference.path(),
                 case: group.case().map(str::to_owned),
@@ -202,13 +211,22 @@ pub(crate) fn compare(references: &[ReferenceSpec], runs: &[RunResult]) -> Resul
                 source: reference.source.clone(),
             });
         }
+        if reference.highest {
+            let mean = |comparison: &Comparison| comparison.ours.map_or(f64::NEG_INFINITY, |ours| ours.mean);
+            found = found.into_iter().max_by(|a, b| mean(a).total_cmp(&mean(b))).into_iter().collect();
+        }
+        all.append(&mut found);
     }
     Ok(all)
 }
 
 type Found = ([f64; 2], Option<Spread>);
 
-fn one(reference: &ReferenceSpec, group: &Group<'_>, groups: &[Group<'_>]) -> Result<Found, String> {
+fn one(
+    reference: &ReferenceSpec,
+    group: &Group<'_, Figures>,
+    groups: &[Group<'_, Figures>],
+) -> Result<Found, String> {
     let mut ours = figure(group, &reference.figure)?;
     if let Some(path) = &reference.divided_by {
         let divisors = figure(group, path)?;
@@ -237,8 +255,8 @@ fn ratio(of: Option<f64>, to: Option<f64>) -> Option<f64> {
 
 /// A figure of each run of a group; nothing where it is null, as that of a drive that did nothing, and an error where
 /// there is no such thing.
-fn figure(group: &Group<'_>, path: &str) -> Result<Vec<Option<f64>>, String> {
-    group.runs.iter().map(|run| at(&run.figures, path)).collect()
+fn figure(group: &Group<'_, Figures>, path: &str) -> Result<Vec<Option<f64>>, String> {
+    group.runs.iter().map(|run| at(run.figures, path)).collect()
 }
 
 fn at(figures: &Figures, path: &str) -> Result<Option<f64>, String> {

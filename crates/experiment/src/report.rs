@@ -3,10 +3,11 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::Result;
-use crate::drawings::{self, Story};
+use crate::drawings::{self, Story, Sweep};
+use crate::growth::columns;
 use crate::plot;
 use crate::reference::Comparison;
-use crate::results::{Figures, MemberResult, PoolResult, Results};
+use crate::results::{Figures, GrowthFigures, MemberResult, PoolResult, Results, Simulated};
 use crate::summary::{Group, KINDS, QUANTILES, bytes, groups, latency_cells, percent, three_digits};
 
 /// The kinds that have plots; the others are in the table.
@@ -19,8 +20,8 @@ const SHOWN_MAX: usize = 4;
 /// # Errors
 /// When a plot cannot be drawn.
 pub fn html(results: &Results) -> Result<String> {
-    let groups = groups(&results.runs);
-    let seeds = groups.iter().map(|group| group.runs.len()).max().unwrap_or(0);
+    let (simulated, growth) =
+        (groups(&results.runs, Figures::simulated), groups(&results.runs, Figures::growth));
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -33,41 +34,68 @@ pub fn html(results: &Results) -> Result<String> {
             body {
                 h1 { (results.experiment) }
                 p.lead { (results.description) }
-                p.note {
-                    (results.runs.len()) " simulated runs, "
-                    (three_digits(results.runs[0].figures.duration_s)) " s measured in each"
-                    @if seeds > 1 { "; " (seeds) " seeds taken together, figures over time from the first" }
-                    @if results.quick { "; a quick look, not the whole experiment" }
-                    "."
-                }
+                @if let Some(first) = simulated.first() { (simulated_note(results, first)) }
+                @if results.quick { p.note { "A quick look, not the whole experiment." } }
                 (reference_table(&results.references))
-                (swept(&groups, &results.references)?)
-                @if groups.len() > 1 { ul.legend.top { (legend(groups.iter().map(Group::name))) } }
-                h2 { "Latency" }
-                (latency_table(&groups))
-                (kind_plots(&groups, "Latency by part of requests", drawings::percentiles)?)
-                h2 { "Over time" }
-                (kind_plots(&groups, "Median latency", |g, kind| drawings::latency_over_time(g, kind, |b| b.latency_p50_ns))?)
-                (kind_plots(&groups, "99th percentile of latency", |g, kind| drawings::latency_over_time(g, kind, |b| b.latency_p99_ns))?)
-                (kind_plots(&groups, "Requests per second", drawings::rate_over_time)?)
-                h2 { "Writes and space" }
-                (write_table(&groups))
-                (work_table(&groups))
-                (each(&groups, stories)?)
-                h2 { "Members" }
-                p.note {
-                    "Part of the time with a request under way, a row for each member: "
-                    @for (label, part) in [("none", 0.0), ("a quarter", 0.25), ("half", 0.5), ("three quarters", 0.75), ("all", 1.0)] {
-                        span.swatch style={ "background:color-mix(in srgb, var(--c0) " (part * 100.0) "%, transparent)" } {} (label) " "
-                    }
-                }
-                (each(&groups, members)?)
+                @if !simulated.is_empty() { (simulations(&simulated, &results.references)?) }
+                @if !growth.is_empty() { (growths(&growth, &results.references)?) }
                 h2 { "The file" }
                 pre { (results.file) }
             }
         }
     };
     Ok(page.into_string())
+}
+
+fn simulated_note(results: &Results, first: &Group<'_>) -> Markup {
+    let seeds = first.runs.len();
+    html! {
+        p.note {
+            (results.runs.len()) " simulated runs, "
+            (three_digits(first.first().duration_s)) " s measured in each"
+            @if seeds > 1 { "; " (seeds) " seeds taken together, figures over time from the first" }
+            "."
+        }
+    }
+}
+
+fn simulations(groups: &[Group<'_>], references: &[Comparison]) -> Result<Markup> {
+    Ok(html! {
+        (swept(drawings::sweep(groups, &drawings::SWEPT, references)?))
+        @if groups.len() > 1 { ul.legend.top { (legend(groups.iter().map(Group::name))) } }
+        h2 { "Latency" }
+        (latency_table(groups))
+        (kind_plots(groups, "Latency by part of requests", drawings::percentiles)?)
+        h2 { "Over time" }
+        (kind_plots(groups, "Median latency", |g, kind| drawings::latency_over_time(g, kind, |b| b.latency_p50_ns))?)
+        (kind_plots(groups, "99th percentile of latency", |g, kind| drawings::latency_over_time(g, kind, |b| b.latency_p99_ns))?)
+        (kind_plots(groups, "Requests per second", drawings::rate_over_time)?)
+        h2 { "Writes and space" }
+        (write_table(groups))
+        (work_table(groups))
+        (each(groups, stories)?)
+        h2 { "Members" }
+        p.note {
+            "Part of the time with a request under way, a row for each member: "
+            @for (label, part) in [("none", 0.0), ("a quarter", 0.25), ("half", 0.5), ("three quarters", 0.75), ("all", 1.0)] {
+                span.swatch style={ "background:color-mix(in srgb, var(--c0) " (part * 100.0) "%, transparent)" } {} (label) " "
+            }
+        }
+        (each(groups, members)?)
+    })
+}
+
+fn growths(groups: &[Group<'_, GrowthFigures>], references: &[Comparison]) -> Result<Markup> {
+    let rows = columns::rows(groups);
+    Ok(html! {
+        (swept(drawings::sweep(groups, &columns::SWEPT, references)?))
+        h2 { "Arrays" }
+        div.wide { table {
+            thead { tr { @for cell in rows.iter().take(1).flatten() { th { (cell) } } } }
+            tbody { @for row in rows.iter().skip(1) { tr { @for cell in row { td { (cell) } } } } }
+        } }
+        @if columns::is_timed(groups) { p.note { (columns::TIMES_NOTE) } }
+    })
 }
 
 fn swatch(index: usize, count: usize) -> Markup {
@@ -103,16 +131,16 @@ fn reference_table(references: &[Comparison]) -> Markup {
     }
 }
 
-fn swept(groups: &[Group<'_>], references: &[Comparison]) -> Result<Markup> {
-    let Some(sweep) = drawings::sweep(groups, references)? else { return Ok(html! {}) };
-    Ok(html! {
+fn swept(sweep: Option<Sweep>) -> Markup {
+    let Some(sweep) = sweep else { return html! {} };
+    html! {
         h2 { "By " (sweep.name) }
         @if sweep.curves.len() > 1 { ul.legend { (legend(sweep.curves.iter().map(String::as_str))) } }
         @if sweep.has_rings { p.note { "Rings are the published figures, joined where they are ranges." } }
         div.plots {
             @for (title, svg) in &sweep.drawings { figure { figcaption { (title) } (PreEscaped(svg)) } }
         }
-    })
+    }
 }
 
 /// Something of each group, folded where there are many.
@@ -229,7 +257,7 @@ fn member_row(index: usize, member: &MemberResult) -> Markup {
     } }
 }
 
-type Row = (&'static str, fn(&Figures) -> Option<f64>, fn(f64) -> String);
+type Row = (&'static str, fn(&Simulated) -> Option<f64>, fn(f64) -> String);
 
 const WRITE_ROWS: [Row; 12] = [
     ("written by clients", |f| Some(f.writes.client_bytes as f64), bytes),
@@ -246,7 +274,7 @@ const WRITE_ROWS: [Row; 12] = [
     ("memory of the tables", |f| pool(f, |p| p.after.table_bytes as f64), bytes),
 ];
 
-fn pool(figures: &Figures, figure: impl Fn(&PoolResult) -> f64) -> Option<f64> {
+fn pool(figures: &Simulated, figure: impl Fn(&PoolResult) -> f64) -> Option<f64> {
     figures.pool.as_ref().map(figure)
 }
 
@@ -271,11 +299,10 @@ fn write_table(groups: &[Group<'_>]) -> Markup {
 /// What the engine counted, of what it did at all.
 fn work_table(groups: &[Group<'_>]) -> Markup {
     let pooled: Vec<_> = groups.iter().filter(|group| group.first().pool.is_some()).collect();
-    let count = |f: &Figures, name: &str| Some(*f.pool.as_ref()?.work.get(name)? as f64);
+    let count = |f: &Simulated, name: &str| Some(*f.pool.as_ref()?.work.get(name)? as f64);
     let names = pooled.first().and_then(|group| group.first().pool.as_ref()).map(|pool| pool.work.keys());
-    let did = |name: &str| {
-        pooled.iter().any(|group| group.runs.iter().any(|r| count(&r.figures, name) > Some(0.0)))
-    };
+    let did =
+        |name: &str| pooled.iter().any(|group| group.runs.iter().any(|r| count(r.figures, name) > Some(0.0)));
     html! {
         @if !pooled.is_empty() {
             div.wide { table {

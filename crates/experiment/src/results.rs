@@ -1,6 +1,6 @@
 //! What comes out of experiments, as JSON. Each field says what it is and its unit.
 //!
-//! Nothing here depends on the machine, so equal files, seeds and programs give equal bytes.
+//! Nothing here but [`Times`] depends on the machine, so equal files, seeds and programs give equal bytes.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ pub struct RunResult {
     pub case: Option<String>,
     /// What the sweep set.
     pub settings: BTreeMap<String, Value>,
-    /// The seed.
+    /// The seed; 0 where nothing is random.
     pub seed: u64,
     /// What came out.
     #[serde(flatten)]
@@ -49,7 +49,60 @@ pub struct RunResult {
 
 /// What one run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
+#[serde(untagged)]
+pub enum Figures {
+    /// Of the engine, or a member alone, under a load.
+    Simulated(Box<Simulated>),
+    /// Of an array that grew.
+    Growth {
+        /// In a table of its own, as in the file.
+        growth: Box<GrowthFigures>,
+    },
+}
+
+/// An array that grew. Parts are of 1, and coefficients of variation the standard deviation over the members by the mean.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GrowthFigures {
+    /// Members now.
+    pub members: u32,
+    /// Logical blocks, each as large as a chunk.
+    pub blocks: u64,
+    /// Blocks by those of a new array of as many members.
+    pub space: f64,
+    /// Chunks of data on each member, copies included.
+    pub data: Vec<u64>,
+    /// Chunks of parity on each member.
+    pub parity: Vec<u64>,
+    /// The coefficient of variation of data.
+    pub data_cv: f64,
+    /// That of parity; nothing without parity.
+    pub parity_cv: Option<f64>,
+    /// That of the data that there was before any addition.
+    pub first_data_cv: f64,
+    /// Part of the blocks that the last addition moved; nothing without one, as the next two.
+    pub moved: Option<f64>,
+    /// The least part that it had to if all members are to hold equally much: n / (m + n).
+    pub least_moved: Option<f64>,
+    /// Part of all parity that it wrote; nothing without parity.
+    pub parity_written: Option<f64>,
+    /// Times of this machine, where they were asked for.
+    pub times: Option<Times>,
+}
+
+/// Nanoseconds to find one block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// Blocks at random places, one by one.
+    pub random_ns: f64,
+    /// All blocks, in order.
+    pub in_order_ns: f64,
+    /// The block at random places; nothing where the addressing has no inverse.
+    pub backwards_ns: Option<f64>,
+}
+
+/// What the engine, or a member alone, did under a load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Simulated {
     /// Simulated time that was measured.
     pub duration_s: f64,
     /// Simulated time before that, for making the pool, filling it, and warming up.
@@ -64,7 +117,7 @@ pub struct Figures {
     pub writes: WriteResult,
     /// The pool; nothing for a member alone.
     pub pool: Option<PoolResult>,
-    /// How bytes and the pool went on, in spans of [`Figures::interval_s`] or several of them.
+    /// How bytes and the pool went on, in spans of [`Simulated::interval_s`] or several of them.
     pub series: Vec<Span>,
 }
 
@@ -218,5 +271,23 @@ impl RunResult {
     /// The case and what was swept, for people: runs that differ in their seed alone have the same.
     pub fn label(&self) -> String {
         crate::summary::label(self.case.as_deref(), &self.settings)
+    }
+}
+
+impl Figures {
+    /// Those of a simulation.
+    pub fn simulated(&self) -> Option<&Simulated> {
+        match self {
+            Figures::Simulated(figures) => Some(figures),
+            Figures::Growth { .. } => None,
+        }
+    }
+
+    /// Those of an array that grew.
+    pub fn growth(&self) -> Option<&GrowthFigures> {
+        match self {
+            Figures::Growth { growth } => Some(growth),
+            Figures::Simulated(_) => None,
+        }
     }
 }

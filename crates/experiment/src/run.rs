@@ -14,7 +14,7 @@ use sinew_workload::Kind;
 use crate::load::{self, Load, Times};
 use crate::measure::{Measured, measure, part, pool_state, programmed_blocks};
 use crate::members::{self, FlashFacts, Member};
-use crate::results::{Figures, FlashResult, KindResult, MemberResult, PoolResult, WriteResult};
+use crate::results::{FlashResult, KindResult, MemberResult, PoolResult, Simulated, WriteResult};
 use crate::spec::{Spec, TargetName};
 use crate::target::Target;
 use crate::{Error, Result};
@@ -23,7 +23,7 @@ use crate::{Error, Result};
 pub(crate) type Progress = Arc<dyn Fn(&'static str, f64) + Send + Sync>;
 
 /// Runs what a description says once. Also gives the number of requests to members in all of it.
-pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> Result<(Figures, u64)> {
+pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> Result<(Simulated, u64)> {
     let world = World::new(seed);
     world.set_step_limit(u64::MAX);
     world.trace_no_content();
@@ -59,7 +59,7 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     let members = member_results(spec, &members, &measured);
     let Measured { before, after, series, .. } = measured;
     let client_bytes = after.client_bytes - before.client_bytes;
-    let figures = Figures {
+    let figures = Simulated {
         duration_s: spec.run.duration_s,
         before_s: measure_from as f64 / 1e9,
         interval_s: spec.run.interval_s,

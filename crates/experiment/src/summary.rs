@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use crate::results::{Figures, KindResult, RunResult};
+use crate::results::{Figures, KindResult, RunResult, Simulated};
 use crate::settings;
 
 pub(crate) const QUANTILES: [(&str, f64); 6] =
@@ -13,10 +13,18 @@ pub(crate) const QUANTILES: [(&str, f64); 6] =
 pub(crate) const KINDS: [&str; 4] = ["read", "write", "discard", "flush"];
 
 /// Runs that differ in their seed alone.
-pub(crate) struct Group<'a> {
+pub(crate) struct Group<'a, F = Simulated> {
     /// What tells it from the others; empty when there are none.
     label: String,
-    pub(crate) runs: Vec<&'a RunResult>,
+    case: Option<&'a str>,
+    settings: &'a BTreeMap<String, Value>,
+    pub(crate) runs: Vec<Run<'a, F>>,
+}
+
+/// The figures of a run, as far as they are of the kind that is looked at.
+pub(crate) struct Run<'a, F = Simulated> {
+    pub(crate) seed: u64,
+    pub(crate) figures: &'a F,
 }
 
 /// What tells runs from others.
@@ -29,38 +37,45 @@ pub(crate) fn label(case: Option<&str>, swept: &BTreeMap<String, Value>) -> Stri
     }
 }
 
-/// The runs by case and settings, in order.
-pub(crate) fn groups(runs: &[RunResult]) -> Vec<Group<'_>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
-    for run in runs {
-        let alike =
-            |group: &&mut Group<'_>| (&group.runs[0].case, group.settings()) == (&run.case, &run.settings);
-        match groups.iter_mut().find(alike) {
+/// The runs with figures of a kind by case and settings, in order.
+pub(crate) fn groups<F>(runs: &[RunResult], kind: fn(&Figures) -> Option<&F>) -> Vec<Group<'_, F>> {
+    let mut groups: Vec<Group<'_, F>> = Vec::new();
+    for (of, figures) in runs.iter().filter_map(|run| Some((run, kind(&run.figures)?))) {
+        let (case, settings) = (of.case.as_deref(), &of.settings);
+        let run = Run { seed: of.seed, figures };
+        match groups.iter_mut().find(|group| (group.case, group.settings) == (case, settings)) {
             Some(group) => group.runs.push(run),
-            None => groups.push(Group { label: run.label(), runs: vec![run] }),
+            None => groups.push(Group { label: of.label(), case, settings, runs: vec![run] }),
         }
     }
     groups
 }
 
-impl<'a> Group<'a> {
+impl<'a, F> Group<'a, F> {
     pub(crate) fn name(&self) -> &str {
         if self.label.is_empty() { "all" } else { &self.label }
     }
 
     pub(crate) fn case(&self) -> Option<&'a str> {
-        self.runs[0].case.as_deref()
+        self.case
     }
 
     pub(crate) fn settings(&self) -> &'a BTreeMap<String, Value> {
-        &self.runs[0].settings
+        self.settings
     }
 
     /// The run with the first seed, for what cannot be taken together.
-    pub(crate) fn first(&self) -> &'a Figures {
-        &self.runs[0].figures
+    pub(crate) fn first(&self) -> &'a F {
+        self.runs[0].figures
     }
 
+    /// The mean over the seeds, and the range.
+    pub(crate) fn over_seeds(&self, figure: impl Fn(&F) -> Option<f64>) -> Option<Spread> {
+        Spread::of(&self.runs.iter().filter_map(|run| figure(run.figures)).collect::<Vec<_>>())
+    }
+}
+
+impl<'a> Group<'a> {
     pub(crate) fn kind<'s>(&'s self, kind: &'s str) -> impl Iterator<Item = &'a KindResult> + 's {
         self.runs.iter().filter_map(move |run| run.figures.requests.get(kind))
     }
@@ -73,11 +88,6 @@ impl<'a> Group<'a> {
         }
         let total = counts.values().sum();
         Latencies { counts, total }
-    }
-
-    /// The mean over the seeds, and the range.
-    pub(crate) fn over_seeds(&self, figure: impl Fn(&Figures) -> Option<f64>) -> Option<Spread> {
-        Spread::of(&self.runs.iter().filter_map(|run| figure(&run.figures)).collect::<Vec<_>>())
     }
 }
 

@@ -1,18 +1,31 @@
 //! Results for people on a terminal.
 
+use crate::growth::columns;
 use crate::reference::Comparison;
-use crate::results::{Figures, Results};
+use crate::results::{Figures, GrowthFigures, Results, Simulated};
 use crate::summary::{Group, KINDS, QUANTILES, groups, latency_cells, percent, three_digits};
 
 /// Tables of latencies, of members and writes, and of published figures beside ours.
 pub fn text(results: &Results) -> String {
-    let groups = groups(&results.runs);
-    let tables = [latencies(&groups), members(&groups), references(&results.references)];
+    let simulated = groups(&results.runs, Figures::simulated);
+    let growth = growth(&groups(&results.runs, Figures::growth));
+    let tables = [latencies(&simulated), members(&simulated), growth, references(&results.references)];
     let tables: Vec<_> = tables.into_iter().filter(|table| !table.is_empty()).collect();
     tables.join("\n")
 }
 
+fn growth(groups: &[Group<'_, GrowthFigures>]) -> String {
+    if groups.is_empty() {
+        return String::new();
+    }
+    let note = if columns::is_timed(groups) { format!("{}\n", columns::TIMES_NOTE) } else { String::new() };
+    table(&columns::rows(groups), 1) + &note
+}
+
 fn latencies(groups: &[Group<'_>]) -> String {
+    if groups.is_empty() {
+        return String::new();
+    }
     let mut rows = vec![vec![String::new(), String::new(), "per s".to_owned()]];
     rows[0].extend(QUANTILES.iter().map(|(name, _)| (*name).to_owned()));
     rows[0].extend(["max".to_owned(), "errors".to_owned()]);
@@ -24,10 +37,13 @@ fn latencies(groups: &[Group<'_>]) -> String {
 }
 
 fn members(groups: &[Group<'_>]) -> String {
+    if groups.is_empty() {
+        return String::new();
+    }
     let header = ["", "members busy", "amplification in array", "in flash"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for group in groups {
-        let figure = |what: fn(&Figures) -> Option<f64>| {
+        let figure = |what: fn(&Simulated) -> Option<f64>| {
             group.over_seeds(what).map_or("-".to_owned(), |found| found.show(three_digits))
         };
         let busy = group.over_seeds(|f| Some(mean_busy(f))).map_or("-".to_owned(), |busy| busy.show(percent));
@@ -37,7 +53,7 @@ fn members(groups: &[Group<'_>]) -> String {
     table(&rows, 1)
 }
 
-fn mean_busy(figures: &Figures) -> f64 {
+fn mean_busy(figures: &Simulated) -> f64 {
     figures.members.iter().map(|m| m.busy).sum::<f64>() / figures.members.len().max(1) as f64
 }
 

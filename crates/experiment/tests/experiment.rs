@@ -95,7 +95,7 @@ fn equal_files_and_seeds_give_equal_json() {
 fn figures_fit_together() {
     let outcome = execute(&plan(SMALL).unwrap(), 2, None);
     for run in &outcome.results.runs {
-        let (what, f) = (run.label(), &run.figures);
+        let (what, f) = (run.label(), run.figures.simulated().unwrap());
         assert_eq!(f.requests.keys().collect::<Vec<_>>(), ["flush", "read", "write"], "{what}");
         for kind in f.requests.values() {
             assert_eq!(kind.summary.errors, 0, "{what}: {:?}", kind.first_error);
@@ -158,7 +158,8 @@ fn figures_stand_beside_published_ones() {
     let ours = rate.ours.unwrap();
     assert_eq!((rate.published, rate.case.as_deref()), ([2.0, 2.0], Some("pool")));
     assert!(ours.low <= ours.mean && ours.mean <= ours.high && (ours.mean - 2.0).abs() < 0.4, "{ours:?}");
-    let closed = results.runs[4].figures.members[0].flash.as_ref().unwrap().closed_form_amplification;
+    let alone = results.runs[4].figures.simulated().unwrap();
+    let closed = alone.members[0].flash.as_ref().unwrap().closed_form_amplification;
     assert_eq!(
         (flash.published, flash.figure.as_str()),
         ([closed; 2], "members.0.flash.write_amplification")

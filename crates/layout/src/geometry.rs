@@ -4,6 +4,8 @@
 //! inverse to each other, no two chunks of a stripe share a member, and parity is as even as the number of stripes
 //! allows. Addresses are in chunks; bytes appear only when a geometry is made.
 
+use std::fmt;
+
 use crate::MEMBERS_MAX;
 use crate::rotation::{Cell, Rotation, Stripes};
 
@@ -37,6 +39,20 @@ pub enum Level {
         /// The layout of each group.
         rotation: Rotation,
     },
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Level::Raid0 => write!(f, "RAID 0"),
+            Level::Raid1 => write!(f, "RAID 1"),
+            Level::Raid10 { copies } => write!(f, "RAID 10, {copies} near copies"),
+            Level::Raid5(rotation) => write!(f, "RAID 5, {rotation}"),
+            Level::Raid6(rotation) => write!(f, "RAID 6, {rotation}"),
+            Level::Raid50 { rotation, .. } => write!(f, "RAID 50, {rotation}"),
+            Level::Raid60 { rotation, .. } => write!(f, "RAID 60, {rotation}"),
+        }
+    }
 }
 
 /// A place: a chunk of a member.
@@ -76,7 +92,7 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Too few or too many members for the level.
-    #[error("{level:?} needs {min} to {MEMBERS_MAX} members, not {members}")]
+    #[error("{level} needs {min} to {MEMBERS_MAX} members, not {members}")]
     Members {
         /// The level.
         level: Level,

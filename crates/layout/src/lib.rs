@@ -1,8 +1,9 @@
 //! Where the chunks of a static array lie, and where they go when it grows: pure arithmetic, no I/O, no tables.
 //!
 //! [`geometry`] has md's levels. [`history`], [`fastscale`] and [`round_robin`] address striped and mirrored arrays
-//! that have grown any number of times; [`moves`] says what one growth copies, [`striping`] how one goes on. [`restripe`] and [`spread`] do the
-//! same for arrays with parity. [`stats`] counts, and [`md`] reads and writes md's superblock.
+//! that have grown any number of times; [`moves`] says what one growth copies, [`striping`] how one goes on. [`restripe`]
+//! and [`spread`] do the same for arrays with parity, and [`grown`] puts all of them behind one face. [`stats`] counts, and
+//! [`md`] reads and writes md's superblock.
 //! docs/layouts.md has the formulas, their sources, and what was measured.
 
 // Arrays as they are made.
@@ -12,6 +13,7 @@ mod rotation;
 // Arrays that have grown.
 mod cursor;
 pub mod fastscale;
+pub mod grown;
 pub mod history;
 pub mod moves;
 pub mod restripe;

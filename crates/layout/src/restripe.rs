@@ -17,7 +17,7 @@ pub struct Restripe {
 /// Why one geometry cannot become another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{from:?} with {from_members} members cannot be restriped to {to:?} with {to_members}; it takes RAID 5 or \
+    "{from} with {from_members} members cannot be restriped to {to} with {to_members}; it takes RAID 5 or \
          RAID 6, the same level, chunk size and member size, and more members"
 )]
 pub struct RestripeError {

@@ -4,6 +4,8 @@
 //! here is one stripe's permutation of members; the formulas are those of `raid5_compute_sector` in Linux'
 //! drivers/md/raid5.c, and the tests compare them with what md wrote.
 
+use std::fmt;
+
 /// Which way parity moves from stripe to stripe, and where data begins.
 ///
 /// The discriminants are md's numbers for the layouts (`ALGORITHM_…` in drivers/md/raid5.h).
@@ -54,6 +56,18 @@ impl Rotation {
 
     fn is_symmetric(self) -> bool {
         matches!(self, Rotation::LeftSymmetric | Rotation::RightSymmetric)
+    }
+}
+
+/// md's names.
+impl fmt::Display for Rotation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rotation::LeftAsymmetric => "left-asymmetric",
+            Rotation::RightAsymmetric => "right-asymmetric",
+            Rotation::LeftSymmetric => "left-symmetric",
+            Rotation::RightSymmetric => "right-symmetric",
+        })
     }
 }
 

@@ -1,6 +1,6 @@
-//! Counting: what each member holds, how even that is, and how much two layouts differ.
+//! Counting: what each member holds, and how even that is.
 
-use crate::geometry::{Geometry, Home, Role};
+use crate::geometry::{Home, Role};
 
 /// What each member holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,20 +26,6 @@ impl Counts {
         }
         counts
     }
-
-    /// Counts a whole static array.
-    pub fn of_geometry(geometry: &Geometry) -> Counts {
-        Counts::of(geometry.members(), geometry.member_chunks(), |home| geometry.role(home))
-    }
-}
-
-/// How many of `blocks` blocks each of `members` members has, given the member of each.
-pub fn blocks_per_member(members: u32, blocks: u64, member: impl Fn(u64) -> u32) -> Vec<u64> {
-    let mut counts = vec![0; members as usize];
-    for block in 0..blocks {
-        counts[member(block) as usize] += 1;
-    }
-    counts
 }
 
 /// The standard deviation (of the whole population) as a fraction of the mean: 0 is perfectly even.
@@ -51,12 +37,6 @@ pub fn coefficient_of_variation(counts: &[u64]) -> f64 {
     }
     let variance = counts.iter().map(|&count| (count as f64 - mean).powi(2)).sum::<f64>() / n;
     variance.sqrt() / mean
-}
-
-/// The fraction of `blocks` blocks that have different places in two layouts.
-pub fn fraction_moved<P: PartialEq>(blocks: u64, before: impl Fn(u64) -> P, after: impl Fn(u64) -> P) -> f64 {
-    let moved = (0..blocks).filter(|&block| before(block) != after(block)).count();
-    if blocks == 0 { 0.0 } else { moved as f64 / blocks as f64 }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ pub(crate) mod bench;
 pub(crate) mod examine;
 pub(crate) mod experiment;
 pub(crate) mod import;
+pub(crate) mod layout;
 pub(crate) mod member;
 pub(crate) mod pool;
 pub(crate) mod replay;

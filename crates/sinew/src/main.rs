@@ -44,6 +44,7 @@ enum Command {
     Member(commands::member::MemberCommand),
     Scrub(commands::scrub::ScrubArgs),
     Throttle(commands::throttle::ThrottleArgs),
+    Layout(commands::layout::LayoutArgs),
     Bench(commands::bench::BenchArgs),
     Replay(commands::replay::ReplayArgs),
     #[command(subcommand)]
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         Command::Member(command) => commands::member::run(command),
         Command::Scrub(args) => commands::scrub::run(args),
         Command::Throttle(args) => commands::throttle::run(args),
+        Command::Layout(args) => commands::layout::run(&args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Replay(args) => commands::replay::run(args),
         Command::Workload(command) => commands::workload::run(command),

@@ -2,7 +2,9 @@
 //! early, and a server must outlive the terminal it was started from.
 
 use std::fmt::Arguments;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
+
+use anyhow::{Context, Result};
 
 /// Says a line on the standard output.
 pub(crate) fn line(text: Arguments<'_>) {
@@ -12,6 +14,15 @@ pub(crate) fn line(text: Arguments<'_>) {
             std::process::exit(1)
         }
         _ => {}
+    }
+}
+
+/// Writes much on the standard output, a buffer at a time. When nobody reads any more, that is the end of it.
+pub(crate) fn stream(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let mut to = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    match write(&mut to).and_then(|()| to.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        done => done.context("cannot write the output"),
     }
 }
 

@@ -5,7 +5,7 @@ use sinew_engine::disk::superblock::{Config, MemberConfig, MemberState};
 use sinew_engine::disk::uuid_text;
 use sinew_engine::status::ShardStatus;
 
-use sinew_engine::array::geometry::{Access, ArrayGeometry, level_number, level_rotation, rotation_name};
+use sinew_engine::array::geometry::{Access, ArrayGeometry, level_number, level_rotation};
 use sinew_engine::array::growth::GrowMethod;
 use sinew_engine::shape::Shape;
 
@@ -76,7 +76,7 @@ fn member_chunks(config: &Config, member: usize) -> u64 {
 fn array_json(array: &ArrayGeometry) -> Value {
     let level = array.layout.level();
     json!({
-        "level": level_number(level), "layout": level_rotation(level).map(rotation_name),
+        "level": level_number(level), "layout": level_rotation(level).map(|r| r.to_string()),
         "copies": array.layout.copies(), "groups": array.groups(), "members": array.members(),
         "chunk_bytes": array.layout.chunk_bytes(), "journal": array.journal, "data_offset": array.data_offset(),
         "md": array.md.map(access_name),

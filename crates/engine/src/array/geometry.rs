@@ -132,16 +132,6 @@ pub fn level_rotation(level: Level) -> Option<Rotation> {
     }
 }
 
-/// md's name of a rotation.
-pub fn rotation_name(rotation: Rotation) -> &'static str {
-    match rotation {
-        Rotation::LeftAsymmetric => "left-asymmetric",
-        Rotation::RightAsymmetric => "right-asymmetric",
-        Rotation::LeftSymmetric => "left-symmetric",
-        Rotation::RightSymmetric => "right-symmetric",
-    }
-}
-
 impl ArrayGeometry {
     /// The shape of an array of `members` members, spares not counted, the smallest of which has `smallest` bytes.
     /// `log_blocks` none asks for a size suited to them.
@@ -306,13 +296,7 @@ impl ArrayGeometry {
 
     /// Level and rotation for people.
     pub fn name(&self) -> String {
-        let level = self.layout.level();
-        let number = format!("RAID {}", level_number(level));
-        match (level, level_rotation(level)) {
-            (Level::Raid10 { copies }, _) => format!("{number}, {copies} near copies"),
-            (_, Some(rotation)) => format!("{number}, {}", rotation_name(rotation)),
-            _ => number,
-        }
+        self.layout.level().to_string()
     }
 
     /// Members in the layout.

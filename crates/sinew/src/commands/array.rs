@@ -136,25 +136,25 @@ impl From<MethodName> for GrowMethod {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LevelName {
     /// Striping without redundancy.
-    #[value(name = "0")]
+    #[value(name = "0", alias = "raid0")]
     Raid0,
     /// Every member holds everything.
-    #[value(name = "1")]
+    #[value(name = "1", alias = "raid1")]
     Raid1,
     /// Near copies of every chunk, on consecutive members.
-    #[value(name = "10")]
+    #[value(name = "10", alias = "raid10")]
     Raid10,
     /// One parity chunk in each stripe.
-    #[value(name = "5")]
+    #[value(name = "5", alias = "raid5")]
     Raid5,
     /// Two parity chunks in each stripe.
-    #[value(name = "6")]
+    #[value(name = "6", alias = "raid6")]
     Raid6,
     /// RAID 0 over groups that are RAID 5.
-    #[value(name = "50")]
+    #[value(name = "50", alias = "raid50")]
     Raid50,
     /// RAID 0 over groups that are RAID 6.
-    #[value(name = "60")]
+    #[value(name = "60", alias = "raid60")]
     Raid60,
 }
 

@@ -27,7 +27,7 @@ impl Sandbox {
         self.0.path().join(name)
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
         command.args(args).current_dir(self.0.path()).env("XDG_RUNTIME_DIR", self.0.path());
         command

@@ -1,6 +1,6 @@
 //! Arrays as plans have them.
 
-use sinew_engine::array::geometry::{ArrayGeometry, ArraySpec, rotation_name};
+use sinew_engine::array::geometry::{ArrayGeometry, ArraySpec};
 use sinew_layout::{Level, Rotation};
 
 use super::setting::Value;
@@ -121,10 +121,10 @@ impl Value for Option<ArraySpec> {
             Level::Raid0 => "0".to_owned(),
             Level::Raid1 => "1".to_owned(),
             Level::Raid10 { copies } => format!("10/{copies}"),
-            Level::Raid5(rotation) => format!("5/{}", rotation_name(rotation)),
-            Level::Raid6(rotation) => format!("6/{}", rotation_name(rotation)),
-            Level::Raid50 { groups, rotation } => format!("50/{groups}/{}", rotation_name(rotation)),
-            Level::Raid60 { groups, rotation } => format!("60/{groups}/{}", rotation_name(rotation)),
+            Level::Raid5(rotation) => format!("5/{rotation}"),
+            Level::Raid6(rotation) => format!("6/{rotation}"),
+            Level::Raid50 { groups, rotation } => format!("50/{groups}/{rotation}"),
+            Level::Raid60 { groups, rotation } => format!("60/{groups}/{rotation}"),
         };
         let log = if spec.journal { ":log" } else { "" };
         let zeroed = if spec.zeroed { ":zeroed" } else { "" };
@@ -171,7 +171,7 @@ fn parse_array(text: &str) -> Option<ArraySpec> {
 
 fn parse_level(text: &str) -> Option<Level> {
     let words: Vec<&str> = text.split('/').collect();
-    let rotation = |name: &str| Rotation::ALL.into_iter().find(|&r| rotation_name(r) == name);
+    let rotation = |name: &str| Rotation::ALL.into_iter().find(|r| r.to_string() == name);
     Some(match words[..] {
         ["0"] => Level::Raid0,
         ["1"] => Level::Raid1,

@@ -1,0 +1,99 @@
+//! How long it takes to find a block. The only figures of experiments that depend on the machine, and on what else it does.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use sinew_layout::fastscale::FastScale;
+use sinew_layout::round_robin::{RoundRobin, SemiRoundRobin};
+
+use super::{GrowthSpec, MethodName};
+use crate::results::Times;
+use crate::{Error, Result};
+
+/// Blocks at random places that are looked for one by one: few enough that their numbers stay in the cache.
+const RANDOM_BLOCKS: usize = 1 << 16;
+/// Blocks in order are timed so many at a time: a millisecond or so, in which a busy machine often leaves one alone.
+const PIECE: u64 = 1 << 18;
+/// Each time is the best of so many, or of as many as there is time for, but of three at least.
+const REPEATS: u32 = 21;
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Times the addressing of an array; nothing where the way of growing is not one of RAID 0.
+pub(crate) fn take(spec: &GrowthSpec) -> Result<Option<Times>> {
+    let history = spec.history(spec.additions)?;
+    let blocks = u64::from(history.width()) * u64::from(spec.rows);
+    let numbers = random_blocks(blocks);
+    let random = numbers.iter().copied();
+    Ok(match spec.method {
+        MethodName::FastScale => {
+            let array = FastScale::new(history, spec.rows);
+            let array = array.map_err(|error| Error::setting("growth", error.to_string()))?;
+            let homes: Vec<_> = random.clone().map(|block| array.home(block)).collect();
+            Some(Times {
+                random_ns: best(random, |block| array.home(block)),
+                in_order_ns: in_order(blocks, |first| array.cursor(first), |home| home),
+                backwards_ns: Some(best(homes.iter(), |&home| array.block_at(home))),
+            })
+        }
+        MethodName::RoundRobin => {
+            let array = RoundRobin::new(history.width());
+            let homes: Vec<_> = random.clone().map(|block| array.home(block)).collect();
+            Some(Times {
+                random_ns: best(random, |block| array.home(block)),
+                in_order_ns: in_order(blocks, |first| first.., |block| array.home(block)),
+                backwards_ns: Some(best(homes.iter(), |&home| array.block_at(home))),
+            })
+        }
+        MethodName::SemiRoundRobin => {
+            let array = SemiRoundRobin::new(history);
+            Some(Times {
+                random_ns: best(random, |block| array.disk(block)),
+                in_order_ns: in_order(blocks, |first| first.., |block| array.disk(block)),
+                backwards_ns: None,
+            })
+        }
+        MethodName::Restripe | MethodName::Spread => None,
+    })
+}
+
+/// The time for one of all blocks in order, in nanoseconds. Each piece of the way counts with its shortest time.
+fn in_order<I, U>(blocks: u64, from: impl Fn(u64) -> I, find: impl Fn(I::Item) -> U) -> f64
+where
+    I: Iterator + Clone,
+{
+    let piece = |first: u64| {
+        let len = PIECE.min(blocks - first);
+        best(from(first).take(len as usize), &find) * len as f64
+    };
+    (0..blocks).step_by(PIECE as usize).map(piece).sum::<f64>() / blocks as f64
+}
+
+/// The shortest time for one of the items, in nanoseconds.
+fn best<T, U>(items: impl Iterator<Item = T> + Clone, find: impl Fn(T) -> U) -> f64 {
+    let count = items.clone().count();
+    let began = Instant::now();
+    let mut shortest = Duration::MAX;
+    for repeat in 0..REPEATS {
+        if repeat >= 3 && began.elapsed() > PATIENCE {
+            break;
+        }
+        let started = Instant::now();
+        items.clone().for_each(|item| {
+            black_box(find(item));
+        });
+        shortest = shortest.min(started.elapsed());
+    }
+    shortest.as_nanos() as f64 / count as f64
+}
+
+/// The same blocks on every run: xorshift64 of a fixed seed (Marsaglia, 2003).
+fn random_blocks(below: u64) -> Vec<u64> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    (0..RANDOM_BLOCKS).map(next).collect()
+}
