@@ -3,14 +3,21 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use sinew_engine::array::geometry::Access;
 use sinew_engine::disk::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
+use sinew_engine::io::DeviceId;
 use sinew_engine::pool::{self, Candidate};
 use sinew_uring::{Devices, OpenError, OpenOptions};
 
 use crate::host::{self, Kind};
+
+/// How long a member in use is asked for, and how often.
+const IN_USE_PATIENCE: Duration = Duration::from_millis(500);
+const IN_USE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Members that could be opened, and a line for each that could not.
 pub(crate) struct Gathered {
@@ -29,8 +36,9 @@ pub(crate) fn gather(devices: &Devices, named: &[PathBuf], kind: Kind) -> Result
         Kind::Pool => (expand(named)?, false),
         Kind::Md(options) => (each(named)?, options.access == Access::ReadOnly),
     };
+    let options = OpenOptions { read_only, ..OpenOptions::default() };
     for path in paths {
-        match devices.open(&path, OpenOptions { read_only, ..OpenOptions::default() }) {
+        match open(devices, &path, options) {
             Ok(device) => candidates.push(Candidate { device, path: name(&path) }),
             Err(error @ OpenError::InUse(_)) => return Err(error.into()),
             Err(error) => problems.push(error.to_string()),
@@ -47,11 +55,22 @@ pub(crate) fn gather(devices: &Devices, named: &[PathBuf], kind: Kind) -> Result
 
 /// Opens exactly what is named, for this process alone.
 pub(crate) fn open_all(devices: &Devices, named: &[PathBuf]) -> Result<Vec<Candidate>> {
-    let paths = each(named)?;
     let open = |path: &PathBuf| {
-        Ok(Candidate { device: devices.open(path, OpenOptions::default())?, path: name(path) })
+        Ok(Candidate { device: open(devices, path, OpenOptions::default())?, path: name(path) })
     };
-    paths.iter().map(open).collect()
+    each(named)?.iter().map(open).collect()
+}
+
+/// Opens one for this process alone. One in use is asked for again for a while: whoever looks at a superblock has the
+/// member only for a moment, and the kernel ends what a killed server had under way after the server itself.
+fn open(devices: &Devices, path: &Path, options: OpenOptions) -> Result<DeviceId, OpenError> {
+    let started = Instant::now();
+    loop {
+        match devices.open(path, options) {
+            Err(OpenError::InUse(_)) if started.elapsed() < IN_USE_PATIENCE => sleep(IN_USE_PAUSE),
+            opened => return opened,
+        }
+    }
 }
 
 /// The paths named, each once.

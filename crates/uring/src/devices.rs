@@ -144,10 +144,7 @@ impl Devices {
         let mut devices = self.0.devices.write().unwrap_or_else(PoisonError::into_inner);
         let Some(device) = devices.get_mut(id.0 as usize).and_then(Option::take) else { return };
         device.closed.store(true, Ordering::Release);
-        if let Some(fd) = device.fd() {
-            // SAFETY: a system call on a descriptor we own; no memory is passed.
-            unsafe { libc::flock(fd, libc::LOCK_UN) };
-        }
+        device.unlock();
         self.0.closings.fetch_add(1, Ordering::Release);
     }
 
@@ -191,6 +188,13 @@ impl Devices {
 impl Device {
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    fn unlock(&self) {
+        if let Some(fd) = self.fd() {
+            // SAFETY: a system call on a descriptor we own; no memory is passed.
+            unsafe { libc::flock(fd, libc::LOCK_UN) };
+        }
     }
 
     /// The descriptor, unless the device is memory.
@@ -278,6 +282,13 @@ impl Device {
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
             done => done.map_err(|error| io_error(&error)),
         }
+    }
+}
+
+impl Drop for Device {
+    /// Closing the descriptor is not enough: the kernel may hold the file for a moment after its last completion.
+    fn drop(&mut self) {
+        self.unlock();
     }
 }
 

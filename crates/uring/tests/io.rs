@@ -179,6 +179,19 @@ fn a_locked_member_is_refused_until_it_is_closed() {
 }
 
 #[test]
+fn a_registry_that_is_gone_holds_no_lock() {
+    let dir = disk_dir();
+    let member = member_in(dir.path());
+    for _ in 0..5000 {
+        let devices = Devices::new();
+        let device = devices.open(member.path(), OpenOptions::default()).expect("nobody has it");
+        let runtime = runtime(&devices);
+        let io = runtime.io();
+        runtime.block_on(async { io.flush(device).await.expect("flush") });
+    }
+}
+
+#[test]
 fn a_directory_is_no_member() {
     let opened = Devices::new().open("/", OpenOptions::default());
     assert!(matches!(opened, Err(OpenError::WrongKind(_))), "{opened:?}");
@@ -314,7 +327,7 @@ fn a_dropped_request_keeps_its_memory() {
     let runtime = runtime(&devices);
     let io = runtime.io();
     runtime.block_on(async {
-        for _ in 0..100 {
+        for _ in 0..5000 {
             let mut request = Box::pin(io.read(device, 0, Buf::zeroed(64 * BLOCK_BYTES)));
             poll_fn(|context| {
                 assert!(request.as_mut().poll(context).is_pending());
