@@ -105,7 +105,11 @@ impl<I: Io> ArrayShard<I> {
             let pending = self.pending.borrow();
             let found = |&slot: &u32| Some((slot, pending.get(stripe, slot)?.clone()));
             let found: Vec<_> = slots.iter().filter_map(found).collect();
-            seqs.push(found.iter().map(|(slot, pended)| (*slot, pended.seq)).collect());
+            let taken: Vec<(u32, u64)> = found.iter().map(|(slot, pended)| (*slot, pended.seq)).collect();
+            // The after-images are made of these, whatever newer content comes meanwhile.
+            let oldest = self.draining.get().into_iter().chain(taken.iter().map(|(_, seq)| *seq)).min();
+            self.draining.set(oldest);
+            seqs.push(taken);
             work.push((stripe, found.into_iter().map(|(slot, pended)| (slot, pended.data)).collect()));
         }
         let prepared = join_all(work.into_iter().map(|(stripe, blocks)| self.prepare(stripe, blocks))).await;
@@ -116,21 +120,16 @@ impl<I: Io> ArrayShard<I> {
         }
         let uses: Vec<_> = prepared.iter().map(|p| self.use_region(p.stripe)).collect();
         let regions: Vec<usize> = prepared.iter().map(|p| self.slice().region(p.stripe)).collect();
-        for &region in &regions {
-            if !self.regions.borrow().is_marked(region) {
-                self.regions.borrow_mut().mark(region, self.out());
-            }
-        }
+        self.mark_on_flush(&regions);
         if !sabotage::on(Sabotage::SkipAfterImage) {
             self.append_images(&prepared, upto).await?;
         }
         self.flush().await?;
-        if self.members.version() != version {
-            // What was computed may not be for the members there are now.
-            self.io.reach(Path::ArrayDrainVoid);
-            return Ok(());
+        if self.members.version() == version {
+            self.set_marked(&regions);
         }
-        regions.iter().for_each(|&region| self.regions.borrow_mut().set_marked(region));
+        // From here on replay would change the stripes, so the round is carried out, with the members there are.
+        self.mark(&regions).await?;
         let put = join_all(prepared.iter().map(|p| self.put(p))).await;
         drop(uses);
         put.into_iter().collect::<Result<(), _>>()?;
@@ -141,14 +140,13 @@ impl<I: Io> ArrayShard<I> {
     /// What was put in its place is no longer read from the journal; there it stays until the next flush.
     fn settle(&self, prepared: &[Prepared], seqs: &[Vec<(u32, u64)>]) {
         let mut pending = self.pending.borrow_mut();
-        let mut oldest = self.unsettled.get();
         for (stripe, slots) in prepared.iter().zip(seqs) {
             for &(slot, seq) in slots {
                 pending.settle(stripe.stripe, slot, seq);
-                oldest = Some(oldest.map_or(seq, |oldest| oldest.min(seq)));
             }
             self.counters.blocks_drained.add(slots.len() as u64);
         }
+        let oldest = [self.draining.take(), self.unsettled.get()].into_iter().flatten().min();
         if !sabotage::on(Sabotage::SettleEarly) {
             self.unsettled.set(oldest);
         }

@@ -493,7 +493,7 @@ impl<I: Io> ArrayShard<I> {
     /// The oldest group that replay would need.
     pub(crate) fn tail(&self) -> u64 {
         let pending = self.pending.borrow_mut().oldest();
-        [pending, self.unsettled.get(), self.settling.get()]
+        [pending, self.draining.get(), self.unsettled.get(), self.settling.get()]
             .into_iter()
             .flatten()
             .fold(self.log.state.get(), u64::min)

@@ -72,6 +72,8 @@ pub struct ArrayShard<I> {
     log: Log,
     writing: Writing,
     pending: RefCell<Pending>,
+    /// The oldest group that after-images of a round are made of, until they are in their places.
+    draining: Cell<Option<u64>>,
     /// The oldest group of which something is in its place but not durable there: since the last flush began, and as
     /// covered by the flush under way.
     unsettled: Cell<Option<u64>>,

@@ -118,7 +118,7 @@ impl<I: Io> ArrayShard<I> {
         let (stripes, version) = (self.slice().stripes, self.members.version());
         // Members that are out lack what is put right now.
         self.regions.borrow_mut().begin(region);
-        let marked = if self.has_log() { self.mark(region).await } else { Ok(()) };
+        let marked = if self.has_log() { self.mark(&[region]).await } else { Ok(()) };
         if marked.is_ok() {
             self.resync_region(region).await;
         }

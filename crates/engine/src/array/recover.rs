@@ -396,6 +396,7 @@ impl<I: Io> Recovery<I> {
             regions: RefCell::new(replayed.regions),
             writing: Writing::default(),
             pending: RefCell::new(pending),
+            draining: Cell::new(None),
             unsettled: Cell::new(None),
             settling: Cell::new(None),
             flushing: Flushing::default(),

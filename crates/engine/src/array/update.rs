@@ -172,27 +172,40 @@ impl<I: Io> ArrayShard<I> {
         parity.into_iter().enumerate().map(|(p, buf)| health.writable[k + p].then_some(buf)).collect()
     }
 
-    /// Marks a region, so that it may be written: durably, before this returns.
-    pub(crate) async fn mark(&self, region: usize) -> Result<(), VolumeError> {
+    /// Marks regions, so that they may be written: durably, before this returns.
+    pub(crate) async fn mark(&self, regions: &[usize]) -> Result<(), VolumeError> {
         if !self.is_redundant() || sabotage::on(Sabotage::ForgetDirty) {
             return Ok(());
         }
         if !self.has_log() {
             return self.declare_write().await;
         }
-        loop {
-            if self.regions.borrow().is_marked(region) {
-                return Ok(());
-            }
+        while !regions.iter().all(|&region| self.regions.borrow().is_marked(region)) {
             let version = self.members.version();
-            self.regions.borrow_mut().mark(region, self.out());
+            self.mark_on_flush(regions);
             self.flush().await?;
             if self.members.version() == version {
-                self.regions.borrow_mut().set_marked(region);
+                self.set_marked(regions);
             } else {
                 self.io.reach(Path::ArrayMarkVoid);
             }
         }
+        Ok(())
+    }
+
+    /// Marks regions that are not yet; the marks count once a flush has made them durable for the members there are now.
+    pub(crate) fn mark_on_flush(&self, regions: &[usize]) {
+        let mut marks = self.regions.borrow_mut();
+        for &region in regions {
+            if !marks.is_marked(region) {
+                marks.mark(region, self.out());
+            }
+        }
+    }
+
+    /// The marks that `mark_on_flush` made are durable.
+    pub(crate) fn set_marked(&self, regions: &[usize]) {
+        regions.iter().for_each(|&region| self.regions.borrow_mut().set_marked(region));
     }
 
     /// Counts a write to the stripe's region as under way.
@@ -209,7 +222,7 @@ impl<I: Io> ArrayShard<I> {
         loop {
             let version = self.members.version();
             let prepared = self.prepare(stripe, blocks).await?;
-            self.mark(self.slice().region(stripe)).await?;
+            self.mark(&[self.slice().region(stripe)]).await?;
             if self.members.version() == version {
                 return self.put(&prepared).await;
             }
