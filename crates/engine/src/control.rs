@@ -5,6 +5,7 @@
 //! it is acknowledged.
 
 mod md;
+mod membership;
 mod replace;
 mod volumes;
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use async_channel::{Receiver, Sender};
 
 use crate::addr::{MemberId, VolumeId};
+pub use self::membership::MembershipError;
 pub use crate::catalog::Catalog;
 use crate::client::VolumeShared;
 use crate::disk::codec::DecodeError;
@@ -82,15 +84,15 @@ pub enum ControlError {
     #[error(transparent)]
     Pool(#[from] PoolError),
     /// The replacement is too small.
-    #[error("the new device has {have} chunks and the member it replaces {need}; give one at least as large")]
+    #[error("the new device has {have} bytes and the member it replaces needs {need}; give a larger one")]
     TooSmall {
-        /// Chunks of the device.
-        have: u32,
-        /// Chunks needed.
-        need: u32,
+        /// Bytes of the device.
+        have: u64,
+        /// Bytes needed.
+        need: u64,
     },
     /// What the member held cannot be rebuilt on the others.
-    #[error("the {have} members left are too few: a stripe lies on {need} distinct ones; give a new device")]
+    #[error("the {have} members left are too few: a stripe lies on {need} distinct ones; give a new device, or add one first")]
     TooFewLeft {
         /// Members left.
         have: usize,
@@ -105,19 +107,14 @@ pub enum ControlError {
     /// What a member of an array held cannot go elsewhere.
     #[error("every member of an array has its place, so what it held can only go to a new device: give one")]
     NoEvacuation,
-    /// The replacement has too few bytes.
-    #[error("the new device has {have} bytes and a member of this array needs {need}; give a larger one")]
-    TooFewBytes {
-        /// Bytes of the device.
-        have: u64,
-        /// Bytes needed.
-        need: u64,
-    },
     /// What only mdadm does.
     #[error(
         "the members of an md array come and go by mdadm: stop this server, then use mdadm --add or --re-add"
     )]
     MdMembers,
+    /// The member cannot join or leave.
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
     /// The configuration cannot be stored.
     #[error("the configuration cannot be stored: {0}")]
     Config(DecodeError),
@@ -131,7 +128,7 @@ pub enum ControlError {
 
 /// Whether a member in this state gets every change of the configuration.
 fn is_told(state: MemberState) -> bool {
-    matches!(state, MemberState::Active | MemberState::Spare)
+    state.takes_part() || state == MemberState::Spare
 }
 
 /// The control of an open pool.
@@ -208,6 +205,10 @@ impl<I: Io> Control<I> {
             // A member that cannot be taken back stays missing, and the status says so.
             let _ = self.online(usize::from(member.0), Candidate { device, path }).await;
         }
+        for &(member, device) in &found.removed {
+            self.io.reach(Path::OpenedWithRemoved);
+            self.clear(usize::from(member.0), device).await;
+        }
         let deleting: Vec<VolumeId> =
             self.config.borrow().volumes.iter().filter(|v| v.deleting).map(|v| v.id).collect();
         for id in deleting {
@@ -256,8 +257,8 @@ impl<I: Io> Control<I> {
             Event::Write { done } => {
                 let _ = done.send(self.declare_write().await);
             }
-            Event::Rebuilt => {
-                let _ = self.finish_evacuation().await;
+            Event::Emptied => {
+                let _ = self.finish_leaving().await;
             }
         }
     }
@@ -271,7 +272,7 @@ impl<I: Io> Control<I> {
         let mut next = self.config();
         let result = match edit(&mut next) {
             Ok(()) if next == *self.config.borrow() => Ok(()),
-            Ok(()) => self.store(next).await,
+            Ok(()) => self.store(next, None).await,
             Err(error) => Err(error),
         };
         self.end_change();
@@ -301,8 +302,9 @@ impl<I: Io> Control<I> {
         join_all(targets.iter().map(|&(i, device)| pool::write_superblock(&self.io, device, i, next))).await
     }
 
-    /// Stores a configuration on its active members; one that fails meanwhile is out in the next attempt.
-    async fn store(&self, mut next: Config) -> Result<(), ControlError> {
+    /// Stores a configuration on its active members; one that fails meanwhile is out in the next attempt, and no member
+    /// at all if it was `joining`: nothing is on it yet.
+    async fn store(&self, mut next: Config, joining: Option<usize>) -> Result<(), ControlError> {
         if self.failed.get() {
             return Err(ControlError::Failed);
         }
@@ -333,7 +335,8 @@ impl<I: Io> Control<I> {
                 }
             }
             for i in out {
-                next.members[i].state = MemberState::Failed;
+                let joins = joining == Some(i);
+                next.members[i].state = if joins { MemberState::Removed } else { MemberState::Failed };
                 next.members[i].out_epoch = next.epoch;
                 failed.push(i);
             }
@@ -364,6 +367,14 @@ impl<I: Io> Control<I> {
         &self,
         order: impl Fn(Answer<Result<(), VolumeError>>) -> Order,
     ) -> Result<(), VolumeError> {
+        self.ask_each(order).await.map(drop)
+    }
+
+    /// As `ask_all`; gives the answers.
+    async fn ask_each<T>(
+        &self,
+        order: impl Fn(Answer<Result<T, VolumeError>>) -> Order,
+    ) -> Result<Vec<T>, VolumeError> {
         let asks = self.shards.iter().map(|shard| {
             let (done, answer) = oneshot::async_channel();
             let order = order(done);
@@ -382,7 +393,7 @@ impl<I: Io> Control<I> {
             (member.state, member.layout, self.devices.borrow()[index])
         };
         let member = MemberId(index as u8);
-        let device = device.filter(|_| state == MemberState::Active);
+        let device = device.filter(|_| state.takes_part());
         let _ = self.ask_all(|done| Order::SetMember { member, state, device, layout, done }).await;
     }
 
@@ -435,7 +446,7 @@ impl<I: Io> Control<I> {
     pub async fn fail(&self, index: usize) -> Result<(), ControlError> {
         let turn = self.turn().await;
         match self.member(index)? {
-            MemberState::Active => self.take_out_unless_needed(index, MemberState::Failed).await?,
+            state if state.takes_part() => self.take_out_unless_needed(index, MemberState::Failed).await?,
             MemberState::Spare => self.take_out(MemberId(index as u8), MemberState::Failed).await?,
             _ => {}
         }

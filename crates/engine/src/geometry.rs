@@ -188,6 +188,11 @@ impl Geometry {
         self.failures() + 1
     }
 
+    /// The fewest members that a pool of this shape can do with.
+    pub fn members_least(&self) -> usize {
+        (self.data_columns + self.parity_columns()).max(self.copies()).max(*MEMBERS.start())
+    }
+
     /// Chunks a stripe can have: k data, m parity, f mirrors of each data column, in this order.
     pub fn homes_per_stripe(&self) -> usize {
         self.data_columns + self.parity_columns() + self.data_columns * self.failures()

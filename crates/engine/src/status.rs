@@ -76,6 +76,8 @@ counters! {
     blocks_compacted,
     /// Chunks given back a good home.
     chunks_rebuilt,
+    /// Chunks moved to members that had less than their share.
+    chunks_balanced,
     /// Table pages written.
     pages_written,
     /// Reads answered from the rest of a stripe.
@@ -121,6 +123,8 @@ pub struct ShardStatus {
     pub metadata_degraded: u64,
     /// Chunks that can be rebuilt now.
     pub rebuild_chunks_left: u64,
+    /// Chunks still to be moved until members have their shares; 0 when nobody moves any.
+    pub balance_chunks_left: u64,
     /// Stripes of an array that await their first resync.
     pub resync_stripes_left: u64,
     /// Stripes the scrub has still to look at; none when none is under way.
@@ -161,6 +165,7 @@ impl ShardStatus {
         self.stripes_at_risk += other.stripes_at_risk;
         self.metadata_degraded += other.metadata_degraded;
         self.rebuild_chunks_left += other.rebuild_chunks_left;
+        self.balance_chunks_left += other.balance_chunks_left;
         self.resync_stripes_left += other.resync_stripes_left;
         self.scrub_stripes_left = match (self.scrub_stripes_left, other.scrub_stripes_left) {
             (None, left) | (left, None) => left,
@@ -230,6 +235,7 @@ impl<I: Io> MappedShard<I> {
             free_bytes: space.free_chunks() * CHUNK_BYTES,
             metadata_degraded: u64::from(self.needs_redundancy()),
             rebuild_chunks_left: self.rebuild_left.get(),
+            balance_chunks_left: self.balance_left.get(),
             scrub_stripes_left: tables
                 .scrub_next
                 .map(|next| u64::from(tables.stripe_count().saturating_sub(next.0))),

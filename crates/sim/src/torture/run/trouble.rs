@@ -23,7 +23,7 @@ const QUIET_NS: u64 = 200_000_000;
 const QUIET_DISK_NS: u64 = 20_000_000_000;
 
 /// What befalls members and what operators do, as counted in [`super::Outcome::reached`].
-pub(super) const ACTS: [&str; 15] = [
+pub(super) const ACTS: [&str; 18] = [
     "blackouts",
     "members_left_out",
     "members_detached",
@@ -37,6 +37,9 @@ pub(super) const ACTS: [&str; 15] = [
     "members_mistaken",
     "members_needed",
     "members_slowed",
+    "members_added",
+    "members_removed",
+    "members_kept",
     "scrubs_ordered",
     "throttles_ordered",
 ];
@@ -76,7 +79,7 @@ impl Run {
         let control = Rc::clone(&pool.control);
         let candidate = Candidate { device: device.id(), path: path_of(device.id()) };
         let state = control.config().members[place].state;
-        let is_out = !matches!(state, MemberState::Active | MemberState::Spare);
+        let is_out = !state.takes_part() && state != MemberState::Spare;
         // A device that went away and came back is another to the kernel: the pool has seen the old one fail by then.
         let is_hurt = self.lost.contains(&member) || self.impaired.contains(&member);
         let is_mendable = is_hurt && (!device.is_gone() || is_out);
@@ -198,7 +201,7 @@ impl Run {
 
     /// Replaces a member by a new device; the old one stays connected, and is found when the pool is opened again.
     fn replace_by_spare(&mut self, pool: &OpenPool, member: usize, place: usize) {
-        let spare = self.add_device(member);
+        let spare = self.add_device(&self.kind(member));
         self.device(member).attach();
         self.lost.insert(member);
         self.troubled_at = self.world.now();
@@ -240,7 +243,8 @@ impl Run {
         let config = pool.control.config();
         let all_in = match self.work.plan.array {
             Some(_) => !config.out().contains(&true),
-            None => config.members.iter().all(|m| m.state == MemberState::Active),
+            None => (0..config.members.len())
+                .all(|i| config.members[i].state.takes_part() || self.has_left(&config, i)),
         };
         let is_calm = |status: ShardStatus| is_whole(&status) && status.failures_reported == 0;
         if all_in && answer.take().is_some_and(is_calm) {
