@@ -19,6 +19,8 @@ use crate::sabotage::{self, Sabotage};
 use crate::shares::{Role, Shares};
 use crate::tables::StripeState;
 
+/// Pause between a change of members and the first look.
+const SETTLE_NS: u64 = 100_000_000;
 /// Pause before stripes that were in use are tried again.
 const RETRY_NS: u64 = 50_000_000;
 /// That pause is at least so many times as long as the pass that found nothing else.
@@ -37,11 +39,20 @@ struct Pass {
 }
 
 impl<I: Io> MappedShard<I> {
+    /// Has the balancer look whether there is anything to move.
+    pub(crate) fn look_for_balance(&self) {
+        // Until it has counted.
+        self.balance_left.set(self.balance_left.get().max(1));
+        self.balancer.kick();
+    }
+
     /// Balances whenever members have come or gone, for ever.
     pub(crate) async fn run_balancer(self: Rc<Self>) {
-        self.balancer.kick();
+        self.look_for_balance();
         loop {
             self.balancer.kicked().await;
+            // Several devices are often added one after the other.
+            self.io.sleep(SETTLE_NS).await;
             while self.may_balance() {
                 let mut shares = self.count_shares().await;
                 if !shares.are_uneven() {
@@ -89,17 +100,18 @@ impl<I: Io> MappedShard<I> {
     }
 
     fn role(&self, index: usize) -> Role {
-        let parity = self.geometry.parity_index(0)..self.geometry.mirror_index(0, 0);
-        if parity.contains(&index) { Role::Parity } else { Role::Data }
+        if self.geometry.is_parity(index) { Role::Parity } else { Role::Data }
     }
 
     /// Goes once over all stripes.
     async fn balance_pass(self: &Rc<Self>, shares: &mut Shares) -> Pass {
         let mut pass = Pass::default();
-        let (mut batch, mut version, mut started) = (Vec::new(), self.members.version(), self.io.now());
+        let (mut batch, mut started) = (Vec::new(), self.io.now());
+        let version = self.members.version();
         let stripes = self.tables.borrow().stripe_count();
         for stripe in (0..stripes).map(StripeId) {
-            if !self.may_balance() {
+            if !self.may_balance() || self.members.version() != version {
+                // Counted anew, the shares are others.
                 break;
             }
             if stripe.0 % COUNTED_AT_ONCE == COUNTED_AT_ONCE - 1 {
@@ -109,7 +121,7 @@ impl<I: Io> MappedShard<I> {
             if batch.len() >= CHUNKS_PER_ROUND {
                 pass.moved |= self.record_balanced(std::mem::take(&mut batch), version).await;
                 self.give_way(started).await;
-                (version, started) = (self.members.version(), self.io.now());
+                started = self.io.now();
             }
         }
         pass.moved |= !batch.is_empty() && self.record_balanced(batch, version).await;
@@ -143,7 +155,7 @@ impl<I: Io> MappedShard<I> {
     ) -> bool {
         // What is left of a stripe with losses stays where it is: rebuilding comes first.
         let is_free = self.tables.borrow().stripe(stripe).state == StripeState::Free;
-        if is_free || self.missing_chunks(stripe) > 0 || !self.gives_any(stripe, shares) {
+        if is_free || !self.gives_any(stripe, shares) || self.missing_chunks(stripe) > 0 {
             return true;
         }
         if self.appender.open_stripe() == Some(stripe) {
@@ -201,14 +213,19 @@ impl<I: Io> MappedShard<I> {
                     self.required(**stripe).any(|index| {
                         let here = tables.homes(**stripe)[index].is_some_and(|h| h.member == from);
                         let others = tables.homes(**stripe).iter().enumerate();
-                        let mut others = others.filter(|&(i, _)| i != index && self.geometry.protect(i, index));
+                        let mut others =
+                            others.filter(|&(i, _)| i != index && self.geometry.protect(i, index));
                         here && self.role(index) == role
                             && !others.any(|(_, home)| home.is_some_and(|h| h.member == to))
                     })
                 };
-                if space.has_room(to) && let Some(stripe) = stripes.iter().find(may_move) {
+                if space.has_room(to)
+                    && let Some(stripe) = stripes.iter().find(may_move)
+                {
                     let (shard, stripe) = (self.index, stripe.0);
-                    found.push(format!("shard {shard}: {role:?} of stripe {stripe} from {from:?} to {to:?}: {shares:?}"));
+                    found.push(format!(
+                        "shard {shard}: {role:?} of stripe {stripe} from {from:?} to {to:?}: {shares:?}"
+                    ));
                 }
             }
         }

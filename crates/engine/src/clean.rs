@@ -100,7 +100,8 @@ impl<I: Io> MappedShard<I> {
         }
         unwritten.sort_by_key(|s| s.since);
         self.put_back(unwritten);
-        let short = self.tables.borrow().pages.any_short(self.copies_possible(), |m| self.members.takes_new(m));
+        let short =
+            self.tables.borrow().pages.any_short(self.copies_possible(), |m| self.members.takes_new(m));
         self.recopy.set(self.recopy.get() && short);
         durable && (self.advance_tail().await || !short)
     }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use async_channel::{Receiver, Sender};
 
-use crate::addr::{MemberId, VolumeId};
 pub use self::membership::MembershipError;
+use crate::addr::{MemberId, VolumeId};
 pub use crate::catalog::Catalog;
 use crate::client::VolumeShared;
 use crate::disk::codec::DecodeError;
@@ -92,7 +92,9 @@ pub enum ControlError {
         need: u64,
     },
     /// What the member held cannot be rebuilt on the others.
-    #[error("the {have} members left are too few: a stripe lies on {need} distinct ones; give a new device, or add one first")]
+    #[error(
+        "the {have} members left are too few: a stripe lies on {need} distinct ones; give a new device, or add one first"
+    )]
     TooFewLeft {
         /// Members left.
         have: usize,
@@ -230,12 +232,18 @@ impl<I: Io> Control<I> {
     pub fn devices_in_use(&self) -> Vec<(usize, DeviceId)> {
         let (config, devices) = (self.config.borrow(), self.devices.borrow());
         let in_use = |i: &usize| is_told(config.members[*i].state);
-        (0..devices.len()).filter(in_use).filter_map(|i| Some((i, devices[i]?))).collect()
+        // A device that is joining is not yet in the configuration.
+        (0..config.members.len()).filter(in_use).filter_map(|i| Some((i, devices[i]?))).collect()
     }
 
     /// Whether a device is an active member or a spare now.
     pub fn uses(&self, device: DeviceId) -> bool {
         self.devices_in_use().iter().any(|&(_, used)| used == device)
+    }
+
+    /// Whether a device is that of a member, in whatever state.
+    pub fn holds(&self, device: DeviceId) -> bool {
+        self.devices.borrow().contains(&Some(device))
     }
 
     /// The volumes, for frontends.

@@ -203,6 +203,11 @@ impl Geometry {
         self.data_columns + p
     }
 
+    /// Whether this is the index of a parity column.
+    pub fn is_parity(&self, index: usize) -> bool {
+        (self.parity_index(0)..self.mirror_index(0, 0)).contains(&index)
+    }
+
     /// Index, among a stripe's homes, of mirror `copy` (from 0) of data column `column`.
     pub fn mirror_index(&self, copy: usize, column: usize) -> usize {
         self.data_columns + self.parity_columns() + copy * self.data_columns + column

@@ -259,7 +259,7 @@ impl<I: Io> MappedShard<I> {
         if !sabotage::on(Sabotage::LoseWakeup) {
             self.rebuilder.kick();
         }
-        self.balancer.kick();
+        self.look_for_balance();
         self.keeper.kick();
         self.journal.room.notify();
         self.space_changed.notify();

@@ -402,7 +402,9 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
                 member.out_epoch = epoch;
             }
             (MemberState::Missing, Some(device)) => returned.push((MemberId(index as u8), device)),
-            (MemberState::Removed, Some(device)) if is_mapped => removed.push((MemberId(index as u8), device)),
+            (MemberState::Removed, Some(device)) if is_mapped => {
+                removed.push((MemberId(index as u8), device))
+            }
             _ => {}
         }
     }

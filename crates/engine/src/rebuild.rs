@@ -67,7 +67,7 @@ impl<I: Io> MappedShard<I> {
                 let _ = self.flush().await;
                 self.reclaim();
             }
-            self.balancer.kick();
+            self.look_for_balance();
         }
     }
 
@@ -282,8 +282,7 @@ impl<I: Io> MappedShard<I> {
     ) -> Option<Option<Buf>> {
         let g = self.geometry;
         let state = self.tables.borrow().stripe(stripe).state;
-        let is_parity = (g.parity_index(0)..g.mirror_index(0, 0)).contains(&index);
-        if !is_parity {
+        if !g.is_parity(index) {
             let column =
                 if index < g.data_columns { index } else { (index - g.mirror_index(0, 0)) % g.data_columns };
             return self.read_chunk(stripe, column).await.ok().map(Some);

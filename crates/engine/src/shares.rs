@@ -126,7 +126,11 @@ mod tests {
 
     #[test]
     fn new_members_get_their_fair_share_and_nothing_else_moves() {
-        for (old, new) in [(vec![1000; 4], vec![1000; 1]), (vec![1000; 6], vec![1000; 2]), (vec![400, 800, 800, 1200], vec![1600])] {
+        for (old, new) in [
+            (vec![1000; 4], vec![1000; 1]),
+            (vec![1000; 6], vec![1000; 2]),
+            (vec![400, 800, 800, 1200], vec![1600]),
+        ] {
             let sizes: Vec<u64> = old.iter().chain(&new).copied().collect();
             let mut shares = Shares::new(sizes.clone());
             for (i, size) in old.iter().enumerate() {

@@ -165,13 +165,7 @@ impl Space {
     }
 
     /// A member has a new state, or is new; its number is then the next, or that of one that nothing is left on.
-    pub(crate) fn set_member(
-        &mut self,
-        member: MemberId,
-        chunks: u32,
-        page_slots: u32,
-        state: MemberState,
-    ) {
+    pub(crate) fn set_member(&mut self, member: MemberId, chunks: u32, page_slots: u32, state: MemberState) {
         let index = usize::from(member.0);
         if index == self.members.len() {
             self.placement = Placement::new(index + 1, self.seed);

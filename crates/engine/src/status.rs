@@ -148,6 +148,8 @@ pub struct ShardStatus {
     pub members: Vec<MemberStats>,
     /// Chunks of stripes on each member.
     pub member_chunks_used: Vec<u64>,
+    /// Of those, parity chunks; of mapped pools only.
+    pub member_chunks_parity: Vec<u64>,
     /// Chunks of an array on each member that are not up to date.
     pub member_chunks_stale: Vec<u64>,
 }
@@ -192,6 +194,10 @@ impl ShardStatus {
         }
         self.member_chunks_stale.resize(self.members.len(), 0);
         for (mine, theirs) in self.member_chunks_stale.iter_mut().zip(&other.member_chunks_stale) {
+            *mine += theirs;
+        }
+        self.member_chunks_parity.resize(self.members.len(), 0);
+        for (mine, theirs) in self.member_chunks_parity.iter_mut().zip(&other.member_chunks_parity) {
             *mine += theirs;
         }
         for (mine, theirs) in self.member_chunks_used.iter_mut().zip(&other.member_chunks_used) {
@@ -248,6 +254,7 @@ impl<I: Io> MappedShard<I> {
             counters: self.counters.values(),
             members: self.members.ids().map(|m| self.members.get(m).stats).collect(),
             member_chunks_used: vec![0; self.members.count()],
+            member_chunks_parity: vec![0; self.members.count()],
             ..ShardStatus::default()
         };
         for stripe in (0..tables.stripe_count()).map(crate::addr::StripeId) {
@@ -256,8 +263,10 @@ impl<I: Io> MappedShard<I> {
                 StripeState::Mirrored => status.stripes_mirrored += 1,
                 StripeState::Parity => status.stripes_parity += 1,
             }
-            for home in tables.homes(stripe).iter().flatten() {
-                status.member_chunks_used[usize::from(home.member.0)] += 1;
+            for (index, home) in tables.homes(stripe).iter().enumerate() {
+                let Some(member) = home.map(|home| usize::from(home.member.0)) else { continue };
+                status.member_chunks_used[member] += 1;
+                status.member_chunks_parity[member] += u64::from(self.geometry.is_parity(index));
             }
             status.stripes_degraded += u64::from(self.missing_chunks(stripe) > 0);
             status.stripes_at_risk += u64::from(self.losses(stripe) >= self.geometry.failures());

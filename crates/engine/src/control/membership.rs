@@ -7,7 +7,7 @@
 
 use crate::addr::MemberId;
 use crate::disk::superblock::{MemberConfig, MemberState};
-use crate::geometry::MEMBERS;
+use crate::geometry::{MEMBERS, MemberLayout};
 use crate::io::{DeviceId, Io, IoError};
 use crate::paths::Path;
 use crate::pool::{self, Candidate, PoolError};
@@ -25,22 +25,30 @@ pub enum MembershipError {
     #[error("a pool has at most {most} members, removed ones included that were larger than the new device", most = MEMBERS.end())]
     TooMany,
     /// The shards cannot number so many chunks.
-    #[error("the {shards} shards of this pool cannot number more chunks; add smaller devices, or make a pool with more shards")]
+    #[error(
+        "the {shards} shards of this pool cannot number more chunks; add smaller devices, or make a pool with more shards"
+    )]
     TooLarge {
         /// Shards of the pool.
         shards: usize,
     },
     /// The others have too little room.
-    #[error("the other members have too little room for what is stored or for the pool's tables; delete or discard data, or add members first")]
+    #[error(
+        "the other members have too little room for what is stored or for the pool's tables; delete or discard data, or add members first"
+    )]
     NoRoomWithout,
     /// The volumes would be larger than the pool allows.
-    #[error("without this member all volumes together may have at most {max} bytes; delete or shrink some, or add members first")]
+    #[error(
+        "without this member all volumes together may have at most {max} bytes; delete or shrink some, or add members first"
+    )]
     VolumesTooLarge {
         /// Bytes that all volumes may have together.
         max: u64,
     },
     /// Members of an array have their places.
-    #[error("every member of an array has its place: an array grows with `sinew array grow`, and its members are replaced, not removed")]
+    #[error(
+        "every member of an array has its place: an array grows with `sinew array grow`, and its members are replaced, not removed"
+    )]
     Array,
 }
 
@@ -81,20 +89,20 @@ impl<I: Io> Control<I> {
 
     /// The number and the configuration of a device about to join. It takes the place of a removed member only if it is as
     /// large, since what bounds the numbers of stripes must not shrink.
-    fn plan_member(
-        &self,
-        candidate: &Candidate,
-        bytes: u64,
-    ) -> Result<(usize, MemberConfig), ControlError> {
+    fn plan_member(&self, candidate: &Candidate, bytes: u64) -> Result<(usize, MemberConfig), ControlError> {
         let config = self.config.borrow();
         let geometry = config.mapped();
         // As for the fewest members there can be: the pool may shrink again.
-        let layout = geometry.member_layout(bytes, geometry.members_least()).map_err(PoolError::from)?;
-        let is_free = |m: &MemberConfig| m.state == MemberState::Removed && m.layout.chunks <= layout.chunks;
+        let new = geometry.member_layout(bytes, geometry.members_least()).map_err(PoolError::from)?;
+        let fits =
+            |layout: &MemberLayout| layout.chunks <= new.chunks || layout.end_bytes(geometry.shards) <= bytes;
+        let is_free = |m: &MemberConfig| m.state == MemberState::Removed && fits(&m.layout);
         let index = config.members.iter().position(is_free).unwrap_or(config.members.len());
         if index >= *MEMBERS.end() {
             return Err(MembershipError::TooMany.into());
         }
+        let before = config.members.get(index).map(|m| m.layout);
+        let layout = before.filter(|before| before.chunks > new.chunks).unwrap_or(new);
         let others = config.members.iter().enumerate().filter(|(i, _)| *i != index);
         let chunks: u64 = others.map(|(_, m)| u64::from(m.layout.chunks)).sum();
         geometry
@@ -110,18 +118,20 @@ impl<I: Io> Control<I> {
         let mut next = self.config();
         next.generation += 1;
         put(&mut next.members, index, member);
+        let generation = next.generation;
+        put(&mut self.devices.borrow_mut(), index, Some(device));
         let joined = match pool::write_superblock(&self.io, device, index, &next).await {
-            Ok(()) => {
-                put(&mut self.devices.borrow_mut(), index, Some(device));
-                self.store(next, Some(index)).await
-            }
-            Err(error) => {
-                self.io.reach(Path::JoinFailed);
-                // It may be there all the same: nothing else may ever have this generation.
-                self.config.borrow_mut().generation = next.generation;
-                Err(error.at(&path).into())
-            }
+            Ok(()) => self.store(next, Some(index)).await,
+            Err(error) => Err(error.at(&path).into()),
         };
+        if joined.is_err() {
+            self.io.reach(Path::JoinFailed);
+            let mut config = self.config.borrow_mut();
+            // It may be written there all the same: nothing else may ever have this generation.
+            config.generation = config.generation.max(generation);
+            self.devices.borrow_mut()[index] = None;
+            self.devices.borrow_mut().truncate(config.members.len());
+        }
         self.end_change();
         joined?;
         if self.member(index)? == MemberState::Removed {

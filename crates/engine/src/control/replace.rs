@@ -72,7 +72,11 @@ impl<I: Io> Control<I> {
     fn check_replacement(&self, index: usize, have: u64) -> Result<MemberLayout, ControlError> {
         let config = self.config.borrow();
         let need = config.end_bytes(index);
-        if have < need { Err(ControlError::TooSmall { have, need }) } else { Ok(config.members[index].layout) }
+        if have < need {
+            Err(ControlError::TooSmall { have, need })
+        } else {
+            Ok(config.members[index].layout)
+        }
     }
 
     /// Has spares take the places of members that failed or have not come back.

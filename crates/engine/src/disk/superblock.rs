@@ -65,9 +65,7 @@ impl Config {
 
     /// Which members are out, those without any part in the pool aside.
     pub fn out(&self) -> Vec<bool> {
-        (0..self.members.len())
-            .map(|i| self.has_place(i) && !self.members[i].state.takes_part())
-            .collect()
+        (0..self.members.len()).map(|i| self.has_place(i) && !self.members[i].state.takes_part()).collect()
     }
 
     /// Bytes that all volumes together may have.
