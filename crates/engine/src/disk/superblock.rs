@@ -387,8 +387,22 @@ pub(crate) mod tests {
 
     #[test]
     fn survives_a_round_trip() {
-        let sb = Superblock { member: 2, config: sample() };
+        let mut sb = Superblock { member: 2, config: sample() };
+        assert_eq!(Superblock::decode(sb.encode().unwrap().bytes()).as_ref(), Ok(&sb));
+        sb.config.members[0].state = MemberState::Leaving;
         assert_eq!(Superblock::decode(sb.encode().unwrap().bytes()), Ok(sb));
+    }
+
+    #[test]
+    fn volumes_are_bounded_by_the_members_that_stay() {
+        let mut config = sample();
+        let (all, without) = (config.volume_bytes_max(), config.volume_bytes_max_without(0));
+        assert_eq!(without, all / 4 * 3);
+        config.members[0].state = MemberState::Removed;
+        assert_eq!(config.volume_bytes_max(), without);
+        // What was made before is still known.
+        config.volumes[0].bytes = all;
+        assert!(decode_config(&encode_config(&config)).is_ok());
     }
 
     #[test]
@@ -405,7 +419,7 @@ pub(crate) mod tests {
 
     #[test]
     fn impossible_numbers_are_refused() {
-        let wrong: [fn(&mut Config); 9] = [
+        let wrong: [fn(&mut Config); 10] = [
             |c| c.epoch = COUNT_LIMIT,
             |c| c.generation = u64::MAX,
             |c| c.members[1].bytes = 1 << 20,
@@ -415,6 +429,7 @@ pub(crate) mod tests {
             |c| c.volumes[0].bytes = 1 << 40,
             |c| c.volumes[0].id = VolumeId(2),
             |c| c.volumes.push(c.volumes[0].clone()),
+            |c| c.members[0].state = MemberState::Spare,
         ];
         for (i, wrong) in wrong.into_iter().enumerate() {
             let mut config = sample();

@@ -4,16 +4,20 @@ use std::rc::Rc;
 
 use sinew_engine::disk::codec::DecodeError;
 use sinew_engine::disk::superblock::MemberState;
-use sinew_engine::io::DeviceId;
+use sinew_engine::io::{DeviceId, Io};
 use sinew_engine::pool::{self, Candidate};
 use sinew_engine::status::ShardStatus;
 
+use crate::device::CrashPolicy;
 use crate::host::OpenPool;
 use crate::random::Rng;
 use crate::torture::failure::{Kind, Wrong};
 use crate::torture::plan::Growth;
 
 use super::{Run, path_of};
+
+/// Time in which a device that is being added may be lost.
+const JOINING_NS: u64 = 20_000_000;
 
 impl Run {
     /// Perhaps a member is added or removed. Its chance is its own, so that growth leaves all else as it was.
@@ -28,7 +32,7 @@ impl Run {
         let members = pool.control.config().members;
         let in_state = |state| (0..members.len()).filter(move |&i| members[i].state == state);
         match growth {
-            Growth::Add => self.add(pool),
+            Growth::Add => self.add(pool, &mut rng),
             Growth::Remove => {
                 let active: Vec<usize> = in_state(MemberState::Active).collect();
                 if let Some(&place) = active.get(rng.below(active.len() as u64) as usize) {
@@ -52,8 +56,18 @@ impl Run {
         Some(self.add_device(&kind))
     }
 
-    fn add(&mut self, pool: &Rc<OpenPool>) {
+    fn add(&mut self, pool: &Rc<OpenPool>, rng: &mut Rng) {
         let Some(device) = self.next_device() else { return };
+        if rng.chance(0.2) && self.may_lose_next(pool) {
+            let next = self.devices.borrow().len();
+            self.lose(next);
+            let (io, joining, after) = (self.world.io(), self.world.device(device), rng.below(JOINING_NS));
+            self.world.spawn(async move {
+                io.sleep(after).await;
+                joining.detach(CrashPolicy::Random);
+            });
+            self.count("members_lost_joining");
+        }
         self.note(|| format!("growth: {} is added", path_of(device)));
         self.count("members_added");
         let (control, devices, left) =
@@ -70,6 +84,20 @@ impl Run {
         });
     }
 
+    /// Whether a device added now would be the next member, and may be lost.
+    fn may_lose_next(&self, pool: &OpenPool) -> bool {
+        let next = self.devices.borrow().len();
+        let members = pool.control.config().members;
+        let is_next = members.len() == next && members.iter().all(|m| m.state != MemberState::Removed);
+        is_next && self.orders.get() == 0 && self.opening < self.work.plan.openings && self.may_lose(next)
+    }
+
+    /// What was lost before it became a member is no loss.
+    pub(super) fn forget_never_joined(&mut self) {
+        let members = self.devices.borrow().len();
+        self.lost.retain(|&member| member < members);
+    }
+
     fn remove(&mut self, pool: &Rc<OpenPool>, place: usize) {
         self.note(|| format!("growth: member {place} is removed"));
         self.count("members_removed");
@@ -82,9 +110,10 @@ impl Run {
     /// room.
     pub(super) fn grow_at_last(&mut self, pool: &Rc<OpenPool>) -> Result<(), Wrong> {
         let plan = &self.work.plan;
-        let mut rng = Rng::stream(plan.seed, "growth at last", 0);
+        let seed = plan.seed;
+        let mut rng = Rng::stream(seed, "growth at last", 0);
         if plan.growth.contains(&Growth::Add) && rng.chance(0.5) {
-            self.add(pool);
+            self.add(pool, &mut Rng::stream(seed, "growth at last, added", 0));
         }
         if self.work.plan.growth.contains(&Growth::Remove) && rng.chance(0.5) {
             let place = rng.below(self.devices.borrow().len() as u64) as usize;

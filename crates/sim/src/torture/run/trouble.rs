@@ -23,7 +23,7 @@ const QUIET_NS: u64 = 200_000_000;
 const QUIET_DISK_NS: u64 = 20_000_000_000;
 
 /// What befalls members and what operators do, as counted in [`super::Outcome::reached`].
-pub(super) const ACTS: [&str; 18] = [
+pub(super) const ACTS: [&str; 19] = [
     "blackouts",
     "members_left_out",
     "members_detached",
@@ -38,6 +38,7 @@ pub(super) const ACTS: [&str; 18] = [
     "members_needed",
     "members_slowed",
     "members_added",
+    "members_lost_joining",
     "members_removed",
     "members_kept",
     "scrubs_ordered",
@@ -225,6 +226,9 @@ impl Run {
 
     /// Members count as whole again once the pool says that nothing is missing, and all that befell them is long over.
     fn forgive(&mut self, pool: &Rc<OpenPool>) {
+        if self.orders.get() == 0 {
+            self.forget_never_joined();
+        }
         let is_bad = |&m: &usize| {
             let device = self.device(m);
             // One whose place a spare has taken does not matter any more.
@@ -232,7 +236,7 @@ impl Run {
         };
         let quiet = if self.work.plan.has_disks() { QUIET_DISK_NS } else { QUIET_NS };
         let settled = self.world.now() > self.troubled_at + quiet && self.orders.get() == 0;
-        if self.lost.is_empty() || self.lost.iter().any(is_bad) || !settled {
+        if self.lost.is_empty() || !settled || self.lost.iter().any(is_bad) {
             return;
         }
         let control = Rc::clone(&pool.control);
