@@ -100,7 +100,8 @@ impl<I: Io> MappedShard<I> {
         }
         unwritten.sort_by_key(|s| s.since);
         self.put_back(unwritten);
-        let short = self.tables.borrow().pages.any_short(self.copies_possible());
+        let short =
+            self.tables.borrow().pages.any_short(self.copies_possible(), |m| self.members.takes_new(m));
         self.recopy.set(self.recopy.get() && short);
         durable && (self.advance_tail().await || !short)
     }
@@ -175,7 +176,7 @@ impl<I: Io> MappedShard<I> {
 
     /// Copies a page can have with the members that are left.
     pub(crate) fn copies_possible(&self) -> usize {
-        self.geometry.copies().min(self.members.active().len())
+        self.geometry.copies().min(self.members.taking_new())
     }
 
     /// After a change of members: has every page with too few copies written again, and the tail move past all journal
@@ -186,7 +187,7 @@ impl<I: Io> MappedShard<I> {
         }
         self.tail_wanted.set(self.journal.next());
         let (copies, applied) = (self.copies_possible(), self.journal.applied());
-        self.tables.borrow_mut().pages.rewrite_short(copies, applied);
+        self.tables.borrow_mut().pages.rewrite_short(copies, |m| self.members.takes_new(m), applied);
         self.recopy.set(true);
         self.cleaner.kick();
     }

@@ -103,7 +103,7 @@ impl<I: Io> MappedShard<I> {
     /// Chunks that so many blocks take in stripes of so many slots.
     fn chunks_needed(&self, blocks: usize, slots: usize) -> usize {
         let g = &self.geometry;
-        let copies = g.copies().min(self.members.active().len());
+        let copies = g.copies().min(self.members.taking_new());
         let chunks = |blocks: usize| match (blocks.div_ceil(CHUNK_BLOCKS as usize), g.parity_columns()) {
             (0, _) => 0,
             (columns, 0) => columns * copies,

@@ -7,6 +7,7 @@
 mod error;
 mod grow;
 mod md;
+mod membership;
 mod replace;
 mod volumes;
 
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use async_channel::{Receiver, Sender};
 
+pub use self::membership::MembershipError;
 use crate::addr::{MemberId, VolumeId};
 pub use crate::catalog::Catalog;
 use crate::client::VolumeShared;
@@ -34,7 +36,7 @@ pub use error::ControlError;
 
 /// Whether a member in this state gets every change of the configuration.
 fn is_told(state: MemberState) -> bool {
-    matches!(state, MemberState::Active | MemberState::Spare)
+    state.takes_part() || state == MemberState::Spare
 }
 
 /// The control of an open pool.
@@ -114,6 +116,10 @@ impl<I: Io> Control<I> {
             // A member that cannot be taken back stays missing, and the status says so.
             let _ = self.online(usize::from(member.0), Candidate { device, path }).await;
         }
+        for &(member, device) in &found.removed {
+            self.io.reach(Path::OpenedWithRemoved);
+            self.clear(usize::from(member.0), device).await;
+        }
         let deleting: Vec<VolumeId> =
             self.config.borrow().volumes.iter().filter(|v| v.deleting).map(|v| v.id).collect();
         for id in deleting {
@@ -135,12 +141,18 @@ impl<I: Io> Control<I> {
     pub fn devices_in_use(&self) -> Vec<(usize, DeviceId)> {
         let (config, devices) = (self.config.borrow(), self.devices.borrow());
         let in_use = |i: &usize| is_told(config.members[*i].state);
-        (0..devices.len()).filter(in_use).filter_map(|i| Some((i, devices[i]?))).collect()
+        // A device that is joining is not yet in the configuration.
+        (0..config.members.len()).filter(in_use).filter_map(|i| Some((i, devices[i]?))).collect()
     }
 
     /// Whether a device is an active member or a spare now.
     pub fn uses(&self, device: DeviceId) -> bool {
         self.devices_in_use().iter().any(|&(_, used)| used == device)
+    }
+
+    /// Whether a device is that of a member, in whatever state.
+    pub fn holds(&self, device: DeviceId) -> bool {
+        self.devices.borrow().contains(&Some(device))
     }
 
     /// The volumes, for frontends.
@@ -163,8 +175,8 @@ impl<I: Io> Control<I> {
                 let _ = done.send(self.declare_write().await);
             }
             Event::Moved { shard, to, key } => self.note_moved(shard, to, key).await,
-            Event::Rebuilt => {
-                let _ = self.finish_evacuation().await;
+            Event::Emptied => {
+                let _ = self.finish_leaving().await;
             }
         }
     }
@@ -178,7 +190,7 @@ impl<I: Io> Control<I> {
         let mut next = self.config();
         let result = match edit(&mut next) {
             Ok(()) if next == *self.config.borrow() => Ok(()),
-            Ok(()) => self.store(next).await,
+            Ok(()) => self.store(next, None).await,
             Err(error) => Err(error),
         };
         self.end_change();
@@ -208,8 +220,9 @@ impl<I: Io> Control<I> {
         join_all(targets.iter().map(|&(i, device)| pool::write_superblock(&self.io, device, i, next))).await
     }
 
-    /// Stores a configuration on its active members; one that fails meanwhile is out in the next attempt.
-    async fn store(&self, mut next: Config) -> Result<(), ControlError> {
+    /// Stores a configuration on its active members; one that fails meanwhile is out in the next attempt, and no member
+    /// at all if it was `joining`: nothing is on it yet.
+    async fn store(&self, mut next: Config, joining: Option<usize>) -> Result<(), ControlError> {
         if self.failed.get() {
             return Err(ControlError::Failed);
         }
@@ -240,7 +253,8 @@ impl<I: Io> Control<I> {
                 }
             }
             for i in out {
-                next.members[i].state = MemberState::Failed;
+                let joins = joining == Some(i);
+                next.members[i].state = if joins { MemberState::Removed } else { MemberState::Failed };
                 next.members[i].out_epoch = next.epoch;
                 failed.push(i);
             }
@@ -271,6 +285,14 @@ impl<I: Io> Control<I> {
         &self,
         order: impl Fn(Answer<Result<(), VolumeError>>) -> Order,
     ) -> Result<(), VolumeError> {
+        self.ask_each(order).await.map(drop)
+    }
+
+    /// As `ask_all`; gives the answers.
+    async fn ask_each<T>(
+        &self,
+        order: impl Fn(Answer<Result<T, VolumeError>>) -> Order,
+    ) -> Result<Vec<T>, VolumeError> {
         let asks = self.shards.iter().map(|shard| {
             let (done, answer) = oneshot::async_channel();
             let order = order(done);
@@ -289,7 +311,7 @@ impl<I: Io> Control<I> {
             (member.state, member.layout, self.devices.borrow()[index])
         };
         let member = MemberId(index as u8);
-        let device = device.filter(|_| state == MemberState::Active);
+        let device = device.filter(|_| state.takes_part());
         let _ = self.ask_all(|done| Order::SetMember { member, state, device, layout, done }).await;
     }
 
@@ -342,7 +364,7 @@ impl<I: Io> Control<I> {
     pub async fn fail(&self, index: usize) -> Result<(), ControlError> {
         let turn = self.turn().await;
         match self.member(index)? {
-            MemberState::Active => self.take_out_unless_needed(index, MemberState::Failed).await?,
+            state if state.takes_part() => self.take_out_unless_needed(index, MemberState::Failed).await?,
             MemberState::Spare => self.take_out(MemberId(index as u8), MemberState::Failed).await?,
             _ => {}
         }

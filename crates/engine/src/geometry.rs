@@ -188,6 +188,11 @@ impl Geometry {
         self.failures() + 1
     }
 
+    /// The fewest members that a pool of this shape can do with.
+    pub fn members_least(&self) -> usize {
+        (self.data_columns + self.parity_columns()).max(self.copies()).max(*MEMBERS.start())
+    }
+
     /// Chunks a stripe can have: k data, m parity, f mirrors of each data column, in this order.
     pub fn homes_per_stripe(&self) -> usize {
         self.data_columns + self.parity_columns() + self.data_columns * self.failures()
@@ -196,6 +201,11 @@ impl Geometry {
     /// Index, among a stripe's homes, of parity column `p`.
     pub fn parity_index(&self, p: usize) -> usize {
         self.data_columns + p
+    }
+
+    /// Whether this is the index of a parity column.
+    pub fn is_parity(&self, index: usize) -> bool {
+        (self.parity_index(0)..self.mirror_index(0, 0)).contains(&index)
     }
 
     /// Index, among a stripe's homes, of mirror `copy` (from 0) of data column `column`.

@@ -289,7 +289,7 @@ impl<I: Io> MappedShard<I> {
         let data: Gather = Rc::new([data]);
         let mut written: Vec<MemberId> = Vec::new();
         loop {
-            written.retain(|&m| self.members.is_active(m));
+            written.retain(|&m| self.members.takes_new(m));
             let legs = self.journal_legs(first, &written);
             if legs.is_empty() {
                 if written.is_empty() {
@@ -321,7 +321,7 @@ impl<I: Io> MappedShard<I> {
         let n = self.members.count() as u64;
         (0..n)
             .map(|i| MemberId(((first / LEG_BLOCKS + i) % n) as u8))
-            .filter(|m| self.members.is_active(*m) && !written.contains(m))
+            .filter(|m| self.members.takes_new(*m) && !written.contains(m))
             .take(copies.saturating_sub(written.len()))
             .collect()
     }

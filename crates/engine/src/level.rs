@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use crate::addr::{MemberId, StripeId};
+use crate::addr::{Home, MemberId, StripeId};
 use crate::geometry::CHUNK_BYTES;
 use crate::io::Io;
 use crate::mapped::{MappedShard, StripeLock};
@@ -23,15 +23,19 @@ impl<I: Io> MappedShard<I> {
             if batch.is_empty() {
                 continue;
             }
-            if self.members.version() != version {
-                // What was whole may not be so any more.
-                self.io.reach(Path::RebuildVoid);
-                batch.iter().for_each(|moved| self.give_up(moved));
-                return true;
-            }
             self.io.reach(Path::Levelled);
+            return self.record_moved(batch, version).await || self.members.version() != version;
+        }
+        false
+    }
+
+    /// Records moves of chunks, unless members have come or gone since `version`: what was whole may not be so any more.
+    pub(crate) async fn record_moved(self: &Rc<Self>, batch: Vec<Rebuilt<I>>, version: u64) -> bool {
+        if self.members.version() == version {
             return self.record_rebuilt(batch).await;
         }
+        self.io.reach(Path::RebuildVoid);
+        batch.iter().for_each(|moved| self.give_up(moved));
         false
     }
 
@@ -49,26 +53,29 @@ impl<I: Io> MappedShard<I> {
             }
             let Some(lock) = self.lock_stripe(stripe).map(Rc::new) else { continue };
             for index in self.required(stripe) {
-                let moved = self.move_chunk(&lock, index, from, &batch).await;
-                batch.extend(moved);
+                let home = self.tables.borrow().good_home(stripe, index);
+                if home.is_none_or(|home| home.member != from) {
+                    continue;
+                }
+                let avoid = self.members_to_avoid(stripe, index, &batch);
+                let planned = self.space.borrow_mut().plan_move(from, &avoid);
+                if let Some(home) = planned {
+                    batch.extend(self.move_chunk(&lock, index, home).await);
+                }
             }
         }
         batch
     }
 
-    async fn move_chunk(
+    /// Writes a chunk of a whole stripe to the home planned for it.
+    pub(crate) async fn move_chunk(
         self: &Rc<Self>,
         lock: &Rc<StripeLock<I>>,
         index: usize,
-        from: MemberId,
-        batch: &[Rebuilt<I>],
+        home: Home,
     ) -> Option<Rebuilt<I>> {
-        let stripe = lock.stripe();
-        self.tables.borrow().good_home(stripe, index).filter(|home| home.member == from)?;
-        let avoid = self.members_to_avoid(stripe, index, batch);
-        let home = self.space.borrow_mut().plan_move(from, &avoid)?;
         self.throttle.pay(&self.io, CHUNK_BYTES).await;
-        match self.chunk_content(stripe, index).await {
+        match self.chunk_content(lock.stripe(), index).await {
             Some(content) => self.write_rebuilt(lock, index, home, true, content).await,
             None => {
                 self.space.borrow_mut().give_back([home]);

@@ -32,6 +32,7 @@ mod ticket;
 mod write;
 
 // What a shard does by itself.
+mod balance;
 mod clean;
 mod compact;
 mod convert;
@@ -48,6 +49,7 @@ mod era;
 mod journal;
 mod member;
 mod pages;
+mod shares;
 mod space;
 pub mod status;
 mod sync;

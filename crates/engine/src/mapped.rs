@@ -97,6 +97,9 @@ pub struct MappedShard<I> {
     /// Wakes the rebuilder.
     pub(crate) rebuilder: Kick,
     pub(crate) rebuild_left: Cell<u64>,
+    /// Wakes the balancer.
+    pub(crate) balancer: Kick,
+    pub(crate) balance_left: Cell<u64>,
     pub(crate) scrubber: Kick,
     /// Counts the scrubs begun and stopped.
     pub(crate) scrub_orders: Cell<u64>,
@@ -170,6 +173,8 @@ impl<I: Io> MappedShard<I> {
             refused_early: Cell::new(0),
             rebuilder: Kick::default(),
             rebuild_left: Cell::new(0),
+            balancer: Kick::default(),
+            balance_left: Cell::new(0),
             scrubber: Kick::default(),
             scrub_orders: Cell::new(0),
             closing: Cell::new(false),
@@ -187,6 +192,7 @@ impl<I: Io> MappedShard<I> {
         self.io.spawn(Rc::clone(self).run_cleaner());
         self.io.spawn(Rc::clone(self).run_keeper());
         self.io.spawn(Rc::clone(self).run_rebuilder());
+        self.io.spawn(Rc::clone(self).run_balancer());
         self.io.spawn(Rc::clone(self).run_scrubber());
     }
 
@@ -233,7 +239,7 @@ impl<I: Io> MappedShard<I> {
         self.free_ids.borrow_mut().extend(stripes);
     }
 
-    /// Takes note of a member's new state. Everything that depends on it is queued before this returns.
+    /// Takes note of a member's new state, or of a new member. Everything that depends on it is queued before this returns.
     pub(crate) fn set_member(
         self: &Rc<Self>,
         member: MemberId,
@@ -241,10 +247,11 @@ impl<I: Io> MappedShard<I> {
         device: Option<DeviceId>,
         layout: MemberLayout,
     ) {
-        let was_active = self.members.is_active(member);
+        let is_new = usize::from(member.0) == self.members.count();
+        let was_active = !is_new && self.members.is_active(member);
         self.members.set(member, state, device, layout);
-        self.space.borrow_mut().set_state(member, state);
-        if was_active && state != MemberState::Active {
+        self.space.borrow_mut().set_member(member, layout.chunks, layout.page_slots, state);
+        if was_active && !state.takes_part() {
             self.lose_member(member);
         }
         self.unreadable.borrow_mut().clear();
@@ -252,6 +259,7 @@ impl<I: Io> MappedShard<I> {
         if !sabotage::on(Sabotage::LoseWakeup) {
             self.rebuilder.kick();
         }
+        self.look_for_balance();
         self.keeper.kick();
         self.journal.room.notify();
         self.space_changed.notify();

@@ -308,7 +308,14 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate], options: &MdOptions)
         volume_next: 1,
         openings: Vec::new(),
     };
-    Ok(Found { config: Rc::new(config), devices, returned: Vec::new(), warnings, md: Some(md) })
+    Ok(Found {
+        config: Rc::new(config),
+        devices,
+        returned: Vec::new(),
+        removed: Vec::new(),
+        warnings,
+        md: Some(md),
+    })
 }
 
 fn member(

@@ -31,7 +31,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    fn new(state: MemberState, device: Option<DeviceId>, layout: MemberLayout) -> Member {
+    fn new(device: Option<DeviceId>, state: MemberState, layout: MemberLayout) -> Member {
         Member {
             device,
             state,
@@ -88,7 +88,7 @@ impl<I: Io> Members<I> {
         devices: &[Option<DeviceId>],
     ) -> Members<I> {
         let member = |(member, &device): (&MemberConfig, &Option<DeviceId>)| {
-            Member::new(member.state, device, member.layout)
+            Member::new(device, member.state, member.layout)
         };
         let list = RefCell::new(members.iter().zip(devices).map(member).collect());
         Members { io, shard, control, list, version: Cell::new(0), failures_reported: Cell::new(0) }
@@ -106,8 +106,19 @@ impl<I: Io> Members<I> {
         self.list.borrow()[usize::from(member.0)].clone()
     }
 
+    /// Whether what the member holds is read and kept up to date.
     pub(crate) fn is_active(&self, member: MemberId) -> bool {
+        self.list.borrow()[usize::from(member.0)].state.takes_part()
+    }
+
+    /// Whether anything new may be placed on the member.
+    pub(crate) fn takes_new(&self, member: MemberId) -> bool {
         self.list.borrow()[usize::from(member.0)].state == MemberState::Active
+    }
+
+    /// How many members take what is new.
+    pub(crate) fn taking_new(&self) -> usize {
+        self.ids().filter(|&m| self.takes_new(m)).count()
     }
 
     pub(crate) fn active(&self) -> Vec<MemberId> {
@@ -116,7 +127,7 @@ impl<I: Io> Members<I> {
 
     /// Whether any member takes part.
     pub(crate) fn any_active(&self) -> bool {
-        self.list.borrow().iter().any(|member| member.state == MemberState::Active)
+        self.list.borrow().iter().any(|member| member.state.takes_part())
     }
 
     pub(crate) fn in_flight(&self, member: MemberId) -> u32 {
@@ -127,6 +138,7 @@ impl<I: Io> Members<I> {
         self.version.get()
     }
 
+    /// A member has a new state, or is new; its number is then the next.
     pub(crate) fn set(
         &self,
         member: MemberId,
@@ -135,8 +147,12 @@ impl<I: Io> Members<I> {
         layout: MemberLayout,
     ) {
         self.version.set(self.version.get() + 1);
-        let entry = &mut self.list.borrow_mut()[usize::from(member.0)];
-        if state != MemberState::Active {
+        let mut list = self.list.borrow_mut();
+        if usize::from(member.0) == list.len() {
+            list.push(Member::new(device, state, layout));
+        }
+        let entry = &mut list[usize::from(member.0)];
+        if !state.takes_part() {
             entry.lost_at = self.version.get();
         }
         if device.is_some() && entry.device.is_some_and(|before| Some(before) != device) {
@@ -145,7 +161,7 @@ impl<I: Io> Members<I> {
         entry.state = state;
         entry.device = device;
         entry.layout = layout;
-        if state != MemberState::Active {
+        if !state.takes_part() {
             entry.unflushed = false;
         }
     }
@@ -154,14 +170,14 @@ impl<I: Io> Members<I> {
     /// it is back.
     pub(crate) fn lost_since(&self, member: MemberId, version: u64) -> bool {
         let entry = &self.list.borrow()[usize::from(member.0)];
-        entry.state != MemberState::Active || entry.lost_at > version
+        !entry.state.takes_part() || entry.lost_at > version
     }
 
     /// Reports a member that failed a request and waits until all shards and the other members know. What a device fails
     /// late, when another has taken its place, says nothing of that one.
     pub(crate) async fn report_failure(&self, member: MemberId, error: IoError) {
         let Member { state, device, failed, .. } = self.get(member);
-        if state != MemberState::Active || (failed.is_some() && failed != device) {
+        if !state.takes_part() || (failed.is_some() && failed != device) {
             return;
         }
         self.failures_reported.set(self.failures_reported.get() + 1);
@@ -191,7 +207,7 @@ impl<I: Io> Members<I> {
         let mut list = self.list.borrow_mut();
         list.truncate(from);
         list.extend(
-            members.iter().map(|&(state, device)| Member::new(state, device, MemberLayout::default())),
+            members.iter().map(|&(state, device)| Member::new(device, state, MemberLayout::default())),
         );
         self.version.set(self.version.get() + 1);
     }
@@ -272,7 +288,7 @@ impl<I: Io> Members<I> {
         let mut list = self.list.borrow_mut();
         let mut taken = Vec::new();
         for (i, member) in list.iter_mut().enumerate() {
-            if member.state == MemberState::Active && std::mem::take(&mut member.unflushed) {
+            if member.state.takes_part() && std::mem::take(&mut member.unflushed) {
                 taken.push(MemberId(i as u8));
             }
         }

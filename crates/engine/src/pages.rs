@@ -171,19 +171,20 @@ impl Pages {
         slots
     }
 
-    /// Has every page with fewer than `copies` copies written anew.
-    pub(crate) fn rewrite_short(&mut self, copies: usize, applied: Lsn) {
-        for page in self.short(copies) {
+    /// Has every page with fewer than `copies` copies on members that count written anew.
+    pub(crate) fn rewrite_short(&mut self, copies: usize, counts: impl Fn(MemberId) -> bool, applied: Lsn) {
+        for page in self.short(copies, counts) {
             self.rewrite(page, applied);
         }
     }
 
-    /// Whether a page that was written has fewer than `copies` copies.
-    pub(crate) fn any_short(&self, copies: usize) -> bool {
-        !self.short(copies).is_empty()
+    /// Whether a page that was written has fewer than `copies` copies on members that count.
+    pub(crate) fn any_short(&self, copies: usize, counts: impl Fn(MemberId) -> bool) -> bool {
+        !self.short(copies, counts).is_empty()
     }
 
-    fn short(&self, copies: usize) -> Vec<PageId> {
-        self.all().filter(|(_, s)| s.ever_written && s.copies.len() < copies).map(|(p, _)| p).collect()
+    fn short(&self, copies: usize, counts: impl Fn(MemberId) -> bool) -> Vec<PageId> {
+        let found = |state: &PageState| state.copies.iter().filter(|copy| counts(copy.member)).count();
+        self.all().filter(|(_, s)| s.ever_written && found(s) < copies).map(|(p, _)| p).collect()
     }
 }

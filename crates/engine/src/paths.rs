@@ -149,6 +149,16 @@ paths! {
     RebuiltOpen,
     /// Chunks were moved off a member fuller than others, since nothing else made room.
     Levelled,
+    /// A mirror was moved off the one member that can take the chunk it protects.
+    MirrorMovedAway,
+    /// A member that is to be emptied still has something that somebody reads or writes.
+    EmptyingAwaited,
+    /// Chunks were moved to members with less than their share.
+    Balanced,
+    /// Members stay uneven, because the stripes of what could move are on all members that could take it.
+    BalanceBlocked,
+    /// Stripes with chunks to be moved were all in use; they are tried again.
+    BalanceRetried,
     /// No member had room for a chunk to be rebuilt.
     RebuildStarved,
     /// The content of a chunk to be rebuilt could not be had.
@@ -220,6 +230,18 @@ paths! {
     EvacuationRefused,
     /// A member was evacuated to the end.
     EvacuationEnded,
+    /// A member was added.
+    MemberAdded,
+    /// A device failed while it was being added, and is no member.
+    JoinFailed,
+    /// The removal of a member was refused, because the others have too little room.
+    RemovalRefused,
+    /// A member that was to leave stays.
+    RemovalCancelled,
+    /// A member has left.
+    MemberLeft,
+    /// The end of the pool had kept a member that has left from being cleared.
+    OpenedWithRemoved,
     /// A member that was missing is back when the pool is opened.
     OpenedWithReturned,
     /// A member is missing when the pool is opened.

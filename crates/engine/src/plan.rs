@@ -1,6 +1,6 @@
 //! Planning a new stripe: a number and homes for it, for clients after waiting for room.
 
-use crate::addr::StripeId;
+use crate::addr::{MemberId, StripeId};
 use crate::disk::superblock::MemberState;
 use crate::io::Io;
 use crate::mapped::MappedShard;
@@ -68,6 +68,19 @@ impl<I: Io> MappedShard<I> {
     /// What a client is told when there is no room.
     pub(crate) fn no_room(&self) -> VolumeError {
         if self.members.any_active() { VolumeError::NoSpace } else { VolumeError::Failed }
+    }
+
+    /// Whether the members that take something new have room without this one: for what is stored, and for the pages
+    /// of as many stripes and parts of volumes as there may be by then.
+    pub(crate) fn fits_without(&self, member: MemberId) -> bool {
+        let g = &self.geometry;
+        let tables = self.tables.borrow();
+        let pages = |chunks: u64| {
+            let stripes = g.stripes_max(chunks).max(u64::from(self.next_id.get()));
+            let maps = g.map_pages_max(chunks).max(u64::from(tables.map.pages_end()));
+            1 + stripes.div_ceil(g.stripes_per_page() as u64) + maps
+        };
+        self.space.borrow().fits_without(member, tables.live_blocks, pages)
     }
 
     pub(crate) fn try_plan(

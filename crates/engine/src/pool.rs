@@ -138,6 +138,8 @@ pub struct Found {
     pub devices: Vec<Option<DeviceId>>,
     /// Members that are back after having been missing: they can be taken in once the pool is open.
     pub returned: Vec<(MemberId, DeviceId)>,
+    /// Members of a mapped pool that nothing is left on, and that the end of the pool kept from being cleared.
+    pub removed: Vec<(MemberId, DeviceId)>,
     /// What an operator should know about devices that were not used.
     pub warnings: Vec<String>,
     /// md's superblocks, where they take the place of ours.
@@ -389,15 +391,20 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
     };
     config.epoch = epoch;
     config.push_opening(epoch, io.random());
-    let mut returned = Vec::new();
+    // A spare's place may have been taken by a device that is yet to hear of it.
+    let is_mapped = matches!(config.shape, Shape::Mapped(_));
+    let (mut returned, mut removed) = (Vec::new(), Vec::new());
     for (index, member) in config.members.iter_mut().enumerate() {
         match (member.state, found[index]) {
-            (MemberState::Active, None) => {
+            (MemberState::Active | MemberState::Leaving, None) => {
                 io.reach(Path::OpenedWithout);
                 member.state = MemberState::Missing;
                 member.out_epoch = epoch;
             }
             (MemberState::Missing, Some(device)) => returned.push((MemberId(index as u8), device)),
+            (MemberState::Removed, Some(device)) if is_mapped => {
+                removed.push((MemberId(index as u8), device))
+            }
             _ => {}
         }
     }
@@ -405,10 +412,10 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
         .members
         .iter()
         .zip(&found)
-        .map(|(m, &d)| d.filter(|_| matches!(m.state, MemberState::Active | MemberState::Spare)))
+        .map(|(m, &d)| d.filter(|_| m.state.takes_part() || m.state == MemberState::Spare))
         .collect();
     store(io, &mut config, &devices).await?;
-    Ok(Found { config: Rc::new(config), devices, returned, warnings, md: None })
+    Ok(Found { config: Rc::new(config), devices, returned, removed, warnings, md: None })
 }
 
 /// The generation after which the next one is above all that were found, and goes to the other slot than the newest is in:
@@ -450,7 +457,7 @@ fn require_enough(
 ) -> Result<(), PoolError> {
     let out = |(i, m): &(usize, &MemberConfig)| match m.state {
         MemberState::Removed | MemberState::Spare => false,
-        MemberState::Active | MemberState::Missing => found[*i].is_none(),
+        MemberState::Active | MemberState::Leaving | MemberState::Missing => found[*i].is_none(),
         _ => true,
     };
     let missing: Vec<(usize, &MemberConfig)> = config.members.iter().enumerate().filter(out).collect();

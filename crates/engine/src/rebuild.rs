@@ -17,6 +17,7 @@ use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::shard::Event;
 use crate::tables::StripeState;
+use crate::volume::VolumeError;
 
 /// Chunks rebuilt with one flush.
 pub(crate) const CHUNKS_PER_ROUND: usize = 16;
@@ -41,21 +42,45 @@ impl<I: Io> MappedShard<I> {
         self.rebuilder.kick();
         loop {
             self.rebuilder.kicked().await;
-            let had_work = self.count_wanting() > 0;
-            while self.count_wanting() > 0 {
-                if !self.rebuild_pass().await {
-                    self.io.reach(Path::RebuildRetried);
-                    self.io.sleep(RETRY_NS).await;
+            loop {
+                if sabotage::on(Sabotage::LeaveEarly) {
+                    let _ = self.control.send(Event::Emptied).await;
                 }
+                while self.count_wanting() > 0 {
+                    if !self.rebuild_pass().await {
+                        self.io.reach(Path::RebuildRetried);
+                        self.io.sleep(RETRY_NS).await;
+                    }
+                }
+                let emptying: Vec<MemberId> = self.members.ids().filter(|&m| self.is_emptying(m)).collect();
+                if emptying.is_empty() {
+                    break;
+                }
+                if emptying.iter().all(|&m| self.space.borrow().is_empty(m)) && !self.needs_redundancy() {
+                    // The last shard to say so is heard.
+                    let _ = self.control.send(Event::Emptied).await;
+                    break;
+                }
+                // Readers are to leave, the cleaner is to write pages anew, or a stripe was still being opened.
+                self.io.reach(Path::EmptyingAwaited);
+                self.io.sleep(RETRY_NS).await;
+                let _ = self.flush().await;
+                self.reclaim();
             }
-            if had_work || self.holds_evacuating() {
-                let _ = self.control.send(Event::Rebuilt).await;
-            }
+            self.look_for_balance();
         }
     }
 
-    fn holds_evacuating(&self) -> bool {
-        self.members.ids().any(|m| self.members.get(m).state == MemberState::Evacuating)
+    /// Whether a member is to be emptied.
+    fn is_emptying(&self, member: MemberId) -> bool {
+        matches!(self.members.get(member).state, MemberState::Evacuating | MemberState::Leaving)
+    }
+
+    /// Whether nothing of the shard is on a member that takes nothing new, whatever happens from here on.
+    pub(crate) async fn is_rid_of(self: &Rc<Self>, member: MemberId) -> Result<bool, VolumeError> {
+        self.flush().await?;
+        self.reclaim();
+        Ok(self.space.borrow().is_empty(member) && !self.needs_redundancy())
     }
 
     /// Chunks that can and should be rebuilt.
@@ -75,10 +100,10 @@ impl<I: Io> MappedShard<I> {
         }
         self.required(stripe)
             .filter(|&index| match tables.homes(stripe)[index] {
-                None => self.members.active().len() > self.geometry.failures(),
+                None => self.members.taking_new() > self.geometry.failures(),
                 Some(home) => match self.members.get(home.member).state {
                     MemberState::Active => found.stale >> index & 1 == 1,
-                    MemberState::Evacuating => true,
+                    MemberState::Evacuating | MemberState::Leaving => true,
                     _ => false,
                 },
             })
@@ -163,13 +188,16 @@ impl<I: Io> MappedShard<I> {
             return None;
         };
         let old = self.tables.borrow().homes(stripe)[index];
-        let in_place = old.filter(|home| self.members.is_active(home.member));
+        let in_place = old.filter(|home| self.members.takes_new(home.member));
         let home = match in_place {
             Some(home) => home,
             None => {
                 let avoid = self.members_to_avoid(stripe, index, batch);
                 let planned = self.space.borrow_mut().plan_chunk(&avoid);
                 if planned.is_none() {
+                    if let Some(moved) = self.make_way(lock, index, batch).await {
+                        return Some(moved);
+                    }
                     self.io.reach(Path::RebuildStarved);
                     self.rebuild_starved.set(true);
                     self.keeper.kick();
@@ -185,6 +213,38 @@ impl<I: Io> MappedShard<I> {
         let rebuilt = self.write_rebuilt(lock, index, home, in_place.is_none(), content).await?;
         self.counters.chunks_rebuilt.add(1);
         Some(rebuilt)
+    }
+
+    /// Moves a mirror of a data column off the one member that could take the column; the next pass finds it free.
+    async fn make_way(
+        self: &Rc<Self>,
+        lock: &Rc<StripeLock<I>>,
+        index: usize,
+        batch: &[Rebuilt<I>],
+    ) -> Option<Rebuilt<I>> {
+        let (g, stripe) = (self.geometry, lock.stripe());
+        let is_column = index < g.data_columns && !batch.iter().any(|r| r.stripe == stripe);
+        let mirrors = (0..if is_column { g.failures() } else { 0 }).map(|copy| g.mirror_index(copy, index));
+        for mirror in mirrors {
+            let Some(home) = self.live_home(stripe, mirror) else { continue };
+            let in_the_way = self.members_to_avoid(stripe, index, batch);
+            let others = in_the_way.iter().filter(|&&m| m == home.member).count();
+            if others > 1 || !self.members.takes_new(home.member) {
+                continue;
+            }
+            let mut avoid = self.members_to_avoid(stripe, mirror, batch);
+            avoid.push(home.member);
+            let Some(new) = self.space.borrow_mut().plan_chunk(&avoid) else { continue };
+            self.io.reach(Path::MirrorMovedAway);
+            return match self.chunk_content(stripe, mirror).await {
+                Some(content) => self.write_rebuilt(lock, mirror, new, true, content).await,
+                None => {
+                    self.space.borrow_mut().give_back([new]);
+                    None
+                }
+            };
+        }
+        None
     }
 
     /// Writes a chunk's content, if it matters, to its new home; `is_new` if that was planned for it.
@@ -222,8 +282,7 @@ impl<I: Io> MappedShard<I> {
     ) -> Option<Option<Buf>> {
         let g = self.geometry;
         let state = self.tables.borrow().stripe(stripe).state;
-        let is_parity = (g.parity_index(0)..g.mirror_index(0, 0)).contains(&index);
-        if !is_parity {
+        if !g.is_parity(index) {
             let column =
                 if index < g.data_columns { index } else { (index - g.mirror_index(0, 0)) % g.data_columns };
             return self.read_chunk(stripe, column).await.ok().map(Some);
@@ -257,7 +316,7 @@ impl<I: Io> MappedShard<I> {
     }
 
     pub(crate) async fn record_rebuilt(self: &Rc<Self>, batch: Vec<Rebuilt<I>>) -> bool {
-        let durable = self.flush_pages().await;
+        let durable = sabotage::on(Sabotage::MoveUnflushed) || self.flush_pages().await;
         let mut records = Vec::new();
         for rebuilt in &batch {
             // The stripe is locked, but its member may be gone again, or back without what was written to it.

@@ -47,6 +47,14 @@ pub enum Sabotage {
     LoseWakeup,
     /// Do not give back the chunks of a plan that came to nothing.
     LeakChunks,
+    /// Move a chunk to a member that already holds one of those that protect it, when members are balanced.
+    BalanceTogether,
+    /// Record the new home of a rebuilt or moved chunk before it is durable there.
+    MoveUnflushed,
+    /// Use a new member before the configuration says so.
+    UseBeforeStored,
+    /// Let a member go before it is empty.
+    LeaveEarly,
     /// Arrays: change stripes in place without their after-image in the journal.
     SkipAfterImage,
     /// Arrays: at recovery, leave stripes that were being changed as they are.
@@ -79,7 +87,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every way.
-    pub const ALL: [Sabotage; 35] = [
+    pub const ALL: [Sabotage; 39] = [
         Sabotage::SkipJournal,
         Sabotage::OneJournalCopy,
         Sabotage::AcknowledgeEarly,
@@ -101,6 +109,10 @@ impl Sabotage {
         Sabotage::NeverCompact,
         Sabotage::LoseWakeup,
         Sabotage::LeakChunks,
+        Sabotage::BalanceTogether,
+        Sabotage::MoveUnflushed,
+        Sabotage::UseBeforeStored,
+        Sabotage::LeaveEarly,
         Sabotage::SkipAfterImage,
         Sabotage::SkipReplay,
         Sabotage::ReplayOutOfOrder,

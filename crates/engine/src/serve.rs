@@ -105,6 +105,20 @@ pub enum Order {
         /// Who waits until that is durable.
         done: Answer<Result<(), VolumeError>>,
     },
+    /// Tell whether the other members have room for what is stored and for the tables.
+    FitsWithout {
+        /// The member.
+        member: MemberId,
+        /// Who waits.
+        done: Answer<Result<bool, VolumeError>>,
+    },
+    /// Make everything durable, and tell whether nothing is left on a member that takes nothing new.
+    IsEmpty {
+        /// The member.
+        member: MemberId,
+        /// Who waits.
+        done: Answer<Result<bool, VolumeError>>,
+    },
     /// Make everything durable.
     Flush {
         /// Who waits.

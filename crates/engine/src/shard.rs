@@ -43,8 +43,8 @@ pub enum Event {
         /// The key.
         key: u64,
     },
-    /// The shard has finished rebuilding; an evacuating member may now be empty.
-    Rebuilt,
+    /// Nothing of the shard is left on the members that are to be emptied.
+    Emptied,
 }
 
 /// Opens shards of a pool, by number and mailbox, on the present thread: recovers them and starts their tasks. All at once,
@@ -148,6 +148,15 @@ impl<I: Io> Shard<I> {
         }
     }
 
+    /// Moves that would make the members of a mapped pool noticeably more even, in words; nothing when all is well. To be
+    /// asked when nothing is left to balance.
+    pub fn unbalanced(&self) -> Vec<String> {
+        match self {
+            Shard::Mapped(shard) => shard.unbalanced(),
+            Shard::Array(_) => Vec::new(),
+        }
+    }
+
     fn io(&self) -> &I {
         match self {
             Shard::Mapped(shard) => &shard.io,
@@ -182,6 +191,12 @@ impl<I: Io> Shard<I> {
                     Shard::Array(shard) => shard.stale_member(member).await,
                 };
                 let _ = done.send(marked);
+            }
+            Order::FitsWithout { member, done } => {
+                let _ = done.send(Ok(self.mapped().fits_without(member)));
+            }
+            Order::IsEmpty { member, done } => {
+                let _ = done.send(self.mapped().is_rid_of(member).await);
             }
             Order::Flush { done } => {
                 let flushed = match &self {
@@ -236,11 +251,11 @@ impl<I: Io> Shard<I> {
         }
     }
 
-    /// Volumes come and go in mapped pools only; the control sees to that.
+    /// Volumes come and go, and members leave, in mapped pools only; the control sees to that.
     fn mapped(&self) -> &Rc<MappedShard<I>> {
         match self {
             Shard::Mapped(shard) => shard,
-            Shard::Array(_) => unreachable!("an array keeps its one volume"),
+            Shard::Array(_) => unreachable!("an array keeps its one volume and its members"),
         }
     }
 }

@@ -72,6 +72,23 @@ struct MemberSpace {
     expected: bool,
 }
 
+impl MemberSpace {
+    fn free(chunks: u32, page_slots: u32) -> MemberSpace {
+        MemberSpace {
+            chunks: FreeSet::all(chunks),
+            chunks_all: chunks,
+            page_slots: FreeSet::all(page_slots),
+            page_slots_all: page_slots,
+            usable: false,
+            expected: false,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.chunks.count == self.chunks_all && self.page_slots.count == self.page_slots_all
+    }
+}
+
 /// Stripes for which room is kept back on each member for compaction, which cannot always choose another member. Rebuilding
 /// leaves it too: where it finds no room, compaction makes some.
 const MEMBER_RESERVE_STRIPES: u64 = 2;
@@ -118,6 +135,8 @@ pub(crate) struct Space {
     geometry: Geometry,
     members: Vec<MemberSpace>,
     placement: Placement,
+    /// Of the placement.
+    seed: u64,
     stripe_no: u64,
     releasing: VecDeque<Released>,
     order: Vec<u8>,
@@ -131,6 +150,7 @@ impl Space {
             geometry,
             members: Vec::with_capacity(members),
             placement,
+            seed,
             stripe_no: 0,
             releasing: VecDeque::new(),
             order: Vec::new(),
@@ -140,23 +160,53 @@ impl Space {
 
     /// Adds the next member, everything on it free.
     pub(crate) fn push_member(&mut self, chunks: u32, page_slots: u32, state: MemberState) {
-        self.members.push(MemberSpace {
-            chunks: FreeSet::all(chunks),
-            chunks_all: chunks,
-            page_slots: FreeSet::all(page_slots),
-            page_slots_all: page_slots,
-            usable: false,
-            expected: false,
-        });
+        self.members.push(MemberSpace::free(chunks, page_slots));
         self.set_state(MemberId(self.members.len() as u8 - 1), state);
     }
 
+    /// A member has a new state, or is new; its number is then the next, or that of one that nothing is left on.
+    pub(crate) fn set_member(&mut self, member: MemberId, chunks: u32, page_slots: u32, state: MemberState) {
+        let index = usize::from(member.0);
+        if index == self.members.len() {
+            self.placement = Placement::new(index + 1, self.seed);
+            return self.push_member(chunks, page_slots, state);
+        }
+        let entry = &mut self.members[index];
+        if (entry.chunks_all, entry.page_slots_all) != (chunks, page_slots) {
+            assert!(entry.is_empty(), "a member in use is cut up in one way");
+            *entry = MemberSpace::free(chunks, page_slots);
+        }
+        self.set_state(member, state);
+    }
+
     /// The member's state decides whether new chunks may be placed on it.
-    pub(crate) fn set_state(&mut self, member: MemberId, state: MemberState) {
+    fn set_state(&mut self, member: MemberId, state: MemberState) {
         let entry = &mut self.members[usize::from(member.0)];
         entry.usable = state == MemberState::Active;
-        entry.expected = !matches!(state, MemberState::Evacuating | MemberState::Removed);
+        entry.expected =
+            !matches!(state, MemberState::Evacuating | MemberState::Leaving | MemberState::Removed);
         self.capacity_blocks = self.count_capacity();
+    }
+
+    /// Whether nothing is on a member, or about to be.
+    pub(crate) fn is_empty(&self, member: MemberId) -> bool {
+        self.members[usize::from(member.0)].is_empty()
+    }
+
+    /// Whether the usable members but one have room for so many blocks of clients, and, with f more of them lost, for so
+    /// many table pages.
+    pub(crate) fn fits_without(&self, member: MemberId, blocks: u64, pages: impl Fn(u64) -> u64) -> bool {
+        let rest = || {
+            let usable = self.members.iter().enumerate().filter(|(_, m)| m.usable);
+            usable.filter(|(i, _)| *i != usize::from(member.0)).map(|(_, m)| m)
+        };
+        let chunks: Vec<u64> = rest().map(|m| u64::from(m.chunks_all)).collect();
+        let mut slots: Vec<u64> = rest().map(|m| u64::from(m.page_slots_all)).collect();
+        slots.sort_unstable();
+        slots.truncate(slots.len().saturating_sub(self.geometry.failures()));
+        let copies = self.geometry.copies().min(slots.len()).max(1);
+        capacity_blocks(&self.geometry, &chunks) >= blocks
+            && placement::stripes_placeable(&slots, copies) >= pages(chunks.iter().sum())
     }
 
     /// Marks a chunk found in use at recovery. False when another stripe has it: damage.
@@ -353,6 +403,22 @@ impl Space {
     /// compaction needs is left alone.
     pub(crate) fn plan_chunk(&mut self, avoid: &[MemberId]) -> Option<Home> {
         self.take_emptiest(avoid, self.member_reserve())
+    }
+
+    /// As `plan_chunk`, on this member.
+    pub(crate) fn plan_chunk_on(&mut self, member: MemberId) -> Option<Home> {
+        if self.has_room(member) { self.take_chunk(member) } else { None }
+    }
+
+    /// Whether a chunk can be had of a member without what compaction needs.
+    pub(crate) fn has_room(&self, member: MemberId) -> bool {
+        let entry = &self.members[usize::from(member.0)];
+        entry.usable && u64::from(entry.chunks.count) > self.member_reserve()
+    }
+
+    /// Chunks of each member, none of those that take nothing new.
+    pub(crate) fn usable_chunks(&self) -> Vec<u64> {
+        self.members.iter().map(|m| if m.usable { u64::from(m.chunks_all) } else { 0 }).collect()
     }
 
     /// As `plan_chunk`, for a chunk that can stay on member `from`: on a member so much emptier that they are less uneven

@@ -76,6 +76,8 @@ counters! {
     blocks_compacted,
     /// Chunks given back a good home.
     chunks_rebuilt,
+    /// Chunks moved to members that had less than their share.
+    chunks_balanced,
     /// Table pages written.
     pages_written,
     /// Reads answered from the rest of a stripe.
@@ -123,6 +125,8 @@ pub struct ShardStatus {
     pub metadata_degraded: u64,
     /// Chunks that can be rebuilt now.
     pub rebuild_chunks_left: u64,
+    /// Chunks still to be moved until members have their shares; 0 when nobody moves any.
+    pub balance_chunks_left: u64,
     /// Stripes of an array that await their first resync.
     pub resync_stripes_left: u64,
     /// Stripes the scrub has still to look at; none when none is under way.
@@ -150,6 +154,8 @@ pub struct ShardStatus {
     pub members: Vec<MemberStats>,
     /// Chunks of stripes on each member.
     pub member_chunks_used: Vec<u64>,
+    /// Of those, parity chunks; of mapped pools only.
+    pub member_chunks_parity: Vec<u64>,
     /// Chunks of an array on each member that are not up to date.
     pub member_chunks_stale: Vec<u64>,
 }
@@ -167,6 +173,7 @@ impl ShardStatus {
         self.stripes_at_risk += other.stripes_at_risk;
         self.metadata_degraded += other.metadata_degraded;
         self.rebuild_chunks_left += other.rebuild_chunks_left;
+        self.balance_chunks_left += other.balance_chunks_left;
         self.resync_stripes_left += other.resync_stripes_left;
         let sum = |a: Option<u64>, b: Option<u64>| a.map_or(b, |a| Some(a + b.unwrap_or(0)));
         self.scrub_stripes_left = sum(self.scrub_stripes_left, other.scrub_stripes_left);
@@ -193,6 +200,10 @@ impl ShardStatus {
         }
         self.member_chunks_stale.resize(self.members.len(), 0);
         for (mine, theirs) in self.member_chunks_stale.iter_mut().zip(&other.member_chunks_stale) {
+            *mine += theirs;
+        }
+        self.member_chunks_parity.resize(self.members.len(), 0);
+        for (mine, theirs) in self.member_chunks_parity.iter_mut().zip(&other.member_chunks_parity) {
             *mine += theirs;
         }
         for (mine, theirs) in self.member_chunks_used.iter_mut().zip(&other.member_chunks_used) {
@@ -236,6 +247,7 @@ impl<I: Io> MappedShard<I> {
             free_bytes: space.free_chunks() * CHUNK_BYTES,
             metadata_degraded: u64::from(self.needs_redundancy()),
             rebuild_chunks_left: self.rebuild_left.get(),
+            balance_chunks_left: self.balance_left.get(),
             scrub_stripes_left: tables
                 .scrub_next
                 .map(|next| u64::from(tables.stripe_count().saturating_sub(next.0))),
@@ -248,6 +260,7 @@ impl<I: Io> MappedShard<I> {
             counters: self.counters.values(),
             members: self.members.ids().map(|m| self.members.get(m).stats).collect(),
             member_chunks_used: vec![0; self.members.count()],
+            member_chunks_parity: vec![0; self.members.count()],
             ..ShardStatus::default()
         };
         for stripe in (0..tables.stripe_count()).map(crate::addr::StripeId) {
@@ -256,8 +269,10 @@ impl<I: Io> MappedShard<I> {
                 StripeState::Mirrored => status.stripes_mirrored += 1,
                 StripeState::Parity => status.stripes_parity += 1,
             }
-            for home in tables.homes(stripe).iter().flatten() {
-                status.member_chunks_used[usize::from(home.member.0)] += 1;
+            for (index, home) in tables.homes(stripe).iter().enumerate() {
+                let Some(member) = home.map(|home| usize::from(home.member.0)) else { continue };
+                status.member_chunks_used[member] += 1;
+                status.member_chunks_parity[member] += u64::from(self.geometry.is_parity(index));
             }
             status.stripes_degraded += u64::from(self.missing_chunks(stripe) > 0);
             status.stripes_at_risk += u64::from(self.losses(stripe) >= self.geometry.failures());

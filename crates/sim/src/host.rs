@@ -120,6 +120,11 @@ impl OpenPool {
         self.shards.iter().flat_map(|shard| shard.held_at_rest()).collect()
     }
 
+    /// Moves of chunks that would make members noticeably more even; see [`Shard::unbalanced`].
+    pub fn unbalanced(&self) -> Vec<String> {
+        self.shards.iter().flat_map(|shard| shard.unbalanced()).collect()
+    }
+
     /// A volume by name.
     pub fn volume(&self, name: &str) -> Option<VolumeHandle<SimIo>> {
         Some(self.client.volume(self.control.catalog().get(name)?))

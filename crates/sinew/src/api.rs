@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sinew_engine::control::ControlError;
+use sinew_engine::disk::superblock::MemberState;
 use sinew_engine::pool::Candidate;
 use sinew_uring::OpenOptions;
 use sinew_uring::net::{Listener, Part, Stream};
@@ -33,6 +34,8 @@ pub(crate) enum Request {
     MemberOffline { member: usize },
     MemberOnline { member: usize, path: Option<PathBuf> },
     MemberReplace { member: usize, path: Option<PathBuf>, force: bool },
+    MemberAdd { path: PathBuf, force: bool },
+    MemberRemove { member: usize, cancel: bool },
     ArrayGrow { paths: Vec<PathBuf>, method: MethodName, force: bool },
     Scrub { run: bool },
     Throttle { bytes_per_second: u64 },
@@ -76,6 +79,7 @@ async fn converse(open: Rc<Open>, ready: Rc<Ready>, stream: Stream) {
 
 async fn answer(open: &Open, ready: &Ready, request: Request) -> Result<Value> {
     let control = &open.control;
+    let_go(open);
     match request {
         Request::Status => {
             let mut status = report::status(&control.config(), &control.status().await?);
@@ -105,6 +109,15 @@ async fn answer(open: &Open, ready: &Ready, request: Request) -> Result<Value> {
             let candidate = open_device(open, path)?;
             keep(open, candidate.clone(), control.replace(member, Some(candidate), force).await)?;
         }
+        Request::MemberAdd { path, force } => {
+            let candidate = open_device(open, path)?;
+            let added = control.add(candidate.clone(), force).await;
+            let member = added.as_ref().copied().unwrap_or_default();
+            keep(open, candidate, added.map(drop))?;
+            return Ok(json!({ "member": member }));
+        }
+        Request::MemberRemove { member, cancel: false } => control.remove(member).await?,
+        Request::MemberRemove { member, cancel: true } => control.keep(member).await?,
         Request::ArrayGrow { paths, method, force } => {
             refuse_twice(&paths)?;
             let candidates =
@@ -136,6 +149,19 @@ fn open_device(open: &Open, path: PathBuf) -> Result<Candidate> {
     });
     let device = open.devices.open(&path, OpenOptions::default())?;
     Ok(Candidate { device, path: name })
+}
+
+/// Lets go of the devices of members that have left the pool, so that they can be used for something else.
+fn let_go(open: &Open) {
+    let config = open.control.config();
+    let has_left = |candidate: &Candidate| {
+        let mut members = config.members.iter();
+        members.any(|m| m.path == candidate.path && m.state == MemberState::Removed)
+            && !open.control.holds(candidate.device)
+    };
+    for candidate in open.candidates.borrow_mut().extract_if(.., |candidate| has_left(candidate)) {
+        open.devices.close(candidate.device);
+    }
 }
 
 /// Keeps a device that has become a member, and lets go of one that has not.

@@ -73,6 +73,33 @@ fn open(devices: &Devices, path: &Path, options: OpenOptions) -> Result<DeviceId
     }
 }
 
+/// Makes the members that are not there, as files of this size; none if one cannot be made. Gives those it made.
+pub(crate) fn make_files(members: &[PathBuf], size: Option<u64>) -> Result<Vec<PathBuf>> {
+    let missing: Vec<&PathBuf> = members.iter().filter(|path| !path.exists()).collect();
+    let Some(bytes) = size else {
+        match missing.as_slice() {
+            [] => return Ok(Vec::new()),
+            [path, ..] => {
+                bail!("{} does not exist; say --size SIZE to make files of that size", path.display())
+            }
+        }
+    };
+    let mut made: Vec<PathBuf> = Vec::new();
+    for path in missing {
+        let file = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
+        if file.is_ok() {
+            made.push(path.clone());
+        }
+        if let Err(error) = file.and_then(|file| file.set_len(bytes)) {
+            for path in made {
+                let _ = std::fs::remove_file(path);
+            }
+            return Err(error).with_context(|| format!("cannot make {}", path.display()));
+        }
+    }
+    Ok(made)
+}
+
 /// The paths named, each once.
 pub(crate) fn each(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let paths = named.iter().map(|path| absolute(path)).collect::<Result<Vec<_>>>()?;

@@ -23,6 +23,7 @@ pub(crate) fn status(config: &Config, status: &ShardStatus) -> Value {
                 Shape::Mapped(_) => status.member_chunks_used.get(i).copied().unwrap_or(0),
                 Shape::Array(_) => member_chunks(config, i),
             },
+            "chunks_parity": status.member_chunks_parity.get(i).copied().unwrap_or(0),
             "chunks_stale": status.member_chunks_stale.get(i).copied().unwrap_or(0),
             "reads": stats.reads, "read_bytes": stats.read_bytes, "writes": stats.writes,
             "written_bytes": stats.written_bytes, "flushes": stats.flushes, "read_errors": stats.read_errors,
@@ -51,7 +52,7 @@ pub(crate) fn status(config: &Config, status: &ShardStatus) -> Value {
         "stripes": { "mirrored": status.stripes_mirrored, "parity": status.stripes_parity,
             "degraded": status.stripes_degraded, "at_risk": status.stripes_at_risk },
         "metadata_degraded": status.metadata_degraded > 0,
-        "rebuild_chunks_left": status.rebuild_chunks_left, "resync_stripes_left": status.resync_stripes_left, "scrub_stripes_left": status.scrub_stripes_left,
+        "rebuild_chunks_left": status.rebuild_chunks_left, "balance_chunks_left": status.balance_chunks_left, "resync_stripes_left": status.resync_stripes_left, "scrub_stripes_left": status.scrub_stripes_left,
         "growth_chunks_left": status.growth_chunks_left,
         "table_bytes": status.table_bytes,
         "journal": { "blocks_used": status.journal_blocks_used, "blocks_written": status.journal_blocks_written },
@@ -108,7 +109,7 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
         .members
         .iter()
         .enumerate()
-        .filter(|(_, m)| !matches!(m.state, MemberState::Active | MemberState::Removed | MemberState::Spare))
+        .filter(|(i, m)| config.has_place(*i) && !m.state.takes_part())
         .map(|(i, _)| i)
         .collect();
     let evacuating = config.members.iter().any(|m| m.state == MemberState::Evacuating);
@@ -122,7 +123,8 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
             "since the pool was opened, some blocks had no good copy left: restore them from a backup";
         return ("damaged", advice.to_owned());
     }
-    if status.rebuild_chunks_left > 0 || evacuating {
+    // What moves off a member that is leaving is there all the time.
+    if status.rebuild_chunks_left > 0 && status.stripes_degraded > 0 || evacuating {
         let at_risk = status.stripes_at_risk > 0;
         let health = if at_risk { "at risk" } else { "degraded" };
         return (health, "a rebuild is under way: wait for it".to_owned());
@@ -147,6 +149,13 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
         );
         return (if status.stripes_at_risk > 0 { "at risk" } else { "degraded" }, advice);
     }
+    if let Some(i) = config.members.iter().position(|m| m.state == MemberState::Leaving) {
+        let advice = format!(
+            "member {i} is leaving: wait until what it holds is on the others, or let it stay (`sinew member remove {i} \
+             --cancel`)"
+        );
+        return ("healthy", advice);
+    }
     if status.stripes_degraded > 0 || status.metadata_degraded > 0 {
         return ("degraded", "redundancy is being restored: wait for it".to_owned());
     }
@@ -168,7 +177,8 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
     if matches!(config.shape, Shape::Mapped(_)) && status.stored_bytes * 100 > status.capacity_bytes * 95 {
         return (
             "healthy",
-            "the pool is almost full: delete or discard data, or make a larger pool".to_owned(),
+            "the pool is almost full: delete or discard data, or add members (`sinew member add DEVICE`)"
+                .to_owned(),
         );
     }
     ("healthy", "nothing".to_owned())
@@ -176,7 +186,7 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
 
 /// Whether a file was deleted, or a device pulled, that is still open as a member.
 fn is_gone(member: &MemberConfig) -> bool {
-    member.state == MemberState::Active && !std::path::Path::new(&member.path).exists()
+    member.state.takes_part() && !std::path::Path::new(&member.path).exists()
 }
 
 fn number(value: &Value, key: &str) -> u64 {
@@ -233,6 +243,10 @@ pub(crate) fn print(value: &Value) {
     let mut work = Vec::new();
     if rebuild > 0 {
         work.push(format!("rebuild, {rebuild} chunks left"));
+    }
+    let balance = number(value, "balance_chunks_left");
+    if balance > 0 {
+        work.push(format!("balance, {balance} chunks left"));
     }
     if resync > 0 {
         work.push(format!("first resync, {resync} stripes left"));

@@ -5,6 +5,8 @@ use crate::disk::codec::DecodeError;
 use crate::pool::PoolError;
 use crate::volume::VolumeError;
 
+use super::membership::MembershipError;
+
 /// Why the control did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
@@ -56,16 +58,18 @@ pub enum ControlError {
     /// The device cannot be used.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// The replacement is too small.
-    #[error("the new device has {have} chunks and the member it replaces {need}; give one at least as large")]
+    /// The device is too small for the place that it is to have.
+    #[error("the new device has {have} bytes and needs {need} to be this member; give a larger one")]
     TooSmall {
-        /// Chunks of the device.
-        have: u32,
-        /// Chunks needed.
-        need: u32,
+        /// Bytes of the device.
+        have: u64,
+        /// Bytes needed.
+        need: u64,
     },
     /// What the member held cannot be rebuilt on the others.
-    #[error("the {have} members left are too few: a stripe lies on {need} distinct ones; give a new device")]
+    #[error(
+        "the {have} members left are too few: a stripe lies on {need} distinct ones; give a new device, or add one first"
+    )]
     TooFewLeft {
         /// Members left.
         have: usize,
@@ -80,19 +84,14 @@ pub enum ControlError {
     /// What a member of an array held cannot go elsewhere.
     #[error("every member of an array has its place, so what it held can only go to a new device: give one")]
     NoEvacuation,
-    /// The replacement has too few bytes.
-    #[error("the new device has {have} bytes and a member of this array needs {need}; give a larger one")]
-    TooFewBytes {
-        /// Bytes of the device.
-        have: u64,
-        /// Bytes needed.
-        need: u64,
-    },
     /// What only mdadm does.
     #[error(
         "the members of an md array come and go by mdadm: stop this server, then use mdadm --add or --re-add"
     )]
     MdMembers,
+    /// The member cannot join or leave.
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
     /// Only arrays grow as a whole.
     #[error("this is a mapped pool, not an array; `sinew member add` gives it more members")]
     NotAnArray,

@@ -40,7 +40,7 @@ impl<I: Io> Control<I> {
             let have = pool::device_bytes(&self.io, candidate)?;
             let need = next.end_bytes();
             if have < need {
-                return Err(ControlError::TooFewBytes { have, need });
+                return Err(ControlError::TooSmall { have, need });
             }
             if !force {
                 pool::refuse_used(&self.io, candidate).await?;
@@ -102,7 +102,7 @@ impl<I: Io> Control<I> {
         }
         let new = devices.iter().map(|candidate| Some(candidate.device));
         self.devices.borrow_mut().splice(first..first, new);
-        self.store(config).await?;
+        self.store(config, None).await?;
         self.tell_shape().await
     }
 
@@ -161,7 +161,7 @@ impl<I: Io> Control<I> {
             let settled = array.settled();
             config.shape = Shape::Array(settled);
             config.volumes[0].bytes = settled.data_bytes();
-            self.store(config).await?;
+            self.store(config, None).await?;
             self.tell_shape().await
         };
         let grown = grown.await;

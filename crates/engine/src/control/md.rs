@@ -27,7 +27,7 @@ impl<I: Io> Control<I> {
             Ok(())
         } else {
             md.borrow_mut().resync_offset = Some(0);
-            let stored = self.store(self.config()).await;
+            let stored = self.store(self.config(), None).await;
             md.borrow_mut().declared = stored.is_ok();
             stored
         };
@@ -65,7 +65,7 @@ impl<I: Io> Control<I> {
         let stored = if all && self.write_orders.get() == orders && self.is_in_doubt() {
             md.borrow_mut().resync_offset = None;
             md.borrow_mut().declared = false;
-            self.store(self.config()).await
+            self.store(self.config(), None).await
         } else {
             Ok(())
         };

@@ -5,7 +5,7 @@ use crate::disk::superblock::{MemberConfig, MemberState};
 use crate::geometry::MemberLayout;
 use crate::io::Io;
 use crate::paths::Path;
-use crate::pool::{self, Candidate, PoolError};
+use crate::pool::{self, Candidate};
 use crate::serve::Order;
 use crate::shape::Shape;
 
@@ -28,16 +28,20 @@ impl<I: Io> Control<I> {
         let state = self.member(index)?;
         let is_array = matches!(self.config.borrow().shape, Shape::Array(_));
         let is_empty = state == MemberState::Removed && new.is_none();
-        if matches!(state, MemberState::Active | MemberState::Spare) || is_empty {
-            let hint = "take it offline first";
-            let hint = if is_empty { "there is nothing left to replace" } else { hint };
+        if matches!(state, MemberState::Active | MemberState::Spare | MemberState::Leaving) || is_empty {
+            let hint = match state {
+                MemberState::Leaving => "let it stay first (`sinew member remove --cancel`)",
+                _ if is_empty => "there is nothing left to replace",
+                _ => "take it offline first",
+            };
             return Err(ControlError::MemberState { member: index, state: state.name(), hint });
         }
         let Some(candidate) = new else {
             if is_array {
                 return Err(ControlError::NoEvacuation);
             }
-            self.check_width()?;
+            let g = self.config.borrow().mapped();
+            self.check_width(index, (g.data_columns + g.parity_columns()).max(g.copies()))?;
             self.change(|config| {
                 config.members[index].state = MemberState::Evacuating;
                 Ok(())
@@ -65,20 +69,13 @@ impl<I: Io> Control<I> {
     }
 
     /// How a device of so many bytes in a member's place is cut up: as the member was.
-    fn check_replacement(&self, index: usize, bytes: u64) -> Result<MemberLayout, ControlError> {
+    fn check_replacement(&self, index: usize, have: u64) -> Result<MemberLayout, ControlError> {
         let config = self.config.borrow();
-        let layout = config.members[index].layout;
-        match config.shape {
-            Shape::Mapped(geometry) => {
-                let have =
-                    geometry.member_layout(bytes, config.members.len()).map_err(PoolError::from)?.chunks;
-                let need = layout.chunks;
-                if have < need { Err(ControlError::TooSmall { have, need }) } else { Ok(layout) }
-            }
-            Shape::Array(array) => {
-                let need = array.end_bytes();
-                if bytes < need { Err(ControlError::TooFewBytes { have: bytes, need }) } else { Ok(layout) }
-            }
+        let need = config.end_bytes(index);
+        if have < need {
+            Err(ControlError::TooSmall { have, need })
+        } else {
+            Ok(config.members[index].layout)
         }
     }
 
@@ -133,39 +130,14 @@ impl<I: Io> Control<I> {
         Ok(())
     }
 
-    /// Whether a full stripe finds its members among the active ones.
-    fn check_width(&self) -> Result<(), ControlError> {
+    /// Whether so many members are active without this one.
+    pub(super) fn check_width(&self, index: usize, need: usize) -> Result<(), ControlError> {
         let config = self.config.borrow();
-        let g = config.mapped();
-        let need = (g.data_columns + g.parity_columns()).max(g.copies());
-        let have = config.members.iter().filter(|m| m.state == MemberState::Active).count();
+        let active = |(i, m): &(usize, &MemberConfig)| *i != index && m.state == MemberState::Active;
+        let have = config.members.iter().enumerate().filter(active).count();
         if have < need {
             self.io.reach(Path::EvacuationRefused);
             return Err(ControlError::TooFewLeft { have, need });
-        }
-        Ok(())
-    }
-
-    pub(super) async fn finish_evacuation(&self) -> Result<(), ControlError> {
-        // A member found empty may be about to come back.
-        let _turn = self.turn().await;
-        let status = self.status().await?;
-        let emptied: Vec<usize> = {
-            let config = self.config.borrow();
-            let done = |i: &usize| {
-                config.members[*i].state == MemberState::Evacuating
-                    && status.member_chunks_used.get(*i) == Some(&0)
-            };
-            (0..config.members.len()).filter(done).collect()
-        };
-        for index in emptied {
-            self.io.reach(Path::EvacuationEnded);
-            self.change(|config| {
-                config.members[index].state = MemberState::Removed;
-                Ok(())
-            })
-            .await?;
-            self.tell_member(index).await;
         }
         Ok(())
     }

@@ -17,7 +17,9 @@ impl<I: Io> Control<I> {
         let max = self.config.borrow().volume_bytes_max();
         let others: u64 = config.volumes.iter().filter(|v| Some(v.id) != without).map(|v| v.bytes).sum();
         let whole = bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES as u64);
-        if whole && others.saturating_add(bytes) <= max {
+        // One may always become smaller, even if members were lost for good since they were made.
+        let before = config.volumes.iter().find(|v| Some(v.id) == without).map_or(0, |v| v.bytes);
+        if whole && others.saturating_add(bytes) <= max.max(others.saturating_add(before)) {
             Ok(())
         } else {
             Err(ControlError::VolumeSize { max })

@@ -65,16 +65,27 @@ impl Config {
 
     /// Which members are out, those without any part in the pool aside.
     pub fn out(&self) -> Vec<bool> {
-        (0..self.members.len())
-            .map(|i| self.has_place(i) && self.members[i].state != MemberState::Active)
-            .collect()
+        (0..self.members.len()).map(|i| self.has_place(i) && !self.members[i].state.takes_part()).collect()
     }
 
     /// Bytes that all volumes together may have.
     pub fn volume_bytes_max(&self) -> u64 {
+        self.volume_bytes_on(|m| !matches!(m.state, MemberState::Leaving | MemberState::Removed))
+    }
+
+    /// The same once this member has left.
+    pub(crate) fn volume_bytes_max_without(&self, member: usize) -> u64 {
+        let mut without = self.clone();
+        without.members[member].state = MemberState::Leaving;
+        without.volume_bytes_max()
+    }
+
+    /// Bytes that all volumes together may have on some of the members.
+    pub(crate) fn volume_bytes_on(&self, counts: impl Fn(&MemberConfig) -> bool) -> u64 {
         match &self.shape {
             Shape::Mapped(geometry) => {
-                let chunks: u64 = self.members.iter().map(|m| u64::from(m.layout.chunks)).sum();
+                let counted = self.members.iter().filter(|m| counts(m));
+                let chunks: u64 = counted.map(|m| u64::from(m.layout.chunks)).sum();
                 chunks * geometry.shards as u64 * CHUNK_BYTES * OVERCOMMIT
             }
             Shape::Array(array) => array.data_bytes(),
@@ -126,14 +137,17 @@ pub enum MemberState {
     Missing,
     /// Out, and what it held is being rebuilt into the free space of the others.
     Evacuating,
-    /// Evacuated, or its place was taken by a spare; it stays empty.
+    /// Nothing is left on it: it was evacuated, or has left, or a spare took its place. In a mapped pool its number goes to
+    /// the next device added that is at least as large.
     Removed,
     /// Waiting to take the place of a member of an array that fails.
     Spare,
+    /// As active, but nothing new is placed on it, and what it holds moves to the others.
+    Leaving,
 }
 
 impl MemberState {
-    const ALL: [MemberState; 7] = [
+    const ALL: [MemberState; 8] = [
         MemberState::Active,
         MemberState::Failed,
         MemberState::Offline,
@@ -141,7 +155,13 @@ impl MemberState {
         MemberState::Evacuating,
         MemberState::Removed,
         MemberState::Spare,
+        MemberState::Leaving,
     ];
+
+    /// Whether what it holds is read and kept up to date.
+    pub fn takes_part(self) -> bool {
+        matches!(self, MemberState::Active | MemberState::Leaving)
+    }
 
     /// The state's name.
     pub fn name(self) -> &'static str {
@@ -153,6 +173,7 @@ impl MemberState {
             MemberState::Evacuating => "evacuating",
             MemberState::Removed => "removed",
             MemberState::Spare => "spare",
+            MemberState::Leaving => "leaving",
         }
     }
 }
@@ -299,7 +320,8 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
                 (layout, fits && state != MemberState::Spare)
             }
             Shape::Array(array) => {
-                let fits = array.end_bytes() <= bytes && state != MemberState::Evacuating;
+                let mapped_only = matches!(state, MemberState::Evacuating | MemberState::Leaving);
+                let fits = array.end_bytes() <= bytes && !mapped_only;
                 (MemberLayout::default(), fits)
             }
         };
@@ -325,7 +347,8 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
     }
     let config = Config { pool, name, generation, epoch, shape, members, volumes, volume_next, openings };
     let all = config.volumes.iter().fold(0u64, |all, v| all.saturating_add(v.bytes));
-    if all > config.volume_bytes_max() {
+    // More than there may be now, if members were lost for good since.
+    if all > config.volume_bytes_on(|_| true) {
         return Err(DecodeError::Invalid("size of volumes"));
     }
     Ok(config)
@@ -364,8 +387,22 @@ pub(crate) mod tests {
 
     #[test]
     fn survives_a_round_trip() {
-        let sb = Superblock { member: 2, config: sample() };
+        let mut sb = Superblock { member: 2, config: sample() };
+        assert_eq!(Superblock::decode(sb.encode().unwrap().bytes()).as_ref(), Ok(&sb));
+        sb.config.members[0].state = MemberState::Leaving;
         assert_eq!(Superblock::decode(sb.encode().unwrap().bytes()), Ok(sb));
+    }
+
+    #[test]
+    fn volumes_are_bounded_by_the_members_that_stay() {
+        let mut config = sample();
+        let (all, without) = (config.volume_bytes_max(), config.volume_bytes_max_without(0));
+        assert_eq!(without, all / 4 * 3);
+        config.members[0].state = MemberState::Removed;
+        assert_eq!(config.volume_bytes_max(), without);
+        // What was made before is still known.
+        config.volumes[0].bytes = all;
+        assert!(decode_config(&encode_config(&config)).is_ok());
     }
 
     #[test]
@@ -382,7 +419,7 @@ pub(crate) mod tests {
 
     #[test]
     fn impossible_numbers_are_refused() {
-        let wrong: [fn(&mut Config); 9] = [
+        let wrong: [fn(&mut Config); 10] = [
             |c| c.epoch = COUNT_LIMIT,
             |c| c.generation = u64::MAX,
             |c| c.members[1].bytes = 1 << 20,
@@ -392,6 +429,7 @@ pub(crate) mod tests {
             |c| c.volumes[0].bytes = 1 << 40,
             |c| c.volumes[0].id = VolumeId(2),
             |c| c.volumes.push(c.volumes[0].clone()),
+            |c| c.members[0].state = MemberState::Spare,
         ];
         for (i, wrong) in wrong.into_iter().enumerate() {
             let mut config = sample();

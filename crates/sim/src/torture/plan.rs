@@ -1,6 +1,7 @@
 //! What a seed stands for: settings drawn from it, which a person can read, change and make smaller.
 
 mod array;
+mod array_growth;
 mod growth;
 mod member;
 mod setting;
@@ -10,7 +11,8 @@ use sinew_engine::geometry::{CHUNK_BLOCKS, Geometry, GeometryError, OVERCOMMIT, 
 
 use crate::random::Rng;
 
-pub(crate) use growth::GrowthPlan;
+pub(crate) use array_growth::ArrayGrowth;
+pub(super) use growth::Growth;
 pub use member::{MemberKind, MemberPlan, Trait};
 pub use setting::Numbers;
 use setting::{Value, choices};
@@ -159,11 +161,19 @@ plan! {
     /// The array that the pool is: level, chunk, spares; what is said of mapped pools only then means nothing.
     array: Option<ArraySpec>,
     /// How the array grows: the method, and how many of the members, the last ones, come with each addition.
-    growth: Option<GrowthPlan>,
+    array_growth: Option<ArrayGrowth>,
     /// What may befall members, and what operators may do.
     troubles: Vec<Trouble>,
     /// Chance, per look at the world, of trouble.
     trouble: f64,
+    /// Members that may be added, one after the other.
+    added: Vec<MemberPlan>,
+    /// What operators do to the number of members of a mapped pool.
+    growth: Vec<Growth>,
+    /// How often they do at most.
+    growths: u64,
+    /// Chance, per look at the world, that they do.
+    grow: f64,
     /// What members that corrupt data do.
     corruptions: Vec<Corruptor>,
     /// Chance, per request to a member that corrupts data, of each of these.
@@ -271,7 +281,7 @@ impl Plan {
             volumes,
             members,
             array: None,
-            growth: None,
+            array_growth: None,
             journal_blocks: [40, 64, 200][rng.below(3) as usize],
             clients: rng.between(1, 12) as usize,
             requests: rng.between(20, 250) * if crowded { 4 } else { 1 },
@@ -297,6 +307,10 @@ impl Plan {
             cache_writes: [1 << 16, 1 << 16, 16, 1][later.below(4) as usize],
             skip_troubles: Numbers::default(),
             skip_requests: Numbers::default(),
+            added: Vec::new(),
+            growth: Vec::new(),
+            growths: 0,
+            grow: 0.0,
         };
         if later.chance(0.3) {
             plan.trouble = [0.05, 0.2, 0.5][later.below(3) as usize];
@@ -321,7 +335,11 @@ impl Plan {
         plan.requests = plan.requests.min((requests_max / lines).max(20));
         // Mapped pools are the more there is to go wrong in.
         let arrays = &mut Rng::stream(seed, "plan, arrays", 0);
-        if arrays.chance(0.25) { plan.of_array(arrays) } else { plan }
+        if arrays.chance(0.25) {
+            return plan.of_array(arrays);
+        }
+        plan.draw_growth(&mut Rng::stream(seed, "plan, growth", 0));
+        plan
     }
 
     /// Large writes in sequence, ended by losses of power again and again: most that recovery does is about stripes that
@@ -390,16 +408,19 @@ impl Plan {
     /// # Errors
     /// What is wrong with it.
     pub fn check(&self) -> Result<(), String> {
-        self.members.iter().try_for_each(MemberPlan::check)?;
+        self.members.iter().chain(&self.added).try_for_each(MemberPlan::check)?;
+        if self.array.is_some() && self.growths > 0 || self.added.iter().any(MemberPlan::is_short) {
+            return Err("only mapped pools grow, and not by what runs out of space".to_owned());
+        }
         if self.members.is_empty() || self.volumes.is_empty() || self.volumes.contains(&0) {
             return Err("there must be members, and volumes of at least a block".to_owned());
         }
         let failures = match &self.array {
             Some(spec) => self.check_array(spec)?.layout.tolerates() as usize,
-            None if self.growth.is_some() => return Err("only arrays grow".to_owned()),
+            None if self.array_growth.is_some() => return Err("only arrays grow".to_owned()),
             None => self.check_mapped()?.failures(),
         };
-        if self.members.iter().any(|m| m.mebibytes < 5 * self.shards as u64) {
+        if self.members.iter().chain(&self.added).any(|m| m.mebibytes < 5 * self.shards as u64) {
             return Err(format!("a member has at least 5M for each of {} shards", self.shards));
         }
         let impaired = self.corrupt + self.lost + self.short();

@@ -1,6 +1,7 @@
 //! Playing a plan.
 
 mod drain;
+mod growth;
 mod opening;
 mod places;
 mod trouble;
@@ -27,7 +28,7 @@ use crate::random::Rng;
 use crate::torture::clients::{Lane, Work, client, read};
 use crate::torture::failure::{Failure, Kind, Log, Wrong};
 use crate::torture::oracle::Oracle;
-use crate::torture::plan::{Corruptor, Ending, Plan};
+use crate::torture::plan::{Corruptor, Ending, MemberPlan, Plan};
 use crate::torture::tenant::Tenancies;
 use crate::world::World;
 
@@ -60,6 +61,15 @@ struct Run {
     rng: Rng,
     /// The device of each member; an order under way may change one.
     devices: Rc<RefCell<Vec<DeviceId>>>,
+    /// What each device was made as.
+    kinds: RefCell<BTreeMap<DeviceId, MemberPlan>>,
+    /// Places whose member was removed, or is to be: it does not come back.
+    left: Rc<RefCell<BTreeSet<usize>>>,
+    /// Paces growth.
+    growth_rng: Rng,
+    /// What operators did to the number of members so far, and how many devices they have added of the plan's.
+    growths: u64,
+    added: usize,
     /// Devices that run out of space, those of members and those that were or may become one.
     short: RefCell<Vec<DeviceId>>,
     work: Rc<Work>,
@@ -160,6 +170,11 @@ impl Run {
             world,
             rng,
             devices: Rc::default(),
+            kinds: RefCell::default(),
+            left: Rc::default(),
+            growth_rng: Rng::stream(plan.seed, "growth", 0),
+            growths: 0,
+            added: 0,
             short: RefCell::default(),
             work: Rc::new(work),
             lost: BTreeSet::new(),
@@ -173,27 +188,33 @@ impl Run {
             opening: 0,
         };
         for member in 0..plan.members.len() {
-            let device = run.add_device(member);
+            let device = run.add_device(&plan.members[member]);
             run.devices.borrow_mut().push(device);
         }
         run
     }
 
-    /// A device such as the plan has for this member.
-    fn add_device(&self, member: usize) -> DeviceId {
+    /// A new device of this kind.
+    fn add_device(&self, kind: &MemberPlan) -> DeviceId {
         let plan = &self.work.plan;
-        let mut config = plan.members[member].config();
+        let mut config = kind.config();
         config.cache_writes = plan.cache_writes;
         config.latency = Latency { jitter_ns: plan.jitter * 1000, ..config.latency };
         let id = self.world.add_device(config);
-        if plan.members[member].is_short() {
+        if kind.is_short() {
             self.short.borrow_mut().push(id);
         }
         let mut rng = Rng::stream(plan.seed, "model", u64::from(id.0));
-        if let Some(model) = plan.members[member].model(&mut rng) {
+        if let Some(model) = kind.model(&mut rng) {
             self.world.device(id).set_model(model);
         }
+        self.kinds.borrow_mut().insert(id, kind.clone());
         id
+    }
+
+    /// What the device of a member was made as.
+    fn kind(&self, member: usize) -> MemberPlan {
+        self.kinds.borrow()[&self.devices.borrow()[member]].clone()
     }
 
     fn device(&self, member: usize) -> Device {
@@ -201,7 +222,7 @@ impl Run {
     }
 
     fn members(&self) -> std::ops::Range<usize> {
-        0..self.work.plan.members.len()
+        0..self.devices.borrow().len()
     }
 
     fn note(&self, line: impl FnOnce() -> String) {
@@ -324,7 +345,7 @@ impl Run {
     fn find_new_space(&self) {
         for (&volume, handle) in &*self.work.volumes.borrow() {
             let mut known = self.work.volume_blocks.borrow_mut();
-            let Some(known) = known.get_mut(volume).filter(|_| self.work.plan.growth.is_some()) else {
+            let Some(known) = known.get_mut(volume).filter(|_| self.work.plan.array_growth.is_some()) else {
                 continue;
             };
             let blocks = handle.size_bytes() / BLOCK_BYTES as u64;
@@ -349,7 +370,7 @@ impl Run {
             let stall = if plan.troubles.is_empty() { 0.0 } else { plan.trouble.min(0.05) / 10.0 };
             let mut faults =
                 DeviceFaults { stall, stall_ns: (1_000_000, 50_000_000), ..DeviceFaults::default() };
-            if self.impaired.contains(&member) && plan.corrupt > 0 && !plan.members[member].is_short() {
+            if self.impaired.contains(&member) && plan.corrupt > 0 && !self.kind(member).is_short() {
                 self.world.allow_corruption(device.id(), 0..device.bytes());
                 faults.latent_error = chance(Corruptor::Latent);
                 faults.bit_rot = chance(Corruptor::Rot);
@@ -416,9 +437,10 @@ impl Run {
             if self.rng.chance(self.work.plan.trouble) {
                 self.trouble(pool);
             }
-            if self.work.plan.growth.is_some() && self.rng.chance(0.02) {
-                self.grow(pool);
+            if self.work.plan.array_growth.is_some() && self.rng.chance(0.02) {
+                self.grow_array(pool);
             }
+            self.grow(pool);
         }
         if ending == Ending::Blackout {
             self.black_out()?;

@@ -15,6 +15,7 @@ use crate::api::{Request, Target};
 use crate::commands::examine::{ExamineArgs, examine};
 use crate::commands::member;
 use crate::commands::pool::{self, NewPool, StatusArgs};
+use crate::members;
 use crate::out::say;
 use crate::size;
 
@@ -205,7 +206,7 @@ pub(crate) fn run(command: ArrayCommand) -> Result<()> {
 
 fn grow(args: &GrowArgs) -> Result<()> {
     let paths = args.members.iter().map(std::path::absolute).collect::<Result<Vec<_>, _>>()?;
-    pool::make_files(&paths, args.size)?;
+    members::make_files(&paths, args.size)?;
     args.target.ask(&Request::ArrayGrow { paths, method: args.method, force: args.force })?;
     if !args.wait {
         say!("the array grows; `sinew array status` tells how far that is");

@@ -139,7 +139,7 @@ fn view(members: &[Member]) -> Option<PoolView> {
             }
             Some(_) if usable[index] => "a copy of another member",
             Some(entry) => {
-                usable[index] = matches!(entry.state, MemberState::Active | MemberState::Missing);
+                usable[index] = entry.state.takes_part() || entry.state == MemberState::Missing;
                 entry.state.name()
             }
         };

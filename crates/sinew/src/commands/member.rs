@@ -1,4 +1,4 @@
-//! `sinew member`: list members, take them offline, bring them back, replace them.
+//! `sinew member`: list members, add and remove them, take them offline, bring them back, replace them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use crate::api::{Request, Target};
 use crate::out::say;
-use crate::report;
+use crate::{members, report, size};
 
 /// How often progress is asked for.
 const POLL: Duration = Duration::from_millis(200);
 
-/// List, take offline, bring back and replace members of the running pool.
+/// List, add, remove, take offline, bring back and replace members of the running pool.
 #[derive(Subcommand)]
 pub(crate) enum MemberCommand {
     /// Lists the members.
@@ -23,6 +23,36 @@ pub(crate) enum MemberCommand {
         /// As JSON.
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Adds devices to a pool. What is written next goes there, too, and their share of what is stored is moved to them.
+    Add {
+        /// The devices.
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+        /// Make those that do not exist, as files of this size.
+        #[arg(long, value_parser = size::parse)]
+        size: Option<u64>,
+        /// Take devices that hold something.
+        #[arg(long)]
+        force: bool,
+        /// Wait until they have their share.
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Removes a member from a pool for good: what it holds is moved to the others, then the device is cleared.
+    Remove {
+        /// Its number.
+        member: usize,
+        /// Let a member stay that is being removed.
+        #[arg(long, conflicts_with = "wait")]
+        cancel: bool,
+        /// Wait until it has left.
+        #[arg(long)]
+        wait: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -75,6 +105,15 @@ pub(crate) fn run(command: MemberCommand) -> Result<()> {
             }
             Ok(())
         }
+        MemberCommand::Add { paths, size, force, wait, target } => add(paths, size, force, wait, &target),
+        MemberCommand::Remove { member, cancel, wait, target } => {
+            target.ask(&Request::MemberRemove { member, cancel })?;
+            if cancel {
+                say!("member {member} stays");
+                return Ok(());
+            }
+            finish_removal(&target, member, wait)
+        }
         MemberCommand::Offline { member, target } => {
             target.ask(&Request::MemberOffline { member })?;
             say!("member {member} is offline; bring it back with `sinew member online {member}`");
@@ -89,6 +128,46 @@ pub(crate) fn run(command: MemberCommand) -> Result<()> {
             finish(&target, member, wait)
         }
     }
+}
+
+fn add(paths: Vec<PathBuf>, size: Option<u64>, force: bool, wait: bool, target: &Target) -> Result<()> {
+    let paths = paths.into_iter().map(absolute).collect::<Result<Vec<_>>>()?;
+    members::refuse_twice(&paths)?;
+    let made = members::make_files(&paths, size)?;
+    for (i, path) in paths.iter().enumerate() {
+        let added = target.ask(&Request::MemberAdd { path: path.clone(), force });
+        if added.is_err() {
+            let unused = made.iter().filter(|path| paths[i..].contains(path));
+            unused.for_each(|path| drop(std::fs::remove_file(path)));
+        }
+        say!("{} is member {}", path.display(), added?["member"]);
+    }
+    if !wait {
+        say!("what is stored is being balanced; `sinew pool status` tells how far that is");
+        return Ok(());
+    }
+    wait_for(target, "balance", |status| status["balance_chunks_left"].as_u64().unwrap_or(0))?;
+    say!("members have their share");
+    Ok(())
+}
+
+/// Says that a member is leaving, or waits until it has.
+fn finish_removal(target: &Target, member: usize, wait: bool) -> Result<()> {
+    let state = |status: &Value| status["members"][member]["state"].as_str().unwrap_or("unknown").to_owned();
+    let is_leaving = |status: &Value| ["leaving", "evacuating"].contains(&state(status).as_str());
+    if !wait {
+        say!("member {member} is leaving; `sinew pool status` tells how far that is");
+        return Ok(());
+    }
+    wait_for(target, "removal", |status| match is_leaving(status) {
+        true => status["rebuild_chunks_left"].as_u64().unwrap_or(0) + 1,
+        false => 0,
+    })?;
+    match state(&target.ask(&Request::Status)?).as_str() {
+        "removed" => say!("member {member} has left; its device can be taken away"),
+        state => bail!("member {member} is {state} now: it has not left"),
+    }
+    Ok(())
 }
 
 /// Says that a rebuild is under way, or waits until it has come to a good end.

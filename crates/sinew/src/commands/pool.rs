@@ -182,7 +182,7 @@ impl NewPool<'_> {
         }
         let paths = self.members.iter().map(std::path::absolute).collect::<std::io::Result<Vec<_>>>()?;
         members::refuse_twice(&paths)?;
-        let made = make_files(&paths, self.size)?;
+        let made = members::make_files(self.members, self.size)?;
         let created = self.create_on(kind(made.len() == self.members.len()));
         if created.is_err() {
             for path in made {
@@ -224,33 +224,6 @@ impl NewPool<'_> {
         }
         Ok(config)
     }
-}
-
-/// Makes the members that are not there; none if one cannot be made.
-pub(crate) fn make_files(members: &[PathBuf], bytes: Option<u64>) -> Result<Vec<PathBuf>> {
-    let missing: Vec<&PathBuf> = members.iter().filter(|path| !path.exists()).collect();
-    let Some(bytes) = bytes else {
-        match missing.as_slice() {
-            [] => return Ok(Vec::new()),
-            [path, ..] => {
-                bail!("{} does not exist; say --size SIZE to make files of that size", path.display())
-            }
-        }
-    };
-    let mut made: Vec<PathBuf> = Vec::new();
-    for path in missing {
-        let file = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
-        if file.is_ok() {
-            made.push(path.clone());
-        }
-        if let Err(error) = file.and_then(|file| file.set_len(bytes)) {
-            for path in made {
-                let _ = std::fs::remove_file(path);
-            }
-            return Err(error).with_context(|| format!("cannot make {}", path.display()));
-        }
-    }
-    Ok(made)
 }
 
 /// One shard for every two cores: the clients on this machine need some too, and a request that crosses cores for its

@@ -96,6 +96,15 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Looks again and again whether something is so.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "{what} takes too long");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Whether a program is installed; says so if it is not.
 pub(crate) fn installed(program: &str) -> bool {
     let found =

@@ -4,7 +4,7 @@ use sinew_engine::array::geometry::{ArrayGeometry, ArraySpec};
 use sinew_layout::{Level, Rotation};
 
 use super::setting::Value;
-use super::{Corruptor, Ending, GrowthPlan, Plan, Trait};
+use super::{ArrayGrowth, Corruptor, Ending, Plan, Trait};
 use crate::random::Rng;
 
 /// Members of an array at most: all its blocks are read at each opening.
@@ -25,7 +25,7 @@ impl Plan {
         self.array = Some(spec);
         let grows = &mut Rng::stream(self.seed, "plan, growth", 0);
         if grows.chance(0.25) {
-            let growth = GrowthPlan::draw(grows);
+            let growth = ArrayGrowth::draw(grows);
             self.make_growing(growth, grows);
         }
         let spec = self.array.unwrap_or(spec);

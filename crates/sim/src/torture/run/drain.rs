@@ -38,10 +38,11 @@ impl Run {
         self.send_clients(&pool, requests);
         self.evacuate_some(&pool)?;
         self.bring_back_all(&pool)?;
+        self.grow_at_last(&pool)?;
         let work = Rc::clone(&self.work);
         self.wait_until(&pool, "answering clients", |_| work.at_work.get() == 0)?;
         self.wait_until(&pool, "rebuilding", is_safe)?;
-        self.grow(&pool);
+        self.grow_array(&pool);
         let grown = |_: &ShardStatus| !array_of(&pool).is_some_and(|array| is_growing(&array));
         let orders = Rc::clone(&self.orders);
         self.wait_until(&pool, "growing", |status| orders.get() == 0 && grown(status))?;
@@ -55,6 +56,7 @@ impl Run {
         self.rest(&pool)?;
         self.collect(&pool)?;
         self.close(&pool)?;
+        self.check_left(&pool)?;
         self.check_stripes(&pool)?;
         drop(pool);
         self.work.volumes.borrow_mut().clear();
@@ -65,7 +67,12 @@ impl Run {
             let left = pool.recovery.records_verified;
             return Err(Kind::NotOpened.of(format!("{left} records to verify after a clean close")));
         }
-        self.verify()
+        self.verify()?;
+        self.rest(&pool)?;
+        match pool.unbalanced().first() {
+            Some(what) => Err(Kind::NotDrained.of(format!("members are not in balance: {what}"))),
+            None => Ok(()),
+        }
     }
 
     fn open_well(&mut self) -> Result<Rc<OpenPool>, Wrong> {
@@ -103,10 +110,11 @@ impl Run {
         let mut rng = Rng::stream(self.work.plan.seed, "evacuate", 0);
         for member in self.members() {
             let state = self.states(pool)[member];
-            let is_out = !matches!(state, MemberState::Active | MemberState::Removed);
+            let is_out = !state.takes_part() && state != MemberState::Removed;
             if !rng.chance(0.4) || !is_out || !self.has_spare_width(pool) {
                 continue;
             }
+            self.left.borrow_mut().remove(&member);
             let control = Rc::clone(&pool.control);
             let begun = self.world.block_on(async move { control.replace(member, None, false).await });
             match begun.map_err(|e| Kind::Stuck.of(e))? {
@@ -130,7 +138,8 @@ impl Run {
     fn bring_back_all(&mut self, pool: &Rc<OpenPool>) -> Result<(), Wrong> {
         for member in self.members() {
             let Some(place) = self.place_of(pool, member) else { continue };
-            if matches!(self.states(pool)[place], MemberState::Active | MemberState::Spare) {
+            let state = self.states(pool)[place];
+            if state.takes_part() || state == MemberState::Spare {
                 continue;
             }
             let control = Rc::clone(&pool.control);
@@ -196,7 +205,7 @@ impl Run {
         Err(Kind::Leak.of(held.join("; ")))
     }
 
-    fn wait_until(
+    pub(super) fn wait_until(
         &self,
         pool: &Rc<OpenPool>,
         what: &str,
@@ -228,5 +237,5 @@ pub(super) fn is_whole(status: &ShardStatus) -> bool {
 fn is_safe(status: &ShardStatus) -> bool {
     is_whole(status)
         && status.stripes_at_risk == 0
-        && status.rebuild_chunks_left + status.resync_stripes_left == 0
+        && status.rebuild_chunks_left + status.resync_stripes_left + status.balance_chunks_left == 0
 }

@@ -33,7 +33,8 @@ impl Run {
         let worn = self.work.plan.corruption > 0.0 && rng.chance(0.5);
         self.set_faults(if worn { 0.1 } else { self.work.plan.corruption });
         let fails = self.work.plan.troubles.contains(&Trouble::Fail);
-        for member in self.lost.iter().copied().filter(|_| fails && rng.chance(0.5)) {
+        let members = self.devices.borrow().len();
+        for member in self.lost.iter().copied().filter(|&m| m < members && fails && rng.chance(0.5)) {
             let device = self.device(member);
             device.set_faults(DeviceFaults { write_error: 0.1, flush_error: 0.1, ..device.faults() });
         }
@@ -108,6 +109,7 @@ impl Run {
         let handles = volumes.filter_map(|i| Some((i, pool.volume(&format!("v{i}"))?))).collect();
         *self.work.volumes.borrow_mut() = handles;
         self.find_devices(&pool);
+        self.forget_never_joined();
         self.tenancies.reopened(&self.work, &pool)?;
         Ok(pool)
     }

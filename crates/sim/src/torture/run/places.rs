@@ -1,8 +1,9 @@
-//! Which place of the pool a member of the plan has. In an array a spare may take another member's.
+//! Which place of the pool a member has: in a mapped pool that of its number, unless it has left; in an array a spare may
+//! take another member's.
 
 use std::collections::BTreeMap;
 
-use sinew_engine::disk::superblock::MemberState;
+use sinew_engine::disk::superblock::{Config, MemberState};
 use sinew_engine::io::DeviceId;
 use sinew_engine::shape::Shape;
 
@@ -16,11 +17,16 @@ impl Run {
     /// A member's number in the pool; none when a spare has taken its place.
     pub(super) fn place_of(&self, pool: &OpenPool, member: usize) -> Option<usize> {
         if self.work.plan.array.is_none() {
-            return Some(member);
+            return Some(member).filter(|&place| !self.has_left(&pool.control.config(), place));
         }
         let path = path_of(self.device(member).id());
         let config = pool.control.config();
         config.members.iter().position(|m| m.path == path && m.state != MemberState::Removed)
+    }
+
+    /// Whether a member was removed to the end; it does not come back.
+    pub(super) fn has_left(&self, config: &Config, place: usize) -> bool {
+        config.members[place].state == MemberState::Removed && self.left.borrow().contains(&place)
     }
 
     /// An end may have cut off the replacement of a member by another device; the pool knows which of both it is.
@@ -33,6 +39,10 @@ impl Run {
             for (device, member) in devices.iter_mut().zip(&config.members) {
                 *device = paths.get(&member.path).copied().unwrap_or(*device);
             }
+            // An end may have cut off the answer that a device is a member.
+            let known = devices.len();
+            devices.extend(config.members.iter().skip(known).map(|member| paths[&member.path]));
+            self.left.borrow_mut().retain(|&place| config.members[place].state != MemberState::Active);
             return;
         }
         // Whoever is not in the pool any more has been replaced by the one that nobody is yet.

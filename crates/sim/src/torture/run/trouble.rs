@@ -25,7 +25,7 @@ const QUIET_NS: u64 = 200_000_000;
 const QUIET_DISK_NS: u64 = 20_000_000_000;
 
 /// What befalls members and what operators do, as counted in [`super::Outcome::reached`].
-pub(super) const ACTS: [&str; 16] = [
+pub(super) const ACTS: [&str; 20] = [
     "blackouts",
     "members_left_out",
     "members_detached",
@@ -39,6 +39,10 @@ pub(super) const ACTS: [&str; 16] = [
     "members_mistaken",
     "members_needed",
     "members_slowed",
+    "members_added",
+    "members_lost_joining",
+    "members_removed",
+    "members_kept",
     "scrubs_ordered",
     "throttles_ordered",
     "growths_ordered",
@@ -79,7 +83,7 @@ impl Run {
         let control = Rc::clone(&pool.control);
         let candidate = Candidate { device: device.id(), path: path_of(device.id()) };
         let state = control.config().members[place].state;
-        let is_out = !matches!(state, MemberState::Active | MemberState::Spare);
+        let is_out = !state.takes_part() && state != MemberState::Spare;
         // A device that went away and came back is another to the kernel: the pool has seen the old one fail by then.
         let is_hurt = self.lost.contains(&member) || self.impaired.contains(&member);
         let is_mendable = is_hurt && (!device.is_gone() || is_out);
@@ -201,7 +205,7 @@ impl Run {
 
     /// Replaces a member by a new device; the old one stays connected, and is found when the pool is opened again.
     fn replace_by_spare(&mut self, pool: &OpenPool, member: usize, place: usize) {
-        let spare = self.add_device(member);
+        let spare = self.add_device(&self.kind(member));
         self.device(member).attach();
         self.lost.insert(member);
         self.troubled_at = self.world.now();
@@ -215,8 +219,8 @@ impl Run {
     }
 
     /// An operator has the array grow, if it does not already and there is a next addition.
-    pub(super) fn grow(&mut self, pool: &Rc<OpenPool>) {
-        let (Some(growth), Some(array)) = (&self.work.plan.growth, array_of(pool)) else { return };
+    pub(super) fn grow_array(&mut self, pool: &Rc<OpenPool>) {
+        let (Some(growth), Some(array)) = (&self.work.plan.array_growth, array_of(pool)) else { return };
         let mut members = self.work.plan.first_members();
         let next = growth.added.iter().find(|&&added| {
             let is_next = array.members() == members;
@@ -255,6 +259,9 @@ impl Run {
 
     /// Members count as whole again once the pool says that nothing is missing, and all that befell them is long over.
     fn forgive(&mut self, pool: &Rc<OpenPool>) {
+        if self.orders.get() == 0 {
+            self.forget_never_joined();
+        }
         let is_bad = |&m: &usize| {
             let device = self.device(m);
             // One whose place a spare has taken does not matter any more.
@@ -262,7 +269,7 @@ impl Run {
         };
         let quiet = if self.work.plan.has_disks() { QUIET_DISK_NS } else { QUIET_NS };
         let settled = self.world.now() > self.troubled_at + quiet && self.orders.get() == 0;
-        if self.lost.is_empty() || self.lost.iter().any(is_bad) || !settled {
+        if self.lost.is_empty() || !settled || self.lost.iter().any(is_bad) {
             return;
         }
         let control = Rc::clone(&pool.control);
@@ -273,7 +280,8 @@ impl Run {
         let config = pool.control.config();
         let all_in = match self.work.plan.array {
             Some(_) => !config.out().contains(&true),
-            None => config.members.iter().all(|m| m.state == MemberState::Active),
+            None => (0..config.members.len())
+                .all(|i| config.members[i].state.takes_part() || self.has_left(&config, i)),
         };
         let is_calm = |status: ShardStatus| is_whole(&status) && status.failures_reported == 0;
         if all_in && answer.take().is_some_and(is_calm) {
