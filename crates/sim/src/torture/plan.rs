@@ -417,7 +417,6 @@ impl Plan {
         }
         let failures = match &self.array {
             Some(spec) => self.check_array(spec)?.layout.tolerates() as usize,
-            None if self.array_growth.is_some() => return Err("only arrays grow".to_owned()),
             None => self.check_mapped()?.failures(),
         };
         if self.members.iter().chain(&self.added).any(|m| m.mebibytes < 5 * self.shards as u64) {

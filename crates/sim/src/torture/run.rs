@@ -345,7 +345,7 @@ impl Run {
     fn find_new_space(&self) {
         for (&volume, handle) in &*self.work.volumes.borrow() {
             let mut known = self.work.volume_blocks.borrow_mut();
-            let Some(known) = known.get_mut(volume).filter(|_| self.work.plan.array_growth.is_some()) else {
+            let Some(known) = known.get_mut(volume).filter(|_| self.work.plan.growing_array().is_some()) else {
                 continue;
             };
             let blocks = handle.size_bytes() / BLOCK_BYTES as u64;
@@ -437,7 +437,7 @@ impl Run {
             if self.rng.chance(self.work.plan.trouble) {
                 self.trouble(pool);
             }
-            if self.work.plan.array_growth.is_some() && self.rng.chance(0.02) {
+            if self.work.plan.growing_array().is_some() && self.rng.chance(0.02) {
                 self.grow_array(pool);
             }
             self.grow(pool);

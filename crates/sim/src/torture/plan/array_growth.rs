@@ -30,8 +30,13 @@ impl ArrayGrowth {
 impl Plan {
     /// The members that the pool is made of at first.
     pub(crate) fn first_members(&self) -> usize {
-        let later = self.array_growth.iter().flat_map(|growth| &growth.added).sum();
+        let later = self.growing_array().iter().flat_map(|growth| &growth.added).sum();
         self.members.len().saturating_sub(later)
+    }
+
+    /// How the array grows, if the pool is one.
+    pub(crate) fn growing_array(&self) -> Option<&ArrayGrowth> {
+        self.array.and(self.array_growth.as_ref())
     }
 
     /// Gives the plan an array that can grow, and the members for it.

@@ -220,7 +220,7 @@ impl Run {
 
     /// An operator has the array grow, if it does not already and there is a next addition.
     pub(super) fn grow_array(&mut self, pool: &Rc<OpenPool>) {
-        let (Some(growth), Some(array)) = (&self.work.plan.array_growth, array_of(pool)) else { return };
+        let (Some(growth), Some(array)) = (self.work.plan.growing_array(), array_of(pool)) else { return };
         let mut members = self.work.plan.first_members();
         let next = growth.added.iter().find(|&&added| {
             let is_next = array.members() == members;
