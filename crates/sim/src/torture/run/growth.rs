@@ -110,6 +110,10 @@ impl Run {
     /// room.
     pub(super) fn grow_at_last(&mut self, pool: &Rc<OpenPool>) -> Result<(), Wrong> {
         let plan = &self.work.plan;
+        // An array's growth is another matter.
+        if plan.array.is_some() {
+            return Ok(());
+        }
         let seed = plan.seed;
         let mut rng = Rng::stream(seed, "growth at last", 0);
         if plan.growth.contains(&Growth::Add) && rng.chance(0.5) {
