@@ -26,7 +26,8 @@ impl Run {
 
     /// Whether a member was removed to the end; it does not come back.
     pub(super) fn has_left(&self, config: &Config, place: usize) -> bool {
-        config.members[place].state == MemberState::Removed && self.left.borrow().contains(&place)
+        let member = config.members.get(place);
+        member.is_some_and(|m| m.state == MemberState::Removed) && self.left.borrow().contains(&place)
     }
 
     /// An end may have cut off the replacement of a member by another device; the pool knows which of both it is.
