@@ -90,7 +90,7 @@ impl<I: Io> ArrayShard<I> {
     }
 
     async fn drain_round(self: &Rc<Self>) -> Result<(), VolumeError> {
-        // Less where there is little room: a round that a change of the members thwarts leaves its images there.
+        // Less where there is little room: a round that a crash cuts short leaves its images there.
         let free = u64::from(self.slice().geometry.log_blocks) - self.log.used();
         let offsets_max = free as usize / 4 / self.slice().m.max(1);
         let chosen = self.pending.borrow_mut().choose(self.slice().chunk_blocks, offsets_max, STRIPES_MAX);

@@ -56,7 +56,7 @@ impl Entry {
 pub(crate) struct Log {
     ring: u64,
     /// Blocks that clients' data may take. Bringing all of it to its place takes at most m times as many for parity, so that
-    /// always fits, and leaves some for rounds that change nothing because a member came or went meanwhile.
+    /// always fits, and leaves some for the images of rounds that a crash cut short.
     client_blocks: u64,
     queue: RefCell<VecDeque<Entry>>,
     drains: RefCell<VecDeque<Entry>>,

@@ -1,9 +1,10 @@
 //! Recovery: from what is on the members to a running shard of an array, reading a bounded amount.
 //!
-//! It reads the rings of the active members and takes the newest group from which all others that it needs can be reached,
-//! each naming the one before it. Groups on too few members are written to more first, so that what one recovery has decided the next one finds. Then the
-//! after-images of stripes that were being changed go to their places once more, whatever a torn update left there; the
-//! rest of the journal is drained as always. Without a journal, regions that were dirty are resynced.
+//! It reads the rings of the active members and takes the newest group from which all others that it needs can be
+//! reached, each naming the one before it. Groups on too few members are written to more first, so that what one
+//! recovery has decided the next one finds. Then the after-images of stripes that were being changed go to their
+//! places once more, whatever a torn update left there; the rest of the journal is drained as always. Without a
+//! journal, regions that were dirty are resynced.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
