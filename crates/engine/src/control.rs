@@ -150,11 +150,6 @@ impl<I: Io> Control<I> {
         self.devices_in_use().iter().any(|&(_, used)| used == device)
     }
 
-    /// Whether a device is that of a member, in whatever state.
-    pub fn holds(&self, device: DeviceId) -> bool {
-        self.devices.borrow().contains(&Some(device))
-    }
-
     /// The volumes, for frontends.
     pub fn catalog(&self) -> Catalog {
         self.catalog.clone()

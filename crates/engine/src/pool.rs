@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::addr::{MemberId, VolumeId};
 use crate::array::geometry::{ArrayError, ArrayGeometry, ArraySpec};
-use crate::buf::Buf;
+use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::codec::DecodeError;
 use crate::disk::superblock::{
     Config, MemberConfig, MemberState, SLOT_BYTES, SLOT_OFFSETS, Superblock, VolumeConfig,
@@ -288,6 +288,18 @@ pub async fn wipe<I: Io>(io: &I, candidate: &Candidate) -> Result<(), PoolError>
         io.flush(candidate.device).await
     };
     wiped.await.map_err(|error| PoolError::Device { path, error })
+}
+
+/// As `wipe`, so that a crash leaves a superblock that can still be read, or none: the heads go first, a block each.
+pub(crate) async fn clear<I: Io>(io: &I, candidate: &Candidate) -> Result<(), PoolError> {
+    let heads = async {
+        for offset in SLOT_OFFSETS {
+            io.write(candidate.device, offset, Rc::new([Buf::zeroed(BLOCK_BYTES)])).await?;
+        }
+        io.flush(candidate.device).await
+    };
+    heads.await.map_err(|error| PoolError::Device { path: candidate.path.clone(), error })?;
+    wipe(io, candidate).await
 }
 
 /// Why a superblock could not be written.

@@ -53,6 +53,11 @@ pub enum MembershipError {
 }
 
 impl<I: Io> Control<I> {
+    /// Whether a device is that of a member, in whatever state.
+    pub fn holds(&self, device: DeviceId) -> bool {
+        self.devices.borrow().contains(&Some(device))
+    }
+
     fn refuse_places(&self) -> Result<(), ControlError> {
         self.refuse_md()?;
         match self.config.borrow().shape {
@@ -250,7 +255,7 @@ impl<I: Io> Control<I> {
     /// device is known by its identity for what it is.
     pub(super) async fn clear(&self, index: usize, device: DeviceId) {
         let path = self.config.borrow().members[index].path.clone();
-        let _ = pool::wipe(&self.io, &Candidate { device, path }).await;
+        let _ = pool::clear(&self.io, &Candidate { device, path }).await;
     }
 
     /// Asks every shard; true when all say so.
