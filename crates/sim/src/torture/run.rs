@@ -345,7 +345,8 @@ impl Run {
     fn find_new_space(&self) {
         for (&volume, handle) in &*self.work.volumes.borrow() {
             let mut known = self.work.volume_blocks.borrow_mut();
-            let Some(known) = known.get_mut(volume).filter(|_| self.work.plan.growing_array().is_some()) else {
+            let Some(known) = known.get_mut(volume).filter(|_| self.work.plan.growing_array().is_some())
+            else {
                 continue;
             };
             let blocks = handle.size_bytes() / BLOCK_BYTES as u64;
