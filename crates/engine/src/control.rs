@@ -31,6 +31,7 @@ use crate::shape::Shape;
 use crate::shard::Event;
 use crate::status::ShardStatus;
 use crate::sync::{Signal, join_all};
+use crate::throttle::Bounds;
 use crate::volume::VolumeError;
 pub use error::ControlError;
 
@@ -468,10 +469,15 @@ impl<I: Io> Control<I> {
         Ok(self.ask_all(|done| Order::Scrub { run, done }).await?)
     }
 
-    /// Bounds background work to a rate for the whole pool, in bytes per second; 0 is no bound.
-    pub async fn throttle(&self, bytes_per_second: u64) {
+    /// Bounds background work of the whole pool.
+    pub async fn throttle(&self, bounds: Bounds) {
+        let shards = self.shards.len() as u64;
+        let share = Bounds {
+            bytes_per_second: bounds.bytes_per_second.div_ceil(shards),
+            rest_above: bounds.rest_above.div_ceil(shards),
+        };
         for shard in &self.shards {
-            let _ = shard.send(Order::Throttle(bytes_per_second.div_ceil(self.shards.len() as u64))).await;
+            let _ = shard.send(Order::Throttle(share)).await;
         }
     }
 

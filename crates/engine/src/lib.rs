@@ -54,7 +54,7 @@ mod space;
 pub mod status;
 mod sync;
 mod tables;
-mod throttle;
+pub mod throttle;
 
 // Pure arithmetic and formats, and what tests want to know.
 pub mod addr;

@@ -13,6 +13,7 @@ use crate::mapped::MappedShard;
 use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
 use crate::status::ShardStatus;
+use crate::throttle::Bounds;
 use crate::volume::{Extent, VolumeError};
 
 /// A client's request for one shard; blocks are numbered as the shard counts the volume's.
@@ -163,8 +164,8 @@ pub enum Order {
         /// Who waits.
         done: Answer<Result<(), VolumeError>>,
     },
-    /// Bound the rate of background work, in bytes per second; 0 is no bound.
-    Throttle(u64),
+    /// Bound background work.
+    Throttle(Bounds),
     /// Tell the state.
     Status(Answer<ShardStatus>),
     /// Make everything durable, if nothing is being written to an array of md's, and ask again before the next write.
@@ -194,6 +195,7 @@ impl<I: Io> MappedShard<I> {
         if !matches!(request, Request::Flush) && self.deleted.borrow().contains(&volume) {
             return Err(VolumeError::Gone);
         }
+        self.throttle.note_request(&self.io);
         match request {
             Request::Read { local, count } => self.read(volume, local, count).await.map(Reply::Data),
             Request::Write { local, data } => self.write(volume, local, data).await.map(|()| Reply::Done),

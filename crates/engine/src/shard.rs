@@ -223,9 +223,9 @@ impl<I: Io> Shard<I> {
                 let _ = done.send(Ok(()));
             }
             Order::MovedEverywhere { to, key } => self.array().moved_everywhere(to, key),
-            Order::Throttle(rate) => match &self {
-                Shard::Mapped(shard) => shard.throttle.set(rate),
-                Shard::Array(shard) => shard.throttle.set(rate),
+            Order::Throttle(bounds) => match &self {
+                Shard::Mapped(shard) => shard.throttle.set(bounds),
+                Shard::Array(shard) => shard.throttle.set(bounds),
             },
             Order::Status(reply) => {
                 let _ = reply.send(self.status());

@@ -34,6 +34,7 @@ mod cache;
 
 mod drawings;
 mod error;
+mod grow;
 pub mod growth;
 mod load;
 mod measure;

@@ -29,6 +29,8 @@ pub(crate) struct Load {
     written_bytes: Cell<u64>,
     failure: RefCell<Option<Error>>,
     ended: Cell<bool>,
+    /// No more requests are to be issued.
+    stopped: Cell<bool>,
     /// Who waits for a completion.
     waiting: RefCell<Option<Waker>>,
 }
@@ -60,6 +62,7 @@ impl Load {
             written_bytes: Cell::new(0),
             failure: RefCell::new(None),
             ended: Cell::new(false),
+            stopped: Cell::new(false),
             waiting: RefCell::default(),
         });
         let issuing = Rc::clone(&load);
@@ -123,6 +126,9 @@ impl Load {
     }
 
     fn next(&self, now: u64) -> Result<Next> {
+        if self.stopped.get() {
+            return Ok(Next::Done);
+        }
         let next = self.replay.borrow_mut().next(now)?;
         if let Next::Issue(issue) = &next {
             self.target.check(&issue.request)?;
@@ -138,6 +144,11 @@ impl Load {
         if done.issue.due_ns >= self.measure_from {
             self.meters.borrow_mut()[kind.index()].record(done, error);
         }
+    }
+
+    /// Issues no more requests.
+    pub(crate) fn stop(&self) {
+        self.stopped.set(true);
     }
 
     /// Whether all requests are issued and completed.

@@ -32,6 +32,8 @@ pub(crate) struct Measured {
     pub(crate) series: Vec<Span>,
     /// By member: a number of erases, and the erase blocks that have it.
     pub(crate) erase_counts: Vec<BTreeMap<u32, u64>>,
+    /// Virtual time measured.
+    pub(crate) ran_ns: u64,
 }
 
 /// Lets the load run, looks, and waits for the last request.
@@ -41,6 +43,7 @@ pub(crate) fn measure(
     load: &Load,
     members: &[Member],
     pool: Option<&OpenPool>,
+    is_over: impl Fn() -> bool,
     progress: &Progress,
 ) -> Result<Measured> {
     let run_for = |time| world.run_for(time).map_err(|stuck| Error::engine("the load", stuck));
@@ -58,24 +61,29 @@ pub(crate) fn measure(
     while done < duration {
         let span = interval.min(duration - done);
         run_for(span)?;
+        let is_over = is_over();
         (done, spans) = (done + span, spans + 1);
         for ((member, last), series) in members.iter().zip(&mut busy).zip(&mut busy_series) {
             let busy = usage(member);
             series.push(part(busy - *last, span));
             *last = busy;
         }
-        if spans % stride == 0 || done == duration {
+        if spans % stride == 0 || done == duration || is_over {
             let now = look()?;
             series.push(span_of(done, &now, last.as_ref().unwrap_or(&before)));
             last = Some(now);
         }
         progress("running", done as f64 / duration as f64);
+        if is_over {
+            load.stop();
+            break;
+        }
     }
     let after = last.expect("a duration is above 0");
     let erase_counts = members.iter().map(|m| erase_counts(world, m)).collect();
     progress("draining", 1.0);
     world.run_until(|| load.has_ended()).map_err(|stuck| Error::engine("the load", stuck))?;
-    Ok(Measured { before, after, busy_series, series, erase_counts })
+    Ok(Measured { before, after, busy_series, series, erase_counts, ran_ns: done })
 }
 
 fn snapshot(world: &World, load: &Load, members: &[Member], pool: Option<&OpenPool>) -> Result<Snapshot> {

@@ -115,10 +115,28 @@ pub struct Simulated {
     pub members: Vec<MemberResult>,
     /// Bytes on their way down.
     pub writes: WriteResult,
-    /// The pool; nothing for a member alone.
+    /// The pool; nothing for a member alone, or an array.
     pub pool: Option<PoolResult>,
+    /// Of an array that grew while it was measured: how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grew: Option<GrewResult>,
     /// How bytes and the pool went on, in spans of [`Simulated::interval_s`] or several of them.
     pub series: Vec<Span>,
+}
+
+/// An array's growth, under load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GrewResult {
+    /// Seconds from its beginning to its end; nothing if it had not ended when measuring did.
+    pub took_s: Option<f64>,
+    /// Bytes moved, copies not counted.
+    pub moved_bytes: u64,
+    /// That as a part of what the array could store before.
+    pub moved: f64,
+    /// The highest latency of any request in the meantime.
+    pub latency_max_ns: u64,
+    /// The mean of all.
+    pub latency_mean_ns: f64,
 }
 
 /// Requests of one kind that were due in the measured time.

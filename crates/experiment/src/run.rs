@@ -5,12 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sinew_devices::flash::Stats;
+use sinew_engine::array::geometry::ArraySpec;
 use sinew_engine::disk::superblock::Config;
 use sinew_engine::pool::{self, Candidate};
 use sinew_engine::status::ShardStatus;
+use sinew_engine::throttle::Bounds;
 use sinew_sim::{DeviceStats, OpenPool, World};
 use sinew_workload::Kind;
 
+use crate::grow;
 use crate::load::{self, Load, Times};
 use crate::measure::{Measured, measure, part, pool_state, programmed_blocks};
 use crate::members::{self, FlashFacts, Member};
@@ -18,6 +21,9 @@ use crate::results::{FlashResult, KindResult, MemberResult, PoolResult, Simulate
 use crate::spec::{Spec, TargetName};
 use crate::target::Target;
 use crate::{Error, Result};
+
+/// The name of the pool or array.
+const NAME: &str = "experiment";
 
 /// Called with what a run is doing and how far it is with that, from 0 to 1.
 pub(crate) type Progress = Arc<dyn Fn(&'static str, f64) + Send + Sync>;
@@ -30,17 +36,26 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     progress("aging members", 0.0);
     let members = members::make(&world, &spec.members, spec.target == TargetName::Member)?;
     let pool = match spec.target {
-        TargetName::Pool => Some(open_pool(&world, spec, &members)?),
+        TargetName::Pool | TargetName::Array => Some(open_pool(&world, spec, &members)?),
         TargetName::Member => None,
     };
     let target = match &pool {
         Some(pool) => {
-            let volume = |i| pool.volume(&volume_name(i)).expect("it was made with the pool");
+            let volume = |i| pool.volume(&volume_name(spec, i)).expect("it was made with the pool");
             Target::pool((0..spec.volumes.len()).map(volume).collect())
         }
         None => on_member(&world, spec, &members[0])?,
     };
     fill(&world, spec, &target, progress)?;
+    let bytes_before = target.bytes(0);
+    let grow = |before| {
+        let grows = spec.grows.as_ref().filter(|grows| grows.before == before);
+        grows.zip(pool.as_ref()).map(|(grows, pool)| grow::start(&world, spec, grows, pool, &members))
+    };
+    if let Some(growing) = grow(true) {
+        progress("growing", 0.0);
+        growing.wait(&world)?;
+    }
     let mut workload = spec.workload.clone();
     workload.add_to_seeds(seed);
     let requests = workload.open(base)?.requests;
@@ -49,24 +64,35 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     let end = measure_from + ns(spec.run.duration_s);
     let interval = ns(spec.run.interval_s);
     let load = Load::start(&world, target, requests, spec.pace, Times { start, measure_from, end, interval });
-    let measured = measure(&world, spec, &load, &members, pool.as_ref(), progress);
+    let growing = grow(false);
+    let to_the_end = spec.grows.as_ref().is_some_and(|grows| grows.to_the_end);
+    let is_over = || to_the_end && growing.as_ref().is_some_and(grow::Growing::has_ended);
+    let measured = measure(&world, spec, &load, &members, pool.as_ref(), is_over, progress);
     if let Some(failure) = load.take_failure() {
         return Err(failure);
     }
     let measured = measured?;
+    let end = measure_from + measured.ran_ns;
     let requests = by_kind(&load, end);
+    let grew = match growing.as_ref().zip(pool.as_ref()) {
+        Some((growing, pool)) => Some(growing.result(&world, spec, pool, bytes_before, requests.values())?),
+        None => None,
+    };
     let member_requests = members.iter().map(|m| requests_of(&world.device(m.device).stats())).sum();
     let members = member_results(spec, &members, &measured);
-    let Measured { before, after, series, .. } = measured;
+    let Measured { before, after, series, ran_ns, .. } = measured;
     let client_bytes = after.client_bytes - before.client_bytes;
     let figures = Simulated {
-        duration_s: spec.run.duration_s,
+        duration_s: ran_ns as f64 / 1e9,
         before_s: measure_from as f64 / 1e9,
         interval_s: spec.run.interval_s,
         writes: write_result(client_bytes, &members),
         requests,
         members,
-        pool: pool.map(|pool| pool_result(spec, &pool.control.config(), before.pool, after.pool)),
+        pool: pool
+            .filter(|_| spec.target == TargetName::Pool)
+            .map(|pool| pool_result(spec, &pool.control.config(), before.pool, after.pool)),
+        grew,
         series,
     };
     Ok((figures, member_requests))
@@ -80,39 +106,64 @@ pub(crate) fn ns(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
-fn volume_name(number: usize) -> String {
-    format!("volume{number}")
+/// An array's volume has its name.
+fn volume_name(spec: &Spec, number: usize) -> String {
+    if spec.target == TargetName::Array { NAME.to_owned() } else { format!("volume{number}") }
+}
+
+/// A member as the engine is given it.
+pub(crate) fn candidate(number: usize, member: &Member) -> Candidate {
+    Candidate { device: member.device, path: format!("member{number}") }
 }
 
 fn open_pool(world: &World, spec: &Spec, members: &[Member]) -> Result<OpenPool> {
-    let candidate = |(i, m): (usize, &Member)| Candidate { device: m.device, path: format!("member{i}") };
-    let candidates: Vec<_> = members.iter().enumerate().map(candidate).collect();
+    let first = &members[..grow::first_members(spec, members.len())];
+    let candidates: Vec<_> = first.iter().enumerate().map(|(i, m)| candidate(i, m)).collect();
+    let (kind, shards) = match spec.target {
+        TargetName::Array => {
+            let array = ArraySpec {
+                level: spec.array.level.into(),
+                chunk_bytes: spec.array.chunk.0 as u32,
+                journal: spec.array.journal,
+                spares: 0,
+                zeroed: true,
+            };
+            (pool::PoolKind::Array(array), spec.array.shards)
+        }
+        _ => {
+            let mapped = pool::PoolKind::Mapped {
+                protection: spec.pool.protection.into(),
+                data_columns: spec.pool.width,
+                checksums: spec.pool.checksums,
+            };
+            (mapped, spec.pool.shards)
+        }
+    };
+    let is_array = spec.target == TargetName::Array;
     let pool_spec = pool::PoolSpec {
-        name: "experiment".to_owned(),
-        kind: pool::PoolKind::Mapped {
-            protection: spec.pool.protection.into(),
-            data_columns: spec.pool.width,
-            checksums: spec.pool.checksums,
-        },
-        shards: spec.pool.shards.unwrap_or(1),
+        name: NAME.to_owned(),
+        kind,
+        shards: shards.unwrap_or(1),
         journal_blocks: None,
         force: false,
     };
-    let sizes: Vec<u64> = spec.volumes.iter().map(|volume| volume.size.0).collect();
-    let throttle = spec.pool.throttle;
+    let sizes = spec.volumes.iter().filter(|_| !is_array).enumerate();
+    let sizes: Vec<(String, u64)> = sizes.map(|(i, v)| (volume_name(spec, i), v.size.0)).collect();
+    let bounds = Bounds {
+        bytes_per_second: spec.pool.throttle.map_or(0, |rate| rate.0),
+        rest_above: spec.grows.as_ref().map_or(0, |grows| grows.rest_above),
+    };
     let io = world.io();
     let opened = world.block_on(async move {
         let made = pool::create(&io, &candidates, &pool_spec).await;
         made.map_err(|error| Error::engine("making the pool", error))?;
         let opened = OpenPool::open(io, candidates, || false).await;
         let pool = opened.map_err(|error| Error::engine("opening the pool", error))?;
-        for (i, bytes) in sizes.into_iter().enumerate() {
-            let made = pool.control.create_volume(&volume_name(i), bytes).await;
+        for (name, bytes) in sizes {
+            let made = pool.control.create_volume(&name, bytes).await;
             made.map_err(|error| Error::engine("making the volumes", error))?;
         }
-        if let Some(rate) = throttle {
-            pool.control.throttle(rate.0).await;
-        }
+        pool.control.throttle(bounds).await;
         Ok(pool)
     });
     opened.map_err(|stuck| Error::engine("making the pool", stuck))?

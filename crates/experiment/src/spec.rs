@@ -5,10 +5,12 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use sinew_engine::array::growth::GrowMethod;
 use sinew_engine::geometry::Protection;
 use sinew_workload::{ByteSize, Pace, Workload};
 use toml::Value;
 
+use crate::growth::LevelName;
 use crate::reference::ReferenceSpec;
 use crate::{Error, Result};
 
@@ -28,7 +30,13 @@ pub struct Spec {
     /// The pool made of them.
     #[serde(default)]
     pub pool: PoolSpec,
-    /// The volumes, by number.
+    /// The array made of them, where the target is one. Its volume spans it.
+    #[serde(default)]
+    pub array: ArraySpec,
+    /// An array that grows while it is measured.
+    #[serde(default)]
+    pub grows: Option<GrowsSpec>,
+    /// The volumes, by number; of an array, what is to be done to the one that it has.
     pub volumes: Vec<VolumeSpec>,
     /// When requests are issued.
     #[serde(default = "open_loop")]
@@ -73,6 +81,8 @@ pub enum TargetName {
     /// Volumes of a pool of all members.
     #[default]
     Pool,
+    /// The volume of an array of all members.
+    Array,
     /// The first member alone, without the engine; volumes lie on it one after the other.
     Member,
 }
@@ -138,6 +148,73 @@ pub struct PoolSpec {
     pub throttle: Option<ByteSize>,
 }
 
+/// An array.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArraySpec {
+    /// Its level.
+    pub level: LevelName,
+    /// Bytes of a chunk.
+    #[serde(default = "chunk")]
+    pub chunk: ByteSize,
+    /// Levels with parity: with a journal.
+    #[serde(default)]
+    pub journal: bool,
+    /// Shards; 1 by default.
+    #[serde(default)]
+    pub shards: Option<usize>,
+}
+
+impl Default for ArraySpec {
+    fn default() -> ArraySpec {
+        ArraySpec { level: LevelName::Raid0, chunk: chunk(), journal: false, shards: None }
+    }
+}
+
+/// How an array grows while it is measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GrowsSpec {
+    /// The way.
+    pub method: GrowMethodName,
+    /// How many of the members, the last ones, are added, for each addition; one addition after the other.
+    pub added: Vec<usize>,
+    /// Grow before anything is measured, with no load.
+    #[serde(default)]
+    pub before: bool,
+    /// Measure until the array has grown, if that is sooner than all of `run.duration_s`.
+    #[serde(default)]
+    pub to_the_end: bool,
+    /// Growing rests while clients ask for more than so much per second; 0 is never.
+    #[serde(default)]
+    pub rest_above: u64,
+}
+
+/// A way to grow in use; docs/layouts.md describes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "docs/layouts.md describes them")]
+pub enum GrowMethodName {
+    #[serde(rename = "fastscale")]
+    FastScale,
+    SemiRoundRobin,
+    RoundRobin,
+    Slas,
+    MdReshape,
+}
+
+impl From<GrowMethodName> for GrowMethod {
+    fn from(name: GrowMethodName) -> GrowMethod {
+        match name {
+            GrowMethodName::FastScale => GrowMethod::FastScale,
+            GrowMethodName::SemiRoundRobin => GrowMethod::SemiRoundRobin,
+            GrowMethodName::RoundRobin => GrowMethod::RoundRobin,
+            GrowMethodName::Slas => GrowMethod::Slas,
+            GrowMethodName::MdReshape => GrowMethod::MdReshape,
+        }
+    }
+}
+
 /// What a pool survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -190,6 +267,10 @@ fn open_loop() -> Pace {
     Pace::Timed { in_flight_max: None }
 }
 
+fn chunk() -> ByteSize {
+    ByteSize(64 << 10)
+}
+
 fn tenth() -> f64 {
     0.1
 }
@@ -221,6 +302,7 @@ impl Spec {
         if self.volumes.is_empty() {
             return Err(Error::setting("volumes", "there are none"));
         }
+        self.check_array()?;
         for (i, volume) in self.volumes.iter().enumerate() {
             if volume.size.0 == 0 || !volume.size.0.is_multiple_of(4096) {
                 let why = format!("{} bytes are not a multiple of 4096", volume.size.0);
@@ -233,6 +315,28 @@ impl Spec {
                 Err(Error::setting("pace", "no request may be in flight"))
             }
             _ => Ok(()),
+        }
+    }
+}
+
+impl Spec {
+    fn check_array(&self) -> Result<()> {
+        let is_array = self.target == TargetName::Array;
+        if is_array && self.volumes.len() != 1 {
+            return Err(Error::setting("volumes", "an array has one volume"));
+        }
+        let Some(grows) = &self.grows else { return Ok(()) };
+        let members: usize = self.members.iter().map(|group| group.count).sum();
+        let added: usize = grows.added.iter().sum();
+        match () {
+            () if !is_array => Err(Error::setting("grows", "only an array does: target = \"array\"")),
+            () if grows.added.is_empty() || grows.added.contains(&0) => {
+                Err(Error::setting("grows.added", "each addition has members"))
+            }
+            () if added >= members => {
+                Err(Error::setting("grows.added", format!("of {members} members {added} are added")))
+            }
+            () => Ok(()),
         }
     }
 }

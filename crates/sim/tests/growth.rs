@@ -4,6 +4,7 @@
 
 use std::rc::Rc;
 
+use sinew_engine::throttle::Bounds;
 use sinew_engine::buf::Buf;
 use sinew_engine::disk::superblock::MemberState;
 use sinew_engine::geometry::Protection;
@@ -156,7 +157,7 @@ fn new_writes_use_new_members_at_once() {
     let rate = 1 << 16;
     pool.world
         .block_on(async move {
-            control.throttle(rate).await;
+            control.throttle(Bounds { bytes_per_second: rate, rest_above: 0 }).await;
             control.add(candidate, false).await
         })
         .unwrap()

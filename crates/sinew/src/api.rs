@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use sinew_engine::control::ControlError;
 use sinew_engine::disk::superblock::MemberState;
 use sinew_engine::pool::Candidate;
+use sinew_engine::throttle::Bounds;
 use sinew_uring::OpenOptions;
 use sinew_uring::net::{Listener, Part, Stream};
 
@@ -38,7 +39,7 @@ pub(crate) enum Request {
     MemberRemove { member: usize, cancel: bool },
     ArrayGrow { paths: Vec<PathBuf>, method: MethodName, force: bool },
     Scrub { run: bool },
-    Throttle { bytes_per_second: u64 },
+    Throttle { bytes_per_second: u64, rest_above: u64 },
 }
 
 /// Answers control connections for ever.
@@ -128,7 +129,9 @@ async fn answer(open: &Open, ready: &Ready, request: Request) -> Result<Value> {
             }
         }
         Request::Scrub { run } => control.scrub(run).await?,
-        Request::Throttle { bytes_per_second } => control.throttle(bytes_per_second).await,
+        Request::Throttle { bytes_per_second, rest_above } => {
+            control.throttle(Bounds { bytes_per_second, rest_above }).await;
+        }
     }
     Ok(Value::Null)
 }

@@ -126,6 +126,7 @@ impl<I: Io> ArrayShard<I> {
         if changes && self.slice().geometry.is_read_only() {
             return Err(VolumeError::ReadOnly);
         }
+        self.throttle.note_request(&self.io);
         match request {
             Request::Read { local, count } => self.read(local, count).await.map(Reply::Data),
             Request::Write { local, data } => self.write(local, data).await.map(|()| Reply::Done),

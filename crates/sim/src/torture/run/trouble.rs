@@ -8,6 +8,7 @@ use sinew_engine::disk::superblock::MemberState;
 use sinew_engine::pool::Candidate;
 use sinew_engine::shape::Shape;
 use sinew_engine::status::ShardStatus;
+use sinew_engine::throttle::Bounds;
 
 use crate::device::CrashPolicy;
 use crate::faults::DeviceFaults;
@@ -157,8 +158,9 @@ impl Run {
                 "members_slowed"
             }
             Trouble::Throttle => {
-                let rate = if rng.chance(0.5) { 0 } else { rng.between(1, 500) << 20 };
-                self.order(async move { control.throttle(rate).await });
+                let bytes_per_second = if rng.chance(0.5) { 0 } else { rng.between(1, 500) << 20 };
+                let rest_above = if rng.chance(0.8) { 0 } else { rng.between(1, 5000) };
+                self.order(async move { control.throttle(Bounds { bytes_per_second, rest_above }).await });
                 "throttles_ordered"
             }
             _ => return,
