@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use sinew_engine::io::Io;
-use sinew_engine::pool::Candidate;
 use sinew_engine::shape::Shape;
 use sinew_sim::{OpenPool, SimIo, World};
 
