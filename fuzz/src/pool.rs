@@ -9,7 +9,7 @@ use sinew_engine::control::Control;
 use sinew_engine::disk::superblock::{Config, MemberConfig, MemberState, VolumeConfig};
 use sinew_engine::geometry::{Geometry, Protection};
 use sinew_engine::io::Io;
-use sinew_engine::pool::{self, Candidate, PoolSpec};
+use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_engine::shape::Shape;
 use sinew_engine::shard::Shard;
 use sinew_engine::volume::Volume;
@@ -138,10 +138,8 @@ pub fn images() -> Vec<Image> {
 async fn live(io: SimIo, members: Vec<Candidate>) {
     let spec = PoolSpec {
         name: "fuzz".to_owned(),
-        protection: Protection::Parity1,
-        data_columns: 2,
+        kind: PoolKind::Mapped { protection: Protection::Parity1, data_columns: 2, checksums: true },
         shards: 1,
-        checksums: true,
         journal_blocks: Some(JOURNAL_BLOCKS),
         force: false,
     };
