@@ -186,18 +186,15 @@ impl<I: Io> Recovery<I> {
         ring
     }
 
+    /// The group at a place of a ring. Clients' data is there, too, and may look like one: nothing is believed unchecked.
     fn group_at(&self, ring: &[u8], at: usize, member: MemberId) -> Option<Found> {
         let header = decode_header(&ring[at * BLOCK_BYTES..][..BLOCK_BYTES]).ok()?;
-        let blocks = self.slice.geometry.log_blocks as usize;
         let ours = header.pool == self.config.pool
             && usize::from(header.shard) == self.index
-            && header.seq % blocks as u64 == at as u64
-            && at + header.blocks as usize <= blocks;
-        let bytes = &ring[at * BLOCK_BYTES..];
-        let (header, records) =
-            decode_group(&bytes[..header.blocks as usize * BLOCK_BYTES]).ok().filter(|_| ours)?;
-        let bytes = Buf::copy_of(&bytes[..header.blocks as usize * BLOCK_BYTES]);
-        Some(Found { header, records, bytes, holders: vec![member] })
+            && header.seq % u64::from(self.slice.geometry.log_blocks) == at as u64;
+        let bytes = ring[at * BLOCK_BYTES..].get(..header.blocks as usize * BLOCK_BYTES).filter(|_| ours)?;
+        let (header, records) = decode_group(bytes).ok()?;
+        Some(Found { header, records, bytes: Buf::copy_of(bytes), holders: vec![member] })
     }
 
     /// The groups that replay needs, in order: those of the newest group that all of its own are there for. A newer one
