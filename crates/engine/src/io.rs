@@ -56,7 +56,7 @@ pub trait Io: Clone + 'static {
     fn sleep(&self, ns: u64) -> impl Future<Output = ()>;
     /// Starts a task on this executor. It runs until it ends; nobody can cancel it.
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
-    /// A random number.
+    /// A random number that nobody can guess from those before it.
     fn random(&self) -> u64;
     /// Fills `buf`, which must be the only handle to its memory, from `offset`.
     fn read(

@@ -220,7 +220,8 @@ fn new_array(
     }
     // Spares too: any of them may take any place.
     let smallest = sizes.iter().copied().min().unwrap_or(0);
-    let geometry = ArrayGeometry::new(array, members, smallest, spec.shards, spec.journal_blocks)?;
+    let shape = ArrayGeometry::new(array, members, smallest, spec.shards, spec.journal_blocks)?;
+    let geometry = ArrayGeometry { log: random_uuid(io), ..shape };
     let new = |(candidate, &bytes)| new_member(io, candidate, bytes, MemberLayout::default());
     let mut all: Vec<MemberConfig> = devices.iter().zip(sizes).map(new).collect();
     all[members..].iter_mut().for_each(|m| m.state = MemberState::Spare);

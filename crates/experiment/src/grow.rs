@@ -31,7 +31,13 @@ pub(crate) fn first_members(spec: &Spec, members: usize) -> usize {
 }
 
 /// Begins the additions, one after the other.
-pub(crate) fn start(world: &World, spec: &Spec, grows: &GrowsSpec, pool: &OpenPool, members: &[Member]) -> Growing {
+pub(crate) fn start(
+    world: &World,
+    spec: &Spec,
+    grows: &GrowsSpec,
+    pool: &OpenPool,
+    members: &[Member],
+) -> Growing {
     let growing = Growing {
         began: world.now(),
         ended: Rc::default(),

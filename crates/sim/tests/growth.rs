@@ -4,12 +4,12 @@
 
 use std::rc::Rc;
 
-use sinew_engine::throttle::Bounds;
 use sinew_engine::buf::Buf;
 use sinew_engine::disk::superblock::MemberState;
 use sinew_engine::geometry::Protection;
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_engine::status::ShardStatus;
+use sinew_engine::throttle::Bounds;
 use sinew_engine::volume::Volume;
 use sinew_sim::{DeviceConfig, OpenPool, World};
 

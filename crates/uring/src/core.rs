@@ -36,7 +36,6 @@ pub(crate) struct Core {
     pub(crate) iovecs: RefCell<Vec<libc::iovec>>,
     devices: RefCell<Vec<Option<Handle>>>,
     closings_seen: Cell<u64>,
-    random: Cell<u64>,
 }
 
 impl Core {
@@ -50,7 +49,6 @@ impl Core {
             iovecs: RefCell::default(),
             devices: RefCell::default(),
             closings_seen: Cell::new(config.devices.closings()),
-            random: Cell::new(seed()),
             config,
         }
     }
@@ -87,15 +85,6 @@ impl Core {
                 cached.take_if(|handle| handle.is_closed());
             }
         }
-    }
-
-    /// splitmix64.
-    pub(crate) fn random(&self) -> u64 {
-        self.random.set(self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
-        let mut z = self.random.get();
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 
     /// Queues a request and waits for its result.
@@ -149,11 +138,13 @@ pub(crate) fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-fn seed() -> u64 {
-    let mut seed = now();
-    // SAFETY: the kernel fills eight bytes of a local. Should it fail the clock has to do.
-    unsafe { libc::getrandom((&raw mut seed).cast(), 8, 0) };
-    seed
+/// A random number of the kernel's.
+pub(crate) fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // SAFETY: the kernel fills eight bytes of a local.
+    let filled = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    assert_eq!(filled, 8, "the kernel gives up to 256 random bytes without fail");
+    u64::from_ne_bytes(bytes)
 }
 
 /// A request in the ring. Gives its result and what its slot owned; dropped early, it leaves that to the slot.

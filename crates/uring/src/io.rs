@@ -11,7 +11,7 @@ use sinew_engine::buf::Buf;
 use sinew_engine::io::{DeviceId, Gather, Io, IoError, Space};
 
 use crate::aside;
-use crate::core::{Core, now};
+use crate::core::{Core, now, random};
 use crate::devices::{Backing, PUNCH, Path, io_error_of};
 use crate::ring::{Handle, Payload};
 
@@ -45,7 +45,7 @@ impl Io for UringIo {
     }
 
     fn random(&self) -> u64 {
-        self.core.random()
+        random()
     }
 
     async fn read(&self, device: DeviceId, offset: u64, mut buf: Buf) -> (Buf, Result<(), IoError>) {

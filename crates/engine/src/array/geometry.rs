@@ -8,6 +8,7 @@ use sinew_layout::striping::Growth;
 use sinew_layout::{Geometry as Layout, GeometryError as LayoutError, Home, Level, MEMBERS_MAX, Rotation};
 
 use crate::buf::BLOCK_BYTES;
+use crate::disk::Uuid;
 use crate::geometry::SUPERBLOCK_AREA_BYTES;
 use crate::serve::dealt;
 
@@ -104,6 +105,8 @@ pub struct ArrayGeometry {
     pub journal: bool,
     /// Blocks of each shard's log on each member; none on md's.
     pub log_blocks: u32,
+    /// What the groups of the logs are known by. Clients' data goes through the logs, and nobody who writes it can know this.
+    pub log: Uuid,
     /// The members held nothing but zeros when it was made; or md says that parity and copies are right.
     pub zeroed: bool,
     /// It is md's: the members hold md's superblocks, and nothing of ours.
@@ -211,8 +214,17 @@ impl ArrayGeometry {
         zeroed: bool,
         md: Option<Access>,
     ) -> ArrayGeometry {
-        let mut geometry =
-            ArrayGeometry { layout, grown: None, region_stripes: 0, shards, journal, log_blocks, zeroed, md };
+        let mut geometry = ArrayGeometry {
+            layout,
+            grown: None,
+            region_stripes: 0,
+            shards,
+            journal,
+            log_blocks,
+            log: [0; 16],
+            zeroed,
+            md,
+        };
         let most = dealt(geometry.stripes(), geometry.extent_stripes(), 0, shards);
         geometry.region_stripes = most.div_ceil(REGIONS_MAX).max(REGION_STRIPES_LEAST);
         geometry

@@ -383,7 +383,7 @@ impl<I: Io> ArrayShard<I> {
         }
         let tail = self.tail().min(seq);
         let header = GroupHeader {
-            pool: self.pool,
+            log: self.slice().geometry.log,
             shard: self.slice().index as u16,
             epoch: log.epoch,
             seq,

@@ -34,7 +34,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::addr::MemberId;
-use crate::disk::Uuid;
 use crate::disk::superblock::MemberState;
 use crate::geometry::MemberLayout;
 use crate::io::{DeviceId, Io};
@@ -60,7 +59,6 @@ use write::Queued;
 /// One shard of an open array. All methods run on the thread it was opened on.
 pub struct ArrayShard<I> {
     pub(crate) io: I,
-    pool: Uuid,
     slice: RefCell<Rc<Slice>>,
     members: Members<I>,
     counters: Counters,

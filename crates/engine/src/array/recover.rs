@@ -186,10 +186,10 @@ impl<I: Io> Recovery<I> {
         ring
     }
 
-    /// The group at a place of a ring. Clients' data is there, too, and may look like one: nothing is believed unchecked.
+    /// The group at a place of a ring. Clients' data is there, too, and may look like one, but for the log's identity.
     fn group_at(&self, ring: &[u8], at: usize, member: MemberId) -> Option<Found> {
         let header = decode_header(&ring[at * BLOCK_BYTES..][..BLOCK_BYTES]).ok()?;
-        let ours = header.pool == self.config.pool
+        let ours = header.log == self.slice.geometry.log
             && usize::from(header.shard) == self.index
             && header.seq % u64::from(self.slice.geometry.log_blocks) == at as u64;
         let bytes = ring[at * BLOCK_BYTES..].get(..header.blocks as usize * BLOCK_BYTES).filter(|_| ours)?;
@@ -384,7 +384,6 @@ impl<I: Io> Recovery<I> {
         Rc::new(ArrayShard {
             log: Log::new(ring, self.slice.m, self.config.epoch, last, next, tail, state),
             io: self.io,
-            pool: self.config.pool,
             slice: RefCell::new(Rc::new(self.slice)),
             members: self.members,
             counters: Counters::default(),

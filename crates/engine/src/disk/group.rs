@@ -18,8 +18,8 @@ const COUNT_LIMIT: u64 = 1 << 62;
 /// What a group says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupHeader {
-    /// The pool it belongs to.
-    pub pool: Uuid,
+    /// The identity of the array's logs, which only its superblocks have.
+    pub log: Uuid,
     /// The shard it belongs to.
     pub shard: u16,
     /// The epoch in which it was written.
@@ -162,7 +162,7 @@ pub fn encode_head(header: &GroupHeader, records: &[GroupRecord], crcs: &[u32], 
     w.u32(MAGIC);
     w.u16(FORMAT_VERSION);
     w.u16(header.shard);
-    w.bytes(&header.pool);
+    w.bytes(&header.log);
     for count in [header.epoch, header.seq, header.before, header.tail, header.flushed] {
         w.u64(count);
     }
@@ -191,14 +191,14 @@ pub fn decode_header(block: &[u8]) -> Result<GroupHeader, DecodeError> {
     if version != FORMAT_VERSION {
         return Err(DecodeError::Version(version));
     }
-    let (shard, pool) = (r.u16()?, r.uuid()?);
+    let (shard, log) = (r.u16()?, r.uuid()?);
     let (epoch, seq, before, tail, flushed) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?, r.u64()?);
     let (head_blocks, blocks) = (r.u32()?, r.u32()?);
     let counts = epoch < COUNT_LIMIT && seq < COUNT_LIMIT && tail <= seq && flushed < seq && before < seq;
     if !counts || head_blocks == 0 || head_blocks > blocks {
         return Err(DecodeError::Invalid("header of a group"));
     }
-    Ok(GroupHeader { pool, shard, epoch, seq, before, tail, flushed, head_blocks, blocks })
+    Ok(GroupHeader { log, shard, epoch, seq, before, tail, flushed, head_blocks, blocks })
 }
 
 /// Checks a whole group and reads its records.
@@ -258,7 +258,7 @@ mod tests {
         let data: Vec<u8> = (0..4 * BLOCK_BYTES).map(|i| (i / 100) as u8).collect();
         let crcs: Vec<u32> = data.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
         let header = GroupHeader {
-            pool: [5; 16],
+            log: [5; 16],
             shard: 1,
             epoch: 4,
             seq: 50,

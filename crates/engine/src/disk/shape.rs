@@ -42,6 +42,7 @@ pub(super) fn encode_shape(shape: &Shape, w: &mut Writer) {
             w.u32(a.layout.chunk_bytes());
             w.u64(a.layout.member_chunks());
             w.u32(a.log_blocks);
+            w.bytes(&a.log);
             w.u64(a.region_stripes);
             encode_grown(a.grown.as_ref(), w);
         }
@@ -71,7 +72,7 @@ pub(super) fn decode_shape(r: &mut Reader<'_>, count: usize) -> Result<Shape, De
 fn decode_array(r: &mut Reader<'_>, count: usize) -> Result<Option<ArrayGeometry>, DecodeError> {
     let (number, rotation, part, members) = (r.u8()?, r.u8()?, u32::from(r.u8()?), usize::from(r.u8()?));
     let (shards, flags) = (usize::from(r.u8()?), r.u8()?);
-    let (chunk_bytes, member_chunks, log_blocks) = (r.u32()?, r.u64()?, r.u32()?);
+    let (chunk_bytes, member_chunks, log_blocks, log) = (r.u32()?, r.u64()?, r.u32()?, r.uuid()?);
     let region_stripes = r.u64()?;
     let Some(grown) = decode_grown(r)? else { return Ok(None) };
     let rotation = *Rotation::ALL.get(usize::from(rotation)).ok_or(DecodeError::Invalid("rotation"))?;
@@ -90,7 +91,9 @@ fn decode_array(r: &mut Reader<'_>, count: usize) -> Result<Option<ArrayGeometry
     if members > count || flags > 3 {
         return Ok(None);
     }
-    Ok(ArrayGeometry::restore(&spec, members, member_chunks, shards, log_blocks, region_stripes, grown))
+    let geometry =
+        ArrayGeometry::restore(&spec, members, member_chunks, shards, log_blocks, region_stripes, grown);
+    Ok(geometry.map(|geometry| ArrayGeometry { log, ..geometry }))
 }
 
 /// Kinds of striping by their numbers.
