@@ -80,9 +80,10 @@ fn test() -> Result<(), String> {
     step("format", "cargo", &["fmt", "--all", "--check"])?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"];
     step("clippy", "cargo", &clippy)?;
-    step("tests", "cargo", &["test", "--workspace", "--release", "--quiet"])?;
+    step("tests", "cargo", &["test", "--workspace", "--profile", "checks", "--quiet"])?;
     step("tidy", "cargo", &["xtask", "tidy"])?;
-    let defects = ["test", "--release", "-p", "sinew-sim", "--features", "sabotage", "--test", "sabotage"];
+    let defects =
+        ["test", "--profile", "checks", "-p", "sinew-sim", "--features", "sabotage", "--test", "sabotage"];
     step("deliberate defects", "cargo", &defects)?;
     let kept = ["--file", "crates/sim/seeds.txt"];
     torture("seeds that failed once", &[kept.as_slice(), &["--twice"]].concat())?;

@@ -1,9 +1,13 @@
-//! Growing an array under load.
+//! Growing a pool or array under load.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
+use sinew_engine::array::growth::GrowMethod;
+use sinew_engine::control::{Control, ControlError};
+use sinew_engine::geometry::CHUNK_BYTES;
 use sinew_engine::io::Io;
+use sinew_engine::pool::Candidate;
 use sinew_engine::shape::Shape;
 use sinew_sim::{OpenPool, SimIo, World};
 
@@ -11,21 +15,22 @@ use crate::members::Member;
 use crate::results::{GrewResult, KindResult};
 use crate::run::candidate;
 use crate::spec::{GrowsSpec, Spec};
+use crate::target::Target;
 use crate::{Error, Result};
 
-/// How often it is looked whether an array has grown.
-const LOOK_NS: u64 = 1_000_000;
+/// How often it is looked whether it has grown.
+const LOOK_NS: u64 = 10_000_000;
 
 /// A growth under way.
 pub(crate) struct Growing {
     began: u64,
     ended: Rc<Cell<Option<u64>>>,
     failed: Rc<Cell<Option<String>>>,
-    /// Chunks moved before.
-    moved: u64,
+    /// What there was at its beginning.
+    before: Bytes,
 }
 
-/// Members that an array is made of at first.
+/// Members that it is made of at first.
 pub(crate) fn first_members(spec: &Spec, members: usize) -> usize {
     members - spec.grows.iter().flat_map(|grows| &grows.added).sum::<usize>()
 }
@@ -42,7 +47,7 @@ pub(crate) fn start(
         began: world.now(),
         ended: Rc::default(),
         failed: Rc::default(),
-        moved: chunks_moved(world, pool),
+        before: Bytes::of(world, pool),
     };
     let mut next = first_members(spec, members.len());
     let mut additions = Vec::new();
@@ -50,15 +55,16 @@ pub(crate) fn start(
         additions.push((next..next + added).map(|i| candidate(i, &members[i])).collect::<Vec<_>>());
         next += added;
     }
-    let (control, io, method) = (Rc::clone(&pool.control), world.io(), grows.method.into());
+    let (control, io) = (Rc::clone(&pool.control), world.io());
+    let method: Option<GrowMethod> = grows.method.map(Into::into);
     let (ended, failed) = (Rc::clone(&growing.ended), Rc::clone(&growing.failed));
     world.spawn(async move {
         for addition in additions {
-            if let Err(error) = control.grow(&addition, method, true).await {
+            if let Err(error) = add(&control, addition, method).await {
                 failed.set(Some(error.to_string()));
                 break;
             }
-            while is_growing(&control) {
+            while is_growing(&control).await {
                 io.sleep(LOOK_NS).await;
             }
         }
@@ -67,17 +73,54 @@ pub(crate) fn start(
     growing
 }
 
-fn is_growing(control: &sinew_engine::control::Control<SimIo>) -> bool {
+/// Adds members, to an array by a method.
+async fn add(
+    control: &Control<SimIo>,
+    addition: Vec<Candidate>,
+    method: Option<GrowMethod>,
+) -> Result<(), ControlError> {
+    if let Some(method) = method {
+        return control.grow(&addition, method, true).await;
+    }
+    for candidate in addition {
+        control.add(candidate, true).await?;
+    }
+    Ok(())
+}
+
+/// Whether chunks are still to be moved.
+async fn is_growing(control: &Control<SimIo>) -> bool {
     match control.config().shape {
         Shape::Array(array) => array.grown.is_some_and(|grown| grown.method().is_some()),
-        Shape::Mapped(_) => false,
+        Shape::Mapped(_) => control.status().await.is_ok_and(|status| status.balance_chunks_left > 0),
     }
 }
 
-fn chunks_moved(world: &World, pool: &OpenPool) -> u64 {
-    let control = Rc::clone(&pool.control);
-    let status = world.block_on(async move { control.status().await });
-    status.ok().and_then(|status| status.ok()).map_or(0, |status| status.counters.chunks_moved)
+/// What a pool or array has of chunks.
+struct Bytes {
+    /// Moved so far.
+    moved: u64,
+    /// Of chunks that may have to: all of an array, copies not counted, and those in use of a pool.
+    all: u64,
+}
+
+impl Bytes {
+    fn of(world: &World, pool: &OpenPool) -> Bytes {
+        let control = Rc::clone(&pool.control);
+        let shape = control.config().shape;
+        let status = world.block_on(async move { control.status().await });
+        let status = status.ok().and_then(Result::ok).unwrap_or_default();
+        match shape {
+            Shape::Array(array) => {
+                let chunk = u64::from(array.layout.chunk_bytes());
+                Bytes { moved: status.counters.chunks_moved * chunk, all: array.data_bytes() }
+            }
+            Shape::Mapped(_) => {
+                let moved = status.counters.chunks_balanced * CHUNK_BYTES;
+                Bytes { moved, all: status.raw_bytes - status.free_bytes }
+            }
+        }
+    }
 }
 
 impl Growing {
@@ -88,31 +131,32 @@ impl Growing {
         ended.is_some()
     }
 
-    /// Waits for its end.
-    pub(crate) fn wait(&self, world: &World) -> Result<()> {
-        world.run_until(|| self.has_ended()).map_err(|stuck| Error::engine("growing the array", stuck))?;
-        self.failed.take().map_or(Ok(()), |why| Err(Error::engine("growing the array", why)))
+    /// Waits for its end, and for the room that it made.
+    pub(crate) fn wait(&self, world: &World, pool: &OpenPool, target: &Target) -> Result<()> {
+        let has_room = || target.bytes(0) == pool.control.config().volumes[0].bytes;
+        world
+            .run_until(|| self.has_ended() && has_room())
+            .map_err(|stuck| Error::engine("growing", stuck))?;
+        self.failed.take().map_or(Ok(()), |why| Err(Error::engine("growing", why)))
     }
 
     /// What came of it.
     pub(crate) fn result<'a>(
         &self,
         world: &World,
-        spec: &Spec,
         pool: &OpenPool,
-        bytes_before: u64,
         requests: impl Iterator<Item = &'a KindResult> + Clone,
     ) -> Result<GrewResult> {
         if let Some(why) = self.failed.take() {
-            return Err(Error::engine("growing the array", why));
+            return Err(Error::engine("growing", why));
         }
-        let moved_bytes = (chunks_moved(world, pool) - self.moved) * spec.array.chunk.0;
+        let moved_bytes = Bytes::of(world, pool).moved - self.before.moved;
         let count: u64 = requests.clone().map(|kind| kind.summary.requests).sum();
         let sum: f64 = requests.clone().map(|k| k.summary.latency.mean_ns * k.summary.requests as f64).sum();
         Ok(GrewResult {
-            took_s: self.ended.get().map(|ended| (ended - self.began) as f64 / 1e9),
+            took_ns: self.ended.get().map(|ended| ended - self.began),
             moved_bytes,
-            moved: (moved_bytes as f64 / bytes_before as f64 * 1e6).round() / 1e6,
+            moved: (moved_bytes as f64 / self.before.all as f64 * 1e6).round() / 1e6,
             latency_max_ns: requests.map(|kind| kind.summary.latency.max_ns).max().unwrap_or(0),
             latency_mean_ns: if count > 0 { (sum / count as f64).round() } else { 0.0 },
         })

@@ -36,6 +36,9 @@ named![
     "trace",
     "scale",
     "fastscale",
+    "scaling",
+    "scaled",
+    "growing",
     "spread",
 ];
 

@@ -69,6 +69,7 @@ fn simulations(groups: &[Group<'_>], references: &[Comparison]) -> Result<Markup
         h2 { "Over time" }
         (kind_plots(groups, "Median latency", |g, kind| drawings::latency_over_time(g, kind, |b| b.latency_p50_ns))?)
         (kind_plots(groups, "99th percentile of latency", |g, kind| drawings::latency_over_time(g, kind, |b| b.latency_p99_ns))?)
+        (kind_plots(groups, "Highest latency", |g, kind| drawings::latency_over_time(g, kind, |b| b.latency_max_ns))?)
         (kind_plots(groups, "Requests per second", drawings::rate_over_time)?)
         h2 { "Writes and space" }
         (write_table(groups))

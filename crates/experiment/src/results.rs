@@ -117,21 +117,21 @@ pub struct Simulated {
     pub writes: WriteResult,
     /// The pool; nothing for a member alone, or an array.
     pub pool: Option<PoolResult>,
-    /// Of an array that grew while it was measured: how.
+    /// Of a pool or array that grew while it was measured: how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grew: Option<GrewResult>,
     /// How bytes and the pool went on, in spans of [`Simulated::interval_s`] or several of them.
     pub series: Vec<Span>,
 }
 
-/// An array's growth, under load.
+/// The growth of a pool or array, under load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GrewResult {
-    /// Seconds from its beginning to its end; nothing if it had not ended when measuring did.
-    pub took_s: Option<f64>,
-    /// Bytes moved, copies not counted.
+    /// Time from its beginning to its end; nothing if it had not ended when measuring did.
+    pub took_ns: Option<u64>,
+    /// Bytes moved; of an array copies are not counted.
     pub moved_bytes: u64,
-    /// That as a part of what the array could store before.
+    /// That as a part of what the array could store before, or of the chunks in use of the pool.
     pub moved: f64,
     /// The highest latency of any request in the meantime.
     pub latency_max_ns: u64,

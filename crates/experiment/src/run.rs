@@ -47,14 +47,13 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
         None => on_member(&world, spec, &members[0])?,
     };
     fill(&world, spec, &target, progress)?;
-    let bytes_before = target.bytes(0);
     let grow = |before| {
         let grows = spec.grows.as_ref().filter(|grows| grows.before == before);
         grows.zip(pool.as_ref()).map(|(grows, pool)| grow::start(&world, spec, grows, pool, &members))
     };
-    if let Some(growing) = grow(true) {
+    if let Some((growing, pool)) = grow(true).zip(pool.as_ref()) {
         progress("growing", 0.0);
-        growing.wait(&world)?;
+        growing.wait(&world, pool, &target)?;
     }
     let mut workload = spec.workload.clone();
     workload.add_to_seeds(seed);
@@ -75,7 +74,7 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     let end = measure_from + measured.ran_ns;
     let requests = by_kind(&load, end);
     let grew = match growing.as_ref().zip(pool.as_ref()) {
-        Some((growing, pool)) => Some(growing.result(&world, spec, pool, bytes_before, requests.values())?),
+        Some((growing, pool)) => Some(growing.result(&world, pool, requests.values())?),
         None => None,
     };
     let member_requests = members.iter().map(|m| requests_of(&world.device(m.device).stats())).sum();

@@ -33,7 +33,7 @@ pub struct Spec {
     /// The array made of them, where the target is one. Its volume spans it.
     #[serde(default)]
     pub array: ArraySpec,
-    /// An array that grows while it is measured.
+    /// A pool or array that grows while it is measured.
     #[serde(default)]
     pub grows: Option<GrowsSpec>,
     /// The volumes, by number; of an array, what is to be done to the one that it has.
@@ -171,18 +171,19 @@ impl Default for ArraySpec {
     }
 }
 
-/// How an array grows while it is measured.
+/// How a pool or array grows while it is measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GrowsSpec {
-    /// The way.
-    pub method: GrowMethodName,
+    /// The way, of an array.
+    #[serde(default)]
+    pub method: Option<GrowMethodName>,
     /// How many of the members, the last ones, are added, for each addition; one addition after the other.
     pub added: Vec<usize>,
     /// Grow before anything is measured, with no load.
     #[serde(default)]
     pub before: bool,
-    /// Measure until the array has grown, if that is sooner than all of `run.duration_s`.
+    /// Measure until it has grown, if that is sooner than all of `run.duration_s`.
     #[serde(default)]
     pub to_the_end: bool,
     /// Growing rests while clients ask for more than so much per second; 0 is never.
@@ -329,7 +330,12 @@ impl Spec {
         let members: usize = self.members.iter().map(|group| group.count).sum();
         let added: usize = grows.added.iter().sum();
         match () {
-            () if !is_array => Err(Error::setting("grows", "only an array does: target = \"array\"")),
+            () if self.target == TargetName::Member => {
+                Err(Error::setting("grows", "a member alone does not"))
+            }
+            () if is_array != grows.method.is_some() => {
+                Err(Error::setting("grows.method", "an array has one, and a pool has none"))
+            }
             () if grows.added.is_empty() || grows.added.contains(&0) => {
                 Err(Error::setting("grows.added", "each addition has members"))
             }

@@ -73,7 +73,10 @@ fn every_deliberate_defect_is_found() {
     for way in Sabotage::ALL {
         let may_show_it = |plan: &Plan| !OF_ARRAY_GROWTH.contains(&way) || plan.array_growth.is_some();
         match first_failure_of(way, may_show_it, |_| true) {
-            Some(found) => eprintln!("{way:?}: {}", found.to_string().chars().take(140).collect::<String>()),
+            Some(found) => {
+                let what: String = found.to_string().chars().take(140).collect();
+                eprintln!("{way:?} by seed {}: {what}", found.plan.seed);
+            }
             None => missed.push(way),
         }
     }
@@ -83,7 +86,10 @@ fn every_deliberate_defect_is_found() {
 #[test]
 fn defects_of_both_kinds_of_pool_are_found_in_arrays() {
     silence_panics();
-    let in_array = |way: &Sabotage| first_failure_of(*way, |plan| plan.array.is_some(), |_| true).is_some();
+    let in_array = |way: &Sabotage| {
+        let found = first_failure_of(*way, |plan| plan.array.is_some(), |_| true);
+        found.inspect(|found| eprintln!("{way:?} by seed {}", found.plan.seed)).is_some()
+    };
     let missed: Vec<Sabotage> = OF_BOTH.into_iter().filter(|way| !in_array(way)).collect();
     // Panics are silenced.
     eprintln!("not found in the arrays of {SEEDS_MAX} seeds each: {missed:?}");

@@ -27,16 +27,16 @@ pub enum GrowMethod {
 /// How a method goes about it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
-    /// Chunks of a window, which move together.
-    pub(crate) window: u64,
+    /// Chunks that move together.
+    pub(crate) batch: u64,
+    /// Progress is recorded at the latest after so many; none records only when it matters.
+    pub(crate) window: Option<u64>,
     /// Chunks read or written with one request at most.
     pub(crate) read_chunks: u64,
     pub(crate) write_chunks: u64,
     /// Blocks of a request that is for less than a chunk; none reads and writes whole chunks.
     pub(crate) part_blocks: Option<u32>,
-    /// Progress is recorded after each window.
-    pub(crate) eager: bool,
-    /// Reads of what is in the window wait.
+    /// Reads of what is being moved wait.
     pub(crate) blocks_reads: bool,
 }
 
@@ -72,23 +72,27 @@ impl GrowMethod {
 
     pub(crate) fn manner(self) -> Manner {
         let one = Manner {
-            window: 1,
+            batch: 1,
+            window: Some(1),
             read_chunks: 1,
             write_chunks: 1,
             part_blocks: None,
-            eager: true,
             blocks_reads: false,
         };
         match self {
-            // A region at least, of which each disk's part is one run, however long (section 3.1).
+            // Whole regions, of which each disk's part is one run (section 3.1). Few, so that writes do not wait long.
             GrowMethod::FastScale => {
-                Manner { window: 32, read_chunks: 32, write_chunks: 32, eager: false, ..one }
+                Manner { batch: 8, window: None, read_chunks: 32, write_chunks: 32, ..one }
             }
             GrowMethod::SemiRoundRobin | GrowMethod::RoundRobin => one,
             // A window of 1024, reads of 8 and writes of 6 (section 4.3.1).
-            GrowMethod::Slas => Manner { window: 1024, read_chunks: 8, write_chunks: 6, eager: false, ..one },
+            GrowMethod::Slas => {
+                Manner { batch: 32, window: Some(1024), read_chunks: 8, write_chunks: 6, ..one }
+            }
             // The paper gives no size of the window; it is "fixed-sized".
-            GrowMethod::MdReshape => Manner { window: 16, part_blocks: Some(1), blocks_reads: true, ..one },
+            GrowMethod::MdReshape => {
+                Manner { batch: 16, window: Some(16), part_blocks: Some(1), blocks_reads: true, ..one }
+            }
         }
     }
 }

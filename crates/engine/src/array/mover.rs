@@ -1,4 +1,4 @@
-//! Growing: chunks move to where more members have them, in the order of their keys, a window at a time.
+//! Growing: chunks move to where more members have them, in the order of their keys, a batch at a time.
 //!
 //! What was copied is in two places, and both are right until somebody writes. So how far the shard is need not be on the
 //! members at once: after a crash chunks are read from where they were, and copied again. It is recorded, by the state in
@@ -32,7 +32,7 @@ use super::plan::UnitRun;
 use super::regions::LongWork;
 use super::slice::Slice;
 
-/// Pause before a window that could not be moved is tried again.
+/// Pause before a batch that could not be moved is tried again.
 const RETRY_NS: u64 = 50_000_000;
 
 /// How far a shard is in growing.
@@ -50,7 +50,7 @@ pub(crate) struct Mover {
     /// Reads without a lock, by when they began: before or after the last time that they were waited for.
     reads: [Cell<u32>; 2],
     phase: Cell<usize>,
-    /// A window cannot be read.
+    /// A batch cannot be read.
     pub(crate) stuck: Cell<bool>,
 }
 
@@ -77,7 +77,7 @@ struct ChunkMove {
     way: Move,
 }
 
-/// Chunks that follow one another on a disk, by their index in the window.
+/// Chunks that follow one another on a disk, by their index in the batch.
 struct Span {
     first: Home,
     chunks: Vec<usize>,
@@ -175,7 +175,7 @@ impl<I: Io> ArrayShard<I> {
                 continue;
             }
             let moved =
-                if self.failed.get() { Err(VolumeError::Failed) } else { self.move_window(&slice).await };
+                if self.failed.get() { Err(VolumeError::Failed) } else { self.move_batch(&slice).await };
             self.mover.stuck.set(moved.is_err());
             if moved.is_err() {
                 self.io.reach(Path::ArrayMoveRetried);
@@ -184,12 +184,12 @@ impl<I: Io> ArrayShard<I> {
         }
     }
 
-    /// Moves the next window, or as much of it as can be moved without overwriting what is needed.
-    async fn move_window(&self, slice: &Slice) -> Result<(), VolumeError> {
+    /// Moves the next batch, or as much of it as can be moved without overwriting what is needed.
+    async fn move_batch(&self, slice: &Slice) -> Result<(), VolumeError> {
         let growth = slice.growth().expect("the caller looked");
         let manner = slice.manner().expect("a growth has a method");
         let from = slice.moved();
-        let mut upto = growth.batch_end(from, manner.window);
+        let mut upto = growth.batch_end(from, manner.batch);
         let mut moves = Vec::new();
         for (chunk, way) in growth.moves(from..upto) {
             let Some(stripe) = slice.own(chunk) else { continue };
@@ -223,10 +223,11 @@ impl<I: Io> ArrayShard<I> {
         slice.set_moved(upto);
         self.counters.chunks_moved.add(moves.len() as u64);
         drop(held);
-        if manner.eager && !moves.is_empty() { self.record_moved(upto).await } else { Ok(()) }
+        let window_ends = manner.window.is_some_and(|window| upto / window > from / window);
+        if window_ends && !moves.is_empty() { self.record_moved(upto).await } else { Ok(()) }
     }
 
-    /// The window that begins at a key would overwrite what has the key `needed`: waits until that is not needed any more.
+    /// The batch that begins at a key would overwrite what has the key `needed`: waits until that is not needed any more.
     async fn free_place(&self, key: u64, needed: u64) -> Result<(), VolumeError> {
         self.io.reach(Path::ArrayMoveBlocked);
         self.record_moved(key).await?;
