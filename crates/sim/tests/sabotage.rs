@@ -9,7 +9,7 @@ const SEEDS_MAX: usize = 600;
 const SHRINK_RUNS: u64 = 150;
 
 /// Defects that mapped pools and arrays may both have.
-const OF_BOTH: [Sabotage; 9] = [
+const OF_BOTH: [Sabotage; 8] = [
     Sabotage::SkipJournal,
     Sabotage::OneJournalCopy,
     Sabotage::AcknowledgeEarly,
@@ -17,7 +17,6 @@ const OF_BOTH: [Sabotage; 9] = [
     Sabotage::OneDataCopy,
     Sabotage::SkipParity,
     Sabotage::ForgetStale,
-    Sabotage::ForgetMetadataCopies,
     Sabotage::RebuildShort,
 ];
 
@@ -31,17 +30,22 @@ const OF_ARRAY_GROWTH: [Sabotage; 4] = [
 
 /// The first seeds that find defects which few seeds find. They are played before the others, to save time; when what is
 /// drawn has changed, the search goes on without them.
-const FOUND_BY: [(Sabotage, u64); 10] = [
-    (Sabotage::ConvertWithoutFlush, 43),
-    (Sabotage::ForgetMetadataCopies, 53),
-    (Sabotage::ForgetMetadataCopies, 1184),
+const FOUND_BY: [(Sabotage, u64); 15] = [
+    (Sabotage::ConvertWithoutFlush, 204),
+    (Sabotage::ForgetReaders, 677),
     (Sabotage::ForgetStale, 66),
     (Sabotage::KeepEpoch, 49),
     (Sabotage::LoseImageParity, 36),
+    (Sabotage::OverwriteUnmoved, 70),
     (Sabotage::PagesBeforeJournal, 38),
+    (Sabotage::RecordUnflushed, 267),
     (Sabotage::SettleEarly, 207),
     (Sabotage::ShareMember, 15),
-    (Sabotage::SkipAfterImage, 48),
+    (Sabotage::SkipAfterImage, 177),
+    (Sabotage::SkipReplay, 48),
+    (Sabotage::UseBeforeStored, 43),
+    (Sabotage::WriteUnrecorded, 104),
+    (Sabotage::WrongCoefficient, 149),
 ];
 
 fn first_failure(way: Sabotage, wanted: impl Fn(&Failure) -> bool) -> Option<Failure> {
