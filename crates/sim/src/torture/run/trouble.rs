@@ -239,6 +239,13 @@ impl Run {
             .map(|device| Candidate { device, path: path_of(device) })
             .collect();
         self.note(|| format!("the array grows by {added} members"));
+        // A device may turn out to be no good just then.
+        let newcomer = self.device(first);
+        let is_bad = Rng::stream(self.work.plan.seed, "newcomer", self.opening as u64).chance(0.2);
+        if is_bad && self.may_lose(first) {
+            self.lose(first);
+            newcomer.set_faults(DeviceFaults { write_error: 0.4, ..newcomer.faults() });
+        }
         let control = Rc::clone(&pool.control);
         let work = Rc::clone(&self.work);
         self.order(async move {
@@ -246,6 +253,7 @@ impl Run {
                 Ok(()) => work.note(|| "the array is growing".to_owned()),
                 Err(error) => work.note(|| format!("the array does not grow: {error}")),
             }
+            newcomer.set_faults(DeviceFaults { write_error: 0.0, ..newcomer.faults() });
         });
         self.count("growths_ordered");
     }
