@@ -126,9 +126,7 @@ impl Bytes {
 impl Growing {
     /// Whether it has ended, well or not.
     pub(crate) fn has_ended(&self) -> bool {
-        let ended = self.ended.take();
-        self.ended.set(ended);
-        ended.is_some()
+        self.ended.get().is_some()
     }
 
     /// Waits for its end, and for the room that it made.

@@ -36,6 +36,12 @@ pub(crate) struct Measured {
     pub(crate) ran_ns: u64,
 }
 
+/// Lets the load run until what is measured begins.
+pub(crate) fn warm_up(world: &World, spec: &Spec, progress: &Progress) -> Result<()> {
+    progress("warming up", 0.0);
+    world.run_for(ns(spec.run.warm_up_s)).map_err(|stuck| Error::engine("the load", stuck))
+}
+
 /// Lets the load run, looks, and waits for the last request.
 pub(crate) fn measure(
     world: &World,
@@ -49,8 +55,6 @@ pub(crate) fn measure(
     let run_for = |time| world.run_for(time).map_err(|stuck| Error::engine("the load", stuck));
     let look = || snapshot(world, load, members, pool);
     let (duration, interval) = (ns(spec.run.duration_s), ns(spec.run.interval_s));
-    progress("warming up", 0.0);
-    run_for(ns(spec.run.warm_up_s))?;
     let before = look()?;
     let usage = |m: &Member| world.device(m.device).usage().unwrap_or_default().busy_ns;
     let mut busy: Vec<u64> = members.iter().map(usage).collect();

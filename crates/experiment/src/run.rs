@@ -15,7 +15,7 @@ use sinew_workload::Kind;
 
 use crate::grow;
 use crate::load::{self, Load, Times};
-use crate::measure::{Measured, measure, part, pool_state, programmed_blocks};
+use crate::measure::{Measured, measure, part, pool_state, programmed_blocks, warm_up};
 use crate::members::{self, FlashFacts, Member};
 use crate::results::{FlashResult, KindResult, MemberResult, PoolResult, Simulated, WriteResult};
 use crate::spec::{Spec, TargetName};
@@ -63,6 +63,7 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     let end = measure_from + ns(spec.run.duration_s);
     let interval = ns(spec.run.interval_s);
     let load = Load::start(&world, target, requests, spec.pace, Times { start, measure_from, end, interval });
+    warm_up(&world, spec, progress)?;
     let growing = grow(false);
     let to_the_end = spec.grows.as_ref().is_some_and(|grows| grows.to_the_end);
     let is_over = || to_the_end && growing.as_ref().is_some_and(grow::Growing::has_ended);
@@ -78,7 +79,7 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
         None => None,
     };
     let member_requests = members.iter().map(|m| requests_of(&world.device(m.device).stats())).sum();
-    let members = member_results(spec, &members, &measured);
+    let members = member_results(&members, &measured);
     let Measured { before, after, series, ran_ns, .. } = measured;
     let client_bytes = after.client_bytes - before.client_bytes;
     let figures = Simulated {
@@ -118,7 +119,7 @@ pub(crate) fn candidate(number: usize, member: &Member) -> Candidate {
 fn open_pool(world: &World, spec: &Spec, members: &[Member]) -> Result<OpenPool> {
     let first = &members[..grow::first_members(spec, members.len())];
     let candidates: Vec<_> = first.iter().enumerate().map(|(i, m)| candidate(i, m)).collect();
-    let (kind, shards) = match spec.target {
+    let (kind, shards, volumes) = match spec.target {
         TargetName::Array => {
             let array = ArraySpec {
                 level: spec.array.level.into(),
@@ -127,7 +128,8 @@ fn open_pool(world: &World, spec: &Spec, members: &[Member]) -> Result<OpenPool>
                 spares: 0,
                 zeroed: true,
             };
-            (pool::PoolKind::Array(array), spec.array.shards)
+            // Its one volume is made with it.
+            (pool::PoolKind::Array(array), spec.array.shards, [].as_slice())
         }
         _ => {
             let mapped = pool::PoolKind::Mapped {
@@ -135,10 +137,9 @@ fn open_pool(world: &World, spec: &Spec, members: &[Member]) -> Result<OpenPool>
                 data_columns: spec.pool.width,
                 checksums: spec.pool.checksums,
             };
-            (mapped, spec.pool.shards)
+            (mapped, spec.pool.shards, spec.volumes.as_slice())
         }
     };
-    let is_array = spec.target == TargetName::Array;
     let pool_spec = pool::PoolSpec {
         name: NAME.to_owned(),
         kind,
@@ -146,8 +147,8 @@ fn open_pool(world: &World, spec: &Spec, members: &[Member]) -> Result<OpenPool>
         journal_blocks: None,
         force: false,
     };
-    let sizes = spec.volumes.iter().filter(|_| !is_array).enumerate();
-    let sizes: Vec<(String, u64)> = sizes.map(|(i, v)| (volume_name(spec, i), v.size.0)).collect();
+    let sizes: Vec<(String, u64)> =
+        volumes.iter().enumerate().map(|(i, v)| (volume_name(spec, i), v.size.0)).collect();
     let bounds = Bounds {
         bytes_per_second: spec.pool.throttle.map_or(0, |rate| rate.0),
         rest_above: spec.grows.as_ref().map_or(0, |grows| grows.rest_above),
@@ -207,9 +208,9 @@ fn by_kind(load: &Load, end: u64) -> BTreeMap<String, KindResult> {
     meters.filter_map(|(&kind, meter)| Some((kind_name(kind).to_owned(), meter.finish(end)?))).collect()
 }
 
-fn member_results(spec: &Spec, members: &[Member], measured: &Measured) -> Vec<MemberResult> {
-    let Measured { before, after, busy_series, erase_counts, .. } = measured;
-    let span = ns(spec.run.duration_s);
+fn member_results(members: &[Member], measured: &Measured) -> Vec<MemberResult> {
+    let Measured { before, after, busy_series, erase_counts, ran_ns: span, .. } = measured;
+    let span = *span;
     let result = |(i, member): (usize, &Member)| {
         let ((stats, usage, now), (stats_then, usage_then, then)) = (&after.devices[i], &before.devices[i]);
         let flash = member.flash.zip(now.as_ref().zip(then.as_ref()));

@@ -318,9 +318,7 @@ impl Spec {
             _ => Ok(()),
         }
     }
-}
 
-impl Spec {
     fn check_array(&self) -> Result<()> {
         let is_array = self.target == TargetName::Array;
         if is_array && self.volumes.len() != 1 {
@@ -329,21 +327,19 @@ impl Spec {
         let Some(grows) = &self.grows else { return Ok(()) };
         let members: usize = self.members.iter().map(|group| group.count).sum();
         let added: usize = grows.added.iter().sum();
-        match () {
-            () if self.target == TargetName::Member => {
-                Err(Error::setting("grows", "a member alone does not"))
-            }
-            () if is_array != grows.method.is_some() => {
-                Err(Error::setting("grows.method", "an array has one, and a pool has none"))
-            }
-            () if grows.added.is_empty() || grows.added.contains(&0) => {
-                Err(Error::setting("grows.added", "each addition has members"))
-            }
-            () if added >= members => {
-                Err(Error::setting("grows.added", format!("of {members} members {added} are added")))
-            }
-            () => Ok(()),
+        if self.target == TargetName::Member {
+            return Err(Error::setting("grows", "a member alone does not"));
         }
+        if is_array != grows.method.is_some() {
+            return Err(Error::setting("grows.method", "an array has one, and a pool has none"));
+        }
+        if grows.added.is_empty() || grows.added.contains(&0) {
+            return Err(Error::setting("grows.added", "each addition has members"));
+        }
+        if added >= members {
+            return Err(Error::setting("grows.added", format!("of {members} members {added} are added")));
+        }
+        Ok(())
     }
 }
 

@@ -242,7 +242,8 @@ impl Run {
         // A device may turn out to be no good just then.
         let newcomer = self.device(first);
         let is_bad = Rng::stream(self.work.plan.seed, "newcomer", self.opening as u64).chance(0.2);
-        if is_bad && self.may_lose(first) {
+        let is_bad = is_bad && self.may_lose(first);
+        if is_bad {
             self.lose(first);
             newcomer.set_faults(DeviceFaults { write_error: 0.4, ..newcomer.faults() });
         }
@@ -253,7 +254,9 @@ impl Run {
                 Ok(()) => work.note(|| "the array is growing".to_owned()),
                 Err(error) => work.note(|| format!("the array does not grow: {error}")),
             }
-            newcomer.set_faults(DeviceFaults { write_error: 0.0, ..newcomer.faults() });
+            if is_bad {
+                newcomer.set_faults(DeviceFaults { write_error: 0.0, ..newcomer.faults() });
+            }
         });
         self.count("growths_ordered");
     }
