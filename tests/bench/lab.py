@@ -109,9 +109,10 @@ class Lab:
         job["processors"] = used / elapsed
         return job
 
-    def bench(self, *options):
-        """One `sinew bench`; gives its report."""
-        return json.loads(self.run([self.sinew(), "bench", "--json", f"--seconds={self.seconds}", *options]))
+    def bench(self, *options, cpus=None):
+        """One `sinew bench`, on these processors only; gives its report."""
+        pinned = ["taskset", "--cpu-list", cpus] if cpus else []
+        return json.loads(self.run([*pinned, self.sinew(), "bench", "--json", f"--seconds={self.seconds}", *options]))
 
     def settle(self, server, patience=20):
         """Waits until a server has done what it does by itself, or for so many seconds."""
@@ -135,6 +136,13 @@ class Lab:
                 os.posix_fallocate(file.fileno(), 0, member_bytes)
         size = [] if whole else [f"--size={member_bytes // MIB}M"]
         self.run([self.sinew(), "pool", "create", "bench", *files, *size, f"--volume=v:{volume_bytes // MIB}M", *options])
+        return self.serve_pool(directory, files)
+
+    def start_array(self, directory, level, members, member_bytes):
+        """A fresh array of files, served, with one shard and the volume `v`."""
+        files = [f"{directory}/m{i}" for i in range(members)]
+        size = f"--size={member_bytes // MIB}M"
+        self.run([self.sinew(), "array", "create", "v", *files, f"--level={level}", size, "--shards=1"])
         return self.serve_pool(directory, files)
 
     def serve_pool(self, directory, files):

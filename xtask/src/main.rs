@@ -15,9 +15,11 @@ const FRESH_SEEDS: u64 = 500;
 const FUZZ_SECONDS: u64 = 20;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
 /// are not asked for by name, since some releases have one of them in another.
-const PACKAGES: [(&str, &str); 10] = [
+const PACKAGES: [(&str, &str); 12] = [
+    ("btrfs-progs", "mkfs.btrfs -V"),
     ("e2fsprogs", "mkfs.ext4 -V"),
     ("fio", "fio --version"),
+    ("kmod", "modprobe -V"),
     ("libnbd-bin", "nbdinfo --version"),
     ("mdadm", "command -v mdadm"),
     ("nbdfuse", "nbdfuse --version"),

@@ -433,7 +433,9 @@ impl<I: Io> Control<I> {
         if theirs.members[usize::from(superblock.member)].uuid != config.members[index].uuid {
             return Err(wrong(format!("it is, or was, member {}", superblock.member)));
         }
-        if !config.has_opening(theirs.openings.last()) {
+        let mut active = (0..config.members.len()).filter(|&i| config.members[i].state.takes_part());
+        let was_cut_off = active.any(|i| theirs.was_cut_off(&config, i));
+        if !config.has_opening(theirs.last_opening(was_cut_off)) {
             return Err(wrong("it was used apart from the other members; replace it instead".to_owned()));
         }
         pool::too_small(&self.io, candidate.device, &config, index)

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use sinew_layout::md::{
-    Array, LeftOut, MdError as BlockError, MemberRole, SUPERBLOCK_BYTES, Superblock, Version,
+    Array, LeftOut, MdError as BlockError, MemberRole, SUPERBLOCK_BYTES, Superblock, Version, bitmap_events,
 };
 
 use crate::addr::VolumeId;
@@ -103,12 +103,6 @@ pub enum MdError {
         /// What is known of those given.
         notes: Vec<String>,
     },
-    /// It has a bitmap and would be written.
-    #[error(
-        "array {0} has a write-intent bitmap, which is not kept up here: serve it read-only, or remove the bitmap first \
-         (mdadm --grow --bitmap=none)"
-    )]
-    Bitmap(String),
     /// It was not closed, a member is missing, and it would be written.
     #[error(
         "array {0} was not stopped cleanly and a member is missing, so blocks of that member may be wrong that nobody wrote; \
@@ -235,6 +229,17 @@ async fn read_block<I: Io>(io: &I, candidate: &Candidate) -> Result<Block, MdErr
     found.map_err(|error| MdError::Block { path: path.clone(), error })
 }
 
+/// The events that a member's write-intent bitmap counts; 0 if it has none. Superblocks that are written count more, so that md
+/// finds the bitmap out of date.
+async fn bitmap_events_of<I: Io>(io: &I, device: DeviceId, block: &Block) -> Result<u64, IoError> {
+    let Some(sectors) = block.superblock.bitmap_offset() else { return Ok(0) };
+    let at = block.offset.saturating_add_signed(i64::from(sectors) * 512);
+    let within = at % BLOCK_BYTES as u64;
+    let (buf, read) = io.read(device, at - within, Buf::stale(BLOCK_BYTES)).await;
+    read?;
+    Ok(bitmap_events(&buf.bytes()[within as usize..]).unwrap_or(0))
+}
+
 /// Finds the array that the devices are members of, to be opened as `options` say. Nothing is written.
 ///
 /// # Errors
@@ -270,9 +275,6 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate], options: &MdOptions)
     }
     let in_doubt = !even && missing > 0 && geometry.parity_columns() > 0;
     if options.access == Access::ReadWrite {
-        if array.has_bitmap {
-            return Err(MdError::Bitmap(name));
-        }
         if in_doubt && !options.force {
             return Err(MdError::DirtyDegraded(name));
         }
@@ -286,11 +288,19 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate], options: &MdOptions)
             "array {name} was not stopped cleanly and a member is missing: blocks of that member may be wrong"
         ));
     }
+    let mut events = array.events;
+    for ((device, block), member) in used.iter().zip(&members) {
+        if let (Some(device), Some(block)) = (device, block) {
+            let counted = bitmap_events_of(io, *device, block).await;
+            let failed = |error| MdError::Device { path: member.path.clone(), error };
+            events = events.max(counted.map_err(failed)?);
+        }
+    }
     let (devices, blocks) = used.into_iter().unzip();
     let md = MdBlocks {
         access: options.access,
         blocks,
-        events: array.events,
+        events,
         resync_offset: array.resync_offset,
         declared: false,
         epoch_seconds: options.seconds.saturating_sub(io.now() / 1_000_000_000),

@@ -248,6 +248,8 @@ paths! {
     OpenedWithout,
     /// A device that has been replaced was found when the pool was opened.
     OpenedWithReplaced,
+    /// A pool was opened with a member that an opening was stored on which did not come about, while others went on.
+    OpenedBesideCutOff,
     /// A deletion goes on that the pool's end had cut off.
     DeleteResumed,
     /// A spare took the place of a member of an array.
@@ -291,6 +293,10 @@ paths! {
     ArrayFlushVoid,
     /// An array: a flush waited for one under way.
     ArrayFlushShared,
+    /// An array: regions that were not written for a while were marked as clean.
+    ArraySwept,
+    /// An array: regions that were not written for a while were flushed, so that they are clean.
+    ArraySweepFlushed,
     /// An array: a read failed such that its member counts as failed.
     ArrayReadMemberLost,
     /// An array: a block was had from another copy, or from the rest of its stripe.

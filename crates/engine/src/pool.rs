@@ -359,7 +359,12 @@ pub async fn read_superblock<I: Io>(io: &I, device: DeviceId) -> Result<Superblo
 /// When there is no pool, or several, or too many members are missing; the error names each member concerned.
 pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, PoolError> {
     let (superblocks, mut warnings) = read_all(io, devices).await;
-    let Some(newest) = superblocks.iter().max_by_key(|s| s.1.config.age()) else {
+    let was_cut_off = |config: &Config| {
+        superblocks.iter().any(|(_, other)| config.was_cut_off(&other.config, usize::from(other.member)))
+    };
+    // What came about goes before what did not, and then what is newer.
+    let rank = |s: &&(&Candidate, Superblock)| (!was_cut_off(&s.1.config), s.1.config.age());
+    let Some(newest) = superblocks.iter().max_by_key(rank) else {
         return Err(PoolError::NotFound(warnings));
     };
     let mut config = newest.1.config.clone();
@@ -383,7 +388,11 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
         if let Some(first) = paths.insert(index, candidate.path.clone()) {
             return Err(PoolError::Duplicate { first, second: candidate.path.clone() });
         }
-        if !config.has_opening(superblock.config.openings.last()) {
+        let was_cut_off = was_cut_off(&superblock.config);
+        if was_cut_off {
+            io.reach(Path::OpenedBesideCutOff);
+        }
+        if !config.has_opening(superblock.config.last_opening(was_cut_off)) {
             let what = "was used apart from the other members and is not used; replace it to take it back, losing what is on it";
             warnings.push(format!("{}: {what}", candidate.path));
             continue;

@@ -82,6 +82,14 @@ impl<I: Io> ArrayShard<I> {
         Ok(())
     }
 
+    /// Brings everything to its place and has the members say so.
+    pub(crate) async fn settle_all(&self) -> Result<(), VolumeError> {
+        self.drain_everything().await?;
+        self.flush().await?;
+        self.regions.borrow_mut().clean(true);
+        self.settle_tail().await
+    }
+
     /// Has the tail move up to what is still needed, and its old place become free.
     pub(crate) async fn settle_tail(&self) -> Result<(), VolumeError> {
         self.flush().await?;

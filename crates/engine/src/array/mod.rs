@@ -3,7 +3,7 @@
 //! This file holds a shard of an array together. [`geometry`] says where everything lies; `write` takes requests to the
 //! journal (`log`, `pending`), from which `drain` brings them to their stripes, or to the stripes at once where there is
 //! none; `plan` and `update` are the one way to change a stripe, `read` the one way to read it. `regions` knows what may
-//! differ from what it should be, `rebuild` and `scrub` put it right. [`growth`] says how an array has grown, `mover` grows.
+//! differ from what it should be, `rebuild` and `scrub` put it right, `sweep` says what is right again. [`growth`] says how an array has grown, `mover` grows.
 //!
 //! Whoever changes a stripe, or computes with more than one of its units, holds its lock (`locks`).
 
@@ -26,6 +26,7 @@ mod rest;
 mod scrub;
 mod slice;
 mod status;
+mod sweep;
 mod update;
 mod write;
 
@@ -87,6 +88,8 @@ pub struct ArrayShard<I> {
     /// Wakes rebuild and first resync.
     rebuilder: Kick,
     scrubber: Kick,
+    /// Wakes whoever marks regions as clean.
+    sweeper: Kick,
     mover: Mover,
     /// The next stripe of the scrub under way.
     scrub_next: Cell<Option<u64>>,
@@ -103,6 +106,7 @@ impl<I: Io> ArrayShard<I> {
         if self.has_log() {
             self.io.spawn(Rc::clone(self).run_log());
             self.io.spawn(Rc::clone(self).run_drainer());
+            self.io.spawn(Rc::clone(self).run_sweeper());
         }
     }
 
@@ -187,6 +191,7 @@ impl<I: Io> ArrayShard<I> {
         }
         self.drainer.kick();
         self.rebuilder.kick();
+        self.sweeper.kick();
         self.flushing.signal.notify();
         self.mover.notify();
         self.log.room.notify();
@@ -219,7 +224,6 @@ impl<I: Io> ArrayShard<I> {
         if !self.has_log() {
             return self.flush().await;
         }
-        self.drain_everything().await?;
-        self.settle_tail().await
+        self.settle_all().await
     }
 }

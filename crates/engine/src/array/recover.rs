@@ -133,8 +133,7 @@ impl<I: Io> ArrayShard<I> {
         if !self.pending.borrow().is_empty() {
             self.io.reach(Path::ArrayRecoverDrained);
         }
-        self.drain_everything().await?;
-        self.settle_tail().await
+        self.settle_all().await
     }
 }
 
@@ -403,6 +402,7 @@ impl<I: Io> Recovery<I> {
             drain_all: Cell::new(false),
             rebuilder: Default::default(),
             scrubber: Default::default(),
+            sweeper: Default::default(),
             mover,
             scrub_next: Cell::new(replayed.work.scrub),
             scrub_orders: Cell::new(0),

@@ -1,9 +1,9 @@
 //! Which regions of a shard may differ from what they should be, and where.
 //!
-//! A region is *dirty* while what was written to it may not be on its members for good: after a crash its copies, or its
-//! data and parity, may disagree. It is *stale* on a member that lacks something written to it. Both are on the members,
-//! in the last state group of the log, before anything is written that makes them true; there may be more marks on the
-//! members than needed, never fewer. It is *uneven* until its first resync, unless the members were zeros at first: what
+//! A region is *dirty* while what was written to it may not be on its members for good, and a while longer: after a crash its
+//! copies, or its data and parity, may disagree. It is *stale* on a member that lacks something written to it. Both are
+//! on the members, in the last state group of the log, before anything is written that makes them true; there may be more
+//! marks on the members than needed, never fewer. It is *uneven* until its first resync, unless the members were zeros at first: what
 //! was never written need not match its parity or copies.
 
 use crate::disk::codec::{DecodeError, Reader, Writer};
@@ -97,6 +97,8 @@ pub(crate) struct Regions {
     /// Written since the last flush began, and those that the flush under way covers.
     written: Bits,
     flushing: Bits,
+    /// Written since the last cleaning.
+    recent: Bits,
     /// Writes under way in each region.
     users: Vec<u32>,
     /// Counts changes; those in a state that was encoded, and in one that was written.
@@ -115,7 +117,8 @@ impl Regions {
             uneven: if even { none.clone() } else { Bits::full(count) },
             marked: none.clone(),
             written: none.clone(),
-            flushing: none,
+            flushing: none.clone(),
+            recent: none,
             users: vec![0; count],
             changes: 0,
             encoded: 0,
@@ -153,24 +156,42 @@ impl Regions {
         let known = self.users.len();
         self.stale.resize(members, Bits::new(known));
         if count > known {
-            let sets =
-                [&mut self.dirty, &mut self.uneven, &mut self.marked, &mut self.written, &mut self.flushing];
-            sets.into_iter().chain(&mut self.stale).for_each(|bits| bits.extend(count));
+            let known_sets = [&mut self.dirty, &mut self.uneven, &mut self.marked];
+            let passing_sets = [&mut self.written, &mut self.flushing, &mut self.recent];
+            known_sets
+                .into_iter()
+                .chain(passing_sets)
+                .chain(&mut self.stale)
+                .for_each(|bits| bits.extend(count));
             self.users.resize(count, 0);
             (known.saturating_sub(1)..count).for_each(|region| self.uneven.set(region));
         }
         self.changes += 1;
     }
 
-    /// What goes to the members. Regions that have come to rest are not dirty any more.
-    pub(crate) fn encode(&mut self, work: LongWork) -> Vec<u8> {
-        for region in 0..self.users.len() {
-            let busy = self.users[region] > 0 || self.written.get(region) || self.flushing.get(region);
-            if !busy {
-                self.dirty.clear(region);
-                self.marked.clear(region);
-            }
+    /// Regions that were not written since the last cleaning, or if it is `all` at all of late, and are durable, are not dirty
+    /// any more.
+    pub(crate) fn clean(&mut self, all: bool) {
+        let recent = self.recent.take();
+        let is_busy = |region| {
+            let unflushed = self.written.get(region) || self.flushing.get(region);
+            self.users[region] > 0 || unflushed || (!all && recent.get(region))
+        };
+        let resting: Vec<usize> = self.dirty.ones().filter(|&region| !is_busy(region)).collect();
+        for &region in &resting {
+            self.dirty.clear(region);
+            self.marked.clear(region);
         }
+        self.changes += u64::from(!resting.is_empty());
+    }
+
+    /// Whether something was written before the last cleaning that no flush has covered.
+    pub(crate) fn lingers(&self) -> bool {
+        self.written.ones().any(|region| self.users[region] == 0 && !self.recent.get(region))
+    }
+
+    /// What goes to the members.
+    pub(crate) fn encode(&mut self, work: LongWork) -> Vec<u8> {
         self.encoded = self.changes;
         let mut w = Writer::default();
         w.u64(work.scrub.unwrap_or(u64::MAX));
@@ -217,6 +238,7 @@ impl Regions {
     pub(crate) fn begin(&mut self, region: usize) {
         self.users[region] += 1;
         self.written.set(region);
+        self.recent.set(region);
     }
 
     /// The write has ended.
@@ -224,6 +246,7 @@ impl Regions {
         self.users[region] -= 1;
         // A flush that began meanwhile took it for covered; it is not.
         self.written.set(region);
+        self.recent.set(region);
     }
 
     /// Regions with a write under way.
@@ -320,10 +343,20 @@ mod tests {
         regions.begin_flush();
         regions.end(70);
         regions.end_flush();
-        regions.encode(LongWork::default());
+        regions.clean(true);
         assert!(regions.dirty().get(70), "written after the flush began");
+        assert!(regions.lingers());
         regions.begin_flush();
         regions.end_flush();
+        regions.begin(80);
+        regions.mark(80, std::iter::empty());
+        regions.end(80);
+        assert!(!regions.lingers(), "a region written of late is not flushed for this");
+        regions.clean(false);
+        assert!(!regions.dirty().get(70) && regions.dirty().get(80));
+        regions.begin_flush();
+        regions.end_flush();
+        regions.clean(false);
         let work = LongWork { scrub: Some(5), moved: 9, moving_to: 3 };
         let bytes = regions.encode(work);
         assert!(!regions.dirty().any() && regions.is_stale(2, 70));

@@ -199,6 +199,7 @@ impl<I: Io> ArrayShard<I> {
         for &region in regions {
             if !marks.is_marked(region) {
                 marks.mark(region, self.out());
+                self.sweeper.kick();
             }
         }
     }

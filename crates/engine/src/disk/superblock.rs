@@ -105,6 +105,19 @@ impl Config {
         let forgotten = self.openings.first().is_some_and(|first| opening.epoch < first.epoch);
         forgotten || self.openings.contains(opening)
     }
+
+    /// Whether the last opening never came about: it counts on a member that has gone on without it, as `other` says, which
+    /// that member holds. An opening is stored on all its members before any is used, so nothing was done in this one.
+    pub fn was_cut_off(&self, other: &Config, holder: usize) -> bool {
+        let are_apart = !self.has_opening(other.openings.last()) && !other.has_opening(self.openings.last());
+        let holder = other.members[holder].uuid;
+        are_apart && self.members.iter().any(|m| m.uuid == holder && m.state.takes_part())
+    }
+
+    /// The last opening that came about.
+    pub fn last_opening(&self, was_cut_off: bool) -> Option<&Opening> {
+        self.openings.iter().rev().nth(usize::from(was_cut_off))
+    }
 }
 
 /// One member of the pool.

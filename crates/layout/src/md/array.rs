@@ -19,7 +19,7 @@ pub struct Array {
     pub events: u64,
     /// Sectors of each member whose redundancy is right, if not all: parity and copies behind may disagree.
     pub resync_offset: Option<u64>,
-    /// Whether there is a write-intent bitmap, which a writer must keep up to date.
+    /// Whether there is a write-intent bitmap, which a writer must keep up to date or void.
     pub has_bitmap: bool,
     /// The superblocks given that are of no member in a role, by number, and why.
     pub left_out: Vec<(usize, LeftOut)>,

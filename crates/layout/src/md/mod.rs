@@ -9,9 +9,11 @@
 //! drivers/md/md.c. The tests read superblocks that mdadm 4.2 and Linux 6.1 wrote.
 
 mod array;
+mod bitmap;
 mod superblock;
 
 pub use array::{Array, LeftOut, Seat};
+pub use bitmap::bitmap_events;
 pub use superblock::{MemberRole, SUPERBLOCK_BYTES, Superblock, Version};
 
 use crate::geometry::GeometryError;

@@ -191,7 +191,8 @@ impl Superblock {
 
     /// Where the write-intent bitmap begins, in sectors from the superblock, if there is one.
     ///
-    /// Whoever writes to an array that has one must keep it up to date, or else it lies after the next crash.
+    /// Whoever writes to an array that has one must keep it up to date, or have md find that it is not
+    /// ([`super::bitmap_events`]); else it lies after the next crash.
     pub fn bitmap_offset(&self) -> Option<i32> {
         (self.features() & feature::BITMAP_OFFSET != 0).then(|| self.u32(at::BITMAP_OFFSET) as i32)
     }

@@ -64,6 +64,9 @@ pub(crate) struct BenchArgs {
     /// Write the whole volume first, as is always done for reads.
     #[arg(long)]
     fill: bool,
+    /// Take so many members offline before measuring.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offline: usize,
     /// Bytes per request.
     #[arg(long, default_value = "4K", value_parser = size::parse)]
     bs: u64,
@@ -224,6 +227,9 @@ fn measure(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>) -> R
         }
         if args.fill || args.rw.reads() {
             load::fill(&open.io, &volume).await?;
+        }
+        for member in 0..args.offline {
+            open.control.offline(member).await?;
         }
         let before = open.control.status().await?;
         let totals = load.run_all(&open, volume).await?;

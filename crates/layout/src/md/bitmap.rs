@@ -1,0 +1,28 @@
+//! The head of md's write-intent bitmap, as far as somebody needs it who leaves the bitmap alone.
+
+const MAGIC: &[u8] = b"bitm";
+
+/// The array's events when the bitmap was last written; none if there is no bitmap here.
+///
+/// md takes a bitmap whose count is behind that of the superblocks for out of date (`md_bitmap_read_sb` in
+/// drivers/md/md-bitmap.c): all of it counts as set then, and no member as fit to come back in part. So whoever writes to an
+/// array without keeping its bitmap has to count beyond this.
+pub fn bitmap_events(head: &[u8]) -> Option<u64> {
+    let events = head.get(24..32)?;
+    head.starts_with(MAGIC).then(|| u64::from_le_bytes(events.try_into().expect("eight bytes")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_bitmap_has_events() {
+        let mut head = [0; 256];
+        head[24..32].copy_from_slice(&7_u64.to_le_bytes());
+        assert_eq!(bitmap_events(&head), None);
+        head[..4].copy_from_slice(MAGIC);
+        assert_eq!(bitmap_events(&head), Some(7));
+        assert_eq!(bitmap_events(&head[..31]), None);
+    }
+}
