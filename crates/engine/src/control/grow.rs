@@ -92,8 +92,9 @@ impl<I: Io> Control<I> {
             ));
         }
         // First on the new devices, as something older than what the others have: it counts for nothing by itself, but once
-        // the others name them, all of them are known.
-        let older = Config { generation: config.generation - 1, ..config.clone() };
+        // the others name them, all of them are known. It goes to the other slot than that configuration will, so that a
+        // torn write of that one leaves this one.
+        let older = Config { generation: config.generation - 2, ..config.clone() };
         for (i, candidate) in devices.iter().enumerate() {
             if let Err(error) = pool::write_superblock(&self.io, candidate.device, first + i, &older).await {
                 self.io.reach(Path::GrowthRefused);

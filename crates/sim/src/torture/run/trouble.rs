@@ -224,8 +224,9 @@ impl Run {
     pub(super) fn grow_array(&mut self, pool: &Rc<OpenPool>) {
         let (Some(growth), Some(array)) = (self.work.plan.growing_array(), array_of(pool)) else { return };
         let mut members = self.work.plan.first_members();
+        let spares = self.work.plan.array.map_or(0, |spec| spec.spares);
         let next = growth.added.iter().find(|&&added| {
-            let is_next = array.members() == members;
+            let is_next = array.members() + spares == members;
             members += added;
             is_next
         });
