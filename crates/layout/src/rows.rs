@@ -193,7 +193,8 @@ impl Rows {
             Kind::Spread(_) => unreachable!("no addition is under way"),
             Kind::Spreading { order, .. } => {
                 let (row, fate) = order.row(key);
-                let gains = order.gains(row).map(|(column, (row, from))| (column, Cell { row, column: from }));
+                let gains =
+                    order.gains(row).map(|(column, (row, from))| (column, Cell { row, column: from }));
                 Change { row, keeps: fate == Fate::Kept, gains: gains.collect() }
             }
             Kind::Restriping { before, after } => {

@@ -192,7 +192,8 @@ fn play(rows: &Rows, height: u64, width: u32) {
     }
     for row in 0..height {
         let columns = rows.columns(row, 0);
-        let sum = (0..columns).fold(0, |sum, column| sum ^ *played.at(row, rows.member(Cell { row, column }, 0)));
+        let sum =
+            (0..columns).fold(0, |sum, column| sum ^ *played.at(row, rows.member(Cell { row, column }, 0)));
         *played.at(row, rows.parity(row, 0, 0)) = sum;
     }
     let (mut done, mut seen) = (0, std::collections::BTreeSet::new());

@@ -229,6 +229,12 @@ impl ArrayGeometry {
         geometry
     }
 
+    /// The way that it grows by when nothing is said: as it has grown, or that which moves the least.
+    pub fn usual_method(&self) -> GrowMethod {
+        let usual = if self.layout.parities() > 0 { GrowMethod::Spread } else { GrowMethod::FastScale };
+        self.grown.and_then(|grown| grown.kind().method()).unwrap_or(usual)
+    }
+
     /// The same array with an addition of members under way.
     ///
     /// # Errors
@@ -424,9 +430,8 @@ impl ArrayGeometry {
     /// Blocks of data in a row that the array was made with.
     fn first_row_blocks(&self) -> u64 {
         let grown = self.grown.filter(|_| self.layout.parities() > 0);
-        let columns = grown.map_or(self.data_columns() as u64, |grown| {
-            u64::from(grown.base() - self.layout.parities())
-        });
+        let columns = grown
+            .map_or(self.data_columns() as u64, |grown| u64::from(grown.base() - self.layout.parities()));
         columns * u64::from(self.chunk_blocks())
     }
 

@@ -51,7 +51,7 @@ impl Arrangement {
         [Arrangement::AsNew, Arrangement::SemiRoundRobin, Arrangement::FastScale, Arrangement::Spread];
 
     /// The method that it goes on with; none when with any.
-    fn method(self) -> Option<GrowMethod> {
+    pub fn method(self) -> Option<GrowMethod> {
         match self {
             Arrangement::AsNew => None,
             Arrangement::SemiRoundRobin => Some(GrowMethod::SemiRoundRobin),

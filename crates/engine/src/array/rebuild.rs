@@ -203,10 +203,13 @@ impl<I: Io> ArrayShard<I> {
         if !lost.is_empty() {
             self.io.reach(Path::ArrayComparedWithout);
             let mut places: Vec<&mut [u8]> = recovered.iter_mut().map(Buf::bytes_mut).collect();
-            parity::reconstruct(&known, k, m, &lost, &mut places).expect("no more are lost than there is parity");
+            parity::reconstruct(&known, k, m, &lost, &mut places)
+                .expect("no more are lost than there is parity");
         }
         let mut units: Vec<Option<Buf>> = vec![None; k];
-        read.iter().filter(|(run, _)| run.unit < k).for_each(|(run, buf)| units[run.unit] = Some(buf.clone()));
+        read.iter()
+            .filter(|(run, _)| run.unit < k)
+            .for_each(|(run, buf)| units[run.unit] = Some(buf.clone()));
         lost.into_iter().zip(recovered).for_each(|(column, buf)| units[column] = Some(buf));
         let mut units: Vec<Buf> = units.into_iter().map(|unit| unit.expect("read or recovered")).collect();
         let mut parity: Vec<Buf> = (0..m).map(|_| Buf::stale(bytes)).collect();

@@ -319,8 +319,12 @@ impl<I: Io> Recovery<I> {
                 }
             }
             GroupRecord::Image { stripe, unit, offset, blocks } => {
-                let is_unit = usize::from(*unit) < slice.k || usize::from(unit.wrapping_sub(IMAGE_OF_P)) < slice.m;
-                if *stripe >= slice.stripes || !is_unit || !in_stripe(&[(*offset, *blocks)], slice.chunk_blocks) {
+                let is_unit =
+                    usize::from(*unit) < slice.k || usize::from(unit.wrapping_sub(IMAGE_OF_P)) < slice.m;
+                if *stripe >= slice.stripes
+                    || !is_unit
+                    || !in_stripe(&[(*offset, *blocks)], slice.chunk_blocks)
+                {
                     return Err(self.damaged("the journal names a row that the array does not have"));
                 }
                 for i in 0..*blocks {
@@ -417,7 +421,15 @@ impl<I: Io> Recovery<I> {
         mover.resume(self.slice.moved());
         let state = if replayed.state > 0 { replayed.state } else { tail };
         Rc::new(ArrayShard {
-            log: Log::new(ring, self.slice.geometry.client_blocks(), self.config.epoch, last, next, tail, state),
+            log: Log::new(
+                ring,
+                self.slice.geometry.client_blocks(),
+                self.config.epoch,
+                last,
+                next,
+                tail,
+                state,
+            ),
             io: self.io,
             slice: RefCell::new(Rc::new(self.slice)),
             members: self.members,

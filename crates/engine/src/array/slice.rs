@@ -53,12 +53,12 @@ impl Slice {
     pub(crate) fn new(geometry: ArrayGeometry, index: usize) -> Slice {
         let extent_stripes = geometry.extent_stripes();
         let stripes = dealt(geometry.stripes(), extent_stripes, index, geometry.shards);
-        let share =
-            Share { run: extent_stripes, index: index as u64, shards: geometry.shards as u64 };
-        let (striped, parity) = geometry.grown.map_or((None, None), |grown| match geometry.has_grown_rows() {
-            true => (None, Some(grown.rows(&geometry.layout, share, stripes))),
-            false => (Some(grown.places(geometry.layout.member_chunks() as u32)), None),
-        });
+        let share = Share { run: extent_stripes, index: index as u64, shards: geometry.shards as u64 };
+        let (striped, parity) =
+            geometry.grown.map_or((None, None), |grown| match geometry.has_grown_rows() {
+                true => (None, Some(grown.rows(&geometry.layout, share, stripes))),
+                false => (Some(grown.places(geometry.layout.member_chunks() as u32)), None),
+            });
         Slice {
             k: geometry.data_columns(),
             m: geometry.parity_columns(),

@@ -162,8 +162,10 @@ impl<I: Io> ArrayShard<I> {
         let regions: Vec<usize> = regions.into_iter().collect();
         let version = self.members.version();
         self.mark(&regions).await?;
-        let contents = join_all(batch.changes.iter().map(|change| self.new_content(slice, rows, change))).await;
-        let writes: Vec<Write> = contents.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+        let contents =
+            join_all(batch.changes.iter().map(|change| self.new_content(slice, rows, change))).await;
+        let writes: Vec<Write> =
+            contents.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         let (in_place, free): (Vec<_>, Vec<_>) = writes.into_iter().partition(|write| write.in_place);
         self.write_units(&free).await;
         if !batch.clears && !sabotage::on(Sabotage::ChangeUnflushed) {
@@ -211,7 +213,13 @@ impl<I: Io> ArrayShard<I> {
 
     /// Has the log take what is about to be changed in place, and that everything below `upto` is changed; durable when
     /// this returns.
-    async fn commit(&self, slice: &Slice, rows: &Rows, upto: u64, writes: &[Write]) -> Result<(), VolumeError> {
+    async fn commit(
+        &self,
+        slice: &Slice,
+        rows: &Rows,
+        upto: u64,
+        writes: &[Write],
+    ) -> Result<(), VolumeError> {
         let per_part = self.log.group_blocks();
         let mut entries: Vec<(GroupRecord, Vec<Buf>)> = Vec::new();
         for write in writes {
@@ -264,13 +272,17 @@ impl<I: Io> ArrayShard<I> {
     }
 
     /// What a row becomes. The caller holds it, and those that something comes from.
-    async fn new_content(&self, slice: &Slice, rows: &Rows, change: &Change) -> Result<Vec<Write>, VolumeError> {
+    async fn new_content(
+        &self,
+        slice: &Slice,
+        rows: &Rows,
+        change: &Change,
+    ) -> Result<Vec<Write>, VolumeError> {
         let whole = |unit| UnitRun { unit, offset: 0, blocks: slice.chunk_blocks };
         let bytes = slice.chunk_blocks as usize * BLOCK_BYTES;
         let (row, end) = (change.row, rows.end());
-        let reads = change.gains.iter().map(|(_, from)| {
-            self.reconstruct(from.row, whole(from.column as usize), &[])
-        });
+        let reads =
+            change.gains.iter().map(|(_, from)| self.reconstruct(from.row, whole(from.column as usize), &[]));
         let gained: Vec<Buf> = join_all(reads).await.into_iter().collect::<Result<_, _>>()?;
         let mut columns: Vec<Option<Buf>> = vec![None; rows.columns(row, end) as usize];
         for ((column, _), buf) in change.gains.iter().zip(gained) {
@@ -336,7 +348,8 @@ impl<I: Io> ArrayShard<I> {
             }
         }
         if columns.iter().any(Option::is_some) {
-            let columns: Vec<Option<&[u8]>> = columns.iter().map(|buf| buf.as_ref().map(Buf::bytes)).collect();
+            let columns: Vec<Option<&[u8]>> =
+                columns.iter().map(|buf| buf.as_ref().map(Buf::bytes)).collect();
             let mut places: Vec<&mut [u8]> = parity.iter_mut().map(Buf::bytes_mut).collect();
             parity::compute(&columns, &mut places);
         }
@@ -350,7 +363,8 @@ impl<I: Io> ArrayShard<I> {
     async fn write_units(&self, writes: &[Write]) {
         let there = writes.iter().filter(|write| self.members.is_active(write.member));
         let results = join_all(there.map(|write| async {
-            let written = self.members.write_at(write.member, write.offset, Rc::new([write.data.clone()])).await;
+            let written =
+                self.members.write_at(write.member, write.offset, Rc::new([write.data.clone()])).await;
             written.map_err(|error| (write.member, error))
         }));
         for (member, error) in results.await.into_iter().filter_map(Result::err) {

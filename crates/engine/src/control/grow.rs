@@ -20,20 +20,21 @@ impl<I: Io> Control<I> {
         }
     }
 
-    /// Begins to grow an array onto these devices. The volume has its new size once everything has moved.
+    /// Begins to grow an array onto these devices; without a method, as it has grown so far or else by that which moves the
+    /// least. The volume has its new size once everything has moved.
     ///
     /// # Errors
     /// When the array cannot grow so now, or a device cannot be used. Nothing has changed then.
     pub async fn grow(
         &self,
         devices: &[Candidate],
-        method: GrowMethod,
+        method: Option<GrowMethod>,
         force: bool,
     ) -> Result<(), ControlError> {
         self.refuse_md()?;
         let _turn = self.turn().await;
         let before = self.array()?;
-        let next = before.grow(method, devices.len())?;
+        let next = before.grow(method.unwrap_or(before.usual_method()), devices.len())?;
         self.check_whole(&before).await?;
         let mut members = Vec::with_capacity(devices.len());
         for candidate in devices {

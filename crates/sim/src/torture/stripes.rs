@@ -42,7 +42,8 @@ pub(crate) fn check(array: &ArrayGeometry, devices: &[Device]) -> Result<(), Str
         logical.sort_by_key(|&logical| std::cmp::Reverse(layout.column_of(logical)));
         let data = logical.into_iter().map(|logical| chunk(layout.home(logical)));
         let found = layout.parity(stripe as u64).map(chunk);
-        check_parity(layout.chunk_bytes(), data, found).map_err(|what| format!("{what} of stripe {stripe}"))?;
+        check_parity(layout.chunk_bytes(), data, found)
+            .map_err(|what| format!("{what} of stripe {stripe}"))?;
     }
     Ok(())
 }

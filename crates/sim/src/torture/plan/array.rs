@@ -30,7 +30,8 @@ impl Plan {
         }
         let with_parity = &mut Rng::stream(self.seed, "plan, growth with parity", 0);
         let level = self.array.map(|spec| spec.level);
-        let may_grow = matches!(level, Some(Level::Raid5(_) | Level::Raid6(_))) && self.array_growth.is_none();
+        let may_grow =
+            matches!(level, Some(Level::Raid5(_) | Level::Raid6(_))) && self.array_growth.is_none();
         if may_grow && with_parity.chance(0.35) {
             self.make_parity_growing(with_parity);
         }

@@ -250,7 +250,7 @@ impl Run {
         let control = Rc::clone(&pool.control);
         let work = Rc::clone(&self.work);
         self.order(async move {
-            match control.grow(&candidates, method, true).await {
+            match control.grow(&candidates, Some(method), true).await {
                 Ok(()) => work.note(|| "the array is growing".to_owned()),
                 Err(error) => work.note(|| format!("the array does not grow: {error}")),
             }
