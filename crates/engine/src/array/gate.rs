@@ -79,6 +79,11 @@ impl<I: Io> ArrayShard<I> {
         Some(closed)
     }
 
+    /// Waits until no rows are being changed: without a journal they would be in doubt.
+    pub(crate) async fn rows_at_rest(&self) {
+        self.gate.signal.wait(|| (!self.gate.is_closed()).then_some(())).await;
+    }
+
     /// Whether the journal has something of the rows behind the gate.
     pub(crate) fn pends_behind_gate(&self) -> bool {
         let pending = self.pending.borrow();

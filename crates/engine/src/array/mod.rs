@@ -223,6 +223,7 @@ impl<I: Io> ArrayShard<I> {
     pub(crate) async fn close(self: &Rc<Self>) -> Result<(), VolumeError> {
         self.closing.set(true);
         self.mover.notify();
+        self.rows_at_rest().await;
         if !self.has_log() {
             return self.flush().await;
         }

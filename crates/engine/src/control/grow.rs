@@ -32,7 +32,7 @@ impl<I: Io> Control<I> {
         force: bool,
     ) -> Result<(), ControlError> {
         self.refuse_md()?;
-        let _turn = self.turn().await;
+        let turn = self.turn().await;
         let before = self.array()?;
         let next = before.grow(method.unwrap_or(before.usual_method()), devices.len())?;
         self.check_whole(&before).await?;
@@ -57,6 +57,9 @@ impl<I: Io> Control<I> {
         self.end_change();
         grown?;
         self.io.reach(Path::GrowthBegun);
+        drop(turn);
+        // A new member may have failed just now.
+        self.use_spares().await;
         Ok(())
     }
 

@@ -243,6 +243,7 @@ impl Run {
         // A device may turn out to be no good just then.
         let newcomer = self.device(first);
         let is_bad = Rng::stream(self.work.plan.seed, "newcomer", self.opening as u64).chance(0.2);
+        let is_bad = is_bad && self.opening < self.work.plan.openings;
         if is_bad && self.may_lose(first) {
             self.lose(first);
             newcomer.set_faults(DeviceFaults { write_error: 0.4, ..newcomer.faults() });
