@@ -323,6 +323,8 @@ paths! {
     ArrayDiffered,
     /// An array: a stripe was left alone by a resync or a scrub, because its data cannot be read.
     ArrayCompareVoid,
+    /// An array: the parity of a stripe was compared though some of its data cannot be read.
+    ArrayComparedWithout,
     /// An array: a scrub goes on where it was when the array was closed.
     ArrayScrubResumed,
     /// An array: a scrub was stopped, or begun again.
@@ -365,4 +367,16 @@ paths! {
     ArrayMoveMemberLost,
     /// A growth went on where the last opening left it.
     ArrayMoveResumed,
+    /// A request waited for rows that a growth was changing.
+    ArrayGateWaited,
+    /// What the journal had of rows about to be changed was brought to its place first.
+    ArrayGateDrained,
+    /// A growth waited for room in the log.
+    ArrayMoveRoom,
+    /// The parity of a row that a growth changes could not be read, and was computed from all data.
+    ArrayMoveWithoutParity,
+    /// Rows that a growth has taken apart were made zeros.
+    ArrayRowsCleared,
+    /// What a growth was changing in place was put there at recovery.
+    ArrayRecoverChanged,
 }

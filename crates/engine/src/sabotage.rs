@@ -81,13 +81,19 @@ pub enum Sabotage {
     WriteUnrecorded,
     /// Arrays: move chunks to places whose own may still be needed.
     OverwriteUnmoved,
+    /// Arrays: record that rows have changed before what they gain is durable.
+    ChangeUnflushed,
+    /// Arrays: change rows in place without their images in the log.
+    ChangeUnlogged,
+    /// Arrays: replay images of rows as they were before they changed.
+    ReplayChanged,
     /// Arrays: let others write where chunks were while they are still being read there.
     ForgetReaders,
 }
 
 impl Sabotage {
     /// Every way.
-    pub const ALL: [Sabotage; 39] = [
+    pub const ALL: [Sabotage; 42] = [
         Sabotage::SkipJournal,
         Sabotage::OneJournalCopy,
         Sabotage::AcknowledgeEarly,
@@ -126,6 +132,9 @@ impl Sabotage {
         Sabotage::RecordUnflushed,
         Sabotage::WriteUnrecorded,
         Sabotage::OverwriteUnmoved,
+        Sabotage::ChangeUnflushed,
+        Sabotage::ChangeUnlogged,
+        Sabotage::ReplayChanged,
         Sabotage::ForgetReaders,
     ];
 }

@@ -79,7 +79,7 @@ async fn add(
     addition: Vec<Candidate>,
     method: Option<GrowMethod>,
 ) -> Result<(), ControlError> {
-    if let Some(method) = method {
+    if method.is_some() {
         return control.grow(&addition, method, true).await;
     }
     for candidate in addition {

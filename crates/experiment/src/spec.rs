@@ -202,6 +202,8 @@ pub enum GrowMethodName {
     RoundRobin,
     Slas,
     MdReshape,
+    Spread,
+    Restripe,
 }
 
 impl From<GrowMethodName> for GrowMethod {
@@ -212,6 +214,8 @@ impl From<GrowMethodName> for GrowMethod {
             GrowMethodName::RoundRobin => GrowMethod::RoundRobin,
             GrowMethodName::Slas => GrowMethod::Slas,
             GrowMethodName::MdReshape => GrowMethod::MdReshape,
+            GrowMethodName::Spread => GrowMethod::Spread,
+            GrowMethodName::Restripe => GrowMethod::Restripe,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`geometry`] has md's levels. [`history`], [`fastscale`] and [`round_robin`] address striped and mirrored arrays
 //! that have grown any number of times; [`moves`] says what one growth copies, [`striping`] how one goes on. [`restripe`]
-//! and [`spread`] do the same for arrays with parity, and [`grown`] puts all of them behind one face. [`stats`] counts, and
+//! and [`spread`] do the same for arrays with parity, [`rows`] says how those go on, and [`grown`] puts all of them behind one face. [`stats`] counts, and
 //! [`md`] reads and writes md's superblock.
 //! docs/layouts.md has the formulas, their sources, and what was measured.
 
@@ -18,6 +18,7 @@ pub mod history;
 pub mod moves;
 pub mod restripe;
 pub mod round_robin;
+pub mod rows;
 pub mod spread;
 pub mod striping;
 

@@ -114,6 +114,14 @@ impl Stripes {
         (self.p(stripe) + 2 + power) % self.width
     }
 
+    /// The data column of this power, as `member` counts them.
+    pub(crate) fn position(self, stripe: u64, power: u32) -> u32 {
+        match self.cell(stripe, self.member_of_power(stripe, power)) {
+            Cell::Data(column) => column,
+            Cell::P | Cell::Q => unreachable!("parity has no power"),
+        }
+    }
+
     /// What a member holds.
     pub(crate) fn cell(self, stripe: u64, member: u32) -> Cell {
         let p = self.p(stripe);

@@ -14,9 +14,11 @@
 //! A kept row's parity has to be updated (P' = P ^ what it gained; nothing else is read) and so written; in n of
 //! m + n rows it is written to a new member, and the chunk that would have gone there takes its old place. That costs
 //! nothing and keeps parity even. A data chunk's column never changes while it stays in its stripe, so Q, in which
-//! columns have coefficients, stays as valid as P.
+//! columns have coefficients, stays as valid as P. Columns are powers of the generator, as in [`crate::geometry`].
 //!
 //! Rows at the end that make no whole region stay as narrow as they are, for good.
+
+use std::ops::Range;
 
 use crate::geometry::{Home, Role};
 use crate::history::{History, HistoryError, check_rows};
@@ -26,12 +28,35 @@ use crate::rotation::{Cell, Rotation, Stripes};
 /// The fraction of the golden ratio, (√5 - 1) / 2, in units of 2^-64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A parity array that has grown.
+/// A parity array that has grown, or the share of it that one shard has: rows and chunks are then the shard's.
 #[derive(Clone, Debug)]
 pub struct Spread {
     base: Stripes,
     rows: u32,
+    share: Share,
     steps: Vec<Step>,
+}
+
+/// Which rows of the members the rows of a [`Spread`] are: all, or those that one of several shards has when runs of them
+/// are dealt in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Rows of a run.
+    pub run: u64,
+    /// The shard.
+    pub index: u64,
+    /// Shards.
+    pub shards: u64,
+}
+
+impl Share {
+    /// All rows.
+    pub const ALL: Share = Share { run: 1, index: 0, shards: 1 };
+
+    /// The row of the members.
+    pub fn whole(self, row: u64) -> u64 {
+        (row / self.run * self.shards + self.index) * self.run + row % self.run
+    }
 }
 
 /// One addition of members.
@@ -120,6 +145,105 @@ struct Vacated {
     column: u32,
 }
 
+/// What becomes of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is kept, and gets more columns.
+    Kept,
+    /// It is taken apart, and is then new.
+    Apart,
+}
+
+/// Regions that are worked on together: first all their rows that are kept, then those that are taken apart.
+const SET_REGIONS: u64 = 8;
+
+/// The order in which the last addition changes rows. The number of a row in it is its *key*.
+#[derive(Clone, Copy, Debug)]
+pub struct Order(Step);
+
+/// Regions that are worked on together.
+#[derive(Clone, Debug)]
+struct Set {
+    regions: Range<u64>,
+    /// The first key, which is also the first row.
+    first: u64,
+    /// The first key of a row taken apart.
+    apart: u64,
+}
+
+impl Order {
+    /// One more than the last key. Rows from there on stay as they are.
+    pub fn end(&self) -> u64 {
+        self.0.regions * self.0.region_rows()
+    }
+
+    fn set(&self, number: u64) -> Set {
+        let first = number * SET_REGIONS;
+        let regions = first..(first + SET_REGIONS).min(self.0.regions).max(first);
+        let rows = first * self.0.region_rows();
+        let apart = rows + (regions.end - regions.start) * u64::from(self.0.old_columns());
+        Set { regions, first: rows, apart }
+    }
+
+    fn set_of(&self, row: u64) -> Set {
+        self.set(row / self.0.region_rows() / SET_REGIONS)
+    }
+
+    /// The key of a row.
+    pub fn key(&self, row: u64) -> u64 {
+        let set = self.set_of(row);
+        match self.0.place(row) {
+            None => row,
+            Some((region, Place::Kept { c })) => {
+                set.first + (region - set.regions.start) * u64::from(self.0.old_columns()) + u64::from(c)
+            }
+            Some((region, Place::Apart { j })) => {
+                set.apart + (region - set.regions.start) * u64::from(self.0.added) + u64::from(j)
+            }
+        }
+    }
+
+    /// The row of a key below the end, and what becomes of it.
+    pub fn row(&self, key: u64) -> (u64, Fate) {
+        let set = self.set_of(key);
+        let (columns, added) = (self.0.old_columns(), self.0.added);
+        match key.checked_sub(set.apart) {
+            None => {
+                let (region, c) = divide(key - set.first, columns);
+                (self.0.row(set.regions.start + region, added + c), Fate::Kept)
+            }
+            Some(within) => {
+                let (region, j) = divide(within, added);
+                (self.0.row(set.regions.start + region, j), Fate::Apart)
+            }
+        }
+    }
+
+    /// What a row that is kept gains: its new columns, and the row and column that each comes from.
+    pub fn gains(&self, row: u64) -> impl Iterator<Item = (u32, (u64, u32))> {
+        let step = self.0;
+        let place = match step.place(row) {
+            Some((region, Place::Kept { c })) => Some((region, c)),
+            _ => None,
+        };
+        place.into_iter().flat_map(move |(region, c)| {
+            (0..step.added).map(move |j| (step.old_columns() + j, (step.row(region, j), c)))
+        })
+    }
+
+    /// The rows that those with these keys have to do with, themselves included: a key of the range says so of all.
+    pub fn rows(&self, key: u64) -> Range<u64> {
+        let set = self.set_of(key);
+        set.first..set.first + (set.regions.end - set.regions.start) * self.0.region_rows()
+    }
+
+    /// The first key behind `key` whose rows may be changed only once those before it are durable in their new places.
+    pub fn stop(&self, key: u64) -> u64 {
+        let set = self.set_of(key);
+        if key < set.apart { set.apart } else { self.rows(key).end }
+    }
+}
+
 /// A row on its way through the additions: which member has each parity.
 #[derive(Clone, Copy)]
 struct Row {
@@ -154,7 +278,23 @@ impl Spread {
             (usable, first) = (regions * step.region_rows(), step.chunks());
             steps.push(step);
         }
-        Ok(Spread { base, rows, steps })
+        Ok(Spread { base, rows, share: Share::ALL, steps })
+    }
+
+    /// The same of a shard, to which the rows given to `new` belong.
+    pub fn of_share(self, share: Share) -> Spread {
+        Spread { share, ..self }
+    }
+
+    /// The same before its last addition.
+    pub fn before_last(&self) -> Spread {
+        Spread { steps: self.steps[..self.steps.len().saturating_sub(1)].to_vec(), ..*self }
+    }
+
+    /// Data columns of a stripe.
+    pub fn columns(&self, stripe: u64) -> u32 {
+        let reached = self.reached(stripe);
+        reached.checked_sub(1).map_or(self.base.columns(), |last| self.steps[last].stripes.columns())
     }
 
     /// Members now.
@@ -178,7 +318,10 @@ impl Spread {
         assert!(logical < self.data_chunks(), "chunk {logical} is beyond the array");
         let born = self.steps.iter().take_while(|step| logical >= step.first).count();
         let (mut row, mut column) = match born.checked_sub(1).map(|i| &self.steps[i]) {
-            None => divide(logical, self.base.columns()),
+            None => {
+                let (row, position) = divide(logical, self.base.columns());
+                (row, self.base.power(self.share.whole(row), position))
+            }
             Some(step) => {
                 let (index, column) = divide(logical - step.first, step.stripes.columns());
                 let (region, j) = divide(index, step.added);
@@ -227,10 +370,15 @@ impl Spread {
     /// The moves of a region read rows that the next history writes new data to only afterwards, and write where
     /// nothing was, but for the old places of parity.
     pub fn regions(&self) -> impl Iterator<Item = SpreadRegion> {
-        let before = Spread { steps: self.steps[..self.steps.len().saturating_sub(1)].to_vec(), ..*self };
+        let before = self.before_last();
         let step = self.steps.last().copied();
         let regions = step.map_or(0, |step| step.regions);
         (0..regions).filter_map(move |region| step.map(|step| self.region(&before, step, region)))
+    }
+
+    /// The order in which the last addition changes rows; none if there was no addition.
+    pub fn order(&self) -> Option<Order> {
+        self.steps.last().copied().map(Order)
     }
 
     fn region(&self, before: &Spread, step: Step, region: u64) -> SpreadRegion {
@@ -248,10 +396,15 @@ impl Spread {
         SpreadRegion { moves, parity }
     }
 
+    /// How many additions have reached a row: those after them left it as it was, behind their last region.
+    fn reached(&self, row: u64) -> usize {
+        assert!(row < u64::from(self.rows), "row {row} is beyond the array");
+        self.steps.iter().take_while(|step| row < step.regions * step.region_rows()).count()
+    }
+
     /// A row as it was when it was last new.
     fn row(&self, row: u64) -> Row {
-        assert!(row < u64::from(self.rows), "row {row} is beyond the array");
-        let reached = self.steps.iter().take_while(|step| row < step.regions * step.region_rows()).count();
+        let reached = self.reached(row);
         let new =
             self.steps[..reached].iter().enumerate().rev().find_map(|(i, step)| match step.place(row) {
                 Some((region, Place::Apart { j })) => {
@@ -259,7 +412,7 @@ impl Spread {
                 }
                 _ => None,
             });
-        let (born, stripes, index) = new.unwrap_or((0, self.base, row));
+        let (born, stripes, index) = new.unwrap_or((0, self.base, self.share.whole(row)));
         let parity = [stripes.p(index), if stripes.parities == 2 { stripes.q(index) } else { u32::MAX }];
         Row { widened: (born, reached), stripes, index, parity }
     }
@@ -282,9 +435,11 @@ impl Spread {
         Some((step, vacated))
     }
 
-    fn member(&self, number: u64, column: u32) -> u32 {
+    /// The member that holds a data column of a row.
+    pub fn member(&self, number: u64, column: u32) -> u32 {
         let mut row = self.row(number);
-        let mut member = (column < row.stripes.columns()).then(|| row.stripes.member(row.index, column));
+        let mut member =
+            (column < row.stripes.columns()).then(|| row.stripes.member_of_power(row.index, column));
         while let Some((step, vacated)) = self.widen(&mut row, number) {
             if (step.old_columns()..step.stripes.columns()).contains(&column) {
                 let swapped = vacated.iter().flatten().find(|left| left.column == column);
@@ -297,7 +452,10 @@ impl Spread {
     fn cell(&self, number: u64, member: u32) -> Option<Cell> {
         assert!(member < self.members(), "member {member} is beyond the array");
         let mut row = self.row(number);
-        let mut cell = (member < row.stripes.width).then(|| row.stripes.cell(row.index, member));
+        let mut cell = (member < row.stripes.width).then(|| match row.stripes.cell(row.index, member) {
+            Cell::Data(position) => Cell::Data(row.stripes.power(row.index, position)),
+            parity => parity,
+        });
         while let Some((step, vacated)) = self.widen(&mut row, number) {
             if let Some(left) = vacated.iter().flatten().find(|left| left.member == member) {
                 cell = Some(Cell::Data(left.column));
@@ -325,7 +483,8 @@ impl Spread {
                 _ => {}
             }
         }
-        row * u64::from(self.base.columns()) + u64::from(column)
+        let position = self.base.position(self.share.whole(row), column);
+        row * u64::from(self.base.columns()) + u64::from(position)
     }
 }
 

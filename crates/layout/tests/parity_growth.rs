@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use sinew_layout::history::History;
 use sinew_layout::restripe::Restripe;
-use sinew_layout::spread::Spread;
+use sinew_layout::rows::{Cell, Rows};
+use sinew_layout::spread::{Share, Spread};
 use sinew_layout::{Geometry, Home, Level, Role, Rotation};
 
 fn spread(base: u32, added: &[u32], rows: u32, parities: u32) -> Spread {
@@ -151,4 +152,104 @@ fn get(content: &[Vec<u64>], home: Home) -> u64 {
 
 fn put(content: &mut [Vec<u64>], home: Home, value: u64) {
     content[home.member as usize][home.chunk as usize] = value;
+}
+
+/// Where an array's content is, by row and member, while rows change in the order of their keys.
+struct Played {
+    content: Vec<Vec<u64>>,
+}
+
+impl Played {
+    fn at(&mut self, row: u64, member: u32) -> &mut u64 {
+        &mut self.content[row as usize][member as usize]
+    }
+
+    /// Data and P of every row are right, and every chunk is where it should be.
+    fn check(&mut self, rows: &Rows, done: u64, chunks: u64) {
+        for chunk in 0..chunks {
+            let cell = rows.cell(chunk, done);
+            let member = rows.member(cell, done);
+            assert_eq!(*self.at(cell.row, member), value(chunk), "chunk {chunk} at {done}");
+        }
+        for row in 0..self.content.len() as u64 {
+            let columns = rows.columns(row, done);
+            let members: Vec<u32> =
+                (0..columns).map(|column| rows.member(Cell { row, column }, done)).collect();
+            let sum = members.iter().fold(0, |sum, &member| sum ^ *self.at(row, member));
+            let p = rows.parity(row, 0, done);
+            assert!(!members.contains(&p));
+            assert_eq!(*self.at(row, p), sum, "row {row} at {done}");
+        }
+    }
+}
+
+fn play(rows: &Rows, height: u64, width: u32) {
+    let mut played = Played { content: vec![vec![0; width as usize]; height as usize] };
+    let chunks = rows.chunks();
+    for chunk in 0..chunks {
+        let cell = rows.cell(chunk, 0);
+        *played.at(cell.row, rows.member(cell, 0)) = value(chunk);
+    }
+    for row in 0..height {
+        let columns = rows.columns(row, 0);
+        let sum =
+            (0..columns).fold(0, |sum, column| sum ^ *played.at(row, rows.member(Cell { row, column }, 0)));
+        *played.at(row, rows.parity(row, 0, 0)) = sum;
+    }
+    let (mut done, mut seen) = (0, std::collections::BTreeSet::new());
+    while done < rows.end() {
+        played.check(rows, done, chunks);
+        let upto = rows.stop(done);
+        assert!(upto > done && upto <= rows.end());
+        let involved = rows.involved(done..upto);
+        let is_involved = |row| involved.iter().any(|range| range.contains(&row));
+        let old = played.content.clone();
+        for key in done..upto {
+            let change = rows.change(key);
+            assert_eq!(rows.key(change.row), key);
+            assert!(seen.insert(change.row) && is_involved(change.row));
+            let mut new: Vec<u64> = vec![0; rows.columns(change.row, upto) as usize];
+            if change.keeps {
+                for column in 0..rows.columns(change.row, done) {
+                    let cell = Cell { row: change.row, column };
+                    assert_eq!(rows.member(cell, done), rows.member(cell, upto), "what is kept stays");
+                    new[column as usize] = old[change.row as usize][rows.member(cell, done) as usize];
+                }
+            }
+            for (column, from) in change.gains {
+                assert!(is_involved(from.row));
+                // What is overwritten unlogged must be of no use.
+                let source = rows.key(from.row);
+                assert!(source >= done && rows.is_needed(source, done) | (source >= upto));
+                new[column as usize] = old[from.row as usize][rows.member(from, done) as usize];
+            }
+            for (column, value) in new.iter().enumerate() {
+                let cell = Cell { row: change.row, column: column as u32 };
+                *played.at(change.row, rows.member(cell, upto)) = *value;
+            }
+            let p = rows.parity(change.row, 0, upto);
+            *played.at(change.row, p) = new.iter().fold(0, |sum, value| sum ^ value);
+        }
+        done = upto;
+    }
+    played.check(rows, done, chunks);
+}
+
+proptest! {
+    #[test]
+    fn rows_change_one_after_the_other((base, added, height, parities) in any_growth(), six in 0u64..4) {
+        prop_assume!(!added.is_empty());
+        let share = Share { run: 3, index: six % 2, shards: 2 };
+        let history = added.iter().fold(History::new(base).unwrap(), |history, &n| history.with(n).unwrap());
+        for rotation in Rotation::ALL {
+            let after = Spread::new(&history, height, rotation, parities).unwrap().of_share(share);
+            play(&Rows::spreading(after.clone()), height.into(), after.members());
+        }
+        let level = |r| if parities == 2 { Level::Raid6(r) } else { Level::Raid5(r) };
+        for rotation in Rotation::ALL {
+            let before = Geometry::new(level(rotation), base, 512, u64::from(height) * 512).unwrap();
+            let after = before.with_members(base + added[0]).unwrap();
+            play(&Rows::restriping(before, after), height.into(), base + added[0]);
+        }
+    }
 }

@@ -37,7 +37,7 @@ pub(crate) enum Request {
     MemberReplace { member: usize, path: Option<PathBuf>, force: bool },
     MemberAdd { path: PathBuf, force: bool },
     MemberRemove { member: usize, cancel: bool },
-    ArrayGrow { paths: Vec<PathBuf>, method: MethodName, force: bool },
+    ArrayGrow { paths: Vec<PathBuf>, method: Option<MethodName>, force: bool },
     Scrub { run: bool },
     Throttle { bytes_per_second: u64, rest_above: u64 },
 }
@@ -123,7 +123,7 @@ async fn answer(open: &Open, ready: &Ready, request: Request) -> Result<Value> {
             refuse_twice(&paths)?;
             let candidates =
                 paths.into_iter().map(|path| open_device(open, path)).collect::<Result<Vec<_>>>()?;
-            let grown = control.grow(&candidates, method.into(), force).await;
+            let grown = control.grow(&candidates, method.map(Into::into), force).await;
             for candidate in candidates {
                 keep(open, candidate, grown.clone())?;
             }

@@ -54,7 +54,7 @@ impl<I: Io> ArrayShard<I> {
 
     fn wants_drain(&self) -> bool {
         let filled = self.log.used() > self.log.client_blocks() / 3;
-        let wanted = self.drain_all.get() || self.wants_tail() || filled;
+        let wanted = self.drain_all.get() || self.wants_tail() || filled || self.pends_behind_gate();
         wanted && !self.pending.borrow().is_empty()
     }
 
@@ -101,7 +101,11 @@ impl<I: Io> ArrayShard<I> {
         // Less where there is little room: a round that a crash cuts short leaves its images there.
         let free = u64::from(self.slice().geometry.log_blocks) - self.log.used();
         let offsets_max = free as usize / 4 / self.slice().m.max(1);
-        let chosen = self.pending.borrow_mut().choose(self.slice().chunk_blocks, offsets_max, STRIPES_MAX);
+        let chunk_blocks = self.slice().chunk_blocks;
+        let chosen = match self.pends_behind_gate() {
+            true => self.pending.borrow().choose_of(&self.gate.closed(), chunk_blocks, offsets_max),
+            false => self.pending.borrow_mut().choose(chunk_blocks, offsets_max, STRIPES_MAX),
+        };
         let mut held = Vec::with_capacity(chosen.len());
         for &stripe in chosen.keys() {
             held.push(self.locks.alone(stripe).await);

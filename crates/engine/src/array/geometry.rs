@@ -4,7 +4,6 @@
 //! from its first chunk to its last, whatever the number of shards: shards own runs of whole rows in turn.
 
 use sinew_layout::striping::Growth;
-
 use sinew_layout::{Geometry as Layout, GeometryError as LayoutError, Home, Level, MEMBERS_MAX, Rotation};
 
 use crate::buf::BLOCK_BYTES;
@@ -230,14 +229,24 @@ impl ArrayGeometry {
         geometry
     }
 
+    /// The way that it grows by when nothing is said: as it has grown, or that which moves the least.
+    pub fn usual_method(&self) -> GrowMethod {
+        let usual = if self.layout.parities() > 0 { GrowMethod::Spread } else { GrowMethod::FastScale };
+        self.grown.and_then(|grown| grown.kind().method()).unwrap_or(usual)
+    }
+
     /// The same array with an addition of members under way.
     ///
     /// # Errors
     /// When it cannot grow so.
     pub(crate) fn grow(&self, method: GrowMethod, added: usize) -> Result<ArrayGeometry, GrowError> {
         let level = self.layout.level();
-        if self.md.is_some() || !matches!(level, Level::Raid0 | Level::Raid10 { .. }) {
+        let has_parity = matches!(level, Level::Raid5(_) | Level::Raid6(_));
+        if self.md.is_some() || !has_parity && !matches!(level, Level::Raid0 | Level::Raid10 { .. }) {
             return Err(GrowError::Level(self.name()));
+        }
+        if method.is_for_parity() != has_parity {
+            return Err(GrowError::Unsuited { level: self.name(), method: method.name() });
         }
         let (copies, have) = (self.layout.copies(), self.members());
         if !have.is_multiple_of(copies as usize) || !added.is_multiple_of(copies as usize) {
@@ -249,6 +258,15 @@ impl ArrayGeometry {
         grown.check(rows)?;
         let layout = self.layout.with_members((have + added) as u32)?;
         let next = ArrayGeometry { layout, grown: Some(grown), ..*self };
+        if method == GrowMethod::Restripe {
+            if self.shards > 1 {
+                return Err(GrowError::Shards(self.shards));
+            }
+            let (need, have) = (next.width() as u64 * u64::from(self.chunk_blocks()), self.image_blocks());
+            if need > have {
+                return Err(GrowError::Log { need, have });
+            }
+        }
         let most = dealt(next.settled().stripes(), self.extent_stripes(), 0, self.shards);
         if most.div_ceil(self.region_stripes) > GROWTH_MAX * REGIONS_MAX {
             return Err(GrowError::TooLarge(GROWTH_MAX));
@@ -256,9 +274,28 @@ impl ArrayGeometry {
         Ok(next)
     }
 
-    /// The key at which the growth under way ends.
+    /// Blocks of its log that clients' data may take in each shard. Bringing all of it to its place takes at most m times as
+    /// many for parity, so that always fits, and leaves some for the images of rounds that a crash cut short.
+    pub(crate) fn client_blocks(&self) -> u64 {
+        u64::from(self.log_blocks) / (2 + u64::from(self.layout.parities()))
+    }
+
+    /// Blocks that may be in the log at one time of rows that a growth changes in place.
+    pub(crate) fn image_blocks(&self) -> u64 {
+        self.client_blocks() * 3 / 4
+    }
+
+    /// Whether it has rows, each a stripe, that are not those of a new array.
+    pub(crate) fn has_grown_rows(&self) -> bool {
+        self.grown.is_some() && self.layout.parities() > 0
+    }
+
+    /// The key at which the growth under way ends, in all shards. With parity each has its own keys, and tells 1 at its end.
     pub(crate) fn growth_end(&self) -> Option<u64> {
         self.grown?.method()?;
+        if self.has_grown_rows() {
+            return Some(1);
+        }
         Slice::new(ArrayGeometry { shards: 1, ..*self }, 0).growth().map(Growth::end)
     }
 
@@ -292,7 +329,13 @@ impl ArrayGeometry {
         let regions = geometry.stripes().checked_div(region_stripes)?;
         let disks = geometry.members() as u32 / geometry.layout.copies();
         let fits = |grown: Grown| {
-            matches!(spec.level, Level::Raid0 | Level::Raid10 { .. })
+            let levels = match grown.is_for_parity() {
+                true => matches!(spec.level, Level::Raid5(_) | Level::Raid6(_)),
+                false => matches!(spec.level, Level::Raid0 | Level::Raid10 { .. }),
+            };
+            let least = 2 * geometry.layout.parities();
+            let one_shard = grown.method() != Some(GrowMethod::Restripe) || shards == 1;
+            (levels && one_shard && grown.base() >= least)
                 && grown.disks().last().is_some_and(|&last| u32::from(last) == disks)
                 && grown.check(u32::try_from(member_chunks).unwrap_or(u32::MAX)).is_ok()
         };
@@ -358,6 +401,8 @@ impl ArrayGeometry {
     /// Stripes of all shards.
     pub fn stripes(&self) -> u64 {
         match &self.grown {
+            // A row stays a row.
+            _ if self.layout.parities() > 0 => self.layout.stripes(),
             None => self.layout.stripes(),
             Some(grown) => grown.chunks(self.layout.member_chunks() as u32),
         }
@@ -365,18 +410,40 @@ impl ArrayGeometry {
 
     /// Bytes that can be stored.
     pub fn data_bytes(&self) -> u64 {
+        if self.has_grown_rows() {
+            return self.dealt_blocks() * BLOCK;
+        }
         self.stripes() * self.data_columns() as u64 * u64::from(self.layout.chunk_bytes())
+    }
+
+    /// Blocks of the volume of an array whose rows have grown. Blocks are dealt over the shards as they were when it was
+    /// made, so that none ever changes hands; what some shards have more than others, at most about an extent, is not used.
+    fn dealt_blocks(&self) -> u64 {
+        let (extent, shards) = (self.extent_blocks(), self.shards as u64);
+        let ends = (0..shards).map(|shard| {
+            let blocks = Slice::new(*self, shard as usize).blocks();
+            (blocks / extent * shards + shard) * extent + blocks % extent
+        });
+        ends.min().expect("an array has a shard")
+    }
+
+    /// Blocks of data in a row that the array was made with.
+    fn first_row_blocks(&self) -> u64 {
+        let grown = self.grown.filter(|_| self.layout.parities() > 0);
+        let columns = grown
+            .map_or(self.data_columns() as u64, |grown| u64::from(grown.base() - self.layout.parities()));
+        columns * u64::from(self.chunk_blocks())
     }
 
     /// Stripes of an extent: whole rows of all groups.
     pub(crate) fn extent_stripes(&self) -> u64 {
         let row = self.groups() as u64;
-        EXTENT_BLOCKS_LEAST.div_ceil(row * self.stripe_blocks()) * row
+        EXTENT_BLOCKS_LEAST.div_ceil(row * self.first_row_blocks()) * row
     }
 
     /// Blocks of an extent.
     pub fn extent_blocks(&self) -> u64 {
-        self.extent_stripes() * self.stripe_blocks()
+        self.extent_stripes() * self.first_row_blocks()
     }
 
     /// Bytes of a member that are used.
@@ -400,6 +467,9 @@ impl ArrayGeometry {
     /// Whether everything can be had when these members are lost.
     pub fn survives(&self, lost: &[bool]) -> bool {
         let tolerates = self.layout.tolerates() as usize;
+        if self.has_grown_rows() {
+            return lost[..self.members()].iter().filter(|&&lost| lost).count() <= tolerates;
+        }
         if self.grown.is_some() {
             // Stripes lie on sets of members, whatever the addressing.
             let sets = lost[..self.members()].chunks(self.layout.copies() as usize);

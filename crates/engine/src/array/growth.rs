@@ -1,8 +1,12 @@
 //! How an array has grown, and how it is growing.
 
-use sinew_layout::Home;
 use sinew_layout::history::History;
+use sinew_layout::rows::Rows;
+use sinew_layout::spread::{Share, Spread};
 use sinew_layout::striping::{Growth, Striping, StripingKind, blocks};
+use sinew_layout::{Geometry as Layout, Home};
+
+use super::geometry::level_rotation;
 
 /// Additions that an array remembers at most; those that end in the layout of a new array are forgotten.
 pub const ADDITIONS_MAX: usize = 32;
@@ -22,6 +26,47 @@ pub enum GrowMethod {
     /// md's reshape as FastScale's section 5.1 describes it: round-robin in small windows, each recorded, in I/O of 4 KiB,
     /// while requests to the window wait.
     MdReshape,
+    /// Parity: a few stripes are taken apart to widen the others (docs/layouts.md).
+    Spread,
+    /// Parity: every stripe is made anew, as in a new array.
+    Restripe,
+}
+
+/// How the chunks of an array are addressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrangement {
+    /// As in a new array of as many members.
+    AsNew,
+    /// By semi-round-robin.
+    SemiRoundRobin,
+    /// By FastScale.
+    FastScale,
+    /// By spread.
+    Spread,
+}
+
+impl Arrangement {
+    /// All of them.
+    pub const ALL: [Arrangement; 4] =
+        [Arrangement::AsNew, Arrangement::SemiRoundRobin, Arrangement::FastScale, Arrangement::Spread];
+
+    /// The method that it goes on with; none when with any.
+    pub fn method(self) -> Option<GrowMethod> {
+        match self {
+            Arrangement::AsNew => None,
+            Arrangement::SemiRoundRobin => Some(GrowMethod::SemiRoundRobin),
+            Arrangement::FastScale => Some(GrowMethod::FastScale),
+            Arrangement::Spread => Some(GrowMethod::Spread),
+        }
+    }
+
+    fn striping(self) -> StripingKind {
+        match self {
+            Arrangement::SemiRoundRobin => StripingKind::SemiRoundRobin,
+            Arrangement::FastScale => StripingKind::FastScale,
+            Arrangement::AsNew | Arrangement::Spread => StripingKind::RoundRobin,
+        }
+    }
 }
 
 /// How a method goes about it.
@@ -42,13 +87,28 @@ pub(crate) struct Manner {
 
 impl GrowMethod {
     /// All of them.
-    pub const ALL: [GrowMethod; 5] = [
+    pub const ALL: [GrowMethod; 7] = [
+        GrowMethod::FastScale,
+        GrowMethod::SemiRoundRobin,
+        GrowMethod::RoundRobin,
+        GrowMethod::Slas,
+        GrowMethod::MdReshape,
+        GrowMethod::Spread,
+        GrowMethod::Restripe,
+    ];
+    /// Those of arrays without parity.
+    pub const STRIPED: [GrowMethod; 5] = [
         GrowMethod::FastScale,
         GrowMethod::SemiRoundRobin,
         GrowMethod::RoundRobin,
         GrowMethod::Slas,
         GrowMethod::MdReshape,
     ];
+
+    /// Whether it is for arrays with parity, or for those without.
+    pub fn is_for_parity(self) -> bool {
+        matches!(self, GrowMethod::Spread | GrowMethod::Restripe)
+    }
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -58,19 +118,23 @@ impl GrowMethod {
             GrowMethod::RoundRobin => "round-robin",
             GrowMethod::Slas => "slas",
             GrowMethod::MdReshape => "md-reshape",
+            GrowMethod::Spread => "spread",
+            GrowMethod::Restripe => "restripe",
         }
     }
 
     /// The addressing that it ends in.
-    pub fn striping(self) -> StripingKind {
+    pub fn arrangement(self) -> Arrangement {
         match self {
-            GrowMethod::FastScale => StripingKind::FastScale,
-            GrowMethod::SemiRoundRobin => StripingKind::SemiRoundRobin,
-            GrowMethod::RoundRobin | GrowMethod::Slas | GrowMethod::MdReshape => StripingKind::RoundRobin,
+            GrowMethod::FastScale => Arrangement::FastScale,
+            GrowMethod::SemiRoundRobin => Arrangement::SemiRoundRobin,
+            GrowMethod::Spread => Arrangement::Spread,
+            _ => Arrangement::AsNew,
         }
     }
 
-    pub(crate) fn manner(self) -> Manner {
+    /// How it moves the chunks of an array without parity; one with parity has rows that change.
+    pub(crate) fn manner(self) -> Option<Manner> {
         let one = Manner {
             batch: 1,
             window: Some(1),
@@ -79,7 +143,7 @@ impl GrowMethod {
             part_blocks: None,
             blocks_reads: false,
         };
-        match self {
+        Some(match self {
             // Whole regions, of which each disk's part is one run (section 3.1). Few, so that writes do not wait long.
             GrowMethod::FastScale => {
                 Manner { batch: 8, window: None, read_chunks: 32, write_chunks: 32, ..one }
@@ -93,15 +157,17 @@ impl GrowMethod {
             GrowMethod::MdReshape => {
                 Manner { batch: 16, window: Some(16), part_blocks: Some(1), blocks_reads: true, ..one }
             }
-        }
+            GrowMethod::Spread | GrowMethod::Restripe => return None,
+        })
     }
 }
 
-/// What an array that is not as a new one would be has behind it. Disks are sets of members that hold the same.
+/// What an array that is not as a new one would be has behind it. Disks are sets of members that hold the same, or members
+/// where there is parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grown {
     /// The addressing before the addition that `method` makes, or now.
-    kind: StripingKind,
+    kind: Arrangement,
     /// Disks at first and after each addition.
     disks: [u8; ADDITIONS_MAX + 1],
     additions: u8,
@@ -113,8 +179,29 @@ pub struct Grown {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrowError {
     /// It does not grow at all.
-    #[error("{0} does not grow yet; RAID 0 and RAID 10 do")]
+    #[error("{0} does not grow; RAID 0, 10, 5 and 6 do")]
     Level(String),
+    /// The method is for others.
+    #[error("{level} does not grow by {method}; give another --method, or none")]
+    Unsuited {
+        /// What it is.
+        level: String,
+        /// What was asked for.
+        method: &'static str,
+    },
+    /// Restripe moves chunks from shard to shard.
+    #[error("an array of {0} shards cannot be restriped; grow it by spread (--method spread)")]
+    Shards(usize),
+    /// The first rows are overwritten while they are needed.
+    #[error(
+        "restripe takes room for {need} blocks in the log and there is room for {have}; grow it by spread (--method spread)"
+    )]
+    Log {
+        /// Blocks of the first row.
+        need: u64,
+        /// Blocks that fit.
+        have: u64,
+    },
     /// Members do not come in sets.
     #[error(
         "a RAID 10 of {copies} copies grows by sets of {copies} members, and is made of such; it has {have} and {added} are given"
@@ -155,18 +242,18 @@ impl Grown {
     pub(crate) fn of(disks: u32) -> Grown {
         let mut all = [0; ADDITIONS_MAX + 1];
         all[0] = disks as u8;
-        Grown { kind: StripingKind::RoundRobin, disks: all, additions: 0, method: None }
+        Grown { kind: Arrangement::AsNew, disks: all, additions: 0, method: None }
     }
 
     /// As a member has it; `None` when it is impossible.
-    pub(crate) fn restore(kind: StripingKind, disks: &[u8], method: Option<GrowMethod>) -> Option<Grown> {
+    pub(crate) fn restore(kind: Arrangement, disks: &[u8], method: Option<GrowMethod>) -> Option<Grown> {
         let (&base, added) = disks.split_first()?;
         let ascending = disks.windows(2).all(|pair| pair[0] < pair[1]);
         let possible = base > 0 && ascending && added.len() <= ADDITIONS_MAX;
         let settled = added.len() - usize::from(method.is_some() && !added.is_empty());
-        let goes_on = method.is_none_or(|m| !added.is_empty() && follows(kind, m.striping()));
+        let goes_on = method.is_none_or(|m| !added.is_empty() && follows(kind, m));
         // An array like new ones needs no history.
-        let needed = (kind == StripingKind::RoundRobin) == (settled == 0) && !added.is_empty();
+        let needed = (kind == Arrangement::AsNew) == (settled == 0) && !added.is_empty();
         if !possible || !goes_on || !needed {
             return None;
         }
@@ -180,12 +267,7 @@ impl Grown {
         if self.method.is_some() {
             return Err(GrowError::Growing);
         }
-        if !follows(self.kind, method.striping()) {
-            let had = if self.kind == StripingKind::FastScale {
-                GrowMethod::FastScale
-            } else {
-                GrowMethod::SemiRoundRobin
-            };
+        if let Some(had) = self.kind.method().filter(|_| !follows(self.kind, method)) {
             return Err(GrowError::Method { had: had.name() });
         }
         if usize::from(self.additions) == ADDITIONS_MAX {
@@ -202,8 +284,8 @@ impl Grown {
     /// The addition under way is done; `None` when the array is as a new one would be.
     pub(crate) fn settle(self) -> Option<Grown> {
         let method = self.method.expect("an addition is under way");
-        let next = Grown { kind: method.striping(), method: None, ..self };
-        (next.kind != StripingKind::RoundRobin).then_some(next)
+        let next = Grown { kind: method.arrangement(), method: None, ..self };
+        (next.kind != Arrangement::AsNew).then_some(next)
     }
 
     /// The addition under way, and how it is made.
@@ -212,7 +294,7 @@ impl Grown {
     }
 
     /// The addressing now, or before the addition under way.
-    pub fn kind(&self) -> StripingKind {
+    pub fn kind(&self) -> Arrangement {
         self.kind
     }
 
@@ -233,6 +315,16 @@ impl Grown {
         })
     }
 
+    /// Whether it is of an array with parity.
+    pub(crate) fn is_for_parity(&self) -> bool {
+        self.kind == Arrangement::Spread || self.method.is_some_and(GrowMethod::is_for_parity)
+    }
+
+    /// Members that the array was made with, or restriped to, if it has parity.
+    pub(crate) fn base(&self) -> u32 {
+        u32::from(self.disks[0])
+    }
+
     /// Whether so many rows can be addressed.
     pub(crate) fn check(&self, rows: u32) -> Result<(), GrowError> {
         Ok(Striping::new(StripingKind::FastScale, self.history(), rows).map(drop)?)
@@ -243,7 +335,7 @@ impl Grown {
         let history = self.history();
         let settled =
             if self.method.is_some() { history.before_last().expect("an addition") } else { history };
-        blocks(self.kind, &settled, rows)
+        blocks(self.kind.striping(), &settled, rows)
     }
 
     /// Where chunks are, with so many rows.
@@ -251,20 +343,35 @@ impl Grown {
         let history = self.history();
         let checked = "checked when it was made";
         match self.method {
-            None => Places::Settled(Striping::new(self.kind, history, rows).expect(checked)),
+            None => Places::Settled(Striping::new(self.kind.striping(), history, rows).expect(checked)),
             Some(method) => {
-                Places::Growing(Growth::new(self.kind, method.striping(), &history, rows).expect(checked))
+                let (from, to) = (self.kind.striping(), method.arrangement().striping());
+                Places::Growing(Growth::new(from, to, &history, rows).expect(checked))
             }
+        }
+    }
+
+    /// The rows of an array with parity, or those of one shard; `layout` is that of a new array of as many members.
+    pub(crate) fn rows(&self, layout: &Layout, share: Share, rows: u64) -> Rows {
+        let checked = "checked when it was made";
+        if self.method == Some(GrowMethod::Restripe) {
+            return Rows::restriping(layout.with_members(self.base()).expect(checked), *layout);
+        }
+        let rotation = level_rotation(layout.level()).expect("only levels with parity have rows");
+        let spread = Spread::new(&self.history(), rows as u32, rotation, layout.parities()).expect(checked);
+        match self.method {
+            Some(_) => Rows::spreading(spread.of_share(share)),
+            None => Rows::spread(spread.of_share(share)),
         }
     }
 }
 
-/// Whether an array of one addressing can take on the other.
-fn follows(before: StripingKind, after: StripingKind) -> bool {
-    before == after || before == StripingKind::RoundRobin
+/// Whether an array of one addressing can take on another.
+fn follows(before: Arrangement, method: GrowMethod) -> bool {
+    before == Arrangement::AsNew || before == method.arrangement()
 }
 
-/// Where the chunks of an array that is not as a new one are.
+/// Where the chunks of an array without parity are that is not as a new one.
 #[derive(Debug)]
 pub(crate) enum Places {
     Settled(Striping),
@@ -312,8 +419,8 @@ mod tests {
                 grown = settled.unwrap_or(Grown::of(3 + added));
             }
         }
-        assert_eq!(Grown::restore(StripingKind::RoundRobin, &[3], None), None);
-        assert_eq!(Grown::restore(StripingKind::FastScale, &[3, 3], None), None);
-        assert_eq!(Grown::restore(StripingKind::FastScale, &[3, 4], Some(GrowMethod::Slas)), None);
+        assert_eq!(Grown::restore(Arrangement::AsNew, &[3], None), None);
+        assert_eq!(Grown::restore(Arrangement::FastScale, &[3, 3], None), None);
+        assert_eq!(Grown::restore(Arrangement::FastScale, &[3, 4], Some(GrowMethod::Slas)), None);
     }
 }

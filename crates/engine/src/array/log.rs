@@ -37,7 +37,7 @@ pub(crate) enum Entry {
     /// New content of part of a block, whose place held `base` when `Pending::version` was `version`. Void if that is
     /// out of date.
     Merge { run: Run, at: usize, bytes: Rc<[u8]>, base: Buf, version: u64, ticket: Rc<Ticket> },
-    /// A stripe's after-image.
+    /// A stripe's after-image, or part of what changes rows.
     Drain { record: GroupRecord, data: Vec<Buf>, ticket: Rc<Ticket> },
 }
 
@@ -58,6 +58,8 @@ pub(crate) struct Log {
     /// Blocks that clients' data may take. Bringing all of it to its place takes at most m times as many for parity, so that
     /// always fits, and leaves some for the images of rounds that a crash cut short.
     client_blocks: u64,
+    /// How many of them others are about to take.
+    reserved: Cell<u64>,
     queue: RefCell<VecDeque<Entry>>,
     drains: RefCell<VecDeque<Entry>>,
     /// Who waits for a state group.
@@ -125,7 +127,7 @@ impl Log {
     /// A log that continues behind the group `last`, whose end is `next`.
     pub(crate) fn new(
         ring: u32,
-        parities: usize,
+        client_blocks: u64,
         epoch: u64,
         last: u64,
         next: u64,
@@ -134,7 +136,8 @@ impl Log {
     ) -> Log {
         Log {
             ring: u64::from(ring),
-            client_blocks: u64::from(ring) / (2 + parities as u64),
+            client_blocks,
+            reserved: Cell::new(0),
             queue: RefCell::default(),
             drains: RefCell::default(),
             states: RefCell::default(),
@@ -162,6 +165,12 @@ impl Log {
     /// Blocks that clients' data may take.
     pub(crate) fn client_blocks(&self) -> u64 {
         self.client_blocks
+    }
+
+    /// Keeps clients from so many blocks of what they may take.
+    pub(crate) fn reserve(&self, blocks: u64) {
+        self.reserved.set(blocks);
+        self.room.notify();
     }
 
     /// The next block's number.
@@ -311,7 +320,7 @@ impl<I: Io> ArrayShard<I> {
         let log = &self.log;
         log.work.wait(|| log.has_work().then_some(())).await;
         let free = || log.ring.saturating_sub(log.used());
-        let for_clients = || log.used() <= log.client_blocks();
+        let for_clients = || log.used() + log.reserved.get() <= log.client_blocks();
         self.drainer.kick();
         log.room
             .wait(|| {
@@ -418,6 +427,10 @@ impl<I: Io> ArrayShard<I> {
                 return;
             }
             if let Some(Entry::Drain { record, data, ticket }) = drains.pop_front() {
+                if let GroupRecord::Changed { upto, .. } = record {
+                    // A state in this group or a later one must not say less.
+                    self.mover.note_changed(upto);
+                }
                 draft.push(record, data);
                 draft.tickets.push((ticket, 1, Ok(true)));
             }
@@ -493,7 +506,7 @@ impl<I: Io> ArrayShard<I> {
     /// The oldest group that replay would need.
     pub(crate) fn tail(&self) -> u64 {
         let pending = self.pending.borrow_mut().oldest();
-        [pending, self.draining.get(), self.unsettled.get(), self.settling.get()]
+        [pending, self.draining.get(), self.changing_images.get(), self.unsettled.get(), self.settling.get()]
             .into_iter()
             .flatten()
             .fold(self.log.state.get(), u64::min)
@@ -536,7 +549,7 @@ impl<I: Io> ArrayShard<I> {
         let stripe = turn % slice.stripes;
         let all = (0..slice.geometry.members()).map(|m| MemberId(m as u8));
         let mut legs = Vec::with_capacity(copies);
-        for member in (0..slice.w).map(|unit| slice.member(stripe, unit)).chain(all) {
+        for member in (0..slice.width(stripe)).map(|unit| slice.member(stripe, unit)).chain(all) {
             let known = written.contains(&member) || failed.contains(&member) || legs.contains(&member);
             if written.len() + legs.len() < copies && !known && self.members.is_active(member) {
                 legs.push(member);

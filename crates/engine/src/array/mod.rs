@@ -3,7 +3,9 @@
 //! This file holds a shard of an array together. [`geometry`] says where everything lies; `write` takes requests to the
 //! journal (`log`, `pending`), from which `drain` brings them to their stripes, or to the stripes at once where there is
 //! none; `plan` and `update` are the one way to change a stripe, `read` the one way to read it. `regions` knows what may
-//! differ from what it should be, `rebuild` and `scrub` put it right, `sweep` says what is right again. [`growth`] says how an array has grown, `mover` grows.
+//! differ from what it should be, `rebuild` and `scrub` put it right, `sweep` says what is right again. [`growth`] says how an
+//! array has grown, `mover` grows: chunks without parity, and with parity `widen` changes rows, while `gate` keeps requests
+//! from them.
 //!
 //! Whoever changes a stripe, or computes with more than one of its units, holds its lock (`locks`).
 
@@ -12,6 +14,7 @@ pub mod growth;
 
 mod drain;
 mod flush;
+mod gate;
 mod locks;
 mod log;
 mod md;
@@ -28,6 +31,7 @@ mod slice;
 mod status;
 mod sweep;
 mod update;
+mod widen;
 mod write;
 
 use std::cell::{Cell, RefCell};
@@ -48,6 +52,7 @@ use crate::throttle::Throttle;
 use crate::volume::VolumeError;
 
 use flush::Flushing;
+use gate::Gate;
 use locks::Locks;
 use log::Log;
 use md::Writing;
@@ -91,6 +96,9 @@ pub struct ArrayShard<I> {
     /// Wakes whoever marks regions as clean.
     sweeper: Kick,
     mover: Mover,
+    gate: Gate,
+    /// The first group with images of rows that a growth is changing in place, until they are there.
+    changing_images: Cell<Option<u64>>,
     /// The next stripe of the scrub under way.
     scrub_next: Cell<Option<u64>>,
     /// Counts the scrubs begun and stopped.
@@ -221,6 +229,7 @@ impl<I: Io> ArrayShard<I> {
     pub(crate) async fn close(self: &Rc<Self>) -> Result<(), VolumeError> {
         self.closing.set(true);
         self.mover.notify();
+        self.rows_at_rest().await;
         if !self.has_log() {
             return self.flush().await;
         }

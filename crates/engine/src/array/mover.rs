@@ -96,6 +96,21 @@ impl Mover {
         self.signal.notify();
     }
 
+    /// Below this key the members say that everything has moved.
+    pub(crate) fn recorded(&self) -> u64 {
+        self.recorded.get()
+    }
+
+    /// They say so up to here.
+    pub(crate) fn set_recorded(&self, key: u64) {
+        self.recorded.set(key);
+    }
+
+    /// The log is about to say that everything below this key has changed.
+    pub(crate) fn note_changed(&self, key: u64) {
+        self.flushed.set(key);
+    }
+
     pub(crate) fn reading(&self) -> Reading<'_> {
         let phase = self.phase.get();
         self.reads[phase].set(self.reads[phase].get() + 1);
@@ -103,7 +118,7 @@ impl Mover {
     }
 
     /// Waits for the reads that have begun.
-    async fn readers_gone(&self) {
+    pub(crate) async fn readers_gone(&self) {
         let before = self.phase.get();
         // Those that the last caller waited for are gone; nobody else waits now.
         self.phase.set(1 - before);
@@ -117,7 +132,11 @@ impl<I: Io> ArrayShard<I> {
         self.mover.kick.kick();
         loop {
             self.mover.kick.kicked().await;
-            self.move_all().await;
+            if self.slice().changing().is_some() {
+                self.change_rows().await;
+            } else {
+                self.move_all().await;
+            }
         }
     }
 
@@ -138,7 +157,7 @@ impl<I: Io> ArrayShard<I> {
     /// How far long work is, as the members may know it.
     pub(crate) fn long_work(&self) -> LongWork {
         let slice = self.slice();
-        let growing = slice.growth().is_some();
+        let growing = slice.growth().is_some() || slice.changing().is_some();
         LongWork {
             scrub: self.scrub_next.get(),
             moved: if growing { self.mover.flushed.get() } else { 0 },
@@ -272,9 +291,10 @@ impl<I: Io> ArrayShard<I> {
         Ok(())
     }
 
-    async fn report_moved(&self) {
+    pub(crate) async fn report_moved(&self) {
         let slice = self.slice();
         let key = self.mover.recorded.get();
+        let key = slice.changing().map_or(key, |rows| u64::from(key >= rows.end()));
         if slice.geometry.shards == 1 {
             self.mover.everywhere.set(key);
         }

@@ -13,9 +13,12 @@ pub(crate) struct Pended {
     pub(crate) seq: u64,
 }
 
+/// Slots of a stripe at most, however wide it becomes: 253 columns of 256 blocks.
+const STRIPE_SLOTS: u64 = 1 << 16;
+
 /// The blocks in the journal, by stripe and slot.
+#[derive(Default)]
 pub(crate) struct Pending {
-    stripe_slots: u64,
     blocks: BTreeMap<u64, Pended>,
     /// Groups that still hold something, the oldest first, with what they brought.
     groups: VecDeque<(u64, Vec<u64>)>,
@@ -24,13 +27,33 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    pub(crate) fn new(stripe_slots: u32) -> Pending {
-        let stripe_slots = u64::from(stripe_slots);
-        Pending { stripe_slots, blocks: BTreeMap::new(), groups: VecDeque::new(), version: 0 }
+    fn key(&self, stripe: u64, slot: u32) -> u64 {
+        stripe * STRIPE_SLOTS + u64::from(slot)
     }
 
-    fn key(&self, stripe: u64, slot: u32) -> u64 {
-        stripe * self.stripe_slots + u64::from(slot)
+    /// Whether there is something of a stripe.
+    pub(crate) fn has_stripe(&self, stripe: u64) -> bool {
+        self.range(stripe, 0, STRIPE_SLOTS as u32).next().is_some()
+    }
+
+    /// As `choose`, but of these stripes, whatever their groups; at least one, if there is any.
+    pub(crate) fn choose_of(
+        &self,
+        stripes: &BTreeSet<u64>,
+        chunk_blocks: u32,
+        offsets_max: usize,
+    ) -> BTreeMap<u64, Vec<u32>> {
+        let (mut chosen, mut used) = (BTreeMap::new(), 0);
+        for &stripe in stripes.iter().filter(|&&stripe| self.has_stripe(stripe)) {
+            let all = self.range(stripe, 0, STRIPE_SLOTS as u32);
+            let slots: Vec<u32> = all.map(|(slot, _)| slot).collect();
+            used += slots.iter().map(|slot| slot % chunk_blocks).collect::<BTreeSet<u32>>().len();
+            if used > offsets_max && !chosen.is_empty() {
+                break;
+            }
+            chosen.insert(stripe, slots);
+        }
+        chosen
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -97,7 +120,7 @@ impl Pending {
     ) -> BTreeMap<u64, Vec<u32>> {
         let mut chosen: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
         let Some(oldest) = self.oldest() else { return BTreeMap::new() };
-        let place = |key: u64| (key / self.stripe_slots, (key % self.stripe_slots) as u32);
+        let place = |key: u64| (key / STRIPE_SLOTS, (key % STRIPE_SLOTS) as u32);
         let live = |key: &&u64, seq: u64| self.blocks.get(key).is_some_and(|p| p.seq == seq);
         for key in self.groups[0].1.iter().filter(|key| live(key, oldest)) {
             let (stripe, slot) = place(*key);
@@ -109,7 +132,7 @@ impl Pending {
         let mut used: usize = chosen.values().map(offsets).sum();
         let mut grow = |chosen: &mut BTreeMap<u64, BTreeSet<u32>>, stripe: u64| {
             let all: BTreeSet<u32> =
-                self.range(stripe, 0, self.stripe_slots as u32).map(|(slot, _)| slot).collect();
+                self.range(stripe, 0, STRIPE_SLOTS as u32).map(|(slot, _)| slot).collect();
             let now = chosen.get(&stripe).map_or(0, offsets);
             let more = offsets(&all) - now;
             let fits = used + more <= offsets_max;
@@ -148,7 +171,7 @@ mod tests {
 
     #[test]
     fn newer_content_hides_older_and_outlives_its_settling() {
-        let mut pending = Pending::new(32);
+        let mut pending = Pending::default();
         pending.insert(10, 1, 5, content());
         pending.insert(12, 1, 5, content());
         assert_eq!(pending.oldest(), Some(12));
@@ -160,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_oldest_group_goes_first_and_neighbours_with_it() {
-        let mut pending = Pending::new(32);
+        let mut pending = Pending::default();
         pending.insert(10, 1, 5, content());
         pending.insert(10, 7, 0, content());
         pending.insert(11, 1, 21, content());

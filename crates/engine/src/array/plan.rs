@@ -49,7 +49,7 @@ pub(crate) struct Plan {
 pub(crate) struct Lost;
 
 impl Health {
-    fn lost_data(&self) -> usize {
+    pub(crate) fn lost_data(&self) -> usize {
         self.readable[..self.k].iter().filter(|&&r| !r).count()
     }
 

@@ -20,6 +20,7 @@ impl<I: Io> ArrayShard<I> {
     /// Reads consecutive blocks; the parts, in order, add up to them.
     pub(crate) async fn read(&self, local: u64, count: u32) -> Result<Vec<Buf>, VolumeError> {
         self.counters.reads.add(1);
+        let _inside = self.enter(local, u64::from(count)).await;
         let mut parts = Vec::with_capacity(1);
         for run in self.slice().runs(local, u64::from(count)) {
             self.split_by_journal(run, &mut parts);
@@ -196,8 +197,8 @@ impl<I: Io> ArrayShard<I> {
 
     /// Part of a unit of a stripe with parity; fails with a unit that cannot be read, or for good.
     async fn read_around(&self, stripe: u64, part: UnitRun, bad: &[usize]) -> Result<Buf, Option<usize>> {
-        let (k, m) = (self.slice().k, self.slice().m);
         let health = self.health(stripe, bad);
+        let (k, m) = (health.k, self.slice().m);
         // It may have become readable while the lock was waited for.
         if health.readable[part.unit] {
             return self.read_unit(stripe, part).await.map_err(|_| Some(part.unit));

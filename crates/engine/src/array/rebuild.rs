@@ -8,13 +8,13 @@ use std::rc::Rc;
 use crate::addr::MemberId;
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::io::Io;
-use crate::parity;
+use crate::parity::{self, Column};
 use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::join_all;
 
 use super::ArrayShard;
-use super::plan::UnitRun;
+use super::plan::{Health, UnitRun};
 
 /// Stripes worked on at the same time.
 const STRIPES_AT_ONCE: usize = 8;
@@ -81,16 +81,19 @@ impl<I: Io> ArrayShard<I> {
     }
 
     async fn rebuild_unit(&self, stripe: u64, member: MemberId) -> bool {
-        let slice = self.slice();
-        let find = || (0..slice.w).find(|&unit| slice.member(stripe, unit) == member);
+        let find = || {
+            let slice = self.slice();
+            (0..slice.width(stripe)).find(|&unit| slice.member(stripe, unit) == member)
+        };
         if find().is_none() {
             return true;
         }
-        self.throttle.pay(&self.io, u64::from(slice.chunk_blocks) * BLOCK_BYTES as u64).await;
+        let chunk_blocks = self.slice().chunk_blocks;
+        self.throttle.pay(&self.io, u64::from(chunk_blocks) * BLOCK_BYTES as u64).await;
         let _held = self.locks.alone(stripe).await;
         // It may have moved meanwhile.
         let Some(unit) = find() else { return true };
-        let whole = UnitRun { unit, offset: 0, blocks: slice.chunk_blocks };
+        let whole = UnitRun { unit, offset: 0, blocks: chunk_blocks };
         let Ok(mut content) = self.reconstruct(stripe, whole, &[unit]).await else {
             self.io.reach(Path::ArrayRebuildUnreadable);
             return false;
@@ -119,13 +122,11 @@ impl<I: Io> ArrayShard<I> {
         // Members that are out lack what is put right now.
         self.regions.borrow_mut().begin(region);
         let marked = if self.has_log() { self.mark(&[region]).await } else { Ok(()) };
-        if marked.is_ok() {
-            self.resync_region(region).await;
-        }
+        let resynced = marked.is_ok() && self.resync_region(region).await;
         self.regions.borrow_mut().end(region);
         // The array may have got more stripes meanwhile, some of them in this region.
         let same = self.slice().stripes == stripes && self.members.version() == version;
-        let done = marked.is_ok() && self.flush().await.is_ok() && same;
+        let done = resynced && self.flush().await.is_ok() && same;
         if done {
             self.io.reach(Path::ArrayEvened);
             self.regions.borrow_mut().set_even(region);
@@ -133,46 +134,51 @@ impl<I: Io> ArrayShard<I> {
         done
     }
 
-    /// Makes parity match data, or copies each other, in a whole region, as far as they can be read.
-    pub(crate) async fn resync_region(&self, region: usize) {
+    /// Makes parity match data, or copies each other, in a whole region; false where too little can be read for that.
+    pub(crate) async fn resync_region(&self, region: usize) -> bool {
         let stripes: Vec<u64> = self.slice().region_stripes(region).collect();
+        let mut whole = true;
         for stripes in stripes.chunks(STRIPES_AT_ONCE) {
-            join_all(stripes.iter().map(|&stripe| self.resync_stripe(stripe))).await;
+            let resynced = join_all(stripes.iter().map(|&stripe| self.resync_stripe(stripe))).await;
+            whole &= !resynced.contains(&false);
         }
+        whole
     }
 
-    async fn resync_stripe(&self, stripe: u64) {
+    async fn resync_stripe(&self, stripe: u64) -> bool {
         let bytes = u64::from(self.slice().chunk_blocks) * BLOCK_BYTES as u64;
         self.throttle.pay(&self.io, bytes * self.slice().w as u64).await;
         let _held = self.locks.alone(stripe).await;
         self.counters.stripes_resynced.add(1);
-        self.compare(stripe, |_| ()).await;
+        self.compare(stripe, |_| ()).await
     }
 
     /// Compares a stripe's redundancy with what it should be and puts right what differs or cannot be read, telling of
-    /// each such unit. Units that are not there, or lag behind, are left to rebuild; parity of data that cannot be read is
-    /// left alone. The caller holds the stripe alone.
-    pub(crate) async fn compare(&self, stripe: u64, mut wrong: impl FnMut(usize)) {
+    /// each such unit; false where too little can be read to say. Units that are not there, or lag behind, are left to
+    /// rebuild, which needs the others to agree: data among them is what parity, P first, says. The caller holds the
+    /// stripe alone.
+    pub(crate) async fn compare(&self, stripe: u64, mut wrong: impl FnMut(usize)) -> bool {
         let whole = |unit| UnitRun { unit, offset: 0, blocks: self.slice().chunk_blocks };
-        let (k, mut bad) = (self.slice().k, Vec::new());
-        let read = loop {
-            let readable = self.health(stripe, &bad).readable;
-            let there: Vec<UnitRun> = (0..self.slice().w).filter(|&unit| readable[unit]).map(whole).collect();
+        let mut bad = Vec::new();
+        let (health, read) = loop {
+            let health = self.health(stripe, &bad);
+            let readable = |unit: &usize| health.readable[*unit];
+            let there: Vec<UnitRun> = (0..self.slice().width(stripe)).filter(readable).map(whole).collect();
             let has_right = if self.slice().is_mirror() {
-                there.len() + bad.len() > 1 && !there.is_empty()
+                !there.is_empty()
             } else {
-                readable[..k].iter().all(|&r| r)
+                health.parity_for(health.lost_data()).is_ok()
             };
             if !has_right {
                 self.io.reach(Path::ArrayCompareVoid);
-                return;
+                return false;
             }
             match self.read_runs(stripe, &there).await {
-                Ok(read) => break read,
+                Ok(read) => break (health, read),
                 Err(unit) => bad.push(unit),
             }
         };
-        let right = self.right_units(&read);
+        let right = self.right_units(&health, &read);
         let differs = |(run, buf): &&(UnitRun, Buf)| buf.bytes() != right[run.unit].bytes();
         let differing: Vec<usize> = read.iter().filter(differs).map(|(run, _)| run.unit).collect();
         for unit in differing.into_iter().chain(bad) {
@@ -180,18 +186,37 @@ impl<I: Io> ArrayShard<I> {
             wrong(unit);
             self.mend(stripe, whole(unit), &right[unit]).await;
         }
+        true
     }
 
-    /// What each unit should hold, given what was read: the first copy, or the data.
-    fn right_units(&self, read: &[(UnitRun, Buf)]) -> Vec<Buf> {
+    /// What each unit should hold, given what was read: the first copy, or the data, and what parity says of data that
+    /// was not.
+    fn right_units(&self, health: &Health, read: &[(UnitRun, Buf)]) -> Vec<Buf> {
         if self.slice().is_mirror() {
             return vec![read[0].1.clone(); self.slice().w];
         }
-        let data = &read[..self.slice().k];
-        let columns: Vec<Option<&[u8]>> = data.iter().map(|(_, buf)| Some(buf.bytes())).collect();
-        let mut parity: Vec<Buf> = (0..self.slice().m).map(|_| Buf::stale(read[0].1.len())).collect();
+        let (k, m, bytes) = (health.k, self.slice().m, read[0].1.len());
+        let lost: Vec<usize> = (0..k).filter(|&column| !health.readable[column]).collect();
+        let mut known = vec![Column::Lost; k + m];
+        read.iter().for_each(|(run, buf)| known[run.unit] = Column::Present(buf.bytes()));
+        let mut recovered: Vec<Buf> = lost.iter().map(|_| Buf::stale(bytes)).collect();
+        if !lost.is_empty() {
+            self.io.reach(Path::ArrayComparedWithout);
+            let mut places: Vec<&mut [u8]> = recovered.iter_mut().map(Buf::bytes_mut).collect();
+            parity::reconstruct(&known, k, m, &lost, &mut places)
+                .expect("no more are lost than there is parity");
+        }
+        let mut units: Vec<Option<Buf>> = vec![None; k];
+        read.iter()
+            .filter(|(run, _)| run.unit < k)
+            .for_each(|(run, buf)| units[run.unit] = Some(buf.clone()));
+        lost.into_iter().zip(recovered).for_each(|(column, buf)| units[column] = Some(buf));
+        let mut units: Vec<Buf> = units.into_iter().map(|unit| unit.expect("read or recovered")).collect();
+        let mut parity: Vec<Buf> = (0..m).map(|_| Buf::stale(bytes)).collect();
+        let columns: Vec<Option<&[u8]>> = units.iter().map(|buf| Some(buf.bytes())).collect();
         let mut places: Vec<&mut [u8]> = parity.iter_mut().map(Buf::bytes_mut).collect();
         parity::compute(&columns, &mut places);
-        data.iter().map(|(_, buf)| buf.clone()).chain(parity).collect()
+        units.append(&mut parity);
+        units
     }
 }

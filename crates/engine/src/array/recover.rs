@@ -14,7 +14,7 @@ use async_channel::{Receiver, Sender};
 
 use crate::addr::MemberId;
 use crate::buf::{BLOCK_BYTES, Buf};
-use crate::disk::group::{GroupHeader, GroupRecord, decode_group, decode_header};
+use crate::disk::group::{GroupHeader, GroupRecord, IMAGE_OF_P, decode_group, decode_header};
 use crate::disk::superblock::Config;
 use crate::io::{DeviceId, Gather, Io};
 use crate::member::Members;
@@ -31,6 +31,7 @@ use crate::volume::VolumeError;
 
 use super::ArrayShard;
 use super::flush::Flushing;
+use super::gate::Gate;
 use super::locks::Locks;
 use super::log::Log;
 use super::md::Writing;
@@ -60,8 +61,10 @@ struct Replayed {
     state: u64,
     /// Content that is in no place yet: stripe and slot, with its versions and their groups, oldest first.
     data: BTreeMap<(u64, u32), Vec<(u64, Buf)>>,
-    /// What belongs in places: stripe, unit and offset.
-    images: BTreeMap<(u64, usize, u32), Buf>,
+    /// What belongs in places: stripe, unit as images have it, and offset.
+    images: BTreeMap<(u64, u16, u32), Buf>,
+    /// What does once the log says that the rows have changed.
+    changing: BTreeMap<(u64, u16, u32), Buf>,
 }
 
 struct Recovery<I> {
@@ -91,6 +94,10 @@ impl<I: Io> ArrayShard<I> {
         let mut recovery = Recovery { io, index, config, slice, members, report };
         let chain = if geometry.md.is_none() { recovery.whole_chain().await? } else { Vec::new() };
         let mut replayed = recovery.replay(&chain)?;
+        let growing = recovery.slice.growth().is_some() || recovery.slice.changing().is_some();
+        if growing && usize::from(replayed.work.moving_to) == geometry.members() {
+            recovery.slice.set_moved(replayed.work.moved);
+        }
         if geometry.md.is_none() {
             recovery.put_images(&replayed.images).await?;
             recovery.flush().await?;
@@ -240,6 +247,7 @@ impl<I: Io> Recovery<I> {
             state: 0,
             data: BTreeMap::new(),
             images: BTreeMap::new(),
+            changing: BTreeMap::new(),
         };
         for group in chain {
             let mut at = group.header.head_blocks as usize * BLOCK_BYTES;
@@ -297,16 +305,48 @@ impl<I: Io> Recovery<I> {
                 }
                 for p in (0..slice.m).filter(|p| parity >> p & 1 == 0) {
                     for offset in offsets.iter().flat_map(|&(first, count)| first..first + count) {
-                        replayed.images.remove(&(*stripe, slice.k + p, offset));
+                        replayed.images.remove(&(*stripe, IMAGE_OF_P + p as u16, offset));
                     }
                 }
                 let columns = (0..slice.m).filter(|p| parity >> p & 1 == 1);
                 let places = columns.flat_map(|p| {
                     let offsets = offsets.iter().flat_map(|&(first, count)| first..first + count);
-                    offsets.map(move |offset| (slice.k + p, offset))
+                    offsets.map(move |offset| (IMAGE_OF_P + p as u16, offset))
                 });
                 for (i, (unit, offset)) in places.enumerate() {
                     replayed.images.insert((*stripe, unit, offset), block(i));
+                }
+            }
+            GroupRecord::Image { stripe, unit, offset, blocks } => {
+                let is_unit =
+                    usize::from(*unit) < slice.k || usize::from(unit.wrapping_sub(IMAGE_OF_P)) < slice.m;
+                if *stripe >= slice.stripes
+                    || !is_unit
+                    || !in_stripe(&[(*offset, *blocks)], slice.chunk_blocks)
+                {
+                    return Err(self.damaged("the journal names a row that the array does not have"));
+                }
+                for i in 0..*blocks {
+                    replayed.changing.insert((*stripe, *unit, offset + i), block(i as usize));
+                }
+            }
+            GroupRecord::Changed { to, upto, rows } => {
+                (replayed.work.moved, replayed.work.moving_to) = (*upto, *to);
+                let changed = |row: u64| {
+                    rows.iter().any(|&(first, count)| {
+                        (u64::from(first)..u64::from(first) + u64::from(count)).contains(&row)
+                    })
+                };
+                if !sabotage::on(Sabotage::ReplayChanged) {
+                    // Their places have other roles now, and what there was is in them.
+                    replayed.images.retain(|&(row, _, _), _| !changed(row));
+                    replayed.data.retain(|&(row, _), _| !changed(row));
+                }
+                let changing = std::mem::take(&mut replayed.changing);
+                let images = changing.into_iter().filter(|&((row, _, _), _)| changed(row));
+                for (place, buf) in images {
+                    self.io.reach(Path::ArrayRecoverChanged);
+                    replayed.images.insert(place, buf);
                 }
             }
         }
@@ -314,7 +354,7 @@ impl<I: Io> Recovery<I> {
     }
 
     /// Writes what belongs in places to every member that is there.
-    async fn put_images(&self, images: &BTreeMap<(u64, usize, u32), Buf>) -> Result<(), RecoverError> {
+    async fn put_images(&self, images: &BTreeMap<(u64, u16, u32), Buf>) -> Result<(), RecoverError> {
         if sabotage::on(Sabotage::SkipReplay) {
             return Ok(());
         }
@@ -324,7 +364,11 @@ impl<I: Io> Recovery<I> {
         }
         for some in images.chunks(PUTS_AT_ONCE) {
             let writes = some.iter().map(|((stripe, unit, offset), buf)| {
-                let (member, chunk) = self.slice.home(*stripe, *unit);
+                let unit = match unit.checked_sub(IMAGE_OF_P) {
+                    None => usize::from(*unit),
+                    Some(p) => self.slice.columns(*stripe) + usize::from(p),
+                };
+                let (member, chunk) = self.slice.home(*stripe, unit);
                 let at = chunk + u64::from(*offset) * BLOCK_BYTES as u64;
                 let active = self.members.is_active(member);
                 let data: Gather = Rc::new([(*buf).clone()]);
@@ -355,7 +399,7 @@ impl<I: Io> Recovery<I> {
 
     fn assemble(self, chain: &[Found], replayed: Replayed) -> Rc<ArrayShard<I>> {
         let ring = self.slice.geometry.log_blocks;
-        let mut pending = Pending::new(self.slice.stripe_slots());
+        let mut pending = Pending::default();
         let mut newest: Vec<(u64, u64, u32, Buf)> = Vec::new();
         for ((stripe, slot), mut versions) in replayed.data {
             let Some((seq, data)) = versions.pop() else { continue };
@@ -373,15 +417,18 @@ impl<I: Io> Recovery<I> {
             _ => (0, u64::from(ring), u64::from(ring)),
         };
         let mover = Mover::default();
-        if self.slice.growth().is_some()
-            && usize::from(replayed.work.moving_to) == self.slice.geometry.members()
-        {
-            self.slice.set_moved(replayed.work.moved);
-            mover.resume(replayed.work.moved);
-        }
+        mover.resume(self.slice.moved());
         let state = if replayed.state > 0 { replayed.state } else { tail };
         Rc::new(ArrayShard {
-            log: Log::new(ring, self.slice.m, self.config.epoch, last, next, tail, state),
+            log: Log::new(
+                ring,
+                self.slice.geometry.client_blocks(),
+                self.config.epoch,
+                last,
+                next,
+                tail,
+                state,
+            ),
             io: self.io,
             slice: RefCell::new(Rc::new(self.slice)),
             members: self.members,
@@ -404,6 +451,8 @@ impl<I: Io> Recovery<I> {
             scrubber: Default::default(),
             sweeper: Default::default(),
             mover,
+            gate: Gate::default(),
+            changing_images: Cell::new(None),
             scrub_next: Cell::new(replayed.work.scrub),
             scrub_orders: Cell::new(0),
             closing: Cell::new(false),
@@ -439,7 +488,7 @@ impl Replayed {
             false => versions.drain(..count).next_back(),
         };
         if let Some((_, data)) = taken {
-            let unit = (slot / chunk_blocks) as usize;
+            let unit = (slot / chunk_blocks) as u16;
             self.images.insert((stripe, unit, slot % chunk_blocks), data);
         }
     }

@@ -70,7 +70,7 @@ impl<I: Io> ArrayShard<I> {
         self.throttle.pay(&self.io, bytes * self.slice().w as u64).await;
         let _held = self.locks.alone(stripe).await;
         let readable = self.health(stripe, &[]).readable;
-        for unit in (0..self.slice().w).filter(|&unit| readable[unit]) {
+        for unit in (0..readable.len()).filter(|&unit| readable[unit]) {
             self.scrub_unit(stripe, unit).await;
         }
         let even = !self.regions.borrow().uneven().get(self.slice().region(stripe));

@@ -3,6 +3,8 @@
 use std::cell::Cell;
 
 use sinew_layout::Home;
+use sinew_layout::rows::{Cell as RowCell, Rows};
+use sinew_layout::spread::Share;
 use sinew_layout::striping::Growth;
 
 use crate::addr::MemberId;
@@ -21,7 +23,7 @@ use super::growth::{Manner, Places};
 pub(crate) struct Slice {
     pub(crate) geometry: ArrayGeometry,
     pub(crate) index: usize,
-    /// k, m and the number of units, w.
+    /// k, m and the number of units, w, of the widest stripes.
     pub(crate) k: usize,
     pub(crate) m: usize,
     pub(crate) w: usize,
@@ -33,7 +35,9 @@ pub(crate) struct Slice {
     data_offset: u64,
     /// Where chunks are, where the layout does not say it.
     places: Option<Places>,
-    /// Chunks whose key is below have moved to where the growth under way brings them.
+    /// With parity, where rows are not those of a new array.
+    rows: Option<Rows>,
+    /// What has a key below is where, or as, the growth under way brings it.
     moved: Cell<u64>,
 }
 
@@ -49,6 +53,12 @@ impl Slice {
     pub(crate) fn new(geometry: ArrayGeometry, index: usize) -> Slice {
         let extent_stripes = geometry.extent_stripes();
         let stripes = dealt(geometry.stripes(), extent_stripes, index, geometry.shards);
+        let share = Share { run: extent_stripes, index: index as u64, shards: geometry.shards as u64 };
+        let (striped, parity) =
+            geometry.grown.map_or((None, None), |grown| match geometry.has_grown_rows() {
+                true => (None, Some(grown.rows(&geometry.layout, share, stripes))),
+                false => (Some(grown.places(geometry.layout.member_chunks() as u32)), None),
+            });
         Slice {
             k: geometry.data_columns(),
             m: geometry.parity_columns(),
@@ -59,7 +69,8 @@ impl Slice {
             extent_stripes,
             region_stripes: geometry.region_stripes,
             data_offset: geometry.data_offset(),
-            places: geometry.grown.map(|g| g.places(geometry.layout.member_chunks() as u32)),
+            places: striped,
+            rows: parity,
             moved: Cell::default(),
             geometry,
             index,
@@ -68,7 +79,7 @@ impl Slice {
 
     /// Whether it cannot grow.
     pub(crate) fn is_fixed(&self) -> bool {
-        !self.is_mirror() || self.geometry.md.is_some()
+        self.geometry.md.is_some()
     }
 
     /// Whether a stripe is a chunk and its copies.
@@ -81,7 +92,33 @@ impl Slice {
         self.w - self.k
     }
 
-    /// Slots of a stripe.
+    /// Data columns of a stripe.
+    pub(crate) fn columns(&self, stripe: u64) -> usize {
+        self.rows.as_ref().map_or(self.k, |rows| rows.columns(stripe, self.moved.get()) as usize)
+    }
+
+    /// Units of a stripe.
+    pub(crate) fn width(&self, stripe: u64) -> usize {
+        if self.rows.is_some() { self.columns(stripe) + self.m } else { self.w }
+    }
+
+    /// Blocks of data: before the growth under way, if there is one.
+    pub(crate) fn blocks(&self) -> u64 {
+        let chunks = self.rows.as_ref().map_or(self.stripes * self.k as u64, Rows::chunks);
+        chunks * u64::from(self.chunk_blocks)
+    }
+
+    /// The rows of an array with parity that is growing.
+    pub(crate) fn changing(&self) -> Option<&Rows> {
+        self.rows.as_ref().filter(|rows| rows.grows())
+    }
+
+    /// Whether its stripes are all as wide as each other, and repeat.
+    pub(crate) fn is_regular(&self) -> bool {
+        self.rows.is_none()
+    }
+
+    /// Slots of a stripe at most.
     pub(crate) fn stripe_slots(&self) -> u32 {
         self.k as u32 * self.chunk_blocks
     }
@@ -109,6 +146,10 @@ impl Slice {
             let (chunk, offset) = (at / u64::from(slice.chunk_blocks), at % u64::from(slice.chunk_blocks));
             let blocks = left.min(u64::from(slice.chunk_blocks) - offset) as u32;
             at += u64::from(blocks);
+            if let Some(rows) = &slice.rows {
+                let RowCell { row, column } = rows.cell(chunk, slice.moved.get());
+                return Some(Run { stripe: row, slot: column * slice.chunk_blocks + offset as u32, blocks });
+            }
             // Whole rows follow one another in a shard as in the array, so its chunks are dealt likewise.
             let (inner, group) = (chunk / slice.groups, chunk % slice.groups);
             let (row, position) = (inner / slice.k as u64, (inner % slice.k as u64) as u32);
@@ -124,6 +165,11 @@ impl Slice {
         (extent * self.geometry.shards as u64 + self.index as u64) * self.extent_stripes + within
     }
 
+    /// The chunk of the members that a row of an array with parity is.
+    pub(crate) fn row_chunk(&self, row: u64) -> u64 {
+        self.whole(row)
+    }
+
     /// A unit's member and the first byte of its chunk there.
     pub(crate) fn home(&self, stripe: u64, unit: usize) -> (MemberId, u64) {
         let home = self.unit_home(stripe, unit);
@@ -132,6 +178,14 @@ impl Slice {
 
     pub(crate) fn unit_home(&self, stripe: u64, unit: usize) -> Home {
         let whole = self.whole(stripe);
+        if let Some(rows) = &self.rows {
+            let moved = self.moved.get();
+            let member = match unit.checked_sub(rows.columns(stripe, moved) as usize) {
+                None => rows.member(RowCell { row: stripe, column: unit as u32 }, moved),
+                Some(parity) => rows.parity(stripe, parity, moved),
+            };
+            return Home { member, chunk: whole };
+        }
         let layout = &self.geometry.layout;
         let home = if let Some(places) = &self.places {
             Some(self.member_home(places.home(whole, self.moved.get()), unit))
@@ -157,7 +211,7 @@ impl Slice {
 
     /// How the growth under way goes about it.
     pub(crate) fn manner(&self) -> Option<Manner> {
-        Some(self.geometry.grown?.method()?.manner())
+        self.geometry.grown?.method()?.manner()
     }
 
     /// The growth under way.
@@ -166,6 +220,15 @@ impl Slice {
             Some(Places::Growing(growth)) => Some(growth),
             _ => None,
         }
+    }
+
+    /// About how many chunks the growth under way still has to move.
+    pub(crate) fn growth_left(&self) -> Option<u64> {
+        if let Some(rows) = self.changing() {
+            return Some(rows.left(self.moved()));
+        }
+        let left = self.growth()?.left(self.moved());
+        Some(left.div_ceil(self.geometry.shards as u64))
     }
 
     /// How far the growth under way is.

@@ -12,7 +12,7 @@ impl<I: Io> ArrayShard<I> {
     pub(crate) fn status(&self) -> ShardStatus {
         let slice = self.slice();
         let chunk_bytes = u64::from(slice.chunk_blocks) * BLOCK_BYTES as u64;
-        let data = slice.stripes * slice.k as u64 * chunk_bytes;
+        let data = slice.blocks() * BLOCK_BYTES as u64;
         let count = self.members.count();
         let mut status = ShardStatus {
             stored_bytes: data,
@@ -20,9 +20,7 @@ impl<I: Io> ArrayShard<I> {
             raw_bytes: slice.stripes * slice.w as u64 * chunk_bytes,
             metadata_degraded: u64::from(self.log.tail_durable() < self.tail_wanted.get()),
             scrub_stripes_left: self.scrub_next.get().map(|next| slice.stripes.saturating_sub(next)),
-            growth_chunks_left: slice
-                .growth()
-                .map(|g| g.left(slice.moved()).div_ceil(slice.geometry.shards as u64)),
+            growth_chunks_left: slice.growth_left(),
             growth_stuck: u64::from(self.mover.stuck.get()),
             journal_blocks_used: if slice.geometry.journal { self.pending.borrow().len() } else { 0 },
             journal_blocks_written: self.log.blocks_written.get(),
@@ -48,12 +46,15 @@ impl<I: Io> ArrayShard<I> {
                 continue;
             }
             // One turn of the rotation stands for the others.
-            let (all, turn) =
-                (stripes.end - stripes.start, slice.geometry.members() * slice.geometry.groups());
+            let all = stripes.end - stripes.start;
+            let turn = match slice.is_regular() {
+                true => slice.geometry.members() * slice.geometry.groups(),
+                false => all as usize,
+            };
             let times = (all / turn as u64).max(1);
             for stripe in stripes.take(turn) {
                 let mut lost = 0;
-                for unit in 0..slice.w {
+                for unit in 0..slice.width(stripe) {
                     let member = usize::from(slice.member(stripe, unit).0);
                     let stale = regions.is_stale(member, region);
                     lost += usize::from(stale || is_out(member));

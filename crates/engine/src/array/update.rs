@@ -80,7 +80,7 @@ impl<I: Io> ArrayShard<I> {
     pub(crate) fn health(&self, stripe: u64, bad: &[usize]) -> Health {
         let (slice, regions) = (self.slice(), self.regions.borrow());
         let region = slice.region(stripe);
-        let members = (0..slice.w).map(|unit| slice.member(stripe, unit));
+        let members = (0..slice.width(stripe)).map(|unit| slice.member(stripe, unit));
         let writable: Vec<bool> = members.clone().map(|m| self.members.is_active(m)).collect();
         let readable = members
             .enumerate()
@@ -89,7 +89,7 @@ impl<I: Io> ArrayShard<I> {
                 writable[unit] && !stale && !bad.contains(&unit)
             })
             .collect();
-        Health { k: slice.k, readable, writable, even: !regions.uneven().get(region) }
+        Health { k: slice.columns(stripe), readable, writable, even: !regions.uneven().get(region) }
     }
 
     /// Reads and computes what new blocks of a stripe need. The caller holds the stripe.
@@ -131,7 +131,7 @@ impl<I: Io> ArrayShard<I> {
     }
 
     fn new_parity(&self, plan: &Plan, health: &Health, blocks: &[(u32, Buf)], old: &Old) -> Vec<Option<Buf>> {
-        let (k, m, chunk) = (self.slice().k, self.slice().m, self.slice().chunk_blocks);
+        let (k, m, chunk) = (health.k, self.slice().m, self.slice().chunk_blocks);
         let bytes = plan.offsets.len() * BLOCK_BYTES;
         let mut parity: Vec<Buf> = (0..m).map(|_| Buf::stale(bytes)).collect();
         let mut places: Vec<_> =
@@ -263,6 +263,7 @@ impl<I: Io> ArrayShard<I> {
 
     fn puts(&self, prepared: &Prepared) -> Vec<Put> {
         let (slice, stripe) = (self.slice(), prepared.stripe);
+        let k = slice.columns(stripe);
         let there = |unit: usize| self.members.is_active(slice.member(stripe, unit));
         let mut puts = Vec::new();
         let same_chunk = |a: &(u32, Buf), b: &(u32, Buf)| {
@@ -280,7 +281,7 @@ impl<I: Io> ArrayShard<I> {
             }
         }
         for (p, buf) in prepared.parity.iter().enumerate() {
-            let Some(buf) = buf.as_ref().filter(|_| there(slice.k + p)) else { continue };
+            let Some(buf) = buf.as_ref().filter(|_| there(k + p)) else { continue };
             if sabotage::on(Sabotage::SkipParity) {
                 continue;
             }
@@ -289,7 +290,7 @@ impl<I: Io> ArrayShard<I> {
                 let bytes = count as usize * BLOCK_BYTES;
                 let data: Gather = Rc::new([buf.slice(from, bytes)]);
                 from += bytes;
-                puts.push(Put { unit: slice.k + p, offset, data });
+                puts.push(Put { unit: k + p, offset, data });
             }
         }
         puts

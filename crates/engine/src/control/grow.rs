@@ -20,20 +20,21 @@ impl<I: Io> Control<I> {
         }
     }
 
-    /// Begins to grow an array onto these devices. The volume has its new size once everything has moved.
+    /// Begins to grow an array onto these devices; without a method, as it has grown so far or else by that which moves the
+    /// least. The volume has its new size once everything has moved.
     ///
     /// # Errors
     /// When the array cannot grow so now, or a device cannot be used. Nothing has changed then.
     pub async fn grow(
         &self,
         devices: &[Candidate],
-        method: GrowMethod,
+        method: Option<GrowMethod>,
         force: bool,
     ) -> Result<(), ControlError> {
         self.refuse_md()?;
-        let _turn = self.turn().await;
+        let turn = self.turn().await;
         let before = self.array()?;
-        let next = before.grow(method, devices.len())?;
+        let next = before.grow(method.unwrap_or(before.usual_method()), devices.len())?;
         self.check_whole(&before).await?;
         let mut members = Vec::with_capacity(devices.len());
         for candidate in devices {
@@ -56,6 +57,9 @@ impl<I: Io> Control<I> {
         self.end_change();
         grown?;
         self.io.reach(Path::GrowthBegun);
+        drop(turn);
+        // A new member may have failed just now.
+        self.use_spares().await;
         Ok(())
     }
 
@@ -92,8 +96,9 @@ impl<I: Io> Control<I> {
             ));
         }
         // First on the new devices, as something older than what the others have: it counts for nothing by itself, but once
-        // the others name them, all of them are known.
-        let older = Config { generation: config.generation - 1, ..config.clone() };
+        // the others name them, all of them are known. It goes to the other slot than that configuration will, so that a
+        // torn write of that one leaves this one.
+        let older = Config { generation: config.generation - 2, ..config.clone() };
         for (i, candidate) in devices.iter().enumerate() {
             if let Err(error) = pool::write_superblock(&self.io, candidate.device, first + i, &older).await {
                 self.io.reach(Path::GrowthRefused);

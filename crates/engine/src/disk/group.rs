@@ -66,7 +66,30 @@ pub enum GroupRecord {
         /// Bit p: the data has parity column p at these offsets; P before Q.
         parity: u8,
     },
+    /// Part of a unit of a row that a growth is about to change in place: it goes there if `Changed` comes after it.
+    Image {
+        /// The row, which is a stripe.
+        stripe: u64,
+        /// The column, or 65,534 for P and 65,535 for Q.
+        unit: u16,
+        /// The first block within the chunk.
+        offset: u32,
+        /// How many.
+        blocks: u32,
+    },
+    /// Rows of a growth are now as they will be. Nothing before this counts for them, but for their images.
+    Changed {
+        /// Members that the array grows to.
+        to: u8,
+        /// All rows below this key are.
+        upto: u64,
+        /// The rows that this is new for: first, count.
+        rows: Vec<(u32, u32)>,
+    },
 }
+
+/// P, and behind it Q, as units of images.
+pub const IMAGE_OF_P: u16 = u16::MAX - 1;
 
 fn runs_len(runs: &[(u32, u32)]) -> usize {
     2 + runs.len() * 8
@@ -94,7 +117,8 @@ impl GroupRecord {
     pub fn data_blocks(&self) -> Option<u32> {
         match self {
             GroupRecord::State(_) => Some(0),
-            GroupRecord::Data { blocks, .. } => Some(*blocks),
+            GroupRecord::Changed { .. } => Some(0),
+            GroupRecord::Data { blocks, .. } | GroupRecord::Image { blocks, .. } => Some(*blocks),
             GroupRecord::Drain { offsets, parity, .. } => {
                 runs_blocks(offsets)?.checked_mul(u32::from(*parity & 3).count_ones())
             }
@@ -106,6 +130,8 @@ impl GroupRecord {
         let body = match self {
             GroupRecord::State(bytes) => 4 + bytes.len(),
             GroupRecord::Data { .. } => 16,
+            GroupRecord::Image { .. } => 18,
+            GroupRecord::Changed { rows, .. } => 9 + runs_len(rows),
             GroupRecord::Drain { slots, offsets, .. } => 17 + runs_len(slots) + runs_len(offsets),
         };
         1 + body + 4 * self.data_blocks().unwrap_or(0) as usize
@@ -132,6 +158,19 @@ impl GroupRecord {
                 write_runs(w, slots);
                 write_runs(w, offsets);
             }
+            GroupRecord::Image { stripe, unit, offset, blocks } => {
+                w.u8(4);
+                w.u64(*stripe);
+                w.u16(*unit);
+                w.u32(*offset);
+                w.u32(*blocks);
+            }
+            GroupRecord::Changed { to, upto, rows } => {
+                w.u8(5);
+                w.u8(*to);
+                w.u64(*upto);
+                write_runs(w, rows);
+            }
         }
     }
 
@@ -147,6 +186,8 @@ impl GroupRecord {
                 let (slots, offsets) = (read_runs(r)?, read_runs(r)?);
                 GroupRecord::Drain { stripe, upto, slots, offsets, parity }
             }
+            4 => GroupRecord::Image { stripe: r.u64()?, unit: r.u16()?, offset: r.u32()?, blocks: r.u32()? },
+            5 => GroupRecord::Changed { to: r.u8()?, upto: r.u64()?, rows: read_runs(r)? },
             _ => return Err(DecodeError::Invalid("kind of a record")),
         })
     }
@@ -254,8 +295,10 @@ mod tests {
                 offsets: vec![(1, 1)],
                 parity: 3,
             },
+            GroupRecord::Image { stripe: 70, unit: IMAGE_OF_P, offset: 5, blocks: 1 },
+            GroupRecord::Changed { to: 5, upto: 80, rows: vec![(70, 3), (90, 1)] },
         ];
-        let data: Vec<u8> = (0..4 * BLOCK_BYTES).map(|i| (i / 100) as u8).collect();
+        let data: Vec<u8> = (0..5 * BLOCK_BYTES).map(|i| (i / 100) as u8).collect();
         let crcs: Vec<u32> = data.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
         let header = GroupHeader {
             log: [5; 16],
@@ -266,7 +309,7 @@ mod tests {
             tail: 30,
             flushed: 41,
             head_blocks: 1,
-            blocks: 5,
+            blocks: 6,
         };
         let mut bytes = vec![0; BLOCK_BYTES];
         encode_head(&header, &records, &crcs, &mut bytes);

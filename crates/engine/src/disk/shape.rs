@@ -1,10 +1,9 @@
 //! The shape of a pool as the configuration holds it.
 
-use sinew_layout::striping::StripingKind;
 use sinew_layout::{Level, Rotation};
 
 use crate::array::geometry::{ArrayGeometry, ArraySpec, level_number, level_rotation};
-use crate::array::growth::{GrowMethod, Grown};
+use crate::array::growth::{Arrangement, GrowMethod, Grown};
 use crate::geometry::{Geometry, MEMBERS, Protection};
 use crate::shape::Shape;
 
@@ -96,17 +95,13 @@ fn decode_array(r: &mut Reader<'_>, count: usize) -> Result<Option<ArrayGeometry
     Ok(geometry.map(|geometry| ArrayGeometry { log, ..geometry }))
 }
 
-/// Kinds of striping by their numbers.
-const STRIPINGS: [StripingKind; 3] =
-    [StripingKind::RoundRobin, StripingKind::SemiRoundRobin, StripingKind::FastScale];
-
 /// The number of disks at first and after each addition, none for an array like new ones; then the addressing before the
 /// last addition, and that addition's method plus one, or 0 when it is done.
 fn encode_grown(grown: Option<&Grown>, w: &mut Writer) {
     let Some(grown) = grown else { return w.u8(0) };
     w.u8(grown.disks().len() as u8);
     w.bytes(grown.disks());
-    w.u8(STRIPINGS.iter().position(|&kind| kind == grown.kind()).expect("every kind is listed") as u8);
+    w.u8(Arrangement::ALL.iter().position(|&kind| kind == grown.kind()).expect("every kind is listed") as u8);
     let method = grown.method().and_then(|method| GrowMethod::ALL.iter().position(|&m| m == method));
     w.u8(method.map_or(0, |number| number as u8 + 1));
 }
@@ -118,7 +113,7 @@ fn decode_grown(r: &mut Reader<'_>) -> Result<Option<Option<Grown>>, DecodeError
         return Ok(Some(None));
     }
     let disks = r.take(count)?.to_vec();
-    let kind = *STRIPINGS.get(usize::from(r.u8()?)).ok_or(DecodeError::Invalid("striping"))?;
+    let kind = *Arrangement::ALL.get(usize::from(r.u8()?)).ok_or(DecodeError::Invalid("striping"))?;
     let method = match r.u8()? {
         0 => None,
         n => Some(*GrowMethod::ALL.get(usize::from(n) - 1).ok_or(DecodeError::Invalid("method of growth"))?),

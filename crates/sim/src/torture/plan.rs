@@ -162,6 +162,8 @@ plan! {
     array: Option<ArraySpec>,
     /// How the array grows: the method, and how many of the members, the last ones, come with each addition.
     array_growth: Option<ArrayGrowth>,
+    /// Chance, per look at the world while the array grows, that the opening ends.
+    growth_cut: f64,
     /// What may befall members, and what operators may do.
     troubles: Vec<Trouble>,
     /// Chance, per look at the world, of trouble.
@@ -282,6 +284,7 @@ impl Plan {
             members,
             array: None,
             array_growth: None,
+            growth_cut: 0.0,
             journal_blocks: [40, 64, 200][rng.below(3) as usize],
             clients: rng.between(1, 12) as usize,
             requests: rng.between(20, 250) * if crowded { 4 } else { 1 },

@@ -33,6 +33,8 @@ use crate::torture::plan::{Corruptor, Ending, MemberPlan, Plan};
 use crate::torture::tenant::Tenancies;
 use crate::world::World;
 
+use self::trouble::{array_of, is_growing};
+
 /// Steps after which a phase without end counts as stuck.
 const STEPS_MAX: u64 = 3_000_000;
 
@@ -426,6 +428,7 @@ impl Run {
         let end_at =
             (ending != Ending::Close).then(|| self.work.answered.get() + rng.below(requests * clients + 1));
         let started = self.world.steps();
+        let mut cut = Rng::stream(seed, "growth cut", self.opening as u64);
         while self.work.at_work.get() > 0 {
             let ran = self.world.run_steps(self.rng.between(1, 300));
             self.check_wrong()?;
@@ -444,6 +447,11 @@ impl Run {
                 self.grow_array(pool);
             }
             self.grow(pool);
+            let grows = array_of(pool).is_some_and(|array| is_growing(&array));
+            // A close is for when nobody is at work.
+            if grows && ending != Ending::Close && cut.chance(self.work.plan.growth_cut) {
+                break;
+            }
         }
         if ending == Ending::Blackout {
             self.black_out()?;

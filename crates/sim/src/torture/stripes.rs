@@ -1,7 +1,9 @@
 //! Looks at the stripes of a closed array on its devices, with arithmetic of its own: copies are equal, parity is even.
 
-use sinew_engine::array::geometry::ArrayGeometry;
+use sinew_engine::array::geometry::{ArrayGeometry, level_rotation};
 use sinew_layout::Home;
+use sinew_layout::history::History;
+use sinew_layout::spread::{Share, Spread};
 
 use crate::handle::Device;
 
@@ -28,26 +30,66 @@ pub(crate) fn check(array: &ArrayGeometry, devices: &[Device]) -> Result<(), Str
             }
         });
     }
+    if let Some(grown) = array.grown {
+        let disks: Vec<u32> = grown.disks().iter().copied().map(u32::from).collect();
+        return check_grown(array, &disks, chunk);
+    }
     for logical in 0..layout.data_chunks() {
         data[layout.stripe_of(logical) as usize].push(logical);
     }
     for (stripe, mut logical) in data.into_iter().enumerate() {
-        let (mut p, mut q) =
-            (vec![0u8; layout.chunk_bytes() as usize], vec![0u8; layout.chunk_bytes() as usize]);
         // In falling powers of the generator, so that Q is Horner's scheme.
         logical.sort_by_key(|&logical| std::cmp::Reverse(layout.column_of(logical)));
-        for logical in logical {
-            for ((p, q), byte) in p.iter_mut().zip(&mut q).zip(chunk(layout.home(logical))) {
-                *p ^= byte;
-                *q = double(*q) ^ byte;
-            }
+        let data = logical.into_iter().map(|logical| chunk(layout.home(logical)));
+        let found = layout.parity(stripe as u64).map(chunk);
+        check_parity(layout.chunk_bytes(), data, found)
+            .map_err(|what| format!("{what} of stripe {stripe}"))?;
+    }
+    Ok(())
+}
+
+/// Compares the parity of a stripe with its data, which is in falling order of its columns.
+fn check_parity(
+    bytes: u32,
+    data: impl Iterator<Item = Vec<u8>>,
+    mut found: impl Iterator<Item = Vec<u8>>,
+) -> Result<(), &'static str> {
+    let (mut p, mut q) = (vec![0u8; bytes as usize], vec![0u8; bytes as usize]);
+    for chunk in data {
+        for ((p, q), byte) in p.iter_mut().zip(&mut q).zip(chunk) {
+            *p ^= byte;
+            *q = double(*q) ^ byte;
         }
-        let mut found = layout.parity(stripe as u64).map(chunk);
-        if found.next().is_some_and(|found| found != p) {
-            return Err(format!("P of stripe {stripe} does not match its data"));
-        }
-        if found.next().is_some_and(|found| found != q) {
-            return Err(format!("Q of stripe {stripe} does not match its data"));
+    }
+    if found.next().is_some_and(|found| found != p) {
+        return Err("P does not match the data");
+    }
+    if found.next().is_some_and(|found| found != q) {
+        return Err("Q does not match the data");
+    }
+    Ok(())
+}
+
+/// An array with parity that has grown by spread: from so many members to so many each time.
+fn check_grown(array: &ArrayGeometry, disks: &[u32], chunk: impl Fn(Home) -> Vec<u8>) -> Result<(), String> {
+    let (layout, parities) = (&array.layout, array.layout.parities());
+    let first_row_blocks = u64::from((disks[0] - parities) * array.chunk_blocks());
+    let first = History::new(disks[0]).map_err(|e| e.to_string())?;
+    let history = disks.windows(2).try_fold(first, |history, pair| history.with(pair[1] - pair[0]));
+    let history = history.map_err(|e| e.to_string())?;
+    let rotation = level_rotation(layout.level()).ok_or("parity without a rotation")?;
+    for index in 0..array.shards as u64 {
+        let share =
+            Share { run: array.extent_blocks() / first_row_blocks, index, shards: array.shards as u64 };
+        let rows = (0..).take_while(|&row| share.whole(row) < layout.member_chunks()).count();
+        let spread = Spread::new(&history, rows as u32, rotation, parities).map_err(|e| e.to_string())?;
+        let spread = spread.of_share(share);
+        for row in 0..rows as u64 {
+            let place = |member: u32| chunk(Home { member, chunk: share.whole(row) });
+            let data = (0..spread.columns(row)).rev().map(|column| place(spread.member(row, column)));
+            let found = spread.parity(row).map(|home| place(home.member));
+            check_parity(layout.chunk_bytes(), data, found)
+                .map_err(|what| format!("{what} of row {row} of shard {index}"))?;
         }
     }
     Ok(())

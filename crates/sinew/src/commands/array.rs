@@ -81,16 +81,17 @@ pub(crate) struct CreateArgs {
     json: bool,
 }
 
-/// Grows a running array of level 0 or 10 onto more members, while it is in use. Its volume has the new size once all is
+/// Grows a running array of level 0, 10, 5 or 6 onto more members, while it is in use. Its volume has the new size once all is
 /// moved; a growth that is cut off goes on when the array is served again.
 #[derive(Args)]
 pub(crate) struct GrowArgs {
     /// The new members, at least as large as those there are; at level 10, whole sets of as many as there are copies.
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
-    /// How what is there is brought onto them. An array that has grown by fastscale or semi-round-robin goes on so.
-    #[arg(long, value_enum, default_value_t)]
-    method: MethodName,
+    /// How what is there is brought onto them: at levels 0 and 10 by fastscale if nothing is said, at levels 5 and 6 by
+    /// spread. An array that has grown by fastscale, semi-round-robin or spread goes on so.
+    #[arg(long, value_enum)]
+    method: Option<MethodName>,
     /// Take members that hold something. What is on them is lost.
     #[arg(long)]
     force: bool,
@@ -105,11 +106,10 @@ pub(crate) struct GrowArgs {
 }
 
 /// How an array grows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum MethodName {
     /// Moves the least, in long runs.
-    #[default]
     Fastscale,
     /// Moves the least, chunk by chunk; gains no space. For comparison.
     SemiRoundRobin,
@@ -119,6 +119,10 @@ pub(crate) enum MethodName {
     Slas,
     /// Moves nearly everything as md does, with requests waiting. For comparison.
     MdReshape,
+    /// Levels 5 and 6: takes a few stripes apart to widen the others.
+    Spread,
+    /// Levels 5 and 6: makes every stripe anew; ends as a new array would be. Only with one shard, and with room in the journal.
+    Restripe,
 }
 
 impl From<MethodName> for GrowMethod {
@@ -129,6 +133,8 @@ impl From<MethodName> for GrowMethod {
             MethodName::RoundRobin => GrowMethod::RoundRobin,
             MethodName::Slas => GrowMethod::Slas,
             MethodName::MdReshape => GrowMethod::MdReshape,
+            MethodName::Spread => GrowMethod::Spread,
+            MethodName::Restripe => GrowMethod::Restripe,
         }
     }
 }

@@ -28,6 +28,13 @@ impl Plan {
             let growth = ArrayGrowth::draw(grows);
             self.make_growing(growth, grows);
         }
+        let with_parity = &mut Rng::stream(self.seed, "plan, growth with parity", 0);
+        let level = self.array.map(|spec| spec.level);
+        let may_grow =
+            matches!(level, Some(Level::Raid5(_) | Level::Raid6(_))) && self.array_growth.is_none();
+        if may_grow && with_parity.chance(0.35) {
+            self.make_parity_growing(with_parity);
+        }
         let spec = self.array.unwrap_or(spec);
         self.tenancies = 0;
         // A large write takes many more steps than in a mapped pool: it goes through a small log.

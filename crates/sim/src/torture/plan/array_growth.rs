@@ -22,7 +22,7 @@ pub struct ArrayGrowth {
 
 impl ArrayGrowth {
     pub(super) fn draw(rng: &mut Rng) -> ArrayGrowth {
-        let method = GrowMethod::ALL[rng.below(GrowMethod::ALL.len() as u64) as usize];
+        let method = GrowMethod::STRIPED[rng.below(GrowMethod::STRIPED.len() as u64) as usize];
         ArrayGrowth { method, added: (0..rng.between(1, 2)).map(|_| rng.between(1, 3) as usize).collect() }
     }
 }
@@ -55,13 +55,48 @@ impl Plan {
         self.array_growth = (!growth.added.is_empty()).then_some(growth);
     }
 
+    /// Has an array with parity grow, and gives it the members for it.
+    pub(super) fn make_parity_growing(&mut self, rng: &mut Rng) {
+        let Some(spec) = self.array else { return };
+        let mut method = if rng.chance(0.65) { GrowMethod::Spread } else { GrowMethod::Restripe };
+        let added: Vec<usize> = (0..rng.between(1, 3)).map(|_| rng.between(1, 3) as usize).collect();
+        let cut = [0.0, 0.01, 0.05][rng.below(3) as usize];
+        let openings = rng.between(2, 8) as usize;
+        // A few members more than the level needs, so that there is room for others.
+        self.members.truncate(6);
+        let smallest = self.members.iter().map(|m| m.mebibytes).min().unwrap_or(0);
+        let mut count = self.members.len();
+        let fits = |added: &usize| {
+            count += added;
+            count <= MEMBERS_MAX
+        };
+        let added: Vec<usize> = added.into_iter().take_while(fits).collect();
+        let all = self.members.len() + added.iter().sum::<usize>() - spec.spares;
+        let room = self.array_geometry(&spec).map_or(0, |geometry| {
+            u64::from(geometry.log_blocks) / (2 + geometry.parity_columns() as u64) * 3 / 4
+        });
+        let row = all as u64 * u64::from(spec.chunk_bytes / 4096);
+        if self.shards > 1 || row > room {
+            method = GrowMethod::Spread;
+        }
+        self.members.extend(std::iter::repeat_n(MemberPlan::plain(smallest), added.iter().sum()));
+        self.array_growth = Some(ArrayGrowth { method, added });
+        self.growth_cut = cut;
+        self.openings = self.openings.max(openings);
+    }
+
     pub(super) fn check_growth(&self, spec: &ArraySpec) -> Result<(), String> {
         let Some(growth) = &self.array_growth else { return Ok(()) };
         let copies = match spec.level {
             Level::Raid0 => 1,
             Level::Raid10 { copies } => copies as usize,
-            _ => return Err("only levels 0 and 10 grow".to_owned()),
+            Level::Raid5(_) | Level::Raid6(_) => 1,
+            _ => return Err("only levels 0, 10, 5 and 6 grow".to_owned()),
         };
+        let has_parity = matches!(spec.level, Level::Raid5(_) | Level::Raid6(_));
+        if growth.method.is_for_parity() != has_parity {
+            return Err(format!("{} is not a method for this level", growth.method.name()));
+        }
         let sets = |members: usize| members > 0 && members.is_multiple_of(copies);
         let first = self.first_members().checked_sub(spec.spares);
         if first.is_some_and(sets)

@@ -224,8 +224,9 @@ impl Run {
     pub(super) fn grow_array(&mut self, pool: &Rc<OpenPool>) {
         let (Some(growth), Some(array)) = (self.work.plan.growing_array(), array_of(pool)) else { return };
         let mut members = self.work.plan.first_members();
+        let spares = self.work.plan.array.map_or(0, |spec| spec.spares);
         let next = growth.added.iter().find(|&&added| {
-            let is_next = array.members() == members;
+            let is_next = array.members() + spares == members;
             members += added;
             is_next
         });
@@ -242,7 +243,7 @@ impl Run {
         // A device may turn out to be no good just then.
         let newcomer = self.device(first);
         let is_bad = Rng::stream(self.work.plan.seed, "newcomer", self.opening as u64).chance(0.2);
-        let is_bad = is_bad && self.may_lose(first);
+        let is_bad = is_bad && self.opening < self.work.plan.openings && self.may_lose(first);
         if is_bad {
             self.lose(first);
             newcomer.set_faults(DeviceFaults { write_error: 0.4, ..newcomer.faults() });
@@ -250,7 +251,7 @@ impl Run {
         let control = Rc::clone(&pool.control);
         let work = Rc::clone(&self.work);
         self.order(async move {
-            match control.grow(&candidates, method, true).await {
+            match control.grow(&candidates, Some(method), true).await {
                 Ok(()) => work.note(|| "the array is growing".to_owned()),
                 Err(error) => work.note(|| format!("the array does not grow: {error}")),
             }

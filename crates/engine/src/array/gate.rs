@@ -1,0 +1,92 @@
+//! The gate of an array with parity that grows: requests for rows that are being changed wait until they are.
+//!
+//! Where a chunk is changes with its row, so a request holds on to the way it came in: whoever closes the gate waits until
+//! all that came before are answered.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use crate::io::Io;
+use crate::paths::Path;
+use crate::sync::Signal;
+
+use super::ArrayShard;
+use super::mover::Reading;
+
+/// The rows that requests wait for.
+#[derive(Default)]
+pub(crate) struct Gate {
+    closed: RefCell<BTreeSet<u64>>,
+    signal: Signal,
+}
+
+/// The gate while it is closed.
+pub(crate) struct Closed<'a>(&'a Gate);
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.0.closed.borrow_mut().clear();
+        self.0.signal.notify();
+    }
+}
+
+impl Gate {
+    /// The rows it is closed for.
+    pub(crate) fn closed(&self) -> BTreeSet<u64> {
+        self.closed.borrow().clone()
+    }
+
+    /// Whether it is closed for some rows.
+    pub(crate) fn is_closed(&self) -> bool {
+        !self.closed.borrow().is_empty()
+    }
+}
+
+impl<I: Io> ArrayShard<I> {
+    /// Lets in a request for consecutive blocks; they stay where they are until what this gives is dropped.
+    pub(crate) async fn enter(&self, local: u64, count: u64) -> Option<Reading<'_>> {
+        if self.slice().is_mirror() {
+            return None;
+        }
+        while self.gate.is_closed() {
+            let slice = self.slice();
+            let waits = {
+                let closed = self.gate.closed.borrow();
+                slice.runs(local, count).any(|run| closed.contains(&run.stripe))
+            };
+            if !waits {
+                break;
+            }
+            self.io.reach(Path::ArrayGateWaited);
+            self.gate.signal.wait_once().await;
+        }
+        Some(self.mover.reading())
+    }
+
+    /// Closes the gate for these rows and waits until nobody is inside and nothing of them is left in the journal.
+    pub(crate) async fn close_gate(&self, rows: BTreeSet<u64>) -> Option<Closed<'_>> {
+        self.gate.closed.replace(rows);
+        let closed = Closed(&self.gate);
+        self.mover.readers_gone().await;
+        while self.pends_behind_gate() {
+            self.io.reach(Path::ArrayGateDrained);
+            self.drainer.kick();
+            self.drained.wait_once().await;
+            if self.log.stuck.get() || self.failed.get() {
+                return None;
+            }
+        }
+        Some(closed)
+    }
+
+    /// Waits until no rows are being changed: without a journal they would be in doubt.
+    pub(crate) async fn rows_at_rest(&self) {
+        self.gate.signal.wait(|| (!self.gate.is_closed()).then_some(())).await;
+    }
+
+    /// Whether the journal has something of the rows behind the gate.
+    pub(crate) fn pends_behind_gate(&self) -> bool {
+        let pending = self.pending.borrow();
+        self.gate.closed.borrow().iter().any(|&row| pending.has_stripe(row))
+    }
+}

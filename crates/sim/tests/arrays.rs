@@ -1,0 +1,103 @@
+//! Arrays in which something happens at just the wrong time.
+
+use std::rc::Rc;
+
+use sinew_engine::array::geometry::ArraySpec;
+use sinew_engine::array::growth::GrowMethod;
+use sinew_engine::buf::{BLOCK_BYTES, Buf};
+use sinew_engine::disk::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
+use sinew_engine::io::Io;
+use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
+use sinew_engine::throttle::Bounds;
+use sinew_engine::volume::Volume;
+use sinew_layout::{Level, Rotation};
+use sinew_sim::{DeviceConfig, OpenPool, World};
+
+const MEMBER_BYTES: u64 = 8 << 20;
+const LOOK_NS: u64 = 10_000_000;
+
+fn candidates(world: &World, count: usize) -> Vec<Candidate> {
+    let candidate = |i| Candidate {
+        device: world.add_device(DeviceConfig::of_bytes(MEMBER_BYTES)),
+        path: format!("m{i}"),
+    };
+    (0..count).map(candidate).collect()
+}
+
+fn spec(level: Level) -> PoolSpec {
+    let array = ArraySpec { level, chunk_bytes: 65536, journal: true, spares: 0, zeroed: false };
+    let kind = PoolKind::Array(array);
+    PoolSpec { name: "v".to_owned(), kind, shards: 1, journal_blocks: Some(512), force: true }
+}
+
+/// The configuration that a member was to be known by before the others know it must outlive a torn write of the one that
+/// makes it a member.
+#[test]
+fn a_new_member_has_two_superblocks_in_two_places() {
+    for (level, method, added) in [
+        (Level::Raid10 { copies: 2 }, GrowMethod::FastScale, 2),
+        (Level::Raid5(Rotation::LeftSymmetric), GrowMethod::Spread, 1),
+    ] {
+        let world = World::new(1);
+        let members = candidates(&world, 4 + added);
+        let io = world.io();
+        let growing = async move {
+            pool::create(&io, &members[..4], &spec(level)).await.unwrap();
+            let open = OpenPool::open(io.clone(), members[..4].to_vec(), || false).await.ok().unwrap();
+            open.control.grow(&members[4..], Some(method), false).await.unwrap();
+            for member in &members[4..] {
+                let mut generations = Vec::new();
+                for offset in SLOT_OFFSETS {
+                    let (buf, read) = io.read(member.device, offset, Buf::stale(SLOT_BYTES)).await;
+                    read.unwrap();
+                    generations.extend(Superblock::decode(buf.bytes()).map(|found| found.config.generation));
+                }
+                assert_eq!(generations.len(), 2, "one copy is overwritten by the next: {generations:?}");
+            }
+        };
+        world.block_on(growing).unwrap();
+    }
+}
+
+/// Members full of anything, one of which is out during the first resync: P and Q must agree with each other all the same.
+#[test]
+fn a_first_resync_with_a_member_out_makes_p_and_q_agree() {
+    let world = World::new(1);
+    let members = candidates(&world, 5);
+    let io = world.io();
+    let living = async move {
+        for (i, member) in members.iter().enumerate() {
+            let content: Vec<u8> = (0..MEMBER_BYTES)
+                .map(|at| ((at + i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
+                .collect();
+            io.write(member.device, 0, Rc::new([Buf::copy_of(&content)])).await.unwrap();
+        }
+        pool::create(&io, &members, &spec(Level::Raid6(Rotation::LeftSymmetric))).await.unwrap();
+        let open = OpenPool::open(io.clone(), members.clone(), || false).await.ok().unwrap();
+        let control = Rc::clone(&open.control);
+        let bound = |bytes_per_second| Bounds { bytes_per_second, rest_above: 0 };
+        control.throttle(bound(1 << 20)).await;
+        control.offline(1).await.unwrap();
+        control.throttle(bound(0)).await;
+        while control.status().await.unwrap().resync_stripes_left > 0 {
+            io.sleep(LOOK_NS).await;
+        }
+        let volume = open.volume("v").unwrap();
+        for block in (0..volume.size_bytes() / BLOCK_BYTES as u64).step_by(7) {
+            let content = Buf::copy_of(&[block as u8; BLOCK_BYTES]);
+            volume.write(block * BLOCK_BYTES as u64, content, false).await.unwrap();
+        }
+        volume.flush().await.unwrap();
+        control.online(1, members[1].clone()).await.unwrap();
+        while control.status().await.unwrap().rebuild_chunks_left > 0 {
+            io.sleep(LOOK_NS).await;
+        }
+        control.scrub(true).await.unwrap();
+        while control.status().await.unwrap().scrub_stripes_left.is_some() {
+            io.sleep(LOOK_NS).await;
+        }
+        let counters = control.status().await.unwrap().counters;
+        assert_eq!((counters.scrub_errors, counters.scrub_unrepaired), (0, 0));
+    };
+    world.block_on(living).unwrap();
+}
