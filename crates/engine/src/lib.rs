@@ -21,6 +21,7 @@ pub mod array;
 
 // One shard of a mapped pool, and what it does for requests.
 mod append;
+mod around;
 mod flush;
 mod mapped;
 mod plan;
@@ -47,10 +48,12 @@ mod scrub;
 mod bounds;
 mod era;
 mod journal;
+mod late;
 mod member;
 mod pages;
 mod shares;
 mod space;
+pub mod spikes;
 pub mod status;
 mod sync;
 mod tables;

@@ -55,6 +55,14 @@ pub enum Sabotage {
     UseBeforeStored,
     /// Let a member go before it is empty.
     LeaveEarly,
+    /// Count a copy of the journal that is late as written.
+    CountLateJournal,
+    /// Leave members in a spike out of a flush.
+    FlushAround,
+    /// Let go of a stripe whose late write is still under way.
+    ForgetLateRun,
+    /// Believe a copy that was asked for because another was late, without looking at it.
+    TrustHedge,
     /// Arrays: change stripes in place without their after-image in the journal.
     SkipAfterImage,
     /// Arrays: at recovery, leave stripes that were being changed as they are.
@@ -87,7 +95,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every way.
-    pub const ALL: [Sabotage; 39] = [
+    pub const ALL: [Sabotage; 43] = [
         Sabotage::SkipJournal,
         Sabotage::OneJournalCopy,
         Sabotage::AcknowledgeEarly,
@@ -113,6 +121,10 @@ impl Sabotage {
         Sabotage::MoveUnflushed,
         Sabotage::UseBeforeStored,
         Sabotage::LeaveEarly,
+        Sabotage::CountLateJournal,
+        Sabotage::FlushAround,
+        Sabotage::ForgetLateRun,
+        Sabotage::TrustHedge,
         Sabotage::SkipAfterImage,
         Sabotage::SkipReplay,
         Sabotage::ReplayOutOfOrder,

@@ -29,6 +29,10 @@ impl Io for UringIo {
         now()
     }
 
+    fn now_coarse(&self) -> u64 {
+        self.core.looked_at.get()
+    }
+
     fn sleep(&self, ns: u64) -> impl Future<Output = ()> {
         self.core.sleep(ns)
     }
@@ -108,6 +112,10 @@ impl Io for UringIo {
                 handle.discard_now(offset, bytes)
             }
         }
+    }
+
+    fn answers_at_once(&self, device: DeviceId) -> bool {
+        self.core.device(device).is_ok_and(|handle| handle.path != Path::Ring)
     }
 
     fn space(&self, device: DeviceId) -> Result<Space, IoError> {
