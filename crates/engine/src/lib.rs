@@ -43,6 +43,7 @@ mod rebuild;
 pub mod recover;
 mod rest;
 mod scrub;
+mod step_back;
 
 // What it is made of.
 mod bounds;

@@ -142,6 +142,8 @@ paths! {
     /// Cleaning came to nothing and waits before it tries again.
     CleanRetried,
 
+    /// Background work waited for a member in a spike.
+    BackgroundAround,
     /// Members changed during a conversion, which then does not count.
     ConvertVoid,
     /// A chunk of a stripe to be converted could not be had.

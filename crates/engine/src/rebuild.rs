@@ -165,6 +165,7 @@ impl<I: Io> MappedShard<I> {
             let Some(lock) = self.lock_stripe(stripe).map(Rc::new) else { continue };
             for index in self.wanting(stripe) {
                 self.throttle.pay(&self.io, CHUNK_BYTES).await;
+                self.step_back(stripe, CHUNK_BYTES).await;
                 let rebuilt = self.rebuild_chunk(&lock, index, &batch).await;
                 batch.extend(rebuilt);
             }

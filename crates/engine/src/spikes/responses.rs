@@ -107,6 +107,11 @@ impl Responses {
         f(&mut self.watches.borrow_mut()[usize::from(member.0)]);
     }
 
+    /// Background work takes so long on the member at the rate that it may have. When it may begin.
+    pub(crate) fn pay(&self, member: MemberId, now: u64, ns: u64) -> u64 {
+        self.watches.borrow_mut()[usize::from(member.0)].pay(now, ns)
+    }
+
     /// A client's request went well.
     pub(crate) fn earn(&self) {
         self.budget.borrow_mut().earn();

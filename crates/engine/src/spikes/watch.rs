@@ -38,6 +38,8 @@ pub(crate) struct Watch {
     hedge_ns: u64,
     slow_since: Option<u64>,
     suspect: bool,
+    /// When what background work has done here is paid for.
+    paid_until: u64,
     /// Requests that went elsewhere because it does not respond.
     pub(crate) redirections: u64,
     /// Requests made again elsewhere because it was late.
@@ -58,6 +60,7 @@ impl Watch {
             hedge_ns: thresholds.late_ns,
             slow_since: None,
             suspect: false,
+            paid_until: 0,
             redirections: 0,
             hedges: 0,
             reconstructions: 0,
@@ -158,6 +161,13 @@ impl Watch {
         }
         let since = *self.slow_since.get_or_insert(now);
         self.suspect = now - since >= SUSPECT_AFTER_NS;
+    }
+
+    /// Background work takes so long here at the rate that it may have. When it may begin.
+    pub(crate) fn pay(&mut self, now: u64, ns: u64) -> u64 {
+        let due = self.paid_until.max(now);
+        self.paid_until = due + ns;
+        due
     }
 
     /// What it is to be called.
