@@ -3,7 +3,7 @@
 //!
 //! A read that is in flight is never given up: whichever answer comes second is waited for by a task of its own, which
 //! stays inside the era, so that what is being read is not reused. What may be hedged lives in places that are used again,
-//! so that a read costs no allocation.
+//! so that a read costs no allocation; what few reads come to is in boxes, so that the others need not carry it.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -98,7 +98,7 @@ impl<I: Io> MappedShard<I> {
     /// Reads part of a data column, not waiting for a member that is late if it can be had otherwise.
     pub(crate) async fn read_around(self: &Rc<Self>, part: ChunkPart) -> Result<Buf, VolumeError> {
         let Some((index, home)) = self.next_copy(part, &[]) else {
-            return self.read_part_without(part, Vec::new()).await;
+            return Box::pin(self.read_part_without(part, Vec::new())).await;
         };
         self.members.responses.earn();
         if !self.members.responds(home.member)
@@ -120,7 +120,10 @@ impl<I: Io> MappedShard<I> {
         match in_time {
             Some(result) => {
                 self.readings.give_back(reading);
-                self.accept(part, (index, home), result).await
+                match result {
+                    Ok(buf) if self.mismatches(part, &buf) == 0 => Ok(buf),
+                    result => Box::pin(self.accept(part, (index, home), result)).await,
+                }
             }
             None => Box::pin(self.hedge(part, (index, home), reading)).await,
         }

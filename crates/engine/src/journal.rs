@@ -376,17 +376,15 @@ impl<I: Io> MappedShard<I> {
         .await
     }
 
-    /// Whether a group may go to further members, since these are late: others respond, and enough are left for the
-    /// groups to come, which must not go to members that still write this one.
+    /// Whether a group may go to further members, since these are late: others respond, and enough of them for the groups
+    /// to come, which must not go to members that still write this one.
     fn may_write_journal_again(&self, late: impl Iterator<Item = MemberId> + Clone) -> bool {
-        let count = late.clone().count();
         let is_free = |&m: &MemberId| {
-            self.members.responds(m)
-                && !self.journal.late.borrow().contains(&m)
-                && !late.clone().any(|l| l == m)
+            let is_late = self.journal.is_late(m) || late.clone().any(|l| l == m);
+            self.members.takes_new(m) && self.members.responds(m) && !is_late
         };
-        let free = self.members.ids().filter(|&m| self.members.takes_new(m)).filter(is_free).count();
-        if free < self.geometry.copies() + count || !self.members.responses.spend(count) {
+        let free = self.members.ids().filter(is_free).count();
+        if free < self.geometry.copies() || !self.members.responses.spend(late.clone().count()) {
             self.io.reach(Path::AroundTooDear);
             return false;
         }

@@ -40,7 +40,9 @@ impl<I: Io> MappedShard<I> {
             let spiking = members.iter().any(|&m| self.members.is_active(m) && !self.members.responds(m));
             let awaited = self.volumes_in_use() > 0 && members.iter().any(|&m| self.members.in_flight(m) > 0);
             if spiking {
-                self.io.reach(Path::BackgroundAround);
+                if now == began {
+                    self.io.reach(Path::BackgroundAround);
+                }
             } else if !awaited && now >= due {
                 return;
             }

@@ -196,3 +196,73 @@ impl Watch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: u64 = 1000;
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A watch that has seen so many requests, each of which took so long, one after the other.
+    fn seen(watch: &mut Watch, now: &mut u64, count: usize, took: u64) {
+        for _ in 0..count {
+            let token = watch.begin(*now);
+            *now += took;
+            if watch.end(Kind::Read, token, *now) {
+                watch.tune(*now, None);
+            }
+        }
+    }
+
+    #[test]
+    fn thresholds_follow_the_history() {
+        let (mut watch, mut now) = (Watch::new(StepAround::Auto), 0);
+        assert_eq!(watch.late_ns(), StepAround::Auto.thresholds().late_ns);
+        seen(&mut watch, &mut now, 1000, 200 * US);
+        assert!((800 * US..=1000 * US).contains(&watch.late_ns()), "{}", watch.late_ns());
+        assert!((600 * US..=800 * US).contains(&watch.hedge_ns()));
+        // One in twenty is a spike, which does not make spikes usual.
+        for _ in 0..200 {
+            seen(&mut watch, &mut now, 19, 200 * US);
+            seen(&mut watch, &mut now, 1, 10_000 * US);
+        }
+        assert!(watch.late_ns() <= 1000 * US);
+        let token = watch.begin(now);
+        assert!(watch.responds(now + 700 * US) && !watch.responds(now + 1100 * US));
+        watch.end(Kind::Read, token, now + 1200 * US);
+        assert!(watch.responds(now + 1200 * US));
+    }
+
+    #[test]
+    fn fixed_thresholds_stay() {
+        let (mut watch, mut now) = (Watch::new(StepAround::Consumer), 0);
+        seen(&mut watch, &mut now, 2000, 50 * US);
+        assert_eq!((watch.late_ns(), watch.hedge_ns()), (2000 * US, 2000 * US));
+        watch.set_mode(StepAround::Datacenter, now);
+        assert_eq!(watch.late_ns(), 5000 * US);
+    }
+
+    #[test]
+    fn slow_for_good_is_suspect_and_may_recover() {
+        let (mut watch, mut now) = (Watch::new(StepAround::Auto), 0);
+        seen(&mut watch, &mut now, 500, 1000 * US);
+        let peers = Some(100 * US);
+        for second in 0..=31 {
+            assert_eq!(watch.response(now), Response::Responsive, "after {second} s");
+            watch.compare(now + second * SECOND, peers);
+            if second == 30 {
+                break;
+            }
+        }
+        let later = now + 31 * SECOND;
+        assert_eq!(watch.response(later), Response::Suspect);
+        assert_eq!(watch.report(later).slow_for_ns, 31 * SECOND);
+        // Against peers as slow as it is there is nothing to say.
+        watch.compare(later, Some(900 * US));
+        assert_eq!(watch.response(later), Response::Responsive);
+        // What is late to it is late to its peers first.
+        watch.tune(later, Some(LATE_NS_MIN));
+        assert_eq!(watch.late_ns(), SUSPECT_TIMES * LATE_NS_MIN);
+    }
+}
