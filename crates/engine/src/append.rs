@@ -424,14 +424,23 @@ impl<I: Io> MappedShard<I> {
         let mut pieces = Some(run.pieces);
         let mut in_time = None;
         if self.members.may_be_late() {
-            in_time = self.in_time(&homes, writes.as_mut()).await;
-            if in_time.is_none() && self.may_write_again(&homes) {
-                self.io.reach(Path::RunHedged);
-                self.appender.queue_again(pieces.take().into_iter().flatten().collect());
-                self.appender.run_ended();
-                if sabotage::on(Sabotage::ForgetLateRun) {
-                    self.unshare(run.stripe);
+            self.members.responses.earn();
+            loop {
+                in_time = self.in_time(&homes, writes.as_mut()).await;
+                // What cannot be done now may be possible after as long again.
+                if in_time.is_some() || self.may_write_again(&homes) {
+                    break;
                 }
+            }
+            if in_time.is_none() {
+                self.io.reach(Path::RunHedged);
+                let pieces: Vec<_> = pieces.take().into_iter().flatten().collect();
+                if sabotage::on(Sabotage::CountLateRun) {
+                    self.commit_run(run.slot, pieces).await;
+                } else {
+                    self.appender.queue_again(pieces);
+                }
+                self.appender.run_ended();
             }
         }
         let results = match in_time {
@@ -448,9 +457,7 @@ impl<I: Io> MappedShard<I> {
             }
         }
         let Some(pieces) = pieces else {
-            if !sabotage::on(Sabotage::ForgetLateRun) {
-                self.unshare(run.stripe);
-            }
+            self.unshare(run.stripe);
             return;
         };
         if failed || homes.iter().any(|home| self.members.lost_since(home.member, version)) {
@@ -478,7 +485,7 @@ impl<I: Io> MappedShard<I> {
     /// Whether a run that is late may be written again: other members respond, and not too much is done twice.
     fn may_write_again(&self, homes: &[Home]) -> bool {
         let responds = |&m: &MemberId| self.members.takes_new(m) && self.members.responds(m);
-        let late = homes.iter().filter(|home| !self.members.responds(home.member));
+        let late = homes.iter().filter(|home| self.members.burden(home.member).0 > 0);
         let mut late = late.map(|home| home.member).peekable();
         let is_possible = late.peek().is_some() && self.members.ids().filter(responds).count() >= homes.len();
         if !is_possible || !self.members.responses.spend(homes.len()) {

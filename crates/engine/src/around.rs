@@ -108,24 +108,27 @@ impl<I: Io> MappedShard<I> {
         }
         let mut reading = self.readings.take();
         reading.start(Rc::clone(self), home, part);
-        let due = self.io.now_coarse() + self.members.responses.hedge_ns(home.member);
-        let mut alarm = self.alarms.at(due);
-        let in_time = poll_fn(|cx| match reading.poll(cx) {
-            Poll::Ready(result) => Poll::Ready(Some(result)),
-            Poll::Pending if alarm.poll(cx, self.io.now_coarse()) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        })
-        .await;
-        drop(alarm);
-        match in_time {
-            Some(result) => {
+        loop {
+            let due = self.io.now_coarse() + self.members.responses.hedge_ns(home.member);
+            let mut alarm = self.alarms.at(due);
+            let in_time = poll_fn(|cx| match reading.poll(cx) {
+                Poll::Ready(result) => Poll::Ready(Some(result)),
+                Poll::Pending if alarm.poll(cx, self.io.now_coarse()) => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            })
+            .await;
+            drop(alarm);
+            if let Some(result) = in_time {
                 self.readings.give_back(reading);
-                match result {
+                return match result {
                     Ok(buf) if self.mismatches(part, &buf) == 0 => Ok(buf),
                     result => Box::pin(self.accept(part, (index, home), result)).await,
-                }
+                };
             }
-            None => Box::pin(self.hedge(part, (index, home), reading)).await,
+            // What cannot be done now may be possible after as long again.
+            if let Some(way) = self.affordable(part, home) {
+                return Box::pin(self.hedge(part, (index, home), reading, way)).await;
+            }
         }
     }
 
@@ -142,14 +145,14 @@ impl<I: Io> MappedShard<I> {
         }
     }
 
-    /// The part from the rest of its stripe, while its member does not respond and all others do.
+    /// The part from the rest of its stripe, while its member does not respond and enough others do.
     async fn read_rest(self: &Rc<Self>, part: ChunkPart, home: Home) -> Option<Buf> {
         let Some(Elsewhere::Rest(reads)) = self.elsewhere(part, home) else { return None };
-        if !self.members.responses.spend(reads - 1) {
+        if !self.members.responses.spend(reads.saturating_sub(1)) {
             self.io.reach(Path::AroundTooDear);
             return None;
         }
-        let buf = self.rebuild_part(part).await?;
+        let buf = self.rebuild_around(part).await?;
         self.io.reach(Path::ReadAround);
         self.members.responses.note(home.member, |watch| {
             watch.redirections += 1;
@@ -171,15 +174,32 @@ impl<I: Io> MappedShard<I> {
         let g = &self.geometry;
         let parity = (0..g.parity_columns()).map(|p| g.parity_index(p));
         let others = (0..usize::from(stripe.columns)).filter(|&i| i != part.column).chain(parity);
-        let mut reads = 0;
+        let (mut reads, mut lost) = (0, 1);
         for index in others {
-            let home = self.live_home(part.stripe, index)?;
-            if !self.members.responds(home.member) {
-                return None;
+            let home = self.live_home(part.stripe, index);
+            if home.is_some_and(|home| self.members.responds(home.member)) {
+                reads += 1;
+            } else {
+                lost += 1;
             }
-            reads += 1;
         }
-        Some(Elsewhere::Rest(reads))
+        (lost <= g.parity_columns()).then_some(Elsewhere::Rest(reads))
+    }
+
+    /// The part from the rest of its stripe, as far as members respond.
+    async fn rebuild_around(self: &Rc<Self>, part: ChunkPart) -> Option<Buf> {
+        self.rebuild_part_from(part, |home| self.members.responds(home.member)).await
+    }
+
+    /// A way to the data of a part whose copy here is late, if there is one and it may be gone.
+    fn affordable(&self, part: ChunkPart, home: Home) -> Option<Elsewhere> {
+        let way = self.elsewhere(part, home)?;
+        let reads = if let Elsewhere::Rest(reads) = way { reads } else { 1 };
+        let is_paid = self.members.responses.spend(reads);
+        if !is_paid {
+            self.io.reach(Path::AroundTooDear);
+        }
+        is_paid.then_some(way)
     }
 
     /// A read is late: asks elsewhere too, and takes what comes first.
@@ -188,20 +208,8 @@ impl<I: Io> MappedShard<I> {
         part: ChunkPart,
         copy: (usize, Home),
         mut reading: Box<dyn Reading<I>>,
+        way: Elsewhere,
     ) -> Result<Buf, VolumeError> {
-        let way = self.elsewhere(part, copy.1).filter(|way| {
-            let reads = if let Elsewhere::Rest(reads) = way { *reads } else { 1 };
-            let paid = self.members.responses.spend(reads);
-            if !paid {
-                self.io.reach(Path::AroundTooDear);
-            }
-            paid
-        });
-        let Some(way) = way else {
-            let result = poll_fn(|cx| reading.poll(cx)).await;
-            self.readings.give_back(reading);
-            return self.accept(part, copy, result).await;
-        };
         self.io.reach(Path::ReadHedged);
         self.members.responses.note(copy.1.member, |watch| {
             watch.hedges += 1;
@@ -254,7 +262,7 @@ impl<I: Io> MappedShard<I> {
                 }
                 self.judge(part, home, result).await
             }
-            Elsewhere::Rest(_) => self.rebuild_part(part).await,
+            Elsewhere::Rest(_) => self.rebuild_around(part).await,
         }
     }
 

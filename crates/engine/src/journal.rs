@@ -307,6 +307,7 @@ impl<I: Io> MappedShard<I> {
         let mut copies = if sabotage::on(Sabotage::OneJournalCopy) { 1 } else { self.geometry.copies() };
         let (mut written, mut writing): (Vec<MemberId>, Vec<(MemberId, Pin<Box<_>>)>) = Default::default();
         let mut wanted = copies;
+        self.members.responses.earn();
         loop {
             written.retain(|&m| self.members.takes_new(m));
             if written.len() >= copies {
@@ -356,20 +357,22 @@ impl<I: Io> MappedShard<I> {
     ) -> Option<(MemberId, bool)> {
         let late_ns = writing.iter().map(|w| self.members.responses.late_ns(w.0)).max().unwrap_or(0);
         let may_be_late = self.members.may_be_late() && !is_hedged;
-        let due = if may_be_late { self.io.now_coarse().saturating_add(late_ns) } else { u64::MAX };
-        let mut alarm = self.alarms.at(due);
-        let mut is_due = !may_be_late;
+        let again = || self.alarms.at(self.io.now_coarse().saturating_add(late_ns));
+        let mut alarm = may_be_late.then(again);
         poll_fn(|cx| {
             for i in 0..writing.len() {
                 if let Poll::Ready(is_written) = writing[i].1.as_mut().poll(cx) {
                     return Poll::Ready(Some((writing.swap_remove(i).0, is_written)));
                 }
             }
-            if !is_due && alarm.poll(cx, self.io.now_coarse()) {
-                is_due = true;
+            while let Some(set) = &mut alarm
+                && set.poll(cx, self.io.now_coarse())
+            {
                 if self.may_write_journal_again(writing.iter().map(|w| w.0)) {
                     return Poll::Ready(None);
                 }
+                // What cannot be done now may be possible after as long again.
+                alarm = Some(again());
             }
             Poll::Pending
         })

@@ -255,10 +255,19 @@ impl<I: Io> MappedShard<I> {
 
     /// Part of a data column from the other columns and parity, checked; `None` when it cannot be had.
     pub(crate) async fn rebuild_part(self: &Rc<Self>, part: ChunkPart) -> Option<Buf> {
+        self.rebuild_part_from(part, |_| true).await
+    }
+
+    /// As `rebuild_part`, from homes of which that is true.
+    pub(crate) async fn rebuild_part_from(
+        self: &Rc<Self>,
+        part: ChunkPart,
+        usable: impl Fn(Home) -> bool,
+    ) -> Option<Buf> {
         if self.tables.borrow().stripe(part.stripe).state != StripeState::Parity {
             return None;
         }
-        let columns = self.read_others(part).await;
+        let columns = self.read_others(part, usable).await;
         if let Some(buf) = self.combine(part, &columns, None) {
             return Some(buf);
         }
@@ -281,9 +290,10 @@ impl<I: Io> MappedShard<I> {
     }
 
     /// The same part of every other data column and of parity, where it can be read and matches its checksums.
-    async fn read_others(&self, part: ChunkPart) -> Vec<Option<Buf>> {
+    async fn read_others(&self, part: ChunkPart, usable: impl Fn(Home) -> bool) -> Vec<Option<Buf>> {
         let width = self.geometry.data_columns + self.geometry.parity_columns();
-        let homes = (0..width).map(|i| self.live_home(part.stripe, i).filter(|_| i != part.column));
+        let home = |i| self.live_home(part.stripe, i).filter(|&home| i != part.column && usable(home));
+        let homes = (0..width).map(home);
         join_all(homes.enumerate().map(|(column, home)| async move {
             let home = home?;
             let buf = self.members.read(home, part.offset, part.count).await.ok()?;

@@ -59,8 +59,8 @@ pub enum Sabotage {
     CountLateJournal,
     /// Leave members in a spike out of a flush.
     FlushAround,
-    /// Let go of a stripe whose late write is still under way.
-    ForgetLateRun,
+    /// Count a copy of small writes that is late as written.
+    CountLateRun,
     /// Believe a copy that was asked for because another was late, without looking at it.
     TrustHedge,
     /// Arrays: change stripes in place without their after-image in the journal.
@@ -123,7 +123,7 @@ impl Sabotage {
         Sabotage::LeaveEarly,
         Sabotage::CountLateJournal,
         Sabotage::FlushAround,
-        Sabotage::ForgetLateRun,
+        Sabotage::CountLateRun,
         Sabotage::TrustHedge,
         Sabotage::SkipAfterImage,
         Sabotage::SkipReplay,

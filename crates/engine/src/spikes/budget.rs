@@ -19,7 +19,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A client's request was sent to a member.
+    /// A request was sent to a member.
     pub(crate) fn earn(&mut self) {
         self.saved = (self.saved + 1).min(SAVED_MAX * ONE_IN);
     }

@@ -7,7 +7,7 @@ const FINE_BITS: u32 = 2;
 const LOW_BITS: u32 = 10;
 const BUCKETS: usize = 24 << FINE_BITS;
 /// Requests after which all counts are halved.
-const HALVED_AT: u32 = 8192;
+const HALVED_AT: u32 = 2048;
 
 /// Latencies of one kind of request.
 #[derive(Clone, Debug)]

@@ -55,7 +55,7 @@ impl StepAround {
             // Requests return in a batch when a spike ends (section 4.3), so there is no gap between up and down.
             StepAround::Consumer => Thresholds { late_ns: 2_000_000, up: 3, down: 2 },
             StepAround::Datacenter => Thresholds { late_ns: 5_000_000, up: 6, down: 0 },
-            StepAround::Off | StepAround::Auto => Thresholds { late_ns: 5_000_000, up: 1, down: 0 },
+            StepAround::Off | StepAround::Auto => Thresholds { late_ns: 2_000_000, up: 1, down: 0 },
         }
     }
 }

@@ -112,7 +112,7 @@ impl Responses {
         self.watches.borrow_mut()[usize::from(member.0)].pay(now, ns)
     }
 
-    /// A client's request went well.
+    /// A request was sent as it should be.
     pub(crate) fn earn(&self) {
         self.budget.borrow_mut().earn();
     }

@@ -8,12 +8,17 @@ const ENOUGH: u32 = 64;
 const TUNED_AFTER: u32 = 256;
 /// A straggler is pending for so many times what nine of ten requests take. Ninety per cent, since a member may well spike
 /// for some per cent of its requests, and shall not take that for its usual way.
-const LATE_TIMES: u64 = 4;
+const LATE_TIMES: u64 = 3;
 /// A read is asked for elsewhere after so many times.
-const HEDGED_TIMES: u64 = 3;
+const HEDGED_TIMES: u64 = 2;
 /// No request is late before this, whatever the history says: less is not worth the trouble.
 const LATE_NS_MIN: u64 = 300_000;
 const LATE_NS_MAX: u64 = 1_000_000_000;
+/// Nor is it in time after so many times what is late to most members: one that spikes for more than a tenth of its
+/// requests, or is slow for good, shall not take that for its usual way.
+const PEERS_TIMES: u64 = 2;
+/// Requests after which tuning is tried again where a spike was in the way.
+const TRIED_AGAIN_AFTER: u32 = 16;
 /// A member is suspect whose median is so many times that of its peers, for so long; and no more, once it is less than
 /// half of that.
 const SUSPECT_TIMES: u64 = 4;
@@ -122,8 +127,7 @@ impl Watch {
         both.quantile_ns(0.5).filter(|_| both.total() >= ENOUGH)
     }
 
-    /// Sets the thresholds from its history, and from what is late for most of its peers: a member that is slow for good
-    /// shall not take that for its usual way.
+    /// Sets the thresholds from its history, and from what is late to most members.
     pub(crate) fn tune(&mut self, now: u64, peers_late_ns: Option<u64>) {
         self.since_tuned = 0;
         let fixed = self.mode.thresholds();
@@ -132,10 +136,12 @@ impl Watch {
             self.hedge_ns = fixed.late_ns;
             return;
         };
-        let late_ns = peers_late_ns.map_or(own, |peers| own.min(peers.saturating_mul(SUSPECT_TIMES)));
+        let late_ns = peers_late_ns.map_or(own, |peers| own.min(peers.saturating_mul(PEERS_TIMES)));
         if self.detector.set(Thresholds { late_ns, ..fixed }, now) {
             let reads = self.reads.quantile_ns(0.9).filter(|_| self.reads.total() >= ENOUGH);
             self.hedge_ns = reads.map_or(late_ns, |ns| (ns * HEDGED_TIMES).clamp(LATE_NS_MIN, late_ns));
+        } else {
+            self.since_tuned = TUNED_AFTER - TRIED_AGAIN_AFTER;
         }
     }
 
@@ -220,16 +226,16 @@ mod tests {
         let (mut watch, mut now) = (Watch::new(StepAround::Auto), 0);
         assert_eq!(watch.late_ns(), StepAround::Auto.thresholds().late_ns);
         seen(&mut watch, &mut now, 1000, 200 * US);
-        assert!((800 * US..=1000 * US).contains(&watch.late_ns()), "{}", watch.late_ns());
-        assert!((600 * US..=800 * US).contains(&watch.hedge_ns()));
+        assert!((600 * US..=800 * US).contains(&watch.late_ns()), "{}", watch.late_ns());
+        assert!((400 * US..=520 * US).contains(&watch.hedge_ns()));
         // One in twenty is a spike, which does not make spikes usual.
         for _ in 0..200 {
             seen(&mut watch, &mut now, 19, 200 * US);
             seen(&mut watch, &mut now, 1, 10_000 * US);
         }
-        assert!(watch.late_ns() <= 1000 * US);
+        assert!(watch.late_ns() <= 800 * US);
         let token = watch.begin(now);
-        assert!(watch.responds(now + 700 * US) && !watch.responds(now + 1100 * US));
+        assert!(watch.responds(now + 500 * US) && !watch.responds(now + 900 * US));
         watch.end(Kind::Read, token, now + 1200 * US);
         assert!(watch.responds(now + 1200 * US));
     }
@@ -263,6 +269,6 @@ mod tests {
         assert_eq!(watch.response(later), Response::Responsive);
         // What is late to it is late to its peers first.
         watch.tune(later, Some(LATE_NS_MIN));
-        assert_eq!(watch.late_ns(), SUSPECT_TIMES * LATE_NS_MIN);
+        assert_eq!(watch.late_ns(), PEERS_TIMES * LATE_NS_MIN);
     }
 }
