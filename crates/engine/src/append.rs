@@ -2,10 +2,18 @@
 //!
 //! Whatever is queued when the appender looks goes out as runs of up to one chunk: one member write per copy for each
 //! run, then one commit. Each run takes the next column, so that consecutive runs use different members.
+//!
+//! A run goes to a column whose members respond. While those of all columns with room are in spikes another stripe is
+//! opened, and the first goes on later; when no other can be, the run waits for the least bad. A run that turns out to be
+//! late is written again elsewhere, as one whose member failed is, and its stripe is held until the late write has ended.
+//! Copies are never fewer than they should be.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::Poll;
 
 use crate::addr::{Home, MemberId, ShardBlock, SlotNo, StripeId};
 use crate::buf::{BLOCK_BYTES, Buf};
@@ -17,12 +25,15 @@ use crate::mapped::MappedShard;
 use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
+use crate::space::StripePlan;
 use crate::sync::{Promise, Signal, gather, join_all};
 use crate::ticket::{AppendResult, Ticket};
 use crate::volume::VolumeError;
 
 /// Runs being written at the same time.
 const RUNS_IN_FLIGHT_MAX: u32 = 8;
+/// Stripes open at the same time: one, and others while members of it do not respond.
+const OPEN_MAX: usize = 3;
 
 /// Blocks to be stored: consecutive, with their data.
 #[derive(Clone, Debug)]
@@ -92,7 +103,7 @@ fn push_write(records: &mut Vec<Record>, mut block: ShardBlock, mut slot: SlotNo
     records.push(Record::Write { block, slot, crcs });
 }
 
-/// The stripe being appended to.
+/// A stripe being appended to.
 struct OpenStripe {
     id: StripeId,
     homes: Vec<Option<Home>>,
@@ -101,12 +112,25 @@ struct OpenStripe {
     column_next: usize,
 }
 
-/// The queue of small writes and the stripe they go to.
+impl OpenStripe {
+    fn has_room(&self) -> bool {
+        self.fill.iter().any(|&fill| fill < CHUNK_BLOCKS)
+    }
+
+    /// Columns with room, the next one first.
+    fn columns(&self) -> impl Iterator<Item = usize> {
+        let columns = self.fill.len();
+        (0..columns).map(move |i| (self.column_next + i) % columns).filter(|&c| self.fill[c] < CHUNK_BLOCKS)
+    }
+}
+
+/// The queue of small writes and the stripes they go to.
 #[derive(Default)]
 pub(crate) struct Appender {
     queue: RefCell<VecDeque<(Piece, Rc<Ticket>)>>,
     work: Signal,
-    open: RefCell<Option<OpenStripe>>,
+    /// The oldest first.
+    open: RefCell<Vec<OpenStripe>>,
     in_flight: Cell<u32>,
     /// Waiting for room. Conditional pieces do not wait with it: whoever queued them holds up the release of chunks.
     starved: Cell<bool>,
@@ -145,7 +169,8 @@ impl Appender {
 
     /// Its state, for the diagnosis of a standstill.
     pub(crate) fn waits(&self) -> String {
-        let open = self.open.borrow().as_ref().map(|open| (open.id, open.fill.clone()));
+        let open = self.open.borrow();
+        let open: Vec<_> = open.iter().map(|open| (open.id, &open.fill)).collect();
         let (queued, in_flight) = (self.queue.borrow().len(), self.in_flight.get());
         format!("append queue {queued}, in flight {in_flight}, starved {}, open {open:?}", self.is_starved())
     }
@@ -155,9 +180,14 @@ impl Appender {
         self.queue.borrow().len() + self.in_flight.get() as usize
     }
 
-    /// The stripe being appended to.
-    pub(crate) fn open_stripe(&self) -> Option<StripeId> {
-        self.open.borrow().as_ref().map(|open| open.id)
+    /// The stripes being appended to.
+    pub(crate) fn open_stripes(&self) -> Vec<StripeId> {
+        self.open.borrow().iter().map(|open| open.id).collect()
+    }
+
+    /// Whether a stripe is being appended to.
+    pub(crate) fn is_open(&self, stripe: StripeId) -> bool {
+        self.open.borrow().iter().any(|open| open.id == stripe)
     }
 
     /// Whether appending waits for room.
@@ -178,22 +208,28 @@ impl Appender {
         any
     }
 
-    /// Stops appending to a stripe with a chunk on this member.
+    /// Stops appending to stripes with a chunk on this member.
     pub(crate) fn abandon_member<I: Io>(&self, shard: &MappedShard<I>, member: MemberId) {
         let concerned = |open: &OpenStripe| open.homes.iter().flatten().any(|h| h.member == member);
-        let abandoned = self.open.borrow_mut().take_if(|open| concerned(open));
-        if let Some(open) = abandoned {
+        if self.close_those(shard, concerned) {
             shard.io.reach(Path::OpenStripeAbandoned);
-            shard.close_stripe(open.id);
         }
     }
 
-    /// Stops appending to the open stripe, so that it can be converted.
-    pub(crate) fn close<I: Io>(&self, shard: &MappedShard<I>) {
-        let closed = self.open.borrow_mut().take();
-        if let Some(open) = closed {
-            shard.close_stripe(open.id);
-        }
+    /// Stops appending to a stripe, so that something else can be done with it.
+    pub(crate) fn close<I: Io>(&self, shard: &MappedShard<I>, stripe: StripeId) {
+        self.close_those(shard, |open| open.id == stripe);
+    }
+
+    fn close_those<I: Io>(&self, shard: &MappedShard<I>, concerned: impl Fn(&OpenStripe) -> bool) -> bool {
+        let closed: Vec<OpenStripe> = self.open.borrow_mut().extract_if(.., |open| concerned(open)).collect();
+        closed.iter().for_each(|open| shard.close_stripe(open.id));
+        !closed.is_empty()
+    }
+
+    fn run_ended(&self) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        self.work.notify();
     }
 
     fn fail_all(&self, error: VolumeError) {
@@ -203,19 +239,41 @@ impl Appender {
         }
     }
 
-    fn has_room(&self) -> bool {
-        self.open.borrow().as_ref().is_some_and(|open| open.fill.iter().any(|&f| f < CHUNK_BLOCKS))
+    /// The open stripe and column for the next run: the first whose members all respond.
+    fn choose<I: Io>(&self, shard: &MappedShard<I>) -> Option<(usize, usize)> {
+        let open = self.open.borrow();
+        open.iter().enumerate().find_map(|(i, open)| {
+            let responds = |&column: &usize| {
+                shard.copies_of(&open.homes, column).all(|home| shard.members.responds(home.member))
+            };
+            open.columns().find(responds).map(|column| (i, column))
+        })
     }
 
-    /// Cuts a run off the queue for the next column with room.
-    fn cut_run<I: Io>(&self, shard: &MappedShard<I>) -> Option<Run> {
+    /// As `choose`, where no column's members all respond: the one with the fewest stragglers.
+    fn choose_least_bad<I: Io>(&self, shard: &MappedShard<I>) -> Option<(usize, usize)> {
+        let open = self.open.borrow();
+        let all = open.iter().enumerate().flat_map(|(i, open)| open.columns().map(move |column| (i, column)));
+        all.min_by_key(|&(i, column)| {
+            let burdens = shard.copies_of(&open[i].homes, column).map(|h| shard.members.burden(h.member).0);
+            burdens.max()
+        })
+    }
+
+    fn has_room(&self) -> bool {
+        self.open.borrow().iter().any(OpenStripe::has_room)
+    }
+
+    fn may_open_another(&self) -> bool {
+        self.open.borrow().iter().filter(|open| open.has_room()).count() < OPEN_MAX
+    }
+
+    /// Cuts a run off the queue for a column with room.
+    fn cut_run<I: Io>(&self, shard: &MappedShard<I>, (stripe, column): (usize, usize)) -> Option<Run> {
         let mut open = self.open.borrow_mut();
         let mut queue = self.queue.borrow_mut();
-        let open = open.as_mut()?;
+        let open = &mut open[stripe];
         let columns = open.fill.len();
-        let column = (0..columns)
-            .map(|i| (open.column_next + i) % columns)
-            .find(|&column| open.fill[column] < CHUNK_BLOCKS)?;
         let offset = open.fill[column];
         let mut room = CHUNK_BLOCKS - offset;
         let mut pieces = Vec::new();
@@ -236,8 +294,7 @@ impl Appender {
         open.fill[column] = CHUNK_BLOCKS - room;
         open.column_next = (column + 1) % columns;
         let g = &shard.geometry;
-        let mirrors = (0..g.failures()).map(|copy| g.mirror_index(copy, column));
-        let homes = std::iter::once(column).chain(mirrors).filter_map(|index| open.homes[index]).collect();
+        let homes = shard.copies_of(&open.homes, column).collect();
         shard.share(open.id);
         Some(Run { stripe: open.id, slot: g.slot(open.id, column, offset), offset, homes, pieces })
     }
@@ -254,23 +311,54 @@ impl<I: Io> MappedShard<I> {
             };
             appender.work.wait(ready).await;
             gather(|| appender.queue.borrow().len(), CHUNK_BLOCKS as usize).await;
-            if !appender.has_room()
-                && let Err(error) = self.open_mirrored().await
-            {
-                self.io.reach(Path::AppendRefused);
-                appender.fail_all(error);
-                continue;
+            let mut chosen = appender.choose(&self);
+            if chosen.is_none() && appender.has_room() {
+                self.open_around().await;
+                chosen = appender.choose(&self).or_else(|| {
+                    self.io.reach(Path::AppendToSpiking);
+                    appender.choose_least_bad(&self)
+                });
             }
-            if let Some(run) = appender.cut_run(&self) {
+            if !appender.has_room() {
+                if let Err(error) = self.open_mirrored().await {
+                    self.io.reach(Path::AppendRefused);
+                    appender.fail_all(error);
+                    continue;
+                }
+                chosen = appender.choose(&self).or_else(|| appender.choose_least_bad(&self));
+            }
+            if let Some(run) = chosen.and_then(|chosen| appender.cut_run(&self, chosen)) {
                 appender.in_flight.set(appender.in_flight.get() + 1);
                 self.io.spawn(Rc::clone(&self).write_run(run));
             }
         }
     }
 
+    /// The homes of a data column and of its mirrors.
+    fn copies_of(&self, homes: &[Option<Home>], column: usize) -> impl Iterator<Item = Home> {
+        let g = self.geometry;
+        let mirrors = (0..g.failures()).map(move |copy| g.mirror_index(copy, column));
+        std::iter::once(column).chain(mirrors).filter_map(|index| homes[index])
+    }
+
+    /// Opens another stripe, if one can be had at once on members that all respond.
+    async fn open_around(self: &Rc<Self>) {
+        if !self.appender.may_open_another() {
+            return;
+        }
+        if let Some((id, plan)) = self.plan_around(self.geometry.data_columns) {
+            self.io.reach(Path::AppendAround);
+            let all = (0..self.members.count()).map(|i| MemberId(i as u8));
+            all.filter(|&m| self.members.takes_new(m) && !self.members.responds(m))
+                .for_each(|m| self.members.responses.note(m, |watch| watch.redirections += 1));
+            // When that fails those that are open will do.
+            let _ = self.open_planned(id, plan).await;
+        }
+    }
+
     /// Opens the next stripe to append to.
     async fn open_mirrored(self: &Rc<Self>) -> Result<(), VolumeError> {
-        self.appender.close(self);
+        self.appender.close_those(self, |open| !open.has_room());
         let columns = self.geometry.data_columns;
         let starved = || {
             self.appender.starved.set(true);
@@ -283,6 +371,10 @@ impl<I: Io> MappedShard<I> {
             self.space_changed.notify();
         }
         let (id, plan) = planned?;
+        self.open_planned(id, plan).await
+    }
+
+    async fn open_planned(self: &Rc<Self>, id: StripeId, plan: StripePlan) -> Result<(), VolumeError> {
         let version = self.members.version();
         self.share(id);
         let record = Record::Open {
@@ -301,7 +393,8 @@ impl<I: Io> MappedShard<I> {
             self.close_stripe(id);
             return committed;
         }
-        *self.appender.open.borrow_mut() = Some(OpenStripe { id, homes: plan.homes, fill, column_next: 0 });
+        let open = OpenStripe { id, homes: plan.homes, fill, column_next: 0 };
+        self.appender.open.borrow_mut().push(open);
         self.counters.stripes_opened.add(1);
         Ok(())
     }
@@ -326,8 +419,34 @@ impl<I: Io> MappedShard<I> {
             run.pieces.iter().for_each(|(piece, ticket)| ticket.done(piece.blocks(), Ok(true)));
         }
         let version = self.members.version();
-        let results =
-            join_all(homes.iter().map(|&home| self.members.write(home, run.offset, Rc::clone(&data)))).await;
+        let writes = homes.iter().map(|&home| self.members.write(home, run.offset, Rc::clone(&data)));
+        let mut writes = pin!(join_all(writes));
+        let mut pieces = Some(run.pieces);
+        let mut in_time = None;
+        if self.members.may_be_late() {
+            self.members.responses.earn();
+            loop {
+                in_time = self.in_time(&homes, writes.as_mut()).await;
+                // What cannot be done now may be possible after as long again.
+                if in_time.is_some() || self.may_write_again(&homes) {
+                    break;
+                }
+            }
+            if in_time.is_none() {
+                self.io.reach(Path::RunHedged);
+                let pieces: Vec<_> = pieces.take().into_iter().flatten().collect();
+                if sabotage::on(Sabotage::CountLateRun) {
+                    self.commit_run(run.slot, pieces).await;
+                } else {
+                    self.appender.queue_again(pieces);
+                }
+                self.appender.run_ended();
+            }
+        }
+        let results = match in_time {
+            Some(results) => results,
+            None => writes.await,
+        };
         // A flush that began meanwhile took the stripe for covered; it is not.
         self.unflushed_stripes.borrow_mut().insert(run.stripe);
         let mut failed = homes.is_empty();
@@ -337,15 +456,44 @@ impl<I: Io> MappedShard<I> {
                 failed = true;
             }
         }
+        let Some(pieces) = pieces else {
+            self.unshare(run.stripe);
+            return;
+        };
         if failed || homes.iter().any(|home| self.members.lost_since(home.member, version)) {
             self.io.reach(Path::RunMemberLost);
-            self.appender.queue_again(run.pieces);
+            self.appender.queue_again(pieces);
         } else {
-            self.commit_run(run.slot, run.pieces).await;
+            self.commit_run(run.slot, pieces).await;
         }
         self.unshare(run.stripe);
-        self.appender.in_flight.set(self.appender.in_flight.get() - 1);
-        self.appender.work.notify();
+        self.appender.run_ended();
+    }
+
+    /// What comes of writes to these homes, unless they are late.
+    async fn in_time<T>(&self, homes: &[Home], mut writes: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        let late_ns = homes.iter().map(|home| self.members.responses.late_ns(home.member)).max().unwrap_or(0);
+        let mut alarm = self.alarms.at(self.io.now_coarse() + late_ns);
+        poll_fn(|cx| match writes.as_mut().poll(cx) {
+            Poll::Ready(results) => Poll::Ready(Some(results)),
+            Poll::Pending if alarm.poll(cx, self.io.now_coarse()) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Whether a run that is late may be written again: other members respond, and not too much is done twice.
+    fn may_write_again(&self, homes: &[Home]) -> bool {
+        let responds = |&m: &MemberId| self.members.takes_new(m) && self.members.responds(m);
+        let late = homes.iter().filter(|home| self.members.burden(home.member).0 > 0);
+        let mut late = late.map(|home| home.member).peekable();
+        let is_possible = late.peek().is_some() && self.members.ids().filter(responds).count() >= homes.len();
+        if !is_possible || !self.members.responses.spend(homes.len()) {
+            self.io.reach(Path::AroundTooDear);
+            return false;
+        }
+        late.for_each(|member| self.members.responses.note(member, |watch| watch.hedges += 1));
+        true
     }
 
     async fn commit_run(&self, first: SlotNo, pieces: Vec<(Piece, Rc<Ticket>)>) {

@@ -158,7 +158,7 @@ impl<I: Io> MappedShard<I> {
         if is_free || !self.gives_any(stripe, shares) || self.missing_chunks(stripe) > 0 {
             return true;
         }
-        if self.appender.open_stripe() == Some(stripe) {
+        if self.appender.is_open(stripe) {
             // Nobody knows when it will be full.
             return true;
         }

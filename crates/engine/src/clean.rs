@@ -137,7 +137,8 @@ impl<I: Io> MappedShard<I> {
 
     /// Writes a page to fresh slots; gives those that took it.
     async fn write_page(&self, snapshot: &Snapshot) -> Vec<PageCopy> {
-        let slots = self.space.borrow_mut().take_page_slots(self.geometry.copies());
+        let slots =
+            self.space.borrow_mut().take_page_slots(self.geometry.copies(), |m| self.members.responds(m));
         let writes = slots.iter().map(|copy| {
             let offset = self.members.get(copy.member).layout.page_offset(self.index, copy.slot);
             self.members.write_at(copy.member, offset, Rc::clone(&snapshot.data))

@@ -137,6 +137,7 @@ impl<I: Io> MappedShard<I> {
 
     /// The live blocks of a stripe with their content; `None` when one cannot be read.
     async fn read_live(self: &Rc<Self>, stripe: StripeId) -> Option<Vec<Piece>> {
+        self.step_back(stripe, CHUNK_BYTES).await;
         let first = self.geometry.slot(stripe, 0, 0).0;
         let slots = (first..first + self.geometry.slots_per_stripe()).map(SlotNo);
         let live: Vec<SlotNo> = {

@@ -29,6 +29,7 @@ use crate::pool::{self, Candidate, Found, SuperblockError};
 use crate::serve::{Answer, Order};
 use crate::shape::Shape;
 use crate::shard::Event;
+use crate::spikes::StepAround;
 use crate::status::ShardStatus;
 use crate::sync::{Signal, join_all};
 use crate::throttle::Bounds;
@@ -56,6 +57,7 @@ pub struct Control<I> {
     moved: RefCell<Vec<u64>>,
     /// No member took the configuration.
     failed: Cell<bool>,
+    stepping_around: Cell<StepAround>,
     changing: Cell<bool>,
     changed: Signal,
     /// An order about members is under way.
@@ -94,6 +96,7 @@ impl<I: Io> Control<I> {
             md_written: Signal::default(),
             moved: RefCell::default(),
             failed: Cell::new(false),
+            stepping_around: Cell::default(),
             changing: Cell::new(false),
             changed: Signal::default(),
             ordered: Cell::new(false),
@@ -481,6 +484,19 @@ impl<I: Io> Control<I> {
         for shard in &self.shards {
             let _ = shard.send(Order::Throttle(share)).await;
         }
+    }
+
+    /// Looks for latency spikes in another way, or not at all.
+    pub async fn step_around(&self, mode: StepAround) {
+        self.stepping_around.set(mode);
+        for shard in &self.shards {
+            let _ = shard.send(Order::StepAround(mode)).await;
+        }
+    }
+
+    /// How latency spikes are looked for.
+    pub fn stepping_around(&self) -> StepAround {
+        self.stepping_around.get()
     }
 
     /// The state of all shards, added up.

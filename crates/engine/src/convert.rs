@@ -77,6 +77,7 @@ impl<I: Io> MappedShard<I> {
         let stripe = lock.stripe();
         let columns = usize::from(self.tables.borrow().stripe(stripe).columns);
         self.throttle.pay(&self.io, columns as u64 * CHUNK_BYTES).await;
+        self.step_back(stripe, CHUNK_BYTES).await;
         let chunks = join_all((0..columns).map(|column| self.settle_chunk(stripe, column))).await;
         let chunks: Option<Vec<Vec<Buf>>> = chunks.into_iter().map(|chunk| Some(vec![chunk?])).collect();
         let Some(chunks) = chunks else {

@@ -39,6 +39,13 @@ impl Eras {
         EraGuard { eras: self.clone(), era }
     }
 
+    /// Enters the oldest era that somebody is inside of: for what goes on after the request that began it has ended.
+    pub(crate) fn enter_oldest(&self) -> EraGuard {
+        let era = self.oldest();
+        self.0.borrow_mut().inside[0] += 1;
+        EraGuard { eras: self.clone(), era }
+    }
+
     /// Ends the current era and gives its number.
     pub(crate) fn turn(&self) -> u64 {
         let mut state = self.0.borrow_mut();

@@ -45,7 +45,10 @@ impl<I: Io> MappedShard<I> {
         let (version, applied) = (self.members.version(), self.journal.applied());
         let covered = std::mem::take(&mut *self.unflushed_stripes.borrow_mut());
         self.flushing_stripes.borrow_mut().extend(covered);
-        let written = self.members.take_unflushed();
+        let mut written = self.members.take_unflushed();
+        if sabotage::on(Sabotage::FlushAround) {
+            written.retain(|&member| self.members.responds(member));
+        }
         if !sabotage::on(Sabotage::SkipFlush) {
             let results = join_all(written.iter().map(|&member| self.members.flush(member))).await;
             for (&member, result) in written.iter().zip(results) {

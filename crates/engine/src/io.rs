@@ -52,6 +52,11 @@ pub enum IoError {
 pub trait Io: Clone + 'static {
     /// Nanoseconds since an arbitrary, fixed moment; never goes back.
     fn now(&self) -> u64;
+    /// As `now`, but it may be as old as the present turn of the executor, and costs next to nothing.
+    #[inline(always)]
+    fn now_coarse(&self) -> u64 {
+        self.now()
+    }
     /// Resolves `ns` nanoseconds later.
     fn sleep(&self, ns: u64) -> impl Future<Output = ()>;
     /// Starts a task on this executor. It runs until it ends; nobody can cancel it.
@@ -76,6 +81,10 @@ pub trait Io: Clone + 'static {
     /// Tells that a path was taken that something unusual leads to. A world that tests the engine counts them.
     #[inline(always)]
     fn reach(&self, _path: Path) {}
+    /// Whether requests to the device are carried out on the spot, so that none can be overtaken by another.
+    fn answers_at_once(&self, _device: DeviceId) -> bool {
+        false
+    }
     /// The device's size.
     fn space(&self, device: DeviceId) -> Result<Space, IoError>;
 }

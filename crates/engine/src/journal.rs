@@ -6,7 +6,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use crate::addr::{Lsn, MemberId};
 use crate::buf::{BLOCK_BYTES, Buf};
@@ -15,7 +18,7 @@ use crate::io::{Gather, Io};
 use crate::mapped::MappedShard;
 use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
-use crate::sync::{Fulfil, Promise, Signal, gather, join_all, promise};
+use crate::sync::{Fulfil, Promise, Signal, gather, promise};
 use crate::tables::Effects;
 use crate::volume::VolumeError;
 
@@ -55,6 +58,8 @@ pub(crate) struct Journal {
     pub(crate) epoch: u64,
     /// Blocks written since the pool was opened.
     pub(crate) blocks_written: Cell<u64>,
+    /// Members that still write a group which is written without them.
+    late: RefCell<Vec<MemberId>>,
 }
 
 impl Journal {
@@ -72,6 +77,7 @@ impl Journal {
             tail_durable: Cell::new(tail),
             epoch,
             blocks_written: Cell::new(0),
+            late: RefCell::default(),
         }
     }
 
@@ -93,6 +99,16 @@ impl Journal {
     /// Entries that are not in a block yet.
     pub(crate) fn queued(&self) -> usize {
         self.queue.borrow().len()
+    }
+
+    /// Whether a member still writes what is written without it.
+    pub(crate) fn is_late(&self, member: MemberId) -> bool {
+        self.late.borrow().contains(&member)
+    }
+
+    /// Writes that came too late to count and have not ended.
+    pub(crate) fn late_writes(&self) -> usize {
+        self.late.borrow().len()
     }
 
     /// The last block known durable with everything before it.
@@ -280,50 +296,149 @@ impl<I: Io> MappedShard<I> {
         (blocks, data)
     }
 
-    /// Writes a group to f + 1 active members, or to all that are left; a member that fails is replaced by another.
-    async fn write_group(&self, first: Lsn, data: Buf) -> CommitResult {
+    /// Writes a group to f + 1 active members, or to all that are left; a member that fails is replaced by another. Where
+    /// one is late another gets the group, too, and the group counts as written as soon as any f + 1 have it.
+    async fn write_group(self: &Rc<Self>, first: Lsn, data: Buf) -> CommitResult {
         if sabotage::on(Sabotage::SkipJournal) {
             return Ok(());
         }
         let position = (first % u64::from(self.geometry.journal_blocks)) as u32;
         let data: Gather = Rc::new([data]);
-        let mut written: Vec<MemberId> = Vec::new();
+        let mut copies = if sabotage::on(Sabotage::OneJournalCopy) { 1 } else { self.geometry.copies() };
+        let (mut written, mut writing): (Vec<MemberId>, Vec<(MemberId, Pin<Box<_>>)>) = Default::default();
+        let mut wanted = copies;
+        self.members.responses.earn();
         loop {
             written.retain(|&m| self.members.takes_new(m));
-            let legs = self.journal_legs(first, &written);
-            if legs.is_empty() {
+            if written.len() >= copies {
+                break;
+            }
+            let taken: Vec<MemberId> = written.iter().copied().chain(writing.iter().map(|w| w.0)).collect();
+            for leg in self.journal_legs(first, &taken, wanted.saturating_sub(taken.len())).await {
+                writing.push((leg, Box::pin(Rc::clone(self).write_leg(leg, position, Rc::clone(&data)))));
+            }
+            if writing.is_empty() {
                 if written.is_empty() {
                     self.io.reach(Path::JournalRefused);
                     return Err(VolumeError::Failed);
                 }
-                return Ok(());
+                break;
             }
-            let writes = legs.iter().map(|&leg| {
-                let offset = self.members.get(leg).layout.journal_offset(self.index, position);
-                self.members.write_at(leg, offset, Rc::clone(&data))
-            });
-            let results = join_all(writes).await;
-            for (leg, result) in legs.into_iter().zip(results) {
-                match result {
-                    Ok(()) => written.push(leg),
-                    Err(error) => {
-                        self.io.reach(Path::JournalMemberLost);
-                        self.members.report_failure(leg, error).await;
-                    }
+            match self.next_leg(&mut writing, wanted > copies).await {
+                Some((leg, true)) => written.push(leg),
+                Some((_, false)) => {}
+                None if sabotage::on(Sabotage::CountLateJournal) => copies -= 1,
+                None => wanted += writing.len(),
+            }
+        }
+        if !writing.is_empty() {
+            self.journal.late.borrow_mut().extend(writing.iter().map(|w| w.0));
+            self.io.spawn(Rc::clone(self).await_late_legs(writing));
+        }
+        Ok(())
+    }
+
+    /// Writes a group to one member; whether that went well.
+    async fn write_leg(self: Rc<Self>, leg: MemberId, position: u32, data: Gather) -> bool {
+        let offset = self.members.get(leg).layout.journal_offset(self.index, position);
+        let result = self.members.write_at(leg, offset, data).await;
+        if let Err(error) = result {
+            self.io.reach(Path::JournalMemberLost);
+            self.members.report_failure(leg, error).await;
+        }
+        result.is_ok()
+    }
+
+    /// The next leg that has ended, and how; none when all are late and another member shall get the group.
+    async fn next_leg<F: Future<Output = bool>>(
+        &self,
+        writing: &mut Vec<(MemberId, Pin<Box<F>>)>,
+        is_hedged: bool,
+    ) -> Option<(MemberId, bool)> {
+        let late_ns = writing.iter().map(|w| self.members.responses.late_ns(w.0)).max().unwrap_or(0);
+        let may_be_late = self.members.may_be_late() && !is_hedged;
+        let again = || self.alarms.at(self.io.now_coarse().saturating_add(late_ns));
+        let mut alarm = may_be_late.then(again);
+        poll_fn(|cx| {
+            for i in 0..writing.len() {
+                if let Poll::Ready(is_written) = writing[i].1.as_mut().poll(cx) {
+                    return Poll::Ready(Some((writing.swap_remove(i).0, is_written)));
                 }
             }
+            while let Some(set) = &mut alarm
+                && set.poll(cx, self.io.now_coarse())
+            {
+                if self.may_write_journal_again(writing.iter().map(|w| w.0)) {
+                    return Poll::Ready(None);
+                }
+                // What cannot be done now may be possible after as long again.
+                alarm = Some(again());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Whether a group may go to further members, since these are late: others respond, and enough of them for the groups
+    /// to come, which must not go to members that still write this one.
+    fn may_write_journal_again(&self, late: impl Iterator<Item = MemberId> + Clone) -> bool {
+        let is_free = |&m: &MemberId| {
+            let is_late = self.journal.is_late(m) || late.clone().any(|l| l == m);
+            self.members.takes_new(m) && self.members.responds(m) && !is_late
+        };
+        let free = self.members.ids().filter(is_free).count();
+        if free < self.geometry.copies() || !self.members.responses.spend(late.clone().count()) {
+            self.io.reach(Path::AroundTooDear);
+            return false;
+        }
+        self.io.reach(Path::JournalHedged);
+        late.for_each(|m| self.members.responses.note(m, |watch| watch.hedges += 1));
+        true
+    }
+
+    /// Waits for writes of the journal that came too late to count. Until then nothing else is written to these places.
+    async fn await_late_legs<F: Future<Output = bool>>(
+        self: Rc<Self>,
+        writing: Vec<(MemberId, Pin<Box<F>>)>,
+    ) {
+        for (leg, write) in writing {
+            write.await;
+            let mut late = self.journal.late.borrow_mut();
+            let place = late.iter().position(|&m| m == leg).expect("it is listed");
+            late.swap_remove(place);
+            drop(late);
+            self.journal.room.notify();
         }
     }
 
-    /// Further members to write a group to, beside those that have it.
-    fn journal_legs(&self, first: Lsn, written: &[MemberId]) -> Vec<MemberId> {
-        let copies = if sabotage::on(Sabotage::OneJournalCopy) { 1 } else { self.geometry.copies() };
+    /// Up to `count` further members to write a group to: those that respond, in turn, then the others. Members that
+    /// still write an earlier group are none; where only such are left, they are waited for.
+    async fn journal_legs(&self, first: Lsn, taken: &[MemberId], count: usize) -> Vec<MemberId> {
+        if count == 0 {
+            return Vec::new();
+        }
         let n = self.members.count() as u64;
-        (0..n)
-            .map(|i| MemberId(((first / LEG_BLOCKS + i) % n) as u8))
-            .filter(|m| self.members.takes_new(*m) && !written.contains(m))
-            .take(copies.saturating_sub(written.len()))
-            .collect()
+        let in_turn = || {
+            (0..n)
+                .map(|i| MemberId(((first / LEG_BLOCKS + i) % n) as u8))
+                .filter(|m| self.members.takes_new(*m) && !taken.contains(m))
+        };
+        let is_late = |m: &MemberId| self.journal.late.borrow().contains(m);
+        let legs = || {
+            let (mut legs, others): (Vec<_>, Vec<_>) =
+                in_turn().filter(|m| !is_late(m)).partition(|&m| self.members.responds(m));
+            if others.iter().any(|other| in_turn().take(count).any(|m| m == *other)) && legs.len() >= count {
+                self.io.reach(Path::JournalAround);
+            }
+            legs.extend(others);
+            legs.truncate(count);
+            if legs.len() < count && in_turn().any(|m| is_late(&m)) {
+                self.io.reach(Path::JournalHeldUp);
+                return None;
+            }
+            Some(legs)
+        };
+        self.journal.room.wait(legs).await
     }
 
     fn apply_block(self: &Rc<Self>, block: Block, written: CommitResult) {

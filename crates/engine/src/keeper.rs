@@ -86,7 +86,7 @@ impl<I: Io> MappedShard<I> {
     }
 
     /// Free chunks below which room is made.
-    fn low_water(&self) -> u64 {
+    pub(crate) fn low_water(&self) -> u64 {
         let (space, per) = (self.space.borrow(), self.geometry.homes_per_stripe() as u64);
         space.reserve_chunks() + (3 * per).max(space.all_chunks() / 16)
     }

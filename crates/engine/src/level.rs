@@ -75,6 +75,7 @@ impl<I: Io> MappedShard<I> {
         home: Home,
     ) -> Option<Rebuilt<I>> {
         self.throttle.pay(&self.io, CHUNK_BYTES).await;
+        self.step_back(lock.stripe(), CHUNK_BYTES).await;
         match self.chunk_content(lock.stripe(), index).await {
             Some(content) => self.write_rebuilt(lock, index, home, true, content).await,
             None => {

@@ -21,6 +21,7 @@ pub mod array;
 
 // One shard of a mapped pool, and what it does for requests.
 mod append;
+mod around;
 mod flush;
 mod mapped;
 mod plan;
@@ -42,15 +43,18 @@ mod rebuild;
 pub mod recover;
 mod rest;
 mod scrub;
+mod step_back;
 
 // What it is made of.
 mod bounds;
 mod era;
 mod journal;
+mod late;
 mod member;
 mod pages;
 mod shares;
 mod space;
+pub mod spikes;
 pub mod status;
 mod sync;
 mod tables;

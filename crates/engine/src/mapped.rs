@@ -12,6 +12,7 @@ use async_channel::Sender;
 
 use crate::addr::{Lsn, MemberId, ShardBlock, StripeId, VolumeId};
 use crate::append::Appender;
+use crate::around::Readings;
 use crate::disk::Uuid;
 use crate::disk::journal::Record;
 use crate::disk::superblock::MemberState;
@@ -19,6 +20,7 @@ use crate::era::Eras;
 use crate::geometry::{Geometry, MemberLayout};
 use crate::io::{DeviceId, Io};
 use crate::journal::Journal;
+use crate::late::Alarms;
 use crate::member::Members;
 use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
@@ -45,6 +47,8 @@ pub struct MappedShard<I> {
     pub(crate) eras: Eras,
     pub(crate) counters: Counters,
     pub(crate) throttle: Throttle,
+    pub(crate) alarms: Alarms,
+    pub(crate) readings: Readings<I>,
     pub(crate) control: Sender<Event>,
     /// Stripes written since the last flush began, and those that the flush under way covers.
     pub(crate) unflushed_stripes: RefCell<BTreeSet<StripeId>>,
@@ -144,6 +148,8 @@ impl<I: Io> MappedShard<I> {
             eras: Eras::new(),
             counters: Counters::default(),
             throttle: Throttle::default(),
+            alarms: Alarms::default(),
+            readings: Readings::default(),
             control: parts.control,
             unflushed_stripes: RefCell::default(),
             flushing_stripes: RefCell::default(),
@@ -191,6 +197,7 @@ impl<I: Io> MappedShard<I> {
         self.io.spawn(Rc::clone(self).run_appender());
         self.io.spawn(Rc::clone(self).run_cleaner());
         self.io.spawn(Rc::clone(self).run_keeper());
+        self.io.spawn(Rc::clone(self).run_alarms());
         self.io.spawn(Rc::clone(self).run_rebuilder());
         self.io.spawn(Rc::clone(self).run_balancer());
         self.io.spawn(Rc::clone(self).run_scrubber());
@@ -359,10 +366,11 @@ impl<I: Io> MappedShard<I> {
         self.users.borrow().contains_key(&stripe) || self.opening.borrow().contains_key(&stripe)
     }
 
-    /// Stripes in use, but for the one that small writes are appended to.
+    /// Stripes in use, but for those that small writes are appended to.
     pub(crate) fn busy_stripes(&self) -> usize {
-        let open = self.appender.open_stripe().is_some_and(|open| self.users.borrow().contains_key(&open));
-        self.users.borrow().len() + self.opening.borrow().len() - usize::from(open)
+        let users = self.users.borrow();
+        let open = self.appender.open_stripes().iter().filter(|open| users.contains_key(open)).count();
+        users.len() + self.opening.borrow().len() - open
     }
 
     /// Takes a stripe for background work alone, unless somebody uses it or it is not fully there.

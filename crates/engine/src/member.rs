@@ -10,6 +10,7 @@ use crate::disk::superblock::{MemberConfig, MemberState};
 use crate::geometry::{CHUNK_BLOCKS, MemberLayout};
 use crate::io::{DeviceId, Gather, Io, IoError};
 use crate::shard::Event;
+use crate::spikes::{Kind, Responses, StepAround, Token};
 
 /// Read errors after which a member counts as failed although single reads still succeed.
 const READ_ERRORS_MAX: u32 = 64;
@@ -76,6 +77,10 @@ pub(crate) struct Members<I> {
     version: Cell<u64>,
     /// Requests that wait for a failed member to be out.
     pub(crate) failures_reported: Cell<u64>,
+    /// How each answers; apart from the list, since it is much.
+    pub(crate) responses: Responses,
+    /// Whether requests to all of them are carried out on the spot.
+    all_at_once: Cell<bool>,
 }
 
 impl<I: Io> Members<I> {
@@ -91,7 +96,18 @@ impl<I: Io> Members<I> {
             Member::new(device, member.state, member.layout)
         };
         let list = RefCell::new(members.iter().zip(devices).map(member).collect());
-        Members { io, shard, control, list, version: Cell::new(0), failures_reported: Cell::new(0) }
+        let members = Members {
+            io,
+            shard,
+            control,
+            list,
+            version: Cell::new(0),
+            failures_reported: Cell::new(0),
+            responses: Responses::default(),
+            all_at_once: Cell::new(false),
+        };
+        members.watch_all();
+        members
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -155,7 +171,8 @@ impl<I: Io> Members<I> {
         if !state.takes_part() {
             entry.lost_at = self.version.get();
         }
-        if device.is_some() && entry.device.is_some_and(|before| Some(before) != device) {
+        let is_other = device.is_some() && entry.device.is_some_and(|before| Some(before) != device);
+        if is_other {
             entry.stats = MemberStats::default();
         }
         entry.state = state;
@@ -163,6 +180,51 @@ impl<I: Io> Members<I> {
         entry.layout = layout;
         if !state.takes_part() {
             entry.unflushed = false;
+        }
+        drop(list);
+        self.watch_all();
+        if is_other {
+            self.responses.forget(member);
+        }
+    }
+
+    fn watch_all(&self) {
+        let list = self.list.borrow();
+        self.responses.watch(list.len());
+        let at_once = |m: &Member| m.device.is_none_or(|device| self.io.answers_at_once(device));
+        self.all_at_once.set(list.iter().all(at_once));
+    }
+
+    /// Whether the member answers, as far as is known: no spike is on.
+    pub(crate) fn responds(&self, member: MemberId) -> bool {
+        !self.may_be_late() || self.responses.responds(member, self.io.now_coarse())
+    }
+
+    /// Looks for spikes in another way from now on.
+    pub(crate) fn step_around(&self, mode: StepAround) {
+        self.responses.set_mode(mode, self.io.now());
+    }
+
+    /// What a read of the member waits for: the less, the better.
+    pub(crate) fn burden(&self, member: MemberId) -> (u32, u32) {
+        let stragglers =
+            if self.may_be_late() { self.responses.stragglers(member, self.io.now_coarse()) } else { 0 };
+        (stragglers, self.in_flight(member))
+    }
+
+    /// Whether a request may turn out to be late. Where all are carried out on the spot none is ever pending, and watching
+    /// them would only cost.
+    pub(crate) fn may_be_late(&self) -> bool {
+        self.responses.is_on() && !self.all_at_once.get()
+    }
+
+    fn begin(&self, member: MemberId) -> Option<Token> {
+        self.may_be_late().then(|| self.responses.begin(member, self.io.now_coarse()))
+    }
+
+    fn end(&self, member: MemberId, kind: Kind, token: Option<Token>) {
+        if let Some(token) = token {
+            self.responses.end(member, kind, token, self.io.now_coarse());
         }
     }
 
@@ -210,6 +272,8 @@ impl<I: Io> Members<I> {
             members.iter().map(|&(state, device)| Member::new(device, state, MemberLayout::default())),
         );
         self.version.set(self.version.get() + 1);
+        drop(list);
+        self.watch_all();
     }
 
     fn note(&self, member: MemberId, f: impl FnOnce(&mut Member)) {
@@ -229,11 +293,18 @@ impl<I: Io> Members<I> {
         error == IoError::Gone || self.get(member).stats.read_errors > READ_ERRORS_MAX
     }
 
+    /// The member's device, and where its part begins there.
+    fn place(&self, member: MemberId) -> Result<(DeviceId, u64), IoError> {
+        let entry = &self.list.borrow()[usize::from(member.0)];
+        Ok((entry.device.ok_or(IoError::Gone)?, entry.layout.origin))
+    }
+
     pub(crate) async fn read_at(&self, member: MemberId, offset: u64, bytes: usize) -> Result<Buf, IoError> {
-        let Member { device, layout, .. } = self.get(member);
-        let device = device.ok_or(IoError::Gone)?;
+        let (device, origin) = self.place(member)?;
         self.note(member, |m| m.in_flight += 1);
-        let (buf, result) = self.io.read(device, layout.origin + offset, Buf::stale(bytes)).await;
+        let token = self.begin(member);
+        let (buf, result) = self.io.read(device, origin + offset, Buf::stale(bytes)).await;
+        self.end(member, Kind::Read, token);
         self.note(member, |m| {
             m.in_flight -= 1;
             match result {
@@ -251,11 +322,12 @@ impl<I: Io> Members<I> {
     }
 
     pub(crate) async fn write_at(&self, member: MemberId, offset: u64, data: Gather) -> Result<(), IoError> {
-        let Member { device, layout, .. } = self.get(member);
-        let device = device.ok_or(IoError::Gone)?;
+        let (device, origin) = self.place(member)?;
         let bytes: usize = data.iter().map(Buf::len).sum();
         self.note(member, |m| m.in_flight += 1);
-        let result = self.io.write(device, layout.origin + offset, data).await;
+        let token = self.begin(member);
+        let result = self.io.write(device, origin + offset, data).await;
+        self.end(member, Kind::Write, token);
         self.note(member, |m| {
             m.in_flight -= 1;
             m.unflushed = true;
@@ -270,16 +342,20 @@ impl<I: Io> Members<I> {
         result
     }
 
+    fn chunk_offset(&self, home: Home, block: u32) -> u64 {
+        self.list.borrow()[usize::from(home.member.0)].layout.chunk_offset(self.shard, home.chunk, block)
+    }
+
     /// Reads `count` blocks of a chunk.
     pub(crate) async fn read(&self, home: Home, block: u32, count: u32) -> Result<Buf, IoError> {
         debug_assert!(block + count <= CHUNK_BLOCKS);
-        let offset = self.get(home.member).layout.chunk_offset(self.shard, home.chunk, block);
+        let offset = self.chunk_offset(home, block);
         self.read_at(home.member, offset, count as usize * BLOCK_BYTES).await
     }
 
     /// Writes into a chunk, from `block` on.
     pub(crate) async fn write(&self, home: Home, block: u32, data: Gather) -> Result<(), IoError> {
-        let offset = self.get(home.member).layout.chunk_offset(self.shard, home.chunk, block);
+        let offset = self.chunk_offset(home, block);
         self.write_at(home.member, offset, data).await
     }
 

@@ -54,6 +54,29 @@ paths! {
     /// A chunk could not be read whole; each block was read for itself.
     ChunkBlockByBlock,
 
+    /// A read was worked out of the rest of its stripe, because its member is in a spike.
+    ReadAround,
+    /// A read was late, and asked for elsewhere as well.
+    ReadHedged,
+    /// What was asked for elsewhere came first.
+    ReadHedgeWon,
+    /// What was asked for elsewhere came second.
+    ReadHedgeLost,
+    /// Another stripe was opened for small writes, because members of the open ones are in spikes.
+    AppendAround,
+    /// Small writes went to a member in a spike, since no stripe without one could be had.
+    AppendToSpiking,
+    /// Small writes were late and written again elsewhere.
+    RunHedged,
+    /// The journal went to other members than it was their turn, because those are in spikes.
+    JournalAround,
+    /// A member was late with the journal; another got it as well.
+    JournalHedged,
+    /// The journal waited for a late member, since it cannot do with the others.
+    JournalHeldUp,
+    /// A late member was waited for, since too much has been asked for elsewhere already.
+    AroundTooDear,
+
     /// A member was lost while a stripe was written; it is written again elsewhere.
     StripeMemberLost,
     /// A stripe is written as two, since too few members are left for its width.
@@ -119,6 +142,8 @@ paths! {
     /// Cleaning came to nothing and waits before it tries again.
     CleanRetried,
 
+    /// Background work waited for a member in a spike.
+    BackgroundAround,
     /// Members changed during a conversion, which then does not count.
     ConvertVoid,
     /// A chunk of a stripe to be converted could not be had.

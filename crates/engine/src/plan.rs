@@ -90,7 +90,20 @@ impl<I: Io> MappedShard<I> {
         purpose: Purpose,
     ) -> Option<(StripeId, StripePlan)> {
         let id = self.take_stripe_id(purpose)?;
-        match self.space.borrow_mut().plan_stripe(columns, parity, purpose, |_| true) {
+        let plan =
+            self.space.borrow_mut().plan_stripe(columns, parity, purpose, |m| self.members.responds(m));
+        self.take_plan(id, plan)
+    }
+
+    /// A stripe for small writes at once, on members that all respond; none where that cannot be.
+    pub(crate) fn plan_around(&self, columns: usize) -> Option<(StripeId, StripePlan)> {
+        let id = self.take_stripe_id(Purpose::User)?;
+        let plan = self.space.borrow_mut().plan_around(columns, |m| self.members.responds(m));
+        self.take_plan(id, plan)
+    }
+
+    fn take_plan(&self, id: StripeId, plan: Option<StripePlan>) -> Option<(StripeId, StripePlan)> {
+        match plan {
             Some(plan) => {
                 self.opening.borrow_mut().insert(id, self.members.version());
                 Some((id, plan))

@@ -131,6 +131,9 @@ impl<I: Io> MappedShard<I> {
 
     /// Reads part of a data column from its copies or the rest of the stripe. The caller is inside an era.
     pub(crate) async fn read_part(self: &Rc<Self>, part: ChunkPart) -> Result<Buf, VolumeError> {
+        if self.members.may_be_late() {
+            return self.read_around(part).await;
+        }
         self.read_part_without(part, Vec::new()).await
     }
 
@@ -141,19 +144,12 @@ impl<I: Io> MappedShard<I> {
         mut bad: Vec<(usize, Home)>,
     ) -> Result<Buf, VolumeError> {
         while let Some((index, home)) = self.next_copy(part, &bad) {
-            match self.members.read(home, part.offset, part.count).await {
-                Ok(buf) if self.matches(part, &buf, home) => {
-                    if !bad.is_empty() {
-                        self.repair(part, &bad, &buf).await;
-                    }
-                    return Ok(buf);
+            let result = self.members.read(home, part.offset, part.count).await;
+            if let Some(buf) = self.judge(part, home, result).await {
+                if !bad.is_empty() {
+                    self.repair(part, &bad, &buf).await;
                 }
-                Ok(_) => self.io.reach(Path::ReadChecksumBad),
-                Err(error) if self.members.read_error_is_fatal(home.member, error) => {
-                    self.io.reach(Path::ReadMemberLost);
-                    self.members.report_failure(home.member, error).await;
-                }
-                Err(_) => self.io.reach(Path::ReadFailed),
+                return Ok(buf);
             }
             bad.push((index, home));
         }
@@ -172,8 +168,27 @@ impl<I: Io> MappedShard<I> {
         buf
     }
 
+    /// What was read, if it is good; otherwise what follows from that for the member.
+    pub(crate) async fn judge(
+        &self,
+        part: ChunkPart,
+        home: Home,
+        result: Result<Buf, IoError>,
+    ) -> Option<Buf> {
+        match result {
+            Ok(buf) if self.matches(part, &buf, home) => return Some(buf),
+            Ok(_) => self.io.reach(Path::ReadChecksumBad),
+            Err(error) if self.members.read_error_is_fatal(home.member, error) => {
+                self.io.reach(Path::ReadMemberLost);
+                self.members.report_failure(home.member, error).await;
+            }
+            Err(_) => self.io.reach(Path::ReadFailed),
+        }
+        None
+    }
+
     /// The good copy, not yet tried, whose member has least to do.
-    fn next_copy(&self, part: ChunkPart, tried: &[(usize, Home)]) -> Option<(usize, Home)> {
+    pub(crate) fn next_copy(&self, part: ChunkPart, tried: &[(usize, Home)]) -> Option<(usize, Home)> {
         let tables = self.tables.borrow();
         let g = &self.geometry;
         if tables.stripe(part.stripe).state == StripeState::Free {
@@ -184,7 +199,7 @@ impl<I: Io> MappedShard<I> {
             .chain(mirrors)
             .filter_map(|index| Some((index, tables.good_home(part.stripe, index)?)))
             .filter(|copy| self.members.is_active(copy.1.member) && !tried.iter().any(|t| t.1 == copy.1))
-            .min_by_key(|copy| self.members.in_flight(copy.1.member))
+            .min_by_key(|copy| self.members.burden(copy.1.member))
     }
 
     /// Whether each block with a known checksum matches it.
@@ -240,10 +255,19 @@ impl<I: Io> MappedShard<I> {
 
     /// Part of a data column from the other columns and parity, checked; `None` when it cannot be had.
     pub(crate) async fn rebuild_part(self: &Rc<Self>, part: ChunkPart) -> Option<Buf> {
+        self.rebuild_part_from(part, |_| true).await
+    }
+
+    /// As `rebuild_part`, from homes of which that is true.
+    pub(crate) async fn rebuild_part_from(
+        self: &Rc<Self>,
+        part: ChunkPart,
+        usable: impl Fn(Home) -> bool,
+    ) -> Option<Buf> {
         if self.tables.borrow().stripe(part.stripe).state != StripeState::Parity {
             return None;
         }
-        let columns = self.read_others(part).await;
+        let columns = self.read_others(part, usable).await;
         if let Some(buf) = self.combine(part, &columns, None) {
             return Some(buf);
         }
@@ -266,9 +290,10 @@ impl<I: Io> MappedShard<I> {
     }
 
     /// The same part of every other data column and of parity, where it can be read and matches its checksums.
-    async fn read_others(&self, part: ChunkPart) -> Vec<Option<Buf>> {
+    async fn read_others(&self, part: ChunkPart, usable: impl Fn(Home) -> bool) -> Vec<Option<Buf>> {
         let width = self.geometry.data_columns + self.geometry.parity_columns();
-        let homes = (0..width).map(|i| self.live_home(part.stripe, i).filter(|_| i != part.column));
+        let home = |i| self.live_home(part.stripe, i).filter(|&home| i != part.column && usable(home));
+        let homes = (0..width).map(home);
         join_all(homes.enumerate().map(|(column, home)| async move {
             let home = home?;
             let buf = self.members.read(home, part.offset, part.count).await.ok()?;

@@ -80,7 +80,8 @@ impl<I: Io> MappedShard<I> {
     pub(crate) async fn is_rid_of(self: &Rc<Self>, member: MemberId) -> Result<bool, VolumeError> {
         self.flush().await?;
         self.reclaim();
-        Ok(self.space.borrow().is_empty(member) && !self.needs_redundancy())
+        let is_rid = self.space.borrow().is_empty(member) && !self.journal.is_late(member);
+        Ok(is_rid && !self.needs_redundancy())
     }
 
     /// Chunks that can and should be rebuilt.
@@ -156,14 +157,15 @@ impl<I: Io> MappedShard<I> {
             if self.wanting(stripe).is_empty() {
                 continue;
             }
-            if self.appender.open_stripe() == Some(stripe) {
+            if self.appender.is_open(stripe) {
                 // Opened while members were out; nobody knows when it will be full.
                 self.io.reach(Path::RebuiltOpen);
-                self.appender.close(self);
+                self.appender.close(self, stripe);
             }
             let Some(lock) = self.lock_stripe(stripe).map(Rc::new) else { continue };
             for index in self.wanting(stripe) {
                 self.throttle.pay(&self.io, CHUNK_BYTES).await;
+                self.step_back(stripe, CHUNK_BYTES).await;
                 let rebuilt = self.rebuild_chunk(&lock, index, &batch).await;
                 batch.extend(rebuilt);
             }

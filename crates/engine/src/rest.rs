@@ -23,6 +23,7 @@ impl<I: Io> MappedShard<I> {
             ("requests on volumes", self.volumes_in_use()),
             ("records to be committed", self.journal.queued()),
             ("small writes", self.appender.queued()),
+            ("late writes of the journal", self.journal.late_writes()),
             ("marks to be committed", self.marks_pending.get() as usize),
             ("failures reported", self.members.failures_reported.get() as usize),
             ("flushes", usize::from(self.flush_running.get())),

@@ -55,6 +55,14 @@ pub enum Sabotage {
     UseBeforeStored,
     /// Let a member go before it is empty.
     LeaveEarly,
+    /// Count a copy of the journal that is late as written.
+    CountLateJournal,
+    /// Leave members in a spike out of a flush.
+    FlushAround,
+    /// Count a copy of small writes that is late as written.
+    CountLateRun,
+    /// Believe a copy that was asked for because another was late, without looking at it.
+    TrustHedge,
     /// Arrays: change stripes in place without their after-image in the journal.
     SkipAfterImage,
     /// Arrays: at recovery, leave stripes that were being changed as they are.
@@ -93,7 +101,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every way.
-    pub const ALL: [Sabotage; 42] = [
+    pub const ALL: [Sabotage; 46] = [
         Sabotage::SkipJournal,
         Sabotage::OneJournalCopy,
         Sabotage::AcknowledgeEarly,
@@ -119,6 +127,10 @@ impl Sabotage {
         Sabotage::MoveUnflushed,
         Sabotage::UseBeforeStored,
         Sabotage::LeaveEarly,
+        Sabotage::CountLateJournal,
+        Sabotage::FlushAround,
+        Sabotage::CountLateRun,
+        Sabotage::TrustHedge,
         Sabotage::SkipAfterImage,
         Sabotage::SkipReplay,
         Sabotage::ReplayOutOfOrder,

@@ -87,6 +87,7 @@ impl<I: Io> MappedShard<I> {
         let mut chunks = Vec::new();
         for column in 0..usize::from(found.columns) {
             self.throttle.pay(&self.io, CHUNK_BYTES).await;
+            self.step_back(stripe, CHUNK_BYTES / found.columns.max(1) as u64).await;
             chunks.push(self.scrub_column(stripe, column).await);
         }
         if found.state == StripeState::Parity

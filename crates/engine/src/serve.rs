@@ -12,6 +12,7 @@ use crate::io::{DeviceId, Io};
 use crate::mapped::MappedShard;
 use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
+use crate::spikes::StepAround;
 use crate::status::ShardStatus;
 use crate::throttle::Bounds;
 use crate::volume::{Extent, VolumeError};
@@ -166,6 +167,8 @@ pub enum Order {
     },
     /// Bound background work.
     Throttle(Bounds),
+    /// Look for latency spikes in this way.
+    StepAround(StepAround),
     /// Tell the state.
     Status(Answer<ShardStatus>),
     /// Make everything durable, if nothing is being written to an array of md's, and ask again before the next write.
@@ -235,6 +238,8 @@ impl<I: Io> MappedShard<I> {
                 return Err(VolumeError::Failed);
             }
         }
+        // No write may come to a place after the pool was opened again.
+        self.journal.room.wait(|| (self.journal.late_writes() == 0).then_some(())).await;
         self.flush().await
     }
 }

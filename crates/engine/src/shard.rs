@@ -227,6 +227,10 @@ impl<I: Io> Shard<I> {
                 Shard::Mapped(shard) => shard.throttle.set(bounds),
                 Shard::Array(shard) => shard.throttle.set(bounds),
             },
+            Order::StepAround(mode) => match &self {
+                Shard::Mapped(shard) => shard.members.step_around(mode),
+                Shard::Array(shard) => shard.members.step_around(mode),
+            },
             Order::Status(reply) => {
                 let _ = reply.send(self.status());
             }

@@ -4,6 +4,7 @@
 //! that may still read it has ended; a page slot waits until the page that replaced it is durable. So a crash never finds
 //! that something it falls back to was overwritten.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use crate::addr::{Home, Lsn, MemberId, StripeId};
@@ -279,6 +280,8 @@ impl Space {
     /// when not even one column can have its redundancy, or only by touching a reserve that is not the caller's.
     ///
     /// With fewer members left than copies are due, the missing copies get no home; rebuilding gives them one.
+    ///
+    /// Members that are not `responsive` are left out as long as the others can do without them and no room is stranded.
     pub(crate) fn plan_stripe(
         &mut self,
         columns: usize,
@@ -288,7 +291,26 @@ impl Space {
     ) -> Option<StripePlan> {
         // A client rather waits for room than gets a narrow stripe, which takes more room for less.
         let least = if purpose == Purpose::User { columns } else { 1 };
-        (least..=columns).rev().find_map(|columns| self.plan_columns(columns, parity, purpose, &responsive))
+        let calm = |m| responsive(m);
+        (least..=columns).rev().find_map(|columns| {
+            let around =
+                self.is_any_slow(&calm).then(|| self.plan_columns(columns, parity, purpose, Some(&calm)));
+            around.flatten().or_else(|| self.plan_columns(columns, parity, purpose, None))
+        })
+    }
+
+    /// As `plan_stripe`, of a mirrored stripe for a client, on responsive members only.
+    pub(crate) fn plan_around(
+        &mut self,
+        columns: usize,
+        responsive: impl Fn(MemberId) -> bool,
+    ) -> Option<StripePlan> {
+        self.plan_columns(columns, false, Purpose::User, Some(&responsive))
+    }
+
+    fn is_any_slow(&self, responsive: &impl Fn(MemberId) -> bool) -> bool {
+        let usable = self.members.iter().enumerate().filter(|(_, member)| member.usable);
+        usable.into_iter().any(|(i, _)| !responsive(MemberId(i as u8)))
     }
 
     fn plan_columns(
@@ -296,7 +318,7 @@ impl Space {
         columns: usize,
         parity: bool,
         purpose: Purpose,
-        responsive: &impl Fn(MemberId) -> bool,
+        responsive: Option<&dyn Fn(MemberId) -> bool>,
     ) -> Option<StripePlan> {
         let g = self.geometry;
         let (copies, m) = (g.copies(), g.parity_columns());
@@ -308,14 +330,20 @@ impl Space {
         let room =
             |s: &MemberSpace| if s.usable { u64::from(s.chunks.count).saturating_sub(kept) } else { 0 };
         let mut free: Vec<u64> = self.members.iter().map(room).collect();
-        // Step around members that do not respond, as long as the others can do without them.
-        let calm: Vec<u64> = free
-            .iter()
-            .enumerate()
-            .map(|(i, &c)| if responsive(MemberId(i as u8)) { c } else { 0 })
-            .collect();
-        if calm.iter().filter(|&&c| c > 0).count() >= (columns + m).max(least) {
-            free = calm;
+        if let Some(responsive) = responsive {
+            // A member that has to be in every stripe, or room would be stranded, cannot be left out.
+            let demanded_from = placement::demanded_from(&free, (columns + m).max(least));
+            for (i, room) in free.iter_mut().enumerate().filter(|(_, room)| **room > 0) {
+                if !responsive(MemberId(i as u8)) {
+                    if *room >= demanded_from {
+                        return None;
+                    }
+                    *room = 0;
+                }
+            }
+            if free.iter().filter(|&&c| c > 0).count() < (columns + m).max(least) {
+                return None;
+            }
         }
         let with_room = free.iter().filter(|&&c| c > 0).count();
         if with_room < least {
@@ -375,7 +403,7 @@ impl Space {
             let uses = |i: u8| members.iter().flatten().filter(|m| m.0 == i).count();
             let rank = |&i: &u8| {
                 let room = free[usize::from(i)];
-                (room < demanded_from, uses(i), in_stripe(i), std::cmp::Reverse(room / 8))
+                (room < demanded_from, uses(i), in_stripe(i), Reverse(room / 8))
             };
             let best = self
                 .order
@@ -481,13 +509,18 @@ impl Space {
         freed
     }
 
-    /// Slots for the copies of one page, on distinct usable members, those with most free slots first; as many as there
-    /// can be, up to `copies`.
-    pub(crate) fn take_page_slots(&mut self, copies: usize) -> Vec<PageCopy> {
+    /// Slots for the copies of one page, on distinct usable members, responsive ones and then those with most free slots
+    /// first; as many as there can be, up to `copies`.
+    pub(crate) fn take_page_slots(
+        &mut self,
+        copies: usize,
+        responsive: impl Fn(MemberId) -> bool,
+    ) -> Vec<PageCopy> {
         let mut by_room: Vec<usize> = (0..self.members.len())
             .filter(|&i| self.members[i].usable && self.members[i].page_slots.count > 0)
             .collect();
-        by_room.sort_by_key(|&i| std::cmp::Reverse(self.members[i].page_slots.count));
+        let rank = |&i: &usize| (!responsive(MemberId(i as u8)), Reverse(self.members[i].page_slots.count));
+        by_room.sort_by_key(rank);
         by_room.truncate(copies);
         let copy = |i: usize| {
             let slot = self.members[i].page_slots.take().expect("counted as free");

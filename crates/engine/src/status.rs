@@ -7,6 +7,7 @@ use crate::geometry::CHUNK_BYTES;
 use crate::io::Io;
 use crate::mapped::MappedShard;
 use crate::member::MemberStats;
+use crate::spikes::MemberLatency;
 use crate::tables::StripeState;
 
 /// A number that only grows.
@@ -152,6 +153,8 @@ pub struct ShardStatus {
     pub counters: CounterValues,
     /// Each member's part in it.
     pub members: Vec<MemberStats>,
+    /// How each member answers.
+    pub member_latency: Vec<MemberLatency>,
     /// Chunks of stripes on each member.
     pub member_chunks_used: Vec<u64>,
     /// Of those, parity chunks; of mapped pools only.
@@ -197,6 +200,10 @@ impl ShardStatus {
             mine.read_errors += theirs.read_errors;
             mine.checksum_errors += theirs.checksum_errors;
             mine.repaired_blocks += theirs.repaired_blocks;
+        }
+        self.member_latency.resize(self.members.len(), MemberLatency::default());
+        for (mine, theirs) in self.member_latency.iter_mut().zip(&other.member_latency) {
+            mine.add(theirs);
         }
         self.member_chunks_stale.resize(self.members.len(), 0);
         for (mine, theirs) in self.member_chunks_stale.iter_mut().zip(&other.member_chunks_stale) {
@@ -259,6 +266,7 @@ impl<I: Io> MappedShard<I> {
             waits: self.waits(),
             counters: self.counters.values(),
             members: self.members.ids().map(|m| self.members.get(m).stats).collect(),
+            member_latency: self.members.responses.report(self.io.now()),
             member_chunks_used: vec![0; self.members.count()],
             member_chunks_parity: vec![0; self.members.count()],
             ..ShardStatus::default()

@@ -40,6 +40,7 @@ named![
     "scaled",
     "growing",
     "spread",
+    "spikes",
 ];
 
 /// Names the directory in which the traces are that experiments which ship with the program replay.

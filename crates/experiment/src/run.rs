@@ -153,6 +153,7 @@ fn open_pool(world: &World, spec: &Spec, members: &[Member]) -> Result<OpenPool>
         bytes_per_second: spec.pool.throttle.map_or(0, |rate| rate.0),
         rest_above: spec.grows.as_ref().map_or(0, |grows| grows.rest_above),
     };
+    let step_around = spec.pool.step_around.into();
     let io = world.io();
     let opened = world.block_on(async move {
         let made = pool::create(&io, &candidates, &pool_spec).await;
@@ -164,6 +165,7 @@ fn open_pool(world: &World, spec: &Spec, members: &[Member]) -> Result<OpenPool>
             made.map_err(|error| Error::engine("making the volumes", error))?;
         }
         pool.control.throttle(bounds).await;
+        pool.control.step_around(step_around).await;
         Ok(pool)
     });
     opened.map_err(|stuck| Error::engine("making the pool", stuck))?

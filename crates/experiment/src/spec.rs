@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sinew_engine::array::growth::GrowMethod;
 use sinew_engine::geometry::Protection;
+use sinew_engine::spikes::StepAround;
 use sinew_workload::{ByteSize, Pace, Workload};
 use toml::Value;
 
@@ -146,6 +147,32 @@ pub struct PoolSpec {
     /// A bound on background work per second; none where not given.
     #[serde(default)]
     pub throttle: Option<ByteSize>,
+    /// How members in a latency spike are found.
+    #[serde(default)]
+    pub step_around: StepAroundName,
+}
+
+/// How latency spikes are found; docs/slow-members.md describes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "docs/slow-members.md describes them")]
+pub enum StepAroundName {
+    Off,
+    #[default]
+    Auto,
+    Consumer,
+    Datacenter,
+}
+
+impl From<StepAroundName> for StepAround {
+    fn from(name: StepAroundName) -> StepAround {
+        match name {
+            StepAroundName::Off => StepAround::Off,
+            StepAroundName::Auto => StepAround::Auto,
+            StepAroundName::Consumer => StepAround::Consumer,
+            StepAroundName::Datacenter => StepAround::Datacenter,
+        }
+    }
 }
 
 /// An array.

@@ -195,6 +195,14 @@ impl Device {
         });
     }
 
+    /// Makes everything that arrives within the next `ns` nanoseconds wait until then: a latency spike.
+    pub fn hold_up(&self, ns: u64) {
+        self.with(|device, now| {
+            device.counts.slow_periods += 1;
+            device.timing.hold_up(now.saturating_add(ns));
+        });
+    }
+
     /// Takes the device away: requests fail with `Gone`, those in flight too, and its unflushed writes meet `policy` as
     /// in a power loss.
     pub fn detach(&self, policy: CrashPolicy) {

@@ -44,6 +44,8 @@ pub(crate) struct Timing {
     lanes: Vec<u64>,
     slow_until: u64,
     slow_factor: u64,
+    /// Nothing is served before.
+    held_until: u64,
     rng: Rng,
 }
 
@@ -58,17 +60,17 @@ pub(crate) enum Work {
 impl Timing {
     pub(crate) fn new(latency: Latency, rng: Rng) -> Timing {
         let lanes = vec![0; latency.lanes.max(1)];
-        Timing { latency, lanes, slow_until: 0, slow_factor: 1, rng }
+        Timing { latency, lanes, slow_until: 0, slow_factor: 1, held_until: 0, rng }
     }
 
     /// When a request that arrives now completes.
     pub(crate) fn completion(&mut self, now: u64, work: Work, blocks: u64) -> u64 {
         let mut service = self.base(work, blocks) + self.rng.between(0, self.latency.jitter_ns);
         if work == Work::Flush {
-            return now + service * self.factor(now);
+            return now.max(self.held_until) + service * self.factor(now);
         }
         let lane = (0..self.lanes.len()).min_by_key(|&lane| self.lanes[lane]).unwrap_or(0);
-        let start = self.lanes[lane].max(now);
+        let start = self.lanes[lane].max(now).max(self.held_until);
         service *= self.factor(start);
         self.lanes[lane] = start + service;
         start + service
@@ -85,7 +87,7 @@ impl Timing {
 
     /// What a slow period adds to a request whose time a model says.
     pub(crate) fn slowness(&self, now: u64, work: Work, blocks: u64) -> u64 {
-        self.base(work, blocks) * (self.factor(now) - 1)
+        self.base(work, blocks) * (self.factor(now) - 1) + self.held_until.saturating_sub(now)
     }
 
     fn factor(&self, at: u64) -> u64 {
@@ -95,6 +97,11 @@ impl Timing {
     /// Makes everything that starts before `until` take `factor` times as long.
     pub(crate) fn slow_down(&mut self, until: u64, factor: u64) {
         (self.slow_until, self.slow_factor) = (until, factor.max(1));
+    }
+
+    /// Makes everything that arrives before `until` wait for that.
+    pub(crate) fn hold_up(&mut self, until: u64) {
+        self.held_until = until;
     }
 
     /// Whether a slow period is on.

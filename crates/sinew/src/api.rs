@@ -17,6 +17,7 @@ use sinew_uring::net::{Listener, Part, Stream};
 
 use crate::commands::array::MethodName;
 use crate::commands::serve::Ready;
+use crate::commands::step_around::StepAroundName;
 use crate::host::Open;
 use crate::members::refuse_twice;
 use crate::report;
@@ -40,6 +41,7 @@ pub(crate) enum Request {
     ArrayGrow { paths: Vec<PathBuf>, method: Option<MethodName>, force: bool },
     Scrub { run: bool },
     Throttle { bytes_per_second: u64, rest_above: u64 },
+    StepAround { mode: StepAroundName },
 }
 
 /// Answers control connections for ever.
@@ -84,6 +86,7 @@ async fn answer(open: &Open, ready: &Ready, request: Request) -> Result<Value> {
     match request {
         Request::Status => {
             let mut status = report::status(&control.config(), &control.status().await?);
+            status["step_around"] = json!(control.stepping_around().name());
             status["nbd"] = json!({ "unix": ready.unix, "tcp": ready.tcp });
             return Ok(status);
         }
@@ -129,6 +132,7 @@ async fn answer(open: &Open, ready: &Ready, request: Request) -> Result<Value> {
             }
         }
         Request::Scrub { run } => control.scrub(run).await?,
+        Request::StepAround { mode } => control.step_around(mode.into()).await,
         Request::Throttle { bytes_per_second, rest_above } => {
             control.throttle(Bounds { bytes_per_second, rest_above }).await;
         }

@@ -11,6 +11,7 @@ pub(crate) mod pool;
 pub(crate) mod replay;
 pub(crate) mod scrub;
 pub(crate) mod serve;
+pub(crate) mod step_around;
 pub(crate) mod throttle;
 pub(crate) mod torture;
 pub(crate) mod up;

@@ -59,6 +59,7 @@ pub(crate) struct Load {
     bs: u64,
     depth: usize,
     seconds: f64,
+    rate: Option<u64>,
     volume: &'static str,
     shared: Arc<Shared>,
 }
@@ -91,10 +92,17 @@ impl Worker for Load {
 }
 
 impl Load {
-    pub(crate) fn new(rw: Pattern, bs: u64, depth: usize, seconds: f64, volume: &'static str) -> Load {
+    pub(crate) fn new(
+        rw: Pattern,
+        bs: u64,
+        depth: usize,
+        seconds: f64,
+        rate: Option<u64>,
+        volume: &'static str,
+    ) -> Load {
         let shared =
             Shared { start: AtomicBool::new(false), threads: Mutex::new(1), results: Mutex::default() };
-        Load { rw, bs, depth, seconds, volume, shared: Arc::new(shared) }
+        Load { rw, bs, depth, seconds, rate, volume, shared: Arc::new(shared) }
     }
 
     /// Puts the load on, from all threads of the pool.
@@ -131,9 +139,9 @@ impl Load {
         let mine = (0..self.depth).filter(|client| client % threads == thread);
         let share = mine.clone().count();
         for client in mine {
-            let (load, volume, done) = (self.clone(), volume.clone(), done.clone());
+            let (load, io_of, volume, done) = (self.clone(), io.clone(), volume.clone(), done.clone());
             io.spawn(async move {
-                let _ = done.send(load.client(volume, client, until).await).await;
+                let _ = done.send(load.client(io_of, volume, client, until).await).await;
             });
         }
         let mut latency = histogram();
@@ -146,6 +154,7 @@ impl Load {
 
     async fn client(
         self,
+        io: UringIo,
         volume: VolumeHandle<UringIo>,
         client: usize,
         until: Instant,
@@ -157,7 +166,13 @@ impl Load {
         let mut data = Buf::zeroed(self.bs as usize);
         data.bytes_mut().iter_mut().enumerate().for_each(|(i, b)| *b = (i * (client + 1)) as u8);
         let mut before = Instant::now();
+        let pause = self.rate.map(|rate| Duration::from_secs_f64(self.depth as f64 / rate as f64));
+        // Clients in turn, not all at once.
+        before += pause.unwrap_or_default().mul_f64(client as f64 / self.depth as f64);
         while before < until {
+            if let Some(ahead) = before.checked_duration_since(Instant::now()) {
+                io.sleep(ahead.as_nanos() as u64).await;
+            }
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
             sequential = (sequential + 1) % slots;
             let in_order = matches!(self.rw, Pattern::Read | Pattern::Write);
@@ -174,7 +189,7 @@ impl Load {
             result.map_err(|error| error.to_string())?;
             let now = Instant::now();
             latency.saturating_record((now - before).as_nanos() as u64);
-            before = now;
+            before = pause.map_or(now, |pause| before + pause);
         }
         Ok(latency)
     }

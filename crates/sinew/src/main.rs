@@ -11,6 +11,7 @@ mod out;
 mod replay;
 mod report;
 mod size;
+mod slow_member;
 
 use std::process::ExitCode;
 
@@ -44,6 +45,7 @@ enum Command {
     Member(commands::member::MemberCommand),
     Scrub(commands::scrub::ScrubArgs),
     Throttle(commands::throttle::ThrottleArgs),
+    StepAround(commands::step_around::StepAroundArgs),
     Layout(commands::layout::LayoutArgs),
     Bench(commands::bench::BenchArgs),
     Replay(commands::replay::ReplayArgs),
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::Member(command) => commands::member::run(command),
         Command::Scrub(args) => commands::scrub::run(args),
         Command::Throttle(args) => commands::throttle::run(args),
+        Command::StepAround(args) => commands::step_around::run(args),
         Command::Layout(args) => commands::layout::run(&args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Replay(args) => commands::replay::run(args),

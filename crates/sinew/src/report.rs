@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use sinew_engine::disk::superblock::{Config, MemberConfig, MemberState};
 use sinew_engine::disk::uuid_text;
+use sinew_engine::spikes::{History, Response};
 use sinew_engine::status::ShardStatus;
 
 use sinew_engine::array::geometry::{Access, ArrayGeometry, level_number, level_rotation};
@@ -16,6 +17,7 @@ use crate::size;
 pub(crate) fn status(config: &Config, status: &ShardStatus) -> Value {
     let members: Vec<Value> = config.members.iter().enumerate().map(|(i, m)| {
         let stats = status.members.get(i).copied().unwrap_or_default();
+        let latency = status.member_latency.get(i).cloned().unwrap_or_default();
         json!({
             "member": i, "path": m.path, "uuid": uuid_text(&m.uuid), "state": m.state.name(), "bytes": m.bytes,
             "chunks": member_chunks(config, i),
@@ -28,6 +30,11 @@ pub(crate) fn status(config: &Config, status: &ShardStatus) -> Value {
             "reads": stats.reads, "read_bytes": stats.read_bytes, "writes": stats.writes,
             "written_bytes": stats.written_bytes, "flushes": stats.flushes, "read_errors": stats.read_errors,
             "checksum_errors": stats.checksum_errors, "repaired_blocks": stats.repaired_blocks,
+            "response": latency.response.name(), "read_latency_us": quantiles(&latency.reads),
+            "write_latency_us": quantiles(&latency.writes), "late_after_us": latency.late_after_ns / 1000,
+            "stragglers": latency.stragglers, "stragglers_seen": latency.stragglers_seen, "spikes": latency.spikes,
+            "redirections": latency.redirections, "hedges": latency.hedges,
+            "reconstructions": latency.reconstructions, "slower_than_peers_s": latency.slow_for_ns / 1_000_000_000,
         })
     }).collect();
     let volumes: Vec<Value> = config
@@ -58,6 +65,15 @@ pub(crate) fn status(config: &Config, status: &ShardStatus) -> Value {
         "journal": { "blocks_used": status.journal_blocks_used, "blocks_written": status.journal_blocks_written },
         "counters": counters, "members": members, "volumes": volumes,
     })
+}
+
+/// How long requests took lately; null when there were none.
+fn quantiles(history: &History) -> Value {
+    let us = |share| history.quantile_ns(share).map(|ns| ns / 1000);
+    match us(0.5) {
+        Some(p50) => json!({ "p50": p50, "p99": us(0.99), "p99.9": us(0.999) }),
+        None => Value::Null,
+    }
 }
 
 /// Chunks of a member that may be used.
@@ -174,6 +190,9 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
         );
         return ("healthy", advice);
     }
+    if let Some(i) = status.member_latency.iter().position(|m| m.response == Response::Suspect) {
+        return ("healthy", suspect_advice(config, status, i));
+    }
     if matches!(config.shape, Shape::Mapped(_)) && status.stored_bytes * 100 > status.capacity_bytes * 95 {
         return (
             "healthy",
@@ -182,6 +201,33 @@ fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
         );
     }
     ("healthy", "nothing".to_owned())
+}
+
+/// What to do about a member that is slow for good, with the evidence.
+fn suspect_advice(config: &Config, status: &ShardStatus, suspect: usize) -> String {
+    let medians = |of: fn(&sinew_engine::spikes::MemberLatency) -> &History| {
+        let mut others: Vec<u64> = status
+            .member_latency
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| *i != suspect)
+            .filter_map(|(_, m)| of(m).quantile_ns(0.5))
+            .collect();
+        others.sort_unstable();
+        let own = of(&status.member_latency[suspect]).quantile_ns(0.5);
+        let us = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| (ns / 1000).to_string());
+        format!("{} us (others {})", us(own), us(others.get(others.len().saturating_sub(1) / 2).copied()))
+    };
+    let what = match config.shape {
+        Shape::Mapped(_) => format!("have it leave (`sinew member remove {suspect}`), or replace it"),
+        Shape::Array(_) => "replace it".to_owned(),
+    };
+    format!(
+        "member {suspect} has been slow for {} s: half of its reads take {}, of its writes {}: {what}",
+        status.member_latency[suspect].slow_for_ns / 1_000_000_000,
+        medians(|m| &m.reads),
+        medians(|m| &m.writes)
+    )
 }
 
 /// Whether a file was deleted, or a device pulled, that is still open as a member.
@@ -259,6 +305,7 @@ pub(crate) fn print(value: &Value) {
     }
     say!("working   {}", if work.is_empty() { "nothing".to_owned() } else { work.join("; ") });
     print_members(value);
+    print_latencies(value);
     print_volumes(value);
 }
 
@@ -295,6 +342,36 @@ pub(crate) fn print_members(value: &Value) {
             number(m, "checksum_errors"),
             number(m, "repaired_blocks"),
             text(m, "path")
+        );
+    }
+}
+
+/// How members answer, where any request could be late.
+fn print_latencies(value: &Value) {
+    let members: Vec<&Value> = value["members"].as_array().into_iter().flatten().collect();
+    if members.iter().all(|m| m["read_latency_us"].is_null() && m["write_latency_us"].is_null()) {
+        return;
+    }
+    say!(
+        "\nmember  response    reads p50, p99, p99.9 us    writes p50, p99, p99.9 us   late now, ever  spikes  redirected  hedged  rebuilt"
+    );
+    for m in members {
+        let of = |kind: &str| {
+            let part = |q: &str| m[kind][q].as_u64().map_or("-".to_owned(), |us| us.to_string());
+            format!("{}, {}, {}", part("p50"), part("p99"), part("p99.9"))
+        };
+        say!(
+            "{:>6}  {:<10}  {:<26}  {:<26}  {:>8}, {:<5}  {:>6}  {:>10}  {:>6}  {:>7}",
+            number(m, "member"),
+            text(m, "response"),
+            of("read_latency_us"),
+            of("write_latency_us"),
+            number(m, "stragglers"),
+            number(m, "stragglers_seen"),
+            number(m, "spikes"),
+            number(m, "redirections"),
+            number(m, "hedges"),
+            number(m, "reconstructions")
         );
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Core {
     pub(crate) inline_left: Cell<usize>,
     /// Scratch for gathered system calls made on the spot.
     pub(crate) iovecs: RefCell<Vec<libc::iovec>>,
+    /// The time when the loop last looked: at the beginning of a turn, and every few tasks.
+    pub(crate) looked_at: Cell<u64>,
     devices: RefCell<Vec<Option<Handle>>>,
     closings_seen: Cell<u64>,
 }
@@ -47,6 +49,7 @@ impl Core {
             tasks: RefCell::default(),
             inline_left: Cell::new(config.burst_bytes),
             iovecs: RefCell::default(),
+            looked_at: Cell::new(now()),
             devices: RefCell::default(),
             closings_seen: Cell::new(config.devices.closings()),
             config,

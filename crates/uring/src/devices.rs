@@ -10,13 +10,14 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use sinew_engine::buf::{BLOCK_BYTES, Buf};
 use sinew_engine::io::{DeviceId, IoError};
 
 use crate::io::point_to;
 use crate::memory::Region;
+use crate::spikes::Spikes;
 
 /// How requests to a device are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,7 @@ pub(crate) struct Device {
     pub(crate) backing: Backing,
     name: PathBuf,
     closed: AtomicBool,
+    spikes: OnceLock<Spikes>,
 }
 
 /// The registry of open members. Cheap to clone; all clones are one registry.
@@ -122,6 +124,7 @@ impl Devices {
             backing: if is_block { Backing::Block(file) } else { Backing::File(file) },
             name: name.to_owned(),
             closed: AtomicBool::new(false),
+            spikes: OnceLock::new(),
         }))
     }
 
@@ -135,6 +138,7 @@ impl Devices {
             backing: Backing::Memory(Region::new(bytes as usize)?),
             name: PathBuf::from("memory"),
             closed: AtomicBool::new(false),
+            spikes: OnceLock::new(),
         }))
     }
 
@@ -146,6 +150,13 @@ impl Devices {
         device.closed.store(true, Ordering::Release);
         device.unlock();
         self.0.closings.fetch_add(1, Ordering::Release);
+    }
+
+    /// Makes the member slow from now on: a fault that people want to see. Once only.
+    pub fn slow_down(&self, id: DeviceId, spikes: Spikes) {
+        if let Some(device) = self.get(id) {
+            let _ = device.spikes.set(spikes);
+        }
     }
 
     /// How requests to the member are carried out, while it is open.
@@ -186,6 +197,11 @@ impl Devices {
 }
 
 impl Device {
+    /// The spikes that it was given.
+    pub(crate) fn spikes(&self) -> Option<&Spikes> {
+        self.spikes.get()
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }

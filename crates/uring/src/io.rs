@@ -29,6 +29,10 @@ impl Io for UringIo {
         now()
     }
 
+    fn now_coarse(&self) -> u64 {
+        self.core.looked_at.get()
+    }
+
     fn sleep(&self, ns: u64) -> impl Future<Output = ()> {
         self.core.sleep(ns)
     }
@@ -53,6 +57,9 @@ impl Io for UringIo {
             .core
             .device(device)
             .and_then(|handle| handle.check(offset, buf.len() as u64).map(|()| handle));
+        if let Ok(handle) = &checked {
+            self.hold_up(handle).await;
+        }
         match checked {
             Err(error) => (buf, Err(error)),
             Ok(_) if buf.is_empty() => (buf, Ok(())),
@@ -72,6 +79,7 @@ impl Io for UringIo {
         if bytes == 0 {
             return Ok(());
         }
+        self.hold_up(&handle).await;
         if handle.path == Path::Ring {
             return self.write_ring(handle, offset, data, bytes).await;
         }
@@ -81,6 +89,7 @@ impl Io for UringIo {
 
     async fn flush(&self, device: DeviceId) -> Result<(), IoError> {
         let handle = self.core.device(device)?;
+        self.hold_up(&handle).await;
         let (Path::Ring, Some(fd)) = (handle.path, handle.fd()) else {
             self.core.breathe(0).await;
             return handle.flush_now();
@@ -110,12 +119,25 @@ impl Io for UringIo {
         }
     }
 
+    fn answers_at_once(&self, device: DeviceId) -> bool {
+        let at_once = |handle: &Handle| handle.path != Path::Ring && handle.spikes().is_none();
+        self.core.device(device).is_ok_and(|handle| at_once(&handle))
+    }
+
     fn space(&self, device: DeviceId) -> Result<Space, IoError> {
         Ok(Space { bytes: self.core.device(device)?.bytes })
     }
 }
 
 impl UringIo {
+    /// Lets a request wait for as long as the spikes of its member say, if it was given any.
+    async fn hold_up(&self, handle: &Handle) {
+        let ns = handle.spikes().map_or(0, |spikes| spikes.delay_ns(now()));
+        if ns > 0 {
+            self.core.sleep(ns).await;
+        }
+    }
+
     async fn read_ring(&self, handle: Handle, offset: u64, buf: Buf) -> (Buf, Result<(), IoError>) {
         let Some(fd) = handle.fd() else { return (buf, Err(IoError::Gone)) };
         let mut buf = buf;

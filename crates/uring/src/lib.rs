@@ -20,9 +20,11 @@ pub mod net;
 mod ring;
 mod runtime;
 pub mod signal;
+mod spikes;
 pub mod threads;
 mod timers;
 
 pub use devices::{Devices, OpenError, OpenOptions, Path};
 pub use io::UringIo;
 pub use runtime::{Config, Runtime};
+pub use spikes::Spikes;

@@ -20,6 +20,9 @@ use crate::executor::{Executor, MainWaker};
 use crate::io::UringIo;
 use crate::ring::Ring;
 
+/// Tasks run between two looks at the clock.
+const LOOK_TASKS: u32 = 8;
+
 /// How a runtime behaves.
 #[derive(Clone)]
 pub struct Config {
@@ -110,7 +113,10 @@ impl Drop for Runtime {
 impl Core {
     fn turn(&self, main: &MainWaker) {
         self.inline_left.set(self.config.burst_bytes);
-        for _ in 0..self.config.burst {
+        for count in 0..self.config.burst {
+            if count.is_multiple_of(LOOK_TASKS) {
+                self.looked_at.set(now());
+            }
             // What comes from other threads shall not wait for the end of a long turn.
             self.executor.accept_remote();
             let Some(task) = self.executor.pop() else { break };

@@ -66,7 +66,7 @@ use write::Queued;
 pub struct ArrayShard<I> {
     pub(crate) io: I,
     slice: RefCell<Rc<Slice>>,
-    members: Members<I>,
+    pub(crate) members: Members<I>,
     counters: Counters,
     pub(crate) throttle: Throttle,
     locks: Locks,

@@ -111,7 +111,7 @@ impl<I: Io> ArrayShard<I> {
         if !health.even {
             return copies.next();
         }
-        copies.min_by_key(|&unit| self.members.in_flight(self.slice().member(stripe, unit)))
+        copies.min_by_key(|&unit| self.members.burden(self.slice().member(stripe, unit)))
     }
 
     /// Reads part of a unit as it is at its place, acting on errors.

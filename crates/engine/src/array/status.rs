@@ -28,6 +28,7 @@ impl<I: Io> ArrayShard<I> {
             waits: self.waits(),
             counters: self.counters.values(),
             members: self.members.ids().map(|m| self.members.get(m).stats).collect(),
+            member_latency: self.members.responses.report(self.io.now()),
             member_chunks_used: vec![0; count],
             member_chunks_stale: vec![0; count],
             ..ShardStatus::default()

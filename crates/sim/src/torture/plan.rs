@@ -8,6 +8,7 @@ mod setting;
 
 use sinew_engine::array::geometry::ArraySpec;
 use sinew_engine::geometry::{CHUNK_BLOCKS, Geometry, GeometryError, OVERCOMMIT, Protection};
+use sinew_engine::spikes::StepAround;
 
 use crate::random::Rng;
 
@@ -40,9 +41,9 @@ choices! {
         Evacuate = "evacuate",
         /// An operator begins a scrub, or stops it.
         Scrub = "scrub",
-        /// A member becomes slow for a while.
+        /// A member becomes slow for a while, or does not answer at all.
         Slow = "slow",
-        /// An operator bounds the rate of background work, or takes the bound away.
+        /// An operator bounds the rate of background work, or takes the bound away, or changes how spikes are found.
         Throttle = "throttle",
     }
 }
@@ -218,6 +219,8 @@ plan! {
     journal_blocks: u32,
     /// Writes that a member's volatile cache holds at most.
     cache_writes: usize,
+    /// How members in a latency spike are found.
+    step_around: StepAround,
     /// Troubles left out, by their number in the run.
     skip_troubles: Numbers,
     /// Requests left out, by their number in the plan.
@@ -308,6 +311,12 @@ impl Plan {
             throttle: if later.chance(0.1) { later.between(1, 200) << 20 } else { 0 },
             jitter: [60, 60, 60, 0, 2000][later.below(5) as usize],
             cache_writes: [1 << 16, 1 << 16, 16, 1][later.below(4) as usize],
+            step_around: match Rng::stream(seed, "plan, step around", 0).below(8) {
+                0 => StepAround::Off,
+                1 => StepAround::Consumer,
+                2 => StepAround::Datacenter,
+                _ => StepAround::Auto,
+            },
             skip_troubles: Numbers::default(),
             skip_requests: Numbers::default(),
             added: Vec::new(),

@@ -421,7 +421,11 @@ impl Run {
         let (seed, requests, clients) = (plan.seed, plan.requests, plan.clients as u64);
         let bounds = Bounds { bytes_per_second: plan.throttle, rest_above: 0 };
         let control = Rc::clone(&pool.control);
-        self.world.spawn(async move { control.throttle(bounds).await });
+        let mode = plan.step_around;
+        self.world.spawn(async move {
+            control.throttle(bounds).await;
+            control.step_around(mode).await;
+        });
         let mut rng = Rng::stream(seed, "ending", self.opening as u64);
         let ending = draw_ending(&plan.endings, &mut rng);
         self.send_clients(pool, requests);

@@ -20,9 +20,11 @@ use sinew_uring::{Devices, Path as DevicePath};
 
 use crate::commands::array::{LevelName, RotationName};
 use crate::commands::pool::ProtectionName;
+use crate::commands::step_around::StepAroundName;
 use crate::host::{self, Open};
 use crate::load::{self, Load, Pattern, Totals};
 use crate::out::say;
+use crate::slow_member::{self, SlowMember};
 use crate::{members, size};
 
 /// The pool and the volume that a benchmark makes, and knows as its own later.
@@ -97,6 +99,16 @@ pub(crate) struct BenchArgs {
     /// Of an array: no journal, the write hole stays open.
     #[arg(long, requires = "level")]
     no_journal: bool,
+    /// How members in a latency spike are found.
+    #[arg(long, value_enum, default_value_t)]
+    step_around: StepAroundName,
+    /// Requests per second at most, in all, each due at its time however long those before it take; latency counts from
+    /// then. Without it each client issues its next request at once.
+    #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u64).range(1..))]
+    rate: Option<u64>,
+    /// Make a member slow on purpose, by its number: 2:period=200ms,length=50ms,height=20ms; can be said several times.
+    #[arg(long, value_name = "SPIKES", value_parser = slow_member::parse)]
+    slow_member: Vec<SlowMember>,
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -217,9 +229,11 @@ fn on_given(args: &BenchArgs, devices: &Devices) -> Result<()> {
 }
 
 fn measure(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>) -> Result<()> {
-    let load = Load::new(args.rw, args.bs, args.depth, args.seconds, NAME);
+    slow_member::apply(devices, &candidates, &args.slow_member)?;
+    let load = Load::new(args.rw, args.bs, args.depth, args.seconds, args.rate, NAME);
     host::with_pool(devices.clone(), host::Kind::Pool, candidates, None, load.clone(), async |open| {
         make_volume(args, &open).await?;
+        open.control.step_around(args.step_around.into()).await;
         let shared = open.control.catalog().get(NAME).context("the volume was just made")?;
         let volume = open.client.volume(shared);
         if volume.size_bytes() < args.bs {

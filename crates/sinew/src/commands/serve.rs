@@ -28,6 +28,7 @@ use crate::cores::{self, CoreList};
 use crate::host::{self, Kind, Open, Worker};
 use crate::nbd::Connections;
 use crate::out::{complain, say};
+use crate::slow_member::{self, SlowMember};
 use crate::{members, report, size};
 
 /// Connections handed to a thread and not yet taken.
@@ -77,6 +78,10 @@ pub(crate) struct Listen {
     /// Processor cores to serve with, for example 0-3,6: one thread on each, at most one per shard; by default all.
     #[arg(long, value_name = "LIST", value_parser = cores::parse)]
     pub(crate) cores: Option<CoreList>,
+    /// Make a member slow on purpose, by its place in the list of members, from 0:
+    /// 2:period=200ms,length=50ms,height=20ms; can be said several times.
+    #[arg(long, value_name = "SPIKES", value_parser = slow_member::parse)]
+    pub(crate) slow_member: Vec<SlowMember>,
 }
 
 /// Runs the command.
@@ -140,6 +145,7 @@ pub(crate) fn serve(
     for problem in &gathered.problems {
         complain!("warning: {problem}");
     }
+    slow_member::apply(&devices, &gathered.candidates, &listen.slow_member)?;
     let (senders, receivers) = (0..64).map(|_| async_channel::bounded(HANDOVER)).unzip();
     let worker = Others(receivers);
     let cores = listen.cores.clone();

@@ -10,6 +10,7 @@ use crate::commands::pool::{CreateArgs, ProtectionName, create};
 use crate::commands::serve::{Listen, Ready, serve};
 use crate::host::Kind;
 use crate::out::say;
+use crate::slow_member::{self, SlowMember};
 use crate::{members, size};
 
 /// The longest path a Unix socket can have.
@@ -41,6 +42,9 @@ pub(crate) struct UpArgs {
     /// Allow a TCP address that other machines can reach. There is no authentication and no encryption.
     #[arg(long)]
     public: bool,
+    /// Make a member slow on purpose, by its number: 2:period=200ms,length=50ms,height=20ms; can be said several times.
+    #[arg(long, value_name = "SPIKES", value_parser = slow_member::parse)]
+    slow_member: Vec<SlowMember>,
 }
 
 /// Runs the command.
@@ -60,8 +64,8 @@ pub(crate) fn run(args: UpArgs) -> Result<()> {
     }
     // The usual place if this user may use it, so that other commands find the pool by themselves.
     let control = if api::make_directory().is_ok() { None } else { Some(dir.join("control.sock")) };
-    let (tcp, public) = (args.tcp, args.public);
-    let listen = Listen { unix: Some(unix), tcp, public, control: control.clone(), cores: None };
+    let (tcp, public, slow_member) = (args.tcp, args.public, args.slow_member);
+    let listen = Listen { unix: Some(unix), tcp, public, control: control.clone(), cores: None, slow_member };
     serve(&named, Kind::Pool, listen, |open, ready| {
         let target = control.map(|path| format!(" --control {}", path.display())).unwrap_or_default();
         introduce(&dir, &open.control.catalog().names(), ready, &target);

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use sinew_engine::geometry::Protection;
+use sinew_engine::spikes::StepAround;
 
 /// A value of a setting.
 pub(super) trait Value: Clone + PartialEq {
@@ -176,6 +177,21 @@ impl Value for Numbers {
     /// What is left out is for the shrinking of events, not for that of settings.
     fn smaller(&self) -> Vec<Numbers> {
         Vec::new()
+    }
+}
+
+impl Value for StepAround {
+    fn show(&self) -> String {
+        self.name().to_owned()
+    }
+
+    fn parse(text: &str) -> Result<StepAround, String> {
+        let found = StepAround::ALL.into_iter().find(|mode| mode.name() == text);
+        found.ok_or_else(|| "off, auto, consumer or datacenter".to_owned())
+    }
+
+    fn smaller(&self) -> Vec<StepAround> {
+        if *self == StepAround::Off { Vec::new() } else { vec![StepAround::Off] }
     }
 }
 

@@ -7,6 +7,7 @@ use sinew_engine::array::geometry::ArrayGeometry;
 use sinew_engine::disk::superblock::MemberState;
 use sinew_engine::pool::Candidate;
 use sinew_engine::shape::Shape;
+use sinew_engine::spikes::StepAround;
 use sinew_engine::status::ShardStatus;
 use sinew_engine::throttle::Bounds;
 
@@ -26,7 +27,7 @@ const QUIET_NS: u64 = 200_000_000;
 const QUIET_DISK_NS: u64 = 20_000_000_000;
 
 /// What befalls members and what operators do, as counted in [`super::Outcome::reached`].
-pub(super) const ACTS: [&str; 20] = [
+pub(super) const ACTS: [&str; 22] = [
     "blackouts",
     "members_left_out",
     "members_detached",
@@ -40,12 +41,14 @@ pub(super) const ACTS: [&str; 20] = [
     "members_mistaken",
     "members_needed",
     "members_slowed",
+    "members_held_up",
     "members_added",
     "members_lost_joining",
     "members_removed",
     "members_kept",
     "scrubs_ordered",
     "throttles_ordered",
+    "step_arounds_ordered",
     "growths_ordered",
 ];
 
@@ -154,14 +157,27 @@ impl Run {
                 "scrubs_ordered"
             }
             Trouble::Slow => {
-                device.slow_down(rng.between(2, 200), rng.between(1_000_000, 100_000_000));
-                "members_slowed"
+                let (factor, ns) = (rng.between(2, 200), rng.between(1_000_000, 100_000_000));
+                if rng.chance(0.5) {
+                    device.hold_up(ns);
+                    "members_held_up"
+                } else {
+                    device.slow_down(factor, ns);
+                    "members_slowed"
+                }
             }
             Trouble::Throttle => {
                 let bytes_per_second = if rng.chance(0.5) { 0 } else { rng.between(1, 500) << 20 };
                 let rest_above = if rng.chance(0.8) { 0 } else { rng.between(1, 5000) };
-                self.order(async move { control.throttle(Bounds { bytes_per_second, rest_above }).await });
-                "throttles_ordered"
+                let mode = StepAround::ALL[rng.below(4) as usize];
+                if rng.chance(0.3) {
+                    self.order(async move { control.step_around(mode).await });
+                    "step_arounds_ordered"
+                } else {
+                    let bounds = Bounds { bytes_per_second, rest_above };
+                    self.order(async move { control.throttle(bounds).await });
+                    "throttles_ordered"
+                }
             }
             _ => return,
         };

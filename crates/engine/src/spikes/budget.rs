@@ -1,0 +1,52 @@
+//! How much more than asked for may be done to step around members that are late.
+
+/// Extra requests for each request of a client's: of so many, one.
+const ONE_IN: u32 = 2;
+/// Extra requests that may be saved up.
+const SAVED_MAX: u32 = 256;
+
+/// Saves up while requests go well, and is spent on extra ones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// In parts of `ONE_IN`.
+    saved: u32,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { saved: SAVED_MAX * ONE_IN / 2 }
+    }
+}
+
+impl Budget {
+    /// A request was sent to a member.
+    pub(crate) fn earn(&mut self) {
+        self.saved = (self.saved + 1).min(SAVED_MAX * ONE_IN);
+    }
+
+    /// Whether so many extra requests may be made; they are paid for then.
+    pub(crate) fn spend(&mut self, requests: u32) -> bool {
+        let enough = self.saved >= requests * ONE_IN;
+        if enough {
+            self.saved -= requests * ONE_IN;
+        }
+        enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_spent_was_earned() {
+        let mut budget = Budget::default();
+        let first = (0..).take_while(|_| budget.spend(1)).count() as u32;
+        assert_eq!(first, SAVED_MAX / 2);
+        let later = (0..10_000).filter(|_| {
+            budget.earn();
+            budget.spend(3)
+        });
+        assert_eq!(later.count() as u32, 10_000 / (3 * ONE_IN));
+    }
+}

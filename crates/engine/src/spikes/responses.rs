@@ -1,0 +1,129 @@
+//! How all members answer, as one shard sees it: what each request tells, and what a choice between members goes by.
+
+use std::cell::{Cell, RefCell};
+
+use crate::addr::MemberId;
+
+use super::{Budget, Kind, MemberLatency, StepAround, Token, Watch};
+
+/// How often members are compared with each other.
+const COMPARED_NS: u64 = 1_000_000_000;
+
+/// The watches of one shard.
+#[derive(Default)]
+pub(crate) struct Responses {
+    mode: Cell<StepAround>,
+    watches: RefCell<Vec<Watch>>,
+    budget: RefCell<Budget>,
+    compared_at: Cell<u64>,
+    /// After how long a request is late to most members.
+    late_ns: Cell<Option<u64>>,
+}
+
+impl Responses {
+    /// There is a watch for each of so many members; none goes, since requests may be pending.
+    pub(crate) fn watch(&self, members: usize) {
+        let mut watches = self.watches.borrow_mut();
+        let count = members.max(watches.len());
+        watches.resize_with(count, || Watch::new(self.mode.get()));
+    }
+
+    /// Another device has taken the member's place.
+    pub(crate) fn forget(&self, member: MemberId) {
+        self.watches.borrow_mut()[usize::from(member.0)].forget();
+    }
+
+    /// Whether anything is done about members that are late.
+    pub(crate) fn is_on(&self) -> bool {
+        self.mode.get() != StepAround::Off
+    }
+
+    pub(crate) fn set_mode(&self, mode: StepAround, now: u64) {
+        self.mode.set(mode);
+        self.watches.borrow_mut().iter_mut().for_each(|watch| watch.set_mode(mode, now));
+    }
+
+    /// A request is sent to a member.
+    pub(crate) fn begin(&self, member: MemberId, now: u64) -> Token {
+        self.watches.borrow_mut()[usize::from(member.0)].begin(now)
+    }
+
+    /// It has ended.
+    pub(crate) fn end(&self, member: MemberId, kind: Kind, token: Token, now: u64) {
+        if self.watches.borrow_mut()[usize::from(member.0)].end(kind, token, now) {
+            self.tune(member, now);
+        }
+    }
+
+    fn tune(&self, member: MemberId, now: u64) {
+        if now - self.compared_at.get() >= COMPARED_NS {
+            self.compared_at.set(now);
+            self.compare(now);
+        }
+        self.watches.borrow_mut()[usize::from(member.0)].tune(now, self.late_ns.get());
+    }
+
+    /// Compares each member with the median of all.
+    fn compare(&self, now: u64) {
+        let mut watches = self.watches.borrow_mut();
+        let median = |of: fn(&Watch) -> Option<u64>, watches: &[Watch]| {
+            let mut all: Vec<u64> = watches.iter().filter_map(of).collect();
+            all.sort_unstable();
+            // Of two, the faster: a pair tells who is slow.
+            all.get(all.len().saturating_sub(1) / 2).copied()
+        };
+        self.late_ns.set(median(Watch::own_late_ns, &watches));
+        let peers = median(Watch::median_ns, &watches);
+        watches.iter_mut().for_each(|watch| watch.compare(now, peers));
+    }
+
+    /// Whether the member is not in a spike.
+    pub(crate) fn responds(&self, member: MemberId, now: u64) -> bool {
+        self.watches.borrow_mut()[usize::from(member.0)].responds(now)
+    }
+
+    /// Requests that the member has not answered for long.
+    pub(crate) fn stragglers(&self, member: MemberId, now: u64) -> u32 {
+        self.watches.borrow_mut()[usize::from(member.0)].stragglers(now)
+    }
+
+    /// After how long a read of the member is asked for elsewhere.
+    pub(crate) fn hedge_ns(&self, member: MemberId) -> u64 {
+        self.watches.borrow()[usize::from(member.0)].hedge_ns()
+    }
+
+    /// After how long a write to the member is done elsewhere.
+    pub(crate) fn late_ns(&self, member: MemberId) -> u64 {
+        self.watches.borrow()[usize::from(member.0)].late_ns()
+    }
+
+    /// The least time after which anything is late.
+    pub(crate) fn least_ns(&self) -> u64 {
+        self.watches.borrow().iter().map(Watch::hedge_ns).min().unwrap_or(u64::MAX)
+    }
+
+    /// Counts what was done about the member.
+    pub(crate) fn note(&self, member: MemberId, f: impl FnOnce(&mut Watch)) {
+        f(&mut self.watches.borrow_mut()[usize::from(member.0)]);
+    }
+
+    /// Background work takes so long on the member at the rate that it may have. When it may begin.
+    pub(crate) fn pay(&self, member: MemberId, now: u64, ns: u64) -> u64 {
+        self.watches.borrow_mut()[usize::from(member.0)].pay(now, ns)
+    }
+
+    /// A request was sent as it should be.
+    pub(crate) fn earn(&self) {
+        self.budget.borrow_mut().earn();
+    }
+
+    /// Whether so many extra requests may be made.
+    pub(crate) fn spend(&self, requests: usize) -> bool {
+        self.budget.borrow_mut().spend(requests as u32)
+    }
+
+    /// Each member, for people.
+    pub(crate) fn report(&self, now: u64) -> Vec<MemberLatency> {
+        self.watches.borrow_mut().iter_mut().map(|watch| watch.report(now)).collect()
+    }
+}

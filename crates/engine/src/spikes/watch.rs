@@ -1,0 +1,274 @@
+//! What one shard knows of how one member answers.
+
+use super::{Detector, History, MemberLatency, Response, StepAround, Thresholds, Token};
+
+/// Requests of a kind that say enough of it.
+const ENOUGH: u32 = 64;
+/// Requests after which the thresholds are set anew.
+const TUNED_AFTER: u32 = 256;
+/// A straggler is pending for so many times what nine of ten requests take. Ninety per cent, since a member may well spike
+/// for some per cent of its requests, and shall not take that for its usual way.
+const LATE_TIMES: u64 = 3;
+/// A read is asked for elsewhere after so many times.
+const HEDGED_TIMES: u64 = 2;
+/// No request is late before this, whatever the history says: less is not worth the trouble.
+const LATE_NS_MIN: u64 = 300_000;
+const LATE_NS_MAX: u64 = 1_000_000_000;
+/// Nor is it in time after so many times what is late to most members: one that spikes for more than a tenth of its
+/// requests, or is slow for good, shall not take that for its usual way.
+const PEERS_TIMES: u64 = 2;
+/// Requests after which tuning is tried again where a spike was in the way.
+const TRIED_AGAIN_AFTER: u32 = 16;
+/// A member is suspect whose median is so many times that of its peers, for so long; and no more, once it is less than
+/// half of that.
+const SUSPECT_TIMES: u64 = 4;
+const SUSPECT_AFTER_NS: u64 = 30_000_000_000;
+
+/// What a request is to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+}
+
+/// One member, watched.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    mode: StepAround,
+    detector: Detector,
+    reads: History,
+    writes: History,
+    since_tuned: u32,
+    /// A read pending for longer is asked for elsewhere.
+    hedge_ns: u64,
+    slow_since: Option<u64>,
+    suspect: bool,
+    /// When what background work has done here is paid for.
+    paid_until: u64,
+    /// Requests that went elsewhere because it does not respond.
+    pub(crate) redirections: u64,
+    /// Requests made again elsewhere because it was late.
+    pub(crate) hedges: u64,
+    /// Reads worked out of other members because it does not respond, or was late.
+    pub(crate) reconstructions: u64,
+}
+
+impl Watch {
+    pub(crate) fn new(mode: StepAround) -> Watch {
+        let thresholds = mode.thresholds();
+        Watch {
+            mode,
+            detector: Detector::new(thresholds),
+            reads: History::default(),
+            writes: History::default(),
+            since_tuned: 0,
+            hedge_ns: thresholds.late_ns,
+            slow_since: None,
+            suspect: false,
+            paid_until: 0,
+            redirections: 0,
+            hedges: 0,
+            reconstructions: 0,
+        }
+    }
+
+    /// A request is sent.
+    pub(crate) fn begin(&mut self, now: u64) -> Token {
+        self.detector.begin(now)
+    }
+
+    /// It has ended. True when it is time to tune.
+    pub(crate) fn end(&mut self, kind: Kind, token: Token, now: u64) -> bool {
+        self.detector.end(token, now);
+        match kind {
+            Kind::Read => self.reads.add(token.age(now)),
+            Kind::Write => self.writes.add(token.age(now)),
+        }
+        self.since_tuned += 1;
+        self.since_tuned >= TUNED_AFTER
+    }
+
+    /// Whether it responds.
+    pub(crate) fn responds(&mut self, now: u64) -> bool {
+        !self.detector.look(now)
+    }
+
+    /// How late it is, for a choice between members.
+    pub(crate) fn stragglers(&mut self, now: u64) -> u32 {
+        self.detector.look(now);
+        self.detector.stragglers(now)
+    }
+
+    /// After how long a read is asked for elsewhere.
+    pub(crate) fn hedge_ns(&self) -> u64 {
+        self.hedge_ns
+    }
+
+    /// After how long a write is late.
+    pub(crate) fn late_ns(&self) -> u64 {
+        self.detector.late_ns()
+    }
+
+    /// After how long a request is late, as its own history has it; none before there is enough of one.
+    pub(crate) fn own_late_ns(&self) -> Option<u64> {
+        self.usual_ns().map(|ns| (ns * LATE_TIMES).clamp(LATE_NS_MIN, LATE_NS_MAX))
+    }
+
+    /// What nine of ten requests take at most, of the slower kind.
+    fn usual_ns(&self) -> Option<u64> {
+        let of = |history: &History| history.quantile_ns(0.9).filter(|_| history.total() >= ENOUGH);
+        of(&self.reads).max(of(&self.writes))
+    }
+
+    /// The median of both kinds together; none before there is enough to say.
+    pub(crate) fn median_ns(&self) -> Option<u64> {
+        let mut both = self.reads.clone();
+        both.merge(&self.writes);
+        both.quantile_ns(0.5).filter(|_| both.total() >= ENOUGH)
+    }
+
+    /// Sets the thresholds from its history, and from what is late to most members.
+    pub(crate) fn tune(&mut self, now: u64, peers_late_ns: Option<u64>) {
+        self.since_tuned = 0;
+        let fixed = self.mode.thresholds();
+        let (StepAround::Auto, Some(own)) = (self.mode, self.own_late_ns()) else {
+            self.detector.set(fixed, now);
+            self.hedge_ns = fixed.late_ns;
+            return;
+        };
+        let late_ns = peers_late_ns.map_or(own, |peers| own.min(peers.saturating_mul(PEERS_TIMES)));
+        if self.detector.set(Thresholds { late_ns, ..fixed }, now) {
+            let reads = self.reads.quantile_ns(0.9).filter(|_| self.reads.total() >= ENOUGH);
+            self.hedge_ns = reads.map_or(late_ns, |ns| (ns * HEDGED_TIMES).clamp(LATE_NS_MIN, late_ns));
+        } else {
+            self.since_tuned = TUNED_AFTER - TRIED_AGAIN_AFTER;
+        }
+    }
+
+    /// Has other thresholds from now on; those that are pending are counted out as they were counted in.
+    pub(crate) fn set_mode(&mut self, mode: StepAround, now: u64) {
+        self.mode = mode;
+        self.tune(now, None);
+    }
+
+    /// Another device has taken the member's place.
+    pub(crate) fn forget(&mut self) {
+        (self.reads, self.writes) = (History::default(), History::default());
+        (self.slow_since, self.suspect) = (None, false);
+    }
+
+    /// Compares it with its peers.
+    pub(crate) fn compare(&mut self, now: u64, peers_median_ns: Option<u64>) {
+        let (Some(own), Some(peers)) = (self.median_ns(), peers_median_ns) else { return };
+        let times = if self.slow_since.is_some() { SUSPECT_TIMES / 2 } else { SUSPECT_TIMES };
+        if own < peers.saturating_mul(times) {
+            (self.slow_since, self.suspect) = (None, false);
+            return;
+        }
+        let since = *self.slow_since.get_or_insert(now);
+        self.suspect = now - since >= SUSPECT_AFTER_NS;
+    }
+
+    /// Background work takes so long here at the rate that it may have. When it may begin.
+    pub(crate) fn pay(&mut self, now: u64, ns: u64) -> u64 {
+        let due = self.paid_until.max(now);
+        self.paid_until = due + ns;
+        due
+    }
+
+    /// What it is to be called.
+    pub(crate) fn response(&mut self, now: u64) -> Response {
+        match (self.detector.look(now), self.suspect) {
+            (true, _) => Response::Spiking,
+            (false, true) => Response::Suspect,
+            (false, false) => Response::Responsive,
+        }
+    }
+
+    /// For people.
+    pub(crate) fn report(&mut self, now: u64) -> MemberLatency {
+        MemberLatency {
+            response: self.response(now),
+            stragglers: self.stragglers(now),
+            stragglers_seen: self.detector.stragglers_seen,
+            spikes: self.detector.spikes,
+            redirections: self.redirections,
+            hedges: self.hedges,
+            reconstructions: self.reconstructions,
+            slow_for_ns: self.slow_since.map_or(0, |since| now - since),
+            late_after_ns: self.detector.late_ns(),
+            reads: self.reads.clone(),
+            writes: self.writes.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: u64 = 1000;
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A watch that has seen so many requests, each of which took so long, one after the other.
+    fn seen(watch: &mut Watch, now: &mut u64, count: usize, took: u64) {
+        for _ in 0..count {
+            let token = watch.begin(*now);
+            *now += took;
+            if watch.end(Kind::Read, token, *now) {
+                watch.tune(*now, None);
+            }
+        }
+    }
+
+    #[test]
+    fn thresholds_follow_the_history() {
+        let (mut watch, mut now) = (Watch::new(StepAround::Auto), 0);
+        assert_eq!(watch.late_ns(), StepAround::Auto.thresholds().late_ns);
+        seen(&mut watch, &mut now, 1000, 200 * US);
+        assert!((600 * US..=800 * US).contains(&watch.late_ns()), "{}", watch.late_ns());
+        assert!((400 * US..=520 * US).contains(&watch.hedge_ns()));
+        // One in twenty is a spike, which does not make spikes usual.
+        for _ in 0..200 {
+            seen(&mut watch, &mut now, 19, 200 * US);
+            seen(&mut watch, &mut now, 1, 10_000 * US);
+        }
+        assert!(watch.late_ns() <= 800 * US);
+        let token = watch.begin(now);
+        assert!(watch.responds(now + 500 * US) && !watch.responds(now + 900 * US));
+        watch.end(Kind::Read, token, now + 1200 * US);
+        assert!(watch.responds(now + 1200 * US));
+    }
+
+    #[test]
+    fn fixed_thresholds_stay() {
+        let (mut watch, mut now) = (Watch::new(StepAround::Consumer), 0);
+        seen(&mut watch, &mut now, 2000, 50 * US);
+        assert_eq!((watch.late_ns(), watch.hedge_ns()), (2000 * US, 2000 * US));
+        watch.set_mode(StepAround::Datacenter, now);
+        assert_eq!(watch.late_ns(), 5000 * US);
+    }
+
+    #[test]
+    fn slow_for_good_is_suspect_and_may_recover() {
+        let (mut watch, mut now) = (Watch::new(StepAround::Auto), 0);
+        seen(&mut watch, &mut now, 500, 1000 * US);
+        let peers = Some(100 * US);
+        for second in 0..=31 {
+            assert_eq!(watch.response(now), Response::Responsive, "after {second} s");
+            watch.compare(now + second * SECOND, peers);
+            if second == 30 {
+                break;
+            }
+        }
+        let later = now + 31 * SECOND;
+        assert_eq!(watch.response(later), Response::Suspect);
+        assert_eq!(watch.report(later).slow_for_ns, 31 * SECOND);
+        // Against peers as slow as it is there is nothing to say.
+        watch.compare(later, Some(900 * US));
+        assert_eq!(watch.response(later), Response::Responsive);
+        // What is late to it is late to its peers first.
+        watch.tune(later, Some(LATE_NS_MIN));
+        assert_eq!(watch.late_ns(), PEERS_TIMES * LATE_NS_MIN);
+    }
+}
