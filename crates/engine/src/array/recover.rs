@@ -337,11 +337,9 @@ impl<I: Io> Recovery<I> {
                         (u64::from(first)..u64::from(first) + u64::from(count)).contains(&row)
                     })
                 };
-                if !sabotage::on(Sabotage::ReplayChanged) {
-                    // Their places have other roles now, and what there was is in them.
-                    replayed.images.retain(|&(row, _, _), _| !changed(row));
-                    replayed.data.retain(|&(row, _), _| !changed(row));
-                }
+                // Their places have other roles now, and what there was is in them.
+                replayed.images.retain(|&(row, _, _), _| !changed(row));
+                replayed.data.retain(|&(row, _), _| !changed(row));
                 let changing = std::mem::take(&mut replayed.changing);
                 let images = changing.into_iter().filter(|&((row, _, _), _)| changed(row));
                 for (place, buf) in images {
