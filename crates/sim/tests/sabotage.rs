@@ -31,7 +31,7 @@ const OF_ARRAY_GROWTH: [Sabotage; 4] = [
 /// The first seeds that find defects which few seeds find. They are played before the others, to save time; when what is
 /// drawn has changed, the search goes on without them.
 const FOUND_BY: [(Sabotage, u64); 18] = [
-    (Sabotage::ConvertWithoutFlush, 204),
+    (Sabotage::ConvertWithoutFlush, 474),
     (Sabotage::CountLateJournal, 399),
     (Sabotage::CountLateRun, 15),
     (Sabotage::FlushAround, 52),
