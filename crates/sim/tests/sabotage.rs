@@ -32,7 +32,6 @@ const OF_ARRAY_GROWTH: [Sabotage; 5] = [
 /// The first seeds that find defects which few seeds find. They are played before the others, to save time; when what is
 /// drawn has changed, the search goes on without them.
 const FOUND_BY: [(Sabotage, u64); 20] = [
-const FOUND_BY: [(Sabotage, u64); 20] = [
     (Sabotage::ChangeUnflushed, 71),
     (Sabotage::ChangeUnlogged, 602),
     (Sabotage::ConvertWithoutFlush, 474),
