@@ -3,7 +3,7 @@
 //! Where a chunk is changes with its row, so a request holds on to the way it came in: whoever closes the gate waits until
 //! all that came before are answered.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
 use crate::io::Io;
@@ -17,6 +17,8 @@ use super::mover::Reading;
 #[derive(Default)]
 pub(crate) struct Gate {
     closed: RefCell<BTreeSet<u64>>,
+    /// Reads wait, too: not yet while the journal is brought to its place.
+    to_reads: Cell<bool>,
     signal: Signal,
 }
 
@@ -26,6 +28,7 @@ pub(crate) struct Closed<'a>(&'a Gate);
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
         self.0.closed.borrow_mut().clear();
+        self.0.to_reads.set(false);
         self.0.signal.notify();
     }
 }
@@ -43,12 +46,21 @@ impl Gate {
 }
 
 impl<I: Io> ArrayShard<I> {
-    /// Lets in a request for consecutive blocks; they stay where they are until what this gives is dropped.
-    pub(crate) async fn enter(&self, local: u64, count: u64) -> Option<Reading<'_>> {
+    /// Lets in a write to consecutive blocks; they stay where they are until what this gives is dropped.
+    pub(crate) async fn enter_writing(&self, local: u64, count: u64) -> Option<Reading<'_>> {
+        self.enter(local, count, || self.gate.is_closed()).await
+    }
+
+    /// The same for a read.
+    pub(crate) async fn enter_reading(&self, local: u64, count: u64) -> Option<Reading<'_>> {
+        self.enter(local, count, || self.gate.to_reads.get()).await
+    }
+
+    async fn enter(&self, local: u64, count: u64, is_closed: impl Fn() -> bool) -> Option<Reading<'_>> {
         if self.slice().is_mirror() {
             return None;
         }
-        while self.gate.is_closed() {
+        while is_closed() {
             let slice = self.slice();
             let waits = {
                 let closed = self.gate.closed.borrow();
@@ -76,6 +88,8 @@ impl<I: Io> ArrayShard<I> {
                 return None;
             }
         }
+        self.gate.to_reads.set(true);
+        self.mover.readers_gone().await;
         Some(closed)
     }
 

@@ -185,9 +185,9 @@ impl Regions {
         self.changes += u64::from(!resting.is_empty());
     }
 
-    /// Whether something was written before the last cleaning that no flush has covered.
-    pub(crate) fn lingers(&self) -> bool {
-        self.written.ones().any(|region| self.users[region] == 0 && !self.recent.get(region))
+    /// Whether nothing was written since the last cleaning, and something before it that no flush has covered.
+    pub(crate) fn rests_unflushed(&self) -> bool {
+        self.written.any() && !self.recent.any()
     }
 
     /// What goes to the members.
@@ -345,13 +345,13 @@ mod tests {
         regions.end_flush();
         regions.clean(true);
         assert!(regions.dirty().get(70), "written after the flush began");
-        assert!(regions.lingers());
+        assert!(regions.rests_unflushed());
         regions.begin_flush();
         regions.end_flush();
         regions.begin(80);
         regions.mark(80, std::iter::empty());
         regions.end(80);
-        assert!(!regions.lingers(), "a region written of late is not flushed for this");
+        assert!(!regions.rests_unflushed(), "nothing is flushed for this while there are writes");
         regions.clean(false);
         assert!(!regions.dirty().get(70) && regions.dirty().get(80));
         regions.begin_flush();

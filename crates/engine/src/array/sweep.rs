@@ -31,7 +31,8 @@ impl<I: Io> ArrayShard<I> {
     }
 
     async fn sweep(&self) -> Result<(), VolumeError> {
-        if self.regions.borrow().lingers() {
+        // While clients write, a flush would cost them time; there will be one.
+        if self.regions.borrow().rests_unflushed() {
             self.io.reach(Path::ArraySweepFlushed);
             self.flush().await?;
         }

@@ -133,11 +133,13 @@ impl<I: Io> ArrayShard<I> {
         let involved: BTreeSet<u64> = sources.chain(changed.iter().copied()).collect();
         let moves: usize = batch.changes.iter().map(|change| change.gains.len() + slice.m).sum();
         self.throttle.pay(&self.io, moves as u64 * u64::from(slice.chunk_blocks) * BLOCK_BYTES as u64).await;
-        let _closed = self.close_gate(involved.clone()).await.ok_or(VolumeError::Failed)?;
         if batch.logs {
             self.make_room(&batch).await?;
         }
-        let result = self.change_behind_gate(slice, rows, &batch, &changed, &involved).await;
+        let result = match self.close_gate(involved.clone()).await {
+            Some(_closed) => self.change_behind_gate(slice, rows, &batch, &changed, &involved).await,
+            None => Err(VolumeError::Failed),
+        };
         self.log.reserve(0);
         result
     }

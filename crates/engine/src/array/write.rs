@@ -42,7 +42,7 @@ impl<I: Io> ArrayShard<I> {
     }
 
     async fn write_blocks(self: &Rc<Self>, local: u64, data: Buf) -> Result<(), VolumeError> {
-        let _inside = self.enter(local, (data.len() / BLOCK_BYTES) as u64).await;
+        let _inside = self.enter_writing(local, (data.len() / BLOCK_BYTES) as u64).await;
         let runs = self.data_runs(local, data);
         if self.slice().geometry.journal {
             if self.failed.get() {
@@ -91,7 +91,7 @@ impl<I: Io> ArrayShard<I> {
         bytes: Rc<[u8]>,
     ) -> Result<(), VolumeError> {
         self.counters.merges.add(1);
-        let _inside = self.enter(local, 1).await;
+        let _inside = self.enter_writing(local, 1).await;
         let run = self.slice().runs(local, 1).next().expect("one block has one run");
         if !self.slice().geometry.journal {
             return self.change_stripe(run.stripe, vec![Change::Part { slot: run.slot, at, bytes }]).await;
