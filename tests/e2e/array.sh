@@ -143,6 +143,20 @@ test_array_wrong_arguments() {
   ctl member online 2 --wait && until_healthy
 }
 
+# Grows onto m4 and m5; killed in the middle of it, it goes on by itself: grow_killed METHOD BYTES_BEFORE
+grow_killed() {
+  ctl throttle 20M && ctl array grow "$dir/m4" "$dir/m5" --method "$1" || return 1
+  sleep 0.5; stop -KILL
+  members+=("$dir/m4" "$dir/m5")
+  start && nbdcopy "$(uri)" "$dir/back" && cmp -n "$2" "$dir/in" "$dir/back" || return 1
+  for _ in $(seq 300); do
+    grep -q '"growing": null' <<<"$(ctl array status --json)" && break
+    sleep 0.1
+  done
+  [ "$(array_bytes)" -gt "$2" ] || { echo "still $(array_bytes) bytes"; ctl array status; return 1; }
+  until_healthy && fill_array && same_array && clean_scrub
+}
+
 test_parity_array_grows() {
   need nbdcopy nbdinfo || return
   local level method before
@@ -155,17 +169,7 @@ test_parity_array_grows() {
     truncate -s 8M "$dir/m9"
     grep -q "another --method" <<<"$(ctl array grow "$dir/m4" --method fastscale 2>&1)" || { echo "a wrong method was taken"; return 1; }
     grep -q "larger one" <<<"$(ctl array grow "$dir/m9" 2>&1)" || { echo "a small device was taken"; return 1; }
-    ctl throttle 20M && ctl array grow "$dir/m4" "$dir/m5" --method "$method" || return 1
-    # Killed in the middle of it, it goes on by itself.
-    sleep 0.5; stop -KILL
-    members+=("$dir/m4" "$dir/m5")
-    start && nbdcopy "$(uri)" "$dir/back" && cmp -n "$before" "$dir/in" "$dir/back" || return 1
-    for _ in $(seq 300); do
-      grep -q '"growing": null' <<<"$(ctl array status --json)" && break
-      sleep 0.1
-    done
-    [ "$(array_bytes)" -gt "$before" ] || { echo "still $(array_bytes) bytes"; ctl array status; return 1; }
-    until_healthy && fill_array && same_array && clean_scrub || return 1
+    grow_killed "$method" "$before" || return 1
     # What has grown stands the loss of a member, old or new.
     ctl member offline 4 && same_array && ctl member online 4 --wait && until_healthy || return 1
     stop && start && same_array || return 1
@@ -183,17 +187,7 @@ test_array_grows() {
     truncate -s 8M "$dir/m9"
     grep -q "sets of 2 members" <<<"$(ctl array grow "$dir/m4" 2>&1)" || { echo "half a set was taken"; return 1; }
     grep -q "larger one" <<<"$(ctl array grow "$dir/m4" "$dir/m9" 2>&1)" || { echo "a small device was taken"; return 1; }
-    ctl throttle 20M && ctl array grow "$dir/m4" "$dir/m5" --method "$method" || return 1
-    # Killed in the middle of it, it goes on by itself.
-    sleep 0.5; stop -KILL
-    members+=("$dir/m4" "$dir/m5")
-    start && nbdcopy "$(uri)" "$dir/back" && cmp -n "$before" "$dir/in" "$dir/back" || return 1
-    for _ in $(seq 300); do
-      grep -q '"growing": null' <<<"$(ctl array status --json)" && break
-      sleep 0.1
-    done
-    [ "$(array_bytes)" -gt "$before" ] || { echo "still $(array_bytes) bytes"; ctl array status; return 1; }
-    until_healthy && fill_array && same_array && clean_scrub || return 1
+    grow_killed "$method" "$before" || return 1
     stop && start && same_array || return 1
   done
 }

@@ -87,12 +87,16 @@ impl<I: Io> ArrayShard<I> {
         self.drain_everything().await?;
         self.flush().await?;
         self.regions.borrow_mut().clean(true);
-        self.settle_tail().await
+        self.record_tail().await
     }
 
     /// Has the tail move up to what is still needed, and its old place become free.
     pub(crate) async fn settle_tail(&self) -> Result<(), VolumeError> {
         self.flush().await?;
+        self.record_tail().await
+    }
+
+    async fn record_tail(&self) -> Result<(), VolumeError> {
         self.log.write_state().await?;
         self.flush().await
     }

@@ -134,6 +134,15 @@ pub fn level_rotation(level: Level) -> Option<Rotation> {
     }
 }
 
+/// Whether arrays of a level grow by the methods for parity or by the others; none when they do not grow.
+fn grows_with_parity(level: Level) -> Option<bool> {
+    match level {
+        Level::Raid5(_) | Level::Raid6(_) => Some(true),
+        Level::Raid0 | Level::Raid10 { .. } => Some(false),
+        _ => None,
+    }
+}
+
 impl ArrayGeometry {
     /// The shape of an array of `members` members, spares not counted, the smallest of which has `smallest` bytes.
     /// `log_blocks` none asks for a size suited to them.
@@ -240,11 +249,8 @@ impl ArrayGeometry {
     /// # Errors
     /// When it cannot grow so.
     pub(crate) fn grow(&self, method: GrowMethod, added: usize) -> Result<ArrayGeometry, GrowError> {
-        let level = self.layout.level();
-        let has_parity = matches!(level, Level::Raid5(_) | Level::Raid6(_));
-        if self.md.is_some() || !has_parity && !matches!(level, Level::Raid0 | Level::Raid10 { .. }) {
-            return Err(GrowError::Level(self.name()));
-        }
+        let own = grows_with_parity(self.layout.level()).filter(|_| self.md.is_none());
+        let has_parity = own.ok_or_else(|| GrowError::Level(self.name()))?;
         if method.is_for_parity() != has_parity {
             return Err(GrowError::Unsuited { level: self.name(), method: method.name() });
         }
@@ -329,10 +335,7 @@ impl ArrayGeometry {
         let regions = geometry.stripes().checked_div(region_stripes)?;
         let disks = geometry.members() as u32 / geometry.layout.copies();
         let fits = |grown: Grown| {
-            let levels = match grown.is_for_parity() {
-                true => matches!(spec.level, Level::Raid5(_) | Level::Raid6(_)),
-                false => matches!(spec.level, Level::Raid0 | Level::Raid10 { .. }),
-            };
+            let levels = grows_with_parity(spec.level) == Some(grown.is_for_parity());
             let least = 2 * geometry.layout.parities();
             let one_shard = grown.method() != Some(GrowMethod::Restripe) || shards == 1;
             (levels && one_shard && grown.base() >= least)

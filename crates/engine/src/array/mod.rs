@@ -62,6 +62,9 @@ use regions::Regions;
 use slice::Slice;
 use write::Queued;
 
+/// Pause before background work that could not be done is tried again.
+const RETRY_NS: u64 = 50_000_000;
+
 /// One shard of an open array. All methods run on the thread it was opened on.
 pub struct ArrayShard<I> {
     pub(crate) io: I,

@@ -25,15 +25,12 @@ use crate::shard::Event;
 use crate::sync::{Kick, Signal, join_all};
 use crate::volume::VolumeError;
 
-use super::ArrayShard;
 use super::geometry::ArrayGeometry;
 use super::growth::Manner;
 use super::plan::UnitRun;
 use super::regions::LongWork;
 use super::slice::Slice;
-
-/// Pause before a batch that could not be moved is tried again.
-const RETRY_NS: u64 = 50_000_000;
+use super::{ArrayShard, RETRY_NS};
 
 /// How far a shard is in growing.
 #[derive(Default)]

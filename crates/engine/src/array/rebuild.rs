@@ -13,15 +13,13 @@ use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::join_all;
 
-use super::ArrayShard;
 use super::plan::{Health, UnitRun};
+use super::{ArrayShard, RETRY_NS};
 
 /// Stripes worked on at the same time.
 const STRIPES_AT_ONCE: usize = 8;
 /// Regions between records of how far it has come.
 const REGIONS_PER_RECORD: usize = 16;
-/// Pause before a region that could not be done is tried again.
-const RETRY_NS: u64 = 50_000_000;
 
 impl<I: Io> ArrayShard<I> {
     /// Rebuilds and resyncs whenever there is something to do, for ever.

@@ -159,15 +159,10 @@ impl Slice {
         })
     }
 
-    /// The number of a stripe in the whole array.
-    fn whole(&self, stripe: u64) -> u64 {
+    /// The number of a stripe in the whole array; with parity, of a row of the members, where rows have grown.
+    pub(crate) fn whole(&self, stripe: u64) -> u64 {
         let (extent, within) = (stripe / self.extent_stripes, stripe % self.extent_stripes);
         (extent * self.geometry.shards as u64 + self.index as u64) * self.extent_stripes + within
-    }
-
-    /// The chunk of the members that a row of an array with parity is.
-    pub(crate) fn row_chunk(&self, row: u64) -> u64 {
-        self.whole(row)
     }
 
     /// A unit's member and the first byte of its chunk there.

@@ -26,14 +26,12 @@ use crate::sync::join_all;
 use crate::ticket::Ticket;
 use crate::volume::VolumeError;
 
-use super::ArrayShard;
 use super::log::Entry;
 use super::plan::UnitRun;
 use super::slice::Slice;
 use super::update::runs_of;
+use super::{ArrayShard, RETRY_NS};
 
-/// Pause before rows that could not be changed are tried again.
-const RETRY_NS: u64 = 50_000_000;
 /// Bytes of new content that are in memory at one time.
 const BATCH_BYTES: u64 = 4 << 20;
 
@@ -294,7 +292,7 @@ impl<I: Io> ArrayShard<I> {
         let zeros = || Buf::zeroed(bytes);
         let needed = rows.is_needed(rows.key(row), slice.moved());
         let write = |unit: u16, member: u32, data: Buf| {
-            let home = sinew_layout::Home { member, chunk: slice.row_chunk(row) };
+            let home = sinew_layout::Home { member, chunk: slice.whole(row) };
             Write {
                 row,
                 unit,
