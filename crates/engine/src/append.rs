@@ -1,4 +1,4 @@
-//! Small writes: appended, packed, to the columns of an open mirrored stripe.
+//! Small writes: appended to the columns of an open mirrored stripe, packed unless the policy says otherwise.
 //!
 //! Whatever is queued when the appender looks goes out as runs of up to one chunk: one member write per copy for each
 //! run, then one commit. Each run takes the next column, so that consecutive runs use different members.
@@ -23,6 +23,7 @@ use crate::geometry::CHUNK_BLOCKS;
 use crate::io::{Gather, Io};
 use crate::mapped::MappedShard;
 use crate::paths::Path;
+use crate::policy::Packing;
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
 use crate::space::StripePlan;
@@ -30,8 +31,9 @@ use crate::sync::{Promise, Signal, gather, join_all};
 use crate::ticket::{AppendResult, Ticket};
 use crate::volume::VolumeError;
 
-/// Runs being written at the same time.
+/// Runs being written at the same time: few, so that more share each, where they are packed.
 const RUNS_IN_FLIGHT_MAX: u32 = 8;
+const LONE_RUNS_IN_FLIGHT_MAX: u32 = 256;
 /// Stripes open at the same time: one, and others while members of it do not respond.
 const OPEN_MAX: usize = 3;
 
@@ -274,10 +276,21 @@ impl Appender {
         let mut queue = self.queue.borrow_mut();
         let open = &mut open[stripe];
         let columns = open.fill.len();
-        let offset = open.fill[column];
+        let filled = open.fill[column];
+        let alone = shard.policy.get().packing == Packing::WholeChunks;
+        let offset = match queue.front() {
+            Some((piece, _)) if alone => piece.block.0 % CHUNK_BLOCKS,
+            _ => filled,
+        };
+        if offset < filled {
+            // The policy was another one when the column was begun.
+            open.fill[column] = CHUNK_BLOCKS;
+            return None;
+        }
         let mut room = CHUNK_BLOCKS - offset;
         let mut pieces = Vec::new();
         while room > 0
+            && !(alone && !pieces.is_empty())
             && let Some((piece, ticket)) = queue.front_mut()
         {
             if piece.blocks() <= room {
@@ -291,7 +304,7 @@ impl Appender {
         if pieces.is_empty() {
             return None;
         }
-        open.fill[column] = CHUNK_BLOCKS - room;
+        open.fill[column] = if alone { CHUNK_BLOCKS } else { CHUNK_BLOCKS - room };
         open.column_next = (column + 1) % columns;
         let g = &shard.geometry;
         let homes = shard.copies_of(&open.homes, column).collect();
@@ -306,7 +319,11 @@ impl<I: Io> MappedShard<I> {
         let appender = &self.appender;
         loop {
             let ready = || {
-                (!appender.queue.borrow().is_empty() && appender.in_flight.get() < RUNS_IN_FLIGHT_MAX)
+                let in_flight_max = match self.policy.get().packing {
+                    Packing::Packed => RUNS_IN_FLIGHT_MAX,
+                    Packing::WholeChunks => LONE_RUNS_IN_FLIGHT_MAX,
+                };
+                (!appender.queue.borrow().is_empty() && appender.in_flight.get() < in_flight_max)
                     .then_some(())
             };
             appender.work.wait(ready).await;

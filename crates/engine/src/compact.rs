@@ -71,6 +71,32 @@ impl<I: Io> MappedShard<I> {
         moved
     }
 
+    /// Whether moving the live blocks of a mirrored stripe writes less than its parity would be.
+    pub(crate) fn is_sparse(&self, stripe: StripeId) -> bool {
+        let g = &self.geometry;
+        let stripe = self.tables.borrow().stripe(stripe);
+        let (k, m) = (g.data_columns as u32, g.parity_columns() as u32);
+        u32::from(stripe.live) * (k + m) <= m * CHUNK_BLOCKS * u32::from(stripe.columns)
+    }
+
+    /// Moves the blocks of mirrored stripes that conversion left out, once they fill a stripe; false when they do not.
+    pub(crate) async fn drain_sparse(self: &Rc<Self>) -> bool {
+        let found = |stripe: StripeId| self.tables.borrow().stripe(stripe);
+        let mut sparse = self.sparse.take();
+        // Some have died meanwhile, and their numbers may be others' by now.
+        sparse.retain(|&id| {
+            found(id).state == StripeState::Mirrored && found(id).live > 0 && self.is_sparse(id)
+        });
+        let all: u32 = sparse.iter().map(|&id| u32::from(found(id).live)).sum();
+        self.sparse.replace(sparse);
+        if all < self.geometry.slots_per_stripe() {
+            return false;
+        }
+        self.io.reach(Path::SparseDrained);
+        self.victims.borrow_mut().extend(self.sparse.take());
+        self.compact_some().await
+    }
+
     /// Slots of the widest stripe that there is room for.
     fn slots_plannable(&self) -> Option<u32> {
         let g = &self.geometry;

@@ -25,6 +25,7 @@ use crate::disk::superblock::{Config, MemberConfig, MemberState};
 use crate::io::{DeviceId, Io};
 use crate::md::{self as md_blocks, MdBlocks};
 use crate::paths::Path;
+use crate::policy::Policy;
 use crate::pool::{self, Candidate, Found, SuperblockError};
 use crate::serve::{Answer, Order};
 use crate::shape::Shape;
@@ -58,6 +59,7 @@ pub struct Control<I> {
     /// No member took the configuration.
     failed: Cell<bool>,
     stepping_around: Cell<StepAround>,
+    policy: Cell<Policy>,
     changing: Cell<bool>,
     changed: Signal,
     /// An order about members is under way.
@@ -97,6 +99,7 @@ impl<I: Io> Control<I> {
             moved: RefCell::default(),
             failed: Cell::new(false),
             stepping_around: Cell::default(),
+            policy: Cell::default(),
             changing: Cell::new(false),
             changed: Signal::default(),
             ordered: Cell::new(false),
@@ -492,6 +495,26 @@ impl<I: Io> Control<I> {
         for shard in &self.shards {
             let _ = shard.send(Order::StepAround(mode)).await;
         }
+    }
+
+    /// Lays out small writes and converts them in another way from now on. Arrays have no such choice.
+    ///
+    /// # Errors
+    /// When the pool is an array.
+    pub async fn set_policy(&self, policy: Policy) -> Result<(), ControlError> {
+        if matches!(self.config().shape, Shape::Array(_)) {
+            return Err(ControlError::ArrayPolicy);
+        }
+        self.policy.set(policy);
+        for shard in &self.shards {
+            let _ = shard.send(Order::Policy(policy)).await;
+        }
+        Ok(())
+    }
+
+    /// How small writes are laid out and converted.
+    pub fn policy(&self) -> Policy {
+        self.policy.get()
     }
 
     /// How latency spikes are looked for.

@@ -1,8 +1,13 @@
 //! Conversion: a mirrored stripe gets its parity and loses its mirrors; no data moves (FusionRAID, FAST'21, section 4.2).
 //!
-//! The stripe closed first goes first. Parity is computed from the chunks as they are at their homes, dead slots
-//! included, and is durable before the record that drops the mirrors.
+//! The stripe used least recently goes first, as nearly as a second chance tells: the one closed first, unless a client has
+//! read or overwritten something of it since it was last passed over. So what is hot stays mirrored, and most of it dies
+//! there. A stripe with few live blocks gets no parity either: they move to others (`compact`), which costs less.
+//!
+//! Parity is computed from the chunks as they are at their homes, dead slots included, and is durable before the record that
+//! drops the mirrors.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::addr::{Home, StripeId};
@@ -20,7 +25,45 @@ use crate::tables::StripeState;
 /// Stripes converted with one flush.
 const STRIPES_PER_ROUND: usize = 8;
 
+/// A bit for each stripe that clients have used since conversion last looked at it.
+#[derive(Default)]
+pub(crate) struct Recent(RefCell<Vec<u64>>);
+
+impl Recent {
+    pub(crate) fn note(&self, stripe: StripeId) {
+        let (word, bit) = (stripe.0 as usize / 64, 1 << (stripe.0 % 64));
+        let mut words = self.0.borrow_mut();
+        if word >= words.len() {
+            words.resize(word + 1, 0);
+        }
+        words[word] |= bit;
+    }
+
+    /// Whether it was used; it is not any more.
+    fn take(&self, stripe: StripeId) -> bool {
+        let (word, bit) = (stripe.0 as usize / 64, 1 << (stripe.0 % 64));
+        let mut words = self.0.borrow_mut();
+        let was = words.get(word).is_some_and(|bits| bits & bit != 0);
+        if was {
+            words[word] &= !bit;
+        }
+        was
+    }
+}
+
 impl<I: Io> MappedShard<I> {
+    /// Whether the policy asks for conversion now.
+    pub(crate) fn wants_conversion(&self) -> bool {
+        let (g, policy) = (&self.geometry, self.policy.get());
+        let space = self.space.borrow();
+        let part = |percent: u8| space.all_chunks() * u64::from(percent) / 100;
+        let water =
+            space.reserve_chunks() + part(policy.convert_below_free).max(4 * g.homes_per_stripe() as u64);
+        // Not all of them are mirrored any more, but nearly.
+        let mirrored = (self.convertible.borrow().len() * g.homes_per_stripe()) as u64;
+        space.free_chunks() < water || mirrored > part(policy.convert_above_mirrored)
+    }
+
     /// Converts a few stripes; false when none could be.
     pub(crate) async fn convert_some(self: &Rc<Self>) -> bool {
         if self.geometry.parity_columns() == 0 {
@@ -48,13 +91,23 @@ impl<I: Io> MappedShard<I> {
     fn choose_convertible(self: &Rc<Self>) -> Vec<StripeLock<I>> {
         let mut queue = self.convertible.borrow_mut();
         let mut chosen = Vec::new();
-        for _ in 0..queue.len() {
+        // Twice round: who is passed over the first time has had its chance.
+        for _ in 0..2 * queue.len() {
             if chosen.len() == STRIPES_PER_ROUND {
                 break;
             }
-            let stripe = queue.pop_front().expect("as many as counted");
+            let Some(stripe) = queue.pop_front() else { break };
             let found = self.tables.borrow().stripe(stripe);
             if found.state != StripeState::Mirrored {
+                continue;
+            }
+            if self.recent.take(stripe) {
+                self.io.reach(Path::ConvertPassedOver);
+                queue.push_back(stripe);
+                continue;
+            }
+            if !self.is_pressed() && self.is_sparse(stripe) {
+                self.sparse.borrow_mut().push(stripe);
                 continue;
             }
             match self.lock_stripe(stripe) {

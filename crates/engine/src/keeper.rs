@@ -16,6 +16,8 @@ use crate::tables::StripeState;
 
 /// Pause while released chunks wait for readers to leave.
 const RETRY_NS: u64 = 1_000_000;
+/// Pause of conversion before it looks again how much clients ask for.
+const LOOK_NS: u64 = 10_000_000;
 
 impl<I: Io> MappedShard<I> {
     /// Keeps room, for ever.
@@ -46,8 +48,14 @@ impl<I: Io> MappedShard<I> {
         let in_need = self.rebuild_starved.take() || wanted;
         let worked = if free < low || in_need {
             self.make_room(in_need).await
+        } else if !self.wants_conversion() {
+            false
+        } else if self.is_loaded() {
+            self.io.reach(Path::ConvertPaused);
+            self.io.sleep(LOOK_NS).await;
+            true
         } else {
-            free < self.convert_water() && self.convert_some().await
+            self.drain_sparse().await || self.convert_some().await
         };
         if !wanted || worked {
             return worked;
@@ -79,6 +87,8 @@ impl<I: Io> MappedShard<I> {
         if self.space.borrow().releasing() > 0 && self.journal.flushed() < self.journal.applied() {
             return self.flush().await.is_ok();
         }
+        // Their parity needs no room, unlike moving their blocks.
+        self.convertible.borrow_mut().extend(self.sparse.take());
         if self.convert_some().await || (!sabotage::on(Sabotage::NeverCompact) && self.compact_some().await) {
             return true;
         }
@@ -89,12 +99,6 @@ impl<I: Io> MappedShard<I> {
     pub(crate) fn low_water(&self) -> u64 {
         let (space, per) = (self.space.borrow(), self.geometry.homes_per_stripe() as u64);
         space.reserve_chunks() + (3 * per).max(space.all_chunks() / 16)
-    }
-
-    /// Free chunks below which mirrored stripes are converted.
-    fn convert_water(&self) -> u64 {
-        let (space, per) = (self.space.borrow(), self.geometry.homes_per_stripe() as u64);
-        space.reserve_chunks() + (4 * per).max(space.all_chunks() * 2 / 5)
     }
 
     /// Frees stripes without live blocks.

@@ -13,21 +13,25 @@ use async_channel::Sender;
 use crate::addr::{Lsn, MemberId, ShardBlock, StripeId, VolumeId};
 use crate::append::Appender;
 use crate::around::Readings;
+use crate::convert::Recent;
 use crate::disk::Uuid;
 use crate::disk::journal::Record;
 use crate::disk::superblock::MemberState;
 use crate::era::Eras;
+use crate::gather::Gatherer;
 use crate::geometry::{Geometry, MemberLayout};
 use crate::io::{DeviceId, Io};
 use crate::journal::Journal;
 use crate::late::Alarms;
 use crate::member::Members;
 use crate::paths::Path;
+use crate::policy::Policy;
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
 use crate::shard::Event;
 use crate::space::Space;
 use crate::status::Counters;
+use crate::step_back::Load;
 use crate::sync::{Kick, Signal};
 use crate::tables::{Effects, StripeState, Tables};
 use crate::throttle::Throttle;
@@ -47,6 +51,9 @@ pub struct MappedShard<I> {
     pub(crate) eras: Eras,
     pub(crate) counters: Counters,
     pub(crate) throttle: Throttle,
+    pub(crate) policy: Cell<Policy>,
+    /// How much clients ask for.
+    pub(crate) load: Load,
     pub(crate) alarms: Alarms,
     pub(crate) readings: Readings<I>,
     pub(crate) control: Sender<Event>,
@@ -88,6 +95,10 @@ pub struct MappedShard<I> {
     pub(crate) rebuild_starved: Cell<bool>,
     /// Mirrored stripes that nobody appends to any more, the one closed first in front.
     pub(crate) convertible: RefCell<VecDeque<StripeId>>,
+    pub(crate) recent: Recent,
+    pub(crate) gatherer: Gatherer,
+    /// Mirrored stripes with so few live blocks that they are not converted but drained.
+    pub(crate) sparse: RefCell<Vec<StripeId>>,
     /// Stripes being compacted, one after the other; drained together they give room.
     pub(crate) victims: RefCell<VecDeque<StripeId>>,
     /// Stripes that cannot be compacted since a live block cannot be read from any member that is there.
@@ -148,6 +159,8 @@ impl<I: Io> MappedShard<I> {
             eras: Eras::new(),
             counters: Counters::default(),
             throttle: Throttle::default(),
+            policy: Cell::default(),
+            load: Load::default(),
             alarms: Alarms::default(),
             readings: Readings::default(),
             control: parts.control,
@@ -172,6 +185,9 @@ impl<I: Io> MappedShard<I> {
             waiting_for_room: Cell::new(0),
             rebuild_starved: Cell::new(false),
             convertible: RefCell::default(),
+            recent: Recent::default(),
+            gatherer: Gatherer::default(),
+            sparse: RefCell::default(),
             victims: RefCell::default(),
             unreadable: RefCell::default(),
             space_changed: Signal::default(),
@@ -201,6 +217,7 @@ impl<I: Io> MappedShard<I> {
         self.io.spawn(Rc::clone(self).run_rebuilder());
         self.io.spawn(Rc::clone(self).run_balancer());
         self.io.spawn(Rc::clone(self).run_scrubber());
+        self.io.spawn(Rc::clone(self).run_gatherer());
     }
 
     /// Ends recovery: marks what missing members missed of the stripes whose data was not known durable, and writes a

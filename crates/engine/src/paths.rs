@@ -144,6 +144,12 @@ paths! {
 
     /// Background work waited for a member in a spike.
     BackgroundAround,
+    /// A stripe used lately was passed over by conversion.
+    ConvertPassedOver,
+    /// Conversion paused, since clients ask for much.
+    ConvertPaused,
+    /// The blocks of mirrored stripes with few of them moved together.
+    SparseDrained,
     /// Members changed during a conversion, which then does not count.
     ConvertVoid,
     /// A chunk of a stripe to be converted could not be had.
@@ -152,6 +158,15 @@ paths! {
     ConvertMended,
     /// A member failed while parity was written.
     ConvertMemberLost,
+
+    /// Blocks read in sequence were brought together.
+    Gathered,
+    /// Blocks read in sequence stay scattered, since room is short.
+    GatherNoRoom,
+    /// Blocks to be brought together could not be read.
+    GatherUnreadable,
+    /// What was brought together found no place.
+    GatherFailed,
 
     /// There is no room to compact into.
     CompactNoRoom,

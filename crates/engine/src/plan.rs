@@ -120,7 +120,7 @@ impl<I: Io> MappedShard<I> {
         let unused =
             self.geometry.stripes_max(self.space.borrow().all_chunks()).saturating_sub(u64::from(next));
         let left = unused + self.free_ids.borrow().len() as u64;
-        if purpose == Purpose::User && left <= STRIPE_IDS_KEPT {
+        if purpose != Purpose::Internal && left <= STRIPE_IDS_KEPT {
             return None;
         }
         // The keeper may still hold a stripe that it has freed together with others.

@@ -22,7 +22,7 @@ use crate::volume::{Extent, VolumeError};
 /// A stretch of consecutive blocks as the map has it: stored in consecutive slots of one chunk, or not at all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch {
-    block: ShardBlock,
+    pub(crate) block: ShardBlock,
     pub(crate) slot: Option<SlotNo>,
     pub(crate) count: u32,
 }
@@ -46,9 +46,11 @@ impl<I: Io> MappedShard<I> {
     ) -> Result<Vec<Buf>, VolumeError> {
         let _volume = self.enter_volume(volume);
         self.counters.reads.add(1);
+        self.load.note(u64::from(count) * BLOCK_BYTES as u64);
         let _era = self.eras.enter();
         let mut stretches = Vec::with_capacity(1);
         self.stretches(volume, local, count, |stretch| stretches.push(stretch));
+        self.note_scatter(volume, local, count, &stretches);
         if let [one] = stretches[..] {
             return Ok(vec![self.read_stretch(one).await?]);
         }
@@ -90,6 +92,7 @@ impl<I: Io> MappedShard<I> {
 
     async fn read_stretch(self: &Rc<Self>, stretch: Stretch) -> Result<Buf, VolumeError> {
         let Some(slot) = stretch.slot else { return Ok(Buf::zeroed(stretch.count as usize * BLOCK_BYTES)) };
+        self.recent.note(self.geometry.place(slot).0);
         match self.read_slots(slot, stretch.count).await {
             Err(VolumeError::Failed) => {
                 self.io.reach(Path::ReadBlockByBlock);

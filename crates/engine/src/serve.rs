@@ -11,6 +11,7 @@ use crate::geometry::{EXTENT_BLOCKS, MemberLayout};
 use crate::io::{DeviceId, Io};
 use crate::mapped::MappedShard;
 use crate::paths::Path;
+use crate::policy::Policy;
 use crate::run_map::PAGE_INDICES;
 use crate::spikes::StepAround;
 use crate::status::ShardStatus;
@@ -169,6 +170,8 @@ pub enum Order {
     Throttle(Bounds),
     /// Look for latency spikes in this way.
     StepAround(StepAround),
+    /// Lay out and convert small writes so.
+    Policy(Policy),
     /// Tell the state.
     Status(Answer<ShardStatus>),
     /// Make everything durable, if nothing is being written to an array of md's, and ask again before the next write.

@@ -227,6 +227,11 @@ impl<I: Io> Shard<I> {
                 Shard::Mapped(shard) => shard.throttle.set(bounds),
                 Shard::Array(shard) => shard.throttle.set(bounds),
             },
+            Order::Policy(policy) => {
+                let shard = self.mapped();
+                shard.policy.set(policy);
+                shard.keeper.kick();
+            }
             Order::StepAround(mode) => match &self {
                 Shard::Mapped(shard) => shard.members.step_around(mode),
                 Shard::Array(shard) => shard.members.step_around(mode),

@@ -99,6 +99,8 @@ const MEMBER_RESERVE_STRIPES: u64 = 2;
 pub(crate) enum Purpose {
     /// New data of a client.
     User,
+    /// What may as well be left out: it takes as little as a client may, and does not wait.
+    Leisure,
     /// Compaction and merging, which give back more than they take.
     Internal,
 }
@@ -290,7 +292,7 @@ impl Space {
         responsive: impl Fn(MemberId) -> bool,
     ) -> Option<StripePlan> {
         // A client rather waits for room than gets a narrow stripe, which takes more room for less.
-        let least = if purpose == Purpose::User { columns } else { 1 };
+        let least = if purpose == Purpose::Internal { 1 } else { columns };
         let calm = |m| responsive(m);
         (least..=columns).rev().find_map(|columns| {
             let around =
@@ -326,7 +328,7 @@ impl Space {
         // With no member left there is nothing to plan.
         let least = (copies - absent).max(1);
         self.placement.order(self.stripe_no, &mut self.order);
-        let kept = if purpose == Purpose::User { self.member_reserve() } else { 0 };
+        let kept = if purpose == Purpose::Internal { 0 } else { self.member_reserve() };
         let room =
             |s: &MemberSpace| if s.usable { u64::from(s.chunks.count).saturating_sub(kept) } else { 0 };
         let mut free: Vec<u64> = self.members.iter().map(room).collect();
@@ -372,7 +374,7 @@ impl Space {
             }
         }
         let need = members.iter().flatten().count() as u64;
-        if purpose == Purpose::User && self.free_chunks() < need + self.reserve_chunks() {
+        if purpose != Purpose::Internal && self.free_chunks() < need + self.reserve_chunks() {
             return None;
         }
         self.stripe_no += 1;

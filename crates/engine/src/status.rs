@@ -75,6 +75,8 @@ counters! {
     stripes_freed,
     /// Blocks moved out of sparse stripes.
     blocks_compacted,
+    /// Blocks that lay together in a volume and now do on the members.
+    blocks_gathered,
     /// Chunks given back a good home.
     chunks_rebuilt,
     /// Chunks moved to members that had less than their share.

@@ -6,7 +6,9 @@
 //! of this holds while somebody waits for the room that the work makes, and none of it for long: work that never comes to
 //! an end would cost more later.
 
-use crate::addr::StripeId;
+use std::cell::Cell;
+
+use crate::addr::{MemberId, StripeId};
 use crate::io::Io;
 use crate::mapped::MappedShard;
 use crate::paths::Path;
@@ -17,16 +19,55 @@ const DRIVE_BYTES_PER_SECOND: u64 = 40_000_000;
 const GIVE_WAY_NS_MAX: u64 = 50_000_000;
 const LOOK_NS: u64 = 500_000;
 
+/// The spans over which clients' load is measured.
+const LOAD_SPAN_NS: u64 = 100_000_000;
+
+/// What clients have moved lately, in bytes on all members together.
+#[derive(Default)]
+pub(crate) struct Load {
+    bytes: Cell<u64>,
+    since: Cell<u64>,
+    before: Cell<u64>,
+}
+
+impl Load {
+    pub(crate) fn note(&self, bytes: u64) {
+        self.bytes.set(self.bytes.get() + bytes);
+    }
+
+    /// Bytes per second, over the last span or the one under way, whichever has more.
+    fn rate(&self, now: u64) -> u64 {
+        let span = now - self.since.get();
+        if span >= LOAD_SPAN_NS {
+            self.before.set((u128::from(self.bytes.take()) * 1_000_000_000 / u128::from(span)) as u64);
+            self.since.set(now);
+        }
+        self.before.get().max(self.bytes.get() * (1_000_000_000 / LOAD_SPAN_NS))
+    }
+}
+
 impl<I: Io> MappedShard<I> {
+    /// Whether clients move so much that conversion pauses.
+    pub(crate) fn is_loaded(&self) -> bool {
+        let limit = self.policy.get().convert_pause_above;
+        // Spread over all members, as placement does it.
+        limit > 0 && self.load.rate(self.io.now()) / (self.members.taking_new().max(1) as u64) > limit
+    }
+
     /// Called before background work reads or writes so many bytes on each member of a stripe.
     pub(crate) async fn step_back(&self, stripe: StripeId, bytes: u64) {
-        if !self.members.may_be_late() {
-            return;
-        }
         let members: Vec<_> = {
             let tables = self.tables.borrow();
             tables.homes(stripe).iter().flatten().map(|home| home.member).collect()
         };
+        self.step_back_on(&members, bytes).await;
+    }
+
+    /// As `step_back`, on these members.
+    pub(crate) async fn step_back_on(&self, members: &[MemberId], bytes: u64) {
+        if !self.members.may_be_late() {
+            return;
+        }
         let began = self.io.now();
         let due = if self.volumes_in_use() > 0 {
             let ns = bytes * 1_000_000_000 / DRIVE_BYTES_PER_SECOND;
@@ -52,7 +93,7 @@ impl<I: Io> MappedShard<I> {
     }
 
     /// Whether somebody waits for what background work makes.
-    fn is_pressed(&self) -> bool {
+    pub(crate) fn is_pressed(&self) -> bool {
         self.waiting_for_room.get() > 0
             || self.closing.get()
             || self.space.borrow().free_chunks() < self.low_water()

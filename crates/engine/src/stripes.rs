@@ -1,7 +1,8 @@
 //! Large writes: whole stripes in their final form, data with parity (or mirrors, in a pool of mirrors) in one go,
 //! nothing read.
 //!
-//! Compaction writes through here too. A stripe is as wide as its data needs; only the last chunk is padded.
+//! Compaction writes through here too. A stripe is as wide as its data needs and only the last chunk is padded, unless the
+//! policy is whole chunks.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -15,6 +16,7 @@ use crate::io::{Gather, Io, IoError};
 use crate::mapped::MappedShard;
 use crate::parity;
 use crate::paths::Path;
+use crate::policy::Packing;
 use crate::sabotage::{self, Sabotage};
 use crate::space::{Purpose, StripePlan};
 use crate::sync::join_all;
@@ -42,7 +44,11 @@ impl<I: Io> MappedShard<I> {
         let blocks: u32 = pieces.iter().map(Piece::blocks).sum();
         debug_assert!(blocks > 0 && blocks <= self.geometry.slots_per_stripe());
         for _ in 0..ATTEMPTS_MAX {
-            let (id, plan) = self.plan_whole(blocks.div_ceil(CHUNK_BLOCKS) as usize, purpose).await?;
+            let columns = match self.policy.get().packing {
+                Packing::WholeChunks if purpose == Purpose::User => self.geometry.data_columns,
+                _ => blocks.div_ceil(CHUNK_BLOCKS) as usize,
+            };
+            let (id, plan) = self.plan_whole(columns, purpose).await?;
             if (plan.columns as u32 * CHUNK_BLOCKS) < blocks {
                 // Fewer members are left than the stripe is wide: two stripes.
                 self.io.reach(Path::StripeHalved);
@@ -89,7 +95,9 @@ impl<I: Io> MappedShard<I> {
         let parity = self.geometry.parity_columns() > 0;
         match purpose {
             Purpose::User => self.plan_in_time(columns, parity, || ()).await,
-            Purpose::Internal => self.plan(columns, parity, purpose).ok_or(VolumeError::NoSpace),
+            Purpose::Leisure | Purpose::Internal => {
+                self.plan(columns, parity, purpose).ok_or(VolumeError::NoSpace)
+            }
         }
     }
 

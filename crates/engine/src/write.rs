@@ -39,6 +39,7 @@ impl<I: Io> MappedShard<I> {
         let _volume = self.enter_volume(volume);
         self.counters.writes.add(1);
         let blocks = (data.len() / BLOCK_BYTES) as u32;
+        self.load.note((data.len() * self.geometry.copies()) as u64);
         let _claim = self.claim(volume, local, blocks)?;
         let mut pieces = self.pieces(volume, local, data)?;
         let mut stripes = Vec::new();
@@ -83,10 +84,9 @@ impl<I: Io> MappedShard<I> {
     /// Claims room for those of the blocks that are not stored yet.
     fn claim(&self, volume: VolumeId, local: u64, blocks: u32) -> Result<Claim<'_>, VolumeError> {
         let mut new = 0;
-        self.stretches(volume, local, blocks, |stretch| {
-            if stretch.slot.is_none() {
-                new += u64::from(stretch.count);
-            }
+        self.stretches(volume, local, blocks, |stretch| match stretch.slot {
+            Some(slot) => self.recent.note(self.geometry.place(slot).0),
+            None => new += u64::from(stretch.count),
         });
         let reserved = self.blocks_reserved.get() + new;
         if new > 0 && self.tables.borrow().live_blocks + reserved > self.space.borrow().capacity_blocks() {

@@ -27,6 +27,9 @@ pub enum ControlError {
         /// Bytes that all volumes may have together.
         max: u64,
     },
+    /// Only mapped pools have a policy.
+    #[error("an array stores every block at its place: it has no policy for small writes")]
+    ArrayPolicy,
     /// There is no such member.
     #[error("there is no member {0}")]
     NoMember(usize),

@@ -8,6 +8,7 @@ mod setting;
 
 use sinew_engine::array::geometry::ArraySpec;
 use sinew_engine::geometry::{CHUNK_BLOCKS, Geometry, GeometryError, OVERCOMMIT, Protection};
+use sinew_engine::policy::{Packing, Policy};
 use sinew_engine::spikes::StepAround;
 
 use crate::random::Rng;
@@ -221,6 +222,16 @@ plan! {
     cache_writes: usize,
     /// How members in a latency spike are found.
     step_around: StepAround,
+    /// How small writes lie in mirrored stripes.
+    packing: Packing,
+    /// Bring together what is read in sequence.
+    gather: bool,
+    /// Convert while less than so many percent are free,
+    convert_free: u64,
+    /// or more are mirrored,
+    convert_mirrored: u64,
+    /// and while clients move no more bytes per second on a member; 0 is any number.
+    convert_pause: u64,
     /// Troubles left out, by their number in the run.
     skip_troubles: Numbers,
     /// Requests left out, by their number in the plan.
@@ -317,6 +328,11 @@ impl Plan {
                 2 => StepAround::Datacenter,
                 _ => StepAround::Auto,
             },
+            packing: Packing::Packed,
+            gather: true,
+            convert_free: 40,
+            convert_mirrored: 100,
+            convert_pause: 0,
             skip_troubles: Numbers::default(),
             skip_requests: Numbers::default(),
             added: Vec::new(),
@@ -337,6 +353,7 @@ impl Plan {
         let volume_max = plan.blocks_max().expect("the shape of a drawn pool") / volume_count;
         plan.volumes.iter_mut().for_each(|blocks| *blocks = volume_max.min(*blocks));
         plan.draw_models(later);
+        plan.draw_policy(&mut Rng::stream(seed, "plan, policy", 0));
         // The few largest would take as long as all others together.
         let requests_max = match () {
             () if plan.has_disks() => 600,
@@ -368,6 +385,31 @@ impl Plan {
         if self.geometry().is_err() {
             self.data_columns = drawn;
         }
+    }
+
+    /// Some pools have another policy than by default.
+    fn draw_policy(&mut self, rng: &mut Rng) {
+        if rng.chance(0.7) {
+            return;
+        }
+        if rng.chance(0.5) {
+            self.packing = Packing::WholeChunks;
+        }
+        self.gather = rng.chance(0.7);
+        self.convert_free = [0, 10, 40, 100][rng.below(4) as usize];
+        self.convert_mirrored = [100, 100, 10, 0][rng.below(4) as usize];
+        self.convert_pause = [0, 0, 1_000_000, 40_000_000][rng.below(4) as usize];
+    }
+
+    /// The policy of a mapped pool.
+    pub(crate) fn policy(&self) -> Option<Policy> {
+        self.array.is_none().then_some(Policy {
+            packing: self.packing,
+            gather: self.gather,
+            convert_below_free: self.convert_free.min(100) as u8,
+            convert_above_mirrored: self.convert_mirrored.min(100) as u8,
+            convert_pause_above: self.convert_pause,
+        })
     }
 
     /// Gives some or all members a model.

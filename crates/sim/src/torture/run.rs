@@ -16,7 +16,6 @@ use sinew_engine::io::DeviceId;
 use sinew_engine::pool::{self, PoolKind, PoolSpec};
 use sinew_engine::recover::RecoveryReport;
 use sinew_engine::status::{CounterValues, ShardStatus};
-use sinew_engine::throttle::Bounds;
 use sinew_engine::volume::Volume;
 use sinew_layout::Level;
 
@@ -419,13 +418,7 @@ impl Run {
     fn labour(&mut self, pool: &Rc<OpenPool>) -> Result<Ending, Wrong> {
         let plan = &self.work.plan;
         let (seed, requests, clients) = (plan.seed, plan.requests, plan.clients as u64);
-        let bounds = Bounds { bytes_per_second: plan.throttle, rest_above: 0 };
-        let control = Rc::clone(&pool.control);
-        let mode = plan.step_around;
-        self.world.spawn(async move {
-            control.throttle(bounds).await;
-            control.step_around(mode).await;
-        });
+        self.order_settings(pool);
         let mut rng = Rng::stream(seed, "ending", self.opening as u64);
         let ending = draw_ending(&plan.endings, &mut rng);
         self.send_clients(pool, requests);

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use sinew_engine::geometry::Protection;
+use sinew_engine::policy::Packing;
 use sinew_engine::spikes::StepAround;
 
 /// A value of a setting.
@@ -192,6 +193,21 @@ impl Value for StepAround {
 
     fn smaller(&self) -> Vec<StepAround> {
         if *self == StepAround::Off { Vec::new() } else { vec![StepAround::Off] }
+    }
+}
+
+impl Value for Packing {
+    fn show(&self) -> String {
+        self.name().to_owned()
+    }
+
+    fn parse(text: &str) -> Result<Packing, String> {
+        let found = Packing::ALL.into_iter().find(|packing| packing.name() == text);
+        found.ok_or_else(|| "packed or whole-chunks".to_owned())
+    }
+
+    fn smaller(&self) -> Vec<Packing> {
+        if *self == Packing::Packed { Vec::new() } else { vec![Packing::Packed] }
     }
 }
 

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use sinew_engine::pool::Candidate;
+use sinew_engine::throttle::Bounds;
 
 use crate::faults::DeviceFaults;
 use crate::host::{OpenError, OpenPool};
@@ -38,6 +39,20 @@ impl Run {
             let device = self.device(member);
             device.set_faults(DeviceFaults { write_error: 0.1, flush_error: 0.1, ..device.faults() });
         }
+    }
+
+    /// Has the pool just opened work as the plan says.
+    pub(super) fn order_settings(&self, pool: &Rc<OpenPool>) {
+        let plan = &self.work.plan;
+        let bounds = Bounds { bytes_per_second: plan.throttle, rest_above: 0 };
+        let (control, mode, policy) = (Rc::clone(&pool.control), plan.step_around, plan.policy());
+        self.world.spawn(async move {
+            control.throttle(bounds).await;
+            control.step_around(mode).await;
+            if let Some(policy) = policy {
+                let _ = control.set_policy(policy).await;
+            }
+        });
     }
 
     /// Opens the pool, as a server does: without a member that fails while it is opened. `None` when the world ended
