@@ -440,7 +440,7 @@ impl<I: Io> MappedShard<I> {
         let mut writes = pin!(join_all(writes));
         let mut pieces = Some(run.pieces);
         let mut in_time = None;
-        if self.members.may_be_late() {
+        if self.members.may_hedge() {
             self.members.responses.earn();
             loop {
                 in_time = self.in_time(&homes, writes.as_mut()).await;

@@ -3,6 +3,8 @@
 //! A member is `[superblocks | shard 0 | shard 1 | …]`; a shard's slice is `[journal ring | page slots | chunks]`.
 //! Sizes are chosen here once, when a member joins the pool, and recorded in the configuration.
 
+use std::ops::Range;
+
 use crate::addr::{SlotNo, StripeId};
 use crate::buf::BLOCK_BYTES;
 use crate::run_map::{PAGE_INDICES, VALUE_LIMIT};
@@ -361,6 +363,13 @@ impl MemberLayout {
     /// Bytes of a member that are used, the superblocks and all shards together.
     pub fn end_bytes(&self, shards: usize) -> u64 {
         self.slice(shards)
+    }
+
+    /// Bytes of a member with anything but chunks: superblocks, journals and pages.
+    pub fn metadata(&self, shards: usize) -> impl Iterator<Item = Range<u64>> {
+        let of_shard =
+            move |shard| self.slice(shard)..self.slice(shard + 1) - u64::from(self.chunks) * CHUNK_BYTES;
+        std::iter::once(0..SUPERBLOCK_AREA_BYTES).chain((0..shards).map(of_shard))
     }
 
     /// Where a journal position lies on the member.

@@ -356,7 +356,7 @@ impl<I: Io> MappedShard<I> {
         is_hedged: bool,
     ) -> Option<(MemberId, bool)> {
         let late_ns = writing.iter().map(|w| self.members.responses.late_ns(w.0)).max().unwrap_or(0);
-        let may_be_late = self.members.may_be_late() && !is_hedged;
+        let may_be_late = self.members.may_hedge() && !is_hedged;
         let again = || self.alarms.at(self.io.now_coarse().saturating_add(late_ns));
         let mut alarm = may_be_late.then(again);
         poll_fn(|cx| {

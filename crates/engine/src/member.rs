@@ -218,6 +218,11 @@ impl<I: Io> Members<I> {
         self.responses.is_on() && !self.all_at_once.get()
     }
 
+    /// Whether a request that is late may be made again elsewhere.
+    pub(crate) fn may_hedge(&self) -> bool {
+        self.may_be_late() && self.responses.hedges()
+    }
+
     fn begin(&self, member: MemberId) -> Option<Token> {
         self.may_be_late().then(|| self.responses.begin(member, self.io.now_coarse()))
     }

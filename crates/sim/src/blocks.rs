@@ -135,6 +135,13 @@ pub(crate) enum Content {
 }
 
 impl Content {
+    /// Whether something holds for every block.
+    pub(crate) fn all(&self, holds: impl Fn(u64) -> bool) -> bool {
+        let mut all = true;
+        self.each(|block, _| all &= holds(block));
+        all
+    }
+
     /// Calls `f` with every block and its content.
     pub(crate) fn each(&self, mut f: impl FnMut(u64, Version)) {
         match self {

@@ -288,6 +288,9 @@ impl Core {
             self.detach(place.device, CrashPolicy::Random);
             return gone;
         }
+        if device.is_battery_backed(place.offset, place.bytes) {
+            return Admission::At(now + arrival.delay_ns, None);
+        }
         let (work, blocks) = match place.kind {
             OpKind::Read => (Work::Read, blocks),
             OpKind::Write => (Work::Write, blocks),

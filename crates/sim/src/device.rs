@@ -132,6 +132,8 @@ pub(crate) struct DeviceState {
     durable_seq: u64,
     pub(crate) gone: bool,
     pub(crate) timing: Timing,
+    /// Bytes that are in memory with a battery: there at once, durable, and no traffic of the device.
+    pub(crate) battery_backed: Vec<Range<u64>>,
     /// Takes the place of `timing` where there is one.
     pub(crate) model: Option<Modelled>,
     pub(crate) scripts: VecDeque<Scripted>,
@@ -159,6 +161,7 @@ impl DeviceState {
             durable_seq: 0,
             gone: false,
             timing: Timing::new(config.latency.clone(), stream("latency")),
+            battery_backed: Vec::new(),
             model: None,
             scripts: VecDeque::new(),
             allowed: Vec::new(),
@@ -172,6 +175,11 @@ impl DeviceState {
             crash_rng: stream("crash"),
             config,
         }
+    }
+
+    /// Whether all of these bytes are in memory with a battery.
+    pub(crate) fn is_battery_backed(&self, offset: u64, bytes: u64) -> bool {
+        bytes > 0 && self.battery_backed.iter().any(|r| r.start <= offset && offset + bytes <= r.end)
     }
 
     /// Size in blocks.
@@ -201,7 +209,9 @@ impl DeviceState {
         }
         content.each(|block, version| table.set_written(block, version));
         self.note_overwritten(&content, seq);
-        self.cache.push_back(Cached { seq, certain: false, content });
+        let certain = !self.battery_backed.is_empty()
+            && content.all(|block| self.is_battery_backed(block * BLOCK_BYTES as u64, BLOCK_BYTES as u64));
+        self.cache.push_back(Cached { seq, certain, content });
         if self.cache.len() > self.config.cache_writes {
             self.settle_first();
         }

@@ -131,6 +131,12 @@ impl Device {
         self.with(|device, _| device.timing.set(latency));
     }
 
+    /// Has these bytes in memory with a battery from now on: requests for them end at once, and no loss of power takes what
+    /// they wrote.
+    pub fn set_battery_backed(&self, ranges: Vec<Range<u64>>) {
+        self.with(|device, _| device.battery_backed = ranges);
+    }
+
     /// Makes its requests take the time of a model from now on, which must be new, or idle.
     ///
     /// # Panics

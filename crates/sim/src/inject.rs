@@ -152,8 +152,10 @@ impl DeviceState {
     /// Completes a write.
     pub(crate) fn finish_write(&mut self, now: u64, offset: u64, data: Gather) -> Result<(), IoError> {
         let (first, count) = (offset / BLOCK, gather_bytes(&data) / BLOCK);
-        self.stats.writes += 1;
-        self.stats.written_bytes += count * BLOCK;
+        if !self.is_battery_backed(offset, count * BLOCK) {
+            self.stats.writes += 1;
+            self.stats.written_bytes += count * BLOCK;
+        }
         let fault = self.take_script(false, OpKind::Write, first, count);
         let fault = fault.or_else(|| self.draw_write_fault(first, count));
         match fault {

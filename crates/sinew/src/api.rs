@@ -11,11 +11,13 @@ use serde_json::{Value, json};
 use sinew_engine::control::ControlError;
 use sinew_engine::disk::superblock::MemberState;
 use sinew_engine::pool::Candidate;
+use sinew_engine::shape::Shape;
 use sinew_engine::throttle::Bounds;
 use sinew_uring::OpenOptions;
 use sinew_uring::net::{Listener, Part, Stream};
 
 use crate::commands::array::MethodName;
+use crate::commands::policy::PolicyChange;
 use crate::commands::serve::Ready;
 use crate::commands::step_around::StepAroundName;
 use crate::host::Open;
@@ -42,6 +44,7 @@ pub(crate) enum Request {
     Scrub { run: bool },
     Throttle { bytes_per_second: u64, rest_above: u64 },
     StepAround { mode: StepAroundName },
+    Policy { change: PolicyChange },
 }
 
 /// Answers control connections for ever.
@@ -86,6 +89,9 @@ async fn answer(open: &Open, ready: &Ready, request: Request) -> Result<Value> {
     match request {
         Request::Status => {
             let mut status = report::status(&control.config(), &control.status().await?);
+            if matches!(control.config().shape, Shape::Mapped(_)) {
+                status["policy"] = report::policy(&control.policy());
+            }
             status["step_around"] = json!(control.stepping_around().name());
             status["nbd"] = json!({ "unix": ready.unix, "tcp": ready.tcp });
             return Ok(status);
@@ -132,6 +138,11 @@ async fn answer(open: &Open, ready: &Ready, request: Request) -> Result<Value> {
             }
         }
         Request::Scrub { run } => control.scrub(run).await?,
+        Request::Policy { change } => {
+            let policy = change.apply(control.policy());
+            control.set_policy(policy).await?;
+            return Ok(report::policy(&policy));
+        }
         Request::StepAround { mode } => control.step_around(mode.into()).await,
         Request::Throttle { bytes_per_second, rest_above } => {
             control.throttle(Bounds { bytes_per_second, rest_above }).await;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use sinew_engine::disk::superblock::{Config, MemberConfig, MemberState};
 use sinew_engine::disk::uuid_text;
+use sinew_engine::policy::Policy;
 use sinew_engine::spikes::{History, Response};
 use sinew_engine::status::ShardStatus;
 
@@ -99,6 +100,17 @@ fn array_json(array: &ArrayGeometry) -> Value {
         "md": array.md.map(access_name),
         "growing": array.grown.and_then(|grown| grown.method()).map(GrowMethod::name),
         "sets": array.grown.map(|grown| grown.disks().to_vec()),
+    })
+}
+
+/// A policy as `status --json` has it.
+pub(crate) fn policy(policy: &Policy) -> Value {
+    json!({
+        "packing": policy.packing.name(),
+        "gather": policy.gather,
+        "convert_below_free": policy.convert_below_free,
+        "convert_above_mirrored": policy.convert_above_mirrored,
+        "convert_pause_above": policy.convert_pause_above,
     })
 }
 

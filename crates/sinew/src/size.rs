@@ -22,6 +22,11 @@ pub(crate) fn parse(text: &str) -> Result<u64> {
     Ok(bytes as u64 / 4096 * 4096)
 }
 
+/// A bound of bytes per second; 0 for `none`.
+pub(crate) fn rate(text: &str) -> Result<u64> {
+    if text == "none" { Ok(0) } else { parse(text) }
+}
+
 /// Bytes for people.
 pub(crate) fn show(bytes: u64) -> String {
     match UNITS.iter().rev().find(|(_, factor)| bytes >= *factor) {

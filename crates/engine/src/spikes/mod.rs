@@ -32,12 +32,19 @@ pub enum StepAround {
     Consumer,
     /// Fixed thresholds for drives whose spikes are longer and overlap.
     Datacenter,
+    /// The same, but what is under way is waited for, however late, as FusionRAID does.
+    FusionRaid,
 }
 
 impl StepAround {
     /// All of them.
-    pub const ALL: [StepAround; 4] =
-        [StepAround::Off, StepAround::Auto, StepAround::Consumer, StepAround::Datacenter];
+    pub const ALL: [StepAround; 5] = [
+        StepAround::Off,
+        StepAround::Auto,
+        StepAround::Consumer,
+        StepAround::Datacenter,
+        StepAround::FusionRaid,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -46,7 +53,13 @@ impl StepAround {
             StepAround::Auto => "auto",
             StepAround::Consumer => "consumer",
             StepAround::Datacenter => "datacenter",
+            StepAround::FusionRaid => "fusionraid",
         }
+    }
+
+    /// Whether requests that are late are asked for elsewhere.
+    pub(crate) fn hedges(self) -> bool {
+        matches!(self, StepAround::Auto | StepAround::Consumer | StepAround::Datacenter)
     }
 
     /// The thresholds until something is known of the member.
@@ -54,7 +67,9 @@ impl StepAround {
         match self {
             // Requests return in a batch when a spike ends (section 4.3), so there is no gap between up and down.
             StepAround::Consumer => Thresholds { late_ns: 2_000_000, up: 3, down: 2 },
-            StepAround::Datacenter => Thresholds { late_ns: 5_000_000, up: 6, down: 0 },
+            StepAround::Datacenter | StepAround::FusionRaid => {
+                Thresholds { late_ns: 5_000_000, up: 6, down: 0 }
+            }
             StepAround::Off | StepAround::Auto => Thresholds { late_ns: 2_000_000, up: 1, down: 0 },
         }
     }

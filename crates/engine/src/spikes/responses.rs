@@ -38,6 +38,11 @@ impl Responses {
         self.mode.get() != StepAround::Off
     }
 
+    /// Whether requests that are late are made again elsewhere.
+    pub(crate) fn hedges(&self) -> bool {
+        self.mode.get().hedges()
+    }
+
     pub(crate) fn set_mode(&self, mode: StepAround, now: u64) {
         self.mode.set(mode);
         self.watches.borrow_mut().iter_mut().for_each(|watch| watch.set_mode(mode, now));

@@ -222,6 +222,8 @@ plan! {
     cache_writes: usize,
     /// How members in a latency spike are found.
     step_around: StepAround,
+    /// Metadata is in memory with a battery.
+    battery: bool,
     /// How small writes lie in mirrored stripes.
     packing: Packing,
     /// Bring together what is read in sequence.
@@ -325,9 +327,11 @@ impl Plan {
             step_around: match Rng::stream(seed, "plan, step around", 0).below(8) {
                 0 => StepAround::Off,
                 1 => StepAround::Consumer,
+                2 if seed % 2 == 0 => StepAround::FusionRaid,
                 2 => StepAround::Datacenter,
                 _ => StepAround::Auto,
             },
+            battery: false,
             packing: Packing::Packed,
             gather: true,
             convert_free: 40,
@@ -395,6 +399,7 @@ impl Plan {
         if rng.chance(0.5) {
             self.packing = Packing::WholeChunks;
         }
+        self.battery = rng.chance(0.3);
         self.gather = rng.chance(0.7);
         self.convert_free = [0, 10, 40, 100][rng.below(4) as usize];
         self.convert_mirrored = [100, 100, 10, 0][rng.below(4) as usize];

@@ -31,6 +31,8 @@ pub(crate) enum StepAroundName {
     Consumer,
     /// Fixed: six requests pending for 5 ms.
     Datacenter,
+    /// The same, and a request under way is waited for, however late.
+    Fusionraid,
 }
 
 impl From<StepAroundName> for StepAround {
@@ -40,6 +42,7 @@ impl From<StepAroundName> for StepAround {
             StepAroundName::Auto => StepAround::Auto,
             StepAroundName::Consumer => StepAround::Consumer,
             StepAroundName::Datacenter => StepAround::Datacenter,
+            StepAroundName::Fusionraid => StepAround::FusionRaid,
         }
     }
 }

@@ -11,17 +11,13 @@ use crate::size;
 #[derive(Args)]
 pub(crate) struct ThrottleArgs {
     /// Bytes per second for the whole pool, for example 100M; `none` for no bound.
-    #[arg(value_parser = rate)]
+    #[arg(value_parser = size::rate)]
     rate: u64,
     /// Rest while clients ask for more than so much per second.
     #[arg(long, value_name = "REQUESTS", default_value_t = 0)]
     rest_above: u64,
     #[command(flatten)]
     target: Target,
-}
-
-fn rate(text: &str) -> Result<u64> {
-    if text == "none" { Ok(0) } else { size::parse(text) }
 }
 
 /// Runs the command.

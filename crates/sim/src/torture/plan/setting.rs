@@ -188,7 +188,7 @@ impl Value for StepAround {
 
     fn parse(text: &str) -> Result<StepAround, String> {
         let found = StepAround::ALL.into_iter().find(|mode| mode.name() == text);
-        found.ok_or_else(|| "off, auto, consumer or datacenter".to_owned())
+        found.ok_or_else(|| "off, auto, consumer, datacenter or fusionraid".to_owned())
     }
 
     fn smaller(&self) -> Vec<StepAround> {

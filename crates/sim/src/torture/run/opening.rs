@@ -44,6 +44,13 @@ impl Run {
     /// Has the pool just opened work as the plan says.
     pub(super) fn order_settings(&self, pool: &Rc<OpenPool>) {
         let plan = &self.work.plan;
+        if plan.battery && plan.array.is_none() {
+            let config = pool.control.config();
+            let shards = config.shape.shards();
+            for (device, member) in self.devices.borrow().iter().zip(&config.members) {
+                self.world.device(*device).set_battery_backed(member.layout.metadata(shards).collect());
+            }
+        }
         let bounds = Bounds { bytes_per_second: plan.throttle, rest_above: 0 };
         let (control, mode, policy) = (Rc::clone(&pool.control), plan.step_around, plan.policy());
         self.world.spawn(async move {
