@@ -13,6 +13,7 @@ pub mod client;
 pub mod control;
 pub mod md;
 pub mod pool;
+pub mod preset;
 pub mod shape;
 pub mod volume;
 
