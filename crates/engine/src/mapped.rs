@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use async_channel::Sender;
 
-use crate::addr::{Lsn, MemberId, ShardBlock, StripeId, VolumeId};
+use crate::addr::{Home, Lsn, MemberId, ShardBlock, StripeId, VolumeId};
 use crate::append::Appender;
 use crate::around::Readings;
 use crate::disk::Uuid;
@@ -20,9 +20,9 @@ use crate::era::Eras;
 use crate::geometry::{Geometry, MemberLayout};
 use crate::io::{DeviceId, Io};
 use crate::journal::Journal;
-use crate::late::Alarms;
 use crate::member::Members;
 use crate::paths::Path;
+use crate::read::ChunkPart;
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
 use crate::shard::Event;
@@ -47,8 +47,7 @@ pub struct MappedShard<I> {
     pub(crate) eras: Eras,
     pub(crate) counters: Counters,
     pub(crate) throttle: Throttle,
-    pub(crate) alarms: Alarms,
-    pub(crate) readings: Readings<I>,
+    pub(crate) readings: Readings<MappedShard<I>, ChunkPart, (usize, Home)>,
     pub(crate) control: Sender<Event>,
     /// Stripes written since the last flush began, and those that the flush under way covers.
     pub(crate) unflushed_stripes: RefCell<BTreeSet<StripeId>>,
@@ -148,7 +147,6 @@ impl<I: Io> MappedShard<I> {
             eras: Eras::new(),
             counters: Counters::default(),
             throttle: Throttle::default(),
-            alarms: Alarms::default(),
             readings: Readings::default(),
             control: parts.control,
             unflushed_stripes: RefCell::default(),
@@ -197,7 +195,8 @@ impl<I: Io> MappedShard<I> {
         self.io.spawn(Rc::clone(self).run_appender());
         self.io.spawn(Rc::clone(self).run_cleaner());
         self.io.spawn(Rc::clone(self).run_keeper());
-        self.io.spawn(Rc::clone(self).run_alarms());
+        let shard = Rc::clone(self);
+        self.io.spawn(async move { shard.members.run_alarms().await });
         self.io.spawn(Rc::clone(self).run_rebuilder());
         self.io.spawn(Rc::clone(self).run_balancer());
         self.io.spawn(Rc::clone(self).run_scrubber());
