@@ -13,7 +13,10 @@ use crate::grow;
 use crate::load::{self, Load, Times};
 use crate::measure::{Measured, measure, part, pool_state, programmed_blocks, warm_up};
 use crate::members::{self, FlashFacts, Member};
-use crate::results::{FlashResult, KindResult, MemberResult, PoolResult, Simulated, WriteResult};
+use crate::meter::VolumeMeter;
+use crate::results::{
+    FlashResult, KindResult, MemberResult, PoolResult, Simulated, VolumeResult, WriteResult,
+};
 use crate::spec::{ProtectionName, Spec, TargetName};
 use crate::system::System;
 use crate::target::Target;
@@ -66,6 +69,7 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     let measured = measured?;
     let end = measure_from + measured.ran_ns;
     let requests = by_kind(&load, end);
+    let volumes = by_volume(&load, &spec.workload.names(), end);
     let grew = match growing.as_ref().zip(pool) {
         Some((growing, pool)) => Some(growing.result(&world, pool, requests.values())?),
         None => None,
@@ -80,6 +84,7 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
         interval_s: spec.run.interval_s,
         writes: write_result(client_bytes, &members),
         requests,
+        volumes,
         members,
         pool: system
             .and_then(|system| system.mapped())
@@ -135,6 +140,23 @@ fn kind_name(kind: Kind) -> &'static str {
 fn by_kind(load: &Load, end: u64) -> BTreeMap<String, KindResult> {
     let meters = Kind::ALL.iter().zip(load.take_meters());
     meters.filter_map(|(&kind, meter)| Some((kind_name(kind).to_owned(), meter.finish(end)?))).collect()
+}
+
+/// Named by what their requests are like, where only one volume's are.
+fn by_volume(load: &Load, names: &[(u32, String)], end: u64) -> BTreeMap<String, VolumeResult> {
+    let name = |volume: u32| {
+        let mut own = names.iter().filter(|(of, _)| *of == volume);
+        let (_, name) = own.next().filter(|_| own.next().is_none())?;
+        (names.iter().filter(|(_, other)| other == name).count() == 1).then(|| name.clone())
+    };
+    let meters = load.take_volume_meters();
+    if meters.len() < 2 {
+        return BTreeMap::new();
+    }
+    let result = |(volume, meter): (u32, VolumeMeter)| {
+        (name(volume).unwrap_or_else(|| format!("volume{volume}")), meter.finish(volume, end))
+    };
+    (0..).zip(meters).map(result).collect()
 }
 
 fn member_results(members: &[Member], measured: &Measured) -> Vec<MemberResult> {

@@ -138,7 +138,7 @@ impl System {
             return Ok(Target::new(vec![Place::Volume(whole(self.only()))]));
         }
         let stores = self.parts.iter().map(|part| {
-            let layered = Layered::new(world, whole(part), composition.layer, &spec.layer, part);
+            let layered = Layered::new(world, part, whole(part), composition.layer, &spec.layer);
             layered.map(Rc::new)
         });
         let stores = stores.collect::<Result<Vec<_>>>()?;

@@ -71,6 +71,11 @@ impl Target {
         Target::new(sizes.map(range).collect())
     }
 
+    /// How many volumes there are.
+    pub(crate) fn volumes(&self) -> usize {
+        self.volumes.len()
+    }
+
     /// The bytes of a volume.
     pub(crate) fn bytes(&self, volume: u32) -> u64 {
         self.volumes.get(volume as usize).map_or(0, Place::bytes)
