@@ -7,6 +7,7 @@ use sinew_engine::preset::Preset;
 use sinew_experiment::batch::{self, Options};
 use sinew_experiment::plan::Plan;
 use sinew_experiment::results::Simulated;
+use sinew_experiment::{report, terminal};
 
 const SMALL: &str = r#"
 description = "small"
@@ -108,6 +109,74 @@ fn volumes_are_dealt_over_the_parts() {
     let too_large = of("raid5x4").replace("size = \"20M\"", "size = \"200M\"");
     let refusal = run(&too_large).unwrap_err();
     assert!(refusal.contains("volumes.4.size: with those before it on its array"), "{refusal}");
+}
+
+/// Two mixes, two systems, and what is said of the volumes by their names.
+#[test]
+fn names_of_volumes_go_through_mixes() {
+    let from = SMALL.find("[workload]").expect("it has a workload");
+    let names = ["tpc-c-like", "virtual-desktop-like", "exchange-like", "proxy-like", "tensorflow-like"];
+    let like = |name| format!("{{ name = \"{name}\", volume_bytes = \"40M\" }}");
+    let likes = names.map(like).join(", ");
+    let text = format!(
+        r#"{}
+[workload]
+align = 4096
+fold_into = "16M"
+source.draw = {{ take = 4, seed = 1, number = 0, from = [{likes}] }}
+
+[sweep]
+"workload.source.draw.number" = [0, 1]
+
+[[cases]]
+name = "apart"
+set = {{ preset = "raid5x4" }}
+
+[[cases]]
+name = "together"
+
+[[references]]
+what = "times as long"
+figure = "volumes.*.latency.p50_ns"
+of = {{ case = "apart" }}
+over = {{ case = "together" }}
+published = [0.1, 10]
+source = "the file"
+
+[[references]]
+what = "less"
+figure = "volumes.*.requests"
+of = {{ case = "apart", set = {{ "workload.source.draw.number" = 1 }} }}
+over = {{ case = "together", set = {{ "workload.source.draw.number" = 1 }} }}
+less = true
+published = 0
+source = "the file"
+"#,
+        &SMALL[..from]
+    );
+    let options = Options { threads: 2, cache: None };
+    let results = batch::execute(&plan(&text).unwrap(), &options, &(Arc::new(|_| {}) as _)).unwrap().results;
+    let volumes = |run: usize| &results.runs[run].figures.simulated().unwrap().volumes;
+    let mixes: Vec<Vec<&String>> = (0..4).map(|run| volumes(run).keys().collect()).collect();
+    assert_eq!((&mixes[0], &mixes[1]), (&mixes[2], &mixes[3]), "both systems have the same mixes");
+    assert_ne!(mixes[0], mixes[1]);
+    for run in 0..4 {
+        // The fifth volume has no workload.
+        assert_eq!((volumes(run).len(), volumes(run)["volume4"].requests), (5, 0));
+        let figures = results.runs[run].figures.simulated().unwrap();
+        let by_kind: u64 = figures.requests.values().map(|kind| kind.summary.requests).sum();
+        assert_eq!(volumes(run).values().map(|volume| volume.requests).sum::<u64>(), by_kind);
+        let tpc = volumes(run).get("tpc-c-like");
+        assert!(tpc.is_none_or(|tpc| tpc.requests > 500 && tpc.latency.p50_ns > 1000));
+    }
+    let [times, less] = &results.references[..] else { panic!("{:?}", results.references) };
+    let ours = times.ours.unwrap();
+    assert!(ours.low <= ours.mean && ours.mean <= ours.high && ours.low > 0.0, "{ours:?}");
+    let none = less.ours.unwrap();
+    assert_eq!((none.low, none.mean, none.high), (0.0, 0.0, 0.0), "the same requests");
+    let text = terminal::text(&results);
+    assert!(text.contains("volume4") && text.contains("p99.9"), "{text}");
+    assert!(report::html(&results).unwrap().contains("By volume"));
 }
 
 #[test]
