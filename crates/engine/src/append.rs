@@ -490,7 +490,7 @@ impl<I: Io> MappedShard<I> {
     /// What comes of writes to these homes, unless they are late.
     async fn in_time<T>(&self, homes: &[Home], mut writes: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         let late_ns = homes.iter().map(|home| self.members.responses.late_ns(home.member)).max().unwrap_or(0);
-        let mut alarm = self.alarms.at(self.io.now_coarse() + late_ns);
+        let mut alarm = self.members.alarms.at(self.io.now_coarse() + late_ns);
         poll_fn(|cx| match writes.as_mut().poll(cx) {
             Poll::Ready(results) => Poll::Ready(Some(results)),
             Poll::Pending if alarm.poll(cx, self.io.now_coarse()) => Poll::Ready(None),

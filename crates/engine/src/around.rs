@@ -1,9 +1,13 @@
 //! Reading around members that are late: from the rest of the stripe while a spike is on, and from elsewhere as well when
-//! a read turns out to be late (hedged requests, which FusionRAID, FAST '21, section 4.3 suggests).
+//! a read turns out to be late (hedged requests, which FusionRAID, FAST '21, section 4.3 suggests; ToleRAID rebuilds what
+//! is late from parity).
 //!
-//! A read that is in flight is never given up: whichever answer comes second is waited for by a task of its own, which
-//! stays inside the era, so that what is being read is not reused. What may be hedged lives in places that are used again,
-//! so that a read costs no allocation; what few reads come to is in boxes, so that the others need not carry it.
+//! Here is what both kinds of pool have in common; [`Around`] asks for the rest: `read_around` of mapped pools, and
+//! `array/around`.
+//!
+//! A read that is in flight is never given up: whichever answer comes second is waited for by a task of its own, inside
+//! whatever keeps what is being read from being reused. What may be hedged lives in places that are used again, so that a
+//! read costs no allocation; what few reads come to is in boxes, so that the others need not carry it.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -11,21 +15,79 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use crate::addr::Home;
+use crate::addr::MemberId;
 use crate::buf::Buf;
-use crate::era::EraGuard;
 use crate::io::{Io, IoError};
-use crate::mapped::MappedShard;
+use crate::member::Members;
 use crate::paths::Path;
-use crate::read::ChunkPart;
-use crate::tables::StripeState;
-use crate::volume::VolumeError;
 
-type ReadResult = Result<Buf, IoError>;
+pub(crate) type ReadResult = Result<Buf, IoError>;
+
+/// A shard that reads around members that are late.
+pub(crate) trait Around<I: Io>: Sized + 'static {
+    /// What is read.
+    type Part: Copy + 'static;
+    /// A place to read it from as it is.
+    type Copy: Copy + 'static;
+    /// Keeps what a read that nobody waits for still reads.
+    type Stay: 'static;
+    /// The paths it names.
+    const PATHS: AroundPaths;
+
+    fn io(&self) -> &I;
+    fn members(&self) -> &Members<I>;
+    fn readings(&self) -> &Readings<Self, Self::Part, Self::Copy>;
+    /// The member that a copy is on.
+    fn member(&self, part: Self::Part, copy: Self::Copy) -> MemberId;
+    /// A way to the data that meets no member in a spike, and not this copy.
+    fn elsewhere(&self, part: Self::Part, copy: Self::Copy) -> Option<Elsewhere<Self::Copy>>;
+    /// Reads a copy as it is.
+    fn read_copy(self: Rc<Self>, part: Self::Part, copy: Self::Copy) -> impl Future<Output = ReadResult>;
+    /// Reads that way what is known to be right; none when it cannot be had.
+    fn read_elsewhere(
+        self: Rc<Self>,
+        part: Self::Part,
+        way: Elsewhere<Self::Copy>,
+    ) -> impl Future<Output = Option<Buf>>;
+    /// What a read that nobody waited for came to.
+    fn judge_late(
+        self: Rc<Self>,
+        part: Self::Part,
+        copy: Self::Copy,
+        result: ReadResult,
+    ) -> impl Future<Output = ()>;
+    /// To be held by a read that goes on after the request that began it has ended.
+    fn stay(&self) -> Self::Stay;
+}
+
+/// The paths of one kind of pool.
+pub(crate) struct AroundPaths {
+    pub(crate) around: Path,
+    pub(crate) hedged: Path,
+    pub(crate) won: Path,
+    pub(crate) lost: Path,
+    pub(crate) too_dear: Path,
+}
+
+/// Another way to the same data.
+#[derive(Clone, Copy)]
+pub(crate) enum Elsewhere<C> {
+    Copy(C),
+    /// So many reads of the rest of the stripe.
+    Rest(usize),
+}
+
+/// What a read came to.
+pub(crate) enum Found {
+    /// What the copy gave, good or not.
+    There(ReadResult),
+    /// What was had in another way; it is right.
+    Elsewhere(Buf),
+}
 
 /// A place for reads, one at a time.
-trait Reading<I> {
-    fn start(&mut self, shard: Rc<MappedShard<I>>, home: Home, part: ChunkPart);
+trait Reading<S, P, C> {
+    fn start(&mut self, shard: Rc<S>, part: P, copy: C);
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ReadResult>;
 }
 
@@ -34,13 +96,13 @@ struct Place<F, M> {
     make: M,
 }
 
-impl<I, F, M> Reading<I> for Place<F, M>
+impl<S, P, C, F, M> Reading<S, P, C> for Place<F, M>
 where
     F: Future<Output = ReadResult>,
-    M: Fn(Rc<MappedShard<I>>, Home, ChunkPart) -> F,
+    M: Fn(Rc<S>, P, C) -> F,
 {
-    fn start(&mut self, shard: Rc<MappedShard<I>>, home: Home, part: ChunkPart) {
-        let future = (self.make)(shard, home, part);
+    fn start(&mut self, shard: Rc<S>, part: P, copy: C) {
+        let future = (self.make)(shard, part, copy);
         self.future.as_mut().set(Some(future));
     }
 
@@ -53,225 +115,167 @@ where
     }
 }
 
-fn place<I, F, M>(make: M) -> Box<dyn Reading<I>>
+type OneReading<S, P, C> = Box<dyn Reading<S, P, C>>;
+type ReadingOf<I, S> = OneReading<S, <S as Around<I>>::Part, <S as Around<I>>::Copy>;
+
+fn place<S, P, C, F, M>(make: M) -> OneReading<S, P, C>
 where
     F: Future<Output = ReadResult> + 'static,
-    M: Fn(Rc<MappedShard<I>>, Home, ChunkPart) -> F + 'static,
+    M: Fn(Rc<S>, P, C) -> F + 'static,
 {
     Box::new(Place { future: Box::pin(None), make })
 }
 
 /// Places that are free.
-pub(crate) struct Readings<I>(RefCell<Vec<Box<dyn Reading<I>>>>);
+pub(crate) struct Readings<S, P, C>(RefCell<Vec<OneReading<S, P, C>>>);
 
-impl<I> Default for Readings<I> {
+impl<S, P, C> Default for Readings<S, P, C> {
     fn default() -> Self {
         Readings(RefCell::default())
     }
 }
 
-impl<I: Io> Readings<I> {
-    fn take(&self) -> Box<dyn Reading<I>> {
+impl<S, P, C> Readings<S, P, C> {
+    fn take<I: Io>(&self) -> OneReading<S, P, C>
+    where
+        S: Around<I, Part = P, Copy = C>,
+    {
         let free = self.0.borrow_mut().pop();
-        free.unwrap_or_else(|| {
-            place(|shard: Rc<MappedShard<I>>, home, part: ChunkPart| async move {
-                shard.members.read(home, part.offset, part.count).await
-            })
-        })
+        free.unwrap_or_else(|| place(|shard: Rc<S>, part, copy| shard.read_copy(part, copy)))
     }
 
-    fn give_back(&self, place: Box<dyn Reading<I>>) {
+    fn give_back(&self, place: OneReading<S, P, C>) {
         self.0.borrow_mut().push(place);
     }
 }
 
-/// Another way to the same data.
-#[derive(Clone, Copy)]
-enum Elsewhere {
-    Copy(Home),
-    /// So many reads of the rest of the stripe.
-    Rest(usize),
-}
-
-impl<I: Io> MappedShard<I> {
-    /// Reads part of a data column, not waiting for a member that is late if it can be had otherwise.
-    pub(crate) async fn read_around(self: &Rc<Self>, part: ChunkPart) -> Result<Buf, VolumeError> {
-        let Some((index, home)) = self.next_copy(part, &[]) else {
-            return Box::pin(self.read_part_without(part, Vec::new())).await;
-        };
-        self.members.responses.earn();
-        if !self.members.responds(home.member)
-            && let Some(buf) = Box::pin(self.read_rest(part, home)).await
-        {
-            return Ok(buf);
-        }
-        let mut reading = self.readings.take();
-        reading.start(Rc::clone(self), home, part);
-        loop {
-            let due = self.io.now_coarse() + self.members.responses.hedge_ns(home.member);
-            let mut alarm = self.alarms.at(due);
-            let in_time = poll_fn(|cx| match reading.poll(cx) {
-                Poll::Ready(result) => Poll::Ready(Some(result)),
-                Poll::Pending if alarm.poll(cx, self.io.now_coarse()) => Poll::Ready(None),
-                Poll::Pending => Poll::Pending,
-            })
-            .await;
-            drop(alarm);
-            if let Some(result) = in_time {
-                self.readings.give_back(reading);
-                return match result {
-                    Ok(buf) if self.mismatches(part, &buf) == 0 => Ok(buf),
-                    result => Box::pin(self.accept(part, (index, home), result)).await,
-                };
-            }
-            // What cannot be done now may be possible after as long again.
-            if let Some(way) = self.affordable(part, home) {
-                return Box::pin(self.hedge(part, (index, home), reading, way)).await;
-            }
-        }
+/// Reads a part from this copy, not waiting for a member that is late if it can be had otherwise.
+pub(crate) async fn read<I: Io, S: Around<I>>(shard: &Rc<S>, part: S::Part, copy: S::Copy) -> Found {
+    let members = shard.members();
+    let member = shard.member(part, copy);
+    members.responses.earn();
+    if !members.responds(member)
+        && let Some(buf) = Box::pin(read_rest(shard, part, copy)).await
+    {
+        return Found::Elsewhere(buf);
     }
-
-    /// What a copy gave, or what can be had without it.
-    async fn accept(
-        self: &Rc<Self>,
-        part: ChunkPart,
-        copy: (usize, Home),
-        result: ReadResult,
-    ) -> Result<Buf, VolumeError> {
-        match self.judge(part, copy.1, result).await {
-            Some(buf) => Ok(buf),
-            None => Box::pin(self.read_part_without(part, vec![copy])).await,
-        }
+    if !members.may_hedge() {
+        return Found::There(Rc::clone(shard).read_copy(part, copy).await);
     }
-
-    /// The part from the rest of its stripe, while its member does not respond and enough others do.
-    async fn read_rest(self: &Rc<Self>, part: ChunkPart, home: Home) -> Option<Buf> {
-        let Some(Elsewhere::Rest(reads)) = self.elsewhere(part, home) else { return None };
-        if !self.members.responses.spend(reads.saturating_sub(1)) {
-            self.io.reach(Path::AroundTooDear);
-            return None;
-        }
-        let buf = self.rebuild_around(part).await?;
-        self.io.reach(Path::ReadAround);
-        self.members.responses.note(home.member, |watch| {
-            watch.redirections += 1;
-            watch.reconstructions += 1;
-        });
-        Some(buf)
-    }
-
-    /// A way to the data of a part that meets no member in a spike, and not this copy.
-    fn elsewhere(&self, part: ChunkPart, home: Home) -> Option<Elsewhere> {
-        let other = self.next_copy(part, &[(part.column, home)]);
-        if let Some((_, other)) = other.filter(|(_, other)| self.members.responds(other.member)) {
-            return Some(Elsewhere::Copy(other));
-        }
-        let stripe = self.tables.borrow().stripe(part.stripe);
-        if stripe.state != StripeState::Parity {
-            return None;
-        }
-        let g = &self.geometry;
-        let parity = (0..g.parity_columns()).map(|p| g.parity_index(p));
-        let others = (0..usize::from(stripe.columns)).filter(|&i| i != part.column).chain(parity);
-        let (mut reads, mut lost) = (0, 1);
-        for index in others {
-            let home = self.live_home(part.stripe, index);
-            if home.is_some_and(|home| self.members.responds(home.member)) {
-                reads += 1;
-            } else {
-                lost += 1;
-            }
-        }
-        (lost <= g.parity_columns()).then_some(Elsewhere::Rest(reads))
-    }
-
-    /// The part from the rest of its stripe, as far as members respond.
-    async fn rebuild_around(self: &Rc<Self>, part: ChunkPart) -> Option<Buf> {
-        self.rebuild_part_from(part, |home| self.members.responds(home.member)).await
-    }
-
-    /// A way to the data of a part whose copy here is late, if there is one and it may be gone.
-    fn affordable(&self, part: ChunkPart, home: Home) -> Option<Elsewhere> {
-        let way = self.elsewhere(part, home)?;
-        let reads = if let Elsewhere::Rest(reads) = way { reads } else { 1 };
-        let is_paid = self.members.responses.spend(reads);
-        if !is_paid {
-            self.io.reach(Path::AroundTooDear);
-        }
-        is_paid.then_some(way)
-    }
-
-    /// A read is late: asks elsewhere too, and takes what comes first.
-    async fn hedge(
-        self: &Rc<Self>,
-        part: ChunkPart,
-        copy: (usize, Home),
-        mut reading: Box<dyn Reading<I>>,
-        way: Elsewhere,
-    ) -> Result<Buf, VolumeError> {
-        self.io.reach(Path::ReadHedged);
-        self.members.responses.note(copy.1.member, |watch| {
-            watch.hedges += 1;
-            watch.reconstructions += u64::from(matches!(way, Elsewhere::Rest(_)));
-        });
-        let mut second = Box::pin(Rc::clone(self).read_elsewhere(part, way));
-        let mut second_failed = false;
-        let first = poll_fn(|cx| {
-            if let Poll::Ready(result) = reading.poll(cx) {
-                return Poll::Ready(Ok(result));
-            }
-            match second_failed {
-                false => match second.as_mut().poll(cx) {
-                    Poll::Ready(Some(buf)) => Poll::Ready(Err(buf)),
-                    Poll::Ready(None) => {
-                        second_failed = true;
-                        Poll::Pending
-                    }
-                    Poll::Pending => Poll::Pending,
-                },
-                true => Poll::Pending,
-            }
+    let mut reading = shard.readings().take::<I>();
+    reading.start(Rc::clone(shard), part, copy);
+    loop {
+        let due = shard.io().now_coarse() + members.responses.hedge_ns(member);
+        let mut alarm = members.alarms.at(due);
+        let in_time = poll_fn(|cx| match reading.poll(cx) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending if alarm.poll(cx, shard.io().now_coarse()) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
         })
         .await;
-        match first {
-            Err(buf) => {
-                self.io.reach(Path::ReadHedgeWon);
-                let era = self.eras.enter_oldest();
-                self.io.spawn(Rc::clone(self).await_late(era, part, copy.1, reading));
-                Ok(buf)
-            }
-            Ok(result) => {
-                self.readings.give_back(reading);
-                if !second_failed {
-                    self.io.reach(Path::ReadHedgeLost);
-                    self.io.spawn(async move { drop(second.await) });
-                }
-                self.accept(part, copy, result).await
-            }
+        drop(alarm);
+        if let Some(result) = in_time {
+            shard.readings().give_back(reading);
+            return Found::There(result);
+        }
+        // What cannot be done now may be possible after as long again.
+        if let Some(way) = affordable(shard, part, copy) {
+            return Box::pin(hedge(shard, part, copy, reading, way)).await;
         }
     }
+}
 
-    async fn read_elsewhere(self: Rc<Self>, part: ChunkPart, way: Elsewhere) -> Option<Buf> {
-        let _era = self.eras.enter_oldest();
-        match way {
-            Elsewhere::Copy(home) => {
-                let result = self.members.read(home, part.offset, part.count).await;
-                self.judge(part, home, result).await
+/// The part from the rest of its stripe, while its member does not respond and enough others do.
+async fn read_rest<I: Io, S: Around<I>>(shard: &Rc<S>, part: S::Part, copy: S::Copy) -> Option<Buf> {
+    let Some(way @ Elsewhere::Rest(reads)) = shard.elsewhere(part, copy) else { return None };
+    let responses = &shard.members().responses;
+    if !responses.spend(reads.saturating_sub(1)) {
+        shard.io().reach(S::PATHS.too_dear);
+        return None;
+    }
+    let buf = Rc::clone(shard).read_elsewhere(part, way).await?;
+    shard.io().reach(S::PATHS.around);
+    responses.note(shard.member(part, copy), |watch| {
+        watch.redirections += 1;
+        watch.reconstructions += 1;
+    });
+    Some(buf)
+}
+
+/// A way to the data of a part whose copy here is late, if there is one and it may be gone.
+fn affordable<I: Io, S: Around<I>>(
+    shard: &Rc<S>,
+    part: S::Part,
+    copy: S::Copy,
+) -> Option<Elsewhere<S::Copy>> {
+    let way = shard.elsewhere(part, copy)?;
+    let reads = if let Elsewhere::Rest(reads) = way { reads } else { 1 };
+    let is_paid = shard.members().responses.spend(reads);
+    if !is_paid {
+        shard.io().reach(S::PATHS.too_dear);
+    }
+    is_paid.then_some(way)
+}
+
+/// A read is late: asks elsewhere too, and takes what comes first.
+async fn hedge<I: Io, S: Around<I>>(
+    shard: &Rc<S>,
+    part: S::Part,
+    copy: S::Copy,
+    mut reading: ReadingOf<I, S>,
+    way: Elsewhere<S::Copy>,
+) -> Found {
+    shard.io().reach(S::PATHS.hedged);
+    shard.members().responses.note(shard.member(part, copy), |watch| {
+        watch.hedges += 1;
+        watch.reconstructions += u64::from(matches!(way, Elsewhere::Rest(_)));
+    });
+    let mut second = Box::pin(Rc::clone(shard).read_elsewhere(part, way));
+    let mut second_failed = false;
+    let first = poll_fn(|cx| {
+        if let Poll::Ready(result) = reading.poll(cx) {
+            return Poll::Ready(Ok(result));
+        }
+        if second_failed {
+            return Poll::Pending;
+        }
+        match second.as_mut().poll(cx) {
+            Poll::Ready(Some(buf)) => Poll::Ready(Err(buf)),
+            Poll::Ready(None) => {
+                second_failed = true;
+                Poll::Pending
             }
-            Elsewhere::Rest(_) => self.rebuild_around(part).await,
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await;
+    match first {
+        Err(buf) => {
+            shard.io().reach(S::PATHS.won);
+            let stay = shard.stay();
+            shard.io().spawn(await_late(Rc::clone(shard), stay, part, copy, reading));
+            Found::Elsewhere(buf)
+        }
+        Ok(result) => {
+            shard.readings().give_back(reading);
+            if !second_failed {
+                shard.io().reach(S::PATHS.lost);
+                shard.io().spawn(async move { drop(second.await) });
+            }
+            Found::There(result)
         }
     }
+}
 
-    /// Waits for a read that nobody needs any more: its buffer is the device's until then.
-    async fn await_late(
-        self: Rc<Self>,
-        _era: EraGuard,
-        part: ChunkPart,
-        home: Home,
-        mut reading: Box<dyn Reading<I>>,
-    ) {
-        let result = poll_fn(|cx| reading.poll(cx)).await;
-        self.readings.give_back(reading);
-        self.judge(part, home, result).await;
-    }
+/// Waits for a read that nobody needs any more: its buffer is the device's until then.
+async fn await_late<I: Io, S: Around<I>>(
+    shard: Rc<S>,
+    _stay: S::Stay,
+    part: S::Part,
+    copy: S::Copy,
+    mut reading: ReadingOf<I, S>,
+) {
+    let result = poll_fn(|cx| reading.poll(cx)).await;
+    shard.readings().give_back(reading);
+    shard.judge_late(part, copy, result).await;
 }

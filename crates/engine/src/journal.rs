@@ -357,7 +357,7 @@ impl<I: Io> MappedShard<I> {
     ) -> Option<(MemberId, bool)> {
         let late_ns = writing.iter().map(|w| self.members.responses.late_ns(w.0)).max().unwrap_or(0);
         let may_be_late = self.members.may_hedge() && !is_hedged;
-        let again = || self.alarms.at(self.io.now_coarse().saturating_add(late_ns));
+        let again = || self.members.alarms.at(self.io.now_coarse().saturating_add(late_ns));
         let mut alarm = may_be_late.then(again);
         poll_fn(|cx| {
             for i in 0..writing.len() {

@@ -5,11 +5,10 @@
 //! alarm rings late for that, since a new one is never due before the next look.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::task::{Context, Waker};
 
 use crate::io::Io;
-use crate::mapped::MappedShard;
+use crate::member::Members;
 use crate::sync::Kick;
 
 struct Set {
@@ -100,15 +99,15 @@ impl Drop for Alarm<'_> {
     }
 }
 
-impl<I: Io> MappedShard<I> {
+impl<I: Io> Members<I> {
     /// Rings alarms, for ever.
-    pub(crate) async fn run_alarms(self: Rc<Self>) {
+    pub(crate) async fn run_alarms(&self) {
         loop {
             self.alarms.work.kicked().await;
             self.alarms.looking.set(true);
             let mut now = self.io.now();
             while let Some(due) = self.alarms.ring(now) {
-                let look = due.min(now + self.members.responses.least_ns());
+                let look = due.min(now + self.responses.least_ns());
                 self.io.sleep(look - now).await;
                 now = self.io.now();
             }

@@ -13,6 +13,7 @@ pub mod client;
 pub mod control;
 pub mod md;
 pub mod pool;
+pub mod preset;
 pub mod shape;
 pub mod volume;
 
@@ -21,11 +22,11 @@ pub mod array;
 
 // One shard of a mapped pool, and what it does for requests.
 mod append;
-mod around;
 mod flush;
 mod mapped;
 mod plan;
 mod read;
+mod read_around;
 pub mod serve;
 pub mod shard;
 mod stripes;
@@ -47,6 +48,7 @@ mod scrub;
 mod step_back;
 
 // What it is made of.
+mod around;
 mod bounds;
 mod era;
 mod journal;
@@ -58,7 +60,7 @@ mod shares;
 mod space;
 pub mod spikes;
 pub mod status;
-mod sync;
+pub mod sync;
 mod tables;
 pub mod throttle;
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use async_channel::Sender;
 
-use crate::addr::{Lsn, MemberId, ShardBlock, StripeId, VolumeId};
+use crate::addr::{Home, Lsn, MemberId, ShardBlock, StripeId, VolumeId};
 use crate::append::Appender;
 use crate::around::Readings;
 use crate::convert::Recent;
@@ -22,10 +22,10 @@ use crate::gather::Gatherer;
 use crate::geometry::{Geometry, MemberLayout};
 use crate::io::{DeviceId, Io};
 use crate::journal::Journal;
-use crate::late::Alarms;
 use crate::member::Members;
 use crate::paths::Path;
 use crate::policy::Policy;
+use crate::read::ChunkPart;
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
 use crate::shard::Event;
@@ -54,8 +54,7 @@ pub struct MappedShard<I> {
     pub(crate) policy: Cell<Policy>,
     /// How much clients ask for.
     pub(crate) load: Load,
-    pub(crate) alarms: Alarms,
-    pub(crate) readings: Readings<I>,
+    pub(crate) readings: Readings<MappedShard<I>, ChunkPart, (usize, Home)>,
     pub(crate) control: Sender<Event>,
     /// Stripes written since the last flush began, and those that the flush under way covers.
     pub(crate) unflushed_stripes: RefCell<BTreeSet<StripeId>>,
@@ -161,7 +160,6 @@ impl<I: Io> MappedShard<I> {
             throttle: Throttle::default(),
             policy: Cell::default(),
             load: Load::default(),
-            alarms: Alarms::default(),
             readings: Readings::default(),
             control: parts.control,
             unflushed_stripes: RefCell::default(),
@@ -213,7 +211,8 @@ impl<I: Io> MappedShard<I> {
         self.io.spawn(Rc::clone(self).run_appender());
         self.io.spawn(Rc::clone(self).run_cleaner());
         self.io.spawn(Rc::clone(self).run_keeper());
-        self.io.spawn(Rc::clone(self).run_alarms());
+        let shard = Rc::clone(self);
+        self.io.spawn(async move { shard.members.run_alarms().await });
         self.io.spawn(Rc::clone(self).run_rebuilder());
         self.io.spawn(Rc::clone(self).run_balancer());
         self.io.spawn(Rc::clone(self).run_scrubber());

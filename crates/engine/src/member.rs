@@ -9,6 +9,7 @@ use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::superblock::{MemberConfig, MemberState};
 use crate::geometry::{CHUNK_BLOCKS, MemberLayout};
 use crate::io::{DeviceId, Gather, Io, IoError};
+use crate::late::Alarms;
 use crate::shard::Event;
 use crate::spikes::{Kind, Responses, StepAround, Token};
 
@@ -69,7 +70,7 @@ pub struct MemberStats {
 
 /// All members, and the way to them.
 pub(crate) struct Members<I> {
-    io: I,
+    pub(crate) io: I,
     shard: usize,
     control: Sender<Event>,
     list: RefCell<Vec<Member>>,
@@ -79,6 +80,8 @@ pub(crate) struct Members<I> {
     pub(crate) failures_reported: Cell<u64>,
     /// How each answers; apart from the list, since it is much.
     pub(crate) responses: Responses,
+    /// Ring for requests that are late.
+    pub(crate) alarms: Alarms,
     /// Whether requests to all of them are carried out on the spot.
     all_at_once: Cell<bool>,
 }
@@ -104,6 +107,7 @@ impl<I: Io> Members<I> {
             version: Cell::new(0),
             failures_reported: Cell::new(0),
             responses: Responses::default(),
+            alarms: Alarms::default(),
             all_at_once: Cell::new(false),
         };
         members.watch_all();

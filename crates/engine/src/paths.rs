@@ -337,6 +337,16 @@ paths! {
     ArraySwept,
     /// An array: regions that were not written for a while were flushed, so that they are clean.
     ArraySweepFlushed,
+    /// A read of an array was worked out of the rest of its stripe, because its member is in a spike.
+    ArrayReadAround,
+    /// A read of an array was late, and asked for elsewhere as well.
+    ArrayReadHedged,
+    /// The other answer came first; the late one is waited for without anybody needing it.
+    ArrayReadHedgeWon,
+    /// The late answer came first after all.
+    ArrayReadHedgeLost,
+    /// A late read of an array was waited for, since too much has been done twice lately.
+    ArrayAroundTooDear,
     /// An array: a read failed such that its member counts as failed.
     ArrayReadMemberLost,
     /// An array: a block was had from another copy, or from the rest of its stripe.

@@ -43,17 +43,20 @@ pub struct Policy {
 
 impl Default for Policy {
     fn default() -> Policy {
-        Policy {
-            packing: Packing::Packed,
-            gather: true,
-            convert_below_free: 40,
-            convert_above_mirrored: 100,
-            convert_pause_above: 0,
-        }
+        Policy::DEFAULT
     }
 }
 
 impl Policy {
+    /// Sinew's own.
+    pub const DEFAULT: Policy = Policy {
+        packing: Packing::Packed,
+        gather: true,
+        convert_below_free: 40,
+        convert_above_mirrored: 100,
+        convert_pause_above: 0,
+    };
+
     /// FusionRAID's: whole chunks, and whatever is mirrored is converted as soon as no member moves more than 40 MB/s for
     /// clients (section 5.5).
     pub const FUSION_RAID: Policy = Policy {

@@ -34,7 +34,7 @@ pub struct PoolSpec {
 }
 
 /// What kind of pool it is to be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolKind {
     /// A mapped pool.
     Mapped {

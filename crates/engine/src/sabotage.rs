@@ -93,11 +93,13 @@ pub enum Sabotage {
     ChangeUnlogged,
     /// Arrays: let others write where chunks were while they are still being read there.
     ForgetReaders,
+    /// Arrays: work out what a late member has while the stripe is being changed.
+    AroundUnlocked,
 }
 
 impl Sabotage {
     /// Every way.
-    pub const ALL: [Sabotage; 44] = [
+    pub const ALL: [Sabotage; 45] = [
         Sabotage::SkipJournal,
         Sabotage::OneJournalCopy,
         Sabotage::AcknowledgeEarly,
@@ -142,6 +144,7 @@ impl Sabotage {
         Sabotage::ChangeUnflushed,
         Sabotage::ChangeUnlogged,
         Sabotage::ForgetReaders,
+        Sabotage::AroundUnlocked,
     ];
 }
 

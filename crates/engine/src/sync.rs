@@ -10,13 +10,13 @@ use crate::io::yield_now;
 
 /// Wakes everybody who waits for a condition to be looked at again.
 #[derive(Default)]
-pub(crate) struct Signal {
+pub struct Signal {
     waiting: RefCell<Vec<Waker>>,
 }
 
 impl Signal {
     /// Lets every waiter look at its condition again.
-    pub(crate) fn notify(&self) {
+    pub fn notify(&self) {
         // Taken out first: a waker may run arbitrary code that waits again.
         let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
         for waker in waiting {
@@ -25,13 +25,13 @@ impl Signal {
     }
 
     /// Resolves after the next `notify`.
-    pub(crate) async fn wait_once(&self) {
+    pub async fn wait_once(&self) {
         let mut asked = false;
         self.wait(|| std::mem::replace(&mut asked, true).then_some(())).await;
     }
 
     /// Resolves once `ready` gives a value; it is asked at once and after each `notify`.
-    pub(crate) async fn wait<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
+    pub async fn wait<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
         std::future::poll_fn(|cx| match ready() {
             Some(value) => Poll::Ready(value),
             None => {
@@ -45,20 +45,20 @@ impl Signal {
 
 /// Wakes one task that works until there is nothing left; a kick while it works is not lost.
 #[derive(Default)]
-pub(crate) struct Kick {
+pub struct Kick {
     kicked: Cell<bool>,
     signal: Signal,
 }
 
 impl Kick {
     /// Has the task look for work.
-    pub(crate) fn kick(&self) {
+    pub fn kick(&self) {
         self.kicked.set(true);
         self.signal.notify();
     }
 
     /// Resolves after the next kick, or at once when there was one since the last.
-    pub(crate) async fn kicked(&self) {
+    pub async fn kicked(&self) {
         self.signal.wait(|| self.kicked.take().then_some(())).await;
     }
 }
@@ -120,7 +120,7 @@ enum Joined<F: Future> {
 }
 
 /// Runs the futures together and gives their results in order.
-pub(crate) async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut all: Vec<Joined<F>> = futures.into_iter().map(|f| Joined::Running(Box::pin(f))).collect();
     std::future::poll_fn(|cx| {
         let mut pending = false;

@@ -78,6 +78,6 @@ fn files(source: &Source) -> Vec<&Path> {
         Source::Trace(trace) => vec![&trace.path],
         Source::Cloudphysics(row) => vec![&row.table],
         Source::Mix(parts) => parts.iter().flat_map(|part| files(&part.source)).collect(),
-        Source::Generator(_) | Source::Like(_) => Vec::new(),
+        Source::Generator(_) | Source::Like(_) | Source::Draw(_) => Vec::new(),
     }
 }

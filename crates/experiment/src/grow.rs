@@ -13,8 +13,8 @@ use sinew_sim::{OpenPool, SimIo, World};
 
 use crate::members::Member;
 use crate::results::{GrewResult, KindResult};
-use crate::run::candidate;
 use crate::spec::{GrowsSpec, Spec};
+use crate::system::candidate;
 use crate::target::Target;
 use crate::{Error, Result};
 

@@ -16,7 +16,9 @@
 //! run         one run: set-up, filling, load, measurement
 //! measure     what members and pool did in the measured time
 //! members     simulated members
-//! target      where requests go: a pool or one member alone
+//! system      the pools or arrays that are measured
+//! layer       what presets put above their arrays
+//! target      where requests go: volumes, ranges of arrays, or one member alone
 //! load        issuing the requests of a workload
 //! meter       latencies of one kind of request
 //! growth      a run without requests: an array that grows
@@ -36,6 +38,7 @@ mod drawings;
 mod error;
 mod grow;
 pub mod growth;
+mod layer;
 mod load;
 mod measure;
 mod members;
@@ -50,6 +53,7 @@ mod run;
 mod settings;
 pub mod spec;
 mod summary;
+mod system;
 mod target;
 pub mod terminal;
 

@@ -9,7 +9,7 @@ use sinew_engine::io::Io;
 use sinew_sim::{Rng, SimIo, World};
 use sinew_workload::{Boxed, Done, Issue, Kind, Next, Pace, Replay, Request};
 
-use crate::meter::Meter;
+use crate::meter::{Meter, VolumeMeter};
 use crate::target::Target;
 use crate::{Error, Result};
 
@@ -24,6 +24,8 @@ pub(crate) struct Load {
     replay: RefCell<Replay<Boxed>>,
     target: Target,
     meters: RefCell<Vec<Meter>>,
+    /// By volume.
+    volumes: RefCell<Vec<VolumeMeter>>,
     measure_from: u64,
     /// Of writes that completed, in the measured time or before.
     written_bytes: Cell<u64>,
@@ -54,10 +56,13 @@ impl Load {
         times: Times,
     ) -> Rc<Load> {
         let meter = |&kind: &Kind| Meter::new(kind, times.measure_from, times.interval);
+        let volume = || VolumeMeter::new(times.measure_from, times.end - times.measure_from);
+        let volumes = std::iter::repeat_with(volume).take(target.volumes()).collect();
         let load = Rc::new(Load {
             replay: RefCell::new(Replay::new(requests, pace, times.start).until(times.end)),
             target,
             meters: RefCell::new(Kind::ALL.iter().map(meter).collect()),
+            volumes: RefCell::new(volumes),
             measure_from: times.measure_from,
             written_bytes: Cell::new(0),
             failure: RefCell::new(None),
@@ -137,12 +142,13 @@ impl Load {
     }
 
     fn record(&self, done: &Done, error: Option<String>) {
-        let Request { kind, len, .. } = done.issue.request;
+        let Request { kind, len, volume, .. } = done.issue.request;
         if kind == Kind::Write && done.ok {
             self.written_bytes.set(self.written_bytes.get() + len);
         }
         if done.issue.due_ns >= self.measure_from {
             self.meters.borrow_mut()[kind.index()].record(done, error);
+            self.volumes.borrow_mut()[volume as usize].record(done);
         }
     }
 
@@ -169,6 +175,11 @@ impl Load {
     /// The meters, in the order of the kinds.
     pub(crate) fn take_meters(&self) -> Vec<Meter> {
         std::mem::take(&mut self.meters.borrow_mut())
+    }
+
+    /// The meters of the volumes, in their order.
+    pub(crate) fn take_volume_meters(&self) -> Vec<VolumeMeter> {
+        std::mem::take(&mut self.volumes.borrow_mut())
     }
 }
 

@@ -1,17 +1,17 @@
 //! What members and pool do in the measured time: looked at when it begins, after every span, and when it ends.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use sinew_devices::flash::Stats;
 use sinew_engine::status::ShardStatus;
-use sinew_sim::{DeviceStats, Model, OpenPool, Usage, World};
+use sinew_sim::{DeviceStats, Model, Usage, World};
 
 use crate::load::Load;
 use crate::members::Member;
 use crate::results::{PoolState, Span};
 use crate::run::{Progress, ns};
 use crate::spec::Spec;
+use crate::system::System;
 use crate::{Error, Result};
 
 /// Spans in which everything is looked at, at most: looking at a pool takes real time.
@@ -48,12 +48,12 @@ pub(crate) fn measure(
     spec: &Spec,
     load: &Load,
     members: &[Member],
-    pool: Option<&OpenPool>,
+    system: Option<&System>,
     is_over: impl Fn() -> bool,
     progress: &Progress,
 ) -> Result<Measured> {
     let run_for = |time| world.run_for(time).map_err(|stuck| Error::engine("the load", stuck));
-    let look = || snapshot(world, load, members, pool);
+    let look = || snapshot(world, load, members, system);
     let (duration, interval) = (ns(spec.run.duration_s), ns(spec.run.interval_s));
     let before = look()?;
     let usage = |m: &Member| world.device(m.device).usage().unwrap_or_default().busy_ns;
@@ -90,13 +90,7 @@ pub(crate) fn measure(
     Ok(Measured { before, after, busy_series, series, erase_counts, ran_ns: done })
 }
 
-fn snapshot(world: &World, load: &Load, members: &[Member], pool: Option<&OpenPool>) -> Result<Snapshot> {
-    let status = pool.map(|pool| {
-        let control = Rc::clone(&pool.control);
-        let status = world.block_on(async move { control.status().await });
-        let status = status.map_err(|stuck| Error::engine("asking for the status", stuck))?;
-        status.map_err(|error| Error::engine("asking for the status", error))
-    });
+fn snapshot(world: &World, load: &Load, members: &[Member], system: Option<&System>) -> Result<Snapshot> {
     let now = world.now();
     let device = |member: &Member| {
         let device = world.device(member.device);
@@ -108,7 +102,7 @@ fn snapshot(world: &World, load: &Load, members: &[Member], pool: Option<&OpenPo
     };
     Ok(Snapshot {
         devices: members.iter().map(device).collect(),
-        pool: status.transpose()?,
+        pool: system.map(|system| system.status(world)).transpose()?,
         client_bytes: load.written_bytes(),
     })
 }

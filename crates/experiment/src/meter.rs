@@ -1,11 +1,11 @@
-//! Latencies of one kind of request: figures, a histogram, and how they changed over time.
+//! Latencies of one kind of request: figures, a histogram, and how they changed over time; and of one volume.
 
 use std::rc::Rc;
 
 use hdrhistogram::Histogram;
-use sinew_workload::{Done, Kind, Recorder};
+use sinew_workload::{Done, Kind, KindReport, Recorder};
 
-use crate::results::KindResult;
+use crate::results::{KindResult, VolumeResult};
 
 /// Two digits: values within 1 %, which keeps what is written out small.
 const DIGITS: u8 = 2;
@@ -47,5 +47,28 @@ impl Meter {
             histogram: histogram.map(|step| (step.value_iterated_to(), step.count_at_value())).collect(),
             series: report.buckets,
         })
+    }
+}
+
+/// What completed of one volume.
+pub(crate) struct VolumeMeter(Recorder);
+
+impl VolumeMeter {
+    pub(crate) fn new(start_ns: u64, duration_ns: u64) -> VolumeMeter {
+        VolumeMeter(Recorder::new(start_ns, duration_ns.max(1)))
+    }
+
+    pub(crate) fn record(&mut self, done: &Done) {
+        self.0.record(done);
+    }
+
+    pub(crate) fn finish(self, volume: u32, end_ns: u64) -> VolumeResult {
+        let latency = self.0.latency();
+        let mut kinds = self.0.finish(end_ns).kinds;
+        let sum = |figure: fn(&KindReport) -> u64| kinds.values().map(figure).sum();
+        let (requests, errors) = (sum(|kind| kind.requests), sum(|kind| kind.errors));
+        let mut of = |kind| kinds.remove(&kind).map(|report| report.latency);
+        let (read, write) = (of(Kind::Read), of(Kind::Write));
+        VolumeResult { volume, requests, errors, latency, read, write }
     }
 }

@@ -1,6 +1,7 @@
 //! Published figures, and figures of closed forms, that an experiment holds its own beside.
 //!
-//! A figure is named by its path in the JSON of a run: `requests.write.latency.p99_ns`, `members.0.flash.stalls`.
+//! A figure is named by its path in the JSON of a run: `requests.write.latency.p99_ns`, `members.0.flash.stalls`. A `*` in
+//! the path stands for each name that is there: `volumes.*.latency.p50_ns`.
 
 use std::collections::BTreeMap;
 
@@ -29,6 +30,9 @@ pub struct ReferenceSpec {
     /// Ours is divided by the same figure of these runs.
     #[serde(default)]
     pub over: Option<Choice>,
+    /// Ours is what is missing to 1: a reduction.
+    #[serde(default)]
+    pub less: bool,
     /// Of all those runs, only the one in which ours is highest.
     #[serde(default)]
     pub highest: bool,
@@ -114,6 +118,11 @@ pub struct Comparison {
 }
 
 impl ReferenceSpec {
+    /// Whether its figure is one for each of several names.
+    fn has_names(&self) -> bool {
+        self.figure.split('.').any(|part| part == "*")
+    }
+
     fn path(&self) -> String {
         let over = self.over.as_ref().map(|over| {
             let parts = [over.case.clone().unwrap_or_default(), settings::describe(&over.set)];
@@ -124,6 +133,7 @@ impl ReferenceSpec {
         });
         let parts = [Some(self.figure.clone()), self.divided_by.clone(), over];
         let path = parts.into_iter().flatten().collect::<Vec<_>>().join(" / ");
+        let path = if self.less { format!("1 - {path}") } else { path };
         if self.highest { format!("highest {path}") } else { path }
     }
 }
@@ -180,12 +190,22 @@ pub(crate) fn check(file: &Frame, combinations: &[BTreeMap<String, Value>]) -> R
             if found == Some(0) {
                 return Err(Error::setting(setting, "there is no such run"));
             }
-            if name == "over" && found.is_some_and(|found| found > 1) {
+            if name == "over" && found.is_some_and(|found| found > 1) && !reference.has_names() {
                 return Err(Error::setting(
                     setting,
                     "several combinations of case and swept values are such runs",
                 ));
             }
+        }
+        let setting = format!("references.{i}");
+        if reference.has_names() && (reference.divided_by.is_some() || reference.highest) {
+            return Err(Error::setting(setting, "divided_by and highest do not go with * in a figure"));
+        }
+        if reference.has_names() && matches!(reference.published, Published::Figure(_)) {
+            return Err(Error::setting(
+                setting,
+                "what is published is not a figure of a run where there is a *",
+            ));
         }
     }
     Ok(())
@@ -198,6 +218,10 @@ pub(crate) fn compare(references: &[ReferenceSpec], runs: &[RunResult]) -> Resul
     for (i, reference) in references.iter().enumerate() {
         let wrong = |why| Error::setting(format!("references.{i}"), why);
         let mut found = Vec::new();
+        if reference.has_names() {
+            all.push(by_name(reference, &groups).map_err(wrong)?);
+            continue;
+        }
         for group in reference.of.find(&groups) {
             let (published, ours) = one(reference, group, &groups).map_err(wrong)?;
             found.push(Comparison {
@@ -220,6 +244,64 @@ pub(crate) fn compare(references: &[ReferenceSpec], runs: &[RunResult]) -> Resul
     Ok(all)
 }
 
+/// Each name's figure, the mean of all runs chosen, by that of the runs that it is held against; and that over all names.
+fn by_name(reference: &ReferenceSpec, groups: &[Group<'_, Figures>]) -> Result<Comparison, String> {
+    let mut ours = names(&reference.of, &reference.figure, groups)?;
+    if let Some(over) = &reference.over {
+        let base = names(over, &reference.figure, groups)?;
+        let both =
+            |(name, figure)| Some((Clone::clone(&name), ratio(Some(figure), base.get(&name).copied())?));
+        ours = ours.into_iter().filter_map(both).collect();
+    }
+    let less = |figure: f64| if reference.less { 1.0 - figure } else { figure };
+    let published = match reference.published {
+        Published::Number(number) => [number; 2],
+        Published::Range(range) => range,
+        Published::Figure(_) => unreachable!("it was checked"),
+    };
+    Ok(Comparison {
+        what: reference.what.clone(),
+        figure: reference.path(),
+        case: reference.of.case.clone(),
+        settings: reference.of.set.clone(),
+        unit: reference.unit,
+        published,
+        ours: Spread::of(&ours.into_values().map(less).collect::<Vec<_>>()),
+        source: reference.source.clone(),
+    })
+}
+
+/// By what stands for the `*` of a path: the mean of that figure over the runs that have it.
+fn names(
+    choice: &Choice,
+    path: &str,
+    groups: &[Group<'_, Figures>],
+) -> Result<BTreeMap<String, f64>, String> {
+    let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for run in choice.find(groups).flat_map(|group| &group.runs) {
+        for name in names_at(run.figures, path)? {
+            if let Some(figure) = at(run.figures, &path.replacen('*', &name, 1))? {
+                all.entry(name).or_default().push(figure);
+            }
+        }
+    }
+    Ok(all.into_iter().map(|(name, found)| (name, found.iter().sum::<f64>() / found.len() as f64)).collect())
+}
+
+/// What the first `*` of a path stands for.
+fn names_at(figures: &Figures, path: &str) -> Result<Vec<String>, String> {
+    let json = serde_json::to_value(figures).expect("numbers and names only");
+    let mut here = &json;
+    for part in path.split('.') {
+        if part == "*" {
+            let names = here.as_object().map(|table| table.keys().cloned().collect());
+            return names.ok_or_else(|| format!("{path}: where the * is there are no names"));
+        }
+        here = here.get(part).ok_or_else(|| format!("a run has no figure {path}: there is no {part}"))?;
+    }
+    Ok(Vec::new())
+}
+
 type Found = ([f64; 2], Option<Spread>);
 
 fn one(
@@ -236,6 +318,9 @@ fn one(
         let base = over.find(groups).next().map_or(Ok(Vec::new()), |base| figure(base, &reference.figure))?;
         let mean = Spread::of(&base.into_iter().flatten().collect::<Vec<_>>()).map(|spread| spread.mean);
         ours = ours.into_iter().map(|ours| ratio(ours, mean)).collect();
+    }
+    if reference.less {
+        ours = ours.into_iter().map(|ours| ours.map(|ours| 1.0 - ours)).collect();
     }
     let published = match &reference.published {
         Published::Number(number) => [*number; 2],

@@ -8,7 +8,9 @@ use crate::growth::columns;
 use crate::plot;
 use crate::reference::Comparison;
 use crate::results::{Figures, GrowthFigures, MemberResult, PoolResult, Results, Simulated};
-use crate::summary::{Group, KINDS, QUANTILES, bytes, groups, latency_cells, percent, three_digits};
+use crate::summary::{
+    Group, KINDS, QUANTILES, VOLUME_COLUMNS, bytes, groups, latency_cells, percent, three_digits, volume_rows,
+};
 
 /// The kinds that have plots; the others are in the table.
 const PLOTTED: [&str; 2] = ["read", "write"];
@@ -65,6 +67,7 @@ fn simulations(groups: &[Group<'_>], references: &[Comparison]) -> Result<Markup
         @if groups.len() > 1 { ul.legend.top { (legend(groups.iter().map(Group::name))) } }
         h2 { "Latency" }
         (latency_table(groups))
+        (volume_table(groups))
         (kind_plots(groups, "Latency by part of requests", drawings::percentiles)?)
         h2 { "Over time" }
         (kind_plots(groups, "Median latency", |g, kind| drawings::latency_over_time(g, kind, |b| b.latency_p50_ns))?)
@@ -199,6 +202,20 @@ fn latency_table(groups: &[Group<'_>]) -> Markup {
             p.note { "The first error: " (error) "." }
         }
         p.note { "Latency counts from when a request was due. Percentiles with fewer than ten requests above them are left out." }
+    }
+}
+
+/// Where there are several volumes: each, over all runs of a case.
+fn volume_table(groups: &[Group<'_>]) -> Markup {
+    let rows = volume_rows(groups);
+    html! {
+        @if !rows.is_empty() {
+            div.wide { table {
+                caption { "By volume, all kinds of requests together: means over the runs, and from the lowest to the highest" }
+                thead { tr { @for column in VOLUME_COLUMNS { th { (column) } } } }
+                tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+            } }
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use sinew_workload::{BucketReport, KindReport};
+use sinew_workload::{BucketReport, Distribution, KindReport};
 use toml::Value;
 
 use crate::reference::Comparison;
@@ -111,6 +111,10 @@ pub struct Simulated {
     pub interval_s: f64,
     /// By kind of request; a kind that did not occur is not there.
     pub requests: BTreeMap<String, KindResult>,
+    /// By volume, where there are several: by the name of what its requests are like, if no other's are, or `volume0` and
+    /// so on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub volumes: BTreeMap<String, VolumeResult>,
     /// Each member.
     pub members: Vec<MemberResult>,
     /// Bytes on their way down.
@@ -151,6 +155,23 @@ pub struct KindResult {
     pub histogram: Vec<(u64, u64)>,
     /// What completed in each span of time in which something did.
     pub series: Vec<BucketReport>,
+}
+
+/// Requests to one volume that were due in the measured time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VolumeResult {
+    /// Its number.
+    pub volume: u32,
+    /// Completed, with or without success.
+    pub requests: u64,
+    /// Of those, without success; they are in no other figure.
+    pub errors: u64,
+    /// From when a request was due; all kinds together.
+    pub latency: Distribution,
+    /// Of reads alone; nothing if there were none.
+    pub read: Option<Distribution>,
+    /// Of writes alone.
+    pub write: Option<Distribution>,
 }
 
 /// A member in the measured time.

@@ -5,25 +5,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sinew_devices::flash::Stats;
-use sinew_engine::array::geometry::ArraySpec;
-use sinew_engine::disk::superblock::Config;
-use sinew_engine::pool::{self, Candidate};
 use sinew_engine::status::ShardStatus;
-use sinew_engine::throttle::Bounds;
-use sinew_sim::{DeviceStats, OpenPool, World};
+use sinew_sim::{DeviceStats, World};
 use sinew_workload::Kind;
 
 use crate::grow;
 use crate::load::{self, Load, Times};
 use crate::measure::{Measured, measure, part, pool_state, programmed_blocks, warm_up};
 use crate::members::{self, FlashFacts, Member};
-use crate::results::{FlashResult, KindResult, MemberResult, PoolResult, Simulated, WriteResult};
-use crate::spec::{Spec, TargetName};
+use crate::meter::VolumeMeter;
+use crate::results::{
+    FlashResult, KindResult, MemberResult, PoolResult, Simulated, VolumeResult, WriteResult,
+};
+use crate::spec::{ProtectionName, Spec, TargetName};
+use crate::system::System;
 use crate::target::Target;
 use crate::{Error, Result};
-
-/// The name of the pool or array.
-const NAME: &str = "experiment";
 
 /// Called with what a run is doing and how far it is with that, from 0 to 1.
 pub(crate) type Progress = Arc<dyn Fn(&'static str, f64) + Send + Sync>;
@@ -35,23 +32,21 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     world.trace_no_content();
     progress("aging members", 0.0);
     let members = members::make(&world, &spec.members, spec.target == TargetName::Member)?;
-    let pool = match spec.target {
-        TargetName::Pool | TargetName::Array => Some(open_pool(&world, spec, &members)?),
-        TargetName::Member => None,
-    };
-    let target = match &pool {
-        Some(pool) => {
-            let volume = |i| pool.volume(&volume_name(spec, i)).expect("it was made with the pool");
-            Target::pool((0..spec.volumes.len()).map(volume).collect())
+    let (system, target) = match spec.target {
+        TargetName::Member => (None, on_member(&world, spec, &members[0])?),
+        _ => {
+            let (system, target) = System::open(&world, spec, &members)?;
+            (Some(system), target)
         }
-        None => on_member(&world, spec, &members[0])?,
     };
     fill(&world, spec, &target, progress)?;
+    // What grows has one part.
+    let pool = system.as_ref().map(System::only);
     let grow = |before| {
         let grows = spec.grows.as_ref().filter(|grows| grows.before == before);
-        grows.zip(pool.as_ref()).map(|(grows, pool)| grow::start(&world, spec, grows, pool, &members))
+        grows.zip(pool).map(|(grows, pool)| grow::start(&world, spec, grows, pool, &members))
     };
-    if let Some((growing, pool)) = grow(true).zip(pool.as_ref()) {
+    if let Some((growing, pool)) = grow(true).zip(pool) {
         progress("growing", 0.0);
         growing.wait(&world, pool, &target)?;
     }
@@ -67,14 +62,15 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     let growing = grow(false);
     let to_the_end = spec.grows.as_ref().is_some_and(|grows| grows.to_the_end);
     let is_over = || to_the_end && growing.as_ref().is_some_and(grow::Growing::has_ended);
-    let measured = measure(&world, spec, &load, &members, pool.as_ref(), is_over, progress);
+    let measured = measure(&world, spec, &load, &members, system.as_ref(), is_over, progress);
     if let Some(failure) = load.take_failure() {
         return Err(failure);
     }
     let measured = measured?;
     let end = measure_from + measured.ran_ns;
     let requests = by_kind(&load, end);
-    let grew = match growing.as_ref().zip(pool.as_ref()) {
+    let volumes = by_volume(&load, &spec.workload.names(), end);
+    let grew = match growing.as_ref().zip(pool) {
         Some((growing, pool)) => Some(growing.result(&world, pool, requests.values())?),
         None => None,
     };
@@ -88,10 +84,11 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
         interval_s: spec.run.interval_s,
         writes: write_result(client_bytes, &members),
         requests,
+        volumes,
         members,
-        pool: pool
-            .filter(|_| spec.target == TargetName::Pool)
-            .map(|pool| pool_result(spec, &pool.control.config(), before.pool, after.pool)),
+        pool: system
+            .and_then(|system| system.mapped())
+            .map(|(protection, columns)| pool_result(protection, columns, before.pool, after.pool)),
         grew,
         series,
     };
@@ -104,71 +101,6 @@ fn requests_of(stats: &DeviceStats) -> u64 {
 
 pub(crate) fn ns(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
-}
-
-/// An array's volume has its name.
-fn volume_name(spec: &Spec, number: usize) -> String {
-    if spec.target == TargetName::Array { NAME.to_owned() } else { format!("volume{number}") }
-}
-
-/// A member as the engine is given it.
-pub(crate) fn candidate(number: usize, member: &Member) -> Candidate {
-    Candidate { device: member.device, path: format!("member{number}") }
-}
-
-fn open_pool(world: &World, spec: &Spec, members: &[Member]) -> Result<OpenPool> {
-    let first = &members[..grow::first_members(spec, members.len())];
-    let candidates: Vec<_> = first.iter().enumerate().map(|(i, m)| candidate(i, m)).collect();
-    let (kind, shards, volumes) = match spec.target {
-        TargetName::Array => {
-            let array = ArraySpec {
-                level: spec.array.level.into(),
-                chunk_bytes: spec.array.chunk.0 as u32,
-                journal: spec.array.journal,
-                spares: 0,
-                zeroed: true,
-            };
-            // Its one volume is made with it.
-            (pool::PoolKind::Array(array), spec.array.shards, [].as_slice())
-        }
-        _ => {
-            let mapped = pool::PoolKind::Mapped {
-                protection: spec.pool.protection.into(),
-                data_columns: spec.pool.width,
-                checksums: spec.pool.checksums,
-            };
-            (mapped, spec.pool.shards, spec.volumes.as_slice())
-        }
-    };
-    let pool_spec = pool::PoolSpec {
-        name: NAME.to_owned(),
-        kind,
-        shards: shards.unwrap_or(1),
-        journal_blocks: None,
-        force: false,
-    };
-    let sizes: Vec<(String, u64)> =
-        volumes.iter().enumerate().map(|(i, v)| (volume_name(spec, i), v.size.0)).collect();
-    let bounds = Bounds {
-        bytes_per_second: spec.pool.throttle.map_or(0, |rate| rate.0),
-        rest_above: spec.grows.as_ref().map_or(0, |grows| grows.rest_above),
-    };
-    let step_around = spec.pool.step_around.into();
-    let io = world.io();
-    let opened = world.block_on(async move {
-        let made = pool::create(&io, &candidates, &pool_spec).await;
-        made.map_err(|error| Error::engine("making the pool", error))?;
-        let opened = OpenPool::open(io, candidates, || false).await;
-        let pool = opened.map_err(|error| Error::engine("opening the pool", error))?;
-        for (name, bytes) in sizes {
-            let made = pool.control.create_volume(&name, bytes).await;
-            made.map_err(|error| Error::engine("making the volumes", error))?;
-        }
-        pool.control.throttle(bounds).await;
-        pool.control.step_around(step_around).await;
-        Ok(pool)
-    });
-    opened.map_err(|stuck| Error::engine("making the pool", stuck))?
 }
 
 fn on_member(world: &World, spec: &Spec, member: &Member) -> Result<Target> {
@@ -208,6 +140,23 @@ fn kind_name(kind: Kind) -> &'static str {
 fn by_kind(load: &Load, end: u64) -> BTreeMap<String, KindResult> {
     let meters = Kind::ALL.iter().zip(load.take_meters());
     meters.filter_map(|(&kind, meter)| Some((kind_name(kind).to_owned(), meter.finish(end)?))).collect()
+}
+
+/// Named by what their requests are like, where only one volume's are.
+fn by_volume(load: &Load, names: &[(u32, String)], end: u64) -> BTreeMap<String, VolumeResult> {
+    let name = |volume: u32| {
+        let mut own = names.iter().filter(|(of, _)| *of == volume);
+        let (_, name) = own.next().filter(|_| own.next().is_none())?;
+        (names.iter().filter(|(_, other)| other == name).count() == 1).then(|| name.clone())
+    };
+    let meters = load.take_volume_meters();
+    if meters.len() < 2 {
+        return BTreeMap::new();
+    }
+    let result = |(volume, meter): (u32, VolumeMeter)| {
+        (name(volume).unwrap_or_else(|| format!("volume{volume}")), meter.finish(volume, end))
+    };
+    (0..).zip(meters).map(result).collect()
 }
 
 fn member_results(members: &[Member], measured: &Measured) -> Vec<MemberResult> {
@@ -275,16 +224,16 @@ fn write_result(client_bytes: u64, members: &[MemberResult]) -> WriteResult {
 }
 
 fn pool_result(
-    spec: &Spec,
-    config: &Config,
+    protection: ProtectionName,
+    data_columns: usize,
     before: Option<ShardStatus>,
     after: Option<ShardStatus>,
 ) -> PoolResult {
     let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
     let counters = after.counters.named().into_iter().zip(before.counters.named());
     PoolResult {
-        protection: spec.pool.protection,
-        data_columns: config.mapped().data_columns,
+        protection,
+        data_columns,
         work: counters.map(|((name, now), (_, then))| (name.to_owned(), now - then)).collect(),
         before: pool_state(&before),
         after: pool_state(&after),

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sinew_engine::array::growth::GrowMethod;
 use sinew_engine::geometry::Protection;
+use sinew_engine::preset::Preset;
 use sinew_engine::spikes::StepAround;
 use sinew_workload::{ByteSize, Pace, Workload};
 use toml::Value;
@@ -26,6 +27,12 @@ pub struct Spec {
     /// What the requests go to.
     #[serde(default)]
     pub target: TargetName,
+    /// The name of a composition, instead of target, pool and array.
+    #[serde(default)]
+    pub preset: Option<PresetName>,
+    /// Settings of a preset's layer.
+    #[serde(default)]
+    pub layer: LayerSpec,
     /// Groups of equal members.
     pub members: Vec<MemberSpec>,
     /// The pool made of them.
@@ -150,6 +157,46 @@ pub struct PoolSpec {
     /// How members in a latency spike are found.
     #[serde(default)]
     pub step_around: StepAroundName,
+}
+
+/// A preset, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PresetName(pub Preset);
+
+impl TryFrom<String> for PresetName {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<PresetName, String> {
+        Preset::named(&name).map(PresetName).ok_or_else(|| {
+            let known: Vec<_> = Preset::ALL.iter().map(|preset| preset.name).collect();
+            format!("there is no preset {name}; there are: {}", known.join(", "))
+        })
+    }
+}
+
+impl From<PresetName> for String {
+    fn from(name: PresetName) -> String {
+        name.0.name.to_owned()
+    }
+}
+
+/// The layers of presets that have one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayerSpec {
+    /// Bytes of non-volatile memory.
+    #[serde(default = "buffer")]
+    pub buffer: ByteSize,
+    /// Part of the array that a log keeps for cleaning.
+    #[serde(default = "tenth")]
+    pub spare: f64,
+}
+
+impl Default for LayerSpec {
+    fn default() -> LayerSpec {
+        LayerSpec { buffer: buffer(), spare: tenth() }
+    }
 }
 
 /// How latency spikes are found; docs/slow-members.md describes it.
@@ -299,6 +346,10 @@ fn open_loop() -> Pace {
     Pace::Timed { in_flight_max: None }
 }
 
+fn buffer() -> ByteSize {
+    ByteSize(256 << 20)
+}
+
 fn chunk() -> ByteSize {
     ByteSize(64 << 10)
 }
@@ -318,6 +369,9 @@ fn one_seed() -> Vec<u64> {
 /// Virtual time ends before the 52 days that the models can count.
 const TIME_MAX_S: f64 = 86_400.0 * 30.0;
 
+/// The least non-volatile memory: a request of clients fits.
+const BUFFER_LEAST: u64 = 1 << 20;
+
 /// Spans of a run: more than anybody looks at.
 const SPANS_MAX: f64 = 100_000.0;
 
@@ -334,6 +388,7 @@ impl Spec {
         if self.volumes.is_empty() {
             return Err(Error::setting("volumes", "there are none"));
         }
+        self.check_preset()?;
         self.check_array()?;
         for (i, volume) in self.volumes.iter().enumerate() {
             if volume.size.0 == 0 || !volume.size.0.is_multiple_of(4096) {
@@ -348,6 +403,32 @@ impl Spec {
             }
             _ => Ok(()),
         }
+    }
+
+    fn check_preset(&self) -> Result<()> {
+        let Some(PresetName(preset)) = self.preset else {
+            let is_set = self.layer != LayerSpec::default();
+            return if is_set { Err(Error::setting("layer", "only presets have one")) } else { Ok(()) };
+        };
+        let only_cut = PoolSpec { shards: None, throttle: None, ..self.pool.clone() };
+        let is_free = self.target == TargetName::default() && only_cut == PoolSpec::default();
+        if !is_free || self.array != ArraySpec::default() {
+            let why =
+                "it says what target, pool and array are; only pool.shards and pool.throttle go with it";
+            return Err(Error::setting("preset", why));
+        }
+        if self.grows.is_some() {
+            return Err(Error::setting("grows", "a preset does not grow"));
+        }
+        let members = self.members.iter().map(|group| group.count).sum();
+        preset.compose(members, true).map_err(|why| Error::setting("preset", why.to_string()))?;
+        if self.layer.buffer.0 < BUFFER_LEAST {
+            return Err(Error::setting("layer.buffer", "a buffer has 1 MiB or more"));
+        }
+        if !(0.01..0.9).contains(&self.layer.spare) {
+            return Err(Error::setting("layer.spare", "it is a part of the array, from 0.01 to 0.9"));
+        }
+        Ok(())
     }
 
     fn check_array(&self) -> Result<()> {

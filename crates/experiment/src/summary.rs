@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use sinew_workload::Distribution;
 use toml::Value;
 
 use crate::results::{Figures, KindResult, RunResult, Simulated};
@@ -100,6 +101,35 @@ pub(crate) fn latency_cells(group: &Group<'_>, kind: &str) -> Vec<String> {
     cells.push(latencies.at(1.0).map_or("-".to_owned(), |ns| time(ns as f64)));
     cells.push(group.kind(kind).map(|found| found.summary.errors).sum::<u64>().to_string());
     cells
+}
+
+/// Latencies by volume: its name, the case, in how many runs, and three quantiles, the mean over these with its range.
+pub(crate) const VOLUME_COLUMNS: [&str; 6] = ["volume", "", "runs", "p50", "p99", "p99.9"];
+
+/// The rows of those columns, by name and then in the order of the cases.
+pub(crate) fn volume_rows(groups: &[Group<'_>]) -> Vec<Vec<String>> {
+    let mut cases: Vec<Option<&str>> = Vec::new();
+    let mut found: BTreeMap<(&str, usize), Vec<&Distribution>> = BTreeMap::new();
+    for group in groups {
+        let case = cases.iter().position(|&case| case == group.case()).unwrap_or(cases.len());
+        if case == cases.len() {
+            cases.push(group.case());
+        }
+        for (name, volume) in group.runs.iter().flat_map(|run| &run.figures.volumes) {
+            found.entry((name, case)).or_default().push(&volume.latency);
+        }
+    }
+    let row = |((name, case), runs): ((&str, usize), Vec<&Distribution>)| {
+        let figure = |of: fn(&Distribution) -> u64| {
+            let all: Vec<f64> = runs.iter().map(|latency| of(latency) as f64).collect();
+            Spread::of(&all).map_or("-".to_owned(), |spread| spread.show(time))
+        };
+        let case = cases[case].unwrap_or("all").to_owned();
+        let mut cells = vec![name.to_owned(), case, runs.len().to_string()];
+        cells.extend([figure(|l| l.p50_ns), figure(|l| l.p99_ns), figure(|l| l.p99_9_ns)]);
+        cells
+    };
+    found.into_iter().map(row).collect()
 }
 
 /// A figure over several seeds.

@@ -1,4 +1,4 @@
-//! Where requests go: the volumes of a pool, or one member by itself.
+//! Where requests go: the volumes of a pool, ranges of arrays with or without a layer above, or one member by itself.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,10 +6,11 @@ use std::rc::Rc;
 use sinew_engine::buf::{BLOCK_BYTES, Buf};
 use sinew_engine::client::VolumeHandle;
 use sinew_engine::io::{DeviceId, Io};
-use sinew_engine::volume::Volume;
+use sinew_engine::volume::{Volume, VolumeError};
 use sinew_sim::SimIo;
 use sinew_workload::{Kind, Request};
 
+use crate::layer::{Layered, Store};
 use crate::{Error, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -21,8 +22,15 @@ pub(crate) struct Target {
     zeros: Rc<RefCell<Buf>>,
 }
 
-enum Place {
+/// What is a volume to clients.
+pub(crate) enum Place {
     Volume(VolumeHandle<SimIo>),
+    /// A range of an array, or of a layer above it.
+    Layered {
+        store: Rc<Layered>,
+        from: u64,
+        bytes: u64,
+    },
     /// A range of a member.
     Range {
         io: SimIo,
@@ -36,18 +44,20 @@ impl Place {
     fn bytes(&self) -> u64 {
         match self {
             Place::Volume(volume) => volume.size_bytes(),
-            Place::Range { bytes, .. } => *bytes,
+            Place::Layered { bytes, .. } | Place::Range { bytes, .. } => *bytes,
         }
     }
 }
 
-impl Target {
-    fn new(volumes: Vec<Place>) -> Target {
-        Target { volumes: Rc::new(volumes), zeros: Rc::new(RefCell::new(Buf::zeroed(1 << 20))) }
-    }
+/// The whole blocks that a request touches: first byte, bytes.
+fn blocks_of(request: &Request) -> (u64, u64) {
+    let first = request.offset / BLOCK * BLOCK;
+    (first, request.end().next_multiple_of(BLOCK) - first)
+}
 
-    pub(crate) fn pool(volumes: Vec<VolumeHandle<SimIo>>) -> Target {
-        Target::new(volumes.into_iter().map(Place::Volume).collect())
+impl Target {
+    pub(crate) fn new(volumes: Vec<Place>) -> Target {
+        Target { volumes: Rc::new(volumes), zeros: Rc::new(RefCell::new(Buf::zeroed(1 << 20))) }
     }
 
     /// Volumes of these sizes one after the other on a device.
@@ -59,6 +69,11 @@ impl Target {
             range
         };
         Target::new(sizes.map(range).collect())
+    }
+
+    /// How many volumes there are.
+    pub(crate) fn volumes(&self) -> usize {
+        self.volumes.len()
     }
 
     /// The bytes of a volume.
@@ -91,15 +106,14 @@ impl Target {
             Place::Volume(volume) => {
                 Box::pin(self.on_volume(volume, request)).await.map_err(|e| e.to_string())
             }
+            Place::Layered { store, from, .. } => {
+                Box::pin(self.on_layer(store, *from, request)).await.map_err(|e| e.to_string())
+            }
             Place::Range { io, device, from, .. } => self.on_member(io, *device, *from, request).await,
         }
     }
 
-    async fn on_volume(
-        &self,
-        volume: &VolumeHandle<SimIo>,
-        request: Request,
-    ) -> Result<(), sinew_engine::volume::VolumeError> {
+    async fn on_volume(&self, volume: &VolumeHandle<SimIo>, request: Request) -> Result<(), VolumeError> {
         let Request { offset, len, .. } = request;
         match request.kind {
             Kind::Read => volume.read(offset, len as u32).await.map(drop),
@@ -109,7 +123,17 @@ impl Target {
         }
     }
 
-    /// A member knows whole blocks only; a request for less is one for the blocks it touches.
+    /// Like members, layers know whole blocks only. They have nothing to forget a block by.
+    async fn on_layer(&self, store: &Layered, from: u64, request: Request) -> Result<(), VolumeError> {
+        let (first, bytes) = blocks_of(&request);
+        match request.kind {
+            Kind::Read => store.read(from + first, bytes).await.map(drop),
+            Kind::Write | Kind::Discard => store.write(from + first, self.zeros(bytes)).await,
+            Kind::Flush => store.flush().await,
+        }
+    }
+
+    /// A member knows whole blocks only.
     async fn on_member(
         &self,
         io: &SimIo,
@@ -117,8 +141,7 @@ impl Target {
         from: u64,
         request: Request,
     ) -> Result<(), String> {
-        let first = request.offset / BLOCK * BLOCK;
-        let bytes = request.end().next_multiple_of(BLOCK) - first;
+        let (first, bytes) = blocks_of(&request);
         let done = match request.kind {
             Kind::Read => io.read(device, from + first, Buf::stale(bytes as usize)).await.1,
             Kind::Write => io.write(device, from + first, Rc::new([self.zeros(bytes)])).await,

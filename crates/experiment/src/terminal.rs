@@ -3,13 +3,16 @@
 use crate::growth::columns;
 use crate::reference::Comparison;
 use crate::results::{Figures, GrowthFigures, Results, Simulated};
-use crate::summary::{Group, KINDS, QUANTILES, groups, latency_cells, percent, three_digits};
+use crate::summary::{
+    Group, KINDS, QUANTILES, VOLUME_COLUMNS, groups, latency_cells, percent, three_digits, volume_rows,
+};
 
 /// Tables of latencies, of members and writes, and of published figures beside ours.
 pub fn text(results: &Results) -> String {
     let simulated = groups(&results.runs, Figures::simulated);
     let growth = growth(&groups(&results.runs, Figures::growth));
-    let tables = [latencies(&simulated), members(&simulated), growth, references(&results.references)];
+    let references = references(&results.references);
+    let tables = [latencies(&simulated), volumes(&simulated), members(&simulated), growth, references];
     let tables: Vec<_> = tables.into_iter().filter(|table| !table.is_empty()).collect();
     tables.join("\n")
 }
@@ -33,6 +36,15 @@ fn latencies(groups: &[Group<'_>]) -> String {
         let kinds = KINDS.iter().filter(|kind| group.kind(kind).next().is_some());
         rows.extend(kinds.map(|kind| latency_cells(group, kind)));
     }
+    table(&rows, 2)
+}
+
+fn volumes(groups: &[Group<'_>]) -> String {
+    let mut rows = volume_rows(groups);
+    if rows.is_empty() {
+        return String::new();
+    }
+    rows.insert(0, VOLUME_COLUMNS.map(str::to_owned).to_vec());
     table(&rows, 2)
 }
 

@@ -8,6 +8,7 @@ use sinew_engine::buf::{BLOCK_BYTES, Buf};
 use sinew_engine::disk::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
 use sinew_engine::io::Io;
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
+use sinew_engine::spikes::StepAround;
 use sinew_engine::throttle::Bounds;
 use sinew_engine::volume::Volume;
 use sinew_layout::{Level, Rotation};
@@ -100,4 +101,52 @@ fn a_first_resync_with_a_member_out_makes_p_and_q_agree() {
         assert_eq!((counters.scrub_errors, counters.scrub_unrepaired), (0, 0));
     };
     world.block_on(living).unwrap();
+}
+
+/// The longest read of any block while a member does not answer for a while; each gives what was written.
+fn longest_read_in_a_spike(level: Level, mode: StepAround) -> u64 {
+    const SPIKE_NS: u64 = 50_000_000;
+    let world = World::new(1);
+    let members = candidates(&world, 6);
+    let (io, held_up) = (world.io(), world.device(members[1].device));
+    let array = ArraySpec { level, chunk_bytes: 65536, journal: false, spares: 0, zeroed: true };
+    let spec = PoolSpec { kind: PoolKind::Array(array), ..spec(level) };
+    let reading = async move {
+        pool::create(&io, &members, &spec).await.unwrap();
+        let open = OpenPool::open(io.clone(), members.clone(), || false).await.ok().unwrap();
+        open.control.step_around(mode).await;
+        let volume = open.volume("v").unwrap();
+        let blocks = volume.size_bytes() / BLOCK_BYTES as u64;
+        let content = |block: u64| Buf::copy_of(&[(block * 7 + block / 251) as u8; BLOCK_BYTES]);
+        for block in 0..blocks {
+            volume.write(block * BLOCK_BYTES as u64, content(block), false).await.unwrap();
+        }
+        held_up.hold_up(SPIKE_NS);
+        let mut longest = 0;
+        for block in 0..blocks {
+            let began = io.now();
+            let read = volume.read(block * BLOCK_BYTES as u64, BLOCK_BYTES as u32).await.unwrap();
+            longest = longest.max(io.now() - began);
+            assert_eq!(read[0].bytes(), content(block).bytes(), "block {block}");
+        }
+        longest
+    };
+    world.block_on(reading).unwrap()
+}
+
+#[test]
+fn reads_step_around_a_member_in_a_spike() {
+    for level in [
+        Level::Raid5(Rotation::LeftSymmetric),
+        Level::Raid6(Rotation::LeftSymmetric),
+        Level::Raid50 { groups: 2, rotation: Rotation::LeftSymmetric },
+        Level::Raid10 { copies: 2 },
+    ] {
+        let longest = |mode| longest_read_in_a_spike(level, mode);
+        let (off, auto) = (longest(StepAround::Off), longest(StepAround::Auto));
+        assert!(off > 40_000_000, "{level}: {off} ns without stepping around");
+        assert!(auto < 5_000_000, "{level}: {auto} ns");
+    }
+    let nothing_to_do = longest_read_in_a_spike(Level::Raid0, StepAround::Auto);
+    assert!(nothing_to_do > 40_000_000, "without redundancy: {nothing_to_do} ns");
 }

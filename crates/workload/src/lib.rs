@@ -10,6 +10,7 @@
 //! workload    Workload, Source: the description of it all, in TOML
 //! request     Request, Kind, and what every stream can do: scale, window, align, fold
 //! mix         several streams at once
+//! drawn       some of several workloads, drawn at random
 //! trace       readers of block traces, eleven formats, compressed or not
 //! generate    arrivals, places, sizes: streams from a seed
 //! fitted      generators whose parameters are published figures
@@ -23,6 +24,7 @@
 //! ```
 
 mod content;
+mod drawn;
 mod error;
 mod features;
 pub mod fitted;
@@ -37,6 +39,7 @@ pub mod trace;
 mod workload;
 
 pub use content::{Codec, Content, ContentSpec};
+pub use drawn::DrawSpec;
 pub use error::{Error, Problem, Result};
 pub use features::{FeatureMeter, Features, KindFeatures};
 pub use generate::{Generator, GeneratorSpec};

@@ -184,6 +184,13 @@ impl Recorder {
         recorded.map(|step| (step.value_iterated_to(), step.count_at_value()))
     }
 
+    /// The latencies of all kinds together.
+    pub fn latency(&self) -> Distribution {
+        let mut all = histogram();
+        self.kinds.iter().flatten().for_each(|meter| all.add(&meter.latency).expect("equal bounds"));
+        Distribution::of(&all)
+    }
+
     /// Adds what another recorder of the same run recorded, on another thread for example. The result is as if one had
     /// recorded all.
     ///
@@ -255,7 +262,9 @@ mod tests {
             recorder.record(&done(Kind::Write, due, due + 5, 1000 + 1_000_100 + i * 200, true));
         }
         recorder.record(&done(Kind::Read, 1000, 1000, 5_001_000, false));
+        let together = recorder.latency();
         let report = recorder.finish(0);
+        assert_eq!(together, report.kinds[&Kind::Write].latency, "the read failed");
         let write = &report.kinds[&Kind::Write];
         // Latency rises from 1 000 200 by 100 each.
         let latency = &write.latency;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::fitted::LikeSpec;
 use crate::fitted::cloudphysics::CloudphysicsSpec;
 use crate::trace::{Counts, Format, ReadOptions, TraceReader};
-use crate::{Boxed, ByteSize, Error, Generator, GeneratorSpec, Mix, Problem, Requests, Result};
+use crate::{Boxed, ByteSize, DrawSpec, Error, Generator, GeneratorSpec, Mix, Problem, Requests, Result};
 
 /// Where requests come from and what is done to them, in this order: window, limit, speed, alignment, folding, volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,6 +61,8 @@ pub enum Source {
     Cloudphysics(CloudphysicsSpec),
     /// Several at once; each says which volume it is for.
     Mix(Vec<Workload>),
+    /// Some of several, drawn at random.
+    Draw(DrawSpec),
 }
 
 /// A trace file.
@@ -107,8 +109,24 @@ impl Workload {
             Source::Like(like) => like.seed = like.seed.wrapping_add(seed),
             Source::Cloudphysics(row) => row.seed = row.seed.wrapping_add(seed),
             Source::Mix(parts) => parts.iter_mut().for_each(|part| part.add_to_seeds(seed)),
+            Source::Draw(draw) => {
+                draw.from.iter_mut().for_each(|like| like.seed = like.seed.wrapping_add(seed));
+            }
             Source::Trace(_) => {}
         }
+    }
+
+    /// What volumes' requests are like, as far as generators with a name make them: volume and name.
+    pub fn names(&self) -> Vec<(u32, String)> {
+        let named = |like: &LikeSpec| (like.volume, like.name.name());
+        let mut names = match &self.source {
+            Source::Like(like) => vec![named(like)],
+            Source::Mix(parts) => parts.iter().flat_map(Workload::names).collect(),
+            Source::Draw(draw) => draw.chosen().unwrap_or_default().iter().map(named).collect(),
+            Source::Trace(_) | Source::Generator(_) | Source::Cloudphysics(_) => Vec::new(),
+        };
+        names.iter_mut().for_each(|(volume, _)| *volume = self.volume.unwrap_or(*volume));
+        names
     }
 
     /// From TOML, where the workload is the whole document, or its table `workload` as in the file of an experiment.
@@ -180,6 +198,12 @@ impl Source {
             Source::Mix(parts) => {
                 let streams: Result<Vec<Boxed>> =
                     parts.iter().map(|part| part.stream(base, traces)).collect();
+                Box::new(Mix::new(streams?))
+            }
+            Source::Draw(draw) => {
+                let stream =
+                    |like: LikeSpec| -> Result<Boxed> { Ok(Box::new(Generator::new(&like.generator()?)?)) };
+                let streams: Result<Vec<Boxed>> = draw.chosen()?.into_iter().map(stream).collect();
                 Box::new(Mix::new(streams?))
             }
         })

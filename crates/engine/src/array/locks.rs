@@ -52,6 +52,11 @@ impl Locks {
         Held { locks: self, stripe, alone: true }
     }
 
+    /// Whether [`Locks::shared`] would not have to wait.
+    pub(crate) fn may_share(&self, stripe: u64) -> bool {
+        self.0.borrow().get(&stripe).is_none_or(|lock| !lock.alone && lock.waiting == 0)
+    }
+
     /// The stripe, together with others that only read.
     pub(crate) async fn shared(&self, stripe: u64) -> Held<'_> {
         std::future::poll_fn(|cx| {

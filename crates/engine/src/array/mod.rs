@@ -2,7 +2,7 @@
 //!
 //! This file holds a shard of an array together. [`geometry`] says where everything lies; `write` takes requests to the
 //! journal (`log`, `pending`), from which `drain` brings them to their stripes, or to the stripes at once where there is
-//! none; `plan` and `update` are the one way to change a stripe, `read` the one way to read it. `regions` knows what may
+//! none; `plan` and `update` are the one way to change a stripe, `read` the one way to read it, `around` without a member that is late. `regions` knows what may
 //! differ from what it should be, `rebuild` and `scrub` put it right, `sweep` says what is right again. [`growth`] says how an
 //! array has grown, `mover` grows: chunks without parity, and with parity `widen` changes rows, while `gate` keeps requests
 //! from them.
@@ -12,6 +12,7 @@
 pub mod geometry;
 pub mod growth;
 
+mod around;
 mod drain;
 mod flush;
 mod gate;
@@ -39,6 +40,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::addr::MemberId;
+use crate::around::Readings;
 use crate::disk::superblock::MemberState;
 use crate::geometry::MemberLayout;
 use crate::io::{DeviceId, Io};
@@ -51,6 +53,7 @@ use crate::sync::{Kick, Signal};
 use crate::throttle::Throttle;
 use crate::volume::VolumeError;
 
+use around::StripePart;
 use flush::Flushing;
 use gate::Gate;
 use locks::Locks;
@@ -73,6 +76,7 @@ pub struct ArrayShard<I> {
     counters: Counters,
     pub(crate) throttle: Throttle,
     locks: Locks,
+    readings: Readings<ArrayShard<I>, StripePart, usize>,
     /// Writes that wait for their stripe, where there is no journal; the stripe is in here while somebody sees to it.
     queued: RefCell<BTreeMap<u64, Vec<Queued>>>,
     regions: RefCell<Regions>,
@@ -114,6 +118,8 @@ pub struct ArrayShard<I> {
 impl<I: Io> ArrayShard<I> {
     /// Starts what recovery needs.
     fn start(self: &Rc<Self>) {
+        let shard = Rc::clone(self);
+        self.io.spawn(async move { shard.members.run_alarms().await });
         if self.has_log() {
             self.io.spawn(Rc::clone(self).run_log());
             self.io.spawn(Rc::clone(self).run_drainer());

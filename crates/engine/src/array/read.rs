@@ -1,10 +1,11 @@
 //! Reading: from the journal where it has something newer, else from the stripe; the least burdened copy, and when there
-//! is none, the rest of the stripe.
+//! is none, or its member is late, the rest of the stripe.
 //!
 //! There are no checksums: what a member returns is believed. What it cannot return is computed and written again.
 
 use std::rc::Rc;
 
+use crate::around::{self, Found};
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::io::{Io, IoError};
 use crate::parity::{self, Column};
@@ -13,12 +14,13 @@ use crate::sync::join_all;
 use crate::volume::{Extent, VolumeError};
 
 use super::ArrayShard;
+use super::around::StripePart;
 use super::plan::{Health, UnitRun};
 use super::slice::{Run, Slice};
 
 impl<I: Io> ArrayShard<I> {
     /// Reads consecutive blocks; the parts, in order, add up to them.
-    pub(crate) async fn read(&self, local: u64, count: u32) -> Result<Vec<Buf>, VolumeError> {
+    pub(crate) async fn read(self: &Rc<Self>, local: u64, count: u32) -> Result<Vec<Buf>, VolumeError> {
         self.counters.reads.add(1);
         let _inside = self.enter_reading(local, u64::from(count)).await;
         let mut parts = Vec::with_capacity(1);
@@ -65,7 +67,7 @@ impl<I: Io> ArrayShard<I> {
     }
 
     /// Reads slots of one chunk from their place.
-    pub(crate) async fn read_run(&self, run: Run) -> Result<Buf, VolumeError> {
+    pub(crate) async fn read_run(self: &Rc<Self>, run: Run) -> Result<Buf, VolumeError> {
         let slice = self.slice();
         let (column, offset) = (run.slot / slice.chunk_blocks, run.slot % slice.chunk_blocks);
         let part = UnitRun { unit: column as usize, offset, blocks: run.blocks };
@@ -81,12 +83,12 @@ impl<I: Io> ArrayShard<I> {
 
     /// Reads part of a unit, or of any copy of it, if that can be read; with which one it was.
     async fn read_unlocked(
-        &self,
+        self: &Rc<Self>,
         slice: &Slice,
         stripe: u64,
         part: UnitRun,
     ) -> Option<(usize, Result<Buf, IoError>)> {
-        let _held = match slice.manner() {
+        let held = match slice.manner() {
             Some(manner) if manner.blocks_reads => Some(self.locks.shared(stripe).await),
             _ => None,
         };
@@ -94,7 +96,13 @@ impl<I: Io> ArrayShard<I> {
         let health = self.health(stripe, &[]);
         let wanted = if slice.is_mirror() { self.idle_copy(stripe, &health) } else { Some(part.unit) };
         let unit = wanted.filter(|&unit| health.readable[unit])?;
-        Some((unit, self.read_unit(stripe, UnitRun { unit, ..part }).await))
+        if !self.members.may_be_late() || slice.tolerates() == 0 || held.is_some() {
+            return Some((unit, self.read_unit(stripe, UnitRun { unit, ..part }).await));
+        }
+        match around::read(self, StripePart { stripe, run: part }, unit).await {
+            Found::There(result) => Some((unit, result)),
+            Found::Elsewhere(buf) => Some((unit, Ok(buf))),
+        }
     }
 
     /// As `read_run`, for a caller that holds the stripe.
@@ -106,7 +114,7 @@ impl<I: Io> ArrayShard<I> {
 
     /// The copy, of those that can be read, whose member has least to do; before a resync always the first, which will then
     /// be taken to be right.
-    fn idle_copy(&self, stripe: u64, health: &Health) -> Option<usize> {
+    pub(crate) fn idle_copy(&self, stripe: u64, health: &Health) -> Option<usize> {
         let mut copies = (0..self.slice().w).filter(|&unit| health.readable[unit]);
         if !health.even {
             return copies.next();

@@ -13,6 +13,7 @@ use std::rc::Rc;
 use async_channel::{Receiver, Sender};
 
 use crate::addr::MemberId;
+use crate::around::Readings;
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::group::{GroupHeader, GroupRecord, IMAGE_OF_P, decode_group, decode_header};
 use crate::disk::superblock::Config;
@@ -433,6 +434,7 @@ impl<I: Io> Recovery<I> {
             counters: Counters::default(),
             throttle: Throttle::default(),
             locks: Locks::default(),
+            readings: Readings::default(),
             queued: RefCell::default(),
             regions: RefCell::new(replayed.regions),
             writing: Writing::default(),

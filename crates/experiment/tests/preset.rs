@@ -1,0 +1,198 @@
+//! Presets beside each other, small.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sinew_engine::preset::Preset;
+use sinew_experiment::batch::{self, Options};
+use sinew_experiment::plan::Plan;
+use sinew_experiment::results::Simulated;
+use sinew_experiment::{report, terminal};
+
+const SMALL: &str = r#"
+description = "small"
+preset = "sinew"
+
+[run]
+duration_s = 0.2
+warm_up_s = 0.05
+
+[[members]]
+model = "datacenter"
+count = 13
+size = "96M"
+pages = 16
+aging = 0.1
+
+[[volumes]]
+size = "40M"
+fill = true
+
+[[volumes]]
+size = "40M"
+fill = true
+
+[[volumes]]
+size = "40M"
+fill = true
+
+[[volumes]]
+size = "40M"
+fill = true
+
+[[volumes]]
+size = "20M"
+fill = true
+
+[workload]
+source.mix = [
+    { volume = 0, source.like = { name = "tpc-c-like", volume_bytes = "40M" }, fold_into = "40M" },
+    { volume = 1, source.like = { name = "virtual-desktop-like", volume_bytes = "40M" } },
+    { volume = 3, source.like = { name = "exchange-like", volume_bytes = "40M" } },
+    { volume = 4, source.like = { name = "proxy-like", volume_bytes = "20M" } },
+]
+"#;
+
+fn plan(text: &str) -> Result<Plan, String> {
+    Plan::new("small", text, Path::new(""), false).map_err(|error| error.to_string())
+}
+
+fn run(text: &str) -> Result<Simulated, String> {
+    let options = Options { threads: 1, cache: None };
+    let observer: batch::Observer = Arc::new(|_| {});
+    let outcome = batch::execute(&plan(text)?, &options, &observer).map_err(|error| {
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        source.unwrap_or_else(|| error.to_string())
+    })?;
+    Ok(outcome.results.runs[0].figures.simulated().expect("a simulation").clone())
+}
+
+fn of(preset: &str) -> String {
+    SMALL.replace("preset = \"sinew\"", &format!("preset = \"{preset}\""))
+}
+
+/// Members that were asked for anything.
+fn used(figures: &Simulated) -> Vec<bool> {
+    figures.members.iter().map(|member| member.reads + member.writes > 0).collect()
+}
+
+#[test]
+fn every_preset_serves_the_same_requests() {
+    let mut counts = Vec::new();
+    for preset in Preset::ALL {
+        let figures = run(&of(preset.name)).unwrap();
+        for kind in figures.requests.values() {
+            assert_eq!(kind.summary.errors, 0, "{}: {:?}", preset.name, kind.first_error);
+        }
+        let count: u64 = figures.requests.values().map(|kind| kind.summary.requests).sum();
+        counts.push(count);
+        let is_mapped = matches!(preset.name, "sinew" | "raidmx4");
+        assert_eq!(figures.pool.is_some(), is_mapped, "{}", preset.name);
+        if let Some(pool) = &figures.pool {
+            assert_eq!(pool.after.stored_bytes, 180 << 20, "{}: of all parts", preset.name);
+        }
+        // The last one is the spare of those that have groups.
+        assert_eq!(used(&figures)[12], preset.name == "sinew", "{}", preset.name);
+    }
+    assert!(counts[0] > 500 && counts.iter().all(|&count| count == counts[0]), "{counts:?}");
+}
+
+#[test]
+fn volumes_are_dealt_over_the_parts() {
+    let alone = of("raid5x4").replace("volume = 1, ", "volume = 0, ").replace("volume = 3, ", "volume = 0, ");
+    let figures = run(&alone).unwrap();
+    assert_eq!(
+        used(&figures),
+        [[true; 3].as_slice(), &[false; 10]].concat(),
+        "volumes 0 and 4 are on the first part"
+    );
+    let too_large = of("raid5x4").replace("size = \"20M\"", "size = \"200M\"");
+    let refusal = run(&too_large).unwrap_err();
+    assert!(refusal.contains("volumes.4.size: with those before it on its array"), "{refusal}");
+}
+
+/// Two mixes, two systems, and what is said of the volumes by their names.
+#[test]
+fn names_of_volumes_go_through_mixes() {
+    let from = SMALL.find("[workload]").expect("it has a workload");
+    let names = ["tpc-c-like", "virtual-desktop-like", "exchange-like", "proxy-like", "tensorflow-like"];
+    let like = |name| format!("{{ name = \"{name}\", volume_bytes = \"40M\" }}");
+    let likes = names.map(like).join(", ");
+    let text = format!(
+        r#"{}
+[workload]
+align = 4096
+fold_into = "16M"
+source.draw = {{ take = 4, seed = 1, number = 0, from = [{likes}] }}
+
+[sweep]
+"workload.source.draw.number" = [0, 1]
+
+[[cases]]
+name = "apart"
+set = {{ preset = "raid5x4" }}
+
+[[cases]]
+name = "together"
+
+[[references]]
+what = "times as long"
+figure = "volumes.*.latency.p50_ns"
+of = {{ case = "apart" }}
+over = {{ case = "together" }}
+published = [0.1, 10]
+source = "the file"
+
+[[references]]
+what = "less"
+figure = "volumes.*.requests"
+of = {{ case = "apart", set = {{ "workload.source.draw.number" = 1 }} }}
+over = {{ case = "together", set = {{ "workload.source.draw.number" = 1 }} }}
+less = true
+published = 0
+source = "the file"
+"#,
+        &SMALL[..from]
+    );
+    let options = Options { threads: 2, cache: None };
+    let results = batch::execute(&plan(&text).unwrap(), &options, &(Arc::new(|_| {}) as _)).unwrap().results;
+    let volumes = |run: usize| &results.runs[run].figures.simulated().unwrap().volumes;
+    let mixes: Vec<Vec<&String>> = (0..4).map(|run| volumes(run).keys().collect()).collect();
+    assert_eq!((&mixes[0], &mixes[1]), (&mixes[2], &mixes[3]), "both systems have the same mixes");
+    assert_ne!(mixes[0], mixes[1]);
+    for run in 0..4 {
+        // The fifth volume has no workload.
+        assert_eq!((volumes(run).len(), volumes(run)["volume4"].requests), (5, 0));
+        let figures = results.runs[run].figures.simulated().unwrap();
+        let by_kind: u64 = figures.requests.values().map(|kind| kind.summary.requests).sum();
+        assert_eq!(volumes(run).values().map(|volume| volume.requests).sum::<u64>(), by_kind);
+        let tpc = volumes(run).get("tpc-c-like");
+        assert!(tpc.is_none_or(|tpc| tpc.requests > 500 && tpc.latency.p50_ns > 1000));
+    }
+    let [times, less] = &results.references[..] else { panic!("{:?}", results.references) };
+    let ours = times.ours.unwrap();
+    assert!(ours.low <= ours.mean && ours.mean <= ours.high && ours.low > 0.0, "{ours:?}");
+    let none = less.ours.unwrap();
+    assert_eq!((none.low, none.mean, none.high), (0.0, 0.0, 0.0), "the same requests");
+    let text = terminal::text(&results);
+    assert!(text.contains("volume4") && text.contains("p99.9"), "{text}");
+    assert!(report::html(&results).unwrap().contains("By volume"));
+}
+
+#[test]
+fn what_does_not_go_with_a_preset_is_refused() {
+    let refused = |from: &str, to: &str| plan(&of("raid50").replace(from, to)).unwrap_err();
+    let preset = "preset = \"raid50\"";
+    let unknown = refused(preset, "preset = \"raid7\"");
+    assert!(unknown.contains("there is no preset raid7; there are: sinew, raid5x4"), "{unknown}");
+    let both = refused(preset, "preset = \"raid50\"\npool.width = 3");
+    assert!(both.contains("preset: it says what target, pool and array are"), "{both}");
+    let few = refused("count = 13", "count = 11");
+    assert!(few.contains("12 members or more, not 11"), "{few}");
+    let buffer = refused(preset, "preset = \"nvraid\"\nlayer.buffer = 4096");
+    assert!(buffer.contains("layer.buffer"), "{buffer}");
+    let layer = refused(preset, "layer.spare = 0.2");
+    assert!(layer.contains("only presets have one"), "{layer}");
+    let grows = refused(preset, "preset = \"raid50\"\ngrows = { added = [1] }");
+    assert!(grows.contains("a preset does not grow"), "{grows}");
+}
