@@ -1,6 +1,5 @@
 //! Reading around members that are late, in a mapped pool: from another copy, or the rest of a parity stripe.
 
-use std::future::Future;
 use std::rc::Rc;
 
 use crate::addr::{Home, MemberId};
@@ -94,8 +93,8 @@ impl<I: Io> Around<I> for MappedShard<I> {
         (lost <= g.parity_columns()).then_some(Elsewhere::Rest(reads))
     }
 
-    fn read_copy(self: Rc<Self>, part: ChunkPart, copy: (usize, Home)) -> impl Future<Output = ReadResult> {
-        async move { self.members.read(copy.1, part.offset, part.count).await }
+    async fn read_copy(self: Rc<Self>, part: ChunkPart, copy: (usize, Home)) -> ReadResult {
+        self.members.read(copy.1, part.offset, part.count).await
     }
 
     async fn read_elsewhere(self: Rc<Self>, part: ChunkPart, way: Elsewhere<(usize, Home)>) -> Option<Buf> {

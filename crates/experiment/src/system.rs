@@ -1,6 +1,5 @@
 //! What is measured: one pool or array of the members, or several of them that a preset is composed of.
 
-use std::ops::Range;
 use std::rc::Rc;
 
 use sinew_engine::array::geometry::ArraySpec;
@@ -32,8 +31,9 @@ pub(crate) struct System {
 
 /// What it is to be made of.
 struct Composition {
-    /// The members of each part.
-    parts: Vec<Range<usize>>,
+    parts: usize,
+    /// Members of each part, one part's after the other's.
+    part_members: usize,
     kind: PoolKind,
     step_around: StepAround,
     policy: Policy,
@@ -46,9 +46,9 @@ impl Composition {
         if let Some(PresetName(preset)) = spec.preset {
             let composed = preset.compose(members, true);
             let composed = composed.map_err(|why| Error::setting("preset", why.to_string()))?;
-            let part = |i| i * composed.part_members..(i + 1) * composed.part_members;
             return Ok(Composition {
-                parts: (0..composed.parts).map(part).collect(),
+                parts: composed.parts,
+                part_members: composed.part_members,
                 kind: composed.kind,
                 step_around: preset.step_around,
                 policy: preset.policy,
@@ -71,7 +71,8 @@ impl Composition {
             },
         };
         Ok(Composition {
-            parts: vec![0..grow::first_members(spec, members)],
+            parts: 1,
+            part_members: grow::first_members(spec, members),
             kind,
             step_around: spec.pool.step_around.into(),
             policy: Policy::DEFAULT,
@@ -94,15 +95,11 @@ impl System {
     /// Makes and opens all parts, and gives the volumes on them.
     pub(crate) fn open(world: &World, spec: &Spec, members: &[Member]) -> Result<(System, Target)> {
         let composition = Composition::of(spec, members.len())?;
-        let parts: Result<Vec<OpenPool>> = composition
-            .parts
-            .iter()
-            .enumerate()
-            .map(|(part, range)| {
-                let candidates = range.clone().map(|i| candidate(i, &members[i])).collect();
-                open_part(world, spec, &composition, part, candidates)
-            })
-            .collect();
+        let part = |part| {
+            let range = part * composition.part_members..(part + 1) * composition.part_members;
+            open_part(world, spec, &composition, part, range.map(|i| candidate(i, &members[i])).collect())
+        };
+        let parts: Result<Vec<OpenPool>> = (0..composition.parts).map(part).collect();
         let system = System { parts: parts? };
         let target = system.target(world, spec, &composition)?;
         Ok((system, target))
@@ -194,7 +191,7 @@ fn open_part(
         force: false,
     };
     // An array's one volume is made with it.
-    let here = |i: &usize| !is_array && i % composition.parts.len() == part;
+    let here = |i: &usize| !is_array && i % composition.parts == part;
     let numbers = (0..spec.volumes.len()).filter(here);
     let sizes: Vec<(String, u64)> = numbers.map(|i| (volume_name(i), spec.volumes[i].size.0)).collect();
     let bounds = Bounds {

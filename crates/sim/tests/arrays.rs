@@ -108,7 +108,7 @@ fn longest_read_in_a_spike(level: Level, mode: StepAround) -> u64 {
     const SPIKE_NS: u64 = 50_000_000;
     let world = World::new(1);
     let members = candidates(&world, 6);
-    let (io, held_up) = (world.io(), world.device(members[1].device));
+    let (io, held_up) = (world.io(), world.device(members[0].device));
     let array = ArraySpec { level, chunk_bytes: 65536, journal: false, spares: 0, zeroed: true };
     let spec = PoolSpec { kind: PoolKind::Array(array), ..spec(level) };
     let reading = async move {

@@ -4,7 +4,6 @@
 //! What is worked out is right only if nobody changes the stripe meanwhile, so its lock is held. Somebody who changes it is
 //! not waited for: he may well wait for the member that is late.
 
-use std::future::Future;
 use std::rc::Rc;
 
 use crate::addr::MemberId;
@@ -94,8 +93,8 @@ impl<I: Io> Around<I> for ArrayShard<I> {
         (data + parity >= health.k).then_some(Elsewhere::Rest(health.k))
     }
 
-    fn read_copy(self: Rc<Self>, part: StripePart, unit: usize) -> impl Future<Output = ReadResult> {
-        async move { self.read_unit(part.stripe, UnitRun { unit, ..part.run }).await }
+    async fn read_copy(self: Rc<Self>, part: StripePart, unit: usize) -> ReadResult {
+        self.read_unit(part.stripe, UnitRun { unit, ..part.run }).await
     }
 
     async fn read_elsewhere(self: Rc<Self>, part: StripePart, way: Elsewhere<usize>) -> Option<Buf> {
