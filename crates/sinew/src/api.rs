@@ -88,6 +88,9 @@ async fn answer(open: &Open, ready: &Ready, request: Request) -> Result<Value> {
             let mut status = report::status(&control.config(), &control.status().await?);
             status["step_around"] = json!(control.stepping_around().name());
             status["nbd"] = json!({ "unix": ready.unix, "tcp": ready.tcp });
+            for member in status["members"].as_array_mut().into_iter().flatten() {
+                member["faults"] = faults(open, &member["path"]);
+            }
             return Ok(status);
         }
         Request::VolumeCreate { name, bytes } => drop(control.create_volume(&name, bytes).await?),
@@ -138,6 +141,14 @@ async fn answer(open: &Open, ready: &Ready, request: Request) -> Result<Value> {
         }
     }
     Ok(Value::Null)
+}
+
+/// What is wrong on purpose with the member at a path, whether or not it still takes part.
+fn faults(open: &Open, path: &Value) -> Value {
+    let candidates = open.candidates.borrow();
+    let known = candidates.iter().find(|known| path.as_str() == Some(&known.path));
+    let faults = known.map(|known| open.devices.faults(known.device)).unwrap_or_default();
+    faults.into_iter().map(|(fault, requests)| json!({ "fault": fault, "requests": requests })).collect()
 }
 
 /// Opens a device for the pool. One that this process still has open from before it went out needs a new descriptor.

@@ -3,6 +3,7 @@
 mod api;
 mod commands;
 mod cores;
+mod fault_member;
 mod host;
 mod load;
 mod members;
@@ -11,7 +12,6 @@ mod out;
 mod replay;
 mod report;
 mod size;
-mod slow_member;
 
 use std::process::ExitCode;
 

@@ -265,6 +265,7 @@ pub(crate) fn print(value: &Value) {
     say!("health    {}", text(value, "health"));
     say!("data safe {safe}");
     say!("to do     {}", text(value, "advice"));
+    print_faults(value);
     let array = &value["array"];
     if array.is_object() {
         say!(
@@ -307,6 +308,20 @@ pub(crate) fn print(value: &Value) {
     print_members(value);
     print_latencies(value);
     print_volumes(value);
+}
+
+/// What is wrong on purpose: nobody is to take it for a failing drive, or trust such a pool.
+fn print_faults(value: &Value) {
+    for member in value["members"].as_array().into_iter().flatten() {
+        for fault in member["faults"].as_array().into_iter().flatten() {
+            say!(
+                "FAULTS    ON PURPOSE, member {}: {}; {} requests so far",
+                number(member, "member"),
+                text(fault, "fault"),
+                number(fault, "requests")
+            );
+        }
+    }
 }
 
 /// What a mapped pool holds.
