@@ -38,6 +38,7 @@ impl<I: Io> MappedShard<I> {
     ) -> Result<(), VolumeError> {
         let _volume = self.enter_volume(volume);
         self.counters.writes.add(1);
+        self.counters.written_bytes.add(data.len() as u64);
         let blocks = (data.len() / BLOCK_BYTES) as u32;
         let _claim = self.claim(volume, local, blocks)?;
         let mut pieces = self.pieces(volume, local, data)?;
@@ -107,6 +108,7 @@ impl<I: Io> MappedShard<I> {
     ) -> Result<(), VolumeError> {
         let _volume = self.enter_volume(volume);
         self.counters.merges.add(1);
+        self.counters.written_bytes.add(bytes.len() as u64);
         let _claim = self.claim(volume, local, 1)?;
         let block = self.block_for_write(volume, local)?;
         loop {

@@ -7,8 +7,10 @@ mod fault_member;
 mod host;
 mod load;
 mod members;
+mod metrics;
 mod nbd;
 mod out;
+mod rates;
 mod replay;
 mod report;
 mod size;
@@ -43,6 +45,7 @@ enum Command {
     Volume(commands::volume::VolumeCommand),
     #[command(subcommand)]
     Member(commands::member::MemberCommand),
+    Metrics(commands::metrics::MetricsArgs),
     Scrub(commands::scrub::ScrubArgs),
     Throttle(commands::throttle::ThrottleArgs),
     StepAround(commands::step_around::StepAroundArgs),
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::Array(command) => commands::array::run(command),
         Command::Volume(command) => commands::volume::run(command),
         Command::Member(command) => commands::member::run(command),
+        Command::Metrics(args) => commands::metrics::run(&args),
         Command::Scrub(args) => commands::scrub::run(args),
         Command::Throttle(args) => commands::throttle::run(args),
         Command::StepAround(args) => commands::step_around::run(args),

@@ -70,7 +70,7 @@ pub struct ArrayShard<I> {
     pub(crate) io: I,
     slice: RefCell<Rc<Slice>>,
     pub(crate) members: Members<I>,
-    counters: Counters,
+    pub(crate) counters: Counters,
     pub(crate) throttle: Throttle,
     locks: Locks,
     /// Writes that wait for their stripe, where there is no journal; the stripe is in here while somebody sees to it.

@@ -38,6 +38,7 @@ impl<I: Io> ArrayShard<I> {
     /// Stores whole consecutive blocks.
     pub(crate) async fn write(self: &Rc<Self>, local: u64, data: Buf) -> Result<(), VolumeError> {
         self.counters.writes.add(1);
+        self.counters.written_bytes.add(data.len() as u64);
         self.write_blocks(local, data).await
     }
 
@@ -91,6 +92,7 @@ impl<I: Io> ArrayShard<I> {
         bytes: Rc<[u8]>,
     ) -> Result<(), VolumeError> {
         self.counters.merges.add(1);
+        self.counters.written_bytes.add(bytes.len() as u64);
         let _inside = self.enter_writing(local, 1).await;
         let run = self.slice().runs(local, 1).next().expect("one block has one run");
         if !self.slice().geometry.journal {
