@@ -102,6 +102,14 @@ counters! {
     scrub_unrepaired,
     /// Stripes of an array changed in place.
     stripes_updated,
+    /// Changes of an array's stripes by clients, without a journal.
+    stripe_changes,
+    /// Nanoseconds those waited for their stripe, added up.
+    stripe_wait_ns,
+    /// Nanoseconds they waited for what was read for their parity.
+    stripe_read_ns,
+    /// Nanoseconds they waited to be written.
+    stripe_write_ns,
     /// Blocks of an array brought from the journal to their place.
     blocks_drained,
     /// Stripes of an array resynced.

@@ -41,6 +41,7 @@ named![
     "growing",
     "spread",
     "spikes",
+    "exchange",
 ];
 
 /// Names the directory in which the traces are that experiments which ship with the program replay.

@@ -13,6 +13,7 @@
 //! trace       readers of block traces, eleven formats, compressed or not
 //! generate    arrivals, places, sizes: streams from a seed
 //! fitted      generators whose parameters are published figures
+//! complement  how often one half of a mix asks for most
 //! features    what a stream is like, to compare traces and generators
 //! content     what the blocks contain
 //! replay      which request may go now
@@ -22,6 +23,7 @@
 //! error       what can go wrong, with its place
 //! ```
 
+pub mod complement;
 mod content;
 mod error;
 mod features;

@@ -216,8 +216,14 @@ impl<I: Io> ArrayShard<I> {
         RegionUse { regions: &self.regions, region }
     }
 
-    /// Changes a stripe where there is no journal. The caller holds it.
-    pub(crate) async fn update(&self, stripe: u64, mut blocks: Vec<(u32, Buf)>) -> Result<(), VolumeError> {
+    /// Changes a stripe where there is no journal, for so many changes that have had it since `began`. The caller holds it.
+    pub(crate) async fn update(
+        &self,
+        stripe: u64,
+        mut blocks: Vec<(u32, Buf)>,
+        began: u64,
+        changes: u64,
+    ) -> Result<(), VolumeError> {
         let _use = self.use_region(stripe);
         self.settle_move(stripe).await?;
         loop {
@@ -225,7 +231,11 @@ impl<I: Io> ArrayShard<I> {
             let prepared = self.prepare(stripe, blocks).await?;
             self.mark(&[self.slice().region(stripe)]).await?;
             if self.members.version() == version {
-                return self.put(&prepared).await;
+                let read = self.io.now_coarse();
+                self.counters.stripe_read_ns.add((read - began) * changes);
+                let done = self.put(&prepared).await;
+                self.counters.stripe_write_ns.add((self.io.now_coarse() - read) * changes);
+                return done;
             }
             self.io.reach(Path::ArrayUpdateVoid);
             blocks = prepared.blocks;
