@@ -108,6 +108,8 @@ counters! {
     stripe_wait_ns,
     /// Nanoseconds they waited for what was read for their parity.
     stripe_read_ns,
+    /// Nanoseconds they waited for the mark of their region to be durable.
+    stripe_mark_ns,
     /// Nanoseconds they waited to be written.
     stripe_write_ns,
     /// Blocks of an array brought from the journal to their place.

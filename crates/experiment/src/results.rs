@@ -136,6 +136,8 @@ pub struct Changes {
     pub wait_ns: f64,
     /// For what was read to compute parity.
     pub read_ns: f64,
+    /// For the mark of their region to be durable.
+    pub mark_ns: f64,
     /// For data and parity to be written.
     pub write_ns: f64,
 }

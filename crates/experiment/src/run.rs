@@ -284,6 +284,7 @@ fn changes_between((before, after): (&ShardStatus, &ShardStatus)) -> Option<Chan
         changes,
         wait_ns: mean(after.stripe_wait_ns, before.stripe_wait_ns),
         read_ns: mean(after.stripe_read_ns, before.stripe_read_ns),
+        mark_ns: mean(after.stripe_mark_ns, before.stripe_mark_ns),
         write_ns: mean(after.stripe_write_ns, before.stripe_write_ns),
     })
 }

@@ -229,12 +229,14 @@ impl<I: Io> ArrayShard<I> {
         loop {
             let version = self.members.version();
             let prepared = self.prepare(stripe, blocks).await?;
+            let read = self.io.now_coarse();
             self.mark(&[self.slice().region(stripe)]).await?;
             if self.members.version() == version {
-                let read = self.io.now_coarse();
+                let marked = self.io.now_coarse();
                 self.counters.stripe_read_ns.add((read - began) * changes);
+                self.counters.stripe_mark_ns.add((marked - read) * changes);
                 let done = self.put(&prepared).await;
-                self.counters.stripe_write_ns.add((self.io.now_coarse() - read) * changes);
+                self.counters.stripe_write_ns.add((self.io.now_coarse() - marked) * changes);
                 return done;
             }
             self.io.reach(Path::ArrayUpdateVoid);
