@@ -128,7 +128,7 @@ class Lab:
         self.servers.append(server)
         return server
 
-    def start_pool(self, directory, members, member_bytes, volume_bytes, *options, whole=False):
+    def start_pool(self, directory, members, member_bytes, volume_bytes, *options, whole=False, faults=()):
         """A fresh pool of files with one volume `v`, served. `whole` files have all their blocks from the start."""
         files = [f"{directory}/m{i}" for i in range(members)]
         for path in files if whole else []:
@@ -136,21 +136,22 @@ class Lab:
                 os.posix_fallocate(file.fileno(), 0, member_bytes)
         size = [] if whole else [f"--size={member_bytes // MIB}M"]
         self.run([self.sinew(), "pool", "create", "bench", *files, *size, f"--volume=v:{volume_bytes // MIB}M", *options])
-        return self.serve_pool(directory, files)
+        return self.serve_pool(directory, files, faults)
 
-    def start_array(self, directory, level, members, member_bytes):
+    def start_array(self, directory, level, members, member_bytes, *options, faults=()):
         """A fresh array of files, served, with one shard and the volume `v`."""
         files = [f"{directory}/m{i}" for i in range(members)]
         size = f"--size={member_bytes // MIB}M"
-        self.run([self.sinew(), "array", "create", "v", *files, f"--level={level}", size, "--shards=1"])
-        return self.serve_pool(directory, files)
+        self.run([self.sinew(), "array", "create", "v", *files, f"--level={level}", size, "--shards=1", *options])
+        return self.serve_pool(directory, files, faults)
 
-    def serve_pool(self, directory, files):
+    def serve_pool(self, directory, files, faults=()):
         sockets = [f"{directory}/nbd", f"{directory}/control"]
         for path in sockets:
             if os.path.exists(path):
                 os.remove(path)
         command = [self.sinew(), "serve", *files, "--unix", sockets[0], "--control", sockets[1]]
+        command += [f"--fault-member={fault}" for fault in faults]
         server = self.start(command, sockets[0])
         server.files, server.control, server.uri = files, sockets[1], f"nbd+unix:///v?socket={sockets[0]}"
         return server

@@ -15,7 +15,7 @@ const FRESH_SEEDS: u64 = 500;
 const FUZZ_SECONDS: u64 = 20;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
 /// are not asked for by name, since some releases have one of them in another.
-const PACKAGES: [(&str, &str); 12] = [
+const PACKAGES: [(&str, &str); 13] = [
     ("btrfs-progs", "mkfs.btrfs -V"),
     ("e2fsprogs", "mkfs.ext4 -V"),
     ("fio", "fio --version"),
@@ -26,6 +26,7 @@ const PACKAGES: [(&str, &str); 12] = [
     ("nbdkit", "nbdkit --version"),
     ("python3-libnbd", "/usr/bin/python3 -c 'import nbd'"),
     ("qemu-utils", "qemu-img --version"),
+    ("rocksdb-tools", "command -v db_bench"),
     ("user-mode-linux", "command -v linux.uml"),
     ("xfsprogs", "mkfs.xfs -V"),
 ];

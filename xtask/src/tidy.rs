@@ -122,7 +122,8 @@ fn check_edges(path: &str, text: &str, find: &mut impl FnMut(usize, &str)) {
         | "xtask/Cargo.toml" => &[],
         "crates/engine/Cargo.toml" => &["sinew-layout"],
         "crates/sim/Cargo.toml" => &["sinew-engine", "sinew-devices", "sinew-layout"],
-        "crates/frontend/Cargo.toml" | "crates/uring/Cargo.toml" => &["sinew-engine"],
+        "crates/frontend/Cargo.toml" => &["sinew-engine"],
+        "crates/uring/Cargo.toml" => &["sinew-engine", "sinew-devices"],
         _ => return,
     };
     let mut in_dependencies = false;

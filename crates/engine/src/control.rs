@@ -31,7 +31,7 @@ use crate::serve::{Answer, Order};
 use crate::shape::Shape;
 use crate::shard::Event;
 use crate::spikes::StepAround;
-use crate::status::ShardStatus;
+use crate::status::{CounterValues, ShardStatus};
 use crate::sync::{Signal, join_all};
 use crate::throttle::Bounds;
 use crate::volume::VolumeError;
@@ -527,16 +527,31 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When a shard is gone.
     pub async fn status(&self) -> Result<ShardStatus, ControlError> {
+        let mut total = ShardStatus::default();
+        self.ask_for(Order::Status).await?.iter().for_each(|status| total.add(status));
+        Ok(total)
+    }
+
+    /// The counters of all shards, added up.
+    ///
+    /// # Errors
+    /// When a shard is gone.
+    pub async fn counters(&self) -> Result<CounterValues, ControlError> {
+        let mut total = CounterValues::default();
+        self.ask_for(Order::Counters).await?.iter().for_each(|counters| total.add(counters));
+        Ok(total)
+    }
+
+    /// What every shard tells.
+    async fn ask_for<T>(&self, order: impl Fn(Answer<T>) -> Order) -> Result<Vec<T>, ControlError> {
+        let order = &order;
         let asks = self.shards.iter().map(|shard| async move {
             let (reply, answer) = oneshot::async_channel();
-            shard.send(Order::Status(reply)).await.ok()?;
+            shard.send(order(reply)).await.ok()?;
             answer.await.ok()
         });
-        let mut total = ShardStatus::default();
-        for status in join_all(asks).await {
-            total.add(&status.ok_or(ControlError::Volume(VolumeError::Gone))?);
-        }
-        Ok(total)
+        let told: Option<Vec<T>> = join_all(asks).await.into_iter().collect();
+        told.ok_or(ControlError::Volume(VolumeError::Gone))
     }
 
     /// Writes everything out, so that the next opening is quick. Frontends should have stopped.

@@ -46,7 +46,7 @@ impl<I: Io> MappedShard<I> {
     ) -> Result<Vec<Buf>, VolumeError> {
         let _volume = self.enter_volume(volume);
         self.counters.reads.add(1);
-        self.load.note(u64::from(count) * BLOCK_BYTES as u64);
+        self.counters.read_bytes.add(u64::from(count) * BLOCK_BYTES as u64);
         let _era = self.eras.enter();
         let mut stretches = Vec::with_capacity(1);
         self.stretches(volume, local, count, |stretch| stretches.push(stretch));

@@ -14,7 +14,7 @@ use crate::paths::Path;
 use crate::policy::Policy;
 use crate::run_map::PAGE_INDICES;
 use crate::spikes::StepAround;
-use crate::status::ShardStatus;
+use crate::status::{CounterValues, ShardStatus};
 use crate::throttle::Bounds;
 use crate::volume::{Extent, VolumeError};
 
@@ -174,6 +174,8 @@ pub enum Order {
     Policy(Policy),
     /// Tell the state.
     Status(Answer<ShardStatus>),
+    /// Tell the counters alone, which costs nothing.
+    Counters(Answer<CounterValues>),
     /// Make everything durable, if nothing is being written to an array of md's, and ask again before the next write.
     Rest {
         /// Even if something was written since the last time.

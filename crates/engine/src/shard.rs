@@ -239,6 +239,13 @@ impl<I: Io> Shard<I> {
             Order::Status(reply) => {
                 let _ = reply.send(self.status());
             }
+            Order::Counters(reply) => {
+                let counters = match self {
+                    Shard::Mapped(shard) => shard.counters.values(),
+                    Shard::Array(shard) => shard.counters.values(),
+                };
+                let _ = reply.send(counters);
+            }
             Order::Rest { now, done } => {
                 let _ = done.send(self.array().rest(now).await);
             }

@@ -21,17 +21,17 @@ impl Counter {
 }
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($(#[doc = $doc:literal] $name:ident,)*) => {
         /// What one shard has done since the pool was opened.
         #[derive(Default, Debug)]
         pub(crate) struct Counters {
-            $($(#[$doc])* pub(crate) $name: Counter,)*
+            $(#[doc = $doc] pub(crate) $name: Counter,)*
         }
 
         /// What the pool has done since it was opened.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct CounterValues {
-            $($(#[$doc])* pub $name: u64,)*
+            $(#[doc = $doc] pub $name: u64,)*
         }
 
         impl Counters {
@@ -41,6 +41,9 @@ macro_rules! counters {
         }
 
         impl CounterValues {
+            /// What each of them counts, in the order of [`CounterValues::named`].
+            pub const MEANINGS: &[&str] = &[$($doc.trim_ascii(),)*];
+
             /// Adds another shard's.
             pub fn add(&mut self, other: &CounterValues) {
                 $(self.$name += other.$name;)*
@@ -61,6 +64,10 @@ counters! {
     writes,
     /// Writes of parts of a block.
     merges,
+    /// Bytes that clients read.
+    read_bytes,
+    /// Bytes that clients wrote.
+    written_bytes,
     /// Discards.
     discards,
     /// Rounds of flushing the members.
@@ -97,6 +104,16 @@ counters! {
     scrub_unrepaired,
     /// Stripes of an array changed in place.
     stripes_updated,
+    /// Changes of an array's stripes by clients, without a journal.
+    stripe_changes,
+    /// Nanoseconds those waited for their stripe, added up.
+    stripe_wait_ns,
+    /// Nanoseconds they waited for what was read for their parity.
+    stripe_read_ns,
+    /// Nanoseconds they waited for the mark of their region to be durable.
+    stripe_mark_ns,
+    /// Nanoseconds they waited to be written.
+    stripe_write_ns,
     /// Blocks of an array brought from the journal to their place.
     blocks_drained,
     /// Stripes of an array resynced.
@@ -110,6 +127,10 @@ counters! {
 pub struct ShardStatus {
     /// Bytes that clients have stored.
     pub stored_bytes: u64,
+    /// Of those, in mirrored stripes.
+    pub stored_mirrored_bytes: u64,
+    /// And in parity stripes; in an array without redundancy they are in neither.
+    pub stored_parity_bytes: u64,
     /// Bytes that clients may store.
     pub capacity_bytes: u64,
     /// Bytes of chunks on active members.
@@ -169,6 +190,8 @@ impl ShardStatus {
     /// Adds another shard's.
     pub fn add(&mut self, other: &ShardStatus) {
         self.stored_bytes += other.stored_bytes;
+        self.stored_mirrored_bytes += other.stored_mirrored_bytes;
+        self.stored_parity_bytes += other.stored_parity_bytes;
         self.capacity_bytes += other.capacity_bytes;
         self.raw_bytes += other.raw_bytes;
         self.free_bytes += other.free_bytes;
@@ -274,10 +297,17 @@ impl<I: Io> MappedShard<I> {
             ..ShardStatus::default()
         };
         for stripe in (0..tables.stripe_count()).map(crate::addr::StripeId) {
+            let live_bytes = u64::from(tables.stripe(stripe).live) * block;
             match tables.stripe(stripe).state {
                 StripeState::Free => continue,
-                StripeState::Mirrored => status.stripes_mirrored += 1,
-                StripeState::Parity => status.stripes_parity += 1,
+                StripeState::Mirrored => {
+                    status.stripes_mirrored += 1;
+                    status.stored_mirrored_bytes += live_bytes;
+                }
+                StripeState::Parity => {
+                    status.stripes_parity += 1;
+                    status.stored_parity_bytes += live_bytes;
+                }
             }
             for (index, home) in tables.homes(stripe).iter().enumerate() {
                 let Some(member) = home.map(|home| usize::from(home.member.0)) else { continue };

@@ -22,27 +22,27 @@ const LOOK_NS: u64 = 500_000;
 /// The spans over which clients' load is measured.
 const LOAD_SPAN_NS: u64 = 100_000_000;
 
-/// What clients have moved lately, in bytes on all members together.
+/// How much clients have moved lately.
 #[derive(Default)]
 pub(crate) struct Load {
-    bytes: Cell<u64>,
+    /// When the span under way began, and what they had moved by then.
     since: Cell<u64>,
+    moved: Cell<u64>,
+    /// Bytes per second in the span before.
     before: Cell<u64>,
 }
 
 impl Load {
-    pub(crate) fn note(&self, bytes: u64) {
-        self.bytes.set(self.bytes.get() + bytes);
-    }
-
-    /// Bytes per second, over the last span or the one under way, whichever has more.
-    fn rate(&self, now: u64) -> u64 {
-        let span = now - self.since.get();
+    /// Bytes per second, over the last span or the one under way, whichever has more; `moved` is the sum so far.
+    fn rate(&self, now: u64, moved: u64) -> u64 {
+        let (span, bytes) = (now - self.since.get(), moved - self.moved.get());
         if span >= LOAD_SPAN_NS {
-            self.before.set((u128::from(self.bytes.take()) * 1_000_000_000 / u128::from(span)) as u64);
+            self.before.set((u128::from(bytes) * 1_000_000_000 / u128::from(span)) as u64);
             self.since.set(now);
+            self.moved.set(moved);
+            return self.before.get();
         }
-        self.before.get().max(self.bytes.get() * (1_000_000_000 / LOAD_SPAN_NS))
+        self.before.get().max(bytes * (1_000_000_000 / LOAD_SPAN_NS))
     }
 }
 
@@ -50,8 +50,13 @@ impl<I: Io> MappedShard<I> {
     /// Whether clients move so much that conversion pauses.
     pub(crate) fn is_loaded(&self) -> bool {
         let limit = self.policy.get().convert_pause_above;
+        if limit == 0 {
+            return false;
+        }
+        let counters = self.counters.values();
+        let moved = counters.read_bytes + counters.written_bytes * self.geometry.copies() as u64;
         // Spread over all members, as placement does it.
-        limit > 0 && self.load.rate(self.io.now()) / (self.members.taking_new().max(1) as u64) > limit
+        self.load.rate(self.io.now(), moved) / self.members.taking_new().max(1) as u64 > limit
     }
 
     /// Called before background work reads or writes so many bytes on each member of a stripe.

@@ -38,8 +38,8 @@ impl<I: Io> MappedShard<I> {
     ) -> Result<(), VolumeError> {
         let _volume = self.enter_volume(volume);
         self.counters.writes.add(1);
+        self.counters.written_bytes.add(data.len() as u64);
         let blocks = (data.len() / BLOCK_BYTES) as u32;
-        self.load.note((data.len() * self.geometry.copies()) as u64);
         let _claim = self.claim(volume, local, blocks)?;
         let mut pieces = self.pieces(volume, local, data)?;
         let mut stripes = Vec::new();
@@ -107,6 +107,7 @@ impl<I: Io> MappedShard<I> {
     ) -> Result<(), VolumeError> {
         let _volume = self.enter_volume(volume);
         self.counters.merges.add(1);
+        self.counters.written_bytes.add(bytes.len() as u64);
         let _claim = self.claim(volume, local, 1)?;
         let block = self.block_for_write(volume, local)?;
         loop {

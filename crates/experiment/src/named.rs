@@ -42,6 +42,7 @@ named![
     "spread",
     "spikes",
     "fusionraid",
+    "exchange",
 ];
 
 /// Names the directory in which the traces are that experiments which ship with the program replay.

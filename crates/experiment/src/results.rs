@@ -124,8 +124,26 @@ pub struct Simulated {
     /// Of a pool or array that grew while it was measured: how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grew: Option<GrewResult>,
+    /// Of an array without a journal: what its writes waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Changes>,
     /// How bytes and the pool went on, in spans of [`Simulated::interval_s`] or several of them.
     pub series: Vec<Span>,
+}
+
+/// What changes of stripes waited for, on average. A write changes one stripe or several.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Changes {
+    /// How many there were.
+    pub changes: u64,
+    /// For their stripe, which others were changing.
+    pub wait_ns: f64,
+    /// For what was read to compute parity.
+    pub read_ns: f64,
+    /// For the mark of their region to be durable.
+    pub mark_ns: f64,
+    /// For data and parity to be written.
+    pub write_ns: f64,
 }
 
 /// The growth of a pool or array, under load.

@@ -15,7 +15,7 @@ use crate::measure::{Measured, measure, part, pool_state, programmed_blocks, war
 use crate::members::{self, FlashFacts, Member};
 use crate::meter::VolumeMeter;
 use crate::results::{
-    FlashResult, KindResult, MemberResult, PoolResult, Simulated, VolumeResult, WriteResult,
+    Changes, FlashResult, KindResult, MemberResult, PoolResult, Simulated, VolumeResult, WriteResult,
 };
 use crate::spec::{ProtectionName, Spec, TargetName};
 use crate::system::System;
@@ -78,7 +78,9 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     let members = member_results(&members, &measured);
     let Measured { before, after, series, ran_ns, .. } = measured;
     let client_bytes = after.client_bytes - before.client_bytes;
+    let changes = before.pool.as_ref().zip(after.pool.as_ref()).and_then(changes_between);
     let figures = Simulated {
+        changes,
         duration_s: ran_ns as f64 / 1e9,
         before_s: measure_from as f64 / 1e9,
         interval_s: spec.run.interval_s,
@@ -221,6 +223,19 @@ fn write_result(client_bytes: u64, members: &[MemberResult]) -> WriteResult {
         array_amplification: ratio(member_bytes, client_bytes),
         flash_amplification: ratio(programmed_bytes, reached_flash),
     }
+}
+
+fn changes_between((before, after): (&ShardStatus, &ShardStatus)) -> Option<Changes> {
+    let (before, after) = (&before.counters, &after.counters);
+    let changes = after.stripe_changes - before.stripe_changes;
+    let mean = |after: u64, before: u64| ((after - before) as f64 / changes as f64).round();
+    (changes > 0).then(|| Changes {
+        changes,
+        wait_ns: mean(after.stripe_wait_ns, before.stripe_wait_ns),
+        read_ns: mean(after.stripe_read_ns, before.stripe_read_ns),
+        mark_ns: mean(after.stripe_mark_ns, before.stripe_mark_ns),
+        write_ns: mean(after.stripe_write_ns, before.stripe_write_ns),
+    })
 }
 
 fn pool_result(

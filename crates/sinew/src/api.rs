@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sinew_engine::control::ControlError;
 use sinew_engine::disk::superblock::MemberState;
+use sinew_engine::io::Io;
 use sinew_engine::pool::Candidate;
 use sinew_engine::shape::Shape;
 use sinew_engine::throttle::Bounds;
@@ -22,7 +23,8 @@ use crate::commands::serve::Ready;
 use crate::commands::step_around::StepAroundName;
 use crate::host::Open;
 use crate::members::refuse_twice;
-use crate::report;
+use crate::rates::Rates;
+use crate::{metrics, report};
 
 /// The longest request accepted.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
@@ -32,6 +34,7 @@ const REQUEST_BYTES_MAX: usize = 64 << 10;
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Request {
     Status,
+    Metrics,
     VolumeCreate { name: String, bytes: u64 },
     VolumeDelete { name: String },
     VolumeResize { name: String, bytes: u64, shrink: bool },
@@ -49,14 +52,23 @@ pub(crate) enum Request {
 
 /// Answers control connections for ever.
 pub(crate) async fn serve(open: Rc<Open>, ready: Rc<Ready>, listener: Listener) {
-    use sinew_engine::io::Io;
+    let served = Rc::new(Served { open: Rc::clone(&open), ready, rates: Rates::default() });
+    let watched = Rc::clone(&served);
+    open.io.spawn(async move { watched.rates.watch(&watched.open).await });
     while let Ok(stream) = listener.accept().await {
-        let (shared, ready) = (Rc::clone(&open), Rc::clone(&ready));
-        open.io.spawn(async move { converse(shared, ready, stream).await });
+        let served = Rc::clone(&served);
+        open.io.spawn(async move { converse(served, stream).await });
     }
 }
 
-async fn converse(open: Rc<Open>, ready: Rc<Ready>, stream: Stream) {
+/// What questions are about.
+struct Served {
+    open: Rc<Open>,
+    ready: Rc<Ready>,
+    rates: Rates,
+}
+
+async fn converse(served: Rc<Served>, stream: Stream) {
     let mut pending: Vec<u8> = Vec::new();
     loop {
         let (buf, got) = stream.recv(vec![0; 4096], 0).await;
@@ -67,8 +79,12 @@ async fn converse(open: Rc<Open>, ready: Rc<Ready>, stream: Stream) {
         }
         while let Some(end) = pending.iter().position(|&b| b == b'\n') {
             let line: Vec<u8> = pending.drain(..=end).collect();
+            if line.starts_with(b"GET ") {
+                answer_http(&served, &stream, &line).await;
+                return;
+            }
             let answer = match serde_json::from_slice::<Request>(&line) {
-                Ok(request) => answer(&open, &ready, request).await,
+                Ok(request) => answer(&served, request).await,
                 Err(error) => Err(anyhow!("not a request: {error}")),
             };
             let answer = match answer {
@@ -83,7 +99,34 @@ async fn converse(open: Rc<Open>, ready: Rc<Ready>, stream: Stream) {
     }
 }
 
-async fn answer(open: &Open, ready: &Ready, request: Request) -> Result<Value> {
+/// Answers what scrapers ask, and ends the connection: the rest of the question says nothing of interest.
+async fn answer_http(served: &Served, stream: &Stream, line: &[u8]) {
+    let path = String::from_utf8_lossy(line).split(' ').nth(1).unwrap_or_default().trim().to_owned();
+    let (code, body) = match path.as_str() {
+        "/metrics" => match metrics_text(&served.open).await {
+            Ok(text) => ("200 OK", text),
+            Err(error) => ("500 Internal Server Error", format!("{error:#}\n")),
+        },
+        _ => ("404 Not Found", "there is only /metrics\n".to_owned()),
+    };
+    let kind = if code == "200 OK" { metrics::CONTENT_TYPE } else { "text/plain" };
+    let head = format!(
+        "HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let parts = vec![Part::Bytes(head.into_bytes()), Part::Bytes(body.into_bytes())];
+    // Who asked may have gone.
+    let _ = stream.send(parts).await;
+}
+
+async fn metrics_text(open: &Open) -> Result<String> {
+    let (config, status) = (open.control.config(), open.control.status().await?);
+    let faults: Vec<usize> = config.members.iter().map(|m| faults(open, &m.path).len()).collect();
+    metrics::text(&config, &status, &faults)
+}
+
+async fn answer(served: &Served, request: Request) -> Result<Value> {
+    let Served { open, ready, rates } = served;
     let control = &open.control;
     let_go(open);
     match request {
@@ -94,8 +137,15 @@ async fn answer(open: &Open, ready: &Ready, request: Request) -> Result<Value> {
             }
             status["step_around"] = json!(control.stepping_around().name());
             status["nbd"] = json!({ "unix": ready.unix, "tcp": ready.tcp });
+            status["per_second"] = rates.per_second();
+            for member in status["members"].as_array_mut().into_iter().flatten() {
+                let faults = faults(open, member["path"].as_str().unwrap_or_default());
+                let told = |(fault, requests)| json!({ "fault": fault, "requests": requests });
+                member["faults"] = faults.into_iter().map(told).collect();
+            }
             return Ok(status);
         }
+        Request::Metrics => return Ok(json!(metrics_text(open).await?)),
         Request::VolumeCreate { name, bytes } => drop(control.create_volume(&name, bytes).await?),
         Request::VolumeDelete { name } => control.delete_volume(&name).await?,
         Request::VolumeResize { name, bytes, shrink } => {
@@ -149,6 +199,13 @@ async fn answer(open: &Open, ready: &Ready, request: Request) -> Result<Value> {
         }
     }
     Ok(Value::Null)
+}
+
+/// What is wrong on purpose with the member at a path, whether or not it still takes part.
+fn faults(open: &Open, path: &str) -> Vec<(String, u64)> {
+    let candidates = open.candidates.borrow();
+    let known = candidates.iter().find(|known| known.path == path);
+    known.map(|known| open.devices.faults(known.device)).unwrap_or_default()
 }
 
 /// Opens a device for the pool. One that this process still has open from before it went out needs a new descriptor.

@@ -7,6 +7,7 @@ pub(crate) mod experiment;
 pub(crate) mod import;
 pub(crate) mod layout;
 pub(crate) mod member;
+pub(crate) mod metrics;
 pub(crate) mod policy;
 pub(crate) mod pool;
 pub(crate) mod replay;

@@ -3,15 +3,17 @@
 mod api;
 mod commands;
 mod cores;
+mod fault_member;
 mod host;
 mod load;
 mod members;
+mod metrics;
 mod nbd;
 mod out;
+mod rates;
 mod replay;
 mod report;
 mod size;
-mod slow_member;
 
 use std::process::ExitCode;
 
@@ -43,6 +45,7 @@ enum Command {
     Volume(commands::volume::VolumeCommand),
     #[command(subcommand)]
     Member(commands::member::MemberCommand),
+    Metrics(commands::metrics::MetricsArgs),
     Scrub(commands::scrub::ScrubArgs),
     Throttle(commands::throttle::ThrottleArgs),
     StepAround(commands::step_around::StepAroundArgs),
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Array(command) => commands::array::run(command),
         Command::Volume(command) => commands::volume::run(command),
         Command::Member(command) => commands::member::run(command),
+        Command::Metrics(args) => commands::metrics::run(&args),
         Command::Scrub(args) => commands::scrub::run(args),
         Command::Throttle(args) => commands::throttle::run(args),
         Command::StepAround(args) => commands::step_around::run(args),

@@ -55,7 +55,8 @@ pub(crate) fn status(config: &Config, status: &ShardStatus) -> Value {
         "pool": config.name, "uuid": uuid_text(&config.pool), "health": health, "advice": advice,
         "protection": config.shape.name(), "data_columns": columns.0, "parity_columns": columns.1,
         "shards": config.shape.shards(), "checksums": config.shape.checksums(), "array": array,
-        "stored_bytes": status.stored_bytes, "capacity_bytes": status.capacity_bytes,
+        "stored_bytes": status.stored_bytes, "stored_mirrored_bytes": status.stored_mirrored_bytes,
+        "stored_parity_bytes": status.stored_parity_bytes, "capacity_bytes": status.capacity_bytes,
         "raw_bytes": status.raw_bytes, "free_bytes": status.free_bytes,
         "stripes": { "mirrored": status.stripes_mirrored, "parity": status.stripes_parity,
             "degraded": status.stripes_degraded, "at_risk": status.stripes_at_risk },
@@ -132,7 +133,7 @@ pub(crate) fn journal_text(array: &ArrayGeometry) -> &'static str {
 }
 
 /// One word, and what to do.
-fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
+pub(crate) fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
     let out: Vec<usize> = config
         .members
         .iter()
@@ -277,6 +278,7 @@ pub(crate) fn print(value: &Value) {
     say!("health    {}", text(value, "health"));
     say!("data safe {safe}");
     say!("to do     {}", text(value, "advice"));
+    print_faults(value);
     let array = &value["array"];
     if array.is_object() {
         say!(
@@ -316,9 +318,24 @@ pub(crate) fn print(value: &Value) {
         work.push(format!("scrub, {left} stripes left"));
     }
     say!("working   {}", if work.is_empty() { "nothing".to_owned() } else { work.join("; ") });
+    print_rates(&value["per_second"]);
     print_members(value);
     print_latencies(value);
     print_volumes(value);
+}
+
+/// What is wrong on purpose: nobody is to take it for a failing drive, or trust such a pool.
+fn print_faults(value: &Value) {
+    for member in value["members"].as_array().into_iter().flatten() {
+        for fault in member["faults"].as_array().into_iter().flatten() {
+            say!(
+                "FAULTS    ON PURPOSE, member {}: {}; {} requests so far",
+                number(member, "member"),
+                text(fault, "fault"),
+                number(fault, "requests")
+            );
+        }
+    }
 }
 
 /// What a mapped pool holds.
@@ -332,12 +349,47 @@ fn print_space(value: &Value) {
         bytes("raw_bytes")
     );
     let stripes = &value["stripes"];
+    let mirrored = number(value, "stored_mirrored_bytes");
+    say!(
+        "form      {} % of what is stored is mirrored, {} of it has parity",
+        mirrored * 100 / number(value, "stored_bytes").max(1),
+        bytes("stored_parity_bytes")
+    );
     say!(
         "stripes   {} mirrored, {} parity, {} degraded",
         number(stripes, "mirrored"),
         number(stripes, "parity"),
         number(stripes, "degraded")
     );
+}
+
+/// What was done per second lately, as far as anything was.
+fn print_rates(rates: &Value) {
+    let rate = |name: &str| rates[name].as_f64().unwrap_or(0.0);
+    let mut told = Vec::new();
+    for (what, requests, bytes) in [("reads", "reads", "read_bytes"), ("writes", "writes", "written_bytes")] {
+        let merges = if what == "writes" { rate("merges") } else { 0.0 };
+        if rate(requests) + merges > 0.0 {
+            told.push(format!("{:.0} {what} ({})", rate(requests) + merges, size::show(rate(bytes) as u64)));
+        }
+    }
+    for (name, what) in [
+        ("stripes_converted", "stripes converted"),
+        ("blocks_compacted", "blocks compacted"),
+        ("chunks_rebuilt", "chunks rebuilt"),
+        ("chunks_balanced", "chunks balanced"),
+        ("chunks_moved", "chunks moved"),
+        ("blocks_drained", "blocks drained"),
+        ("stripes_resynced", "stripes resynced"),
+        ("stripes_scrubbed", "stripes scrubbed"),
+    ] {
+        if rate(name) > 0.0 {
+            told.push(format!("{:.0} {what}", rate(name)));
+        }
+    }
+    if !told.is_empty() {
+        say!("a second  {}", told.join(", "));
+    }
 }
 
 /// The members as a table.

@@ -15,9 +15,9 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use sinew_engine::buf::{BLOCK_BYTES, Buf};
 use sinew_engine::io::{DeviceId, IoError};
 
+use crate::faults::{Fault, Faults};
 use crate::io::point_to;
 use crate::memory::Region;
-use crate::spikes::Spikes;
 
 /// How requests to a device are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,8 @@ pub(crate) struct Device {
     pub(crate) backing: Backing,
     name: PathBuf,
     closed: AtomicBool,
-    spikes: OnceLock<Spikes>,
+    /// Those that it was given on purpose.
+    faults: OnceLock<Faults>,
 }
 
 /// The registry of open members. Cheap to clone; all clones are one registry.
@@ -124,7 +125,7 @@ impl Devices {
             backing: if is_block { Backing::Block(file) } else { Backing::File(file) },
             name: name.to_owned(),
             closed: AtomicBool::new(false),
-            spikes: OnceLock::new(),
+            faults: OnceLock::new(),
         }))
     }
 
@@ -138,7 +139,7 @@ impl Devices {
             backing: Backing::Memory(Region::new(bytes as usize)?),
             name: PathBuf::from("memory"),
             closed: AtomicBool::new(false),
-            spikes: OnceLock::new(),
+            faults: OnceLock::new(),
         }))
     }
 
@@ -152,11 +153,28 @@ impl Devices {
         self.0.closings.fetch_add(1, Ordering::Release);
     }
 
-    /// Makes the member slow from now on: a fault that people want to see. Once only.
-    pub fn slow_down(&self, id: DeviceId, spikes: Spikes) {
+    /// Gives a member faults that people want to see. Once only, and before a pool is opened on it; they begin with
+    /// [`Devices::begin_faults`].
+    pub fn give_faults(&self, id: DeviceId, faults: Vec<Fault>) {
         if let Some(device) = self.get(id) {
-            let _ = device.spikes.set(spikes);
+            let _ = device.faults.set(Faults::new(faults, device.bytes));
         }
+    }
+
+    /// From now on members have the faults that they were given.
+    pub fn begin_faults(&self) {
+        let devices = self.0.devices.read().unwrap_or_else(PoisonError::into_inner);
+        devices.iter().flatten().filter_map(|device| device.faults.get()).for_each(Faults::begin);
+    }
+
+    /// The faults that a member was given, in words, and how many requests each befell.
+    pub fn faults(&self, id: DeviceId) -> Vec<(String, u64)> {
+        self.get(id).and_then(|device| device.faults.get().map(Faults::told)).unwrap_or_default()
+    }
+
+    /// Bytes of the member, while it is open.
+    pub fn bytes(&self, id: DeviceId) -> Option<u64> {
+        self.get(id).map(|device| device.bytes)
     }
 
     /// How requests to the member are carried out, while it is open.
@@ -197,9 +215,14 @@ impl Devices {
 }
 
 impl Device {
-    /// The spikes that it was given.
-    pub(crate) fn spikes(&self) -> Option<&Spikes> {
-        self.spikes.get()
+    /// The faults that it was given, once they have begun.
+    pub(crate) fn faults(&self) -> Option<&Faults> {
+        self.faults.get().filter(|faults| faults.are_on())
+    }
+
+    /// Whether it was given faults that make requests wait, begun or not.
+    pub(crate) fn may_be_delayed(&self) -> bool {
+        self.faults.get().is_some_and(Faults::delay)
     }
 
     pub(crate) fn is_closed(&self) -> bool {

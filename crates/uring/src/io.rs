@@ -7,12 +7,14 @@ use std::future::Future;
 use std::rc::Rc;
 
 use io_uring::{opcode, types};
+use sinew_devices::Kind;
 use sinew_engine::buf::Buf;
 use sinew_engine::io::{DeviceId, Gather, Io, IoError, Space};
 
 use crate::aside;
 use crate::core::{Core, now, random};
 use crate::devices::{Backing, PUNCH, Path, io_error_of};
+use crate::faults::Side;
 use crate::ring::{Handle, Payload};
 
 /// The most buffers the kernel takes in one request (UIO_MAXIOV).
@@ -52,23 +54,18 @@ impl Io for UringIo {
         random()
     }
 
-    async fn read(&self, device: DeviceId, offset: u64, mut buf: Buf) -> (Buf, Result<(), IoError>) {
+    async fn read(&self, device: DeviceId, offset: u64, buf: Buf) -> (Buf, Result<(), IoError>) {
         let checked = self
             .core
             .device(device)
             .and_then(|handle| handle.check(offset, buf.len() as u64).map(|()| handle));
-        if let Ok(handle) = &checked {
-            self.hold_up(handle).await;
-        }
         match checked {
             Err(error) => (buf, Err(error)),
             Ok(_) if buf.is_empty() => (buf, Ok(())),
-            Ok(handle) if handle.path == Path::Ring => self.read_ring(handle, offset, buf).await,
-            Ok(handle) => {
-                self.core.breathe(buf.len()).await;
-                let done = handle.read_now(offset, buf.bytes_mut());
-                (buf, done)
+            Ok(handle) if handle.faults().is_some() => {
+                Box::pin(self.read_with_faults(handle, offset, buf)).await
             }
+            Ok(handle) => self.read_device(handle, offset, buf).await,
         }
     }
 
@@ -79,17 +76,17 @@ impl Io for UringIo {
         if bytes == 0 {
             return Ok(());
         }
-        self.hold_up(&handle).await;
-        if handle.path == Path::Ring {
-            return self.write_ring(handle, offset, data, bytes).await;
+        if handle.faults().is_some() {
+            return Box::pin(self.write_with_faults(handle, offset, data, bytes)).await;
         }
-        self.core.breathe(bytes).await;
-        handle.write_now(offset, &data, &mut self.core.iovecs.borrow_mut())
+        self.write_device(handle, offset, data, bytes).await
     }
 
     async fn flush(&self, device: DeviceId) -> Result<(), IoError> {
         let handle = self.core.device(device)?;
-        self.hold_up(&handle).await;
+        if let Some(faults) = handle.faults() {
+            Box::pin(faults.hold_up(self, Kind::Flush, 0, 0)).await;
+        }
         let (Path::Ring, Some(fd)) = (handle.path, handle.fd()) else {
             self.core.breathe(0).await;
             return handle.flush_now();
@@ -120,7 +117,7 @@ impl Io for UringIo {
     }
 
     fn answers_at_once(&self, device: DeviceId) -> bool {
-        let at_once = |handle: &Handle| handle.path != Path::Ring && handle.spikes().is_none();
+        let at_once = |handle: &Handle| handle.path != Path::Ring && !handle.may_be_delayed();
         self.core.device(device).is_ok_and(|handle| at_once(&handle))
     }
 
@@ -130,12 +127,63 @@ impl Io for UringIo {
 }
 
 impl UringIo {
-    /// Lets a request wait for as long as the spikes of its member say, if it was given any.
-    async fn hold_up(&self, handle: &Handle) {
-        let ns = handle.spikes().map_or(0, |spikes| spikes.delay_ns(now()));
-        if ns > 0 {
-            self.core.sleep(ns).await;
+    async fn read_device(&self, handle: Handle, offset: u64, mut buf: Buf) -> (Buf, Result<(), IoError>) {
+        if handle.path == Path::Ring {
+            return self.read_ring(handle, offset, buf).await;
         }
+        self.core.breathe(buf.len()).await;
+        let done = handle.read_now(offset, buf.bytes_mut());
+        (buf, done)
+    }
+
+    async fn write_device(
+        &self,
+        handle: Handle,
+        offset: u64,
+        data: Gather,
+        bytes: usize,
+    ) -> Result<(), IoError> {
+        if handle.path == Path::Ring {
+            return self.write_ring(handle, offset, data, bytes).await;
+        }
+        self.core.breathe(bytes).await;
+        handle.write_now(offset, &data, &mut self.core.iovecs.borrow_mut())
+    }
+
+    async fn read_with_faults(&self, handle: Handle, offset: u64, buf: Buf) -> (Buf, Result<(), IoError>) {
+        let bytes = buf.len() as u64;
+        let Some(faults) = handle.faults() else {
+            return self.read_device(Rc::clone(&handle), offset, buf).await;
+        };
+        faults.hold_up(self, Kind::Read, offset, bytes).await;
+        let fate = faults.draw(Side::Reads, offset, bytes);
+        if let Some(error) = fate.error() {
+            return (buf, Err(error));
+        }
+        let (mut buf, done) = self.read_device(Rc::clone(&handle), offset, buf).await;
+        if done.is_ok() {
+            fate.spoil(&mut buf);
+        }
+        (buf, done)
+    }
+
+    async fn write_with_faults(
+        &self,
+        handle: Handle,
+        offset: u64,
+        data: Gather,
+        bytes: usize,
+    ) -> Result<(), IoError> {
+        let mut data = data;
+        if let Some(faults) = handle.faults() {
+            faults.hold_up(self, Kind::Write, offset, bytes as u64).await;
+            let fate = faults.draw(Side::Writes, offset, bytes as u64);
+            if let Some(error) = fate.error() {
+                return Err(error);
+            }
+            data = fate.spoiled(data);
+        }
+        self.write_device(handle, offset, data, bytes).await
     }
 
     async fn read_ring(&self, handle: Handle, offset: u64, buf: Buf) -> (Buf, Result<(), IoError>) {

@@ -2,7 +2,7 @@
 //!
 //! [`Runtime`] runs the tasks of one thread; [`UringIo`] is its handle and implements the engine's `Io`. [`Devices`] is
 //! shared by all runtimes of the process. [`net`] moves bytes for frontends, [`signal`] waits for SIGINT and SIGTERM,
-//! [`threads`] starts a runtime on a core of its own.
+//! [`threads`] starts a runtime on a core of its own. [`Fault`]s are what members can be given on purpose.
 //!
 //! A request the kernel still works on owns its memory in a slot of the ring, so dropping its future is sound: the slot
 //! frees the memory when the completion arrives.
@@ -14,17 +14,17 @@ mod aside;
 mod core;
 mod devices;
 mod executor;
+mod faults;
 mod io;
 mod memory;
 pub mod net;
 mod ring;
 mod runtime;
 pub mod signal;
-mod spikes;
 pub mod threads;
 mod timers;
 
 pub use devices::{Devices, OpenError, OpenOptions, Path};
+pub use faults::{Chance, Damage, DriveModel, Fault, Side, Spikes};
 pub use io::UringIo;
 pub use runtime::{Config, Runtime};
-pub use spikes::Spikes;

@@ -14,6 +14,7 @@
 //! trace       readers of block traces, eleven formats, compressed or not
 //! generate    arrivals, places, sizes: streams from a seed
 //! fitted      generators whose parameters are published figures
+//! complement  how often one half of a mix asks for most
 //! features    what a stream is like, to compare traces and generators
 //! content     what the blocks contain
 //! replay      which request may go now
@@ -23,6 +24,7 @@
 //! error       what can go wrong, with its place
 //! ```
 
+pub mod complement;
 mod content;
 mod drawn;
 mod error;

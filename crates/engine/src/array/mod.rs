@@ -73,7 +73,7 @@ pub struct ArrayShard<I> {
     pub(crate) io: I,
     slice: RefCell<Rc<Slice>>,
     pub(crate) members: Members<I>,
-    counters: Counters,
+    pub(crate) counters: Counters,
     pub(crate) throttle: Throttle,
     locks: Locks,
     readings: Readings<ArrayShard<I>, StripePart, usize>,

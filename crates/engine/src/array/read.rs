@@ -22,6 +22,7 @@ impl<I: Io> ArrayShard<I> {
     /// Reads consecutive blocks; the parts, in order, add up to them.
     pub(crate) async fn read(self: &Rc<Self>, local: u64, count: u32) -> Result<Vec<Buf>, VolumeError> {
         self.counters.reads.add(1);
+        self.counters.read_bytes.add(u64::from(count) * BLOCK_BYTES as u64);
         let _inside = self.enter_reading(local, u64::from(count)).await;
         let mut parts = Vec::with_capacity(1);
         for run in self.slice().runs(local, u64::from(count)) {

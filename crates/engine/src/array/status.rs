@@ -37,6 +37,11 @@ impl<I: Io> ArrayShard<I> {
             true => status.stripes_mirrored = slice.stripes,
             false => status.stripes_parity = slice.stripes,
         }
+        match (slice.is_mirror(), slice.geometry.parity_columns()) {
+            (true, _) => status.stored_mirrored_bytes = data,
+            (false, 1..) => status.stored_parity_bytes = data,
+            (false, 0) => {}
+        }
         let regions = self.regions.borrow();
         for region in 0..slice.regions() {
             let stripes = slice.region_stripes(region);

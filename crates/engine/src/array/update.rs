@@ -216,16 +216,28 @@ impl<I: Io> ArrayShard<I> {
         RegionUse { regions: &self.regions, region }
     }
 
-    /// Changes a stripe where there is no journal. The caller holds it.
-    pub(crate) async fn update(&self, stripe: u64, mut blocks: Vec<(u32, Buf)>) -> Result<(), VolumeError> {
+    /// Changes a stripe where there is no journal, for so many changes that have had it since `began`. The caller holds it.
+    pub(crate) async fn update(
+        &self,
+        stripe: u64,
+        mut blocks: Vec<(u32, Buf)>,
+        began: u64,
+        changes: u64,
+    ) -> Result<(), VolumeError> {
         let _use = self.use_region(stripe);
         self.settle_move(stripe).await?;
         loop {
             let version = self.members.version();
             let prepared = self.prepare(stripe, blocks).await?;
+            let read = self.io.now_coarse();
             self.mark(&[self.slice().region(stripe)]).await?;
             if self.members.version() == version {
-                return self.put(&prepared).await;
+                let marked = self.io.now_coarse();
+                self.counters.stripe_read_ns.add((read - began) * changes);
+                self.counters.stripe_mark_ns.add((marked - read) * changes);
+                let done = self.put(&prepared).await;
+                self.counters.stripe_write_ns.add((self.io.now_coarse() - marked) * changes);
+                return done;
             }
             self.io.reach(Path::ArrayUpdateVoid);
             blocks = prepared.blocks;

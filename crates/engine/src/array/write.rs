@@ -30,6 +30,8 @@ enum Change {
 
 /// A change that waits for its stripe.
 pub(crate) struct Queued {
+    /// Since when.
+    at: u64,
     change: Change,
     ticket: Rc<Ticket>,
 }
@@ -38,6 +40,7 @@ impl<I: Io> ArrayShard<I> {
     /// Stores whole consecutive blocks.
     pub(crate) async fn write(self: &Rc<Self>, local: u64, data: Buf) -> Result<(), VolumeError> {
         self.counters.writes.add(1);
+        self.counters.written_bytes.add(data.len() as u64);
         self.write_blocks(local, data).await
     }
 
@@ -91,6 +94,7 @@ impl<I: Io> ArrayShard<I> {
         bytes: Rc<[u8]>,
     ) -> Result<(), VolumeError> {
         self.counters.merges.add(1);
+        self.counters.written_bytes.add(bytes.len() as u64);
         let _inside = self.enter_writing(local, 1).await;
         let run = self.slice().runs(local, 1).next().expect("one block has one run");
         if !self.slice().geometry.journal {
@@ -124,7 +128,8 @@ impl<I: Io> ArrayShard<I> {
     /// Queues changes of a stripe and sees to it, unless somebody does already.
     async fn change_stripe(self: &Rc<Self>, stripe: u64, changes: Vec<Change>) -> Result<(), VolumeError> {
         let (ticket, promise) = Ticket::new(changes.len() as u32);
-        let new = changes.into_iter().map(|change| Queued { change, ticket: Rc::clone(&ticket) });
+        let at = self.io.now_coarse();
+        let new = changes.into_iter().map(|change| Queued { at, change, ticket: Rc::clone(&ticket) });
         let leads = match self.queued.borrow_mut().entry(stripe) {
             MapEntry::Occupied(mut queue) => {
                 queue.get_mut().extend(new);
@@ -146,8 +151,11 @@ impl<I: Io> ArrayShard<I> {
         {
             let _held = self.locks.alone(stripe).await;
             let queued = self.queued.borrow_mut().get_mut(&stripe).map(std::mem::take).unwrap_or_default();
+            let now = self.io.now_coarse();
+            self.counters.stripe_changes.add(queued.len() as u64);
+            self.counters.stripe_wait_ns.add(queued.iter().map(|queued| now - queued.at).sum());
             let result = match self.resolve(stripe, &queued).await {
-                Ok(blocks) => self.update(stripe, blocks).await,
+                Ok(blocks) => self.update(stripe, blocks, now, queued.len() as u64).await,
                 Err(error) => Err(error),
             };
             queued.iter().for_each(|queued| queued.ticket.done(1, result.map(|()| true)));

@@ -21,10 +21,10 @@ use sinew_uring::{Devices, Path as DevicePath};
 use crate::commands::array::{LevelName, RotationName};
 use crate::commands::pool::ProtectionName;
 use crate::commands::step_around::StepAroundName;
+use crate::fault_member::{self, FaultMember};
 use crate::host::{self, Open};
 use crate::load::{self, Load, Pattern, Totals};
 use crate::out::say;
-use crate::slow_member::{self, SlowMember};
 use crate::{members, size};
 
 /// The pool and the volume that a benchmark makes, and knows as its own later.
@@ -106,9 +106,10 @@ pub(crate) struct BenchArgs {
     /// then. Without it each client issues its next request at once.
     #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
-    /// Make a member slow on purpose, by its number: 2:period=200ms,length=50ms,height=20ms; can be said several times.
-    #[arg(long, value_name = "SPIKES", value_parser = slow_member::parse)]
-    slow_member: Vec<SlowMember>,
+    /// Give a member a fault on purpose, by its number, while it is measured: 2:spikes,period=200ms,length=50ms,height=20ms
+    /// (docs/fault-members.md); can be said several times.
+    #[arg(long, value_name = "FAULT", value_parser = fault_member::parse)]
+    fault_member: Vec<FaultMember>,
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -229,7 +230,7 @@ fn on_given(args: &BenchArgs, devices: &Devices) -> Result<()> {
 }
 
 fn measure(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>) -> Result<()> {
-    slow_member::apply(devices, &candidates, &args.slow_member)?;
+    fault_member::give(devices, &candidates, &args.fault_member)?;
     let load = Load::new(args.rw, args.bs, args.depth, args.seconds, args.rate, NAME);
     host::with_pool(devices.clone(), host::Kind::Pool, candidates, None, load.clone(), async |open| {
         make_volume(args, &open).await?;
@@ -245,6 +246,7 @@ fn measure(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>) -> R
         for member in 0..args.offline {
             open.control.offline(member).await?;
         }
+        open.devices.begin_faults();
         let before = open.control.status().await?;
         let totals = load.run_all(&open, volume).await?;
         let after = open.control.status().await?;

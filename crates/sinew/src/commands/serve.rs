@@ -25,10 +25,10 @@ use sinew_uring::{Config, Devices, UringIo};
 use crate::api;
 use crate::commands::pool::shards_default;
 use crate::cores::{self, CoreList};
+use crate::fault_member::{self, FaultMember};
 use crate::host::{self, Kind, Open, Worker};
 use crate::nbd::Connections;
 use crate::out::{complain, say};
-use crate::slow_member::{self, SlowMember};
 use crate::{members, report, size};
 
 /// Connections handed to a thread and not yet taken.
@@ -78,10 +78,11 @@ pub(crate) struct Listen {
     /// Processor cores to serve with, for example 0-3,6: one thread on each, at most one per shard; by default all.
     #[arg(long, value_name = "LIST", value_parser = cores::parse)]
     pub(crate) cores: Option<CoreList>,
-    /// Make a member slow on purpose, by its place in the list of members, from 0:
-    /// 2:period=200ms,length=50ms,height=20ms; can be said several times.
-    #[arg(long, value_name = "SPIKES", value_parser = slow_member::parse)]
-    pub(crate) slow_member: Vec<SlowMember>,
+    /// Give a member a fault on purpose, by its place in the list of members, from 0, for example
+    /// 2:spikes,period=200ms,length=50ms,height=20ms or 2:corrupt-reads,rate=0.01 (docs/fault-members.md); can be said
+    /// several times.
+    #[arg(long, value_name = "FAULT", value_parser = fault_member::parse)]
+    pub(crate) fault_member: Vec<FaultMember>,
 }
 
 /// Runs the command.
@@ -145,7 +146,7 @@ pub(crate) fn serve(
     for problem in &gathered.problems {
         complain!("warning: {problem}");
     }
-    slow_member::apply(&devices, &gathered.candidates, &listen.slow_member)?;
+    fault_member::give(&devices, &gathered.candidates, &listen.fault_member)?;
     let (senders, receivers) = (0..64).map(|_| async_channel::bounded(HANDOVER)).unzip();
     let worker = Others(receivers);
     let cores = listen.cores.clone();
@@ -155,6 +156,7 @@ pub(crate) fn serve(
             complain!("warning: {warning}");
         }
         report_recovery(&open);
+        open.devices.begin_faults();
         let server = Server::start(Rc::clone(&open), &listen, senders)?;
         ready(&open, &server.ready);
         let _ = stop.recv().await;

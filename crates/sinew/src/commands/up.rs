@@ -8,9 +8,9 @@ use clap::Args;
 use crate::api;
 use crate::commands::pool::{CreateArgs, ProtectionName, create};
 use crate::commands::serve::{Listen, Ready, serve};
+use crate::fault_member::{self, FaultMember};
 use crate::host::Kind;
 use crate::out::say;
-use crate::slow_member::{self, SlowMember};
 use crate::{members, size};
 
 /// The longest path a Unix socket can have.
@@ -42,9 +42,9 @@ pub(crate) struct UpArgs {
     /// Allow a TCP address that other machines can reach. There is no authentication and no encryption.
     #[arg(long)]
     public: bool,
-    /// Make a member slow on purpose, by its number: 2:period=200ms,length=50ms,height=20ms; can be said several times.
-    #[arg(long, value_name = "SPIKES", value_parser = slow_member::parse)]
-    slow_member: Vec<SlowMember>,
+    /// Give a member faults on purpose, as `sinew serve` does.
+    #[arg(long, value_name = "FAULT", value_parser = fault_member::parse)]
+    fault_member: Vec<FaultMember>,
 }
 
 /// Runs the command.
@@ -64,8 +64,9 @@ pub(crate) fn run(args: UpArgs) -> Result<()> {
     }
     // The usual place if this user may use it, so that other commands find the pool by themselves.
     let control = if api::make_directory().is_ok() { None } else { Some(dir.join("control.sock")) };
-    let (tcp, public, slow_member) = (args.tcp, args.public, args.slow_member);
-    let listen = Listen { unix: Some(unix), tcp, public, control: control.clone(), cores: None, slow_member };
+    let (tcp, public, fault_member) = (args.tcp, args.public, args.fault_member);
+    let listen =
+        Listen { unix: Some(unix), tcp, public, control: control.clone(), cores: None, fault_member };
     serve(&named, Kind::Pool, listen, |open, ready| {
         let target = control.map(|path| format!(" --control {}", path.display())).unwrap_or_default();
         introduce(&dir, &open.control.catalog().names(), ready, &target);

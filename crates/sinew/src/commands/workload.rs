@@ -2,7 +2,9 @@
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
+use sinew_workload::complement::{Complement, Profile, complement, mixes};
+use sinew_workload::fitted::Like;
 use sinew_workload::trace::Format;
 use sinew_workload::{Features, KindFeatures, Requests};
 
@@ -10,10 +12,16 @@ use crate::out::say;
 use crate::replay::source::{self, Reading};
 use crate::size;
 
+/// What the paper has for its traces: FusionRAID (FAST '21), section 2.1.
+const PUBLISHED: [(usize, &str); 2] = [(2, "67.8 %, 25 of 28"), (4, "91.4 %")];
+/// The volume that generators get to be mixed: where requests go does not matter.
+const COMPLEMENT_VOLUME: u64 = 100 << 30;
+
 /// Looks at workloads: traces, descriptions and generators.
 #[derive(Subcommand)]
 pub(crate) enum WorkloadCommand {
     Inspect(InspectArgs),
+    Complement(ComplementArgs),
     /// Lists the generators that have names, and the formats of traces.
     List,
 }
@@ -44,10 +52,31 @@ pub(crate) struct InspectArgs {
     json: bool,
 }
 
+/// Mixes workloads, and tells in how many milliseconds the heavier half of a mix asks for more than three quarters of all:
+/// then the lighter half has members to lend (FusionRAID, FAST '21, section 2.1 and figure 2).
+#[derive(Args)]
+pub(crate) struct ComplementArgs {
+    /// Traces, descriptions (FILE.toml) or names of generators; by default the eight of FusionRAID's table 4.
+    workload: Vec<String>,
+    /// Workloads in a mix: 2, 4, …
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 4])]
+    mix: Vec<usize>,
+    /// Of each, the first so many seconds.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+    /// Added to the seeds of generators.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 /// Runs the command.
 pub(crate) fn run(command: WorkloadCommand) -> Result<()> {
     match command {
         WorkloadCommand::Inspect(args) => inspect(&args),
+        WorkloadCommand::Complement(args) => complementarity(&args),
         WorkloadCommand::List => {
             say!("generators  {}", source::names().join("\n            "));
             say!("formats     {}", Format::ALL.map(Format::name).join("\n            "));
@@ -76,6 +105,60 @@ fn inspect(args: &InspectArgs) -> Result<()> {
     }
     if args.json {
         say!("{:#}", json!(all));
+    }
+    Ok(())
+}
+
+fn complementarity(args: &ComplementArgs) -> Result<()> {
+    let paper = || Like::ALL.into_iter().filter(|like| like.table4().is_some()).map(Like::name).collect();
+    let names: Vec<String> = if args.workload.is_empty() { paper() } else { args.workload.clone() };
+    if let Some(wrong) = args.mix.iter().find(|&&of| of == 0 || of % 2 == 1 || of > names.len()) {
+        bail!("a mix has two equal halves and no workload twice: {wrong} of {} is not possible", names.len());
+    }
+    let mut profiles = Vec::new();
+    for (number, name) in (0..).zip(&names) {
+        // Generators of one name are different requests at different places.
+        let reading = Reading { format: None, skip_bad: false, seed: args.seed.wrapping_add(number) };
+        profiles.push(Profile::of(source::open(name, reading, COMPLEMENT_VOLUME)?.requests, args.seconds)?);
+    }
+    let mut told: Vec<Value> = Vec::new();
+    for &of in &args.mix {
+        let found: Vec<_> = mixes(names.len(), of)
+            .into_iter()
+            .map(|mix| (complement(&mix.iter().map(|&i| &profiles[i]).collect::<Vec<_>>()), mix))
+            .collect();
+        let mean = |part: fn(&Complement) -> f64| {
+            found.iter().map(|(c, _)| part(c)).sum::<f64>() / found.len() as f64
+        };
+        let (busy, all) = (mean(Complement::of_busy), mean(Complement::of_all));
+        let most = found.iter().filter(|(c, _)| c.of_all() > 0.5).count();
+        if !args.json {
+            let published = PUBLISHED.iter().find(|(mix, _)| args.workload.is_empty() && *mix == of);
+            let paper = published.map_or(String::new(), |(_, text)| format!(" (paper: {text})"));
+            say!(
+                "mixes of {of}: complementary in {:.1} % of all milliseconds on average, in over half of them: {most} of {}{paper}",
+                all * 100.0,
+                found.len()
+            );
+            say!("  in {:.1} % of those in which anything is asked for", busy * 100.0);
+            for (c, mix) in found.iter().filter(|_| of == 2) {
+                let mix: Vec<&str> = mix.iter().map(|&i| names[i].as_str()).collect();
+                say!("  {:>5.1} %  {:>5.1} %  {}", c.of_all() * 100.0, c.of_busy() * 100.0, mix.join(" + "));
+            }
+        }
+        let each: Vec<Value> = found
+            .iter()
+            .map(|(c, mix)| {
+                let mix: Vec<&String> = mix.iter().map(|&i| &names[i]).collect();
+                json!({ "mix": mix, "slots": c.slots, "busy_slots": c.busy_slots, "complementary": c.complementary })
+            })
+            .collect();
+        told.push(
+            json!({ "of": of, "mean_of_busy": busy, "mean_of_all": all, "over_half": most, "mixes": each }),
+        );
+    }
+    if args.json {
+        say!("{:#}", json!(told));
     }
     Ok(())
 }

@@ -1,0 +1,79 @@
+//! What a pool does per second: its counters over the last seconds.
+//!
+//! Counters are looked at once a second, which asks every shard for a copy of them and nothing else.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use serde_json::{Value, json};
+use sinew_engine::io::Io;
+use sinew_engine::status::CounterValues;
+
+use crate::host::Open;
+
+/// How often counters are looked at.
+const LOOK_NS: u64 = 1_000_000_000;
+/// Over so many of those spans what is told is spread.
+const SPANS: usize = 5;
+
+/// Counters at the last few times.
+#[derive(Default)]
+pub(crate) struct Rates(RefCell<VecDeque<(u64, CounterValues)>>);
+
+impl Rates {
+    /// Looks at the counters until the pool is gone.
+    pub(crate) async fn watch(&self, open: &Open) {
+        while let Ok(counters) = open.control.counters().await {
+            self.note(open.io.now(), counters);
+            open.io.sleep(LOOK_NS).await;
+        }
+    }
+
+    fn note(&self, now: u64, counters: CounterValues) {
+        let mut seen = self.0.borrow_mut();
+        seen.push_back((now, counters));
+        if seen.len() > SPANS + 1 {
+            seen.pop_front();
+        }
+    }
+
+    /// Per second, by the names of the counters; null before there are two looks.
+    pub(crate) fn per_second(&self) -> Value {
+        let seen = self.0.borrow();
+        let (Some((then, before)), Some((now, after))) = (seen.front(), seen.back()) else {
+            return Value::Null;
+        };
+        if now == then {
+            return Value::Null;
+        }
+        let seconds = (now - then) as f64 / 1e9;
+        let pairs = after.named().into_iter().zip(before.named());
+        let mut rates: serde_json::Map<String, Value> = pairs
+            .map(|((name, after), (_, before))| {
+                let rate = after.saturating_sub(before) as f64 / seconds;
+                (name.to_owned(), json!((rate * 10.0).round() / 10.0))
+            })
+            .collect();
+        rates.insert("over_s".to_owned(), json!((seconds * 10.0).round() / 10.0));
+        Value::Object(rates)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_of_the_last_seconds() {
+        let rates = Rates::default();
+        assert!(rates.per_second().is_null());
+        for second in 0..20u64 {
+            // 10 a second at first, then 300.
+            let reads = if second < 10 { second * 10 } else { 100 + (second - 10) * 300 };
+            rates.note(second * LOOK_NS, CounterValues { reads, ..CounterValues::default() });
+        }
+        assert_eq!(rates.per_second()["reads"], 300.0);
+        assert_eq!(rates.per_second()["over_s"], 5.0);
+        assert_eq!(rates.per_second()["writes"], 0.0);
+    }
+}

@@ -1,0 +1,298 @@
+//! Faults that members are given on purpose, so that people see on real devices what the pool makes of them.
+//!
+//! A member has no faults unless somebody asked for them before the pool was opened, and they begin when that says so: what
+//! is looked at meanwhile is the pool, not its opening. Errors and corruption are drawn from a seed and the number of the
+//! request, so they depend on nothing but the order of requests.
+
+mod drive;
+
+use std::fmt;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use sinew_devices::{Kind, Rng};
+use sinew_engine::buf::{BLOCK_BYTES, Buf};
+use sinew_engine::io::{Gather, IoError};
+
+use crate::core::now;
+use crate::io::UringIo;
+
+use drive::Drive;
+pub use drive::DriveModel;
+
+/// Bytes of a sector: what a drive checks and loses as one.
+const SECTOR_BYTES: u64 = 512;
+
+/// What is wrong with a member.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// Requests take longer now and then.
+    Spikes(Spikes),
+    /// Every request takes as much longer as it would on this drive.
+    Latency(DriveModel),
+    /// Reads fail, or writes, with EIO.
+    Errors(Side, Chance),
+    /// Reads give wrong data, or writes store it, and say that all is well.
+    Corruption(Side, Chance, Damage),
+}
+
+/// Which requests a fault is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Reads.
+    Reads,
+    /// Writes.
+    Writes,
+}
+
+/// How much of a request is wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Damage {
+    /// One bit.
+    #[default]
+    Bit,
+    /// Every bit of one sector.
+    Sector,
+}
+
+/// Which requests a fault befalls; all three must hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chance {
+    /// This part of them, 1 for all.
+    pub rate: f64,
+    /// Those that touch these bytes of the member.
+    pub range: Range<u64>,
+    /// Only when so many of its side have gone before.
+    pub after: u64,
+    /// What is drawn depends on it.
+    pub seed: u64,
+}
+
+/// Latency spikes that come again and again: requests that arrive within `length` of the beginning of a `period` take
+/// `height` longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spikes {
+    /// From the beginning of one spike to that of the next.
+    pub period: Duration,
+    /// How long each lasts.
+    pub length: Duration,
+    /// How much longer a request takes that arrives meanwhile.
+    pub height: Duration,
+}
+
+impl Spikes {
+    /// Nanoseconds that a request arriving at `now` is held up.
+    fn delay_ns(&self, now: u64) -> u64 {
+        let period = (self.period.as_nanos() as u64).max(1);
+        if now % period < self.length.as_nanos() as u64 { self.height.as_nanos() as u64 } else { 0 }
+    }
+}
+
+impl Chance {
+    /// Whether the fault befalls request `number` of its side, and random numbers for what it does.
+    fn strikes(&self, number: u64, offset: u64, bytes: u64) -> Option<Rng> {
+        let touches = offset < self.range.end && self.range.start < offset + bytes;
+        if number < self.after || !touches {
+            return None;
+        }
+        let mut rng = Rng::new(self.seed ^ number.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        (rng.unit() < self.rate).then_some(rng)
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Side::Reads { "reads" } else { "writes" })
+    }
+}
+
+impl fmt::Display for Chance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} % of them", self.rate * 100.0)?;
+        if self.range != (0..u64::MAX) {
+            write!(f, " at bytes {} to {}", self.range.start, self.range.end)?;
+        }
+        if self.after > 0 {
+            write!(f, " after {}", self.after)?;
+        }
+        write!(f, ", seed {}", self.seed)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Spikes(Spikes { period, length, height }) => {
+                write!(f, "requests take {height:?} longer, for {length:?} of every {period:?}")
+            }
+            Fault::Latency(model) => write!(f, "requests take longer by what they would on {model}"),
+            Fault::Errors(side, chance) => write!(f, "{side} fail: {chance}"),
+            Fault::Corruption(side, chance, damage) => {
+                let damage = if *damage == Damage::Bit { "bit" } else { "sector" };
+                write!(f, "{side} have a wrong {damage}: {chance}")
+            }
+        }
+    }
+}
+
+/// The faults of one member.
+pub(crate) struct Faults {
+    list: Vec<Given>,
+    on: AtomicBool,
+    /// Requests of each side since they began.
+    reads: AtomicU64,
+    writes: AtomicU64,
+}
+
+/// One of them, and how often it befell a request.
+struct Given {
+    fault: Fault,
+    drive: Option<Drive>,
+    struck: AtomicU64,
+}
+
+impl Given {
+    fn new(fault: Fault, bytes: u64) -> Given {
+        let drive = match &fault {
+            Fault::Latency(model) => Some(Drive::new(model, bytes)),
+            _ => None,
+        };
+        Given { fault, drive, struck: AtomicU64::new(0) }
+    }
+
+    fn count(&self) {
+        self.struck.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What faults do to a request of a member.
+#[derive(Default)]
+pub(crate) struct Fate {
+    fails: bool,
+    /// Places of bits or sectors, and random numbers that say which.
+    damage: Vec<(Damage, Range<u64>, Rng)>,
+}
+
+impl Faults {
+    /// Of a member of so many bytes. Not yet on.
+    pub(crate) fn new(faults: Vec<Fault>, bytes: u64) -> Faults {
+        let list = faults.into_iter().map(|fault| Given::new(fault, bytes)).collect();
+        Faults { list, on: AtomicBool::new(false), reads: AtomicU64::new(0), writes: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn begin(&self) {
+        self.on.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn are_on(&self) -> bool {
+        self.on.load(Ordering::Acquire)
+    }
+
+    /// Whether requests may take longer for them.
+    pub(crate) fn delay(&self) -> bool {
+        self.list.iter().any(|given| matches!(given.fault, Fault::Spikes(_) | Fault::Latency(_)))
+    }
+
+    /// In words, and how often each befell a request.
+    pub(crate) fn told(&self) -> Vec<(String, u64)> {
+        self.list.iter().map(|g| (g.fault.to_string(), g.struck.load(Ordering::Relaxed))).collect()
+    }
+
+    /// Holds a request up for as long as spikes and the drive do.
+    pub(crate) async fn hold_up(&self, io: &UringIo, kind: Kind, offset: u64, bytes: u64) {
+        for given in &self.list {
+            match (&given.fault, &given.drive) {
+                (Fault::Spikes(spikes), _) => {
+                    let ns = spikes.delay_ns(now());
+                    if ns > 0 {
+                        given.count();
+                        io.core.sleep(ns).await;
+                    }
+                }
+                (_, Some(drive)) => {
+                    given.count();
+                    drive.serve(io, kind, offset, bytes).await;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Draws what happens to a request.
+    pub(crate) fn draw(&self, side: Side, offset: u64, bytes: u64) -> Fate {
+        let seen = if side == Side::Reads { &self.reads } else { &self.writes };
+        let number = seen.fetch_add(1, Ordering::Relaxed);
+        let mut fate = Fate::default();
+        for given in &self.list {
+            match &given.fault {
+                Fault::Errors(of, chance)
+                    if *of == side && chance.strikes(number, offset, bytes).is_some() =>
+                {
+                    given.count();
+                    fate.fails = true;
+                }
+                Fault::Corruption(of, chance, damage) if *of == side => {
+                    if let Some(rng) = chance.strikes(number, offset, bytes) {
+                        given.count();
+                        let from = chance.range.start.max(offset) - offset;
+                        let to = chance.range.end.min(offset + bytes) - offset;
+                        fate.damage.push((*damage, from..to, rng));
+                    }
+                }
+                _ => {}
+            }
+        }
+        fate
+    }
+}
+
+impl Fate {
+    /// As the kernel says it of a sector that a drive cannot read or write.
+    pub(crate) fn error(&self) -> Option<IoError> {
+        self.fails.then_some(IoError::Failed(libc::EIO))
+    }
+
+    /// Spoils what was read.
+    pub(crate) fn spoil(mut self, read: &mut Buf) {
+        for (damage, range, rng) in &mut self.damage {
+            let (place, mask) = place_of(*damage, range, rng);
+            let end = place.end.min(read.len() as u64);
+            for byte in &mut read.bytes_mut()[place.start as usize..end as usize] {
+                *byte ^= mask;
+            }
+        }
+    }
+
+    /// What is written instead: a copy, since others hold what was to be.
+    pub(crate) fn spoiled(self, data: Gather) -> Gather {
+        if self.damage.is_empty() {
+            return data;
+        }
+        let bytes = data.iter().map(Buf::len).sum::<usize>();
+        let mut copy = Buf::zeroed(bytes.next_multiple_of(BLOCK_BYTES));
+        let mut at = 0;
+        for part in data.iter() {
+            copy.bytes_mut()[at..at + part.len()].copy_from_slice(part.bytes());
+            at += part.len();
+        }
+        self.spoil(&mut copy);
+        Rc::from([copy])
+    }
+}
+
+/// Bytes that are wrong, within `range`, and which of their bits.
+fn place_of(damage: Damage, range: &Range<u64>, rng: &mut Rng) -> (Range<u64>, u8) {
+    let at = range.start + rng.bits() % (range.end - range.start);
+    match damage {
+        Damage::Bit => (at..at + 1, 1 << rng.below(8)),
+        Damage::Sector => {
+            let sector = at / SECTOR_BYTES * SECTOR_BYTES;
+            (sector..sector + SECTOR_BYTES, 0xff)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

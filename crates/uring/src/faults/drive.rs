@@ -1,0 +1,160 @@
+//! A drive of which a member borrows the time: the flash model of `sinew-devices`, moved along with the clock.
+//!
+//! Every request is given to the model when it arrives, and goes on to the real device when the model has answered it. The
+//! model has its own queue, buffer and cleaning, so its answers depend on what else was asked.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sinew_devices::flash::{Config, Ssd};
+use sinew_devices::{BLOCK_BYTES, Command, Completion, Device, Kind};
+use sinew_engine::io::Io;
+
+use crate::core::now;
+use crate::io::UringIo;
+
+/// Which drive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DriveModel {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it is, for its own size; it gets that of the member, with as much spare space in proportion, or more where the
+    /// least number of erase blocks asks for it.
+    pub config: Config,
+    /// Aged at the start: written whole, then so many times its size at random.
+    pub aged: Option<f64>,
+    /// Of what it was written with when it was aged.
+    pub seed: u64,
+}
+
+impl DriveModel {
+    /// The drive with the size of a member.
+    ///
+    /// # Errors
+    /// When the model cannot be so large.
+    pub fn sized(&self, bytes: u64) -> Result<Config, TooLarge> {
+        let blocks = bytes / u64::from(BLOCK_BYTES);
+        let spare = self.config.alpha() - 1.0;
+        // Its addresses have 32 bits, and those of flash are more.
+        let fits = blocks > 0 && (blocks as f64 * (spare + 1.5)) < f64::from(u32::MAX);
+        if fits { Ok(self.config.clone().sized(blocks as u32, spare)) } else { Err(TooLarge { bytes }) }
+    }
+}
+
+/// A member that no modelled drive can stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a modelled drive cannot have {bytes} bytes: use a smaller member")]
+pub struct TooLarge {
+    bytes: u64,
+}
+
+impl fmt::Display for DriveModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.aged {
+            Some(times) => {
+                write!(f, "a {} SSD aged by {times} times its size, seed {}", self.name, self.seed)
+            }
+            None => write!(f, "a new {} SSD", self.name),
+        }
+    }
+}
+
+pub(super) struct Drive(Arc<Mutex<Modelled>>);
+
+struct Modelled {
+    ssd: Ssd,
+    /// When its clock began.
+    began: u64,
+    next_tag: u64,
+    waiting: BTreeMap<u64, oneshot::Sender<()>>,
+    /// When somebody will next look at the model; whoever planned to look at another time does not.
+    looks_at: Option<u64>,
+    completed: Vec<Completion>,
+}
+
+impl Drive {
+    pub(super) fn new(model: &DriveModel, bytes: u64) -> Drive {
+        let config = model.sized(bytes).expect("whoever gives a member a drive has asked whether it fits");
+        let mut ssd = Ssd::new(config, model.seed);
+        if let Some(times) = model.aged {
+            ssd.age(times);
+        }
+        Drive(Arc::new(Mutex::new(Modelled {
+            ssd,
+            began: now(),
+            next_tag: 0,
+            waiting: BTreeMap::new(),
+            looks_at: None,
+            completed: Vec::new(),
+        })))
+    }
+
+    /// Waits until the drive would have done the request.
+    pub(super) async fn serve(&self, io: &UringIo, kind: Kind, offset: u64, bytes: u64) {
+        let (done, answered) = oneshot::async_channel();
+        let (lba, blocks) =
+            ((offset / u64::from(BLOCK_BYTES)) as u32, (bytes / u64::from(BLOCK_BYTES)) as u32);
+        let look = lock(&self.0).submit(Command { tag: 0, kind, lba, blocks }, done);
+        if let Some(at) = look {
+            io.spawn(watch(io.clone(), Arc::clone(&self.0), at));
+        }
+        // The sender is dropped unused only when the runtime that was to look has ended.
+        let _ = answered.await;
+    }
+}
+
+fn lock(drive: &Arc<Mutex<Modelled>>) -> MutexGuard<'_, Modelled> {
+    drive.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Modelled {
+    fn clock(&self) -> u64 {
+        now().saturating_sub(self.began)
+    }
+
+    /// Gives when to look again, if nobody does before.
+    fn submit(&mut self, command: Command, done: oneshot::Sender<()>) -> Option<u64> {
+        self.advance();
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.waiting.insert(tag, done);
+        let at = self.ssd.now();
+        self.ssd.submit(at, Command { tag, ..command });
+        let next = self.ssd.next_event()?;
+        if self.looks_at.is_some_and(|planned| planned <= next) {
+            return None;
+        }
+        self.looks_at = Some(next);
+        Some(next)
+    }
+
+    fn advance(&mut self) {
+        let at = self.clock().max(self.ssd.now());
+        self.ssd.advance(at, &mut self.completed);
+        for completion in self.completed.drain(..) {
+            if let Some(done) = self.waiting.remove(&completion.tag) {
+                // Nobody may be waiting any more.
+                let _ = done.send(());
+            }
+        }
+    }
+}
+
+/// Moves the model along as its events come, until somebody plans to look earlier or there are no more.
+async fn watch(io: UringIo, drive: Arc<Mutex<Modelled>>, mut at: u64) {
+    loop {
+        let wait = at.saturating_sub(lock(&drive).clock());
+        io.sleep(wait).await;
+        let mut modelled = lock(&drive);
+        if modelled.looks_at != Some(at) {
+            return;
+        }
+        modelled.advance();
+        modelled.looks_at = modelled.ssd.next_event();
+        match modelled.looks_at {
+            Some(next) => at = next,
+            None => return,
+        }
+    }
+}
