@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::addr::{Home, StripeId};
-use crate::buf::Buf;
+use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::journal::Record;
 use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
 use crate::io::Io;
@@ -131,9 +131,10 @@ impl<I: Io> MappedShard<I> {
         let columns = usize::from(self.tables.borrow().stripe(stripe).columns);
         self.throttle.pay(&self.io, columns as u64 * CHUNK_BYTES).await;
         self.step_back(stripe, CHUNK_BYTES).await;
+        let filled = join_all((0..columns).map(|column| self.fill_unwritten(stripe, column))).await;
         let chunks = join_all((0..columns).map(|column| self.settle_chunk(stripe, column))).await;
         let chunks: Option<Vec<Vec<Buf>>> = chunks.into_iter().map(|chunk| Some(vec![chunk?])).collect();
-        let Some(chunks) = chunks else {
+        let Some(chunks) = chunks.filter(|_| filled.into_iter().all(|filled| filled)) else {
             self.io.reach(Path::ConvertUnreadable);
             self.convertible.borrow_mut().push_back(stripe);
             return None;
@@ -152,6 +153,27 @@ impl<I: Io> MappedShard<I> {
             }
         }
         Some(lock)
+    }
+
+    /// Writes zeros to the slots of a chunk that nobody ever wrote, where they may read as something else each time; false
+    /// when that fails.
+    async fn fill_unwritten(self: &Rc<Self>, stripe: StripeId, column: usize) -> bool {
+        let Some(home) = self.live_home(stripe, column) else { return false };
+        if !self.members.takes_discards(home.member) {
+            return true;
+        }
+        let is_unwritten =
+            |offset: &u32| self.tables.borrow().owner(self.geometry.slot(stripe, column, *offset)).is_none();
+        let unwritten: Vec<u32> = (0..CHUNK_BLOCKS).filter(is_unwritten).collect();
+        for run in unwritten.chunk_by(|a, b| a + 1 == *b) {
+            self.io.reach(Path::ConvertFilled);
+            let zeros = Rc::new([Buf::zeroed(run.len() * BLOCK_BYTES)]);
+            if let Err(error) = self.members.write(home, run[0], zeros).await {
+                self.members.report_failure(home.member, error).await;
+                return false;
+            }
+        }
+        true
     }
 
     /// The chunk exactly as it is at its own home, after mending it there if it was damaged. Mirrors are no substitute:

@@ -85,6 +85,7 @@ impl<I: Io> MappedShard<I> {
         self.take_free_ids(freed.stripes);
         if freed.count > 0 {
             self.keeper.kick();
+            self.trimmer.kick();
             self.space_changed.notify();
         }
     }

@@ -85,6 +85,10 @@ pub trait Io: Clone + 'static {
     fn answers_at_once(&self, _device: DeviceId) -> bool {
         false
     }
+    /// Whether the device makes use of discards. What was discarded may then read as anything, and as something else each time.
+    fn takes_discards(&self, _device: DeviceId) -> bool {
+        false
+    }
     /// The device's size.
     fn space(&self, device: DeviceId) -> Result<Space, IoError>;
 }

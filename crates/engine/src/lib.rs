@@ -46,11 +46,13 @@ pub mod recover;
 mod rest;
 mod scrub;
 mod step_back;
+mod trim;
 
 // What it is made of.
 mod around;
 mod bounds;
 mod era;
+mod free_set;
 mod journal;
 mod late;
 mod member;

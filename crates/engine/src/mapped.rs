@@ -96,6 +96,8 @@ pub struct MappedShard<I> {
     pub(crate) convertible: RefCell<VecDeque<StripeId>>,
     pub(crate) recent: Recent,
     pub(crate) gatherer: Gatherer,
+    /// Wakes the trimmer.
+    pub(crate) trimmer: Kick,
     /// Mirrored stripes with so few live blocks that they are not converted but drained.
     pub(crate) sparse: RefCell<Vec<StripeId>>,
     /// Stripes being compacted, one after the other; drained together they give room.
@@ -185,6 +187,7 @@ impl<I: Io> MappedShard<I> {
             convertible: RefCell::default(),
             recent: Recent::default(),
             gatherer: Gatherer::default(),
+            trimmer: Kick::default(),
             sparse: RefCell::default(),
             victims: RefCell::default(),
             unreadable: RefCell::default(),
@@ -217,6 +220,8 @@ impl<I: Io> MappedShard<I> {
         self.io.spawn(Rc::clone(self).run_balancer());
         self.io.spawn(Rc::clone(self).run_scrubber());
         self.io.spawn(Rc::clone(self).run_gatherer());
+        self.io.spawn(Rc::clone(self).run_trimmer());
+        self.trimmer.kick();
     }
 
     /// Ends recovery: marks what missing members missed of the stripes whose data was not known durable, and writes a

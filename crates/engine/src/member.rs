@@ -7,7 +7,7 @@ use async_channel::Sender;
 use crate::addr::{Home, MemberId};
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::superblock::{MemberConfig, MemberState};
-use crate::geometry::{CHUNK_BLOCKS, MemberLayout};
+use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES, MemberLayout};
 use crate::io::{DeviceId, Gather, Io, IoError};
 use crate::late::Alarms;
 use crate::shard::Event;
@@ -366,6 +366,20 @@ impl<I: Io> Members<I> {
     pub(crate) async fn write(&self, home: Home, block: u32, data: Gather) -> Result<(), IoError> {
         let offset = self.chunk_offset(home, block);
         self.write_at(home.member, offset, data).await
+    }
+
+    /// Whether the member's device makes use of discards.
+    pub(crate) fn takes_discards(&self, member: MemberId) -> bool {
+        let entry = &self.list.borrow()[usize::from(member.0)];
+        entry.state == MemberState::Active
+            && entry.device.is_some_and(|device| self.io.takes_discards(device))
+    }
+
+    /// Tells the device that so many chunks are free.
+    pub(crate) async fn discard(&self, first: Home, chunks: u64) -> Result<(), IoError> {
+        let offset = self.chunk_offset(first, 0);
+        let (device, origin) = self.place(first.member)?;
+        self.io.discard(device, origin + offset, chunks * CHUNK_BYTES).await
     }
 
     /// Active members written since their last flush; they count as flushed from here on.

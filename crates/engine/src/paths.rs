@@ -168,6 +168,13 @@ paths! {
     /// What was brought together found no place.
     GatherFailed,
 
+    /// A member's device was told what is free.
+    Trimmed,
+    /// A member's device did not take it.
+    TrimFailed,
+    /// Slots that nobody wrote were filled before parity was computed over them.
+    ConvertFilled,
+
     /// There is no room to compact into.
     CompactNoRoom,
     /// Compaction would gain nothing.

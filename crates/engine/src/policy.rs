@@ -32,6 +32,8 @@ pub struct Policy {
     pub packing: Packing,
     /// Blocks that lie together in a volume are brought together when they are read in sequence.
     pub gather: bool,
+    /// Members that make use of it are told what is free.
+    pub discard: bool,
     /// Mirrored stripes are converted while less than so much of the room for chunks is free, in percent.
     pub convert_below_free: u8,
     /// And while they take more than so much of it, in percent.
@@ -52,6 +54,7 @@ impl Policy {
     pub const DEFAULT: Policy = Policy {
         packing: Packing::Packed,
         gather: true,
+        discard: true,
         convert_below_free: 40,
         convert_above_mirrored: 100,
         convert_pause_above: 0,
@@ -62,6 +65,7 @@ impl Policy {
     pub const FUSION_RAID: Policy = Policy {
         packing: Packing::WholeChunks,
         gather: false,
+        discard: false,
         convert_below_free: 100,
         convert_above_mirrored: 100,
         convert_pause_above: 40_000_000,

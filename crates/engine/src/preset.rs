@@ -34,6 +34,8 @@ pub struct Preset {
     pub policy: Policy,
     /// Metadata of mapped parts is in memory with a battery, in simulations: it costs the members nothing.
     pub battery: bool,
+    /// Members make use of discards, in simulations.
+    pub discard: bool,
     /// What lies above.
     pub layer: Option<Layer>,
 }
@@ -86,12 +88,13 @@ impl Preset {
     pub const ALL: [Preset; 9] = [
         Preset {
             name: "sinew",
-            about: "one mapped pool of all members with single parity, which steps around spikes",
+            about: "one mapped pool of all members with single parity, which steps around spikes and tells members what is free",
             parts: 1,
             part: Part::Mapped(Protection::Parity1),
             step_around: StepAround::Auto,
             policy: Policy::DEFAULT,
             battery: false,
+            discard: true,
             layer: None,
         },
         Preset {
@@ -102,6 +105,7 @@ impl Preset {
             step_around: StepAround::Off,
             policy: Policy::DEFAULT,
             battery: false,
+            discard: false,
             layer: None,
         },
         Preset {
@@ -112,6 +116,7 @@ impl Preset {
             step_around: StepAround::Off,
             policy: Policy::DEFAULT,
             battery: false,
+            discard: false,
             layer: None,
         },
         Preset {
@@ -122,6 +127,7 @@ impl Preset {
             step_around: StepAround::Off,
             policy: Policy::DEFAULT,
             battery: false,
+            discard: false,
             layer: Some(Layer::Log),
         },
         Preset {
@@ -132,6 +138,7 @@ impl Preset {
             step_around: StepAround::Auto,
             policy: Policy::DEFAULT,
             battery: false,
+            discard: false,
             layer: None,
         },
         Preset {
@@ -142,6 +149,7 @@ impl Preset {
             step_around: StepAround::Off,
             policy: Policy::DEFAULT,
             battery: false,
+            discard: false,
             layer: Some(Layer::NvBuffer),
         },
         Preset {
@@ -152,6 +160,7 @@ impl Preset {
             step_around: StepAround::Off,
             policy: Policy::FUSION_RAID,
             battery: true,
+            discard: false,
             layer: None,
         },
         Preset {
@@ -162,6 +171,7 @@ impl Preset {
             step_around: StepAround::Off,
             policy: Policy::FUSION_RAID,
             battery: true,
+            discard: false,
             layer: None,
         },
         Preset {
@@ -172,6 +182,7 @@ impl Preset {
             step_around: StepAround::FusionRaid,
             policy: Policy::FUSION_RAID,
             battery: true,
+            discard: false,
             layer: None,
         },
     ];

@@ -6,61 +6,14 @@
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::addr::{Home, Lsn, MemberId, StripeId};
 use crate::disk::superblock::MemberState;
+use crate::free_set::FreeSet;
 use crate::geometry::{CHUNK_BLOCKS, Geometry, Protection};
 use crate::pages::PageCopy;
 use crate::placement::{self, Placement};
-
-/// A set of numbers below a bound, handed out in rising order from where the last one was found.
-struct FreeSet {
-    words: Vec<u64>,
-    count: u32,
-    cursor: usize,
-}
-
-impl FreeSet {
-    fn all(bound: u32) -> FreeSet {
-        let mut words = vec![u64::MAX; bound.div_ceil(64) as usize];
-        if !bound.is_multiple_of(64)
-            && let Some(last) = words.last_mut()
-        {
-            *last = (1 << (bound % 64)) - 1;
-        }
-        FreeSet { words, count: bound, cursor: 0 }
-    }
-
-    /// Takes a number out; false when it was not in.
-    fn remove(&mut self, number: u32) -> bool {
-        let (word, bit) = (number as usize / 64, 1u64 << (number % 64));
-        let present = self.words.get(word).is_some_and(|w| w & bit != 0);
-        if present {
-            self.words[word] &= !bit;
-            self.count -= 1;
-        }
-        present
-    }
-
-    fn insert(&mut self, number: u32) {
-        let (word, bit) = (number as usize / 64, 1u64 << (number % 64));
-        assert!(self.words[word] & bit == 0, "freed twice: {number}");
-        self.words[word] |= bit;
-        self.count += 1;
-    }
-
-    fn take(&mut self) -> Option<u32> {
-        if self.count == 0 {
-            return None;
-        }
-        while self.words[self.cursor] == 0 {
-            self.cursor = (self.cursor + 1) % self.words.len();
-        }
-        let number = self.cursor as u32 * 64 + self.words[self.cursor].trailing_zeros();
-        self.remove(number);
-        Some(number)
-    }
-}
 
 struct MemberSpace {
     chunks: FreeSet,
@@ -86,13 +39,20 @@ impl MemberSpace {
     }
 
     fn is_empty(&self) -> bool {
-        self.chunks.count == self.chunks_all && self.page_slots.count == self.page_slots_all
+        self.chunks.count() == self.chunks_all && self.page_slots.count() == self.page_slots_all
     }
 }
 
 /// Stripes for which room is kept back on each member for compaction, which cannot always choose another member. Rebuilding
 /// leaves it too: where it finds no room, compaction makes some.
 const MEMBER_RESERVE_STRIPES: u64 = 2;
+
+/// A member's device is told what is free once this part of it, and so many chunks, were not told yet: then they lie together.
+const TRIMMED_PART: u32 = 64;
+const TRIMMED_LEAST: u32 = 8;
+/// At most so many chunks, and this part of what is free, at one time.
+const TRIMMED_AT_ONCE: u32 = 256;
+const TRIMMED_AT_ONCE_PART: u32 = 16;
 
 /// Who asks for a stripe; the reserve is kept from users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,7 +189,7 @@ impl Space {
 
     /// Free chunks on usable members.
     pub(crate) fn free_chunks(&self) -> u64 {
-        self.members.iter().filter(|m| m.usable).map(|m| u64::from(m.chunks.count)).sum()
+        self.members.iter().filter(|m| m.usable).map(|m| u64::from(m.chunks.count())).sum()
     }
 
     /// All chunks on usable members.
@@ -240,13 +200,13 @@ impl Space {
     /// Chunks of a member that are not free.
     pub(crate) fn chunks_taken(&self, member: MemberId) -> u32 {
         let member = &self.members[usize::from(member.0)];
-        member.chunks_all - member.chunks.count
+        member.chunks_all - member.chunks.count()
     }
 
     /// Page slots of a member that are not free.
     pub(crate) fn page_slots_taken(&self, member: MemberId) -> u32 {
         let member = &self.members[usize::from(member.0)];
-        member.page_slots_all - member.page_slots.count
+        member.page_slots_all - member.page_slots.count()
     }
 
     /// Chunks and stripe numbers released but not yet free.
@@ -330,7 +290,7 @@ impl Space {
         self.placement.order(self.stripe_no, &mut self.order);
         let kept = if purpose == Purpose::Internal { 0 } else { self.member_reserve() };
         let room =
-            |s: &MemberSpace| if s.usable { u64::from(s.chunks.count).saturating_sub(kept) } else { 0 };
+            |s: &MemberSpace| if s.usable { u64::from(s.chunks.count()).saturating_sub(kept) } else { 0 };
         let mut free: Vec<u64> = self.members.iter().map(room).collect();
         if let Some(responsive) = responsive {
             // A member that has to be in every stripe, or room would be stranded, cannot be left out.
@@ -443,7 +403,7 @@ impl Space {
     /// Whether a chunk can be had of a member without what compaction needs.
     pub(crate) fn has_room(&self, member: MemberId) -> bool {
         let entry = &self.members[usize::from(member.0)];
-        entry.usable && u64::from(entry.chunks.count) > self.member_reserve()
+        entry.usable && u64::from(entry.chunks.count()) > self.member_reserve()
     }
 
     /// Chunks of each member, none of those that take nothing new.
@@ -460,28 +420,28 @@ impl Space {
     /// The usable members, those with the fewest free chunks first.
     pub(crate) fn usable_by_room(&self) -> Vec<MemberId> {
         let mut usable: Vec<usize> = (0..self.members.len()).filter(|&i| self.members[i].usable).collect();
-        usable.sort_by_key(|&i| self.members[i].chunks.count);
+        usable.sort_by_key(|&i| self.members[i].chunks.count());
         usable.into_iter().map(|i| MemberId(i as u8)).collect()
     }
 
     /// Whether another usable member is so much emptier that a move there makes them less uneven.
     pub(crate) fn is_fuller_than_others(&self, member: MemberId) -> bool {
         let above = self.less_uneven_above(member);
-        self.members.iter().any(|m| m.usable && u64::from(m.chunks.count) > above)
+        self.members.iter().any(|m| m.usable && u64::from(m.chunks.count()) > above)
     }
 
     /// Members with more free chunks than this and `member` are less uneven after a move from `member` to them.
     fn less_uneven_above(&self, member: MemberId) -> u64 {
-        u64::from(self.members[usize::from(member.0)].chunks.count) + 1
+        u64::from(self.members[usize::from(member.0)].chunks.count()) + 1
     }
 
     fn take_emptiest(&mut self, avoid: &[MemberId], more_than: u64) -> Option<Home> {
         let eligible = |(i, m): &(usize, &MemberSpace)| {
-            let room = u64::from(m.chunks.count) > more_than;
+            let room = u64::from(m.chunks.count()) > more_than;
             m.usable && room && !avoid.contains(&MemberId(*i as u8))
         };
         let (index, _) =
-            self.members.iter().enumerate().filter(eligible).max_by_key(|(_, m)| m.chunks.count)?;
+            self.members.iter().enumerate().filter(eligible).max_by_key(|(_, m)| m.chunks.count())?;
         self.take_chunk(MemberId(index as u8))
     }
 
@@ -490,6 +450,24 @@ impl Space {
         for home in homes {
             self.members[usize::from(home.member.0)].chunks.insert(home.chunk);
         }
+    }
+
+    /// Whether so much of what is free on a member was in use lately, or may have been, that its device should be told.
+    pub(crate) fn is_worth_trimming(&self, member: MemberId) -> bool {
+        let entry = &self.members[usize::from(member.0)];
+        entry.usable && entry.chunks.untold() > (entry.chunks_all / TRIMMED_PART).max(TRIMMED_LEAST)
+    }
+
+    /// Takes free chunks that lie together, to tell the device that they are; `give_back_told` ends that.
+    pub(crate) fn take_untold(&mut self, member: MemberId) -> Option<Range<u32>> {
+        let chunks = &mut self.members[usize::from(member.0)].chunks;
+        let most = (chunks.count() / TRIMMED_AT_ONCE_PART).min(TRIMMED_AT_ONCE);
+        chunks.take_untold(most)
+    }
+
+    /// Chunks are free again whose device has been told, or will not be.
+    pub(crate) fn give_back_told(&mut self, member: MemberId, chunks: Range<u32>) {
+        self.members[usize::from(member.0)].chunks.put_back(chunks);
     }
 
     /// Chunks and stripe numbers released by journal block `lsn` while requests of `era` and before were reading.
@@ -519,9 +497,9 @@ impl Space {
         responsive: impl Fn(MemberId) -> bool,
     ) -> Vec<PageCopy> {
         let mut by_room: Vec<usize> = (0..self.members.len())
-            .filter(|&i| self.members[i].usable && self.members[i].page_slots.count > 0)
+            .filter(|&i| self.members[i].usable && self.members[i].page_slots.count() > 0)
             .collect();
-        let rank = |&i: &usize| (!responsive(MemberId(i as u8)), Reverse(self.members[i].page_slots.count));
+        let rank = |&i: &usize| (!responsive(MemberId(i as u8)), Reverse(self.members[i].page_slots.count()));
         by_room.sort_by_key(rank);
         by_room.truncate(copies);
         let copy = |i: usize| {

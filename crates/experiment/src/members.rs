@@ -6,7 +6,7 @@
 use sinew_devices::flash::{self, Ssd};
 use sinew_devices::{BLOCK_BYTES, Device, disk, theory};
 use sinew_engine::io::DeviceId;
-use sinew_sim::{DeviceConfig, Model, World};
+use sinew_sim::{DeviceConfig, DiscardReads, Model, World};
 
 use crate::spec::{MemberSpec, ModelName};
 use crate::{Error, Result};
@@ -33,15 +33,20 @@ pub(crate) struct FlashFacts {
     pub(crate) closed_form: f64,
 }
 
-/// Makes all members of the groups, or the first one alone.
-pub(crate) fn make(world: &World, groups: &[MemberSpec], alone: bool) -> Result<Vec<Member>> {
+/// Makes all members of the groups, or the first one alone. Only pools whose members take discards make any.
+pub(crate) fn make(
+    world: &World,
+    groups: &[MemberSpec],
+    alone: bool,
+    discard: DiscardReads,
+) -> Result<Vec<Member>> {
     let every = groups.iter().enumerate().flat_map(|(i, g)| std::iter::repeat_n((i, g), g.count));
     let wanted = if alone { 1 } else { usize::MAX };
     // Members of a pool are not copies of each other: each has a seed of its own.
     let seed = |number| world.rng(&format!("member {number}")).bits();
     let plans = every.take(wanted).enumerate().map(|(number, (index, spec))| (index, spec, seed(number)));
     let drives = make_drives(&plans.collect::<Vec<_>>());
-    drives.into_iter().map(|drive| Ok(add(world, drive?))).collect()
+    drives.into_iter().map(|drive| Ok(add(world, drive?, discard))).collect()
 }
 
 /// Drives by group, what is said of the group, and seed: on all cores, for ageing takes its time.
@@ -99,9 +104,9 @@ impl Drive {
     }
 }
 
-fn add(world: &World, drive: Drive) -> Member {
+fn add(world: &World, drive: Drive, discard: DiscardReads) -> Member {
     let Drive { name, model, bytes, flash } = drive;
-    let config = DeviceConfig { cache_writes: 0, drop_zeros: true, ..DeviceConfig::of_bytes(bytes) };
+    let config = DeviceConfig { cache_writes: 0, drop_zeros: true, discard, ..DeviceConfig::of_bytes(bytes) };
     let device = world.add_device(config);
     world.device(device).set_model(model);
     Member { device, model: name, bytes, flash }

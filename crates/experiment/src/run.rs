@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sinew_devices::flash::Stats;
 use sinew_engine::status::ShardStatus;
-use sinew_sim::{DeviceStats, World};
+use sinew_sim::{DeviceStats, DiscardReads, World};
 use sinew_workload::Kind;
 
 use crate::grow;
@@ -17,7 +17,7 @@ use crate::meter::VolumeMeter;
 use crate::results::{
     Changes, FlashResult, KindResult, MemberResult, PoolResult, Simulated, VolumeResult, WriteResult,
 };
-use crate::spec::{ProtectionName, Spec, TargetName};
+use crate::spec::{PresetName, ProtectionName, Spec, TargetName};
 use crate::system::System;
 use crate::target::Target;
 use crate::{Error, Result};
@@ -31,7 +31,11 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     world.set_step_limit(u64::MAX);
     world.trace_no_content();
     progress("aging members", 0.0);
-    let members = members::make(&world, &spec.members, spec.target == TargetName::Member)?;
+    let discard = match spec.preset {
+        Some(PresetName(preset)) if preset.discard => DiscardReads::Zeros,
+        _ => DiscardReads::Kept,
+    };
+    let members = members::make(&world, &spec.members, spec.target == TargetName::Member, discard)?;
     let (system, target) = match spec.target {
         TargetName::Member => (None, on_member(&world, spec, &members[0])?),
         _ => {

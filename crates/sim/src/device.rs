@@ -61,6 +61,8 @@ pub enum DiscardReads {
     Kept,
     /// Each block at random: zeros, its old content, or garbage.
     Anything,
+    /// Garbage, and other garbage the next time, until it is written.
+    Unstable,
 }
 
 /// What a power loss does with a device's unflushed and in-flight writes.
@@ -134,6 +136,8 @@ pub(crate) struct DeviceState {
     pub(crate) timing: Timing,
     /// Bytes that are in memory with a battery: there at once, durable, and no traffic of the device.
     pub(crate) battery_backed: Vec<Range<u64>>,
+    /// Blocks that read as something else each time.
+    pub(crate) unstable: BTreeSet<u64>,
     /// Takes the place of `timing` where there is one.
     pub(crate) model: Option<Modelled>,
     pub(crate) scripts: VecDeque<Scripted>,
@@ -162,6 +166,7 @@ impl DeviceState {
             gone: false,
             timing: Timing::new(config.latency.clone(), stream("latency")),
             battery_backed: Vec::new(),
+            unstable: BTreeSet::new(),
             model: None,
             scripts: VecDeque::new(),
             allowed: Vec::new(),
@@ -201,6 +206,11 @@ impl DeviceState {
     pub(crate) fn store(&mut self, content: Content) -> u64 {
         self.seq += 1;
         let (seq, table) = (self.seq, &mut self.table);
+        if !self.unstable.is_empty() {
+            content.each(|block, _| {
+                self.unstable.remove(&block);
+            });
+        }
         if self.config.cache_writes == 0 && self.cache.is_empty() {
             content.each(|block, version| table.set_both(block, version));
             self.durable_seq = seq;

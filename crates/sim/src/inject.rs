@@ -129,7 +129,13 @@ impl DeviceState {
             _ => first,
         };
         match result {
-            Ok(()) => self.table.read(from, buf.bytes_mut()),
+            Ok(()) => {
+                self.table.read(from, buf.bytes_mut());
+                for block in self.unstable.range(from..from + count) {
+                    let garbage = self.discard_rng.bits() as u8;
+                    buf.bytes_mut()[(block - from) as usize * BLOCK_BYTES..][..BLOCK_BYTES].fill(garbage);
+                }
+            }
             Err(_) => buf.bytes_mut().fill(POISON),
         }
         result
@@ -231,6 +237,9 @@ impl DeviceState {
         }
         let discarded = self.discarded(first, count);
         self.store(discarded);
+        if self.config.discard == DiscardReads::Unstable {
+            self.unstable.extend(first..first + count);
+        }
         Ok(())
     }
 
@@ -242,7 +251,7 @@ impl DeviceState {
             next = block + 1;
             let version = match self.config.discard {
                 DiscardReads::Zeros => None,
-                DiscardReads::Kept => continue,
+                DiscardReads::Kept | DiscardReads::Unstable => continue,
                 DiscardReads::Anything => match self.discard_rng.below(3) {
                     0 => None,
                     1 => continue,

@@ -21,7 +21,7 @@ use sinew_engine::io::{DeviceId, Gather, Io, IoError, Space};
 use sinew_engine::paths::Path;
 
 use crate::core::{Core, Op, Ticket, Turn};
-use crate::device::{CrashPolicy, DeviceConfig, DeviceState};
+use crate::device::{CrashPolicy, DeviceConfig, DeviceState, DiscardReads};
 use crate::executor::Executor;
 use crate::faults::{Corruption, FaultCounts};
 use crate::handle::Device;
@@ -455,6 +455,11 @@ impl Io for SimIo {
         let now = &self.shared.reached_now;
         now.set(now.get() + 1);
         assert!(now.get() < REACHED_IN_A_STEP, "a task takes {path:?} for ever without giving way");
+    }
+
+    fn takes_discards(&self, device: DeviceId) -> bool {
+        let core = self.shared.core.borrow();
+        core.device(device).is_some_and(|device| device.config.discard != DiscardReads::Kept)
     }
 
     fn space(&self, device: DeviceId) -> Result<Space, IoError> {

@@ -109,6 +109,7 @@ pub(crate) fn policy(policy: &Policy) -> Value {
     json!({
         "packing": policy.packing.name(),
         "gather": policy.gather,
+        "discard": policy.discard,
         "convert_below_free": policy.convert_below_free,
         "convert_above_mirrored": policy.convert_above_mirrored,
         "convert_pause_above": policy.convert_pause_above,

@@ -78,6 +78,8 @@ pub(crate) struct Device {
     pub(crate) path: Path,
     pub(crate) bytes: u64,
     pub(crate) backing: Backing,
+    /// A block device that says that it takes discards. Files keep their room: a hole might not be filled again.
+    pub(crate) takes_discards: bool,
     name: PathBuf,
     closed: AtomicBool,
     /// Those that it was given on purpose.
@@ -123,6 +125,7 @@ impl Devices {
             path: options.path.filter(|path| *path != Path::Memory).unwrap_or(suits),
             bytes: bytes - bytes % BLOCK_BYTES as u64,
             backing: if is_block { Backing::Block(file) } else { Backing::File(file) },
+            takes_discards: is_block && !options.read_only && takes_discards(meta.rdev()),
             name: name.to_owned(),
             closed: AtomicBool::new(false),
             faults: OnceLock::new(),
@@ -137,6 +140,7 @@ impl Devices {
             path: Path::Memory,
             bytes,
             backing: Backing::Memory(Region::new(bytes as usize)?),
+            takes_discards: false,
             name: PathBuf::from("memory"),
             closed: AtomicBool::new(false),
             faults: OnceLock::new(),
@@ -417,6 +421,14 @@ fn path_of_file(file: &File) -> io::Result<Path> {
 }
 
 /// zram, brd and pmem complete in the submitting thread.
+fn takes_discards(number: libc::dev_t) -> bool {
+    let device = format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number));
+    // A partition has its disk's queue.
+    let of = |directory: &str| fs::read_to_string(format!("{device}/{directory}/discard_max_bytes")).ok();
+    let most = of("queue").or_else(|| of("../queue"));
+    most.and_then(|text| text.trim().parse::<u64>().ok()).is_some_and(|bytes| bytes > 0)
+}
+
 fn path_of_block_device(number: libc::dev_t) -> Path {
     let link = format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number));
     let target = fs::read_link(link).unwrap_or_default();

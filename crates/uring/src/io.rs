@@ -121,6 +121,10 @@ impl Io for UringIo {
         self.core.device(device).is_ok_and(|handle| at_once(&handle))
     }
 
+    fn takes_discards(&self, device: DeviceId) -> bool {
+        self.core.device(device).is_ok_and(|handle| handle.takes_discards)
+    }
+
     fn space(&self, device: DeviceId) -> Result<Space, IoError> {
         Ok(Space { bytes: self.core.device(device)?.bytes })
     }

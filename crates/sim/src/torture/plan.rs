@@ -11,6 +11,7 @@ use sinew_engine::geometry::{CHUNK_BLOCKS, Geometry, GeometryError, OVERCOMMIT, 
 use sinew_engine::policy::{Packing, Policy};
 use sinew_engine::spikes::StepAround;
 
+use crate::device::DiscardReads;
 use crate::random::Rng;
 
 pub(crate) use array_growth::ArrayGrowth;
@@ -406,11 +407,18 @@ impl Plan {
         self.convert_pause = [0, 0, 1_000_000, 40_000_000][rng.below(4) as usize];
     }
 
+    /// What discarded blocks read as on all members.
+    pub(crate) fn discard_reads(&self) -> DiscardReads {
+        let all = [DiscardReads::Kept, DiscardReads::Zeros, DiscardReads::Anything, DiscardReads::Unstable];
+        all[Rng::stream(self.seed, "discards", 0).below(4) as usize]
+    }
+
     /// The policy of a mapped pool.
     pub(crate) fn policy(&self) -> Option<Policy> {
         self.array.is_none().then_some(Policy {
             packing: self.packing,
             gather: self.gather,
+            discard: true,
             convert_below_free: self.convert_free.min(100) as u8,
             convert_above_mirrored: self.convert_mirrored.min(100) as u8,
             convert_pause_above: self.convert_pause,

@@ -201,6 +201,7 @@ impl Run {
         let plan = &self.work.plan;
         let mut config = kind.config();
         config.cache_writes = plan.cache_writes;
+        config.discard = plan.discard_reads();
         config.latency = Latency { jitter_ns: plan.jitter * 1000, ..config.latency };
         let id = self.world.add_device(config);
         if kind.is_short() {

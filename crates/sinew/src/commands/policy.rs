@@ -30,6 +30,10 @@ pub(crate) struct PolicyChange {
     #[arg(long, value_name = "BOOL")]
     #[serde(default)]
     gather: Option<bool>,
+    /// Whether members that make use of it (block devices that take discards) are told what is free.
+    #[arg(long, value_name = "BOOL")]
+    #[serde(default)]
+    discard: Option<bool>,
     /// Convert while less than so much of the room is free.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     #[serde(default)]
@@ -64,6 +68,7 @@ impl PolicyChange {
         Policy {
             packing: packing.unwrap_or(policy.packing),
             gather: self.gather.unwrap_or(policy.gather),
+            discard: self.discard.unwrap_or(policy.discard),
             convert_below_free: self.convert_below_free.unwrap_or(policy.convert_below_free),
             convert_above_mirrored: self.convert_above_mirrored.unwrap_or(policy.convert_above_mirrored),
             convert_pause_above: self.convert_pause_above.unwrap_or(policy.convert_pause_above),
@@ -80,6 +85,7 @@ pub(crate) fn run(args: PolicyArgs) -> Result<()> {
         "gather             {}",
         if policy["gather"] == true { "what is read in sequence" } else { "nothing" }
     );
+    say!("discard            {}", if policy["discard"] == true { "what is free" } else { "nothing" });
     say!(
         "convert            below {} % free, or above {} % mirrored",
         text("convert_below_free"),

@@ -1,0 +1,45 @@
+//! Trimming: members' devices are told what is free, so that SSDs need not keep it when they clean.
+//!
+//! It waits until much is free that they do not know of, and then tells them in ranges as long as can be had. What a device is
+//! being told of is nobody's meanwhile. Reading it afterwards gives anything, and perhaps something else each time: so slots
+//! that nobody ever wrote are written with zeros before parity is computed over them (`convert`).
+
+use std::rc::Rc;
+
+use crate::addr::{Home, MemberId};
+use crate::geometry::CHUNK_BYTES;
+use crate::io::Io;
+use crate::mapped::MappedShard;
+use crate::paths::Path;
+
+impl<I: Io> MappedShard<I> {
+    /// Trims whenever there is enough of it, for ever.
+    pub(crate) async fn run_trimmer(self: Rc<Self>) {
+        loop {
+            self.trimmer.kicked().await;
+            for member in self.members.ids() {
+                if self.space.borrow().is_worth_trimming(member) {
+                    self.trim(member).await;
+                }
+            }
+        }
+    }
+
+    /// Tells one member's device.
+    async fn trim(self: &Rc<Self>, member: MemberId) {
+        while self.policy.get().discard && self.members.takes_discards(member) && !self.is_pressed() {
+            let Some(range) = self.space.borrow_mut().take_untold(member) else { return };
+            self.step_back_on(&[member], CHUNK_BYTES).await;
+            let first = Home { member, chunk: range.start };
+            let result = self.members.discard(first, range.len() as u64).await;
+            self.space.borrow_mut().give_back_told(member, range);
+            self.space_changed.notify();
+            if result.is_err() {
+                // Nothing is lost by it. Who fails a write will be found by that.
+                self.io.reach(Path::TrimFailed);
+                return;
+            }
+            self.io.reach(Path::Trimmed);
+        }
+    }
+}
