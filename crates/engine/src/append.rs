@@ -31,8 +31,8 @@ use crate::sync::{Promise, Signal, gather, join_all};
 use crate::ticket::{AppendResult, Ticket};
 use crate::volume::VolumeError;
 
-/// Runs being written at the same time: few, so that more share each, where they are packed.
-const RUNS_IN_FLIGHT_MAX: u32 = 8;
+/// Runs being written at the same time, or as many as there are members: few, so that more share each, where they are packed.
+const RUNS_IN_FLIGHT_LEAST: u32 = 8;
 const LONE_RUNS_IN_FLIGHT_MAX: u32 = 256;
 /// Stripes open at the same time: one, and others while members of it do not respond.
 const OPEN_MAX: usize = 3;
@@ -320,7 +320,7 @@ impl<I: Io> MappedShard<I> {
         loop {
             let ready = || {
                 let in_flight_max = match self.policy.get().packing {
-                    Packing::Packed => RUNS_IN_FLIGHT_MAX,
+                    Packing::Packed => RUNS_IN_FLIGHT_LEAST.max(self.members.count() as u32),
                     Packing::WholeChunks => LONE_RUNS_IN_FLIGHT_MAX,
                 };
                 (!appender.queue.borrow().is_empty() && appender.in_flight.get() < in_flight_max)

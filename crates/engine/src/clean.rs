@@ -19,6 +19,8 @@ use crate::sync::join_all;
 
 /// Pages written by one round at most: 1 MiB of memory.
 const ROUND_PAGES: usize = 64;
+/// Of those, written at the same time.
+const PAGES_AT_ONCE: usize = 16;
 /// Pause after a round that came to nothing.
 const RETRY_NS: u64 = 10_000_000;
 
@@ -76,13 +78,17 @@ impl<I: Io> MappedShard<I> {
         let version = self.members.version();
         let mut written = Vec::with_capacity(taken);
         let mut unwritten = Vec::new();
-        for snapshot in snapshots {
-            let copies = self.write_page(&snapshot).await;
-            if copies.is_empty() {
-                self.io.reach(Path::PageUnwritten);
-                unwritten.push(snapshot);
-            } else {
-                written.push((snapshot, copies));
+        let mut rest = snapshots.into_iter();
+        while !rest.as_slice().is_empty() {
+            let some: Vec<Snapshot> = rest.by_ref().take(PAGES_AT_ONCE).collect();
+            let copies = join_all(some.iter().map(|snapshot| self.write_page(snapshot))).await;
+            for (snapshot, copies) in some.into_iter().zip(copies) {
+                if copies.is_empty() {
+                    self.io.reach(Path::PageUnwritten);
+                    unwritten.push(snapshot);
+                } else {
+                    written.push((snapshot, copies));
+                }
             }
         }
         // The pages need no journal record to be found, but they must be durable before the old ones go.

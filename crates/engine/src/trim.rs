@@ -11,17 +11,17 @@ use crate::geometry::CHUNK_BYTES;
 use crate::io::Io;
 use crate::mapped::MappedShard;
 use crate::paths::Path;
+use crate::sync::join_all;
 
 impl<I: Io> MappedShard<I> {
     /// Trims whenever there is enough of it, for ever.
     pub(crate) async fn run_trimmer(self: Rc<Self>) {
         loop {
             self.trimmer.kicked().await;
-            for member in self.members.ids() {
-                if self.space.borrow().is_worth_trimming(member) {
-                    self.trim(member).await;
-                }
-            }
+            let is_worth = |&member: &MemberId| self.space.borrow().is_worth_trimming(member);
+            let members: Vec<MemberId> = self.members.ids().filter(is_worth).collect();
+            // All at the same time, or placement would find some of them fuller than others meanwhile.
+            join_all(members.into_iter().map(|member| self.trim(member))).await;
         }
     }
 
