@@ -290,7 +290,7 @@ impl Appender {
         let mut room = CHUNK_BLOCKS - offset;
         let mut pieces = Vec::new();
         while room > 0
-            && !(alone && !pieces.is_empty())
+            && (!alone || pieces.is_empty())
             && let Some((piece, ticket)) = queue.front_mut()
         {
             if piece.blocks() <= room {

@@ -116,6 +116,8 @@ pub struct MappedShard<I> {
     /// Wakes the balancer.
     pub(crate) balancer: Kick,
     pub(crate) balance_left: Cell<u64>,
+    /// `moves_made` when the balancer last found nothing to do.
+    pub(crate) balanced_at: Cell<u64>,
     pub(crate) scrubber: Kick,
     /// Counts the scrubs begun and stopped.
     pub(crate) scrub_orders: Cell<u64>,
@@ -198,6 +200,7 @@ impl<I: Io> MappedShard<I> {
             rebuild_left: Cell::new(0),
             balancer: Kick::default(),
             balance_left: Cell::new(0),
+            balanced_at: Cell::new(0),
             scrubber: Kick::default(),
             scrub_orders: Cell::new(0),
             closing: Cell::new(false),

@@ -370,9 +370,7 @@ impl<I: Io> Members<I> {
 
     /// Whether the member's device makes use of discards.
     pub(crate) fn takes_discards(&self, member: MemberId) -> bool {
-        let entry = &self.list.borrow()[usize::from(member.0)];
-        entry.state == MemberState::Active
-            && entry.device.is_some_and(|device| self.io.takes_discards(device))
+        self.get(member).device.is_some_and(|device| self.io.takes_discards(device))
     }
 
     /// Tells the device that so many chunks are free.

@@ -27,7 +27,8 @@ impl<I: Io> MappedShard<I> {
 
     /// Tells one member's device.
     async fn trim(self: &Rc<Self>, member: MemberId) {
-        while self.policy.get().discard && self.members.takes_discards(member) && !self.is_pressed() {
+        let may = || self.policy.get().discard && self.members.takes_new(member) && !self.is_pressed();
+        while self.members.takes_discards(member) && may() {
             let Some(range) = self.space.borrow_mut().take_untold(member) else { return };
             self.step_back_on(&[member], CHUNK_BYTES).await;
             let first = Home { member, chunk: range.start };
