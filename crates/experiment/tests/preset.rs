@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sinew_engine::preset::Preset;
+use sinew_engine::preset::{Part, Preset};
 use sinew_experiment::batch::{self, Options};
 use sinew_experiment::plan::Plan;
 use sinew_experiment::results::Simulated;
@@ -86,13 +86,13 @@ fn every_preset_serves_the_same_requests() {
         }
         let count: u64 = figures.requests.values().map(|kind| kind.summary.requests).sum();
         counts.push(count);
-        let is_mapped = matches!(preset.name, "sinew" | "raidmx4");
+        let is_mapped = matches!(preset.part, Part::Mapped(_));
         assert_eq!(figures.pool.is_some(), is_mapped, "{}", preset.name);
         if let Some(pool) = &figures.pool {
             assert_eq!(pool.after.stored_bytes, 180 << 20, "{}: of all parts", preset.name);
         }
         // The last one is the spare of those that have groups.
-        assert_eq!(used(&figures)[12], preset.name == "sinew", "{}", preset.name);
+        assert_eq!(used(&figures)[12], is_mapped && preset.parts == 1, "{}", preset.name);
     }
     assert!(counts[0] > 500 && counts.iter().all(|&count| count == counts[0]), "{counts:?}");
 }
