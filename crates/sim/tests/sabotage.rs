@@ -31,26 +31,25 @@ const OF_ARRAY_GROWTH: [Sabotage; 5] = [
 
 /// The first seeds that find defects which few seeds find. They are played before the others, to save time; when what is
 /// drawn has changed, the search goes on without them.
-const FOUND_BY: [(Sabotage, u64); 20] = [
-    (Sabotage::ChangeUnflushed, 171),
-    (Sabotage::ChangeUnlogged, 695),
-    (Sabotage::ConvertWithoutFlush, 474),
+const FOUND_BY: [(Sabotage, u64); 19] = [
+    (Sabotage::AroundUnlocked, 45),
+    (Sabotage::ChangeUnflushed, 72),
+    (Sabotage::ChangeUnlogged, 835),
+    (Sabotage::ConvertWithoutFlush, 146),
     (Sabotage::CountLateJournal, 399),
-    (Sabotage::CountLateRun, 15),
     (Sabotage::FlushAround, 52),
-    (Sabotage::ForgetReaders, 152),
+    (Sabotage::ForgetReaders, 677),
     (Sabotage::ForgetStale, 96),
-    (Sabotage::ForgetStale, 406),
-    (Sabotage::KeepEpoch, 49),
+    (Sabotage::ForgetStale, 300),
+    (Sabotage::KeepEpoch, 273),
     (Sabotage::LoseImageParity, 36),
     (Sabotage::OverwriteUnmoved, 91),
-    (Sabotage::RecordUnflushed, 267),
-    (Sabotage::SettleEarly, 103),
-    (Sabotage::ShareMember, 15),
+    (Sabotage::RecordUnflushed, 1135),
+    (Sabotage::SettleEarly, 376),
     (Sabotage::SkipAfterImage, 103),
     (Sabotage::SkipReplay, 48),
     (Sabotage::UseBeforeStored, 43),
-    (Sabotage::WriteUnrecorded, 152),
+    (Sabotage::WriteUnrecorded, 259),
     (Sabotage::WrongCoefficient, 149),
 ];
 
