@@ -214,6 +214,8 @@ paths! {
     RebuildMemberLost,
     /// A chunk rebuilt or moved does not count, because a member was lost before it was durable.
     RebuildVoid,
+    /// A chunk to be rebuilt need not be any more: it made way for another, or its member was told to stay.
+    RebuildNeedless,
     /// A pass of rebuilding came to nothing and waits before it tries again.
     RebuildRetried,
 

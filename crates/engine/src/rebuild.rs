@@ -166,6 +166,12 @@ impl<I: Io> MappedShard<I> {
             for index in self.wanting(stripe) {
                 self.throttle.pay(&self.io, CHUNK_BYTES).await;
                 self.step_back(stripe, CHUNK_BYTES).await;
+                let is_moved = batch.iter().any(|r: &Rebuilt<I>| r.stripe == stripe && r.index == index);
+                if is_moved || !self.wanting(stripe).contains(&index) {
+                    // It made way for another chunk, or its member was told to stay.
+                    self.io.reach(Path::RebuildNeedless);
+                    continue;
+                }
                 let rebuilt = self.rebuild_chunk(&lock, index, &batch).await;
                 batch.extend(rebuilt);
             }

@@ -14,7 +14,6 @@ use sinew_engine::control::{Catalog, Control};
 use sinew_engine::disk::superblock::Config;
 use sinew_engine::io::{DeviceId, Io};
 use sinew_engine::md::{self, MdError, MdOptions};
-use sinew_engine::policy::Policy;
 use sinew_engine::pool::{self, Candidate, Found, PoolError};
 use sinew_engine::recover::{RecoverError, RecoveryReport};
 use sinew_engine::serve::Order;
@@ -262,8 +261,6 @@ impl Attempt<'_> {
             recovery.add(&answer.map_err(failed)?);
         }
         control.resume(&found).await;
-        // Off until asked for (docs/roadmap.md). An array has no policy.
-        let _ = control.set_policy(Policy { gather: false, discard: false, ..Policy::DEFAULT }).await;
         Ok(Open {
             io,
             devices: self.devices.clone(),
