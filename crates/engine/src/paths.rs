@@ -398,6 +398,10 @@ paths! {
     ArrayRecoverCopied,
     /// An array: an after-image was put in its place.
     ArrayRecoverImage,
+    /// An array: parity of an after-image was not in the ring of its member, and made from the rest.
+    ArrayRecoverImageMade,
+    /// An array: an after-image was given up at recovery, because it was not wholly appended.
+    ArrayRecoverImageVoid,
     /// An array: what the log had was brought to its place at recovery.
     ArrayRecoverDrained,
     /// An array: regions that were being written to were resynced.

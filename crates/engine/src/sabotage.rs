@@ -79,6 +79,8 @@ pub enum Sabotage {
     WrongCoefficient,
     /// Arrays: leave the parity out of an after-image.
     LoseImageParity,
+    /// Arrays: write the parity of an after-image to the log of another member than its own.
+    StrayImageParity,
     /// Arrays: forget what came to the journal while older content of the same block was brought to its place.
     DrainOutOfOrder,
     /// Arrays: let the members know that chunks have moved before the copies are durable.
@@ -99,7 +101,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every way.
-    pub const ALL: [Sabotage; 45] = [
+    pub const ALL: [Sabotage; 46] = [
         Sabotage::SkipJournal,
         Sabotage::OneJournalCopy,
         Sabotage::AcknowledgeEarly,
@@ -137,6 +139,7 @@ impl Sabotage {
         Sabotage::ReadStale,
         Sabotage::WrongCoefficient,
         Sabotage::LoseImageParity,
+        Sabotage::StrayImageParity,
         Sabotage::DrainOutOfOrder,
         Sabotage::RecordUnflushed,
         Sabotage::WriteUnrecorded,

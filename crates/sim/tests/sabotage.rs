@@ -31,7 +31,7 @@ const OF_ARRAY_GROWTH: [Sabotage; 5] = [
 
 /// The first seeds that find defects which few seeds find. They are played before the others, to save time; when what is
 /// drawn has changed, the search goes on without them.
-const FOUND_BY: [(Sabotage, u64); 19] = [
+const FOUND_BY: [(Sabotage, u64); 20] = [
     (Sabotage::AroundUnlocked, 45),
     (Sabotage::ChangeUnflushed, 72),
     (Sabotage::ChangeUnlogged, 835),
@@ -45,9 +45,10 @@ const FOUND_BY: [(Sabotage, u64); 19] = [
     (Sabotage::LoseImageParity, 36),
     (Sabotage::OverwriteUnmoved, 91),
     (Sabotage::RecordUnflushed, 1135),
-    (Sabotage::SettleEarly, 376),
+    (Sabotage::SettleEarly, 207),
     (Sabotage::SkipAfterImage, 103),
     (Sabotage::SkipReplay, 48),
+    (Sabotage::StrayImageParity, 103),
     (Sabotage::UseBeforeStored, 43),
     (Sabotage::WriteUnrecorded, 259),
     (Sabotage::WrongCoefficient, 149),

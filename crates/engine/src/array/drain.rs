@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use crate::buf::{BLOCK_BYTES, Buf};
-use crate::disk::group::GroupRecord;
+use crate::disk::group::{GroupRecord, PARITY_MAX};
 use crate::io::Io;
 use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
@@ -94,6 +94,18 @@ impl<I: Io> ArrayShard<I> {
     pub(crate) async fn settle_tail(&self) -> Result<(), VolumeError> {
         self.flush().await?;
         self.record_tail().await
+    }
+
+    /// Waits until the log needs no group from before the last change of members; false when that cannot be had now.
+    pub(crate) async fn tail_past_changes(&self) -> bool {
+        while self.has_log() && self.log.tail_durable() < self.tail_wanted.get() {
+            self.drainer.kick();
+            self.drained.wait_once().await;
+            if self.log.stuck.get() || self.failed.get() {
+                return false;
+            }
+        }
+        true
     }
 
     async fn record_tail(&self) -> Result<(), VolumeError> {
@@ -188,16 +200,19 @@ impl<I: Io> ArrayShard<I> {
         if sabotage::on(Sabotage::LoseImageParity) {
             written.clear();
         }
-        let mask = written.iter().fold(0, |mask, (p, _)| mask | 1 << p);
+        let slice = self.slice();
+        let mut parity = [None; PARITY_MAX];
+        for (p, _) in &written {
+            parity[*p] = Some(slice.member(prepared.stripe, slice.columns(prepared.stripe) + *p).0);
+        }
         let per_part = (self.log.group_blocks() as usize / written.len().max(1)).max(1);
         let mut offsets: Vec<u32> =
-            prepared.blocks.iter().map(|(slot, _)| slot % self.slice().chunk_blocks).collect();
+            prepared.blocks.iter().map(|(slot, _)| slot % slice.chunk_blocks).collect();
         offsets.sort_unstable();
         offsets.dedup();
         let parts = offsets.chunks(per_part).enumerate().map(|(i, offsets)| {
             let slots = prepared.blocks.iter().map(|(slot, _)| *slot);
-            let slots =
-                slots.filter(|slot| offsets.binary_search(&(slot % self.slice().chunk_blocks)).is_ok());
+            let slots = slots.filter(|slot| offsets.binary_search(&(slot % slice.chunk_blocks)).is_ok());
             let from = i * per_part * BLOCK_BYTES;
             let data = written.iter().map(|(_, buf)| buf.slice(from, offsets.len() * BLOCK_BYTES));
             let record = GroupRecord::Drain {
@@ -205,7 +220,7 @@ impl<I: Io> ArrayShard<I> {
                 upto,
                 slots: runs_of(slots),
                 offsets: runs_of(offsets.iter().copied()),
-                parity: mask,
+                parity,
             };
             (record, data.collect())
         });

@@ -5,6 +5,9 @@
 //! stripe is changed in place its whole after-image, parity included, is here and durable, so that replay depends on
 //! nothing that a torn update left behind. Without a journal only the state of the regions is kept here.
 //!
+//! Parity of an after-image is written once, at its position in the ring of the member that it belongs to: it is needed
+//! only there, and whoever loses that member has no place for it (`replay`).
+//!
 //! One group is in flight at a time, so there is no gap before an acknowledged one.
 
 use std::cell::{Cell, RefCell};
@@ -19,10 +22,11 @@ use crate::io::{Gather, Io};
 use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::{Fulfil, Promise, Signal, join_all, promise};
-use crate::ticket::{AppendResult, Ticket};
+use crate::ticket::Ticket;
 use crate::volume::VolumeError;
 
 use super::ArrayShard;
+use super::draft::{Draft, Group, parity_runs};
 use super::slice::Run;
 
 /// Bytes of records in a group, but for a state, which may be larger.
@@ -84,43 +88,6 @@ pub(crate) struct Log {
     unwritten: RefCell<Option<Group>>,
     pub(crate) blocks_written: Cell<u64>,
     groups_written: Cell<u64>,
-}
-
-/// One group about to be written.
-struct Group {
-    header: GroupHeader,
-    data: Gather,
-    /// What it brings.
-    contents: Vec<(Run, Buf)>,
-    tickets: Vec<(Rc<Ticket>, u32, AppendResult)>,
-    states: Vec<Fulfil<Result<(), VolumeError>>>,
-    /// Changes of the regions that its state has.
-    changes: Option<u64>,
-}
-
-/// A group in the making.
-#[derive(Default)]
-struct Draft {
-    records: Vec<GroupRecord>,
-    head_bytes: usize,
-    data: Vec<Buf>,
-    blocks: u32,
-    contents: Vec<(Run, Buf)>,
-    tickets: Vec<(Rc<Ticket>, u32, AppendResult)>,
-}
-
-impl Draft {
-    fn push(&mut self, record: GroupRecord, data: impl IntoIterator<Item = Buf>) {
-        self.head_bytes += record.encoded_len();
-        self.blocks += record.data_blocks().expect("counted by who made it");
-        self.records.push(record);
-        for buf in data {
-            let joined = self.data.last_mut().is_some_and(|last| last.join(&buf));
-            if !joined {
-                self.data.push(buf);
-            }
-        }
-    }
 }
 
 impl Log {
@@ -292,7 +259,7 @@ impl<I: Io> ArrayShard<I> {
             tickets.iter().for_each(|(ticket, blocks, result)| ticket.done(*blocks, *result));
         }
         let seq = group.header.seq;
-        let written = self.write_group(seq, &group.data).await;
+        let written = self.write_group(&group).await;
         self.log.blocks_written.set(self.log.blocks_written.get() + u64::from(group.header.blocks));
         let states = std::mem::take(&mut group.states);
         if written.is_ok() {
@@ -380,7 +347,12 @@ impl<I: Io> ArrayShard<I> {
         Some(self.seal(draft, with_state, states))
     }
 
-    fn seal(&self, draft: Draft, with_state: bool, states: Vec<Fulfil<Result<(), VolumeError>>>) -> Group {
+    fn seal(
+        &self,
+        mut draft: Draft,
+        with_state: bool,
+        states: Vec<Fulfil<Result<(), VolumeError>>>,
+    ) -> Group {
         let log = &self.log;
         let head_blocks = (GROUP_HEADER_BYTES + draft.head_bytes).div_ceil(BLOCK_BYTES) as u32;
         let blocks = head_blocks + draft.blocks;
@@ -402,8 +374,10 @@ impl<I: Io> ArrayShard<I> {
             head_blocks,
             blocks,
         };
-        let crcs: Vec<u32> =
-            draft.data.iter().flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES).map(crc32c)).collect();
+        // In the order of a group's parts: each member's parity is one run.
+        draft.parity.sort_by_key(|(member, _)| *member);
+        let all = draft.data.iter().chain(draft.parity.iter().map(|(_, buf)| buf));
+        let crcs: Vec<u32> = all.flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES).map(crc32c)).collect();
         let mut head = Buf::stale(head_blocks as usize * BLOCK_BYTES);
         encode_head(&header, &draft.records, &crcs, head.bytes_mut());
         log.next.set(seq + u64::from(blocks));
@@ -412,9 +386,10 @@ impl<I: Io> ArrayShard<I> {
         if tails.back().map_or(log.tail_durable(), |t| t.1) != tail {
             tails.push_back((seq, tail));
         }
+        let parity = parity_runs(&draft.parity, blocks);
         let data: Gather = std::iter::once(head).chain(draft.data).collect();
         let changes = with_state.then(|| self.regions.borrow().encoded());
-        Group { header, data, contents: draft.contents, tickets: draft.tickets, states, changes }
+        Group { header, data, parity, contents: draft.contents, tickets: draft.tickets, states, changes }
     }
 
     fn take_drains(&self, draft: &mut Draft) {
@@ -512,32 +487,47 @@ impl<I: Io> ArrayShard<I> {
             .fold(self.log.state.get(), u64::min)
     }
 
-    /// Writes a group to f + 1 active members, or to all that are left; a member that fails is replaced by another.
-    async fn write_group(&self, seq: u64, data: &Gather) -> Result<(), VolumeError> {
+    /// Writes a group to f + 1 active members, or to all that are left; a member that fails is replaced by another. Parity
+    /// goes to its members, if they are there: a member that is not has no use for it when it comes back.
+    async fn write_group(&self, group: &Group) -> Result<(), VolumeError> {
         if sabotage::on(Sabotage::SkipJournal) {
             return Ok(());
         }
         let turn = self.log.groups_written.get();
         self.log.groups_written.set(turn + 1);
-        let offset = self.slice().log_offset((seq % self.log.ring) as u32);
+        let slice = self.slice();
+        let position = (group.header.seq % self.log.ring) as u32;
         let (mut written, mut failed): (Vec<MemberId>, Vec<MemberId>) = (Vec::new(), Vec::new());
+        let mut parity = &group.parity[..];
         loop {
             written.retain(|&m| self.members.is_active(m));
             let legs = self.log_legs(turn, &written, &failed);
-            if legs.is_empty() {
+            let runs = parity.iter().filter(|(member, ..)| self.members.is_active(*member));
+            let mut writes: Vec<(MemberId, u32, &Gather)> =
+                runs.map(|(member, first, data)| (*member, position + first, data)).collect();
+            if sabotage::on(Sabotage::StrayImageParity) {
+                writes.iter_mut().for_each(|write| write.0 = MemberId(u8::from(write.0.0 == 0)));
+            }
+            let parities = writes.len();
+            writes.extend(legs.iter().map(|&leg| (leg, position, &group.data)));
+            if writes.is_empty() {
                 return if written.is_empty() { Err(VolumeError::Failed) } else { Ok(()) };
             }
-            let writes = legs.iter().map(|&leg| self.members.write_at(leg, offset, Rc::clone(data)));
-            for (leg, result) in legs.iter().copied().zip(join_all(writes).await) {
+            let results = join_all(writes.iter().map(|&(member, at, data)| {
+                self.members.write_at(member, slice.log_offset(at), Rc::clone(data))
+            }));
+            for (i, (&(member, ..), result)) in writes.iter().zip(results.await).enumerate() {
                 match result {
-                    Ok(()) => written.push(leg),
+                    Ok(()) if i < parities => {}
+                    Ok(()) => written.push(member),
                     Err(error) => {
                         self.io.reach(Path::ArrayLogMemberLost);
-                        failed.push(leg);
-                        self.members.report_failure(leg, error).await;
+                        failed.push(member);
+                        self.members.report_failure(member, error).await;
                     }
                 }
             }
+            parity = &[];
         }
     }
 

@@ -13,6 +13,7 @@ pub mod geometry;
 pub mod growth;
 
 mod around;
+mod draft;
 mod drain;
 mod flush;
 mod gate;
@@ -26,6 +27,7 @@ mod read;
 mod rebuild;
 mod recover;
 mod regions;
+mod replay;
 mod rest;
 mod scrub;
 mod slice;

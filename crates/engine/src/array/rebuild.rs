@@ -59,7 +59,8 @@ impl<I: Io> ArrayShard<I> {
             .find_map(|m| Some((m, regions.stale(usize::from(m.0)).ones().next()?)))
     }
 
-    /// Brings a member up to date in a region; false when that cannot be done now.
+    /// Brings a member up to date in a region; false when that cannot be done now. It lags behind until the log needs
+    /// nothing from before it came: what it lacks there must not pass for what was never appended (`replay`).
     async fn rebuild_region(&self, member: MemberId, region: usize) -> bool {
         let version = self.members.version();
         let stripes: Vec<u64> = self.slice().region_stripes(region).collect();
@@ -69,7 +70,8 @@ impl<I: Io> ArrayShard<I> {
                 return false;
             }
         }
-        if self.flush().await.is_err() || self.members.lost_since(member, version) {
+        let settled = self.tail_past_changes().await && self.flush().await.is_ok();
+        if !settled || self.members.lost_since(member, version) {
             self.io.reach(Path::ArrayRebuildVoid);
             return false;
         }

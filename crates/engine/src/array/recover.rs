@@ -2,9 +2,9 @@
 //!
 //! It reads the rings of the active members and takes the newest group from which all others that it needs can be
 //! reached, each naming the one before it. Groups on too few members are written to more first, so that what one
-//! recovery has decided the next one finds. Then the after-images of stripes that were being changed go to their
-//! places once more, whatever a torn update left there; the rest of the journal is drained as always. Without a
-//! journal, regions that were dirty are resynced.
+//! recovery has decided the next one finds. Then the after-images of stripes that were being changed (`replay` says what
+//! they come to) go to their places once more, whatever a torn update left there; the rest of the journal is drained as
+//! always. Without a journal, regions that were dirty are resynced.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use async_channel::{Receiver, Sender};
 use crate::addr::MemberId;
 use crate::around::Readings;
 use crate::buf::{BLOCK_BYTES, Buf};
-use crate::disk::group::{GroupHeader, GroupRecord, IMAGE_OF_P, decode_group, decode_header};
+use crate::disk::group::{Group, IMAGE_OF_P, decode_group, decode_header};
 use crate::disk::superblock::Config;
 use crate::io::{DeviceId, Gather, Io};
 use crate::member::Members;
@@ -38,7 +38,7 @@ use super::log::Log;
 use super::md::Writing;
 use super::mover::Mover;
 use super::pending::Pending;
-use super::regions::{LongWork, Regions};
+use super::replay::Replayed;
 use super::slice::Slice;
 
 /// Blocks of a ring read at once.
@@ -47,34 +47,20 @@ const READ_BLOCKS: usize = 256;
 const PUTS_AT_ONCE: usize = 64;
 
 /// A group found, and the members that have it.
-struct Found {
-    header: GroupHeader,
-    records: Vec<GroupRecord>,
-    bytes: Buf,
+pub(super) struct Found {
+    pub(super) group: Group,
+    /// The head, and what goes with it.
+    pub(super) bytes: Buf,
     holders: Vec<MemberId>,
 }
 
-/// What replay of the groups comes to.
-struct Replayed {
-    regions: Regions,
-    work: LongWork,
-    /// The last group with a state.
-    state: u64,
-    /// Content that is in no place yet: stripe and slot, with its versions and their groups, oldest first.
-    data: BTreeMap<(u64, u32), Vec<(u64, Buf)>>,
-    /// What belongs in places: stripe, unit as images have it, and offset.
-    images: BTreeMap<(u64, u16, u32), Buf>,
-    /// What does once the log says that the rows have changed.
-    changing: BTreeMap<(u64, u16, u32), Buf>,
-}
-
-struct Recovery<I> {
-    io: I,
-    index: usize,
+pub(super) struct Recovery<I> {
+    pub(super) io: I,
+    pub(super) index: usize,
     config: Rc<Config>,
-    slice: Slice,
-    members: Members<I>,
-    report: RecoveryReport,
+    pub(super) slice: Slice,
+    pub(super) members: Members<I>,
+    pub(super) report: RecoveryReport,
 }
 
 impl<I: Io> ArrayShard<I> {
@@ -94,12 +80,10 @@ impl<I: Io> ArrayShard<I> {
         let slice = Slice::new(geometry, index);
         let mut recovery = Recovery { io, index, config, slice, members, report };
         let chain = if geometry.md.is_none() { recovery.whole_chain().await? } else { Vec::new() };
-        let mut replayed = recovery.replay(&chain)?;
-        let growing = recovery.slice.growth().is_some() || recovery.slice.changing().is_some();
-        if growing && usize::from(replayed.work.moving_to) == geometry.members() {
-            recovery.slice.set_moved(replayed.work.moved);
-        }
+        let mut replayed = recovery.replay(&chain).await?;
         if geometry.md.is_none() {
+            // What is in the log now is what the next recovery goes by.
+            recovery.flush().await?;
             recovery.put_images(&replayed.images).await?;
             recovery.flush().await?;
         }
@@ -161,10 +145,11 @@ impl<I: Io> Recovery<I> {
             let ring = self.read_ring(member).await;
             for at in 0..ring.len() / BLOCK_BYTES {
                 let Some(found) = self.group_at(&ring, at, member) else { continue };
-                match groups.get_mut(&found.header.seq) {
-                    Some(known) if known.header.epoch > found.header.epoch => {}
-                    Some(known) if known.header == found.header => known.holders.push(member),
-                    _ => drop(groups.insert(found.header.seq, found)),
+                let header = found.group.header;
+                match groups.get_mut(&header.seq) {
+                    Some(known) if known.group.header.epoch > header.epoch => {}
+                    Some(known) if known.group.header == header => known.holders.push(member),
+                    _ => drop(groups.insert(header.seq, found)),
                 }
             }
         }
@@ -200,16 +185,18 @@ impl<I: Io> Recovery<I> {
             && usize::from(header.shard) == self.index
             && header.seq % u64::from(self.slice.geometry.log_blocks) == at as u64;
         let bytes = ring[at * BLOCK_BYTES..].get(..header.blocks as usize * BLOCK_BYTES).filter(|_| ours)?;
-        let (header, records) = decode_group(bytes).ok()?;
-        Some(Found { header, records, bytes: Buf::copy_of(bytes), holders: vec![member] })
+        let group = decode_group(bytes).ok()?;
+        let shared = group.shared_blocks() as usize * BLOCK_BYTES;
+        Some(Found { group, bytes: Buf::copy_of(&bytes[..shared]), holders: vec![member] })
     }
 
     /// The groups that replay needs, in order: those of the newest group that all of its own are there for. A newer one
     /// without them says nothing, since what it no longer needs may be in a group that is missing.
     fn chain(&self, mut groups: BTreeMap<u64, Found>) -> Result<Vec<Found>, RecoverError> {
-        let mut newest: Vec<(u64, u64)> = groups.values().map(|g| (g.header.epoch, g.header.seq)).collect();
+        let mut newest: Vec<(u64, u64)> =
+            groups.values().map(|g| (g.group.header.epoch, g.group.header.seq)).collect();
         newest.sort_unstable();
-        let flushed = groups.values().map(|g| g.header.flushed).max().unwrap_or(0);
+        let flushed = groups.values().map(|g| g.group.header.flushed).max().unwrap_or(0);
         let whole = newest.iter().rev().find_map(|&(_, seq)| chain_of(&groups, seq));
         let chain = whole.unwrap_or_default();
         if chain.last() != newest.last().map(|(_, seq)| seq) {
@@ -223,133 +210,26 @@ impl<I: Io> Recovery<I> {
         Ok(chain.iter().map(|seq| groups.remove(seq).expect("found in there")).collect())
     }
 
-    /// Writes groups that are on too few members to more of them.
+    /// Writes groups that are on too few members to more of them. Of parity each member has only its own.
     async fn complete_copies(&mut self, chain: &[Found]) -> Result<(), RecoverError> {
         let active = self.layout_members();
         let copies = (self.slice.tolerates() + 1).min(active.len());
-        for group in chain {
-            self.report.blocks_replayed += u64::from(group.header.blocks);
-            let offset =
-                self.slice.log_offset((group.header.seq % u64::from(self.slice.geometry.log_blocks)) as u32);
-            let more = active.iter().filter(|m| !group.holders.contains(m));
-            for &member in more.take(copies.saturating_sub(group.holders.len())) {
+        for found in chain {
+            self.report.blocks_replayed += u64::from(found.group.header.blocks);
+            let offset = self.ring_offset(&found.group, 0);
+            let more = active.iter().filter(|m| !found.holders.contains(m));
+            for &member in more.take(copies.saturating_sub(found.holders.len())) {
                 self.io.reach(Path::ArrayRecoverCopied);
-                self.write(member, offset, Rc::new([group.bytes.clone()])).await?;
-            }
-        }
-        self.flush().await
-    }
-
-    fn replay(&mut self, chain: &[Found]) -> Result<Replayed, RecoverError> {
-        let geometry = self.slice.geometry;
-        let mut replayed = Replayed {
-            regions: Regions::new(self.slice.regions(), geometry.members(), geometry.zeroed),
-            work: LongWork::default(),
-            state: 0,
-            data: BTreeMap::new(),
-            images: BTreeMap::new(),
-            changing: BTreeMap::new(),
-        };
-        for group in chain {
-            let mut at = group.header.head_blocks as usize * BLOCK_BYTES;
-            for record in &group.records {
-                let blocks = record.data_blocks().unwrap_or(0) as usize;
-                let data = group.bytes.slice(at, blocks * BLOCK_BYTES);
-                at += data.len();
-                self.replay_record(group.header.seq, record, &data, &mut replayed)?;
-            }
-        }
-        Ok(replayed)
-    }
-
-    fn damaged(&self, what: &str) -> RecoverError {
-        RecoverError::Damaged { shard: self.index, what: what.to_owned() }
-    }
-
-    fn replay_record(
-        &mut self,
-        seq: u64,
-        record: &GroupRecord,
-        data: &Buf,
-        replayed: &mut Replayed,
-    ) -> Result<(), RecoverError> {
-        let slice = &self.slice;
-        let block = |i: usize| data.slice(i * BLOCK_BYTES, BLOCK_BYTES);
-        let in_stripe = |runs: &[(u32, u32)], limit: u32| {
-            runs.iter().all(|&(first, count)| first.checked_add(count).is_some_and(|end| end <= limit))
-        };
-        match record {
-            GroupRecord::State(bytes) => {
-                let decoded = Regions::decode(bytes, slice.regions(), slice.geometry.members());
-                let (regions, work) = decoded.map_err(|error| self.damaged(&error.to_string()))?;
-                (replayed.regions, replayed.work, replayed.state) = (regions, work, seq);
-            }
-            GroupRecord::Data { stripe, slot, blocks } => {
-                if *stripe >= slice.stripes || !in_stripe(&[(*slot, *blocks)], slice.stripe_slots()) {
-                    return Err(self.damaged("the journal names blocks that the array does not have"));
-                }
-                for i in 0..*blocks {
-                    replayed.data.entry((*stripe, slot + i)).or_default().push((seq, block(i as usize)));
-                }
-            }
-            GroupRecord::Drain { stripe, upto, slots, offsets, parity } => {
-                let possible = *stripe < slice.stripes
-                    && in_stripe(slots, slice.stripe_slots())
-                    && in_stripe(offsets, slice.chunk_blocks)
-                    && usize::from(*parity) < 1 << slice.m;
-                if !possible {
-                    return Err(self.damaged("the journal names a stripe that the array does not have"));
-                }
-                self.report.records_verified += 1;
-                for slot in slots.iter().flat_map(|&(first, count)| first..first + count) {
-                    replayed.take_data(*stripe, slot, *upto, slice.chunk_blocks);
-                }
-                for p in (0..slice.m).filter(|p| parity >> p & 1 == 0) {
-                    for offset in offsets.iter().flat_map(|&(first, count)| first..first + count) {
-                        replayed.images.remove(&(*stripe, IMAGE_OF_P + p as u16, offset));
-                    }
-                }
-                let columns = (0..slice.m).filter(|p| parity >> p & 1 == 1);
-                let places = columns.flat_map(|p| {
-                    let offsets = offsets.iter().flat_map(|&(first, count)| first..first + count);
-                    offsets.map(move |offset| (IMAGE_OF_P + p as u16, offset))
-                });
-                for (i, (unit, offset)) in places.enumerate() {
-                    replayed.images.insert((*stripe, unit, offset), block(i));
-                }
-            }
-            GroupRecord::Image { stripe, unit, offset, blocks } => {
-                let is_unit =
-                    usize::from(*unit) < slice.k || usize::from(unit.wrapping_sub(IMAGE_OF_P)) < slice.m;
-                if *stripe >= slice.stripes
-                    || !is_unit
-                    || !in_stripe(&[(*offset, *blocks)], slice.chunk_blocks)
-                {
-                    return Err(self.damaged("the journal names a row that the array does not have"));
-                }
-                for i in 0..*blocks {
-                    replayed.changing.insert((*stripe, *unit, offset + i), block(i as usize));
-                }
-            }
-            GroupRecord::Changed { to, upto, rows } => {
-                (replayed.work.moved, replayed.work.moving_to) = (*upto, *to);
-                let changed = |row: u64| {
-                    rows.iter().any(|&(first, count)| {
-                        (u64::from(first)..u64::from(first) + u64::from(count)).contains(&row)
-                    })
-                };
-                // Their places have other roles now, and what there was is in them.
-                replayed.images.retain(|&(row, _, _), _| !changed(row));
-                replayed.data.retain(|&(row, _), _| !changed(row));
-                let changing = std::mem::take(&mut replayed.changing);
-                let images = changing.into_iter().filter(|&((row, _, _), _)| changed(row));
-                for (place, buf) in images {
-                    self.io.reach(Path::ArrayRecoverChanged);
-                    replayed.images.insert(place, buf);
-                }
+                self.write(member, offset, Rc::new([found.bytes.clone()])).await?;
             }
         }
         Ok(())
+    }
+
+    /// Where a block of a group lies on each member that has it.
+    pub(super) fn ring_offset(&self, group: &Group, block: u32) -> u64 {
+        let position = group.header.seq % u64::from(self.slice.geometry.log_blocks);
+        self.slice.log_offset(position as u32 + block)
     }
 
     /// Writes what belongs in places to every member that is there.
@@ -378,7 +258,12 @@ impl<I: Io> Recovery<I> {
         Ok(())
     }
 
-    async fn write(&self, member: MemberId, offset: u64, data: Gather) -> Result<(), RecoverError> {
+    pub(super) async fn write(
+        &self,
+        member: MemberId,
+        offset: u64,
+        data: Gather,
+    ) -> Result<(), RecoverError> {
         let written = self.members.write_at(member, offset, data).await;
         written.map_err(|_| self.lost(member))
     }
@@ -411,7 +296,8 @@ impl<I: Io> Recovery<I> {
         // Numbers begin at one turn of the ring, so that 0 stands for no group.
         let (last, next, tail) = match (chain.first(), chain.last()) {
             (Some(first), Some(last)) => {
-                (last.header.seq, last.header.seq + u64::from(last.header.blocks), first.header.seq)
+                let last = last.group.header;
+                (last.seq, last.seq + u64::from(last.blocks), first.group.header.seq)
             }
             _ => (0, u64::from(ring), u64::from(ring)),
         };
@@ -464,10 +350,10 @@ impl<I: Io> Recovery<I> {
 /// The groups from the tail of the group `last` up to itself, by number; `None` when one is missing.
 fn chain_of(groups: &BTreeMap<u64, Found>, last: u64) -> Option<Vec<u64>> {
     let mut chain = vec![last];
-    let mut header = groups.get(&last)?.header;
+    let mut header = groups.get(&last)?.group.header;
     let tail = header.tail;
     while header.seq > tail {
-        let before = groups.get(&header.before)?.header;
+        let before = groups.get(&header.before)?.group.header;
         if before.epoch > header.epoch {
             return None;
         }
@@ -476,20 +362,4 @@ fn chain_of(groups: &BTreeMap<u64, Found>, last: u64) -> Option<Vec<u64>> {
     }
     chain.reverse();
     (header.seq == tail).then_some(chain)
-}
-
-impl Replayed {
-    /// The newest content of a slot in groups up to `upto` goes to its place; what is older is forgotten.
-    fn take_data(&mut self, stripe: u64, slot: u32, upto: u64, chunk_blocks: u32) {
-        let Some(versions) = self.data.get_mut(&(stripe, slot)) else { return };
-        let count = versions.partition_point(|(seq, _)| *seq <= upto);
-        let taken = match sabotage::on(Sabotage::ReplayOutOfOrder) {
-            true => versions.drain(..count).next(),
-            false => versions.drain(..count).next_back(),
-        };
-        if let Some((_, data)) = taken {
-            let unit = (slot / chunk_blocks) as u16;
-            self.images.insert((stripe, unit, slot % chunk_blocks), data);
-        }
-    }
 }

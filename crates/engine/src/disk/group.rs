@@ -1,7 +1,8 @@
 //! Groups: what a shard of an array appends to its log at one time. One or more head blocks, then the data blocks.
 //!
 //! The head has a CRC32C of itself and one for each data block, so a group torn by power loss is known as such, from
-//! whichever member it is read.
+//! whichever member it is read. The parity of after-images comes last, and each of its blocks is on one member only, so
+//! whether it is there is asked apart from the rest.
 
 use crate::buf::BLOCK_BYTES;
 use crate::checksum::crc32c;
@@ -52,8 +53,8 @@ pub enum GroupRecord {
         /// How many.
         blocks: u32,
     },
-    /// A stripe is about to be updated in place: which of its new blocks go there, and, in the data, the parity that
-    /// goes with them.
+    /// A stripe is about to be updated in place: which of its new blocks go there, and, behind the data, the parity
+    /// that goes with them.
     Drain {
         /// The stripe.
         stripe: u64,
@@ -63,8 +64,9 @@ pub enum GroupRecord {
         slots: Vec<(u32, u32)>,
         /// Offsets within the chunk that have new parity: first, count.
         offsets: Vec<(u32, u32)>,
-        /// Bit p: the data has parity column p at these offsets; P before Q.
-        parity: u8,
+        /// The members on which P and Q are, in their places and, at these offsets, in the log; none of one that is not
+        /// written.
+        parity: [Option<u8>; PARITY_MAX],
     },
     /// Part of a unit of a row that a growth is about to change in place: it goes there if `Changed` comes after it.
     Image {
@@ -90,6 +92,72 @@ pub enum GroupRecord {
 
 /// P, and behind it Q, as units of images.
 pub const IMAGE_OF_P: u16 = u16::MAX - 1;
+/// Parity columns of a stripe at most.
+pub const PARITY_MAX: usize = 2;
+
+/// Data blocks that one record brings: consecutive ones of the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The record.
+    pub record: usize,
+    /// A parity column, and the one member that has it. Everything else is on each member that has the head.
+    pub parity: Option<(usize, u8)>,
+    /// The first block, within the group.
+    pub first: u32,
+    /// How many.
+    pub blocks: u32,
+}
+
+/// A group as its head has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// What it says of itself.
+    pub header: GroupHeader,
+    /// What it says.
+    pub records: Vec<GroupRecord>,
+    /// Its data blocks, in order: those that go with the head, in the order of the records, then parity, member by
+    /// member, each in the order of the records.
+    pub parts: Vec<Part>,
+    /// A checksum for each data block.
+    crcs: Vec<u32>,
+}
+
+impl Group {
+    /// Blocks that each member has that has the head.
+    pub fn shared_blocks(&self) -> u32 {
+        let parity = self.parts.iter().find(|part| part.parity.is_some());
+        parity.map_or(self.header.blocks, |part| part.first)
+    }
+
+    /// Whether this is what was written as its blocks from `first` on.
+    pub fn has(&self, first: u32, bytes: &[u8]) -> bool {
+        let crcs = &self.crcs[(first - self.header.head_blocks) as usize..];
+        bytes.chunks_exact(BLOCK_BYTES).zip(crcs).all(|(block, &crc)| crc32c(block) == crc)
+    }
+}
+
+/// The data blocks of records behind a head.
+fn parts_of(head_blocks: u32, records: &[GroupRecord]) -> Vec<Part> {
+    let (mut parts, mut parity) = (Vec::new(), Vec::new());
+    for (record, content) in records.iter().enumerate() {
+        if let GroupRecord::Drain { offsets, parity: members, .. } = content {
+            let blocks = runs_blocks(offsets).expect("counted before");
+            for (p, member) in members.iter().enumerate().filter_map(|(p, member)| Some((p, (*member)?))) {
+                parity.push(Part { record, parity: Some((p, member)), first: 0, blocks });
+            }
+        } else if let Some(blocks @ 1..) = content.data_blocks() {
+            parts.push(Part { record, parity: None, first: 0, blocks });
+        }
+    }
+    parity.sort_by_key(|part| part.parity.map(|(_, member)| member));
+    parts.append(&mut parity);
+    let mut first = head_blocks;
+    for part in &mut parts {
+        part.first = first;
+        first += part.blocks;
+    }
+    parts
+}
 
 fn runs_len(runs: &[(u32, u32)]) -> usize {
     2 + runs.len() * 8
@@ -120,7 +188,7 @@ impl GroupRecord {
             GroupRecord::Changed { .. } => Some(0),
             GroupRecord::Data { blocks, .. } | GroupRecord::Image { blocks, .. } => Some(*blocks),
             GroupRecord::Drain { offsets, parity, .. } => {
-                runs_blocks(offsets)?.checked_mul(u32::from(*parity & 3).count_ones())
+                runs_blocks(offsets)?.checked_mul(parity.iter().flatten().count() as u32)
             }
         }
     }
@@ -132,7 +200,9 @@ impl GroupRecord {
             GroupRecord::Data { .. } => 16,
             GroupRecord::Image { .. } => 18,
             GroupRecord::Changed { rows, .. } => 9 + runs_len(rows),
-            GroupRecord::Drain { slots, offsets, .. } => 17 + runs_len(slots) + runs_len(offsets),
+            GroupRecord::Drain { slots, offsets, parity, .. } => {
+                17 + parity.iter().flatten().count() + runs_len(slots) + runs_len(offsets)
+            }
         };
         1 + body + 4 * self.data_blocks().unwrap_or(0) as usize
     }
@@ -151,10 +221,11 @@ impl GroupRecord {
                 w.u32(*blocks);
             }
             GroupRecord::Drain { stripe, upto, slots, offsets, parity } => {
-                w.u8(3);
+                w.u8(6);
                 w.u64(*stripe);
                 w.u64(*upto);
-                w.u8(*parity);
+                w.u8(parity.iter().enumerate().fold(0, |mask, (p, m)| mask | u8::from(m.is_some()) << p));
+                parity.iter().flatten().for_each(|&member| w.u8(member));
                 write_runs(w, slots);
                 write_runs(w, offsets);
             }
@@ -181,19 +252,27 @@ impl GroupRecord {
                 GroupRecord::State(r.take(len)?.to_vec())
             }
             2 => GroupRecord::Data { stripe: r.u64()?, slot: r.u32()?, blocks: r.u32()? },
-            3 => {
-                let (stripe, upto, parity) = (r.u64()?, r.u64()?, r.u8()?);
+            4 => GroupRecord::Image { stripe: r.u64()?, unit: r.u16()?, offset: r.u32()?, blocks: r.u32()? },
+            5 => GroupRecord::Changed { to: r.u8()?, upto: r.u64()?, rows: read_runs(r)? },
+            // 3 was the same with all of its parity on every member that had the head.
+            6 => {
+                let (stripe, upto, mask) = (r.u64()?, r.u64()?, r.u8()?);
+                if mask >= 1 << PARITY_MAX {
+                    return Err(DecodeError::Invalid("parity of a record"));
+                }
+                let mut parity = [None; PARITY_MAX];
+                for (_, member) in parity.iter_mut().enumerate().filter(|(p, _)| mask >> p & 1 == 1) {
+                    *member = Some(r.u8()?);
+                }
                 let (slots, offsets) = (read_runs(r)?, read_runs(r)?);
                 GroupRecord::Drain { stripe, upto, slots, offsets, parity }
             }
-            4 => GroupRecord::Image { stripe: r.u64()?, unit: r.u16()?, offset: r.u32()?, blocks: r.u32()? },
-            5 => GroupRecord::Changed { to: r.u8()?, upto: r.u64()?, rows: read_runs(r)? },
             _ => return Err(DecodeError::Invalid("kind of a record")),
         })
     }
 }
 
-/// Writes a head: `crcs` has a checksum for each data block, in the order of the records.
+/// Writes a head: `crcs` has a checksum for each data block, in the order of the blocks.
 ///
 /// # Panics
 /// When `head` is not as long as the header says, or the records do not fit it.
@@ -242,11 +321,11 @@ pub fn decode_header(block: &[u8]) -> Result<GroupHeader, DecodeError> {
     Ok(GroupHeader { log, shard, epoch, seq, before, tail, flushed, head_blocks, blocks })
 }
 
-/// Checks a whole group and reads its records.
+/// Reads a group from a ring that has its head, and checks all of it that is with the head.
 ///
 /// # Errors
-/// When any block of it is not what was written.
-pub fn decode_group(bytes: &[u8]) -> Result<(GroupHeader, Vec<GroupRecord>), DecodeError> {
+/// When any block of that is not what was written.
+pub fn decode_group(bytes: &[u8]) -> Result<Group, DecodeError> {
     let header = decode_header(bytes)?;
     let head_bytes = header.head_blocks as usize * BLOCK_BYTES;
     if bytes.len() != header.blocks as usize * BLOCK_BYTES {
@@ -271,12 +350,11 @@ pub fn decode_group(bytes: &[u8]) -> Result<(GroupHeader, Vec<GroupRecord>), Dec
     if header.blocks - header.head_blocks != data {
         return Err(DecodeError::Invalid("blocks of a group"));
     }
-    for block in bytes[head_bytes..].chunks_exact(BLOCK_BYTES) {
-        if r.u32()? != crc32c(block) {
-            return Err(DecodeError::Checksum);
-        }
-    }
-    Ok((header, records))
+    let crcs = (0..data).map(|_| r.u32()).collect::<Result<Vec<_>, _>>()?;
+    let parts = parts_of(header.head_blocks, &records);
+    let group = Group { header, records, parts, crcs };
+    let shared = head_bytes..group.shared_blocks() as usize * BLOCK_BYTES;
+    if group.has(header.head_blocks, &bytes[shared]) { Ok(group) } else { Err(DecodeError::Checksum) }
 }
 
 #[cfg(test)]
@@ -285,20 +363,23 @@ mod tests {
     use proptest::prelude::*;
 
     fn sample() -> Vec<u8> {
+        let drain = |stripe, parity| GroupRecord::Drain {
+            stripe,
+            upto: 40,
+            slots: vec![(1, 2), (17, 1)],
+            offsets: vec![(1, 1)],
+            parity,
+        };
         let records = vec![
             GroupRecord::State(vec![7; 300]),
+            drain(3, [Some(4), Some(1)]),
             GroupRecord::Data { stripe: 9, slot: 17, blocks: 2 },
-            GroupRecord::Drain {
-                stripe: 3,
-                upto: 40,
-                slots: vec![(1, 2), (17, 1)],
-                offsets: vec![(1, 1)],
-                parity: 3,
-            },
+            drain(5, [None, None]),
+            drain(6, [None, Some(4)]),
             GroupRecord::Image { stripe: 70, unit: IMAGE_OF_P, offset: 5, blocks: 1 },
             GroupRecord::Changed { to: 5, upto: 80, rows: vec![(70, 3), (90, 1)] },
         ];
-        let data: Vec<u8> = (0..5 * BLOCK_BYTES).map(|i| (i / 100) as u8).collect();
+        let data: Vec<u8> = (0..6 * BLOCK_BYTES).map(|i| (i / 100) as u8).collect();
         let crcs: Vec<u32> = data.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
         let header = GroupHeader {
             log: [5; 16],
@@ -309,13 +390,20 @@ mod tests {
             tail: 30,
             flushed: 41,
             head_blocks: 1,
-            blocks: 6,
+            blocks: 7,
         };
         let mut bytes = vec![0; BLOCK_BYTES];
         encode_head(&header, &records, &crcs, &mut bytes);
         bytes.extend(data);
-        let decoded = decode_group(&bytes).unwrap();
-        assert_eq!(decoded, (header, records));
+        let part = |record, parity, first, blocks| Part { record, parity, first, blocks };
+        let parts = vec![
+            part(2, None, 1, 2),
+            part(5, None, 3, 1),
+            part(1, Some((1, 1)), 4, 1),
+            part(1, Some((0, 4)), 5, 1),
+            part(4, Some((1, 4)), 6, 1),
+        ];
+        assert_eq!(decode_group(&bytes).unwrap(), Group { header, records, parts, crcs });
         bytes
     }
 
@@ -325,7 +413,12 @@ mod tests {
         for at in (0..good.len()).step_by(97) {
             let mut bad = good.clone();
             bad[at] ^= 0x20;
-            assert!(decode_group(&bad).is_err(), "byte {at}");
+            // Parity is asked for apart from the rest, where it is.
+            let parity = at / BLOCK_BYTES >= 4;
+            assert_eq!(decode_group(&bad).is_ok(), parity, "byte {at}");
+            let group = decode_group(&good).unwrap();
+            assert!(group.has(4, &good[4 * BLOCK_BYTES..]));
+            assert_eq!(group.has(4, &bad[4 * BLOCK_BYTES..]), !parity);
         }
         assert!(decode_group(&good[..4 * BLOCK_BYTES]).is_err());
     }
