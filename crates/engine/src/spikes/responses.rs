@@ -92,9 +92,10 @@ impl Responses {
         self.watches.borrow_mut()[usize::from(member.0)].stragglers(now)
     }
 
-    /// After how long a read of the member is asked for elsewhere.
-    pub(crate) fn hedge_ns(&self, member: MemberId) -> u64 {
-        self.watches.borrow()[usize::from(member.0)].hedge_ns()
+    /// After how long a read of the member is asked for elsewhere: while the others have little to do, and in any case.
+    pub(crate) fn hedges_after_ns(&self, member: MemberId) -> (u64, u64) {
+        let watch = &self.watches.borrow()[usize::from(member.0)];
+        (watch.early_ns(), watch.hedge_ns())
     }
 
     /// After how long a write to the member is done elsewhere.
@@ -104,7 +105,7 @@ impl Responses {
 
     /// The least time after which anything is late.
     pub(crate) fn least_ns(&self) -> u64 {
-        self.watches.borrow().iter().map(Watch::hedge_ns).min().unwrap_or(u64::MAX)
+        self.watches.borrow().iter().map(Watch::early_ns).min().unwrap_or(u64::MAX)
     }
 
     /// Counts what was done about the member.

@@ -11,6 +11,9 @@ const TUNED_AFTER: u32 = 256;
 const LATE_TIMES: u64 = 3;
 /// A read is asked for elsewhere after so many times.
 const HEDGED_TIMES: u64 = 2;
+/// While the others have little to do, it is after what such a share of reads takes at most (Dean and Barroso, "The Tail at Scale",
+/// CACM 56(2), 2013: hedged requests).
+const HEDGED_SHARE: f64 = 0.95;
 /// No request is late before this, whatever the history says: less is not worth the trouble.
 const LATE_NS_MIN: u64 = 300_000;
 const LATE_NS_MAX: u64 = 1_000_000_000;
@@ -41,6 +44,8 @@ pub(crate) struct Watch {
     since_tuned: u32,
     /// A read pending for longer is asked for elsewhere.
     hedge_ns: u64,
+    /// The same, while the others have little to do.
+    early_ns: u64,
     slow_since: Option<u64>,
     suspect: bool,
     /// When what background work has done here is paid for.
@@ -63,6 +68,7 @@ impl Watch {
             writes: History::default(),
             since_tuned: 0,
             hedge_ns: thresholds.late_ns,
+            early_ns: thresholds.late_ns,
             slow_since: None,
             suspect: false,
             paid_until: 0,
@@ -104,6 +110,11 @@ impl Watch {
         self.hedge_ns
     }
 
+    /// The same, while the others have little to do.
+    pub(crate) fn early_ns(&self) -> u64 {
+        self.early_ns
+    }
+
     /// After how long a write is late.
     pub(crate) fn late_ns(&self) -> u64 {
         self.detector.late_ns()
@@ -133,13 +144,15 @@ impl Watch {
         let fixed = self.mode.thresholds();
         let (StepAround::Auto, Some(own)) = (self.mode, self.own_late_ns()) else {
             self.detector.set(fixed, now);
-            self.hedge_ns = fixed.late_ns;
+            (self.hedge_ns, self.early_ns) = (fixed.late_ns, fixed.late_ns);
             return;
         };
         let late_ns = peers_late_ns.map_or(own, |peers| own.min(peers.saturating_mul(PEERS_TIMES)));
         if self.detector.set(Thresholds { late_ns, ..fixed }, now) {
-            let reads = self.reads.quantile_ns(0.9).filter(|_| self.reads.total() >= ENOUGH);
-            self.hedge_ns = reads.map_or(late_ns, |ns| (ns * HEDGED_TIMES).clamp(LATE_NS_MIN, late_ns));
+            let reads = |share| self.reads.quantile_ns(share).filter(|_| self.reads.total() >= ENOUGH);
+            let within = |ns: Option<u64>, most| ns.map_or(most, |ns| ns.clamp(LATE_NS_MIN, most));
+            self.hedge_ns = within(reads(0.9).map(|ns| ns * HEDGED_TIMES), late_ns);
+            self.early_ns = within(reads(HEDGED_SHARE), self.hedge_ns);
         } else {
             self.since_tuned = TUNED_AFTER - TRIED_AGAIN_AFTER;
         }
@@ -228,12 +241,13 @@ mod tests {
         seen(&mut watch, &mut now, 1000, 200 * US);
         assert!((600 * US..=800 * US).contains(&watch.late_ns()), "{}", watch.late_ns());
         assert!((400 * US..=520 * US).contains(&watch.hedge_ns()));
+        assert!((200 * US..=300 * US).contains(&watch.early_ns()));
         // One in twenty is a spike, which does not make spikes usual.
         for _ in 0..200 {
             seen(&mut watch, &mut now, 19, 200 * US);
             seen(&mut watch, &mut now, 1, 10_000 * US);
         }
-        assert!(watch.late_ns() <= 800 * US);
+        assert!(watch.late_ns() <= 800 * US && watch.early_ns() <= watch.hedge_ns());
         let token = watch.begin(now);
         assert!(watch.responds(now + 500 * US) && !watch.responds(now + 900 * US));
         watch.end(Kind::Read, token, now + 1200 * US);
