@@ -20,6 +20,8 @@ const LATE_NS_MAX: u64 = 1_000_000_000;
 /// Nor is it in time after so many times what is late to most members: one that spikes for more than a tenth of its
 /// requests, or is slow for good, shall not take that for its usual way.
 const PEERS_TIMES: u64 = 2;
+/// After so long half of what is known of a member is forgotten: its load may have become another.
+const AGED_NS: u64 = 1_000_000_000;
 /// Requests after which tuning is tried again where a spike was in the way.
 const TRIED_AGAIN_AFTER: u32 = 16;
 /// A member is suspect whose median is so many times that of its peers, for so long; and no more, once it is less than
@@ -41,6 +43,7 @@ pub(crate) struct Watch {
     detector: Detector,
     reads: History,
     writes: History,
+    aged_at: u64,
     since_tuned: u32,
     /// A read pending for longer is asked for elsewhere.
     hedge_ns: u64,
@@ -66,6 +69,7 @@ impl Watch {
             detector: Detector::new(thresholds),
             reads: History::default(),
             writes: History::default(),
+            aged_at: 0,
             since_tuned: 0,
             hedge_ns: thresholds.late_ns,
             early_ns: thresholds.late_ns,
@@ -141,6 +145,11 @@ impl Watch {
     /// Sets the thresholds from its history, and from what is late to most members.
     pub(crate) fn tune(&mut self, now: u64, peers_late_ns: Option<u64>) {
         self.since_tuned = 0;
+        if now - self.aged_at >= AGED_NS {
+            self.aged_at = now;
+            self.reads.age();
+            self.writes.age();
+        }
         let fixed = self.mode.thresholds();
         let (StepAround::Auto, Some(own)) = (self.mode, self.own_late_ns()) else {
             self.detector.set(fixed, now);
