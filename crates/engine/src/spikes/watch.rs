@@ -13,7 +13,7 @@ const LATE_TIMES: u64 = 3;
 const HEDGED_TIMES: u64 = 2;
 /// While the others have little to do, it is after what such a share of reads takes at most (Dean and Barroso, "The Tail at Scale",
 /// CACM 56(2), 2013: hedged requests).
-const HEDGED_SHARE: f64 = 0.95;
+const HEDGED_SHARE: f64 = 0.9;
 /// No request is late before this, whatever the history says: less is not worth the trouble.
 const LATE_NS_MIN: u64 = 300_000;
 const LATE_NS_MAX: u64 = 1_000_000_000;
