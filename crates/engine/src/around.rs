@@ -222,10 +222,12 @@ fn affordable<I: Io, S: Around<I>>(
         Elsewhere::Copy(other) => (1, shard.members().in_flight(shard.member(part, other))),
         Elsewhere::Rest { reads, in_flight } => (reads, in_flight),
     };
-    if is_early && in_flight as usize > reads * IDLE_REQUESTS {
-        return None;
+    let responses = &shard.members().responses;
+    if is_early {
+        let is_idle = in_flight as usize <= reads * IDLE_REQUESTS;
+        return (is_idle && responses.spend_early(reads)).then_some(way);
     }
-    let is_paid = shard.members().responses.spend(reads);
+    let is_paid = responses.spend(reads);
     if !is_paid {
         shard.io().reach(S::PATHS.too_dear);
     }

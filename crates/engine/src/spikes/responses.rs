@@ -128,6 +128,11 @@ impl Responses {
         self.budget.borrow_mut().spend(requests as u32)
     }
 
+    /// The same for what may as well wait for a while.
+    pub(crate) fn spend_early(&self, requests: usize) -> bool {
+        self.budget.borrow_mut().spend_early(requests as u32)
+    }
+
     /// Each member, for people.
     pub(crate) fn report(&self, now: u64) -> Vec<MemberLatency> {
         self.watches.borrow_mut().iter_mut().map(|watch| watch.report(now)).collect()

@@ -9,19 +9,19 @@ const TUNED_AFTER: u32 = 256;
 /// A straggler is pending for so many times what nine of ten requests take. Ninety per cent, since a member may well spike
 /// for some per cent of its requests, and shall not take that for its usual way.
 const LATE_TIMES: u64 = 3;
-/// A read is asked for elsewhere after so many times.
+/// A read is asked for elsewhere after so many times; while the others have little to do, after once (hedged requests: Dean and
+/// Barroso, "The Tail at Scale", CACM 56(2), 2013).
 const HEDGED_TIMES: u64 = 2;
-/// While the others have little to do, it is after what such a share of reads takes at most (Dean and Barroso, "The Tail at Scale",
-/// CACM 56(2), 2013: hedged requests).
-const HEDGED_SHARE: f64 = 0.9;
 /// No request is late before this, whatever the history says: less is not worth the trouble.
 const LATE_NS_MIN: u64 = 300_000;
 const LATE_NS_MAX: u64 = 1_000_000_000;
 /// Nor is it in time after so many times what is late to most members: one that spikes for more than a tenth of its
 /// requests, or is slow for good, shall not take that for its usual way.
 const PEERS_TIMES: u64 = 2;
-/// After so long half of what is known of a member is forgotten: its load may have become another.
+/// After so long half of what is known of a member is forgotten: its load may have become another. What is usual falls at
+/// once, but rises in that time by this part only: a spike, which may last as long, is not usual.
 const AGED_NS: u64 = 1_000_000_000;
+const RISES_PART: u64 = 4;
 /// Requests after which tuning is tried again where a spike was in the way.
 const TRIED_AGAIN_AFTER: u32 = 16;
 /// A member is suspect whose median is so many times that of its peers, for so long; and no more, once it is less than
@@ -36,6 +36,24 @@ pub(crate) enum Kind {
     Write,
 }
 
+/// What nine of ten requests take.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usual {
+    ns: Option<u64>,
+    most: Option<u64>,
+}
+
+impl Usual {
+    fn set(&mut self, found: Option<u64>) {
+        let limited = |ns: u64| self.most.map_or(ns, |most| ns.min(most));
+        self.ns = found.map(limited).or(self.ns);
+    }
+
+    fn age(&mut self) {
+        self.most = self.ns.map(|ns| ns + ns / RISES_PART);
+    }
+}
+
 /// One member, watched.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
@@ -44,6 +62,9 @@ pub(crate) struct Watch {
     reads: History,
     writes: History,
     aged_at: u64,
+    /// Of reads, and of the slower kind.
+    usual_read: Usual,
+    usual: Usual,
     since_tuned: u32,
     /// A read pending for longer is asked for elsewhere.
     hedge_ns: u64,
@@ -70,6 +91,8 @@ impl Watch {
             reads: History::default(),
             writes: History::default(),
             aged_at: 0,
+            usual_read: Usual::default(),
+            usual: Usual::default(),
             since_tuned: 0,
             hedge_ns: thresholds.late_ns,
             early_ns: thresholds.late_ns,
@@ -126,13 +149,21 @@ impl Watch {
 
     /// After how long a request is late, as its own history has it; none before there is enough of one.
     pub(crate) fn own_late_ns(&self) -> Option<u64> {
-        self.usual_ns().map(|ns| (ns * LATE_TIMES).clamp(LATE_NS_MIN, LATE_NS_MAX))
+        self.usual.ns.map(|ns| (ns * LATE_TIMES).clamp(LATE_NS_MIN, LATE_NS_MAX))
     }
 
-    /// What nine of ten requests take at most, of the slower kind.
-    fn usual_ns(&self) -> Option<u64> {
+    /// Looks what is usual now.
+    fn learn(&mut self, now: u64) {
+        if now - self.aged_at >= AGED_NS {
+            self.aged_at = now;
+            self.reads.age();
+            self.writes.age();
+            self.usual_read.age();
+            self.usual.age();
+        }
         let of = |history: &History| history.quantile_ns(0.9).filter(|_| history.total() >= ENOUGH);
-        of(&self.reads).max(of(&self.writes))
+        self.usual_read.set(of(&self.reads));
+        self.usual.set(of(&self.reads).max(of(&self.writes)));
     }
 
     /// The median of both kinds together; none before there is enough to say.
@@ -145,11 +176,7 @@ impl Watch {
     /// Sets the thresholds from its history, and from what is late to most members.
     pub(crate) fn tune(&mut self, now: u64, peers_late_ns: Option<u64>) {
         self.since_tuned = 0;
-        if now - self.aged_at >= AGED_NS {
-            self.aged_at = now;
-            self.reads.age();
-            self.writes.age();
-        }
+        self.learn(now);
         let fixed = self.mode.thresholds();
         let (StepAround::Auto, Some(own)) = (self.mode, self.own_late_ns()) else {
             self.detector.set(fixed, now);
@@ -158,10 +185,9 @@ impl Watch {
         };
         let late_ns = peers_late_ns.map_or(own, |peers| own.min(peers.saturating_mul(PEERS_TIMES)));
         if self.detector.set(Thresholds { late_ns, ..fixed }, now) {
-            let reads = |share| self.reads.quantile_ns(share).filter(|_| self.reads.total() >= ENOUGH);
-            let within = |ns: Option<u64>, most| ns.map_or(most, |ns| ns.clamp(LATE_NS_MIN, most));
-            self.hedge_ns = within(reads(0.9).map(|ns| ns * HEDGED_TIMES), late_ns);
-            self.early_ns = within(reads(HEDGED_SHARE), self.hedge_ns);
+            let within = |times: u64| self.usual_read.ns.map(|ns| (ns * times).clamp(LATE_NS_MIN, late_ns));
+            self.hedge_ns = within(HEDGED_TIMES).unwrap_or(late_ns);
+            self.early_ns = within(1).unwrap_or(late_ns);
         } else {
             self.since_tuned = TUNED_AFTER - TRIED_AGAIN_AFTER;
         }
@@ -176,6 +202,7 @@ impl Watch {
     /// Another device has taken the member's place.
     pub(crate) fn forget(&mut self) {
         (self.reads, self.writes) = (History::default(), History::default());
+        (self.usual_read, self.usual) = (Usual::default(), Usual::default());
         (self.slow_since, self.suspect) = (None, false);
     }
 
@@ -261,6 +288,21 @@ mod tests {
         assert!(watch.responds(now + 500 * US) && !watch.responds(now + 900 * US));
         watch.end(Kind::Read, token, now + 1200 * US);
         assert!(watch.responds(now + 1200 * US));
+    }
+
+    #[test]
+    fn what_is_usual_falls_at_once_and_rises_slowly() {
+        let (mut watch, mut now) = (Watch::new(StepAround::Auto), 0);
+        seen(&mut watch, &mut now, 4000, 800 * US);
+        assert!((800 * US..=1000 * US).contains(&watch.early_ns()));
+        seen(&mut watch, &mut now, 4000, 400 * US);
+        assert!((400 * US..=500 * US).contains(&watch.early_ns()), "{}", watch.early_ns());
+        // As long as a spike of a consumer SSD, and all that is asked of it meanwhile.
+        seen(&mut watch, &mut now, 300, 3000 * US);
+        assert!(watch.early_ns() <= 500 * US * 5 / 4, "{}", watch.early_ns());
+        // Slower for good is usual in the end.
+        seen(&mut watch, &mut now, 20_000, 1000 * US);
+        assert!((1000 * US..=1300 * US).contains(&watch.early_ns()), "{}", watch.early_ns());
     }
 
     #[test]
