@@ -77,7 +77,10 @@ pub(crate) struct AroundPaths {
 pub(crate) enum Elsewhere<C> {
     Copy(C),
     /// So many reads of the rest of the stripe, on members with so many requests in flight.
-    Rest { reads: usize, in_flight: u32 },
+    Rest {
+        reads: usize,
+        in_flight: u32,
+    },
 }
 
 /// What a read came to.
