@@ -62,6 +62,9 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     let end = measure_from + ns(spec.run.duration_s);
     let interval = ns(spec.run.interval_s);
     let load = Load::start(&world, target, requests, spec.pace, Times { start, measure_from, end, interval });
+    for member in members.iter().filter(|member| member.stalled) {
+        world.device(member.device).hold_up(end - start);
+    }
     warm_up(&world, spec, progress)?;
     let growing = grow(false);
     let to_the_end = spec.grows.as_ref().is_some_and(|grows| grows.to_the_end);

@@ -117,6 +117,9 @@ pub struct MemberSpec {
     /// blocks gives them more spare space than asked for.
     #[serde(default)]
     pub pages: Option<u32>,
+    /// So many of them, the first ones, answer nothing from the beginning of the load on, until it ends.
+    #[serde(default)]
+    pub stalled: usize,
 }
 
 /// A model of docs/device-models.md.
