@@ -43,6 +43,8 @@ named![
     "spikes",
     "fusionraid",
     "exchange",
+    "techniques",
+    "ageing",
 ];
 
 /// Names the directory in which the traces are that experiments which ship with the program replay.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sinew_devices::flash::Stats;
+use sinew_engine::spikes::MemberLatency;
 use sinew_engine::status::ShardStatus;
 use sinew_sim::{DeviceStats, DiscardReads, World};
 use sinew_workload::Kind;
@@ -15,7 +16,7 @@ use crate::measure::{Measured, measure, part, pool_state, programmed_blocks, war
 use crate::members::{self, FlashFacts, Member};
 use crate::meter::VolumeMeter;
 use crate::results::{
-    Changes, FlashResult, KindResult, MemberResult, PoolResult, Simulated, VolumeResult, WriteResult,
+    Changes, FlashResult, KindResult, MemberResult, PoolResult, Simulated, Spikes, VolumeResult, WriteResult,
 };
 use crate::spec::{PresetName, ProtectionName, Spec, TargetName};
 use crate::system::System;
@@ -83,8 +84,11 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     let Measured { before, after, series, ran_ns, .. } = measured;
     let client_bytes = after.client_bytes - before.client_bytes;
     let changes = before.pool.as_ref().zip(after.pool.as_ref()).and_then(changes_between);
+    let watched = system.as_ref().map(System::members);
+    let spikes = before.pool.as_ref().zip(after.pool.as_ref()).zip(watched);
     let figures = Simulated {
         changes,
+        spikes: spikes.and_then(|(states, members)| spikes_between(states, members, ran_ns)),
         duration_s: ran_ns as f64 / 1e9,
         before_s: measure_from as f64 / 1e9,
         interval_s: spec.run.interval_s,
@@ -239,6 +243,36 @@ fn changes_between((before, after): (&ShardStatus, &ShardStatus)) -> Option<Chan
         read_ns: mean(after.stripe_read_ns, before.stripe_read_ns),
         mark_ns: mean(after.stripe_mark_ns, before.stripe_mark_ns),
         write_ns: mean(after.stripe_write_ns, before.stripe_write_ns),
+    })
+}
+
+/// Nothing where no request was watched.
+fn spikes_between(
+    (before, after): (&ShardStatus, &ShardStatus),
+    members: usize,
+    span_ns: u64,
+) -> Option<Spikes> {
+    let sum = |status: &ShardStatus| {
+        let mut sum = MemberLatency::default();
+        status.member_latency.iter().for_each(|latency| sum.add(latency));
+        sum
+    };
+    let (before, after) = (sum(before), sum(after));
+    if after.reads.total() + after.writes.total() == 0 {
+        return None;
+    }
+    let spikes = after.spikes - before.spikes;
+    let minutes = members as f64 * span_ns as f64 / 60e9;
+    Some(Spikes {
+        spikes,
+        per_member_minute: spikes as f64 / minutes,
+        mean_ns: ratio(after.spiking_ns - before.spiking_ns, spikes).map(f64::round),
+        writes_met: ratio(
+            after.spiking_writes - before.spiking_writes,
+            after.watched_writes - before.watched_writes,
+        ),
+        redirections: after.redirections - before.redirections,
+        reconstructions: after.reconstructions - before.reconstructions,
     })
 }
 

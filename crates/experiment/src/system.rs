@@ -50,8 +50,8 @@ impl Composition {
                 parts: composed.parts,
                 part_members: composed.part_members,
                 kind: composed.kind,
-                step_around: preset.step_around,
-                policy: preset.policy,
+                step_around: spec.pool.step_around.map_or(preset.step_around, StepAround::from),
+                policy: spec.pool.policy.applied_to(preset.policy),
                 battery: preset.battery,
                 layer: preset.layer,
             });
@@ -74,8 +74,8 @@ impl Composition {
             parts: 1,
             part_members: grow::first_members(spec, members),
             kind,
-            step_around: spec.pool.step_around.into(),
-            policy: Policy::DEFAULT,
+            step_around: spec.pool.step_around.unwrap_or_default().into(),
+            policy: spec.pool.policy.applied_to(Policy::DEFAULT),
             battery: false,
             layer: None,
         })
@@ -108,6 +108,11 @@ impl System {
     /// The one part there is where no preset is asked for.
     pub(crate) fn only(&self) -> &OpenPool {
         &self.parts[0]
+    }
+
+    /// Members of all parts.
+    pub(crate) fn members(&self) -> usize {
+        self.parts.iter().map(|part| part.control.config().members.len()).sum()
     }
 
     /// The state of all parts together.
