@@ -45,6 +45,10 @@ named![
     "exchange",
     "techniques",
     "ageing",
+    "nvram",
+    "conversion",
+    "thresholds",
+    "metadata",
 ];
 
 /// Names the directory in which the traces are that experiments which ship with the program replay.

@@ -135,7 +135,7 @@ pub struct Simulated {
 }
 
 /// What changes of stripes waited for, on average. A write changes one stripe or several.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Changes {
     /// How many there were.
     pub changes: u64,
@@ -147,6 +147,9 @@ pub struct Changes {
     pub mark_ns: f64,
     /// For data and parity to be written.
     pub write_ns: f64,
+    /// The same of the slowest 1 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowest: Option<Box<Changes>>,
 }
 
 /// Latency spikes of members in the measured time, as the engine found them.
@@ -308,6 +311,12 @@ pub struct PoolResult {
     pub protection: ProtectionName,
     /// Data columns of a full stripe.
     pub data_columns: usize,
+    /// Bytes of all members.
+    #[serde(default)]
+    pub member_bytes: u64,
+    /// Of those, for superblocks, journals and tables.
+    #[serde(default)]
+    pub metadata_bytes: u64,
     /// When measuring began.
     pub before: PoolState,
     /// When it ended.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sinew_devices::flash::Stats;
+use sinew_engine::change_waits::ChangeParts;
 use sinew_engine::spikes::MemberLatency;
 use sinew_engine::status::ShardStatus;
 use sinew_sim::{DeviceStats, DiscardReads, World};
@@ -18,7 +19,7 @@ use crate::meter::VolumeMeter;
 use crate::results::{
     Changes, FlashResult, KindResult, MemberResult, PoolResult, Simulated, Spikes, VolumeResult, WriteResult,
 };
-use crate::spec::{PresetName, ProtectionName, Spec, TargetName};
+use crate::spec::{PresetName, Spec, TargetName};
 use crate::system::System;
 use crate::target::Target;
 use crate::{Error, Result};
@@ -96,9 +97,7 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
         requests,
         volumes,
         members,
-        pool: system
-            .and_then(|system| system.mapped())
-            .map(|(protection, columns)| pool_result(protection, columns, before.pool, after.pool)),
+        pool: system.as_ref().and_then(|system| pool_result(system, before.pool, after.pool)),
         grew,
         series,
     };
@@ -234,16 +233,29 @@ fn write_result(client_bytes: u64, members: &[MemberResult]) -> WriteResult {
 }
 
 fn changes_between((before, after): (&ShardStatus, &ShardStatus)) -> Option<Changes> {
-    let (before, after) = (&before.counters, &after.counters);
-    let changes = after.stripe_changes - before.stripe_changes;
-    let mean = |after: u64, before: u64| ((after - before) as f64 / changes as f64).round();
-    (changes > 0).then(|| Changes {
-        changes,
-        wait_ns: mean(after.stripe_wait_ns, before.stripe_wait_ns),
-        read_ns: mean(after.stripe_read_ns, before.stripe_read_ns),
-        mark_ns: mean(after.stripe_mark_ns, before.stripe_mark_ns),
-        write_ns: mean(after.stripe_write_ns, before.stripe_write_ns),
-    })
+    let (waits, before, after) =
+        (after.change_waits.since(&before.change_waits), &before.counters, &after.counters);
+    let all = ChangeParts {
+        changes: after.stripe_changes - before.stripe_changes,
+        wait_ns: after.stripe_wait_ns - before.stripe_wait_ns,
+        read_ns: after.stripe_read_ns - before.stripe_read_ns,
+        mark_ns: after.stripe_mark_ns - before.stripe_mark_ns,
+        write_ns: after.stripe_write_ns - before.stripe_write_ns,
+    };
+    let slowest = waits.slowest(100).map(|parts| Box::new(changes(parts, None)));
+    (all.changes > 0).then(|| changes(all, slowest))
+}
+
+fn changes(parts: ChangeParts, slowest: Option<Box<Changes>>) -> Changes {
+    let mean = |sum: u64| (sum as f64 / parts.changes as f64).round();
+    Changes {
+        changes: parts.changes,
+        wait_ns: mean(parts.wait_ns),
+        read_ns: mean(parts.read_ns),
+        mark_ns: mean(parts.mark_ns),
+        write_ns: mean(parts.write_ns),
+        slowest,
+    }
 }
 
 /// Nothing where no request was watched.
@@ -277,18 +289,21 @@ fn spikes_between(
 }
 
 fn pool_result(
-    protection: ProtectionName,
-    data_columns: usize,
+    system: &System,
     before: Option<ShardStatus>,
     after: Option<ShardStatus>,
-) -> PoolResult {
+) -> Option<PoolResult> {
+    let (protection, data_columns) = system.mapped()?;
+    let (member_bytes, metadata_bytes) = system.bytes();
     let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
     let counters = after.counters.named().into_iter().zip(before.counters.named());
-    PoolResult {
+    Some(PoolResult {
         protection,
         data_columns,
+        member_bytes,
+        metadata_bytes,
         work: counters.map(|((name, now), (_, then))| (name.to_owned(), now - then)).collect(),
         before: pool_state(&before),
         after: pool_state(&after),
-    }
+    })
 }

@@ -466,8 +466,7 @@ impl Spec {
         let only_those = PoolSpec { shards, throttle, step_around, policy, ..PoolSpec::default() };
         let is_free = self.target == TargetName::default() && self.pool == only_those;
         if !is_free || self.array != ArraySpec::default() {
-            let why =
-                "it says what target, pool and array are; of pool only shards, throttle, step_around and policy go with it";
+            let why = "it says what target, pool and array are; of pool only shards, throttle, step_around and policy go with it";
             return Err(Error::setting("preset", why));
         }
         if self.grows.is_some() {

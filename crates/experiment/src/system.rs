@@ -115,6 +115,20 @@ impl System {
         self.parts.iter().map(|part| part.control.config().members.len()).sum()
     }
 
+    /// Bytes of all members, as far as they are used, and of those what is not for chunks.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        let (mut all, mut metadata) = (0, 0);
+        for part in &self.parts {
+            let config = part.control.config();
+            let shards = config.shape.shards();
+            for member in &config.members {
+                all += member.layout.end_bytes(shards);
+                metadata += member.layout.metadata(shards).map(|range| range.end - range.start).sum::<u64>();
+            }
+        }
+        (all, metadata)
+    }
+
     /// The state of all parts together.
     pub(crate) fn status(&self, world: &World) -> Result<ShardStatus> {
         let mut sum = ShardStatus::default();

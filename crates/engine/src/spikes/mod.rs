@@ -16,6 +16,7 @@ mod watch;
 pub(crate) use budget::Budget;
 pub(crate) use detector::{Detector, Token};
 pub use history::History;
+pub(crate) use history::{BUCKETS, bucket};
 pub use report::MemberLatency;
 pub(crate) use responses::Responses;
 pub(crate) use watch::{Kind, Watch};
