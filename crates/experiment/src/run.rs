@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sinew_devices::flash::Stats;
 use sinew_engine::change_waits::ChangeParts;
-use sinew_engine::spikes::MemberLatency;
+use sinew_engine::spikes::{MemberLatency, StepAround};
 use sinew_engine::status::ShardStatus;
 use sinew_sim::{DeviceStats, DiscardReads, World};
 use sinew_workload::Kind;
@@ -85,11 +85,13 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     let Measured { before, after, series, ran_ns, .. } = measured;
     let client_bytes = after.client_bytes - before.client_bytes;
     let changes = before.pool.as_ref().zip(after.pool.as_ref()).and_then(changes_between);
-    let watched = system.as_ref().map(System::members);
+    // Where they are not looked for, those from before that was said do not count.
+    let watched =
+        system.as_ref().filter(|system| system.step_around() != StepAround::Off).map(System::members);
     let spikes = before.pool.as_ref().zip(after.pool.as_ref()).zip(watched);
     let figures = Simulated {
         changes,
-        spikes: spikes.and_then(|(states, members)| spikes_between(states, members, ran_ns)),
+        spikes: spikes.map(|(states, members)| spikes_between(states, members, ran_ns)),
         duration_s: ran_ns as f64 / 1e9,
         before_s: measure_from as f64 / 1e9,
         interval_s: spec.run.interval_s,
@@ -258,24 +260,16 @@ fn changes(parts: ChangeParts, slowest: Option<Box<Changes>>) -> Changes {
     }
 }
 
-/// Nothing where no request was watched.
-fn spikes_between(
-    (before, after): (&ShardStatus, &ShardStatus),
-    members: usize,
-    span_ns: u64,
-) -> Option<Spikes> {
+fn spikes_between((before, after): (&ShardStatus, &ShardStatus), members: usize, span_ns: u64) -> Spikes {
     let sum = |status: &ShardStatus| {
         let mut sum = MemberLatency::default();
         status.member_latency.iter().for_each(|latency| sum.add(latency));
         sum
     };
     let (before, after) = (sum(before), sum(after));
-    if after.reads.total() + after.writes.total() == 0 {
-        return None;
-    }
     let spikes = after.spikes - before.spikes;
     let minutes = members as f64 * span_ns as f64 / 60e9;
-    Some(Spikes {
+    Spikes {
         spikes,
         per_member_minute: spikes as f64 / minutes,
         mean_ns: ratio(after.spiking_ns - before.spiking_ns, spikes).map(f64::round),
@@ -285,7 +279,7 @@ fn spikes_between(
         ),
         redirections: after.redirections - before.redirections,
         reconstructions: after.reconstructions - before.reconstructions,
-    })
+    }
 }
 
 fn pool_result(

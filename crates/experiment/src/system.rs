@@ -27,6 +27,7 @@ const NAME: &str = "experiment";
 /// The pools or arrays of a run, all in one world.
 pub(crate) struct System {
     parts: Vec<OpenPool>,
+    step_around: StepAround,
 }
 
 /// What it is to be made of.
@@ -100,7 +101,7 @@ impl System {
             open_part(world, spec, &composition, part, range.map(|i| candidate(i, &members[i])).collect())
         };
         let parts: Result<Vec<OpenPool>> = (0..composition.parts).map(part).collect();
-        let system = System { parts: parts? };
+        let system = System { parts: parts?, step_around: composition.step_around };
         let target = system.target(world, spec, &composition)?;
         Ok((system, target))
     }
@@ -108,6 +109,11 @@ impl System {
     /// The one part there is where no preset is asked for.
     pub(crate) fn only(&self) -> &OpenPool {
         &self.parts[0]
+    }
+
+    /// How spikes are looked for.
+    pub(crate) fn step_around(&self) -> StepAround {
+        self.step_around
     }
 
     /// Members of all parts.

@@ -233,7 +233,7 @@ fn conversion_can_be_left_out() {
 }
 
 #[test]
-fn what_does_not_go_with_a_preset_is_refused() {
+fn changes_of_a_preset_are_checked() {
     let refusal = |preset, pool| with(preset, pool).unwrap_err();
     assert!(refusal("raid5x4", "policy.convert_below_free = 0").contains("only mapped pools have one"));
     assert!(refusal("sinew", "policy.convert_below_free = 101").contains("a percentage"));
