@@ -5,7 +5,7 @@
 const FINE_BITS: u32 = 2;
 /// Everything below 1 us is alike, and everything above 17 s.
 const LOW_BITS: u32 = 10;
-const BUCKETS: usize = 24 << FINE_BITS;
+pub(crate) const BUCKETS: usize = 24 << FINE_BITS;
 /// Requests after which all counts are halved.
 const HALVED_AT: u32 = 2048;
 /// So many are kept, however long ago they were.
@@ -24,7 +24,8 @@ impl Default for History {
     }
 }
 
-fn bucket(ns: u64) -> usize {
+/// The bucket of a latency.
+pub(crate) fn bucket(ns: u64) -> usize {
     if ns < 1 << LOW_BITS {
         return 0;
     }

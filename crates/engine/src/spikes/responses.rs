@@ -33,9 +33,19 @@ impl Responses {
         self.watches.borrow_mut()[usize::from(member.0)].forget();
     }
 
+    /// Whether requests are watched.
+    pub(crate) fn measures(&self) -> bool {
+        self.mode.get().measures()
+    }
+
     /// Whether anything is done about members that are late.
     pub(crate) fn is_on(&self) -> bool {
-        self.mode.get() != StepAround::Off
+        self.mode.get().avoids()
+    }
+
+    /// Whether spikes are counted and nothing else.
+    pub(crate) fn only_watches(&self) -> bool {
+        self.mode.get() == StepAround::Watch
     }
 
     /// Whether requests that are late are made again elsewhere.

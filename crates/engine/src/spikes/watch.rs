@@ -80,6 +80,9 @@ pub(crate) struct Watch {
     pub(crate) hedges: u64,
     /// Reads worked out of other members because it does not respond, or was late.
     pub(crate) reconstructions: u64,
+    /// Writes of chunks while nobody was avoided, and those of them sent in a spike.
+    watched_writes: u64,
+    spiking_writes: u64,
 }
 
 impl Watch {
@@ -102,6 +105,8 @@ impl Watch {
             redirections: 0,
             hedges: 0,
             reconstructions: 0,
+            watched_writes: 0,
+            spiking_writes: 0,
         }
     }
 
@@ -119,6 +124,12 @@ impl Watch {
         }
         self.since_tuned += 1;
         self.since_tuned >= TUNED_AFTER
+    }
+
+    /// A chunk is written to it, though it may be in a spike.
+    pub(crate) fn note_write(&mut self, now: u64) {
+        self.watched_writes += 1;
+        self.spiking_writes += u64::from(self.detector.look(now));
     }
 
     /// Whether it responds.
@@ -241,6 +252,9 @@ impl Watch {
             stragglers: self.stragglers(now),
             stragglers_seen: self.detector.stragglers_seen,
             spikes: self.detector.spikes,
+            spiking_ns: self.detector.spiking_ns(now),
+            watched_writes: self.watched_writes,
+            spiking_writes: self.spiking_writes,
             redirections: self.redirections,
             hedges: self.hedges,
             reconstructions: self.reconstructions,
