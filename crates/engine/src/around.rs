@@ -21,6 +21,9 @@ use crate::io::{Io, IoError};
 use crate::member::Members;
 use crate::paths::Path;
 
+/// A member has little to do with so many requests in flight.
+const IDLE_REQUESTS: usize = 1;
+
 pub(crate) type ReadResult = Result<Buf, IoError>;
 
 /// A shard that reads around members that are late.
@@ -73,8 +76,11 @@ pub(crate) struct AroundPaths {
 #[derive(Clone, Copy)]
 pub(crate) enum Elsewhere<C> {
     Copy(C),
-    /// So many reads of the rest of the stripe.
-    Rest(usize),
+    /// So many reads of the rest of the stripe, on members with so many requests in flight.
+    Rest {
+        reads: usize,
+        in_flight: u32,
+    },
 }
 
 /// What a read came to.
@@ -164,8 +170,10 @@ pub(crate) async fn read<I: Io, S: Around<I>>(shard: &Rc<S>, part: S::Part, copy
     }
     let mut reading = shard.readings().take::<I>();
     reading.start(Rc::clone(shard), part, copy);
+    let (early_ns, late_ns) = members.responses.hedges_after_ns(member);
+    let began = shard.io().now_coarse();
+    let mut due = began + early_ns;
     loop {
-        let due = shard.io().now_coarse() + members.responses.hedge_ns(member);
         let mut alarm = members.alarms.at(due);
         let in_time = poll_fn(|cx| match reading.poll(cx) {
             Poll::Ready(result) => Poll::Ready(Some(result)),
@@ -178,16 +186,18 @@ pub(crate) async fn read<I: Io, S: Around<I>>(shard: &Rc<S>, part: S::Part, copy
             shard.readings().give_back(reading);
             return Found::There(result);
         }
-        // What cannot be done now may be possible after as long again.
-        if let Some(way) = affordable(shard, part, copy) {
+        let is_early = due < began + late_ns;
+        if let Some(way) = affordable(shard, part, copy, is_early) {
             return Box::pin(hedge(shard, part, copy, reading, way)).await;
         }
+        // What cannot be done now may be possible after as long again.
+        due = if is_early { began + late_ns } else { due + late_ns };
     }
 }
 
 /// The part from the rest of its stripe, while its member does not respond and enough others do.
 async fn read_rest<I: Io, S: Around<I>>(shard: &Rc<S>, part: S::Part, copy: S::Copy) -> Option<Buf> {
-    let Some(way @ Elsewhere::Rest(reads)) = shard.elsewhere(part, copy) else { return None };
+    let Some(way @ Elsewhere::Rest { reads, .. }) = shard.elsewhere(part, copy) else { return None };
     let responses = &shard.members().responses;
     if !responses.spend(reads.saturating_sub(1)) {
         shard.io().reach(S::PATHS.too_dear);
@@ -202,15 +212,25 @@ async fn read_rest<I: Io, S: Around<I>>(shard: &Rc<S>, part: S::Part, copy: S::C
     Some(buf)
 }
 
-/// A way to the data of a part whose copy here is late, if there is one and it may be gone.
+/// A way to the data of a part whose copy here is late, if there is one and it may be gone; while it is early, only if
+/// nobody has to wait for that.
 fn affordable<I: Io, S: Around<I>>(
     shard: &Rc<S>,
     part: S::Part,
     copy: S::Copy,
+    is_early: bool,
 ) -> Option<Elsewhere<S::Copy>> {
     let way = shard.elsewhere(part, copy)?;
-    let reads = if let Elsewhere::Rest(reads) = way { reads } else { 1 };
-    let is_paid = shard.members().responses.spend(reads);
+    let (reads, in_flight) = match way {
+        Elsewhere::Copy(other) => (1, shard.members().in_flight(shard.member(part, other))),
+        Elsewhere::Rest { reads, in_flight } => (reads, in_flight),
+    };
+    let responses = &shard.members().responses;
+    if is_early {
+        let is_idle = in_flight as usize <= reads * IDLE_REQUESTS;
+        return (is_idle && responses.spend_early(reads)).then_some(way);
+    }
+    let is_paid = responses.spend(reads);
     if !is_paid {
         shard.io().reach(S::PATHS.too_dear);
     }
@@ -228,7 +248,7 @@ async fn hedge<I: Io, S: Around<I>>(
     shard.io().reach(S::PATHS.hedged);
     shard.members().responses.note(shard.member(part, copy), |watch| {
         watch.hedges += 1;
-        watch.reconstructions += u64::from(matches!(way, Elsewhere::Rest(_)));
+        watch.reconstructions += u64::from(matches!(way, Elsewhere::Rest { .. }));
     });
     let mut second = Box::pin(Rc::clone(shard).read_elsewhere(part, way));
     let mut second_failed = false;

@@ -77,10 +77,14 @@ impl<I: Io> MappedShard<I> {
         }
     }
 
-    /// What conversion and compaction have done so far. It makes members uneven again, by little; they are not balanced for that.
+    /// What conversion and compaction have done so far, and what was freed. It makes members uneven again, by little; they are
+    /// not balanced for that.
     fn moves_made(&self) -> u64 {
         let counters = self.counters.values();
-        counters.stripes_converted + counters.blocks_compacted + counters.blocks_gathered
+        counters.stripes_converted
+            + counters.stripes_freed
+            + counters.blocks_compacted
+            + counters.blocks_gathered
     }
 
     /// The rebuilder kicks the balancer when it is done.

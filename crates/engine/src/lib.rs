@@ -9,6 +9,7 @@ pub mod io;
 
 // The pool as a whole.
 mod catalog;
+pub mod change_waits;
 pub mod client;
 pub mod control;
 pub mod md;

@@ -228,7 +228,8 @@ impl<I: Io> Members<I> {
     }
 
     fn begin(&self, member: MemberId) -> Option<Token> {
-        self.may_be_late().then(|| self.responses.begin(member, self.io.now_coarse()))
+        let is_watched = self.responses.measures() && !self.all_at_once.get();
+        is_watched.then(|| self.responses.begin(member, self.io.now_coarse()))
     }
 
     fn end(&self, member: MemberId, kind: Kind, token: Option<Token>) {
@@ -365,6 +366,9 @@ impl<I: Io> Members<I> {
     /// Writes into a chunk, from `block` on.
     pub(crate) async fn write(&self, home: Home, block: u32, data: Gather) -> Result<(), IoError> {
         let offset = self.chunk_offset(home, block);
+        if self.responses.only_watches() {
+            self.responses.note(home.member, |watch| watch.note_write(self.io.now_coarse()));
+        }
         self.write_at(home.member, offset, data).await
     }
 

@@ -83,52 +83,49 @@ pub struct TooFewMembers {
 const RAID5: Level = Level::Raid5(Rotation::LeftSymmetric);
 const RAID50: Level = Level::Raid50 { groups: GROUPS as u32, rotation: Rotation::LeftSymmetric };
 
+/// What most of FusionRAID's rivals have in common.
+const PLAIN: Preset = Preset {
+    name: "",
+    about: "",
+    parts: 1,
+    part: Part::Array(RAID50),
+    step_around: StepAround::Off,
+    policy: Policy::DEFAULT,
+    battery: false,
+    discard: false,
+    layer: None,
+};
+
 impl Preset {
     /// All of them.
     pub const ALL: [Preset; 9] = [
         Preset {
             name: "sinew",
             about: "one mapped pool of all members with single parity, which steps around spikes and tells members what is free",
-            parts: 1,
             part: Part::Mapped(Protection::Parity1),
             step_around: StepAround::Auto,
-            policy: Policy::DEFAULT,
-            battery: false,
             discard: true,
-            layer: None,
+            ..PLAIN
         },
         Preset {
             name: "raid5x4",
             about: "four RAID 5 arrays, each with volumes of its own",
             parts: GROUPS,
             part: Part::Array(RAID5),
-            step_around: StepAround::Off,
-            policy: Policy::DEFAULT,
-            battery: false,
-            discard: false,
-            layer: None,
+            ..PLAIN
         },
         Preset {
             name: "raid50",
             about: "one RAID 50 array of four groups",
-            parts: 1,
             part: Part::Array(RAID50),
-            step_around: StepAround::Off,
-            policy: Policy::DEFAULT,
-            battery: false,
-            discard: false,
-            layer: None,
+            ..PLAIN
         },
         Preset {
             name: "lograid",
             about: "a log-structured layer, which appends all writes to one stream, above RAID 50",
-            parts: 1,
             part: Part::Array(RAID50),
-            step_around: StepAround::Off,
-            policy: Policy::DEFAULT,
-            battery: false,
-            discard: false,
             layer: Some(Layer::Log),
+            ..PLAIN
         },
         Preset {
             name: "toleraid",
@@ -136,54 +133,40 @@ impl Preset {
             parts: GROUPS,
             part: Part::Array(RAID5),
             step_around: StepAround::Auto,
-            policy: Policy::DEFAULT,
-            battery: false,
-            discard: false,
-            layer: None,
+            ..PLAIN
         },
         Preset {
             name: "nvraid",
             about: "a write buffer of non-volatile memory above RAID 50",
-            parts: 1,
             part: Part::Array(RAID50),
-            step_around: StepAround::Off,
-            policy: Policy::DEFAULT,
-            battery: false,
-            discard: false,
             layer: Some(Layer::NvBuffer),
+            ..PLAIN
         },
         Preset {
             name: "raidmx4",
             about: "four mapped pools of two mirrors, which append all writes: FusionRAID's 4-RAIDM",
             parts: GROUPS,
             part: Part::Mapped(Protection::Mirror { copies: 2 }),
-            step_around: StepAround::Off,
             policy: Policy::FUSION_RAID,
             battery: true,
-            discard: false,
-            layer: None,
+            ..PLAIN
         },
         Preset {
             name: "fusion-nd",
             about: "FusionRAID without looking for spikes: Fusion-ND",
-            parts: 1,
             part: Part::Mapped(Protection::Parity1),
-            step_around: StepAround::Off,
             policy: Policy::FUSION_RAID,
             battery: true,
-            discard: false,
-            layer: None,
+            ..PLAIN
         },
         Preset {
             name: "fusionraid",
             about: "FusionRAID as published: blocks of 64 KiB, fixed thresholds, no hedging, metadata in battery-backed memory",
-            parts: 1,
             part: Part::Mapped(Protection::Parity1),
             step_around: StepAround::FusionRaid,
             policy: Policy::FUSION_RAID,
             battery: true,
-            discard: false,
-            layer: None,
+            ..PLAIN
         },
     ];
 

@@ -81,16 +81,18 @@ impl<I: Io> Around<I> for MappedShard<I> {
         let g = &self.geometry;
         let parity = (0..g.parity_columns()).map(|p| g.parity_index(p));
         let others = (0..usize::from(stripe.columns)).filter(|&i| i != part.column).chain(parity);
-        let (mut reads, mut lost) = (0, 1);
+        let (mut reads, mut in_flight, mut lost) = (0, 0, 1);
         for index in others {
             let home = self.live_home(part.stripe, index);
-            if home.is_some_and(|home| self.members.responds(home.member)) {
-                reads += 1;
-            } else {
-                lost += 1;
+            match home.filter(|home| self.members.responds(home.member)) {
+                Some(home) => {
+                    reads += 1;
+                    in_flight += self.members.in_flight(home.member);
+                }
+                None => lost += 1,
             }
         }
-        (lost <= g.parity_columns()).then_some(Elsewhere::Rest(reads))
+        (lost <= g.parity_columns()).then_some(Elsewhere::Rest { reads, in_flight })
     }
 
     async fn read_copy(self: Rc<Self>, part: ChunkPart, copy: (usize, Home)) -> ReadResult {
@@ -105,7 +107,7 @@ impl<I: Io> Around<I> for MappedShard<I> {
                 let result = self.members.read(home, part.offset, part.count).await;
                 self.judge(part, home, result).await
             }
-            Elsewhere::Rest(_) => {
+            Elsewhere::Rest { .. } => {
                 self.rebuild_part_from(part, |home| self.members.responds(home.member)).await
             }
         }

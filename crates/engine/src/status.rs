@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use crate::buf::BLOCK_BYTES;
+use crate::change_waits::ChangeWaits;
 use crate::geometry::CHUNK_BYTES;
 use crate::io::Io;
 use crate::mapped::MappedShard;
@@ -174,6 +175,8 @@ pub struct ShardStatus {
     pub waits: String,
     /// Counters.
     pub counters: CounterValues,
+    /// Of an array without a journal: what changes of its stripes waited for.
+    pub change_waits: ChangeWaits,
     /// Each member's part in it.
     pub members: Vec<MemberStats>,
     /// How each member answers.
@@ -214,6 +217,7 @@ impl ShardStatus {
         self.failures_reported += other.failures_reported;
         self.waits += &other.waits;
         self.counters.add(&other.counters);
+        self.change_waits.add(&other.change_waits);
         self.members.resize(self.members.len().max(other.members.len()), MemberStats::default());
         self.member_chunks_used.resize(self.members.len(), 0);
         for (mine, theirs) in self.members.iter_mut().zip(&other.members) {

@@ -1,6 +1,6 @@
 //! What is drawn in a report, each drawing from the figures to its SVG.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sinew_workload::BucketReport;
 use toml::Value;
@@ -262,7 +262,8 @@ pub(crate) fn sweep<F>(
     references: &[Comparison],
 ) -> Result<Option<Sweep>> {
     let Some(path) = axis_of(groups) else { return Ok(None) };
-    let all = groups[0].settings();
+    let all = groups.iter().map(Group::settings).find(|settings| settings.contains_key(&path));
+    let all = all.expect("it was found in one");
     let rest = |settings: &BTreeMap<String, Value>, case: Option<&str>| {
         let others = settings.iter().filter(|(other, _)| **other != path);
         let others = settings::brief(&others.map(|(path, value)| (path.clone(), value.clone())).collect());
@@ -278,6 +279,8 @@ pub(crate) fn sweep<F>(
     }
     let index = |name: &str| curves.iter().position(|curve| curve == name);
     let place = |settings: &BTreeMap<String, Value>| settings.get(&path).and_then(number);
+    let places = || groups.iter().filter_map(|group| place(group.settings()));
+    let ends = (places().fold(f64::INFINITY, f64::min), places().fold(f64::NEG_INFINITY, f64::max));
     let mut drawings = Vec::new();
     let mut has_rings = false;
     for &(title, figure_path, figure, unit) in figures {
@@ -285,8 +288,12 @@ pub(crate) fn sweep<F>(
             (0..curves.len()).map(|index| Curve { index, points: Vec::new(), dotted: true }).collect();
         for group in groups {
             let index = index(&rest(group.settings(), group.case())).expect("collected above");
-            let point = place(group.settings()).zip(group.over_seeds(figure).map(|found| found.mean));
-            drawn[index].points.extend(point);
+            let Some(found) = group.over_seeds(figure) else { continue };
+            match place(group.settings()) {
+                Some(x) => drawn[index].points.push((x, found.mean)),
+                // What was not swept is a level to hold the others to.
+                None => drawn[index].points.extend([ends.0, ends.1].map(|x| (x, found.mean))),
+            }
         }
         if drawn.iter().all(|curve| curve.points.len() < 2) {
             continue;
@@ -315,12 +322,13 @@ pub(crate) fn sweep<F>(
 /// The path with the most different numbers, three or more.
 fn axis_of<F>(groups: &[Group<'_, F>]) -> Option<String> {
     let numbers = |path: &String| {
-        let values: Option<Vec<u64>> =
-            groups.iter().map(|group| Some(number(group.settings().get(path)?)?.to_bits())).collect();
-        values.map_or(0, |values| values.into_iter().collect::<std::collections::BTreeSet<_>>().len())
+        let swept = groups.iter().filter_map(|group| group.settings().get(path));
+        let values: Option<BTreeSet<u64>> = swept.map(|value| Some(number(value)?.to_bits())).collect();
+        values.map_or(0, |values| values.len())
     };
-    let paths = groups.first()?.settings().keys();
+    let paths: BTreeSet<&String> = groups.iter().flat_map(|group| group.settings().keys()).collect();
     paths
+        .into_iter()
         .map(|path| (numbers(path), path))
         .filter(|(count, _)| *count >= 3)
         .max_by_key(|(count, _)| *count)

@@ -155,6 +155,7 @@ pub(crate) fn pool_state(status: &ShardStatus) -> PoolState {
         capacity_bytes: status.capacity_bytes,
         raw_bytes: status.raw_bytes,
         free_bytes: status.free_bytes,
+        used_bytes: status.raw_bytes - status.free_bytes,
         stripes_mirrored: status.stripes_mirrored,
         stripes_parity: status.stripes_parity,
         stripes_degraded: status.stripes_degraded,

@@ -19,6 +19,8 @@ pub(crate) struct Member {
     pub(crate) device: DeviceId,
     pub(crate) model: ModelName,
     pub(crate) bytes: u64,
+    /// It is to answer nothing while there is load.
+    pub(crate) stalled: bool,
     /// What an SSD is.
     pub(crate) flash: Option<FlashFacts>,
 }
@@ -46,7 +48,8 @@ pub(crate) fn make(
     let seed = |number| world.rng(&format!("member {number}")).bits();
     let plans = every.take(wanted).enumerate().map(|(number, (index, spec))| (index, spec, seed(number)));
     let drives = make_drives(&plans.collect::<Vec<_>>());
-    drives.into_iter().map(|drive| Ok(add(world, drive?, discard))).collect()
+    let stalled = groups.iter().flat_map(|group| (0..group.count).map(|i| i < group.stalled));
+    drives.into_iter().zip(stalled).map(|(drive, stalled)| Ok(add(world, drive?, stalled, discard))).collect()
 }
 
 /// Drives by group, what is said of the group, and seed: on all cores, for ageing takes its time.
@@ -104,12 +107,12 @@ impl Drive {
     }
 }
 
-fn add(world: &World, drive: Drive, discard: DiscardReads) -> Member {
+fn add(world: &World, drive: Drive, stalled: bool, discard: DiscardReads) -> Member {
     let Drive { name, model, bytes, flash } = drive;
     let config = DeviceConfig { cache_writes: 0, drop_zeros: true, discard, ..DeviceConfig::of_bytes(bytes) };
     let device = world.add_device(config);
     world.device(device).set_model(model);
-    Member { device, model: name, bytes, flash }
+    Member { device, model: name, bytes, stalled, flash }
 }
 
 fn flash_config(model: ModelName) -> Option<flash::Config> {

@@ -43,6 +43,12 @@ named![
     "spikes",
     "fusionraid",
     "exchange",
+    "techniques",
+    "ageing",
+    "nvram",
+    "conversion",
+    "thresholds",
+    "metadata",
 ];
 
 /// Names the directory in which the traces are that experiments which ship with the program replay.

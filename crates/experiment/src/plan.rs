@@ -146,10 +146,11 @@ impl Plan {
         let mut runs = Vec::new();
         let combinations = settings::combinations(&whole.sweep);
         reference::check(&whole, &combinations)?;
-        let unnamed = [CaseSpec { name: String::new(), set: Settings::new() }];
+        let unnamed = [CaseSpec { name: String::new(), set: Settings::new(), swept: true }];
+        let unswept = [Settings::new()];
         let cases = if whole.cases.is_empty() { &unnamed[..] } else { &whole.cases };
         for case in cases {
-            for swept in &combinations {
+            for swept in if case.swept { &combinations[..] } else { &unswept } {
                 let mut set = case.set.clone();
                 set.extend(swept.clone());
                 let subject = variant(name, &document, &set)?;

@@ -176,13 +176,17 @@ fn equal(a: &Value, b: &Value) -> bool {
 
 /// Whether what the references name is there: runs, and the shapes of figures.
 pub(crate) fn check(file: &Frame, combinations: &[BTreeMap<String, Value>]) -> Result<()> {
+    let unswept = [BTreeMap::new()];
     for (i, reference) in file.references.iter().enumerate() {
         for (name, choice) in [("of", Some(&reference.of)), ("over", reference.over.as_ref())] {
-            let cases: Vec<_> = file.cases.iter().map(|case| Some(case.name.as_str())).collect();
-            let cases = if cases.is_empty() { &[None][..] } else { &cases };
+            let cases: Vec<_> =
+                file.cases.iter().map(|case| (Some(case.name.as_str()), case.swept)).collect();
+            let cases = if cases.is_empty() { &[(None, true)][..] } else { &cases };
             let fits = |choice: &Choice| {
-                let count =
-                    |case: &Option<&str>| combinations.iter().filter(|set| choice.fits(*case, set)).count();
+                let count = |&(case, swept): &(Option<&str>, bool)| {
+                    let sets = if swept { combinations } else { &unswept };
+                    sets.iter().filter(|set| choice.fits(case, set)).count()
+                };
                 cases.iter().map(count).sum::<usize>()
             };
             let found = choice.map(fits);

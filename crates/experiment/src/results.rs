@@ -127,12 +127,15 @@ pub struct Simulated {
     /// Of an array without a journal: what its writes waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,
+    /// Latency spikes of members, where they were looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spikes: Option<Spikes>,
     /// How bytes and the pool went on, in spans of [`Simulated::interval_s`] or several of them.
     pub series: Vec<Span>,
 }
 
 /// What changes of stripes waited for, on average. A write changes one stripe or several.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Changes {
     /// How many there were.
     pub changes: u64,
@@ -144,6 +147,26 @@ pub struct Changes {
     pub mark_ns: f64,
     /// For data and parity to be written.
     pub write_ns: f64,
+    /// The same of the slowest 1 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowest: Option<Box<Changes>>,
+}
+
+/// Latency spikes of members in the measured time, as the engine found them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spikes {
+    /// How many began, of all members.
+    pub spikes: u64,
+    /// Of a member, in a minute, on average.
+    pub per_member_minute: f64,
+    /// How long one lasted, on average, from when it was found; nothing if there were none.
+    pub mean_ns: Option<f64>,
+    /// Where nobody is avoided: of the writes of chunks the part that members were sent in a spike.
+    pub writes_met: Option<f64>,
+    /// Requests that went elsewhere because a member did not respond.
+    pub redirections: u64,
+    /// Reads worked out of other members for that.
+    pub reconstructions: u64,
 }
 
 /// The growth of a pool or array, under load.
@@ -288,6 +311,12 @@ pub struct PoolResult {
     pub protection: ProtectionName,
     /// Data columns of a full stripe.
     pub data_columns: usize,
+    /// Bytes of all members.
+    #[serde(default)]
+    pub member_bytes: u64,
+    /// Of those, for superblocks, journals and tables.
+    #[serde(default)]
+    pub metadata_bytes: u64,
     /// When measuring began.
     pub before: PoolState,
     /// When it ended.
@@ -307,6 +336,9 @@ pub struct PoolState {
     pub raw_bytes: u64,
     /// Of those, free.
     pub free_bytes: u64,
+    /// The others, copies, parity and what is dead in stripes included.
+    #[serde(default)]
+    pub used_bytes: u64,
     /// Mirrored stripes.
     pub stripes_mirrored: u64,
     /// Parity stripes.

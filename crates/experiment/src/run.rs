@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sinew_devices::flash::Stats;
+use sinew_engine::change_waits::ChangeParts;
+use sinew_engine::spikes::{MemberLatency, StepAround};
 use sinew_engine::status::ShardStatus;
 use sinew_sim::{DeviceStats, DiscardReads, World};
 use sinew_workload::Kind;
@@ -15,9 +17,9 @@ use crate::measure::{Measured, measure, part, pool_state, programmed_blocks, war
 use crate::members::{self, FlashFacts, Member};
 use crate::meter::VolumeMeter;
 use crate::results::{
-    Changes, FlashResult, KindResult, MemberResult, PoolResult, Simulated, VolumeResult, WriteResult,
+    Changes, FlashResult, KindResult, MemberResult, PoolResult, Simulated, Spikes, VolumeResult, WriteResult,
 };
-use crate::spec::{PresetName, ProtectionName, Spec, TargetName};
+use crate::spec::{PresetName, Spec, TargetName};
 use crate::system::System;
 use crate::target::Target;
 use crate::{Error, Result};
@@ -62,6 +64,9 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     let end = measure_from + ns(spec.run.duration_s);
     let interval = ns(spec.run.interval_s);
     let load = Load::start(&world, target, requests, spec.pace, Times { start, measure_from, end, interval });
+    for member in members.iter().filter(|member| member.stalled) {
+        world.device(member.device).hold_up(end - start);
+    }
     warm_up(&world, spec, progress)?;
     let growing = grow(false);
     let to_the_end = spec.grows.as_ref().is_some_and(|grows| grows.to_the_end);
@@ -83,8 +88,13 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
     let Measured { before, after, series, ran_ns, .. } = measured;
     let client_bytes = after.client_bytes - before.client_bytes;
     let changes = before.pool.as_ref().zip(after.pool.as_ref()).and_then(changes_between);
+    // Where they are not looked for, those from before that was said do not count.
+    let watched =
+        system.as_ref().filter(|system| system.step_around() != StepAround::Off).map(System::members);
+    let spikes = before.pool.as_ref().zip(after.pool.as_ref()).zip(watched);
     let figures = Simulated {
         changes,
+        spikes: spikes.map(|(states, members)| spikes_between(states, members, ran_ns)),
         duration_s: ran_ns as f64 / 1e9,
         before_s: measure_from as f64 / 1e9,
         interval_s: spec.run.interval_s,
@@ -92,9 +102,7 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
         requests,
         volumes,
         members,
-        pool: system
-            .and_then(|system| system.mapped())
-            .map(|(protection, columns)| pool_result(protection, columns, before.pool, after.pool)),
+        pool: system.as_ref().and_then(|system| pool_result(system, before.pool, after.pool)),
         grew,
         series,
     };
@@ -230,31 +238,69 @@ fn write_result(client_bytes: u64, members: &[MemberResult]) -> WriteResult {
 }
 
 fn changes_between((before, after): (&ShardStatus, &ShardStatus)) -> Option<Changes> {
-    let (before, after) = (&before.counters, &after.counters);
-    let changes = after.stripe_changes - before.stripe_changes;
-    let mean = |after: u64, before: u64| ((after - before) as f64 / changes as f64).round();
-    (changes > 0).then(|| Changes {
-        changes,
-        wait_ns: mean(after.stripe_wait_ns, before.stripe_wait_ns),
-        read_ns: mean(after.stripe_read_ns, before.stripe_read_ns),
-        mark_ns: mean(after.stripe_mark_ns, before.stripe_mark_ns),
-        write_ns: mean(after.stripe_write_ns, before.stripe_write_ns),
-    })
+    let (waits, before, after) =
+        (after.change_waits.since(&before.change_waits), &before.counters, &after.counters);
+    let all = ChangeParts {
+        changes: after.stripe_changes - before.stripe_changes,
+        wait_ns: after.stripe_wait_ns - before.stripe_wait_ns,
+        read_ns: after.stripe_read_ns - before.stripe_read_ns,
+        mark_ns: after.stripe_mark_ns - before.stripe_mark_ns,
+        write_ns: after.stripe_write_ns - before.stripe_write_ns,
+    };
+    let slowest = waits.slowest(100).map(|parts| Box::new(changes(parts, None)));
+    (all.changes > 0).then(|| changes(all, slowest))
+}
+
+fn changes(parts: ChangeParts, slowest: Option<Box<Changes>>) -> Changes {
+    let mean = |sum: u64| (sum as f64 / parts.changes as f64).round();
+    Changes {
+        changes: parts.changes,
+        wait_ns: mean(parts.wait_ns),
+        read_ns: mean(parts.read_ns),
+        mark_ns: mean(parts.mark_ns),
+        write_ns: mean(parts.write_ns),
+        slowest,
+    }
+}
+
+fn spikes_between((before, after): (&ShardStatus, &ShardStatus), members: usize, span_ns: u64) -> Spikes {
+    let sum = |status: &ShardStatus| {
+        let mut sum = MemberLatency::default();
+        status.member_latency.iter().for_each(|latency| sum.add(latency));
+        sum
+    };
+    let (before, after) = (sum(before), sum(after));
+    let spikes = after.spikes - before.spikes;
+    let minutes = members as f64 * span_ns as f64 / 60e9;
+    Spikes {
+        spikes,
+        per_member_minute: spikes as f64 / minutes,
+        mean_ns: ratio(after.spiking_ns - before.spiking_ns, spikes).map(f64::round),
+        writes_met: ratio(
+            after.spiking_writes - before.spiking_writes,
+            after.watched_writes - before.watched_writes,
+        ),
+        redirections: after.redirections - before.redirections,
+        reconstructions: after.reconstructions - before.reconstructions,
+    }
 }
 
 fn pool_result(
-    protection: ProtectionName,
-    data_columns: usize,
+    system: &System,
     before: Option<ShardStatus>,
     after: Option<ShardStatus>,
-) -> PoolResult {
+) -> Option<PoolResult> {
+    let (protection, data_columns) = system.mapped()?;
+    let (member_bytes, metadata_bytes) = system.bytes();
     let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
     let counters = after.counters.named().into_iter().zip(before.counters.named());
-    PoolResult {
+    Some(PoolResult {
         protection,
         data_columns,
+        member_bytes,
+        metadata_bytes,
         work: counters.map(|((name, now), (_, then))| (name.to_owned(), now - then)).collect(),
         before: pool_state(&before),
         after: pool_state(&after),
-    }
+    })
 }

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sinew_engine::array::growth::GrowMethod;
 use sinew_engine::geometry::Protection;
-use sinew_engine::preset::Preset;
-use sinew_engine::spikes::StepAround;
+use sinew_engine::policy::Policy;
+use sinew_engine::preset::{Part, Preset};
+use sinew_engine::spikes::{StepAround, Thresholds};
 use sinew_workload::{ByteSize, Pace, Workload};
 use toml::Value;
 
@@ -117,6 +118,9 @@ pub struct MemberSpec {
     /// blocks gives them more spare space than asked for.
     #[serde(default)]
     pub pages: Option<u32>,
+    /// So many of them, the first ones, answer nothing from the beginning of the load on, until it ends.
+    #[serde(default)]
+    pub stalled: usize,
 }
 
 /// A model of docs/device-models.md.
@@ -154,9 +158,34 @@ pub struct PoolSpec {
     /// A bound on background work per second; none where not given.
     #[serde(default)]
     pub throttle: Option<ByteSize>,
-    /// How members in a latency spike are found.
+    /// How members in a latency spike are found: `auto`, or as the preset says.
     #[serde(default)]
-    pub step_around: StepAroundName,
+    pub step_around: Option<StepAroundName>,
+    /// What is changed of the policy of a mapped pool.
+    #[serde(default)]
+    pub policy: PolicySpec,
+}
+
+/// What is changed of a policy; docs/policy.md describes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicySpec {
+    /// Percent of the room for chunks: while less is free, mirrored stripes are converted.
+    #[serde(default)]
+    pub convert_below_free: Option<u8>,
+    /// Bytes per second that clients move on a member: above that conversion pauses; 0 is never.
+    #[serde(default)]
+    pub convert_pause_above: Option<u64>,
+}
+
+impl PolicySpec {
+    pub(crate) fn applied_to(self, policy: Policy) -> Policy {
+        Policy {
+            convert_below_free: self.convert_below_free.unwrap_or(policy.convert_below_free),
+            convert_pause_above: self.convert_pause_above.unwrap_or(policy.convert_pause_above),
+            ..policy
+        }
+    }
 }
 
 /// A preset, by its name.
@@ -200,8 +229,8 @@ impl Default for LayerSpec {
 }
 
 /// How latency spikes are found; docs/slow-members.md describes it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[allow(missing_docs, reason = "docs/slow-members.md describes them")]
 pub enum StepAroundName {
     Off,
@@ -209,6 +238,19 @@ pub enum StepAroundName {
     Auto,
     Consumer,
     Datacenter,
+    Fusionraid,
+    /// Spikes are counted, with FusionRAID's thresholds, and nobody is avoided.
+    Watch,
+    /// As FusionRAID, with thresholds of one's own.
+    Given {
+        /// A request pending for longer is a straggler.
+        late_s: f64,
+        /// So many stragglers begin a spike.
+        up: u32,
+        /// So many or fewer end it.
+        #[serde(default)]
+        down: u32,
+    },
 }
 
 impl From<StepAroundName> for StepAround {
@@ -218,6 +260,11 @@ impl From<StepAroundName> for StepAround {
             StepAroundName::Auto => StepAround::Auto,
             StepAroundName::Consumer => StepAround::Consumer,
             StepAroundName::Datacenter => StepAround::Datacenter,
+            StepAroundName::Fusionraid => StepAround::FusionRaid,
+            StepAroundName::Watch => StepAround::Watch,
+            StepAroundName::Given { late_s, up, down } => {
+                StepAround::Given(Thresholds { late_ns: crate::run::ns(late_s), up, down })
+            }
         }
     }
 }
@@ -340,6 +387,13 @@ pub struct CaseSpec {
     /// What it sets, by path.
     #[serde(default)]
     pub set: BTreeMap<String, Value>,
+    /// Run with everything that is swept; otherwise once, without.
+    #[serde(default = "yes")]
+    pub swept: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn open_loop() -> Pace {
@@ -390,6 +444,7 @@ impl Spec {
         }
         self.check_preset()?;
         self.check_array()?;
+        self.check_pool()?;
         for (i, volume) in self.volumes.iter().enumerate() {
             if volume.size.0 == 0 || !volume.size.0.is_multiple_of(4096) {
                 let why = format!("{} bytes are not a multiple of 4096", volume.size.0);
@@ -410,11 +465,11 @@ impl Spec {
             let is_set = self.layer != LayerSpec::default();
             return if is_set { Err(Error::setting("layer", "only presets have one")) } else { Ok(()) };
         };
-        let only_cut = PoolSpec { shards: None, throttle: None, ..self.pool.clone() };
-        let is_free = self.target == TargetName::default() && only_cut == PoolSpec::default();
+        let PoolSpec { shards, throttle, step_around, policy, .. } = self.pool.clone();
+        let only_those = PoolSpec { shards, throttle, step_around, policy, ..PoolSpec::default() };
+        let is_free = self.target == TargetName::default() && self.pool == only_those;
         if !is_free || self.array != ArraySpec::default() {
-            let why =
-                "it says what target, pool and array are; only pool.shards and pool.throttle go with it";
+            let why = "it says what target, pool and array are; of pool only shards, throttle, step_around and policy go with it";
             return Err(Error::setting("preset", why));
         }
         if self.grows.is_some() {
@@ -427,6 +482,26 @@ impl Spec {
         }
         if !(0.01..0.9).contains(&self.layer.spare) {
             return Err(Error::setting("layer.spare", "it is a part of the array, from 0.01 to 0.9"));
+        }
+        Ok(())
+    }
+
+    fn check_pool(&self) -> Result<()> {
+        if let Some(StepAroundName::Given { late_s, up, down }) = self.pool.step_around
+            && !(late_s > 1e-6 && late_s < TIME_MAX_S && down < up)
+        {
+            let why = "late_s is a time above 1 us, and more stragglers begin a spike than end it";
+            return Err(Error::setting("pool.step_around", why));
+        }
+        let is_mapped = match self.preset {
+            Some(PresetName(preset)) => matches!(preset.part, Part::Mapped(_)),
+            None => self.target == TargetName::Pool,
+        };
+        if !is_mapped && self.pool.policy != PolicySpec::default() {
+            return Err(Error::setting("pool.policy", "only mapped pools have one"));
+        }
+        if self.pool.policy.convert_below_free.is_some_and(|percent| percent > 100) {
+            return Err(Error::setting("pool.policy.convert_below_free", "it is a percentage"));
         }
         Ok(())
     }

@@ -27,6 +27,7 @@ const NAME: &str = "experiment";
 /// The pools or arrays of a run, all in one world.
 pub(crate) struct System {
     parts: Vec<OpenPool>,
+    step_around: StepAround,
 }
 
 /// What it is to be made of.
@@ -50,8 +51,8 @@ impl Composition {
                 parts: composed.parts,
                 part_members: composed.part_members,
                 kind: composed.kind,
-                step_around: preset.step_around,
-                policy: preset.policy,
+                step_around: spec.pool.step_around.map_or(preset.step_around, StepAround::from),
+                policy: spec.pool.policy.applied_to(preset.policy),
                 battery: preset.battery,
                 layer: preset.layer,
             });
@@ -74,8 +75,8 @@ impl Composition {
             parts: 1,
             part_members: grow::first_members(spec, members),
             kind,
-            step_around: spec.pool.step_around.into(),
-            policy: Policy::DEFAULT,
+            step_around: spec.pool.step_around.unwrap_or_default().into(),
+            policy: spec.pool.policy.applied_to(Policy::DEFAULT),
             battery: false,
             layer: None,
         })
@@ -100,7 +101,7 @@ impl System {
             open_part(world, spec, &composition, part, range.map(|i| candidate(i, &members[i])).collect())
         };
         let parts: Result<Vec<OpenPool>> = (0..composition.parts).map(part).collect();
-        let system = System { parts: parts? };
+        let system = System { parts: parts?, step_around: composition.step_around };
         let target = system.target(world, spec, &composition)?;
         Ok((system, target))
     }
@@ -108,6 +109,30 @@ impl System {
     /// The one part there is where no preset is asked for.
     pub(crate) fn only(&self) -> &OpenPool {
         &self.parts[0]
+    }
+
+    /// How spikes are looked for.
+    pub(crate) fn step_around(&self) -> StepAround {
+        self.step_around
+    }
+
+    /// Members of all parts.
+    pub(crate) fn members(&self) -> usize {
+        self.parts.iter().map(|part| part.control.config().members.len()).sum()
+    }
+
+    /// Bytes of all members, as far as they are used, and of those what is not for chunks.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        let (mut all, mut metadata) = (0, 0);
+        for part in &self.parts {
+            let config = part.control.config();
+            let shards = config.shape.shards();
+            for member in &config.members {
+                all += member.layout.end_bytes(shards);
+                metadata += member.layout.metadata(shards).map(|range| range.end - range.start).sum::<u64>();
+            }
+        }
+        (all, metadata)
     }
 
     /// The state of all parts together.

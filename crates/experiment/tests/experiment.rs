@@ -179,6 +179,23 @@ fn figures_stand_beside_published_ones() {
     assert!(unclear.contains("references.0.over: several"), "{unclear}");
 }
 
+/// A case that is not swept is run once, and drawn as a level.
+#[test]
+fn what_is_not_swept_is_run_once() {
+    let text = SMALL.replace("[1.0, 2.0]", "[1.0, 1.5, 2.0]").replace("seeds = [1, 2]", "");
+    let alone = "set = { target = \"member\" }\n";
+    let text = text.replace(alone, &format!("{alone}swept = false\n"));
+    let results = execute(&plan(&text).unwrap(), 2, None).results;
+    let labels: Vec<_> = results.runs.iter().map(|run| run.label()).collect();
+    assert_eq!(labels, ["pool, speed = 1", "pool, speed = 1.5", "pool, speed = 2", "alone"]);
+    assert!(results.references.iter().all(|found| found.ours.is_some()), "{:?}", results.references);
+    let page = report::html(&results).unwrap();
+    assert!(page.contains("By speed") && !page.contains("NaN") && !page.contains("inf"));
+    let nowhere = text
+        .replace("of = { case = \"alone\" }", "of = { case = \"alone\", set = { \"workload.speed\" = 1 } }");
+    assert!(plan(&nowhere).unwrap_err().to_string().contains("references.1.of: there is no such run"));
+}
+
 #[test]
 fn what_ships_with_the_program_can_be_run() {
     for named in named::ALL {

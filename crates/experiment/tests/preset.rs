@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sinew_engine::preset::{Part, Preset};
 use sinew_experiment::batch::{self, Options};
 use sinew_experiment::plan::Plan;
-use sinew_experiment::results::Simulated;
+use sinew_experiment::results::{Changes, Simulated};
 use sinew_experiment::{report, terminal};
 
 const SMALL: &str = r#"
@@ -195,4 +195,63 @@ fn what_does_not_go_with_a_preset_is_refused() {
     assert!(layer.contains("only presets have one"), "{layer}");
     let grows = refused(preset, "preset = \"raid50\"\ngrows = { added = [1] }");
     assert!(grows.contains("a preset does not grow"), "{grows}");
+}
+
+fn with(preset: &str, pool: &str) -> Result<Simulated, String> {
+    run(&format!("{}\n[pool]\n{pool}\n", of(preset)))
+}
+
+#[test]
+fn spikes_are_counted_without_anything_being_done_about_them() {
+    let plain = run(&of("fusion-nd")).unwrap();
+    let watched = with("fusion-nd", "step_around = \"watch\"").unwrap();
+    assert!(plain.spikes.is_none(), "nothing was looked for");
+    assert_eq!(watched.requests, plain.requests, "nobody was avoided");
+    let spikes = watched.spikes.unwrap();
+    assert!(spikes.writes_met.is_some_and(|met| met < 1.0) && spikes.redirections == 0, "{spikes:?}");
+    // A request of flash takes longer than that.
+    let touchy = with("fusionraid", "step_around = { given = { late_s = 20e-6, up = 1 } }").unwrap();
+    let spikes = touchy.spikes.unwrap();
+    assert!(spikes.spikes > 0 && spikes.mean_ns > Some(0.0) && spikes.writes_met.is_none(), "{spikes:?}");
+    assert!(spikes.redirections > 0 && touchy.requests != plain.requests);
+    let minutes = 13.0 * touchy.duration_s / 60.0;
+    assert_eq!(spikes.per_member_minute, spikes.spikes as f64 / minutes);
+}
+
+#[test]
+fn conversion_can_be_left_out() {
+    let space = |figures: &Simulated| {
+        let pool = figures.pool.as_ref().expect("a mapped pool");
+        (pool.work["stripes_converted"], pool.after.used_bytes)
+    };
+    let (converted, with_conversion) = space(&run(&of("fusionraid")).unwrap());
+    let (none, without) = space(&with("fusionraid", "policy.convert_below_free = 0").unwrap());
+    assert!(
+        converted > 0 && none == 0 && without > with_conversion,
+        "{converted}, {with_conversion}, {without}"
+    );
+}
+
+#[test]
+fn changes_of_a_preset_are_checked() {
+    let refusal = |preset, pool| with(preset, pool).unwrap_err();
+    assert!(refusal("raid5x4", "policy.convert_below_free = 0").contains("only mapped pools have one"));
+    assert!(refusal("sinew", "policy.convert_below_free = 101").contains("a percentage"));
+    assert!(refusal("sinew", "width = 3").contains("only shards, throttle, step_around and policy"));
+    let given = "step_around = { given = { late_s = 0.005, up = 1, down = 1 } }";
+    assert!(refusal("fusionraid", given).contains("pool.step_around"));
+}
+
+/// Metadata has its room on every member, and no figure of an array.
+#[test]
+fn room_for_metadata_is_told() {
+    let pool = run(SMALL).unwrap().pool.unwrap();
+    assert!(pool.metadata_bytes > 13 * (1 << 20) && pool.metadata_bytes < pool.member_bytes, "{pool:?}");
+    let chunks = pool.member_bytes - pool.metadata_bytes;
+    assert_eq!(chunks, pool.after.raw_bytes);
+    let changes = run(&of("raid50")).unwrap().changes.unwrap();
+    let slowest = changes.slowest.as_ref().unwrap();
+    assert_eq!(slowest.changes, changes.changes.div_ceil(100));
+    let total = |c: &Changes| c.wait_ns + c.read_ns + c.mark_ns + c.write_ns;
+    assert!(total(slowest) > total(&changes));
 }

@@ -105,6 +105,9 @@ pub struct Distribution {
     pub p99_9_ns: u64,
     pub p99_99_ns: u64,
     pub max_ns: u64,
+    /// The mean of the slowest 1 %, at least of the slowest one.
+    #[serde(default)]
+    pub slowest_mean_ns: f64,
 }
 
 /// What completed in a span of time; all kinds together.
@@ -145,8 +148,20 @@ impl Distribution {
             p99_9_ns: at(0.999),
             p99_99_ns: at(0.9999),
             max_ns: histogram.max(),
+            slowest_mean_ns: slowest_mean(histogram),
         }
     }
+}
+
+fn slowest_mean(histogram: &Histogram<u64>) -> f64 {
+    let wanted = histogram.len().div_ceil(100);
+    let (mut before, mut sum) = (histogram.len() - wanted, 0.0);
+    for step in histogram.iter_recorded() {
+        let passed = step.count_at_value().min(before);
+        before -= passed;
+        sum += (step.count_at_value() - passed) as f64 * step.value_iterated_to() as f64;
+    }
+    sum / wanted as f64
 }
 
 impl Recorder {
@@ -271,7 +286,7 @@ mod tests {
         assert!(near(latency.p50_ns, 1_500_100) && near(latency.p99_ns, 1_990_100));
         assert!(near(latency.p99_9_ns, 1_999_100) && near(latency.p99_99_ns, 2_000_000));
         assert!(near(latency.min_ns, 1_000_200) && near(latency.max_ns, 2_000_100));
-        assert!(near(latency.mean_ns as u64, 1_500_150));
+        assert!(near(latency.mean_ns as u64, 1_500_150) && near(latency.slowest_mean_ns as u64, 1_995_150));
         assert!(near(write.service.max_ns, 2_000_095));
         assert_eq!((write.requests, write.bytes), (10_000, 40_960_000));
         assert_eq!((report.end_ns, write.iops), (5_001_000, 2e6));

@@ -88,9 +88,11 @@ impl<I: Io> Around<I> for ArrayShard<I> {
             return None;
         }
         let usable = |&unit: &usize| health.readable[unit] && self.unit_responds(stripe, unit);
-        let data = (0..health.k).filter(usable).count();
-        let parity = (health.k..health.readable.len()).filter(usable).count();
-        (data + parity >= health.k).then_some(Elsewhere::Rest(health.k))
+        // Data before parity, as they will be read.
+        let units: Vec<usize> = (0..health.readable.len()).filter(usable).take(health.k).collect();
+        let in_flight =
+            units.iter().map(|&unit| self.members.in_flight(self.slice().member(stripe, unit))).sum();
+        (units.len() == health.k).then_some(Elsewhere::Rest { reads: health.k, in_flight })
     }
 
     async fn read_copy(self: Rc<Self>, part: StripePart, unit: usize) -> ReadResult {
@@ -100,7 +102,7 @@ impl<I: Io> Around<I> for ArrayShard<I> {
     async fn read_elsewhere(self: Rc<Self>, part: StripePart, way: Elsewhere<usize>) -> Option<Buf> {
         match way {
             Elsewhere::Copy(unit) => self.read_copy(part, unit).await.ok(),
-            Elsewhere::Rest(_) => self.read_rest(part).await,
+            Elsewhere::Rest { .. } => self.read_rest(part).await,
         }
     }
 

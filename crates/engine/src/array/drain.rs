@@ -53,7 +53,7 @@ impl<I: Io> ArrayShard<I> {
     }
 
     fn wants_drain(&self) -> bool {
-        let filled = self.log.used() > self.log.client_blocks() / 3;
+        let filled = self.log.used() > self.log.open_blocks() / 3;
         let wanted = self.drain_all.get() || self.wants_tail() || filled || self.pends_behind_gate();
         wanted && !self.pending.borrow().is_empty()
     }
@@ -65,7 +65,7 @@ impl<I: Io> ArrayShard<I> {
 
     /// Whether the tail keeps so much room occupied that clients will soon wait.
     fn is_crowded(&self) -> bool {
-        self.log.used() > self.log.client_blocks() * 2 / 3
+        self.log.used() > self.log.open_blocks() * 2 / 3
     }
 
     /// Brings everything that is in the journal now to its place.

@@ -134,6 +134,11 @@ impl Log {
         self.client_blocks
     }
 
+    /// Blocks that clients' data may take beside what others are about to take.
+    pub(crate) fn open_blocks(&self) -> u64 {
+        self.client_blocks.saturating_sub(self.reserved.get())
+    }
+
     /// Keeps clients from so many blocks of what they may take.
     pub(crate) fn reserve(&self, blocks: u64) {
         self.reserved.set(blocks);
@@ -287,7 +292,7 @@ impl<I: Io> ArrayShard<I> {
         let log = &self.log;
         log.work.wait(|| log.has_work().then_some(())).await;
         let free = || log.ring.saturating_sub(log.used());
-        let for_clients = || log.used() + log.reserved.get() <= log.client_blocks();
+        let for_clients = || log.used() <= log.open_blocks();
         self.drainer.kick();
         log.room
             .wait(|| {

@@ -43,6 +43,7 @@ use std::rc::Rc;
 
 use crate::addr::MemberId;
 use crate::around::Readings;
+use crate::change_waits::ChangeWaits;
 use crate::disk::superblock::MemberState;
 use crate::geometry::MemberLayout;
 use crate::io::{DeviceId, Io};
@@ -76,6 +77,7 @@ pub struct ArrayShard<I> {
     slice: RefCell<Rc<Slice>>,
     pub(crate) members: Members<I>,
     pub(crate) counters: Counters,
+    change_waits: RefCell<ChangeWaits>,
     pub(crate) throttle: Throttle,
     locks: Locks,
     readings: Readings<ArrayShard<I>, StripePart, usize>,

@@ -318,6 +318,7 @@ impl<I: Io> Recovery<I> {
             slice: RefCell::new(Rc::new(self.slice)),
             members: self.members,
             counters: Counters::default(),
+            change_waits: RefCell::default(),
             throttle: Throttle::default(),
             locks: Locks::default(),
             readings: Readings::default(),

@@ -27,6 +27,7 @@ impl<I: Io> ArrayShard<I> {
             failures_reported: self.members.failures_reported.get(),
             waits: self.waits(),
             counters: self.counters.values(),
+            change_waits: self.change_waits.borrow().clone(),
             members: self.members.ids().map(|m| self.members.get(m).stats).collect(),
             member_latency: self.members.responses.report(self.io.now()),
             member_chunks_used: vec![0; count],

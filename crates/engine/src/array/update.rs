@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use crate::addr::MemberId;
 use crate::buf::{BLOCK_BYTES, Buf};
+use crate::change_waits::ChangeParts;
 use crate::io::{Gather, Io};
 use crate::parity::{self, Column};
 use crate::paths::Path;
@@ -216,13 +217,20 @@ impl<I: Io> ArrayShard<I> {
         RegionUse { regions: &self.regions, region }
     }
 
-    /// Changes a stripe where there is no journal, for so many changes that have had it since `began`. The caller holds it.
+    fn note_change(&self, parts: ChangeParts) {
+        self.counters.stripe_read_ns.add(parts.read_ns);
+        self.counters.stripe_mark_ns.add(parts.mark_ns);
+        self.counters.stripe_write_ns.add(parts.write_ns);
+        self.change_waits.borrow_mut().note(parts);
+    }
+
+    /// Changes a stripe where there is no journal, for changes that have had it since `began`. The caller holds it.
     pub(crate) async fn update(
         &self,
         stripe: u64,
         mut blocks: Vec<(u32, Buf)>,
         began: u64,
-        changes: u64,
+        mut parts: ChangeParts,
     ) -> Result<(), VolumeError> {
         let _use = self.use_region(stripe);
         self.settle_move(stripe).await?;
@@ -233,10 +241,11 @@ impl<I: Io> ArrayShard<I> {
             self.mark(&[self.slice().region(stripe)]).await?;
             if self.members.version() == version {
                 let marked = self.io.now_coarse();
-                self.counters.stripe_read_ns.add((read - began) * changes);
-                self.counters.stripe_mark_ns.add((marked - read) * changes);
                 let done = self.put(&prepared).await;
-                self.counters.stripe_write_ns.add((self.io.now_coarse() - marked) * changes);
+                parts.read_ns = (read - began) * parts.changes;
+                parts.mark_ns = (marked - read) * parts.changes;
+                parts.write_ns = (self.io.now_coarse() - marked) * parts.changes;
+                self.note_change(parts);
                 return done;
             }
             self.io.reach(Path::ArrayUpdateVoid);

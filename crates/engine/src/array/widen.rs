@@ -57,6 +57,11 @@ struct Batch {
     logs: bool,
 }
 
+/// Units of a row that may be changed in place.
+fn units_in_place(slice: &Slice, change: &Change) -> u64 {
+    (if change.keeps { slice.m } else { slice.w }) as u64
+}
+
 impl<I: Io> ArrayShard<I> {
     /// Changes row after row until the growth has ended.
     pub(crate) async fn change_rows(&self) {
@@ -110,7 +115,8 @@ impl<I: Io> ArrayShard<I> {
         let mut most = (BATCH_BYTES / (width * chunk_blocks * BLOCK_BYTES as u64)).max(1);
         if logs {
             // A third, so that the images of one batch can still be there while those of the next come.
-            most = most.min(slice.geometry.image_blocks() / 3 / (slice.m as u64 * chunk_blocks)).max(1);
+            let blocks = units_in_place(slice, &first) * chunk_blocks;
+            most = most.min(slice.geometry.image_blocks() / 3 / blocks).max(1);
         }
         let mut changes = vec![first];
         let end = rows.stop(from).min(from + most);
@@ -253,8 +259,8 @@ impl<I: Io> ArrayShard<I> {
     /// Waits until the log has room for what the batch changes in place, beside what clients may fill meanwhile.
     async fn make_room(&self, batch: &Batch) -> Result<(), VolumeError> {
         let slice = self.slice();
-        let units = if batch.changes[0].keeps { slice.m } else { slice.w };
-        let blocks = (batch.changes.len() * units) as u64 * u64::from(slice.chunk_blocks);
+        let units = batch.changes.len() as u64 * units_in_place(&slice, &batch.changes[0]);
+        let blocks = units * u64::from(slice.chunk_blocks);
         // A group's head takes at least a block.
         let need = blocks + blocks.div_ceil(u64::from(self.log.group_blocks()));
         self.log.reserve(need);

@@ -8,6 +8,7 @@ use std::collections::btree_map::Entry as MapEntry;
 use std::rc::Rc;
 
 use crate::buf::{BLOCK_BYTES, Buf};
+use crate::change_waits::ChangeParts;
 use crate::io::Io;
 use crate::sync::join_all;
 use crate::ticket::Ticket;
@@ -152,10 +153,20 @@ impl<I: Io> ArrayShard<I> {
             let _held = self.locks.alone(stripe).await;
             let queued = self.queued.borrow_mut().get_mut(&stripe).map(std::mem::take).unwrap_or_default();
             let now = self.io.now_coarse();
-            self.counters.stripe_changes.add(queued.len() as u64);
-            self.counters.stripe_wait_ns.add(queued.iter().map(|queued| now - queued.at).sum());
+            let changes = queued.len() as u64;
+            let wait_ns = queued.iter().map(|queued| now - queued.at).sum();
+            self.counters.stripe_changes.add(changes);
+            self.counters.stripe_wait_ns.add(wait_ns);
             let result = match self.resolve(stripe, &queued).await {
-                Ok(blocks) => self.update(stripe, blocks, now, queued.len() as u64).await,
+                Ok(blocks) => {
+                    self.update(
+                        stripe,
+                        blocks,
+                        now,
+                        ChangeParts { changes, wait_ns, ..ChangeParts::default() },
+                    )
+                    .await
+                }
                 Err(error) => Err(error),
             };
             queued.iter().for_each(|queued| queued.ticket.done(1, result.map(|()| true)));

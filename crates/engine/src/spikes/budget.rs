@@ -2,7 +2,7 @@
 
 /// Extra requests for each request of a client's: of so many, one.
 const ONE_IN: u32 = 2;
-/// Extra requests that may be saved up.
+/// Extra requests that may be saved up. Half of them are for spikes: what is only early may not have them.
 const SAVED_MAX: u32 = 256;
 
 /// Saves up while requests go well, and is spent on extra ones.
@@ -26,7 +26,16 @@ impl Budget {
 
     /// Whether so many extra requests may be made; they are paid for then.
     pub(crate) fn spend(&mut self, requests: u32) -> bool {
-        let enough = self.saved >= requests * ONE_IN;
+        self.spend_above(0, requests)
+    }
+
+    /// The same for what may as well wait for a while.
+    pub(crate) fn spend_early(&mut self, requests: u32) -> bool {
+        self.spend_above(SAVED_MAX / 2, requests)
+    }
+
+    fn spend_above(&mut self, kept: u32, requests: u32) -> bool {
+        let enough = self.saved >= (kept + requests) * ONE_IN;
         if enough {
             self.saved -= requests * ONE_IN;
         }
@@ -48,5 +57,11 @@ mod tests {
             budget.spend(3)
         });
         assert_eq!(later.count() as u32, 10_000 / (3 * ONE_IN));
+        assert!(!budget.spend_early(1));
+        while !budget.spend_early(1) {
+            budget.earn();
+        }
+        let left = (0..).take_while(|_| budget.spend(1)).count() as u32;
+        assert_eq!(left, SAVED_MAX / 2);
     }
 }

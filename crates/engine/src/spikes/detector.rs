@@ -40,6 +40,9 @@ pub(crate) struct Detector {
     older: u32,
     older_late: u64,
     spiking: bool,
+    /// Since when, if it is; and how long the spikes before lasted.
+    spiking_since: u64,
+    spiked_ns: u64,
     /// Spikes begun, and requests that became stragglers.
     pub(crate) spikes: u64,
     pub(crate) stragglers_seen: u64,
@@ -58,6 +61,8 @@ impl Detector {
             older: 0,
             older_late: 0,
             spiking: false,
+            spiking_since: 0,
+            spiked_ns: 0,
             spikes: 0,
             stragglers_seen: 0,
         };
@@ -123,6 +128,11 @@ impl Detector {
         self.stragglers + if now >= self.older_late { self.older } else { 0 }
     }
 
+    /// How long spikes lasted, with the one that is on.
+    pub(crate) fn spiking_ns(&self, now: u64) -> u64 {
+        self.spiked_ns + if self.spiking { now.saturating_sub(self.spiking_since) } else { 0 }
+    }
+
     /// After how long a request is a straggler.
     pub(crate) fn late_ns(&self) -> u64 {
         self.thresholds.late_ns
@@ -144,6 +154,10 @@ impl Detector {
             let late = std::mem::take(&mut self.pending[(self.slot + passed) as usize % SLOTS]);
             self.stragglers += late;
             self.stragglers_seen += u64::from(late);
+            // Where nobody looked meanwhile the spike began with the slot all the same.
+            if late > 0 {
+                self.judge((self.slot + passed) * self.slot_ns);
+            }
         }
         self.slot = slot;
         self.slot_end = (slot + 1) * self.slot_ns;
@@ -154,8 +168,11 @@ impl Detector {
         let stragglers = self.stragglers(now);
         if self.spiking {
             self.spiking = stragglers > self.thresholds.down;
+            if !self.spiking {
+                self.spiked_ns += now.saturating_sub(self.spiking_since);
+            }
         } else if stragglers >= self.thresholds.up {
-            self.spiking = true;
+            (self.spiking, self.spiking_since) = (true, now);
             self.spikes += 1;
         }
     }
@@ -214,6 +231,22 @@ mod tests {
         tokens.into_iter().for_each(|token| d.end(token, 300));
         assert!(!d.look(300) && d.pending() == 0);
         assert!(d.set(T, 310));
+    }
+
+    #[test]
+    fn a_spike_lasts_from_the_slot_in_which_it_begins() {
+        let mut d = Detector::new(T);
+        let tokens: Vec<Token> = (0..3).map(|_| d.begin(50)).collect();
+        // Late from 1000 on, though nobody looks before 1730.
+        assert!(d.look(1730));
+        assert_eq!((d.spikes, d.spiking_ns(1730)), (1, 730));
+        tokens.into_iter().for_each(|token| d.end(token, 1900));
+        assert!(!d.look(1900));
+        assert_eq!(d.spiking_ns(5000), 900);
+        let tokens: Vec<Token> = (0..3).map(|_| d.begin(5000)).collect();
+        assert!(d.look(6100));
+        tokens.into_iter().for_each(|token| d.end(token, 6100));
+        assert_eq!((d.spikes, d.spiking_ns(9000)), (2, 1000));
     }
 
     #[test]

@@ -5,9 +5,11 @@
 const FINE_BITS: u32 = 2;
 /// Everything below 1 us is alike, and everything above 17 s.
 const LOW_BITS: u32 = 10;
-const BUCKETS: usize = 24 << FINE_BITS;
+pub(crate) const BUCKETS: usize = 24 << FINE_BITS;
 /// Requests after which all counts are halved.
 const HALVED_AT: u32 = 2048;
+/// So many are kept, however long ago they were.
+const KEPT: u32 = 128;
 
 /// Latencies of one kind of request.
 #[derive(Clone, Debug)]
@@ -22,7 +24,8 @@ impl Default for History {
     }
 }
 
-fn bucket(ns: u64) -> usize {
+/// The bucket of a latency.
+pub(crate) fn bucket(ns: u64) -> usize {
     if ns < 1 << LOW_BITS {
         return 0;
     }
@@ -43,11 +46,22 @@ impl History {
         self.counts[bucket(ns)] += 1;
         self.total += 1;
         if self.total >= HALVED_AT {
-            self.total = 0;
-            for count in &mut self.counts {
-                *count /= 2;
-                self.total += *count;
-            }
+            self.halve();
+        }
+    }
+
+    /// Time has passed: what was before counts for less.
+    pub(crate) fn age(&mut self) {
+        if self.total >= 2 * KEPT {
+            self.halve();
+        }
+    }
+
+    fn halve(&mut self) {
+        self.total = 0;
+        for count in &mut self.counts {
+            *count /= 2;
+            self.total += *count;
         }
     }
 

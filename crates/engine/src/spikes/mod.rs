@@ -16,6 +16,7 @@ mod watch;
 pub(crate) use budget::Budget;
 pub(crate) use detector::{Detector, Token};
 pub use history::History;
+pub(crate) use history::{BUCKETS, bucket};
 pub use report::MemberLatency;
 pub(crate) use responses::Responses;
 pub(crate) use watch::{Kind, Watch};
@@ -34,16 +35,21 @@ pub enum StepAround {
     Datacenter,
     /// The same, but what is under way is waited for, however late, as FusionRAID does.
     FusionRaid,
+    /// Its spikes are counted, and nobody is avoided.
+    Watch,
+    /// As FusionRAID, with other thresholds.
+    Given(Thresholds),
 }
 
 impl StepAround {
-    /// All of them.
-    pub const ALL: [StepAround; 5] = [
+    /// All that have a name of their own.
+    pub const ALL: [StepAround; 6] = [
         StepAround::Off,
         StepAround::Auto,
         StepAround::Consumer,
         StepAround::Datacenter,
         StepAround::FusionRaid,
+        StepAround::Watch,
     ];
 
     /// Its name.
@@ -54,7 +60,19 @@ impl StepAround {
             StepAround::Consumer => "consumer",
             StepAround::Datacenter => "datacenter",
             StepAround::FusionRaid => "fusionraid",
+            StepAround::Watch => "watch",
+            StepAround::Given(_) => "given",
         }
+    }
+
+    /// Whether requests are watched.
+    pub(crate) fn measures(self) -> bool {
+        self != StepAround::Off
+    }
+
+    /// Whether members in a spike are avoided.
+    pub(crate) fn avoids(self) -> bool {
+        !matches!(self, StepAround::Off | StepAround::Watch)
     }
 
     /// Whether requests that are late are asked for elsewhere.
@@ -67,9 +85,10 @@ impl StepAround {
         match self {
             // Requests return in a batch when a spike ends (section 4.3), so there is no gap between up and down.
             StepAround::Consumer => Thresholds { late_ns: 2_000_000, up: 3, down: 2 },
-            StepAround::Datacenter | StepAround::FusionRaid => {
+            StepAround::Datacenter | StepAround::FusionRaid | StepAround::Watch => {
                 Thresholds { late_ns: 5_000_000, up: 6, down: 0 }
             }
+            StepAround::Given(thresholds) => thresholds,
             StepAround::Off | StepAround::Auto => Thresholds { late_ns: 2_000_000, up: 1, down: 0 },
         }
     }
@@ -77,13 +96,13 @@ impl StepAround {
 
 /// When a request is a straggler, and how many of them make a spike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Thresholds {
+pub struct Thresholds {
     /// A request pending longer is a straggler: the paper's t.
-    pub(crate) late_ns: u64,
+    pub late_ns: u64,
     /// So many stragglers begin a spike.
-    pub(crate) up: u32,
+    pub up: u32,
     /// So many or fewer end it.
-    pub(crate) down: u32,
+    pub down: u32,
 }
 
 /// How a member answers at present.

@@ -13,6 +13,12 @@ pub struct MemberLatency {
     pub stragglers_seen: u64,
     /// Spikes since then.
     pub spikes: u64,
+    /// How long they lasted, all together; one that is on counts as far as it has come.
+    pub spiking_ns: u64,
+    /// While nobody is avoided: writes of chunks, and those of them that it was sent in a spike.
+    pub watched_writes: u64,
+    /// See `watched_writes`.
+    pub spiking_writes: u64,
     /// Requests that went elsewhere because it did not respond.
     pub redirections: u64,
     /// Requests made again elsewhere because it was late.
@@ -36,6 +42,9 @@ impl MemberLatency {
         self.stragglers += other.stragglers;
         self.stragglers_seen += other.stragglers_seen;
         self.spikes += other.spikes;
+        self.spiking_ns += other.spiking_ns;
+        self.watched_writes += other.watched_writes;
+        self.spiking_writes += other.spiking_writes;
         self.redirections += other.redirections;
         self.hedges += other.hedges;
         self.reconstructions += other.reconstructions;

@@ -33,9 +33,19 @@ impl Responses {
         self.watches.borrow_mut()[usize::from(member.0)].forget();
     }
 
+    /// Whether requests are watched.
+    pub(crate) fn measures(&self) -> bool {
+        self.mode.get().measures()
+    }
+
     /// Whether anything is done about members that are late.
     pub(crate) fn is_on(&self) -> bool {
-        self.mode.get() != StepAround::Off
+        self.mode.get().avoids()
+    }
+
+    /// Whether spikes are counted and nothing else.
+    pub(crate) fn only_watches(&self) -> bool {
+        self.mode.get() == StepAround::Watch
     }
 
     /// Whether requests that are late are made again elsewhere.
@@ -92,9 +102,10 @@ impl Responses {
         self.watches.borrow_mut()[usize::from(member.0)].stragglers(now)
     }
 
-    /// After how long a read of the member is asked for elsewhere.
-    pub(crate) fn hedge_ns(&self, member: MemberId) -> u64 {
-        self.watches.borrow()[usize::from(member.0)].hedge_ns()
+    /// After how long a read of the member is asked for elsewhere: while the others have little to do, and in any case.
+    pub(crate) fn hedges_after_ns(&self, member: MemberId) -> (u64, u64) {
+        let watch = &self.watches.borrow()[usize::from(member.0)];
+        (watch.early_ns(), watch.hedge_ns())
     }
 
     /// After how long a write to the member is done elsewhere.
@@ -104,7 +115,7 @@ impl Responses {
 
     /// The least time after which anything is late.
     pub(crate) fn least_ns(&self) -> u64 {
-        self.watches.borrow().iter().map(Watch::hedge_ns).min().unwrap_or(u64::MAX)
+        self.watches.borrow().iter().map(Watch::early_ns).min().unwrap_or(u64::MAX)
     }
 
     /// Counts what was done about the member.
@@ -125,6 +136,11 @@ impl Responses {
     /// Whether so many extra requests may be made.
     pub(crate) fn spend(&self, requests: usize) -> bool {
         self.budget.borrow_mut().spend(requests as u32)
+    }
+
+    /// The same for what may as well wait for a while.
+    pub(crate) fn spend_early(&self, requests: usize) -> bool {
+        self.budget.borrow_mut().spend_early(requests as u32)
     }
 
     /// Each member, for people.

@@ -9,7 +9,8 @@ const TUNED_AFTER: u32 = 256;
 /// A straggler is pending for so many times what nine of ten requests take. Ninety per cent, since a member may well spike
 /// for some per cent of its requests, and shall not take that for its usual way.
 const LATE_TIMES: u64 = 3;
-/// A read is asked for elsewhere after so many times.
+/// A read is asked for elsewhere after so many times; while the others have little to do, after once (hedged requests: Dean and
+/// Barroso, "The Tail at Scale", CACM 56(2), 2013).
 const HEDGED_TIMES: u64 = 2;
 /// No request is late before this, whatever the history says: less is not worth the trouble.
 const LATE_NS_MIN: u64 = 300_000;
@@ -17,6 +18,10 @@ const LATE_NS_MAX: u64 = 1_000_000_000;
 /// Nor is it in time after so many times what is late to most members: one that spikes for more than a tenth of its
 /// requests, or is slow for good, shall not take that for its usual way.
 const PEERS_TIMES: u64 = 2;
+/// After so long half of what is known of a member is forgotten: its load may have become another. What is usual falls at
+/// once, but rises in that time by this part only: a spike, which may last as long, is not usual.
+const AGED_NS: u64 = 1_000_000_000;
+const RISES_PART: u64 = 4;
 /// Requests after which tuning is tried again where a spike was in the way.
 const TRIED_AGAIN_AFTER: u32 = 16;
 /// A member is suspect whose median is so many times that of its peers, for so long; and no more, once it is less than
@@ -31,6 +36,24 @@ pub(crate) enum Kind {
     Write,
 }
 
+/// What nine of ten requests take.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usual {
+    ns: Option<u64>,
+    most: Option<u64>,
+}
+
+impl Usual {
+    fn set(&mut self, found: Option<u64>) {
+        let limited = |ns: u64| self.most.map_or(ns, |most| ns.min(most));
+        self.ns = found.map(limited).or(self.ns);
+    }
+
+    fn age(&mut self) {
+        self.most = self.ns.map(|ns| ns + ns / RISES_PART);
+    }
+}
+
 /// One member, watched.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
@@ -38,9 +61,15 @@ pub(crate) struct Watch {
     detector: Detector,
     reads: History,
     writes: History,
+    aged_at: u64,
+    /// Of reads, and of the slower kind.
+    usual_read: Usual,
+    usual: Usual,
     since_tuned: u32,
     /// A read pending for longer is asked for elsewhere.
     hedge_ns: u64,
+    /// The same, while the others have little to do.
+    early_ns: u64,
     slow_since: Option<u64>,
     suspect: bool,
     /// When what background work has done here is paid for.
@@ -51,6 +80,9 @@ pub(crate) struct Watch {
     pub(crate) hedges: u64,
     /// Reads worked out of other members because it does not respond, or was late.
     pub(crate) reconstructions: u64,
+    /// Writes of chunks while nobody was avoided, and those of them sent in a spike.
+    watched_writes: u64,
+    spiking_writes: u64,
 }
 
 impl Watch {
@@ -61,14 +93,20 @@ impl Watch {
             detector: Detector::new(thresholds),
             reads: History::default(),
             writes: History::default(),
+            aged_at: 0,
+            usual_read: Usual::default(),
+            usual: Usual::default(),
             since_tuned: 0,
             hedge_ns: thresholds.late_ns,
+            early_ns: thresholds.late_ns,
             slow_since: None,
             suspect: false,
             paid_until: 0,
             redirections: 0,
             hedges: 0,
             reconstructions: 0,
+            watched_writes: 0,
+            spiking_writes: 0,
         }
     }
 
@@ -88,6 +126,12 @@ impl Watch {
         self.since_tuned >= TUNED_AFTER
     }
 
+    /// A chunk is written to it, though it may be in a spike.
+    pub(crate) fn note_write(&mut self, now: u64) {
+        self.watched_writes += 1;
+        self.spiking_writes += u64::from(self.detector.look(now));
+    }
+
     /// Whether it responds.
     pub(crate) fn responds(&mut self, now: u64) -> bool {
         !self.detector.look(now)
@@ -104,6 +148,11 @@ impl Watch {
         self.hedge_ns
     }
 
+    /// The same, while the others have little to do.
+    pub(crate) fn early_ns(&self) -> u64 {
+        self.early_ns
+    }
+
     /// After how long a write is late.
     pub(crate) fn late_ns(&self) -> u64 {
         self.detector.late_ns()
@@ -111,13 +160,21 @@ impl Watch {
 
     /// After how long a request is late, as its own history has it; none before there is enough of one.
     pub(crate) fn own_late_ns(&self) -> Option<u64> {
-        self.usual_ns().map(|ns| (ns * LATE_TIMES).clamp(LATE_NS_MIN, LATE_NS_MAX))
+        self.usual.ns.map(|ns| (ns * LATE_TIMES).clamp(LATE_NS_MIN, LATE_NS_MAX))
     }
 
-    /// What nine of ten requests take at most, of the slower kind.
-    fn usual_ns(&self) -> Option<u64> {
+    /// Looks what is usual now.
+    fn learn(&mut self, now: u64) {
+        if now - self.aged_at >= AGED_NS {
+            self.aged_at = now;
+            self.reads.age();
+            self.writes.age();
+            self.usual_read.age();
+            self.usual.age();
+        }
         let of = |history: &History| history.quantile_ns(0.9).filter(|_| history.total() >= ENOUGH);
-        of(&self.reads).max(of(&self.writes))
+        self.usual_read.set(of(&self.reads));
+        self.usual.set(of(&self.reads).max(of(&self.writes)));
     }
 
     /// The median of both kinds together; none before there is enough to say.
@@ -130,16 +187,18 @@ impl Watch {
     /// Sets the thresholds from its history, and from what is late to most members.
     pub(crate) fn tune(&mut self, now: u64, peers_late_ns: Option<u64>) {
         self.since_tuned = 0;
+        self.learn(now);
         let fixed = self.mode.thresholds();
         let (StepAround::Auto, Some(own)) = (self.mode, self.own_late_ns()) else {
             self.detector.set(fixed, now);
-            self.hedge_ns = fixed.late_ns;
+            (self.hedge_ns, self.early_ns) = (fixed.late_ns, fixed.late_ns);
             return;
         };
         let late_ns = peers_late_ns.map_or(own, |peers| own.min(peers.saturating_mul(PEERS_TIMES)));
         if self.detector.set(Thresholds { late_ns, ..fixed }, now) {
-            let reads = self.reads.quantile_ns(0.9).filter(|_| self.reads.total() >= ENOUGH);
-            self.hedge_ns = reads.map_or(late_ns, |ns| (ns * HEDGED_TIMES).clamp(LATE_NS_MIN, late_ns));
+            let within = |times: u64| self.usual_read.ns.map(|ns| (ns * times).clamp(LATE_NS_MIN, late_ns));
+            self.hedge_ns = within(HEDGED_TIMES).unwrap_or(late_ns);
+            self.early_ns = within(1).unwrap_or(late_ns);
         } else {
             self.since_tuned = TUNED_AFTER - TRIED_AGAIN_AFTER;
         }
@@ -154,6 +213,7 @@ impl Watch {
     /// Another device has taken the member's place.
     pub(crate) fn forget(&mut self) {
         (self.reads, self.writes) = (History::default(), History::default());
+        (self.usual_read, self.usual) = (Usual::default(), Usual::default());
         (self.slow_since, self.suspect) = (None, false);
     }
 
@@ -192,6 +252,9 @@ impl Watch {
             stragglers: self.stragglers(now),
             stragglers_seen: self.detector.stragglers_seen,
             spikes: self.detector.spikes,
+            spiking_ns: self.detector.spiking_ns(now),
+            watched_writes: self.watched_writes,
+            spiking_writes: self.spiking_writes,
             redirections: self.redirections,
             hedges: self.hedges,
             reconstructions: self.reconstructions,
@@ -228,16 +291,32 @@ mod tests {
         seen(&mut watch, &mut now, 1000, 200 * US);
         assert!((600 * US..=800 * US).contains(&watch.late_ns()), "{}", watch.late_ns());
         assert!((400 * US..=520 * US).contains(&watch.hedge_ns()));
+        assert!((200 * US..=300 * US).contains(&watch.early_ns()));
         // One in twenty is a spike, which does not make spikes usual.
         for _ in 0..200 {
             seen(&mut watch, &mut now, 19, 200 * US);
             seen(&mut watch, &mut now, 1, 10_000 * US);
         }
-        assert!(watch.late_ns() <= 800 * US);
+        assert!(watch.late_ns() <= 800 * US && watch.early_ns() <= watch.hedge_ns());
         let token = watch.begin(now);
         assert!(watch.responds(now + 500 * US) && !watch.responds(now + 900 * US));
         watch.end(Kind::Read, token, now + 1200 * US);
         assert!(watch.responds(now + 1200 * US));
+    }
+
+    #[test]
+    fn what_is_usual_falls_at_once_and_rises_slowly() {
+        let (mut watch, mut now) = (Watch::new(StepAround::Auto), 0);
+        seen(&mut watch, &mut now, 4000, 800 * US);
+        assert!((800 * US..=1000 * US).contains(&watch.early_ns()));
+        seen(&mut watch, &mut now, 4000, 400 * US);
+        assert!((400 * US..=500 * US).contains(&watch.early_ns()), "{}", watch.early_ns());
+        // As long as a spike of a consumer SSD, and all that is asked of it meanwhile.
+        seen(&mut watch, &mut now, 300, 3000 * US);
+        assert!(watch.early_ns() <= 500 * US * 5 / 4, "{}", watch.early_ns());
+        // Slower for good is usual in the end.
+        seen(&mut watch, &mut now, 20_000, 1000 * US);
+        assert!((1000 * US..=1300 * US).contains(&watch.early_ns()), "{}", watch.early_ns());
     }
 
     #[test]
