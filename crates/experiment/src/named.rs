@@ -41,6 +41,7 @@ named![
     "growing",
     "spread",
     "spikes",
+    "stalled",
     "fusionraid",
     "exchange",
     "techniques",
