@@ -31,13 +31,12 @@ const OF_ARRAY_GROWTH: [Sabotage; 5] = [
 
 /// The first seeds that find defects which few seeds find. They are played before the others, to save time; when what is
 /// drawn has changed, the search goes on without them.
-const FOUND_BY: [(Sabotage, u64); 20] = [
-    (Sabotage::AroundUnlocked, 45),
-    (Sabotage::ChangeUnflushed, 72),
-    (Sabotage::ChangeUnlogged, 835),
-    (Sabotage::ConvertWithoutFlush, 146),
+const FOUND_BY: [(Sabotage, u64); 18] = [
+    (Sabotage::AroundUnlocked, 170),
+    (Sabotage::ChangeUnflushed, 253),
+    (Sabotage::ChangeUnlogged, 207),
+    (Sabotage::ConvertWithoutFlush, 277),
     (Sabotage::CountLateJournal, 399),
-    (Sabotage::FlushAround, 52),
     (Sabotage::ForgetReaders, 677),
     (Sabotage::ForgetStale, 96),
     (Sabotage::ForgetStale, 300),
@@ -45,7 +44,6 @@ const FOUND_BY: [(Sabotage, u64); 20] = [
     (Sabotage::LoseImageParity, 36),
     (Sabotage::OverwriteUnmoved, 91),
     (Sabotage::RecordUnflushed, 1135),
-    (Sabotage::SettleEarly, 207),
     (Sabotage::SkipAfterImage, 103),
     (Sabotage::SkipReplay, 48),
     (Sabotage::StrayImageParity, 103),
