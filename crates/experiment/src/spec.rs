@@ -560,6 +560,10 @@ impl MemberSpec {
                 format!("{} bytes are not a multiple of 4096", size.0),
             ));
         }
+        if self.stalled > self.count {
+            let why = format!("{} of {} members", self.stalled, self.count);
+            return Err(Error::setting(setting("stalled"), why));
+        }
         at_least_zero(&setting("aging"), self.aging.unwrap_or(0.0))?;
         at_least_zero(&setting("spare"), self.spare.unwrap_or(0.0))?;
         let is_disk = matches!(self.model, ModelName::Ultrastar36z15 | ModelName::Constellation2);

@@ -237,6 +237,8 @@ fn errors_name_their_place() {
     assert!(entry.contains("members has entries 0 to 0, not 3"), "{entry}");
     let disk = error_of("\"slc\"", "\"constellation2\"");
     assert!(disk.contains("members.0.aging"), "{disk}");
+    let stalled = error_of("\"slc\"", "\"slc\"\nstalled = 99");
+    assert!(stalled.contains("members.0.stalled") && stalled.contains("99 of"), "{stalled}");
 }
 
 #[test]

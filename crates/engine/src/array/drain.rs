@@ -99,13 +99,18 @@ impl<I: Io> ArrayShard<I> {
     /// Waits until the log needs no group from before the last change of members; false when that cannot be had now.
     pub(crate) async fn tail_past_changes(&self) -> bool {
         while self.has_log() && self.log.tail_durable() < self.tail_wanted.get() {
-            self.drainer.kick();
-            self.drained.wait_once().await;
-            if self.log.stuck.get() || self.failed.get() {
+            if !self.wait_drained().await {
                 return false;
             }
         }
         true
+    }
+
+    /// Waits until the drainer has done what it finds to do; false when it can do nothing.
+    pub(crate) async fn wait_drained(&self) -> bool {
+        self.drainer.kick();
+        self.drained.wait_once().await;
+        !self.log.stuck.get() && !self.failed.get()
     }
 
     async fn record_tail(&self) -> Result<(), VolumeError> {

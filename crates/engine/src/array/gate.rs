@@ -82,9 +82,7 @@ impl<I: Io> ArrayShard<I> {
         self.mover.readers_gone().await;
         while self.pends_behind_gate() {
             self.io.reach(Path::ArrayGateDrained);
-            self.drainer.kick();
-            self.drained.wait_once().await;
-            if self.log.stuck.get() || self.failed.get() {
+            if !self.wait_drained().await {
                 return None;
             }
         }

@@ -267,9 +267,7 @@ impl<I: Io> ArrayShard<I> {
         while self.log.used() + need > self.log.client_blocks().max(need + 8) {
             self.io.reach(Path::ArrayMoveRoom);
             self.tail_wanted.set(self.log.next());
-            self.drainer.kick();
-            self.drained.wait_once().await;
-            if self.log.stuck.get() || self.failed.get() {
+            if !self.wait_drained().await {
                 self.log.reserve(0);
                 return Err(VolumeError::Failed);
             }

@@ -157,16 +157,9 @@ impl<I: Io> ArrayShard<I> {
             let wait_ns = queued.iter().map(|queued| now - queued.at).sum();
             self.counters.stripe_changes.add(changes);
             self.counters.stripe_wait_ns.add(wait_ns);
+            let parts = ChangeParts { changes, wait_ns, ..ChangeParts::default() };
             let result = match self.resolve(stripe, &queued).await {
-                Ok(blocks) => {
-                    self.update(
-                        stripe,
-                        blocks,
-                        now,
-                        ChangeParts { changes, wait_ns, ..ChangeParts::default() },
-                    )
-                    .await
-                }
+                Ok(blocks) => self.update(stripe, blocks, now, parts).await,
                 Err(error) => Err(error),
             };
             queued.iter().for_each(|queued| queued.ticket.done(1, result.map(|()| true)));
