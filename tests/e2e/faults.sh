@@ -76,3 +76,51 @@ test_faults_are_loud() {
   refused "no fault tired" "$SINEW" serve "${members[@]}" --control "$dir/ctl" --fault-member 1:tired || return 1
   refused "and the member has" "$SINEW" serve "${members[@]}" --control "$dir/ctl" --fault-member 1:read-errors,range=1T-2T
 }
+
+until_given_up() {
+  for _ in $(seq 100); do [ "$(member_field "$1" "['given_up']")" = True ] && return 0; sleep 0.1; done
+  echo "member $1 is not given up"; return 1
+}
+
+# A member behind a file system that is stopped: it answers nothing, and what it was asked lands when it goes on.
+test_silent_member_is_given_up() {
+  need nbdcopy bindfs fusermount || return
+  [ -n "$server" ] && stop -KILL
+  local behind="$dir/behind" front="$dir/front" bind
+  mkdir -p "$behind" "$front"; rm -f "$dir"/m[0-9]* "$behind"/*
+  bindfs -f -o direct_io "$behind" "$front" & bind=$!
+  for _ in $(seq 100); do mountpoint -q "$front" && break; sleep 0.05; done
+  members=("$dir"/m{0..3} "$front/m4")
+  "$SINEW" pool create t "${members[@]}" --size 256M --volume v:200M >/dev/null && start || return 1
+  silent_member "$bind"; local code=$?
+  kill -CONT "$bind"; stop; fusermount -u -z "$front"; kill "$bind"
+  return $code
+}
+silent_member() {
+  head -c 100M /dev/urandom >"$dir/in"; truncate -s 200M "$dir/in"
+  nbdcopy --flush "$dir/in" "$(uri)" && ctl step-around --give-up-after 3s || return 1
+  head -c 100M /dev/urandom >"$dir/in"; truncate -s 200M "$dir/in"
+  kill -STOP "$1"
+  timeout 30 nbdcopy --flush "$dir/in" "$(uri)" || { echo "clients wait for the member"; ctl pool status; return 1; }
+  until_given_up 4 && ctl pool status | grep "^GIVEN UP  member 4" && [ "$(member_field 4 "['state']")" = failed ] || { ctl pool status; return 1; }
+  # What it was asked is under way still.
+  [[ "$(ctl member online 4 2>&1)" == *"still owes answers"* ]] || { echo "taken back too early"; return 1; }
+  kill -CONT "$1"
+  for _ in $(seq 50); do ctl member online 4 --wait 2>/dev/null && break; sleep 0.2; done
+  health healthy && reads_back && ctl scrub start --wait && grep '"errors": 0' <<<"$(ctl scrub status --json)" || { ctl pool status; ctl scrub status --json; return 1; }
+}
+
+# Silence on purpose: one member is given up; where the pool cannot do without it, it is waited for.
+test_faults_silence() {
+  need nbdcopy || return
+  faulty 2:silence,after=1s,length=20s || return 1
+  ctl step-around --give-up-after 2s && sleep 1 || return 1
+  timeout 15 nbdcopy --flush "$dir/in" "$(uri)" && reads_back || { ctl pool status; return 1; }
+  until_given_up 2 || { ctl pool status; return 1; }
+  [[ "$(ctl step-around --give-up-after 1s 2>&1)" == *"not before"* ]] || return 1
+  ctl member online 2 --wait && health healthy || { ctl pool status; return 1; }
+  faulty 2:silence,length=8s || return 1
+  ctl member offline 1 && ctl step-around --give-up-after 2s || return 1
+  nbdcopy --flush "$dir/in" "$(uri)" && reads_back || { ctl pool status; return 1; }
+  [ "$(member_field 2 "['state']")" = active ] && ctl member online 1 --wait && health healthy || { ctl pool status; return 1; }
+}

@@ -15,7 +15,8 @@ const FRESH_SEEDS: u64 = 500;
 const FUZZ_SECONDS: u64 = 20;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
 /// are not asked for by name, since some releases have one of them in another.
-const PACKAGES: [(&str, &str); 13] = [
+const PACKAGES: [(&str, &str); 14] = [
+    ("bindfs", "bindfs --version"),
     ("btrfs-progs", "mkfs.btrfs -V"),
     ("e2fsprogs", "mkfs.ext4 -V"),
     ("fio", "fio --version"),

@@ -9,9 +9,11 @@ mod grow;
 mod md;
 mod membership;
 mod replace;
+mod silence;
 mod volumes;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -34,6 +36,7 @@ use crate::spikes::StepAround;
 use crate::status::{CounterValues, ShardStatus};
 use crate::sync::{Signal, join_all};
 use crate::throttle::Bounds;
+use crate::vigil::{GIVE_UP_NS, Vigil};
 use crate::volume::VolumeError;
 pub use error::ControlError;
 
@@ -62,6 +65,14 @@ pub struct Control<I> {
     policy: Cell<Policy>,
     changing: Cell<bool>,
     changed: Signal,
+    /// Who waits for an answer to a request of the control's own, and after how long members are given up.
+    vigil: Rc<Vigil>,
+    gives_up_after: Cell<Option<u64>>,
+    giving_up: Cell<bool>,
+    /// Members' devices that were given up.
+    given_up: RefCell<BTreeSet<DeviceId>>,
+    /// All shards are recovered.
+    is_open: Cell<bool>,
     /// An order about members is under way.
     ordered: Cell<bool>,
     order_done: Signal,
@@ -102,6 +113,11 @@ impl<I: Io> Control<I> {
             policy: Cell::default(),
             changing: Cell::new(false),
             changed: Signal::default(),
+            vigil: Rc::default(),
+            gives_up_after: Cell::new(Some(GIVE_UP_NS)),
+            giving_up: Cell::new(false),
+            given_up: RefCell::default(),
+            is_open: Cell::new(false),
             ordered: Cell::new(false),
             order_done: Signal::default(),
         })
@@ -109,6 +125,7 @@ impl<I: Io> Control<I> {
 
     /// Answers the shards' events until every shard is gone. To be spawned before the shards are opened.
     pub async fn run(self: Rc<Self>, events: Receiver<Event>) {
+        self.keep_vigil();
         while let Ok(event) = events.recv().await {
             let control = Rc::clone(&self);
             self.io.spawn(async move { control.take_event(event).await });
@@ -117,6 +134,7 @@ impl<I: Io> Control<I> {
 
     /// What is left to do once all shards are open: take back members that have returned, finish deleting volumes.
     pub async fn resume(self: &Rc<Self>, found: &Found) {
+        self.is_open.set(true);
         for &(member, device) in &found.returned {
             self.io.reach(Path::OpenedWithReturned);
             let path = self.config.borrow().members[usize::from(member.0)].path.clone();
@@ -180,6 +198,7 @@ impl<I: Io> Control<I> {
             Event::Emptied => {
                 let _ = self.finish_leaving().await;
             }
+            Event::Silent(silence) => self.hear_silence(&silence).await,
         }
     }
 
@@ -219,7 +238,8 @@ impl<I: Io> Control<I> {
             let stored = md_blocks::store(blocks, &self.io, targets).await;
             return stored.into_iter().map(|result| result.map_err(SuperblockError::Io)).collect();
         }
-        join_all(targets.iter().map(|&(i, device)| pool::write_superblock(&self.io, device, i, next))).await
+        let write = |&(i, device)| self.watched(device, pool::write_superblock(&self.io, device, i, next));
+        join_all(targets.iter().map(write)).await
     }
 
     /// Stores a configuration on its active members; one that fails meanwhile is out in the next attempt, and no member
@@ -376,25 +396,7 @@ impl<I: Io> Control<I> {
     }
 
     async fn take_out_unless_needed(&self, index: usize, state: MemberState) -> Result<(), ControlError> {
-        let status = self.status().await?;
-        let possible = {
-            let config = self.config.borrow();
-            let mut lost = config.out();
-            match config.shape {
-                Shape::Mapped(geometry) => {
-                    let out = lost.iter().filter(|&&out| out).count();
-                    status.stripes_at_risk == 0 && out < geometry.failures()
-                }
-                Shape::Array(_) => {
-                    // What lags behind is no help to the others.
-                    lost[index] = true;
-                    let lagging = lost.iter_mut().zip(&status.member_chunks_stale);
-                    lagging.for_each(|(lost, &stale)| *lost |= stale > 0);
-                    config.survives(&lost)
-                }
-            }
-        };
-        if !possible {
+        if !self.can_spare(&[index]).await? {
             self.io.reach(Path::MemberNeeded);
             return Err(ControlError::Needed(index));
         }
@@ -413,6 +415,7 @@ impl<I: Io> Control<I> {
             let hint = "only a failed, offline or missing member can be brought back";
             return Err(ControlError::MemberState { member: index, state: state.name(), hint });
         }
+        self.refuse_in_use(&candidate)?;
         self.check_identity(index, &candidate).await?;
         // What was marked as missed must be known durably before the member counts again.
         self.ask_all(|done| Order::Flush { done }).await?;
@@ -421,6 +424,13 @@ impl<I: Io> Control<I> {
         drop(turn);
         self.use_spares().await;
         Ok(())
+    }
+
+    /// Refuses a device that is a member: it is not to be looked at as if nobody used it, and still less to be wiped.
+    fn refuse_in_use(&self, candidate: &Candidate) -> Result<(), ControlError> {
+        let Some(member) = self.member_on(candidate.device) else { return Ok(()) };
+        self.io.reach(Path::MemberRefused);
+        Err(ControlError::InUse { path: candidate.path.clone(), member })
     }
 
     async fn check_identity(&self, index: usize, candidate: &Candidate) -> Result<(), ControlError> {

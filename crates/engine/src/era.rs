@@ -8,12 +8,16 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use crate::sync::Kick;
+
 #[derive(Default)]
 struct State {
     /// Number of the first era in `inside`.
     first: u64,
     /// Requests inside each era, from `first` to the current one.
     inside: VecDeque<u32>,
+    /// To be kicked when the oldest era ends.
+    waiting: Option<Rc<Kick>>,
 }
 
 /// The eras of one shard.
@@ -28,7 +32,7 @@ pub(crate) struct EraGuard {
 
 impl Eras {
     pub(crate) fn new() -> Eras {
-        Eras(Rc::new(RefCell::new(State { first: 1, inside: VecDeque::from([0]) })))
+        Eras(Rc::new(RefCell::new(State { first: 1, inside: VecDeque::from([0]), waiting: None })))
     }
 
     /// Enters the current era.
@@ -54,6 +58,11 @@ impl Eras {
         era
     }
 
+    /// Kicks when the last request leaves the oldest era, once.
+    pub(crate) fn when_left(&self, kick: &Rc<Kick>) {
+        self.0.borrow_mut().waiting = Some(Rc::clone(kick));
+    }
+
     /// The oldest era that somebody is inside of, or the current one.
     pub(crate) fn oldest(&self) -> u64 {
         let mut state = self.0.borrow_mut();
@@ -70,6 +79,11 @@ impl Drop for EraGuard {
         let mut state = self.eras.0.borrow_mut();
         let index = (self.era - state.first) as usize;
         state.inside[index] -= 1;
+        if index == 0 && state.inside[0] == 0 && state.inside.len() > 1 {
+            let waiting = state.waiting.take();
+            drop(state);
+            waiting.into_iter().for_each(|kick| kick.kick());
+        }
     }
 }
 

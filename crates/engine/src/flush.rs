@@ -83,6 +83,10 @@ impl<I: Io> MappedShard<I> {
     pub(crate) fn reclaim(&self) {
         let freed = self.space.borrow_mut().reclaim(self.journal.flushed(), self.eras.oldest());
         self.take_free_ids(freed.stripes);
+        if freed.is_read {
+            self.io.reach(Path::ReleaseHeldByReaders);
+            self.eras.when_left(&self.keeper);
+        }
         if freed.count > 0 {
             self.keeper.kick();
             self.trimmer.kick();

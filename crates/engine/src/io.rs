@@ -36,8 +36,8 @@ pub enum IoError {
     /// The device answered with an error for this request; others may succeed. Carries the errno.
     #[error("I/O error (errno {0})")]
     Failed(i32),
-    /// The device is not there any more.
-    #[error("device is gone")]
+    /// The device is not there any more, or was given up.
+    #[error("device is gone, or does not answer")]
     Gone,
     /// The request reaches past the end of the device, or is not a whole number of blocks.
     #[error("request outside the device or not block-aligned")]
@@ -78,6 +78,10 @@ pub trait Io: Clone + 'static {
     /// Tells the device that the range's content is no longer needed; reading it afterwards gives anything.
     fn discard(&self, device: DeviceId, offset: u64, bytes: u64)
     -> impl Future<Output = Result<(), IoError>>;
+    /// Gives up on a device that does not answer: every request to it that is in flight ends with `Gone` soon, on whatever
+    /// thread, and so does every later one. What they own stays as it is until the device answers after all, and until then
+    /// it cannot be opened again.
+    fn abandon(&self, device: DeviceId);
     /// Tells that a path was taken that something unusual leads to. A world that tests the engine counts them.
     #[inline(always)]
     fn reach(&self, _path: Path) {}

@@ -16,6 +16,7 @@ pub mod md;
 pub mod pool;
 pub mod preset;
 pub mod shape;
+pub mod vigil;
 pub mod volume;
 
 // The other kind of pool: arrays, whole.

@@ -87,7 +87,7 @@ pub struct MappedShard<I> {
     /// Volumes that are being deleted.
     pub(crate) deleted: RefCell<BTreeSet<VolumeId>>,
     /// Wakes the keeper of free space.
-    pub(crate) keeper: Kick,
+    pub(crate) keeper: Rc<Kick>,
     /// Clients' stripes that wait for room.
     pub(crate) waiting_for_room: Cell<u32>,
     /// A chunk to be rebuilt found no member with room.
@@ -183,7 +183,7 @@ impl<I: Io> MappedShard<I> {
             recopy: Cell::new(true),
             tail_wanted: Cell::new(0),
             deleted: RefCell::default(),
-            keeper: Kick::default(),
+            keeper: Rc::default(),
             waiting_for_room: Cell::new(0),
             rebuild_starved: Cell::new(false),
             convertible: RefCell::default(),

@@ -22,6 +22,7 @@ use crate::io::{DeviceId, Io, IoError};
 use crate::pool::{Candidate, Found};
 use crate::shape::Shape;
 use crate::sync::join_all;
+use crate::vigil::answered;
 
 /// How an array of md's is to be opened.
 #[derive(Clone, Copy, Debug)]
@@ -214,7 +215,8 @@ async fn read_block<I: Io>(io: &I, candidate: &Candidate) -> Result<Block, MdErr
     let mut found: Option<Result<Block, BlockError>> = None;
     for version in [Version::V1_2, Version::V1_0] {
         let Some(offset) = version.offset(bytes) else { continue };
-        let (buf, read) = io.read(candidate.device, offset, Buf::stale(SUPERBLOCK_BYTES)).await;
+        let read = io.read(candidate.device, offset, Buf::stale(SUPERBLOCK_BYTES));
+        let (buf, read) = answered(io, candidate.device, read).await;
         read.map_err(failed)?;
         let parsed = Superblock::parse(buf.bytes(), offset).map(|superblock| Block { superblock, offset });
         found = Some(match (found, parsed) {
@@ -235,7 +237,7 @@ async fn bitmap_events_of<I: Io>(io: &I, device: DeviceId, block: &Block) -> Res
     let Some(sectors) = block.superblock.bitmap_offset() else { return Ok(0) };
     let at = block.offset.saturating_add_signed(i64::from(sectors) * 512);
     let within = at % BLOCK_BYTES as u64;
-    let (buf, read) = io.read(device, at - within, Buf::stale(BLOCK_BYTES)).await;
+    let (buf, read) = answered(io, device, io.read(device, at - within, Buf::stale(BLOCK_BYTES))).await;
     read?;
     Ok(bitmap_events(&buf.bytes()[within as usize..]).unwrap_or(0))
 }

@@ -1,6 +1,7 @@
 //! The members as one shard sees them: where each lies, whether it takes part, what it was asked and how it answered.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use async_channel::Sender;
 
@@ -11,7 +12,8 @@ use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES, MemberLayout};
 use crate::io::{DeviceId, Gather, Io, IoError};
 use crate::late::Alarms;
 use crate::shard::Event;
-use crate::spikes::{Kind, Responses, StepAround, Token};
+use crate::spikes::{Kind, MemberLatency, Responses, StepAround, Token};
+use crate::vigil::{Mark, Vigil};
 
 /// Read errors after which a member counts as failed although single reads still succeed.
 const READ_ERRORS_MAX: u32 = 64;
@@ -68,6 +70,12 @@ pub struct MemberStats {
     pub repaired_blocks: u64,
 }
 
+/// A request as it was noted when it was sent.
+struct Sent {
+    token: Option<Token>,
+    mark: Option<Mark>,
+}
+
 /// All members, and the way to them.
 pub(crate) struct Members<I> {
     pub(crate) io: I,
@@ -82,6 +90,8 @@ pub(crate) struct Members<I> {
     pub(crate) responses: Responses,
     /// Ring for requests that are late.
     pub(crate) alarms: Alarms,
+    /// Who waits for an answer.
+    pub(crate) vigil: Rc<Vigil>,
     /// Whether requests to all of them are carried out on the spot.
     all_at_once: Cell<bool>,
 }
@@ -108,10 +118,21 @@ impl<I: Io> Members<I> {
             failures_reported: Cell::new(0),
             responses: Responses::default(),
             alarms: Alarms::default(),
+            vigil: Rc::default(),
             all_at_once: Cell::new(false),
         };
         members.watch_all();
+        members.keep_vigil();
         members
+    }
+
+    /// Reports members that answer nothing for long, for ever.
+    fn keep_vigil(&self) {
+        let (io, vigil, control) = (self.io.clone(), Rc::clone(&self.vigil), self.control.clone());
+        self.io.spawn(async move {
+            // Control only goes away with the whole pool.
+            vigil.keep(io, async |silence| drop(control.send(Event::Silent(silence)).await)).await;
+        });
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -209,6 +230,15 @@ impl<I: Io> Members<I> {
         self.responses.set_mode(mode, self.io.now());
     }
 
+    /// How each answers, for people.
+    pub(crate) fn latencies(&self) -> Vec<MemberLatency> {
+        let mut all = self.responses.report(self.io.now());
+        for (latency, member) in all.iter_mut().zip(self.list.borrow().iter()) {
+            latency.unanswered_ns = member.device.map_or(0, |device| self.vigil.unanswered_ns(device));
+        }
+        all
+    }
+
     /// What a read of the member waits for: the less, the better.
     pub(crate) fn burden(&self, member: MemberId) -> (u32, u32) {
         let stragglers =
@@ -227,15 +257,22 @@ impl<I: Io> Members<I> {
         self.may_be_late() && self.responses.hedges()
     }
 
-    fn begin(&self, member: MemberId) -> Option<Token> {
+    fn begin(&self, member: MemberId, device: DeviceId) -> Sent {
         let is_watched = self.responses.measures() && !self.all_at_once.get();
-        is_watched.then(|| self.responses.begin(member, self.io.now_coarse()))
+        let token = is_watched.then(|| self.responses.begin(member, self.io.now_coarse()));
+        Sent { token, mark: self.mark(device) }
     }
 
-    fn end(&self, member: MemberId, kind: Kind, token: Option<Token>) {
-        if let Some(token) = token {
+    fn end(&self, member: MemberId, kind: Kind, sent: Sent) {
+        if let Some(token) = sent.token {
             self.responses.end(member, kind, token, self.io.now_coarse());
         }
+        sent.mark.into_iter().for_each(|mark| self.vigil.end(mark));
+    }
+
+    /// What is carried out on the spot is never waited for.
+    fn mark(&self, device: DeviceId) -> Option<Mark> {
+        (!self.all_at_once.get()).then(|| self.vigil.begin(device))
     }
 
     /// Whether the member has been out at any time since `version`: what it was written since then may be lost, even if
@@ -312,9 +349,9 @@ impl<I: Io> Members<I> {
     pub(crate) async fn read_at(&self, member: MemberId, offset: u64, bytes: usize) -> Result<Buf, IoError> {
         let (device, origin) = self.place(member)?;
         self.note(member, |m| m.in_flight += 1);
-        let token = self.begin(member);
+        let sent = self.begin(member, device);
         let (buf, result) = self.io.read(device, origin + offset, Buf::stale(bytes)).await;
-        self.end(member, Kind::Read, token);
+        self.end(member, Kind::Read, sent);
         self.note(member, |m| {
             m.in_flight -= 1;
             match result {
@@ -335,9 +372,9 @@ impl<I: Io> Members<I> {
         let (device, origin) = self.place(member)?;
         let bytes: usize = data.iter().map(Buf::len).sum();
         self.note(member, |m| m.in_flight += 1);
-        let token = self.begin(member);
+        let sent = self.begin(member, device);
         let result = self.io.write(device, origin + offset, data).await;
-        self.end(member, Kind::Write, token);
+        self.end(member, Kind::Write, sent);
         self.note(member, |m| {
             m.in_flight -= 1;
             m.unflushed = true;
@@ -403,7 +440,9 @@ impl<I: Io> Members<I> {
 
     pub(crate) async fn flush(&self, member: MemberId) -> Result<(), IoError> {
         let device = self.get(member).device.ok_or(IoError::Gone)?;
+        let mark = self.mark(device);
         let result = self.io.flush(device).await;
+        mark.into_iter().for_each(|mark| self.vigil.end(mark));
         self.note(member, |m| match result {
             Ok(()) => m.stats.flushes += 1,
             Err(_) => m.failed = Some(device),

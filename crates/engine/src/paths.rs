@@ -442,4 +442,14 @@ paths! {
     ArrayRowsCleared,
     /// What a growth was changing in place was put there at recovery.
     ArrayRecoverChanged,
+    /// What was released durably is still read, so it waits for the readers to leave.
+    ReleaseHeldByReaders,
+    /// A member that answered nothing for long was given up.
+    MemberGivenUp,
+    /// The same while the pool was being opened.
+    OpeningGivenUp,
+    /// A member that answered nothing for long was waited for, since the pool cannot do without it.
+    SilentMemberNeeded,
+    /// A device that answered nothing was given up before it counted as a member.
+    CandidateGivenUp,
 }

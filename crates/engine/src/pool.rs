@@ -17,6 +17,7 @@ use crate::md::MdBlocks;
 use crate::paths::Path;
 use crate::shape::Shape;
 use crate::space::capacity_blocks;
+use crate::vigil::answered;
 
 /// What a pool is to be.
 #[derive(Clone, Debug)]
@@ -173,7 +174,8 @@ pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Re
     };
     for (index, candidate) in devices.iter().enumerate() {
         wipe(io, candidate).await?;
-        write_superblock(io, candidate.device, index, &config).await.map_err(|e| e.at(&candidate.path))?;
+        let written = answered(io, candidate.device, write_superblock(io, candidate.device, index, &config));
+        written.await.map_err(|e| e.at(&candidate.path))?;
     }
     Ok(config)
 }
@@ -275,7 +277,8 @@ pub(crate) async fn refuse_used<I: Io>(io: &I, candidate: &Candidate) -> Result<
         return Err(PoolError::InUse { path, pool: superblock.config.name });
     }
     let bytes = device_bytes(io, candidate)?.min(1 << 20);
-    let (buf, read) = io.read(candidate.device, 0, Buf::zeroed(bytes as usize / 4096 * 4096)).await;
+    let read = io.read(candidate.device, 0, Buf::zeroed(bytes as usize / 4096 * 4096));
+    let (buf, read) = answered(io, candidate.device, read).await;
     read.map_err(|error| PoolError::Device { path: path.clone(), error })?;
     if buf.bytes().iter().any(|&b| b != 0) { Err(PoolError::NotEmpty { path }) } else { Ok(()) }
 }
@@ -288,7 +291,8 @@ pub async fn wipe<I: Io>(io: &I, candidate: &Candidate) -> Result<(), PoolError>
         io.write(candidate.device, 0, Rc::new([Buf::zeroed(bytes)])).await?;
         io.flush(candidate.device).await
     };
-    wiped.await.map_err(|error| PoolError::Device { path, error })
+    let wiped = answered(io, candidate.device, wiped).await;
+    wiped.map_err(|error| PoolError::Device { path, error })
 }
 
 /// As `wipe`, so that a crash leaves a superblock that can still be read, or none: the heads go first, a block each.
@@ -299,7 +303,8 @@ pub(crate) async fn clear<I: Io>(io: &I, candidate: &Candidate) -> Result<(), Po
         }
         io.flush(candidate.device).await
     };
-    heads.await.map_err(|error| PoolError::Device { path: candidate.path.clone(), error })?;
+    let heads = answered(io, candidate.device, heads).await;
+    heads.map_err(|error| PoolError::Device { path: candidate.path.clone(), error })?;
     wipe(io, candidate).await
 }
 
@@ -336,7 +341,7 @@ pub(crate) async fn write_superblock<I: Io>(
 pub async fn read_superblock<I: Io>(io: &I, device: DeviceId) -> Result<Superblock, DecodeError> {
     let mut best: Result<Superblock, DecodeError> = Err(DecodeError::Foreign);
     for offset in SLOT_OFFSETS {
-        let (buf, read) = io.read(device, offset, Buf::stale(SLOT_BYTES)).await;
+        let (buf, read) = answered(io, device, io.read(device, offset, Buf::stale(SLOT_BYTES))).await;
         let found = match read {
             Ok(()) => Superblock::decode(buf.bytes()),
             Err(_) => Err(DecodeError::Invalid("superblock: it cannot be read")),
@@ -503,7 +508,8 @@ async fn store<I: Io>(io: &I, config: &mut Config, devices: &[Option<DeviceId>])
     for (index, device) in devices.iter().enumerate() {
         if let Some(device) = device {
             let path = config.members[index].path.clone();
-            write_superblock(io, *device, index, config).await.map_err(|e| e.at(&path))?;
+            let written = answered(io, *device, write_superblock(io, *device, index, config)).await;
+            written.map_err(|e| e.at(&path))?;
         }
     }
     Ok(())

@@ -57,6 +57,8 @@ pub enum Sabotage {
     LeaveEarly,
     /// Count a copy of the journal that is late as written.
     CountLateJournal,
+    /// Give up a silent member that the pool cannot do without.
+    GiveUpNeeded,
     /// Leave members in a spike out of a flush.
     FlushAround,
     /// Count a copy of small writes that is late as written.

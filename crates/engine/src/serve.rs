@@ -170,6 +170,8 @@ pub enum Order {
     Throttle(Bounds),
     /// Look for latency spikes in this way.
     StepAround(StepAround),
+    /// Give members up that have not answered for so long, or never.
+    GiveUpAfter(Option<u64>),
     /// Lay out and convert small writes so.
     Policy(Policy),
     /// Tell the state.

@@ -15,6 +15,7 @@ use crate::recover::{RecoverError, RecoveryReport};
 use crate::serve::{Answer, Order, Reply, Request};
 use crate::shape::Shape;
 use crate::status::ShardStatus;
+use crate::vigil::Silence;
 use crate::volume::VolumeError;
 
 /// What a shard tells the pool's control.
@@ -45,6 +46,8 @@ pub enum Event {
     },
     /// Nothing of the shard is left on the members that are to be emptied.
     Emptied,
+    /// Devices do not answer.
+    Silent(Silence),
 }
 
 /// Opens shards of a pool, by number and mailbox, on the present thread: recovers them and starts their tasks. All at once,
@@ -235,6 +238,10 @@ impl<I: Io> Shard<I> {
             Order::StepAround(mode) => match &self {
                 Shard::Mapped(shard) => shard.members.step_around(mode),
                 Shard::Array(shard) => shard.members.step_around(mode),
+            },
+            Order::GiveUpAfter(ns) => match &self {
+                Shard::Mapped(shard) => shard.members.vigil.set(ns),
+                Shard::Array(shard) => shard.members.vigil.set(ns),
             },
             Order::Status(reply) => {
                 let _ = reply.send(self.status());

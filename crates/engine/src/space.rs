@@ -91,6 +91,8 @@ pub(crate) struct Freed {
     pub(crate) count: usize,
     /// Stripe numbers that may be used again.
     pub(crate) stripes: Vec<StripeId>,
+    /// More could be used again if nobody read it any more.
+    pub(crate) is_read: bool,
 }
 
 /// Free space of one shard.
@@ -486,6 +488,7 @@ impl Space {
             }
             freed.count += 1;
         }
+        freed.is_read = self.releasing.front().is_some_and(|r| r.lsn <= flushed);
         freed
     }
 

@@ -295,7 +295,7 @@ impl<I: Io> MappedShard<I> {
             waits: self.waits(),
             counters: self.counters.values(),
             members: self.members.ids().map(|m| self.members.get(m).stats).collect(),
-            member_latency: self.members.responses.report(self.io.now()),
+            member_latency: self.members.latencies(),
             member_chunks_used: vec![0; self.members.count()],
             member_chunks_parity: vec![0; self.members.count()],
             ..ShardStatus::default()

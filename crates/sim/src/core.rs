@@ -90,8 +90,10 @@ struct Request {
     verdict: Option<IoError>,
     outcome: Option<Result<(), IoError>>,
     waker: Option<Waker>,
-    /// Its future is gone; nobody takes the outcome.
+    /// Its future is gone, or has been told that the device was given up; nobody takes the outcome.
     orphan: bool,
+    /// Its device was given up, which its future is to be told.
+    abandoned: bool,
 }
 
 /// A request, as its future knows it.
@@ -275,7 +277,7 @@ impl Core {
         let Some(place) = op.place() else { return Admission::At(now, None) };
         let gone = Admission::At(now + GONE_NS, Some(IoError::Gone));
         let Some(device) = self.devices.get_mut(place.device.0 as usize) else { return gone };
-        if device.gone {
+        if device.gone || device.abandoned {
             return gone;
         }
         let outside = place.offset.checked_add(place.bytes).is_none_or(|end| end > device.config.bytes);
@@ -307,6 +309,10 @@ impl Core {
     /// Takes the outcome of a request, or leaves a waker for it.
     pub(crate) fn collect(&mut self, ticket: Ticket, waker: &Waker) -> Option<(Op, Result<(), IoError>)> {
         let request = &mut self.requests[ticket.slot as usize];
+        if request.outcome.is_none() && std::mem::take(&mut request.abandoned) {
+            request.orphan = true;
+            return Some((Op::Empty, Err(IoError::Gone)));
+        }
         let Some(outcome) = request.outcome else {
             if !request.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
                 request.waker = Some(waker.clone());
@@ -370,6 +376,10 @@ impl Core {
     }
 
     fn complete(&mut self, slot: u32) -> Option<Waker> {
+        if let Some(later) = self.silence_of(slot) {
+            self.schedule(slot, later);
+            return None;
+        }
         let request = &mut self.requests[slot as usize];
         request.event = 0;
         let waker = request.waker.take();
@@ -431,6 +441,42 @@ impl Core {
         self.trace.word(content ^ outcome.rotate_left(32));
     }
 
+    /// When a request is answered whose device says nothing now.
+    fn silence_of(&mut self, slot: u32) -> Option<u64> {
+        let request = &self.requests[slot as usize];
+        let place = request.op.place().filter(|_| request.verdict.is_none())?;
+        let until = self.device(place.device)?.silent_until;
+        (self.now < until).then(|| until + self.gone_rng.between(0, GONE_NS))
+    }
+
+    /// A device is given up: the futures of its requests end, and what the requests do is done when the device does it.
+    pub(crate) fn abandon_device(&mut self, id: DeviceId) -> Vec<Waker> {
+        let Some(device) = self.device_mut(id) else { return Vec::new() };
+        device.abandoned = true;
+        let is_its = |request: &&mut Request| {
+            let is_its = request.op.place().is_some_and(|place| place.device == id);
+            is_its && request.outcome.is_none() && !request.orphan
+        };
+        let its = self.requests.iter_mut().filter(is_its);
+        let wakers = its.filter_map(|request| {
+            request.abandoned = true;
+            request.waker.take()
+        });
+        let wakers = wakers.collect();
+        self.trace.bytes(b"abandon");
+        self.trace.word(u64::from(id.0));
+        wakers
+    }
+
+    /// Opens a device again that was given up; false while it owes answers.
+    pub(crate) fn reopen(&mut self, id: DeviceId) -> bool {
+        let owes = |r: &Request| r.event != 0 && r.op.place().is_some_and(|place| place.device == id);
+        let owes = self.requests.iter().any(owes);
+        let Some(device) = self.device_mut(id) else { return false };
+        device.abandoned &= owes;
+        !device.abandoned
+    }
+
     /// A device goes away: its cache meets its fate, its requests fail, soon.
     pub(crate) fn detach(&mut self, id: DeviceId, policy: CrashPolicy) {
         let Some(device) = self.devices.get_mut(id.0 as usize) else { return };
@@ -487,6 +533,7 @@ impl Core {
         }
         self.free.extend((0..self.requests.len() as u32).rev());
         for index in 0..self.devices.len() {
+            self.devices[index].abandoned = false;
             if let Some(modelled) = &mut self.devices[index].model {
                 modelled.event = 0;
             }
@@ -522,6 +569,7 @@ impl Request {
             outcome: None,
             waker: None,
             orphan: false,
+            abandoned: false,
         }
     }
 }

@@ -133,6 +133,10 @@ pub(crate) struct DeviceState {
     seq: u64,
     durable_seq: u64,
     pub(crate) gone: bool,
+    /// It answers nothing before this.
+    pub(crate) silent_until: u64,
+    /// It was given up, and not opened again since.
+    pub(crate) abandoned: bool,
     pub(crate) timing: Timing,
     /// Bytes that are in memory with a battery: there at once, durable, and no traffic of the device.
     pub(crate) battery_backed: Vec<Range<u64>>,
@@ -164,6 +168,8 @@ impl DeviceState {
             seq: 0,
             durable_seq: 0,
             gone: false,
+            silent_until: 0,
+            abandoned: false,
             timing: Timing::new(config.latency.clone(), stream("latency")),
             battery_backed: Vec::new(),
             unstable: BTreeSet::new(),

@@ -174,6 +174,8 @@ fault_counts! {
     stalls,
     /// Slow periods begun.
     slow_periods,
+    /// Times the device fell silent.
+    silences,
     /// Power losses the device went through, going away included.
     power_losses,
     /// Ends of the process without power loss.

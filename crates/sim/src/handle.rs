@@ -209,6 +209,34 @@ impl Device {
         });
     }
 
+    /// Has it answer nothing for so long: what is under way, and what arrives, is done and answered after that.
+    pub fn silence(&self, ns: u64) {
+        self.with(|device, now| {
+            device.counts.silences += 1;
+            device.silent_until = now.saturating_add(ns);
+        });
+    }
+
+    /// Whether it answers nothing now.
+    pub fn is_silent(&self) -> bool {
+        self.with(|device, now| now < device.silent_until)
+    }
+
+    /// Lets it answer what arrives from now on.
+    pub fn end_silence(&self) {
+        self.with(|device, _| device.silent_until = 0);
+    }
+
+    /// Whether it was given up by the engine, and not opened again since.
+    pub fn is_abandoned(&self) -> bool {
+        self.with(|device, _| device.abandoned)
+    }
+
+    /// Opens it again if it was given up. False while it owes answers from before: nobody may have it until then.
+    pub fn reopen(&self) -> bool {
+        self.with_core(|core| core.reopen(self.id))
+    }
+
     /// Takes the device away: requests fail with `Gone`, those in flight too, and its unflushed writes meet `policy` as
     /// in a power loss.
     pub fn detach(&self, policy: CrashPolicy) {
@@ -219,6 +247,8 @@ impl Device {
     pub fn attach(&self) {
         self.with(|device, _| {
             if std::mem::replace(&mut device.gone, false) {
+                // It is another device to whoever gave it up.
+                device.abandoned = false;
                 device.counts.attached += 1;
             }
         });

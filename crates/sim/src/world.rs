@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::panic::Location;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use sinew_engine::buf::{BLOCK_BYTES, Buf};
 use sinew_engine::io::{DeviceId, Gather, Io, IoError, Space};
@@ -420,7 +420,8 @@ impl Io for SimIo {
         async move {
             match pending.await {
                 (Op::Read { buf, .. }, result) => (buf, result),
-                _ => unreachable!("a read comes back as a read"),
+                // The device has the buffer still.
+                (_, result) => (Buf::stale(0), result),
             }
         }
     }
@@ -449,6 +450,11 @@ impl Io for SimIo {
         SimIo::outcome(self.request(Op::Discard { device, offset, bytes }))
     }
 
+    fn abandon(&self, device: DeviceId) {
+        let wakers = self.shared.core.borrow_mut().abandon_device(device);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
     fn reach(&self, path: Path) {
         let count = &self.shared.reached[path as usize];
         count.set(count.get() + 1);
@@ -464,7 +470,7 @@ impl Io for SimIo {
 
     fn space(&self, device: DeviceId) -> Result<Space, IoError> {
         let core = self.shared.core.borrow();
-        let device = core.device(device).filter(|device| !device.gone);
+        let device = core.device(device).filter(|device| !device.gone && !device.abandoned);
         device.map(|device| Space { bytes: device.config.bytes }).ok_or(IoError::Gone)
     }
 }

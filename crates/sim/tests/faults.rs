@@ -207,6 +207,39 @@ fn stalls_and_slow_periods_take_long() {
 }
 
 #[test]
+fn what_a_silent_device_was_asked_is_done_later_even_if_it_was_given_up() {
+    let (world, device) = world();
+    let (id, io) = (device.id(), world.io());
+    write(&world, id, 0, filled(1, 2)).unwrap();
+    device.silence(1_000_000_000);
+    let begun = world.now();
+    assert_eq!(read(&world, id, 0, 1), Ok(vec![1]));
+    assert!(world.now() - begun >= 1_000_000_000 && !device.is_silent());
+
+    device.silence(5_000_000_000);
+    let begun = world.now();
+    let (reader, writer, giver) = (world.io(), world.io(), world.io());
+    let ended = world.block_on(async move {
+        let (done, ends) = async_channel::unbounded();
+        let second = done.clone();
+        giver.spawn(async move { drop(done.send(writer.write(id, 0, filled(2, 1)).await).await) });
+        giver.spawn(async move { drop(second.send(reader.read(id, 0, Buf::stale(4096)).await.1).await) });
+        giver.sleep(1_000_000_000).await;
+        giver.abandon(id);
+        [ends.recv().await.unwrap(), ends.recv().await.unwrap(), io.flush(id).await]
+    });
+    assert_eq!(ended.unwrap(), [Err(IoError::Gone); 3]);
+    assert!(world.now() - begun < 2_000_000_000, "nobody waits any more");
+    assert!(device.is_abandoned() && !device.reopen(), "it owes answers");
+    assert_eq!(device.peek(0, 1), [1]);
+    world.run_for(6_000_000_000).unwrap();
+    assert_eq!(device.peek(0, 1), [2], "the write landed all the same");
+    assert_eq!(read(&world, id, 0, 1), Err(IoError::Gone), "not before it is opened again");
+    assert!(device.reopen());
+    assert_eq!(read(&world, id, 0, 2), Ok(vec![2, 1]));
+}
+
+#[test]
 fn random_damage_stays_where_it_is_allowed_and_is_logged() {
     let world = World::new(5);
     let faults = DeviceFaults {

@@ -20,7 +20,7 @@ use sinew_uring::net::{Listener, Part, Stream};
 use crate::commands::array::MethodName;
 use crate::commands::policy::PolicyChange;
 use crate::commands::serve::Ready;
-use crate::commands::step_around::StepAroundName;
+use crate::commands::step_around::{GiveUpAfter, StepAroundName};
 use crate::host::Open;
 use crate::members::refuse_twice;
 use crate::rates::Rates;
@@ -46,7 +46,7 @@ pub(crate) enum Request {
     ArrayGrow { paths: Vec<PathBuf>, method: Option<MethodName>, force: bool },
     Scrub { run: bool },
     Throttle { bytes_per_second: u64, rest_above: u64 },
-    StepAround { mode: StepAroundName },
+    StepAround { mode: Option<StepAroundName>, give_up_after: Option<GiveUpAfter> },
     Policy { change: PolicyChange },
 }
 
@@ -122,7 +122,7 @@ async fn answer_http(served: &Served, stream: &Stream, line: &[u8]) {
 async fn metrics_text(open: &Open) -> Result<String> {
     let (config, status) = (open.control.config(), open.control.status().await?);
     let faults: Vec<usize> = config.members.iter().map(|m| faults(open, &m.path).len()).collect();
-    metrics::text(&config, &status, &faults)
+    metrics::text(&config, &status, &open.unnamed(), &faults)
 }
 
 async fn answer(served: &Served, request: Request) -> Result<Value> {
@@ -131,14 +131,16 @@ async fn answer(served: &Served, request: Request) -> Result<Value> {
     let_go(open);
     match request {
         Request::Status => {
-            let mut status = report::status(&control.config(), &control.status().await?);
+            let mut status = report::status(&control.config(), &control.status().await?, &open.unnamed());
             if matches!(control.config().shape, Shape::Mapped(_)) {
                 status["policy"] = report::policy(&control.policy());
             }
             status["step_around"] = json!(control.stepping_around().name());
+            status["give_up_after_s"] = json!(control.gives_up_after().map(|ns| ns as f64 / 1e9));
             status["nbd"] = json!({ "unix": ready.unix, "tcp": ready.tcp });
             status["per_second"] = rates.per_second();
-            for member in status["members"].as_array_mut().into_iter().flatten() {
+            for (index, member) in status["members"].as_array_mut().into_iter().flatten().enumerate() {
+                member["given_up"] = json!(control.was_given_up(index));
                 let faults = faults(open, member["path"].as_str().unwrap_or_default());
                 let told = |(fault, requests)| json!({ "fault": fault, "requests": requests });
                 member["faults"] = faults.into_iter().map(told).collect();
@@ -193,7 +195,14 @@ async fn answer(served: &Served, request: Request) -> Result<Value> {
             control.set_policy(policy).await?;
             return Ok(report::policy(&policy));
         }
-        Request::StepAround { mode } => control.step_around(mode.into()).await,
+        Request::StepAround { mode, give_up_after } => {
+            if let Some(mode) = mode {
+                control.step_around(mode.into()).await;
+            }
+            if let Some(after) = give_up_after {
+                control.give_up_after(after.ns()).await;
+            }
+        }
         Request::Throttle { bytes_per_second, rest_above } => {
             control.throttle(Bounds { bytes_per_second, rest_above }).await;
         }

@@ -2,19 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use sinew_devices::flash;
 use sinew_engine::pool::Candidate;
-use sinew_uring::{Chance, Damage, Devices, DriveModel, Fault, Side, Spikes};
+use sinew_uring::{Chance, Damage, Devices, DriveModel, Fault, Side, Silence, Spikes};
 
 use crate::out::complain;
 use crate::size;
 
 /// What can be said.
 const HOW: &str = "say it as MEMBER:FAULT,NAME=VALUE,…, for example 2:spikes,period=200ms,length=50ms,height=20ms or \
-                   2:read-errors,rate=0.01; faults are spikes, latency, read-errors, write-errors, corrupt-reads, \
+                   2:read-errors,rate=0.01; faults are spikes, silence, latency, read-errors, write-errors, corrupt-reads, \
                    corrupt-writes (docs/fault-members.md)";
 /// Places of errors and corruption are whole blocks of the member.
 const BLOCK: u64 = 4096;
@@ -47,6 +46,10 @@ pub(crate) fn parse(text: &str) -> Result<FaultMember> {
     let mut settings = Settings::parse(rest)?;
     let fault = match kind {
         "spikes" => Fault::Spikes(spikes(&mut settings)?),
+        "silence" => Fault::Silence(Silence {
+            after: settings.take("after", size::time)?.unwrap_or_default(),
+            length: settings.take("length", size::time)?,
+        }),
         "latency" => Fault::Latency(drive(&mut settings)?),
         "read-errors" => Fault::Errors(Side::Reads, chance(&mut settings)?),
         "write-errors" => Fault::Errors(Side::Writes, chance(&mut settings)?),
@@ -90,9 +93,9 @@ impl Settings {
 
 fn spikes(settings: &mut Settings) -> Result<Spikes> {
     let spikes = Spikes {
-        period: settings.need("period", duration)?,
-        length: settings.need("length", duration)?,
-        height: settings.need("height", duration)?,
+        period: settings.need("period", size::time)?,
+        length: settings.need("length", size::time)?,
+        height: settings.need("height", size::time)?,
     };
     ensure!(!spikes.period.is_zero(), "spikes come again after some time: period is 0");
     ensure!(spikes.length <= spikes.period, "a spike is not longer than the period in which it comes again");
@@ -164,17 +167,6 @@ fn range(text: &str) -> Result<Range<u64>> {
     Ok(from..to)
 }
 
-fn duration(text: &str) -> Result<Duration> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: u64 = digits.parse().with_context(|| format!("{text} is not a time such as 20ms"))?;
-    match &text[digits.len()..] {
-        "us" => Ok(Duration::from_micros(number)),
-        "ms" => Ok(Duration::from_millis(number)),
-        "s" => Ok(Duration::from_secs(number)),
-        _ => bail!("{text}: a time is in us, ms or s"),
-    }
-}
-
 /// Gives members their faults, before the pool is opened on them, and says so.
 pub(crate) fn give(devices: &Devices, members: &[Candidate], faulty: &[FaultMember]) -> Result<()> {
     let mut each: BTreeMap<usize, Vec<Fault>> = BTreeMap::new();
@@ -205,7 +197,7 @@ fn possible(fault: &Fault, bytes: u64) -> Result<()> {
             let start = chance.range.start;
             ensure!(start < bytes, "range begins at {start}, and the member has {bytes} bytes");
         }
-        Fault::Spikes(_) => {}
+        Fault::Spikes(_) | Fault::Silence(_) => {}
     }
     Ok(())
 }
@@ -221,6 +213,8 @@ mod tests {
             fault("2:spikes,period=200ms,height=20ms,length=50ms"),
             (2, "requests take 20ms longer, for 50ms of every 200ms".to_owned())
         );
+        assert_eq!(fault("2:silence").1, "nothing is answered after 0ns");
+        assert_eq!(fault("2:silence,after=5s,length=30s").1, "nothing is answered for 30s after 5s");
         assert_eq!(fault("0:write-errors,after=100").1, "writes fail: 100 % of them after 100, seed 0");
         assert_eq!(
             fault("1:corrupt-reads,rate=0.5,range=4K-8K,unit=sector,seed=9").1,

@@ -4,6 +4,7 @@
 //! the reason, the pool is opened again without it.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::thread::JoinHandle;
 
@@ -51,8 +52,19 @@ pub(crate) struct Open {
     pub(crate) client: PoolClient<UringIo>,
     pub(crate) recovery: RecoveryReport,
     pub(crate) warnings: Vec<String>,
+    /// Devices that work and that nobody could find again.
+    pub(crate) unnamed: RefCell<BTreeSet<DeviceId>>,
     /// Threads that run shards, the first included.
     pub(crate) threads: usize,
+}
+
+impl Open {
+    /// Members that work and that nobody could find again.
+    pub(crate) fn unnamed(&self) -> Vec<usize> {
+        let unnamed = self.unnamed.borrow();
+        let in_use = self.control.devices_in_use().into_iter();
+        in_use.filter(|(_, device)| unnamed.contains(device)).map(|(member, _)| member).collect()
+    }
 }
 
 /// What each thread beside the first does once the pool is open. The thread's shards live until the pool is closed.
@@ -269,6 +281,7 @@ impl Attempt<'_> {
             client,
             recovery,
             warnings: found.warnings,
+            unnamed: RefCell::default(),
             threads: count,
         })
     }

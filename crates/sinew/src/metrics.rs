@@ -23,8 +23,13 @@ use crate::report::health;
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The text of a pool; `faults` has how many faults each member has on purpose.
-pub(crate) fn text(config: &Config, status: &ShardStatus, faults: &[usize]) -> Result<String> {
-    let mut families = of_pool(config, status);
+pub(crate) fn text(
+    config: &Config,
+    status: &ShardStatus,
+    unnamed: &[usize],
+    faults: &[usize],
+) -> Result<String> {
+    let mut families = of_pool(config, status, unnamed);
     families.extend(of_members(config, status, faults));
     let mut registry = Registry::with_prefix("sinew");
     registry.register_collector(Box::new(Snapshot(families)));
@@ -101,8 +106,8 @@ fn gauges(name: &str, help: &str, label: &'static str, values: &[(&str, u64)]) -
     family(name, help, values.iter().map(sample).collect())
 }
 
-fn of_pool(config: &Config, s: &ShardStatus) -> Vec<Family> {
-    let (now, _) = health(config, s);
+fn of_pool(config: &Config, s: &ShardStatus, unnamed: &[usize]) -> Vec<Family> {
+    let (now, _) = health(config, s, unnamed);
     let states = ["healthy", "degraded", "at risk", "damaged"].map(|state| (state, u64::from(state == now)));
     let scrub = s.scrub_stripes_left.unwrap_or(0);
     let growth = s.growth_chunks_left.unwrap_or(0);

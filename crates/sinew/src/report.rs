@@ -1,7 +1,7 @@
 //! The state of a pool, for programs (JSON) and for people: is my data safe, what is happening, what should I do.
 
 use serde_json::{Value, json};
-use sinew_engine::disk::superblock::{Config, MemberConfig, MemberState};
+use sinew_engine::disk::superblock::{Config, MemberState};
 use sinew_engine::disk::uuid_text;
 use sinew_engine::policy::Policy;
 use sinew_engine::spikes::{History, Response};
@@ -14,8 +14,11 @@ use sinew_engine::shape::Shape;
 use crate::out::say;
 use crate::size;
 
-/// The whole state as JSON; docs/control-api.md describes the fields.
-pub(crate) fn status(config: &Config, status: &ShardStatus) -> Value {
+/// A request pending for so many seconds is worth a word.
+const SILENT_S: u64 = 5;
+
+/// The whole state as JSON; docs/control-api.md describes the fields. `unnamed` are members whose names are not there any more.
+pub(crate) fn status(config: &Config, status: &ShardStatus, unnamed: &[usize]) -> Value {
     let members: Vec<Value> = config.members.iter().enumerate().map(|(i, m)| {
         let stats = status.members.get(i).copied().unwrap_or_default();
         let latency = status.member_latency.get(i).cloned().unwrap_or_default();
@@ -36,6 +39,7 @@ pub(crate) fn status(config: &Config, status: &ShardStatus) -> Value {
             "stragglers": latency.stragglers, "stragglers_seen": latency.stragglers_seen, "spikes": latency.spikes,
             "redirections": latency.redirections, "hedges": latency.hedges,
             "reconstructions": latency.reconstructions, "slower_than_peers_s": latency.slow_for_ns / 1_000_000_000,
+            "unanswered_s": latency.unanswered_ns / 1_000_000_000,
         })
     }).collect();
     let volumes: Vec<Value> = config
@@ -46,7 +50,7 @@ pub(crate) fn status(config: &Config, status: &ShardStatus) -> Value {
         .collect();
     let counters: serde_json::Map<String, Value> =
         status.counters.named().into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
-    let (health, advice) = health(config, status);
+    let (health, advice) = health(config, status, unnamed);
     let (columns, array) = match &config.shape {
         Shape::Mapped(g) => ((g.data_columns, g.parity_columns()), Value::Null),
         Shape::Array(a) => ((a.data_columns(), a.parity_columns()), array_json(a)),
@@ -134,7 +138,7 @@ pub(crate) fn journal_text(array: &ArrayGeometry) -> &'static str {
 }
 
 /// One word, and what to do.
-pub(crate) fn health(config: &Config, status: &ShardStatus) -> (&'static str, String) {
+pub(crate) fn health(config: &Config, status: &ShardStatus, unnamed: &[usize]) -> (&'static str, String) {
     let out: Vec<usize> = config
         .members
         .iter()
@@ -189,11 +193,11 @@ pub(crate) fn health(config: &Config, status: &ShardStatus) -> (&'static str, St
     if status.stripes_degraded > 0 || status.metadata_degraded > 0 {
         return ("degraded", "redundancy is being restored: wait for it".to_owned());
     }
-    if let Some((i, m)) = config.members.iter().enumerate().find(|(_, m)| is_gone(m)) {
+    if let Some(&i) = unnamed.first() {
         let advice = format!(
             "{} is not there any more; member {i} works until the pool is stopped: replace it before (`sinew member \
              offline {i}`, then `sinew member replace {i} DEVICE`)",
-            m.path
+            config.members[i].path
         );
         return ("healthy", advice);
     }
@@ -244,11 +248,6 @@ fn suspect_advice(config: &Config, status: &ShardStatus, suspect: usize) -> Stri
     )
 }
 
-/// Whether a file was deleted, or a device pulled, that is still open as a member.
-fn is_gone(member: &MemberConfig) -> bool {
-    member.state.takes_part() && !std::path::Path::new(&member.path).exists()
-}
-
 fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or(0)
 }
@@ -279,6 +278,7 @@ pub(crate) fn print(value: &Value) {
     say!("health    {}", text(value, "health"));
     say!("data safe {safe}");
     say!("to do     {}", text(value, "advice"));
+    print_silent(value);
     print_faults(value);
     let array = &value["array"];
     if array.is_object() {
@@ -323,6 +323,20 @@ pub(crate) fn print(value: &Value) {
     print_members(value);
     print_latencies(value);
     print_volumes(value);
+}
+
+/// Members from which nothing is heard: whether they are out for that, or waited for.
+fn print_silent(value: &Value) {
+    for m in value["members"].as_array().into_iter().flatten() {
+        let (member, seconds) = (number(m, "member"), number(m, "unanswered_s"));
+        if m["given_up"] == true {
+            say!(
+                "GIVEN UP  member {member} did not answer; once it does, or is reset, bring it back (`sinew member online {member}`)"
+            );
+        } else if seconds >= SILENT_S {
+            say!("SILENT    member {member} has not answered a request for {seconds} s");
+        }
+    }
 }
 
 /// What is wrong on purpose: nobody is to take it for a failing drive, or trust such a pool.

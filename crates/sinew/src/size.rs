@@ -1,4 +1,6 @@
-//! Sizes as people write them: 4096, 64K, 1.5G.
+//! Sizes and times as people write them: 4096, 64K, 1.5G; 20ms.
+
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -25,6 +27,18 @@ pub(crate) fn parse(text: &str) -> Result<u64> {
 /// A bound of bytes per second; 0 for `none`.
 pub(crate) fn rate(text: &str) -> Result<u64> {
     if text == "none" { Ok(0) } else { parse(text) }
+}
+
+/// A time from a number with us, ms or s.
+pub(crate) fn time(text: &str) -> Result<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.parse().with_context(|| format!("{text} is not a time such as 20ms"))?;
+    match &text[digits.len()..] {
+        "us" => Ok(Duration::from_micros(number)),
+        "ms" => Ok(Duration::from_millis(number)),
+        "s" => Ok(Duration::from_secs(number)),
+        _ => bail!("{text}: a time is in us, ms or s"),
+    }
 }
 
 /// Bytes for people.

@@ -80,13 +80,19 @@ impl Core {
         &self.config.devices
     }
 
-    /// Lets go of devices that were closed since the last look.
+    /// Lets go of devices that were closed since the last look, and ends the requests to those that were given up.
     pub(crate) fn forget_closed(&self) {
         let closings = self.registry().closings();
-        if closings != self.closings_seen.replace(closings) {
-            for cached in self.devices.borrow_mut().iter_mut() {
-                cached.take_if(|handle| handle.is_closed());
-            }
+        if closings == self.closings_seen.replace(closings) {
+            return;
+        }
+        let mut closed: Vec<Handle> = Vec::new();
+        for cached in self.devices.borrow_mut().iter_mut() {
+            closed.extend(cached.take_if(|handle| handle.is_closed()));
+        }
+        if closed.iter().any(|handle| handle.is_abandoned()) {
+            let wakers = self.ring.borrow_mut().abandon(|handle| handle.is_abandoned());
+            wakers.into_iter().for_each(Waker::wake);
         }
     }
 

@@ -4,17 +4,20 @@
 //! other processes (and other opens in this one) respect, so that two servers never write to one member.
 
 use std::ffi::c_int;
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use sinew_engine::buf::{BLOCK_BYTES, Buf};
 use sinew_engine::io::{DeviceId, IoError};
 
+use crate::aside;
+use crate::executor::Executor;
 use crate::faults::{Fault, Faults};
 use crate::io::point_to;
 use crate::memory::Region;
@@ -54,6 +57,11 @@ pub enum OpenError {
     /// Another process, or this one, has the member open exclusively, or it is mounted.
     #[error("{0} is in use: another server has it open, or it is mounted or part of an array")]
     InUse(PathBuf),
+    /// It was given up, and has yet to answer what it was asked before.
+    #[error(
+        "{0} was given up because it did not answer, and still owes answers; it can be used again once it has answered or is reset"
+    )]
+    Unanswered(PathBuf),
     /// Neither a regular file nor a block device.
     #[error("{0} is neither a file nor a block device")]
     WrongKind(PathBuf),
@@ -67,6 +75,27 @@ pub enum OpenError {
     },
 }
 
+/// What has happened to a member that still answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    /// Its file was deleted.
+    Deleted,
+    /// Its file was cut.
+    Truncated,
+    /// Nothing is there any more by the name it was opened by.
+    Unnamed,
+}
+
+impl fmt::Display for Harm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Harm::Deleted => "its file was deleted",
+            Harm::Truncated => "its file was truncated",
+            Harm::Unnamed => "its name is not there any more",
+        })
+    }
+}
+
 pub(crate) enum Backing {
     File(File),
     Block(File),
@@ -78,10 +107,14 @@ pub(crate) struct Device {
     pub(crate) path: Path,
     pub(crate) bytes: u64,
     pub(crate) backing: Backing,
+    /// Requests are handed to the ring's own threads at once: to try them first would hang with the file system.
+    pub(crate) may_hang: bool,
     /// A block device that says that it takes discards. Files keep their room: a hole might not be filled again.
     pub(crate) takes_discards: bool,
     name: PathBuf,
     closed: AtomicBool,
+    /// Closed with requests in flight that nobody waits for any more.
+    abandoned: AtomicBool,
     /// Those that it was given on purpose.
     faults: OnceLock<Faults>,
 }
@@ -95,6 +128,10 @@ struct Registry {
     devices: RwLock<Vec<Option<Arc<Device>>>>,
     /// Counts closings, so that runtimes know when to let go of what they have cached.
     closings: AtomicU64,
+    /// Those that have requests in flight, perhaps, though they were given up.
+    abandoned: Mutex<Vec<Weak<Device>>>,
+    /// The runtimes, which must hear of that even if they sleep.
+    runtimes: Mutex<Vec<Weak<Executor>>>,
 }
 
 impl Devices {
@@ -106,6 +143,10 @@ impl Devices {
     /// Opens a file or block device. Its size is taken now, in whole blocks.
     pub fn open(&self, name: impl AsRef<FilePath>, options: OpenOptions) -> Result<DeviceId, OpenError> {
         let name = name.as_ref();
+        if self.owes_answers(name) {
+            // Nor would it answer this.
+            return Err(OpenError::Unanswered(name.to_owned()));
+        }
         let os = |source| OpenError::Os { path: name.to_owned(), source };
         let kind = fs::metadata(name).map_err(os)?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
@@ -121,13 +162,16 @@ impl Devices {
         let bytes = if is_block { block_device_bytes(&file).map_err(os)? } else { meta.len() };
         let suits =
             if is_block { path_of_block_device(meta.rdev()) } else { path_of_file(&file).map_err(os)? };
+        let may_hang = !is_block && is_remote(&file).map_err(os)?;
         Ok(self.add(Device {
+            may_hang,
             path: options.path.filter(|path| *path != Path::Memory).unwrap_or(suits),
             bytes: bytes - bytes % BLOCK_BYTES as u64,
             backing: if is_block { Backing::Block(file) } else { Backing::File(file) },
             takes_discards: is_block && !options.read_only && takes_discards(meta.rdev()),
             name: name.to_owned(),
             closed: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
             faults: OnceLock::new(),
         }))
     }
@@ -138,11 +182,13 @@ impl Devices {
         let bytes = bytes - bytes % BLOCK_BYTES as u64;
         Ok(self.add(Device {
             path: Path::Memory,
+            may_hang: false,
             bytes,
             backing: Backing::Memory(Region::new(bytes as usize)?),
             takes_discards: false,
             name: PathBuf::from("memory"),
             closed: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
             faults: OnceLock::new(),
         }))
     }
@@ -155,6 +201,38 @@ impl Devices {
         device.closed.store(true, Ordering::Release);
         device.unlock();
         self.0.closings.fetch_add(1, Ordering::Release);
+    }
+
+    /// Gives up a member that does not answer: as `close`, but its requests in flight end with `Gone`, and its lock is
+    /// released only when the last of them is answered.
+    pub fn abandon(&self, id: DeviceId) {
+        let mut devices = self.0.devices.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(device) = devices.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        drop(devices);
+        device.abandoned.store(true, Ordering::Release);
+        device.closed.store(true, Ordering::Release);
+        lock(&self.0.abandoned).push(Arc::downgrade(&device));
+        drop(device);
+        self.0.closings.fetch_add(1, Ordering::Release);
+        lock(&self.0.runtimes).retain(|runtime| match runtime.upgrade() {
+            Some(runtime) => {
+                runtime.notify();
+                true
+            }
+            None => false,
+        });
+    }
+
+    /// Whether a member by this name was given up and still owes answers.
+    fn owes_answers(&self, name: &FilePath) -> bool {
+        let mut abandoned = lock(&self.0.abandoned);
+        abandoned.retain(|device| device.strong_count() > 0);
+        abandoned.iter().any(|device| device.upgrade().is_some_and(|device| device.name == name))
+    }
+
+    /// A runtime that uses them.
+    pub(crate) fn enlist(&self, runtime: &Arc<Executor>) {
+        lock(&self.0.runtimes).push(Arc::downgrade(runtime));
     }
 
     /// Gives a member faults that people want to see. Once only, and before a pool is opened on it; they begin with
@@ -186,16 +264,11 @@ impl Devices {
         self.get(id).map(|device| device.path)
     }
 
-    /// What has happened to the file of a member that still answers although nobody could open it again.
-    pub fn harm(&self, id: DeviceId) -> Option<&'static str> {
+    /// What has happened to a member that still answers although nobody could open it again. Asked aside, since a file system
+    /// that hangs does not answer that either.
+    pub async fn harm(&self, id: DeviceId) -> Option<Harm> {
         let device = self.get(id)?;
-        let Backing::File(file) = &device.backing else { return None };
-        let meta = file.metadata().ok()?;
-        match (meta.nlink(), meta.len() < device.bytes) {
-            (0, _) => Some("its file was deleted"),
-            (_, true) => Some("its file was truncated"),
-            _ => None,
-        }
+        aside::run(move || device.harm()).await
     }
 
     /// The name the member was opened by, while it is open.
@@ -229,8 +302,25 @@ impl Device {
         self.faults.get().is_some_and(Faults::delay)
     }
 
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    fn harm(&self) -> Option<Harm> {
+        if let Backing::File(file) = &self.backing {
+            let meta = file.metadata().ok()?;
+            if meta.nlink() == 0 {
+                return Some(Harm::Deleted);
+            }
+            if meta.len() < self.bytes {
+                return Some(Harm::Truncated);
+            }
+        }
+        (self.fd().is_some() && !self.name.exists()).then_some(Harm::Unnamed)
     }
 
     fn unlock(&self) {
@@ -355,6 +445,10 @@ fn io_error(error: &io::Error) -> IoError {
     io_error_of(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn checked(result: c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -410,14 +504,30 @@ fn block_device_bytes(file: &File) -> io::Result<u64> {
     Ok(bytes)
 }
 
-fn path_of_file(file: &File) -> io::Result<Path> {
-    const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
+fn file_system_of(file: &File) -> io::Result<libc::c_long> {
     // SAFETY: statfs is plain integers, for which zeros are a value.
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel fills a structure that outlives the call.
     checked(unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) })?;
-    let in_memory = stat.f_type == libc::TMPFS_MAGIC || stat.f_type == RAMFS_MAGIC;
+    Ok(stat.f_type)
+}
+
+fn path_of_file(file: &File) -> io::Result<Path> {
+    const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
+    let in_memory = matches!(file_system_of(file)?, libc::TMPFS_MAGIC | RAMFS_MAGIC);
     Ok(if in_memory { Path::Inline } else { Path::Ring })
+}
+
+/// Whether somebody else than the kernel answers for the file system: a server, or a process. Those wait even when they are
+/// asked not to.
+fn is_remote(file: &File) -> io::Result<bool> {
+    const FUSE_MAGIC: libc::c_long = 0x6573_5546;
+    const CIFS_MAGIC: libc::c_long = 0xff53_4d42;
+    const SMB2_MAGIC: libc::c_long = 0xfe53_4d42;
+    const V9FS_MAGIC: libc::c_long = 0x0102_1997;
+    const CEPH_MAGIC: libc::c_long = 0x00c3_6400;
+    let remote = [libc::NFS_SUPER_MAGIC, FUSE_MAGIC, CIFS_MAGIC, SMB2_MAGIC, V9FS_MAGIC, CEPH_MAGIC];
+    Ok(remote.contains(&file_system_of(file)?))
 }
 
 /// zram, brd and pmem complete in the submitting thread.

@@ -126,7 +126,7 @@ impl Executor {
     }
 
     /// Makes the owner look at what another thread has prepared for it.
-    fn notify(&self) {
+    pub(crate) fn notify(&self) {
         self.pending.store(true, Ordering::SeqCst);
         if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
             let one = 1u64;

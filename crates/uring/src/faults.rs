@@ -9,7 +9,7 @@ mod drive;
 use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sinew_devices::{Kind, Rng};
@@ -17,6 +17,7 @@ use sinew_engine::buf::{BLOCK_BYTES, Buf};
 use sinew_engine::io::{Gather, IoError};
 
 use crate::core::now;
+use crate::devices::Device;
 use crate::io::UringIo;
 
 use drive::Drive;
@@ -30,6 +31,8 @@ const SECTOR_BYTES: u64 = 512;
 pub enum Fault {
     /// Requests take longer now and then.
     Spikes(Spikes),
+    /// Nothing is answered for a while, or for good.
+    Silence(Silence),
     /// Every request takes as much longer as it would on this drive.
     Latency(DriveModel),
     /// Reads fail, or writes, with EIO.
@@ -82,6 +85,27 @@ pub struct Spikes {
     pub height: Duration,
 }
 
+/// A time in which nothing is answered: requests that arrive in it wait for its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// When it begins, from when the faults do.
+    pub after: Duration,
+    /// How long it lasts; for good, if it is not said.
+    pub length: Option<Duration>,
+}
+
+impl Silence {
+    /// Nanoseconds that a request is held up that arrives so long after the faults began.
+    fn delay_ns(&self, ns: u64) -> u64 {
+        let after = self.after.as_nanos() as u64;
+        match self.length {
+            _ if ns < after => 0,
+            None => u64::MAX,
+            Some(length) => (after + length.as_nanos() as u64).saturating_sub(ns),
+        }
+    }
+}
+
 impl Spikes {
     /// Nanoseconds that a request arriving at `now` is held up.
     fn delay_ns(&self, now: u64) -> u64 {
@@ -127,6 +151,12 @@ impl fmt::Display for Fault {
             Fault::Spikes(Spikes { period, length, height }) => {
                 write!(f, "requests take {height:?} longer, for {length:?} of every {period:?}")
             }
+            Fault::Silence(Silence { after, length: None }) => {
+                write!(f, "nothing is answered after {after:?}")
+            }
+            Fault::Silence(Silence { after, length: Some(length) }) => {
+                write!(f, "nothing is answered for {length:?} after {after:?}")
+            }
             Fault::Latency(model) => write!(f, "requests take longer by what they would on {model}"),
             Fault::Errors(side, chance) => write!(f, "{side} fail: {chance}"),
             Fault::Corruption(side, chance, damage) => {
@@ -140,7 +170,8 @@ impl fmt::Display for Fault {
 /// The faults of one member.
 pub(crate) struct Faults {
     list: Vec<Given>,
-    on: AtomicBool,
+    /// When they began, in nanoseconds; 0 until then.
+    began: AtomicU64,
     /// Requests of each side since they began.
     reads: AtomicU64,
     writes: AtomicU64,
@@ -179,20 +210,22 @@ impl Faults {
     /// Of a member of so many bytes. Not yet on.
     pub(crate) fn new(faults: Vec<Fault>, bytes: u64) -> Faults {
         let list = faults.into_iter().map(|fault| Given::new(fault, bytes)).collect();
-        Faults { list, on: AtomicBool::new(false), reads: AtomicU64::new(0), writes: AtomicU64::new(0) }
+        Faults { list, began: AtomicU64::new(0), reads: AtomicU64::new(0), writes: AtomicU64::new(0) }
     }
 
     pub(crate) fn begin(&self) {
-        self.on.store(true, Ordering::Release);
+        self.began.store(now(), Ordering::Release);
     }
 
     pub(crate) fn are_on(&self) -> bool {
-        self.on.load(Ordering::Acquire)
+        self.began.load(Ordering::Acquire) > 0
     }
 
     /// Whether requests may take longer for them.
     pub(crate) fn delay(&self) -> bool {
-        self.list.iter().any(|given| matches!(given.fault, Fault::Spikes(_) | Fault::Latency(_)))
+        let delays =
+            |fault: &Fault| matches!(fault, Fault::Spikes(_) | Fault::Silence(_) | Fault::Latency(_));
+        self.list.iter().any(|given| delays(&given.fault))
     }
 
     /// In words, and how often each befell a request.
@@ -200,24 +233,31 @@ impl Faults {
         self.list.iter().map(|g| (g.fault.to_string(), g.struck.load(Ordering::Relaxed))).collect()
     }
 
-    /// Holds a request up for as long as spikes and the drive do.
-    pub(crate) async fn hold_up(&self, io: &UringIo, kind: Kind, offset: u64, bytes: u64) {
+    /// Holds a request up for as long as spikes and the drive do; or until the device, whose they are, is given up.
+    pub(crate) async fn hold_up(
+        &self,
+        io: &UringIo,
+        device: &Device,
+        kind: Kind,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<(), IoError> {
         for given in &self.list {
-            match (&given.fault, &given.drive) {
-                (Fault::Spikes(spikes), _) => {
-                    let ns = spikes.delay_ns(now());
-                    if ns > 0 {
-                        given.count();
-                        io.core.sleep(ns).await;
-                    }
-                }
-                (_, Some(drive)) => {
-                    given.count();
-                    drive.serve(io, kind, offset, bytes).await;
-                }
-                _ => {}
+            if let Some(drive) = &given.drive {
+                given.count();
+                drive.serve(io, kind, offset, bytes).await;
+            }
+            let ns = match &given.fault {
+                Fault::Spikes(spikes) => spikes.delay_ns(now()),
+                Fault::Silence(silence) => silence.delay_ns(now() - self.began.load(Ordering::Acquire)),
+                _ => 0,
+            };
+            if ns > 0 {
+                given.count();
+                wait(io, device, ns).await?;
             }
         }
+        Ok(())
     }
 
     /// Draws what happens to a request.
@@ -280,6 +320,21 @@ impl Fate {
         self.spoil(&mut copy);
         Rc::from([copy])
     }
+}
+
+/// Waits, but not much longer than until the device is given up.
+async fn wait(io: &UringIo, device: &Device, ns: u64) -> Result<(), IoError> {
+    const PIECE_NS: u64 = 50_000_000;
+    let mut left = ns;
+    while left > 0 {
+        let piece = left.min(PIECE_NS);
+        io.core.sleep(piece).await;
+        left -= piece;
+        if device.is_closed() {
+            return Err(IoError::Gone);
+        }
+    }
+    Ok(())
 }
 
 /// Bytes that are wrong, within `range`, and which of their bits.

@@ -6,6 +6,7 @@
 use std::future::Future;
 use std::rc::Rc;
 
+use io_uring::squeue::Flags;
 use io_uring::{opcode, types};
 use sinew_devices::Kind;
 use sinew_engine::buf::Buf;
@@ -13,7 +14,7 @@ use sinew_engine::io::{DeviceId, Gather, Io, IoError, Space};
 
 use crate::aside;
 use crate::core::{Core, now, random};
-use crate::devices::{Backing, PUNCH, Path, io_error_of};
+use crate::devices::{Backing, Device, PUNCH, Path, io_error_of};
 use crate::faults::Side;
 use crate::ring::{Handle, Payload};
 
@@ -85,7 +86,7 @@ impl Io for UringIo {
     async fn flush(&self, device: DeviceId) -> Result<(), IoError> {
         let handle = self.core.device(device)?;
         if let Some(faults) = handle.faults() {
-            Box::pin(faults.hold_up(self, Kind::Flush, 0, 0)).await;
+            Box::pin(faults.hold_up(self, &handle, Kind::Flush, 0, 0)).await?;
         }
         let (Path::Ring, Some(fd)) = (handle.path, handle.fd()) else {
             self.core.breathe(0).await;
@@ -114,6 +115,10 @@ impl Io for UringIo {
                 handle.discard_now(offset, bytes)
             }
         }
+    }
+
+    fn abandon(&self, device: DeviceId) {
+        self.core.config.devices.abandon(device);
     }
 
     fn answers_at_once(&self, device: DeviceId) -> bool {
@@ -159,7 +164,9 @@ impl UringIo {
         let Some(faults) = handle.faults() else {
             return self.read_device(Rc::clone(&handle), offset, buf).await;
         };
-        faults.hold_up(self, Kind::Read, offset, bytes).await;
+        if let Err(error) = faults.hold_up(self, &handle, Kind::Read, offset, bytes).await {
+            return (buf, Err(error));
+        }
         let fate = faults.draw(Side::Reads, offset, bytes);
         if let Some(error) = fate.error() {
             return (buf, Err(error));
@@ -180,7 +187,7 @@ impl UringIo {
     ) -> Result<(), IoError> {
         let mut data = data;
         if let Some(faults) = handle.faults() {
-            faults.hold_up(self, Kind::Write, offset, bytes as u64).await;
+            faults.hold_up(self, &handle, Kind::Write, offset, bytes as u64).await?;
             let fate = faults.draw(Side::Writes, offset, bytes as u64);
             if let Some(error) = fate.error() {
                 return Err(error);
@@ -195,14 +202,20 @@ impl UringIo {
         let mut buf = buf;
         let mut done = 0;
         loop {
+            if handle.is_closed() {
+                return (buf, Err(IoError::Gone));
+            }
             let rest = &mut buf.bytes_mut()[done..];
             let entry = opcode::Read::new(types::Fd(fd), rest.as_mut_ptr(), rest.len() as u32)
                 .offset(offset + done as u64)
-                .build();
+                .build()
+                .flags(flags_of(&handle));
             // SAFETY: the payload owns the buffer, whose memory is on the heap and has no other handle (`bytes_mut`
             // asserts that), and keeps the descriptor open.
             let op = unsafe { self.core.submit(entry, Payload::Read(buf, Rc::clone(&handle))) };
-            let (result, Payload::Read(back, _)) = op.await else { unreachable!("a slot keeps its payload") };
+            let (result, Payload::Read(back, _)) = op.await else {
+                return (Buf::stale(0), Err(IoError::Gone));
+            };
             buf = back;
             match result {
                 0 => return (buf, Err(IoError::Failed(libc::EIO))),
@@ -227,6 +240,9 @@ impl UringIo {
         let mut iovecs = Vec::new();
         let mut done = 0;
         loop {
+            if handle.is_closed() {
+                return Err(IoError::Gone);
+            }
             let at = offset + done as u64;
             let entry = if let [buf] = &*data {
                 let rest = &buf.bytes()[done..];
@@ -236,12 +252,11 @@ impl UringIo {
                 opcode::Writev::new(fd, iovecs.as_ptr(), iovecs.len() as u32).offset(at).build()
             };
             let payload = Payload::Write { data: Rc::clone(&data), iovecs, device: Rc::clone(&handle) };
+            let entry = entry.flags(flags_of(&handle));
             // SAFETY: the payload owns the buffers and the vectors pointing to them, all on the heap, and keeps the
             // descriptor open.
             let (result, payload) = unsafe { self.core.submit(entry, payload) }.await;
-            let Payload::Write { iovecs: back, .. } = payload else {
-                unreachable!("a slot keeps its payload")
-            };
+            let Payload::Write { iovecs: back, .. } = payload else { return Err(IoError::Gone) };
             iovecs = back;
             match result {
                 0 => return Err(IoError::Failed(libc::EIO)),
@@ -267,6 +282,10 @@ impl UringIo {
             _ => Ok(()),
         }
     }
+}
+
+fn flags_of(device: &Device) -> Flags {
+    if device.may_hang { Flags::ASYNC } else { Flags::empty() }
 }
 
 fn is_retry(errno: i32) -> bool {

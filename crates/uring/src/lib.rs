@@ -24,7 +24,7 @@ pub mod signal;
 pub mod threads;
 mod timers;
 
-pub use devices::{Devices, OpenError, OpenOptions, Path};
-pub use faults::{Chance, Damage, DriveModel, Fault, Side, Spikes};
+pub use devices::{Devices, Harm, OpenError, OpenOptions, Path};
+pub use faults::{Chance, Damage, DriveModel, Fault, Side, Silence, Spikes};
 pub use io::UringIo;
 pub use runtime::{Config, Runtime};

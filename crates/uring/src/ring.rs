@@ -50,9 +50,23 @@ pub(crate) enum Payload {
     Readable(Rc<OwnedFd>),
 }
 
+impl Payload {
+    /// The device of a request.
+    fn device(&self) -> Option<&Handle> {
+        match self {
+            Payload::Read(_, device) | Payload::Write { device, .. } | Payload::Device(device) => {
+                Some(device)
+            }
+            _ => None,
+        }
+    }
+}
+
 enum Slot {
     Waiting(Option<Waker>, Payload),
     Done(i32, Payload),
+    /// The device was given up, which the future is to be told when it looks.
+    Abandoned(Payload),
     /// Nobody waits; only keeps the memory until the kernel is through with it.
     Orphan(Payload),
 }
@@ -128,8 +142,27 @@ impl Ring {
                 Slot::Done(result, payload) => Poll::Ready((result, payload)),
                 _ => unreachable!("matched above"),
             },
+            Slot::Abandoned(_) => {
+                let (_, owned) = self.orphan(slot);
+                debug_assert!(owned.is_none(), "the kernel still has it");
+                Poll::Ready((-libc::ENXIO, Payload::Nothing))
+            }
             Slot::Orphan(_) => unreachable!("an orphan has no future"),
         }
+    }
+
+    /// The device of these requests was given up: their futures end, and what they own stays with their slots. Returns whom
+    /// to wake, when the ring is not borrowed.
+    pub(crate) fn abandon(&mut self, is_given_up: impl Fn(&Handle) -> bool) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        for (_, slot) in &mut self.slots {
+            let Slot::Waiting(waker, payload) = slot else { continue };
+            if payload.device().is_some_and(&is_given_up) {
+                wakers.extend(waker.take());
+                *slot = Slot::Abandoned(mem::replace(payload, Payload::Nothing));
+            }
+        }
+        wakers
     }
 
     /// The future of a slot went away. Returns what can be dropped now, by the caller when the ring is not borrowed.
@@ -141,6 +174,10 @@ impl Ring {
             Slot::Waiting(waker, payload) => {
                 *place = Slot::Orphan(payload);
                 (waker, None)
+            }
+            Slot::Abandoned(payload) => {
+                *place = Slot::Orphan(payload);
+                (None, None)
             }
             Slot::Done(result, payload) => {
                 self.slots.remove(slot);
@@ -215,8 +252,11 @@ impl Ring {
                     discard_result(&payload, result);
                     return (None, Some(payload));
                 }
-                let Slot::Waiting(waker, payload) = mem::replace(slot, Slot::Orphan(Payload::Nothing)) else {
-                    unreachable!("two completions for one request");
+                let (waker, payload) = match mem::replace(slot, Slot::Orphan(Payload::Nothing)) {
+                    Slot::Waiting(waker, payload) => (waker, payload),
+                    // Its future has been woken already.
+                    Slot::Abandoned(payload) => (None, payload),
+                    _ => unreachable!("two completions for one request"),
                 };
                 *slot = Slot::Done(result, payload);
                 return (waker, None);
@@ -242,7 +282,7 @@ impl Ring {
         // SAFETY: the entry refers to no memory.
         unsafe { self.push_raw(cancel.user_data(CANCEL)) };
         for _ in 0..100 {
-            if !self.slots.iter().any(|(_, slot)| matches!(slot, Slot::Waiting(..) | Slot::Orphan(_))) {
+            if self.slots.iter().all(|(_, slot)| matches!(slot, Slot::Done(..))) {
                 return;
             }
             self.eventfd_armed = true; // It was cancelled as well and must stay so.

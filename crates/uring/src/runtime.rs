@@ -72,6 +72,7 @@ impl Runtime {
     pub fn new(config: Config) -> io::Result<Runtime> {
         let executor = Executor::new()?;
         let ring = Ring::new(config.entries, executor.eventfd())?;
+        config.devices.enlist(&executor);
         Ok(Runtime { core: Rc::new(Core::new(config, executor, ring)) })
     }
 

@@ -29,7 +29,7 @@ impl<I: Io> ArrayShard<I> {
             counters: self.counters.values(),
             change_waits: self.change_waits.borrow().clone(),
             members: self.members.ids().map(|m| self.members.get(m).stats).collect(),
-            member_latency: self.members.responses.report(self.io.now()),
+            member_latency: self.members.latencies(),
             member_chunks_used: vec![0; count],
             member_chunks_stale: vec![0; count],
             ..ShardStatus::default()

@@ -58,6 +58,14 @@ pub enum ControlError {
         /// What it is.
         why: String,
     },
+    /// The device is a member already.
+    #[error("{path} is member {member} of this pool")]
+    InUse {
+        /// The device.
+        path: String,
+        /// Which member it is.
+        member: usize,
+    },
     /// The device cannot be used.
     #[error(transparent)]
     Pool(#[from] PoolError),

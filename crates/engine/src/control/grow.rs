@@ -9,6 +9,7 @@ use crate::paths::Path;
 use crate::pool::{self, Candidate};
 use crate::serve::Order;
 use crate::shape::Shape;
+use crate::vigil::answered;
 
 use super::{Control, ControlError};
 
@@ -43,6 +44,7 @@ impl<I: Io> Control<I> {
             if have < need {
                 return Err(ControlError::TooSmall { have, need });
             }
+            self.refuse_in_use(candidate)?;
             if !force {
                 pool::refuse_used(&self.io, candidate).await?;
             }
@@ -100,7 +102,8 @@ impl<I: Io> Control<I> {
         // torn write of that one leaves this one.
         let older = Config { generation: config.generation - 2, ..config.clone() };
         for (i, candidate) in devices.iter().enumerate() {
-            if let Err(error) = pool::write_superblock(&self.io, candidate.device, first + i, &older).await {
+            let written = pool::write_superblock(&self.io, candidate.device, first + i, &older);
+            if let Err(error) = answered(&self.io, candidate.device, written).await {
                 self.io.reach(Path::GrowthRefused);
                 return Err(error.at(&candidate.path).into());
             }

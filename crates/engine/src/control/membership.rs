@@ -14,6 +14,7 @@ use crate::pool::{self, Candidate, PoolError};
 use crate::sabotage::{self, Sabotage};
 use crate::serve::{Answer, Order};
 use crate::shape::Shape;
+use crate::vigil::answered;
 use crate::volume::VolumeError;
 
 use super::{Control, ControlError};
@@ -74,6 +75,7 @@ impl<I: Io> Control<I> {
     pub async fn add(&self, candidate: Candidate, force: bool) -> Result<usize, ControlError> {
         self.refuse_places()?;
         let _turn = self.turn().await;
+        self.refuse_in_use(&candidate)?;
         if !force {
             pool::refuse_used(&self.io, &candidate).await?;
         }
@@ -125,7 +127,8 @@ impl<I: Io> Control<I> {
         put(&mut next.members, index, member);
         let generation = next.generation;
         put(&mut self.devices.borrow_mut(), index, Some(device));
-        let joined = match pool::write_superblock(&self.io, device, index, &next).await {
+        let written = answered(&self.io, device, pool::write_superblock(&self.io, device, index, &next));
+        let joined = match written.await {
             Ok(()) => self.store(next, Some(index)).await,
             Err(error) => Err(error.at(&path).into()),
         };

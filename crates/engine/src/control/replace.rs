@@ -50,6 +50,7 @@ impl<I: Io> Control<I> {
             self.tell_member(index).await;
             return Ok(());
         };
+        self.refuse_in_use(&candidate)?;
         if !force {
             pool::refuse_used(&self.io, &candidate).await?;
         }

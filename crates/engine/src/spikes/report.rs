@@ -27,6 +27,8 @@ pub struct MemberLatency {
     pub reconstructions: u64,
     /// For how long it has been slower than its peers.
     pub slow_for_ns: u64,
+    /// For how long its oldest request has been pending, counted in looks a second or so apart.
+    pub unanswered_ns: u64,
     /// A request pending for longer is a straggler.
     pub late_after_ns: u64,
     /// How long reads took lately.
@@ -49,6 +51,7 @@ impl MemberLatency {
         self.hedges += other.hedges;
         self.reconstructions += other.reconstructions;
         self.slow_for_ns = self.slow_for_ns.max(other.slow_for_ns);
+        self.unanswered_ns = self.unanswered_ns.max(other.unanswered_ns);
         self.late_after_ns = self.late_after_ns.max(other.late_after_ns);
         self.reads.merge(&other.reads);
         self.writes.merge(&other.writes);

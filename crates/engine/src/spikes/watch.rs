@@ -259,6 +259,7 @@ impl Watch {
             hedges: self.hedges,
             reconstructions: self.reconstructions,
             slow_for_ns: self.slow_since.map_or(0, |since| now - since),
+            unanswered_ns: 0,
             late_after_ns: self.detector.late_ns(),
             reads: self.reads.clone(),
             writes: self.writes.clone(),

@@ -292,6 +292,8 @@ impl Io for TaskIo {
         Err(IoError::Gone)
     }
 
+    fn abandon(&self, _: DeviceId) {}
+
     fn space(&self, _: DeviceId) -> Result<Space, IoError> {
         Err(IoError::Gone)
     }

@@ -47,6 +47,8 @@ choices! {
         Slow = "slow",
         /// An operator bounds the rate of background work, or takes the bound away, or changes how spikes are found.
         Throttle = "throttle",
+        /// A member answers nothing for long.
+        Silence = "silence",
     }
 }
 
@@ -315,7 +317,7 @@ impl Plan {
             flushes: rng.between(0, 20),
             hot: [100, 100, 20, 2][rng.below(4) as usize],
             trouble: [0.0, 0.002, 0.01, 0.05][rng.below(4) as usize],
-            troubles: some_of(Trouble::ALL, 0.85, later),
+            troubles: draw_troubles(seed, later),
             corruptions: some_of(Corruptor::ALL, 0.8, later),
             corruption: 0.0,
             endings: some_of(Ending::ALL, 0.8, later),
@@ -519,6 +521,13 @@ impl Plan {
     pub(crate) fn has_disks(&self) -> bool {
         self.members.iter().any(MemberPlan::is_disk)
     }
+}
+
+fn draw_troubles(seed: u64, rng: &mut Rng) -> Vec<Trouble> {
+    let (last, others) = Trouble::ALL.split_last().expect("there are troubles");
+    let mut troubles = some_of(others, 0.85, rng);
+    troubles.extend(Rng::stream(seed, "plan, silence", 0).chance(0.85).then_some(*last));
+    troubles
 }
 
 /// Each of them with some chance.

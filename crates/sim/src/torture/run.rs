@@ -519,6 +519,7 @@ impl Run {
                 self.troubled_at = self.world.now();
             }
         }
+        self.end_needed_silence();
         self.change_members();
         if ending == Ending::ProcessDeath {
             self.process_died();
@@ -532,6 +533,13 @@ impl Run {
         match is_mirror && self.members().any(|member| self.device(member).is_gone()) {
             true => oracle.power_failed(),
             false => oracle.process_died(),
+        }
+    }
+
+    /// Members that the pool cannot be opened without answer again.
+    fn end_needed_silence(&self) {
+        for member in self.members().filter(|member| !self.lost.contains(member)) {
+            self.device(member).end_silence();
         }
     }
 

@@ -1,6 +1,6 @@
 //! `sinew serve`: open a pool and serve its volumes until told to stop.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -14,13 +14,13 @@ use clap::Args;
 use sinew_engine::array::geometry::Access;
 use sinew_engine::client::PoolClient;
 use sinew_engine::control::Catalog;
-use sinew_engine::io::Io;
+use sinew_engine::io::{DeviceId, Io};
 use sinew_engine::md::MdOptions;
 use sinew_frontend::nbd::NbdUri;
 use sinew_uring::net::{Listener, Stream};
 use sinew_uring::signal::Signals;
 use sinew_uring::threads::spawn_pinned;
-use sinew_uring::{Config, Devices, UringIo};
+use sinew_uring::{Config, Devices, Harm, UringIo};
 
 use crate::api;
 use crate::commands::pool::shards_default;
@@ -353,22 +353,43 @@ impl Server {
     }
 }
 
-/// Takes out members whose file was deleted or truncated under the pool, as long as it can do without them.
+/// Takes out members whose file was deleted or truncated under the pool, as long as it can do without them, and notes those
+/// that nobody could find again.
 async fn watch_members(open: Rc<Open>) {
-    let mut seen = BTreeSet::new();
+    let asked: Rc<RefCell<BTreeSet<DeviceId>>> = Rc::default();
     loop {
         open.io.sleep(WATCH_NS).await;
         for (member, device) in open.control.devices_in_use() {
-            if let Some(harm) = open.devices.harm(device)
-                && seen.insert(device)
-            {
-                match open.control.fail(member).await {
-                    Ok(()) => complain!("warning: member {member} is out: {harm}"),
-                    Err(error) => complain!("warning: member {member}: {harm}; {error}"),
-                }
+            // One that hangs keeps nobody else waiting.
+            if asked.borrow_mut().insert(device) {
+                let (open, asked) = (Rc::clone(&open), Rc::clone(&asked));
+                let io = open.io.clone();
+                io.spawn(async move {
+                    let is_out = watch_member(&open, member, device).await;
+                    if !is_out {
+                        asked.borrow_mut().remove(&device);
+                    }
+                });
             }
         }
     }
+}
+
+/// Looks after one member. Whether there is no need to look again.
+async fn watch_member(open: &Open, member: usize, device: DeviceId) -> bool {
+    let harm = open.devices.harm(device).await;
+    match harm {
+        None => drop(open.unnamed.borrow_mut().remove(&device)),
+        Some(Harm::Unnamed) => drop(open.unnamed.borrow_mut().insert(device)),
+        Some(harm) => {
+            match open.control.fail(member).await {
+                Ok(()) => complain!("warning: member {member} is out: {harm}"),
+                Err(error) => complain!("warning: member {member}: {harm}; {error}"),
+            }
+            return true;
+        }
+    }
+    false
 }
 
 fn control_path(open: &Open, listen: &Listen) -> Result<PathBuf> {

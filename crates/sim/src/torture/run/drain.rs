@@ -85,6 +85,7 @@ impl Run {
         self.clear_faults();
         for id in self.world.devices() {
             self.world.device(id).attach();
+            self.world.device(id).end_silence();
         }
         for &id in self.short.borrow().iter() {
             self.world.device(id).remove_model();

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use sinew_engine::io::Io;
 use sinew_engine::pool::Candidate;
 use sinew_engine::throttle::Bounds;
 
@@ -12,10 +13,13 @@ use crate::random::Rng;
 use crate::torture::failure::{Kind, Wrong};
 use crate::torture::plan::{Ending, Trouble};
 
+use super::trouble::{GIVE_UP_DISK_NS, GIVE_UP_NS, SILENCE_NS};
 use super::{Run, path_of};
 
 /// Steps that recovery takes in a small pool; a crash during it comes within these.
 const OPENING_STEPS: u64 = 2000;
+/// Time that most of it takes.
+const OPENING_NS: u64 = 5_000_000;
 
 impl Run {
     /// Every device that is there: members, spares, and what spares have replaced.
@@ -25,7 +29,7 @@ impl Run {
     }
 
     /// Some openings meet members that corrupt data, half of them so often that what was good when recovery verified it is
-    /// bad when recovery needs it. Some meet members that were lost and now fail when they are written.
+    /// bad when recovery needs it. Some meet members that were lost and now fail when they are written, or fall silent.
     pub(super) fn trouble_opening(&mut self) {
         let mut rng = Rng::stream(self.work.plan.seed, "trouble opening", self.opening as u64);
         if !rng.chance(0.4) {
@@ -38,6 +42,18 @@ impl Run {
         for member in self.lost.iter().copied().filter(|&m| m < members && fails && rng.chance(0.5)) {
             let device = self.device(member);
             device.set_faults(DeviceFaults { write_error: 0.1, flush_error: 0.1, ..device.faults() });
+        }
+        let falls_silent = self.work.plan.troubles.contains(&Trouble::Silence);
+        for member in self.lost.iter().copied().filter(|&m| m < members && falls_silent) {
+            if !rng.chance(0.3) {
+                continue;
+            }
+            let (device, io) = (self.device(member), self.world.io());
+            let (after, ns) = (rng.below(OPENING_NS), rng.between(SILENCE_NS.1 / 2, SILENCE_NS.1));
+            self.world.spawn(async move {
+                io.sleep(after).await;
+                device.silence(ns);
+            });
         }
     }
 
@@ -53,7 +69,9 @@ impl Run {
         }
         let bounds = Bounds { bytes_per_second: plan.throttle, rest_above: 0 };
         let (control, mode, policy) = (Rc::clone(&pool.control), plan.step_around, plan.policy());
+        let give_up_ns = if plan.has_disks() { GIVE_UP_DISK_NS } else { GIVE_UP_NS };
         self.world.spawn(async move {
+            control.give_up_after(Some(give_up_ns)).await;
             control.throttle(bounds).await;
             control.step_around(mode).await;
             if let Some(policy) = policy {

@@ -26,8 +26,15 @@ use super::{Run, path_of};
 const QUIET_NS: u64 = 200_000_000;
 const QUIET_DISK_NS: u64 = 20_000_000_000;
 
+/// How long a member answers nothing. Members are given up after a shorter time in most plans, and after a longer one while
+/// the pool is being opened.
+pub(super) const SILENCE_NS: (u64, u64) = (100_000_000, 15_000_000_000);
+/// After how long: nothing else takes so long, except with disks.
+pub(super) const GIVE_UP_NS: u64 = 2_000_000_000;
+pub(super) const GIVE_UP_DISK_NS: u64 = 60_000_000_000;
+
 /// What befalls members and what operators do, as counted in [`super::Outcome::reached`].
-pub(super) const ACTS: [&str; 22] = [
+pub(super) const ACTS: [&str; 25] = [
     "blackouts",
     "members_left_out",
     "members_detached",
@@ -42,6 +49,9 @@ pub(super) const ACTS: [&str; 22] = [
     "members_needed",
     "members_slowed",
     "members_held_up",
+    "members_silent",
+    "members_not_missed",
+    "members_still_silent",
     "members_added",
     "members_lost_joining",
     "members_removed",
@@ -74,6 +84,7 @@ impl Run {
             12 => Trouble::Scrub,
             13 => Trouble::Slow,
             14 => Trouble::Throttle,
+            15 => Trouble::Silence,
             _ => return self.forgive(pool),
         };
         if plan.troubles.contains(&trouble) && !plan.skip_troubles.contains(number) {
@@ -89,9 +100,12 @@ impl Run {
         let state = control.config().members[place].state;
         let is_out = !state.takes_part() && state != MemberState::Spare;
         // A device that went away and came back is another to the kernel: the pool has seen the old one fail by then.
-        let is_hurt = self.lost.contains(&member) || self.impaired.contains(&member);
+        let is_hurt = self.lost.contains(&member) || self.impaired.contains(&member) || device.is_abandoned();
         let is_mendable = is_hurt && (!device.is_gone() || is_out);
+        let returns = matches!(trouble, Trouble::Online | Trouble::Replace);
         let act = match trouble {
+            // Nobody can open it again while it owes answers.
+            _ if returns && is_hurt && is_out && !device.reopen() => "members_still_silent",
             Trouble::Detach if self.may_lose(member) => {
                 self.lose(member);
                 device.detach(CrashPolicy::Random);
@@ -165,6 +179,16 @@ impl Run {
                     device.slow_down(factor, ns);
                     "members_slowed"
                 }
+            }
+            Trouble::Silence if self.may_lose(member) => {
+                self.lose(member);
+                device.silence(rng.between(SILENCE_NS.0, SILENCE_NS.1));
+                "members_silent"
+            }
+            // The pool has to wait for it.
+            Trouble::Silence if !is_out && self.is_at_limit(pool, place) => {
+                device.silence(rng.between(SILENCE_NS.0, SILENCE_NS.1));
+                "members_not_missed"
             }
             Trouble::Throttle => {
                 let bytes_per_second = if rng.chance(0.5) { 0 } else { rng.between(1, 500) << 20 };
@@ -295,7 +319,8 @@ impl Run {
         let is_bad = |&m: &usize| {
             let device = self.device(m);
             // One whose place a spare has taken does not matter any more.
-            self.place_of(pool, m).is_some() && (device.is_gone() || device.faults().write_error > 0.0)
+            self.place_of(pool, m).is_some()
+                && (device.is_gone() || device.is_silent() || device.faults().write_error > 0.0)
         };
         let quiet = if self.work.plan.has_disks() { QUIET_DISK_NS } else { QUIET_NS };
         let settled = self.world.now() > self.troubled_at + quiet && self.orders.get() == 0;
