@@ -1,7 +1,10 @@
 //! Small writes: appended to the columns of an open mirrored stripe, packed unless the policy says otherwise.
 //!
 //! Whatever is queued when the appender looks goes out as runs of up to one chunk: one member write per copy for each
-//! run, then one commit. Each run takes the next column, so that consecutive runs use different members.
+//! run, and one commit. Each run takes the next column, so that consecutive runs use different members.
+//!
+//! A client's run is recorded while it is written. The record counts once all copies are written; if one is late, or fails,
+//! the record is taken back by another. After a crash the checksums tell what has landed.
 //!
 //! A run goes to a column whose members respond. While those of all columns with room are in spikes another stripe is
 //! opened, and the first goes on later; when no other can be, the run waits for the least bad. A run that turns out to be
@@ -21,6 +24,7 @@ use crate::checksum::crc32c;
 use crate::disk::journal::{Record, WRITE_BLOCKS_MAX};
 use crate::geometry::CHUNK_BLOCKS;
 use crate::io::{Gather, Io};
+use crate::journal::{CommitResult, Landing};
 use crate::mapped::MappedShard;
 use crate::paths::Path;
 use crate::policy::Packing;
@@ -145,6 +149,14 @@ struct Run {
     offset: u32,
     homes: Vec<Home>,
     pieces: Vec<(Piece, Rc<Ticket>)>,
+}
+
+/// Records on their way to the journal beside the data that they speak of.
+struct Beside {
+    landing: Rc<Landing>,
+    committed: Promise<CommitResult>,
+    /// Takes them back.
+    void: Record,
 }
 
 impl Appender {
@@ -424,7 +436,7 @@ impl<I: Io> MappedShard<I> {
         self.unshare(stripe);
     }
 
-    /// Writes a run to all its copies and commits it. When a member fails, the pieces are queued again, in front.
+    /// Writes a run to all its copies and records it. When a member fails, the pieces are queued again, in front.
     async fn write_run(self: Rc<Self>, run: Run) {
         self.unflushed_stripes.borrow_mut().insert(run.stripe);
         let data: Gather = run.pieces.iter().map(|(piece, _)| piece.data.clone()).collect();
@@ -438,12 +450,17 @@ impl<I: Io> MappedShard<I> {
         let version = self.members.version();
         let writes = homes.iter().map(|&home| self.members.write(home, run.offset, Rc::clone(&data)));
         let mut writes = pin!(join_all(writes));
+        let mut beside = self.record_beside(run.slot, &run.pieces);
         let mut pieces = Some(run.pieces);
         let mut in_time = None;
         if self.members.may_hedge() {
             self.members.responses.earn();
             loop {
                 in_time = self.in_time(&homes, writes.as_mut()).await;
+                if in_time.is_none() {
+                    // It shall hold up no other.
+                    self.take_back(beside.take());
+                }
                 // What cannot be done now may be possible after as long again.
                 if in_time.is_some() || self.may_write_again(&homes) {
                     break;
@@ -453,7 +470,7 @@ impl<I: Io> MappedShard<I> {
                 self.io.reach(Path::RunHedged);
                 let pieces: Vec<_> = pieces.take().into_iter().flatten().collect();
                 if sabotage::on(Sabotage::CountLateRun) {
-                    self.commit_run(run.slot, pieces).await;
+                    self.record(run.slot, pieces, None).await;
                 } else {
                     self.appender.queue_again(pieces);
                 }
@@ -466,25 +483,56 @@ impl<I: Io> MappedShard<I> {
         };
         // A flush that began meanwhile took the stripe for covered; it is not.
         self.unflushed_stripes.borrow_mut().insert(run.stripe);
-        let mut failed = homes.is_empty();
+        let failed = homes.is_empty()
+            || results.iter().any(Result::is_err)
+            || homes.iter().any(|home| self.members.lost_since(home.member, version));
+        if failed {
+            self.take_back(beside.take());
+        }
         for (home, result) in homes.iter().zip(results) {
             if let Err(error) = result {
                 self.members.report_failure(home.member, error).await;
-                failed = true;
             }
         }
         let Some(pieces) = pieces else {
             self.unshare(run.stripe);
             return;
         };
-        if failed || homes.iter().any(|home| self.members.lost_since(home.member, version)) {
+        if failed {
             self.io.reach(Path::RunMemberLost);
             self.appender.queue_again(pieces);
         } else {
-            self.commit_run(run.slot, pieces).await;
+            self.record(run.slot, pieces, beside).await;
         }
         self.unshare(run.stripe);
         self.appender.run_ended();
+    }
+
+    /// Has the records of a run go to the journal beside its data, if that cannot hold up others for long: they wait for a
+    /// run that is late no longer than until it is found to be.
+    fn record_beside(&self, first: SlotNo, pieces: &[(Piece, Rc<Ticket>)]) -> Option<Beside> {
+        let is_clients = pieces.iter().all(|(piece, _)| piece.from == From::Client);
+        if !is_clients || !self.members.may_hedge() || sabotage::on(Sabotage::AcknowledgeEarly) {
+            return None;
+        }
+        let (landing, since) = (Rc::new(Landing::default()), self.journal.next());
+        let committed = self.journal.commit_beside(records_of(first, pieces), &landing);
+        let count = pieces.iter().map(|(piece, _)| piece.blocks()).sum::<u32>() as u8;
+        Some(Beside { landing, committed, void: Record::Void { slot: first, count, since } })
+    }
+
+    /// The data of a run has not landed, so what was recorded of it does not hold. No flush counts before that is recorded,
+    /// too: what is flushed is trusted by recovery.
+    fn take_back(self: &Rc<Self>, beside: Option<Beside>) {
+        let Some(Beside { landing, void, .. }) = beside else { return };
+        if !self.journal.land(&landing, false) {
+            self.io.reach(Path::RunUnrecorded);
+            return;
+        }
+        self.io.reach(Path::RunVoided);
+        if !sabotage::on(Sabotage::ForgetVoid) {
+            self.commit_marks(vec![void]);
+        }
     }
 
     /// What comes of writes to these homes, unless they are late.
@@ -513,14 +561,15 @@ impl<I: Io> MappedShard<I> {
         true
     }
 
-    async fn commit_run(&self, first: SlotNo, pieces: Vec<(Piece, Rc<Ticket>)>) {
-        let mut records = Vec::with_capacity(pieces.len());
-        let mut slot = first;
-        for (piece, _) in &pieces {
-            piece.records(slot, &mut records);
-            slot.0 += piece.blocks();
-        }
-        let committed = self.journal.commit(records).await;
+    /// Records a run whose data has landed, unless that was done beside, and tells those who wait.
+    async fn record(&self, first: SlotNo, pieces: Vec<(Piece, Rc<Ticket>)>, beside: Option<Beside>) {
+        let committed = match beside {
+            Some(Beside { landing, committed, .. }) => {
+                self.journal.land(&landing, true);
+                committed.await
+            }
+            None => self.journal.commit(records_of(first, &pieces)).await,
+        };
         if sabotage::on(Sabotage::AcknowledgeEarly) {
             return;
         }
@@ -531,4 +580,15 @@ impl<I: Io> MappedShard<I> {
             slot.0 += piece.blocks();
         }
     }
+}
+
+/// The records that say that a run's pieces are at its slots.
+fn records_of(first: SlotNo, pieces: &[(Piece, Rc<Ticket>)]) -> Vec<Record> {
+    let mut records = Vec::with_capacity(pieces.len());
+    let mut slot = first;
+    for (piece, _) in pieces {
+        piece.records(slot, &mut records);
+        slot.0 += piece.blocks();
+    }
+    records
 }

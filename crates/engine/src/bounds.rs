@@ -140,6 +140,7 @@ impl Bounds {
             }
             Record::PageDrop { page } => self.page(PageId::Map(*page)),
             Record::Scrub { .. } => Ok(()),
+            Record::Void { slot, count, .. } => self.slots(*slot, usize::from(*count)),
         }
     }
 }
@@ -172,6 +173,7 @@ mod tests {
             Record::Move { block, from: None, slot: SlotNo(u32::MAX), crc: 0 },
             Record::Move { block: ShardBlock(u32::MAX), from: None, slot, crc: 0 },
             Record::Unmap { block, count: PAGE_INDICES + 1 },
+            Record::Void { slot: SlotNo(31), count: 2, since: 0 },
             open(vec![HOME; homes - 1]),
             open(vec![nowhere; homes]),
             Record::Open { stripe: far, parity: false, columns: 1, homes: vec![HOME; homes] },

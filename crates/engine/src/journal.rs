@@ -33,9 +33,20 @@ const LEG_BLOCKS: u64 = 64;
 /// What became of a commit.
 pub(crate) type CommitResult = Result<(), VolumeError>;
 
+/// Whether the data that a record speaks of, written at the same time as the record, has reached all its places.
+#[derive(Default)]
+pub(crate) struct Landing {
+    /// None: not known yet.
+    landed: Cell<Option<bool>>,
+    /// The record is in a block.
+    recorded: Cell<bool>,
+}
+
 struct Entry {
-    /// None: a block is wanted for the tail that it carries.
+    /// None: a block is wanted for the tail that it carries, or for nothing any more.
     record: Option<Record>,
+    /// For a record whose data is on its way.
+    landing: Option<Rc<Landing>>,
     /// Who waits for it; the last record of a commit has the waiter.
     waiter: Option<Fulfil<CommitResult>>,
     /// May use the reserve.
@@ -60,6 +71,8 @@ pub(crate) struct Journal {
     pub(crate) blocks_written: Cell<u64>,
     /// Members that still write a group which is written without them.
     late: RefCell<Vec<MemberId>>,
+    /// The data of a record has landed, or the record is void.
+    landed: Signal,
 }
 
 impl Journal {
@@ -78,6 +91,7 @@ impl Journal {
             epoch,
             blocks_written: Cell::new(0),
             late: RefCell::default(),
+            landed: Signal::default(),
         }
     }
 
@@ -163,6 +177,22 @@ impl Journal {
         promise
     }
 
+    /// As `commit`, for records whose data is on its way: they are applied once it has landed, and not if it does not.
+    pub(crate) fn commit_beside(&self, records: Vec<Record>, landing: &Rc<Landing>) -> Promise<CommitResult> {
+        let (mut entries, promise) = entries(records, false);
+        entries.iter_mut().for_each(|entry| entry.landing = Some(Rc::clone(landing)));
+        self.queue.borrow_mut().extend(entries);
+        self.work.notify();
+        promise
+    }
+
+    /// Says what became of the data. Whether its record may be in a block by now.
+    pub(crate) fn land(&self, landing: &Landing, landed: bool) -> bool {
+        landing.landed.set(Some(landed));
+        self.landed.notify();
+        landing.recorded.get()
+    }
+
     /// As `commit`, ahead of the queue: for records that depend on none before them and that a flush waits for.
     pub(crate) fn commit_urgent(&self, records: Vec<Record>) -> impl Future<Output = CommitResult> + use<> {
         let (entries, promise) = entries(records, true);
@@ -190,29 +220,41 @@ impl Journal {
     }
 
     /// Takes the records of one block, or a marker, off the queue; of the reserve, for urgent ones only.
-    fn take_block(&self, reserved: bool) -> Option<(Vec<Record>, Vec<Fulfil<CommitResult>>)> {
+    fn take_block(&self, reserved: bool) -> Option<Taken> {
         let mut queue = self.queue.borrow_mut();
-        let (mut records, mut waiters, mut bytes) = (Vec::new(), Vec::new(), 0);
-        while let Some(entry) = queue.pop_front() {
+        let (mut records, mut landings, mut waiters, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        while let Some(mut entry) = queue.pop_front() {
+            if entry.landing.as_ref().is_some_and(|landing| landing.landed.get() == Some(false)) {
+                entry.record = None;
+            }
             let len = entry.record.as_ref().map_or(0, Record::encoded_len);
             if bytes + len > JOURNAL_PAYLOAD_BYTES || reserved && !entry.urgent {
                 queue.push_front(entry);
                 break;
             }
             bytes += len;
-            records.extend(entry.record);
+            if let Some(record) = entry.record {
+                records.push(record);
+                entry.landing.iter().for_each(|landing| landing.recorded.set(true));
+                landings.push(entry.landing);
+            }
             waiters.extend(entry.waiter);
         }
-        (!records.is_empty() || !waiters.is_empty()).then_some((records, waiters))
+        (!records.is_empty() || !waiters.is_empty()).then_some((records, landings, waiters))
     }
 }
 
+/// Records, the landings of those whose data is on its way, and who waits for them.
+type Taken = (Vec<Record>, Vec<Option<Rc<Landing>>>, Vec<Fulfil<CommitResult>>);
+
 fn entries(records: Vec<Record>, urgent: bool) -> (Vec<Entry>, Promise<CommitResult>) {
     let (fulfil, promise) = promise();
-    let mut entries: Vec<Entry> =
-        records.into_iter().map(|record| Entry { record: Some(record), waiter: None, urgent }).collect();
+    let mut entries: Vec<Entry> = records
+        .into_iter()
+        .map(|record| Entry { record: Some(record), landing: None, waiter: None, urgent })
+        .collect();
     if entries.is_empty() {
-        entries.push(Entry { record: None, waiter: None, urgent });
+        entries.push(Entry { record: None, landing: None, waiter: None, urgent });
     }
     entries.last_mut().expect("not empty").waiter = Some(fulfil);
     (entries, promise)
@@ -229,7 +271,16 @@ struct Room {
 struct Block {
     lsn: Lsn,
     records: Vec<Record>,
+    /// Of each record.
+    landings: Vec<Option<Rc<Landing>>>,
     waiters: Vec<Fulfil<CommitResult>>,
+}
+
+impl Block {
+    /// Whether it is known of all its data that it has landed, or has not.
+    fn is_settled(&self) -> bool {
+        self.landings.iter().flatten().all(|landing| landing.landed.get().is_some())
+    }
 }
 
 impl<I: Io> MappedShard<I> {
@@ -241,6 +292,10 @@ impl<I: Io> MappedShard<I> {
             let first = blocks[0].lsn;
             let written = self.write_group(first, data).await;
             self.journal.blocks_written.set(self.journal.blocks_written.get() + blocks.len() as u64);
+            if !sabotage::on(Sabotage::ApplyUnlanded) {
+                let settled = || blocks.iter().all(Block::is_settled).then_some(());
+                self.journal.landed.wait(settled).await;
+            }
             for block in blocks {
                 self.apply_block(block, written);
             }
@@ -283,8 +338,8 @@ impl<I: Io> MappedShard<I> {
         let until_wrap = ring - journal.next.get() % ring;
         let mut blocks = Vec::new();
         while (blocks.len() as u64) < room.blocks.min(until_wrap).min(GROUP_BLOCKS) {
-            let Some((records, waiters)) = journal.take_block(room.reserved) else { break };
-            blocks.push(Block { lsn: journal.next.get(), records, waiters });
+            let Some((records, landings, waiters)) = journal.take_block(room.reserved) else { break };
+            blocks.push(Block { lsn: journal.next.get(), records, landings, waiters });
             journal.next.set(journal.next.get() + 1);
         }
         let mut data = Buf::zeroed(blocks.len() * BLOCK_BYTES);
@@ -446,8 +501,10 @@ impl<I: Io> MappedShard<I> {
             let mut effects = Effects::default();
             {
                 let mut tables = self.tables.borrow_mut();
-                for record in &block.records {
-                    tables.apply(block.lsn, record, &mut effects);
+                for (record, landing) in block.records.iter().zip(&block.landings) {
+                    if landing.as_ref().is_none_or(|landing| landing.landed.get() != Some(false)) {
+                        tables.apply(block.lsn, record, &mut effects);
+                    }
                 }
             }
             self.journal.applied.set(block.lsn);

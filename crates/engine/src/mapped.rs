@@ -245,7 +245,7 @@ impl<I: Io> MappedShard<I> {
         if !marks.is_empty() {
             self.io.reach(Path::RecoverMarked);
         }
-        self.mark_stale(marks);
+        self.commit_marks(marks);
         self.restore_redundancy();
         self.journal.mark().await?;
         self.flush().await
@@ -308,11 +308,11 @@ impl<I: Io> MappedShard<I> {
         if !missed.is_empty() {
             self.io.reach(Path::MembersMissed);
         }
-        self.mark_stale(missed);
+        self.commit_marks(missed);
     }
 
     /// Queues marks. They are not awaited: the journal may be waiting for this very answer. A flush waits for them.
-    fn mark_stale(self: &Rc<Self>, records: Vec<Record>) {
+    pub(crate) fn commit_marks(self: &Rc<Self>, records: Vec<Record>) {
         if records.is_empty() {
             return;
         }
@@ -340,7 +340,7 @@ impl<I: Io> MappedShard<I> {
                 }
             }
         }
-        self.mark_stale(marks);
+        self.commit_marks(marks);
     }
 
     /// Marks for every chunk on a member whose content was not flushed there.

@@ -442,6 +442,12 @@ paths! {
     ArrayRowsCleared,
     /// What a growth was changing in place was put there at recovery.
     ArrayRecoverChanged,
+    /// The data of a small write did not land in time, or not everywhere, so what was recorded of it beside was taken back.
+    RunVoided,
+    /// The same before anything was recorded.
+    RunUnrecorded,
+    /// Recovery left out a record that was taken back.
+    RecoverVoided,
     /// What was released durably is still read, so it waits for the readers to leave.
     ReleaseHeldByReaders,
     /// A member that answered nothing for long was given up.

@@ -8,6 +8,7 @@
 mod error;
 mod report;
 mod verify;
+mod voids;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +37,7 @@ use crate::tables::{Effects, Tables};
 
 pub use error::RecoverError;
 pub use report::RecoveryReport;
+use voids::Voids;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
@@ -274,23 +276,30 @@ impl<I: Io> Recovery<I> {
         self.flushed = blocks.values().map(|b| b.header.flushed).max().unwrap_or(0);
         let mut epoch = 0;
         let mut lsn = tail;
+        let mut chain = Vec::new();
         while let Some(block) = blocks.remove(&lsn).filter(|b| b.header.epoch >= epoch) {
             epoch = block.header.epoch;
             let wrong = |error| self.damaged(format!("journal block {lsn}: {error}"));
             let records = decode_records(block.data.bytes()).map_err(wrong)?;
             records.iter().try_for_each(|record| self.bounds.record(record)).map_err(wrong)?;
+            chain.push((block.header, records));
+            lsn += 1;
+        }
+        let voids = Voids::of(&chain);
+        for (header, records) in chain {
             let mut sound = Vec::new();
             for record in records {
-                if lsn <= self.flushed || self.is_sound(&record).await? {
-                    self.tables.apply(lsn, &record, &mut Effects::default());
+                if voids.are_about(header.lsn, &record) {
+                    self.io.reach(Path::RecoverVoided);
+                } else if header.lsn <= self.flushed || self.is_sound(&record).await? {
+                    self.tables.apply(header.lsn, &record, &mut Effects::default());
                     sound.push(record);
                 }
             }
-            if lsn > self.flushed {
-                self.unflushed.push((block.header, sound));
+            if header.lsn > self.flushed {
+                self.unflushed.push((header, sound));
             }
             self.report.blocks_replayed += 1;
-            lsn += 1;
         }
         if lsn <= self.flushed.max(newest_page) {
             return Err(self.gap(lsn));

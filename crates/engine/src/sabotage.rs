@@ -57,6 +57,10 @@ pub enum Sabotage {
     LeaveEarly,
     /// Count a copy of the journal that is late as written.
     CountLateJournal,
+    /// Apply records whose data is still on its way.
+    ApplyUnlanded,
+    /// Do not take back records whose data did not land.
+    ForgetVoid,
     /// Give up a silent member that the pool cannot do without.
     GiveUpNeeded,
     /// Leave members in a spike out of a flush.
@@ -103,7 +107,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every way.
-    pub const ALL: [Sabotage; 46] = [
+    pub const ALL: [Sabotage; 49] = [
         Sabotage::SkipJournal,
         Sabotage::OneJournalCopy,
         Sabotage::AcknowledgeEarly,
@@ -150,6 +154,9 @@ impl Sabotage {
         Sabotage::ChangeUnlogged,
         Sabotage::ForgetReaders,
         Sabotage::AroundUnlocked,
+        Sabotage::GiveUpNeeded,
+        Sabotage::ApplyUnlanded,
+        Sabotage::ForgetVoid,
     ];
 }
 

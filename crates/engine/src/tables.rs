@@ -227,6 +227,8 @@ impl Tables {
                     effects.dropped.push(*page);
                 }
             }
+            // What it takes back was not applied.
+            Record::Void { .. } => {}
             Record::Scrub { next } => {
                 if self.pages.admits(PageId::Shard, lsn) {
                     self.scrub_next = *next;

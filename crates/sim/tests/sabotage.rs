@@ -31,23 +31,24 @@ const OF_ARRAY_GROWTH: [Sabotage; 5] = [
 
 /// The first seeds that find defects which few seeds find. They are played before the others, to save time; when what is
 /// drawn has changed, the search goes on without them.
-const FOUND_BY: [(Sabotage, u64); 18] = [
+const FOUND_BY: [(Sabotage, u64); 19] = [
     (Sabotage::AroundUnlocked, 170),
-    (Sabotage::ChangeUnflushed, 253),
+    (Sabotage::ChangeUnflushed, 220),
     (Sabotage::ChangeUnlogged, 207),
-    (Sabotage::ConvertWithoutFlush, 277),
+    (Sabotage::ConvertWithoutFlush, 469),
     (Sabotage::CountLateJournal, 399),
     (Sabotage::ForgetReaders, 677),
     (Sabotage::ForgetStale, 96),
     (Sabotage::ForgetStale, 300),
-    (Sabotage::KeepEpoch, 273),
+    (Sabotage::ForgetVoid, 81),
+    (Sabotage::KeepEpoch, 112),
     (Sabotage::LoseImageParity, 36),
     (Sabotage::OverwriteUnmoved, 91),
     (Sabotage::RecordUnflushed, 1135),
+    (Sabotage::SettleEarly, 376),
     (Sabotage::SkipAfterImage, 103),
     (Sabotage::SkipReplay, 48),
-    (Sabotage::StrayImageParity, 103),
-    (Sabotage::UseBeforeStored, 43),
+    (Sabotage::StrayImageParity, 66),
     (Sabotage::WriteUnrecorded, 259),
     (Sabotage::WrongCoefficient, 149),
 ];

@@ -107,6 +107,15 @@ pub enum Record {
         /// The next stripe, or none when no scrub is under way.
         next: Option<StripeId>,
     },
+    /// What was recorded as written to these slots, in blocks from `since` up to the one before this, did not come about.
+    Void {
+        /// The first slot.
+        slot: SlotNo,
+        /// How many.
+        count: u8,
+        /// The first block that may have it.
+        since: Lsn,
+    },
 }
 
 fn home_bytes(w: &mut Writer, home: Option<Home>) {
@@ -140,6 +149,7 @@ impl Record {
             Record::Stale { .. } => 6,
             Record::StaleMember { .. } => 2,
             Record::PageOwner { .. } => 13,
+            Record::Void { .. } => 14,
         }
     }
 
@@ -209,6 +219,12 @@ impl Record {
                 w.u8(12);
                 w.u32(next.map_or(NONE, |s| s.0));
             }
+            Record::Void { slot, count, since } => {
+                w.u8(13);
+                w.u32(slot.0);
+                w.u8(*count);
+                w.u64(*since);
+            }
         }
     }
 
@@ -245,6 +261,7 @@ impl Record {
                 let next = r.u32()?;
                 Record::Scrub { next: (next != NONE).then_some(StripeId(next)) }
             }
+            13 => Record::Void { slot: SlotNo(r.u32()?), count: r.u8()?, since: r.u64()? },
             _ => return Err(DecodeError::Invalid("record kind")),
         })
     }
@@ -363,7 +380,7 @@ mod tests {
         prop_oneof![
             (block.clone(), slot.clone(), proptest::collection::vec(any::<u32>(), 1..=WRITE_BLOCKS_MAX))
                 .prop_map(|(block, slot, crcs)| Record::Write { block, slot, crcs }),
-            (block.clone(), proptest::option::of(slot.clone()), slot, any::<u32>())
+            (block.clone(), proptest::option::of(slot.clone()), slot.clone(), any::<u32>())
                 .prop_map(|(block, from, slot, crc)| Record::Move { block, from, slot, crc }),
             (block, any::<u32>()).prop_map(|(block, count)| Record::Unmap { block, count }),
             (
@@ -394,6 +411,11 @@ mod tests {
             }),
             any::<u32>().prop_map(|page| Record::PageDrop { page }),
             proptest::option::of(stripe).prop_map(|next| Record::Scrub { next }),
+            (slot, any::<u8>(), any::<u64>()).prop_map(|(slot, count, since)| Record::Void {
+                slot,
+                count,
+                since
+            }),
         ]
     }
 
