@@ -51,6 +51,8 @@ paths! {
     ReadRepairVoid,
     /// A bad copy, or bad parity, could not be written again.
     RepairFailed,
+    /// The rest of a stripe gave the data before all of it was read.
+    RebuiltFromEnough,
     /// A chunk could not be read whole; each block was read for itself.
     ChunkBlockByBlock,
 

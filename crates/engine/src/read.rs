@@ -3,7 +3,10 @@
 //! Every block with a known checksum is checked. One that does not match, or cannot be read, is fetched from redundancy,
 //! rewritten where it was bad, and counted.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use crate::addr::{Home, ShardBlock, SlotNo, StripeId, VolumeId};
 use crate::buf::{BLOCK_BYTES, Buf};
@@ -270,9 +273,17 @@ impl<I: Io> MappedShard<I> {
         if self.tables.borrow().stripe(part.stripe).state != StripeState::Parity {
             return None;
         }
-        let columns = self.read_others(part, usable).await;
-        if let Some(buf) = self.combine(part, &columns, None) {
-            return Some(buf);
+        let mut reads = self.read_others(part, &usable);
+        let mut columns = vec![None; self.geometry.data_columns + self.geometry.parity_columns()];
+        let waits_for_all = !self.members.may_hedge();
+        while let Some((column, buf)) = next_of(&mut reads).await {
+            columns[column] = buf;
+            if (reads.is_empty() || !waits_for_all)
+                && let Some(buf) = self.combine(part, &columns, None)
+            {
+                self.let_end(reads);
+                return Some(buf);
+            }
         }
         // A block without a checksum may itself be silently wrong; the target's checksum tells when it is left out.
         let mut without = self.unchecked(part).into_iter();
@@ -292,18 +303,42 @@ impl<I: Io> MappedShard<I> {
         (0..g.data_columns + g.parity_columns()).filter(|&i| i >= g.data_columns || !owned(i)).collect()
     }
 
-    /// The same part of every other data column and of parity, where it can be read and matches its checksums.
-    async fn read_others(&self, part: ChunkPart, usable: impl Fn(Home) -> bool) -> Vec<Option<Buf>> {
+    /// Reads the same part of every other data column and of parity, where it can be; of data only what matches its checksums.
+    fn read_others(
+        self: &Rc<Self>,
+        part: ChunkPart,
+        usable: &dyn Fn(Home) -> bool,
+    ) -> Vec<(usize, Pin<Box<impl Future<Output = Option<Buf>> + use<I>>>)> {
         let width = self.geometry.data_columns + self.geometry.parity_columns();
         let home = |i| self.live_home(part.stripe, i).filter(|&home| i != part.column && usable(home));
-        let homes = (0..width).map(home);
-        join_all(homes.enumerate().map(|(column, home)| async move {
-            let home = home?;
-            let buf = self.members.read(home, part.offset, part.count).await.ok()?;
-            let other = ChunkPart { column, ..part };
-            (column >= self.geometry.data_columns || self.matches(other, &buf, home)).then_some(buf)
-        }))
-        .await
+        let homes = (0..width).filter_map(|i| Some((i, home(i)?)));
+        let read = |(column, home): (usize, Home)| {
+            let shard = Rc::clone(self);
+            let read = async move {
+                let buf = shard.members.read(home, part.offset, part.count).await.ok()?;
+                let other = ChunkPart { column, ..part };
+                (column >= shard.geometry.data_columns || shard.matches(other, &buf, home)).then_some(buf)
+            };
+            (column, Box::pin(read))
+        };
+        homes.map(read).collect()
+    }
+
+    /// Has reads end that nobody needs any more: with enough others there is no need to wait for one that is late.
+    fn let_end<T: 'static>(
+        self: &Rc<Self>,
+        reads: Vec<(usize, Pin<Box<impl Future<Output = T> + 'static>>)>,
+    ) {
+        if reads.is_empty() {
+            return;
+        }
+        self.io.reach(Path::RebuiltFromEnough);
+        let era = self.eras.enter_oldest();
+        self.io.spawn(async move {
+            let mut reads = reads;
+            while next_of(&mut reads).await.is_some() {}
+            drop(era);
+        });
     }
 
     fn combine(&self, part: ChunkPart, others: &[Option<Buf>], leave_out: Option<usize>) -> Option<Buf> {
@@ -360,4 +395,17 @@ impl<I: Io> MappedShard<I> {
         }
         result
     }
+}
+
+/// The next of these that ends, with its number; none when all have.
+async fn next_of<F: Future>(reads: &mut Vec<(usize, Pin<Box<F>>)>) -> Option<(usize, F::Output)> {
+    poll_fn(|cx| {
+        for i in 0..reads.len() {
+            if let Poll::Ready(output) = reads[i].1.as_mut().poll(cx) {
+                return Poll::Ready(Some((reads.swap_remove(i).0, output)));
+            }
+        }
+        if reads.is_empty() { Poll::Ready(None) } else { Poll::Pending }
+    })
+    .await
 }

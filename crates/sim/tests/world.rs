@@ -100,7 +100,11 @@ fn storm(seed: u64) -> (u64, Vec<u64>, FaultCounts, u64) {
     let mut rng = world.rng("storm");
     for _ in 0..20 {
         busy(&world, &devices, 8);
-        world.run_steps(rng.between(100, 4000));
+        world.run_steps(rng.between(100, 2000));
+        if rng.chance(0.3) {
+            world.device(devices[0]).silence(rng.between(1_000_000, 20_000_000));
+        }
+        world.run_steps(rng.between(100, 2000));
         if rng.chance(0.3) {
             world.kill_process()
         } else {
