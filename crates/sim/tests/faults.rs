@@ -222,8 +222,8 @@ fn what_a_silent_device_was_asked_is_done_later_even_if_it_was_given_up() {
     let ended = world.block_on(async move {
         let (done, ends) = async_channel::unbounded();
         let second = done.clone();
-        giver.spawn(async move { drop(done.send(writer.write(id, 0, filled(2, 1)).await).await) });
-        giver.spawn(async move { drop(second.send(reader.read(id, 0, Buf::stale(4096)).await.1).await) });
+        giver.spawn(async move { done.send(writer.write(id, 0, filled(2, 1)).await).await.unwrap() });
+        giver.spawn(async move { second.send(reader.read(id, 0, Buf::stale(4096)).await.1).await.unwrap() });
         giver.sleep(1_000_000_000).await;
         giver.abandon(id);
         [ends.recv().await.unwrap(), ends.recv().await.unwrap(), io.flush(id).await]
