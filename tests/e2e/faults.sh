@@ -91,15 +91,15 @@ test_silent_member_is_given_up() {
   bindfs -f -o direct_io "$behind" "$front" & bind=$!
   for _ in $(seq 100); do mountpoint -q "$front" && break; sleep 0.05; done
   members=("$dir"/m{0..3} "$front/m4")
-  "$SINEW" pool create t "${members[@]}" --size 256M --volume v:200M >/dev/null && start || return 1
+  "$SINEW" pool create t "${members[@]}" --size 256M --volume v:60M >/dev/null && start || return 1
   silent_member "$bind"; local code=$?
   kill -CONT "$bind"; stop; fusermount -u -z "$front"; kill "$bind"
   return $code
 }
 silent_member() {
-  head -c 100M /dev/urandom >"$dir/in"; truncate -s 200M "$dir/in"
+  head -c 30M /dev/urandom >"$dir/in"; truncate -s 60M "$dir/in"
   nbdcopy --flush "$dir/in" "$(uri)" && ctl step-around --give-up-after 3s || return 1
-  head -c 100M /dev/urandom >"$dir/in"; truncate -s 200M "$dir/in"
+  head -c 30M /dev/urandom >"$dir/in"; truncate -s 60M "$dir/in"
   kill -STOP "$1"
   timeout 30 nbdcopy --flush "$dir/in" "$(uri)" || { echo "clients wait for the member"; ctl pool status; return 1; }
   until_given_up 4 && ctl pool status | grep "^GIVEN UP  member 4" && [ "$(member_field 4 "['state']")" = failed ] || { ctl pool status; return 1; }
