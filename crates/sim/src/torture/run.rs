@@ -35,7 +35,7 @@ use crate::world::World;
 use self::trouble::{array_of, is_growing};
 
 /// Steps after which a phase without end counts as stuck.
-const STEPS_MAX: u64 = 3_000_000;
+const STEPS_MAX: u64 = 10_000_000;
 
 /// Memory kept from one run for the next, of each size: about what the members of a run hold.
 const KEPT_BYTES_MAX: usize = 64 << 20;
