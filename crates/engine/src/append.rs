@@ -119,8 +119,8 @@ struct OpenStripe {
 }
 
 impl OpenStripe {
-    fn has_room(&self) -> bool {
-        self.fill.iter().any(|&fill| fill < CHUNK_BLOCKS)
+    fn is_full(&self) -> bool {
+        self.fill.iter().all(|&fill| fill == CHUNK_BLOCKS)
     }
 
     /// Columns with room, the next one first.
@@ -199,6 +199,11 @@ impl Appender {
         self.open.borrow().iter().map(|open| open.id).collect()
     }
 
+    /// Stripes that nothing can be appended to and that are not closed.
+    pub(crate) fn full_stripes(&self) -> usize {
+        self.open.borrow().iter().filter(|open| open.is_full()).count()
+    }
+
     /// Whether a stripe is being appended to.
     pub(crate) fn is_open(&self, stripe: StripeId) -> bool {
         self.open.borrow().iter().any(|open| open.id == stripe)
@@ -274,19 +279,20 @@ impl Appender {
         })
     }
 
-    fn has_room(&self) -> bool {
-        self.open.borrow().iter().any(OpenStripe::has_room)
-    }
-
-    fn may_open_another(&self) -> bool {
-        self.open.borrow().iter().filter(|open| open.has_room()).count() < OPEN_MAX
-    }
-
-    /// Cuts a run off the queue for a column with room.
+    /// Cuts a run off the queue for a column with room. A stripe that is full by that is closed.
     fn cut_run<I: Io>(&self, shard: &MappedShard<I>, (stripe, column): (usize, usize)) -> Option<Run> {
-        let mut open = self.open.borrow_mut();
+        let run = self.fill_column(shard, &mut self.open.borrow_mut()[stripe], column);
+        self.close_those(shard, OpenStripe::is_full);
+        run
+    }
+
+    fn fill_column<I: Io>(
+        &self,
+        shard: &MappedShard<I>,
+        open: &mut OpenStripe,
+        column: usize,
+    ) -> Option<Run> {
         let mut queue = self.queue.borrow_mut();
-        let open = &mut open[stripe];
         let columns = open.fill.len();
         let filled = open.fill[column];
         let alone = shard.policy.get().packing == Packing::WholeChunks;
@@ -341,14 +347,14 @@ impl<I: Io> MappedShard<I> {
             appender.work.wait(ready).await;
             gather(|| appender.queue.borrow().len(), CHUNK_BLOCKS as usize).await;
             let mut chosen = appender.choose(&self);
-            if chosen.is_none() && appender.has_room() {
+            if chosen.is_none() && !appender.open.borrow().is_empty() {
                 self.open_around().await;
                 chosen = appender.choose(&self).or_else(|| {
                     self.io.reach(Path::AppendToSpiking);
                     appender.choose_least_bad(&self)
                 });
             }
-            if !appender.has_room() {
+            if appender.open.borrow().is_empty() {
                 if let Err(error) = self.open_mirrored().await {
                     self.io.reach(Path::AppendRefused);
                     appender.fail_all(error);
@@ -372,7 +378,7 @@ impl<I: Io> MappedShard<I> {
 
     /// Opens another stripe, if one can be had at once on members that all respond.
     async fn open_around(self: &Rc<Self>) {
-        if !self.appender.may_open_another() {
+        if self.appender.open.borrow().len() >= OPEN_MAX {
             return;
         }
         if let Some((id, plan)) = self.plan_around(self.geometry.data_columns) {
@@ -387,7 +393,6 @@ impl<I: Io> MappedShard<I> {
 
     /// Opens the next stripe to append to.
     async fn open_mirrored(self: &Rc<Self>) -> Result<(), VolumeError> {
-        self.appender.close_those(self, |open| !open.has_room());
         let columns = self.geometry.data_columns;
         let starved = || {
             self.appender.starved.set(true);

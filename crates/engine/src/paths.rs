@@ -227,6 +227,8 @@ paths! {
     ScrubStopped,
     /// A stripe in use is looked at again later.
     ScrubBusy,
+    /// A stripe was closed for a scrub although there was room in it.
+    ScrubbedOpen,
     /// A scrub mended a column.
     ScrubMended,
     /// A scrub could not mend a column.

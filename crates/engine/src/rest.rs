@@ -30,6 +30,7 @@ impl<I: Io> MappedShard<I> {
             ("plans that wait for room", self.waiting_for_room.get() as usize),
             ("blocks claimed", self.blocks_reserved.get() as usize),
             ("stripes in use", self.busy_stripes()),
+            ("full stripes not closed", self.appender.full_stripes()),
             ("chunks waiting for release", self.space.borrow().releasing()),
         ];
         let some = counts.into_iter().filter(|(_, count)| *count > 0);

@@ -73,6 +73,11 @@ impl<I: Io> MappedShard<I> {
             if self.tables.borrow().stripe(stripe).state == StripeState::Free {
                 return;
             }
+            if self.appender.is_open(stripe) {
+                // Nobody knows when it will be full.
+                self.io.reach(Path::ScrubbedOpen);
+                self.appender.close(self, stripe);
+            }
             if let Some(_lock) = self.lock_stripe(stripe) {
                 self.scrub_stripe(stripe).await;
                 return;
