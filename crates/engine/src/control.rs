@@ -36,7 +36,7 @@ use crate::spikes::StepAround;
 use crate::status::{CounterValues, ShardStatus};
 use crate::sync::{Signal, join_all};
 use crate::throttle::Bounds;
-use crate::vigil::{GIVE_UP_NS, Vigil};
+use crate::vigil::Vigil;
 use crate::volume::VolumeError;
 pub use error::ControlError;
 
@@ -67,7 +67,6 @@ pub struct Control<I> {
     changed: Signal,
     /// Who waits for an answer to a request of the control's own, and after how long members are given up.
     vigil: Rc<Vigil>,
-    gives_up_after: Cell<Option<u64>>,
     giving_up: Cell<bool>,
     /// Members' devices that were given up.
     given_up: RefCell<BTreeSet<DeviceId>>,
@@ -114,7 +113,6 @@ impl<I: Io> Control<I> {
             changing: Cell::new(false),
             changed: Signal::default(),
             vigil: Rc::default(),
-            gives_up_after: Cell::new(Some(GIVE_UP_NS)),
             giving_up: Cell::new(false),
             given_up: RefCell::default(),
             is_open: Cell::new(false),

@@ -18,7 +18,7 @@ use crate::io::{Gather, Io};
 use crate::mapped::MappedShard;
 use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
-use crate::sync::{Fulfil, Promise, Signal, gather, promise};
+use crate::sync::{Fulfil, Promise, Signal, gather, poll_next, promise};
 use crate::tables::Effects;
 use crate::volume::VolumeError;
 
@@ -415,10 +415,8 @@ impl<I: Io> MappedShard<I> {
         let again = || self.members.alarms.at(self.io.now_coarse().saturating_add(late_ns));
         let mut alarm = may_be_late.then(again);
         poll_fn(|cx| {
-            for i in 0..writing.len() {
-                if let Poll::Ready(is_written) = writing[i].1.as_mut().poll(cx) {
-                    return Poll::Ready(Some((writing.swap_remove(i).0, is_written)));
-                }
+            if let Poll::Ready(ended) = poll_next(cx, writing) {
+                return Poll::Ready(ended);
             }
             while let Some(set) = &mut alarm
                 && set.poll(cx, self.io.now_coarse())

@@ -174,8 +174,7 @@ pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Re
     };
     for (index, candidate) in devices.iter().enumerate() {
         wipe(io, candidate).await?;
-        let written = answered(io, candidate.device, write_superblock(io, candidate.device, index, &config));
-        written.await.map_err(|e| e.at(&candidate.path))?;
+        write_in_time(io, candidate.device, &candidate.path, index, &config).await?;
     }
     Ok(config)
 }
@@ -315,7 +314,7 @@ pub(crate) enum SuperblockError {
 }
 
 impl SuperblockError {
-    pub(crate) fn at(self, path: &str) -> PoolError {
+    fn at(self, path: &str) -> PoolError {
         match self {
             SuperblockError::Io(error) => PoolError::Device { path: path.to_owned(), error },
             SuperblockError::Encode(error) => PoolError::Config(error),
@@ -335,6 +334,18 @@ pub(crate) async fn write_superblock<I: Io>(
     let offset = SLOT_OFFSETS[(config.generation % 2) as usize];
     io.write(device, offset, Rc::new([data])).await.map_err(SuperblockError::Io)?;
     io.flush(device).await.map_err(SuperblockError::Io)
+}
+
+/// As `write_superblock`, where nobody else looks whether the device answers.
+pub(crate) async fn write_in_time<I: Io>(
+    io: &I,
+    device: DeviceId,
+    path: &str,
+    member: usize,
+    config: &Config,
+) -> Result<(), PoolError> {
+    let written = answered(io, device, write_superblock(io, device, member, config)).await;
+    written.map_err(|error| error.at(path))
 }
 
 /// Reads a device's newest intact superblock, or says why there is none.
@@ -507,9 +518,7 @@ async fn store<I: Io>(io: &I, config: &mut Config, devices: &[Option<DeviceId>])
     config.generation += 1;
     for (index, device) in devices.iter().enumerate() {
         if let Some(device) = device {
-            let path = config.members[index].path.clone();
-            let written = answered(io, *device, write_superblock(io, *device, index, config)).await;
-            written.map_err(|e| e.at(&path))?;
+            write_in_time(io, *device, &config.members[index].path, index, config).await?;
         }
     }
     Ok(())

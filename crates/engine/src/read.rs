@@ -3,10 +3,9 @@
 //! Every block with a known checksum is checked. One that does not match, or cannot be read, is fetched from redundancy,
 //! rewritten where it was bad, and counted.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use crate::addr::{Home, ShardBlock, SlotNo, StripeId, VolumeId};
 use crate::buf::{BLOCK_BYTES, Buf};
@@ -18,7 +17,7 @@ use crate::parity::{self, Column};
 use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
-use crate::sync::join_all;
+use crate::sync::{join_all, next_of};
 use crate::tables::StripeState;
 use crate::volume::{Extent, VolumeError};
 
@@ -335,8 +334,7 @@ impl<I: Io> MappedShard<I> {
         self.io.reach(Path::RebuiltFromEnough);
         let era = self.eras.enter_oldest();
         self.io.spawn(async move {
-            let mut reads = reads;
-            while next_of(&mut reads).await.is_some() {}
+            join_all(reads.into_iter().map(|(_, read)| read)).await;
             drop(era);
         });
     }
@@ -395,17 +393,4 @@ impl<I: Io> MappedShard<I> {
         }
         result
     }
-}
-
-/// The next of these that ends, with its number; none when all have.
-async fn next_of<F: Future>(reads: &mut Vec<(usize, Pin<Box<F>>)>) -> Option<(usize, F::Output)> {
-    poll_fn(|cx| {
-        for i in 0..reads.len() {
-            if let Poll::Ready(output) = reads[i].1.as_mut().poll(cx) {
-                return Poll::Ready(Some((reads.swap_remove(i).0, output)));
-            }
-        }
-        if reads.is_empty() { Poll::Ready(None) } else { Poll::Pending }
-    })
-    .await
 }

@@ -113,6 +113,24 @@ impl<T> Future for Promise<T> {
     }
 }
 
+/// Polls futures that have names: one that has ended, which is then not among them any more; none when none is left.
+pub(crate) fn poll_next<K, F: Future>(
+    cx: &mut Context<'_>,
+    running: &mut Vec<(K, Pin<Box<F>>)>,
+) -> Poll<Option<(K, F::Output)>> {
+    for i in 0..running.len() {
+        if let Poll::Ready(output) = running[i].1.as_mut().poll(cx) {
+            return Poll::Ready(Some((running.swap_remove(i).0, output)));
+        }
+    }
+    if running.is_empty() { Poll::Ready(None) } else { Poll::Pending }
+}
+
+/// As `poll_next`, and waits for it.
+pub(crate) async fn next_of<K, F: Future>(running: &mut Vec<(K, Pin<Box<F>>)>) -> Option<(K, F::Output)> {
+    std::future::poll_fn(|cx| poll_next(cx, running)).await
+}
+
 /// A future under way, or what came of it.
 enum Joined<F: Future> {
     Running(Pin<Box<F>>),

@@ -57,8 +57,8 @@ pub struct Silence {
 
 /// Who waits for which device. Not for which member: another device may have taken its place meanwhile.
 pub(crate) struct Vigil {
-    /// Time from look to look; none when no member is ever given up.
-    look_ns: Cell<Option<u64>>,
+    /// After so long devices are silent; none when they never are.
+    give_up_ns: Cell<Option<u64>>,
     look: Cell<u64>,
     devices: RefCell<Vec<Unanswered>>,
     pending: Cell<u32>,
@@ -69,7 +69,7 @@ pub(crate) struct Vigil {
 impl Default for Vigil {
     fn default() -> Vigil {
         Vigil {
-            look_ns: Cell::new(Some(GIVE_UP_NS / LOOKS as u64)),
+            give_up_ns: Cell::new(Some(GIVE_UP_NS)),
             look: Cell::new(0),
             devices: RefCell::default(),
             pending: Cell::new(0),
@@ -82,8 +82,18 @@ impl Default for Vigil {
 impl Vigil {
     /// Members are given up after so long from now on, or never.
     pub(crate) fn set(&self, give_up_ns: Option<u64>) {
-        self.look_ns.set(give_up_ns.map(|ns| (ns / LOOKS as u64).max(1)));
+        self.give_up_ns.set(give_up_ns);
         self.work.kick();
+    }
+
+    /// After how long they are given up.
+    pub(crate) fn gives_up_after(&self) -> Option<u64> {
+        self.give_up_ns.get()
+    }
+
+    /// Time from look to look.
+    fn look_ns(&self) -> Option<u64> {
+        self.give_up_ns.get().map(|ns| (ns / LOOKS as u64).max(1))
     }
 
     /// A request is sent.
@@ -122,7 +132,7 @@ impl Vigil {
             0 => (0..(LOOKS as u64).min(look + 1)).rev().find(|&age| unanswered.since(look, age) > 0),
             _ => Some(LOOKS as u64),
         };
-        looks.unwrap_or(0) * self.look_ns.get().unwrap_or(0)
+        looks.unwrap_or(0) * self.look_ns().unwrap_or(0)
     }
 
     /// Who owes answers at the next look.
@@ -146,7 +156,7 @@ impl Vigil {
             self.work.kicked().await;
             self.watching.set(true);
             while self.pending.get() > 0
-                && let Some(ns) = self.look_ns.get()
+                && let Some(ns) = self.look_ns()
             {
                 io.sleep(ns).await;
                 if let Some(silence) = self.look() {

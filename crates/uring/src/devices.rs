@@ -3,36 +3,17 @@
 //! A [`DeviceId`] is never reused, so one that was kept past `close` can only fail. An exclusive open takes a lock that
 //! other processes (and other opens in this one) respect, so that two servers never write to one member.
 
-use std::ffi::c_int;
-use std::fmt;
-use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::{DeviceId, IoError};
+use sinew_engine::io::DeviceId;
 
 use crate::aside;
+use crate::device::{Backing, Device, Harm, Path};
 use crate::executor::Executor;
 use crate::faults::{Fault, Faults};
-use crate::io::point_to;
-use crate::memory::Region;
-
-/// How requests to a device are carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Path {
-    /// By a system call on the spot. For file systems and devices that complete in memory (tmpfs, zram): a ring would
-    /// hand their requests to kernel worker threads, at half the rate and twice the processor time.
-    Inline,
-    /// Through the io_uring of the calling thread.
-    Ring,
-    /// By copying; the member is memory of this process.
-    Memory,
-}
 
 /// How to open a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,50 +56,6 @@ pub enum OpenError {
     },
 }
 
-/// What has happened to a member that still answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Harm {
-    /// Its file was deleted.
-    Deleted,
-    /// Its file was cut.
-    Truncated,
-    /// Nothing is there any more by the name it was opened by.
-    Unnamed,
-}
-
-impl fmt::Display for Harm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Harm::Deleted => "its file was deleted",
-            Harm::Truncated => "its file was truncated",
-            Harm::Unnamed => "its name is not there any more",
-        })
-    }
-}
-
-pub(crate) enum Backing {
-    File(File),
-    Block(File),
-    Memory(Region),
-}
-
-/// One open member.
-pub(crate) struct Device {
-    pub(crate) path: Path,
-    pub(crate) bytes: u64,
-    pub(crate) backing: Backing,
-    /// Requests are handed to the ring's own threads at once: to try them first would hang with the file system.
-    pub(crate) may_hang: bool,
-    /// A block device that says that it takes discards. Files keep their room: a hole might not be filled again.
-    pub(crate) takes_discards: bool,
-    name: PathBuf,
-    closed: AtomicBool,
-    /// Closed with requests in flight that nobody waits for any more.
-    abandoned: AtomicBool,
-    /// Those that it was given on purpose.
-    faults: OnceLock<Faults>,
-}
-
 /// The registry of open members. Cheap to clone; all clones are one registry.
 #[derive(Clone, Default)]
 pub struct Devices(Arc<Registry>);
@@ -147,73 +84,28 @@ impl Devices {
             // Nor would it answer this.
             return Err(OpenError::Unanswered(name.to_owned()));
         }
-        let os = |source| OpenError::Os { path: name.to_owned(), source };
-        let kind = fs::metadata(name).map_err(os)?.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
-            return Err(OpenError::WrongKind(name.to_owned()));
-        }
-        let file =
-            open_file(name, options, kind.is_block_device()).map_err(|error| match error.raw_os_error() {
-                Some(libc::EBUSY | libc::EWOULDBLOCK) => OpenError::InUse(name.to_owned()),
-                _ => os(error),
-            })?;
-        let meta = file.metadata().map_err(os)?;
-        let is_block = meta.file_type().is_block_device();
-        let bytes = if is_block { block_device_bytes(&file).map_err(os)? } else { meta.len() };
-        let suits =
-            if is_block { path_of_block_device(meta.rdev()) } else { path_of_file(&file).map_err(os)? };
-        let may_hang = !is_block && is_remote(&file).map_err(os)?;
-        Ok(self.add(Device {
-            may_hang,
-            path: options.path.filter(|path| *path != Path::Memory).unwrap_or(suits),
-            bytes: bytes - bytes % BLOCK_BYTES as u64,
-            backing: if is_block { Backing::Block(file) } else { Backing::File(file) },
-            takes_discards: is_block && !options.read_only && takes_discards(meta.rdev()),
-            name: name.to_owned(),
-            closed: AtomicBool::new(false),
-            abandoned: AtomicBool::new(false),
-            faults: OnceLock::new(),
-        }))
+        Ok(self.add(Device::open(name, options)?))
     }
 
     /// A member of `bytes` zeros in memory, for benchmarks. Like on a device, a write must not overlap another transfer
     /// to the same range that is made at the same time, here on another thread.
     pub fn memory(&self, bytes: u64) -> io::Result<DeviceId> {
-        let bytes = bytes - bytes % BLOCK_BYTES as u64;
-        Ok(self.add(Device {
-            path: Path::Memory,
-            may_hang: false,
-            bytes,
-            backing: Backing::Memory(Region::new(bytes as usize)?),
-            takes_discards: false,
-            name: PathBuf::from("memory"),
-            closed: AtomicBool::new(false),
-            abandoned: AtomicBool::new(false),
-            faults: OnceLock::new(),
-        }))
+        Ok(self.add(Device::memory(bytes)?))
     }
 
     /// Closes a member: later requests answer `Gone`, and its lock is released at once, so the caller must have seen
     /// its last request answered. Each runtime lets go of the descriptor at its next turn.
     pub fn close(&self, id: DeviceId) {
-        let mut devices = self.0.devices.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(device) = devices.get_mut(id.0 as usize).and_then(Option::take) else { return };
-        device.closed.store(true, Ordering::Release);
-        device.unlock();
-        self.0.closings.fetch_add(1, Ordering::Release);
+        self.take_out(id, |device| device.close());
     }
 
     /// Gives up a member that does not answer: as `close`, but its requests in flight end with `Gone`, and its lock is
     /// released only when the last of them is answered.
     pub fn abandon(&self, id: DeviceId) {
-        let mut devices = self.0.devices.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(device) = devices.get_mut(id.0 as usize).and_then(Option::take) else { return };
-        drop(devices);
-        device.abandoned.store(true, Ordering::Release);
-        device.closed.store(true, Ordering::Release);
-        lock(&self.0.abandoned).push(Arc::downgrade(&device));
-        drop(device);
-        self.0.closings.fetch_add(1, Ordering::Release);
+        self.take_out(id, |device| {
+            device.abandon();
+            lock(&self.0.abandoned).push(Arc::downgrade(device));
+        });
         lock(&self.0.runtimes).retain(|runtime| match runtime.upgrade() {
             Some(runtime) => {
                 runtime.notify();
@@ -223,11 +115,21 @@ impl Devices {
         });
     }
 
+    fn take_out(&self, id: DeviceId, end: impl FnOnce(&Arc<Device>)) {
+        let taken = self.write().get_mut(id.0 as usize).and_then(Option::take);
+        if let Some(device) = taken {
+            end(&device);
+            // Let go of here first: the last runtime to do so closes the file.
+            drop(device);
+            self.0.closings.fetch_add(1, Ordering::Release);
+        }
+    }
+
     /// Whether a member by this name was given up and still owes answers.
     fn owes_answers(&self, name: &FilePath) -> bool {
         let mut abandoned = lock(&self.0.abandoned);
         abandoned.retain(|device| device.strong_count() > 0);
-        abandoned.iter().any(|device| device.upgrade().is_some_and(|device| device.name == name))
+        abandoned.iter().any(|device| device.upgrade().is_some_and(|device| device.name() == name))
     }
 
     /// A runtime that uses them.
@@ -239,19 +141,18 @@ impl Devices {
     /// [`Devices::begin_faults`].
     pub fn give_faults(&self, id: DeviceId, faults: Vec<Fault>) {
         if let Some(device) = self.get(id) {
-            let _ = device.faults.set(Faults::new(faults, device.bytes));
+            device.give_faults(faults);
         }
     }
 
     /// From now on members have the faults that they were given.
     pub fn begin_faults(&self) {
-        let devices = self.0.devices.read().unwrap_or_else(PoisonError::into_inner);
-        devices.iter().flatten().filter_map(|device| device.faults.get()).for_each(Faults::begin);
+        self.read().iter().flatten().filter_map(|device| device.faults_given()).for_each(Faults::begin);
     }
 
     /// The faults that a member was given, in words, and how many requests each befell.
     pub fn faults(&self, id: DeviceId) -> Vec<(String, u64)> {
-        self.get(id).and_then(|device| device.faults.get().map(Faults::told)).unwrap_or_default()
+        self.get(id).and_then(|device| device.faults_given().map(Faults::told)).unwrap_or_default()
     }
 
     /// Bytes of the member, while it is open.
@@ -264,20 +165,23 @@ impl Devices {
         self.get(id).map(|device| device.path)
     }
 
-    /// What has happened to a member that still answers although nobody could open it again. Asked aside, since a file system
-    /// that hangs does not answer that either.
+    /// What has happened to a member that still answers although nobody could open it again. A file system is
+    /// asked aside, since one that hangs does not answer that either.
     pub async fn harm(&self, id: DeviceId) -> Option<Harm> {
         let device = self.get(id)?;
-        aside::run(move || device.harm()).await
+        match device.backing {
+            Backing::File(_) => aside::run(move || device.harm()).await,
+            Backing::Block(_) | Backing::Memory(_) => device.harm(),
+        }
     }
 
     /// The name the member was opened by, while it is open.
     pub fn name(&self, id: DeviceId) -> Option<PathBuf> {
-        self.get(id).map(|device| device.name.clone())
+        self.get(id).map(|device| device.name().to_owned())
     }
 
     pub(crate) fn get(&self, id: DeviceId) -> Option<Arc<Device>> {
-        self.0.devices.read().unwrap_or_else(PoisonError::into_inner).get(id.0 as usize)?.clone()
+        self.read().get(id.0 as usize)?.clone()
     }
 
     pub(crate) fn closings(&self) -> u64 {
@@ -285,264 +189,20 @@ impl Devices {
     }
 
     fn add(&self, device: Device) -> DeviceId {
-        let mut devices = self.0.devices.write().unwrap_or_else(PoisonError::into_inner);
+        let mut devices = self.write();
         devices.push(Some(Arc::new(device)));
         DeviceId(devices.len() as u32 - 1)
     }
-}
 
-impl Device {
-    /// The faults that it was given, once they have begun.
-    pub(crate) fn faults(&self) -> Option<&Faults> {
-        self.faults.get().filter(|faults| faults.are_on())
+    fn read(&self) -> RwLockReadGuard<'_, Vec<Option<Arc<Device>>>> {
+        self.0.devices.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it was given faults that make requests wait, begun or not.
-    pub(crate) fn may_be_delayed(&self) -> bool {
-        self.faults.get().is_some_and(Faults::delay)
+    fn write(&self) -> RwLockWriteGuard<'_, Vec<Option<Arc<Device>>>> {
+        self.0.devices.write().unwrap_or_else(PoisonError::into_inner)
     }
-
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.abandoned.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-
-    fn harm(&self) -> Option<Harm> {
-        if let Backing::File(file) = &self.backing {
-            let meta = file.metadata().ok()?;
-            if meta.nlink() == 0 {
-                return Some(Harm::Deleted);
-            }
-            if meta.len() < self.bytes {
-                return Some(Harm::Truncated);
-            }
-        }
-        (self.fd().is_some() && !self.name.exists()).then_some(Harm::Unnamed)
-    }
-
-    fn unlock(&self) {
-        if let Some(fd) = self.fd() {
-            // SAFETY: a system call on a descriptor we own; no memory is passed.
-            unsafe { libc::flock(fd, libc::LOCK_UN) };
-        }
-    }
-
-    /// The descriptor, unless the device is memory.
-    pub(crate) fn fd(&self) -> Option<RawFd> {
-        match &self.backing {
-            Backing::File(file) | Backing::Block(file) => Some(file.as_raw_fd()),
-            Backing::Memory(_) => None,
-        }
-    }
-
-    /// Whether a request lies on the device and on block boundaries.
-    pub(crate) fn check(&self, offset: u64, bytes: u64) -> Result<(), IoError> {
-        let block = BLOCK_BYTES as u64;
-        let fits = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes);
-        if fits && offset.is_multiple_of(block) && bytes.is_multiple_of(block) {
-            Ok(())
-        } else {
-            Err(IoError::OutOfRange)
-        }
-    }
-
-    /// Reads on the spot.
-    pub(crate) fn read_now(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
-        match &self.backing {
-            Backing::File(file) | Backing::Block(file) => {
-                file.read_exact_at(into, offset).map_err(|error| io_error(&error))
-            }
-            Backing::Memory(region) => {
-                region.read(offset as usize, into);
-                Ok(())
-            }
-        }
-    }
-
-    /// Writes on the spot; `iovecs` is scratch.
-    pub(crate) fn write_now(
-        &self,
-        offset: u64,
-        data: &[Buf],
-        iovecs: &mut Vec<libc::iovec>,
-    ) -> Result<(), IoError> {
-        match (&self.backing, data) {
-            (Backing::File(file) | Backing::Block(file), [buf]) => {
-                file.write_all_at(buf.bytes(), offset).map_err(|error| io_error(&error))
-            }
-            (Backing::File(file) | Backing::Block(file), _) => {
-                write_gathered(file, offset, data, iovecs).map_err(|error| io_error(&error))
-            }
-            (Backing::Memory(region), _) => {
-                let mut at = offset as usize;
-                for buf in data {
-                    region.write(at, buf.bytes());
-                    at += buf.len();
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// Flushes on the spot.
-    pub(crate) fn flush_now(&self) -> Result<(), IoError> {
-        match &self.backing {
-            Backing::File(file) | Backing::Block(file) => file.sync_data().map_err(|error| io_error(&error)),
-            Backing::Memory(_) => Ok(()),
-        }
-    }
-
-    /// Discards on the spot. A device that cannot discard has nothing to do.
-    pub(crate) fn discard_now(&self, offset: u64, bytes: u64) -> Result<(), IoError> {
-        let done = match &self.backing {
-            Backing::File(file) => {
-                // SAFETY: a system call on a descriptor we own; no memory is passed.
-                checked(unsafe {
-                    libc::fallocate(file.as_raw_fd(), PUNCH, offset as libc::off_t, bytes as libc::off_t)
-                })
-            }
-            Backing::Block(file) => {
-                let range = [offset, bytes];
-                // SAFETY: BLKDISCARD reads two integers, which live until the call returns.
-                checked(unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) })
-            }
-            Backing::Memory(region) => region.discard(offset as usize, bytes as usize),
-        };
-        match done {
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
-            done => done.map_err(|error| io_error(&error)),
-        }
-    }
-}
-
-impl Drop for Device {
-    /// Closing the descriptor is not enough: the kernel may hold the file for a moment after its last completion.
-    fn drop(&mut self) {
-        self.unlock();
-    }
-}
-
-/// Frees a file's blocks and leaves its size alone.
-pub(crate) const PUNCH: c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-/// `_IO(0x12, 119)`.
-const BLKDISCARD: libc::c_ulong = 0x1277;
-/// `_IOR(0x12, 114, size_t)`.
-const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
-
-/// What an errno means to the engine.
-pub(crate) fn io_error_of(errno: i32) -> IoError {
-    match errno {
-        libc::ENODEV | libc::ENXIO | libc::ENOMEDIUM => IoError::Gone,
-        errno => IoError::Failed(errno),
-    }
-}
-
-/// As [`io_error_of`]; an unexpected end of file has no errno and counts as EIO.
-fn io_error(error: &io::Error) -> IoError {
-    io_error_of(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn checked(result: c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-fn write_gathered(file: &File, offset: u64, data: &[Buf], iovecs: &mut Vec<libc::iovec>) -> io::Result<()> {
-    let bytes = data.iter().map(Buf::len).sum::<usize>();
-    let mut done = 0;
-    while done < bytes {
-        point_to(data.iter().map(Buf::bytes), done, iovecs);
-        let at = (offset + done as u64) as libc::off_t;
-        // SAFETY: the vectors and the buffers they point to outlive the call, which only reads them.
-        let n = unsafe { libc::pwritev(file.as_raw_fd(), iovecs.as_ptr(), iovecs.len() as c_int, at) };
-        match n {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            n if n > 0 => done += n as usize,
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Opens past the page cache where the file system can, and takes the lock.
-fn open_file(name: &FilePath, options: OpenOptions, is_block: bool) -> io::Result<File> {
-    // O_EXCL on a block device keeps out, and is kept out by, mounts and arrays.
-    let claim = if is_block && options.exclusive { libc::O_EXCL } else { 0 };
-    let open = |direct| {
-        fs::OpenOptions::new()
-            .read(true)
-            .write(!options.read_only)
-            .custom_flags(claim | direct | libc::O_CLOEXEC)
-            .open(name)
-    };
-    let file = match open(libc::O_DIRECT) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => open(0)?,
-        opened => opened?,
-    };
-    if options.exclusive {
-        // SAFETY: a system call on a descriptor we own; no memory is passed.
-        checked(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) })?;
-    }
-    Ok(file)
-}
-
-fn block_device_bytes(file: &File) -> io::Result<u64> {
-    let mut bytes = 0u64;
-    // SAFETY: BLKGETSIZE64 writes one 64-bit integer, which outlives the call.
-    checked(unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &raw mut bytes) })?;
-    Ok(bytes)
-}
-
-fn file_system_of(file: &File) -> io::Result<libc::c_long> {
-    // SAFETY: statfs is plain integers, for which zeros are a value.
-    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel fills a structure that outlives the call.
-    checked(unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) })?;
-    Ok(stat.f_type)
-}
-
-fn path_of_file(file: &File) -> io::Result<Path> {
-    const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
-    let in_memory = matches!(file_system_of(file)?, libc::TMPFS_MAGIC | RAMFS_MAGIC);
-    Ok(if in_memory { Path::Inline } else { Path::Ring })
-}
-
-/// Whether somebody else than the kernel answers for the file system: a server, or a process. Those wait even when they are
-/// asked not to.
-fn is_remote(file: &File) -> io::Result<bool> {
-    const FUSE_MAGIC: libc::c_long = 0x6573_5546;
-    const CIFS_MAGIC: libc::c_long = 0xff53_4d42;
-    const SMB2_MAGIC: libc::c_long = 0xfe53_4d42;
-    const V9FS_MAGIC: libc::c_long = 0x0102_1997;
-    const CEPH_MAGIC: libc::c_long = 0x00c3_6400;
-    let remote = [libc::NFS_SUPER_MAGIC, FUSE_MAGIC, CIFS_MAGIC, SMB2_MAGIC, V9FS_MAGIC, CEPH_MAGIC];
-    Ok(remote.contains(&file_system_of(file)?))
-}
-
-/// zram, brd and pmem complete in the submitting thread.
-fn takes_discards(number: libc::dev_t) -> bool {
-    let device = format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number));
-    // A partition has its disk's queue.
-    let of = |directory: &str| fs::read_to_string(format!("{device}/{directory}/discard_max_bytes")).ok();
-    let most = of("queue").or_else(|| of("../queue"));
-    most.and_then(|text| text.trim().parse::<u64>().ok()).is_some_and(|bytes| bytes > 0)
-}
-
-fn path_of_block_device(number: libc::dev_t) -> Path {
-    let link = format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number));
-    let target = fs::read_link(link).unwrap_or_default();
-    let name = target.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let in_memory = ["zram", "ram", "pmem"].iter().any(|prefix| name.starts_with(prefix));
-    if in_memory { Path::Inline } else { Path::Ring }
 }

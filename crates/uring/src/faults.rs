@@ -17,7 +17,7 @@ use sinew_engine::buf::{BLOCK_BYTES, Buf};
 use sinew_engine::io::{Gather, IoError};
 
 use crate::core::now;
-use crate::devices::Device;
+use crate::device::Device;
 use crate::io::UringIo;
 
 use drive::Drive;

@@ -14,7 +14,7 @@ use sinew_engine::io::{DeviceId, Gather, Io, IoError, Space};
 
 use crate::aside;
 use crate::core::{Core, now, random};
-use crate::devices::{Backing, Device, PUNCH, Path, io_error_of};
+use crate::device::{Backing, Device, PUNCH, Path, io_error_of};
 use crate::faults::Side;
 use crate::ring::{Handle, Payload};
 

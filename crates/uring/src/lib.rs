@@ -12,6 +12,7 @@
 
 mod aside;
 mod core;
+mod device;
 mod devices;
 mod executor;
 mod faults;
@@ -24,7 +25,8 @@ pub mod signal;
 pub mod threads;
 mod timers;
 
-pub use devices::{Devices, Harm, OpenError, OpenOptions, Path};
+pub use device::{Harm, Path};
+pub use devices::{Devices, OpenError, OpenOptions};
 pub use faults::{Chance, Damage, DriveModel, Fault, Side, Silence, Spikes};
 pub use io::UringIo;
 pub use runtime::{Config, Runtime};

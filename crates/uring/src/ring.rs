@@ -19,7 +19,7 @@ use sinew_engine::buf::Buf;
 use sinew_engine::io::Gather;
 use slab::Slab;
 
-use crate::devices::Device;
+use crate::device::Device;
 use crate::net::Part;
 
 /// An open device as one runtime's requests hold it: counting references to it costs no shared cache line.

@@ -9,7 +9,6 @@ use crate::paths::Path;
 use crate::pool::{self, Candidate};
 use crate::serve::Order;
 use crate::shape::Shape;
-use crate::vigil::answered;
 
 use super::{Control, ControlError};
 
@@ -102,10 +101,10 @@ impl<I: Io> Control<I> {
         // torn write of that one leaves this one.
         let older = Config { generation: config.generation - 2, ..config.clone() };
         for (i, candidate) in devices.iter().enumerate() {
-            let written = pool::write_superblock(&self.io, candidate.device, first + i, &older);
-            if let Err(error) = answered(&self.io, candidate.device, written).await {
+            let Candidate { device, path } = candidate;
+            if let Err(error) = pool::write_in_time(&self.io, *device, path, first + i, &older).await {
                 self.io.reach(Path::GrowthRefused);
-                return Err(error.at(&candidate.path).into());
+                return Err(error.into());
             }
         }
         let new = devices.iter().map(|candidate| Some(candidate.device));

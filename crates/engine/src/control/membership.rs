@@ -14,7 +14,6 @@ use crate::pool::{self, Candidate, PoolError};
 use crate::sabotage::{self, Sabotage};
 use crate::serve::{Answer, Order};
 use crate::shape::Shape;
-use crate::vigil::answered;
 use crate::volume::VolumeError;
 
 use super::{Control, ControlError};
@@ -127,10 +126,9 @@ impl<I: Io> Control<I> {
         put(&mut next.members, index, member);
         let generation = next.generation;
         put(&mut self.devices.borrow_mut(), index, Some(device));
-        let written = answered(&self.io, device, pool::write_superblock(&self.io, device, index, &next));
-        let joined = match written.await {
+        let joined = match pool::write_in_time(&self.io, device, &path, index, &next).await {
             Ok(()) => self.store(next, Some(index)).await,
-            Err(error) => Err(error.at(&path).into()),
+            Err(error) => Err(error.into()),
         };
         if joined.is_err() {
             self.io.reach(Path::JoinFailed);

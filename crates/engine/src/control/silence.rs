@@ -18,7 +18,6 @@ impl<I: Io> Control<I> {
     /// Gives members up that have not answered a request for so long, or never does. Those that the pool cannot do without
     /// are waited for all the same.
     pub async fn give_up_after(&self, ns: Option<u64>) {
-        self.gives_up_after.set(ns);
         self.vigil.set(ns);
         for shard in &self.shards {
             let _ = shard.send(Order::GiveUpAfter(ns)).await;
@@ -27,7 +26,7 @@ impl<I: Io> Control<I> {
 
     /// After how long a member that does not answer is given up.
     pub fn gives_up_after(&self) -> Option<u64> {
-        self.gives_up_after.get()
+        self.vigil.gives_up_after()
     }
 
     /// Whether a member is out because it did not answer.

@@ -356,27 +356,23 @@ impl Server {
 /// Takes out members whose file was deleted or truncated under the pool, as long as it can do without them, and notes those
 /// that nobody could find again.
 async fn watch_members(open: Rc<Open>) {
-    let asked: Rc<RefCell<BTreeSet<DeviceId>>> = Rc::default();
+    let asked: Rc<Asked> = Rc::default();
     loop {
         open.io.sleep(WATCH_NS).await;
         for (member, device) in open.control.devices_in_use() {
             // One that hangs keeps nobody else waiting.
             if asked.borrow_mut().insert(device) {
-                let (open, asked) = (Rc::clone(&open), Rc::clone(&asked));
-                let io = open.io.clone();
-                io.spawn(async move {
-                    let is_out = watch_member(&open, member, device).await;
-                    if !is_out {
-                        asked.borrow_mut().remove(&device);
-                    }
-                });
+                open.io.spawn(watch_member(Rc::clone(&open), Rc::clone(&asked), member, device));
             }
         }
     }
 }
 
-/// Looks after one member. Whether there is no need to look again.
-async fn watch_member(open: &Open, member: usize, device: DeviceId) -> bool {
+/// Devices that are looked after, and those that need not be any more.
+type Asked = RefCell<BTreeSet<DeviceId>>;
+
+/// Looks after one member, once.
+async fn watch_member(open: Rc<Open>, asked: Rc<Asked>, member: usize, device: DeviceId) {
     let harm = open.devices.harm(device).await;
     match harm {
         None => drop(open.unnamed.borrow_mut().remove(&device)),
@@ -386,10 +382,10 @@ async fn watch_member(open: &Open, member: usize, device: DeviceId) -> bool {
                 Ok(()) => complain!("warning: member {member} is out: {harm}"),
                 Err(error) => complain!("warning: member {member}: {harm}; {error}"),
             }
-            return true;
+            return;
         }
     }
-    false
+    asked.borrow_mut().remove(&device);
 }
 
 fn control_path(open: &Open, listen: &Listen) -> Result<PathBuf> {
