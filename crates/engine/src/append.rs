@@ -13,18 +13,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use crate::addr::{Home, MemberId, ShardBlock, SlotNo, StripeId};
+use crate::beside::Beside;
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::checksum::crc32c;
 use crate::disk::journal::{Record, WRITE_BLOCKS_MAX};
 use crate::geometry::CHUNK_BLOCKS;
 use crate::io::{Gather, Io};
-use crate::journal::{CommitResult, Landing};
 use crate::mapped::MappedShard;
 use crate::paths::Path;
 use crate::policy::Packing;
@@ -149,14 +147,6 @@ struct Run {
     offset: u32,
     homes: Vec<Home>,
     pieces: Vec<(Piece, Rc<Ticket>)>,
-}
-
-/// Records on their way to the journal beside the data that they speak of.
-struct Beside {
-    landing: Rc<Landing>,
-    committed: Promise<CommitResult>,
-    /// Takes them back.
-    void: Record,
 }
 
 impl Appender {
@@ -455,7 +445,7 @@ impl<I: Io> MappedShard<I> {
         let version = self.members.version();
         let writes = homes.iter().map(|&home| self.members.write(home, run.offset, Rc::clone(&data)));
         let mut writes = pin!(join_all(writes));
-        let mut beside = self.record_beside(run.slot, &run.pieces);
+        let mut beside = self.record_run_beside(run.slot, &run.pieces);
         let mut pieces = Some(run.pieces);
         let mut in_time = None;
         if self.members.may_hedge() {
@@ -513,43 +503,14 @@ impl<I: Io> MappedShard<I> {
         self.appender.run_ended();
     }
 
-    /// Has the records of a run go to the journal beside its data, if that cannot hold up others for long: they wait for a
-    /// run that is late no longer than until it is found to be.
-    fn record_beside(&self, first: SlotNo, pieces: &[(Piece, Rc<Ticket>)]) -> Option<Beside> {
+    /// Has the records of a client's run go to the journal beside its data.
+    fn record_run_beside(&self, first: SlotNo, pieces: &[(Piece, Rc<Ticket>)]) -> Option<Beside> {
         let is_clients = pieces.iter().all(|(piece, _)| piece.from == From::Client);
         if !is_clients || !self.members.may_hedge() || sabotage::on(Sabotage::AcknowledgeEarly) {
             return None;
         }
-        let (landing, since) = (Rc::new(Landing::default()), self.journal.next());
-        let committed = self.journal.commit_beside(records_of(first, pieces), &landing);
-        let count = pieces.iter().map(|(piece, _)| piece.blocks()).sum::<u32>() as u8;
-        Some(Beside { landing, committed, void: Record::Void { slot: first, count, since } })
-    }
-
-    /// The data of a run has not landed, so what was recorded of it does not hold. No flush counts before that is recorded,
-    /// too: what is flushed is trusted by recovery.
-    fn take_back(self: &Rc<Self>, beside: Option<Beside>) {
-        let Some(Beside { landing, void, .. }) = beside else { return };
-        if !self.journal.land(&landing, false) {
-            self.io.reach(Path::RunUnrecorded);
-            return;
-        }
-        self.io.reach(Path::RunVoided);
-        if !sabotage::on(Sabotage::ForgetVoid) {
-            self.commit_marks(vec![void]);
-        }
-    }
-
-    /// What comes of writes to these homes, unless they are late.
-    async fn in_time<T>(&self, homes: &[Home], mut writes: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-        let late_ns = homes.iter().map(|home| self.members.responses.late_ns(home.member)).max().unwrap_or(0);
-        let mut alarm = self.members.alarms.at(self.io.now_coarse() + late_ns);
-        poll_fn(|cx| match writes.as_mut().poll(cx) {
-            Poll::Ready(results) => Poll::Ready(Some(results)),
-            Poll::Pending if alarm.poll(cx, self.io.now_coarse()) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        })
-        .await
+        let slots = pieces.iter().map(|(piece, _)| piece.blocks()).sum();
+        Some(self.record_beside(records_of(first, pieces), first, slots))
     }
 
     /// Whether a run that is late may be written again: other members respond, and not too much is done twice.
@@ -567,12 +528,14 @@ impl<I: Io> MappedShard<I> {
     }
 
     /// Records a run whose data has landed, unless that was done beside, and tells those who wait.
-    async fn record(&self, first: SlotNo, pieces: Vec<(Piece, Rc<Ticket>)>, beside: Option<Beside>) {
+    async fn record(
+        self: &Rc<Self>,
+        first: SlotNo,
+        pieces: Vec<(Piece, Rc<Ticket>)>,
+        beside: Option<Beside>,
+    ) {
         let committed = match beside {
-            Some(Beside { landing, committed, .. }) => {
-                self.journal.land(&landing, true);
-                committed.await
-            }
+            Some(beside) => self.landed(beside).await,
             None => self.journal.commit(records_of(first, &pieces)).await,
         };
         if sabotage::on(Sabotage::AcknowledgeEarly) {

@@ -7,11 +7,13 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
 use crate::addr::{Lsn, MemberId};
+use crate::beside::Landing;
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::journal::{JOURNAL_PAYLOAD_BYTES, JournalHeader, Record, encode_block};
 use crate::io::{Gather, Io};
@@ -24,6 +26,8 @@ use crate::volume::VolumeError;
 
 /// Blocks written by one group at most.
 const GROUP_BLOCKS: u64 = 16;
+/// Groups on their way at the same time.
+const GROUPS_IN_FLIGHT_MAX: usize = 2;
 /// Blocks of the ring kept for what room itself depends on: markers that let the tail advance, and marks that a flush
 /// waits for. Nothing else goes into them, since a stripe opened there could make another mark necessary.
 const RESERVED_BLOCKS: u64 = 8;
@@ -32,15 +36,6 @@ const LEG_BLOCKS: u64 = 64;
 
 /// What became of a commit.
 pub(crate) type CommitResult = Result<(), VolumeError>;
-
-/// Whether the data that a record speaks of, written at the same time as the record, has reached all its places.
-#[derive(Default)]
-pub(crate) struct Landing {
-    /// None: not known yet.
-    landed: Cell<Option<bool>>,
-    /// The record is in a block.
-    recorded: Cell<bool>,
-}
 
 struct Entry {
     /// None: a block is wanted for the tail that it carries, or for nothing any more.
@@ -71,8 +66,10 @@ pub(crate) struct Journal {
     pub(crate) blocks_written: Cell<u64>,
     /// Members that still write a group which is written without them.
     late: RefCell<Vec<MemberId>>,
-    /// The data of a record has landed, or the record is void.
-    landed: Signal,
+    /// Blocks on their way to members, and those that wait for one before them, or for data that is on its way.
+    unapplied: RefCell<VecDeque<Block>>,
+    /// Groups on their way.
+    in_flight: Cell<usize>,
 }
 
 impl Journal {
@@ -91,7 +88,8 @@ impl Journal {
             epoch,
             blocks_written: Cell::new(0),
             late: RefCell::default(),
-            landed: Signal::default(),
+            unapplied: RefCell::default(),
+            in_flight: Cell::new(0),
         }
     }
 
@@ -186,13 +184,6 @@ impl Journal {
         promise
     }
 
-    /// Says what became of the data. Whether its record may be in a block by now.
-    pub(crate) fn land(&self, landing: &Landing, landed: bool) -> bool {
-        landing.landed.set(Some(landed));
-        self.landed.notify();
-        landing.recorded.get()
-    }
-
     /// As `commit`, ahead of the queue: for records that depend on none before them and that a flush waits for.
     pub(crate) fn commit_urgent(&self, records: Vec<Record>) -> impl Future<Output = CommitResult> + use<> {
         let (entries, promise) = entries(records, true);
@@ -224,7 +215,7 @@ impl Journal {
         let mut queue = self.queue.borrow_mut();
         let (mut records, mut landings, mut waiters, mut bytes) = (Vec::new(), Vec::new(), Vec::new(), 0);
         while let Some(mut entry) = queue.pop_front() {
-            if entry.landing.as_ref().is_some_and(|landing| landing.landed.get() == Some(false)) {
+            if entry.landing.as_ref().is_some_and(|landing| landing.has_failed()) {
                 entry.record = None;
             }
             let len = entry.record.as_ref().map_or(0, Record::encoded_len);
@@ -235,7 +226,7 @@ impl Journal {
             bytes += len;
             if let Some(record) = entry.record {
                 records.push(record);
-                entry.landing.iter().for_each(|landing| landing.recorded.set(true));
+                entry.landing.iter().for_each(|landing| landing.set_recorded());
                 landings.push(entry.landing);
             }
             waiters.extend(entry.waiter);
@@ -274,33 +265,51 @@ struct Block {
     /// Of each record.
     landings: Vec<Option<Rc<Landing>>>,
     waiters: Vec<Fulfil<CommitResult>>,
+    /// What came of its group.
+    written: Option<CommitResult>,
 }
 
 impl Block {
-    /// Whether it is known of all its data that it has landed, or has not.
+    /// Whether it is written, and known of all its data that it has landed, or has not.
     fn is_settled(&self) -> bool {
-        self.landings.iter().flatten().all(|landing| landing.landed.get().is_some())
+        let is_settled =
+            |landing: &Rc<Landing>| landing.is_settled() || sabotage::on(Sabotage::ApplyUnlanded);
+        self.written.is_some() && self.landings.iter().flatten().all(is_settled)
     }
 }
 
 impl<I: Io> MappedShard<I> {
-    /// Writes group after group, for ever.
+    /// Sends group after group on its way, for ever.
     pub(crate) async fn run_journal(self: Rc<Self>) {
         loop {
             let room = self.journal_room().await;
-            let (blocks, data) = self.build_group(&room);
-            let first = blocks[0].lsn;
-            let written = self.write_group(first, data).await;
-            self.journal.blocks_written.set(self.journal.blocks_written.get() + blocks.len() as u64);
-            if !sabotage::on(Sabotage::ApplyUnlanded) {
-                let settled = || blocks.iter().all(Block::is_settled).then_some(());
-                self.journal.landed.wait(settled).await;
-            }
-            for block in blocks {
-                self.apply_block(block, written);
-            }
-            self.journal.room.notify();
+            let (lsns, data) = self.build_group(&room);
+            self.journal.in_flight.set(self.journal.in_flight.get() + 1);
+            let shard = Rc::clone(&self);
+            self.io.spawn(async move {
+                let written = shard.write_group(lsns.start, data).await;
+                shard.group_written(lsns, written);
+            });
         }
+    }
+
+    fn group_written(self: &Rc<Self>, lsns: Range<Lsn>, written: CommitResult) {
+        let journal = &self.journal;
+        journal.in_flight.set(journal.in_flight.get() - 1);
+        journal.blocks_written.set(journal.blocks_written.get() + (lsns.end - lsns.start));
+        let mut unapplied = journal.unapplied.borrow_mut();
+        unapplied.iter_mut().filter(|b| lsns.contains(&b.lsn)).for_each(|b| b.written = Some(written));
+        drop(unapplied);
+        self.apply_settled();
+    }
+
+    /// Applies, in order, the blocks that are written with all before them, and whose data is.
+    pub(crate) fn apply_settled(self: &Rc<Self>) {
+        let next = || self.journal.unapplied.borrow_mut().pop_front_if(|block| block.is_settled());
+        while let Some(block) = next() {
+            self.apply_block(block);
+        }
+        self.journal.room.notify();
     }
 
     /// Waits for something to write and for room in the ring.
@@ -313,6 +322,9 @@ impl<I: Io> MappedShard<I> {
         journal
             .room
             .wait(|| {
+                if journal.in_flight.get() >= GROUPS_IN_FLIGHT_MAX {
+                    return None;
+                }
                 if !self.members.any_active() {
                     // Nothing will be written, and nobody makes room any more: whoever waits is refused.
                     return Some(Room { blocks: GROUP_BLOCKS, reserved: false });
@@ -322,7 +334,9 @@ impl<I: Io> MappedShard<I> {
                     return Some(Room { blocks, reserved: false });
                 }
                 let urgent = journal.queue.borrow().front().is_some_and(|entry| entry.urgent);
-                if urgent && journal.used() < ring {
+                // All that is taken back is queued by then, and goes out together.
+                let all_applied = journal.unapplied.borrow().is_empty();
+                if urgent && all_applied && journal.used() < ring {
                     self.io.reach(Path::JournalReserveUsed);
                     return Some(Room { blocks: 1, reserved: true });
                 }
@@ -332,14 +346,14 @@ impl<I: Io> MappedShard<I> {
             .await
     }
 
-    fn build_group(&self, room: &Room) -> (Vec<Block>, Buf) {
+    fn build_group(&self, room: &Room) -> (Range<Lsn>, Buf) {
         let journal = &self.journal;
         let ring = u64::from(self.geometry.journal_blocks);
         let until_wrap = ring - journal.next.get() % ring;
         let mut blocks = Vec::new();
         while (blocks.len() as u64) < room.blocks.min(until_wrap).min(GROUP_BLOCKS) {
             let Some((records, landings, waiters)) = journal.take_block(room.reserved) else { break };
-            blocks.push(Block { lsn: journal.next.get(), records, landings, waiters });
+            blocks.push(Block { lsn: journal.next.get(), records, landings, waiters, written: None });
             journal.next.set(journal.next.get() + 1);
         }
         let mut data = Buf::zeroed(blocks.len() * BLOCK_BYTES);
@@ -348,7 +362,9 @@ impl<I: Io> MappedShard<I> {
             let packed = encode_block(&header, &block.records, bytes);
             debug_assert_eq!(packed, block.records.len());
         }
-        (blocks, data)
+        let lsns = blocks[0].lsn..journal.next.get();
+        journal.unapplied.borrow_mut().extend(blocks);
+        (lsns, data)
     }
 
     /// Writes a group to f + 1 active members, or to all that are left; a member that fails is replaced by another. Where
@@ -494,20 +510,21 @@ impl<I: Io> MappedShard<I> {
         self.journal.room.wait(legs).await
     }
 
-    fn apply_block(self: &Rc<Self>, block: Block, written: CommitResult) {
+    fn apply_block(self: &Rc<Self>, block: Block) {
+        // After one that is not written the others cannot be found.
+        let is_gap = block.lsn > self.journal.applied() + 1;
+        let written = if is_gap { Err(VolumeError::Failed) } else { block.written.unwrap_or(Ok(())) };
         if written.is_ok() {
+            let has_landed =
+                |landing: &Option<Rc<Landing>>| !landing.as_ref().is_some_and(|l| l.has_failed());
+            let landed = block.records.iter().zip(&block.landings).filter(|(_, l)| has_landed(l));
             let mut effects = Effects::default();
-            {
-                let mut tables = self.tables.borrow_mut();
-                for (record, landing) in block.records.iter().zip(&block.landings) {
-                    if landing.as_ref().is_none_or(|landing| landing.landed.get() != Some(false)) {
-                        tables.apply(block.lsn, record, &mut effects);
-                    }
-                }
-            }
+            let mut tables = self.tables.borrow_mut();
+            landed.clone().for_each(|(record, _)| tables.apply(block.lsn, record, &mut effects));
+            drop(tables);
             self.journal.applied.set(block.lsn);
             self.take_effects(block.lsn, effects);
-            self.mark_opened(&block.records);
+            self.mark_opened(landed.map(|(record, _)| record));
         }
         for waiter in block.waiters {
             waiter.fulfil(written);

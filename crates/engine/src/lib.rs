@@ -24,6 +24,7 @@ pub mod array;
 
 // One shard of a mapped pool, and what it does for requests.
 mod append;
+mod beside;
 mod flush;
 mod mapped;
 mod plan;

@@ -327,7 +327,7 @@ impl<I: Io> MappedShard<I> {
     }
 
     /// Marks the chunks of stripes that have just come into being on members lost since they were written.
-    pub(crate) fn mark_opened(self: &Rc<Self>, records: &[Record]) {
+    pub(crate) fn mark_opened<'a>(self: &Rc<Self>, records: impl Iterator<Item = &'a Record>) {
         let mut marks = Vec::new();
         for record in records {
             let Record::Open { stripe, homes, .. } = record else { continue };

@@ -446,12 +446,16 @@ paths! {
     ArrayRowsCleared,
     /// What a growth was changing in place was put there at recovery.
     ArrayRecoverChanged,
-    /// The data of a small write did not land in time, or not everywhere, so what was recorded of it beside was taken back.
-    RunVoided,
+    /// The data of a client's write did not land in time, or not everywhere, so what was recorded of it beside was taken back.
+    RecordVoided,
     /// The same before anything was recorded.
-    RunUnrecorded,
+    RecordWithdrawn,
     /// Recovery left out a record that was taken back.
     RecoverVoided,
+    /// The same of one that opened a stripe.
+    RecoverStripeVoided,
+    /// A client's large write was late, so that its records went to the journal once more.
+    StripeLate,
     /// What was released durably is still read, so it waits for the readers to leave.
     ReleaseHeldByReaders,
     /// A member that answered nothing for long was given up.

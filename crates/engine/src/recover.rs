@@ -289,8 +289,9 @@ impl<I: Io> Recovery<I> {
         for (header, records) in chain {
             let mut sound = Vec::new();
             for record in records {
-                if voids.are_about(header.lsn, &record) {
-                    self.io.reach(Path::RecoverVoided);
+                if voids.are_about(header.lsn, &record, self.config.mapped()) {
+                    let is_opening = matches!(record, Record::Open { .. });
+                    self.io.reach(if is_opening { Path::RecoverStripeVoided } else { Path::RecoverVoided });
                 } else if header.lsn <= self.flushed || self.is_sound(&record).await? {
                     self.tables.apply(header.lsn, &record, &mut Effects::default());
                     sound.push(record);

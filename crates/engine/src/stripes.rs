@@ -5,10 +5,12 @@
 //! policy is whole chunks.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::rc::Rc;
 
 use crate::addr::{Home, StripeId};
 use crate::append::Piece;
+use crate::beside::Beside;
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::journal::Record;
 use crate::geometry::CHUNK_BLOCKS;
@@ -19,7 +21,7 @@ use crate::paths::Path;
 use crate::policy::Packing;
 use crate::sabotage::{self, Sabotage};
 use crate::space::{Purpose, StripePlan};
-use crate::sync::join_all;
+use crate::sync::{end_all, next_of};
 use crate::volume::VolumeError;
 
 /// How often a stripe is written anew elsewhere because a member failed under it.
@@ -57,22 +59,85 @@ impl<I: Io> MappedShard<I> {
             }
             self.unflushed_stripes.borrow_mut().insert(id);
             let version = self.members.version();
-            let chunks = self.fill_chunks(pieces, &plan);
-            let writes = plan.homes.iter().zip(chunks).filter_map(|(home, data)| home.map(|h| (h, data)));
-            let written = join_all(writes.map(|(home, data)| async move {
-                let result = self.members.write(home, 0, data).await;
-                (home, result)
-            }))
-            .await;
+            let (written, mut beside) = self.write_chunks(id, &plan, pieces, purpose).await;
             // A flush that began meanwhile took the stripe for covered; it is not.
             self.unflushed_stripes.borrow_mut().insert(id);
-            if self.all_written(written, version).await {
-                return self.commit_stripe(id, plan, pieces).await;
+            let all_written = written
+                .iter()
+                .all(|(home, result)| result.is_ok() && !self.members.lost_since(home.member, version));
+            if !all_written {
+                self.take_back(beside.take());
+            }
+            for (home, result) in written {
+                if let Err(error) = result {
+                    self.members.report_failure(home.member, error).await;
+                }
+            }
+            if all_written {
+                let committed = match beside {
+                    Some(beside) => self.landed(beside).await,
+                    None => self.journal.commit(self.stripe_records(id, &plan, pieces)).await,
+                };
+                self.opening.borrow_mut().remove(&id);
+                self.emptied.borrow_mut().insert(id);
+                self.counters.stripes_written.add(1);
+                return committed.map(|()| id);
             }
             self.io.reach(Path::StripeMemberLost);
             self.unplan(id, plan);
         }
         Err(VolumeError::Failed)
+    }
+
+    /// Writes the chunks of a stripe. A client's has its records go to the journal when half of them are written: the rest
+    /// will be soon, and whatever is recorded later waits for it.
+    async fn write_chunks(
+        self: &Rc<Self>,
+        id: StripeId,
+        plan: &StripePlan,
+        pieces: &[Piece],
+        purpose: Purpose,
+    ) -> (Vec<(Home, Result<(), IoError>)>, Option<Beside>) {
+        let chunks = self.fill_chunks(pieces, plan);
+        let writes = plan.homes.iter().zip(chunks).filter_map(|(home, data)| home.map(|h| (h, data)));
+        let mut writing: Vec<_> =
+            writes.map(|(home, data)| (home, Box::pin(self.members.write(home, 0, data)))).collect();
+        let mut written = Vec::with_capacity(writing.len());
+        if purpose != Purpose::User || !self.members.may_hedge() {
+            written.extend(end_all(&mut writing).await);
+            return (written, None);
+        }
+        while written.len() < writing.len() {
+            written.extend(next_of(&mut writing).await);
+        }
+        let late: Vec<Home> = writing.iter().map(|(home, _)| *home).collect();
+        let first = self.geometry.slot(id, 0, 0);
+        let slots = plan.columns as u32 * CHUNK_BLOCKS;
+        let mut beside = Some(self.record_beside(self.stripe_records(id, plan, pieces), first, slots));
+        let mut rest = pin!(end_all(&mut writing));
+        let rest = match self.in_time(&late, rest.as_mut()).await {
+            Some(rest) => rest,
+            None => {
+                self.io.reach(Path::StripeLate);
+                self.take_back(beside.take());
+                rest.await
+            }
+        };
+        written.extend(rest);
+        (written, beside)
+    }
+
+    /// The records that say that a stripe has these pieces.
+    fn stripe_records(&self, id: StripeId, plan: &StripePlan, pieces: &[Piece]) -> Vec<Record> {
+        let (columns, homes) = (plan.columns as u8, plan.homes.clone());
+        let parity = self.geometry.parity_columns() > 0;
+        let mut records = vec![Record::Open { stripe: id, parity, columns, homes }];
+        let mut slot = self.geometry.slot(id, 0, 0);
+        for piece in pieces {
+            piece.records(slot, &mut records);
+            slot.0 += piece.blocks();
+        }
+        records
     }
 
     async fn write_halves(
@@ -147,40 +212,6 @@ impl<I: Io> MappedShard<I> {
             parity::compute(&data, &mut out);
         }
         parity
-    }
-
-    async fn all_written(&self, written: Vec<(Home, Result<(), IoError>)>, version: u64) -> bool {
-        for (home, result) in &written {
-            if let Err(error) = result {
-                self.members.report_failure(home.member, *error).await;
-            }
-        }
-        written.iter().all(|(home, result)| result.is_ok() && !self.members.lost_since(home.member, version))
-    }
-
-    async fn commit_stripe(
-        self: &Rc<Self>,
-        id: StripeId,
-        plan: StripePlan,
-        pieces: &[Piece],
-    ) -> Result<StripeId, VolumeError> {
-        let columns = plan.columns as u8;
-        let mut records = vec![Record::Open {
-            stripe: id,
-            parity: self.geometry.parity_columns() > 0,
-            columns,
-            homes: plan.homes,
-        }];
-        let mut slot = self.geometry.slot(id, 0, 0);
-        for piece in pieces {
-            piece.records(slot, &mut records);
-            slot.0 += piece.blocks();
-        }
-        let committed = self.journal.commit(records).await;
-        self.opening.borrow_mut().remove(&id);
-        self.emptied.borrow_mut().insert(id);
-        self.counters.stripes_written.add(1);
-        committed.map(|()| id)
     }
 }
 

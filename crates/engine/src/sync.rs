@@ -131,6 +131,15 @@ pub(crate) async fn next_of<K, F: Future>(running: &mut Vec<(K, Pin<Box<F>>)>) -
     std::future::poll_fn(|cx| poll_next(cx, running)).await
 }
 
+/// Waits for all of them; in the order in which they end.
+pub(crate) async fn end_all<K, F: Future>(running: &mut Vec<(K, Pin<Box<F>>)>) -> Vec<(K, F::Output)> {
+    let mut ended = Vec::with_capacity(running.len());
+    while let Some(one) = next_of(running).await {
+        ended.push(one);
+    }
+    ended
+}
+
 /// A future under way, or what came of it.
 enum Joined<F: Future> {
     Running(Pin<Box<F>>),

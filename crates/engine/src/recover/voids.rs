@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use crate::addr::{Lsn, SlotNo};
+use crate::addr::Lsn;
 use crate::disk::journal::{JournalHeader, Record};
+use crate::geometry::Geometry;
 
 /// What the journal takes back: slots, and the blocks whose records of them did not come about.
-pub(super) struct Voids(Vec<(Range<Lsn>, SlotNo, u32)>);
+pub(super) struct Voids(Vec<(Range<Lsn>, Range<u32>)>);
 
 impl Voids {
     /// Of these blocks.
@@ -15,17 +16,21 @@ impl Voids {
             chain.iter().flat_map(|(header, records)| records.iter().map(|record| (header.lsn, record)));
         Voids(
             each.filter_map(|(lsn, record)| match *record {
-                Record::Void { slot, count, since } => Some((since..lsn, slot, u32::from(count))),
+                Record::Void { slot, count, since } => Some((since..lsn, slot.0..slot.0 + u32::from(count))),
                 _ => None,
             })
             .collect(),
         )
     }
 
-    /// Whether a record of block `lsn` was taken back.
-    pub(super) fn are_about(&self, lsn: Lsn, record: &Record) -> bool {
-        let Record::Write { slot: written, .. } = record else { return false };
-        let has = |slot: &SlotNo, count: &u32| (slot.0..slot.0 + count).contains(&written.0);
-        self.0.iter().any(|(blocks, slot, count)| blocks.contains(&lsn) && has(slot, count))
+    /// Whether a record of block `lsn` was taken back. A stripe whose opening is recorded with what is written to it has not
+    /// come about either.
+    pub(super) fn are_about(&self, lsn: Lsn, record: &Record, geometry: Geometry) -> bool {
+        let first = match *record {
+            Record::Write { slot, .. } => slot,
+            Record::Open { stripe, .. } => geometry.slot(stripe, 0, 0),
+            _ => return false,
+        };
+        self.0.iter().any(|(blocks, slots)| blocks.contains(&lsn) && slots.contains(&first.0))
     }
 }

@@ -1,0 +1,115 @@
+//! Records that go to the journal at the same time as the data that they speak of.
+//!
+//! They are applied, and count, once all copies of the data are written; until then no later record counts either. If the
+//! data is late, or a write fails, they are taken back by another record. After a crash the checksums tell what has landed.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use crate::addr::{Home, Lsn, SlotNo};
+use crate::disk::journal::Record;
+use crate::io::Io;
+use crate::journal::CommitResult;
+use crate::mapped::MappedShard;
+use crate::paths::Path;
+use crate::sabotage::{self, Sabotage};
+use crate::sync::Promise;
+
+/// Whether the data that a record speaks of has reached all its places.
+#[derive(Default)]
+pub(crate) struct Landing {
+    /// None: not known yet.
+    landed: Cell<Option<bool>>,
+    /// The record is in a block.
+    recorded: Cell<bool>,
+}
+
+impl Landing {
+    pub(crate) fn is_settled(&self) -> bool {
+        self.landed.get().is_some()
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.landed.get() == Some(false)
+    }
+
+    pub(crate) fn set_recorded(&self) {
+        self.recorded.set(true);
+    }
+}
+
+/// Records on their way to the journal beside their data.
+pub(crate) struct Beside {
+    landing: Rc<Landing>,
+    committed: Promise<CommitResult>,
+    /// The slots they are about, and the first block that may have them.
+    first: SlotNo,
+    slots: u32,
+    since: Lsn,
+}
+
+impl Beside {
+    /// What takes them back.
+    fn voids(&self) -> Vec<Record> {
+        let most = u32::from(u8::MAX);
+        let parts = (0..self.slots).step_by(most as usize);
+        parts
+            .map(|done| Record::Void {
+                slot: SlotNo(self.first.0 + done),
+                count: (self.slots - done).min(most) as u8,
+                since: self.since,
+            })
+            .collect()
+    }
+}
+
+impl<I: Io> MappedShard<I> {
+    /// Has records about so many slots go to the journal while their data is written.
+    pub(crate) fn record_beside(&self, records: Vec<Record>, first: SlotNo, slots: u32) -> Beside {
+        let (landing, since) = (Rc::new(Landing::default()), self.journal.next());
+        let committed = self.journal.commit_beside(records, &landing);
+        Beside { landing, committed, first, slots, since }
+    }
+
+    /// All data of the records is written. Resolves when they are applied.
+    pub(crate) async fn landed(self: &Rc<Self>, beside: Beside) -> CommitResult {
+        beside.landing.landed.set(Some(true));
+        self.apply_settled();
+        beside.committed.await
+    }
+
+    /// The data has not landed, so what was recorded of it does not hold. No flush counts before that is recorded, too: what
+    /// is flushed is trusted by recovery.
+    pub(crate) fn take_back(self: &Rc<Self>, beside: Option<Beside>) {
+        let Some(beside) = beside else { return };
+        beside.landing.landed.set(Some(false));
+        if beside.landing.recorded.get() {
+            self.io.reach(Path::RecordVoided);
+            if !sabotage::on(Sabotage::ForgetVoid) {
+                self.commit_marks(beside.voids());
+            }
+        } else {
+            self.io.reach(Path::RecordWithdrawn);
+        }
+        self.apply_settled();
+    }
+
+    /// What comes of writes to these homes, unless they are late.
+    pub(crate) async fn in_time<T>(
+        &self,
+        homes: &[Home],
+        mut writes: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
+        let late_ns = homes.iter().map(|home| self.members.responses.late_ns(home.member)).max().unwrap_or(0);
+        let mut alarm = self.members.alarms.at(self.io.now_coarse() + late_ns);
+        poll_fn(|cx| match writes.as_mut().poll(cx) {
+            Poll::Ready(results) => Poll::Ready(Some(results)),
+            Poll::Pending if alarm.poll(cx, self.io.now_coarse()) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+}
