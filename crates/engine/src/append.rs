@@ -3,8 +3,7 @@
 //! Whatever is queued when the appender looks goes out as runs of up to one chunk: one member write per copy for each
 //! run, and one commit. Each run takes the next column, so that consecutive runs use different members.
 //!
-//! A client's run is recorded while it is written. The record counts once all copies are written; if one is late, or fails,
-//! the record is taken back by another. After a crash the checksums tell what has landed.
+//! A client's run is recorded while it is written (`beside`).
 //!
 //! A run goes to a column whose members respond. While those of all columns with room are in spikes another stripe is
 //! opened, and the first goes on later; when no other can be, the run waits for the least bad. A run that turns out to be
@@ -510,7 +509,7 @@ impl<I: Io> MappedShard<I> {
             return None;
         }
         let slots = pieces.iter().map(|(piece, _)| piece.blocks()).sum();
-        Some(self.record_beside(records_of(first, pieces), first, slots))
+        self.record_beside(|| records_of(first, pieces), first, slots)
     }
 
     /// Whether a run that is late may be written again: other members respond, and not too much is done twice.

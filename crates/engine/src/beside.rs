@@ -18,6 +18,10 @@ use crate::paths::Path;
 use crate::sabotage::{self, Sabotage};
 use crate::sync::Promise;
 
+/// Records on their way beside their data, by the requests they are of: what takes all of them back must fit into the blocks
+/// of the ring that are kept for such, 286 to each.
+const BESIDE_MAX: u32 = 512;
+
 /// Whether the data that a record speaks of has reached all its places.
 #[derive(Default)]
 pub(crate) struct Landing {
@@ -67,16 +71,32 @@ impl Beside {
 }
 
 impl<I: Io> MappedShard<I> {
-    /// Has records about so many slots go to the journal while their data is written.
-    pub(crate) fn record_beside(&self, records: Vec<Record>, first: SlotNo, slots: u32) -> Beside {
-        let (landing, since) = (Rc::new(Landing::default()), self.journal.next());
-        let committed = self.journal.commit_beside(records, &landing);
-        Beside { landing, committed, first, slots, since }
+    /// Has records about so many slots go to the journal while their data is written, unless too many do.
+    pub(crate) fn record_beside(
+        &self,
+        records: impl FnOnce() -> Vec<Record>,
+        first: SlotNo,
+        slots: u32,
+    ) -> Option<Beside> {
+        let (count, since) = (self.journal.beside.get(), self.journal.next());
+        if count >= BESIDE_MAX {
+            return None;
+        }
+        self.journal.beside.set(count + 1);
+        let landing = Rc::default();
+        let committed = self.journal.commit_beside(records(), &landing);
+        Some(Beside { landing, committed, first, slots, since })
+    }
+
+    /// It is known what became of the data.
+    fn settle_landing(&self, landing: &Landing, landed: bool) {
+        landing.landed.set(Some(landed));
+        self.journal.beside.set(self.journal.beside.get() - 1);
     }
 
     /// All data of the records is written. Resolves when they are applied.
     pub(crate) async fn landed(self: &Rc<Self>, beside: Beside) -> CommitResult {
-        beside.landing.landed.set(Some(true));
+        self.settle_landing(&beside.landing, true);
         self.apply_settled();
         beside.committed.await
     }
@@ -85,7 +105,7 @@ impl<I: Io> MappedShard<I> {
     /// is flushed is trusted by recovery.
     pub(crate) fn take_back(self: &Rc<Self>, beside: Option<Beside>) {
         let Some(beside) = beside else { return };
-        beside.landing.landed.set(Some(false));
+        self.settle_landing(&beside.landing, false);
         if beside.landing.recorded.get() {
             self.io.reach(Path::RecordVoided);
             if !sabotage::on(Sabotage::ForgetVoid) {

@@ -1,8 +1,8 @@
 //! Group commit: records go to the journal on f + 1 members, then to the tables, then their owners are told.
 //!
-//! One group of blocks is in flight at a time, so the journal on the members never has a hole before an acknowledged
-//! record, and whatever queues up meanwhile shares the next group. A block's place in the ring is its sequence number
-//! modulo the ring's length, on whichever members it is written to.
+//! Few groups of blocks are in flight at a time, so that whatever queues up meanwhile shares the next one. They are applied in
+//! order, and only then acknowledged: the journal on the members never has a hole before an acknowledged record. A block's
+//! place in the ring is its sequence number modulo the ring's length, on whichever members it is written to.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -70,6 +70,8 @@ pub(crate) struct Journal {
     unapplied: RefCell<VecDeque<Block>>,
     /// Groups on their way.
     in_flight: Cell<usize>,
+    /// Requests whose records went ahead of their data.
+    pub(crate) beside: Cell<u32>,
 }
 
 impl Journal {
@@ -90,6 +92,7 @@ impl Journal {
             late: RefCell::default(),
             unapplied: RefCell::default(),
             in_flight: Cell::new(0),
+            beside: Cell::new(0),
         }
     }
 
@@ -102,7 +105,8 @@ impl Journal {
     pub(crate) fn waits(&self) -> String {
         let (queued, next, tail) = (self.queue.borrow().len(), self.next.get(), self.tail_durable.get());
         format!(
-            "journal queue {queued}, next {next}, applied {}, flushed {}, tail {tail}",
+            "journal queue {queued}, next {next}, unapplied {}, applied {}, flushed {}, tail {tail}",
+            self.unapplied(),
             self.applied(),
             self.flushed()
         )
@@ -111,6 +115,11 @@ impl Journal {
     /// Entries that are not in a block yet.
     pub(crate) fn queued(&self) -> usize {
         self.queue.borrow().len()
+    }
+
+    /// Blocks that are not written, or wait for one before them or for their data.
+    pub(crate) fn unapplied(&self) -> usize {
+        self.unapplied.borrow().len()
     }
 
     /// Whether a member still writes what is written without it.

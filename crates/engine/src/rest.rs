@@ -22,6 +22,7 @@ impl<I: Io> MappedShard<I> {
         let counts = [
             ("requests on volumes", self.volumes_in_use()),
             ("records to be committed", self.journal.queued()),
+            ("journal blocks not applied", self.journal.unapplied()),
             ("small writes", self.appender.queued()),
             ("late writes of the journal", self.journal.late_writes()),
             ("marks to be committed", self.marks_pending.get() as usize),

@@ -113,7 +113,7 @@ impl<I: Io> MappedShard<I> {
         let late: Vec<Home> = writing.iter().map(|(home, _)| *home).collect();
         let first = self.geometry.slot(id, 0, 0);
         let slots = plan.columns as u32 * CHUNK_BLOCKS;
-        let mut beside = Some(self.record_beside(self.stripe_records(id, plan, pieces), first, slots));
+        let mut beside = self.record_beside(|| self.stripe_records(id, plan, pieces), first, slots);
         let mut rest = pin!(end_all(&mut writing));
         let rest = match self.in_time(&late, rest.as_mut()).await {
             Some(rest) => rest,
