@@ -82,7 +82,7 @@ fn setup() -> Result<(), String> {
 fn test() -> Result<(), String> {
     let started = Instant::now();
     step("format", "cargo", &["fmt", "--all", "--check"])?;
-    let clippy = ["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"];
+    let clippy = ["clippy", "--workspace", "--all-targets", "--profile", "checks", "--", "-D", "warnings"];
     step("clippy", "cargo", &clippy)?;
     step("tests", "cargo", &["test", "--workspace", "--profile", "checks", "--quiet"])?;
     step("tidy", "cargo", &["xtask", "tidy"])?;
@@ -112,7 +112,7 @@ fn fresh_from() -> u64 {
 
 /// Runs the engine in the simulator.
 fn torture(title: &str, args: &[&str]) -> Result<(), String> {
-    let command = ["run", "--release", "--quiet", "-p", "sinew", "--", "torture"];
+    let command = ["run", "--profile", "checks", "--quiet", "-p", "sinew", "--", "torture"];
     step(title, "cargo", &[&command, args].concat())
 }
 
