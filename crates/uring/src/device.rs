@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sinew_engine::buf::{BLOCK_BYTES, Buf};
 use sinew_engine::io::IoError;
 
-use crate::devices::{OpenError, OpenOptions};
 use crate::faults::{Fault, Faults};
 use crate::io::point_to;
 use crate::memory::Region;
@@ -28,6 +27,47 @@ pub enum Path {
     Ring,
     /// By copying; the member is memory of this process.
     Memory,
+}
+
+/// How to open a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Only reads will be made; writes fail with EBADF.
+    pub read_only: bool,
+    /// Refuse the member if somebody else has it open exclusively, and keep others out from now on.
+    pub exclusive: bool,
+    /// Carry requests out this way instead of the one that suits the device. [`Path::Memory`] is not for files.
+    pub path: Option<Path>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions { read_only: false, exclusive: true, path: None }
+    }
+}
+
+/// Why a member was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process, or this one, has the member open exclusively, or it is mounted.
+    #[error("{0} is in use: another server has it open, or it is mounted or part of an array")]
+    InUse(PathBuf),
+    /// It was given up, and has yet to answer what it was asked before.
+    #[error(
+        "{0} was given up because it did not answer, and still owes answers; it can be used again once it has answered or is reset"
+    )]
+    Unanswered(PathBuf),
+    /// Neither a regular file nor a block device.
+    #[error("{0} is neither a file nor a block device")]
+    WrongKind(PathBuf),
+    /// The operating system refused.
+    #[error("{path}: {source}")]
+    Os {
+        /// The member's path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
 }
 
 /// What has happened to a member that still answers.

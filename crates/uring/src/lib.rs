@@ -25,8 +25,8 @@ pub mod signal;
 pub mod threads;
 mod timers;
 
-pub use device::{Harm, Path};
-pub use devices::{Devices, OpenError, OpenOptions};
+pub use device::{Harm, OpenError, OpenOptions, Path};
+pub use devices::Devices;
 pub use faults::{Chance, Damage, DriveModel, Fault, Side, Silence, Spikes};
 pub use io::UringIo;
 pub use runtime::{Config, Runtime};
