@@ -533,10 +533,7 @@ impl<I: Io> MappedShard<I> {
         pieces: Vec<(Piece, Rc<Ticket>)>,
         beside: Option<Beside>,
     ) {
-        let committed = match beside {
-            Some(beside) => self.landed(beside).await,
-            None => self.journal.commit(records_of(first, &pieces)).await,
-        };
+        let committed = self.commit_landed(beside, || records_of(first, &pieces)).await;
         if sabotage::on(Sabotage::AcknowledgeEarly) {
             return;
         }

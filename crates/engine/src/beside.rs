@@ -94,8 +94,14 @@ impl<I: Io> MappedShard<I> {
         self.journal.beside.set(self.journal.beside.get() - 1);
     }
 
-    /// All data of the records is written. Resolves when they are applied.
-    pub(crate) async fn landed(self: &Rc<Self>, beside: Beside) -> CommitResult {
+    /// All data of records is written: they count now, and go to the journal if they have not been sent beside. Resolves when
+    /// they are applied.
+    pub(crate) async fn commit_landed(
+        self: &Rc<Self>,
+        beside: Option<Beside>,
+        records: impl FnOnce() -> Vec<Record>,
+    ) -> CommitResult {
+        let Some(beside) = beside else { return self.journal.commit(records()).await };
         self.settle_landing(&beside.landing, true);
         self.apply_settled();
         beside.committed.await

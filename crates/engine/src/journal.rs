@@ -522,7 +522,7 @@ impl<I: Io> MappedShard<I> {
     fn apply_block(self: &Rc<Self>, block: Block) {
         // After one that is not written the others cannot be found.
         let is_gap = block.lsn > self.journal.applied() + 1;
-        let written = if is_gap { Err(VolumeError::Failed) } else { block.written.unwrap_or(Ok(())) };
+        let written = if is_gap { Err(VolumeError::Failed) } else { block.written.expect("it is settled") };
         if written.is_ok() {
             let has_landed =
                 |landing: &Option<Rc<Landing>>| !landing.as_ref().is_some_and(|l| l.has_failed());

@@ -17,7 +17,7 @@ use crate::parity::{self, Column};
 use crate::paths::Path;
 use crate::run_map::PAGE_INDICES;
 use crate::sabotage::{self, Sabotage};
-use crate::sync::{join_all, next_of};
+use crate::sync::{end_all, join_all, next_of};
 use crate::tables::StripeState;
 use crate::volume::{Extent, VolumeError};
 
@@ -326,7 +326,7 @@ impl<I: Io> MappedShard<I> {
     /// Has reads end that nobody needs any more: with enough others there is no need to wait for one that is late.
     fn let_end<T: 'static>(
         self: &Rc<Self>,
-        reads: Vec<(usize, Pin<Box<impl Future<Output = T> + 'static>>)>,
+        mut reads: Vec<(usize, Pin<Box<impl Future<Output = T> + 'static>>)>,
     ) {
         if reads.is_empty() {
             return;
@@ -334,7 +334,7 @@ impl<I: Io> MappedShard<I> {
         self.io.reach(Path::RebuiltFromEnough);
         let era = self.eras.enter_oldest();
         self.io.spawn(async move {
-            join_all(reads.into_iter().map(|(_, read)| read)).await;
+            end_all(&mut reads).await;
             drop(era);
         });
     }

@@ -74,10 +74,8 @@ impl<I: Io> MappedShard<I> {
                 }
             }
             if all_written {
-                let committed = match beside {
-                    Some(beside) => self.landed(beside).await,
-                    None => self.journal.commit(self.stripe_records(id, &plan, pieces)).await,
-                };
+                let records = || self.stripe_records(id, &plan, pieces);
+                let committed = self.commit_landed(beside, records).await;
                 self.opening.borrow_mut().remove(&id);
                 self.emptied.borrow_mut().insert(id);
                 self.counters.stripes_written.add(1);
@@ -103,27 +101,25 @@ impl<I: Io> MappedShard<I> {
         let mut writing: Vec<_> =
             writes.map(|(home, data)| (home, Box::pin(self.members.write(home, 0, data)))).collect();
         let mut written = Vec::with_capacity(writing.len());
-        if purpose != Purpose::User || !self.members.may_hedge() {
-            written.extend(end_all(&mut writing).await);
-            return (written, None);
-        }
-        while written.len() < writing.len() {
-            written.extend(next_of(&mut writing).await);
-        }
-        let late: Vec<Home> = writing.iter().map(|(home, _)| *home).collect();
-        let first = self.geometry.slot(id, 0, 0);
-        let slots = plan.columns as u32 * CHUNK_BLOCKS;
-        let mut beside = self.record_beside(|| self.stripe_records(id, plan, pieces), first, slots);
-        let mut rest = pin!(end_all(&mut writing));
-        let rest = match self.in_time(&late, rest.as_mut()).await {
-            Some(rest) => rest,
-            None => {
-                self.io.reach(Path::StripeLate);
-                self.take_back(beside.take());
-                rest.await
+        let mut beside = None;
+        if purpose == Purpose::User && self.members.may_hedge() {
+            while written.len() < writing.len() {
+                written.extend(next_of(&mut writing).await);
             }
-        };
-        written.extend(rest);
+            let (first, slots) = (self.geometry.slot(id, 0, 0), plan.columns as u32 * CHUNK_BLOCKS);
+            beside = self.record_beside(|| self.stripe_records(id, plan, pieces), first, slots);
+        }
+        let homes: Vec<Home> = writing.iter().map(|(home, _)| *home).collect();
+        let mut rest = pin!(end_all(&mut writing));
+        if beside.is_some() {
+            if let Some(rest) = self.in_time(&homes, rest.as_mut()).await {
+                written.extend(rest);
+                return (written, beside);
+            }
+            self.io.reach(Path::StripeLate);
+            self.take_back(beside.take());
+        }
+        written.extend(rest.await);
         (written, beside)
     }
 
