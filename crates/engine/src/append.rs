@@ -247,22 +247,20 @@ impl Appender {
         }
     }
 
-    /// The open stripe and column for the next run: the first whose members all respond.
+    /// The open stripe and column for the next run: of those whose members all respond, that with the least to do.
     fn choose<I: Io>(&self, shard: &MappedShard<I>) -> Option<(usize, usize)> {
         let open = self.open.borrow();
-        open.iter().enumerate().find_map(|(i, open)| {
-            let responds = |&column: &usize| {
-                shard.copies_of(&open.homes, column).all(|home| shard.members.responds(home.member))
-            };
-            open.columns().find(responds).map(|column| (i, column))
-        })
+        let members =
+            |(i, column): (usize, usize)| shard.copies_of(&open[i].homes, column).map(|home| home.member);
+        columns_of(&open)
+            .filter(|&at| members(at).all(|member| shard.members.responds(member)))
+            .min_by_key(|&at| members(at).map(|member| shard.members.in_flight(member)).max())
     }
 
     /// As `choose`, where no column's members all respond: the one with the fewest stragglers.
     fn choose_least_bad<I: Io>(&self, shard: &MappedShard<I>) -> Option<(usize, usize)> {
         let open = self.open.borrow();
-        let all = open.iter().enumerate().flat_map(|(i, open)| open.columns().map(move |column| (i, column)));
-        all.min_by_key(|&(i, column)| {
+        columns_of(&open).min_by_key(|&(i, column)| {
             let burdens = shard.copies_of(&open[i].homes, column).map(|h| shard.members.burden(h.member).0);
             burdens.max()
         })
@@ -544,6 +542,11 @@ impl<I: Io> MappedShard<I> {
             slot.0 += piece.blocks();
         }
     }
+}
+
+/// Stripes and their columns that have room, in the order in which they are to be filled.
+fn columns_of(open: &[OpenStripe]) -> impl Iterator<Item = (usize, usize)> {
+    open.iter().enumerate().flat_map(|(i, open)| open.columns().map(move |column| (i, column)))
 }
 
 /// The records that say that a run's pieces are at its slots.

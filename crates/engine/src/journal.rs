@@ -489,7 +489,7 @@ impl<I: Io> MappedShard<I> {
         }
     }
 
-    /// Up to `count` further members to write a group to: those that respond, in turn, then the others. Members that
+    /// Up to `count` further members to write a group to: those that respond, with the least to do and in turn, then the others. Members that
     /// still write an earlier group are none; where only such are left, they are waited for.
     async fn journal_legs(&self, first: Lsn, taken: &[MemberId], count: usize) -> Vec<MemberId> {
         if count == 0 {
@@ -508,6 +508,7 @@ impl<I: Io> MappedShard<I> {
             if others.iter().any(|other| in_turn().take(count).any(|m| m == *other)) && legs.len() >= count {
                 self.io.reach(Path::JournalAround);
             }
+            legs.sort_by_key(|&m| self.members.in_flight(m));
             legs.extend(others);
             legs.truncate(count);
             if legs.len() < count && in_turn().any(|m| is_late(&m)) {

@@ -26,6 +26,7 @@ pub mod array;
 mod append;
 mod beside;
 mod flush;
+mod in_hand;
 mod mapped;
 mod plan;
 mod read;

@@ -20,6 +20,7 @@ use crate::disk::superblock::MemberState;
 use crate::era::Eras;
 use crate::gather::Gatherer;
 use crate::geometry::{Geometry, MemberLayout};
+use crate::in_hand::InHand;
 use crate::io::{DeviceId, Io};
 use crate::journal::Journal;
 use crate::member::Members;
@@ -55,6 +56,7 @@ pub struct MappedShard<I> {
     /// How much clients ask for.
     pub(crate) load: Load,
     pub(crate) readings: Readings<MappedShard<I>, ChunkPart, (usize, Home)>,
+    pub(crate) in_hand: InHand,
     pub(crate) control: Sender<Event>,
     /// Stripes written since the last flush began, and those that the flush under way covers.
     pub(crate) unflushed_stripes: RefCell<BTreeSet<StripeId>>,
@@ -165,6 +167,7 @@ impl<I: Io> MappedShard<I> {
             policy: Cell::default(),
             load: Load::default(),
             readings: Readings::default(),
+            in_hand: InHand::default(),
             control: parts.control,
             unflushed_stripes: RefCell::default(),
             flushing_stripes: RefCell::default(),

@@ -53,6 +53,8 @@ paths! {
     RepairFailed,
     /// The rest of a stripe gave the data before all of it was read.
     RebuiltFromEnough,
+    /// Part of the rest of a stripe was in hand already, for the request itself or another.
+    ReadInHand,
     /// A chunk could not be read whole; each block was read for itself.
     ChunkBlockByBlock,
 

@@ -56,8 +56,21 @@ impl<I: Io> MappedShard<I> {
         if let [one] = stretches[..] {
             return Ok(vec![self.read_stretch(one).await?]);
         }
-        let parts = join_all(stretches.into_iter().map(|s| self.read_stretch(s))).await;
-        parts.into_iter().collect()
+        let holding = self.members.may_hedge().then(|| self.in_hand.hold());
+        let read = async |stretch| {
+            let buf = self.read_stretch(stretch).await?;
+            if let (Some(holding), Some(part)) = (&holding, self.part_of(stretch)) {
+                holding.add(part, &buf);
+            }
+            Ok(buf)
+        };
+        join_all(stretches.into_iter().map(read)).await.into_iter().collect()
+    }
+
+    /// The part of a column that a stretch is.
+    fn part_of(&self, stretch: Stretch) -> Option<ChunkPart> {
+        let (stripe, column, offset) = self.geometry.place(stretch.slot?);
+        Some(ChunkPart { stripe, column, offset, count: stretch.count })
     }
 
     /// Which of consecutive blocks are stored.
@@ -272,8 +285,12 @@ impl<I: Io> MappedShard<I> {
         if self.tables.borrow().stripe(part.stripe).state != StripeState::Parity {
             return None;
         }
-        let mut reads = self.read_others(part, &usable);
-        let mut columns = vec![None; self.geometry.data_columns + self.geometry.parity_columns()];
+        let width = self.geometry.data_columns + self.geometry.parity_columns();
+        let mut columns: Vec<Option<Buf>> = (0..width).map(|column| self.held(part, column)).collect();
+        if columns.iter().any(Option::is_some) {
+            self.io.reach(Path::ReadInHand);
+        }
+        let mut reads = self.read_others(part, &|column, home| columns[column].is_none() && usable(home));
         let waits_for_all = !self.members.may_hedge();
         while let Some((column, buf)) = next_of(&mut reads).await {
             columns[column] = buf;
@@ -302,14 +319,22 @@ impl<I: Io> MappedShard<I> {
         (0..g.data_columns + g.parity_columns()).filter(|&i| i >= g.data_columns || !owned(i)).collect()
     }
 
+    /// The same part of another data column, if a request under way has it in hand.
+    pub(crate) fn held(&self, part: ChunkPart, column: usize) -> Option<Buf> {
+        if column == part.column || column >= self.geometry.data_columns {
+            return None;
+        }
+        self.in_hand.find(ChunkPart { column, ..part })
+    }
+
     /// Reads the same part of every other data column and of parity, where it can be; of data only what matches its checksums.
     fn read_others(
         self: &Rc<Self>,
         part: ChunkPart,
-        usable: &dyn Fn(Home) -> bool,
+        wanted: &dyn Fn(usize, Home) -> bool,
     ) -> Vec<(usize, Pin<Box<impl Future<Output = Option<Buf>> + use<I>>>)> {
         let width = self.geometry.data_columns + self.geometry.parity_columns();
-        let home = |i| self.live_home(part.stripe, i).filter(|&home| i != part.column && usable(home));
+        let home = |i| self.live_home(part.stripe, i).filter(|&home| i != part.column && wanted(i, home));
         let homes = (0..width).filter_map(|i| Some((i, home(i)?)));
         let read = |(column, home): (usize, Home)| {
             let shard = Rc::clone(self);

@@ -81,6 +81,7 @@ impl<I: Io> Around<I> for MappedShard<I> {
         let g = &self.geometry;
         let parity = (0..g.parity_columns()).map(|p| g.parity_index(p));
         let others = (0..usize::from(stripe.columns)).filter(|&i| i != part.column).chain(parity);
+        let others = others.filter(|&i| self.held(part, i).is_none());
         let (mut reads, mut in_flight, mut lost) = (0, 0, 1);
         for index in others {
             let home = self.live_home(part.stripe, index);

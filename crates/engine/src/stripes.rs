@@ -28,10 +28,15 @@ use crate::volume::VolumeError;
 const ATTEMPTS_MAX: usize = 16;
 
 impl<I: Io> MappedShard<I> {
-    /// Whether a write of this many blocks goes straight to parity stripes: more than half a stripe (FusionRAID, FAST'21,
-    /// section 4.2).
+    /// Whether a write of this many blocks goes straight to a stripe of its own: when that, with parity, is less to write than
+    /// its copies; without parity, or with whole chunks, when it is more than half a stripe (FusionRAID, FAST'21, section 4.2).
     pub(crate) fn is_large(&self, blocks: u32) -> bool {
-        blocks * 2 > self.geometry.slots_per_stripe()
+        let g = &self.geometry;
+        let parity = g.parity_columns() as u32;
+        if parity == 0 || self.policy.get().packing == Packing::WholeChunks {
+            return blocks * 2 > g.slots_per_stripe();
+        }
+        (blocks.div_ceil(CHUNK_BLOCKS) + parity) * CHUNK_BLOCKS < blocks * g.copies() as u32
     }
 
     /// Stores pieces as one stripe. They are at most a full stripe's blocks.

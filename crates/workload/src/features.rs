@@ -8,6 +8,10 @@ use crate::{Kind, Request, Result};
 
 /// The unit of footprints.
 const PAGE_BYTES: u64 = 4096;
+/// Spans in which requests are counted.
+const DISPERSION_NS: [u64; 3] = [10_000_000, 100_000_000, 1_000_000_000];
+/// Fewer spans do not say how they differ.
+const SPANS_MIN: u64 = 20;
 /// Pages that share one allocation: 2 MiB of a volume.
 const GROUP_PAGES: u64 = 512;
 
@@ -30,6 +34,9 @@ pub struct Features {
     pub gap_mean_ns: f64,
     /// The standard deviation of those times over their mean: 0 is regular, 1 Poisson, more is bursty.
     pub gap_cv: f64,
+    /// Variance over mean of the number of requests in spans of 10 ms, 100 ms and 1 s: the index of dispersion for counts.
+    /// Independent arrivals have 1; what grows with the span comes in bursts as long as that. None of few spans.
+    pub dispersion: [Option<f64>; DISPERSION_NS.len()],
     /// Distinct bytes read or written, in whole 4 KiB pages.
     pub footprint: u64,
     /// The byte after the last one of any volume.
@@ -155,6 +162,33 @@ fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
+/// Requests in spans of equal length, one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// Spans that are over, and the sums of their counts and of the squares of those.
+    spans: u64,
+    sum: f64,
+    squares: f64,
+    /// Requests in the one that is not.
+    now: f64,
+}
+
+impl Counts {
+    fn add(&mut self, span: u64) {
+        if span > self.spans {
+            self.sum += self.now;
+            self.squares += self.now * self.now;
+            (self.spans, self.now) = (span, 0.0);
+        }
+        self.now += 1.0;
+    }
+
+    fn dispersion(&self) -> Option<f64> {
+        let mean = self.sum / self.spans as f64;
+        (self.spans >= SPANS_MIN).then(|| (self.squares / self.spans as f64 - mean * mean) / mean)
+    }
+}
+
 /// Measures a stream as it passes.
 #[derive(Debug, Default)]
 pub struct FeatureMeter {
@@ -167,6 +201,7 @@ pub struct FeatureMeter {
     /// Welford's running mean and sum of squared deviations of the gaps.
     gap_mean: f64,
     gap_squares: f64,
+    counts: [Counts; DISPERSION_NS.len()],
     span: u64,
 }
 
@@ -195,6 +230,8 @@ impl FeatureMeter {
             self.gap_mean += off / self.requests as f64;
             self.gap_squares += off * (gap - self.gap_mean);
         }
+        let since_ns = at_ns.saturating_sub(self.first_ns);
+        self.counts.iter_mut().zip(DISPERSION_NS).for_each(|(counts, ns)| counts.add(since_ns / ns));
         self.requests += 1;
         self.last_ns = at_ns;
     }
@@ -216,6 +253,7 @@ impl FeatureMeter {
             sequential_share: ratio(sequential as f64, reads + writes + count(&discard)),
             gap_mean_ns: self.gap_mean,
             gap_cv: ratio(ratio(self.gap_squares, gaps).sqrt(), self.gap_mean),
+            dispersion: self.counts.map(|counts| counts.dispersion()),
             footprint: self.footprint(),
             span: self.span,
             read,
@@ -278,6 +316,16 @@ mod tests {
         assert_eq!((read.footprint, write.footprint), (3 * PAGE_BYTES, 3 * PAGE_BYTES));
         assert_eq!((write.page_touches_mean, found.flush.map(|f| f.requests)), (1.0, Some(1)));
         assert!(found.discard.is_none());
+    }
+
+    #[test]
+    fn counts_in_spans_are_those_of_the_requests() {
+        // Two, none, two, none... in spans of 10 ms; ten in each of 100 ms.
+        let at = |i: u64| i / 2 * 20_000_000 + i % 2 * 1_000_000;
+        let requests = (0..1001)
+            .map(|i| Ok(Request { at_ns: at(i), offset: 0, len: 4096, volume: 0, kind: Kind::Read }));
+        let found = Features::of(requests).expect("no errors").dispersion;
+        assert_eq!(found, [Some(1.0), Some(0.0), None]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ pub mod cloudphysics;
 
 use serde::{Deserialize, Serialize};
 
-use crate::generate::{Arrival, GeneratorSpec, Place, Sizes, StreamSpec};
+use crate::generate::{Arrival, GeneratorSpec, Phase, Place, Sizes, StreamSpec};
 use crate::{ByteSize, Error, Kind, Result};
 
 /// What the figures are of.
@@ -117,7 +117,7 @@ const ESAP_REQUEST_BYTES: u64 = 4096;
 
 /// A generator fitted to published figures.
 ///
-/// Assumed where the figures are silent: Poisson arrivals (`cv` makes them burstier), reads as large as writes
+/// Assumed where the figures are silent: Poisson arrivals (`cv` and `bursts` make them burstier), reads as large as writes
 /// (`read_mean`), no sequential requests (`sequential`), all places alike, sizes of the largest entropy, the whole volume
 /// or the size of the database as footprint. eSAP's workloads, Financial among them, are writes of 4 KiB.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -139,12 +139,42 @@ pub struct LikeSpec {
     /// Standard deviation of the time between requests over its mean, 1 or more.
     #[serde(default)]
     pub cv: Option<f64>,
+    /// Phases of many requests and of few, in place of `cv`.
+    #[serde(default)]
+    pub bursts: Option<Bursts>,
     /// Mean size of a read.
     #[serde(default)]
     pub read_mean: Option<ByteSize>,
     /// The probability that a request is continued by the next.
     #[serde(default)]
     pub sequential: Option<f64>,
+}
+
+/// Bursts that last, as those of real traces do: arrivals are Poisson of a high rate and of a low one in turn, and both
+/// phases have exponential lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bursts {
+    /// Mean length of a burst.
+    pub on_ms: f64,
+    /// Mean length of what lies between two.
+    pub off_ms: f64,
+    /// The rate in a burst over that of all the time: what is left comes between them.
+    pub peak: f64,
+}
+
+impl Bursts {
+    fn arrival(self, iops: f64) -> Result<Arrival> {
+        let Bursts { on_ms, off_ms, peak } = self;
+        let left = (on_ms + off_ms - peak * on_ms) / off_ms;
+        if left.is_nan() || left < 0.0 {
+            let why = format!("{peak} times the rate for {on_ms} of {} ms is more than all", on_ms + off_ms);
+            return Err(Error::setting("bursts.peak", why));
+        }
+        let phases =
+            vec![Phase { iops: iops * peak, mean_ms: on_ms }, Phase { iops: iops * left, mean_ms: off_ms }];
+        Ok(Arrival::Mmpp { phases })
+    }
 }
 
 impl LikeSpec {
@@ -158,6 +188,7 @@ impl LikeSpec {
             volume: 0,
             volume_bytes,
             cv: None,
+            bursts: None,
             read_mean: None,
             sequential: None,
         }
@@ -166,13 +197,21 @@ impl LikeSpec {
     /// The parameters of the generator.
     pub fn generator(&self) -> Result<GeneratorSpec> {
         let (arrival, streams) = match self.name.table4() {
-            Some(row) => {
-                (Arrival::Bursty { iops: row.iops, cv: self.cv.unwrap_or(1.0) }, self.table4_streams(&row))
-            }
+            Some(row) => (self.table4_arrival(row.iops)?, self.table4_streams(&row)),
             None => (self.esap_arrival(), vec![self.esap_stream()?]),
         };
         let LikeSpec { seed, requests, volume, .. } = *self;
         Ok(GeneratorSpec { seed, requests, volume, arrival, flush_every: None, streams })
+    }
+
+    fn table4_arrival(&self, iops: f64) -> Result<Arrival> {
+        match (self.bursts, self.cv) {
+            (None, cv) => Ok(Arrival::Bursty { iops, cv: cv.unwrap_or(1.0) }),
+            (Some(bursts), None) => bursts.arrival(iops),
+            (Some(_), Some(_)) => {
+                Err(Error::setting("bursts", "cv is given, too; bursts have one of their own"))
+            }
+        }
     }
 
     fn table4_streams(&self, row: &Table4) -> Vec<StreamSpec> {
@@ -198,8 +237,12 @@ impl LikeSpec {
     }
 
     fn esap_stream(&self) -> Result<StreamSpec> {
-        if self.cv.is_some() || self.read_mean.is_some() || self.sequential.is_some() {
-            return Err(Error::setting("name", "eSAP's workloads take no cv, read_mean or sequential"));
+        if self.cv.is_some() || self.bursts.is_some() || self.read_mean.is_some() || self.sequential.is_some()
+        {
+            return Err(Error::setting(
+                "name",
+                "eSAP's workloads take no cv, bursts, read_mean or sequential",
+            ));
         }
         let place = if self.name == Like::EsapSequential { Place::Sequential } else { Place::Uniform };
         let sizes = Sizes::Fixed(ByteSize(ESAP_REQUEST_BYTES));
@@ -235,6 +278,22 @@ mod tests {
             assert!(found.span <= row.database_gb.map_or(100 << 30, |gb| (gb * 1e9) as u64));
             assert!((found.gap_cv - 1.0).abs() < 0.02 && found.sequential_share < 0.001);
         }
+    }
+
+    #[test]
+    fn bursts_have_the_rate_of_the_table_and_last() {
+        let bursts = Bursts { on_ms: 100.0, off_ms: 300.0, peak: 3.7 };
+        let found = features(&LikeSpec { bursts: Some(bursts), ..LikeSpec::new(Like::Exchange, 1, 1 << 30) });
+        let [short, middle, long] = found.dispersion.map(|index| index.expect("it lasts two minutes"));
+        assert!((found.iops / 846.0 - 1.0).abs() < 0.15, "{} IOPS", found.iops);
+        // Most of the time at a tenth of the rate: variance of the gaps 2 h (0.25 / 3.7 + 0.75 / 0.1) - 1.
+        assert!((found.gap_cv - 3.76).abs() < 0.3, "{}", found.gap_cv);
+        assert!(short > 5.0 && middle > 4.0 * short && long > 1.5 * middle, "{short} {middle} {long}");
+        let with = |cv, peak| {
+            let bursts = Some(Bursts { peak, ..bursts });
+            LikeSpec { cv, bursts, ..LikeSpec::new(Like::Exchange, 1, 1 << 30) }.generator()
+        };
+        assert!(with(None, 4.0).is_ok() && with(None, 4.1).is_err() && with(Some(4.0), 3.7).is_err());
     }
 
     #[test]

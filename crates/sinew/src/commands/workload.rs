@@ -168,6 +168,13 @@ fn print(name: &str, f: &Features, skipped: u64, reordered: u64, is_cut: bool) {
     let seconds = f.duration_ns as f64 / 1e9;
     say!("  requests    {} in {seconds:.1} s on {} volumes, {:.1} per second", f.requests, f.volumes, f.iops);
     say!("  gaps        mean {:.3} ms, standard deviation {:.2} times that", f.gap_mean_ns / 1e6, f.gap_cv);
+    if let [short, Some(middle), long] = f.dispersion {
+        let told = |index: Option<f64>| index.map_or("-".to_owned(), |index| format!("{index:.1}"));
+        let (short, long) = (told(short), told(long));
+        say!(
+            "  bursts      variance by mean of the requests in 10 ms {short}, 100 ms {middle:.1}, 1 s {long}"
+        );
+    }
     say!(
         "  addresses   {} touched, the last at {}, {:.1} % sequential",
         size::show(f.footprint),

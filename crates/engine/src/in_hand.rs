@@ -1,0 +1,55 @@
+//! Parts of stripes that requests under way have read already. Who works out a part of the same stripe, since its member is
+//! late, need not read them again: of a stripe read whole, that leaves parity.
+
+use std::cell::RefCell;
+
+use crate::buf::{BLOCK_BYTES, Buf};
+use crate::read::ChunkPart;
+
+/// What requests of one shard have in hand.
+#[derive(Default)]
+pub(crate) struct InHand(RefCell<Vec<(ChunkPart, Buf)>>);
+
+/// What one request has in hand, until it ends.
+pub(crate) struct Holding<'a> {
+    all: &'a InHand,
+    parts: RefCell<Vec<ChunkPart>>,
+}
+
+impl InHand {
+    /// A request begins that reads several parts of a stripe.
+    pub(crate) fn hold(&self) -> Holding<'_> {
+        Holding { all: self, parts: RefCell::default() }
+    }
+
+    /// The same blocks of a column, if somebody has them.
+    pub(crate) fn find(&self, part: ChunkPart) -> Option<Buf> {
+        let holds = |held: &ChunkPart| {
+            (held.stripe, held.column) == (part.stripe, part.column)
+                && held.offset <= part.offset
+                && part.offset + part.count <= held.offset + held.count
+        };
+        let all = self.0.borrow();
+        let (held, buf) = all.iter().find(|(held, _)| holds(held))?;
+        let from = (part.offset - held.offset) as usize * BLOCK_BYTES;
+        Some(buf.slice(from, part.count as usize * BLOCK_BYTES))
+    }
+}
+
+impl Holding<'_> {
+    /// A part was read, and is right.
+    pub(crate) fn add(&self, part: ChunkPart, buf: &Buf) {
+        self.all.0.borrow_mut().push((part, buf.clone()));
+        self.parts.borrow_mut().push(part);
+    }
+}
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        let mut all = self.all.0.borrow_mut();
+        for part in self.parts.get_mut() {
+            let mine = all.iter().position(|(held, _)| held == part).expect("it is held until now");
+            all.swap_remove(mine);
+        }
+    }
+}
