@@ -31,21 +31,18 @@ const OF_ARRAY_GROWTH: [Sabotage; 5] = [
 
 /// The first seeds that find defects which few seeds find. They are played before the others, to save time; when what is
 /// drawn has changed, the search goes on without them.
-const FOUND_BY: [(Sabotage, u64); 19] = [
+const FOUND_BY: [(Sabotage, u64); 16] = [
     (Sabotage::AroundUnlocked, 170),
     (Sabotage::ChangeUnflushed, 220),
-    (Sabotage::ChangeUnlogged, 207),
-    (Sabotage::ConvertWithoutFlush, 123),
-    (Sabotage::CountLateJournal, 606),
+    (Sabotage::ChangeUnlogged, 1488),
+    (Sabotage::ConvertWithoutFlush, 671),
+    (Sabotage::CountLateJournal, 266),
     (Sabotage::ForgetReaders, 677),
-    (Sabotage::ForgetStale, 96),
-    (Sabotage::ForgetStale, 300),
     (Sabotage::ForgetVoid, 81),
-    (Sabotage::KeepEpoch, 69),
     (Sabotage::LoseImageParity, 36),
     (Sabotage::OverwriteUnmoved, 91),
     (Sabotage::RecordUnflushed, 1135),
-    (Sabotage::SettleEarly, 376),
+    (Sabotage::SettleEarly, 103),
     (Sabotage::SkipAfterImage, 103),
     (Sabotage::SkipReplay, 48),
     (Sabotage::StrayImageParity, 66),
