@@ -1,4 +1,4 @@
-"""RocksDB on ext4 over a served volume of which two members have latency spikes, as FusionRAID's table 5 has it."""
+"""RocksDB on ext4 over a served volume of which two members have latency spikes, as FusionRAID's table 5 and figure 11(a) have it."""
 import contextlib
 import os
 import re
@@ -18,6 +18,9 @@ WORKLOADS = [
     ("b", 5, {"read": [(0.66, 0.47), (1.81, 1.55)], "update": [(5.17, 1.27), (34.34, 5.86)]}),
 ]
 TAILS = [0.1, 0.01]
+# The distribution of updates, of the loads that figure 11(a) draws.
+DRAWN = ["load", "a"]
+QUANTILES = [0.5, 0.9, 0.99, 0.999]
 
 
 def rocksdb(lab):
@@ -53,12 +56,17 @@ def rows(taken):
         for kind, figures in published.items():
             for tail, (raid50, fusion) in zip(TAILS, figures):
                 key = f"{workload} {kind} {tail}"
-                samples = {name: [sample[key] for sample in each] for name, each in taken.items()}
-                for peer in samples:
-                    if peer != "pool":
-                        note = f"paper: FusionRAID {fusion:g}, RAID 50 {raid50:g}, ratio {fusion / raid50:.2f}"
-                        row = f"YCSB-{workload}-like, {updates} % updates: {kind}s, slowest {tail:.0%}"
-                        yield compare("rocksdb", row, "ms", samples, "pool", peer, ("at most", 1), note=note)
+                note = f"paper: FusionRAID {fusion:g}, RAID 50 {raid50:g}, ratio {fusion / raid50:.2f}"
+                row = f"YCSB-{workload}-like, {updates} % updates: {kind}s, slowest {tail:.0%}"
+                yield from beside_peers(taken, key, row, mark=("at most", 1), note=note)
+        for share in QUANTILES if workload in DRAWN else []:
+            row = f"YCSB-{workload}-like: updates, p{share * 100:g}"
+            yield from beside_peers(taken, f"{workload} update p{share}", row, note="figure 11(a), which has no numbers")
+
+
+def beside_peers(taken, key, row, **how):
+    samples = {name: [sample[key] for sample in each] for name, each in taken.items()}
+    return [compare("rocksdb", row, "ms", samples, "pool", peer, **how) for peer in samples if peer != "pool"]
 
 
 def run(lab, directory, server):
@@ -81,6 +89,8 @@ def run(lab, directory, server):
                 histogram = buckets(text, {"read": "read", "update": "write"}[of])
                 for tail in TAILS:
                     found[f"{workload} {of} {tail}"] = slowest(histogram, tail) / 1000
+                for share in QUANTILES if of == "update" else []:
+                    found[f"{workload} {of} p{share}"] = quantile(histogram, share) / 1000
             found[f"{workload} operations/s"] = float(re.search(r"random +:.*?(\d+) ops/sec", text)[1])
     return found
 
@@ -108,6 +118,16 @@ def slowest(histogram, part):
         if left <= 0:
             break
     return total / wanted
+
+
+def quantile(histogram, share):
+    """What so many did not exceed, likewise."""
+    left = sum(count for *_, count in histogram) * share
+    for low, high, count in histogram:
+        if left <= count:
+            return low + (high - low) * left / count
+        left -= count
+    return histogram[-1][1]
 
 
 @contextlib.contextmanager
