@@ -2,13 +2,15 @@
 //! late, need not read them again: of a stripe read whole, that leaves parity.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
+use crate::addr::StripeId;
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::read::ChunkPart;
 
-/// What requests of one shard have in hand.
+/// What requests of one shard have in hand, by stripes: reads of many scattered blocks have much of it.
 #[derive(Default)]
-pub(crate) struct InHand(RefCell<Vec<(ChunkPart, Buf)>>);
+pub(crate) struct InHand(RefCell<BTreeMap<StripeId, Vec<(ChunkPart, Buf)>>>);
 
 /// What one request has in hand, until it ends.
 pub(crate) struct Holding<'a> {
@@ -17,7 +19,7 @@ pub(crate) struct Holding<'a> {
 }
 
 impl InHand {
-    /// A request begins that reads several parts of a stripe.
+    /// A request begins that reads several parts.
     pub(crate) fn hold(&self) -> Holding<'_> {
         Holding { all: self, parts: RefCell::default() }
     }
@@ -25,12 +27,12 @@ impl InHand {
     /// The same blocks of a column, if somebody has them.
     pub(crate) fn find(&self, part: ChunkPart) -> Option<Buf> {
         let holds = |held: &ChunkPart| {
-            (held.stripe, held.column) == (part.stripe, part.column)
+            held.column == part.column
                 && held.offset <= part.offset
                 && part.offset + part.count <= held.offset + held.count
         };
         let all = self.0.borrow();
-        let (held, buf) = all.iter().find(|(held, _)| holds(held))?;
+        let (held, buf) = all.get(&part.stripe)?.iter().find(|(held, _)| holds(held))?;
         let from = (part.offset - held.offset) as usize * BLOCK_BYTES;
         Some(buf.slice(from, part.count as usize * BLOCK_BYTES))
     }
@@ -39,7 +41,7 @@ impl InHand {
 impl Holding<'_> {
     /// A part was read, and is right.
     pub(crate) fn add(&self, part: ChunkPart, buf: &Buf) {
-        self.all.0.borrow_mut().push((part, buf.clone()));
+        self.all.0.borrow_mut().entry(part.stripe).or_default().push((part, buf.clone()));
         self.parts.borrow_mut().push(part);
     }
 }
@@ -48,8 +50,12 @@ impl Drop for Holding<'_> {
     fn drop(&mut self) {
         let mut all = self.all.0.borrow_mut();
         for part in self.parts.get_mut() {
-            let mine = all.iter().position(|(held, _)| held == part).expect("it is held until now");
-            all.swap_remove(mine);
+            let held = all.get_mut(&part.stripe).expect("it is held until now");
+            let mine = held.iter().position(|(held, _)| held == part).expect("it is held until now");
+            held.swap_remove(mine);
+            if held.is_empty() {
+                all.remove(&part.stripe);
+            }
         }
     }
 }

@@ -489,8 +489,9 @@ impl<I: Io> MappedShard<I> {
         }
     }
 
-    /// Up to `count` further members to write a group to: those that respond, with the least to do and in turn, then the others. Members that
-    /// still write an earlier group are none; where only such are left, they are waited for.
+    /// Up to `count` further members to write a group to: those that respond, with the least to do first and in turn where
+    /// they are alike, then the others. Members that still write an earlier group are none; where only such are left, they
+    /// are waited for.
     async fn journal_legs(&self, first: Lsn, taken: &[MemberId], count: usize) -> Vec<MemberId> {
         if count == 0 {
             return Vec::new();

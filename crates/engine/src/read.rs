@@ -59,18 +59,18 @@ impl<I: Io> MappedShard<I> {
         let holding = self.members.may_hedge().then(|| self.in_hand.hold());
         let read = async |stretch| {
             let buf = self.read_stretch(stretch).await?;
-            if let (Some(holding), Some(part)) = (&holding, self.part_of(stretch)) {
-                holding.add(part, &buf);
+            if let (Some(holding), Some(slot)) = (&holding, stretch.slot) {
+                holding.add(self.part_at(slot, stretch.count), &buf);
             }
             Ok(buf)
         };
         join_all(stretches.into_iter().map(read)).await.into_iter().collect()
     }
 
-    /// The part of a column that a stretch is.
-    fn part_of(&self, stretch: Stretch) -> Option<ChunkPart> {
-        let (stripe, column, offset) = self.geometry.place(stretch.slot?);
-        Some(ChunkPart { stripe, column, offset, count: stretch.count })
+    /// The part of a column that consecutive slots of one chunk are.
+    fn part_at(&self, slot: SlotNo, count: u32) -> ChunkPart {
+        let (stripe, column, offset) = self.geometry.place(slot);
+        ChunkPart { stripe, column, offset, count }
     }
 
     /// Which of consecutive blocks are stored.
@@ -143,8 +143,7 @@ impl<I: Io> MappedShard<I> {
 
     /// Reads consecutive slots of one chunk. The caller is inside an era.
     pub(crate) async fn read_slots(self: &Rc<Self>, slot: SlotNo, count: u32) -> Result<Buf, VolumeError> {
-        let (stripe, column, offset) = self.geometry.place(slot);
-        self.read_part(ChunkPart { stripe, column, offset, count }).await
+        self.read_part(self.part_at(slot, count)).await
     }
 
     /// Reads part of a data column from its copies or the rest of the stripe. The caller is inside an era.
