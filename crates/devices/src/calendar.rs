@@ -48,13 +48,22 @@ impl Calendar {
         self.heap.push(Reverse(at << PART_BITS | part as u64));
     }
 
+    /// Forgets the pending event of a part.
+    pub(crate) fn cancel(&mut self, part: usize) {
+        self.heap.retain(|&Reverse(key)| part_of(key) != part);
+    }
+
     pub(crate) fn next(&self) -> Ns {
         self.heap.peek().map_or(Ns::MAX, |&Reverse(key)| key >> PART_BITS)
     }
 
     pub(crate) fn pop(&mut self) -> Option<usize> {
-        self.heap.pop().map(|Reverse(key)| key as usize & (PARTS_MAX - 1))
+        self.heap.pop().map(|Reverse(key)| part_of(key))
     }
+}
+
+fn part_of(key: u64) -> usize {
+    key as usize & (PARTS_MAX - 1)
 }
 
 /// When a server that keeps order is free again.
@@ -81,6 +90,8 @@ mod tests {
         for (at, part) in [(7, 1), (5, 9), (5, 2), (6, 0)] {
             calendar.push(at, part);
         }
+        calendar.push(4, 3);
+        calendar.cancel(3);
         let mut order = Vec::new();
         while calendar.next() != Ns::MAX {
             order.push((calendar.next(), calendar.pop()));

@@ -27,7 +27,7 @@ mod stats;
 mod tests;
 mod victim;
 
-pub use config::{Cleaning, Compression, Config, Drain, Link, Policy};
+pub use config::{Cleaning, Compression, Config, Drain, Link, Policy, Suspend};
 pub use models::{consumer, datacenter, femu, mqsim, pitfalls, slc};
 pub use ssd::{Space, Ssd};
 pub use stats::Stats;

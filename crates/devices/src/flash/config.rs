@@ -27,6 +27,8 @@ pub struct Config {
     pub program_ns: Ns,
     /// One erase.
     pub erase_ns: Ns,
+    /// Whether reads of the host interrupt programs and erases.
+    pub suspend: Suspend,
     /// Time of 4 KiB on a channel.
     pub channel_block_ns: Ns,
     /// The way to the host.
@@ -45,6 +47,21 @@ pub struct Config {
     pub cleaning: Cleaning,
     /// Transparent compression, if any.
     pub compression: Option<Compression>,
+}
+
+/// How long it takes to suspend what a die does, for those operations that can be suspended. Each goes on for at least
+/// as long before it is suspended again, so that reads delay it without end only if they never leave the die idle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Suspend {
+    /// A program.
+    pub program_ns: Option<Ns>,
+    /// An erase.
+    pub erase_ns: Option<Ns>,
+}
+
+impl Suspend {
+    /// A die finishes what it has begun.
+    pub const NONE: Suspend = Suspend { program_ns: None, erase_ns: None };
 }
 
 /// The host interface and the controller behind it.
@@ -185,6 +202,8 @@ impl Config {
             self.page_bytes > 0 && self.page_bytes.is_multiple_of(BLOCK_BYTES),
             "pages hold whole blocks"
         );
+        let erases_alone = !self.cleaning.single_erase || self.suspend.erase_ns.is_none();
+        assert!(erases_alone, "erases that take turns are not suspended");
         let granule = self.granule_bytes();
         assert!(granule > 0 && BLOCK_BYTES.is_multiple_of(granule), "a block is a whole number of granules");
         let granules = self.physical_blocks() * u64::from(BLOCK_BYTES / granule);

@@ -1,9 +1,9 @@
 //! What each die and each channel does, and when.
 //!
 //! A die does one thing at a time: it senses a unit and waits for its channel to take the data away, or it waits for
-//! the channel to bring data and programs it, or it erases. Reads of the host go first; its programs and the steps of
-//! cleaning take turns, so a die that runs out of free space gives cleaning half of its steps, and all of them once the
-//! host has no room left.
+//! the channel to bring data and programs it, or it erases. Reads of the host go first, and interrupt programs and
+//! erases where the flash can suspend them; programs of the host and the steps of cleaning take turns, so a die that runs
+//! out of free space gives cleaning half of its steps, and all of them once the host has no room left.
 
 use std::collections::VecDeque;
 
@@ -45,6 +45,10 @@ impl Queue {
         self.last = job;
     }
 
+    fn is_empty(&self) -> bool {
+        self.first == NONE
+    }
+
     fn pop(&mut self, jobs: &[Job]) -> Option<u32> {
         let job = self.first;
         if job == NONE {
@@ -68,12 +72,17 @@ enum Work {
     CleanTakeIn(u32),
     CleanProgram(u32),
     Erase(u32),
+    Suspend,
 }
 
 #[derive(Debug)]
 pub(super) struct Die {
     channel: u32,
     work: Work,
+    /// From when to when its cells are busy with that, unless it is suspended.
+    cells: (Ns, Ns),
+    /// What is suspended, and for how long its cells will be busy with it yet.
+    suspended: Option<(Work, Ns)>,
     reads: Queue,
     programs: Queue,
     /// Units assigned to the die and not yet programmed.
@@ -90,6 +99,8 @@ impl Die {
         Die {
             channel,
             work: Work::Idle,
+            cells: (0, 0),
+            suspended: None,
             reads: Queue::EMPTY,
             programs: Queue::EMPTY,
             programs_pending: 0,
@@ -139,6 +150,7 @@ impl Ssd {
 
     pub(super) fn queue_read(&mut self, die: u32, job: u32) {
         self.dies[die as usize].reads.push(&mut self.jobs, job);
+        self.suspend(die);
         self.start(die);
     }
 
@@ -168,6 +180,10 @@ impl Ssd {
         }
         if let Some(job) = self.dies[id as usize].reads.pop(&self.jobs) {
             self.array(id, Work::Sense(job), self.config.sense_ns);
+            return;
+        }
+        if let Some((work, left_ns)) = self.dies[id as usize].suspended.take() {
+            self.array(id, work, left_ns);
             return;
         }
         let host_first = !self.exclusive && !self.dies[id as usize].host_had_turn;
@@ -250,7 +266,32 @@ impl Ssd {
     /// The cells of a die are busy for a while.
     fn array(&mut self, id: u32, work: Work, busy_ns: Ns) {
         self.begin(id, work);
-        self.calendar.push(self.now() + busy_ns, id as usize);
+        let now = self.now();
+        self.dies[id as usize].cells = (now, now + busy_ns);
+        self.calendar.push(now + busy_ns, id as usize);
+        if !self.dies[id as usize].reads.is_empty() {
+            self.suspend(id);
+        }
+    }
+
+    /// How long it takes to suspend what a die does, if it can be.
+    fn suspend_ns(&self, work: Work) -> Option<Ns> {
+        match work {
+            Work::Program(_) | Work::CleanProgram(_) => self.config.suspend.program_ns,
+            Work::Erase(_) => self.config.suspend.erase_ns,
+            _ => None,
+        }
+    }
+
+    /// A read waits for a die: what that does is suspended, once it has gone on for a while, unless it ends before.
+    fn suspend(&mut self, id: u32) {
+        let (work, (since, end)) = (self.dies[id as usize].work, self.dies[id as usize].cells);
+        let Some(suspend_ns) = self.suspend_ns(work) else { return };
+        let at = self.now().max(since + suspend_ns);
+        if at + suspend_ns < end {
+            self.calendar.cancel(id as usize);
+            self.calendar.push(at, id as usize);
+        }
     }
 
     /// A die needs its channel.
@@ -295,7 +336,15 @@ impl Ssd {
     }
 
     fn array_done(&mut self, id: u32) {
-        match self.dies[id as usize].work {
+        let (work, left_ns) = (self.dies[id as usize].work, self.dies[id as usize].cells.1 - self.now());
+        match work {
+            Work::Suspend => self.idle(id),
+            _ if left_ns > 0 => {
+                let suspend_ns = self.suspend_ns(work).expect("only what can be suspended ends early");
+                self.dies[id as usize].suspended = Some((work, left_ns));
+                self.stats.suspensions += 1;
+                self.array(id, Work::Suspend, suspend_ns);
+            }
             Work::Sense(job) => self.transfer(id, Work::SendOut(job)),
             Work::CleanSense(unit) => self.transfer(id, Work::CleanSendOut(unit)),
             Work::Program(job) => {

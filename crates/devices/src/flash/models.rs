@@ -1,6 +1,6 @@
 //! Parameter sets and where they come from. Each can be resized with [`Config::sized`].
 
-use super::config::{Cleaning, Config, Drain, Link, Policy};
+use super::config::{Cleaning, Config, Drain, Link, Policy, Suspend};
 use crate::Ns;
 
 /// The smallest cleaning steps: all spare space is used before anything is cleaned.
@@ -31,6 +31,7 @@ pub fn slc() -> Config {
         sense_ns: 25_000,
         program_ns: 200_000,
         erase_ns: 1_500_000,
+        suspend: Suspend::NONE,
         channel_block_ns: 100_000,
         link: NO_LINK,
         queue_depth: 32,
@@ -65,6 +66,7 @@ pub fn mqsim() -> Config {
         sense_ns: 75_000,
         program_ns: 750_000,
         erase_ns: 3_800_000,
+        suspend: Suspend { erase_ns: Some(700_000), ..Suspend::NONE },
         channel_block_ns: block_ns(333),
         link: Link { block_ns: block_ns(4000), ..NO_LINK },
         queue_depth: 65_535,
@@ -96,6 +98,7 @@ pub fn femu() -> Config {
         sense_ns: 40_000,
         program_ns: 200_000,
         erase_ns: 2_000_000,
+        suspend: Suspend::NONE,
         channel_block_ns: 0,
         link: NO_LINK,
         queue_depth: 1024,
@@ -122,6 +125,7 @@ pub fn datacenter() -> Config {
         chips: 1,
         dies: 1,
         planes: 2,
+        suspend: Suspend { program_ns: Some(100_000), erase_ns: Some(700_000) },
         page_bytes: 16_384,
         pages: 256,
         erase_blocks: 0,
@@ -158,6 +162,7 @@ pub fn consumer() -> Config {
         drain: Drain::Batch { blocks: 3 << 8 },
         power_loss_protected: false,
         cleaning: Cleaning { low: 2, high: 4, exclusive: true, single_erase: true },
+        suspend: Suspend::NONE,
         ..datacenter()
     };
     config.sized(58_593_750, (1u64 << 38) as f64 / 240e9 - 1.0)
@@ -175,6 +180,7 @@ pub fn pitfalls() -> Config {
         planes: 1,
         page_bytes: 4096,
         pages: 128,
+        suspend: Suspend::NONE,
         channel_block_ns: 4096 * 25,
         queue_depth: 32,
         buffer_blocks: 4096,

@@ -15,6 +15,8 @@ pub struct Stats {
     pub erases: u64,
     /// Pages sensed for the host.
     pub host_senses: u64,
+    /// Times that a program or an erase was suspended for reads.
+    pub suspensions: u64,
     /// Times that the drive stopped for its host.
     pub stalls: u64,
     /// Time the drive stood still for its host.

@@ -126,7 +126,8 @@ fn a_lone_request_takes_the_sum_of_its_steps() {
 fn space_runs_out_before_addresses_do() {
     let compression = Compression { granule_bytes: 1024, space_query: true, length_query: true };
     let cleaning = Cleaning { low: 3, high: 4, exclusive: false, single_erase: true };
-    let mut config = Config { compression: Some(compression), pages: 64, cleaning, ..datacenter() };
+    let mut config =
+        Config { compression: Some(compression), pages: 64, cleaning, suspend: Suspend::NONE, ..datacenter() };
     // Four times as many addresses as flash.
     config.erase_blocks = 40;
     config.blocks = (config.physical_blocks() * 4) as u32;
