@@ -90,8 +90,10 @@ impl<I: Io> MappedShard<I> {
         purpose: Purpose,
     ) -> Option<(StripeId, StripePlan)> {
         let id = self.take_stripe_id(purpose)?;
-        let plan =
-            self.space.borrow_mut().plan_stripe(columns, parity, purpose, |m| self.members.responds(m));
+        let chooses = self.members.may_hedge();
+        let burden = |m| if chooses { self.members.in_flight(m) } else { 0 };
+        let responds = |m| self.members.responds(m);
+        let plan = self.space.borrow_mut().plan_stripe(columns, parity, purpose, responds, burden);
         self.take_plan(id, plan)
     }
 

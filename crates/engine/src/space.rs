@@ -65,6 +65,9 @@ pub(crate) enum Purpose {
     Internal,
 }
 
+/// Stripes to choose from.
+const STRIPES_AHEAD: u64 = 12;
+
 /// Homes for a new stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StripePlan {
@@ -102,7 +105,8 @@ pub(crate) struct Space {
     placement: Placement,
     /// Of the placement.
     seed: u64,
-    stripe_no: u64,
+    /// Numbers of stripes to come, in order; the next stripe is one of them.
+    ahead: Vec<u64>,
     releasing: VecDeque<Released>,
     order: Vec<u8>,
     capacity_blocks: u64,
@@ -116,7 +120,7 @@ impl Space {
             members: Vec::with_capacity(members),
             placement,
             seed,
-            stripe_no: 0,
+            ahead: (0..STRIPES_AHEAD).collect(),
             releasing: VecDeque::new(),
             order: Vec::new(),
             capacity_blocks: 0,
@@ -252,14 +256,15 @@ impl Space {
         parity: bool,
         purpose: Purpose,
         responsive: impl Fn(MemberId) -> bool,
+        burden: impl Fn(MemberId) -> u32,
     ) -> Option<StripePlan> {
         // A client rather waits for room than gets a narrow stripe, which takes more room for less.
         let least = if purpose == Purpose::Internal { 1 } else { columns };
         let calm = |m| responsive(m);
         (least..=columns).rev().find_map(|columns| {
             let around =
-                self.is_any_slow(&calm).then(|| self.plan_columns(columns, parity, purpose, Some(&calm)));
-            around.flatten().or_else(|| self.plan_columns(columns, parity, purpose, None))
+                self.is_any_slow(&calm).then(|| self.plan_columns(columns, parity, purpose, Some(&calm), &burden));
+            around.flatten().or_else(|| self.plan_columns(columns, parity, purpose, None, &burden))
         })
     }
 
@@ -269,7 +274,7 @@ impl Space {
         columns: usize,
         responsive: impl Fn(MemberId) -> bool,
     ) -> Option<StripePlan> {
-        self.plan_columns(columns, false, Purpose::User, Some(&responsive))
+        self.plan_columns(columns, false, Purpose::User, Some(&responsive), &|_| 0)
     }
 
     fn is_any_slow(&self, responsive: &impl Fn(MemberId) -> bool) -> bool {
@@ -283,13 +288,13 @@ impl Space {
         parity: bool,
         purpose: Purpose,
         responsive: Option<&dyn Fn(MemberId) -> bool>,
+        burden: &dyn Fn(MemberId) -> u32,
     ) -> Option<StripePlan> {
         let g = self.geometry;
         let (copies, m) = (g.copies(), g.parity_columns());
         let absent = copies.saturating_sub(self.active());
         // With no member left there is nothing to plan.
         let least = (copies - absent).max(1);
-        self.placement.order(self.stripe_no, &mut self.order);
         let kept = if purpose == Purpose::Internal { 0 } else { self.member_reserve() };
         let room =
             |s: &MemberSpace| if s.usable { u64::from(s.chunks.count()).saturating_sub(kept) } else { 0 };
@@ -320,8 +325,11 @@ impl Space {
             columns.min((with_room + absent).saturating_sub(m)).max(1)
         };
         let wanted = (columns + m).min(with_room);
+        let at = self.least_burdened(wanted, &free, burden);
+        let stripe_no = self.ahead[at];
+        self.placement.order(stripe_no, &mut self.order);
         let mut chosen = Vec::with_capacity(wanted);
-        if !placement::choose(&self.order, |i| free[usize::from(i)], self.stripe_no, wanted, &mut chosen) {
+        if !placement::choose(&self.order, |i| free[usize::from(i)], stripe_no, wanted, &mut chosen) {
             return None;
         }
         let mut members: Vec<Option<MemberId>> = vec![None; g.homes_per_stripe()];
@@ -339,12 +347,25 @@ impl Space {
         if purpose != Purpose::Internal && self.free_chunks() < need + self.reserve_chunks() {
             return None;
         }
-        self.stripe_no += 1;
+        self.ahead.remove(at);
+        let last = self.ahead.last().expect("there are some");
+        self.ahead.push(last.max(&stripe_no) + 1);
         let homes = members
             .iter()
             .map(|member| member.map(|m| self.take_chunk(m).expect("counted as free")))
             .collect();
         Some(StripePlan { columns, homes })
+    }
+
+    /// Which of the stripes to come has the least busy members, if it takes `count`.
+    fn least_burdened(&mut self, count: usize, free: &[u64], burden: &dyn Fn(MemberId) -> u32) -> usize {
+        let most = |&stripe_no: &u64| {
+            self.placement.order(stripe_no, &mut self.order);
+            let with_room = self.order.iter().filter(|&&m| free[usize::from(m)] > 0);
+            with_room.take(count).map(|&m| burden(MemberId(m))).max()
+        };
+        let burdens: Vec<_> = self.ahead.iter().map(most).collect();
+        (0..burdens.len()).min_by_key(|&at| burdens[at]).expect("there are some")
     }
 
     /// Mirrors of one column: members that hold no other copy of it. First those with so much room that it would be
@@ -569,7 +590,7 @@ mod tests {
             for &count in &chunks {
                 space.push_member(count as u32, 64, MemberState::Active);
             }
-            let plans = std::iter::from_fn(|| space.plan_stripe(columns, false, Purpose::Internal, |_| true));
+            let plans = std::iter::from_fn(|| space.plan_stripe(columns, false, Purpose::Internal, |_| true, |_| 0));
             let placed: usize = plans.map(|plan| plan.columns).sum();
             let possible = placement::stripes_placeable(&chunks, usize::from(copies)) as usize;
             assert!(placed + 2 * columns >= possible, "{placed} of {possible} on {chunks:?}");
