@@ -15,7 +15,7 @@ const PART_BITS: u32 = 12;
 pub(crate) const PARTS_MAX: usize = 1 << PART_BITS;
 
 /// Events that happen in the order in which they were added.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Lane {
     events: VecDeque<(Ns, u32)>,
 }
@@ -36,7 +36,7 @@ impl Lane {
 }
 
 /// Events of parts, in order of time, then of part number.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Calendar {
     heap: BinaryHeap<Reverse<u64>>,
 }

@@ -55,7 +55,7 @@ struct Request {
 }
 
 /// A disk.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Disk {
     config: Config,
     platters: Platters,

@@ -65,7 +65,7 @@ pub(crate) enum Purpose {
     Internal,
 }
 
-/// Stripes to choose from.
+/// Stripes to come that a new one chooses from. So many may lack to the balance that the placement promises.
 const STRIPES_AHEAD: u64 = 12;
 
 /// Homes for a new stripe.
@@ -105,8 +105,9 @@ pub(crate) struct Space {
     placement: Placement,
     /// Of the placement.
     seed: u64,
-    /// Numbers of stripes to come, in order; the next stripe is one of them.
+    /// Numbers of stripes to come; the next stripe takes one of them, and its place in the placement.
     ahead: Vec<u64>,
+    next_stripe_no: u64,
     releasing: VecDeque<Released>,
     order: Vec<u8>,
     capacity_blocks: u64,
@@ -121,6 +122,7 @@ impl Space {
             placement,
             seed,
             ahead: (0..STRIPES_AHEAD).collect(),
+            next_stripe_no: STRIPES_AHEAD,
             releasing: VecDeque::new(),
             order: Vec::new(),
             capacity_blocks: 0,
@@ -249,7 +251,8 @@ impl Space {
     ///
     /// With fewer members left than copies are due, the missing copies get no home; rebuilding gives them one.
     ///
-    /// Members that are not `responsive` are left out as long as the others can do without them and no room is stranded.
+    /// Members that are not `responsive` are left out as long as the others can do without them and no room is stranded. Of
+    /// the next stripes of the placement it is the one whose most burdened member has the least to do.
     pub(crate) fn plan_stripe(
         &mut self,
         columns: usize,
@@ -348,8 +351,8 @@ impl Space {
             return None;
         }
         self.ahead.remove(at);
-        let last = self.ahead.last().expect("there are some");
-        self.ahead.push(last.max(&stripe_no) + 1);
+        self.ahead.push(self.next_stripe_no);
+        self.next_stripe_no += 1;
         let homes = members
             .iter()
             .map(|member| member.map(|m| self.take_chunk(m).expect("counted as free")))
@@ -357,15 +360,16 @@ impl Space {
         Some(StripePlan { columns, homes })
     }
 
-    /// Which of the stripes to come has the least busy members, if it takes `count`.
+    /// Which of the stripes to come has the least to wait for if it takes `count` members; the first, of those alike.
     fn least_burdened(&mut self, count: usize, free: &[u64], burden: &dyn Fn(MemberId) -> u32) -> usize {
-        let most = |&stripe_no: &u64| {
-            self.placement.order(stripe_no, &mut self.order);
-            let with_room = self.order.iter().filter(|&&m| free[usize::from(m)] > 0);
+        let (placement, order) = (&self.placement, &mut self.order);
+        let most = |stripe_no: u64| {
+            placement.order(stripe_no, order);
+            let with_room = order.iter().filter(|&&m| free[usize::from(m)] > 0);
             with_room.take(count).map(|&m| burden(MemberId(m))).max()
         };
-        let burdens: Vec<_> = self.ahead.iter().map(most).collect();
-        (0..burdens.len()).min_by_key(|&at| burdens[at]).expect("there are some")
+        let burdens = self.ahead.iter().copied().map(most);
+        burdens.enumerate().min_by_key(|&(_, burden)| burden).map_or(0, |(at, _)| at)
     }
 
     /// Mirrors of one column: members that hold no other copy of it. First those with so much room that it would be

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::cache::Cache;
+use crate::members::AgedDrives;
 use crate::plan::{Plan, Run, Subject};
 use crate::results::{Figures, Results, RunResult, SCHEMA};
 use crate::{Error, Result, growth, reference, run};
@@ -57,13 +58,17 @@ struct Done {
 /// The first that a run meets; runs that have not begun are left out then.
 pub fn execute(plan: &Plan, options: &Options, observer: &Observer) -> Result<Outcome> {
     let cache = options.cache.clone().map(Cache::new).transpose()?;
+    // For one run they would only take memory.
+    let aged = (plan.runs.len() > 1).then(AgedDrives::default);
     let next = AtomicUsize::new(0);
     let (done, failure) = (Mutex::new(vec![None; plan.runs.len()]), Mutex::new(None));
     let work = || {
         while failure.lock().expect("no panic while held").is_none() {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(run) = plan.runs.get(number) else { return };
-            match one(plan, number, run, cache.as_ref(), observer) {
+            if number >= plan.runs.len() {
+                return;
+            }
+            match one(plan, number, cache.as_ref(), aged.as_ref(), observer) {
                 Ok(run) => done.lock().expect("no panic while held")[number] = Some(run),
                 Err(error) => {
                     failure.lock().expect("no panic while held").get_or_insert(error);
@@ -103,7 +108,14 @@ pub fn execute(plan: &Plan, options: &Options, observer: &Observer) -> Result<Ou
     Ok(Outcome { results, cached, member_requests })
 }
 
-fn one(plan: &Plan, number: usize, run: &Run, cache: Option<&Cache>, observer: &Observer) -> Result<Done> {
+fn one(
+    plan: &Plan,
+    number: usize,
+    cache: Option<&Cache>,
+    aged: Option<&AgedDrives>,
+    observer: &Observer,
+) -> Result<Done> {
+    let run = &plan.runs[number];
     let cache = cache.filter(|_| !run.subject.is_timed());
     let place = cache.map(|cache| cache.place(run, &plan.base)).transpose()?;
     if let (Some(cache), Some(place)) = (cache, &place)
@@ -115,7 +127,7 @@ fn one(plan: &Plan, number: usize, run: &Run, cache: Option<&Cache>, observer: &
     let observer = Arc::clone(observer);
     let progress: run::Progress = Arc::new(move |doing, part| observer(Step { run: number, doing, part }));
     let ran = match &run.subject {
-        Subject::Simulation(spec) => run::run(spec, run.seed, &plan.base, &progress)
+        Subject::Simulation(spec) => run::run(spec, run.seed, &plan.base, aged, &progress)
             .map(|(figures, requests)| (Figures::Simulated(Box::new(figures)), requests)),
         Subject::Growth(spec) => {
             growth::run(spec, &*progress).map(|growth| (Figures::Growth { growth: Box::new(growth) }, 0))

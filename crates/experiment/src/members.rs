@@ -3,6 +3,8 @@
 //! They hold no zeros, and writes are durable at once, so members that are only ever given zeros take memory for the
 //! engine's own structures and for the model, not for data.
 
+use std::sync::Mutex;
+
 use sinew_devices::flash::{self, Ssd};
 use sinew_devices::{BLOCK_BYTES, Device, disk, theory};
 use sinew_engine::io::DeviceId;
@@ -35,30 +37,61 @@ pub(crate) struct FlashFacts {
     pub(crate) closed_form: f64,
 }
 
+/// The aged drives of the last run, for the next that asks for the same: ageing takes longer than most runs.
+#[derive(Default)]
+pub(crate) struct AgedDrives(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    plans: Vec<Planned>,
+    drives: Vec<Drive>,
+}
+
+/// The number of its group, what is said of that, and its seed.
+type Planned = (usize, MemberSpec, u64);
+
+impl AgedDrives {
+    /// Runs that ask at the same time wait for each other.
+    fn get(&self, plans: &[Planned]) -> Result<Vec<Drive>> {
+        if plans.iter().all(|(_, spec, _)| spec.aging.is_none()) {
+            return make_drives(plans);
+        }
+        let mut kept = self.0.lock().expect("no panic while held");
+        if kept.plans != plans {
+            // Not both at once: the drives of a large pool take gigabytes.
+            *kept = Kept::default();
+            *kept = Kept { plans: plans.to_vec(), drives: make_drives(plans)? };
+        }
+        Ok(kept.drives.clone())
+    }
+}
+
 /// Makes all members of the groups, or the first one alone. Only pools whose members take discards make any.
 pub(crate) fn make(
     world: &World,
     groups: &[MemberSpec],
     alone: bool,
     discard: DiscardReads,
+    aged: Option<&AgedDrives>,
 ) -> Result<Vec<Member>> {
-    let every = groups.iter().enumerate().flat_map(|(i, g)| std::iter::repeat_n((i, g), g.count));
+    let every = groups.iter().enumerate().flat_map(|(i, g)| std::iter::repeat_n((i, g.clone()), g.count));
     let wanted = if alone { 1 } else { usize::MAX };
     // Members of a pool are not copies of each other: each has a seed of its own.
     let seed = |number| world.rng(&format!("member {number}")).bits();
     let plans = every.take(wanted).enumerate().map(|(number, (index, spec))| (index, spec, seed(number)));
-    let drives = make_drives(&plans.collect::<Vec<_>>());
+    let plans: Vec<Planned> = plans.collect();
+    let drives = aged.map_or_else(|| make_drives(&plans), |aged| aged.get(&plans))?;
     let stalled = groups.iter().flat_map(|group| (0..group.count).map(|i| i < group.stalled));
-    drives.into_iter().zip(stalled).map(|(drive, stalled)| Ok(add(world, drive?, stalled, discard))).collect()
+    Ok(drives.into_iter().zip(stalled).map(|(drive, stalled)| add(world, drive, stalled, discard)).collect())
 }
 
-/// Drives by group, what is said of the group, and seed: on all cores, for ageing takes its time.
-fn make_drives(plans: &[(usize, &MemberSpec, u64)]) -> Vec<Result<Drive>> {
+/// On all cores, for ageing takes its time.
+fn make_drives(plans: &[Planned]) -> Result<Vec<Drive>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let shares = plans.chunks(plans.len().div_ceil(threads).max(1));
     std::thread::scope(|scope| {
-        let make = |share: &[(usize, &MemberSpec, u64)]| -> Vec<_> {
-            share.iter().map(|&(index, spec, seed)| Drive::new(spec, index, seed)).collect()
+        let make = |share: &[Planned]| -> Vec<_> {
+            share.iter().map(|(index, spec, seed)| Drive::new(spec, *index, *seed)).collect()
         };
         let threads: Vec<_> = shares.map(|share| scope.spawn(move || make(share))).collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("ageing does not panic")).collect()
@@ -66,6 +99,7 @@ fn make_drives(plans: &[(usize, &MemberSpec, u64)]) -> Vec<Result<Drive>> {
 }
 
 /// A member to be.
+#[derive(Clone)]
 struct Drive {
     name: ModelName,
     model: Model,

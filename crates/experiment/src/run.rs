@@ -14,7 +14,7 @@ use sinew_workload::Kind;
 use crate::grow;
 use crate::load::{self, Load, Times};
 use crate::measure::{Measured, measure, part, pool_state, programmed_blocks, warm_up};
-use crate::members::{self, FlashFacts, Member};
+use crate::members::{self, AgedDrives, FlashFacts, Member};
 use crate::meter::VolumeMeter;
 use crate::results::{
     Changes, FlashResult, KindResult, MemberResult, PoolResult, Simulated, Spikes, VolumeResult, WriteResult,
@@ -27,8 +27,15 @@ use crate::{Error, Result};
 /// Called with what a run is doing and how far it is with that, from 0 to 1.
 pub(crate) type Progress = Arc<dyn Fn(&'static str, f64) + Send + Sync>;
 
-/// Runs what a description says once. Also gives the number of requests to members in all of it.
-pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> Result<(Simulated, u64)> {
+/// Runs what a description says once, with drives that others have aged. Also gives the number of requests to members in
+/// all of it.
+pub(crate) fn run(
+    spec: &Spec,
+    seed: u64,
+    base: &Path,
+    aged: Option<&AgedDrives>,
+    progress: &Progress,
+) -> Result<(Simulated, u64)> {
     let world = World::new(seed);
     world.set_step_limit(u64::MAX);
     world.trace_no_content();
@@ -37,7 +44,8 @@ pub(crate) fn run(spec: &Spec, seed: u64, base: &Path, progress: &Progress) -> R
         Some(PresetName(preset)) if preset.discard => DiscardReads::Zeros,
         _ => DiscardReads::Kept,
     };
-    let members = members::make(&world, &spec.members, spec.target == TargetName::Member, discard)?;
+    let alone = spec.target == TargetName::Member;
+    let members = members::make(&world, &spec.members, alone, discard, aged)?;
     let (system, target) = match spec.target {
         TargetName::Member => (None, on_member(&world, spec, &members[0])?),
         _ => {

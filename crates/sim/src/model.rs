@@ -12,7 +12,7 @@ use sinew_devices::{BLOCK_BYTES, Command, Completion, Device as Timed, Kind};
 use crate::faults::OpKind;
 
 /// A timing model.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Model {
     /// A flash SSD.
     Flash(Box<Ssd>),

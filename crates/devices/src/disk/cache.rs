@@ -19,7 +19,7 @@ struct Ahead {
     limit: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Cache {
     /// Newest first.
     segments: VecDeque<Segment>,

@@ -57,7 +57,7 @@ struct Zone {
     track_sectors: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Platters {
     zones: Vec<Zone>,
     heads: u64,

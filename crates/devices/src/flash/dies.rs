@@ -75,7 +75,7 @@ enum Work {
     Suspend,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Die {
     channel: u32,
     work: Work,
@@ -122,7 +122,7 @@ impl Die {
 }
 
 /// A bus and the dies that wait for it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Channel {
     /// The die it serves.
     serves: Option<u32>,

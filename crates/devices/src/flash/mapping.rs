@@ -24,7 +24,7 @@ struct Front {
 }
 
 /// The erase blocks of one die.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Plot {
     free: VecDeque<u32>,
     /// Where the host's data goes, a unit at a time.
@@ -38,7 +38,7 @@ struct Plot {
     cleaning: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Mapping {
     /// Block to first granule.
     map: Vec<u32>,

@@ -33,7 +33,7 @@ pub struct Space {
 }
 
 /// A flash SSD.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Ssd {
     pub(super) config: Config,
     pub(super) mapping: Mapping,

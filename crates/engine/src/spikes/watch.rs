@@ -12,8 +12,10 @@ const LATE_TIMES: u64 = 3;
 /// A read is asked for elsewhere after what nine of ten take (hedged requests: Dean and Barroso, "The Tail at Scale", CACM
 /// 56(2), 2013); while the others have little to do, after this part of it.
 const EARLY_PART: u64 = 2;
-/// No request is late before this, whatever the history says: less is not worth the trouble.
+/// No request is late before this, and no read asked for elsewhere, whatever the history says: less is not worth the
+/// trouble.
 const LATE_NS_MIN: u64 = 300_000;
+const HEDGE_NS_MIN: u64 = 150_000;
 const LATE_NS_MAX: u64 = 1_000_000_000;
 /// Nor is it in time after so many times what is late to most members: one that spikes for more than a tenth of its
 /// requests, or is slow for good, shall not take that for its usual way.
@@ -196,7 +198,7 @@ impl Watch {
         };
         let late_ns = peers_late_ns.map_or(own, |peers| own.min(peers.saturating_mul(PEERS_TIMES)));
         if self.detector.set(Thresholds { late_ns, ..fixed }, now) {
-            let after = |ns: Option<u64>| ns.map_or(late_ns, |ns| ns.clamp(LATE_NS_MIN, late_ns));
+            let after = |ns: Option<u64>| ns.map_or(late_ns, |ns| ns.clamp(HEDGE_NS_MIN, late_ns));
             self.hedge_ns = after(self.usual_read.ns);
             self.early_ns = after(self.usual_read.ns.map(|ns| ns / EARLY_PART));
         } else {
