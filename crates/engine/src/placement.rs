@@ -10,8 +10,11 @@
 //! may change, and a pool may change its number of members, without moving any data.
 
 mod field;
+mod upcoming;
 
 use field::Field;
+
+pub(crate) use upcoming::Upcoming;
 
 /// The templates of a pool with a given number of members.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use crate::disk::superblock::MemberState;
 use crate::free_set::FreeSet;
 use crate::geometry::{CHUNK_BLOCKS, Geometry, Protection};
 use crate::pages::PageCopy;
-use crate::placement::{self, Placement};
+use crate::placement::{self, Placement, Upcoming};
 
 struct MemberSpace {
     chunks: FreeSet,
@@ -65,9 +65,6 @@ pub(crate) enum Purpose {
     Internal,
 }
 
-/// Stripes to come that a new one chooses from. So many may lack to the balance that the placement promises.
-const STRIPES_AHEAD: u64 = 12;
-
 /// Homes for a new stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StripePlan {
@@ -105,9 +102,7 @@ pub(crate) struct Space {
     placement: Placement,
     /// Of the placement.
     seed: u64,
-    /// Numbers of stripes to come; the next stripe takes one of them, and its place in the placement.
-    ahead: Vec<u64>,
-    next_stripe_no: u64,
+    upcoming: Upcoming,
     releasing: VecDeque<Released>,
     order: Vec<u8>,
     capacity_blocks: u64,
@@ -121,8 +116,7 @@ impl Space {
             members: Vec::with_capacity(members),
             placement,
             seed,
-            ahead: (0..STRIPES_AHEAD).collect(),
-            next_stripe_no: STRIPES_AHEAD,
+            upcoming: Upcoming::default(),
             releasing: VecDeque::new(),
             order: Vec::new(),
             capacity_blocks: 0,
@@ -265,8 +259,9 @@ impl Space {
         let least = if purpose == Purpose::Internal { 1 } else { columns };
         let calm = |m| responsive(m);
         (least..=columns).rev().find_map(|columns| {
-            let around =
-                self.is_any_slow(&calm).then(|| self.plan_columns(columns, parity, purpose, Some(&calm), &burden));
+            let around = self
+                .is_any_slow(&calm)
+                .then(|| self.plan_columns(columns, parity, purpose, Some(&calm), &burden));
             around.flatten().or_else(|| self.plan_columns(columns, parity, purpose, None, &burden))
         })
     }
@@ -328,9 +323,9 @@ impl Space {
             columns.min((with_room + absent).saturating_sub(m)).max(1)
         };
         let wanted = (columns + m).min(with_room);
-        let at = self.least_burdened(wanted, &free, burden);
-        let stripe_no = self.ahead[at];
-        self.placement.order(stripe_no, &mut self.order);
+        let has_room = |m: u8| free[usize::from(m)] > 0;
+        let stripe_no =
+            self.upcoming.choose(&self.placement, wanted, has_room, |m| burden(MemberId(m)), &mut self.order);
         let mut chosen = Vec::with_capacity(wanted);
         if !placement::choose(&self.order, |i| free[usize::from(i)], stripe_no, wanted, &mut chosen) {
             return None;
@@ -350,26 +345,12 @@ impl Space {
         if purpose != Purpose::Internal && self.free_chunks() < need + self.reserve_chunks() {
             return None;
         }
-        self.ahead.remove(at);
-        self.ahead.push(self.next_stripe_no);
-        self.next_stripe_no += 1;
+        self.upcoming.take(stripe_no);
         let homes = members
             .iter()
             .map(|member| member.map(|m| self.take_chunk(m).expect("counted as free")))
             .collect();
         Some(StripePlan { columns, homes })
-    }
-
-    /// Which of the stripes to come has the least to wait for if it takes `count` members; the first, of those alike.
-    fn least_burdened(&mut self, count: usize, free: &[u64], burden: &dyn Fn(MemberId) -> u32) -> usize {
-        let (placement, order) = (&self.placement, &mut self.order);
-        let most = |stripe_no: u64| {
-            placement.order(stripe_no, order);
-            let with_room = order.iter().filter(|&&m| free[usize::from(m)] > 0);
-            with_room.take(count).map(|&m| burden(MemberId(m))).max()
-        };
-        let burdens = self.ahead.iter().copied().map(most);
-        burdens.enumerate().min_by_key(|&(_, burden)| burden).map_or(0, |(at, _)| at)
     }
 
     /// Mirrors of one column: members that hold no other copy of it. First those with so much room that it would be
@@ -594,7 +575,8 @@ mod tests {
             for &count in &chunks {
                 space.push_member(count as u32, 64, MemberState::Active);
             }
-            let plans = std::iter::from_fn(|| space.plan_stripe(columns, false, Purpose::Internal, |_| true, |_| 0));
+            let plans =
+                std::iter::from_fn(|| space.plan_stripe(columns, false, Purpose::Internal, |_| true, |_| 0));
             let placed: usize = plans.map(|plan| plan.columns).sum();
             let possible = placement::stripes_placeable(&chunks, usize::from(copies)) as usize;
             assert!(placed + 2 * columns >= possible, "{placed} of {possible} on {chunks:?}");

@@ -81,6 +81,8 @@ fn every_request_ends_and_the_tables_agree() {
         for seed in 0..3 {
             let done = load(&mut ssd, seed, 3_000);
             assert_eq!(done.len(), 3_000, "{config:?}");
+            let suspends = config.suspend.program_ns.or(config.suspend.erase_ns).is_some();
+            assert_eq!(ssd.stats().suspensions > 0, suspends, "{config:?}");
             ssd.mapping.verify();
             alone(&mut ssd, Kind::Flush, 0, 0);
             ssd.overwrite_at_once(1_000, 1_000);
@@ -122,12 +124,62 @@ fn a_lone_request_takes_the_sum_of_its_steps() {
     assert_eq!(both, config.sense_ns + 8 * channel + 36 * link);
 }
 
+/// Reads of one block, so many nanoseconds apart, while the only die programs a unit: their latencies, when the program has
+/// ended, and how often it was suspended.
+fn reads_during_a_program(suspend: Suspend, times: std::ops::Range<Ns>, apart: usize) -> (Vec<Ns>, Ns, u64) {
+    let one_die = Config { channels: 1, suspend, power_loss_protected: false, ..datacenter() };
+    let mut ssd = Ssd::new(one_die.sized(1 << 16, 0.3), 1);
+    let unit = ssd.config().unit_blocks();
+    alone(&mut ssd, Kind::Write, 0, unit);
+    alone(&mut ssd, Kind::Flush, 0, 0);
+    let begin = ssd.now();
+    ssd.submit(begin, Command { tag: 0, kind: Kind::Write, lba: unit, blocks: unit });
+    let mut done = Vec::new();
+    ssd.advance(begin + 100_000, &mut done);
+    ssd.submit(begin + 100_000, Command { tag: 1, kind: Kind::Flush, lba: 0, blocks: 0 });
+    for at in times.step_by(apart) {
+        ssd.advance(begin + at, &mut done);
+        ssd.submit(begin + at, Command { tag: 2, kind: Kind::Read, lba: 0, blocks: 1 });
+    }
+    finish(&mut ssd, &mut done);
+    let flush = done.iter().find(|c| c.tag == 1).expect("it ends");
+    let reads = done.iter().filter(|c| c.tag == 2).map(Completion::latency_ns).collect();
+    (reads, flush.completed_at - begin, ssd.stats().suspensions)
+}
+
+#[test]
+fn reads_interrupt_a_program_and_do_not_starve_it() {
+    let (config, apart) = (datacenter(), 150_000);
+    let suspend_ns = config.suspend.program_ns.expect("it can be suspended");
+    let (alone, ends, _) = reads_during_a_program(config.suspend, 5_000_000..5_000_001, apart);
+    // It begins after 0.2 ms and takes 0.75 ms.
+    let one = 500_000..500_001;
+    let (waits, ends_as_well, suspensions) = reads_during_a_program(Suspend::NONE, one.clone(), apart);
+    assert!(waits[0] > alone[0] + 300_000, "{waits:?}");
+    assert_eq!((ends_as_well, suspensions), (ends, 0));
+    let (interrupts, ends_later, suspensions) = reads_during_a_program(config.suspend, one, apart);
+    assert_eq!((interrupts[0], suspensions), (alone[0] + suspend_ns, 1));
+    assert_eq!(ends_later, ends + suspend_ns + config.sense_ns + config.channel_block_ns);
+    // Reads for ten times as long as it takes: between two of them it goes on for as long as suspending takes.
+    let (reads, ends_last, suspensions) =
+        reads_during_a_program(config.suspend, 300_000..10 * config.program_ns, apart);
+    let times = config.program_ns / suspend_ns;
+    assert!((3..=times).contains(&suspensions), "{suspensions}");
+    assert!(ends_last < ends + times * (suspend_ns + 3 * alone[0]), "{ends_last}");
+    assert!(reads.iter().all(|&read| read < alone[0] + 2 * suspend_ns + config.sense_ns), "{reads:?}");
+}
+
 #[test]
 fn space_runs_out_before_addresses_do() {
     let compression = Compression { granule_bytes: 1024, space_query: true, length_query: true };
     let cleaning = Cleaning { low: 3, high: 4, exclusive: false, single_erase: true };
-    let mut config =
-        Config { compression: Some(compression), pages: 64, cleaning, suspend: Suspend::NONE, ..datacenter() };
+    let mut config = Config {
+        compression: Some(compression),
+        pages: 64,
+        cleaning,
+        suspend: Suspend::NONE,
+        ..datacenter()
+    };
     // Four times as many addresses as flash.
     config.erase_blocks = 40;
     config.blocks = (config.physical_blocks() * 4) as u32;
