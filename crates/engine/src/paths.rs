@@ -260,6 +260,8 @@ paths! {
     RecoverResynced,
     /// A block that parity is computed from had to be worked out.
     RecoverGuessed,
+    /// A block of such a stripe that nobody owns was made zeros: what was discarded there may read as something else each time.
+    RecoverFilled,
     /// Recovery began again, because what had proved good was bad when parity was to be made of it.
     RecoverAgain,
     /// A journal block was written again.

@@ -190,6 +190,10 @@ impl<I: Io> Recovery<I> {
         let used = usize::from(self.tables.stripe(stripe).columns);
         let mut data: Vec<Buf> = Vec::with_capacity(used);
         for column in 0..used {
+            if self.fill_discarded(stripe, column, offset).await? {
+                data.push(Buf::zeroed(BLOCK_BYTES));
+                continue;
+            }
             let block = match &row[column] {
                 Some(block) if self.fits(stripe, column, offset, block) => block.clone(),
                 _ => {
@@ -222,6 +226,23 @@ impl<I: Io> Recovery<I> {
             }
         }
         Ok(())
+    }
+
+    /// Writes zeros to a block that nobody owns, where what was discarded may read as something else each time: its padding
+    /// may be lost. Whether it did.
+    async fn fill_discarded(
+        &self,
+        stripe: StripeId,
+        column: usize,
+        offset: u32,
+    ) -> Result<bool, RecoverError> {
+        let is_owned = self.tables.owner(self.config.mapped().slot(stripe, column, offset)).is_some();
+        let home = self.live_home(stripe, column).filter(|home| self.members.takes_discards(home.member));
+        let Some(home) = home.filter(|_| !is_owned) else { return Ok(false) };
+        self.io.reach(Path::RecoverFilled);
+        let zeros = Rc::new([Buf::zeroed(BLOCK_BYTES)]);
+        self.members.write(home, offset, zeros).await.map_err(|_| self.lost(home.member))?;
+        Ok(true)
     }
 
     /// Whether a block is what its slot's checksum says, if there is one.
