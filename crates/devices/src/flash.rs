@@ -28,6 +28,6 @@ mod tests;
 mod victim;
 
 pub use config::{Cleaning, Compression, Config, Drain, Link, Policy, Suspend};
-pub use models::{consumer, datacenter, femu, mqsim, pitfalls, slc};
+pub use models::{SUSPEND, consumer, datacenter, femu, mqsim, pitfalls, slc};
 pub use ssd::{Space, Ssd};
 pub use stats::Stats;

@@ -175,6 +175,9 @@ fn sized(mut config: flash::Config, spec: &MemberSpec) -> Result<flash::Config, 
         None => config.blocks,
     };
     config.pages = spec.pages.unwrap_or(config.pages);
+    if spec.suspend {
+        config.suspend = flash::SUSPEND;
+    }
     if config.pages == 0 {
         return Err("erase blocks have pages".to_owned());
     }

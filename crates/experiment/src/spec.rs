@@ -118,6 +118,9 @@ pub struct MemberSpec {
     /// blocks gives them more spare space than asked for.
     #[serde(default)]
     pub pages: Option<u32>,
+    /// SSDs: reads suspend programs and erases.
+    #[serde(default)]
+    pub suspend: bool,
     /// So many of them, the first ones, answer nothing from the beginning of the load on, until it ends.
     #[serde(default)]
     pub stalled: usize,
@@ -571,7 +574,14 @@ impl MemberSpec {
             ("aging", self.aging.is_some()),
             ("spare", self.spare.is_some()),
             ("pages", self.pages.is_some()),
+            ("suspend", self.suspend),
         ];
+        if self.suspend && self.model == ModelName::Consumer {
+            return Err(Error::setting(
+                setting("suspend"),
+                "the consumer drive stops for its erases as a whole",
+            ));
+        }
         match of_flash.iter().find(|(_, given)| is_disk && *given) {
             Some((name, _)) => Err(Error::setting(setting(name), "a disk has no such thing")),
             None => Ok(()),

@@ -51,7 +51,7 @@ pub struct Config {
 
 /// How long it takes to suspend what a die does, for those operations that can be suspended. Each goes on for at least
 /// as long before it is suspended again, so that reads delay it without end only if they never leave the die idle.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspend {
     /// A program.
     pub program_ns: Option<Ns>,

@@ -14,6 +14,10 @@ const fn block_ns(megabytes_per_second: u64) -> Ns {
     4096 * 1000 / megabytes_per_second
 }
 
+/// How long flash takes to suspend a program and an erase, in MQSim's `ssdconfig.xml` (which suspends erases only, unless
+/// told otherwise). What a given drive suspends is hardly ever published, so no parameter set here does of itself.
+pub const SUSPEND: Suspend = Suspend { program_ns: Some(100_000), erase_ns: Some(700_000) };
+
 /// SLC flash of the papers around 2010: 25 us, 200 us, 1.5 ms, pages of 4 KiB, 64 to a block, 100 us to move a page
 /// over the bus (N. Agrawal et al., "Design tradeoffs for SSD performance", USENIX ATC 2008, table 1, and the DiskSim
 /// extension that came with it), with the eight chips and 5 % of spare space of eSAP's evaluation. No write-back buffer.
@@ -49,8 +53,8 @@ pub fn slc() -> Config {
 /// 3.8 ms, pages of 8 KiB, 256 to a block, 8 channels of 333 MB/s with 4 chips of 2 dies of 2 planes, 256 MiB of cache,
 /// four PCIe lanes of 1 GB/s, spare space of 7 %. Of this size unless resized: 2048 blocks to a plane.
 ///
-/// MQSim starts to clean at 5 % of free pages, preempts cleaning and suspends erases; here cleaning is lazy and each
-/// step ends before the next begins.
+/// MQSim starts to clean at 5 % of free pages, preempts cleaning and suspends erases; here cleaning is lazy, and each
+/// step ends before the next begins unless [`SUSPEND`] is asked for.
 pub fn mqsim() -> Config {
     let planes = 8 * 4 * 2 * 2;
     let physical_blocks = planes * 2048 * 256 * 2;
@@ -66,7 +70,7 @@ pub fn mqsim() -> Config {
         sense_ns: 75_000,
         program_ns: 750_000,
         erase_ns: 3_800_000,
-        suspend: Suspend { erase_ns: Some(700_000), ..Suspend::NONE },
+        suspend: Suspend::NONE,
         channel_block_ns: block_ns(333),
         link: Link { block_ns: block_ns(4000), ..NO_LINK },
         queue_depth: 65_535,
@@ -125,7 +129,6 @@ pub fn datacenter() -> Config {
         chips: 1,
         dies: 1,
         planes: 2,
-        suspend: Suspend { program_ns: Some(100_000), erase_ns: Some(700_000) },
         page_bytes: 16_384,
         pages: 256,
         erase_blocks: 0,
@@ -162,7 +165,6 @@ pub fn consumer() -> Config {
         drain: Drain::Batch { blocks: 3 << 8 },
         power_loss_protected: false,
         cleaning: Cleaning { low: 2, high: 4, exclusive: true, single_erase: true },
-        suspend: Suspend::NONE,
         ..datacenter()
     };
     config.sized(58_593_750, (1u64 << 38) as f64 / 240e9 - 1.0)
@@ -180,7 +182,6 @@ pub fn pitfalls() -> Config {
         planes: 1,
         page_bytes: 4096,
         pages: 128,
-        suspend: Suspend::NONE,
         channel_block_ns: 4096 * 25,
         queue_depth: 32,
         buffer_blocks: 4096,

@@ -11,6 +11,7 @@ fn drives() -> Vec<Config> {
     vec![
         small(slc()),
         small(mqsim()),
+        small(Config { suspend: Suspend { program_ns: None, ..SUSPEND }, ..mqsim() }),
         small(Config { policy: Policy::Fifo, ..femu() }),
         small(Config { policy: Policy::Choices(4), drain: Drain::Steady, ..femu() }),
         small(consumer()),
@@ -19,6 +20,7 @@ fn drives() -> Vec<Config> {
         small(Config { compression: Some(compression), cleaning: eager, ..datacenter() }),
         small(Config { compression: Some(compression), cleaning: eager, ..consumer() }),
         small(datacenter()),
+        small(Config { suspend: SUSPEND, ..datacenter() }),
     ]
 }
 
@@ -150,19 +152,19 @@ fn reads_during_a_program(suspend: Suspend, times: std::ops::Range<Ns>, apart: u
 #[test]
 fn reads_interrupt_a_program_and_do_not_starve_it() {
     let (config, apart) = (datacenter(), 150_000);
-    let suspend_ns = config.suspend.program_ns.expect("it can be suspended");
-    let (alone, ends, _) = reads_during_a_program(config.suspend, 5_000_000..5_000_001, apart);
+    let suspend_ns = SUSPEND.program_ns.expect("it can be suspended");
+    let (alone, ends, _) = reads_during_a_program(SUSPEND, 5_000_000..5_000_001, apart);
     // It begins after 0.2 ms and takes 0.75 ms.
     let one = 500_000..500_001;
     let (waits, ends_as_well, suspensions) = reads_during_a_program(Suspend::NONE, one.clone(), apart);
     assert!(waits[0] > alone[0] + 300_000, "{waits:?}");
     assert_eq!((ends_as_well, suspensions), (ends, 0));
-    let (interrupts, ends_later, suspensions) = reads_during_a_program(config.suspend, one, apart);
+    let (interrupts, ends_later, suspensions) = reads_during_a_program(SUSPEND, one, apart);
     assert_eq!((interrupts[0], suspensions), (alone[0] + suspend_ns, 1));
     assert_eq!(ends_later, ends + suspend_ns + config.sense_ns + config.channel_block_ns);
     // Reads for ten times as long as it takes: between two of them it goes on for as long as suspending takes.
     let (reads, ends_last, suspensions) =
-        reads_during_a_program(config.suspend, 300_000..10 * config.program_ns, apart);
+        reads_during_a_program(SUSPEND, 300_000..10 * config.program_ns, apart);
     let times = config.program_ns / suspend_ns;
     assert!((3..=times).contains(&suspensions), "{suspensions}");
     assert!(ends_last < ends + times * (suspend_ns + 3 * alone[0]), "{ends_last}");
@@ -173,13 +175,7 @@ fn reads_interrupt_a_program_and_do_not_starve_it() {
 fn space_runs_out_before_addresses_do() {
     let compression = Compression { granule_bytes: 1024, space_query: true, length_query: true };
     let cleaning = Cleaning { low: 3, high: 4, exclusive: false, single_erase: true };
-    let mut config = Config {
-        compression: Some(compression),
-        pages: 64,
-        cleaning,
-        suspend: Suspend::NONE,
-        ..datacenter()
-    };
+    let mut config = Config { compression: Some(compression), pages: 64, cleaning, ..datacenter() };
     // Four times as many addresses as flash.
     config.erase_blocks = 40;
     config.blocks = (config.physical_blocks() * 4) as u32;

@@ -1,6 +1,6 @@
 //! The members of a plan: plain ones, flash SSDs and disks, small enough for a pool of a few mebibytes.
 
-use sinew_devices::flash::{self, Cleaning, Compression, Drain, Ssd};
+use sinew_devices::flash::{self, Cleaning, Compression, Drain, Ssd, Suspend};
 use sinew_devices::{BLOCK_BYTES, disk};
 
 use super::setting::{Value, choices};
@@ -96,9 +96,11 @@ impl MemberPlan {
                 return Some(Model::Disk(Box::new(disk::Disk::new(disk::constellation2()))));
             }
             MemberKind::Slc => flash::slc(),
-            MemberKind::Mqsim => flash::mqsim(),
+            MemberKind::Mqsim => {
+                flash::Config { suspend: Suspend { program_ns: None, ..flash::SUSPEND }, ..flash::mqsim() }
+            }
             MemberKind::Femu => flash::femu(),
-            MemberKind::Datacenter => flash::datacenter(),
+            MemberKind::Datacenter => flash::Config { suspend: flash::SUSPEND, ..flash::datacenter() },
             MemberKind::Consumer => flash::consumer(),
         };
         let mut ssd = Ssd::new(self.small(flash), rng.bits());
