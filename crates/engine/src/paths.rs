@@ -237,6 +237,9 @@ paths! {
     ScrubUnmended,
     /// A scrub mended parity.
     ScrubParityMended,
+    /// Where parity was wrong, a block that nobody owns was made zeros: what was discarded there may read as something else
+    /// each time.
+    ScrubFilled,
     /// A scrub gave up a copy of a page.
     ScrubPageBad,
 

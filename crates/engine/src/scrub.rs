@@ -5,12 +5,12 @@
 
 use std::rc::Rc;
 
-use crate::addr::{Home, Lsn, StripeId};
+use crate::addr::{Home, Lsn, MemberId, StripeId};
 use crate::buf::{BLOCK_BYTES, Buf};
 use crate::disk::journal::Record;
 use crate::disk::page::{PageHeader, PageId};
 use crate::geometry::{CHUNK_BLOCKS, CHUNK_BYTES, PAGE_BYTES};
-use crate::io::Io;
+use crate::io::{Io, IoError};
 use crate::mapped::MappedShard;
 use crate::pages::PageCopy;
 use crate::paths::Path;
@@ -98,7 +98,7 @@ impl<I: Io> MappedShard<I> {
         if found.state == StripeState::Parity
             && let Some(chunks) = chunks.into_iter().map(|c| c.map(|c| vec![c])).collect::<Option<Vec<_>>>()
         {
-            self.scrub_parity(stripe, &chunks).await;
+            self.scrub_parity(stripe, chunks).await;
         }
         self.counters.stripes_scrubbed.add(1);
     }
@@ -166,29 +166,71 @@ impl<I: Io> MappedShard<I> {
         }
     }
 
-    async fn scrub_parity(self: &Rc<Self>, stripe: StripeId, chunks: &[Vec<Buf>]) {
-        for (p, parity) in self.compute_parity(chunks).into_iter().enumerate() {
+    async fn scrub_parity(self: &Rc<Self>, stripe: StripeId, mut chunks: Vec<Vec<Buf>>) {
+        let (mut wrong, mut rows) = (Vec::new(), Vec::new());
+        let mut parity = self.compute_parity(&chunks);
+        for (p, parity) in parity.iter().enumerate() {
             let Some(home) = self.live_home(stripe, self.geometry.parity_index(p)) else { continue };
-            let wrong = match self.read_home(home, 0, CHUNK_BLOCKS).await {
-                Ok(buf) => buf.bytes() != parity.bytes(),
-                Err(_) => true,
-            };
-            if wrong && self.members.is_active(home.member) {
-                self.counters.scrub_errors.add(1);
-                let written = self.members.write(home, 0, Rc::new([parity])).await;
-                self.unflushed_stripes.borrow_mut().insert(stripe);
-                match written {
-                    Ok(()) => {
-                        self.io.reach(Path::ScrubParityMended);
-                        self.members.note_repair(home.member, u64::from(CHUNK_BLOCKS));
-                    }
-                    Err(error) => {
-                        self.io.reach(Path::RepairFailed);
-                        self.members.report_failure(home.member, error).await;
-                    }
+            let found = self.read_home(home, 0, CHUNK_BLOCKS).await;
+            if found.as_ref().is_ok_and(|found| found.bytes() == parity.bytes()) {
+                continue;
+            }
+            wrong.push((p, home));
+            let differs =
+                |row: &u32| found.as_ref().is_ok_and(|found| block(found, *row) != block(parity, *row));
+            rows.extend((0..CHUNK_BLOCKS).filter(differs));
+        }
+        match self.fill_discarded(stripe, &rows, &mut chunks).await {
+            Ok(false) => {}
+            Ok(true) => parity = self.compute_parity(&chunks),
+            Err((member, error)) => self.members.report_failure(member, error).await,
+        }
+        for (p, home) in wrong.into_iter().filter(|(_, home)| self.members.is_active(home.member)) {
+            self.counters.scrub_errors.add(1);
+            let written = self.members.write(home, 0, Rc::new([parity[p].clone()])).await;
+            self.unflushed_stripes.borrow_mut().insert(stripe);
+            match written {
+                Ok(()) => {
+                    self.io.reach(Path::ScrubParityMended);
+                    self.members.note_repair(home.member, u64::from(CHUNK_BLOCKS));
+                }
+                Err(error) => {
+                    self.io.reach(Path::RepairFailed);
+                    self.members.report_failure(home.member, error).await;
                 }
             }
         }
+    }
+
+    /// Writes zeros, in rows where parity is wrong, to blocks that nobody owns and that may never have been written since they
+    /// were discarded: such read as something else each time, so no parity would be right. Whether there were any.
+    async fn fill_discarded(
+        &self,
+        stripe: StripeId,
+        rows: &[u32],
+        chunks: &mut [Vec<Buf>],
+    ) -> Result<bool, (MemberId, IoError)> {
+        let mut any = false;
+        for (column, chunk) in chunks.iter_mut().enumerate() {
+            let Some(home) = self.live_home(stripe, column) else { continue };
+            let is_owned =
+                |row| self.tables.borrow().owner(self.geometry.slot(stripe, column, row)).is_some();
+            if !self.members.takes_discards(home.member) || rows.iter().all(|&row| is_owned(row)) {
+                continue;
+            }
+            let mut filled = Buf::copy_of(chunk[0].bytes());
+            for &row in rows.iter().filter(|&&row| !is_owned(row)) {
+                self.io.reach(Path::ScrubFilled);
+                let zeros = Buf::zeroed(BLOCK_BYTES);
+                filled.bytes_mut()[row as usize * BLOCK_BYTES..][..BLOCK_BYTES]
+                    .copy_from_slice(zeros.bytes());
+                let written = self.members.write(home, row, Rc::new([zeros])).await;
+                written.map_err(|error| (home.member, error))?;
+            }
+            *chunk = vec![filled];
+            any = true;
+        }
+        Ok(any)
     }
 
     /// Checks every copy of every table page; one that is not what it should be is given up, and the page written anew.
@@ -229,4 +271,9 @@ impl<I: Io> MappedShard<I> {
             self.restore_redundancy();
         }
     }
+}
+
+/// One block of a chunk.
+fn block(chunk: &Buf, row: u32) -> &[u8] {
+    &chunk.bytes()[row as usize * BLOCK_BYTES..][..BLOCK_BYTES]
 }
