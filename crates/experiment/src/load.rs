@@ -13,9 +13,8 @@ use crate::meter::{Meter, VolumeMeter};
 use crate::target::Target;
 use crate::{Error, Result};
 
-/// Bytes written at once when a volume is filled, and when it is overwritten.
+/// Bytes written at once when a volume is filled.
 const FILL_BYTES: u64 = 1 << 20;
-const OVERWRITE_BYTES: u64 = 64 << 10;
 /// How many of those are under way.
 const FILL_DEPTH: usize = 16;
 
@@ -200,21 +199,22 @@ pub(crate) fn fill(
     write_all(world, target, volume, place)
 }
 
-/// Writes as many bytes as the volume has, times `times`, at random places.
+/// Writes as many bytes as the volume has, times `times`, at random places, `unit` bytes at each.
 pub(crate) fn overwrite(
     world: &World,
     target: &Target,
     volume: u32,
     times: f64,
+    unit: u64,
     progress: impl Fn(f64) + 'static,
 ) -> Result<()> {
-    let slots = target.bytes(volume) / OVERWRITE_BYTES;
+    let slots = target.bytes(volume) / unit;
     let count = (slots as f64 * times) as u64;
     let (left, rng) = (Cell::new(count), RefCell::new(world.rng(&format!("overwrite {volume}"))));
     let place = move || {
         left.set(left.get().checked_sub(1)?);
         progress(1.0 - left.get() as f64 / count as f64);
-        Some((Rng::below(&mut rng.borrow_mut(), slots) * OVERWRITE_BYTES, OVERWRITE_BYTES))
+        Some((Rng::below(&mut rng.borrow_mut(), slots) * unit, unit))
     };
     write_all(world, target, volume, place)
 }

@@ -48,6 +48,7 @@ named![
     "ageing",
     "nvram",
     "conversion",
+    "locality",
     "thresholds",
     "metadata",
 ];

@@ -144,7 +144,8 @@ fn fill(world: &World, spec: &Spec, target: &Target, progress: &Progress) -> Res
     }
     for (number, volume) in (0..).zip(&spec.volumes).filter(|(_, volume)| volume.overwrite > 0.0) {
         let progress = Arc::clone(progress);
-        load::overwrite(world, target, number, volume.overwrite, move |done| progress("overwriting", done))?;
+        let (times, unit) = (volume.overwrite, volume.overwrite_unit.0);
+        load::overwrite(world, target, number, times, unit, move |done| progress("overwriting", done))?;
     }
     Ok(())
 }

@@ -173,6 +173,9 @@ pub struct PoolSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicySpec {
+    /// Whether what is read in sequence, and stored apart, is brought together.
+    #[serde(default)]
+    pub gather: Option<bool>,
     /// Percent of the room for chunks: while less is free, mirrored stripes are converted.
     #[serde(default)]
     pub convert_below_free: Option<u8>,
@@ -184,6 +187,7 @@ pub struct PolicySpec {
 impl PolicySpec {
     pub(crate) fn applied_to(self, policy: Policy) -> Policy {
         Policy {
+            gather: self.gather.unwrap_or(policy.gather),
             convert_below_free: self.convert_below_free.unwrap_or(policy.convert_below_free),
             convert_pause_above: self.convert_pause_above.unwrap_or(policy.convert_pause_above),
             ..policy
@@ -213,7 +217,7 @@ impl From<PresetName> for String {
     }
 }
 
-/// The layers of presets that have one.
+/// What presets have above their members beside the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayerSpec {
@@ -223,11 +227,14 @@ pub struct LayerSpec {
     /// Part of the array that a log keeps for cleaning.
     #[serde(default = "tenth")]
     pub spare: f64,
+    /// Writes to arrays take the time of md's software, too.
+    #[serde(default)]
+    pub software: bool,
 }
 
 impl Default for LayerSpec {
     fn default() -> LayerSpec {
-        LayerSpec { buffer: buffer(), spare: tenth() }
+        LayerSpec { buffer: buffer(), spare: tenth(), software: false }
     }
 }
 
@@ -376,9 +383,12 @@ pub struct VolumeSpec {
     /// Written whole before anything else, in order.
     #[serde(default)]
     pub fill: bool,
-    /// After that, so many times its size written at random, 64 KiB at a time.
+    /// After that, so many times its size written at random.
     #[serde(default)]
     pub overwrite: f64,
+    /// Bytes of each of those writes.
+    #[serde(default = "chunk")]
+    pub overwrite_unit: ByteSize,
 }
 
 /// A system to compare with others.
@@ -454,6 +464,11 @@ impl Spec {
                 return Err(Error::setting(format!("volumes.{i}.size"), why));
             }
             at_least_zero(&format!("volumes.{i}.overwrite"), volume.overwrite)?;
+            let unit = volume.overwrite_unit.0;
+            if unit == 0 || !unit.is_multiple_of(4096) || unit > volume.size.0 {
+                let why = format!("{unit} bytes are not a multiple of 4096, or more than the volume has");
+                return Err(Error::setting(format!("volumes.{i}.overwrite_unit"), why));
+            }
         }
         match self.pace {
             Pace::Closed { depth: 0 } | Pace::Timed { in_flight_max: Some(0) } => {

@@ -10,6 +10,7 @@ mod members;
 mod metrics;
 mod nbd;
 mod out;
+mod preset;
 mod rates;
 mod replay;
 mod report;

@@ -5,11 +5,14 @@
 
 mod log;
 mod nv;
+mod software;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use sinew_engine::buf::Buf;
 use sinew_engine::client::VolumeHandle;
+use sinew_engine::io::Io;
 use sinew_engine::preset::Layer;
 use sinew_engine::shape::Shape;
 use sinew_engine::volume::{Volume, VolumeError};
@@ -21,6 +24,7 @@ use crate::{Error, Result};
 
 use log::{Cut, Log};
 use nv::NvBuffer;
+use software::Software;
 
 /// Bytes at places; whole blocks only.
 pub(crate) trait Store: 'static {
@@ -33,23 +37,32 @@ pub(crate) trait Store: 'static {
 }
 
 /// The one volume of an array.
-pub(crate) struct Array(VolumeHandle<SimIo>);
+pub(crate) struct Array {
+    volume: VolumeHandle<SimIo>,
+    io: SimIo,
+    /// How long its software takes for each write, if that is to count.
+    software: Option<RefCell<Software>>,
+}
 
 impl Store for Array {
     fn bytes(&self) -> u64 {
-        self.0.size_bytes()
+        self.volume.size_bytes()
     }
 
     async fn read(&self, offset: u64, len: u64) -> Result<Vec<Buf>, VolumeError> {
-        self.0.read(offset, len as u32).await
+        self.volume.read(offset, len as u32).await
     }
 
     async fn write(&self, offset: u64, data: Buf) -> Result<(), VolumeError> {
-        self.0.write(offset, data, false).await
+        if let Some(software) = &self.software {
+            let ns = software.borrow_mut().draw();
+            self.io.sleep(ns).await;
+        }
+        self.volume.write(offset, data, false).await
     }
 
     async fn flush(&self) -> Result<(), VolumeError> {
-        self.0.flush().await
+        self.volume.flush().await
     }
 }
 
@@ -69,7 +82,8 @@ impl Layered {
         layer: Option<Layer>,
         spec: &LayerSpec,
     ) -> Result<Layered> {
-        let array = Array(array);
+        let software = spec.software.then(|| RefCell::new(Software::new(world.rng("software").bits())));
+        let array = Array { volume: array, io: world.io(), software };
         Ok(match layer {
             None => Layered::Plain(array),
             Some(Layer::NvBuffer) => Layered::NvBuffer(NvBuffer::start(world.io(), array, spec.buffer.0)),

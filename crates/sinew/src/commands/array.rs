@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
-use sinew_engine::array::geometry::ArraySpec;
+use sinew_engine::array::geometry::{ArrayGeometry, ArraySpec};
 use sinew_engine::array::growth::GrowMethod;
+use sinew_engine::disk::superblock::Config;
 use sinew_engine::pool::PoolKind;
 use sinew_engine::shape::Shape;
 use sinew_layout::{Level, Rotation};
@@ -239,13 +240,13 @@ fn create(args: &CreateArgs) -> Result<()> {
         volumes: &[],
     };
     let config = new.create(|made| {
-        PoolKind::Array(ArraySpec {
+        Ok(PoolKind::Array(ArraySpec {
             level: args.level.level(args.layout, args.copies, args.groups),
             chunk_bytes: u32::try_from(args.chunk).unwrap_or(u32::MAX),
             journal: !args.no_journal,
             spares: args.spares,
             zeroed: made || args.assume_zeroed,
-        })
+        }))
     })?;
     let Shape::Array(array) = config.shape else { unreachable!("an array was made") };
     if args.json {
@@ -259,22 +260,27 @@ fn create(args: &CreateArgs) -> Result<()> {
             })
         );
     } else {
-        say!(
-            "made array {}: {}, {} members{}, chunks of {}, {}, volume of {}, {} {}; no checksums",
-            config.name,
-            array.name(),
-            array.members(),
-            match args.spares {
-                0 => String::new(),
-                1 => " and 1 spare".to_owned(),
-                n => format!(" and {n} spares"),
-            },
-            size::show(u64::from(array.layout.chunk_bytes())),
-            crate::report::journal_text(&array),
-            size::show(array.data_bytes()),
-            array.shards,
-            if array.shards == 1 { "shard" } else { "shards" }
-        );
+        say_made(&config, &array);
     }
     Ok(())
+}
+
+/// Says what array was made.
+pub(crate) fn say_made(config: &Config, array: &ArrayGeometry) {
+    say!(
+        "made array {}: {}, {} members{}, chunks of {}, {}, volume of {}, {} {}; no checksums",
+        config.name,
+        array.name(),
+        array.members(),
+        match config.members.len() - array.members() {
+            0 => String::new(),
+            1 => " and 1 spare".to_owned(),
+            n => format!(" and {n} spares"),
+        },
+        size::show(u64::from(array.layout.chunk_bytes())),
+        crate::report::journal_text(array),
+        size::show(array.data_bytes()),
+        array.shards,
+        if array.shards == 1 { "shard" } else { "shards" }
+    );
 }

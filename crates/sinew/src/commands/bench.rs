@@ -14,6 +14,7 @@ use sinew_engine::array::geometry::ArraySpec;
 use sinew_engine::buf::Buf;
 use sinew_engine::io::{Gather, Io};
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
+use sinew_engine::preset::Preset;
 use sinew_engine::status::ShardStatus;
 use sinew_engine::volume::Volume;
 use sinew_uring::{Devices, Path as DevicePath};
@@ -25,7 +26,7 @@ use crate::fault_member::{self, FaultMember};
 use crate::host::{self, Open};
 use crate::load::{self, Load, Pattern, Totals};
 use crate::out::say;
-use crate::{members, size};
+use crate::{members, preset, size};
 
 /// The pool and the volume that a benchmark makes, and knows as its own later.
 const NAME: &str = "bench";
@@ -90,6 +91,10 @@ pub(crate) struct BenchArgs {
     /// Keep no checksums.
     #[arg(long)]
     no_checksums: bool,
+    /// Measure what a preset makes of the members: sinew, fusionraid, fusion-nd, raid50 (docs/presets.md).
+    #[arg(long, value_parser = preset::parse,
+        conflicts_with_all = ["protection", "data_columns", "level", "step_around"])]
+    preset: Option<Preset>,
     /// Measure an array of this level instead of a mapped pool.
     #[arg(long, value_enum, conflicts_with_all = ["protection", "data_columns", "no_checksums"])]
     level: Option<LevelName>,
@@ -116,8 +121,11 @@ pub(crate) struct BenchArgs {
 }
 
 impl BenchArgs {
-    fn kind(&self) -> PoolKind {
-        match self.level {
+    fn kind(&self, members: usize) -> Result<PoolKind> {
+        if let Some(preset) = &self.preset {
+            return preset::kind(preset, members, true, !self.no_checksums);
+        }
+        Ok(match self.level {
             Some(level) => PoolKind::Array(ArraySpec {
                 level: level.level(RotationName::default(), 2, 2),
                 chunk_bytes: u32::try_from(self.chunk).unwrap_or(u32::MAX),
@@ -131,7 +139,7 @@ impl BenchArgs {
                 data_columns: self.data_columns,
                 checksums: !self.no_checksums,
             },
-        }
+        })
     }
 }
 
@@ -197,7 +205,7 @@ fn make_files(dir: &Path, count: usize, bytes: u64, made: &mut Vec<PathBuf>) -> 
 fn on_fresh(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>, force: bool) -> Result<()> {
     let spec = PoolSpec {
         name: NAME.to_owned(),
-        kind: args.kind(),
+        kind: args.kind(candidates.len())?,
         shards: args.shards,
         journal_blocks: None,
         force,
@@ -234,7 +242,10 @@ fn measure(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>) -> R
     let load = Load::new(args.rw, args.bs, args.depth, args.seconds, args.rate, NAME);
     host::with_pool(devices.clone(), host::Kind::Pool, candidates, None, load.clone(), async |open| {
         make_volume(args, &open).await?;
-        open.control.step_around(args.step_around.into()).await;
+        match &args.preset {
+            Some(preset) => preset::apply(preset, &open.control).await?,
+            None => open.control.step_around(args.step_around.into()).await,
+        }
         let shared = open.control.catalog().get(NAME).context("the volume was just made")?;
         let volume = open.client.volume(shared);
         if volume.size_bytes() < args.bs {

@@ -9,12 +9,15 @@ use sinew_engine::control::Catalog;
 use sinew_engine::disk::superblock::Config;
 use sinew_engine::geometry::Protection;
 use sinew_engine::pool::{self, PoolKind, PoolSpec};
+use sinew_engine::preset::Preset;
+use sinew_engine::shape::Shape;
 use sinew_uring::{Devices, UringIo};
 
 use crate::api::{Request, Target};
+use crate::commands::array;
 use crate::commands::import::{ImportArgs, import};
 use crate::out::say;
-use crate::{cores, host, members, report, size};
+use crate::{cores, host, members, preset, report, size};
 
 /// Shards of a new pool at most, unless told otherwise: each takes its share of every member.
 const SHARDS_DEFAULT_MAX: usize = 8;
@@ -42,6 +45,10 @@ pub(crate) struct CreateArgs {
     /// Data columns of a stripe; by default as wide as the members allow, with one to spare.
     #[arg(long, value_name = "K", default_value_t = 0, hide_default_value = true)]
     pub(crate) data_columns: usize,
+    /// What a system of the papers is made as, or Sinew itself: sinew, fusionraid, fusion-nd, raid50 (docs/presets.md). What
+    /// it does with spikes and small writes is for `sinew serve --preset` to say.
+    #[arg(long, conflicts_with_all = ["protection", "data_columns"], value_parser = preset::parse)]
+    pub(crate) preset: Option<Preset>,
     /// Shards, each served by one core; by default one for every two cores.
     #[arg(long, value_name = "N")]
     pub(crate) shards: Option<usize>,
@@ -152,13 +159,22 @@ pub(crate) fn create(args: &CreateArgs) -> Result<()> {
         force: args.force,
         volumes: &args.volumes,
     };
-    let kind = PoolKind::Mapped {
-        protection: args.protection.into(),
-        data_columns: args.data_columns,
-        checksums: !args.no_checksums,
+    let checksums = !args.no_checksums;
+    let config = new.create(|zeroed| match &args.preset {
+        Some(preset) => preset::kind(preset, args.members.len(), zeroed, checksums),
+        None => Ok(PoolKind::Mapped {
+            protection: args.protection.into(),
+            data_columns: args.data_columns,
+            checksums,
+        }),
+    })?;
+    let g = match &config.shape {
+        Shape::Mapped(geometry) => geometry,
+        Shape::Array(array) => {
+            array::say_made(&config, array);
+            return Ok(());
+        }
     };
-    let config = new.create(|_| kind)?;
-    let g = config.mapped();
     say!(
         "made pool {}: {} members, {}, stripes of {}+{}, {} {}",
         config.name,
@@ -174,7 +190,7 @@ pub(crate) fn create(args: &CreateArgs) -> Result<()> {
 
 impl NewPool<'_> {
     /// Makes it; `kind` is told whether all members were made just now, and so are zeros.
-    pub(crate) fn create(&self, kind: impl FnOnce(bool) -> PoolKind) -> Result<Config> {
+    pub(crate) fn create(&self, kind: impl FnOnce(bool) -> Result<PoolKind>) -> Result<Config> {
         // The name becomes part of the path of the control socket.
         let name = self.name;
         if name.is_empty() || name.len() > 64 || name.contains(['/', '\0']) || name.starts_with('.') {
@@ -183,7 +199,7 @@ impl NewPool<'_> {
         let paths = self.members.iter().map(std::path::absolute).collect::<std::io::Result<Vec<_>>>()?;
         members::refuse_twice(&paths)?;
         let made = members::make_files(self.members, self.size)?;
-        let created = self.create_on(kind(made.len() == self.members.len()));
+        let created = kind(made.len() == self.members.len()).and_then(|kind| self.create_on(kind));
         if created.is_err() {
             for path in made {
                 let _ = std::fs::remove_file(path);

@@ -16,6 +16,7 @@ use sinew_engine::client::PoolClient;
 use sinew_engine::control::Catalog;
 use sinew_engine::io::{DeviceId, Io};
 use sinew_engine::md::MdOptions;
+use sinew_engine::preset::Preset;
 use sinew_frontend::nbd::NbdUri;
 use sinew_uring::net::{Listener, Stream};
 use sinew_uring::signal::Signals;
@@ -29,7 +30,7 @@ use crate::fault_member::{self, FaultMember};
 use crate::host::{self, Kind, Open, Worker};
 use crate::nbd::Connections;
 use crate::out::{complain, say};
-use crate::{members, report, size};
+use crate::{members, preset, report, size};
 
 /// Connections handed to a thread and not yet taken.
 const HANDOVER: usize = 64;
@@ -78,6 +79,9 @@ pub(crate) struct Listen {
     /// Processor cores to serve with, for example 0-3,6: one thread on each, at most one per shard; by default all.
     #[arg(long, value_name = "LIST", value_parser = cores::parse)]
     pub(crate) cores: Option<CoreList>,
+    /// Do with spikes and small writes as a preset says: sinew, fusionraid, fusion-nd, raid50 (docs/presets.md).
+    #[arg(long, value_parser = preset::parse)]
+    pub(crate) preset: Option<Preset>,
     /// Give a member a fault on purpose, by its place in the list of members, from 0, for example
     /// 2:spikes,period=200ms,length=50ms,height=20ms or 2:corrupt-reads,rate=0.01 (docs/fault-members.md); can be said
     /// several times.
@@ -156,6 +160,9 @@ pub(crate) fn serve(
             complain!("warning: {warning}");
         }
         report_recovery(&open);
+        if let Some(preset) = &listen.preset {
+            preset::apply(preset, &open.control).await?;
+        }
         open.devices.begin_faults();
         let server = Server::start(Rc::clone(&open), &listen, senders)?;
         ready(&open, &server.ready);

@@ -66,7 +66,7 @@ pub(crate) fn run(args: UpArgs) -> Result<()> {
     let control = if api::make_directory().is_ok() { None } else { Some(dir.join("control.sock")) };
     let (tcp, public, fault_member) = (args.tcp, args.public, args.fault_member);
     let listen =
-        Listen { unix: Some(unix), tcp, public, control: control.clone(), cores: None, fault_member };
+        Listen { unix: Some(unix), tcp, public, control: control.clone(), fault_member, ..Listen::default() };
     serve(&named, Kind::Pool, listen, |open, ready| {
         let target = control.map(|path| format!(" --control {}", path.display())).unwrap_or_default();
         introduce(&dir, &open.control.catalog().names(), ready, &target);
@@ -85,6 +85,7 @@ fn make(args: &UpArgs, dir: &Path) -> Result<Vec<PathBuf>> {
         members: paths.clone(),
         protection: args.protection,
         data_columns: 0,
+        preset: None,
         shards: None,
         no_checksums: false,
         force: false,
