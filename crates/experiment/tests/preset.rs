@@ -255,3 +255,29 @@ fn room_for_metadata_is_told() {
     let total = |c: &Changes| c.wait_ns + c.read_ns + c.mark_ns + c.write_ns;
     assert!(total(slowest) > total(&changes));
 }
+
+#[test]
+fn the_software_of_an_array_takes_time_for_writes() {
+    let p50 = |figures: &Simulated, kind: &str| figures.requests[kind].summary.latency.p50_ns;
+    let with_software = |preset: &str| run(&format!("{}\n[layer]\nsoftware = true\n", of(preset))).unwrap();
+    let (plain, slower) = (run(&of("raid50")).unwrap(), with_software("raid50"));
+    // Half of the writes take 72 us and more.
+    assert!(p50(&slower, "write") > p50(&plain, "write") + 40_000);
+    assert!(p50(&slower, "read").abs_diff(p50(&plain, "read")) < 20_000);
+    assert_eq!(with_software("sinew").requests, run(&of("sinew")).unwrap().requests, "it is no array");
+}
+
+#[test]
+fn volumes_are_overwritten_in_pieces_of_any_size() {
+    let of_size = |unit: &str| {
+        run(&SMALL.replacen(
+            "fill = true",
+            &format!("fill = true\noverwrite = 0.5\noverwrite_unit = {unit}"),
+            1,
+        ))
+    };
+    let scattered = |figures: Simulated| figures.pool.expect("a mapped pool").before.table_bytes;
+    assert!(scattered(of_size("4096").unwrap()) > scattered(of_size("\"64K\"").unwrap()));
+    assert!(of_size("1000").unwrap_err().contains("volumes.0.overwrite_unit"));
+    assert!(of_size("\"64M\"").unwrap_err().contains("more than the volume has"));
+}

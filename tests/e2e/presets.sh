@@ -1,0 +1,24 @@
+# Presets on real members: made by name, served as the preset says, and what is written stays.
+
+test_presets() {
+  need nbdcopy || return
+  local preset volume
+  for preset in fusionraid raid50; do
+    echo "preset $preset"
+    [ -n "$server" ] && stop -KILL
+    rm -f "$dir"/m[0-9]*
+    members=(); for i in $(seq 0 12); do members+=("$dir/m$i"); done
+    volume=(); [ $preset = raid50 ] || volume=(--volume v:40M)
+    "$SINEW" pool create v "${members[@]}" --size 24M --preset $preset ${volume[@]+"${volume[@]}"} || return 1
+    faults=(--preset $preset); start || { faults=(); return 1; }
+    head -c 30M /dev/urandom >"$dir/in"
+    nbdcopy "$dir/in" "$(uri)" && stop && start || { faults=(); return 1; }
+    faults=()
+    nbdcopy "$(uri)" "$dir/back" && cmp -n $((30 << 20)) "$dir/in" "$dir/back" || return 1
+    [ $preset = raid50 ] || ctl policy | grep -q "whole-chunks" || { ctl policy; return 1; }
+  done
+  stop
+  # An array is no mapped pool, and a preset of four pools is not one.
+  ! "$SINEW" serve "${members[@]}" --preset fusionraid --unix "$dir/nbd" --control "$dir/ctl" || return 1
+  ! "$SINEW" bench --preset raid5x4 || return 1
+}
