@@ -10,10 +10,9 @@ test_presets() {
     members=(); for i in $(seq 0 12); do members+=("$dir/m$i"); done
     volume=(); [ $preset = raid50 ] || volume=(--volume v:40M)
     "$SINEW" pool create v "${members[@]}" --size 24M --preset $preset ${volume[@]+"${volume[@]}"} || return 1
-    faults=(--preset $preset); start || { faults=(); return 1; }
+    start --preset $preset || return 1
     head -c 30M /dev/urandom >"$dir/in"
-    nbdcopy "$dir/in" "$(uri)" && stop && start || { faults=(); return 1; }
-    faults=()
+    nbdcopy "$dir/in" "$(uri)" && stop && start --preset $preset || return 1
     nbdcopy "$(uri)" "$dir/back" && cmp -n $((30 << 20)) "$dir/in" "$dir/back" || return 1
     [ $preset = raid50 ] || ctl policy | grep -q "whole-chunks" || { ctl policy; return 1; }
   done
