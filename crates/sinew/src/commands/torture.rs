@@ -59,6 +59,10 @@ pub(crate) struct TortureArgs {
     /// Fail also when a path of the engine, a fault or an act of an operator was not reached by any seed.
     #[arg(long)]
     every_path: bool,
+    /// Write a line for each seed to this file: the seed and the hash of its trace, which two versions of the engine
+    /// share when they made the same requests to members at the same times.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["show_plan", "shrink"])]
+    trace_hashes: Option<PathBuf>,
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -67,6 +71,8 @@ pub(crate) struct TortureArgs {
 #[derive(Default)]
 struct Totals {
     failures: Vec<Failure>,
+    /// For each plan that passed its place in the list and the hash of its trace.
+    hashes: Vec<(usize, u64)>,
     reached: BTreeMap<&'static str, u64>,
     requests: u64,
     member_requests: u64,
@@ -95,6 +101,9 @@ pub(crate) fn run(args: TortureArgs) -> Result<()> {
     }
     let lines = if args.seed.is_some() { args.last } else { 0 };
     let totals = run_all(&plans, args.twice || args.seed.is_some(), lines);
+    if let Some(path) = &args.trace_hashes {
+        write_hashes(path, &plans, &totals)?;
+    }
     report(&plans, &totals, args.json);
     let missed: Vec<&str> = totals.reached.iter().filter(|(_, n)| **n == 0).map(|(name, _)| *name).collect();
     if args.every_path && !missed.is_empty() {
@@ -168,6 +177,14 @@ fn shrink_plan(plan: &Plan, args: &TortureArgs) -> Result<()> {
     bail!("seed {} failed", plan.seed)
 }
 
+fn write_hashes(path: &PathBuf, plans: &[Plan], totals: &Totals) -> Result<()> {
+    let mut hashes = totals.hashes.clone();
+    hashes.sort_unstable();
+    let lines = hashes.iter().map(|&(index, hash)| format!("{} {hash:016x}\n", plans[index].seed));
+    std::fs::write(path, lines.collect::<String>())
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
 fn report(plans: &[Plan], totals: &Totals, as_json: bool) {
     if as_json {
         let failed: Vec<_> = totals
@@ -202,7 +219,9 @@ fn run_all(plans: &[Plan], twice: bool, lines: usize) -> Totals {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(plan) = plans.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed) as usize;
+                    let Some(plan) = plans.get(index) else { return };
                     let result = run_plan(plan, twice, lines);
                     let mut totals = totals.lock().expect("no panic while held");
                     match result {
@@ -210,6 +229,7 @@ fn run_all(plans: &[Plan], twice: bool, lines: usize) -> Totals {
                             for (name, count) in outcome.reached {
                                 *totals.reached.entry(name).or_default() += count;
                             }
+                            totals.hashes.push((index, outcome.trace_hash));
                             totals.requests += outcome.requests;
                             totals.member_requests += outcome.member_requests;
                         }
