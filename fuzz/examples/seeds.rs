@@ -5,8 +5,8 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use sinew_engine::checksum::crc32c;
-use sinew_engine::disk::superblock::SLOT_OFFSETS;
+use sinew_core::checksum::crc32c;
+use sinew_format::superblock::SLOT_OFFSETS;
 use sinew_fuzz::input::Output;
 use sinew_fuzz::pool::{self, Image};
 use sinew_fuzz::seal::{self, BLOCK, CONTENT_AT, PAGE, RECORDS_AT};

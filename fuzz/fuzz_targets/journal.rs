@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sinew_engine::disk::journal::{decode_header, decode_records, encode_block};
+use sinew_format::journal_block::{decode_header, decode_records, encode_block};
 use sinew_fuzz::seal::{self, BLOCK};
 
 fuzz_target!(|data: &[u8]| {

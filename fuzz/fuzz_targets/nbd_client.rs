@@ -15,8 +15,8 @@ use harness::client::welcome;
 use harness::memory::TaskIo;
 use harness::wire::{ClientEnd, Wire};
 use libfuzzer_sys::fuzz_target;
-use sinew_engine::buf::Buf;
-use sinew_engine::io::Io;
+use sinew_core::buf::Buf;
+use sinew_core::io::Io;
 use sinew_frontend::nbd::Client;
 use sinew_frontend::transport::Stream;
 

@@ -9,11 +9,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use libfuzzer_sys::fuzz_target;
-use sinew_engine::buf::Buf;
+use sinew_core::buf::Buf;
 use sinew_engine::client::VolumeHandle;
-use sinew_engine::disk::superblock::SLOT_OFFSETS;
+use sinew_format::superblock::SLOT_OFFSETS;
 use sinew_engine::pool::Candidate;
-use sinew_engine::volume::{Volume, VolumeError};
+use sinew_core::volume::{Volume, VolumeError};
 use sinew_fuzz::input::Input;
 use sinew_fuzz::pool::{self, Image, MEMBER_BYTES, OpenPool};
 use sinew_fuzz::seal::{self, BLOCK, PAGE};
@@ -118,7 +118,7 @@ fn overwrite(whole: &mut [u8], offset: u16, bytes: &[u8]) {
 
 /// Opens the pool, uses it and closes it; whether all of that went well and the stamp is at the start of every volume.
 async fn use_pool(io: SimIo, members: Vec<Candidate>, stamp: Buf) -> bool {
-    use sinew_engine::io::Io;
+    use sinew_core::io::Io;
     let Ok(open) = OpenPool::open(io.clone(), members).await else { return false };
     let volumes = open.volumes();
     for volume in volumes.iter().take(VOLUMES) {

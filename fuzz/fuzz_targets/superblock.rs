@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sinew_engine::disk::superblock::{SLOT_BYTES, Superblock};
+use sinew_format::superblock::{SLOT_BYTES, Superblock};
 use sinew_fuzz::seal;
 
 fuzz_target!(|data: &[u8]| {

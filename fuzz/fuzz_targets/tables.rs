@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
-use sinew_engine::disk::journal::decode_records;
-use sinew_engine::disk::page::{PageHeader, PageId};
-use sinew_engine::disk::superblock::Config;
-use sinew_engine::fuzzing::LoadedTables;
+use sinew_format::journal_block::decode_records;
+use sinew_format::table_page::{PageHeader, PageId};
+use sinew_format::model::config::Config;
+use sinew_mapped::fuzzing::LoadedTables;
 use sinew_fuzz::input::Input;
 use sinew_fuzz::pool;
 use sinew_fuzz::seal::{self, BLOCK, CONTENT_AT, PAGE, RECORDS_AT};

@@ -2,17 +2,17 @@
 
 use std::rc::Rc;
 
-use sinew_engine::addr::VolumeId;
-use sinew_engine::buf::Buf;
+use sinew_core::ids::VolumeId;
+use sinew_core::buf::Buf;
 use sinew_engine::client::{PoolClient, ShardLink, VolumeHandle};
 use sinew_engine::control::Control;
-use sinew_engine::disk::superblock::{Config, MemberConfig, MemberState, VolumeConfig};
-use sinew_engine::geometry::{Geometry, Protection};
-use sinew_engine::io::Io;
+use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
+use sinew_format::model::mapped_geometry::{Geometry, Protection};
+use sinew_core::io::Io;
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
-use sinew_engine::shape::Shape;
+use sinew_format::model::pool_geometry::Shape;
 use sinew_engine::shard::Shard;
-use sinew_engine::volume::Volume;
+use sinew_core::volume::Volume;
 use sinew_sim::{DeviceConfig, SimIo, World};
 
 use crate::seal::BLOCK;

@@ -1,6 +1,6 @@
 //! Magic numbers, versions and checksums put right, whatever the rest says.
 
-use sinew_engine::checksum::crc32c;
+use sinew_core::checksum::crc32c;
 
 /// Bytes of a block.
 pub const BLOCK: usize = 4096;

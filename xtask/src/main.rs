@@ -87,7 +87,7 @@ fn test() -> Result<(), String> {
     step("tests", "cargo", &["test", "--workspace", "--profile", "checks", "--quiet"])?;
     step("tidy", "cargo", &["xtask", "tidy"])?;
     let defects =
-        ["test", "--profile", "checks", "-p", "sinew-sim", "--features", "sabotage", "--test", "sabotage"];
+        ["test", "--profile", "checks", "-p", "sinew-sim", "--features", "mutations", "--test", "mutations"];
     step("deliberate defects", "cargo", &defects)?;
     let kept = ["--file", "crates/sim/seeds.txt"];
     torture("seeds that failed once", &[kept.as_slice(), &["--twice"]].concat())?;

@@ -6,49 +6,18 @@ use std::rc::Rc;
 
 use async_channel::{Receiver, Sender};
 
-use crate::addr::{MemberId, VolumeId};
-use crate::array::ArrayShard;
-use crate::disk::superblock::Config;
-use crate::io::{DeviceId, Io, IoError};
-use crate::mapped::MappedShard;
-use crate::recover::{RecoverError, RecoveryReport};
-use crate::serve::{Answer, Order, Reply, Request};
-use crate::shape::Shape;
-use crate::status::ShardStatus;
-use crate::vigil::Silence;
-use crate::volume::VolumeError;
-
-/// What a shard tells the pool's control.
-#[derive(Debug)]
-pub enum Event {
-    /// A member failed a request. `done` is answered once the failure is recorded on the others and known to all shards.
-    MemberFailed {
-        /// The member.
-        member: MemberId,
-        /// How it failed.
-        error: IoError,
-        /// Answered with nothing.
-        done: Answer<()>,
-    },
-    /// An array of md's is about to be written. `done` is answered with whether its superblocks say so.
-    Write {
-        /// Answered once they do, durably, on all members.
-        done: Answer<bool>,
-    },
-    /// Everything below this key has moved in the array's growth, as the shard has recorded.
-    Moved {
-        /// The shard.
-        shard: usize,
-        /// Members after the growth.
-        to: usize,
-        /// The key.
-        key: u64,
-    },
-    /// Nothing of the shard is left on the members that are to be emptied.
-    Emptied,
-    /// Devices do not answer.
-    Silent(Silence),
-}
+use sinew_array::ArrayShard;
+use sinew_core::ids::VolumeId;
+use sinew_core::io::{DeviceId, Io};
+use sinew_core::volume::VolumeError;
+use sinew_format::model::config::Config;
+use sinew_format::model::pool_geometry::Shape;
+use sinew_mapped::MappedShard;
+use sinew_members::message::{ControlRequest, Reply, Request, ShardEvent};
+use sinew_members::open_error::RecoverError;
+use sinew_members::pool_shard::{OpenShard, PoolShard};
+use sinew_members::recovery_report::RecoveryReport;
+use sinew_members::status::ShardStatus;
 
 /// Opens shards of a pool, by number and mailbox, on the present thread: recovers them and starts their tasks. All at once,
 /// since the control may need the answer of one that comes later to help one that comes first.
@@ -59,15 +28,16 @@ pub async fn open_shards<I: Io>(
     io: &I,
     config: &Rc<Config>,
     devices: &[Option<DeviceId>],
-    mailboxes: Vec<(usize, Receiver<Order>)>,
-    control: &Sender<Event>,
+    mailboxes: Vec<(usize, Receiver<ControlRequest>)>,
+    control: &Sender<ShardEvent>,
 ) -> Result<(BTreeMap<usize, Shard<I>>, RecoveryReport), RecoverError> {
     let (done, answers) = async_channel::bounded(mailboxes.len().max(1));
     for (index, mailbox) in mailboxes {
         let (config, devices) = (Rc::clone(config), devices.to_vec());
         let (shard_io, control, done) = (io.clone(), control.clone(), done.clone());
         io.spawn(async move {
-            let opened = Shard::open(shard_io, index, config, &devices, control, mailbox).await;
+            let shard = OpenShard { io: shard_io, index, config, devices: &devices, control };
+            let opened = Shard::open(shard, mailbox).await;
             let _ = done.send((index, opened)).await;
         });
     }
@@ -89,6 +59,16 @@ pub enum Shard<I> {
     Array(Rc<ArrayShard<I>>),
 }
 
+/// Does the same with a shard of either kind, whose type is known inside.
+macro_rules! of_either_kind {
+    ($shard:expr, $inner:ident => $body:expr) => {
+        match $shard {
+            Shard::Mapped($inner) => $body,
+            Shard::Array($inner) => $body,
+        }
+    };
+}
+
 impl<I> Clone for Shard<I> {
     fn clone(&self) -> Self {
         match self {
@@ -99,26 +79,25 @@ impl<I> Clone for Shard<I> {
 }
 
 impl<I: Io> Shard<I> {
-    /// Opens shard `index` of a pool on the present thread: recovers it and starts its tasks.
+    /// Opens one shard of a pool on the present thread: recovers it, starts its tasks, and serves its mailbox.
     ///
     /// # Errors
     /// When what is on the active members is not enough, or impossible.
     pub async fn open(
-        io: I,
-        index: usize,
-        config: Rc<Config>,
-        devices: &[Option<DeviceId>],
-        control: Sender<Event>,
-        mailbox: Receiver<Order>,
+        shard: OpenShard<'_, I>,
+        mailbox: Receiver<ControlRequest>,
     ) -> Result<(Shard<I>, RecoveryReport), RecoverError> {
-        match config.shape {
+        let io = shard.io.clone();
+        match shard.config.shape {
             Shape::Mapped(_) => {
-                let opened = MappedShard::open(io, index, config, devices, control, mailbox).await?;
-                Ok((Shard::Mapped(opened.0), opened.1))
+                let (shard, report) =
+                    MappedShard::open(shard, |shard| io.spawn(run_mailbox(shard, mailbox))).await?;
+                Ok((Shard::Mapped(shard), report))
             }
             Shape::Array(_) => {
-                let opened = ArrayShard::open(io, index, config, devices, control, mailbox).await?;
-                Ok((Shard::Array(opened.0), opened.1))
+                let (shard, report) =
+                    ArrayShard::open(shard, |shard| io.spawn(run_mailbox(shard, mailbox))).await?;
+                Ok((Shard::Array(shard), report))
             }
         }
     }
@@ -128,157 +107,84 @@ impl<I: Io> Shard<I> {
     /// # Errors
     /// As the `Volume` trait has it.
     pub async fn serve(&self, volume: VolumeId, request: Request) -> Result<Reply, VolumeError> {
-        match self {
-            Shard::Mapped(shard) => shard.serve(volume, request).await,
-            Shard::Array(shard) => shard.serve(request).await,
-        }
+        of_either_kind!(self, shard => PoolShard::serve(shard, volume, request).await)
     }
 
     /// The shard's state now.
     pub fn status(&self) -> ShardStatus {
-        match self {
-            Shard::Mapped(shard) => shard.status(),
-            Shard::Array(shard) => shard.status(),
-        }
+        of_either_kind!(self, shard => PoolShard::status(&**shard))
     }
 
-    /// What is held without reason, in words; nothing when all is well. To be asked when the shard is at rest, after a
-    /// flush.
-    pub fn held_at_rest(&self) -> Vec<String> {
-        match self {
-            Shard::Mapped(shard) => shard.held_at_rest(),
-            Shard::Array(shard) => shard.held_at_rest(),
-        }
+    /// Resources held without a reason, in words; empty when all is well. The shard has to be idle and flushed.
+    pub fn leaks(&self) -> Vec<String> {
+        of_either_kind!(self, shard => PoolShard::leaks(&**shard))
     }
 
-    /// Moves that would make the members of a mapped pool noticeably more even, in words; nothing when all is well. To be
-    /// asked when nothing is left to balance.
+    /// Moves of chunks that would make the members noticeably more even, in words; empty when all is well. Nothing may be
+    /// left to rebalance.
     pub fn unbalanced(&self) -> Vec<String> {
-        match self {
-            Shard::Mapped(shard) => shard.unbalanced(),
-            Shard::Array(_) => Vec::new(),
-        }
+        of_either_kind!(self, shard => PoolShard::unbalanced(&**shard))
     }
+}
 
-    fn io(&self) -> &I {
-        match self {
-            Shard::Mapped(shard) => &shard.io,
-            Shard::Array(shard) => &shard.io,
-        }
+/// Serves the mailbox until every sender is gone.
+async fn run_mailbox<I: Io, S: PoolShard<I>>(shard: Rc<S>, mailbox: Receiver<ControlRequest>) {
+    while let Ok(request) = mailbox.recv().await {
+        let answering = Rc::clone(&shard);
+        shard.io().spawn(async move { answer(answering, request).await });
     }
+}
 
-    /// Serves the mailbox until every sender is gone.
-    pub(crate) async fn run_mailbox(self, mailbox: Receiver<Order>) {
-        while let Ok(order) = mailbox.recv().await {
-            let shard = self.clone();
-            self.io().spawn(async move { shard.obey(order).await });
+/// Carries out one request. The one that waits for the answer may have gone; the answer is then dropped.
+async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, request: ControlRequest) {
+    match request {
+        ControlRequest::Request { volume, request, reply } => {
+            let _ = reply.send(shard.serve(volume, request).await);
         }
-    }
-
-    /// Does what one order says. Whoever waits may have gone; the answer is then dropped.
-    async fn obey(self, order: Order) {
-        match order {
-            Order::Request { volume, request, reply } => {
-                let _ = reply.send(self.serve(volume, request).await);
-            }
-            Order::SetMember { member, state, device, layout, done } => {
-                match &self {
-                    Shard::Mapped(shard) => shard.set_member(member, state, device, layout),
-                    Shard::Array(shard) => shard.set_member(member, state, device, layout),
-                }
-                let _ = done.send(Ok(()));
-            }
-            Order::StaleMember { member, done } => {
-                let marked = match &self {
-                    Shard::Mapped(shard) => shard.stale_member(member).await,
-                    Shard::Array(shard) => shard.stale_member(member).await,
-                };
-                let _ = done.send(marked);
-            }
-            Order::FitsWithout { member, done } => {
-                let _ = done.send(Ok(self.mapped().fits_without(member)));
-            }
-            Order::IsEmpty { member, done } => {
-                let _ = done.send(self.mapped().is_rid_of(member).await);
-            }
-            Order::Flush { done } => {
-                let flushed = match &self {
-                    Shard::Mapped(shard) => shard.flush().await,
-                    Shard::Array(shard) => shard.flush().await,
-                };
-                let _ = done.send(flushed);
-            }
-            Order::DropVolume { volume, done } => {
-                let _ = done.send(self.mapped().drop_volume(volume).await);
-            }
-            Order::Truncate { volume, blocks, done } => {
-                let _ = done.send(self.mapped().truncate(volume, blocks).await);
-            }
-            Order::Scrub { run, done } => {
-                let set = match &self {
-                    Shard::Mapped(shard) => shard.set_scrub(run).await,
-                    Shard::Array(shard) => shard.set_scrub(run).await,
-                };
-                let _ = done.send(set);
-            }
-            Order::Reshape { geometry, members, done } => {
-                self.array().reshape(geometry, &members);
-                let _ = done.send(Ok(()));
-            }
-            Order::MovedEverywhere { to, key } => self.array().moved_everywhere(to, key),
-            Order::Throttle(bounds) => match &self {
-                Shard::Mapped(shard) => shard.throttle.set(bounds),
-                Shard::Array(shard) => shard.throttle.set(bounds),
-            },
-            Order::Policy(policy) => {
-                let shard = self.mapped();
-                shard.policy.set(policy);
-                shard.keeper.kick();
-            }
-            Order::StepAround(mode) => match &self {
-                Shard::Mapped(shard) => shard.members.step_around(mode),
-                Shard::Array(shard) => shard.members.step_around(mode),
-            },
-            Order::GiveUpAfter(ns) => match &self {
-                Shard::Mapped(shard) => shard.members.vigil.set(ns),
-                Shard::Array(shard) => shard.members.vigil.set(ns),
-            },
-            Order::Status(reply) => {
-                let _ = reply.send(self.status());
-            }
-            Order::Counters(reply) => {
-                let counters = match self {
-                    Shard::Mapped(shard) => shard.counters.values(),
-                    Shard::Array(shard) => shard.counters.values(),
-                };
-                let _ = reply.send(counters);
-            }
-            Order::Rest { now, done } => {
-                let _ = done.send(self.array().rest(now).await);
-            }
-            Order::Close { done } => {
-                let closed = match &self {
-                    Shard::Mapped(shard) => shard.close().await,
-                    Shard::Array(shard) => shard.close().await,
-                };
-                let _ = done.send(closed);
-            }
+        ControlRequest::SetMember { member, state, device, layout, done } => {
+            shard.set_member(member, state, device, layout);
+            let _ = done.send(Ok(()));
         }
-    }
-
-    /// Only arrays grow, or are md's; the control sees to that.
-    fn array(&self) -> &Rc<ArrayShard<I>> {
-        match self {
-            Shard::Array(shard) => shard,
-            Shard::Mapped(_) => unreachable!("what only arrays are told"),
+        ControlRequest::StaleMember { member, done } => {
+            let _ = done.send(shard.stale_member(member).await);
         }
-    }
-
-    /// Volumes come and go, and members leave, in mapped pools only; the control sees to that.
-    fn mapped(&self) -> &Rc<MappedShard<I>> {
-        match self {
-            Shard::Mapped(shard) => shard,
-            Shard::Array(_) => unreachable!("an array keeps its one volume and its members"),
+        ControlRequest::FitsWithout { member, done } => {
+            let _ = done.send(shard.fits_without(member));
+        }
+        ControlRequest::IsEmpty { member, done } => {
+            let _ = done.send(shard.is_empty(member).await);
+        }
+        ControlRequest::Flush { done } => {
+            let _ = done.send(shard.flush().await);
+        }
+        ControlRequest::DropVolume { volume, done } => {
+            let _ = done.send(shard.drop_volume(volume).await);
+        }
+        ControlRequest::Truncate { volume, blocks, done } => {
+            let _ = done.send(shard.truncate(volume, blocks).await);
+        }
+        ControlRequest::Scrub { run, done } => {
+            let _ = done.send(shard.set_scrub(run).await);
+        }
+        ControlRequest::Reshape { geometry, members, done } => {
+            let _ = done.send(shard.reshape(geometry, &members));
+        }
+        ControlRequest::MovedEverywhere { to, key } => shard.moved_everywhere(to, key),
+        ControlRequest::Throttle(limits) => shard.throttle().set(limits),
+        ControlRequest::Policy(policy) => shard.set_policy(policy),
+        ControlRequest::SpikeAvoidance(mode) => shard.members().step_around(mode),
+        ControlRequest::IoTimeout(ns) => shard.members().vigil.set(ns),
+        ControlRequest::Status(reply) => {
+            let _ = reply.send(shard.status());
+        }
+        ControlRequest::Counters(reply) => {
+            let _ = reply.send(shard.counters());
+        }
+        ControlRequest::BecomeClean { now, done } => {
+            let _ = done.send(shard.become_clean(now).await);
+        }
+        ControlRequest::Close { done } => {
+            let _ = done.send(shard.close().await);
         }
     }
 }

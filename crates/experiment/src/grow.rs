@@ -3,12 +3,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use sinew_engine::array::growth::GrowMethod;
+use sinew_core::io::Io;
 use sinew_engine::control::{Control, ControlError};
-use sinew_engine::geometry::CHUNK_BYTES;
-use sinew_engine::io::Io;
 use sinew_engine::pool::Candidate;
-use sinew_engine::shape::Shape;
+use sinew_format::model::array_growth::GrowMethod;
+use sinew_format::model::mapped_geometry::CHUNK_BYTES;
+use sinew_format::model::pool_geometry::Shape;
 use sinew_sim::{OpenPool, SimIo, World};
 
 use crate::members::Member;

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use sinew_engine::io::Io;
+use sinew_core::io::Io;
 use sinew_sim::{Rng, SimIo, World};
 use sinew_workload::{Boxed, Done, Issue, Kind, Next, Pace, Replay, Request};
 

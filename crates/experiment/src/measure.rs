@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sinew_devices::flash::Stats;
-use sinew_engine::status::ShardStatus;
+use sinew_members::status::ShardStatus;
 use sinew_sim::{DeviceStats, Model, Usage, World};
 
 use crate::load::Load;

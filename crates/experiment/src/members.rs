@@ -5,9 +5,9 @@
 
 use std::sync::Mutex;
 
+use sinew_core::io::DeviceId;
 use sinew_devices::flash::{self, Ssd};
 use sinew_devices::{BLOCK_BYTES, Device, disk, theory};
-use sinew_engine::io::DeviceId;
 use sinew_sim::{DeviceConfig, DiscardReads, Model, World};
 
 use crate::spec::{MemberSpec, ModelName};

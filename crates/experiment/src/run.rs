@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sinew_devices::flash::Stats;
-use sinew_engine::change_waits::ChangeParts;
-use sinew_engine::spikes::{MemberLatency, StepAround};
-use sinew_engine::status::ShardStatus;
+use sinew_members::latency::{MemberLatency, SpikeAvoidance};
+use sinew_members::status::ShardStatus;
+use sinew_members::update_latency::ChangeParts;
 use sinew_sim::{DeviceStats, DiscardReads, World};
 use sinew_workload::Kind;
 
@@ -98,7 +98,7 @@ pub(crate) fn run(
     let changes = before.pool.as_ref().zip(after.pool.as_ref()).and_then(changes_between);
     // Where they are not looked for, those from before that was said do not count.
     let watched =
-        system.as_ref().filter(|system| system.step_around() != StepAround::Off).map(System::members);
+        system.as_ref().filter(|system| system.step_around() != SpikeAvoidance::Off).map(System::members);
     let spikes = before.pool.as_ref().zip(after.pool.as_ref()).zip(watched);
     let figures = Simulated {
         changes,
@@ -248,7 +248,7 @@ fn write_result(client_bytes: u64, members: &[MemberResult]) -> WriteResult {
 
 fn changes_between((before, after): (&ShardStatus, &ShardStatus)) -> Option<Changes> {
     let (waits, before, after) =
-        (after.change_waits.since(&before.change_waits), &before.counters, &after.counters);
+        (after.update_latency.since(&before.update_latency), &before.counters, &after.counters);
     let all = ChangeParts {
         changes: after.stripe_changes - before.stripe_changes,
         wait_ns: after.stripe_wait_ns - before.stripe_wait_ns,

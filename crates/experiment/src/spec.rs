@@ -7,11 +7,11 @@ mod check;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use sinew_engine::array::growth::GrowMethod;
-use sinew_engine::geometry::Protection;
-use sinew_engine::policy::Policy;
-use sinew_engine::preset::Preset;
-use sinew_engine::spikes::{StepAround, Thresholds};
+use sinew_engine::pool::preset::Preset;
+use sinew_format::model::array_growth::GrowMethod;
+use sinew_format::model::mapped_geometry::Protection;
+use sinew_format::model::policy::Policy;
+use sinew_members::latency::{SpikeAvoidance, Thresholds};
 use sinew_workload::{ByteSize, Pace, Workload};
 use toml::Value;
 
@@ -264,17 +264,17 @@ pub enum StepAroundName {
     },
 }
 
-impl From<StepAroundName> for StepAround {
-    fn from(name: StepAroundName) -> StepAround {
+impl From<StepAroundName> for SpikeAvoidance {
+    fn from(name: StepAroundName) -> SpikeAvoidance {
         match name {
-            StepAroundName::Off => StepAround::Off,
-            StepAroundName::Auto => StepAround::Auto,
-            StepAroundName::Consumer => StepAround::Consumer,
-            StepAroundName::Datacenter => StepAround::Datacenter,
-            StepAroundName::Fusionraid => StepAround::FusionRaid,
-            StepAroundName::Watch => StepAround::Watch,
+            StepAroundName::Off => SpikeAvoidance::Off,
+            StepAroundName::Auto => SpikeAvoidance::Auto,
+            StepAroundName::Consumer => SpikeAvoidance::Consumer,
+            StepAroundName::Datacenter => SpikeAvoidance::Datacenter,
+            StepAroundName::Fusionraid => SpikeAvoidance::FusionRaid,
+            StepAroundName::Watch => SpikeAvoidance::Watch,
             StepAroundName::Given { late_s, up, down } => {
-                StepAround::Given(Thresholds { late_ns: crate::run::ns(late_s), up, down })
+                SpikeAvoidance::Given(Thresholds { late_ns: crate::run::ns(late_s), up, down })
             }
         }
     }

@@ -2,16 +2,16 @@
 
 use std::rc::Rc;
 
-use sinew_engine::array::geometry::ArraySpec;
-use sinew_engine::geometry::Protection;
-use sinew_engine::io::DeviceId;
-use sinew_engine::policy::Policy;
+use sinew_core::io::DeviceId;
+use sinew_engine::pool::preset::Layer;
 use sinew_engine::pool::{self, Candidate, PoolKind};
-use sinew_engine::preset::Layer;
-use sinew_engine::shape::Shape;
-use sinew_engine::spikes::StepAround;
-use sinew_engine::status::ShardStatus;
-use sinew_engine::throttle::Bounds;
+use sinew_format::model::array_geometry::ArraySpec;
+use sinew_format::model::mapped_geometry::Protection;
+use sinew_format::model::policy::Policy;
+use sinew_format::model::pool_geometry::Shape;
+use sinew_members::latency::SpikeAvoidance;
+use sinew_members::status::ShardStatus;
+use sinew_members::throttle::Bounds;
 use sinew_sim::{OpenPool, World};
 
 use crate::grow;
@@ -27,7 +27,7 @@ const NAME: &str = "experiment";
 /// The pools or arrays of a run, all in one world.
 pub(crate) struct System {
     parts: Vec<OpenPool>,
-    step_around: StepAround,
+    step_around: SpikeAvoidance,
 }
 
 /// What it is to be made of.
@@ -36,7 +36,7 @@ struct Composition {
     /// Members of each part, one part's after the other's.
     part_members: usize,
     kind: PoolKind,
-    step_around: StepAround,
+    step_around: SpikeAvoidance,
     policy: Policy,
     battery: bool,
     layer: Option<Layer>,
@@ -51,7 +51,7 @@ impl Composition {
                 parts: composed.parts,
                 part_members: composed.part_members,
                 kind: composed.kind,
-                step_around: spec.pool.step_around.map_or(preset.step_around, StepAround::from),
+                step_around: spec.pool.step_around.map_or(preset.step_around, SpikeAvoidance::from),
                 policy: spec.pool.policy.applied_to(preset.policy),
                 battery: preset.battery,
                 layer: preset.layer,
@@ -112,7 +112,7 @@ impl System {
     }
 
     /// How spikes are looked for.
-    pub(crate) fn step_around(&self) -> StepAround {
+    pub(crate) fn step_around(&self) -> SpikeAvoidance {
         self.step_around
     }
 

@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::{DeviceId, Io};
+use sinew_core::volume::{Volume, VolumeError};
 use sinew_engine::client::VolumeHandle;
-use sinew_engine::io::{DeviceId, Io};
-use sinew_engine::volume::{Volume, VolumeError};
 use sinew_sim::SimIo;
 use sinew_workload::{Kind, Request};
 

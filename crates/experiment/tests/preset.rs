@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sinew_engine::preset::{Part, Preset};
+use sinew_engine::pool::preset::{Part, Preset};
 use sinew_experiment::batch::{self, Options};
 use sinew_experiment::plan::Plan;
 use sinew_experiment::results::{Changes, Simulated};

@@ -12,7 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::rc::Rc;
 
 use memory::{MemoryExports, MemoryVolume, TaskIo};
-use sinew_engine::buf::Buf;
+use sinew_core::buf::Buf;
 use sinew_frontend::nbd::serve_connection;
 use sinew_frontend::transport::{Part, Stream};
 use smol::Async;

@@ -1,6 +1,6 @@
 //! What is served under which name.
 
-use sinew_engine::volume::Volume;
+use sinew_core::volume::Volume;
 
 /// A volume under the name clients know it by.
 #[derive(Clone, Debug)]

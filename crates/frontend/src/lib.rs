@@ -1,7 +1,7 @@
-//! Serves volumes to clients: bytes on a wire in, [`Volume`](sinew_engine::volume::Volume) calls out.
+//! Serves volumes to clients: bytes on a wire in, [`Volume`](sinew_core::volume::Volume) calls out.
 //!
 //! The frontend knows neither sockets nor members. It runs on any [`transport::Stream`], spawns its tasks through the
-//! engine's [`Io`](sinew_engine::io::Io), and finds volumes through [`exports::Exports`]. Beside the server is a client
+//! engine's [`Io`](sinew_core::io::Io), and finds volumes through [`exports::Exports`]. Beside the server is a client
 //! of the same protocol, [`nbd::client`].
 
 pub mod exports;

@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::io;
 
-use sinew_engine::buf::Buf;
+use sinew_core::buf::Buf;
 
 /// A piece of what is to be sent.
 #[derive(Debug)]

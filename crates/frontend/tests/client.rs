@@ -9,9 +9,9 @@ use harness::client::welcome;
 use harness::memory::{MemoryExports, MemoryVolume, TaskIo};
 use harness::wire::{ClientEnd, Wire};
 use proptest::prelude::*;
-use sinew_engine::buf::Buf;
-use sinew_engine::io::Io;
-use sinew_engine::volume::VolumeError;
+use sinew_core::buf::Buf;
+use sinew_core::io::Io;
+use sinew_core::volume::VolumeError;
 use sinew_frontend::nbd::proto::{self, Errno, chunk};
 use sinew_frontend::nbd::{Client, ClientError, serve_connection};
 

@@ -4,7 +4,7 @@ mod harness;
 
 use harness::client::{Bench, Reply, hello, request};
 use harness::wire::Wire;
-use sinew_engine::volume::VolumeError;
+use sinew_core::volume::VolumeError;
 use sinew_frontend::nbd::proto::{PAYLOAD_BYTES_MAX, chunk, command, command_flag};
 use sinew_frontend::nbd::server::{BYTES_MAX, ConnectionEnd, REQUESTS_MAX};
 

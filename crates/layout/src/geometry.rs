@@ -41,6 +41,30 @@ pub enum Level {
     },
 }
 
+impl Level {
+    /// The level's number, as md prints it.
+    pub fn number(self) -> u8 {
+        match self {
+            Level::Raid0 => 0,
+            Level::Raid1 => 1,
+            Level::Raid10 { .. } => 10,
+            Level::Raid5(_) => 5,
+            Level::Raid6(_) => 6,
+            Level::Raid50 { .. } => 50,
+            Level::Raid60 { .. } => 60,
+        }
+    }
+
+    /// The rotation of parity; `None` for levels without parity.
+    pub fn rotation(self) -> Option<Rotation> {
+        match self {
+            Level::Raid5(rotation) | Level::Raid6(rotation) => Some(rotation),
+            Level::Raid50 { rotation, .. } | Level::Raid60 { rotation, .. } => Some(rotation),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

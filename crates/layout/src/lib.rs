@@ -25,6 +25,10 @@ pub mod striping;
 pub mod md;
 pub mod stats;
 
+// Stripes that lie anywhere, and parity.
+pub mod declustered;
+pub mod parity;
+
 pub use cursor::Cursor;
 pub use geometry::{Geometry, GeometryError, Home, Level, Role};
 pub use rotation::Rotation;

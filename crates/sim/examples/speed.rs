@@ -6,8 +6,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Instant;
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::{Gather, Io};
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::{Gather, Io};
 use sinew_sim::{DeviceConfig, World};
 
 const DEVICES: u32 = 8;

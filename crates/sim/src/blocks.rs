@@ -5,8 +5,8 @@
 
 use std::rc::Rc;
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::Gather;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::Gather;
 
 /// Content of one block; `None` is zeros.
 pub(crate) type Version = Option<Buf>;

@@ -10,9 +10,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::task::Waker;
 
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::{DeviceId, Gather, IoError};
 use sinew_devices::{Completion, Outcome};
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::{DeviceId, Gather, IoError};
 
 use crate::blocks::{Content, deep_copy, gather_bytes, is_aligned};
 use crate::device::{CrashPolicy, DeviceState};

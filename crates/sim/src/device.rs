@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-use sinew_engine::buf::BLOCK_BYTES;
-use sinew_engine::io::DeviceId;
+use sinew_core::buf::BLOCK_BYTES;
+use sinew_core::io::DeviceId;
 
 use crate::blocks::{BlockTable, Content};
 use crate::faults::{Corruption, CorruptionKind, DeviceFaults, FaultCounts, Scripted};

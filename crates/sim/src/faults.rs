@@ -6,7 +6,7 @@
 
 use std::ops::AddAssign;
 
-use sinew_engine::io::DeviceId;
+use sinew_core::io::DeviceId;
 
 /// The errno of an ordinary device error.
 pub const EIO: i32 = 5;

@@ -5,8 +5,8 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::DeviceId;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::DeviceId;
 
 use crate::blocks::{Content, Version};
 use crate::core::Core;

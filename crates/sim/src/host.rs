@@ -3,13 +3,14 @@
 use std::rc::Rc;
 
 use async_channel::Sender;
+use sinew_core::io::Io;
 use sinew_engine::client::{PoolClient, ShardLink, VolumeHandle};
 use sinew_engine::control::Control;
-use sinew_engine::io::Io;
 use sinew_engine::pool::{self, Candidate, Found, PoolError};
-use sinew_engine::recover::{RecoverError, RecoveryReport};
-use sinew_engine::serve::Order;
 use sinew_engine::shard::{self, Shard};
+use sinew_members::message::ControlRequest;
+use sinew_members::open_error::RecoverError;
+use sinew_members::recovery_report::RecoveryReport;
 
 use crate::world::SimIo;
 
@@ -106,7 +107,7 @@ impl OpenPool {
         let opened = shard::open_shards(&io, &found.config, &found.devices, mailboxes, &events).await;
         let (shards, recovery) = opened.map_err(|error| OpenError::of_recovery(error, &found))?;
         let shards: Vec<Shard<SimIo>> = shards.into_values().collect();
-        let link = |(shard, sender): (&Shard<SimIo>, &Sender<Order>)| match remote() {
+        let link = |(shard, sender): (&Shard<SimIo>, &Sender<ControlRequest>)| match remote() {
             true => ShardLink::There(sender.clone()),
             false => ShardLink::Here(shard.clone()),
         };
@@ -117,7 +118,7 @@ impl OpenPool {
 
     /// What the shards hold without reason; see [`Shard::held_at_rest`].
     pub fn held_at_rest(&self) -> Vec<String> {
-        self.shards.iter().flat_map(|shard| shard.held_at_rest()).collect()
+        self.shards.iter().flat_map(|shard| shard.leaks()).collect()
     }
 
     /// Moves of chunks that would make members noticeably more even; see [`Shard::unbalanced`].

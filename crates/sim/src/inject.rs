@@ -3,8 +3,8 @@
 //! A scripted fault that waits for the request goes first, otherwise the device's probabilities are drawn, in a fixed
 //! order. A fault that destroys data is drawn only where the caller allowed it.
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::{Gather, IoError};
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::{Gather, IoError};
 
 use crate::blocks::{Content, Version, gather_bytes};
 use crate::device::{DeviceState, DiscardReads};

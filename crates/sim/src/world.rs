@@ -16,9 +16,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::{DeviceId, Gather, Io, IoError, Space};
-use sinew_engine::paths::Path;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::coverage::Mark;
+use sinew_core::io::{DeviceId, Gather, Io, IoError, Space};
 
 use crate::core::{Core, Op, Ticket, Turn};
 use crate::device::{CrashPolicy, DeviceConfig, DeviceState, DiscardReads};
@@ -96,7 +96,7 @@ impl World {
             core: RefCell::new(Core::new(seed)),
             executor: Rc::default(),
             dropped_in_flight: Cell::new(false),
-            reached: vec![Cell::new(0); Path::ALL.len()],
+            reached: vec![Cell::new(0); Mark::ALL.len()],
             reached_now: Cell::new(0),
         };
         World { shared: Rc::new(shared), seed, steps: Cell::new(0), step_limit: Cell::new(1_000_000_000) }
@@ -339,8 +339,8 @@ impl World {
     }
 
     /// How often each path of the engine was taken.
-    pub fn paths_reached(&self) -> impl Iterator<Item = (Path, u64)> {
-        Path::ALL.iter().map(|&path| (path, self.shared.reached[path as usize].get()))
+    pub fn paths_reached(&self) -> impl Iterator<Item = (Mark, u64)> {
+        Mark::ALL.iter().map(|&path| (path, self.shared.reached[path as usize].get()))
     }
 
     /// Adds something of the caller's to the trace.
@@ -455,7 +455,7 @@ impl Io for SimIo {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn reach(&self, path: Path) {
+    fn mark(&self, path: Mark) {
         let count = &self.shared.reached[path as usize];
         count.set(count.get() + 1);
         let now = &self.shared.reached_now;

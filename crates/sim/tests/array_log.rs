@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use sinew_engine::array::geometry::ArraySpec;
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::disk::group::{GroupHeader, decode_header, encode_head};
-use sinew_engine::geometry::SUPERBLOCK_AREA_BYTES;
-use sinew_engine::io::Io;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::Io;
+use sinew_core::volume::Volume;
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
-use sinew_engine::volume::Volume;
+use sinew_format::log_group::{GroupHeader, decode_header, encode_head};
+use sinew_format::model::array_geometry::ArraySpec;
+use sinew_format::model::mapped_geometry::SUPERBLOCK_AREA_BYTES;
 use sinew_layout::{Level, Rotation};
 use sinew_sim::{DeviceConfig, OpenPool, World};
 

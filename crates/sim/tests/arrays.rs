@@ -2,16 +2,16 @@
 
 use std::rc::Rc;
 
-use sinew_engine::array::geometry::ArraySpec;
-use sinew_engine::array::growth::GrowMethod;
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::disk::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
-use sinew_engine::io::Io;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::Io;
+use sinew_core::volume::Volume;
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
-use sinew_engine::spikes::StepAround;
-use sinew_engine::throttle::Bounds;
-use sinew_engine::volume::Volume;
+use sinew_format::model::array_geometry::ArraySpec;
+use sinew_format::model::array_growth::GrowMethod;
+use sinew_format::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
 use sinew_layout::{Level, Rotation};
+use sinew_members::latency::SpikeAvoidance;
+use sinew_members::throttle::Bounds;
 use sinew_sim::{DeviceConfig, OpenPool, World};
 
 const MEMBER_BYTES: u64 = 8 << 20;
@@ -104,7 +104,7 @@ fn a_first_resync_with_a_member_out_makes_p_and_q_agree() {
 }
 
 /// The longest read of any block while a member does not answer for a while; each gives what was written.
-fn longest_read_in_a_spike(level: Level, mode: StepAround) -> u64 {
+fn longest_read_in_a_spike(level: Level, mode: SpikeAvoidance) -> u64 {
     const SPIKE_NS: u64 = 50_000_000;
     let world = World::new(1);
     let members = candidates(&world, 6);
@@ -143,10 +143,10 @@ fn reads_step_around_a_member_in_a_spike() {
         Level::Raid10 { copies: 2 },
     ] {
         let longest = |mode| longest_read_in_a_spike(level, mode);
-        let (off, auto) = (longest(StepAround::Off), longest(StepAround::Auto));
+        let (off, auto) = (longest(SpikeAvoidance::Off), longest(SpikeAvoidance::Auto));
         assert!(off > 40_000_000, "{level}: {off} ns without stepping around");
         assert!(auto < 5_000_000, "{level}: {auto} ns");
     }
-    let nothing_to_do = longest_read_in_a_spike(Level::Raid0, StepAround::Auto);
+    let nothing_to_do = longest_read_in_a_spike(Level::Raid0, SpikeAvoidance::Auto);
     assert!(nothing_to_do > 40_000_000, "without redundancy: {nothing_to_do} ns");
 }

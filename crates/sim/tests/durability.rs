@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use proptest::prelude::*;
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::{DeviceId, Gather, Io};
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::{DeviceId, Gather, Io};
 use sinew_sim::{CrashPolicy, DeviceConfig, DiscardReads, World};
 
 const BLOCKS: u64 = 6;

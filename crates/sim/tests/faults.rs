@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::{DeviceId, Gather, Io, IoError};
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::{DeviceId, Gather, Io, IoError};
 use sinew_sim::{
     CorruptionKind, CrashPolicy, Device, DeviceConfig, DeviceFaults, EIO, Fault, Latency, OpKind, World,
 };

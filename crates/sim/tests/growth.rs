@@ -4,13 +4,13 @@
 
 use std::rc::Rc;
 
-use sinew_engine::buf::Buf;
-use sinew_engine::disk::superblock::MemberState;
-use sinew_engine::geometry::Protection;
+use sinew_core::buf::Buf;
+use sinew_core::volume::Volume;
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
-use sinew_engine::status::ShardStatus;
-use sinew_engine::throttle::Bounds;
-use sinew_engine::volume::Volume;
+use sinew_format::model::config::MemberState;
+use sinew_format::model::mapped_geometry::Protection;
+use sinew_members::status::ShardStatus;
+use sinew_members::throttle::Bounds;
 use sinew_sim::{DeviceConfig, OpenPool, World};
 
 const WRITE_BYTES: u64 = 1 << 20;

@@ -5,12 +5,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use sinew_engine::array::geometry::Access;
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::{DeviceId, Io};
-use sinew_engine::md::{self, MdArray, MdError, MdOptions};
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::{DeviceId, Io};
+use sinew_core::volume::{Volume, VolumeError};
 use sinew_engine::pool::Candidate;
-use sinew_engine::volume::{Volume, VolumeError};
+use sinew_engine::pool::md_arrays::{self, MdArray, MdError, MdOptions};
+use sinew_format::model::array_geometry::Access;
 use sinew_layout::md::{Array, MdError as BlockError, SUPERBLOCK_BYTES, Superblock, Version};
 use sinew_layout::{Geometry, Home, Role};
 use sinew_sim::{CrashPolicy, DeviceConfig, OpenPool, Rng, World};

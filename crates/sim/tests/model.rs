@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::{DeviceId, Gather, Io, IoError};
 use sinew_devices::flash::{self, Ssd};
 use sinew_devices::{Command, Device as _, Kind, disk};
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::{DeviceId, Gather, Io, IoError};
 use sinew_sim::{CrashPolicy, DeviceConfig, Model, Usage, World};
 
 const BLOCKS: u32 = 1 << 14;

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use sinew_engine::array::geometry::ArraySpec;
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::Io;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::Io;
+use sinew_core::volume::Volume;
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
-use sinew_engine::volume::Volume;
+use sinew_format::model::array_geometry::ArraySpec;
 use sinew_layout::Level;
 use sinew_sim::{DeviceConfig, EIO, Fault, OpKind, OpenPool, World};
 

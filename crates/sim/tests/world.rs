@@ -5,8 +5,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::{DeviceId, Gather, Io, IoError, yield_now};
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::{DeviceId, Gather, Io, IoError, yield_now};
 use sinew_sim::{CrashPolicy, DeviceConfig, DeviceFaults, FaultCounts, Latency, SimIo, StuckReason, World};
 
 fn block(byte: u8) -> Gather {

@@ -8,12 +8,12 @@ use std::rc::Rc;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sinew_core::io::Io;
 use sinew_engine::control::ControlError;
-use sinew_engine::disk::superblock::MemberState;
-use sinew_engine::io::Io;
 use sinew_engine::pool::Candidate;
-use sinew_engine::shape::Shape;
-use sinew_engine::throttle::Bounds;
+use sinew_format::model::config::MemberState;
+use sinew_format::model::pool_geometry::Shape;
+use sinew_members::throttle::Bounds;
 use sinew_uring::OpenOptions;
 use sinew_uring::net::{Listener, Part, Stream};
 
@@ -46,7 +46,7 @@ pub(crate) enum Request {
     ArrayGrow { paths: Vec<PathBuf>, method: Option<MethodName>, force: bool },
     Scrub { run: bool },
     Throttle { bytes_per_second: u64, rest_above: u64 },
-    StepAround { mode: Option<StepAroundName>, give_up_after: Option<GiveUpAfter> },
+    SpikeAvoidance { mode: Option<StepAroundName>, give_up_after: Option<GiveUpAfter> },
     Policy { change: PolicyChange },
 }
 
@@ -195,7 +195,7 @@ async fn answer(served: &Served, request: Request) -> Result<Value> {
             control.set_policy(policy).await?;
             return Ok(report::policy(&policy));
         }
-        Request::StepAround { mode, give_up_after } => {
+        Request::SpikeAvoidance { mode, give_up_after } => {
             if let Some(mode) = mode {
                 control.step_around(mode.into()).await;
             }

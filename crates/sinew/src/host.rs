@@ -10,15 +10,17 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow, bail};
 use async_channel::{Receiver, Sender};
+use sinew_core::io::{DeviceId, Io};
 use sinew_engine::client::{PoolClient, ShardLink};
 use sinew_engine::control::{Catalog, Control};
-use sinew_engine::disk::superblock::Config;
-use sinew_engine::io::{DeviceId, Io};
-use sinew_engine::md::{self, MdError, MdOptions};
+use sinew_engine::pool::md_arrays::{self, MdError, MdOptions};
 use sinew_engine::pool::{self, Candidate, Found, PoolError};
-use sinew_engine::recover::{RecoverError, RecoveryReport};
-use sinew_engine::serve::Order;
-use sinew_engine::shard::{self, Event};
+use sinew_engine::shard;
+use sinew_format::model::config::Config;
+use sinew_members::message::ControlRequest;
+use sinew_members::message::ShardEvent;
+use sinew_members::open_error::RecoverError;
+use sinew_members::recovery_report::RecoveryReport;
 use sinew_uring::threads::{pin_to, spawn_pinned};
 use sinew_uring::{Config as RuntimeConfig, Devices, Runtime, UringIo};
 
@@ -83,9 +85,9 @@ pub(crate) trait Worker: Clone + Send + 'static {
 struct ThreadSeed {
     config: Config,
     devices: Vec<Option<DeviceId>>,
-    mailboxes: Vec<(usize, Receiver<Order>)>,
-    senders: Vec<Sender<Order>>,
-    events: Sender<Event>,
+    mailboxes: Vec<(usize, Receiver<ControlRequest>)>,
+    senders: Vec<Sender<ControlRequest>>,
+    events: Sender<ShardEvent>,
 }
 
 impl ThreadSeed {
@@ -146,7 +148,7 @@ impl Kind {
                 let found = pool::discover(io, candidates).await;
                 found.map_err(|error| Failure::of_discovery(error, candidates))
             }
-            Kind::Md(options) => md::discover(io, candidates, &options).await.map_err(|error| {
+            Kind::Md(options) => md_arrays::discover(io, candidates, &options).await.map_err(|error| {
                 let bad = |path: &String| candidates.iter().find(|c| c.path == *path).cloned();
                 match &error {
                     MdError::Device { path, .. } => match bad(path) {
@@ -290,9 +292,9 @@ impl Attempt<'_> {
 fn seeds(
     found: &Found,
     threads: usize,
-    receivers: Vec<Receiver<Order>>,
-    senders: &[Sender<Order>],
-    events: &Sender<Event>,
+    receivers: Vec<Receiver<ControlRequest>>,
+    senders: &[Sender<ControlRequest>],
+    events: &Sender<ShardEvent>,
 ) -> Vec<ThreadSeed> {
     let seed = |_| ThreadSeed {
         config: (*found.config).clone(),

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use hdrhistogram::Histogram;
-use sinew_engine::buf::Buf;
+use sinew_core::buf::Buf;
+use sinew_core::io::Io;
+use sinew_core::volume::Volume;
 use sinew_engine::client::{PoolClient, VolumeHandle};
 use sinew_engine::control::Catalog;
-use sinew_engine::io::Io;
-use sinew_engine::volume::Volume;
 use sinew_uring::UringIo;
 
 use crate::host::{Open, Worker};

@@ -7,10 +7,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use sinew_engine::array::geometry::Access;
-use sinew_engine::disk::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
-use sinew_engine::io::DeviceId;
+use sinew_core::io::DeviceId;
 use sinew_engine::pool::{self, Candidate};
+use sinew_format::model::array_geometry::Access;
+use sinew_format::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
 use sinew_uring::{Devices, OpenError, OpenOptions};
 
 use crate::host::{self, Kind};
@@ -175,7 +175,7 @@ fn is_member_file(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     SLOT_OFFSETS.iter().any(|&offset| {
         let mut slot = vec![0; SLOT_BYTES];
-        let foreign = sinew_engine::disk::codec::DecodeError::Foreign;
+        let foreign = sinew_format::codec::DecodeError::Foreign;
         file.read_exact_at(&mut slot, offset).is_ok() && Superblock::decode(&slot) != Err(foreign)
     })
 }

@@ -12,10 +12,10 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use sinew_engine::MemberStats;
-use sinew_engine::disk::superblock::Config;
-use sinew_engine::spikes::{History, MemberLatency};
-use sinew_engine::status::{CounterValues, ShardStatus};
+use sinew_format::model::config::Config;
+use sinew_members::latency::{LatencyHistogram, MemberLatency};
+use sinew_members::members::MemberStats;
+use sinew_members::status::{CounterValues, ShardStatus};
 
 use crate::report::health;
 
@@ -222,7 +222,7 @@ fn of_members(config: &Config, status: &ShardStatus, faults: &[usize]) -> Vec<Fa
     ));
     let faults = faults.iter().enumerate().map(|(i, &count)| Sample::Gauge(label(i), count as f64));
     families.push(family("member_faults", "Faults that the member has on purpose", faults.collect()));
-    let quantiles = |of: fn(&MemberLatency) -> &History| {
+    let quantiles = |of: fn(&MemberLatency) -> &LatencyHistogram| {
         let of_member = |(i, m): (usize, &MemberLatency)| {
             let one = |(name, share)| {
                 let seconds = of(m).quantile_ns(share)? as f64 / 1e9;

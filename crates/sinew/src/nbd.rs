@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
-use sinew_engine::buf::Buf;
+use sinew_core::buf::Buf;
+use sinew_core::io::Io;
 use sinew_engine::client::{PoolClient, VolumeHandle};
 use sinew_engine::control::Catalog;
-use sinew_engine::io::Io;
 use sinew_frontend::exports::{Export, Exports};
 use sinew_frontend::nbd::serve_connection;
 use sinew_frontend::transport::{Part, Stream};

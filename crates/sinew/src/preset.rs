@@ -3,8 +3,8 @@
 use anyhow::{Result, bail};
 use sinew_engine::control::Control;
 use sinew_engine::pool::PoolKind;
-use sinew_engine::preset::{Part, Preset};
-use sinew_engine::shape::Shape;
+use sinew_engine::pool::preset::{Part, Preset};
+use sinew_format::model::pool_geometry::Shape;
 use sinew_uring::UringIo;
 
 fn is_real(preset: &Preset) -> bool {

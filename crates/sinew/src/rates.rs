@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use serde_json::{Value, json};
-use sinew_engine::io::Io;
-use sinew_engine::status::CounterValues;
+use sinew_core::io::Io;
+use sinew_members::status::CounterValues;
 
 use crate::host::Open;
 

@@ -1,15 +1,15 @@
 //! The state of a pool, for programs (JSON) and for people: is my data safe, what is happening, what should I do.
 
 use serde_json::{Value, json};
-use sinew_engine::disk::superblock::{Config, MemberState};
-use sinew_engine::disk::uuid_text;
-use sinew_engine::policy::Policy;
-use sinew_engine::spikes::{History, Response};
-use sinew_engine::status::ShardStatus;
+use sinew_core::ids::uuid_text;
+use sinew_format::model::config::{Config, MemberState};
+use sinew_format::model::policy::Policy;
+use sinew_members::latency::{LatencyHistogram, Response};
+use sinew_members::status::ShardStatus;
 
-use sinew_engine::array::geometry::{Access, ArrayGeometry, level_number, level_rotation};
-use sinew_engine::array::growth::GrowMethod;
-use sinew_engine::shape::Shape;
+use sinew_format::model::array_geometry::{Access, ArrayGeometry};
+use sinew_format::model::array_growth::GrowMethod;
+use sinew_format::model::pool_geometry::Shape;
 
 use crate::out::say;
 use crate::size;
@@ -74,7 +74,7 @@ pub(crate) fn status(config: &Config, status: &ShardStatus, unnamed: &[usize]) -
 }
 
 /// How long requests took lately; null when there were none.
-fn quantiles(history: &History) -> Value {
+fn quantiles(history: &LatencyHistogram) -> Value {
     let us = |share| history.quantile_ns(share).map(|ns| ns / 1000);
     match us(0.5) {
         Some(p50) => json!({ "p50": p50, "p99": us(0.99), "p99.9": us(0.999) }),
@@ -99,7 +99,7 @@ fn member_chunks(config: &Config, member: usize) -> u64 {
 fn array_json(array: &ArrayGeometry) -> Value {
     let level = array.layout.level();
     json!({
-        "level": level_number(level), "layout": level_rotation(level).map(|r| r.to_string()),
+        "level": level.number(), "layout": level.rotation().map(|r| r.to_string()),
         "copies": array.layout.copies(), "groups": array.groups(), "members": array.members(),
         "chunk_bytes": array.layout.chunk_bytes(), "journal": array.journal, "data_offset": array.data_offset(),
         "md": array.md.map(access_name),
@@ -223,7 +223,7 @@ pub(crate) fn health(config: &Config, status: &ShardStatus, unnamed: &[usize]) -
 
 /// What to do about a member that is slow for good, with the evidence.
 fn suspect_advice(config: &Config, status: &ShardStatus, suspect: usize) -> String {
-    let medians = |of: fn(&sinew_engine::spikes::MemberLatency) -> &History| {
+    let medians = |of: fn(&sinew_members::latency::MemberLatency) -> &LatencyHistogram| {
         let mut others: Vec<u64> = status
             .member_latency
             .iter()

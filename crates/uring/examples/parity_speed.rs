@@ -10,7 +10,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use libloading::Library;
-use sinew_engine::{buf::Buf, parity};
+use sinew_core::buf::Buf;
+use sinew_layout::parity;
 
 /// Bytes handled in a run.
 const RUN_BYTES: usize = 2 << 30;

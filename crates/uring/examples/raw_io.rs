@@ -20,8 +20,8 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::{DeviceId, Io};
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::{DeviceId, Io};
 use sinew_uring::net::{Part, Stream};
 use sinew_uring::{Config, Devices, OpenOptions, Path, Runtime, UringIo, threads};
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use io_uring::squeue::Entry;
-use sinew_engine::buf::BLOCK_BYTES;
-use sinew_engine::io::{DeviceId, IoError};
+use sinew_core::buf::BLOCK_BYTES;
+use sinew_core::io::{DeviceId, IoError};
 use slab::Slab;
 
 use crate::devices::Devices;

@@ -10,8 +10,8 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::IoError;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::IoError;
 
 use crate::faults::{Fault, Faults};
 use crate::io::point_to;

@@ -8,7 +8,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
-use sinew_engine::io::DeviceId;
+use sinew_core::io::DeviceId;
 
 use crate::aside;
 use crate::device::{Backing, Device, Harm, OpenError, OpenOptions, Path};

@@ -8,9 +8,9 @@ use std::rc::Rc;
 
 use io_uring::squeue::Flags;
 use io_uring::{opcode, types};
+use sinew_core::buf::Buf;
+use sinew_core::io::{DeviceId, Gather, Io, IoError, Space};
 use sinew_devices::Kind;
-use sinew_engine::buf::Buf;
-use sinew_engine::io::{DeviceId, Gather, Io, IoError, Space};
 
 use crate::aside;
 use crate::core::{Core, now, random};

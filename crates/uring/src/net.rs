@@ -13,7 +13,7 @@ use std::ptr;
 use std::rc::Rc;
 
 use io_uring::{opcode, types};
-use sinew_engine::buf::Buf;
+use sinew_core::buf::Buf;
 
 use crate::io::{UringIo, point_to};
 use crate::ring::{Payload, Sending};

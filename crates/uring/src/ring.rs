@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
-use sinew_engine::buf::Buf;
-use sinew_engine::io::Gather;
+use sinew_core::buf::Buf;
+use sinew_core::io::Gather;
 use slab::Slab;
 
 use crate::device::Device;

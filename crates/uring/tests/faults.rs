@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::{DeviceId, Io, IoError};
 use sinew_devices::flash;
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::{DeviceId, Io, IoError};
 use sinew_uring::{Chance, Config, Damage, Devices, DriveModel, Fault, Runtime, Side, UringIo};
 
 const MEMBER_BYTES: u64 = 64 << 20;

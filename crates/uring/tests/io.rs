@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path as FilePath;
 use std::rc::Rc;
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::{DeviceId, Gather, Io, IoError};
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::{DeviceId, Gather, Io, IoError};
 use sinew_uring::{Config, Devices, OpenError, OpenOptions, Path, Runtime, UringIo, threads};
 
 const MEMBER_BYTES: u64 = 8 << 20;

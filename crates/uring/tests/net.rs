@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use sinew_engine::buf::Buf;
-use sinew_engine::io::Io;
+use sinew_core::buf::Buf;
+use sinew_core::io::Io;
 use sinew_uring::net::{Listener, Part, Stream};
 use sinew_uring::signal::{Signal, Signals};
 use sinew_uring::{Config, Runtime, threads};

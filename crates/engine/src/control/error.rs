@@ -1,11 +1,11 @@
 //! Why the control did not do what it was asked.
 
-use crate::array::growth::GrowError;
-use crate::disk::codec::DecodeError;
 use crate::pool::PoolError;
-use crate::volume::VolumeError;
+use sinew_core::volume::VolumeError;
+use sinew_format::codec::DecodeError;
+use sinew_format::model::array_growth::GrowError;
 
-use super::membership::MembershipError;
+use crate::control::membership::MembershipError;
 
 /// Why the control did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

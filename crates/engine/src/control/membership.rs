@@ -5,18 +5,18 @@
 //! first on nothing new is placed on it and what it holds moves to the others; the second, when it is empty, ends its part,
 //! and then its superblock is cleared. Its number stays, so that what bounds the numbers in the tables never shrinks.
 
-use crate::addr::MemberId;
-use crate::disk::superblock::{MemberConfig, MemberState};
-use crate::geometry::{MEMBERS, MemberLayout};
-use crate::io::{DeviceId, Io, IoError};
-use crate::paths::Path;
 use crate::pool::{self, Candidate, PoolError};
-use crate::sabotage::{self, Sabotage};
-use crate::serve::{Answer, Order};
-use crate::shape::Shape;
-use crate::volume::VolumeError;
+use sinew_core::coverage::Mark;
+use sinew_core::ids::MemberId;
+use sinew_core::io::{DeviceId, Io, IoError};
+use sinew_core::mutation::{self, Mutation};
+use sinew_core::volume::VolumeError;
+use sinew_format::model::config::{MemberConfig, MemberState};
+use sinew_format::model::mapped_geometry::{MEMBERS, MemberLayout};
+use sinew_format::model::pool_geometry::Shape;
+use sinew_members::message::{Answer, ControlRequest};
 
-use super::{Control, ControlError};
+use crate::control::{Control, ControlError};
 
 /// Why a member cannot join or leave.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,14 +81,16 @@ impl<I: Io> Control<I> {
         let bytes = pool::device_bytes(&self.io, &candidate)?;
         let (index, member) = self.plan_member(&candidate, bytes)?;
         pool::wipe(&self.io, &candidate).await?;
-        if sabotage::on(Sabotage::UseBeforeStored) {
+        if mutation::on(Mutation::UseBeforeStored) {
             let (id, layout, state) = (MemberId(index as u8), member.layout, member.state);
             let device = Some(candidate.device);
-            let _ = self.ask_all(|done| Order::SetMember { member: id, state, device, layout, done }).await;
+            let _ = self
+                .ask_all(|done| ControlRequest::SetMember { member: id, state, device, layout, done })
+                .await;
             self.io.sleep(50_000_000).await;
         }
         self.join(index, member, candidate.device).await?;
-        self.io.reach(Path::MemberAdded);
+        self.io.mark(Mark::MemberAdded);
         self.tell_member(index).await;
         Ok(index)
     }
@@ -131,7 +133,7 @@ impl<I: Io> Control<I> {
             Err(error) => Err(error.into()),
         };
         if joined.is_err() {
-            self.io.reach(Path::JoinFailed);
+            self.io.mark(Mark::JoinFailed);
             let mut config = self.config.borrow_mut();
             // It may be written there all the same: nothing else may ever have this generation.
             config.generation = config.generation.max(generation);
@@ -141,7 +143,7 @@ impl<I: Io> Control<I> {
         self.end_change();
         joined?;
         if self.member(index)? == MemberState::Removed {
-            self.io.reach(Path::JoinFailed);
+            self.io.mark(Mark::JoinFailed);
             let error = IoError::Gone;
             return Err(PoolError::Device { path, error }.into());
         }
@@ -174,8 +176,8 @@ impl<I: Io> Control<I> {
             return Err(MembershipError::VolumesTooLarge { max }.into());
         }
         let member = MemberId(index as u8);
-        if !self.ask_whether(|done| Order::FitsWithout { member, done }).await? {
-            self.io.reach(Path::RemovalRefused);
+        if !self.ask_whether(|done| ControlRequest::FitsWithout { member, done }).await? {
+            self.io.mark(Mark::RemovalRefused);
             return Err(MembershipError::NoRoomWithout.into());
         }
         self.set_leaving(index, MemberState::Active, MemberState::Leaving).await
@@ -193,7 +195,7 @@ impl<I: Io> Control<I> {
             let hint = "only a member that is leaving can be told to stay";
             return Err(ControlError::MemberState { member: index, state: state.name(), hint });
         }
-        self.io.reach(Path::RemovalCancelled);
+        self.io.mark(Mark::RemovalCancelled);
         self.set_leaving(index, MemberState::Leaving, MemberState::Active).await
     }
 
@@ -219,7 +221,7 @@ impl<I: Io> Control<I> {
     }
 
     /// Ends the part of members that were to be emptied and are.
-    pub(super) async fn finish_leaving(&self) -> Result<(), ControlError> {
+    pub(crate) async fn finish_leaving(&self) -> Result<(), ControlError> {
         // A member found empty may be about to come back.
         let _turn = self.turn().await;
         let emptied = |m: &MemberConfig| matches!(m.state, MemberState::Evacuating | MemberState::Leaving);
@@ -230,8 +232,8 @@ impl<I: Io> Control<I> {
                 continue;
             }
             let member = MemberId(index as u8);
-            let is_empty = sabotage::on(Sabotage::LeaveEarly)
-                || self.ask_whether(|done| Order::IsEmpty { member, done }).await?;
+            let is_empty = mutation::on(Mutation::LeaveEarly)
+                || self.ask_whether(|done| ControlRequest::IsEmpty { member, done }).await?;
             if !is_empty {
                 continue;
             }
@@ -239,10 +241,10 @@ impl<I: Io> Control<I> {
                 continue;
             }
             if state == MemberState::Evacuating {
-                self.io.reach(Path::EvacuationEnded);
+                self.io.mark(Mark::EvacuationEnded);
                 continue;
             }
-            self.io.reach(Path::MemberLeft);
+            self.io.mark(Mark::MemberLeft);
             let device = self.devices.borrow()[index];
             if let Some(device) = device {
                 self.clear(index, device).await;
@@ -254,7 +256,7 @@ impl<I: Io> Control<I> {
 
     /// Clears the superblock of a device that nothing is left on. If that fails the next opening does it: until then the
     /// device is known by its identity for what it is.
-    pub(super) async fn clear(&self, index: usize, device: DeviceId) {
+    pub(crate) async fn clear(&self, index: usize, device: DeviceId) {
         let path = self.config.borrow().members[index].path.clone();
         let _ = pool::clear(&self.io, &Candidate { device, path }).await;
     }
@@ -262,7 +264,7 @@ impl<I: Io> Control<I> {
     /// Asks every shard; true when all say so.
     async fn ask_whether(
         &self,
-        order: impl Fn(Answer<Result<bool, VolumeError>>) -> Order,
+        order: impl Fn(Answer<Result<bool, VolumeError>>) -> ControlRequest,
     ) -> Result<bool, VolumeError> {
         Ok(self.ask_each(order).await?.into_iter().all(|yes| yes))
     }

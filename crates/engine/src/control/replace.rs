@@ -1,15 +1,15 @@
 //! Giving a member's place to another device: on request, by a spare, or, in a mapped pool, to nobody.
 
-use crate::addr::MemberId;
-use crate::disk::superblock::{MemberConfig, MemberState};
-use crate::geometry::MemberLayout;
-use crate::io::Io;
-use crate::paths::Path;
 use crate::pool::{self, Candidate};
-use crate::serve::Order;
-use crate::shape::Shape;
+use sinew_core::coverage::Mark;
+use sinew_core::ids::MemberId;
+use sinew_core::io::Io;
+use sinew_format::model::config::{MemberConfig, MemberState};
+use sinew_format::model::mapped_geometry::MemberLayout;
+use sinew_format::model::pool_geometry::Shape;
+use sinew_members::message::ControlRequest;
 
-use super::{Control, ControlError};
+use crate::control::{Control, ControlError};
 
 impl<I: Io> Control<I> {
     /// Replaces an out member by an empty device, onto which everything is rebuilt; or, without one, has what it held
@@ -61,8 +61,8 @@ impl<I: Io> Control<I> {
         pool::wipe(&self.io, &candidate).await?;
         // Before the empty device counts, everything on it is known to be stale.
         let id = MemberId(index as u8);
-        self.ask_all(|done| Order::StaleMember { member: id, done }).await?;
-        self.io.reach(Path::MemberReplaced);
+        self.ask_all(|done| ControlRequest::StaleMember { member: id, done }).await?;
+        self.io.mark(Mark::MemberReplaced);
         self.activate(index, candidate.device, |entry| *entry = member).await?;
         drop(turn);
         self.use_spares().await;
@@ -81,7 +81,7 @@ impl<I: Io> Control<I> {
     }
 
     /// Has spares take the places of members that failed or have not come back.
-    pub(super) async fn use_spares(&self) {
+    pub(crate) async fn use_spares(&self) {
         let _turn = self.turn().await;
         loop {
             let (index, spare) = {
@@ -108,7 +108,7 @@ impl<I: Io> Control<I> {
     /// The member and the spare change places; what the member held is rebuilt onto the spare.
     async fn use_spare(&self, index: usize, spare: usize) -> Result<(), ControlError> {
         let id = MemberId(index as u8);
-        self.ask_all(|done| Order::StaleMember { member: id, done }).await?;
+        self.ask_all(|done| ControlRequest::StaleMember { member: id, done }).await?;
         let device = self.devices.borrow()[spare];
         let mut taken = false;
         self.change(|config| {
@@ -125,19 +125,19 @@ impl<I: Io> Control<I> {
         })
         .await?;
         if taken {
-            self.io.reach(Path::SpareTaken);
+            self.io.mark(Mark::SpareTaken);
             self.tell_member(index).await;
         }
         Ok(())
     }
 
     /// Whether so many members are active without this one.
-    pub(super) fn check_width(&self, index: usize, need: usize) -> Result<(), ControlError> {
+    pub(crate) fn check_width(&self, index: usize, need: usize) -> Result<(), ControlError> {
         let config = self.config.borrow();
         let active = |(i, m): &(usize, &MemberConfig)| *i != index && m.state == MemberState::Active;
         let have = config.members.iter().enumerate().filter(active).count();
         if have < need {
-            self.io.reach(Path::EvacuationRefused);
+            self.io.mark(Mark::EvacuationRefused);
             return Err(ControlError::TooFewLeft { have, need });
         }
         Ok(())

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::addr::VolumeId;
-use crate::buf::BLOCK_BYTES;
 use crate::client::VolumeShared;
-use crate::disk::superblock::{Config, VolumeConfig};
-use crate::io::Io;
-use crate::serve::Order;
-use crate::shape::Shape;
+use sinew_core::buf::BLOCK_BYTES;
+use sinew_core::ids::VolumeId;
+use sinew_core::io::Io;
+use sinew_format::model::config::{Config, VolumeConfig};
+use sinew_format::model::pool_geometry::Shape;
+use sinew_members::message::ControlRequest;
 
-use super::{Control, ControlError};
+use crate::control::{Control, ControlError};
 
 impl<I: Io> Control<I> {
     fn check_size(&self, config: &Config, without: Option<VolumeId>, bytes: u64) -> Result<(), ControlError> {
@@ -83,9 +83,9 @@ impl<I: Io> Control<I> {
         self.finish_delete(id).await
     }
 
-    pub(super) async fn finish_delete(&self, volume: VolumeId) -> Result<(), ControlError> {
-        self.ask_all(|done| Order::DropVolume { volume, done }).await?;
-        self.ask_all(|done| Order::Flush { done }).await?;
+    pub(crate) async fn finish_delete(&self, volume: VolumeId) -> Result<(), ControlError> {
+        self.ask_all(|done| ControlRequest::DropVolume { volume, done }).await?;
+        self.ask_all(|done| ControlRequest::Flush { done }).await?;
         self.change(|config| {
             config.volumes.retain(|v| v.id != volume);
             Ok(())
@@ -107,7 +107,7 @@ impl<I: Io> Control<I> {
         // In either direction nothing may be left beyond the smaller size: what grows reads as zeros.
         let blocks = bytes.min(volume.bytes) / BLOCK_BYTES as u64;
         let id = volume.id;
-        self.ask_all(|done| Order::Truncate { volume: id, blocks, done }).await?;
+        self.ask_all(|done| ControlRequest::Truncate { volume: id, blocks, done }).await?;
         self.change(|config| {
             self.check_size(config, Some(id), bytes)?;
             let entry = config.volumes.iter_mut().find(|v| v.id == id);

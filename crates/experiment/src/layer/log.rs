@@ -12,10 +12,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::Io;
-use sinew_engine::sync::{Kick, Signal, join_all};
-use sinew_engine::volume::VolumeError;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::Io;
+use sinew_core::sync::{Kick, Signal, join_all};
+use sinew_core::volume::VolumeError;
 
 use super::Store;
 

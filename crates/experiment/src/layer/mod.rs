@@ -10,12 +10,12 @@ mod software;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use sinew_engine::buf::Buf;
+use sinew_core::buf::Buf;
+use sinew_core::io::Io;
+use sinew_core::volume::{Volume, VolumeError};
 use sinew_engine::client::VolumeHandle;
-use sinew_engine::io::Io;
-use sinew_engine::preset::Layer;
-use sinew_engine::shape::Shape;
-use sinew_engine::volume::{Volume, VolumeError};
+use sinew_engine::pool::preset::Layer;
+use sinew_format::model::pool_geometry::Shape;
 use sinew_layout::Level;
 use sinew_sim::{OpenPool, SimIo, World};
 

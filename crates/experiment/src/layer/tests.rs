@@ -2,8 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 
-use sinew_engine::buf::BLOCK_BYTES;
-use sinew_engine::io::Io;
+use sinew_core::buf::BLOCK_BYTES;
+use sinew_core::io::Io;
 use sinew_sim::Rng;
 
 use super::*;

@@ -1,6 +1,6 @@
 //! What can be found wrong with a file without running anything.
 
-use sinew_engine::preset::Part;
+use sinew_engine::pool::preset::Part;
 use sinew_workload::Pace;
 
 use super::{

@@ -21,8 +21,8 @@ use std::future::{Future, poll_fn};
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 
-use sinew_engine::buf::Buf;
-use sinew_engine::io::Io;
+use sinew_core::buf::Buf;
+use sinew_core::io::Io;
 
 use super::deadline::within;
 use super::input::{Closed, Input};

@@ -12,9 +12,9 @@ use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use sinew_engine::buf::Buf;
-use sinew_engine::io::yield_now;
-use sinew_engine::volume::Volume;
+use sinew_core::buf::Buf;
+use sinew_core::io::yield_now;
+use sinew_core::volume::Volume;
 
 use super::execute::{Outcome, encode, execute};
 use super::outbox::Outbox;

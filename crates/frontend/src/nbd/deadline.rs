@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 
-use sinew_engine::io::Io;
+use sinew_core::io::Io;
 
 use crate::transport::Stream;
 

@@ -1,7 +1,7 @@
 //! Carries a command out on the volume and encodes the reply.
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::volume::{Volume, VolumeError};
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::volume::{Volume, VolumeError};
 
 use super::handshake::ALLOCATION_CONTEXT;
 use super::outbox::Outbox;

@@ -4,7 +4,7 @@
 //! [`OPTIONS_MAX`] of them. Time is the driver's business. A client that does not claim the fixed newstyle is served
 //! all the same: it just won't send the options it does not know.
 
-use sinew_engine::volume::Volume;
+use sinew_core::volume::Volume;
 
 use super::proto::{
     self, InfoRequest, MetaRequest, OptionHeader, handshake_flag, info, option, option_reply,

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use sinew_engine::buf::Buf;
+use sinew_core::buf::Buf;
 
 use super::handshake::OPTION_BYTES_MAX;
 use super::proto::OPTION_HEADER_BYTES;

@@ -2,7 +2,7 @@
 //!
 //! Headers of neighbouring replies share a vector, vectors are used again, data is not copied.
 
-use sinew_engine::buf::Buf;
+use sinew_core::buf::Buf;
 
 use crate::transport::Part;
 

@@ -5,8 +5,8 @@
 
 use std::rc::Rc;
 
-use sinew_engine::io::Io;
-use sinew_engine::volume::Volume;
+use sinew_core::io::Io;
+use sinew_core::volume::Volume;
 
 use super::connection::Connection;
 pub use super::connection::{BYTES_MAX, REQUESTS_MAX};

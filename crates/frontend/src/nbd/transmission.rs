@@ -3,7 +3,7 @@
 //! Pure. A command that comes out of [`plan`] lies inside the volume, has only flags that belong to it, and is allowed
 //! on the export.
 
-use sinew_engine::volume::VolumeError;
+use sinew_core::volume::VolumeError;
 
 use super::proto::{Errno, PAYLOAD_BYTES_MAX, Request, command, command_flag};
 
@@ -183,6 +183,9 @@ pub fn refusal_of(error: VolumeError, command: u16) -> Refusal {
         VolumeError::OutOfRange => Refusal::new(Errno::Inval, "the range reaches past the end"),
         VolumeError::NoSpace => Refusal::new(Errno::NoSpc, "no space left in the pool"),
         VolumeError::Failed => Refusal::new(Errno::Io, "too many failed members or no good copy"),
+        VolumeError::Unsupported => {
+            Refusal::new(Errno::NotSup, "this kind of pool does not support the request")
+        }
         VolumeError::ReadOnly => Refusal::new(Errno::Perm, "the volume is read-only"),
         VolumeError::Gone => Refusal::new(Errno::Shutdown, "the volume is gone"),
     }

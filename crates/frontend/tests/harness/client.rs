@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use sinew_engine::io::Io;
+use sinew_core::io::Io;
 use sinew_frontend::nbd::proto::{
     self, InfoRequest, Request, handshake_flag, info, option_reply, transmission_flag,
 };

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::{DeviceId, Gather, Io, IoError, Space};
-use sinew_engine::volume::{Extent, Volume, VolumeError};
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::{DeviceId, Gather, Io, IoError, Space};
+use sinew_core::volume::{Extent, Volume, VolumeError};
 use sinew_frontend::exports::{Export, Exports};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;

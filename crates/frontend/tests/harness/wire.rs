@@ -7,7 +7,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use sinew_engine::buf::Buf;
+use sinew_core::buf::Buf;
 use sinew_frontend::transport::{Part, Stream};
 
 #[derive(Default)]

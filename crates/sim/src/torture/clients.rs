@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::Io;
+use sinew_core::volume::{Volume, VolumeError};
 use sinew_engine::client::VolumeHandle;
-use sinew_engine::io::Io;
-use sinew_engine::volume::{Volume, VolumeError};
 
 use crate::random::Rng;
 use crate::torture::failure::{Kind, Log, Wrong};
@@ -224,7 +224,7 @@ async fn status(work: &Rc<Work>, volume: usize, start: u64, count: u64) {
 
 /// Reads blocks and checks each.
 pub(crate) async fn read(work: &Rc<Work>, volume: usize, start: u64, count: u64) {
-    let readings: Vec<_> =
+    let read_slots: Vec<_> =
         (start..start + count).map(|n| work.oracle.borrow().begin_read((volume, n))).collect();
     let handle = work.volume(volume);
     let result = handle.read(start * BLOCK, (count * BLOCK) as u32).await;
@@ -237,7 +237,7 @@ pub(crate) async fn read(work: &Rc<Work>, volume: usize, start: u64, count: u64)
     let blocks = bufs.iter().flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES));
     let mut oracle = work.oracle.borrow_mut();
     let mut got = 0;
-    for (reading, block) in readings.into_iter().zip(blocks) {
+    for (reading, block) in read_slots.into_iter().zip(blocks) {
         got += 1;
         if let Err(what) = oracle.end_read(reading, block) {
             work.complain(Kind::WrongData, what);

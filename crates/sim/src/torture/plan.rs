@@ -7,10 +7,10 @@ mod member;
 mod policy;
 mod setting;
 
-use sinew_engine::array::geometry::ArraySpec;
-use sinew_engine::geometry::{CHUNK_BLOCKS, Geometry, GeometryError, OVERCOMMIT, Protection};
-use sinew_engine::policy::Packing;
-use sinew_engine::spikes::StepAround;
+use sinew_format::model::array_geometry::ArraySpec;
+use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, Geometry, GeometryError, OVERCOMMIT, Protection};
+use sinew_format::model::policy::Packing;
+use sinew_members::latency::SpikeAvoidance;
 
 use crate::random::Rng;
 
@@ -48,7 +48,7 @@ choices! {
         /// An operator bounds the rate of background work, or takes the bound away, or changes how spikes are found.
         Throttle = "throttle",
         /// A member answers nothing for long.
-        Silence = "silence",
+        HungDevices = "silence",
     }
 }
 
@@ -224,7 +224,7 @@ plan! {
     /// Writes that a member's volatile cache holds at most.
     cache_writes: usize,
     /// How members in a latency spike are found.
-    step_around: StepAround,
+    step_around: SpikeAvoidance,
     /// Metadata is in memory with a battery.
     battery: bool,
     /// How small writes lie in mirrored stripes.
@@ -328,11 +328,11 @@ impl Plan {
             jitter: [60, 60, 60, 0, 2000][later.below(5) as usize],
             cache_writes: [1 << 16, 1 << 16, 16, 1][later.below(4) as usize],
             step_around: match Rng::stream(seed, "plan, step around", 0).below(8) {
-                0 => StepAround::Off,
-                1 => StepAround::Consumer,
-                2 if seed.is_multiple_of(2) => StepAround::FusionRaid,
-                2 => StepAround::Datacenter,
-                _ => StepAround::Auto,
+                0 => SpikeAvoidance::Off,
+                1 => SpikeAvoidance::Consumer,
+                2 if seed.is_multiple_of(2) => SpikeAvoidance::FusionRaid,
+                2 => SpikeAvoidance::Datacenter,
+                _ => SpikeAvoidance::Auto,
             },
             battery: false,
             packing: Packing::Packed,

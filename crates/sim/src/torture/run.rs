@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use sinew_engine::buf::BLOCK_BYTES;
-use sinew_engine::io::DeviceId;
+use sinew_core::buf::BLOCK_BYTES;
+use sinew_core::io::DeviceId;
+use sinew_core::volume::Volume;
 use sinew_engine::pool::{self, PoolKind, PoolSpec};
-use sinew_engine::recover::RecoveryReport;
-use sinew_engine::status::{CounterValues, ShardStatus};
-use sinew_engine::volume::Volume;
 use sinew_layout::Level;
+use sinew_members::recovery_report::RecoveryReport;
+use sinew_members::status::{CounterValues, ShardStatus};
 
 use crate::device::CrashPolicy;
 use crate::faults::DeviceFaults;
@@ -120,7 +120,7 @@ pub fn run_logged(plan: &Plan, lines_max: usize) -> Result<Outcome, Failure> {
     }
     // How far it came, for a run that does not come back.
     let (opening, troubles) = (Cell::new(0), Cell::new(0));
-    sinew_engine::buf::keep(KEPT_BYTES_MAX);
+    sinew_core::buf::keep(KEPT_BYTES_MAX);
     let played = catch_unwind(AssertUnwindSafe(|| {
         let mut run = Run::new(plan, Rc::clone(&log));
         let played = run.play(&|run| {

@@ -1,6 +1,6 @@
 //! Looks at the stripes of a closed array on its devices, with arithmetic of its own: copies are equal, parity is even.
 
-use sinew_engine::array::geometry::{ArrayGeometry, level_rotation};
+use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_layout::Home;
 use sinew_layout::history::History;
 use sinew_layout::spread::{Share, Spread};
@@ -77,7 +77,7 @@ fn check_grown(array: &ArrayGeometry, disks: &[u32], chunk: impl Fn(Home) -> Vec
     let first = History::new(disks[0]).map_err(|e| e.to_string())?;
     let history = disks.windows(2).try_fold(first, |history, pair| history.with(pair[1] - pair[0]));
     let history = history.map_err(|e| e.to_string())?;
-    let rotation = level_rotation(layout.level()).ok_or("parity without a rotation")?;
+    let rotation = layout.level().rotation().ok_or("parity without a rotation")?;
     for index in 0..array.shards as u64 {
         let share =
             Share { run: array.extent_blocks() / first_row_blocks, index, shards: array.shards as u64 };

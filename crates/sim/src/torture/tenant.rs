@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use sinew_engine::buf::BLOCK_BYTES;
+use sinew_core::buf::BLOCK_BYTES;
+use sinew_core::volume::{Volume, VolumeError};
 use sinew_engine::control::ControlError;
-use sinew_engine::volume::{Volume, VolumeError};
 
 use crate::host::OpenPool;
 use crate::random::Rng;

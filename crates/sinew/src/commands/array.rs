@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
-use sinew_engine::array::geometry::{ArrayGeometry, ArraySpec};
-use sinew_engine::array::growth::GrowMethod;
-use sinew_engine::disk::superblock::Config;
 use sinew_engine::pool::PoolKind;
-use sinew_engine::shape::Shape;
+use sinew_format::model::array_geometry::{ArrayGeometry, ArraySpec};
+use sinew_format::model::array_growth::GrowMethod;
+use sinew_format::model::config::Config;
+use sinew_format::model::pool_geometry::Shape;
 use sinew_layout::{Level, Rotation};
 
 use crate::api::{Request, Target};
@@ -253,7 +253,7 @@ fn create(args: &CreateArgs) -> Result<()> {
         say!(
             "{:#}",
             serde_json::json!({
-                "array": config.name, "uuid": sinew_engine::disk::uuid_text(&config.pool),
+                "array": config.name, "uuid": sinew_core::ids::uuid_text(&config.pool),
                 "protection": array.name(), "members": array.members(), "spares": args.spares,
                 "shards": array.shards, "chunk_bytes": array.layout.chunk_bytes(), "journal": array.journal,
                 "bytes": array.data_bytes(), "checksums": false,

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
-use sinew_engine::array::geometry::{Access, ArrayGeometry};
-use sinew_engine::disk::uuid_text;
-use sinew_engine::md::{self, MdArray, MdOptions};
+use sinew_core::ids::uuid_text;
 use sinew_engine::pool::Candidate;
+use sinew_engine::pool::md_arrays::{self, MdArray, MdOptions};
+use sinew_format::model::array_geometry::{Access, ArrayGeometry};
 use sinew_uring::{Devices, OpenOptions, UringIo};
 
 use crate::out::say;
@@ -70,10 +70,10 @@ pub(crate) fn examine(args: &ExamineArgs) -> Result<()> {
 }
 
 async fn look(io: &UringIo, candidates: &[Candidate]) -> Result<View> {
-    let MdArray { array, name, uuid, warnings, .. } = md::examine(io, candidates).await?;
+    let MdArray { array, name, uuid, warnings, .. } = md_arrays::examine(io, candidates).await?;
     let refused = async |access| {
         let options = MdOptions { access, force: false, shards: 1, seconds: 0 };
-        md::discover(io, candidates, &options).await.err().map(|error| error.to_string())
+        md_arrays::discover(io, candidates, &options).await.err().map(|error| error.to_string())
     };
     let (refused_read_only, refused_read_write) =
         (refused(Access::ReadOnly).await, refused(Access::ReadWrite).await);

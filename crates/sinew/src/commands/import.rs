@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
-use sinew_engine::disk::superblock::{Config, MemberState, Superblock};
-use sinew_engine::disk::{Uuid, uuid_text};
+use sinew_core::ids::{Uuid, uuid_text};
+use sinew_format::model::config::{Config, MemberState};
+use sinew_format::superblock::Superblock;
 use sinew_uring::Devices;
 
 use crate::commands::serve::{Listen, serve};

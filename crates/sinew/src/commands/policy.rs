@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
-use sinew_engine::policy::{Packing, Policy};
+use sinew_format::model::policy::{Packing, Policy};
 
 use crate::api::{Request, Target};
 use crate::out::say;

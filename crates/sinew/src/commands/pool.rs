@@ -6,11 +6,11 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use sinew_engine::client::PoolClient;
 use sinew_engine::control::Catalog;
-use sinew_engine::disk::superblock::Config;
-use sinew_engine::geometry::Protection;
+use sinew_engine::pool::preset::Preset;
 use sinew_engine::pool::{self, PoolKind, PoolSpec};
-use sinew_engine::preset::Preset;
-use sinew_engine::shape::Shape;
+use sinew_format::model::config::Config;
+use sinew_format::model::mapped_geometry::Protection;
+use sinew_format::model::pool_geometry::Shape;
 use sinew_uring::{Devices, UringIo};
 
 use crate::api::{Request, Target};

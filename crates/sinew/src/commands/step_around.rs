@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
-use sinew_engine::spikes::StepAround;
+use sinew_members::latency::SpikeAvoidance;
 
 use crate::api::{Request, Target};
 use crate::out::say;
@@ -78,26 +78,26 @@ pub(crate) enum StepAroundName {
     Fusionraid,
 }
 
-impl From<StepAroundName> for StepAround {
-    fn from(name: StepAroundName) -> StepAround {
+impl From<StepAroundName> for SpikeAvoidance {
+    fn from(name: StepAroundName) -> SpikeAvoidance {
         match name {
-            StepAroundName::Off => StepAround::Off,
-            StepAroundName::Auto => StepAround::Auto,
-            StepAroundName::Consumer => StepAround::Consumer,
-            StepAroundName::Datacenter => StepAround::Datacenter,
-            StepAroundName::Fusionraid => StepAround::FusionRaid,
+            StepAroundName::Off => SpikeAvoidance::Off,
+            StepAroundName::Auto => SpikeAvoidance::Auto,
+            StepAroundName::Consumer => SpikeAvoidance::Consumer,
+            StepAroundName::Datacenter => SpikeAvoidance::Datacenter,
+            StepAroundName::Fusionraid => SpikeAvoidance::FusionRaid,
         }
     }
 }
 
 /// Runs the command.
 pub(crate) fn run(args: StepAroundArgs) -> Result<()> {
-    args.target.ask(&Request::StepAround { mode: args.mode, give_up_after: args.give_up_after })?;
+    args.target.ask(&Request::SpikeAvoidance { mode: args.mode, give_up_after: args.give_up_after })?;
     match args.mode {
         None => {}
         Some(StepAroundName::Off) => say!("members in a latency spike are not looked for"),
         Some(mode) => {
-            say!("members in a latency spike are stepped around ({})", StepAround::from(mode).name())
+            say!("members in a latency spike are stepped around ({})", SpikeAvoidance::from(mode).name())
         }
     }
     match args.give_up_after {

@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use sinew_engine::buf::{BLOCK_BYTES, Buf};
-use sinew_engine::io::{Io, yield_now};
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::{Io, yield_now};
 use sinew_uring::UringIo;
 use sinew_workload::{Boxed, Content, Issue, Kind, Next, Pace, Recorder, Replay, Report, Request};
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
-use sinew_engine::buf::Buf;
+use sinew_core::buf::Buf;
+use sinew_core::volume::{Volume, VolumeError};
 use sinew_engine::client::VolumeHandle;
-use sinew_engine::volume::{Volume, VolumeError};
 use sinew_frontend::nbd::proto::{Errno, transmission_flag};
 use sinew_frontend::nbd::uri::Place;
 use sinew_frontend::nbd::{Client, ClientError, NbdUri};
@@ -128,6 +128,7 @@ impl From<VolumeError> for Failure {
             VolumeError::OutOfRange => "invalid",
             VolumeError::NoSpace => "no space",
             VolumeError::Failed => "I/O error",
+            VolumeError::Unsupported => "unsupported",
             VolumeError::ReadOnly => "read-only",
             VolumeError::Gone => "gone",
         };

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use sinew_core::io::Io;
 use sinew_devices::flash::{Config, Ssd};
 use sinew_devices::{BLOCK_BYTES, Command, Completion, Device, Kind};
-use sinew_engine::io::Io;
 
 use crate::core::now;
 use crate::io::UringIo;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sinew_engine::buf::Buf;
+use sinew_core::buf::Buf;
 
 /// Pieces of a reply with gaps between them. Servers send chunks in order, which makes one.
 const PIECES_MAX: usize = 8192;

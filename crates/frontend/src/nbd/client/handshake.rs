@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use sinew_engine::buf::Buf;
+use sinew_core::buf::Buf;
 
 use super::super::handshake::OPTION_BYTES_MAX;
 use super::super::input::Input;

@@ -1,6 +1,6 @@
 //! Arrays as plans have them.
 
-use sinew_engine::array::geometry::{ArrayGeometry, ArraySpec};
+use sinew_format::model::array_geometry::{ArrayGeometry, ArraySpec};
 use sinew_layout::{Level, Rotation};
 
 use super::setting::Value;

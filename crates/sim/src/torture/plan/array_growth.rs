@@ -1,7 +1,7 @@
 //! How an array of a plan grows.
 
-use sinew_engine::array::geometry::ArraySpec;
-use sinew_engine::array::growth::GrowMethod;
+use sinew_format::model::array_geometry::ArraySpec;
+use sinew_format::model::array_growth::GrowMethod;
 use sinew_layout::Level;
 
 use super::setting::Value;

@@ -1,6 +1,6 @@
 //! How the pool of a plan places and converts what is written, and what its members make of discards.
 
-use sinew_engine::policy::{Packing, Policy};
+use sinew_format::model::policy::{Packing, Policy};
 
 use crate::device::DiscardReads;
 use crate::random::Rng;

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use sinew_engine::geometry::Protection;
-use sinew_engine::policy::Packing;
-use sinew_engine::spikes::StepAround;
+use sinew_format::model::mapped_geometry::Protection;
+use sinew_format::model::policy::Packing;
+use sinew_members::latency::SpikeAvoidance;
 
 /// A value of a setting.
 pub(super) trait Value: Clone + PartialEq {
@@ -181,18 +181,18 @@ impl Value for Numbers {
     }
 }
 
-impl Value for StepAround {
+impl Value for SpikeAvoidance {
     fn show(&self) -> String {
         self.name().to_owned()
     }
 
-    fn parse(text: &str) -> Result<StepAround, String> {
-        let found = StepAround::ALL.into_iter().find(|mode| mode.name() == text);
+    fn parse(text: &str) -> Result<SpikeAvoidance, String> {
+        let found = SpikeAvoidance::ALL.into_iter().find(|mode| mode.name() == text);
         found.ok_or_else(|| "off, auto, consumer, datacenter or fusionraid".to_owned())
     }
 
-    fn smaller(&self) -> Vec<StepAround> {
-        if *self == StepAround::Off { Vec::new() } else { vec![StepAround::Off] }
+    fn smaller(&self) -> Vec<SpikeAvoidance> {
+        if *self == SpikeAvoidance::Off { Vec::new() } else { vec![SpikeAvoidance::Off] }
     }
 }
 

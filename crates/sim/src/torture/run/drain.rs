@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
+use sinew_core::volume::Volume;
 use sinew_engine::control::ControlError;
-use sinew_engine::disk::superblock::MemberState;
 use sinew_engine::pool::Candidate;
-use sinew_engine::status::ShardStatus;
-use sinew_engine::volume::Volume;
+use sinew_format::model::config::MemberState;
+use sinew_members::status::ShardStatus;
 
 use crate::device::CrashPolicy;
 use crate::host::OpenPool;

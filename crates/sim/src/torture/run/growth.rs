@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use sinew_engine::disk::codec::DecodeError;
-use sinew_engine::disk::superblock::MemberState;
-use sinew_engine::io::{DeviceId, Io};
+use sinew_core::io::{DeviceId, Io};
 use sinew_engine::pool::{self, Candidate};
-use sinew_engine::status::ShardStatus;
+use sinew_format::codec::DecodeError;
+use sinew_format::model::config::MemberState;
+use sinew_members::status::ShardStatus;
 
 use crate::device::CrashPolicy;
 use crate::host::OpenPool;

@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use sinew_engine::io::Io;
+use sinew_core::io::Io;
 use sinew_engine::pool::Candidate;
-use sinew_engine::throttle::Bounds;
+use sinew_members::throttle::Bounds;
 
 use crate::faults::DeviceFaults;
 use crate::host::{OpenError, OpenPool};
@@ -13,7 +13,7 @@ use crate::random::Rng;
 use crate::torture::failure::{Kind, Wrong};
 use crate::torture::plan::{Ending, Trouble};
 
-use super::trouble::{GIVE_UP_DISK_NS, GIVE_UP_NS, SILENCE_NS};
+use super::trouble::{GIVE_UP_DISK_NS, IO_TIMEOUT_NS, SILENCE_NS};
 use super::{Run, path_of};
 
 /// Steps that recovery takes in a small pool; a crash during it comes within these.
@@ -43,7 +43,7 @@ impl Run {
             let device = self.device(member);
             device.set_faults(DeviceFaults { write_error: 0.1, flush_error: 0.1, ..device.faults() });
         }
-        let falls_silent = self.work.plan.troubles.contains(&Trouble::Silence);
+        let falls_silent = self.work.plan.troubles.contains(&Trouble::HungDevices);
         for member in self.lost.iter().copied().filter(|&m| m < members && falls_silent) {
             if !rng.chance(0.3) {
                 continue;
@@ -69,7 +69,7 @@ impl Run {
         }
         let bounds = Bounds { bytes_per_second: plan.throttle, rest_above: 0 };
         let (control, mode, policy) = (Rc::clone(&pool.control), plan.step_around, plan.policy());
-        let give_up_ns = if plan.has_disks() { GIVE_UP_DISK_NS } else { GIVE_UP_NS };
+        let give_up_ns = if plan.has_disks() { GIVE_UP_DISK_NS } else { IO_TIMEOUT_NS };
         self.world.spawn(async move {
             control.give_up_after(Some(give_up_ns)).await;
             control.throttle(bounds).await;

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use sinew_engine::disk::superblock::{Config, MemberState};
-use sinew_engine::io::DeviceId;
-use sinew_engine::shape::Shape;
+use sinew_core::io::DeviceId;
+use sinew_format::model::config::{Config, MemberState};
+use sinew_format::model::pool_geometry::Shape;
 
 use crate::host::OpenPool;
 use crate::torture::failure::{Kind, Wrong};

@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use sinew_engine::array::geometry::ArrayGeometry;
-use sinew_engine::disk::superblock::MemberState;
 use sinew_engine::pool::Candidate;
-use sinew_engine::shape::Shape;
-use sinew_engine::spikes::StepAround;
-use sinew_engine::status::ShardStatus;
-use sinew_engine::throttle::Bounds;
+use sinew_format::model::array_geometry::ArrayGeometry;
+use sinew_format::model::config::MemberState;
+use sinew_format::model::pool_geometry::Shape;
+use sinew_members::latency::SpikeAvoidance;
+use sinew_members::status::ShardStatus;
+use sinew_members::throttle::Bounds;
 
 use crate::device::CrashPolicy;
 use crate::faults::DeviceFaults;
@@ -30,7 +30,7 @@ const QUIET_DISK_NS: u64 = 20_000_000_000;
 /// the pool is being opened.
 pub(super) const SILENCE_NS: (u64, u64) = (100_000_000, 15_000_000_000);
 /// After how long: nothing else takes so long, except with disks.
-pub(super) const GIVE_UP_NS: u64 = 2_000_000_000;
+pub(super) const IO_TIMEOUT_NS: u64 = 2_000_000_000;
 pub(super) const GIVE_UP_DISK_NS: u64 = 60_000_000_000;
 
 /// What befalls members and what operators do, as counted in [`super::Outcome::reached`].
@@ -84,7 +84,7 @@ impl Run {
             12 => Trouble::Scrub,
             13 => Trouble::Slow,
             14 => Trouble::Throttle,
-            15 => Trouble::Silence,
+            15 => Trouble::HungDevices,
             _ => return self.forgive(pool),
         };
         if plan.troubles.contains(&trouble) && !plan.skip_troubles.contains(number) {
@@ -180,20 +180,20 @@ impl Run {
                     "members_slowed"
                 }
             }
-            Trouble::Silence if self.may_lose(member) => {
+            Trouble::HungDevices if self.may_lose(member) => {
                 self.lose(member);
                 device.silence(rng.between(SILENCE_NS.0, SILENCE_NS.1));
                 "members_silent"
             }
             // The pool has to wait for it.
-            Trouble::Silence if !is_out && self.is_at_limit(pool, place) => {
+            Trouble::HungDevices if !is_out && self.is_at_limit(pool, place) => {
                 device.silence(rng.between(SILENCE_NS.0, SILENCE_NS.1));
                 "members_not_missed"
             }
             Trouble::Throttle => {
                 let bytes_per_second = if rng.chance(0.5) { 0 } else { rng.between(1, 500) << 20 };
                 let rest_above = if rng.chance(0.8) { 0 } else { rng.between(1, 5000) };
-                let mode = StepAround::ALL[rng.below(4) as usize];
+                let mode = SpikeAvoidance::ALL[rng.below(4) as usize];
                 if rng.chance(0.3) {
                     self.order(async move { control.step_around(mode).await });
                     "step_arounds_ordered"

@@ -1,0 +1,4 @@
+//! What a shard of an array does by itself.
+
+pub(crate) mod rebuild;
+pub(crate) mod scrub;

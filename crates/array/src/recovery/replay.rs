@@ -1,0 +1,379 @@
+//! Replay: what the groups of the log come to.
+//!
+//! An *after-image* is spread over the members as its stripe is: its parity is in the ring of the member that it belongs
+//! to, and nowhere else; its data is on f + 1 members with the head of the group, or, where it does not change, in its
+//! place. So a member that is missing takes one unit of it, as of the stripe.
+//!
+//! - Parity of a member that is out, or lags behind in the stripe's region, is not needed: nobody reads it in its place
+//!   before a rebuild has made it.
+//! - Of a round that may have begun to change stripes, members that count lack no more than the array survives. All of it
+//!   was durable before; and a member that was out since then lags behind until the log needs no group from before its
+//!   return (`ArrayShard::rebuild_region`). What is missing is a block that cannot be read any more: it is made from the
+//!   others, as in a stripe, and is right if it has the checksum that the group has for it. It goes to the ring, durably,
+//!   before anything goes to its place: the next recovery may find other members, and must not decide otherwise.
+//! - If more is missing the group was not wholly appended, so that no stripe was changed: this after-image is void. What
+//!   it was about is still to be brought to its place.
+//!
+//! Images of rows that a growth changes are wholly on each member that has the head.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::coverage::Mark;
+use sinew_core::ids::MemberId;
+use sinew_core::io::{Gather, Io};
+use sinew_core::mutation::{self, Mutation};
+use sinew_core::sync::join_all;
+use sinew_format::log_group::{Group, GroupRecord, IMAGE_OF_P, PARITY_MAX, Part};
+use sinew_layout::parity::{self, Column};
+use sinew_members::open_error::RecoverError;
+
+use crate::bitmap::regions::{LongWork, Regions};
+use crate::recovery::{Found, Recovery};
+
+/// What replay of the groups comes to.
+pub(crate) struct Replayed {
+    pub(crate) regions: Regions,
+    pub(crate) work: LongWork,
+    /// The last group with a state.
+    pub(crate) state: u64,
+    /// Content that is in no place yet: stripe and slot, with its versions and their groups, oldest first.
+    pub(crate) data: BTreeMap<(u64, u32), Vec<(u64, Buf)>>,
+    /// What belongs in places: stripe, unit as images have it, and offset.
+    pub(crate) images: BTreeMap<(u64, u16, u32), Buf>,
+    /// What does once the log says that the rows have changed.
+    changing: BTreeMap<(u64, u16, u32), Buf>,
+}
+
+/// Of each parity column that an after-image has, where the log has it, and what was found there.
+type FoundParity = [Option<(Part, Option<Buf>)>; PARITY_MAX];
+
+/// A stripe's after-image, or a part of it.
+struct AfterImage<'a> {
+    stripe: u64,
+    upto: u64,
+    slots: &'a [(u32, u32)],
+    offsets: &'a [(u32, u32)],
+    parity: FoundParity,
+}
+
+fn each(runs: &[(u32, u32)]) -> impl Iterator<Item = u32> {
+    runs.iter().flat_map(|&(first, count)| first..first + count)
+}
+
+fn block(data: &Buf, i: usize) -> Buf {
+    data.slice(i * BLOCK_BYTES, BLOCK_BYTES)
+}
+
+fn within(runs: &[(u32, u32)], limit: u32) -> bool {
+    runs.iter().all(|&(first, count)| first.checked_add(count).is_some_and(|end| end <= limit))
+}
+
+impl<I: Io> Recovery<I> {
+    /// Replays groups, in order.
+    pub(crate) async fn replay(&mut self, chain: &[Found]) -> Result<Replayed, RecoverError> {
+        let mut replayed = self.last_state(chain)?;
+        let growing = self.slice.growth().is_some() || self.slice.changing().is_some();
+        if growing && usize::from(replayed.work.moving_to) == self.slice.geometry.members() {
+            self.slice.set_moved(replayed.work.moved);
+        }
+        for found in chain {
+            let group = &found.group;
+            let mut parity = self.read_parity(group).await.into_iter();
+            let mut after_images: BTreeMap<usize, FoundParity> = BTreeMap::new();
+            let mut data: BTreeMap<usize, Buf> = BTreeMap::new();
+            for part in &group.parts {
+                let bytes = part.blocks as usize * BLOCK_BYTES;
+                if let Some((p, _)) = part.parity {
+                    let read = parity.next().expect("one for each part");
+                    after_images.entry(part.record).or_default()[p] = Some((*part, read));
+                } else {
+                    data.insert(part.record, found.bytes.slice(part.first as usize * BLOCK_BYTES, bytes));
+                }
+            }
+            for (i, record) in group.records.iter().enumerate() {
+                let parity = after_images.remove(&i).unwrap_or_default();
+                let data = data.remove(&i).unwrap_or_else(|| Buf::zeroed(0));
+                self.replay_record(group, record, &data, parity, &mut replayed).await?;
+            }
+        }
+        Ok(replayed)
+    }
+
+    /// The last state, and how far a growth was: what depends on it, in whatever group, is judged by how it is now.
+    fn last_state(&self, chain: &[Found]) -> Result<Replayed, RecoverError> {
+        let geometry = self.slice.geometry;
+        let mut replayed = Replayed {
+            regions: Regions::new(self.slice.regions(), geometry.members(), geometry.zeroed),
+            work: LongWork::default(),
+            state: 0,
+            data: BTreeMap::new(),
+            images: BTreeMap::new(),
+            changing: BTreeMap::new(),
+        };
+        for group in chain.iter().map(|found| &found.group) {
+            for record in &group.records {
+                match record {
+                    GroupRecord::State(bytes) => {
+                        let decoded = Regions::decode(bytes, self.slice.regions(), geometry.members());
+                        let (regions, work) = decoded.map_err(|error| self.damaged(&error.to_string()))?;
+                        (replayed.regions, replayed.work) = (regions, work);
+                        replayed.state = group.header.seq;
+                    }
+                    GroupRecord::Changed { to, upto, .. } => {
+                        (replayed.work.moved, replayed.work.moving_to) = (*upto, *to);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(replayed)
+    }
+
+    fn damaged(&self, what: &str) -> RecoverError {
+        RecoverError::Damaged { shard: self.index, what: what.to_owned() }
+    }
+
+    /// The parity of a group's after-images, as their members have it, part by part; none of what is not as it was written.
+    async fn read_parity(&mut self, group: &Group) -> Vec<Option<Buf>> {
+        let parts: Vec<&Part> = group.parts.iter().filter(|part| part.parity.is_some()).collect();
+        let runs: Vec<&[&Part]> = parts.chunk_by(|a, b| member_of(a) == member_of(b)).collect();
+        let reads = runs.iter().map(|run| async {
+            let member = MemberId(member_of(run[0]));
+            let blocks: u32 = run.iter().map(|part| part.blocks).sum();
+            let there = usize::from(member.0) < self.members.count() && self.members.is_active(member);
+            let offset = self.ring_offset(group, run[0].first);
+            let bytes = blocks as usize * BLOCK_BYTES;
+            if there { self.members.read_at(member, offset, bytes).await.ok() } else { None }
+        });
+        let reads = join_all(reads).await;
+        let mut found = Vec::with_capacity(parts.len());
+        for (run, read) in runs.iter().zip(reads) {
+            self.report.bytes_read += read.as_ref().map_or(0, |buf| buf.len() as u64);
+            found.extend(run.iter().map(|part| {
+                let from = (part.first - run[0].first) as usize * BLOCK_BYTES;
+                let buf = read.as_ref()?.slice(from, part.blocks as usize * BLOCK_BYTES);
+                group.has(part.first, buf.bytes()).then_some(buf)
+            }));
+        }
+        found
+    }
+
+    async fn replay_record(
+        &self,
+        group: &Group,
+        record: &GroupRecord,
+        data: &Buf,
+        parity: FoundParity,
+        replayed: &mut Replayed,
+    ) -> Result<(), RecoverError> {
+        let slice = &self.slice;
+        match record {
+            GroupRecord::State(_) => {}
+            GroupRecord::Data { stripe, slot, blocks } => {
+                if *stripe >= slice.stripes || !within(&[(*slot, *blocks)], slice.stripe_slots()) {
+                    return Err(self.damaged("the journal names blocks that the array does not have"));
+                }
+                for i in 0..*blocks {
+                    let versions = replayed.data.entry((*stripe, slot + i)).or_default();
+                    versions.push((group.header.seq, block(data, i as usize)));
+                }
+            }
+            GroupRecord::Drain { stripe, upto, slots, offsets, parity: members } => {
+                let possible = *stripe < slice.stripes
+                    && within(slots, slice.stripe_slots())
+                    && within(offsets, slice.chunk_blocks)
+                    && members.iter().flatten().all(|&m| usize::from(m) < slice.geometry.members())
+                    && members.iter().skip(slice.m).all(Option::is_none);
+                if !possible {
+                    return Err(self.damaged("the journal names a stripe that the array does not have"));
+                }
+                self.replay_after_image(
+                    group,
+                    AfterImage { stripe: *stripe, upto: *upto, slots, offsets, parity },
+                    replayed,
+                )
+                .await?;
+            }
+            GroupRecord::Image { stripe, unit, offset, blocks } => {
+                let is_unit =
+                    usize::from(*unit) < slice.k || usize::from(unit.wrapping_sub(IMAGE_OF_P)) < slice.m;
+                if *stripe >= slice.stripes || !is_unit || !within(&[(*offset, *blocks)], slice.chunk_blocks)
+                {
+                    return Err(self.damaged("the journal names a row that the array does not have"));
+                }
+                for i in 0..*blocks {
+                    replayed.changing.insert((*stripe, *unit, offset + i), block(data, i as usize));
+                }
+            }
+            GroupRecord::Changed { rows, .. } => {
+                let changed = |row: u64| {
+                    rows.iter().any(|&(first, count)| {
+                        (u64::from(first)..u64::from(first) + u64::from(count)).contains(&row)
+                    })
+                };
+                // Their places have other roles now, and what there was is in them.
+                replayed.images.retain(|&(row, _, _), _| !changed(row));
+                replayed.data.retain(|&(row, _), _| !changed(row));
+                let changing = std::mem::take(&mut replayed.changing);
+                let images = changing.into_iter().filter(|&((row, _, _), _)| changed(row));
+                for (place, buf) in images {
+                    self.io.mark(Mark::ArrayRecoverChanged);
+                    replayed.images.insert(place, buf);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What an after-image says belongs in its places.
+    async fn replay_after_image(
+        &self,
+        group: &Group,
+        mut image: AfterImage<'_>,
+        replayed: &mut Replayed,
+    ) -> Result<(), RecoverError> {
+        if !self.complete(group, &mut image, replayed).await? {
+            self.io.mark(Mark::ArrayRecoverImageVoid);
+            return Ok(());
+        }
+        for slot in each(image.slots) {
+            replayed.take_data(image.stripe, slot, image.upto, self.slice.chunk_blocks);
+        }
+        for (p, parity) in image.parity.iter().enumerate() {
+            let found = parity.as_ref().and_then(|(_, found)| found.as_ref());
+            for (i, offset) in each(image.offsets).enumerate() {
+                let place = (image.stripe, IMAGE_OF_P + p as u16, offset);
+                // What older after-images say of a parity that was not written, or is not needed, is void.
+                match found {
+                    Some(buf) => drop(replayed.images.insert(place, block(buf, i))),
+                    None => drop(replayed.images.remove(&place)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the member is there, and what it has in the stripe's place is right but for what the log has.
+    fn counts(&self, member: MemberId, stripe: u64, replayed: &Replayed) -> bool {
+        let is_stale = replayed.regions.is_stale(usize::from(member.0), self.slice.region(stripe));
+        self.members.is_active(member) && !is_stale
+    }
+
+    /// Makes the parity of an after-image that its members should have and have not; false when too little is left of it.
+    async fn complete(
+        &self,
+        group: &Group,
+        image: &mut AfterImage<'_>,
+        replayed: &Replayed,
+    ) -> Result<bool, RecoverError> {
+        let missing: Vec<(usize, Part)> = (0..PARITY_MAX)
+            .filter_map(|p| match &image.parity[p] {
+                Some((part, None)) => Some((p, *part)),
+                _ => None,
+            })
+            .filter(|(_, part)| self.counts(MemberId(member_of(part)), image.stripe, replayed))
+            .collect();
+        if missing.is_empty() {
+            return Ok(true);
+        }
+        let Some(made) = self.make_parity(image, &missing, replayed).await else { return Ok(false) };
+        if missing.iter().zip(&made).any(|((_, part), buf)| !group.has(part.first, buf.bytes())) {
+            return Ok(false);
+        }
+        for ((p, part), buf) in missing.into_iter().zip(made) {
+            self.io.mark(Mark::ArrayRecoverImageMade);
+            let data: Gather = Rc::new([buf.clone()]);
+            self.write(MemberId(member_of(&part)), self.ring_offset(group, part.first), data).await?;
+            image.parity[p] = Some((part, Some(buf)));
+        }
+        Ok(true)
+    }
+
+    /// Parity as it will be, from all else that is left of an after-image.
+    async fn make_parity(
+        &self,
+        image: &AfterImage<'_>,
+        missing: &[(usize, Part)],
+        replayed: &Replayed,
+    ) -> Option<Vec<Buf>> {
+        let (k, m) = (self.slice.columns(image.stripe), self.slice.m);
+        let columns = join_all((0..k).map(|column| self.column_after(image, column, replayed))).await;
+        let found =
+            image.parity[..m].iter().map(|parity| parity.as_ref().and_then(|(_, found)| found.clone()));
+        let units: Vec<Option<Buf>> = columns.into_iter().chain(found).collect();
+        let known: Vec<Column<'_>> = units
+            .iter()
+            .map(|unit| unit.as_ref().map_or(Column::Lost, |buf| Column::Present(buf.bytes())))
+            .collect();
+        let wanted: Vec<usize> = missing.iter().map(|(p, _)| k + p).collect();
+        let bytes = each(image.offsets).count() * BLOCK_BYTES;
+        let mut made: Vec<Buf> = wanted.iter().map(|_| Buf::stale(bytes)).collect();
+        let mut places: Vec<&mut [u8]> = made.iter_mut().map(Buf::bytes_mut).collect();
+        parity::reconstruct(&known, k, m, &wanted, &mut places).ok()?;
+        Some(made)
+    }
+
+    /// A column's blocks at the offsets of an after-image, once that is in its places: from the log, else as they are.
+    async fn column_after(&self, image: &AfterImage<'_>, column: usize, replayed: &Replayed) -> Option<Buf> {
+        let chunk_blocks = self.slice.chunk_blocks;
+        let (member, chunk) = self.slice.home(image.stripe, column);
+        let mut content = Buf::stale(each(image.offsets).count() * BLOCK_BYTES);
+        let mut places = content.bytes_mut().chunks_exact_mut(BLOCK_BYTES);
+        for &(first, count) in image.offsets {
+            let logged: Vec<Option<&Buf>> = (first..first + count)
+                .map(|offset| {
+                    let slot = column as u32 * chunk_blocks + offset;
+                    let newest = || replayed.newest(image.stripe, slot, image.upto);
+                    let new = each(image.slots).any(|s| s == slot).then(newest).flatten();
+                    new.or_else(|| replayed.images.get(&(image.stripe, column as u16, offset)))
+                })
+                .collect();
+            let mut old = None;
+            if logged.iter().any(Option::is_none) {
+                if !self.counts(member, image.stripe, replayed) {
+                    return None;
+                }
+                let at = chunk + u64::from(first) * BLOCK_BYTES as u64;
+                old = Some(self.members.read_at(member, at, count as usize * BLOCK_BYTES).await.ok()?);
+            }
+            let old = old.iter().flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES));
+            let mut old = old.map(Some).chain(std::iter::repeat(None));
+            for new in logged {
+                let old = old.next().flatten();
+                let bytes = new.map(Buf::bytes).or(old).expect("read where the log has nothing");
+                places.next().expect("a place for each offset").copy_from_slice(bytes);
+            }
+        }
+        drop(places);
+        Some(content)
+    }
+}
+
+fn member_of(part: &Part) -> u8 {
+    part.parity.expect("parity is on one member").1
+}
+
+impl Replayed {
+    /// The newest content of a slot in groups up to `upto`, in no place yet.
+    fn newest(&self, stripe: u64, slot: u32, upto: u64) -> Option<&Buf> {
+        let versions = self.data.get(&(stripe, slot))?;
+        let count = versions.partition_point(|(seq, _)| *seq <= upto);
+        versions[..count].last().map(|(_, data)| data)
+    }
+
+    /// The newest content of a slot in groups up to `upto` goes to its place; what is older is forgotten.
+    fn take_data(&mut self, stripe: u64, slot: u32, upto: u64, chunk_blocks: u32) {
+        let Some(versions) = self.data.get_mut(&(stripe, slot)) else { return };
+        let count = versions.partition_point(|(seq, _)| *seq <= upto);
+        let taken = match mutation::on(Mutation::ReplayOutOfOrder) {
+            true => versions.drain(..count).next(),
+            false => versions.drain(..count).next_back(),
+        };
+        if let Some((_, data)) = taken {
+            let unit = (slot / chunk_blocks) as u16;
+            self.images.insert((stripe, unit, slot % chunk_blocks), data);
+        }
+    }
+}

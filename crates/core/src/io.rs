@@ -1,0 +1,111 @@
+//! The only seam between the engine and the world.
+//!
+//! Everything the engine needs from outside comes through [`Io`]: time, tasks, random numbers and asynchronous access
+//! to numbered devices. `sinew-uring` implements it on Linux, `sinew-sim` on a virtual clock. The engine imports no
+//! clock, no thread and no operating-system randomness of its own, so a run under the simulator is a function of its
+//! seed.
+//!
+//! Three rules of async keep it correct: only owned buffers cross an `.await`; no decision survives an `.await` unless
+//! what it was based on is pinned or locked; a future with I/O in flight is never dropped.
+
+use std::future::{Future, poll_fn};
+use std::rc::Rc;
+use std::task::Poll;
+
+use crate::buf::Buf;
+use crate::coverage::Mark;
+
+/// A device as its world numbers it. What it stands for (a file, a block device, memory) is the world's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceId(pub u32);
+
+/// The buffers of one write, in order, written as one contiguous range. Shared, so that copies on several members send
+/// the same memory.
+pub type Gather = Rc<[Buf]>;
+
+/// What a device says of its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Addressable bytes.
+    pub bytes: u64,
+}
+
+/// Why a device did not do what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IoError {
+    /// The device answered with an error for this request; others may succeed. Carries the errno.
+    #[error("I/O error (errno {0})")]
+    Failed(i32),
+    /// The device is not there any more, or was given up.
+    #[error("device is gone, or does not answer")]
+    Gone,
+    /// The request reaches past the end of the device, or is not a whole number of blocks.
+    #[error("request outside the device or not block-aligned")]
+    OutOfRange,
+}
+
+/// A world: devices, time, tasks, randomness. Cheap to clone; single-threaded.
+///
+/// Offsets and lengths are bytes and multiples of [`crate::buf::BLOCK_BYTES`]. A completed write is visible to later
+/// reads and survives the end of the process; only a completed `flush` that began after it makes it survive power loss.
+/// Writes in flight at the same time may complete in any order and, on power loss, be torn at block granularity.
+pub trait Io: Clone + 'static {
+    /// Nanoseconds since an arbitrary, fixed moment; never goes back.
+    fn now(&self) -> u64;
+    /// As `now`, but it may be as old as the present turn of the executor, and costs next to nothing.
+    #[inline(always)]
+    fn now_coarse(&self) -> u64 {
+        self.now()
+    }
+    /// Resolves `ns` nanoseconds later.
+    fn sleep(&self, ns: u64) -> impl Future<Output = ()>;
+    /// Starts a task on this executor. It runs until it ends; nobody can cancel it.
+    fn spawn(&self, task: impl Future<Output = ()> + 'static);
+    /// A random number that nobody can guess from those before it.
+    fn random(&self) -> u64;
+    /// Fills `buf`, which must be the only handle to its memory, from `offset`.
+    fn read(
+        &self,
+        device: DeviceId,
+        offset: u64,
+        buf: Buf,
+    ) -> impl Future<Output = (Buf, Result<(), IoError>)>;
+    /// Writes the gathered buffers contiguously from `offset`.
+    fn write(&self, device: DeviceId, offset: u64, data: Gather)
+    -> impl Future<Output = Result<(), IoError>>;
+    /// Makes every write completed before this call durable.
+    fn flush(&self, device: DeviceId) -> impl Future<Output = Result<(), IoError>>;
+    /// Tells the device that the range's content is no longer needed; reading it afterwards gives anything.
+    fn discard(&self, device: DeviceId, offset: u64, bytes: u64)
+    -> impl Future<Output = Result<(), IoError>>;
+    /// Gives up on a device that does not answer: every request to it that is in flight ends with `Gone` soon, on whatever
+    /// thread, and so does every later one. What they own stays as it is until the device answers after all, and until then
+    /// it cannot be opened again.
+    fn abandon(&self, device: DeviceId);
+    /// Tells that a path was taken that something unusual leads to. A world that tests the engine counts them.
+    #[inline(always)]
+    fn mark(&self, _path: Mark) {}
+    /// Whether requests to the device are carried out on the spot, so that none can be overtaken by another.
+    fn answers_at_once(&self, _device: DeviceId) -> bool {
+        false
+    }
+    /// Whether the device makes use of discards. What was discarded may then read as anything, and as something else each time.
+    fn takes_discards(&self, _device: DeviceId) -> bool {
+        false
+    }
+    /// The device's size.
+    fn space(&self, device: DeviceId) -> Result<Space, IoError>;
+}
+
+/// Lets every other task that is ready run first.
+pub async fn yield_now() {
+    let mut asked = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut asked, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

@@ -1,0 +1,14 @@
+//! What every part of Sinew shares: the world outside ([`io`]), buffers, identifiers, the [`volume`] that frontends
+//! serve, waiting among the tasks of a thread, coverage marks and mutations for the tests.
+//!
+//! This crate imports nothing of Sinew.
+
+pub mod buf;
+pub mod checksum;
+pub mod completion;
+pub mod coverage;
+pub mod ids;
+pub mod io;
+pub mod mutation;
+pub mod sync;
+pub mod volume;

@@ -1,0 +1,59 @@
+//! What a frontend sees of a volume: byte-addressed requests whose reply is a return value.
+
+use std::future::Future;
+
+use crate::buf::Buf;
+
+/// A stretch of a volume and whether anything is stored there; unallocated ranges read as zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Whether the range holds data.
+    pub allocated: bool,
+}
+
+/// Why a request failed, as a client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VolumeError {
+    /// The range reaches past the volume's end.
+    #[error("request reaches past the end of the volume")]
+    OutOfRange,
+    /// The pool has no room for this write. Reads, flushes, discards and overwrites of stored blocks go on.
+    #[error("no space left in the pool")]
+    NoSpace,
+    /// More members failed than the protection covers, or a block has no good copy left.
+    #[error("data cannot be read or written: too many failed members or no good copy")]
+    Failed,
+    /// The pool is served read-only.
+    #[error("the pool is served read-only")]
+    ReadOnly,
+    /// This kind of pool does not do that.
+    #[error("this kind of pool does not support the request")]
+    Unsupported,
+    /// The volume was deleted or the pool is closing.
+    #[error("the volume is gone")]
+    Gone,
+}
+
+/// A volume as frontends use it. Cheap to clone; every method may run concurrently with any other.
+///
+/// Any byte offset and length is accepted; whole 4 KiB blocks are the fast path. Each block is read and written
+/// atomically, a larger request is not. A write or discard is visible to every request that starts after it returns.
+pub trait Volume: Clone + 'static {
+    /// Size in bytes, a multiple of 4 KiB. May change while the volume is served.
+    fn size_bytes(&self) -> u64;
+    /// Reads `len` bytes at `offset`; the parts, in order, add up to `len`.
+    fn read(&self, offset: u64, len: u32) -> impl Future<Output = Result<Vec<Buf>, VolumeError>>;
+    /// Writes `data` at `offset`; with `fua` it returns only once the data survives power loss.
+    fn write(&self, offset: u64, data: Buf, fua: bool) -> impl Future<Output = Result<(), VolumeError>>;
+    /// Makes every write that returned before this call survive power loss.
+    fn flush(&self) -> impl Future<Output = Result<(), VolumeError>>;
+    /// Frees the whole blocks inside the range; they read as zeros. Partial blocks at the edges are left alone.
+    fn discard(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), VolumeError>>;
+    /// Makes the range read as zeros and frees its whole blocks; partial blocks at the edges are overwritten with zeros.
+    fn write_zeroes(&self, offset: u64, len: u64, fua: bool)
+    -> impl Future<Output = Result<(), VolumeError>>;
+    /// What is stored in the range, as extents in order that add up to `len`, adjacent ones merged.
+    fn status(&self, offset: u64, len: u64) -> impl Future<Output = Result<Vec<Extent>, VolumeError>>;
+}

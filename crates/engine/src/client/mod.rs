@@ -1,0 +1,300 @@
+//! Volumes as frontends use them: requests split over shards and blocks, and sent to the thread of each shard.
+//!
+//! A shard of the client's own thread is called directly; one of another thread through its mailbox, which is bounded.
+
+pub mod directory;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use async_channel::Sender;
+
+use crate::shard::Shard;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::ids::VolumeId;
+use sinew_core::io::Io;
+use sinew_core::sync::join_all;
+use sinew_core::volume::{Extent, Volume, VolumeError};
+use sinew_format::model::config::Config;
+use sinew_format::model::sharding::{ShardRange, dealt, shard_ranges};
+use sinew_members::message::{ControlRequest, Reply, Request};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// What all clients of a volume share.
+#[derive(Debug)]
+pub struct VolumeShared {
+    /// The volume.
+    pub id: VolumeId,
+    /// Whether requests that change it are refused.
+    pub read_only: bool,
+    bytes: AtomicU64,
+    gone: AtomicBool,
+}
+
+impl VolumeShared {
+    pub(crate) fn new(id: VolumeId, bytes: u64, read_only: bool) -> VolumeShared {
+        VolumeShared { id, read_only, bytes: AtomicU64::new(bytes), gone: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn set_bytes(&self, bytes: u64) {
+        self.bytes.store(bytes, Ordering::SeqCst);
+    }
+
+    pub(crate) fn set_gone(&self) {
+        self.gone.store(true, Ordering::SeqCst);
+    }
+
+    fn end(&self) -> Result<u64, VolumeError> {
+        if self.gone.load(Ordering::SeqCst) {
+            Err(VolumeError::Gone)
+        } else {
+            Ok(self.bytes.load(Ordering::SeqCst))
+        }
+    }
+}
+
+/// The way to one shard.
+pub enum ShardLink<I> {
+    /// It runs on this thread.
+    Here(Shard<I>),
+    /// It runs on another.
+    There(Sender<ControlRequest>),
+}
+
+/// A thread's way to all shards of a pool.
+pub struct PoolClient<I> {
+    shards: Rc<Vec<ShardLink<I>>>,
+    /// Volumes are dealt over the shards in extents of so many blocks.
+    extent_blocks: u64,
+}
+
+impl<I> Clone for PoolClient<I> {
+    fn clone(&self) -> Self {
+        PoolClient { shards: Rc::clone(&self.shards), extent_blocks: self.extent_blocks }
+    }
+}
+
+impl<I: Io> PoolClient<I> {
+    /// A client of the shards, in order, of a pool of this configuration.
+    pub fn new(config: &Config, shards: Vec<ShardLink<I>>) -> PoolClient<I> {
+        PoolClient { shards: Rc::new(shards), extent_blocks: config.shape.extent_blocks() }
+    }
+
+    /// A volume of the pool.
+    pub fn volume(&self, shared: Arc<VolumeShared>) -> VolumeHandle<I> {
+        VolumeHandle { client: self.clone(), shared }
+    }
+
+    async fn call(&self, shard: usize, volume: VolumeId, request: Request) -> Result<Reply, VolumeError> {
+        match &self.shards[shard] {
+            ShardLink::Here(shard) => shard.serve(volume, request).await,
+            ShardLink::There(mailbox) => {
+                let (reply, answer) = oneshot::async_channel();
+                mailbox
+                    .send(ControlRequest::Request { volume, request, reply })
+                    .await
+                    .map_err(|_| VolumeError::Gone)?;
+                answer.await.unwrap_or(Err(VolumeError::Gone))
+            }
+        }
+    }
+}
+
+/// One volume, as a client on one thread sees it.
+pub struct VolumeHandle<I> {
+    client: PoolClient<I>,
+    shared: Arc<VolumeShared>,
+}
+
+impl<I> Clone for VolumeHandle<I> {
+    fn clone(&self) -> Self {
+        VolumeHandle { client: self.client.clone(), shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<I: Io> VolumeHandle<I> {
+    fn check(&self, offset: u64, len: u64) -> Result<(), VolumeError> {
+        let end = self.shared.end()?;
+        if offset.checked_add(len).is_some_and(|last| last <= end) {
+            Ok(())
+        } else {
+            Err(VolumeError::OutOfRange)
+        }
+    }
+
+    fn parts(&self, first: u64, blocks: u64) -> impl Iterator<Item = ShardRange> {
+        shard_ranges(first, blocks, self.client.extent_blocks, self.shards())
+    }
+
+    fn shards(&self) -> usize {
+        self.client.shards.len()
+    }
+
+    async fn call(&self, shard: usize, request: Request) -> Result<Reply, VolumeError> {
+        self.client.call(shard, self.shared.id, request).await
+    }
+
+    /// Sends one request per part and gives the replies in order; a single part without ado.
+    async fn call_parts(
+        &self,
+        first: u64,
+        blocks: u64,
+        mut request: impl FnMut(ShardRange) -> Request,
+    ) -> Result<Vec<Reply>, VolumeError> {
+        let mut parts = self.parts(first, blocks);
+        let Some(one) = parts.next() else { return Ok(Vec::new()) };
+        if one.blocks == blocks {
+            return Ok(vec![self.call(one.shard, request(one)).await?]);
+        }
+        let calls: Vec<_> =
+            std::iter::once(one).chain(parts).map(|part| self.call(part.shard, request(part))).collect();
+        join_all(calls).await.into_iter().collect()
+    }
+
+    async fn write_blocks(&self, first: u64, data: Buf) -> Result<(), VolumeError> {
+        let blocks = (data.len() / BLOCK_BYTES) as u64;
+        let mut rest = data;
+        let cut = |part: ShardRange| {
+            let bytes = part.blocks as usize * BLOCK_BYTES;
+            let front = rest.slice(0, bytes);
+            rest = rest.slice(bytes, rest.len() - bytes);
+            Request::Write { local: part.local, data: front }
+        };
+        self.call_parts(first, blocks, cut).await.map(|_| ())
+    }
+
+    async fn merge(&self, offset: u64, bytes: &[u8]) -> Result<(), VolumeError> {
+        let mut parts = self.parts(offset / BLOCK, 1);
+        let part = parts.next().expect("one block has one part");
+        let request =
+            Request::Merge { local: part.local, at: (offset % BLOCK) as usize, bytes: bytes.to_vec() };
+        self.call(part.shard, request).await.map(|_| ())
+    }
+
+    async fn write_unaligned(&self, offset: u64, data: &Buf) -> Result<(), VolumeError> {
+        let (mut at, mut rest) = (offset, data.bytes());
+        while !rest.is_empty() {
+            let within = at % BLOCK;
+            let whole = rest.len() as u64 / BLOCK * BLOCK;
+            let bytes = if within == 0 && whole > 0 {
+                self.write_blocks(at / BLOCK, Buf::copy_of(&rest[..whole as usize])).await?;
+                whole
+            } else {
+                let bytes = (BLOCK - within).min(rest.len() as u64);
+                self.merge(at, &rest[..bytes as usize]).await?;
+                bytes
+            };
+            at += bytes;
+            rest = &rest[bytes as usize..];
+        }
+        Ok(())
+    }
+
+    async fn unmap(&self, first: u64, blocks: u64) -> Result<(), VolumeError> {
+        // One request per shard, not per extent: what lies between two extents of a shard is its neighbour there.
+        let shards = self.shards();
+        let calls = (0..shards).filter_map(|shard| {
+            let local = dealt(first, self.client.extent_blocks, shard, shards);
+            let count = dealt(first + blocks, self.client.extent_blocks, shard, shards) - local;
+            (count > 0).then(|| self.call(shard, Request::Unmap { local, count }))
+        });
+        join_all(calls).await.into_iter().try_for_each(|reply| reply.map(|_| ()))
+    }
+}
+
+impl<I: Io> Volume for VolumeHandle<I> {
+    fn size_bytes(&self) -> u64 {
+        self.shared.end().unwrap_or(0)
+    }
+
+    async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, VolumeError> {
+        self.check(offset, u64::from(len))?;
+        let (first, end) = (offset / BLOCK, (offset + u64::from(len)).div_ceil(BLOCK));
+        let request = |part: ShardRange| Request::Read { local: part.local, count: part.blocks as u32 };
+        let mut bufs = Vec::with_capacity(1);
+        for reply in self.call_parts(first, end - first, request).await? {
+            match reply {
+                Reply::Data(mut data) if bufs.is_empty() => std::mem::swap(&mut bufs, &mut data),
+                Reply::Data(data) => bufs.extend(data),
+                _ => unreachable!("a read is answered with data"),
+            }
+        }
+        trim(&mut bufs, (offset % BLOCK) as usize, len as usize);
+        Ok(bufs)
+    }
+
+    async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), VolumeError> {
+        self.check(offset, data.len() as u64)?;
+        if offset.is_multiple_of(BLOCK) && data.len().is_multiple_of(BLOCK_BYTES) {
+            self.write_blocks(offset / BLOCK, data).await?;
+        } else {
+            self.write_unaligned(offset, &data).await?;
+        }
+        if fua { self.flush().await } else { Ok(()) }
+    }
+
+    async fn flush(&self) -> Result<(), VolumeError> {
+        self.shared.end()?;
+        let calls = (0..self.shards()).map(|shard| self.call(shard, Request::Flush));
+        join_all(calls).await.into_iter().try_for_each(|reply| reply.map(|_| ()))
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), VolumeError> {
+        self.check(offset, len)?;
+        let (first, end) = (offset.div_ceil(BLOCK), (offset + len) / BLOCK);
+        if first < end { self.unmap(first, end - first).await } else { Ok(()) }
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64, fua: bool) -> Result<(), VolumeError> {
+        self.check(offset, len)?;
+        let end = offset + len;
+        let (first_whole, end_whole) = (offset.div_ceil(BLOCK) * BLOCK, end / BLOCK * BLOCK);
+        if first_whole >= end_whole {
+            // Nothing whole inside: at most two partial blocks.
+            self.write_unaligned(offset, &Buf::zeroed(len as usize)).await?;
+        } else {
+            self.write_unaligned(offset, &Buf::zeroed((first_whole - offset) as usize)).await?;
+            self.unmap(first_whole / BLOCK, (end_whole - first_whole) / BLOCK).await?;
+            self.write_unaligned(end_whole, &Buf::zeroed((end - end_whole) as usize)).await?;
+        }
+        if fua { self.flush().await } else { Ok(()) }
+    }
+
+    async fn status(&self, offset: u64, len: u64) -> Result<Vec<Extent>, VolumeError> {
+        self.check(offset, len)?;
+        let (first, end) = (offset / BLOCK, (offset + len).div_ceil(BLOCK));
+        let mut merged: Vec<Extent> = Vec::new();
+        let request = |part: ShardRange| Request::Extents { local: part.local, count: part.blocks as u32 };
+        for reply in self.call_parts(first, end - first, request).await? {
+            let Reply::Extents(extents) = reply else { unreachable!("extents are answered with extents") };
+            for extent in extents {
+                match merged.last_mut() {
+                    Some(last) if last.allocated == extent.allocated => last.bytes += extent.bytes,
+                    _ => merged.push(extent),
+                }
+            }
+        }
+        if let Some(front) = merged.first_mut() {
+            front.bytes -= offset % BLOCK;
+        }
+        if let Some(back) = merged.last_mut() {
+            back.bytes -= end * BLOCK - (offset + len);
+        }
+        Ok(merged)
+    }
+}
+
+/// Cuts buffers that hold whole blocks down to the bytes asked for.
+fn trim(bufs: &mut [Buf], skip: usize, len: usize) {
+    if skip > 0
+        && let Some(first) = bufs.first_mut()
+    {
+        *first = first.slice(skip, first.len() - skip);
+    }
+    let total: usize = bufs.iter().map(Buf::len).sum();
+    if let Some(last) = bufs.last_mut() {
+        *last = last.slice(0, last.len() - (total - len));
+    }
+}

@@ -1,0 +1,92 @@
+//! Writing and reading little-endian fields in order.
+
+/// Why bytes are not what they should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// There is something else here, or nothing.
+    #[error("not a Sinew structure")]
+    Foreign,
+    /// Written by a newer (or much older) Sinew.
+    #[error("format version {0} is not supported by this version of Sinew (it knows {known})", known = crate::FORMAT_VERSION)]
+    Version(u16),
+    /// The checksum does not match: torn or damaged.
+    #[error("checksum mismatch")]
+    Checksum,
+    /// The checksum matches but the content is impossible.
+    #[error("invalid {0}")]
+    Invalid(&'static str),
+}
+
+/// Appends fields to a byte vector.
+#[derive(Default)]
+pub struct Writer(pub Vec<u8>);
+
+impl Writer {
+    /// One byte.
+    pub fn u8(&mut self, v: u8) {
+        self.0.push(v);
+    }
+    /// Two bytes.
+    pub fn u16(&mut self, v: u16) {
+        self.0.extend_from_slice(&v.to_le_bytes());
+    }
+    /// Four bytes.
+    pub fn u32(&mut self, v: u32) {
+        self.0.extend_from_slice(&v.to_le_bytes());
+    }
+    /// Eight bytes.
+    pub fn u64(&mut self, v: u64) {
+        self.0.extend_from_slice(&v.to_le_bytes());
+    }
+    /// Bytes as they are.
+    pub fn bytes(&mut self, v: &[u8]) {
+        self.0.extend_from_slice(v);
+    }
+    /// Text of at most 65,535 bytes, length first.
+    pub fn text(&mut self, v: &str) {
+        let len = v.len().min(usize::from(u16::MAX));
+        self.u16(len as u16);
+        self.bytes(&v.as_bytes()[..len]);
+    }
+}
+
+/// Takes fields off the front of a slice; running out is an error, never a panic.
+pub struct Reader<'a>(pub &'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// The next `n` bytes.
+    pub fn take(&mut self, n: usize) -> Result<&'a [u8], DecodeError> {
+        let (head, tail) = self.0.split_at_checked(n).ok_or(DecodeError::Invalid("length"))?;
+        self.0 = tail;
+        Ok(head)
+    }
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        Ok(self.take(N)?.try_into().expect("take gives N bytes"))
+    }
+    /// One byte.
+    pub fn u8(&mut self) -> Result<u8, DecodeError> {
+        Ok(self.array::<1>()?[0])
+    }
+    /// Two bytes.
+    pub fn u16(&mut self) -> Result<u16, DecodeError> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+    /// Four bytes.
+    pub fn u32(&mut self) -> Result<u32, DecodeError> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+    /// Eight bytes.
+    pub fn u64(&mut self) -> Result<u64, DecodeError> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+    /// An identity.
+    pub fn uuid(&mut self) -> Result<sinew_core::ids::Uuid, DecodeError> {
+        self.array()
+    }
+    /// Text.
+    pub fn text(&mut self) -> Result<String, DecodeError> {
+        let len = self.u16()?;
+        let bytes = self.take(usize::from(len))?;
+        String::from_utf8(bytes.to_vec()).map_err(|_| DecodeError::Invalid("text"))
+    }
+}

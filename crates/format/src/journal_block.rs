@@ -1,0 +1,457 @@
+//! Journal blocks and the records in them.
+
+use sinew_core::buf::BLOCK_BYTES;
+use sinew_core::checksum::crc32c;
+use sinew_core::ids::{Home, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
+
+use crate::FORMAT_VERSION;
+use crate::codec::{DecodeError, Reader, Writer};
+use sinew_core::ids::Uuid;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"SNJB");
+/// Bytes of a journal block before its records.
+pub const JOURNAL_HEADER_BYTES: usize = 80;
+/// Bytes of records a journal block holds.
+pub const JOURNAL_PAYLOAD_BYTES: usize = BLOCK_BYTES - JOURNAL_HEADER_BYTES;
+
+/// Most blocks of one [`Record::Write`]: their number is one byte.
+pub const WRITE_BLOCKS_MAX: usize = u8::MAX as usize;
+
+/// One change of a shard's tables. Applying it is the same act after a commit and at replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// Consecutive blocks were written to consecutive slots.
+    Write {
+        /// The first block.
+        block: ShardBlock,
+        /// The first slot.
+        slot: SlotNo,
+        /// CRC32C of each block, in order.
+        crcs: Vec<u32>,
+    },
+    /// One block was copied or merged into a slot; void unless the block is still where it was taken from.
+    Move {
+        /// The block.
+        block: ShardBlock,
+        /// Where it was; none where it was unmapped.
+        from: Option<SlotNo>,
+        /// Where it is now.
+        slot: SlotNo,
+        /// CRC32C of its content.
+        crc: u32,
+    },
+    /// Consecutive blocks were discarded.
+    Unmap {
+        /// The first block.
+        block: ShardBlock,
+        /// How many.
+        count: u32,
+    },
+    /// A stripe came into being.
+    Open {
+        /// The stripe, free until now.
+        stripe: StripeId,
+        /// Written as a parity stripe at once; mirrored otherwise.
+        parity: bool,
+        /// Data columns in use.
+        columns: u8,
+        /// All its homes, in the order of `Geometry::homes_per_stripe`.
+        homes: Vec<Option<Home>>,
+    },
+    /// A mirrored stripe's parity is durable; its mirrors are dropped.
+    Converted {
+        /// The stripe.
+        stripe: StripeId,
+    },
+    /// A stripe without live blocks was released.
+    Free {
+        /// The stripe.
+        stripe: StripeId,
+    },
+    /// A chunk of a stripe is good at this home from now on (which may be the one it had, if it was stale there).
+    Rehome {
+        /// The stripe.
+        stripe: StripeId,
+        /// Index among its homes.
+        index: u8,
+        /// Where the chunk is.
+        home: Home,
+    },
+    /// A chunk of a stripe is not up to date at its home.
+    Stale {
+        /// The stripe.
+        stripe: StripeId,
+        /// Index among its homes.
+        index: u8,
+    },
+    /// Nothing on this member is up to date: its place was taken by an empty device.
+    StaleMember {
+        /// The member.
+        member: MemberId,
+    },
+    /// A map page was given to a part of a volume.
+    PageOwner {
+        /// The map page.
+        page: u32,
+        /// The volume.
+        volume: VolumeId,
+        /// Which part of it: blocks `index * 4032 …` as this shard counts the volume's blocks.
+        index: u32,
+    },
+    /// A map page and every block in it was given back.
+    PageDrop {
+        /// The map page.
+        page: u32,
+    },
+    /// How far a scrub has come.
+    Scrub {
+        /// The next stripe, or none when no scrub is under way.
+        next: Option<StripeId>,
+    },
+    /// What was recorded as written to these slots, in blocks from `since` up to the one before this, did not come about.
+    Void {
+        /// The first slot.
+        slot: SlotNo,
+        /// How many.
+        count: u8,
+        /// The first block that may have it.
+        since: Lsn,
+    },
+}
+
+fn home_bytes(w: &mut Writer, home: Option<Home>) {
+    // 0xff is no member: a pool has at most 255, numbered from 0.
+    w.u8(home.map_or(0xff, |h| h.member.0));
+    w.u32(home.map_or(0, |h| h.chunk));
+}
+
+fn home_from(r: &mut Reader<'_>) -> Result<Option<Home>, DecodeError> {
+    let (member, chunk) = (r.u8()?, r.u32()?);
+    Ok((member != 0xff).then_some(Home { member: MemberId(member), chunk }))
+}
+
+const NONE: u32 = u32::MAX;
+/// What counts up by one never comes near this; a sequence number above it was not counted.
+const LSN_LIMIT: Lsn = 1 << 62;
+
+impl Record {
+    /// Bytes the record takes in a block.
+    pub fn encoded_len(&self) -> usize {
+        match self {
+            Record::Write { crcs, .. } => 10 + crcs.len() * 4,
+            Record::Move { .. } => 17,
+            Record::Unmap { .. } => 9,
+            Record::Open { homes, .. } => 8 + homes.len() * 5,
+            Record::Converted { .. }
+            | Record::Free { .. }
+            | Record::PageDrop { .. }
+            | Record::Scrub { .. } => 5,
+            Record::Rehome { .. } => 11,
+            Record::Stale { .. } => 6,
+            Record::StaleMember { .. } => 2,
+            Record::PageOwner { .. } => 13,
+            Record::Void { .. } => 14,
+        }
+    }
+
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            Record::Write { block, slot, crcs } => {
+                w.u8(1);
+                w.u32(block.0);
+                w.u32(slot.0);
+                w.u8(u8::try_from(crcs.len()).expect("at most WRITE_BLOCKS_MAX blocks"));
+                crcs.iter().for_each(|&crc| w.u32(crc));
+            }
+            Record::Move { block, from, slot, crc } => {
+                w.u8(2);
+                w.u32(block.0);
+                w.u32(from.map_or(NONE, |s| s.0));
+                w.u32(slot.0);
+                w.u32(*crc);
+            }
+            Record::Unmap { block, count } => {
+                w.u8(3);
+                w.u32(block.0);
+                w.u32(*count);
+            }
+            Record::Open { stripe, parity, columns, homes } => {
+                w.u8(4);
+                w.u32(stripe.0);
+                w.u8(u8::from(*parity));
+                w.u8(*columns);
+                w.u8(homes.len() as u8);
+                homes.iter().for_each(|&home| home_bytes(w, home));
+            }
+            Record::Converted { stripe } => {
+                w.u8(5);
+                w.u32(stripe.0);
+            }
+            Record::Free { stripe } => {
+                w.u8(6);
+                w.u32(stripe.0);
+            }
+            Record::Rehome { stripe, index, home } => {
+                w.u8(7);
+                w.u32(stripe.0);
+                w.u8(*index);
+                home_bytes(w, Some(*home));
+            }
+            Record::Stale { stripe, index } => {
+                w.u8(8);
+                w.u32(stripe.0);
+                w.u8(*index);
+            }
+            Record::StaleMember { member } => {
+                w.u8(9);
+                w.u8(member.0);
+            }
+            Record::PageOwner { page, volume, index } => {
+                w.u8(10);
+                w.u32(*page);
+                w.u32(volume.0);
+                w.u32(*index);
+            }
+            Record::PageDrop { page } => {
+                w.u8(11);
+                w.u32(*page);
+            }
+            Record::Scrub { next } => {
+                w.u8(12);
+                w.u32(next.map_or(NONE, |s| s.0));
+            }
+            Record::Void { slot, count, since } => {
+                w.u8(13);
+                w.u32(slot.0);
+                w.u8(*count);
+                w.u64(*since);
+            }
+        }
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Record, DecodeError> {
+        Ok(match r.u8()? {
+            1 => {
+                let (block, slot, count) = (ShardBlock(r.u32()?), SlotNo(r.u32()?), r.u8()?);
+                let crcs = (0..count).map(|_| r.u32()).collect::<Result<_, _>>()?;
+                Record::Write { block, slot, crcs }
+            }
+            2 => {
+                let (block, from) = (ShardBlock(r.u32()?), r.u32()?);
+                let from = (from != NONE).then_some(SlotNo(from));
+                Record::Move { block, from, slot: SlotNo(r.u32()?), crc: r.u32()? }
+            }
+            3 => Record::Unmap { block: ShardBlock(r.u32()?), count: r.u32()? },
+            4 => {
+                let (stripe, parity, columns, count) = (StripeId(r.u32()?), r.u8()? != 0, r.u8()?, r.u8()?);
+                let homes = (0..count).map(|_| home_from(r)).collect::<Result<_, _>>()?;
+                Record::Open { stripe, parity, columns, homes }
+            }
+            5 => Record::Converted { stripe: StripeId(r.u32()?) },
+            6 => Record::Free { stripe: StripeId(r.u32()?) },
+            7 => {
+                let (stripe, index) = (StripeId(r.u32()?), r.u8()?);
+                let home = home_from(r)?.ok_or(DecodeError::Invalid("home"))?;
+                Record::Rehome { stripe, index, home }
+            }
+            8 => Record::Stale { stripe: StripeId(r.u32()?), index: r.u8()? },
+            9 => Record::StaleMember { member: MemberId(r.u8()?) },
+            10 => Record::PageOwner { page: r.u32()?, volume: VolumeId(r.u32()?), index: r.u32()? },
+            11 => Record::PageDrop { page: r.u32()? },
+            12 => {
+                let next = r.u32()?;
+                Record::Scrub { next: (next != NONE).then_some(StripeId(next)) }
+            }
+            13 => Record::Void { slot: SlotNo(r.u32()?), count: r.u8()?, since: r.u64()? },
+            _ => return Err(DecodeError::Invalid("record kind")),
+        })
+    }
+}
+
+/// What a journal block says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalHeader {
+    /// The pool it belongs to.
+    pub pool: Uuid,
+    /// The shard it belongs to.
+    pub shard: u16,
+    /// The opening of the pool in which it was written. Never falls from one block to the next.
+    pub epoch: u64,
+    /// The opening in which recovery wrote it again, without records that had lost their data; 0 for the original.
+    pub rewritten: u64,
+    /// Its sequence number; its place in the ring is this modulo the ring's length.
+    pub lsn: u64,
+    /// The oldest block that replay still needs.
+    pub tail: u64,
+    /// The last block whose records, and the data they speak of, are known durable.
+    pub flushed: u64,
+}
+
+/// Packs as many records as fit, from the front, into a block; gives back how many.
+///
+/// # Panics
+/// When the first record alone does not fit: no record is longer than a block.
+pub fn encode_block(header: &JournalHeader, records: &[Record], block: &mut [u8]) -> usize {
+    let mut payload = Writer(Vec::with_capacity(JOURNAL_PAYLOAD_BYTES));
+    let mut count = 0;
+    for record in records {
+        if payload.0.len() + record.encoded_len() > JOURNAL_PAYLOAD_BYTES {
+            break;
+        }
+        let before = payload.0.len();
+        record.encode(&mut payload);
+        debug_assert_eq!(payload.0.len() - before, record.encoded_len());
+        count += 1;
+    }
+    assert!(count > 0 || records.is_empty(), "a record longer than a journal block");
+    let mut w = Writer(Vec::with_capacity(JOURNAL_HEADER_BYTES));
+    w.u32(MAGIC);
+    w.u16(FORMAT_VERSION);
+    w.u16(header.shard);
+    w.bytes(&header.pool);
+    w.u64(header.epoch);
+    w.u64(header.rewritten);
+    w.u64(header.lsn);
+    w.u64(header.tail);
+    w.u64(header.flushed);
+    w.0.resize(JOURNAL_HEADER_BYTES - 8, 0);
+    w.u16(payload.0.len() as u16);
+    w.u16(count as u16);
+    debug_assert_eq!(w.0.len(), JOURNAL_HEADER_BYTES - 4);
+    block[..w.0.len()].copy_from_slice(&w.0);
+    block[JOURNAL_HEADER_BYTES..JOURNAL_HEADER_BYTES + payload.0.len()].copy_from_slice(&payload.0);
+    block[JOURNAL_HEADER_BYTES + payload.0.len()..].fill(0);
+    block[JOURNAL_HEADER_BYTES - 4..JOURNAL_HEADER_BYTES].fill(0);
+    let crc = crc32c(block);
+    block[JOURNAL_HEADER_BYTES - 4..JOURNAL_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+    count
+}
+
+/// Checks a block and reads its header; the records are decoded only for blocks that replay needs.
+///
+/// # Errors
+/// When it is not an intact journal block of this format.
+pub fn decode_header(block: &mut [u8]) -> Result<JournalHeader, DecodeError> {
+    if block.len() != BLOCK_BYTES || block[..4] != MAGIC.to_le_bytes() {
+        return Err(DecodeError::Foreign);
+    }
+    let crc_at = JOURNAL_HEADER_BYTES - 4..JOURNAL_HEADER_BYTES;
+    let crc = u32::from_le_bytes(block[crc_at.clone()].try_into().expect("four bytes"));
+    block[crc_at].fill(0);
+    if crc32c(block) != crc {
+        return Err(DecodeError::Checksum);
+    }
+    let mut r = Reader(&block[4..]);
+    let version = r.u16()?;
+    if version != FORMAT_VERSION {
+        return Err(DecodeError::Version(version));
+    }
+    let shard = r.u16()?;
+    let pool = r.uuid()?;
+    let (epoch, rewritten) = (r.u64()?, r.u64()?);
+    let (lsn, tail, flushed) = (r.u64()?, r.u64()?, r.u64()?);
+    if !(1..=lsn).contains(&tail) || flushed >= lsn || lsn >= LSN_LIMIT {
+        return Err(DecodeError::Invalid("journal sequence"));
+    }
+    Ok(JournalHeader { pool, shard, epoch, rewritten, lsn, tail, flushed })
+}
+
+/// The records of a block that `decode_header` accepted.
+///
+/// # Errors
+/// When a record is impossible.
+pub fn decode_records(block: &[u8]) -> Result<Vec<Record>, DecodeError> {
+    let mut r = Reader(block.get(JOURNAL_HEADER_BYTES - 8..).ok_or(DecodeError::Invalid("length"))?);
+    let (len, count) = (usize::from(r.u16()?), r.u16()?);
+    r.u32()?;
+    let mut payload = Reader(r.take(len)?);
+    (0..count).map(|_| Record::decode(&mut payload)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn record() -> impl Strategy<Value = Record> {
+        let home = (0u8..255, any::<u32>()).prop_map(|(m, chunk)| Home { member: MemberId(m), chunk });
+        let stripe = (0..u32::MAX).prop_map(StripeId);
+        let slot = (0..u32::MAX).prop_map(SlotNo);
+        let block = any::<u32>().prop_map(ShardBlock);
+        prop_oneof![
+            (block.clone(), slot.clone(), proptest::collection::vec(any::<u32>(), 1..=WRITE_BLOCKS_MAX))
+                .prop_map(|(block, slot, crcs)| Record::Write { block, slot, crcs }),
+            (block.clone(), proptest::option::of(slot.clone()), slot.clone(), any::<u32>())
+                .prop_map(|(block, from, slot, crc)| Record::Move { block, from, slot, crc }),
+            (block, any::<u32>()).prop_map(|(block, count)| Record::Unmap { block, count }),
+            (
+                stripe.clone(),
+                any::<bool>(),
+                any::<u8>(),
+                proptest::collection::vec(proptest::option::of(home.clone()), 0..92)
+            )
+                .prop_map(|(stripe, parity, columns, homes)| Record::Open {
+                    stripe,
+                    parity,
+                    columns,
+                    homes
+                }),
+            stripe.clone().prop_map(|stripe| Record::Converted { stripe }),
+            stripe.clone().prop_map(|stripe| Record::Free { stripe }),
+            (stripe.clone(), any::<u8>(), home).prop_map(|(stripe, index, home)| Record::Rehome {
+                stripe,
+                index,
+                home
+            }),
+            (stripe.clone(), any::<u8>()).prop_map(|(stripe, index)| Record::Stale { stripe, index }),
+            any::<u8>().prop_map(|m| Record::StaleMember { member: MemberId(m) }),
+            (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(page, v, index)| Record::PageOwner {
+                page,
+                volume: VolumeId(v),
+                index
+            }),
+            any::<u32>().prop_map(|page| Record::PageDrop { page }),
+            proptest::option::of(stripe).prop_map(|next| Record::Scrub { next }),
+            (slot, any::<u8>(), any::<u64>()).prop_map(|(slot, count, since)| Record::Void {
+                slot,
+                count,
+                since
+            }),
+        ]
+    }
+
+    const HEADER: JournalHeader =
+        JournalHeader { pool: [7; 16], shard: 3, epoch: 2, rewritten: 5, lsn: 99, tail: 50, flushed: 98 };
+
+    proptest! {
+        #[test]
+        fn blocks_survive_a_round_trip(records in proptest::collection::vec(record(), 0..60)) {
+            let mut block = vec![0xaa; BLOCK_BYTES];
+            let count = encode_block(&HEADER, &records, &mut block);
+            prop_assert_eq!(decode_header(&mut block), Ok(HEADER));
+            prop_assert_eq!(decode_records(&block).unwrap(), &records[..count]);
+        }
+
+        #[test]
+        fn a_flipped_bit_is_noticed(records in proptest::collection::vec(record(), 1..9), at in 0..BLOCK_BYTES, bit in 0u8..8) {
+            let mut block = vec![0; BLOCK_BYTES];
+            encode_block(&HEADER, &records, &mut block);
+            block[at] ^= 1 << bit;
+            prop_assert!(decode_header(&mut block).is_err());
+        }
+
+        #[test]
+        fn impossible_sequences_are_refused(lsn in 0..200u64, tail in 0..200u64, flushed in 0..200u64) {
+            let header = JournalHeader { lsn, tail, flushed, ..HEADER };
+            let mut block = vec![0; BLOCK_BYTES];
+            encode_block(&header, &[], &mut block);
+            let possible = tail >= 1 && tail <= lsn && flushed < lsn;
+            prop_assert_eq!(decode_header(&mut block).is_ok(), possible);
+        }
+
+        #[test]
+        fn any_bytes_decode_or_fail(block in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = decode_records(&block);
+        }
+    }
+}

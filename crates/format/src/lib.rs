@@ -1,0 +1,17 @@
+//! Every byte that Sinew writes to a member besides volume data, defined here and nowhere else.
+//!
+//! All integers are little-endian. Every structure carries a magic number, the format version, the pool's identity and a
+//! CRC32C, and decoding checks all of them: what these functions accept was written by this pool. See
+//! docs/on-disk-format.md.
+
+pub mod codec;
+pub mod journal_block;
+pub mod log_group;
+pub mod model;
+mod pool_geometry_codec;
+pub mod record_check;
+pub mod superblock;
+pub mod table_page;
+
+/// The version of everything on the members. A member with another version is refused.
+pub const FORMAT_VERSION: u16 = 2;

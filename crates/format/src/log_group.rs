@@ -1,0 +1,435 @@
+//! Groups: what a shard of an array appends to its log at one time. One or more head blocks, then the data blocks.
+//!
+//! The head has a CRC32C of itself and one for each data block, so a group torn by power loss is known as such, from
+//! whichever member it is read. The parity of after-images comes last, and each of its blocks is on one member only, so
+//! whether it is there is asked apart from the rest.
+
+use sinew_core::buf::BLOCK_BYTES;
+use sinew_core::checksum::crc32c;
+
+use crate::FORMAT_VERSION;
+use crate::codec::{DecodeError, Reader, Writer};
+use sinew_core::ids::Uuid;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"SNLG");
+/// Bytes of a head before its records.
+pub const GROUP_HEADER_BYTES: usize = 96;
+/// What counts up by one never comes near this.
+const COUNT_LIMIT: u64 = 1 << 62;
+
+/// What a group says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupHeader {
+    /// The identity of the array's logs, which only its superblocks have.
+    pub log: Uuid,
+    /// The shard it belongs to.
+    pub shard: u16,
+    /// The epoch in which it was written.
+    pub epoch: u64,
+    /// Its first block, counted over the life of the log; its place is this modulo the length of the log.
+    pub seq: u64,
+    /// The group before it; 0 for the first.
+    pub before: u64,
+    /// The oldest group that replay still needs.
+    pub tail: u64,
+    /// The last group known durable with all before it when this was written; 0 for none.
+    pub flushed: u64,
+    /// Head blocks.
+    pub head_blocks: u32,
+    /// All blocks.
+    pub blocks: u32,
+}
+
+/// One thing a group says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupRecord {
+    /// The state of the shard's regions and of its long work, whole.
+    State(Vec<u8>),
+    /// New content of consecutive slots of a stripe, block by block in the data.
+    Data {
+        /// The stripe.
+        stripe: u64,
+        /// The first slot.
+        slot: u32,
+        /// How many.
+        blocks: u32,
+    },
+    /// A stripe is about to be updated in place: which of its new blocks go there, and, behind the data, the parity
+    /// that goes with them.
+    Drain {
+        /// The stripe.
+        stripe: u64,
+        /// The blocks are those of groups up to this one.
+        upto: u64,
+        /// Runs of slots whose new content goes to its place: first, count.
+        slots: Vec<(u32, u32)>,
+        /// Offsets within the chunk that have new parity: first, count.
+        offsets: Vec<(u32, u32)>,
+        /// The members on which P and Q are, in their places and, at these offsets, in the log; none of one that is not
+        /// written.
+        parity: [Option<u8>; PARITY_MAX],
+    },
+    /// Part of a unit of a row that a growth is about to change in place: it goes there if `Changed` comes after it.
+    Image {
+        /// The row, which is a stripe.
+        stripe: u64,
+        /// The column, or 65,534 for P and 65,535 for Q.
+        unit: u16,
+        /// The first block within the chunk.
+        offset: u32,
+        /// How many.
+        blocks: u32,
+    },
+    /// Rows of a growth are now as they will be. Nothing before this counts for them, but for their images.
+    Changed {
+        /// Members that the array grows to.
+        to: u8,
+        /// All rows below this key are.
+        upto: u64,
+        /// The rows that this is new for: first, count.
+        rows: Vec<(u32, u32)>,
+    },
+}
+
+/// P, and behind it Q, as units of images.
+pub const IMAGE_OF_P: u16 = u16::MAX - 1;
+/// Parity columns of a stripe at most.
+pub const PARITY_MAX: usize = 2;
+
+/// Data blocks that one record brings: consecutive ones of the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The record.
+    pub record: usize,
+    /// A parity column, and the one member that has it. Everything else is on each member that has the head.
+    pub parity: Option<(usize, u8)>,
+    /// The first block, within the group.
+    pub first: u32,
+    /// How many.
+    pub blocks: u32,
+}
+
+/// A group as its head has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// What it says of itself.
+    pub header: GroupHeader,
+    /// What it says.
+    pub records: Vec<GroupRecord>,
+    /// Its data blocks, in order: those that go with the head, in the order of the records, then parity, member by
+    /// member, each in the order of the records.
+    pub parts: Vec<Part>,
+    /// A checksum for each data block.
+    crcs: Vec<u32>,
+}
+
+impl Group {
+    /// Blocks that each member has that has the head.
+    pub fn shared_blocks(&self) -> u32 {
+        let parity = self.parts.iter().find(|part| part.parity.is_some());
+        parity.map_or(self.header.blocks, |part| part.first)
+    }
+
+    /// Whether this is what was written as its blocks from `first` on.
+    pub fn has(&self, first: u32, bytes: &[u8]) -> bool {
+        let crcs = &self.crcs[(first - self.header.head_blocks) as usize..];
+        bytes.chunks_exact(BLOCK_BYTES).zip(crcs).all(|(block, &crc)| crc32c(block) == crc)
+    }
+}
+
+/// The data blocks of records behind a head.
+fn parts_of(head_blocks: u32, records: &[GroupRecord]) -> Vec<Part> {
+    let (mut parts, mut parity) = (Vec::new(), Vec::new());
+    for (record, content) in records.iter().enumerate() {
+        if let GroupRecord::Drain { offsets, parity: members, .. } = content {
+            let blocks = runs_blocks(offsets).expect("counted before");
+            for (p, member) in members.iter().enumerate().filter_map(|(p, member)| Some((p, (*member)?))) {
+                parity.push(Part { record, parity: Some((p, member)), first: 0, blocks });
+            }
+        } else if let Some(blocks @ 1..) = content.data_blocks() {
+            parts.push(Part { record, parity: None, first: 0, blocks });
+        }
+    }
+    parity.sort_by_key(|part| part.parity.map(|(_, member)| member));
+    parts.append(&mut parity);
+    let mut first = head_blocks;
+    for part in &mut parts {
+        part.first = first;
+        first += part.blocks;
+    }
+    parts
+}
+
+fn runs_len(runs: &[(u32, u32)]) -> usize {
+    2 + runs.len() * 8
+}
+
+fn write_runs(w: &mut Writer, runs: &[(u32, u32)]) {
+    w.u16(runs.len() as u16);
+    for &(first, count) in runs {
+        w.u32(first);
+        w.u32(count);
+    }
+}
+
+fn read_runs(r: &mut Reader<'_>) -> Result<Vec<(u32, u32)>, DecodeError> {
+    (0..r.u16()?).map(|_| Ok((r.u32()?, r.u32()?))).collect()
+}
+
+/// Blocks in runs, none when there are impossibly many.
+fn runs_blocks(runs: &[(u32, u32)]) -> Option<u32> {
+    runs.iter().try_fold(0u32, |sum, run| sum.checked_add(run.1))
+}
+
+impl GroupRecord {
+    /// Blocks of data that go with it.
+    pub fn data_blocks(&self) -> Option<u32> {
+        match self {
+            GroupRecord::State(_) => Some(0),
+            GroupRecord::Changed { .. } => Some(0),
+            GroupRecord::Data { blocks, .. } | GroupRecord::Image { blocks, .. } => Some(*blocks),
+            GroupRecord::Drain { offsets, parity, .. } => {
+                runs_blocks(offsets)?.checked_mul(parity.iter().flatten().count() as u32)
+            }
+        }
+    }
+
+    /// Bytes it takes in the head, with the checksums of its data.
+    pub fn encoded_len(&self) -> usize {
+        let body = match self {
+            GroupRecord::State(bytes) => 4 + bytes.len(),
+            GroupRecord::Data { .. } => 16,
+            GroupRecord::Image { .. } => 18,
+            GroupRecord::Changed { rows, .. } => 9 + runs_len(rows),
+            GroupRecord::Drain { slots, offsets, parity, .. } => {
+                17 + parity.iter().flatten().count() + runs_len(slots) + runs_len(offsets)
+            }
+        };
+        1 + body + 4 * self.data_blocks().unwrap_or(0) as usize
+    }
+
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            GroupRecord::State(bytes) => {
+                w.u8(1);
+                w.u32(bytes.len() as u32);
+                w.bytes(bytes);
+            }
+            GroupRecord::Data { stripe, slot, blocks } => {
+                w.u8(2);
+                w.u64(*stripe);
+                w.u32(*slot);
+                w.u32(*blocks);
+            }
+            GroupRecord::Drain { stripe, upto, slots, offsets, parity } => {
+                w.u8(6);
+                w.u64(*stripe);
+                w.u64(*upto);
+                w.u8(parity.iter().enumerate().fold(0, |mask, (p, m)| mask | u8::from(m.is_some()) << p));
+                parity.iter().flatten().for_each(|&member| w.u8(member));
+                write_runs(w, slots);
+                write_runs(w, offsets);
+            }
+            GroupRecord::Image { stripe, unit, offset, blocks } => {
+                w.u8(4);
+                w.u64(*stripe);
+                w.u16(*unit);
+                w.u32(*offset);
+                w.u32(*blocks);
+            }
+            GroupRecord::Changed { to, upto, rows } => {
+                w.u8(5);
+                w.u8(*to);
+                w.u64(*upto);
+                write_runs(w, rows);
+            }
+        }
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<GroupRecord, DecodeError> {
+        Ok(match r.u8()? {
+            1 => {
+                let len = r.u32()? as usize;
+                GroupRecord::State(r.take(len)?.to_vec())
+            }
+            2 => GroupRecord::Data { stripe: r.u64()?, slot: r.u32()?, blocks: r.u32()? },
+            4 => GroupRecord::Image { stripe: r.u64()?, unit: r.u16()?, offset: r.u32()?, blocks: r.u32()? },
+            5 => GroupRecord::Changed { to: r.u8()?, upto: r.u64()?, rows: read_runs(r)? },
+            // 3 was the same with all of its parity on every member that had the head.
+            6 => {
+                let (stripe, upto, mask) = (r.u64()?, r.u64()?, r.u8()?);
+                if mask >= 1 << PARITY_MAX {
+                    return Err(DecodeError::Invalid("parity of a record"));
+                }
+                let mut parity = [None; PARITY_MAX];
+                for (_, member) in parity.iter_mut().enumerate().filter(|(p, _)| mask >> p & 1 == 1) {
+                    *member = Some(r.u8()?);
+                }
+                let (slots, offsets) = (read_runs(r)?, read_runs(r)?);
+                GroupRecord::Drain { stripe, upto, slots, offsets, parity }
+            }
+            _ => return Err(DecodeError::Invalid("kind of a record")),
+        })
+    }
+}
+
+/// Writes a head: `crcs` has a checksum for each data block, in the order of the blocks.
+///
+/// # Panics
+/// When `head` is not as long as the header says, or the records do not fit it.
+pub fn encode_head(header: &GroupHeader, records: &[GroupRecord], crcs: &[u32], head: &mut [u8]) {
+    assert_eq!(head.len(), header.head_blocks as usize * BLOCK_BYTES);
+    let mut w = Writer::default();
+    w.u32(MAGIC);
+    w.u16(FORMAT_VERSION);
+    w.u16(header.shard);
+    w.bytes(&header.log);
+    for count in [header.epoch, header.seq, header.before, header.tail, header.flushed] {
+        w.u64(count);
+    }
+    w.u32(header.head_blocks);
+    w.u32(header.blocks);
+    w.u32(records.len() as u32);
+    w.0.resize(GROUP_HEADER_BYTES, 0);
+    records.iter().for_each(|record| record.encode(&mut w));
+    crcs.iter().for_each(|&crc| w.u32(crc));
+    head[..w.0.len()].copy_from_slice(&w.0);
+    head[w.0.len()..].fill(0);
+    let crc = crc32c(head);
+    head[GROUP_HEADER_BYTES - 4..GROUP_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Reads the header at the beginning of a block, without looking at its checksum: it tells how long the head is.
+///
+/// # Errors
+/// When there is no group of this format.
+pub fn decode_header(block: &[u8]) -> Result<GroupHeader, DecodeError> {
+    let mut r = Reader(block);
+    if r.u32()? != MAGIC {
+        return Err(DecodeError::Foreign);
+    }
+    let version = r.u16()?;
+    if version != FORMAT_VERSION {
+        return Err(DecodeError::Version(version));
+    }
+    let (shard, log) = (r.u16()?, r.uuid()?);
+    let (epoch, seq, before, tail, flushed) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?, r.u64()?);
+    let (head_blocks, blocks) = (r.u32()?, r.u32()?);
+    let counts = epoch < COUNT_LIMIT && seq < COUNT_LIMIT && tail <= seq && flushed < seq && before < seq;
+    if !counts || head_blocks == 0 || head_blocks > blocks {
+        return Err(DecodeError::Invalid("header of a group"));
+    }
+    Ok(GroupHeader { log, shard, epoch, seq, before, tail, flushed, head_blocks, blocks })
+}
+
+/// Reads a group from a ring that has its head, and checks all of it that is with the head.
+///
+/// # Errors
+/// When any block of that is not what was written.
+pub fn decode_group(bytes: &[u8]) -> Result<Group, DecodeError> {
+    let header = decode_header(bytes)?;
+    let head_bytes = header.head_blocks as usize * BLOCK_BYTES;
+    if bytes.len() != header.blocks as usize * BLOCK_BYTES {
+        return Err(DecodeError::Invalid("length of a group"));
+    }
+    let mut head = bytes[..head_bytes].to_vec();
+    let crc_at = GROUP_HEADER_BYTES - 4..GROUP_HEADER_BYTES;
+    let crc = u32::from_le_bytes(head[crc_at.clone()].try_into().expect("four bytes"));
+    head[crc_at].fill(0);
+    if crc32c(&head) != crc {
+        return Err(DecodeError::Checksum);
+    }
+    let count = u32::from_le_bytes(head[72..76].try_into().expect("four bytes"));
+    let mut r = Reader(&head[GROUP_HEADER_BYTES..]);
+    let (mut records, mut data) = (Vec::new(), 0u32);
+    for _ in 0..count {
+        let record = GroupRecord::decode(&mut r)?;
+        let blocks = record.data_blocks().and_then(|blocks| data.checked_add(blocks));
+        data = blocks.ok_or(DecodeError::Invalid("blocks of a record"))?;
+        records.push(record);
+    }
+    if header.blocks - header.head_blocks != data {
+        return Err(DecodeError::Invalid("blocks of a group"));
+    }
+    let crcs = (0..data).map(|_| r.u32()).collect::<Result<Vec<_>, _>>()?;
+    let parts = parts_of(header.head_blocks, &records);
+    let group = Group { header, records, parts, crcs };
+    let shared = head_bytes..group.shared_blocks() as usize * BLOCK_BYTES;
+    if group.has(header.head_blocks, &bytes[shared]) { Ok(group) } else { Err(DecodeError::Checksum) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample() -> Vec<u8> {
+        let drain = |stripe, parity| GroupRecord::Drain {
+            stripe,
+            upto: 40,
+            slots: vec![(1, 2), (17, 1)],
+            offsets: vec![(1, 1)],
+            parity,
+        };
+        let records = vec![
+            GroupRecord::State(vec![7; 300]),
+            drain(3, [Some(4), Some(1)]),
+            GroupRecord::Data { stripe: 9, slot: 17, blocks: 2 },
+            drain(5, [None, None]),
+            drain(6, [None, Some(4)]),
+            GroupRecord::Image { stripe: 70, unit: IMAGE_OF_P, offset: 5, blocks: 1 },
+            GroupRecord::Changed { to: 5, upto: 80, rows: vec![(70, 3), (90, 1)] },
+        ];
+        let data: Vec<u8> = (0..6 * BLOCK_BYTES).map(|i| (i / 100) as u8).collect();
+        let crcs: Vec<u32> = data.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
+        let header = GroupHeader {
+            log: [5; 16],
+            shard: 1,
+            epoch: 4,
+            seq: 50,
+            before: 41,
+            tail: 30,
+            flushed: 41,
+            head_blocks: 1,
+            blocks: 7,
+        };
+        let mut bytes = vec![0; BLOCK_BYTES];
+        encode_head(&header, &records, &crcs, &mut bytes);
+        bytes.extend(data);
+        let part = |record, parity, first, blocks| Part { record, parity, first, blocks };
+        let parts = vec![
+            part(2, None, 1, 2),
+            part(5, None, 3, 1),
+            part(1, Some((1, 1)), 4, 1),
+            part(1, Some((0, 4)), 5, 1),
+            part(4, Some((1, 4)), 6, 1),
+        ];
+        assert_eq!(decode_group(&bytes).unwrap(), Group { header, records, parts, crcs });
+        bytes
+    }
+
+    #[test]
+    fn a_group_survives_a_round_trip_and_no_block_can_be_missing() {
+        let good = sample();
+        for at in (0..good.len()).step_by(97) {
+            let mut bad = good.clone();
+            bad[at] ^= 0x20;
+            // Parity is asked for apart from the rest, where it is.
+            let parity = at / BLOCK_BYTES >= 4;
+            assert_eq!(decode_group(&bad).is_ok(), parity, "byte {at}");
+            let group = decode_group(&good).unwrap();
+            assert!(group.has(4, &good[4 * BLOCK_BYTES..]));
+            assert_eq!(group.has(4, &bad[4 * BLOCK_BYTES..]), !parity);
+        }
+        assert!(decode_group(&good[..4 * BLOCK_BYTES]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode_or_fail(mut bytes in proptest::collection::vec(any::<u8>(), BLOCK_BYTES)) {
+            let _ = decode_group(&bytes);
+            bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
+            let _ = decode_group(&bytes);
+        }
+    }
+}

@@ -1,0 +1,551 @@
+//! The shape of an array, and where a shard's share of it lies.
+//!
+//! A member is `[superblocks | shard 0's log | shard 1's log | … | data]`. The data area is md's layout for the level,
+//! from its first chunk to its last, whatever the number of shards: shards own runs of whole rows in turn.
+
+use sinew_layout::striping::Growth;
+use sinew_layout::{Geometry as Layout, GeometryError as LayoutError, Home, Level, MEMBERS_MAX};
+
+use crate::model::mapped_geometry::SUPERBLOCK_AREA_BYTES;
+use crate::model::sharding::dealt;
+use sinew_core::buf::BLOCK_BYTES;
+use sinew_core::ids::Uuid;
+
+use crate::model::array_growth::{GrowError, GrowMethod, Grown};
+use crate::model::array_shard_layout::ShardLayout;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Largest chunk; md's default is 512 KiB.
+pub const CHUNK_BYTES_MAX: u32 = 1 << 20;
+/// Blocks of a shard's log where it only keeps the state of regions.
+const LOG_BLOCKS_LEAST: u32 = 64;
+/// The fewest blocks of a log that also is the journal.
+pub const JOURNAL_BLOCKS_LEAST: u32 = 512;
+/// Shards own runs of rows of about this many blocks (1 MiB).
+const EXTENT_BLOCKS_LEAST: u64 = 256;
+/// Regions of a shard at most: a bit each, for each member that lags behind.
+pub const REGIONS_MAX: u64 = 4096;
+/// Stripes of a region at least.
+const REGION_STRIPES_LEAST: u64 = 8;
+/// An array grows to so many times the size it was made with: the regions of a stripe stay, so there are more of them.
+const GROWTH_MAX: u64 = 8;
+
+/// Whether an array of md's may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing at all is written to the members.
+    ReadOnly,
+    /// md's superblocks follow what is done.
+    ReadWrite,
+}
+
+/// Why an array cannot have the asked shape.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ArrayError {
+    /// The layout is impossible.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// Not a usable chunk.
+    #[error("a chunk has a multiple of 4096 bytes and at most 1 MiB, not {0} bytes")]
+    Chunk(u32),
+    /// Not a usable number of shards.
+    #[error("an array has 1 to 64 shards, not {0}")]
+    Shards(usize),
+    /// A member has no room for the headers and a chunk.
+    #[error("the smallest member has {have} bytes, too few for this array; it needs at least {need}")]
+    TooSmall {
+        /// Its size.
+        have: u64,
+        /// What would do.
+        need: u64,
+    },
+    /// More shards than runs of rows.
+    #[error("the array is too small for {0} shards; give fewer")]
+    TooManyShards(usize),
+    /// Too few members are left beside the spares, or too many in all.
+    #[error(
+        "{members} members with {spares} spares; an array has at most {MEMBERS_MAX} members, spares included, and not only spares"
+    )]
+    Spares {
+        /// Members given.
+        members: usize,
+        /// Spares among them.
+        spares: usize,
+    },
+}
+
+/// What an array is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArraySpec {
+    /// The level, with its copies, groups and rotation.
+    pub level: Level,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Close the write hole with a journal. Only levels with parity have one.
+    pub journal: bool,
+    /// How many of the members, the last ones, are spares.
+    pub spares: usize,
+    /// The members are known to hold nothing but zeros, so that the array needs no first resync.
+    pub zeroed: bool,
+}
+
+/// The shape of an array. Checked when made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayGeometry {
+    /// Level, members in the layout, chunk size and chunks of each member. Members about to be grown onto count.
+    pub layout: Layout,
+    /// How it has grown, unless it is as a new one would be.
+    pub grown: Option<Grown>,
+    /// Stripes of a region, the same for every shard and for good.
+    pub region_stripes: u64,
+    /// Shards the array is cut into.
+    pub shards: usize,
+    /// Whether writes go through a journal.
+    pub journal: bool,
+    /// Blocks of each shard's log on each member; none on md's.
+    pub log_blocks: u32,
+    /// What the groups of the logs are known by. Clients' data goes through the logs, and nobody who writes it can know this.
+    pub log: Uuid,
+    /// The members held nothing but zeros when it was made; or md says that parity and copies are right.
+    pub zeroed: bool,
+    /// It is md's: the members hold md's superblocks, and nothing of ours.
+    pub md: Option<Access>,
+}
+
+/// Whether arrays of a level grow by the methods for parity or by the others; none when they do not grow.
+fn grows_with_parity(level: Level) -> Option<bool> {
+    match level {
+        Level::Raid5(_) | Level::Raid6(_) => Some(true),
+        Level::Raid0 | Level::Raid10 { .. } => Some(false),
+        _ => None,
+    }
+}
+
+impl ArrayGeometry {
+    /// The shape of an array of `members` members, spares not counted, the smallest of which has `smallest` bytes.
+    /// `log_blocks` none asks for a size suited to them.
+    ///
+    /// # Errors
+    /// When there is no such array.
+    pub fn new(
+        spec: &ArraySpec,
+        members: usize,
+        smallest: u64,
+        shards: usize,
+        log_blocks: Option<u32>,
+    ) -> Result<ArrayGeometry, ArrayError> {
+        if spec.chunk_bytes == 0
+            || !spec.chunk_bytes.is_multiple_of(BLOCK_BYTES as u32)
+            || spec.chunk_bytes > CHUNK_BYTES_MAX
+        {
+            return Err(ArrayError::Chunk(spec.chunk_bytes));
+        }
+        if !(1..=64).contains(&shards) {
+            return Err(ArrayError::Shards(shards));
+        }
+        let chunk = u64::from(spec.chunk_bytes);
+        // Tells what is wrong with the level before anything about sizes.
+        let probe = Layout::new(spec.level, members as u32, spec.chunk_bytes, chunk)?;
+        let journal = spec.journal && probe.parities() > 0;
+        let least = if journal {
+            JOURNAL_BLOCKS_LEAST.max(16 * probe.parities() * spec.chunk_bytes / BLOCK_BYTES as u32)
+        } else {
+            LOG_BLOCKS_LEAST
+        };
+        let suited = (smallest / shards as u64 / 64 / BLOCK).clamp(u64::from(least), 16 * 1024) as u32;
+        let log_blocks = match (log_blocks, journal) {
+            (Some(blocks), _) => blocks.max(least),
+            (None, true) => suited,
+            (None, false) => least,
+        };
+        let data = data_offset(shards, log_blocks);
+        let area = smallest.saturating_sub(data);
+        if area < chunk {
+            return Err(ArrayError::TooSmall { have: smallest, need: data + chunk });
+        }
+        let layout = Layout::new(spec.level, members as u32, spec.chunk_bytes, area)?;
+        let zeroed = spec.zeroed;
+        let geometry = ArrayGeometry::whole(layout, shards, journal, log_blocks, zeroed, None);
+        if geometry.stripes() < geometry.extent_stripes() * (shards as u64 - 1) + 1 {
+            return Err(ArrayError::TooManyShards(shards));
+        }
+        Ok(geometry)
+    }
+
+    /// The shape of an array of md's, with up to so many shards. `even` says that parity and copies are right.
+    ///
+    /// # Errors
+    /// When its chunks are none that can be used.
+    pub fn of_md(
+        layout: Layout,
+        shards: usize,
+        even: bool,
+        access: Access,
+    ) -> Result<ArrayGeometry, ArrayError> {
+        let chunk = layout.chunk_bytes();
+        if !chunk.is_multiple_of(BLOCK_BYTES as u32) || chunk > CHUNK_BYTES_MAX {
+            return Err(ArrayError::Chunk(chunk));
+        }
+        let whole = ArrayGeometry::whole(layout, 1, false, 0, even, Some(access));
+        let extents = whole.stripes().div_ceil(whole.extent_stripes());
+        let shards = shards.clamp(1, extents.min(64) as usize);
+        Ok(ArrayGeometry::whole(layout, shards, false, 0, even, Some(access)))
+    }
+
+    fn whole(
+        layout: Layout,
+        shards: usize,
+        journal: bool,
+        log_blocks: u32,
+        zeroed: bool,
+        md: Option<Access>,
+    ) -> ArrayGeometry {
+        let mut geometry = ArrayGeometry {
+            layout,
+            grown: None,
+            region_stripes: 0,
+            shards,
+            journal,
+            log_blocks,
+            log: [0; 16],
+            zeroed,
+            md,
+        };
+        let most = dealt(geometry.stripes(), geometry.extent_stripes(), 0, shards);
+        geometry.region_stripes = most.div_ceil(REGIONS_MAX).max(REGION_STRIPES_LEAST);
+        geometry
+    }
+
+    /// The way that it grows by when nothing is said: as it has grown, or that which moves the least.
+    pub fn usual_method(&self) -> GrowMethod {
+        let usual = if self.layout.parities() > 0 { GrowMethod::Spread } else { GrowMethod::FastScale };
+        self.grown.and_then(|grown| grown.kind().method()).unwrap_or(usual)
+    }
+
+    /// The same array with an addition of members under way.
+    ///
+    /// # Errors
+    /// When it cannot grow so.
+    pub fn grow(&self, method: GrowMethod, added: usize) -> Result<ArrayGeometry, GrowError> {
+        let own = grows_with_parity(self.layout.level()).filter(|_| self.md.is_none());
+        let has_parity = own.ok_or_else(|| GrowError::Level(self.name()))?;
+        if method.is_for_parity() != has_parity {
+            return Err(GrowError::Unsuited { level: self.name(), method: method.name() });
+        }
+        let (copies, have) = (self.layout.copies(), self.members());
+        if !have.is_multiple_of(copies as usize) || !added.is_multiple_of(copies as usize) {
+            return Err(GrowError::Sets { copies, have, added });
+        }
+        let rows = u32::try_from(self.layout.member_chunks()).unwrap_or(u32::MAX);
+        let before = self.grown.unwrap_or(Grown::of(have as u32 / copies));
+        let grown = before.begin(method, added as u32 / copies)?;
+        grown.check(rows)?;
+        let layout = self.layout.with_members((have + added) as u32)?;
+        let next = ArrayGeometry { layout, grown: Some(grown), ..*self };
+        if method == GrowMethod::Restripe {
+            if self.shards > 1 {
+                return Err(GrowError::Shards(self.shards));
+            }
+            let (need, have) = (next.width() as u64 * u64::from(self.chunk_blocks()), self.image_blocks());
+            if need > have {
+                return Err(GrowError::Log { need, have });
+            }
+        }
+        let most = dealt(next.settled().stripes(), self.extent_stripes(), 0, self.shards);
+        if most.div_ceil(self.region_stripes) > GROWTH_MAX * REGIONS_MAX {
+            return Err(GrowError::TooLarge(GROWTH_MAX));
+        }
+        Ok(next)
+    }
+
+    /// Blocks of its log that clients' data may take in each shard. Bringing all of it to its place takes at most m times as
+    /// many for parity, so that always fits, and leaves some for the images of rounds that a crash cut short.
+    pub fn client_blocks(&self) -> u64 {
+        u64::from(self.log_blocks) / (2 + u64::from(self.layout.parities()))
+    }
+
+    /// Blocks that may be in the log at one time of rows that a growth changes in place.
+    pub fn image_blocks(&self) -> u64 {
+        self.client_blocks() * 3 / 4
+    }
+
+    /// Whether it has rows, each a stripe, that are not those of a new array.
+    pub fn has_grown_rows(&self) -> bool {
+        self.grown.is_some() && self.layout.parities() > 0
+    }
+
+    /// The key at which the growth under way ends, in all shards. With parity each has its own keys, and tells 1 at its end.
+    pub fn growth_end(&self) -> Option<u64> {
+        self.grown?.method()?;
+        if self.has_grown_rows() {
+            return Some(1);
+        }
+        ShardLayout::new(ArrayGeometry { shards: 1, ..*self }, 0).growth().map(Growth::end)
+    }
+
+    /// The same array once it has grown.
+    pub fn settled(&self) -> ArrayGeometry {
+        ArrayGeometry { grown: self.grown.and_then(Grown::settle), ..*self }
+    }
+
+    /// Whether nothing may be written to the members.
+    pub fn is_read_only(&self) -> bool {
+        self.md == Some(Access::ReadOnly)
+    }
+
+    /// The geometry of a configuration found on a member; `None` when it is impossible.
+    pub fn restore(
+        spec: &ArraySpec,
+        members: usize,
+        member_chunks: u64,
+        shards: usize,
+        log_blocks: u32,
+        region_stripes: u64,
+        grown: Option<Grown>,
+    ) -> Option<ArrayGeometry> {
+        let area = member_chunks.checked_mul(u64::from(spec.chunk_bytes))?;
+        let smallest = data_offset(shards, log_blocks).checked_add(area).filter(|&b| b < 1 << 56)?;
+        let geometry = ArrayGeometry::new(spec, members, smallest, shards, Some(log_blocks)).ok()?;
+        let same = geometry.log_blocks == log_blocks
+            && geometry.layout.member_chunks() == member_chunks
+            && geometry.journal == spec.journal;
+        let geometry = ArrayGeometry { grown, region_stripes, ..geometry };
+        let regions = geometry.stripes().checked_div(region_stripes)?;
+        let disks = geometry.members() as u32 / geometry.layout.copies();
+        let fits = |grown: Grown| {
+            let levels = grows_with_parity(spec.level) == Some(grown.is_for_parity());
+            let least = 2 * geometry.layout.parities();
+            let one_shard = grown.method() != Some(GrowMethod::Restripe) || shards == 1;
+            (levels && one_shard && grown.base() >= least)
+                && grown.disks().last().is_some_and(|&last| u32::from(last) == disks)
+                && grown.check(u32::try_from(member_chunks).unwrap_or(u32::MAX)).is_ok()
+        };
+        (same && regions <= GROWTH_MAX * REGIONS_MAX * shards as u64 && grown.is_none_or(fits))
+            .then_some(geometry)
+    }
+
+    /// What it was made from, but for the spares.
+    pub fn spec(&self) -> ArraySpec {
+        let (level, chunk_bytes) = (self.layout.level(), self.layout.chunk_bytes());
+        ArraySpec { level, chunk_bytes, journal: self.journal, spares: 0, zeroed: self.zeroed }
+    }
+
+    /// Level and rotation for people.
+    pub fn name(&self) -> String {
+        self.layout.level().to_string()
+    }
+
+    /// Members in the layout.
+    pub fn members(&self) -> usize {
+        self.layout.members() as usize
+    }
+
+    /// k: data columns of a stripe; 1 where stripes are a chunk and its copies.
+    pub fn data_columns(&self) -> usize {
+        match self.layout.parities() {
+            0 => 1,
+            m => self.members() / self.groups() - m as usize,
+        }
+    }
+
+    /// m: parity columns of a stripe.
+    pub fn parity_columns(&self) -> usize {
+        self.layout.parities() as usize
+    }
+
+    /// Groups that stripes are confined to, in turn.
+    pub fn groups(&self) -> usize {
+        match self.layout.level() {
+            Level::Raid50 { groups, .. } | Level::Raid60 { groups, .. } => groups as usize,
+            _ => 1,
+        }
+    }
+
+    /// Chunks of a stripe, each on a member of its own: data and parity, or a chunk's copies.
+    pub fn width(&self) -> usize {
+        match self.layout.parities() {
+            0 => self.layout.copies() as usize,
+            m => self.data_columns() + m as usize,
+        }
+    }
+
+    /// Blocks of a chunk.
+    pub fn chunk_blocks(&self) -> u32 {
+        self.layout.chunk_bytes() / BLOCK_BYTES as u32
+    }
+
+    /// Blocks of data in a stripe.
+    pub fn stripe_blocks(&self) -> u64 {
+        self.data_columns() as u64 * u64::from(self.chunk_blocks())
+    }
+
+    /// Stripes of all shards.
+    pub fn stripes(&self) -> u64 {
+        match &self.grown {
+            // A row stays a row.
+            _ if self.layout.parities() > 0 => self.layout.stripes(),
+            None => self.layout.stripes(),
+            Some(grown) => grown.chunks(self.layout.member_chunks() as u32),
+        }
+    }
+
+    /// Bytes that can be stored.
+    pub fn data_bytes(&self) -> u64 {
+        if self.has_grown_rows() {
+            return self.dealt_blocks() * BLOCK;
+        }
+        self.stripes() * self.data_columns() as u64 * u64::from(self.layout.chunk_bytes())
+    }
+
+    /// Blocks of the volume of an array whose rows have grown. Blocks are dealt over the shards as they were when it was
+    /// made, so that none ever changes hands; what some shards have more than others, at most about an extent, is not used.
+    fn dealt_blocks(&self) -> u64 {
+        let (extent, shards) = (self.extent_blocks(), self.shards as u64);
+        let ends = (0..shards).map(|shard| {
+            let blocks = ShardLayout::new(*self, shard as usize).blocks();
+            (blocks / extent * shards + shard) * extent + blocks % extent
+        });
+        ends.min().expect("an array has a shard")
+    }
+
+    /// Blocks of data in a row that the array was made with.
+    fn first_row_blocks(&self) -> u64 {
+        let grown = self.grown.filter(|_| self.layout.parities() > 0);
+        let columns = grown
+            .map_or(self.data_columns() as u64, |grown| u64::from(grown.base() - self.layout.parities()));
+        columns * u64::from(self.chunk_blocks())
+    }
+
+    /// Stripes of an extent: whole rows of all groups.
+    pub fn extent_stripes(&self) -> u64 {
+        let row = self.groups() as u64;
+        EXTENT_BLOCKS_LEAST.div_ceil(row * self.first_row_blocks()) * row
+    }
+
+    /// Blocks of an extent.
+    pub fn extent_blocks(&self) -> u64 {
+        self.extent_stripes() * self.first_row_blocks()
+    }
+
+    /// Bytes of a member that are used.
+    pub fn end_bytes(&self) -> u64 {
+        self.data_offset() + self.layout.member_chunks() * u64::from(self.layout.chunk_bytes())
+    }
+
+    /// Where the data area begins on each member, from its origin.
+    pub fn data_offset(&self) -> u64 {
+        if self.md.is_some() { 0 } else { data_offset(self.shards, self.log_blocks) }
+    }
+
+    /// The homes of all copies of a chunk of a level without parity. An array that grows is asked for where chunks were
+    /// before.
+    pub fn homes(&self, chunk: u64) -> impl Iterator<Item = Home> {
+        let slice = ShardLayout::new(ArrayGeometry { shards: 1, ..*self }, 0);
+        let homes: Vec<Home> = (0..slice.w).map(|unit| slice.unit_home(chunk, unit)).collect();
+        homes.into_iter()
+    }
+
+    /// Whether everything can be had when these members are lost.
+    pub fn survives(&self, lost: &[bool]) -> bool {
+        let tolerates = self.layout.tolerates() as usize;
+        if self.has_grown_rows() {
+            return lost[..self.members()].iter().filter(|&&lost| lost).count() <= tolerates;
+        }
+        if self.grown.is_some() {
+            // Stripes lie on sets of members, whatever the addressing.
+            let sets = lost[..self.members()].chunks(self.layout.copies() as usize);
+            return sets.into_iter().all(|set| set.iter().filter(|&&lost| lost).count() <= tolerates);
+        }
+        // One turn of the rotation has every combination of members that stripes have.
+        let stripes = self.stripes().min((self.members() * self.groups()) as u64);
+        let slice = ShardLayout::new(ArrayGeometry { shards: 1, ..*self }, 0);
+        (0..stripes).all(|stripe| {
+            let units = (0..self.width()).filter(|&unit| lost[usize::from(slice.member(stripe, unit).0)]);
+            units.count() <= tolerates
+        })
+    }
+}
+
+fn data_offset(shards: usize, log_blocks: u32) -> u64 {
+    (SUPERBLOCK_AREA_BYTES + shards as u64 * u64::from(log_blocks) * BLOCK)
+        .next_multiple_of(SUPERBLOCK_AREA_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn levels() -> Vec<(Level, usize)> {
+        let rotation = Rotation::LeftSymmetric;
+        vec![
+            (Level::Raid0, 3),
+            (Level::Raid1, 2),
+            (Level::Raid10 { copies: 2 }, 5),
+            (Level::Raid5(Rotation::RightAsymmetric), 4),
+            (Level::Raid6(rotation), 5),
+            (Level::Raid6(Rotation::RightAsymmetric), 5),
+            (Level::Raid50 { groups: 2, rotation }, 6),
+            (Level::Raid60 { groups: 2, rotation }, 8),
+        ]
+    }
+
+    #[test]
+    fn shards_share_every_place_and_agree_with_the_layout() {
+        for (level, members) in levels() {
+            for shards in [1usize, 3] {
+                let spec = ArraySpec { level, chunk_bytes: 8192, journal: true, spares: 0, zeroed: false };
+                let g = ArrayGeometry::new(&spec, members, 12 << 20, shards, None).unwrap();
+                let mut seen = BTreeMap::new();
+                for chunk in 0..g.layout.data_chunks() {
+                    let block = chunk * 2;
+                    let shard = (block / g.extent_blocks() % shards as u64) as usize;
+                    let local = dealt(block, g.extent_blocks(), shard, shards);
+                    let slice = ShardLayout::new(g, shard);
+                    let run = slice.runs(local, 2).next().unwrap();
+                    assert!(run.stripe < slice.stripes && run.blocks == 2);
+                    let unit = (run.slot / 2) as usize;
+                    let (member, offset) = slice.home(run.stripe, unit);
+                    let home = g.layout.home(chunk);
+                    assert_eq!(u32::from(member.0), home.member);
+                    assert_eq!(offset, g.data_offset() + home.chunk * 8192);
+                    assert!(seen.insert((member, offset), chunk).is_none());
+                }
+                let all: u64 = (0..shards).map(|s| ShardLayout::new(g, s).stripes).sum();
+                assert_eq!(all, g.stripes());
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_array_survives() {
+        let survives = |level, members: usize, lost: &[usize]| {
+            let spec = ArraySpec { level, chunk_bytes: 65536, journal: true, spares: 0, zeroed: false };
+            let g = ArrayGeometry::new(&spec, members, 64 << 20, 1, None).unwrap();
+            let lost: Vec<bool> = (0..members).map(|m| lost.contains(&m)).collect();
+            g.survives(&lost)
+        };
+        let rotation = Rotation::LeftSymmetric;
+        assert!(!survives(Level::Raid0, 2, &[0]));
+        assert!(survives(Level::Raid1, 3, &[0, 2]));
+        assert!(survives(Level::Raid10 { copies: 2 }, 4, &[0, 2]));
+        assert!(!survives(Level::Raid10 { copies: 2 }, 4, &[0, 1]));
+        assert!(!survives(Level::Raid10 { copies: 2 }, 5, &[0, 4]));
+        assert!(survives(Level::Raid6(rotation), 5, &[1, 3]));
+        assert!(survives(Level::Raid50 { groups: 2, rotation }, 6, &[0, 5]));
+        assert!(!survives(Level::Raid50 { groups: 2, rotation }, 6, &[0, 1]));
+    }
+
+    #[test]
+    fn impossible_arrays_are_refused() {
+        let spec =
+            |level, chunk_bytes| ArraySpec { level, chunk_bytes, journal: true, spares: 0, zeroed: false };
+        let five = Level::Raid5(Rotation::LeftSymmetric);
+        let new = |spec: &ArraySpec, shards| ArrayGeometry::new(spec, 3, 16 << 20, shards, None);
+        assert!(matches!(new(&spec(five, 1000), 1), Err(ArrayError::Chunk(1000))));
+        assert!(matches!(new(&spec(five, 65536), 65), Err(ArrayError::Shards(65))));
+        assert!(matches!(new(&spec(Level::Raid10 { copies: 4 }, 65536), 1), Err(ArrayError::Layout(_))));
+        let small = ArrayGeometry::new(&spec(five, 65536), 3, 1 << 20, 1, None);
+        assert!(matches!(small, Err(ArrayError::TooSmall { .. })));
+    }
+}

@@ -1,0 +1,260 @@
+//! One shard's share of an array: its stripes and blocks, and where they lie on the members.
+
+use std::cell::Cell;
+
+use sinew_layout::Home;
+use sinew_layout::rows::{Cell as RowCell, Rows};
+use sinew_layout::spread::Share;
+use sinew_layout::striping::Growth;
+
+use crate::model::mapped_geometry::SUPERBLOCK_AREA_BYTES;
+use crate::model::sharding::dealt;
+use sinew_core::buf::BLOCK_BYTES;
+use sinew_core::ids::MemberId;
+
+use crate::model::array_geometry::ArrayGeometry;
+use crate::model::array_growth::{Manner, Places};
+
+/// One shard's share: its stripes, numbered from 0 without gaps, and its blocks, likewise.
+///
+/// A *unit* is a chunk of a stripe: data columns and then parity, or a chunk's copies. A *slot* is a block's place in
+/// the data columns of its stripe: column * chunk blocks + offset in the chunk.
+#[derive(Debug)]
+pub struct ShardLayout {
+    pub geometry: ArrayGeometry,
+    pub index: usize,
+    /// k, m and the number of units, w, of the widest stripes.
+    pub k: usize,
+    pub m: usize,
+    pub w: usize,
+    pub chunk_blocks: u32,
+    pub stripes: u64,
+    groups: u64,
+    extent_stripes: u64,
+    region_stripes: u64,
+    data_offset: u64,
+    /// Where chunks are, where the layout does not say it.
+    places: Option<Places>,
+    /// With parity, where rows are not those of a new array.
+    rows: Option<Rows>,
+    /// What has a key below is where, or as, the growth under way brings it.
+    moved: Cell<u64>,
+}
+
+/// Consecutive slots of one stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Run {
+    pub stripe: u64,
+    pub slot: u32,
+    pub blocks: u32,
+}
+
+impl ShardLayout {
+    pub fn new(geometry: ArrayGeometry, index: usize) -> ShardLayout {
+        let extent_stripes = geometry.extent_stripes();
+        let stripes = dealt(geometry.stripes(), extent_stripes, index, geometry.shards);
+        let share = Share { run: extent_stripes, index: index as u64, shards: geometry.shards as u64 };
+        let (striped, parity) =
+            geometry.grown.map_or((None, None), |grown| match geometry.has_grown_rows() {
+                true => (None, Some(grown.rows(&geometry.layout, share, stripes))),
+                false => (Some(grown.places(geometry.layout.member_chunks() as u32)), None),
+            });
+        ShardLayout {
+            k: geometry.data_columns(),
+            m: geometry.parity_columns(),
+            w: geometry.width(),
+            chunk_blocks: geometry.chunk_blocks(),
+            stripes,
+            groups: geometry.groups() as u64,
+            extent_stripes,
+            region_stripes: geometry.region_stripes,
+            data_offset: geometry.data_offset(),
+            places: striped,
+            rows: parity,
+            moved: Cell::default(),
+            geometry,
+            index,
+        }
+    }
+
+    /// Whether it cannot grow.
+    pub fn is_fixed(&self) -> bool {
+        self.geometry.md.is_some()
+    }
+
+    /// Whether a stripe is a chunk and its copies.
+    pub fn is_mirror(&self) -> bool {
+        self.m == 0
+    }
+
+    /// Units of a stripe that may be lost.
+    pub fn tolerates(&self) -> usize {
+        self.w - self.k
+    }
+
+    /// Data columns of a stripe.
+    pub fn columns(&self, stripe: u64) -> usize {
+        self.rows.as_ref().map_or(self.k, |rows| rows.columns(stripe, self.moved.get()) as usize)
+    }
+
+    /// Units of a stripe.
+    pub fn width(&self, stripe: u64) -> usize {
+        if self.rows.is_some() { self.columns(stripe) + self.m } else { self.w }
+    }
+
+    /// Blocks of data: before the growth under way, if there is one.
+    pub fn blocks(&self) -> u64 {
+        let chunks = self.rows.as_ref().map_or(self.stripes * self.k as u64, Rows::chunks);
+        chunks * u64::from(self.chunk_blocks)
+    }
+
+    /// The rows of an array with parity that is growing.
+    pub fn changing(&self) -> Option<&Rows> {
+        self.rows.as_ref().filter(|rows| rows.grows())
+    }
+
+    /// Whether its stripes are all as wide as each other, and repeat.
+    pub fn is_regular(&self) -> bool {
+        self.rows.is_none()
+    }
+
+    /// Slots of a stripe at most.
+    pub fn stripe_slots(&self) -> u32 {
+        self.k as u32 * self.chunk_blocks
+    }
+
+    pub fn regions(&self) -> usize {
+        self.stripes.div_ceil(self.region_stripes) as usize
+    }
+
+    pub fn region(&self, stripe: u64) -> usize {
+        (stripe / self.region_stripes) as usize
+    }
+
+    /// The stripes of a region.
+    pub fn region_stripes(&self, region: usize) -> std::ops::Range<u64> {
+        let first = region as u64 * self.region_stripes;
+        first..(first + self.region_stripes).min(self.stripes)
+    }
+
+    /// The runs that consecutive blocks of the shard consist of: in order of the blocks, none crossing a chunk.
+    pub fn runs(&self, local: u64, count: u64) -> impl Iterator<Item = Run> {
+        let slice = self;
+        let (mut at, end) = (local, local + count);
+        std::iter::from_fn(move || {
+            let left = end.checked_sub(at).filter(|&left| left > 0)?;
+            let (chunk, offset) = (at / u64::from(slice.chunk_blocks), at % u64::from(slice.chunk_blocks));
+            let blocks = left.min(u64::from(slice.chunk_blocks) - offset) as u32;
+            at += u64::from(blocks);
+            if let Some(rows) = &slice.rows {
+                let RowCell { row, column } = rows.cell(chunk, slice.moved.get());
+                return Some(Run { stripe: row, slot: column * slice.chunk_blocks + offset as u32, blocks });
+            }
+            // Whole rows follow one another in a shard as in the array, so its chunks are dealt likewise.
+            let (inner, group) = (chunk / slice.groups, chunk % slice.groups);
+            let (row, position) = (inner / slice.k as u64, (inner % slice.k as u64) as u32);
+            let stripe = row * slice.groups + group;
+            let column = slice.geometry.layout.column_in(slice.whole(stripe), position);
+            Some(Run { stripe, slot: column * slice.chunk_blocks + offset as u32, blocks })
+        })
+    }
+
+    /// The number of a stripe in the whole array; with parity, of a row of the members, where rows have grown.
+    pub fn whole(&self, stripe: u64) -> u64 {
+        let (extent, within) = (stripe / self.extent_stripes, stripe % self.extent_stripes);
+        (extent * self.geometry.shards as u64 + self.index as u64) * self.extent_stripes + within
+    }
+
+    /// A unit's member and the first byte of its chunk there.
+    pub fn home(&self, stripe: u64, unit: usize) -> (MemberId, u64) {
+        let home = self.unit_home(stripe, unit);
+        (MemberId(home.member as u8), self.chunk_offset(home))
+    }
+
+    pub fn unit_home(&self, stripe: u64, unit: usize) -> Home {
+        let whole = self.whole(stripe);
+        if let Some(rows) = &self.rows {
+            let moved = self.moved.get();
+            let member = match unit.checked_sub(rows.columns(stripe, moved) as usize) {
+                None => rows.member(RowCell { row: stripe, column: unit as u32 }, moved),
+                Some(parity) => rows.parity(stripe, parity, moved),
+            };
+            return Home { member, chunk: whole };
+        }
+        let layout = &self.geometry.layout;
+        let home = if let Some(places) = &self.places {
+            Some(self.member_home(places.home(whole, self.moved.get()), unit))
+        } else if self.is_mirror() {
+            layout.homes(whole).nth(unit)
+        } else if unit < self.k {
+            Some(layout.column_home(whole, unit as u32))
+        } else {
+            layout.parity(whole).nth(unit - self.k)
+        };
+        home.expect("a unit of a stripe")
+    }
+
+    /// The copy `unit` of what is on a disk, which is a set of members.
+    pub fn member_home(&self, disk: Home, unit: usize) -> Home {
+        Home { member: disk.member * self.geometry.layout.copies() + unit as u32, ..disk }
+    }
+
+    /// The first byte of a chunk on its member.
+    pub fn chunk_offset(&self, home: Home) -> u64 {
+        self.data_offset + home.chunk * u64::from(self.geometry.layout.chunk_bytes())
+    }
+
+    /// How the growth under way goes about it.
+    pub fn manner(&self) -> Option<Manner> {
+        self.geometry.grown?.method()?.manner()
+    }
+
+    /// The growth under way.
+    pub fn growth(&self) -> Option<&Growth> {
+        match &self.places {
+            Some(Places::Growing(growth)) => Some(growth),
+            _ => None,
+        }
+    }
+
+    /// About how many chunks the growth under way still has to move.
+    pub fn growth_left(&self) -> Option<u64> {
+        if let Some(rows) = self.changing() {
+            return Some(rows.left(self.moved()));
+        }
+        let left = self.growth()?.left(self.moved());
+        Some(left.div_ceil(self.geometry.shards as u64))
+    }
+
+    /// How far the growth under way is.
+    pub fn moved(&self) -> u64 {
+        self.moved.get()
+    }
+
+    /// Everything below this key has moved.
+    pub fn set_moved(&self, key: u64) {
+        self.moved.set(key);
+    }
+
+    /// The key of a stripe's chunk in the growth under way.
+    pub fn key(&self, stripe: u64) -> Option<u64> {
+        Some(self.growth()?.key(self.whole(stripe)))
+    }
+
+    /// The stripe of this shard that a chunk of a mirror is, if it is of this shard.
+    pub fn own(&self, chunk: u64) -> Option<u64> {
+        let (extent, within) = (chunk / self.extent_stripes, chunk % self.extent_stripes);
+        let shards = self.geometry.shards as u64;
+        (extent % shards == self.index as u64).then_some(extent / shards * self.extent_stripes + within)
+    }
+
+    pub fn member(&self, stripe: u64, unit: usize) -> MemberId {
+        self.home(stripe, unit).0
+    }
+
+    /// Where a position of the log lies on a member.
+    pub fn log_offset(&self, position: u32) -> u64 {
+        let before = self.index as u64 * u64::from(self.geometry.log_blocks) + u64::from(position);
+        SUPERBLOCK_AREA_BYTES + before * BLOCK_BYTES as u64
+    }
+}

@@ -1,0 +1,224 @@
+//! The configuration of a pool: its members and their states, its volumes, its geometry. Every member holds it in its
+//! superblock.
+
+use crate::model::mapped_geometry::{CHUNK_BYTES, Geometry, MemberLayout, OVERCOMMIT};
+use crate::model::pool_geometry::Shape;
+use sinew_core::ids::Uuid;
+use sinew_core::ids::VolumeId;
+
+/// What the pool is: written to every active member at each change, the newest generation wins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Identity of the pool.
+    pub pool: Uuid,
+    /// Name of the pool.
+    pub name: String,
+    /// Counts the changes of this configuration.
+    pub generation: u64,
+    /// Counts the times the pool was opened. Journal blocks carry it.
+    pub epoch: u64,
+    /// What kind of pool it is, and the shape of every shard.
+    pub shape: Shape,
+    /// The members; the index is the `MemberId`.
+    pub members: Vec<MemberConfig>,
+    /// The volumes.
+    pub volumes: Vec<VolumeConfig>,
+    /// The next volume's id; ids are not reused.
+    pub volume_next: u32,
+    /// The last openings of the pool, the newest at the end.
+    pub openings: Vec<Opening>,
+}
+
+/// One opening of a pool. Two histories of a pool that went apart have different openings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// The epoch it began.
+    pub epoch: u64,
+    /// A random number.
+    pub nonce: u64,
+}
+
+/// Openings remembered.
+const OPENINGS_MAX: usize = 16;
+
+impl Config {
+    /// What is newer is greater. An opening that found fewer members may have begun at an earlier generation than a change
+    /// that the end of the opening before cut off reached, on a member that was not there then; it is newer all the same.
+    pub fn age(&self) -> (u64, u64) {
+        (self.epoch, self.generation)
+    }
+
+    /// Which members are out, those without any part in the pool aside.
+    pub fn out(&self) -> Vec<bool> {
+        (0..self.members.len()).map(|i| self.has_place(i) && !self.members[i].state.takes_part()).collect()
+    }
+
+    /// Bytes that all volumes together may have.
+    pub fn volume_bytes_max(&self) -> u64 {
+        self.volume_bytes_on(|m| !matches!(m.state, MemberState::Leaving | MemberState::Removed))
+    }
+
+    /// The same once this member has left.
+    pub fn volume_bytes_max_without(&self, member: usize) -> u64 {
+        let mut without = self.clone();
+        without.members[member].state = MemberState::Leaving;
+        without.volume_bytes_max()
+    }
+
+    /// Bytes that all volumes together may have on some of the members.
+    pub fn volume_bytes_on(&self, counts: impl Fn(&MemberConfig) -> bool) -> u64 {
+        match &self.shape {
+            Shape::Mapped(geometry) => {
+                let counted = self.members.iter().filter(|m| counts(m));
+                let chunks: u64 = counted.map(|m| u64::from(m.layout.chunks)).sum();
+                chunks * geometry.shards as u64 * CHUNK_BYTES * OVERCOMMIT
+            }
+            Shape::Array(array) => array.data_bytes(),
+        }
+    }
+
+    /// Remembers a new opening.
+    pub fn push_opening(&mut self, epoch: u64, nonce: u64) {
+        self.openings.push(Opening { epoch, nonce });
+        let excess = self.openings.len().saturating_sub(OPENINGS_MAX);
+        self.openings.drain(..excess);
+    }
+
+    /// Whether a member whose last opening is this one shares the history of this configuration.
+    pub fn has_opening(&self, opening: Option<&Opening>) -> bool {
+        let Some(opening) = opening else { return true };
+        let forgotten = self.openings.first().is_some_and(|first| opening.epoch < first.epoch);
+        forgotten || self.openings.contains(opening)
+    }
+
+    /// Whether the last opening never came about: it counts on a member that has gone on without it, as `other` says, which
+    /// that member holds. An opening is stored on all its members before any is used, so nothing was done in this one.
+    pub fn was_cut_off(&self, other: &Config, holder: usize) -> bool {
+        let are_apart = !self.has_opening(other.openings.last()) && !other.has_opening(self.openings.last());
+        let holder = other.members[holder].uuid;
+        are_apart && self.members.iter().any(|m| m.uuid == holder && m.state.takes_part())
+    }
+
+    /// The last opening that came about.
+    pub fn last_opening(&self, was_cut_off: bool) -> Option<&Opening> {
+        self.openings.iter().rev().nth(usize::from(was_cut_off))
+    }
+}
+
+/// One member of the pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberConfig {
+    /// Identity of this member; a replacement gets its own.
+    pub uuid: Uuid,
+    /// Size of the device when it joined.
+    pub bytes: u64,
+    /// How it is cut up, in a mapped pool; all zeros in an array, whose shape says it for all members.
+    pub layout: MemberLayout,
+    /// Whether it takes part.
+    pub state: MemberState,
+    /// The epoch in which it went out; 0 while active.
+    pub out_epoch: u64,
+    /// Where it was last seen, for messages.
+    pub path: String,
+}
+
+/// Whether a member takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// Read and written. Single columns on it may still be stale.
+    Active,
+    /// It failed requests. It comes back only when told to, or is replaced.
+    Failed,
+    /// Taken offline on request.
+    Offline,
+    /// Not there when the pool was opened. It comes back by itself.
+    Missing,
+    /// Out, and what it held is being rebuilt into the free space of the others.
+    Evacuating,
+    /// Nothing is left on it: it was evacuated, or has left, or a spare took its place. In a mapped pool its number goes to
+    /// the next device added that is at least as large.
+    Removed,
+    /// Waiting to take the place of a member of an array that fails.
+    Spare,
+    /// As active, but nothing new is placed on it, and what it holds moves to the others.
+    Leaving,
+}
+
+impl MemberState {
+    pub const ALL: [MemberState; 8] = [
+        MemberState::Active,
+        MemberState::Failed,
+        MemberState::Offline,
+        MemberState::Missing,
+        MemberState::Evacuating,
+        MemberState::Removed,
+        MemberState::Spare,
+        MemberState::Leaving,
+    ];
+
+    /// Whether what it holds is read and kept up to date.
+    pub fn takes_part(self) -> bool {
+        matches!(self, MemberState::Active | MemberState::Leaving)
+    }
+
+    /// The state's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            MemberState::Active => "active",
+            MemberState::Failed => "failed",
+            MemberState::Offline => "offline",
+            MemberState::Missing => "missing",
+            MemberState::Evacuating => "evacuating",
+            MemberState::Removed => "removed",
+            MemberState::Spare => "spare",
+            MemberState::Leaving => "leaving",
+        }
+    }
+}
+
+/// One volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeConfig {
+    /// Identity within the pool.
+    pub id: VolumeId,
+    /// Its name, which is also its export's.
+    pub name: String,
+    /// Size, whole blocks.
+    pub bytes: u64,
+    /// It has been deleted and its blocks are still being freed.
+    pub deleting: bool,
+}
+
+impl Config {
+    /// The shape of a mapped pool.
+    ///
+    /// # Panics
+    /// When it is an array.
+    pub fn mapped(&self) -> Geometry {
+        match self.shape {
+            Shape::Mapped(geometry) => geometry,
+            Shape::Array(_) => panic!("an array has no map"),
+        }
+    }
+
+    /// Bytes of a member that are in use, from its first.
+    pub fn end_bytes(&self, member: usize) -> u64 {
+        match &self.shape {
+            Shape::Mapped(geometry) => self.members[member].layout.end_bytes(geometry.shards),
+            Shape::Array(array) => array.end_bytes(),
+        }
+    }
+
+    /// Whether a pool that has lost exactly these members still has all its data.
+    pub fn survives(&self, lost: &[bool]) -> bool {
+        match &self.shape {
+            Shape::Mapped(geometry) => lost.iter().filter(|&&l| l).count() <= geometry.failures(),
+            Shape::Array(array) => array.survives(lost),
+        }
+    }
+
+    /// Whether this member has, or should have, a place in the layout.
+    pub fn has_place(&self, member: usize) -> bool {
+        !matches!(self.members[member].state, MemberState::Removed | MemberState::Spare)
+    }
+}

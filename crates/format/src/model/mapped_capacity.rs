@@ -1,0 +1,41 @@
+//! The capacity of a mapped pool: blocks that clients may store, and chunks that are kept back for compaction.
+
+use crate::model::mapped_geometry::{CHUNK_BLOCKS, Geometry, Protection};
+use sinew_layout::declustered;
+
+/// Stripes for which room is kept back on each member for compaction, which cannot always choose another member. Rebuilding
+/// leaves it too: where it finds no room, compaction makes some.
+const MEMBER_RESERVE_STRIPES: u64 = 2;
+
+/// Chunks of all members together that are kept back for compaction and conversion.
+pub fn reserve_chunks(g: &Geometry) -> u64 {
+    (2 * g.homes_per_stripe() + 4 * (g.data_columns + g.parity_columns())) as u64
+}
+
+/// Chunks kept back on each of so many members.
+pub fn member_reserve(g: &Geometry, members: usize) -> u64 {
+    let stripe = match g.protection {
+        Protection::Mirror { .. } => g.data_columns * g.copies(),
+        _ => g.data_columns + g.parity_columns(),
+    };
+    MEMBER_RESERVE_STRIPES * stripe.div_ceil(members.max(1)) as u64
+}
+
+/// Blocks that clients may store on members with these numbers of chunks.
+pub fn capacity_blocks(g: &Geometry, chunks: &[u64]) -> u64 {
+    if chunks.is_empty() {
+        return 0;
+    }
+    let (least, data) = match g.protection {
+        Protection::Mirror { .. } => (g.copies(), 1),
+        _ => {
+            let width = (g.data_columns + g.parity_columns()).min(chunks.len());
+            (width, width.saturating_sub(g.parity_columns()).max(1))
+        }
+    };
+    let kept = member_reserve(g, chunks.len());
+    let chunks: Vec<u64> = chunks.iter().map(|c| c.saturating_sub(kept)).collect();
+    let stripes = declustered::stripes_placeable(&chunks, least.min(chunks.len()).max(1));
+    let usable = stripes.saturating_sub(reserve_chunks(g).div_ceil(least as u64));
+    usable * data as u64 * u64::from(CHUNK_BLOCKS) * 9 / 10
+}

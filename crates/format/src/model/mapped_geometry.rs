@@ -1,0 +1,470 @@
+//! The shape of a pool: protection, stripe width, and where things lie on a member.
+//!
+//! A member is `[superblocks | shard 0 | shard 1 | …]`; a shard's slice is `[journal ring | page slots | chunks]`.
+//! Sizes are chosen here once, when a member joins the pool, and recorded in the configuration.
+
+use std::ops::Range;
+
+use sinew_core::buf::BLOCK_BYTES;
+use sinew_core::ids::{SlotNo, StripeId};
+
+/// Blocks in a chunk: 64 KiB, the stripe unit of FusionRAID (FAST'21, section 4.4).
+pub const CHUNK_BLOCKS: u32 = 16;
+/// Bytes in a chunk.
+pub const CHUNK_BYTES: u64 = CHUNK_BLOCKS as u64 * BLOCK_BYTES as u64;
+/// Bytes in a page of a durable table.
+pub const PAGE_BYTES: usize = 16 * 1024;
+/// Blocks of a volume that one page of the block map maps.
+pub const PAGE_INDICES: u32 = 4032;
+/// Numbers of slots are smaller than this: the block map uses the upper half of a word's range for other things.
+pub const VALUE_LIMIT: u32 = 1 << 31;
+/// Bytes of a page before its content.
+pub const PAGE_HEADER_BYTES: usize = 256;
+/// Bytes kept for the superblocks at the start of a member.
+pub const SUPERBLOCK_AREA_BYTES: u64 = 1 << 20;
+/// Volume blocks are dealt over the shards in extents of this many blocks (1 MiB).
+pub const EXTENT_BLOCKS: u64 = 256;
+/// The fewest and the most members of a pool.
+pub const MEMBERS: std::ops::RangeInclusive<usize> = 3..=255;
+/// The widest stripe, k + m.
+pub const STRIPE_WIDTH_MAX: usize = 32;
+/// Volumes may add up to this many times the raw capacity.
+pub const OVERCOMMIT: u64 = 2;
+
+/// What a pool survives and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// Every block on two or three members, always.
+    Mirror {
+        /// 2 or 3.
+        copies: u8,
+    },
+    /// One parity chunk per stripe; two copies while a stripe is mirrored.
+    Parity1,
+    /// Two parity chunks per stripe; three copies while a stripe is mirrored.
+    Parity2,
+}
+
+impl Protection {
+    /// Members that may be lost at the same time.
+    pub fn failures(self) -> usize {
+        match self {
+            Protection::Mirror { copies } => copies as usize - 1,
+            Protection::Parity1 => 1,
+            Protection::Parity2 => 2,
+        }
+    }
+
+    /// Parity chunks per stripe.
+    pub fn parity_columns(self) -> usize {
+        match self {
+            Protection::Mirror { .. } => 0,
+            Protection::Parity1 => 1,
+            Protection::Parity2 => 2,
+        }
+    }
+}
+
+impl std::fmt::Display for Protection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Protection::Mirror { copies: 3 } => f.write_str("mirror3"),
+            Protection::Mirror { .. } => f.write_str("mirror"),
+            Protection::Parity1 => f.write_str("parity1"),
+            Protection::Parity2 => f.write_str("parity2"),
+        }
+    }
+}
+
+/// Why a pool cannot have the asked shape.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GeometryError {
+    /// Too few or too many members.
+    #[error("a pool has {least} to {most} members; {0} given", least = MEMBERS.start(), most = MEMBERS.end())]
+    Members(usize),
+    /// The stripe does not fit the members or the format.
+    #[error("a stripe of {data}+{parity} needs {needed} to {max} chunks on distinct members; the pool has {members}", max = STRIPE_WIDTH_MAX)]
+    Width {
+        /// Data columns asked for.
+        data: usize,
+        /// Parity columns of the protection.
+        parity: usize,
+        /// Distinct members such a stripe needs.
+        needed: usize,
+        /// Members given.
+        members: usize,
+    },
+    /// Not a protection that exists.
+    #[error("a mirror has 2 or 3 copies, not {0}")]
+    Copies(u8),
+    /// Not a usable number of shards.
+    #[error("a pool has 1 to 64 shards, not {0}")]
+    Shards(usize),
+    /// A member has no room for the pool's own structures and some chunks.
+    #[error("{have} bytes are too few for a member of this pool; it needs at least {need}")]
+    MemberTooSmall {
+        /// Size of the member.
+        have: u64,
+        /// Smallest usable size.
+        need: u64,
+    },
+    /// A shard cannot number everything that its share of the members holds.
+    #[error("the members are too large for {shards} shards; give the pool at least {need}")]
+    TooFewShards {
+        /// Shards asked for.
+        shards: usize,
+        /// Shards needed.
+        need: u64,
+    },
+}
+
+/// The shape every shard of a pool shares. Checked when made; all arithmetic on stripes starts here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Protection of every volume.
+    pub protection: Protection,
+    /// k: data columns of a full stripe.
+    pub data_columns: usize,
+    /// Shards the pool is cut into.
+    pub shards: usize,
+    /// Whether a CRC32C of every block is kept and checked when it is read.
+    pub checksums: bool,
+    /// Blocks in each shard's journal ring on each member.
+    pub journal_blocks: u32,
+}
+
+impl Geometry {
+    /// A geometry for `members` members. `data_columns` 0 asks for the default: as wide as the members allow, leaving
+    /// one spare where there are more than four, and at most 8+m.
+    ///
+    /// # Errors
+    /// When the shape cannot exist on that many members.
+    pub fn new(
+        protection: Protection,
+        data_columns: usize,
+        shards: usize,
+        checksums: bool,
+        members: usize,
+        journal_blocks: u32,
+    ) -> Result<Geometry, GeometryError> {
+        if !MEMBERS.contains(&members) {
+            return Err(GeometryError::Members(members));
+        }
+        if let Protection::Mirror { copies } = protection
+            && !(2..=3).contains(&copies)
+        {
+            return Err(GeometryError::Copies(copies));
+        }
+        if !(1..=64).contains(&shards) {
+            return Err(GeometryError::Shards(shards));
+        }
+        let parity = protection.parity_columns();
+        let data_columns = match (data_columns, protection) {
+            (0, Protection::Mirror { .. }) => 4.min(members),
+            (0, _) => (members - usize::from(members > 4)).saturating_sub(parity).clamp(1, 8),
+            (k, _) => k,
+        };
+        let geometry = Geometry { protection, data_columns, shards, checksums, journal_blocks };
+        let needed = (data_columns + parity).max(geometry.copies());
+        if data_columns == 0 || needed > members || data_columns + parity > STRIPE_WIDTH_MAX {
+            return Err(GeometryError::Width { data: data_columns, parity, needed, members });
+        }
+        Ok(geometry)
+    }
+
+    /// Journal blocks suited to members of `member_bytes`: a 64th of a shard's slice, within 256 KiB and 64 MiB. The
+    /// longer the journal, the more changes share the writing of a table page.
+    pub fn journal_blocks_for(member_bytes: u64, shards: usize) -> u32 {
+        (member_bytes / shards as u64 / 64 / BLOCK_BYTES as u64).clamp(64, 16 * 1024) as u32
+    }
+
+    /// f: members that may be lost.
+    pub fn failures(&self) -> usize {
+        self.protection.failures()
+    }
+
+    /// m: parity columns.
+    pub fn parity_columns(&self) -> usize {
+        self.protection.parity_columns()
+    }
+
+    /// Copies of a block in a mirrored stripe, and of every piece of metadata: f + 1.
+    pub fn copies(&self) -> usize {
+        self.failures() + 1
+    }
+
+    /// The fewest members that a pool of this shape can do with.
+    pub fn members_least(&self) -> usize {
+        (self.data_columns + self.parity_columns()).max(self.copies()).max(*MEMBERS.start())
+    }
+
+    /// Chunks a stripe can have: k data, m parity, f mirrors of each data column, in this order.
+    pub fn homes_per_stripe(&self) -> usize {
+        self.data_columns + self.parity_columns() + self.data_columns * self.failures()
+    }
+
+    /// Index, among a stripe's homes, of parity column `p`.
+    pub fn parity_index(&self, p: usize) -> usize {
+        self.data_columns + p
+    }
+
+    /// Whether this is the index of a parity column.
+    pub fn is_parity(&self, index: usize) -> bool {
+        (self.parity_index(0)..self.mirror_index(0, 0)).contains(&index)
+    }
+
+    /// Index, among a stripe's homes, of mirror `copy` (from 0) of data column `column`.
+    pub fn mirror_index(&self, copy: usize, column: usize) -> usize {
+        self.data_columns + self.parity_columns() + copy * self.data_columns + column
+    }
+
+    /// Whether one of two chunks of a stripe, by their indices, stands in for the other, so that no member may have both.
+    pub fn protect(&self, one: usize, other: usize) -> bool {
+        let first_mirror = self.mirror_index(0, 0);
+        let column = |i: usize| match i {
+            i if i < self.data_columns => Some(i),
+            i if i < first_mirror => None,
+            i => Some((i - first_mirror) % self.data_columns),
+        };
+        (one < first_mirror && other < first_mirror)
+            || column(one).is_some_and(|found| Some(found) == column(other))
+    }
+
+    /// Blocks in the data columns of a full stripe.
+    pub fn slots_per_stripe(&self) -> u32 {
+        self.data_columns as u32 * CHUNK_BLOCKS
+    }
+
+    /// The slot of block `offset` of a column.
+    pub fn slot(&self, stripe: StripeId, column: usize, offset: u32) -> SlotNo {
+        SlotNo(stripe.0 * self.slots_per_stripe() + column as u32 * CHUNK_BLOCKS + offset)
+    }
+
+    /// The stripe, column and offset of a slot.
+    pub fn place(&self, slot: SlotNo) -> (StripeId, usize, u32) {
+        let within = slot.0 % self.slots_per_stripe();
+        let stripe = StripeId(slot.0 / self.slots_per_stripe());
+        (stripe, (within / CHUNK_BLOCKS) as usize, within % CHUNK_BLOCKS)
+    }
+
+    /// Bytes of one stripe in a page of the stripe table.
+    pub fn stripe_record_bytes(&self) -> usize {
+        self.stripe_head_bytes() + self.slots_per_stripe() as usize * 8
+    }
+
+    /// Of those, bytes before the owners and checksums of the slots.
+    pub fn stripe_head_bytes(&self) -> usize {
+        20 + self.homes_per_stripe() * 5
+    }
+
+    /// Stripes in a page of the stripe table.
+    pub fn stripes_per_page(&self) -> usize {
+        (PAGE_BYTES - PAGE_HEADER_BYTES) / self.stripe_record_bytes()
+    }
+
+    /// Stripes a shard with `chunks` chunks in all may have: one and a half times as many as full ones would be, so
+    /// that short stripes have room; then compaction must merge them. Never more than slots can be numbered for.
+    pub fn stripes_max(&self, chunks: u64) -> u64 {
+        self.stripes_wanted(chunks).min(u64::from(VALUE_LIMIT / self.slots_per_stripe()))
+    }
+
+    fn stripes_wanted(&self, chunks: u64) -> u64 {
+        let full = match self.protection {
+            Protection::Mirror { .. } => self.data_columns * self.copies(),
+            _ => self.data_columns + self.parity_columns(),
+        };
+        (chunks / full as u64) * 3 / 2 + 8
+    }
+
+    /// Refuses more chunks in a shard than it has numbers for the slots of.
+    ///
+    /// # Errors
+    /// When a pool of these members needs more shards.
+    pub fn check_chunks(&self, chunks: u64) -> Result<(), GeometryError> {
+        let slots = self.stripes_wanted(chunks) * u64::from(self.slots_per_stripe());
+        let times = slots.div_ceil(u64::from(VALUE_LIMIT));
+        if times <= 1 {
+            return Ok(());
+        }
+        Err(GeometryError::TooFewShards { shards: self.shards, need: times * self.shards as u64 })
+    }
+
+    /// Map pages a shard with `chunks` chunks in all may have. Never more than blocks can be numbered for.
+    pub fn map_pages_max(&self, chunks: u64) -> u64 {
+        let wanted = (chunks * u64::from(CHUNK_BLOCKS) * OVERCOMMIT).div_ceil(u64::from(PAGE_INDICES)) + 16;
+        wanted.min(u64::from(VALUE_LIMIT / PAGE_INDICES))
+    }
+
+    /// Parts that the share of a shard with `chunks` chunks in the largest possible volume has.
+    pub fn volume_parts_max(&self, chunks: u64) -> u64 {
+        (chunks * u64::from(CHUNK_BLOCKS) * OVERCOMMIT + EXTENT_BLOCKS).div_ceil(u64::from(PAGE_INDICES))
+    }
+
+    /// Cuts a member of `bytes` bytes into regions, in a pool of `members` members.
+    ///
+    /// Page slots are given to each member in proportion to its chunks, enough that the members left after f losses
+    /// hold f + 1 copies of every page with a quarter to spare.
+    ///
+    /// # Errors
+    /// When fewer than eight chunks per shard would be left.
+    pub fn member_layout(&self, bytes: u64, members: usize) -> Result<MemberLayout, GeometryError> {
+        let n = members as u64;
+        let survivors = n - self.failures() as u64;
+        // Pages for 2^20 chunks, to keep the arithmetic whole.
+        let unit = 1u64 << 20;
+        let stripe_pages = self.stripes_max(unit).div_ceil(self.stripes_per_page() as u64);
+        let pages = stripe_pages + self.map_pages_max(unit);
+        let slots_per_unit = pages * self.copies() as u64 * n * 5 / (survivors * 4);
+        // Whatever the size: room for the first pages of each table and of a few volumes, and for a copy being written.
+        let slots_least = (24 * self.copies() as u64 * n).div_ceil(survivors * n) + 8;
+        let fixed = |shards: u64| {
+            SUPERBLOCK_AREA_BYTES
+                + shards
+                    * (u64::from(self.journal_blocks) * BLOCK_BYTES as u64 + slots_least * PAGE_BYTES as u64)
+        };
+        let shards = self.shards as u64;
+        let per_unit = unit * CHUNK_BYTES + slots_per_unit * PAGE_BYTES as u64;
+        let usable = bytes.saturating_sub(fixed(shards)) / shards;
+        let chunks = (u128::from(usable) * u128::from(unit) / u128::from(per_unit)) as u64;
+        if chunks < 8 {
+            return Err(GeometryError::MemberTooSmall {
+                have: bytes,
+                need: fixed(shards) + shards * 9 * CHUNK_BYTES,
+            });
+        }
+        let page_slots = slots_least + chunks * slots_per_unit / unit;
+        Ok(MemberLayout {
+            journal_blocks: self.journal_blocks,
+            page_slots: page_slots.min(u64::from(u32::MAX)) as u32,
+            chunks: chunks.min(u64::from(u32::MAX)) as u32,
+            origin: 0,
+        })
+    }
+}
+
+/// How each shard's slice of one member is cut up; the same for all shards of that member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberLayout {
+    /// Blocks in the journal ring.
+    pub journal_blocks: u32,
+    /// Slots for table pages.
+    pub page_slots: u32,
+    /// Chunks.
+    pub chunks: u32,
+    /// The byte of the device that counts as its first: 0 but for members of md's arrays.
+    pub origin: u64,
+}
+
+impl MemberLayout {
+    /// Bytes of one shard's slice.
+    pub fn slice_bytes(&self) -> u64 {
+        u64::from(self.journal_blocks) * BLOCK_BYTES as u64
+            + u64::from(self.page_slots) * PAGE_BYTES as u64
+            + u64::from(self.chunks) * CHUNK_BYTES
+    }
+
+    /// Bytes of a member that are used, the superblocks and all shards together.
+    pub fn end_bytes(&self, shards: usize) -> u64 {
+        self.slice(shards)
+    }
+
+    /// Bytes of a member with anything but chunks: superblocks, journals and pages.
+    pub fn metadata(&self, shards: usize) -> impl Iterator<Item = Range<u64>> {
+        let of_shard =
+            move |shard| self.slice(shard)..self.slice(shard + 1) - u64::from(self.chunks) * CHUNK_BYTES;
+        std::iter::once(0..SUPERBLOCK_AREA_BYTES).chain((0..shards).map(of_shard))
+    }
+
+    /// Where a journal position lies on the member.
+    pub fn journal_offset(&self, shard: usize, position: u32) -> u64 {
+        debug_assert!(position < self.journal_blocks);
+        self.slice(shard) + u64::from(position) * BLOCK_BYTES as u64
+    }
+
+    /// Where a page slot lies on the member.
+    pub fn page_offset(&self, shard: usize, slot: u32) -> u64 {
+        debug_assert!(slot < self.page_slots);
+        self.slice(shard)
+            + u64::from(self.journal_blocks) * BLOCK_BYTES as u64
+            + u64::from(slot) * PAGE_BYTES as u64
+    }
+
+    /// Where a block of a chunk lies on the member.
+    pub fn chunk_offset(&self, shard: usize, chunk: u32, block: u32) -> u64 {
+        debug_assert!(chunk < self.chunks && block < CHUNK_BLOCKS);
+        self.slice(shard)
+            + u64::from(self.journal_blocks) * BLOCK_BYTES as u64
+            + u64::from(self.page_slots) * PAGE_BYTES as u64
+            + u64::from(chunk) * CHUNK_BYTES
+            + u64::from(block) * BLOCK_BYTES as u64
+    }
+
+    fn slice(&self, shard: usize) -> u64 {
+        SUPERBLOCK_AREA_BYTES + shard as u64 * self.slice_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_fit_their_members() {
+        for members in [3usize, 4, 5, 8, 29, 255] {
+            for protection in [
+                Protection::Mirror { copies: 2 },
+                Protection::Mirror { copies: 3 },
+                Protection::Parity1,
+                Protection::Parity2,
+            ] {
+                for shards in [1usize, 2, 7] {
+                    for bytes in [12u64 << 20, 64 << 20, 1 << 30, 1 << 40] {
+                        let Ok(g) = Geometry::new(protection, 0, shards, true, members, 64) else { continue };
+                        let Ok(layout) = g.member_layout(bytes, members) else { continue };
+                        assert!(SUPERBLOCK_AREA_BYTES + shards as u64 * layout.slice_bytes() <= bytes);
+                        let chunks = u64::from(layout.chunks) * members as u64;
+                        let pages = g.stripes_max(chunks).div_ceil(g.stripes_per_page() as u64)
+                            + g.map_pages_max(chunks);
+                        let survivors = (members - g.failures()) as u64;
+                        assert!(
+                            u64::from(layout.page_slots) * survivors >= pages * g.copies() as u64,
+                            "{g:?} {layout:?} {pages}"
+                        );
+                        assert!(
+                            bytes < 1 << 30
+                                || chunks * CHUNK_BYTES * shards as u64 * 100 >= bytes * members as u64 * 90
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_shard_has_numbers_for_all_its_slots() {
+        for shards in [1usize, 2, 16] {
+            let g = Geometry::new(Protection::Parity1, 6, shards, true, 8, 64).unwrap();
+            for tib in 1..200u64 {
+                let chunks = (tib << 40) / CHUNK_BYTES / shards as u64;
+                let slots = g.stripes_max(chunks) * u64::from(g.slots_per_stripe());
+                assert!(slots <= u64::from(VALUE_LIMIT));
+                assert!(g.map_pages_max(chunks) * u64::from(PAGE_INDICES) <= u64::from(VALUE_LIMIT));
+                match g.check_chunks(chunks) {
+                    Ok(()) => assert!(g.stripes_max(chunks) >= chunks / 7 * 3 / 2),
+                    Err(GeometryError::TooFewShards { need, .. }) => {
+                        assert!(g.check_chunks(chunks * shards as u64 / need).is_ok());
+                    }
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn slots_and_places_agree() {
+        let g = Geometry::new(Protection::Parity1, 6, 1, true, 8, 64).unwrap();
+        let slot = g.slot(StripeId(3), 5, 15);
+        assert_eq!(g.place(slot), (StripeId(3), 5, 15));
+        assert_eq!(g.place(SlotNo(slot.0 + 1)), (StripeId(4), 0, 0));
+    }
+}

@@ -1,0 +1,11 @@
+//! What the bytes on the members describe: the configuration of a pool, its geometry, and how volumes are dealt over shards.
+
+pub mod array_geometry;
+pub mod array_growth;
+pub mod array_shard_layout;
+pub mod config;
+pub mod mapped_capacity;
+pub mod mapped_geometry;
+pub mod policy;
+pub mod pool_geometry;
+pub mod sharding;

@@ -1,0 +1,122 @@
+//! The shape of a pool as the configuration holds it.
+
+use sinew_layout::{Level, Rotation};
+
+use crate::model::array_geometry::{ArrayGeometry, ArraySpec};
+use crate::model::array_growth::{Arrangement, GrowMethod, Grown};
+use crate::model::mapped_geometry::{Geometry, MEMBERS, Protection};
+use crate::model::pool_geometry::Shape;
+
+use crate::codec::{DecodeError, Reader, Writer};
+
+/// The kind of pool, where mapped pools have their protection.
+const ARRAY: u8 = 0x20;
+
+pub(crate) fn encode_shape(shape: &Shape, w: &mut Writer) {
+    match shape {
+        Shape::Mapped(g) => {
+            w.u8(match g.protection {
+                Protection::Mirror { copies } => copies,
+                Protection::Parity1 => 0x11,
+                Protection::Parity2 => 0x12,
+            });
+            w.u8(g.data_columns as u8);
+            w.u8(g.shards as u8);
+            w.u8(u8::from(g.checksums));
+            w.u32(g.journal_blocks);
+        }
+        Shape::Array(a) => {
+            let level = a.layout.level();
+            w.u8(ARRAY);
+            w.u8(level.number());
+            w.u8(level.rotation().map_or(0, |rotation| rotation as u8));
+            w.u8(match level {
+                Level::Raid10 { copies } => copies as u8,
+                Level::Raid50 { groups, .. } | Level::Raid60 { groups, .. } => groups as u8,
+                _ => 0,
+            });
+            w.u8(a.members() as u8);
+            w.u8(a.shards as u8);
+            w.u8(u8::from(a.journal) | u8::from(a.zeroed) << 1);
+            w.u32(a.layout.chunk_bytes());
+            w.u64(a.layout.member_chunks());
+            w.u32(a.log_blocks);
+            w.bytes(&a.log);
+            w.u64(a.region_stripes);
+            encode_grown(a.grown.as_ref(), w);
+        }
+    }
+}
+
+/// The shape of a pool of `count` members.
+pub(crate) fn decode_shape(r: &mut Reader<'_>, count: usize) -> Result<Shape, DecodeError> {
+    let impossible = DecodeError::Invalid("geometry");
+    let protection = match r.u8()? {
+        copies @ 2..=3 => Protection::Mirror { copies },
+        0x11 => Protection::Parity1,
+        0x12 => Protection::Parity2,
+        ARRAY => return decode_array(r, count)?.map(Shape::Array).ok_or(impossible),
+        _ => return Err(DecodeError::Invalid("protection")),
+    };
+    let (data_columns, shards, checksums) = (usize::from(r.u8()?), usize::from(r.u8()?), r.u8()? != 0);
+    let journal_blocks = r.u32()?;
+    if !MEMBERS.contains(&count) || journal_blocks < 16 || data_columns == 0 {
+        return Err(impossible);
+    }
+    Geometry::new(protection, data_columns, shards, checksums, count, journal_blocks)
+        .map(Shape::Mapped)
+        .map_err(|_| impossible)
+}
+
+fn decode_array(r: &mut Reader<'_>, count: usize) -> Result<Option<ArrayGeometry>, DecodeError> {
+    let (number, rotation, part, members) = (r.u8()?, r.u8()?, u32::from(r.u8()?), usize::from(r.u8()?));
+    let (shards, flags) = (usize::from(r.u8()?), r.u8()?);
+    let (chunk_bytes, member_chunks, log_blocks, log) = (r.u32()?, r.u64()?, r.u32()?, r.uuid()?);
+    let region_stripes = r.u64()?;
+    let Some(grown) = decode_grown(r)? else { return Ok(None) };
+    let rotation = *Rotation::ALL.get(usize::from(rotation)).ok_or(DecodeError::Invalid("rotation"))?;
+    let level = match number {
+        0 => Level::Raid0,
+        1 => Level::Raid1,
+        10 => Level::Raid10 { copies: part },
+        5 => Level::Raid5(rotation),
+        6 => Level::Raid6(rotation),
+        50 => Level::Raid50 { groups: part, rotation },
+        60 => Level::Raid60 { groups: part, rotation },
+        _ => return Err(DecodeError::Invalid("level")),
+    };
+    let (journal, zeroed) = (flags & 1 != 0, flags & 2 != 0);
+    let spec = ArraySpec { level, chunk_bytes, journal, spares: 0, zeroed };
+    if members > count || flags > 3 {
+        return Ok(None);
+    }
+    let geometry =
+        ArrayGeometry::restore(&spec, members, member_chunks, shards, log_blocks, region_stripes, grown);
+    Ok(geometry.map(|geometry| ArrayGeometry { log, ..geometry }))
+}
+
+/// The number of disks at first and after each addition, none for an array like new ones; then the addressing before the
+/// last addition, and that addition's method plus one, or 0 when it is done.
+fn encode_grown(grown: Option<&Grown>, w: &mut Writer) {
+    let Some(grown) = grown else { return w.u8(0) };
+    w.u8(grown.disks().len() as u8);
+    w.bytes(grown.disks());
+    w.u8(Arrangement::ALL.iter().position(|&kind| kind == grown.kind()).expect("every kind is listed") as u8);
+    let method = grown.method().and_then(|method| GrowMethod::ALL.iter().position(|&m| m == method));
+    w.u8(method.map_or(0, |number| number as u8 + 1));
+}
+
+/// The growth of an array; `None` when it is impossible.
+fn decode_grown(r: &mut Reader<'_>) -> Result<Option<Option<Grown>>, DecodeError> {
+    let count = usize::from(r.u8()?);
+    if count == 0 {
+        return Ok(Some(None));
+    }
+    let disks = r.take(count)?.to_vec();
+    let kind = *Arrangement::ALL.get(usize::from(r.u8()?)).ok_or(DecodeError::Invalid("striping"))?;
+    let method = match r.u8()? {
+        0 => None,
+        n => Some(*GrowMethod::ALL.get(usize::from(n) - 1).ok_or(DecodeError::Invalid("method of growth"))?),
+    };
+    Ok(Grown::restore(kind, &disks, method).map(Some))
+}

@@ -1,0 +1,227 @@
+//! What pages and journal records can say in a pool of this shape.
+//!
+//! A checksum proves that bytes are as they were written, not that they make sense. Whatever comes from a member is held
+//! against these bounds before it reaches the tables, so that nothing indexes or allocates by a number that nobody
+//! checked. What only the tables as a whole can show is checked when they are complete: `Tables::complete`.
+
+use crate::codec::DecodeError;
+use crate::journal_block::Record;
+use crate::model::config::Config;
+use crate::model::mapped_geometry::Geometry;
+use crate::model::mapped_geometry::PAGE_INDICES;
+use crate::table_page::PageId;
+use sinew_core::ids::{Home, ShardBlock, SlotNo, StripeId};
+
+/// Whether something can be, and if not, what it is.
+pub type Check = Result<(), DecodeError>;
+
+fn check(holds: bool, what: &'static str) -> Check {
+    if holds { Ok(()) } else { Err(DecodeError::Invalid(what)) }
+}
+
+/// The numbers that exist in a shard.
+pub struct RecordCheck {
+    geometry: Geometry,
+    /// Chunks of each member.
+    chunks: Vec<u32>,
+    stripes: u64,
+    map_pages: u64,
+    /// Parts of the largest volume there can be.
+    parts: u64,
+}
+
+impl RecordCheck {
+    /// Members that are out count as well: what is on them has its place in the tables.
+    pub fn new(config: &Config) -> RecordCheck {
+        let geometry = config.mapped();
+        let chunks: Vec<u32> = config.members.iter().map(|m| m.layout.chunks).collect();
+        let all = chunks.iter().map(|&c| u64::from(c)).sum();
+        RecordCheck {
+            stripes: geometry.stripes_max(all),
+            map_pages: geometry.map_pages_max(all),
+            parts: geometry.volume_parts_max(all),
+            geometry,
+            chunks,
+        }
+    }
+
+    /// A page by its name.
+    pub fn page(&self, page: PageId) -> Check {
+        match page {
+            PageId::Shard => Ok(()),
+            PageId::Stripes(number) => {
+                let per = self.geometry.stripes_per_page() as u64;
+                check(u64::from(number) < self.stripes.div_ceil(per), "number of a stripe page")
+            }
+            PageId::Map(number) => check(u64::from(number) < self.map_pages, "number of a map page"),
+        }
+    }
+
+    /// A part of a volume.
+    pub fn part(&self, index: u32) -> Check {
+        check(u64::from(index) < self.parts, "part of a volume")
+    }
+
+    /// A stripe.
+    pub fn stripe(&self, stripe: StripeId) -> Check {
+        check(u64::from(stripe.0) < self.stripes, "stripe")
+    }
+
+    /// The shape of a stripe that is not free: its form, columns, and homes.
+    pub fn shape<'a>(
+        &self,
+        parity: bool,
+        columns: u8,
+        homes: impl ExactSizeIterator<Item = &'a Option<Home>>,
+    ) -> Check {
+        let g = &self.geometry;
+        check(!parity || g.parity_columns() > 0, "parity stripe in a pool of mirrors")?;
+        check((1..=g.data_columns).contains(&usize::from(columns)), "columns of a stripe")?;
+        check(homes.len() == g.homes_per_stripe(), "number of homes")?;
+        homes.flatten().try_for_each(|&home| self.home(home))
+    }
+
+    fn home(&self, home: Home) -> Check {
+        let chunks = self.chunks.get(usize::from(home.member.0)).copied().unwrap_or(0);
+        check(home.chunk < chunks, "home of a chunk")
+    }
+
+    fn home_index(&self, index: u8) -> Check {
+        check(usize::from(index) < self.geometry.homes_per_stripe(), "index of a home")
+    }
+
+    /// Consecutive slots of one stripe.
+    pub fn slots(&self, slot: SlotNo, count: usize) -> Check {
+        let per = self.geometry.slots_per_stripe();
+        self.stripe(StripeId(slot.0 / per))?;
+        check((1..=(per - slot.0 % per) as usize).contains(&count), "slots")
+    }
+
+    /// Consecutive blocks of one map page.
+    fn blocks(&self, block: ShardBlock, count: u32) -> Check {
+        self.page(PageId::Map(block.0 / PAGE_INDICES))?;
+        check((1..=PAGE_INDICES - block.0 % PAGE_INDICES).contains(&count), "blocks")
+    }
+
+    /// A record of the journal.
+    pub fn record(&self, record: &Record) -> Check {
+        match record {
+            Record::Write { block, slot, crcs } => {
+                self.blocks(*block, crcs.len() as u32)?;
+                self.slots(*slot, crcs.len())
+            }
+            Record::Move { block, slot, .. } => {
+                self.blocks(*block, 1)?;
+                self.slots(*slot, 1)
+            }
+            Record::Unmap { block, count } => self.blocks(*block, *count),
+            Record::Open { stripe, parity, columns, homes } => {
+                self.stripe(*stripe)?;
+                self.shape(*parity, *columns, homes.iter())
+            }
+            Record::Converted { stripe } => {
+                check(self.geometry.parity_columns() > 0, "conversion in a pool of mirrors")?;
+                self.stripe(*stripe)
+            }
+            Record::Free { stripe } => self.stripe(*stripe),
+            Record::Rehome { stripe, index, home } => {
+                self.stripe(*stripe)?;
+                self.home_index(*index)?;
+                self.home(*home)
+            }
+            Record::Stale { stripe, index } => {
+                self.stripe(*stripe)?;
+                self.home_index(*index)
+            }
+            Record::StaleMember { member } => check(usize::from(member.0) < self.chunks.len(), "member"),
+            Record::PageOwner { page, index, .. } => {
+                self.page(PageId::Map(*page))?;
+                self.part(*index)
+            }
+            Record::PageDrop { page } => self.page(PageId::Map(*page)),
+            Record::Scrub { .. } => Ok(()),
+            Record::Void { slot, count, .. } => self.slots(*slot, usize::from(*count)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::superblock::tests::sample;
+    use sinew_core::ids::{MemberId, VolumeId};
+    use sinew_mapped::store::tables::{Effects, Tables};
+
+    const HOME: Option<Home> = Some(Home { member: MemberId(0), chunk: 0 });
+
+    fn open(homes: Vec<Option<Home>>) -> Record {
+        Record::Open { stripe: StripeId(0), parity: true, columns: 1, homes }
+    }
+
+    #[test]
+    fn records_with_numbers_that_do_not_exist_are_refused() {
+        let config = sample();
+        let bounds = RecordCheck::new(&config);
+        let homes = config.mapped().homes_per_stripe();
+        let far = StripeId(1 << 30);
+        let nowhere = Some(Home { member: MemberId(9), chunk: 0 });
+        let (block, slot) = (ShardBlock(0), SlotNo(0));
+        let wrong = [
+            Record::Write { block: ShardBlock(PAGE_INDICES - 1), slot, crcs: vec![0; 2] },
+            Record::Write { block, slot: SlotNo(31), crcs: vec![0; 2] },
+            Record::Write { block, slot, crcs: vec![] },
+            Record::Move { block, from: None, slot: SlotNo(u32::MAX), crc: 0 },
+            Record::Move { block: ShardBlock(u32::MAX), from: None, slot, crc: 0 },
+            Record::Unmap { block, count: PAGE_INDICES + 1 },
+            Record::Void { slot: SlotNo(31), count: 2, since: 0 },
+            open(vec![HOME; homes - 1]),
+            open(vec![nowhere; homes]),
+            Record::Open { stripe: far, parity: false, columns: 1, homes: vec![HOME; homes] },
+            Record::Open { stripe: StripeId(0), parity: false, columns: 3, homes: vec![HOME; homes] },
+            Record::Converted { stripe: far },
+            Record::Free { stripe: far },
+            Record::Stale { stripe: StripeId(0), index: homes as u8 },
+            Record::StaleMember { member: MemberId(4) },
+            Record::PageOwner { page: 0, volume: VolumeId(0), index: u32::MAX },
+            Record::PageDrop { page: 1 << 20 },
+        ];
+        for record in wrong {
+            assert!(bounds.record(&record).is_err(), "{record:?}");
+        }
+        assert_eq!(bounds.record(&open(vec![HOME; homes])), Ok(()));
+        assert_eq!(bounds.record(&Record::Write { block, slot, crcs: vec![0; 32] }), Ok(()));
+    }
+
+    #[test]
+    fn tables_that_contradict_each_other_are_refused() {
+        let config = sample();
+        let bounds = RecordCheck::new(&config);
+        let homes = config.mapped().homes_per_stripe();
+        let stripe = StripeId(0);
+        let owner = |page, index| Record::PageOwner { page, volume: VolumeId(1), index };
+        let write = Record::Write { block: ShardBlock(0), slot: SlotNo(0), crcs: vec![7] };
+        let stolen = Record::Write { block: ShardBlock(1), slot: SlotNo(0), crcs: vec![7] };
+        let beyond = Record::Write { block: ShardBlock(0), slot: SlotNo(16), crcs: vec![7] };
+        let rehome = Record::Rehome { stripe, index: 0, home: HOME.unwrap() };
+        let opened = || open(vec![HOME; homes]);
+        let cases = [
+            (true, vec![opened(), owner(0, 0), write.clone()]),
+            (true, vec![opened(), owner(0, 0), owner(1, 1)]),
+            (false, vec![owner(0, 0), write.clone()]),
+            (false, vec![opened(), write.clone()]),
+            (false, vec![opened(), owner(0, 0), beyond]),
+            (false, vec![opened(), owner(0, 0), write, stolen]),
+            (false, vec![opened(), owner(0, 0), owner(1, 0)]),
+            (false, vec![rehome]),
+            (false, vec![Record::Converted { stripe }]),
+        ];
+        for (right, records) in cases {
+            let mut tables = Tables::new(config.mapped());
+            for record in &records {
+                assert_eq!(bounds.record(record), Ok(()));
+                tables.apply(1, record, &mut Effects::default());
+            }
+            assert_eq!(tables.complete().is_ok(), right, "{records:?}");
+        }
+    }
+}

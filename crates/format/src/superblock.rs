@@ -1,0 +1,289 @@
+//! The superblock: every active member holds the whole configuration of its pool, in two slots written in turn.
+//!
+//! A slot is one header block and the encoded [`Config`] behind it. Generation g goes to slot g mod 2, so a torn write
+//! leaves the previous generation readable.
+
+use crate::model::config::{Config, MemberConfig, MemberState, Opening, VolumeConfig};
+use crate::model::mapped_geometry::MemberLayout;
+use crate::model::pool_geometry::Shape;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::checksum::crc32c;
+use sinew_core::ids::VolumeId;
+
+use crate::FORMAT_VERSION;
+use crate::codec::{DecodeError, Reader, Writer};
+use crate::pool_geometry_codec::{decode_shape, encode_shape};
+
+const MAGIC: &[u8; 8] = b"SINEWSB\n";
+/// Bytes of one slot.
+pub const SLOT_BYTES: usize = 448 << 10;
+/// Where the two slots begin. The first 64 KiB of a member stay zero.
+pub const SLOT_OFFSETS: [u64; 2] = [64 << 10, 512 << 10];
+
+/// What counts up by one never comes near this; a number above it was not counted.
+const COUNT_LIMIT: u64 = 1 << 62;
+
+/// A configuration as one member holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Which of the configuration's members this is.
+    pub member: u8,
+    /// The configuration.
+    pub config: Config,
+}
+
+impl Superblock {
+    /// The slot's bytes.
+    ///
+    /// # Errors
+    /// When the configuration has grown larger than a slot.
+    pub fn encode(&self) -> Result<Buf, DecodeError> {
+        let body = encode_config(&self.config);
+        if BLOCK_BYTES + body.len() > SLOT_BYTES {
+            return Err(DecodeError::Invalid("configuration: too many volumes or too long names"));
+        }
+        let mut w = Writer::default();
+        w.bytes(MAGIC);
+        w.u16(FORMAT_VERSION);
+        w.u16(u16::from(self.member));
+        w.u32(body.len() as u32);
+        w.u64(self.config.generation);
+        w.u32(crc32c(&body));
+        let crc = crc32c(&w.0);
+        w.u32(crc);
+        let mut buf = Buf::zeroed((BLOCK_BYTES + body.len()).next_multiple_of(BLOCK_BYTES));
+        buf.bytes_mut()[..w.0.len()].copy_from_slice(&w.0);
+        buf.bytes_mut()[BLOCK_BYTES..BLOCK_BYTES + body.len()].copy_from_slice(&body);
+        Ok(buf)
+    }
+
+    /// Reads a slot.
+    ///
+    /// # Errors
+    /// When it holds no superblock, one of another version, or a damaged one.
+    pub fn decode(slot: &[u8]) -> Result<Superblock, DecodeError> {
+        let mut r = Reader(slot);
+        if r.take(8).map_err(|_| DecodeError::Foreign)? != MAGIC {
+            return Err(DecodeError::Foreign);
+        }
+        let version = r.u16()?;
+        if version != FORMAT_VERSION {
+            return Err(DecodeError::Version(version));
+        }
+        let member = r.u16()?;
+        let body_len = r.u32()? as usize;
+        let generation = r.u64()?;
+        let body_crc = r.u32()?;
+        let header_crc = crc32c(&slot[..28]);
+        if r.u32()? != header_crc {
+            return Err(DecodeError::Checksum);
+        }
+        let body = slot
+            .get(BLOCK_BYTES..BLOCK_BYTES.saturating_add(body_len))
+            .ok_or(DecodeError::Invalid("superblock length"))?;
+        if crc32c(body) != body_crc {
+            return Err(DecodeError::Checksum);
+        }
+        let config = decode_config(body)?;
+        if config.generation != generation || usize::from(member) >= config.members.len() {
+            return Err(DecodeError::Invalid("superblock header"));
+        }
+        Ok(Superblock { member: member as u8, config })
+    }
+}
+
+fn encode_config(config: &Config) -> Vec<u8> {
+    let mut w = Writer::default();
+    w.bytes(&config.pool);
+    w.text(&config.name);
+    w.u64(config.generation);
+    w.u64(config.epoch);
+    w.u8(config.members.len() as u8);
+    encode_shape(&config.shape, &mut w);
+    for m in &config.members {
+        w.bytes(&m.uuid);
+        w.u64(m.bytes);
+        w.u32(m.layout.page_slots);
+        w.u32(m.layout.chunks);
+        w.u8(MemberState::ALL.iter().position(|&s| s == m.state).expect("every state is listed") as u8);
+        w.u64(m.out_epoch);
+        w.text(&m.path);
+    }
+    w.u32(config.volume_next);
+    w.u32(config.volumes.len() as u32);
+    for v in &config.volumes {
+        w.u32(v.id.0);
+        w.text(&v.name);
+        w.u64(v.bytes);
+        w.u8(u8::from(v.deleting));
+    }
+    w.u8(config.openings.len() as u8);
+    for opening in &config.openings {
+        w.u64(opening.epoch);
+        w.u64(opening.nonce);
+    }
+    w.0
+}
+
+fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
+    let mut r = Reader(body);
+    let pool = r.uuid()?;
+    let name = r.text()?;
+    let generation = r.u64()?;
+    let epoch = r.u64()?;
+    if generation >= COUNT_LIMIT || epoch >= COUNT_LIMIT {
+        return Err(DecodeError::Invalid("generation or epoch"));
+    }
+    let count = usize::from(r.u8()?);
+    let shape = decode_shape(&mut r, count)?;
+    let mut members = Vec::with_capacity(count);
+    for _ in 0..count {
+        let uuid = r.uuid()?;
+        let bytes = r.u64()?;
+        let (page_slots, chunks) = (r.u32()?, r.u32()?);
+        let state =
+            *MemberState::ALL.get(usize::from(r.u8()?)).ok_or(DecodeError::Invalid("member state"))?;
+        let out_epoch = r.u64()?;
+        let path = r.text()?;
+        let (layout, possible) = match &shape {
+            Shape::Mapped(g) => {
+                let layout = MemberLayout { journal_blocks: g.journal_blocks, page_slots, chunks, origin: 0 };
+                let fits = layout.end_bytes(g.shards) <= bytes && page_slots > 0 && chunks > 0;
+                (layout, fits && state != MemberState::Spare)
+            }
+            Shape::Array(array) => {
+                let mapped_only = matches!(state, MemberState::Evacuating | MemberState::Leaving);
+                let fits = array.end_bytes() <= bytes && !mapped_only;
+                (MemberLayout::default(), fits)
+            }
+        };
+        if !possible {
+            return Err(DecodeError::Invalid("member layout"));
+        }
+        members.push(MemberConfig { uuid, bytes, layout, state, out_epoch, path });
+    }
+    let volume_next = r.u32()?;
+    let mut volumes: Vec<VolumeConfig> = Vec::new();
+    for _ in 0..r.u32()? {
+        let (id, name, bytes, deleting) = (VolumeId(r.u32()?), r.text()?, r.u64()?, r.u8()? != 0);
+        // Ids are given out in rising order and never again.
+        let in_order = id.0 < volume_next && volumes.last().is_none_or(|v| v.id < id);
+        if bytes % BLOCK_BYTES as u64 != 0 || !in_order {
+            return Err(DecodeError::Invalid("volume"));
+        }
+        volumes.push(VolumeConfig { id, name, bytes, deleting });
+    }
+    let mut openings = Vec::new();
+    for _ in 0..r.u8()? {
+        openings.push(Opening { epoch: r.u64()?, nonce: r.u64()? });
+    }
+    let config = Config { pool, name, generation, epoch, shape, members, volumes, volume_next, openings };
+    let all = config.volumes.iter().fold(0u64, |all, v| all.saturating_add(v.bytes));
+    // More than there may be now, if members were lost for good since.
+    if all > config.volume_bytes_on(|_| true) {
+        return Err(DecodeError::Invalid("size of volumes"));
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::model::mapped_geometry::{Geometry, Protection};
+    use proptest::prelude::*;
+
+    pub fn sample() -> Config {
+        let geometry = Geometry::new(Protection::Parity1, 2, 2, true, 4, 64).unwrap();
+        let layout = geometry.member_layout(64 << 20, 4).unwrap();
+        let states = [MemberState::Active, MemberState::Failed, MemberState::Offline, MemberState::Missing];
+        let member = |i: u8| MemberConfig {
+            uuid: [i; 16],
+            bytes: 64 << 20,
+            layout,
+            state: states[usize::from(i)],
+            out_epoch: 3,
+            path: format!("/dev/m{i}"),
+        };
+        Config {
+            pool: [9; 16],
+            name: "tank".into(),
+            generation: 7,
+            epoch: 5,
+            shape: Shape::Mapped(geometry),
+            members: (0..4).map(member).collect(),
+            volumes: vec![VolumeConfig { id: VolumeId(1), name: "v".into(), bytes: 1 << 20, deleting: true }],
+            volume_next: 2,
+            openings: vec![Opening { epoch: 5, nonce: 17 }],
+        }
+    }
+
+    #[test]
+    fn survives_a_round_trip() {
+        let mut sb = Superblock { member: 2, config: sample() };
+        assert_eq!(Superblock::decode(sb.encode().unwrap().bytes()).as_ref(), Ok(&sb));
+        sb.config.members[0].state = MemberState::Leaving;
+        assert_eq!(Superblock::decode(sb.encode().unwrap().bytes()), Ok(sb));
+    }
+
+    #[test]
+    fn volumes_are_bounded_by_the_members_that_stay() {
+        let mut config = sample();
+        let (all, without) = (config.volume_bytes_max(), config.volume_bytes_max_without(0));
+        assert_eq!(without, all / 4 * 3);
+        config.members[0].state = MemberState::Removed;
+        assert_eq!(config.volume_bytes_max(), without);
+        // What was made before is still known.
+        config.volumes[0].bytes = all;
+        assert!(decode_config(&encode_config(&config)).is_ok());
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        let good = Superblock { member: 2, config: sample() }.encode().unwrap().bytes().to_vec();
+        assert_eq!(Superblock::decode(&[0; 8192]), Err(DecodeError::Foreign));
+        let mut newer = good.clone();
+        newer[8] = 99;
+        assert_eq!(Superblock::decode(&newer), Err(DecodeError::Version(99)));
+        let mut torn = good;
+        torn[BLOCK_BYTES + 20] ^= 1;
+        assert_eq!(Superblock::decode(&torn), Err(DecodeError::Checksum));
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused() {
+        let wrong: [fn(&mut Config); 10] = [
+            |c| c.epoch = COUNT_LIMIT,
+            |c| c.generation = u64::MAX,
+            |c| c.members[1].bytes = 1 << 20,
+            |c| c.members[1].bytes = u64::MAX - 1,
+            |c| c.members[1].layout.page_slots = 0,
+            |c| c.members[1].layout.chunks = 0,
+            |c| c.volumes[0].bytes = 1 << 40,
+            |c| c.volumes[0].id = VolumeId(2),
+            |c| c.volumes.push(c.volumes[0].clone()),
+            |c| c.members[0].state = MemberState::Spare,
+        ];
+        for (i, wrong) in wrong.into_iter().enumerate() {
+            let mut config = sample();
+            wrong(&mut config);
+            let decoded = decode_config(&encode_config(&config));
+            // A member may be larger than what is used of it.
+            assert_eq!(decoded.is_ok(), i == 3, "{decoded:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn damage_is_an_error_not_a_panic(at in 0usize..4600, bit in 0u8..8) {
+            let sb = Superblock { member: 2, config: sample() };
+            let mut bytes = sb.encode().unwrap().bytes().to_vec();
+            if at < bytes.len() { bytes[at] ^= 1 << bit; }
+            if let Ok(decoded) = Superblock::decode(&bytes) { prop_assert_eq!(decoded, sb); }
+        }
+
+        #[test]
+        fn any_config_bytes_decode_or_fail(body in proptest::collection::vec(any::<u8>(), 0..600)) {
+            let _ = decode_config(&body);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The header of a table page. Pages name themselves, so recovery finds them wherever they were written.
+
+use crate::model::mapped_geometry::{PAGE_BYTES, PAGE_HEADER_BYTES};
+use sinew_core::checksum::crc32c;
+
+use crate::FORMAT_VERSION;
+use crate::codec::{DecodeError, Reader, Writer};
+use sinew_core::ids::Uuid;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"SNPG");
+/// Bytes of the fields all pages share; the rest of the header belongs to the kind of page.
+pub const FIELDS_BYTES: usize = 64;
+const _: () = assert!(FIELDS_BYTES <= PAGE_HEADER_BYTES);
+
+/// Which page of which table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PageId {
+    /// Progress of the shard's own long work; there is one.
+    Shard,
+    /// A page of the stripe table.
+    Stripes(u32),
+    /// A page of the block map.
+    Map(u32),
+}
+
+/// What a page says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageHeader {
+    /// The pool it belongs to.
+    pub pool: Uuid,
+    /// The shard it belongs to.
+    pub shard: u16,
+    /// Which page it is.
+    pub page: PageId,
+    /// The last journal block whose records it contains.
+    pub lsn: u64,
+}
+
+impl PageHeader {
+    /// Writes the header, with the CRC of everything, over the first bytes of a page whose content is in place.
+    pub fn seal(&self, page: &mut [u8]) {
+        assert_eq!(page.len(), PAGE_BYTES);
+        let mut w = Writer::default();
+        w.u32(MAGIC);
+        w.u16(FORMAT_VERSION);
+        w.u16(self.shard);
+        w.bytes(&self.pool);
+        let (kind, number) = match self.page {
+            PageId::Shard => (0, 0),
+            PageId::Stripes(n) => (1, n),
+            PageId::Map(n) => (2, n),
+        };
+        w.u32(kind);
+        w.u32(number);
+        w.u64(self.lsn);
+        page[..w.0.len()].copy_from_slice(&w.0);
+        page[w.0.len()..FIELDS_BYTES].fill(0);
+        let crc = crc32c(page);
+        page[FIELDS_BYTES - 4..FIELDS_BYTES].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Checks a page and reads its header.
+    ///
+    /// # Errors
+    /// When it is not an intact page of this format.
+    pub fn open(page: &mut [u8]) -> Result<PageHeader, DecodeError> {
+        if page.len() != PAGE_BYTES || page[..4] != MAGIC.to_le_bytes() {
+            return Err(DecodeError::Foreign);
+        }
+        let mut r = Reader(&page[4..]);
+        let version = r.u16()?;
+        if version != FORMAT_VERSION {
+            return Err(DecodeError::Version(version));
+        }
+        let shard = r.u16()?;
+        let pool = r.uuid()?;
+        let (kind, number) = (r.u32()?, r.u32()?);
+        let lsn = r.u64()?;
+        let crc_at = FIELDS_BYTES - 4..FIELDS_BYTES;
+        let crc = u32::from_le_bytes(page[crc_at.clone()].try_into().expect("four bytes"));
+        page[crc_at].fill(0);
+        if crc32c(page) != crc {
+            return Err(DecodeError::Checksum);
+        }
+        let page = match kind {
+            0 => PageId::Shard,
+            1 => PageId::Stripes(number),
+            2 => PageId::Map(number),
+            _ => return Err(DecodeError::Invalid("page kind")),
+        };
+        Ok(PageHeader { pool, shard, page, lsn })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sealed_page_opens_and_a_damaged_one_does_not() {
+        let header = PageHeader { pool: [3; 16], shard: 1, page: PageId::Map(77), lsn: 1 << 40 };
+        let mut page = vec![5u8; PAGE_BYTES];
+        header.seal(&mut page);
+        assert_eq!(PageHeader::open(&mut page.clone()), Ok(header));
+        for at in [0, 5, 7, 30, 50, 300, PAGE_BYTES - 1] {
+            let mut bad = page.clone();
+            bad[at] ^= 0x10;
+            assert!(PageHeader::open(&mut bad).is_err(), "byte {at}");
+        }
+    }
+}

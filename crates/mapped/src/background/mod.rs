@@ -1,0 +1,14 @@
+//! What a shard of a mapped pool does by itself.
+
+pub(crate) mod checkpoint;
+pub(crate) mod compact;
+pub(crate) mod convert;
+pub(crate) mod defragment;
+pub(crate) mod discard;
+pub(crate) mod fair_share;
+pub(crate) mod io_priority;
+pub(crate) mod rebalance;
+pub(crate) mod rebuild;
+pub(crate) mod reclaim;
+pub(crate) mod relieve_full;
+pub(crate) mod scrub;

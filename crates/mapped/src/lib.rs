@@ -1,0 +1,18 @@
+//! The log-structured pool: volumes mapped block by block onto stripes that lie anywhere on the members.
+//!
+//! Rooms, each importing only those before it: `store` (tables, journal, free chunks), `stripe` (reading, appending and
+//! repairing stripes), `request` and `background` (which never import each other), `recovery` and `inspect`, and `shard`,
+//! which holds a shard together.
+
+mod background;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod inspect;
+mod pool_shard;
+mod recovery;
+mod request;
+mod shard;
+mod store;
+mod stripe;
+
+pub use shard::MappedShard;

@@ -1,0 +1,403 @@
+//! Recovery: from what is on the members to a running shard, reading a bounded amount.
+//!
+//! It reads the journal rings and page areas of the active members, takes the newest intact copy of every page, replays
+//! the journal from its tail, and verifies the data of the records that were not known durable: after power loss such a
+//! record may have survived while its data did not. A record without a good copy is dropped; since it was never flushed,
+//! the previous state of its blocks is a legal one, and that state's space has not been reused.
+
+mod aborted_records;
+mod verify;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use async_channel::Sender;
+
+use crate::shard::{MappedShard, ShardParts};
+use crate::store::chunk_allocator::Space;
+use crate::store::dirty_pages::PageCopy;
+use crate::store::journal::Journal;
+use crate::store::tables::{Effects, Tables};
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::coverage::Mark;
+use sinew_core::ids::{Lsn, MemberId, SlotNo, StripeId};
+use sinew_core::io::Io;
+use sinew_core::sync::join_all;
+use sinew_format::journal_block::{JournalHeader, Record, decode_header, decode_records, encode_block};
+use sinew_format::model::config::Config;
+use sinew_format::model::mapped_geometry::PAGE_BYTES;
+use sinew_format::record_check::RecordCheck;
+use sinew_format::table_page::{PageHeader, PageId};
+use sinew_members::members::Members;
+use sinew_members::message::ShardEvent;
+use sinew_members::pool_shard::OpenShard;
+
+use sinew_members::open_error::RecoverError;
+use sinew_members::recovery_report::RecoveryReport;
+
+use aborted_records::Voids;
+
+/// Bytes read at once.
+const READ_BYTES: usize = 1 << 20;
+/// Pages read at the same time.
+const PAGES_AT_ONCE: usize = 64;
+
+struct RingBlock {
+    header: JournalHeader,
+    data: Buf,
+}
+
+/// The newest intact version of a page, and where copies of it are; at least one.
+struct FoundPage {
+    lsn: Lsn,
+    copies: Vec<PageCopy>,
+}
+
+struct Recovery<I> {
+    io: I,
+    index: usize,
+    config: Rc<Config>,
+    bounds: RecordCheck,
+    members: Members<I>,
+    tables: Tables,
+    report: RecoveryReport,
+    /// Parity stripes whose writing was not known durable.
+    resync: BTreeSet<StripeId>,
+    /// Slots of records not known durable whose data proved good, with its checksum.
+    verified: BTreeMap<SlotNo, u32>,
+    /// What those hold of which some copy is bad: the good one may go bad before the others are mended.
+    rescued: BTreeMap<SlotNo, Buf>,
+    /// Slots verified good that went bad before parity was made of them. Their records count as unsound in the next attempt.
+    lost: BTreeSet<SlotNo>,
+    /// Stripes with data that was not known durable.
+    touched: BTreeSet<StripeId>,
+    /// The last journal block known durable.
+    flushed: Lsn,
+    /// The blocks after it, with the records that proved sound.
+    unflushed: Vec<(JournalHeader, Vec<Record>)>,
+}
+
+impl<I: Io> MappedShard<I> {
+    /// Opens shard `index` of a mapped pool on the present thread: recovers it and starts its tasks.
+    ///
+    /// # Errors
+    /// When what is on the active members is not enough, or impossible.
+    pub(crate) async fn recover(
+        open: OpenShard<'_, I>,
+        recovered: impl FnOnce(Rc<MappedShard<I>>),
+    ) -> Result<(Rc<MappedShard<I>>, RecoveryReport), RecoverError> {
+        let OpenShard { io, index, config, devices, control } = open;
+        let started = io.now();
+        let members = Members::new(io.clone(), index, control.clone(), &config.members, devices);
+        let mut recovery = Recovery::new(io, index, config, members, BTreeSet::new());
+        let (last, tail) = loop {
+            recovery.load_pages().await?;
+            let ends = recovery.replay().await?;
+            recovery.mend_verified().await?;
+            let lost_before = recovery.lost.len();
+            recovery.resync_parity().await?;
+            if recovery.lost.len() == lost_before {
+                break ends;
+            }
+            recovery.io.mark(Mark::RecoverAgain);
+            let Recovery { io, config, members, lost, .. } = recovery;
+            recovery = Recovery::new(io, index, config, members, lost);
+        };
+        recovery.rewrite_unflushed(tail).await?;
+        recovery.flush().await?;
+        let (mut report, touched) = (recovery.report, std::mem::take(&mut recovery.touched));
+        let shard = recovery.finish(last, tail, control)?;
+        recovered(Rc::clone(&shard));
+        shard.start();
+        let settled = shard.settle(touched).await;
+        settled.map_err(|error| RecoverError::Damaged { shard: index, what: error.to_string() })?;
+        report.elapsed_ns = shard.io.now() - started;
+        Ok((shard, report))
+    }
+}
+
+impl<I: Io> Recovery<I> {
+    fn new(
+        io: I,
+        index: usize,
+        config: Rc<Config>,
+        members: Members<I>,
+        lost: BTreeSet<SlotNo>,
+    ) -> Recovery<I> {
+        Recovery {
+            io,
+            index,
+            members,
+            tables: Tables::new(config.mapped()),
+            bounds: RecordCheck::new(&config),
+            report: RecoveryReport::default(),
+            resync: BTreeSet::new(),
+            verified: BTreeMap::new(),
+            rescued: BTreeMap::new(),
+            lost,
+            touched: BTreeSet::new(),
+            flushed: 0,
+            unflushed: Vec::new(),
+            config,
+        }
+    }
+
+    /// Reads a region of every active member in large pieces, one of each at a time; what cannot be read counts as not
+    /// there.
+    async fn read_regions(
+        &mut self,
+        range: impl Fn(MemberId) -> (u64, u64),
+        unit: usize,
+        each: impl FnMut(MemberId, u64, Buf),
+    ) {
+        let active = self.members.active();
+        let (io, members, each, bytes_read) = (&self.io, &self.members, &RefCell::new(each), &Cell::new(0));
+        let take = move |member, at, buf: Buf| {
+            bytes_read.set(bytes_read.get() + buf.len() as u64);
+            for offset in (0..buf.len()).step_by(unit) {
+                each.borrow_mut()(member, at + offset as u64, buf.slice(offset, unit));
+            }
+        };
+        join_all(active.into_iter().map(|member| {
+            let (start, bytes) = range(member);
+            async move {
+                for at in (0..bytes).step_by(READ_BYTES) {
+                    let len = (bytes - at).min(READ_BYTES as u64);
+                    if let Ok(buf) = members.read_at(member, start + at, len as usize).await {
+                        take(member, at, buf);
+                        continue;
+                    }
+                    // Unit by unit, so that one bad spot costs only itself.
+                    io.mark(Mark::RecoverPiecewise);
+                    for offset in (at..at + len).step_by(unit) {
+                        if let Ok(buf) = members.read_at(member, start + offset, unit).await {
+                            take(member, offset, buf);
+                        } else {
+                            io.mark(Mark::RecoverPieceLost);
+                        }
+                    }
+                }
+            }
+        }))
+        .await;
+        self.report.bytes_read += bytes_read.get();
+    }
+
+    async fn load_pages(&mut self) -> Result<(), RecoverError> {
+        let layouts: Vec<_> = self.members.ids().map(|m| self.members.get(m).layout).collect();
+        let (index, io, pool) = (self.index, self.io.clone(), self.config.pool);
+        let mut found: BTreeMap<PageId, FoundPage> = BTreeMap::new();
+        let range = |m: MemberId| {
+            let layout = layouts[usize::from(m.0)];
+            (layout.page_offset(index, 0), u64::from(layout.page_slots) * PAGE_BYTES as u64)
+        };
+        self.read_regions(range, PAGE_BYTES, |member, at, data| {
+            let Ok(header) = PageHeader::open(&mut data.bytes().to_vec()) else { return };
+            if header.pool != pool || usize::from(header.shard) != index {
+                return;
+            }
+            let copy = PageCopy { member, slot: (at / PAGE_BYTES as u64) as u32 };
+            match found.get_mut(&header.page) {
+                Some(page) if page.lsn == header.lsn => page.copies.push(copy),
+                Some(page) if page.lsn > header.lsn => io.mark(Mark::RecoverPageOlder),
+                _ => drop(found.insert(header.page, FoundPage { lsn: header.lsn, copies: vec![copy] })),
+            }
+        })
+        .await;
+        // Their content is read again rather than kept: it is as large as the tables that are made of it.
+        let mut found = found.into_iter();
+        loop {
+            let some: Vec<_> = found.by_ref().take(PAGES_AT_ONCE).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            let contents = join_all(some.iter().map(|(id, page)| self.read_page(*id, page))).await;
+            for ((id, mut page), content) in some.into_iter().zip(contents) {
+                let loaded = self.tables.load_page(id, content?.bytes(), &self.bounds);
+                loaded.map_err(|error| self.damaged(format!("page {id:?}: {error}")))?;
+                // The same version may have been written twice; copies beyond those due are free space.
+                page.copies.sort_by_key(|c| c.member);
+                page.copies.dedup_by_key(|c| c.member);
+                page.copies.truncate(self.config.mapped().copies());
+                self.tables.pages.loaded(id, page.lsn, page.copies);
+                self.report.pages += 1;
+                self.report.bytes_read += PAGE_BYTES as u64;
+            }
+        }
+    }
+
+    /// Reads a page from any of its copies.
+    async fn read_page(&self, id: PageId, page: &FoundPage) -> Result<Buf, RecoverError> {
+        for copy in &page.copies {
+            let offset = self.members.get(copy.member).layout.page_offset(self.index, copy.slot);
+            if let Ok(buf) = self.members.read_at(copy.member, offset, PAGE_BYTES).await
+                && PageHeader::open(&mut buf.bytes().to_vec())
+                    .is_ok_and(|h| h.page == id && h.lsn == page.lsn)
+            {
+                return Ok(buf);
+            }
+        }
+        // It was there a moment ago.
+        Err(RecoverError::MemberFailed { shard: self.index, member: page.copies[0].member })
+    }
+
+    fn gap(&self, lsn: Lsn) -> RecoverError {
+        RecoverError::JournalGap { shard: self.index, lsn }
+    }
+
+    fn lost(&self, member: MemberId) -> RecoverError {
+        self.io.mark(Mark::RecoverMemberLost);
+        RecoverError::MemberFailed { shard: self.index, member }
+    }
+
+    fn damaged(&self, what: String) -> RecoverError {
+        RecoverError::Damaged { shard: self.index, what }
+    }
+
+    /// Replays the journal; gives the last block and the tail.
+    async fn replay(&mut self) -> Result<(Lsn, Lsn), RecoverError> {
+        let mut blocks = self.read_ring().await;
+        // A page is written when the blocks that are in it are durable; so they are there, up to the newest page's.
+        let newest_page = self.tables.pages.newest();
+        let newest = blocks.values().max_by_key(|b| (b.header.epoch, b.header.lsn));
+        let Some(tail) = newest.map(|b| b.header.tail) else {
+            return if newest_page == 0 { Ok((0, 1)) } else { Err(self.gap(newest_page)) };
+        };
+        if newest.is_some_and(|b| b.header.epoch > self.config.epoch) {
+            return Err(
+                self.damaged("the journal is of a later opening than the superblocks know".to_owned())
+            );
+        }
+        self.flushed = blocks.values().map(|b| b.header.flushed).max().unwrap_or(0);
+        let mut epoch = 0;
+        let mut lsn = tail;
+        let mut chain = Vec::new();
+        while let Some(block) = blocks.remove(&lsn).filter(|b| b.header.epoch >= epoch) {
+            epoch = block.header.epoch;
+            let wrong = |error| self.damaged(format!("journal block {lsn}: {error}"));
+            let records = decode_records(block.data.bytes()).map_err(wrong)?;
+            records.iter().try_for_each(|record| self.bounds.record(record)).map_err(wrong)?;
+            chain.push((block.header, records));
+            lsn += 1;
+        }
+        let voids = Voids::of(&chain);
+        for (header, records) in chain {
+            let mut sound = Vec::new();
+            for record in records {
+                if voids.are_about(header.lsn, &record, self.config.mapped()) {
+                    let is_opening = matches!(record, Record::Open { .. });
+                    self.io.mark(if is_opening { Mark::RecoverStripeVoided } else { Mark::RecoverVoided });
+                } else if header.lsn <= self.flushed || self.is_sound(&record).await? {
+                    self.tables.apply(header.lsn, &record, &mut Effects::default());
+                    sound.push(record);
+                }
+            }
+            if header.lsn > self.flushed {
+                self.unflushed.push((header, sound));
+            }
+            self.report.blocks_replayed += 1;
+        }
+        if lsn <= self.flushed.max(newest_page) {
+            return Err(self.gap(lsn));
+        }
+        Ok((lsn - 1, tail))
+    }
+
+    async fn read_ring(&mut self) -> BTreeMap<Lsn, RingBlock> {
+        let layouts: Vec<_> = self.members.ids().map(|m| self.members.get(m).layout).collect();
+        let (index, ring) = (self.index, u64::from(self.config.mapped().journal_blocks));
+        let (pool, shard) = (self.config.pool, self.index as u16);
+        let mut blocks: BTreeMap<Lsn, RingBlock> = BTreeMap::new();
+        let range =
+            |m: MemberId| (layouts[usize::from(m.0)].journal_offset(index, 0), ring * BLOCK_BYTES as u64);
+        self.read_regions(range, BLOCK_BYTES, |_, at, data| {
+            let Ok(header) = decode_header(&mut data.bytes().to_vec()) else { return };
+            let here = header.lsn % ring == at / BLOCK_BYTES as u64;
+            if header.pool != pool || header.shard != shard || !here {
+                return;
+            }
+            let age = |h: &JournalHeader| (h.epoch, h.rewritten);
+            if blocks.get(&header.lsn).is_none_or(|b| age(&b.header) < age(&header)) {
+                blocks.insert(header.lsn, RingBlock { header, data: Buf::copy_of(data.bytes()) });
+            }
+        })
+        .await;
+        blocks
+    }
+
+    /// Writes the blocks that were not known durable again, without the records that were dropped: what has been replayed
+    /// once must be on f + 1 members, and what has been dropped once must stay so. They keep their epoch, so that a crash
+    /// that leaves some of them as they were breaks nothing.
+    async fn rewrite_unflushed(&mut self, tail: Lsn) -> Result<(), RecoverError> {
+        let ring = u64::from(self.config.mapped().journal_blocks);
+        let active = self.members.active();
+        for (original, records) in std::mem::take(&mut self.unflushed) {
+            self.io.mark(Mark::RecoverRewritten);
+            let lsn = original.lsn;
+            let header =
+                JournalHeader { rewritten: self.config.epoch, tail, flushed: self.flushed, ..original };
+            let mut data = Buf::zeroed(BLOCK_BYTES);
+            encode_block(&header, &records, data.bytes_mut());
+            for i in 0..self.config.mapped().copies().min(active.len()) {
+                let member = active[(lsn as usize + i) % active.len()];
+                let offset = self.members.get(member).layout.journal_offset(self.index, (lsn % ring) as u32);
+                if self.members.write_at(member, offset, Rc::new([data.clone()])).await.is_err() {
+                    return Err(self.lost(member));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush(&self) -> Result<(), RecoverError> {
+        for member in self.members.take_unflushed() {
+            if self.members.flush(member).await.is_err() {
+                return Err(self.lost(member));
+            }
+        }
+        Ok(())
+    }
+
+    /// Derives free space and counts from the tables and puts the shard together.
+    fn finish(
+        mut self,
+        last: Lsn,
+        tail: Lsn,
+        control: Sender<ShardEvent>,
+    ) -> Result<Rc<MappedShard<I>>, RecoverError> {
+        let config = Rc::clone(&self.config);
+        let seed = u64::from_le_bytes(config.pool[..8].try_into().expect("eight bytes")) ^ self.index as u64;
+        let mut space = Space::new(config.mapped(), config.members.len(), seed);
+        for member in &config.members {
+            space.push_member(member.layout.chunks, member.layout.page_slots, member.state);
+        }
+        for stripe in (0..self.tables.stripe_count()).map(StripeId) {
+            for &home in self.tables.homes(stripe).iter().flatten() {
+                if !space.claim(home) {
+                    let (chunk, member) = (home.chunk, home.member.0);
+                    return Err(
+                        self.damaged(format!("chunk {chunk} of member {member} belongs to two stripes"))
+                    );
+                }
+            }
+        }
+        for (_, copies) in self.tables.pages.written() {
+            copies.iter().for_each(|&copy| space.claim_page(copy));
+        }
+        let complete = self.tables.complete();
+        complete.map_err(|error| self.damaged(error.to_string()))?;
+        let journal = Journal::new(config.epoch, last, tail, self.flushed);
+        let shard = MappedShard::assemble(ShardParts {
+            io: self.io,
+            index: self.index,
+            pool: config.pool,
+            members: self.members,
+            tables: self.tables,
+            space,
+            journal,
+            control,
+        });
+        Ok(shard)
+    }
+}

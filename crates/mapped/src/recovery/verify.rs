@@ -1,0 +1,283 @@
+//! Verification: whether the data of records that were not known durable is there, and its redundancy with it.
+//!
+//! First every record is looked at as it is replayed; when it is known what each chunk is by the end of the journal, copies
+//! are mended and parity is made to match.
+
+use std::rc::Rc;
+
+use crate::store::tables::StripeState;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::checksum::crc32c;
+use sinew_core::coverage::Mark;
+use sinew_core::ids::{Home, SlotNo, StripeId};
+use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
+use sinew_core::sync::join_all;
+use sinew_format::journal_block::Record;
+use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
+use sinew_layout::parity::{self, Column};
+
+use crate::recovery::Recovery;
+use sinew_members::open_error::RecoverError;
+
+impl<I: Io> Recovery<I> {
+    /// Whether a record that may have outlived its data is still true.
+    pub(crate) async fn is_sound(&mut self, record: &Record) -> Result<bool, RecoverError> {
+        match record {
+            Record::Open { stripe, parity, .. } => {
+                self.touched.insert(*stripe);
+                if *parity {
+                    self.resync.insert(*stripe);
+                }
+                Ok(true)
+            }
+            Record::Write { slot, crcs, .. } => {
+                // All or nothing would be legal too, but what survived is worth keeping together.
+                for (i, &crc) in crcs.iter().enumerate() {
+                    if !self.verify_slot(SlotNo(slot.0 + i as u32), crc).await? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Record::Move { slot, crc, .. } => self.verify_slot(*slot, *crc).await,
+            // Dropping a record can bring a block back to a stripe that died by it.
+            Record::Free { stripe } if self.tables.holds_live(*stripe) => {
+                self.io.mark(Mark::RecoverFreeDropped);
+                Ok(false)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// Whether any copy of a slot is good. Nothing is mended yet: what the slot's chunk is by the end of the journal is
+    /// not known, and it may long be another stripe's.
+    async fn verify_slot(&mut self, slot: SlotNo, crc: u32) -> Result<bool, RecoverError> {
+        self.report.records_verified += 1;
+        if mutation::on(Mutation::TrustTail) {
+            return Ok(true);
+        }
+        let (stripe, ..) = self.config.mapped().place(slot);
+        self.touched.insert(stripe);
+        if self.tables.stripe(stripe).state == StripeState::Free {
+            // The stripe has been freed since: the record is void in any case.
+            self.io.mark(Mark::RecoverVoid);
+            return Ok(true);
+        }
+        let (good, bad) = self.read_copies(slot, crc).await;
+        let good = good.filter(|_| !self.lost.contains(&slot));
+        let sound = good.is_some();
+        if let Some(good) = good {
+            self.verified.insert(slot, crc);
+            // An earlier record may have been about the same slot.
+            self.rescued.remove(&slot);
+            if !bad.is_empty() {
+                self.rescued.insert(slot, good);
+            }
+        } else {
+            self.io.mark(Mark::RecoverDropped);
+            self.report.records_dropped += 1;
+        }
+        Ok(sound)
+    }
+
+    /// Where a chunk can be read as it should be: its home, if it is complete there, on an active member.
+    fn live_home(&self, stripe: StripeId, index: usize) -> Option<Home> {
+        self.tables.good_home(stripe, index).filter(|home| self.members.is_active(home.member))
+    }
+
+    /// The content of a slot, if any copy or the rest of the stripe has what the checksum says, and the homes where it is
+    /// something else.
+    async fn read_copies(&self, slot: SlotNo, crc: u32) -> (Option<Buf>, Vec<Home>) {
+        let g = self.config.mapped();
+        let (stripe, column, offset) = g.place(slot);
+        let mirrors = (0..g.failures()).map(|copy| g.mirror_index(copy, column));
+        let homes: Vec<Home> =
+            std::iter::once(column).chain(mirrors).filter_map(|i| self.live_home(stripe, i)).collect();
+        let mut good = None;
+        let mut bad = Vec::new();
+        for home in homes {
+            match self.members.read(home, offset, 1).await {
+                Ok(buf) if crc32c(buf.bytes()) == crc => good = Some(buf),
+                _ => bad.push(home),
+            }
+        }
+        if good.is_none() && self.tables.stripe(stripe).state == StripeState::Parity {
+            good = self.reconstruct(stripe, column, offset, crc).await;
+            if good.is_some() {
+                self.io.mark(Mark::RecoverReconstructed);
+            }
+        }
+        (good, bad)
+    }
+
+    /// Makes every copy of the slots verified good, where those slots still hold what was verified.
+    pub(crate) async fn mend_verified(&self) -> Result<(), RecoverError> {
+        for (&slot, &crc) in &self.verified {
+            let (stripe, _, offset) = self.config.mapped().place(slot);
+            if self.tables.stripe(stripe).state == StripeState::Free || self.tables.owner(slot).is_none() {
+                continue;
+            }
+            let (good, bad) = self.read_copies(slot, crc).await;
+            let Some(good) = good.or_else(|| self.rescued.get(&slot).cloned()) else { continue };
+            for home in bad {
+                self.io.mark(Mark::RecoverMended);
+                if self.members.write(home, offset, Rc::new([good.clone()])).await.is_err() {
+                    return Err(self.lost(home.member));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One block of a data column from the rest of its stripe, if that gives what the checksum says.
+    async fn reconstruct(&self, stripe: StripeId, column: usize, offset: u32, crc: u32) -> Option<Buf> {
+        let rest = self.read_row(stripe, offset, Some(column)).await;
+        let g = self.config.mapped();
+        let fits = |buf: &Buf| crc32c(buf.bytes()) == crc;
+        let leave_out = std::iter::once(None).chain((0..g.data_columns + g.parity_columns()).map(Some));
+        leave_out.filter_map(|left_out| self.solve(stripe, &rest, column, left_out)).find(fits)
+    }
+
+    /// The same block of every column and of parity, as far as it can be read.
+    async fn read_row(&self, stripe: StripeId, offset: u32, without: Option<usize>) -> Vec<Option<Buf>> {
+        let g = self.config.mapped();
+        join_all((0..g.data_columns + g.parity_columns()).map(|i| async move {
+            let home = self.live_home(stripe, i)?;
+            if without == Some(i) { None } else { self.members.read(home, offset, 1).await.ok() }
+        }))
+        .await
+    }
+
+    fn solve(
+        &self,
+        stripe: StripeId,
+        row: &[Option<Buf>],
+        column: usize,
+        left_out: Option<usize>,
+    ) -> Option<Buf> {
+        let g = self.config.mapped();
+        let used = usize::from(self.tables.stripe(stripe).columns);
+        let columns: Vec<Column<'_>> = row
+            .iter()
+            .enumerate()
+            .map(|(i, block)| match block {
+                Some(block) if left_out != Some(i) && i != column => Column::Present(block.bytes()),
+                _ if i >= used && i < g.data_columns => Column::Absent,
+                _ => Column::Lost,
+            })
+            .collect();
+        let mut out = Buf::zeroed(BLOCK_BYTES);
+        parity::reconstruct(&columns, g.data_columns, g.parity_columns(), &[column], &mut [out.bytes_mut()])
+            .ok()?;
+        Some(out)
+    }
+
+    /// Makes parity match the data in stripes whose writing was not known durable; marks what missing members missed.
+    pub(crate) async fn resync_parity(&mut self) -> Result<(), RecoverError> {
+        for stripe in std::mem::take(&mut self.resync) {
+            if self.tables.stripe(stripe).state == StripeState::Parity {
+                for offset in 0..CHUNK_BLOCKS {
+                    self.resync_row(stripe, offset).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn resync_row(&mut self, stripe: StripeId, offset: u32) -> Result<(), RecoverError> {
+        let g = self.config.mapped();
+        let row = self.read_row(stripe, offset, None).await;
+        let used = usize::from(self.tables.stripe(stripe).columns);
+        let mut data: Vec<Buf> = Vec::with_capacity(used);
+        for column in 0..used {
+            if self.fill_discarded(stripe, column, offset).await? {
+                data.push(Buf::zeroed(BLOCK_BYTES));
+                continue;
+            }
+            let block = match &row[column] {
+                Some(block) if self.fits(stripe, column, offset, block) => block.clone(),
+                _ => {
+                    self.io.mark(Mark::RecoverGuessed);
+                    match self.missing_block(stripe, column, offset, &row) {
+                        Some(block) => block,
+                        None => {
+                            self.lost.insert(g.slot(stripe, column, offset));
+                            return Ok(());
+                        }
+                    }
+                }
+            };
+            data.push(block);
+        }
+        let mut parity: Vec<Buf> = (0..g.parity_columns()).map(|_| Buf::zeroed(BLOCK_BYTES)).collect();
+        let columns: Vec<Option<&[u8]>> = data.iter().map(|b| Some(b.bytes())).collect();
+        let mut out: Vec<&mut [u8]> = parity.iter_mut().map(Buf::bytes_mut).collect();
+        parity::compute(&columns, &mut out);
+        for (p, right) in parity.into_iter().enumerate() {
+            let index = g.parity_index(p);
+            if row[index].as_ref().is_some_and(|found| found.bytes() == right.bytes()) {
+                continue;
+            }
+            if let Some(home) = self.live_home(stripe, index) {
+                self.io.mark(Mark::RecoverResynced);
+                if self.members.write(home, offset, Rc::new([right])).await.is_err() {
+                    return Err(self.lost(home.member));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes zeros to a block that nobody owns, where what was discarded may read as something else each time: its padding
+    /// may be lost. Whether it did.
+    async fn fill_discarded(
+        &self,
+        stripe: StripeId,
+        column: usize,
+        offset: u32,
+    ) -> Result<bool, RecoverError> {
+        let is_owned = self.tables.owner(self.config.mapped().slot(stripe, column, offset)).is_some();
+        let home = self.live_home(stripe, column).filter(|home| self.members.takes_discards(home.member));
+        let Some(home) = home.filter(|_| !is_owned) else { return Ok(false) };
+        self.io.mark(Mark::RecoverFilled);
+        let zeros = Rc::new([Buf::zeroed(BLOCK_BYTES)]);
+        self.members.write(home, offset, zeros).await.map_err(|_| self.lost(home.member))?;
+        Ok(true)
+    }
+
+    /// Whether a block is what its slot's checksum says, if there is one.
+    fn fits(&self, stripe: StripeId, column: usize, offset: u32, block: &Buf) -> bool {
+        let expected = self.expected(self.config.mapped().slot(stripe, column, offset));
+        expected.is_none_or(|crc| crc32c(block.bytes()) == crc)
+    }
+
+    /// The checksum of a slot's content. A pool without checksums has those of the records just verified.
+    fn expected(&self, slot: SlotNo) -> Option<u32> {
+        self.tables.owner(slot)?;
+        self.tables.crc(slot).or_else(|| self.verified.get(&slot).copied())
+    }
+
+    /// A block that is damaged or whose member is missing: what the checksum confirms, else whatever parity says, else
+    /// zeros. `None` when it was verified, and cannot be had any more.
+    fn missing_block(
+        &self,
+        stripe: StripeId,
+        column: usize,
+        offset: u32,
+        row: &[Option<Buf>],
+    ) -> Option<Buf> {
+        let g = self.config.mapped();
+        let slot = g.slot(stripe, column, offset);
+        let expected = self.expected(slot);
+        let leave_out = std::iter::once(None).chain((0..g.data_columns + g.parity_columns()).map(Some));
+        let mut guesses =
+            leave_out.filter_map(|left_out| self.solve(stripe, row, column, left_out)).collect::<Vec<_>>();
+        let right = guesses.iter().position(|b| expected.is_some_and(|crc| crc32c(b.bytes()) == crc));
+        match right {
+            Some(i) => Some(guesses.swap_remove(i)),
+            None if expected.is_some() && self.verified.get(&slot) == expected.as_ref() => None,
+            None => Some(guesses.into_iter().next().unwrap_or_else(|| Buf::zeroed(BLOCK_BYTES))),
+        }
+    }
+}

@@ -1,0 +1,550 @@
+//! Free chunks and free page slots on every member, and the choice of homes for a new stripe.
+//!
+//! What is released is not free at once: a chunk waits until the record that released it is durable and every request
+//! that may still read it has ended; a page slot waits until the page that replaced it is durable. So a crash never finds
+//! that something it falls back to was overwritten.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use crate::store::dirty_pages::PageCopy;
+use crate::store::free_set::FreeSet;
+use sinew_core::ids::{Home, Lsn, MemberId, StripeId};
+use sinew_format::model::config::MemberState;
+use sinew_format::model::mapped_capacity::{capacity_blocks, member_reserve, reserve_chunks};
+use sinew_format::model::mapped_geometry::{Geometry, Protection};
+use sinew_layout::declustered::{self, Lookahead, Placement};
+
+struct MemberSpace {
+    chunks: FreeSet,
+    chunks_all: u32,
+    page_slots: FreeSet,
+    page_slots_all: u32,
+    /// New chunks may be placed on it.
+    usable: bool,
+    /// It takes part, or will again.
+    expected: bool,
+}
+
+impl MemberSpace {
+    fn free(chunks: u32, page_slots: u32) -> MemberSpace {
+        MemberSpace {
+            chunks: FreeSet::all(chunks),
+            chunks_all: chunks,
+            page_slots: FreeSet::all(page_slots),
+            page_slots_all: page_slots,
+            usable: false,
+            expected: false,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.chunks.count() == self.chunks_all && self.page_slots.count() == self.page_slots_all
+    }
+}
+
+/// A member's device is told what is free once this part of it, and so many chunks, were not told yet: then they lie together.
+const TRIMMED_PART: u32 = 64;
+const TRIMMED_LEAST: u32 = 8;
+/// At most so many chunks, and this part of what is free, at one time.
+const TRIMMED_AT_ONCE: u32 = 256;
+const TRIMMED_AT_ONCE_PART: u32 = 16;
+
+/// Who asks for a stripe; the reserve is kept from users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// New data of a client.
+    User,
+    /// What may as well be left out: it takes as little as a client may, and does not wait.
+    Leisure,
+    /// Compaction and merging, which give back more than they take.
+    Internal,
+}
+
+/// Homes for a new stripe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StripePlan {
+    pub(crate) columns: usize,
+    pub(crate) homes: Vec<Option<Home>>,
+}
+
+/// What somebody may still rely on.
+enum Item {
+    Chunk(Home),
+    Stripe(StripeId),
+}
+
+struct Released {
+    lsn: Lsn,
+    era: u64,
+    item: Item,
+}
+
+/// What `Space::reclaim` freed.
+#[derive(Default)]
+pub(crate) struct Freed {
+    /// Chunks and stripe numbers.
+    pub(crate) count: usize,
+    /// Stripe numbers that may be used again.
+    pub(crate) stripes: Vec<StripeId>,
+    /// More could be used again if nobody read it any more.
+    pub(crate) is_read: bool,
+}
+
+/// Free space of one shard.
+pub(crate) struct Space {
+    geometry: Geometry,
+    members: Vec<MemberSpace>,
+    placement: Placement,
+    /// Of the placement.
+    seed: u64,
+    upcoming: Lookahead,
+    releasing: VecDeque<Released>,
+    order: Vec<u8>,
+    capacity_blocks: u64,
+}
+
+impl Space {
+    pub(crate) fn new(geometry: Geometry, members: usize, seed: u64) -> Space {
+        let placement = Placement::new(members, seed);
+        Space {
+            geometry,
+            members: Vec::with_capacity(members),
+            placement,
+            seed,
+            upcoming: Lookahead::default(),
+            releasing: VecDeque::new(),
+            order: Vec::new(),
+            capacity_blocks: 0,
+        }
+    }
+
+    /// Adds the next member, everything on it free.
+    pub(crate) fn push_member(&mut self, chunks: u32, page_slots: u32, state: MemberState) {
+        self.members.push(MemberSpace::free(chunks, page_slots));
+        self.set_state(MemberId(self.members.len() as u8 - 1), state);
+    }
+
+    /// A member has a new state, or is new; its number is then the next, or that of one that nothing is left on.
+    pub(crate) fn set_member(&mut self, member: MemberId, chunks: u32, page_slots: u32, state: MemberState) {
+        let index = usize::from(member.0);
+        if index == self.members.len() {
+            self.placement = Placement::new(index + 1, self.seed);
+            return self.push_member(chunks, page_slots, state);
+        }
+        let entry = &mut self.members[index];
+        if (entry.chunks_all, entry.page_slots_all) != (chunks, page_slots) {
+            assert!(entry.is_empty(), "a member in use is cut up in one way");
+            *entry = MemberSpace::free(chunks, page_slots);
+        }
+        self.set_state(member, state);
+    }
+
+    /// The member's state decides whether new chunks may be placed on it.
+    fn set_state(&mut self, member: MemberId, state: MemberState) {
+        let entry = &mut self.members[usize::from(member.0)];
+        entry.usable = state == MemberState::Active;
+        entry.expected =
+            !matches!(state, MemberState::Evacuating | MemberState::Leaving | MemberState::Removed);
+        self.capacity_blocks = self.count_capacity();
+    }
+
+    /// Whether nothing is on a member, or about to be.
+    pub(crate) fn is_empty(&self, member: MemberId) -> bool {
+        self.members[usize::from(member.0)].is_empty()
+    }
+
+    /// Whether the usable members but one have room for so many blocks of clients, and, with f more of them lost, for so
+    /// many table pages.
+    pub(crate) fn fits_without(&self, member: MemberId, blocks: u64, pages: impl Fn(u64) -> u64) -> bool {
+        let rest = || {
+            let usable = self.members.iter().enumerate().filter(|(_, m)| m.usable);
+            usable.filter(|(i, _)| *i != usize::from(member.0)).map(|(_, m)| m)
+        };
+        let chunks: Vec<u64> = rest().map(|m| u64::from(m.chunks_all)).collect();
+        let mut slots: Vec<u64> = rest().map(|m| u64::from(m.page_slots_all)).collect();
+        slots.sort_unstable();
+        slots.truncate(slots.len().saturating_sub(self.geometry.failures()));
+        let copies = self.geometry.copies().min(slots.len()).max(1);
+        capacity_blocks(&self.geometry, &chunks) >= blocks
+            && declustered::stripes_placeable(&slots, copies) >= pages(chunks.iter().sum())
+    }
+
+    /// Marks a chunk found in use at recovery. False when another stripe has it: damage.
+    #[must_use]
+    pub(crate) fn claim(&mut self, home: Home) -> bool {
+        self.members.get_mut(usize::from(home.member.0)).is_some_and(|m| m.chunks.remove(home.chunk))
+    }
+
+    /// Marks a page slot found in use at recovery.
+    pub(crate) fn claim_page(&mut self, copy: PageCopy) {
+        self.members[usize::from(copy.member.0)].page_slots.remove(copy.slot);
+    }
+
+    fn active(&self) -> usize {
+        self.members.iter().filter(|m| m.usable).count()
+    }
+
+    /// Free chunks on usable members.
+    pub(crate) fn free_chunks(&self) -> u64 {
+        self.members.iter().filter(|m| m.usable).map(|m| u64::from(m.chunks.count())).sum()
+    }
+
+    /// All chunks on usable members.
+    pub(crate) fn all_chunks(&self) -> u64 {
+        self.members.iter().filter(|m| m.usable).map(|m| u64::from(m.chunks_all)).sum()
+    }
+
+    /// Chunks of a member that are not free.
+    pub(crate) fn chunks_taken(&self, member: MemberId) -> u32 {
+        let member = &self.members[usize::from(member.0)];
+        member.chunks_all - member.chunks.count()
+    }
+
+    /// Page slots of a member that are not free.
+    pub(crate) fn page_slots_taken(&self, member: MemberId) -> u32 {
+        let member = &self.members[usize::from(member.0)];
+        member.page_slots_all - member.page_slots.count()
+    }
+
+    /// Chunks and stripe numbers released but not yet free.
+    pub(crate) fn releasing(&self) -> usize {
+        self.releasing.len()
+    }
+
+    /// Chunks kept back for compaction: two open mirrored stripes and four parity stripes.
+    pub(crate) fn reserve_chunks(&self) -> u64 {
+        reserve_chunks(&self.geometry)
+    }
+
+    fn member_reserve(&self) -> u64 {
+        member_reserve(&self.geometry, self.active())
+    }
+
+    /// Blocks clients may store. A tenth is left unstored so that compaction always finds something to gain.
+    pub(crate) fn capacity_blocks(&self) -> u64 {
+        self.capacity_blocks
+    }
+
+    /// What is stored while a member is out must also fit once it is back, with all its redundancy.
+    fn count_capacity(&self) -> u64 {
+        let of = |counts: fn(&MemberSpace) -> bool| {
+            let chunks: Vec<u64> =
+                self.members.iter().filter(|m| counts(m)).map(|m| u64::from(m.chunks_all)).collect();
+            capacity_blocks(&self.geometry, &chunks)
+        };
+        of(|m| m.usable).min(of(|m| m.expected))
+    }
+
+    /// Homes for a stripe with up to `columns` data columns; fewer when there are not enough members with room. `None`
+    /// when not even one column can have its redundancy, or only by touching a reserve that is not the caller's.
+    ///
+    /// With fewer members left than copies are due, the missing copies get no home; rebuilding gives them one.
+    ///
+    /// Members that are not `responsive` are left out as long as the others can do without them and no room is stranded. Of
+    /// the next stripes of the placement it is the one whose most burdened member has the least to do.
+    pub(crate) fn plan_stripe(
+        &mut self,
+        columns: usize,
+        parity: bool,
+        purpose: Purpose,
+        responsive: impl Fn(MemberId) -> bool,
+        burden: impl Fn(MemberId) -> u32,
+    ) -> Option<StripePlan> {
+        // A client rather waits for room than gets a narrow stripe, which takes more room for less.
+        let least = if purpose == Purpose::Internal { 1 } else { columns };
+        let calm = |m| responsive(m);
+        (least..=columns).rev().find_map(|columns| {
+            let around = self
+                .is_any_slow(&calm)
+                .then(|| self.plan_columns(columns, parity, purpose, Some(&calm), &burden));
+            around.flatten().or_else(|| self.plan_columns(columns, parity, purpose, None, &burden))
+        })
+    }
+
+    /// As `plan_stripe`, of a mirrored stripe for a client, on responsive members only.
+    pub(crate) fn plan_around(
+        &mut self,
+        columns: usize,
+        responsive: impl Fn(MemberId) -> bool,
+    ) -> Option<StripePlan> {
+        self.plan_columns(columns, false, Purpose::User, Some(&responsive), &|_| 0)
+    }
+
+    fn is_any_slow(&self, responsive: &impl Fn(MemberId) -> bool) -> bool {
+        let usable = self.members.iter().enumerate().filter(|(_, member)| member.usable);
+        usable.into_iter().any(|(i, _)| !responsive(MemberId(i as u8)))
+    }
+
+    fn plan_columns(
+        &mut self,
+        columns: usize,
+        parity: bool,
+        purpose: Purpose,
+        responsive: Option<&dyn Fn(MemberId) -> bool>,
+        burden: &dyn Fn(MemberId) -> u32,
+    ) -> Option<StripePlan> {
+        let g = self.geometry;
+        let (copies, m) = (g.copies(), g.parity_columns());
+        let absent = copies.saturating_sub(self.active());
+        // With no member left there is nothing to plan.
+        let least = (copies - absent).max(1);
+        let kept = if purpose == Purpose::Internal { 0 } else { self.member_reserve() };
+        let room =
+            |s: &MemberSpace| if s.usable { u64::from(s.chunks.count()).saturating_sub(kept) } else { 0 };
+        let mut free: Vec<u64> = self.members.iter().map(room).collect();
+        if let Some(responsive) = responsive {
+            // A member that has to be in every stripe, or room would be stranded, cannot be left out.
+            let demanded_from = declustered::demanded_from(&free, (columns + m).max(least));
+            for (i, room) in free.iter_mut().enumerate().filter(|(_, room)| **room > 0) {
+                if !responsive(MemberId(i as u8)) {
+                    if *room >= demanded_from {
+                        return None;
+                    }
+                    *room = 0;
+                }
+            }
+            if free.iter().filter(|&&c| c > 0).count() < (columns + m).max(least) {
+                return None;
+            }
+        }
+        let with_room = free.iter().filter(|&&c| c > 0).count();
+        if with_room < least {
+            return None;
+        }
+        let mirrored_only = matches!(g.protection, Protection::Mirror { .. });
+        let columns = if mirrored_only {
+            columns.min(with_room)
+        } else {
+            columns.min((with_room + absent).saturating_sub(m)).max(1)
+        };
+        let wanted = (columns + m).min(with_room);
+        let has_room = |m: u8| free[usize::from(m)] > 0;
+        let stripe_no =
+            self.upcoming.choose(&self.placement, wanted, has_room, |m| burden(MemberId(m)), &mut self.order);
+        let mut chosen = Vec::with_capacity(wanted);
+        if !declustered::choose(&self.order, |i| free[usize::from(i)], stripe_no, wanted, &mut chosen) {
+            return None;
+        }
+        let mut members: Vec<Option<MemberId>> = vec![None; g.homes_per_stripe()];
+        for (i, &member) in chosen.iter().enumerate() {
+            let index = if i < columns { i } else { g.parity_index(i - columns) };
+            members[index] = Some(MemberId(member));
+            free[usize::from(member)] -= 1;
+        }
+        if !parity {
+            for column in 0..columns {
+                self.plan_mirrors(column, &mut members, &mut free, absent)?;
+            }
+        }
+        let need = members.iter().flatten().count() as u64;
+        if purpose != Purpose::Internal && self.free_chunks() < need + self.reserve_chunks() {
+            return None;
+        }
+        self.upcoming.take(stripe_no);
+        let homes = members
+            .iter()
+            .map(|member| member.map(|m| self.take_chunk(m).expect("counted as free")))
+            .collect();
+        Some(StripePlan { columns, homes })
+    }
+
+    /// Mirrors of one column: members that hold no other copy of it. First those with so much room that it would be
+    /// stranded, then those outside the stripe and with most room.
+    fn plan_mirrors(
+        &self,
+        column: usize,
+        members: &mut [Option<MemberId>],
+        free: &mut [u64],
+        absent: usize,
+    ) -> Option<()> {
+        let g = &self.geometry;
+        let demanded_from = declustered::demanded_from(free, (g.copies() - absent).max(1));
+        for copy in 0..g.failures() {
+            let taken = |i: u8| {
+                members[column] == Some(MemberId(i))
+                    || (0..copy).any(|c| members[g.mirror_index(c, column)] == Some(MemberId(i)))
+            };
+            let in_stripe = |i: u8| members[..g.mirror_index(0, 0)].contains(&Some(MemberId(i)));
+            let uses = |i: u8| members.iter().flatten().filter(|m| m.0 == i).count();
+            let rank = |&i: &u8| {
+                let room = free[usize::from(i)];
+                (room < demanded_from, uses(i), in_stripe(i), Reverse(room / 8))
+            };
+            let best = self
+                .order
+                .iter()
+                .copied()
+                .filter(|&i| free[usize::from(i)] > 0 && !taken(i))
+                .min_by_key(rank);
+            match best {
+                Some(member) => {
+                    members[g.mirror_index(copy, column)] = Some(MemberId(member));
+                    free[usize::from(member)] -= 1;
+                }
+                None if copy + absent >= g.failures() => {}
+                None => return None,
+            }
+        }
+        Some(())
+    }
+
+    fn take_chunk(&mut self, member: MemberId) -> Option<Home> {
+        self.members[usize::from(member.0)].chunks.take().map(|chunk| Home { member, chunk })
+    }
+
+    /// One chunk on a member that is not in `avoid`, the emptiest first: a new home for a chunk of an existing stripe. What
+    /// compaction needs is left alone.
+    pub(crate) fn plan_chunk(&mut self, avoid: &[MemberId]) -> Option<Home> {
+        self.take_emptiest(avoid, self.member_reserve())
+    }
+
+    /// As `plan_chunk`, on this member.
+    pub(crate) fn plan_chunk_on(&mut self, member: MemberId) -> Option<Home> {
+        if self.has_room(member) { self.take_chunk(member) } else { None }
+    }
+
+    /// Whether a chunk can be had of a member without what compaction needs.
+    pub(crate) fn has_room(&self, member: MemberId) -> bool {
+        let entry = &self.members[usize::from(member.0)];
+        entry.usable && u64::from(entry.chunks.count()) > self.member_reserve()
+    }
+
+    /// Chunks of each member, none of those that take nothing new.
+    pub(crate) fn usable_chunks(&self) -> Vec<u64> {
+        self.members.iter().map(|m| if m.usable { u64::from(m.chunks_all) } else { 0 }).collect()
+    }
+
+    /// As `plan_chunk`, for a chunk that can stay on member `from`: on a member so much emptier that they are less uneven
+    /// afterwards.
+    pub(crate) fn plan_move(&mut self, from: MemberId, avoid: &[MemberId]) -> Option<Home> {
+        self.take_emptiest(avoid, self.member_reserve().max(self.less_uneven_above(from)))
+    }
+
+    /// The usable members, those with the fewest free chunks first.
+    pub(crate) fn usable_by_room(&self) -> Vec<MemberId> {
+        let mut usable: Vec<usize> = (0..self.members.len()).filter(|&i| self.members[i].usable).collect();
+        usable.sort_by_key(|&i| self.members[i].chunks.count());
+        usable.into_iter().map(|i| MemberId(i as u8)).collect()
+    }
+
+    /// Whether another usable member is so much emptier that a move there makes them less uneven.
+    pub(crate) fn is_fuller_than_others(&self, member: MemberId) -> bool {
+        let above = self.less_uneven_above(member);
+        self.members.iter().any(|m| m.usable && u64::from(m.chunks.count()) > above)
+    }
+
+    /// Members with more free chunks than this and `member` are less uneven after a move from `member` to them.
+    fn less_uneven_above(&self, member: MemberId) -> u64 {
+        u64::from(self.members[usize::from(member.0)].chunks.count()) + 1
+    }
+
+    fn take_emptiest(&mut self, avoid: &[MemberId], more_than: u64) -> Option<Home> {
+        let eligible = |(i, m): &(usize, &MemberSpace)| {
+            let room = u64::from(m.chunks.count()) > more_than;
+            m.usable && room && !avoid.contains(&MemberId(*i as u8))
+        };
+        let (index, _) =
+            self.members.iter().enumerate().filter(eligible).max_by_key(|(_, m)| m.chunks.count())?;
+        self.take_chunk(MemberId(index as u8))
+    }
+
+    /// Gives chunks back that were planned but never recorded: nothing refers to them and nothing ever did.
+    pub(crate) fn give_back(&mut self, homes: impl IntoIterator<Item = Home>) {
+        for home in homes {
+            self.members[usize::from(home.member.0)].chunks.insert(home.chunk);
+        }
+    }
+
+    /// Whether so much of what is free on a member was in use lately, or may have been, that its device should be told.
+    pub(crate) fn is_worth_trimming(&self, member: MemberId) -> bool {
+        let entry = &self.members[usize::from(member.0)];
+        entry.usable && entry.chunks.untold() > (entry.chunks_all / TRIMMED_PART).max(TRIMMED_LEAST)
+    }
+
+    /// Takes free chunks that lie together, to tell the device that they are; `give_back_told` ends that.
+    pub(crate) fn take_untold(&mut self, member: MemberId) -> Option<Range<u32>> {
+        let chunks = &mut self.members[usize::from(member.0)].chunks;
+        let most = (chunks.count() / TRIMMED_AT_ONCE_PART).min(TRIMMED_AT_ONCE);
+        chunks.take_untold(most)
+    }
+
+    /// Chunks are free again whose device has been told, or will not be.
+    pub(crate) fn give_back_told(&mut self, member: MemberId, chunks: Range<u32>) {
+        self.members[usize::from(member.0)].chunks.put_back(chunks);
+    }
+
+    /// Chunks and stripe numbers released by journal block `lsn` while requests of `era` and before were reading.
+    pub(crate) fn release(&mut self, lsn: Lsn, era: u64, homes: Vec<Home>, stripes: Vec<StripeId>) {
+        let items = homes.into_iter().map(Item::Chunk).chain(stripes.into_iter().map(Item::Stripe));
+        self.releasing.extend(items.map(|item| Released { lsn, era, item }));
+    }
+
+    /// Frees what was released by durable records and is read by nobody any more.
+    pub(crate) fn reclaim(&mut self, flushed: Lsn, oldest_era: u64) -> Freed {
+        let mut freed = Freed::default();
+        while let Some(released) = self.releasing.pop_front_if(|r| r.lsn <= flushed && r.era < oldest_era) {
+            match released.item {
+                Item::Chunk(home) => self.members[usize::from(home.member.0)].chunks.insert(home.chunk),
+                Item::Stripe(stripe) => freed.stripes.push(stripe),
+            }
+            freed.count += 1;
+        }
+        freed.is_read = self.releasing.front().is_some_and(|r| r.lsn <= flushed);
+        freed
+    }
+
+    /// Slots for the copies of one page, on distinct usable members, responsive ones and then those with most free slots
+    /// first; as many as there can be, up to `copies`.
+    pub(crate) fn take_page_slots(
+        &mut self,
+        copies: usize,
+        responsive: impl Fn(MemberId) -> bool,
+    ) -> Vec<PageCopy> {
+        let mut by_room: Vec<usize> = (0..self.members.len())
+            .filter(|&i| self.members[i].usable && self.members[i].page_slots.count() > 0)
+            .collect();
+        let rank = |&i: &usize| (!responsive(MemberId(i as u8)), Reverse(self.members[i].page_slots.count()));
+        by_room.sort_by_key(rank);
+        by_room.truncate(copies);
+        let copy = |i: usize| {
+            let slot = self.members[i].page_slots.take().expect("counted as free");
+            PageCopy { member: MemberId(i as u8), slot }
+        };
+        by_room.into_iter().map(copy).collect()
+    }
+
+    /// Frees page slots whose page has been written elsewhere, durably.
+    pub(crate) fn free_page_slots(&mut self, copies: impl IntoIterator<Item = PageCopy>) {
+        for copy in copies {
+            self.members[usize::from(copy.member.0)].page_slots.insert(copy.slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_on_uneven_members_strand_no_room() {
+        for (copies, columns, chunks) in [
+            (3, 2, vec![200, 200, 200, 400]),
+            (2, 3, vec![100, 300, 100, 100]),
+            (3, 1, vec![300, 300, 90, 110]),
+        ] {
+            let protection = Protection::Mirror { copies };
+            let g = Geometry::new(protection, columns, 1, true, chunks.len(), 64).unwrap();
+            let mut space = Space::new(g, chunks.len(), 7);
+            for &count in &chunks {
+                space.push_member(count as u32, 64, MemberState::Active);
+            }
+            let plans =
+                std::iter::from_fn(|| space.plan_stripe(columns, false, Purpose::Internal, |_| true, |_| 0));
+            let placed: usize = plans.map(|plan| plan.columns).sum();
+            let possible = declustered::stripes_placeable(&chunks, usize::from(copies)) as usize;
+            assert!(placed + 2 * columns >= possible, "{placed} of {possible} on {chunks:?}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Which table pages have changed since they were written, and where their copies are.
+
+use std::collections::VecDeque;
+
+use sinew_core::ids::{Lsn, MemberId};
+use sinew_format::table_page::PageId;
+
+/// Where one copy of a page is: a slot of the shard's page area on a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageCopy {
+    pub(crate) member: MemberId,
+    pub(crate) slot: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+struct PageState {
+    /// Last journal block contained when it was read at recovery; replay skips up to here.
+    loaded: Lsn,
+    /// Last journal block applied to it.
+    lsn: Lsn,
+    /// First journal block applied to it since it was last written.
+    dirty_since: Option<Lsn>,
+    copies: Vec<PageCopy>,
+    /// It is on the members, or was before those were lost.
+    ever_written: bool,
+}
+
+/// The state of every page of one shard.
+#[derive(Default)]
+pub(crate) struct Pages {
+    shard: PageState,
+    stripes: Vec<PageState>,
+    map: Vec<PageState>,
+    /// Changed pages, those that changed first in front.
+    dirty: VecDeque<PageId>,
+}
+
+impl Pages {
+    fn state(&mut self, page: PageId) -> &mut PageState {
+        let (table, number) = match page {
+            PageId::Shard => return &mut self.shard,
+            PageId::Stripes(number) => (&mut self.stripes, number as usize),
+            PageId::Map(number) => (&mut self.map, number as usize),
+        };
+        if table.len() <= number {
+            table.resize(number + 1, PageState::default());
+        }
+        &mut table[number]
+    }
+
+    /// Whether the page lacks what journal block `lsn` says; if so it counts as changed by it.
+    pub(crate) fn admits(&mut self, page: PageId, lsn: Lsn) -> bool {
+        let state = self.state(page);
+        if state.loaded >= lsn {
+            return false;
+        }
+        state.lsn = lsn;
+        if state.dirty_since.is_none() {
+            state.dirty_since = Some(lsn);
+            self.dirty.push_back(page);
+        }
+        true
+    }
+
+    /// Records that a page with content up to `lsn` was found at `copies`.
+    pub(crate) fn loaded(&mut self, page: PageId, lsn: Lsn, copies: Vec<PageCopy>) {
+        let state = self.state(page);
+        state.loaded = lsn;
+        state.lsn = lsn;
+        state.copies = copies;
+        state.ever_written = true;
+    }
+
+    /// The last journal block that any page contains.
+    pub(crate) fn newest(&self) -> Lsn {
+        self.all().map(|(_, state)| state.lsn).max().unwrap_or(0)
+    }
+
+    /// Has the page written again although it did not change, because a copy of it is missing.
+    fn rewrite(&mut self, page: PageId, applied: Lsn) {
+        let state = self.state(page);
+        if state.dirty_since.is_none() {
+            state.dirty_since = Some(applied);
+            self.dirty.push_back(page);
+        }
+    }
+
+    /// Takes the page that changed first; from here on it counts as written. Gives it, its LSN, and since when it had
+    /// changed.
+    pub(crate) fn take_oldest(&mut self) -> Option<(PageId, Lsn, Lsn)> {
+        let page = self.dirty.pop_front()?;
+        let state = self.state(page);
+        let since = state.dirty_since.take().expect("a queued page is dirty");
+        Some((page, state.lsn, since))
+    }
+
+    /// Puts back a page taken but not written.
+    pub(crate) fn put_back(&mut self, page: PageId, since: Lsn) {
+        let state = self.state(page);
+        if state.dirty_since.is_some() {
+            // Changed again meanwhile and so already queued; the earlier change is still not on the members.
+            let at = self.dirty.iter().position(|&p| p == page).expect("a dirty page is queued");
+            self.dirty.remove(at);
+        }
+        self.state(page).dirty_since = Some(since);
+        self.dirty.push_front(page);
+    }
+
+    /// Where the page's copies are.
+    pub(crate) fn copies(&self, page: PageId) -> &[PageCopy] {
+        let state = match page {
+            PageId::Shard => Some(&self.shard),
+            PageId::Stripes(number) => self.stripes.get(number as usize),
+            PageId::Map(number) => self.map.get(number as usize),
+        };
+        state.map_or(&[], |state| &state.copies)
+    }
+
+    /// Forgets one copy; false when the page has no such copy.
+    pub(crate) fn forget_copy(&mut self, page: PageId, copy: PageCopy) -> bool {
+        let copies = &mut self.state(page).copies;
+        let before = copies.len();
+        copies.retain(|c| *c != copy);
+        copies.len() < before
+    }
+
+    /// Replaces the page's copies, giving back the old ones.
+    pub(crate) fn set_copies(&mut self, page: PageId, copies: Vec<PageCopy>) -> Vec<PageCopy> {
+        let state = self.state(page);
+        state.ever_written = true;
+        std::mem::replace(&mut state.copies, copies)
+    }
+
+    /// The first journal block whose effect is not in any written page; none when all pages are written.
+    pub(crate) fn oldest_dirty(&self) -> Option<Lsn> {
+        let page = *self.dirty.front()?;
+        match page {
+            PageId::Shard => self.shard.dirty_since,
+            PageId::Stripes(n) => self.stripes[n as usize].dirty_since,
+            PageId::Map(n) => self.map[n as usize].dirty_since,
+        }
+    }
+
+    pub(crate) fn dirty_count(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// Every page that has been written, with its copies.
+    pub(crate) fn written(&self) -> impl Iterator<Item = (PageId, &[PageCopy])> {
+        self.all().filter(|(_, s)| !s.copies.is_empty()).map(|(p, s)| (p, s.copies.as_slice()))
+    }
+
+    fn all(&self) -> impl Iterator<Item = (PageId, &PageState)> {
+        let shard = std::iter::once((PageId::Shard, &self.shard));
+        let stripes = self.stripes.iter().enumerate().map(|(n, s)| (PageId::Stripes(n as u32), s));
+        let map = self.map.iter().enumerate().map(|(n, s)| (PageId::Map(n as u32), s));
+        shard.chain(stripes).chain(map)
+    }
+
+    /// Forgets the copies on a member, giving back their slots.
+    pub(crate) fn forget_member(&mut self, member: MemberId) -> Vec<PageCopy> {
+        let lost: Vec<PageId> = self
+            .written()
+            .filter(|(_, copies)| copies.iter().any(|c| c.member == member))
+            .map(|(p, _)| p)
+            .collect();
+        let mut slots = Vec::with_capacity(lost.len());
+        for page in lost {
+            slots.extend(self.state(page).copies.extract_if(.., |c| c.member == member));
+        }
+        slots
+    }
+
+    /// Has every page with fewer than `copies` copies on members that count written anew.
+    pub(crate) fn rewrite_short(&mut self, copies: usize, counts: impl Fn(MemberId) -> bool, applied: Lsn) {
+        for page in self.short(copies, counts) {
+            self.rewrite(page, applied);
+        }
+    }
+
+    /// Whether a page that was written has fewer than `copies` copies on members that count.
+    pub(crate) fn any_short(&self, copies: usize, counts: impl Fn(MemberId) -> bool) -> bool {
+        !self.short(copies, counts).is_empty()
+    }
+
+    fn short(&self, copies: usize, counts: impl Fn(MemberId) -> bool) -> Vec<PageId> {
+        let found = |state: &PageState| state.copies.iter().filter(|copy| counts(copy.member)).count();
+        self.all().filter(|(_, s)| s.ever_written && found(s) < copies).map(|(p, _)| p).collect()
+    }
+}

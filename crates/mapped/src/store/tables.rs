@@ -1,0 +1,586 @@
+//! The shard's tables in memory: the block map, the stripes and their homes, the slots' owners and checksums.
+//!
+//! Everything changes through [`Tables::apply`], one [`Record`] at a time, in journal order: at run time after the
+//! record is in the journal, and again at replay. A page that already contains a record (its LSN says so) is not touched
+//! by it, which makes replay over pages written at different times exact.
+//!
+//! The map alone decides which slot of a block is live. Owners only say where to look; dead slots keep theirs.
+
+use std::collections::BTreeMap;
+
+use crate::store::dirty_pages::Pages;
+use crate::store::run_map::{GROUP_INDICES, NO_VALUE, RunMap};
+use sinew_core::ids::{Home, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
+use sinew_format::codec::{DecodeError, Reader};
+use sinew_format::journal_block::Record;
+use sinew_format::model::mapped_geometry::PAGE_INDICES;
+use sinew_format::model::mapped_geometry::{Geometry, PAGE_HEADER_BYTES};
+use sinew_format::record_check::{Check, RecordCheck};
+use sinew_format::table_page::{FIELDS_BYTES, PageId};
+
+/// What a stripe is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StripeState {
+    /// Its number is unused.
+    Free,
+    /// Every data column has its mirrors; parity chunks are reserved but hold nothing.
+    Mirrored,
+    /// Parity matches the data; there are no mirrors.
+    Parity,
+}
+
+/// One stripe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stripe {
+    pub(crate) state: StripeState,
+    /// Data columns in use, from the first.
+    pub(crate) columns: u8,
+    /// Slots the map refers to.
+    pub(crate) live: u16,
+    /// Bit i: home i does not hold what it should.
+    pub(crate) stale: u128,
+}
+
+const FREE: Stripe = Stripe { state: StripeState::Free, columns: 0, live: 0, stale: 0 };
+
+/// What applying records did besides changing the tables.
+#[derive(Default, Debug)]
+pub(crate) struct Effects {
+    /// Chunks that nothing refers to any more.
+    pub(crate) released: Vec<Home>,
+    /// Stripes whose last live slot died.
+    pub(crate) emptied: Vec<StripeId>,
+    /// Stripe numbers that became unused.
+    pub(crate) freed: Vec<StripeId>,
+    /// Map pages that became unused.
+    pub(crate) dropped: Vec<u32>,
+}
+
+/// All tables of one shard.
+pub(crate) struct Tables {
+    pub(crate) geometry: Geometry,
+    pub(crate) map: RunMap,
+    owners: RunMap,
+    crcs: Vec<u32>,
+    stripes: Vec<Stripe>,
+    homes: Vec<Option<Home>>,
+    map_pages: Vec<Option<(VolumeId, u32)>>,
+    volume_pages: BTreeMap<VolumeId, Vec<Option<u32>>>,
+    pub(crate) pages: Pages,
+    /// Blocks the map holds.
+    pub(crate) live_blocks: u64,
+    /// The next stripe of a scrub under way.
+    pub(crate) scrub_next: Option<StripeId>,
+    /// Live counts are kept from the moment recovery has counted once.
+    counting: bool,
+}
+
+impl Tables {
+    pub(crate) fn new(geometry: Geometry) -> Tables {
+        Tables {
+            geometry,
+            map: RunMap::new(),
+            owners: RunMap::new(),
+            crcs: Vec::new(),
+            stripes: Vec::new(),
+            homes: Vec::new(),
+            map_pages: Vec::new(),
+            volume_pages: BTreeMap::new(),
+            pages: Pages::default(),
+            live_blocks: 0,
+            scrub_next: None,
+            counting: false,
+        }
+    }
+
+    /// Number of stripe numbers ever used.
+    pub(crate) fn stripe_count(&self) -> u32 {
+        self.stripes.len() as u32
+    }
+
+    pub(crate) fn stripe(&self, id: StripeId) -> Stripe {
+        self.stripes.get(id.0 as usize).copied().unwrap_or(FREE)
+    }
+
+    /// All homes of a stripe, in the order of `Geometry::homes_per_stripe`.
+    pub(crate) fn homes(&self, id: StripeId) -> &[Option<Home>] {
+        let per = self.geometry.homes_per_stripe();
+        &self.homes[id.0 as usize * per..(id.0 as usize + 1) * per]
+    }
+
+    /// A home whose content is up to date.
+    pub(crate) fn good_home(&self, id: StripeId, index: usize) -> Option<Home> {
+        if self.stripe(id).stale >> index & 1 == 1 { None } else { self.homes(id)[index] }
+    }
+
+    pub(crate) fn owner(&self, slot: SlotNo) -> Option<ShardBlock> {
+        self.owners.get(slot.0).map(ShardBlock)
+    }
+
+    /// The checksum of a slot that has an owner, in a pool with checksums.
+    pub(crate) fn crc(&self, slot: SlotNo) -> Option<u32> {
+        if self.geometry.checksums { self.crcs.get(slot.0 as usize).copied() } else { None }
+    }
+
+    pub(crate) fn lookup(&self, block: ShardBlock) -> Option<SlotNo> {
+        self.map.get(block.0).map(SlotNo)
+    }
+
+    pub(crate) fn is_live(&self, slot: SlotNo) -> Option<ShardBlock> {
+        self.owner(slot).filter(|&block| self.lookup(block) == Some(slot))
+    }
+
+    /// Whether the map refers to any slot of a stripe.
+    pub(crate) fn holds_live(&self, stripe: StripeId) -> bool {
+        let slots = self.geometry.slots_per_stripe();
+        (stripe.0 * slots..(stripe.0 + 1) * slots).any(|slot| self.is_live(SlotNo(slot)).is_some())
+    }
+
+    /// The map page of part `index` of a volume.
+    pub(crate) fn volume_page(&self, volume: VolumeId, index: u32) -> Option<u32> {
+        *self.volume_pages.get(&volume)?.get(index as usize)?
+    }
+
+    /// Map pages of a volume, with the part each holds.
+    pub(crate) fn volume_pages(&self, volume: VolumeId) -> Vec<(u32, u32)> {
+        let Some(pages) = self.volume_pages.get(&volume) else { return Vec::new() };
+        pages.iter().enumerate().filter_map(|(i, page)| page.map(|p| (i as u32, p))).collect()
+    }
+
+    /// The lowest unused map page not in `taken`.
+    pub(crate) fn free_map_page(&self, taken: impl Fn(u32) -> bool) -> u32 {
+        let unused = |p: &u32| self.map_pages.get(*p as usize).is_none_or(Option::is_none) && !taken(*p);
+        (0..).find(unused).expect("there is always a next number")
+    }
+
+    /// Heap bytes of the tables.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let stripes =
+            self.stripes.capacity() * size_of::<Stripe>() + self.homes.capacity() * size_of::<Option<Home>>();
+        (self.map.memory_bytes() + self.owners.memory_bytes() + self.crcs.capacity() * 4 + stripes) as u64
+    }
+
+    /// Applies one record of journal block `lsn`. The record is within the bounds of the pool.
+    pub(crate) fn apply(&mut self, lsn: Lsn, record: &Record, effects: &mut Effects) {
+        match record {
+            Record::Write { block, slot, crcs } => self.apply_write(lsn, *block, *slot, crcs, effects),
+            Record::Move { block, from, slot, crc } => {
+                self.own_slots(lsn, *block, *slot, &[*crc]);
+                if self.admits_map(lsn, *block) && self.lookup(*block) == *from {
+                    self.remap(*block, *slot, effects);
+                }
+            }
+            Record::Unmap { block, count } => {
+                if self.admits_map(lsn, *block) {
+                    self.unmap(*block, *count, effects);
+                }
+            }
+            Record::Open { stripe, parity, columns, homes } => {
+                if self.admits_stripe(lsn, *stripe) {
+                    self.grow_stripes(*stripe);
+                    let state = if *parity { StripeState::Parity } else { StripeState::Mirrored };
+                    self.stripes[stripe.0 as usize] = Stripe { state, columns: *columns, live: 0, stale: 0 };
+                    self.homes_mut(*stripe).copy_from_slice(homes);
+                    let slots = self.geometry.slots_per_stripe();
+                    self.owners.clear_run(stripe.0 * slots, slots, |_, _, _| ());
+                }
+            }
+            Record::Converted { stripe } => {
+                if self.admits_stripe(lsn, *stripe) {
+                    self.grow_stripes(*stripe);
+                    self.drop_mirrors(*stripe, effects);
+                }
+            }
+            Record::Free { stripe } => {
+                if self.admits_stripe(lsn, *stripe) {
+                    self.grow_stripes(*stripe);
+                    effects.released.extend(self.homes(*stripe).iter().flatten());
+                    self.homes_mut(*stripe).fill(None);
+                    self.stripes[stripe.0 as usize] = FREE;
+                    effects.freed.push(*stripe);
+                }
+            }
+            Record::Rehome { stripe, index, home } => {
+                if self.admits_stripe(lsn, *stripe) {
+                    self.grow_stripes(*stripe);
+                    let old = self.homes_mut(*stripe)[usize::from(*index)].replace(*home);
+                    effects.released.extend(old.filter(|old| old != home));
+                    self.stripes[stripe.0 as usize].stale &= !(1 << *index);
+                }
+            }
+            Record::Stale { stripe, index } => {
+                if self.admits_stripe(lsn, *stripe) {
+                    self.grow_stripes(*stripe);
+                    self.stripes[stripe.0 as usize].stale |= 1 << *index;
+                }
+            }
+            Record::StaleMember { member } => self.apply_stale_member(lsn, *member),
+            Record::PageOwner { page, volume, index } => {
+                if self.pages.admits(PageId::Map(*page), lsn) {
+                    self.give_page(*page, *volume, *index);
+                }
+            }
+            Record::PageDrop { page } => {
+                if self.pages.admits(PageId::Map(*page), lsn) {
+                    self.unmap(ShardBlock(*page * PAGE_INDICES), PAGE_INDICES, effects);
+                    self.map.drop_page(*page);
+                    self.take_page(*page);
+                    effects.dropped.push(*page);
+                }
+            }
+            // What it takes back was not applied.
+            Record::Void { .. } => {}
+            Record::Scrub { next } => {
+                if self.pages.admits(PageId::Shard, lsn) {
+                    self.scrub_next = *next;
+                }
+            }
+        }
+    }
+
+    fn apply_write(
+        &mut self,
+        lsn: Lsn,
+        block: ShardBlock,
+        slot: SlotNo,
+        crcs: &[u32],
+        effects: &mut Effects,
+    ) {
+        self.own_slots(lsn, block, slot, crcs);
+        if !self.admits_map(lsn, block) {
+            return;
+        }
+        let count = crcs.len() as u32;
+        if count == 1 {
+            return self.remap(block, slot, effects);
+        }
+        self.unmap(block, count, effects);
+        self.map.set_run(block.0, count, slot.0);
+        if self.counting {
+            let (stripe, ..) = self.geometry.place(slot);
+            self.stripes[stripe.0 as usize].live += count as u16;
+            self.live_blocks += u64::from(count);
+        }
+    }
+
+    fn apply_stale_member(&mut self, lsn: Lsn, member: MemberId) {
+        for stripe in (0..self.stripe_count()).map(StripeId) {
+            if self.stripe(stripe).state == StripeState::Free
+                || !self.homes(stripe).iter().flatten().any(|h| h.member == member)
+            {
+                continue;
+            }
+            if self.admits_stripe(lsn, stripe) {
+                let on_member = |(i, home): (usize, &Option<Home>)| {
+                    home.filter(|h| h.member == member).map(|_| 1u128 << i)
+                };
+                let mask: u128 = self.homes(stripe).iter().enumerate().filter_map(on_member).sum();
+                self.stripes[stripe.0 as usize].stale |= mask;
+            }
+        }
+    }
+
+    fn own_slots(&mut self, lsn: Lsn, block: ShardBlock, slot: SlotNo, crcs: &[u32]) {
+        let (stripe, ..) = self.geometry.place(slot);
+        if self.admits_stripe(lsn, stripe) {
+            self.grow_stripes(stripe);
+            self.owners.set_run(slot.0, crcs.len() as u32, block.0);
+            if self.geometry.checksums {
+                self.crcs[slot.0 as usize..slot.0 as usize + crcs.len()].copy_from_slice(crcs);
+            }
+        }
+    }
+
+    fn admits_stripe(&mut self, lsn: Lsn, stripe: StripeId) -> bool {
+        self.pages.admits(PageId::Stripes(stripe.0 / self.geometry.stripes_per_page() as u32), lsn)
+    }
+
+    fn admits_map(&mut self, lsn: Lsn, block: ShardBlock) -> bool {
+        self.pages.admits(PageId::Map(block.0 / PAGE_INDICES), lsn)
+    }
+
+    fn remap(&mut self, block: ShardBlock, slot: SlotNo, effects: &mut Effects) {
+        let old = self.map.set(block.0, Some(slot.0)).map(SlotNo);
+        if self.counting {
+            let (stripe, ..) = self.geometry.place(slot);
+            self.stripes[stripe.0 as usize].live += 1;
+            self.live_blocks += 1;
+            if let Some(old) = old {
+                self.bury(old, effects);
+            }
+        }
+    }
+
+    fn unmap(&mut self, block: ShardBlock, count: u32, effects: &mut Effects) {
+        let mut dead = Vec::new();
+        let counting = self.counting;
+        self.map.clear_run(block.0, count, |_, n, first| {
+            if counting {
+                dead.extend((first..first + n).map(SlotNo));
+            }
+        });
+        for slot in dead {
+            self.bury(slot, effects);
+        }
+    }
+
+    fn bury(&mut self, slot: SlotNo, effects: &mut Effects) {
+        let (id, ..) = self.geometry.place(slot);
+        let stripe = &mut self.stripes[id.0 as usize];
+        stripe.live -= 1;
+        self.live_blocks -= 1;
+        if stripe.live == 0 {
+            effects.emptied.push(id);
+        }
+    }
+
+    fn drop_mirrors(&mut self, stripe: StripeId, effects: &mut Effects) {
+        let first_mirror = self.geometry.mirror_index(0, 0);
+        self.stripes[stripe.0 as usize].state = StripeState::Parity;
+        self.stripes[stripe.0 as usize].stale &= (1 << first_mirror) - 1;
+        let mirrors = &mut self.homes_mut(stripe)[first_mirror..];
+        effects.released.extend(mirrors.iter_mut().filter_map(Option::take));
+    }
+
+    fn homes_mut(&mut self, id: StripeId) -> &mut [Option<Home>] {
+        let per = self.geometry.homes_per_stripe();
+        &mut self.homes[id.0 as usize * per..(id.0 as usize + 1) * per]
+    }
+
+    fn grow_stripes(&mut self, id: StripeId) {
+        let count = id.0 as usize + 1;
+        if count > self.stripes.len() {
+            self.stripes.resize(count, FREE);
+            self.homes.resize(count * self.geometry.homes_per_stripe(), None);
+            if self.geometry.checksums {
+                self.crcs.resize(count * self.geometry.slots_per_stripe() as usize, 0);
+            }
+        }
+    }
+
+    fn give_page(&mut self, page: u32, volume: VolumeId, index: u32) {
+        if self.map_pages.len() <= page as usize {
+            self.map_pages.resize(page as usize + 1, None);
+        }
+        self.map_pages[page as usize] = Some((volume, index));
+        let pages = self.volume_pages.entry(volume).or_default();
+        if pages.len() <= index as usize {
+            pages.resize(index as usize + 1, None);
+        }
+        pages[index as usize] = Some(page);
+    }
+
+    fn take_page(&mut self, page: u32) {
+        let Some((volume, index)) = self.map_pages.get_mut(page as usize).and_then(Option::take) else {
+            return;
+        };
+        if let Some(pages) = self.volume_pages.get_mut(&volume) {
+            pages[index as usize] = None;
+            if pages.iter().all(Option::is_none) {
+                self.volume_pages.remove(&volume);
+            }
+        }
+    }
+
+    /// Ends loading and replay: checks that the tables fit together, finds the pages of every volume and counts live
+    /// blocks; from here on `apply` keeps both.
+    ///
+    /// # Errors
+    /// When the tables contradict each other.
+    pub(crate) fn complete(&mut self) -> Check {
+        self.check_stripes()?;
+        self.index_volumes()?;
+        self.count_live()?;
+        self.counting = true;
+        Ok(())
+    }
+
+    fn check_stripes(&self) -> Check {
+        for id in (0..self.stripe_count()).map(StripeId) {
+            let stripe = self.stripe(id);
+            let right = match stripe.state {
+                StripeState::Free => self.homes(id).iter().all(Option::is_none),
+                _ => stripe.columns > 0,
+            };
+            if !right {
+                return Err(DecodeError::Invalid("free stripe in use"));
+            }
+        }
+        Ok(())
+    }
+
+    /// While pages of different age are loaded, two may claim one part of a volume; the last one given it has it.
+    fn index_volumes(&mut self) -> Check {
+        self.volume_pages.clear();
+        for page in 0..self.map_pages.len() as u32 {
+            let Some((volume, index)) = self.map_pages[page as usize] else { continue };
+            if self.volume_page(volume, index).is_some() {
+                return Err(DecodeError::Invalid("part of a volume in two map pages"));
+            }
+            self.give_page(page, volume, index);
+        }
+        Ok(())
+    }
+
+    fn count_live(&mut self) -> Check {
+        self.live_blocks = 0;
+        for page in 0..self.map.pages_end() {
+            let owned = self.map_pages.get(page as usize).is_some_and(Option::is_some);
+            for (block, slot) in self.map.page_entries(page) {
+                let (id, column, _) = self.geometry.place(SlotNo(slot));
+                let stripe = self.stripe(id);
+                let stored = stripe.state != StripeState::Free && column < usize::from(stripe.columns);
+                if !owned || !stored || self.owner(SlotNo(slot)) != Some(ShardBlock(block)) {
+                    return Err(DecodeError::Invalid("block map: a block is where nothing is stored for it"));
+                }
+                self.stripes[id.0 as usize].live += 1;
+                self.live_blocks += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The content of a page, ready to be sealed.
+    pub(crate) fn encode_page(&self, page: PageId, bytes: &mut [u8]) {
+        let (header, content) = bytes.split_at_mut(PAGE_HEADER_BYTES);
+        // The rest of the header belongs to the kind of page.
+        let header = &mut header[FIELDS_BYTES..];
+        header.fill(0);
+        match page {
+            PageId::Shard => {
+                content.fill(0);
+                content[..4].copy_from_slice(&self.scrub_next.map_or(u32::MAX, |s| s.0).to_le_bytes());
+            }
+            PageId::Stripes(number) => {
+                let in_page = self.geometry.stripes_per_page() as u32;
+                let first = number * in_page;
+                let slots = self.geometry.slots_per_stripe();
+                self.owners.warm(first * slots, in_page * slots);
+                let mut records = content.chunks_exact_mut(self.geometry.stripe_record_bytes());
+                for (id, record) in (first..).map(StripeId).zip(&mut records) {
+                    self.encode_stripe(id, record);
+                }
+                records.into_remainder().fill(0);
+            }
+            PageId::Map(number) => {
+                if let Some((volume, index)) = self.map_pages.get(number as usize).copied().flatten() {
+                    header[..4].copy_from_slice(&1u32.to_le_bytes());
+                    header[4..8].copy_from_slice(&volume.0.to_le_bytes());
+                    header[8..12].copy_from_slice(&index.to_le_bytes());
+                }
+                self.map.warm(number * PAGE_INDICES, PAGE_INDICES);
+                let groups = content.chunks_exact_mut(GROUP_INDICES as usize * 4);
+                for (group, values) in groups.zip(self.map.page_groups(number)) {
+                    for (word, value) in group.as_chunks_mut().0.iter_mut().zip(values) {
+                        // What is not there becomes 0.
+                        *word = value.wrapping_add(1).to_le_bytes();
+                    }
+                }
+            }
+        }
+    }
+
+    fn encode_stripe(&self, id: StripeId, record: &mut [u8]) {
+        let stripe = self.stripe(id);
+        let (head, slots) = record.split_at_mut(self.geometry.stripe_head_bytes());
+        head.fill(0);
+        if stripe.state == StripeState::Free {
+            return slots.fill(0);
+        }
+        head[0] = stripe.state as u8;
+        head[1] = stripe.columns;
+        head[4..20].copy_from_slice(&stripe.stale.to_le_bytes());
+        for (bytes, home) in head[20..].chunks_exact_mut(5).zip(self.homes(id)) {
+            bytes[0] = home.map_or(0xff, |h| h.member.0);
+            bytes[1..].copy_from_slice(&home.map_or(0, |h| h.chunk).to_le_bytes());
+        }
+        let first = self.geometry.slot(id, 0, 0).0;
+        let groups = slots.chunks_exact_mut(GROUP_INDICES as usize * 8);
+        for (group, first) in groups.zip((first..).step_by(GROUP_INDICES as usize)) {
+            let crcs = self.crcs.get(first as usize..).unwrap_or_default();
+            let crcs = crcs.iter().copied().chain(std::iter::repeat(0));
+            for ((slot, owner), crc) in
+                group.as_chunks_mut::<8>().0.iter_mut().zip(self.owners.group(first)).zip(crcs)
+            {
+                let crc = if owner == NO_VALUE { 0 } else { crc };
+                *slot = (u64::from(crc) << 32 | u64::from(owner)).to_le_bytes();
+            }
+        }
+    }
+
+    /// Takes in a page read from a member; its header has been checked.
+    ///
+    /// # Errors
+    /// When the content is impossible in this pool.
+    pub(crate) fn load_page(&mut self, page: PageId, bytes: &[u8], bounds: &RecordCheck) -> Check {
+        bounds.page(page)?;
+        match page {
+            PageId::Shard => {
+                let next = Reader(&bytes[PAGE_HEADER_BYTES..]).u32()?;
+                self.scrub_next = (next != u32::MAX).then_some(StripeId(next));
+            }
+            PageId::Stripes(number) => {
+                let per = self.geometry.stripes_per_page() as u32;
+                let size = self.geometry.stripe_record_bytes();
+                for (i, record) in
+                    bytes[PAGE_HEADER_BYTES..].chunks_exact(size).take(per as usize).enumerate()
+                {
+                    self.load_stripe(StripeId(number * per + i as u32), record, bounds)?;
+                }
+            }
+            PageId::Map(number) => {
+                let mut r = Reader(&bytes[FIELDS_BYTES..]);
+                let (owned, volume, index) = (r.u32()? != 0, VolumeId(r.u32()?), r.u32()?);
+                if !owned {
+                    return Ok(());
+                }
+                bounds.part(index)?;
+                self.give_page(number, volume, index);
+                let mut r = Reader(&bytes[PAGE_HEADER_BYTES..]);
+                for block in number * PAGE_INDICES..(number + 1) * PAGE_INDICES {
+                    if let Some(slot) = r.u32()?.checked_sub(1) {
+                        bounds.slots(SlotNo(slot), 1)?;
+                        self.map.set(block, Some(slot));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn load_stripe(&mut self, id: StripeId, record: &[u8], bounds: &RecordCheck) -> Check {
+        let mut r = Reader(record);
+        let state = match r.u8()? {
+            0 => return Ok(()),
+            1 => StripeState::Mirrored,
+            2 => StripeState::Parity,
+            _ => return Err(DecodeError::Invalid("stripe state")),
+        };
+        bounds.stripe(id)?;
+        let columns = r.u8()?;
+        r.u16()?;
+        let stale = u128::from(r.u64()?) | u128::from(r.u64()?) << 64;
+        if stale >> self.geometry.homes_per_stripe() != 0 {
+            return Err(DecodeError::Invalid("stale marks of a stripe"));
+        }
+        self.grow_stripes(id);
+        self.stripes[id.0 as usize] = Stripe { state, columns, live: 0, stale };
+        for index in 0..self.geometry.homes_per_stripe() {
+            let (member, chunk) = (r.u8()?, r.u32()?);
+            self.homes_mut(id)[index] = (member != 0xff).then_some(Home { member: MemberId(member), chunk });
+        }
+        bounds.shape(state == StripeState::Parity, columns, self.homes(id).iter())?;
+        let slots = self.geometry.slots_per_stripe();
+        for slot in id.0 * slots..(id.0 + 1) * slots {
+            let (owner, crc) = (r.u32()?, r.u32()?);
+            if owner != u32::MAX {
+                bounds.page(PageId::Map(owner / PAGE_INDICES))?;
+                self.owners.set(slot, Some(owner));
+                if self.geometry.checksums {
+                    self.crcs[slot as usize] = crc;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! How much more than asked for may be done to step around members that are late.
+
+/// Extra requests for each request of a client's: of so many, one.
+const ONE_IN: u32 = 2;
+/// Extra requests that may be saved up. Half of them are for spikes: what is only early may not have them.
+const SAVED_MAX: u32 = 256;
+
+/// Saves up while requests go well, and is spent on extra ones.
+#[derive(Clone, Copy, Debug)]
+pub struct HedgeBudget {
+    /// In parts of `ONE_IN`.
+    saved: u32,
+}
+
+impl Default for HedgeBudget {
+    fn default() -> HedgeBudget {
+        HedgeBudget { saved: SAVED_MAX * ONE_IN / 2 }
+    }
+}
+
+impl HedgeBudget {
+    /// A request was sent to a member.
+    pub fn earn(&mut self) {
+        self.saved = (self.saved + 1).min(SAVED_MAX * ONE_IN);
+    }
+
+    /// Whether so many extra requests may be made; they are paid for then.
+    pub fn spend(&mut self, requests: u32) -> bool {
+        self.spend_above(0, requests)
+    }
+
+    /// The same for what may as well wait for a while.
+    pub fn spend_early(&mut self, requests: u32) -> bool {
+        self.spend_above(SAVED_MAX / 2, requests)
+    }
+
+    fn spend_above(&mut self, kept: u32, requests: u32) -> bool {
+        let enough = self.saved >= (kept + requests) * ONE_IN;
+        if enough {
+            self.saved -= requests * ONE_IN;
+        }
+        enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_spent_was_earned() {
+        let mut budget = HedgeBudget::default();
+        let first = (0..).take_while(|_| budget.spend(1)).count() as u32;
+        assert_eq!(first, SAVED_MAX / 2);
+        let later = (0..10_000).filter(|_| {
+            budget.earn();
+            budget.spend(3)
+        });
+        assert_eq!(later.count() as u32, 10_000 / (3 * ONE_IN));
+        assert!(!budget.spend_early(1));
+        while !budget.spend_early(1) {
+            budget.earn();
+        }
+        let left = (0..).take_while(|_| budget.spend(1)).count() as u32;
+        assert_eq!(left, SAVED_MAX / 2);
+    }
+}

@@ -1,0 +1,17 @@
+//! The members of a pool as one shard uses them: its requests to devices with their errors, latency, hedging and timeouts,
+//! the throttle of background work, and the messages between a shard and the pool's control.
+//!
+//! Both kinds of pool are built on this crate; it knows neither.
+
+pub mod deadlines;
+pub mod hedged_read;
+pub mod io_timeout;
+pub mod latency;
+pub mod members;
+pub mod message;
+pub mod open_error;
+pub mod pool_shard;
+pub mod recovery_report;
+pub mod status;
+pub mod throttle;
+pub mod update_latency;

@@ -1,0 +1,34 @@
+//! Why a shard cannot be opened.
+
+use sinew_core::ids::{Lsn, MemberId};
+
+/// Why a shard cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecoverError {
+    /// The journal refers to something that is not on any member.
+    #[error(
+        "shard {shard}: the journal needs block {lsn}, which no available member holds; more members are needed"
+    )]
+    JournalGap {
+        /// The shard.
+        shard: usize,
+        /// The missing block.
+        lsn: Lsn,
+    },
+    /// Intact bytes say something impossible.
+    #[error("shard {shard}: {what}")]
+    Damaged {
+        /// The shard.
+        shard: usize,
+        /// What is impossible.
+        what: String,
+    },
+    /// A member failed while the pool was being opened; opening again works without it.
+    #[error("shard {shard}: member {} failed while the pool was being opened", member.0)]
+    MemberFailed {
+        /// The shard.
+        shard: usize,
+        /// The member.
+        member: MemberId,
+    },
+}
