@@ -10,10 +10,10 @@ use std::rc::Rc;
 
 use libfuzzer_sys::fuzz_target;
 use sinew_core::buf::Buf;
-use sinew_engine::client::VolumeHandle;
-use sinew_format::superblock::SLOT_OFFSETS;
-use sinew_engine::pool::Candidate;
 use sinew_core::volume::{Volume, VolumeError};
+use sinew_engine::client::VolumeHandle;
+use sinew_engine::pool::Candidate;
+use sinew_format::superblock::SLOT_OFFSETS;
 use sinew_fuzz::input::Input;
 use sinew_fuzz::pool::{self, Image, MEMBER_BYTES, OpenPool};
 use sinew_fuzz::seal::{self, BLOCK, PAGE};

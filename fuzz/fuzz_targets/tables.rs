@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
 use sinew_format::journal_block::decode_records;
-use sinew_format::table_page::{PageHeader, PageId};
 use sinew_format::model::config::Config;
-use sinew_mapped::fuzzing::LoadedTables;
+use sinew_format::table_page::{PageHeader, PageId};
 use sinew_fuzz::input::Input;
 use sinew_fuzz::pool;
 use sinew_fuzz::seal::{self, BLOCK, CONTENT_AT, PAGE, RECORDS_AT};
+use sinew_mapped::fuzzing::LoadedTables;
 
 /// Bytes of tables of so small a pool: more than ten times what it needs when full.
 const MEMORY_MAX: u64 = 16 << 20;

@@ -2,17 +2,18 @@
 
 use std::rc::Rc;
 
-use sinew_core::ids::VolumeId;
 use sinew_core::buf::Buf;
+use sinew_core::ids::VolumeId;
+use sinew_core::io::Io;
+use sinew_core::volume::Volume;
 use sinew_engine::client::{PoolClient, ShardLink, VolumeHandle};
 use sinew_engine::control::Control;
+use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
+use sinew_engine::shard::Shard;
 use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
 use sinew_format::model::mapped_geometry::{Geometry, Protection};
-use sinew_core::io::Io;
-use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_format::model::pool_geometry::Shape;
-use sinew_engine::shard::Shard;
-use sinew_core::volume::Volume;
+use sinew_members::pool_shard::OpenShard;
 use sinew_sim::{DeviceConfig, SimIo, World};
 
 use crate::seal::BLOCK;
@@ -106,8 +107,8 @@ impl OpenPool {
         let mut links = Vec::with_capacity(shards);
         for (index, mailbox) in mailboxes.into_iter().enumerate() {
             let config = Rc::clone(&found.config);
-            let opened =
-                Shard::open(io.clone(), index, config, &found.devices, events.clone(), mailbox).await;
+            let (io, devices, control) = (io.clone(), &found.devices[..], events.clone());
+            let opened = Shard::open(OpenShard { io, index, config, devices, control }, mailbox).await;
             links.push(ShardLink::Here(opened.map_err(|error| error.to_string())?.0));
         }
         control.resume(&found).await;

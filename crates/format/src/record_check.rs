@@ -150,7 +150,6 @@ mod tests {
     use super::*;
     use crate::superblock::tests::sample;
     use sinew_core::ids::{MemberId, VolumeId};
-    use sinew_mapped::store::tables::{Effects, Tables};
 
     const HOME: Option<Home> = Some(Home { member: MemberId(0), chunk: 0 });
 
@@ -190,38 +189,5 @@ mod tests {
         }
         assert_eq!(bounds.record(&open(vec![HOME; homes])), Ok(()));
         assert_eq!(bounds.record(&Record::Write { block, slot, crcs: vec![0; 32] }), Ok(()));
-    }
-
-    #[test]
-    fn tables_that_contradict_each_other_are_refused() {
-        let config = sample();
-        let bounds = RecordCheck::new(&config);
-        let homes = config.mapped().homes_per_stripe();
-        let stripe = StripeId(0);
-        let owner = |page, index| Record::PageOwner { page, volume: VolumeId(1), index };
-        let write = Record::Write { block: ShardBlock(0), slot: SlotNo(0), crcs: vec![7] };
-        let stolen = Record::Write { block: ShardBlock(1), slot: SlotNo(0), crcs: vec![7] };
-        let beyond = Record::Write { block: ShardBlock(0), slot: SlotNo(16), crcs: vec![7] };
-        let rehome = Record::Rehome { stripe, index: 0, home: HOME.unwrap() };
-        let opened = || open(vec![HOME; homes]);
-        let cases = [
-            (true, vec![opened(), owner(0, 0), write.clone()]),
-            (true, vec![opened(), owner(0, 0), owner(1, 1)]),
-            (false, vec![owner(0, 0), write.clone()]),
-            (false, vec![opened(), write.clone()]),
-            (false, vec![opened(), owner(0, 0), beyond]),
-            (false, vec![opened(), owner(0, 0), write, stolen]),
-            (false, vec![opened(), owner(0, 0), owner(1, 0)]),
-            (false, vec![rehome]),
-            (false, vec![Record::Converted { stripe }]),
-        ];
-        for (right, records) in cases {
-            let mut tables = Tables::new(config.mapped());
-            for record in &records {
-                assert_eq!(bounds.record(record), Ok(()));
-                tables.apply(1, record, &mut Effects::default());
-            }
-            assert_eq!(tables.complete().is_ok(), right, "{records:?}");
-        }
     }
 }

@@ -4,8 +4,6 @@
 //! leaves the previous generation readable.
 
 use crate::model::config::{Config, MemberConfig, MemberState, Opening, VolumeConfig};
-use crate::model::mapped_geometry::MemberLayout;
-use crate::model::pool_geometry::Shape;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::checksum::crc32c;
 use sinew_core::ids::VolumeId;
@@ -145,21 +143,8 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
             *MemberState::ALL.get(usize::from(r.u8()?)).ok_or(DecodeError::Invalid("member state"))?;
         let out_epoch = r.u64()?;
         let path = r.text()?;
-        let (layout, possible) = match &shape {
-            Shape::Mapped(g) => {
-                let layout = MemberLayout { journal_blocks: g.journal_blocks, page_slots, chunks, origin: 0 };
-                let fits = layout.end_bytes(g.shards) <= bytes && page_slots > 0 && chunks > 0;
-                (layout, fits && state != MemberState::Spare)
-            }
-            Shape::Array(array) => {
-                let mapped_only = matches!(state, MemberState::Evacuating | MemberState::Leaving);
-                let fits = array.end_bytes() <= bytes && !mapped_only;
-                (MemberLayout::default(), fits)
-            }
-        };
-        if !possible {
-            return Err(DecodeError::Invalid("member layout"));
-        }
+        let layout = shape.member_layout(bytes, page_slots, chunks, state);
+        let layout = layout.ok_or(DecodeError::Invalid("member layout"))?;
         members.push(MemberConfig { uuid, bytes, layout, state, out_epoch, path });
     }
     let volume_next = r.u32()?;
@@ -190,6 +175,7 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
 pub mod tests {
     use super::*;
     use crate::model::mapped_geometry::{Geometry, Protection};
+    use crate::model::pool_geometry::Shape;
     use proptest::prelude::*;
 
     pub fn sample() -> Config {

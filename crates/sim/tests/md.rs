@@ -102,7 +102,7 @@ impl Rig {
 
     fn array(&self) -> Array {
         let (io, candidates) = (self.world.io(), self.candidates());
-        let examined = self.world.block_on(async move { md::examine(&io, &candidates).await });
+        let examined = self.world.block_on(async move { md_arrays::examine(&io, &candidates).await });
         let MdArray { array, .. } = examined.unwrap().unwrap();
         array
     }
@@ -118,7 +118,7 @@ impl Rig {
         let options = MdOptions { access, force, shards: 2, seconds: 1_700_000_000 };
         self.world
             .block_on(async move {
-                let found = md::discover(&io, &candidates, &options).await?;
+                let found = md_arrays::discover(&io, &candidates, &options).await?;
                 Ok(Rc::new(OpenPool::open_found(io, found, || false).await.unwrap()))
             })
             .unwrap()

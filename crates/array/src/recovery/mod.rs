@@ -21,7 +21,6 @@ use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
 use sinew_format::log_group::{Group, IMAGE_OF_P, decode_group, decode_header};
 use sinew_format::model::config::Config;
-use sinew_format::model::pool_geometry::Shape;
 use sinew_members::hedged_read::ReadSlots;
 use sinew_members::members::Members;
 use sinew_members::open_error::RecoverError;
@@ -71,7 +70,7 @@ impl<I: Io> ArrayShard<I> {
     ) -> Result<(Rc<ArrayShard<I>>, RecoveryReport), RecoverError> {
         let OpenShard { io, index, config, devices, control } = open;
         let started = io.now();
-        let Shape::Array(geometry) = config.shape else { unreachable!("the caller looked") };
+        let geometry = *config.shape.array().expect("the pool is an array");
         let members = Members::new(io.clone(), index, control, &config.members, devices);
         let report = RecoveryReport::default();
         let slice = ShardLayout::new(geometry, index);

@@ -8,7 +8,6 @@ use sinew_core::ids::MemberId;
 use sinew_core::io::{DeviceId, Io};
 use sinew_core::mutation::{self, Mutation};
 use sinew_format::model::config::MemberState;
-use sinew_format::model::pool_geometry::Shape;
 use sinew_members::io_timeout::HungDevices;
 use sinew_members::message::ControlRequest;
 
@@ -114,17 +113,13 @@ impl<I: Io> Control<I> {
         // Others may have gone out meanwhile.
         let config = self.config.borrow();
         lost.iter_mut().zip(config.out()).for_each(|(lost, out)| *lost |= out);
-        Ok(match config.shape {
-            Shape::Mapped(geometry) => {
-                let out = lost.iter().filter(|&&out| out).count();
-                status.stripes_at_risk == 0 && out <= geometry.failures()
-            }
-            Shape::Array(_) => {
-                // What lags behind is no help to the others.
-                let lagging = lost.iter_mut().zip(&status.member_chunks_stale);
-                lagging.for_each(|(lost, &stale)| *lost |= stale > 0);
-                config.survives(&lost)
-            }
-        })
+        // A member of an array with stale chunks is no help to the others; in a mapped pool the stripes themselves say what
+        // they can lose.
+        if config.shape.members_placed().is_some() {
+            let lagging = lost.iter_mut().zip(&status.member_chunks_stale);
+            lagging.for_each(|(lost, &stale)| *lost |= stale > 0);
+        }
+        let stripes_have_lost = config.shape.mapped().is_some() && status.stripes_at_risk > 0;
+        Ok(!stripes_have_lost && config.survives(&lost))
     }
 }

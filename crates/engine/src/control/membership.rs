@@ -13,7 +13,6 @@ use sinew_core::mutation::{self, Mutation};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::config::{MemberConfig, MemberState};
 use sinew_format::model::mapped_geometry::{MEMBERS, MemberLayout};
-use sinew_format::model::pool_geometry::Shape;
 use sinew_members::message::{Answer, ControlRequest};
 
 use crate::control::{Control, ControlError};
@@ -60,9 +59,9 @@ impl<I: Io> Control<I> {
 
     fn refuse_places(&self) -> Result<(), ControlError> {
         self.refuse_md()?;
-        match self.config.borrow().shape {
-            Shape::Mapped(_) => Ok(()),
-            Shape::Array(_) => Err(MembershipError::Array.into()),
+        match self.config.borrow().shape.members_placed() {
+            None => Ok(()),
+            Some(_) => Err(MembershipError::Array.into()),
         }
     }
 

@@ -32,7 +32,6 @@ use sinew_core::sync::{Signal, join_all};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::config::{Config, MemberConfig, MemberState};
 use sinew_format::model::policy::Policy;
-use sinew_format::model::pool_geometry::Shape;
 use sinew_members::io_timeout::IoTimeouts;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::message::ShardEvent;
@@ -464,7 +463,7 @@ impl<I: Io> Control<I> {
         edit: impl FnOnce(&mut MemberConfig),
     ) -> Result<(), ControlError> {
         self.change(|config| {
-            let is_spare = matches!(config.shape, Shape::Array(array) if index >= array.members());
+            let is_spare = config.shape.members_placed().is_some_and(|places| index >= places);
             let member = &mut config.members[index];
             edit(member);
             member.state = if is_spare { MemberState::Spare } else { MemberState::Active };
@@ -510,7 +509,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the pool is an array.
     pub async fn set_policy(&self, policy: Policy) -> Result<(), ControlError> {
-        if matches!(self.config().shape, Shape::Array(_)) {
+        if self.config().shape.mapped().is_none() {
             return Err(ControlError::ArrayPolicy);
         }
         self.policy.set(policy);

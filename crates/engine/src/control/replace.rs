@@ -6,7 +6,6 @@ use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_format::model::config::{MemberConfig, MemberState};
 use sinew_format::model::mapped_geometry::MemberLayout;
-use sinew_format::model::pool_geometry::Shape;
 use sinew_members::message::ControlRequest;
 
 use crate::control::{Control, ControlError};
@@ -26,7 +25,7 @@ impl<I: Io> Control<I> {
         self.refuse_md()?;
         let turn = self.turn().await;
         let state = self.member(index)?;
-        let is_array = matches!(self.config.borrow().shape, Shape::Array(_));
+        let has_places = self.config.borrow().shape.members_placed().is_some();
         let is_empty = state == MemberState::Removed && new.is_none();
         if matches!(state, MemberState::Active | MemberState::Spare | MemberState::Leaving) || is_empty {
             let hint = match state {
@@ -37,7 +36,7 @@ impl<I: Io> Control<I> {
             return Err(ControlError::MemberState { member: index, state: state.name(), hint });
         }
         let Some(candidate) = new else {
-            if is_array {
+            if has_places {
                 return Err(ControlError::NoEvacuation);
             }
             let g = self.config.borrow().mapped();
@@ -89,10 +88,7 @@ impl<I: Io> Control<I> {
                 let gone = |m: &MemberConfig| matches!(m.state, MemberState::Failed | MemberState::Missing);
                 let is_spare =
                     |i: &usize| config.members[*i].state == MemberState::Spare && devices[*i].is_some();
-                let places = match config.shape {
-                    Shape::Array(array) => array.members(),
-                    Shape::Mapped(_) => 0,
-                };
+                let places = config.shape.members_placed().unwrap_or(0);
                 let index = config.members[..places].iter().position(gone);
                 match (index, (0..config.members.len()).find(is_spare)) {
                     (Some(index), Some(spare)) => (index, spare),

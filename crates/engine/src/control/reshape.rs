@@ -14,10 +14,7 @@ use crate::control::{Control, ControlError};
 
 impl<I: Io> Control<I> {
     fn array(&self) -> Result<ArrayGeometry, ControlError> {
-        match self.config.borrow().shape {
-            Shape::Array(array) => Ok(array),
-            Shape::Mapped(_) => Err(ControlError::NotAnArray),
-        }
+        self.config.borrow().shape.array().copied().ok_or(ControlError::NotAnArray)
     }
 
     /// Begins to grow an array onto these devices; without a method, as it has grown so far or else by that which moves the
@@ -168,7 +165,7 @@ impl<I: Io> Control<I> {
         self.begin_change().await;
         let grown = async {
             let mut config = self.config();
-            let Shape::Array(array) = config.shape else { return Ok(()) };
+            let Some(array) = config.shape.array().copied() else { return Ok(()) };
             let settled = array.settled();
             config.shape = Shape::Array(settled);
             config.volumes[0].bytes = settled.data_bytes();

@@ -7,7 +7,6 @@ use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
 use sinew_format::model::config::{Config, VolumeConfig};
-use sinew_format::model::pool_geometry::Shape;
 use sinew_members::message::ControlRequest;
 
 use crate::control::{Control, ControlError};
@@ -27,9 +26,9 @@ impl<I: Io> Control<I> {
     }
 
     fn refuse_array(&self) -> Result<(), ControlError> {
-        match self.config.borrow().shape {
-            Shape::Mapped(_) => Ok(()),
-            Shape::Array(_) => Err(ControlError::OneVolume),
+        match self.config.borrow().shape.mapped() {
+            Some(_) => Ok(()),
+            None => Err(ControlError::OneVolume),
         }
     }
 

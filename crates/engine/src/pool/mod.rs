@@ -432,7 +432,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
     config.epoch = epoch;
     config.push_opening(epoch, io.random());
     // A spare's place may have been taken by a device that is yet to hear of it.
-    let is_mapped = matches!(config.shape, Shape::Mapped(_));
+    let is_mapped = config.shape.mapped().is_some();
     let (mut returned, mut removed) = (Vec::new(), Vec::new());
     for (index, member) in config.members.iter_mut().enumerate() {
         match (member.state, found[index]) {

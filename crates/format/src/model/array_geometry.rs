@@ -474,6 +474,7 @@ fn data_offset(shards: usize, log_blocks: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sinew_layout::Rotation;
     use std::collections::BTreeMap;
 
     fn levels() -> Vec<(Level, usize)> {

@@ -1,7 +1,7 @@
 //! The configuration of a pool: its members and their states, its volumes, its geometry. Every member holds it in its
 //! superblock.
 
-use crate::model::mapped_geometry::{CHUNK_BYTES, Geometry, MemberLayout, OVERCOMMIT};
+use crate::model::mapped_geometry::{Geometry, MemberLayout};
 use crate::model::pool_geometry::Shape;
 use sinew_core::ids::Uuid;
 use sinew_core::ids::VolumeId;
@@ -67,14 +67,8 @@ impl Config {
 
     /// Bytes that all volumes together may have on some of the members.
     pub fn volume_bytes_on(&self, counts: impl Fn(&MemberConfig) -> bool) -> u64 {
-        match &self.shape {
-            Shape::Mapped(geometry) => {
-                let counted = self.members.iter().filter(|m| counts(m));
-                let chunks: u64 = counted.map(|m| u64::from(m.layout.chunks)).sum();
-                chunks * geometry.shards as u64 * CHUNK_BYTES * OVERCOMMIT
-            }
-            Shape::Array(array) => array.data_bytes(),
-        }
+        let counted = self.members.iter().filter(|m| counts(m));
+        self.shape.volume_bytes(counted.map(|m| u64::from(m.layout.chunks)).sum())
     }
 
     /// Remembers a new opening.
@@ -195,26 +189,17 @@ impl Config {
     /// # Panics
     /// When it is an array.
     pub fn mapped(&self) -> Geometry {
-        match self.shape {
-            Shape::Mapped(geometry) => geometry,
-            Shape::Array(_) => panic!("an array has no map"),
-        }
+        *self.shape.mapped().expect("an array has no map")
     }
 
     /// Bytes of a member that are in use, from its first.
     pub fn end_bytes(&self, member: usize) -> u64 {
-        match &self.shape {
-            Shape::Mapped(geometry) => self.members[member].layout.end_bytes(geometry.shards),
-            Shape::Array(array) => array.end_bytes(),
-        }
+        self.shape.member_end_bytes(&self.members[member].layout)
     }
 
     /// Whether a pool that has lost exactly these members still has all its data.
     pub fn survives(&self, lost: &[bool]) -> bool {
-        match &self.shape {
-            Shape::Mapped(geometry) => lost.iter().filter(|&&l| l).count() <= geometry.failures(),
-            Shape::Array(array) => array.survives(lost),
-        }
+        self.shape.survives(lost)
     }
 
     /// Whether this member has, or should have, a place in the layout.

@@ -1,9 +1,144 @@
-//! What kind of pool it is, and what everybody may ask of either kind.
+//! The geometry of a pool of either kind, and the questions that both kinds answer.
+//!
+//! The rest of Sinew asks through [`KindGeometry`] and does not look which kind it has. A third kind of pool is one more
+//! implementation and one more variant.
 
 use crate::model::array_geometry::ArrayGeometry;
-use crate::model::mapped_geometry::{EXTENT_BLOCKS, Geometry};
+use crate::model::config::MemberState;
+use crate::model::mapped_geometry::{CHUNK_BYTES, EXTENT_BLOCKS, Geometry, MemberLayout, OVERCOMMIT};
 
-/// The shape of a pool.
+/// What every kind of pool knows about itself.
+pub trait KindGeometry {
+    /// Shards of the pool.
+    fn shards(&self) -> usize;
+    /// Members that may be lost at the same time, whichever they are.
+    fn failures(&self) -> usize;
+    /// Whether a checksum of every block is kept, and verified by every read.
+    fn checksums(&self) -> bool;
+    /// Volumes are dealt over the shards in extents of this many blocks.
+    fn extent_blocks(&self) -> u64;
+    /// The protection in a few words.
+    fn name(&self) -> String;
+    /// Bytes in use of a member with this layout, from its first byte.
+    fn member_end_bytes(&self, layout: &MemberLayout) -> u64;
+    /// Whether a pool that has lost exactly these members still has all its data.
+    fn survives(&self, lost: &[bool]) -> bool;
+    /// Bytes that all volumes together may have on members with this many chunks in each shard.
+    fn volume_bytes(&self, chunks: u64) -> u64;
+    /// Number of members with a place in a layout that is computed; the members after them are spares. `None` where chunks
+    /// may lie on any member.
+    fn members_placed(&self) -> Option<usize>;
+    /// Completes the layout of a member of `bytes` bytes that a superblock describes by its page slots and chunks. `None`
+    /// when such a member is impossible in this pool.
+    fn member_layout(
+        &self,
+        bytes: u64,
+        page_slots: u32,
+        chunks: u32,
+        state: MemberState,
+    ) -> Option<MemberLayout>;
+}
+
+impl KindGeometry for Geometry {
+    fn shards(&self) -> usize {
+        self.shards
+    }
+
+    fn failures(&self) -> usize {
+        self.failures()
+    }
+
+    fn checksums(&self) -> bool {
+        self.checksums
+    }
+
+    fn extent_blocks(&self) -> u64 {
+        EXTENT_BLOCKS
+    }
+
+    fn name(&self) -> String {
+        self.protection.to_string()
+    }
+
+    fn member_end_bytes(&self, layout: &MemberLayout) -> u64 {
+        layout.end_bytes(self.shards)
+    }
+
+    fn survives(&self, lost: &[bool]) -> bool {
+        lost.iter().filter(|&&l| l).count() <= self.failures()
+    }
+
+    fn volume_bytes(&self, chunks: u64) -> u64 {
+        chunks * self.shards as u64 * CHUNK_BYTES * OVERCOMMIT
+    }
+
+    fn members_placed(&self) -> Option<usize> {
+        None
+    }
+
+    fn member_layout(
+        &self,
+        bytes: u64,
+        page_slots: u32,
+        chunks: u32,
+        state: MemberState,
+    ) -> Option<MemberLayout> {
+        let layout = MemberLayout { journal_blocks: self.journal_blocks, page_slots, chunks, origin: 0 };
+        let fits = layout.end_bytes(self.shards) <= bytes && page_slots > 0 && chunks > 0;
+        (fits && state != MemberState::Spare).then_some(layout)
+    }
+}
+
+impl KindGeometry for ArrayGeometry {
+    fn shards(&self) -> usize {
+        self.shards
+    }
+
+    fn failures(&self) -> usize {
+        self.layout.tolerates() as usize
+    }
+
+    fn checksums(&self) -> bool {
+        false
+    }
+
+    fn extent_blocks(&self) -> u64 {
+        self.extent_blocks()
+    }
+
+    fn name(&self) -> String {
+        self.name()
+    }
+
+    fn member_end_bytes(&self, _layout: &MemberLayout) -> u64 {
+        self.end_bytes()
+    }
+
+    fn survives(&self, lost: &[bool]) -> bool {
+        self.survives(lost)
+    }
+
+    fn volume_bytes(&self, _chunks: u64) -> u64 {
+        self.data_bytes()
+    }
+
+    fn members_placed(&self) -> Option<usize> {
+        Some(self.members())
+    }
+
+    fn member_layout(
+        &self,
+        bytes: u64,
+        _page_slots: u32,
+        _chunks: u32,
+        state: MemberState,
+    ) -> Option<MemberLayout> {
+        let mapped_only = matches!(state, MemberState::Evacuating | MemberState::Leaving);
+        (self.end_bytes() <= bytes && !mapped_only).then(MemberLayout::default)
+    }
+}
+
+/// The geometry of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Volumes mapped block by block onto stripes that lie anywhere.
@@ -13,43 +148,30 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Shards the pool is cut into.
-    pub fn shards(&self) -> usize {
+    /// The geometry of a mapped pool; `None` for other kinds.
+    pub fn mapped(&self) -> Option<&Geometry> {
         match self {
-            Shape::Mapped(geometry) => geometry.shards,
-            Shape::Array(array) => array.shards,
+            Shape::Mapped(geometry) => Some(geometry),
+            Shape::Array(_) => None,
         }
     }
 
-    /// Members that may be lost at the same time, whichever they are.
-    pub fn failures(&self) -> usize {
+    /// The geometry of an array; `None` for other kinds.
+    pub fn array(&self) -> Option<&ArrayGeometry> {
         match self {
-            Shape::Mapped(geometry) => geometry.failures(),
-            Shape::Array(array) => array.layout.tolerates() as usize,
+            Shape::Mapped(_) => None,
+            Shape::Array(geometry) => Some(geometry),
         }
     }
+}
 
-    /// Whether a checksum of every block is kept and checked when it is read.
-    pub fn checksums(&self) -> bool {
-        match self {
-            Shape::Mapped(geometry) => geometry.checksums,
-            Shape::Array(_) => false,
-        }
-    }
+impl std::ops::Deref for Shape {
+    type Target = dyn KindGeometry;
 
-    /// Volumes are dealt over the shards in extents of so many blocks.
-    pub fn extent_blocks(&self) -> u64 {
+    fn deref(&self) -> &(dyn KindGeometry + 'static) {
         match self {
-            Shape::Mapped(_) => EXTENT_BLOCKS,
-            Shape::Array(array) => array.extent_blocks(),
-        }
-    }
-
-    /// What protects the data, in a few words.
-    pub fn name(&self) -> String {
-        match self {
-            Shape::Mapped(geometry) => geometry.protection.to_string(),
-            Shape::Array(array) => array.name(),
+            Shape::Mapped(geometry) => geometry,
+            Shape::Array(geometry) => geometry,
         }
     }
 }

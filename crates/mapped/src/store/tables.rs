@@ -584,3 +584,6 @@ impl Tables {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use sinew_core::io::DeviceId;
 use sinew_format::model::config::{Config, MemberState};
-use sinew_format::model::pool_geometry::Shape;
 
 use crate::host::OpenPool;
 use crate::torture::failure::{Kind, Wrong};
@@ -58,11 +57,11 @@ impl Run {
     /// Looks at an array's stripes on its devices.
     pub(super) fn check_stripes(&self, pool: &OpenPool) -> Result<(), Wrong> {
         let config = pool.control.config();
-        let Shape::Array(array) = config.shape else { return Ok(()) };
+        let Some(array) = config.shape.array() else { return Ok(()) };
         let paths: BTreeMap<String, DeviceId> =
             self.world.devices().into_iter().map(|id| (path_of(id), id)).collect();
         let members = config.members.iter().take(array.members());
         let devices: Vec<_> = members.map(|member| self.world.device(paths[&member.path])).collect();
-        stripes::check(&array, &devices).map_err(|what| Kind::WrongData.of(what))
+        stripes::check(array, &devices).map_err(|what| Kind::WrongData.of(what))
     }
 }

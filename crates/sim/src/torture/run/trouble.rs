@@ -6,7 +6,6 @@ use std::rc::Rc;
 use sinew_engine::pool::Candidate;
 use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::config::MemberState;
-use sinew_format::model::pool_geometry::Shape;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::status::ShardStatus;
 use sinew_members::throttle::Bounds;
@@ -348,10 +347,7 @@ impl Run {
 
 /// The array that the pool is.
 pub(super) fn array_of(pool: &OpenPool) -> Option<ArrayGeometry> {
-    match pool.control.config().shape {
-        Shape::Array(array) => Some(array),
-        Shape::Mapped(_) => None,
-    }
+    pool.control.config().shape.array().copied()
 }
 
 /// Whether chunks are on their way to more members.
