@@ -1,4 +1,4 @@
-"""Arrays beside md's in a user-mode Linux and btrfs' on loop devices, each as a part of what one raw member does there."""
+"""Arrays, compared with md in a user-mode Linux and btrfs on loop devices, each as a fraction of one raw member's speed there."""
 import os
 import shutil
 import subprocess
@@ -7,13 +7,13 @@ import time
 from lab import GIB, MIB, ROOT, Absent
 from table import compare, progress
 
-# What each contender is made of.
+# Members of each contender.
 MEMBERS = {"raid10": 4, "raid5": 5, "raid6": 6, "pool": 6}
 
 
 def arrays(lab):
-    """Three worlds: files in memory for Sinew, RAM disks in user-mode Linux for md, loop devices on files in memory for btrfs.
-    They have little in common but the machine, so only what is left of a raw member's speed is compared."""
+    """Three environments: files in memory for Sinew, RAM disks in user-mode Linux for md, loop devices on files in memory for
+    btrfs. They share little but the machine, so only fractions of a raw member's speed are compared."""
     lab.need("fio", "taskset")
     size = (256 if lab.quick else 512) * MIB
     lab.need_room(lab.dir, 9 * size + 3 * GIB)
@@ -74,7 +74,7 @@ def rows(taken):
 
 
 def ours(lab, size):
-    """All of Sinew's figures, once. One core is one for everything, kernel threads included; a shard for each core."""
+    """All of Sinew's figures, once. "One core" means one for everything, kernel threads included; one shard for each core."""
     found = {}
     raw = f"{lab.dir}/raw"
     with open(raw, "wb") as file:
@@ -108,7 +108,7 @@ def ours(lab, size):
 
 
 def rebuild(lab, size):
-    """Bytes per second at which a replaced member of a full RAID 5 is written."""
+    """Bytes per second of the rebuild of a replaced member of a full RAID 5."""
     server = lab.start_array(lab.new_dir(lab.base), "raid5", MEMBERS["raid5"], size)
     lab.fill(server.uri)
     lab.settle(server)
@@ -136,7 +136,7 @@ def btrfs(lab, size):
 
 
 def job(lab, name, command):
-    """Runs a script that leaves lines of a name and a figure in `result` in its directory."""
+    """Runs a script that writes lines of a name and a figure to `result` in its directory."""
     directory = lab.new_dir(lab.base)
     command = [word.replace("{dir}", directory) for word in command]
     subprocess.run(command, env=os.environ | {"TMPDIR": lab.base}, timeout=600, check=False)

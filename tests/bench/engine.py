@@ -1,4 +1,4 @@
-"""The engine without a wire: `sinew bench` beside fio on the same members, and beside itself."""
+"""The engine without a network protocol: `sinew bench`, compared with fio on the same members, and with itself."""
 import os
 import statistics
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +12,8 @@ AFTER_PARITY = 6 / 7
 
 
 def members(lab):
-    """One shard on eight files beside one fio job on the same files. Before every sample the members' first mebibyte is
-    cleared, so that the pool is a fresh one; the rest stays written."""
+    """One shard on eight files, compared with one fio job on the same files. Before every sample the first mebibyte of the
+    members is cleared, so that the pool is new; the rest stays written."""
     lab.need("fio")
     size = (128 if lab.quick else 256) * MIB
     lab.need_room(lab.dir, MEMBERS * size + GIB // 2)
@@ -44,7 +44,7 @@ def members(lab):
         return take
 
     def note(kind):
-        # Files in memory are written and read by kernel threads on the side, which are processor time too.
+        # Kernel threads read and write files in memory; their processor time counts too.
         mine, peer = (max(use[f"{who} {kind}"]) for who in ("sinew", "fio"))
         return f"processors used: Sinew up to {mine:.2f}, fio {peer:.2f}"
 
@@ -71,7 +71,7 @@ def in_memory(lab, *options):
 
 
 def memory(lab):
-    """Members in this process's memory, one core: what the engine itself costs."""
+    """Members in the memory of the process, one core: the cost of the engine itself."""
     reports = {}
 
     def sample(rw, depth):
@@ -97,7 +97,7 @@ def memory(lab):
 
 
 def shards(lab):
-    """From one core to two; and two separate processes with one shard each, which share nothing but the machine."""
+    """One core compared with two, and with two processes of one shard each, which share only the machine."""
     if len(os.sched_getaffinity(0)) < 2:
         raise Absent("needs two processors")
 
@@ -121,7 +121,7 @@ def shards(lab):
 
 
 def checksums(lab):
-    """A pool with checksums beside one without: speed, and memory of the tables for the same volume."""
+    """A pool with checksums compared with one without: speed, and memory of the tables for the same volume."""
     tables = {"with": [], "without": []}
 
     def sample(rw, which):

@@ -1,4 +1,4 @@
-"""What grows with a pool: the time to open it after a crash, and memory."""
+"""Costs that grow with a pool: the time to open it after a crash, and memory."""
 import threading
 import time
 
@@ -6,15 +6,15 @@ from lab import GIB, MIB, Absent
 from table import progress, single
 
 MEMBERS = 8
-# Raw bytes per byte of a full volume: parity, stripes still mirrored, and room to move.
+# Raw bytes per byte of a full volume: parity, stripes still mirrored, and free space for compaction.
 RAW = 2.4
-# How long the journal is watched under load.
+# Seconds for which the journal is observed under load.
 OBSERVED_SECONDS = 3
 
 
 def recovery(lab):
-    """kill -9 and open again. The journal is empty when the pool was closed before and nothing was written since, and as
-    full as it gets when random writes are under way."""
+    """kill -9, then open again. The journal is empty if the pool was closed before and nothing was written since, and as
+    full as it gets if random writes are running."""
     lab.need("fio")
     rows = []
     for size in ([GIB // 4, GIB // 2] if lab.quick else [GIB, 4 * GIB, 16 * GIB]):
@@ -60,7 +60,7 @@ def recover_one(lab, directory, size, name):
 
 
 def load_until_full(lab, server):
-    """Random writes until the journal holds as much as it will; they go on until the server is killed."""
+    """Random writes until the journal is as full as it gets; they continue until the server is killed."""
 
     def load():
         try:
@@ -70,7 +70,7 @@ def load_until_full(lab, server):
 
     client = threading.Thread(target=load, daemon=True)
     client.start()
-    # It is cleaned again and again, from half full on; first see how full it gets.
+    # Checkpoints empty it repeatedly, from half full on; first observe how full it gets.
     until, used, most = time.monotonic() + OBSERVED_SECONDS, 0, 0
     while time.monotonic() < until or (used < most * 0.9 and time.monotonic() < until + OBSERVED_SECONDS):
         used = lab.status(server)["journal"]["blocks_used"]
@@ -81,8 +81,8 @@ def load_until_full(lab, server):
 
 def footprint(lab):
     """Resident memory of a server, without files: empty, after its volume was written once in sequence, and after as
-    many random 4 KiB writes as the volume has blocks, twice over. It is opened anew for each figure, so that buffers of
-    requests that have passed do not count. What grew is scaled to a volume of 1 TiB."""
+    many random 4 KiB writes as the volume has blocks, twice over. The server is started again for each figure, so that
+    buffers of earlier requests do not count. The increase is scaled to a volume of 1 TiB."""
     lab.need("fio")
     size = (GIB // 4) if lab.quick else 2 * GIB
     lab.need_room(lab.dir, size * RAW)

@@ -1,4 +1,4 @@
-"""A directory to measure in, the programs measured, and the clients that load them."""
+"""The directory of a measurement, the programs measured, and the clients that load them."""
 import atexit
 import json
 import os
@@ -15,12 +15,12 @@ from table import progress
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MIB = 1 << 20
 GIB = 1 << 30
-# A server that uses less of a processor than this has nothing left to do by itself.
+# A server that uses a smaller fraction of a processor than this has no background work left.
 IDLE = 0.03
 
 
 class Absent(Exception):
-    """Something that a group needs is not there."""
+    """A requirement of a group is missing."""
 
 
 class Lab:
@@ -50,7 +50,7 @@ class Lab:
 
     @staticmethod
     def sinew():
-        """The program under test, built if it was not named."""
+        """The program under test; built unless its path is given."""
         if "SINEW" not in os.environ:
             build = ["cargo", "build", "--release", "--quiet", "-p", "sinew", "--manifest-path", f"{ROOT}/Cargo.toml"]
             subprocess.run(build, check=True)
@@ -68,7 +68,7 @@ class Lab:
             raise Absent(f"no {' or '.join(missing)}; `cargo xtask setup` installs the peers")
 
     def need_room(self, directory, count):
-        """Files in memory count twice: as room in their file system and as memory."""
+        """Files in memory count twice: as space of their file system and as memory."""
         stat = os.statvfs(directory)
         room = stat.f_bavail * stat.f_frsize
         if fs_type(directory) == "tmpfs":
@@ -94,7 +94,7 @@ class Lab:
         return done.stdout
 
     def fio(self, *options, timed=True):
-        """One fio job; gives its report, with the processor seconds of all its threads in `cpu_seconds`."""
+        """One fio job; returns its report, with the processor seconds of all its threads in `cpu_seconds`."""
         command = ["fio", "--name=bench", "--output-format=json", "--randrepeat=0", "--norandommap", "--thread"]
         if timed:
             ramp = 0.3 if self.quick else 1
@@ -110,12 +110,12 @@ class Lab:
         return job
 
     def bench(self, *options, cpus=None):
-        """One `sinew bench`, on these processors only; gives its report."""
+        """One `sinew bench`, on these processors only; returns its report."""
         pinned = ["taskset", "--cpu-list", cpus] if cpus else []
         return json.loads(self.run([*pinned, self.sinew(), "bench", "--json", f"--seconds={self.seconds}", *options]))
 
     def settle(self, server, patience=20):
-        """Waits until a server has done what it does by itself, or for so many seconds."""
+        """Waits until a server has no background work left, or for this number of seconds."""
         until = time.monotonic() + patience
         while time.monotonic() < until:
             before = server.cpu_seconds()
@@ -129,7 +129,7 @@ class Lab:
         return server
 
     def start_pool(self, directory, members, member_bytes, volume_bytes, *options, whole=False, faults=()):
-        """A fresh pool of files with one volume `v`, served. `whole` files have all their blocks from the start."""
+        """A new pool of files with one volume `v`, served. All blocks of `whole` files are allocated from the start."""
         files = [f"{directory}/m{i}" for i in range(members)]
         for path in files if whole else []:
             with open(path, "wb") as file:
@@ -139,7 +139,7 @@ class Lab:
         return self.serve_pool(directory, files, faults)
 
     def start_array(self, directory, level, members, member_bytes, *options, faults=()):
-        """A fresh array of files, served, with one shard and the volume `v`."""
+        """A new array of files, served, with one shard and the volume `v`."""
         files = [f"{directory}/m{i}" for i in range(members)]
         size = f"--size={member_bytes // MIB}M"
         self.run([self.sinew(), "array", "create", "v", *files, f"--level={level}", size, "--shards=1", *options])
@@ -157,7 +157,7 @@ class Lab:
         return server
 
     def status(self, server):
-        """The state of a served pool, by its control socket: no process stands between the answer and who acts on it."""
+        """The state of a served pool, read directly from its control socket, so that no process delays the answer."""
         with socket.socket(socket.AF_UNIX) as control:
             control.connect(server.control)
             control.sendall(b'"status"\n')
@@ -169,7 +169,7 @@ class Lab:
 
 
 class Server:
-    """A program that serves at a socket."""
+    """A program that serves on a socket."""
 
     def __init__(self, command, at, log):
         self.log = log
@@ -187,12 +187,12 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def anonymous_bytes(self):
-        """Resident memory that is not a mapped file."""
+        """Resident memory without mapped files."""
         status = open(f"/proc/{self.process.pid}/status").read()
         return int(re.search(r"RssAnon:\s*(\d+)", status)[1]) * 1024
 
     def recovered(self):
-        """Milliseconds and journal blocks that the server says its opening took; none when it had nothing to do."""
+        """Milliseconds and journal blocks that the server reports for its recovery; none if there was nothing to recover."""
         found = re.search(r"recovered in ([\d.]+) ms.*?(\d+) journal blocks", open(self.log).read())
         return (float(found[1]), int(found[2])) if found else (0.0, 0)
 
@@ -206,7 +206,7 @@ class Server:
 
 
 def fs_type(directory):
-    """The type of the file system that a directory is in: of the longest mount point it is below."""
+    """The type of the file system that contains a directory: that of the longest mount point above it."""
     path, best = os.path.realpath(directory), ("", "")
     for line in open("/proc/mounts"):
         point, kind = line.split()[1:3]

@@ -1,4 +1,4 @@
-"""RocksDB on ext4 over a served volume of which two members have latency spikes, as FusionRAID's table 5 and figure 11(a) have it."""
+"""RocksDB on ext4 over a served volume with two members that have latency spikes: FusionRAID's table 5 and figure 11(a)."""
 import contextlib
 import os
 import re
@@ -9,7 +9,7 @@ from lab import GIB, MIB, Absent
 from table import compare, progress
 
 MEMBERS = 8
-# The same for all contenders: two members, so that a stripe of RAID 50 often has one.
+# The same for all contenders: two members, so that a stripe of RAID 50 often contains one.
 SPIKES = ["2:spikes,period=200ms,length=50ms,height=20ms", "5:spikes,period=230ms,length=50ms,height=20ms"]
 # Name, updates in percent, and the paper's milliseconds (RAID 50, FusionRAID) for the slowest 10 % and 1 %.
 WORKLOADS = [
@@ -18,13 +18,13 @@ WORKLOADS = [
     ("b", 5, {"read": [(0.66, 0.47), (1.81, 1.55)], "update": [(5.17, 1.27), (34.34, 5.86)]}),
 ]
 TAILS = [0.1, 0.01]
-# The distribution of updates, of the loads that figure 11(a) draws.
+# The loads whose distribution of updates figure 11(a) draws.
 DRAWN = ["load", "a"]
 QUANTILES = [0.5, 0.9, 0.99, 0.999]
 
 
 def rocksdb(lab):
-    """A mapped pool beside RAID 50, without a journal as the paper's and with one."""
+    """A mapped pool compared with RAID 50, without a journal as in the paper, and with a journal."""
     lab.need("db_bench", "nbdfuse", "losetup", "mkfs.ext4")
     if os.geteuid() != 0:
         raise Absent("not root: a loop device cannot be set up")
@@ -70,17 +70,17 @@ def beside_peers(taken, key, row, **how):
 
 
 def run(lab, directory, server):
-    """Loads a database, then reads and updates it; mean milliseconds of the slowest operations, and operations per second."""
+    """Loads a database, then reads and updates it; returns the mean milliseconds of the slowest operations, and operations per second."""
     found = {}
     keys = 10_000 if lab.quick else 80_000
     with mounted(lab, directory, server) as place:
         for workload, updates, published in WORKLOADS:
-            # Each begins when the database has done what the one before left it to do.
+            # Each load starts after the compaction of the previous one has ended.
             kind = ["--benchmarks=fillrandom,waitforcompaction"] if updates == 100 else [
                 "--benchmarks=readrandomwriterandom,waitforcompaction", "--use_existing_db=1", f"--readwritepercent={100 - updates}",
                 f"--duration={lab.seconds:g}"]
-            # Keys and values are the paper's size; buffers are small as the database is, and reads go past the page cache, so
-            # that the volume is met as often as by a database that is larger than memory.
+            # Keys and values have the paper's size. Buffers are small like the database, and reads bypass the page cache, so
+            # that the volume gets as many requests as from a database that is larger than memory.
             text = lab.run(["db_bench", f"--db={place}/db", f"--num={keys}", "--value_size=4096", "--threads=2", "--histogram",
                             "--compression_type=none", "--use_direct_reads", "--use_direct_io_for_flush_and_compaction",
                             "--cache_size=8388608", f"--write_buffer_size={8 * MIB}", f"--target_file_size_base={8 * MIB}",
@@ -102,17 +102,17 @@ def buckets(text, kind):
         raise RuntimeError(f"db_bench gave no histogram of {kind}s:\n{text[-2000:]}")
     most = float(re.search(r"Max: ([\d.]+)", part[1])[1])
     lines = re.findall(r"[\[(]\s*([\d.]+),\s*([\d.]+)\s*[\])]\s+(\d+)", part[1])
-    # The last bucket ends at the longest that there was.
+    # The last bucket ends at the longest operation.
     return [(float(a), min(float(b), most), int(count)) for a, b, count in lines]
 
 
 def slowest(histogram, part):
-    """Mean of the slowest part, as if what is in a bucket were spread evenly over it; buckets are half as wide as they begin."""
+    """Mean of the slowest fraction, as if each bucket were evenly filled; a bucket is half as wide as its lower bound."""
     left = wanted = sum(count for *_, count in histogram) * part
     total = 0.0
     for low, high, count in reversed(histogram):
         take = min(count, left)
-        # The upper end of the bucket, as far as it is among the slowest.
+        # The upper part of the bucket that belongs to the slowest fraction.
         total += take * (high - (high - low) * take / count / 2)
         left -= take
         if left <= 0:
@@ -121,7 +121,7 @@ def slowest(histogram, part):
 
 
 def quantile(histogram, share):
-    """What so many did not exceed, likewise."""
+    """The value that this fraction of the operations did not exceed, with the same assumption."""
     left = sum(count for *_, count in histogram) * share
     for low, high, count in histogram:
         if left <= count:

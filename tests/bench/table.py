@@ -1,4 +1,4 @@
-"""Rows, and the table of them."""
+"""Rows of results, and their table."""
 import statistics
 import sys
 
@@ -8,7 +8,7 @@ def progress(text):
 
 
 def compare(group, row, unit, samples, ours, theirs, mark=None, scale=1.0, note=""):
-    """A row of two contenders. The mark is ("at least" or "at most", number); `scale` is what theirs is worth."""
+    """A row of two contenders. The mark is ("at least" or "at most", number); `scale` multiplies the samples of the peer."""
     mine, peer = samples[ours], [value * scale for value in samples[theirs]]
     ratios = sorted(a / b for a, b in zip(mine, peer) if b)
     result = {
@@ -42,7 +42,7 @@ def single(group, row, unit, values, mark=None, note=""):
 
 
 def shown(value):
-    """A number with three digits that count."""
+    """A number with three significant digits."""
     if value is None:
         return ""
     for unit, size in (("M", 1e6), ("k", 1e4)):

@@ -1,4 +1,4 @@
-"""Volumes over NBD, beside other servers of a plain file."""
+"""Volumes over NBD, compared with other servers of a plain file."""
 from lab import GIB, MIB
 from table import compare
 
@@ -34,7 +34,7 @@ def nbd(lab):
             lab.settle(server)
             job = lab.fio("--ioengine=nbd", f"--uri={server.uri}", f"--rw={rw}", "--bs=4k", f"--iodepth={depth}")
             side = job[rw.removeprefix("rand")]
-            # At depth 1 what counts is the time of a request as a client sees it.
+            # At depth 1 the row is the time of a request as the client measures it.
             return side["iops"] if depth > 1 else side["lat_ns"]["mean"] / 1000
         return take
 

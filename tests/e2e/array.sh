@@ -1,6 +1,6 @@
 # Static arrays: every level under real clients, members lost and replaced, spares, kill -9 with a journal and without.
 
-# A fresh array, served; its volume is v: fresh_array MEMBERS MEMBER_SIZE LEVEL [create options]
+# Makes and serves a new array; its volume is v: fresh_array MEMBERS MEMBER_SIZE LEVEL [create options]
 fresh_array() {
   [ -n "$server" ] && stop -KILL
   rm -f "$dir"/m[0-9]*
@@ -8,10 +8,10 @@ fresh_array() {
   "$SINEW" array create v "${members[@]}" --size "$2" --level "$3" "${@:4}" >/dev/null && start
 }
 array_bytes() { nbdinfo --size "$(uri)"; }
-# Fills the array with what it then compares with.
+# Fills the array and keeps the content for comparison.
 fill_array() { head -c "$(array_bytes)" /dev/urandom >"$dir/in" && nbdcopy "$dir/in" "$(uri)"; }
 same_array() { nbdcopy "$(uri)" "$dir/back" && cmp "$dir/in" "$dir/back"; }
-# A member's file goes; the server notices by itself. Nothing is truncated: without checksums its zeros would be believed.
+# Removes the file of a member; the server must detect that. The file is not truncated: without checksums its zeros would pass for data.
 lose() {
   rm "$dir/m$1"
   for _ in $(seq 100); do health healthy || return 0; sleep 0.1; done
@@ -57,7 +57,7 @@ test_array_member_lost_and_replaced() {
     same_array && fill_array && same_array || return 1
     truncate -s 16M "$dir/m9"
     ctl member replace 2 "$dir/m9" --wait && until_healthy || return 1
-    # Redundancy is back: another member may go.
+    # Redundancy is restored: another member may be lost.
     ctl member offline 3 && same_array && ctl member online 3 --wait || return 1
     until_healthy && clean_scrub || return 1
   done
@@ -69,7 +69,7 @@ test_array_spare_takes_over() {
   fill_array || return 1
   rm "$dir/m1"; sleep 1.5
   fill_array && until_healthy && same_array && clean_scrub || return 1
-  # The place is the spare's after a restart, too, and there is no spare until a new one is given.
+  # The spare keeps the place after a restart, and there is no spare until a new one is added.
   members=("$dir/m0" "$dir/m2" "$dir/m3" "$dir/m4" "$dir/m5")
   stop && start && until_healthy && same_array || return 1
   lose 3 && fill_array && same_array || return 1
@@ -143,7 +143,7 @@ test_array_wrong_arguments() {
   ctl member online 2 --wait && until_healthy
 }
 
-# Grows onto m4 and m5; killed in the middle of it, it goes on by itself: grow_killed METHOD BYTES_BEFORE
+# Grows onto m4 and m5; killed during the growth, which must then continue without a command: grow_killed METHOD BYTES_BEFORE
 grow_killed() {
   ctl throttle 20M && ctl array grow "$dir/m4" "$dir/m5" --method "$1" || return 1
   sleep 0.5; stop -KILL
@@ -170,7 +170,7 @@ test_parity_array_grows() {
     grep -q "another --method" <<<"$(ctl array grow "$dir/m4" --method fastscale 2>&1)" || { echo "a wrong method was taken"; return 1; }
     grep -q "larger one" <<<"$(ctl array grow "$dir/m9" 2>&1)" || { echo "a small device was taken"; return 1; }
     grow_killed "$method" "$before" || return 1
-    # What has grown stands the loss of a member, old or new.
+    # The grown array survives the loss of a member, old or new.
     ctl member offline 4 && same_array && ctl member online 4 --wait && until_healthy || return 1
     stop && start && same_array || return 1
   done

@@ -1,4 +1,4 @@
-# Real NBD clients: what they see, and that bytes come back as they went.
+# Real NBD clients: what the server offers them, and that reads return the bytes written.
 
 test_clients_info() {
   need nbdinfo || return
@@ -43,9 +43,9 @@ test_clients_fio_verify() {
   done
   echo "fio trims"
   fio_nbd --rw=randtrim --bs=64k --iodepth=8 --size=96M --io_size=32M || return 1
-  # fio cannot verify a job that also trims: it only must not fail.
+  # fio cannot verify a job that also trims, so the job only must not fail.
   fio_nbd --rw=randtrimwrite --bs=4k --iodepth=16 --size=64M --io_size=32M || return 1
-  # What was written by one server is verified on the next.
+  # Data written through one server process is verified through the next.
   fio_nbd --rw=randwrite --bsrange=4k-64k --iodepth=32 --size=96M --randseed=7 --verify=crc32c --do_verify=0 || return 1
   stop && start || return 1
   fio_nbd --rw=randwrite --bsrange=4k-64k --iodepth=32 --size=96M --randseed=7 --verify=crc32c --verify_only --verify_fatal=1
@@ -75,7 +75,7 @@ test_clients_filesystems() {
     tar -C /usr -cf "$dir/mnt/tar" include && tar -C /usr -df "$dir/mnt/tar" || return 1
     sync; stored=$(status stored_bytes)
     rm "$dir/mnt/tar" || return 1
-    # xfs gives the space of a deleted file back in the background.
+    # xfs frees the space of a deleted file in the background.
     for _ in $(seq 25); do
       sync && fstrim "$dir/mnt" || return 1
       after=$(status stored_bytes)

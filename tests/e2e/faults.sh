@@ -1,4 +1,4 @@
-# Members with faults on purpose (docs/fault-members.md), under real clients.
+# Members with injected faults (docs/fault-members.md), under real clients.
 
 # The sum of a counter of all members.
 members_sum() {
@@ -6,7 +6,7 @@ members_sum() {
 }
 # A field of one member, or of its first fault.
 member_field() { ctl pool status --json | /usr/bin/python3 -c "import json,sys; print(json.load(sys.stdin)['members'][$1]$2)"; }
-# A fresh pool with 150 MiB of random data in it, served again with faults: faulty FAULT...
+# A new pool with 150 MiB of random data, served again with faults: faulty FAULT...
 faulty() {
   faults=()
   fresh 256M 200M || return 1
@@ -27,7 +27,7 @@ test_faults_corruption_is_repaired() {
   found=$(members_sum checksum_errors)
   [ "$found" -gt 0 ] && [ "$(member_field 2 "['checksum_errors']")" = "$found" ] || { ctl pool status; return 1; }
   [ "$(member_field 2 "['repaired_blocks']")" -gt 0 ] && health healthy || { ctl pool status; return 1; }
-  # What is written wrong is found too, by reading it or by a scrub.
+  # Data that was written wrong is found too, by a read or by a scrub.
   faulty 1:corrupt-writes,rate=0.05 || return 1
   head -c 150M /dev/urandom >"$dir/in"; truncate -s 200M "$dir/in"
   nbdcopy "$dir/in" "$(uri)" && reads_back || return 1
@@ -43,13 +43,13 @@ test_faults_write_error_takes_the_member_out() {
   nbdcopy "$dir/in" "$(uri)" && reads_back || return 1
   [ "$(member_field 3 "['state']")" = failed ] && [ "$(member_field 3 "['faults'][0]['requests']")" -gt 0 ] || { ctl pool status; return 1; }
   health healthy && { echo "healthy without a member"; return 1; }
-  # Opened again it has no faults.
+  # After it is opened again it has no faults.
   ctl member online 3 --wait && [ "$(member_field 3 "['faults']")" = "[]" ] && health healthy && reads_back
 }
 
 test_faults_read_errors_are_served_from_redundancy() {
   need nbdcopy || return
-  # Few enough that it stays, then more.
+  # First few enough errors that the member stays, then more.
   faulty 4:read-errors,range=30M-31M || return 1
   reads_back || return 1
   local errors; errors=$(member_field 4 "['read_errors']")
@@ -82,7 +82,7 @@ until_given_up() {
   echo "member $1 is not given up"; return 1
 }
 
-# A member behind a file system that is stopped: it answers nothing, and what it was asked lands when it goes on.
+# A member behind a file system that is stopped: it answers no request, and executes the pending ones when it continues.
 test_silent_member_is_given_up() {
   need nbdcopy bindfs fusermount || return
   [ -n "$server" ] && stop -KILL
@@ -103,14 +103,14 @@ silent_member() {
   kill -STOP "$1"
   timeout 30 nbdcopy --flush "$dir/in" "$(uri)" || { echo "clients wait for the member"; ctl pool status; return 1; }
   until_given_up 4 && ctl pool status | grep "^GIVEN UP  member 4" && [ "$(member_field 4 "['state']")" = failed ] || { ctl pool status; return 1; }
-  # What it was asked is under way still.
+  # Its requests are still pending.
   [[ "$(ctl member online 4 2>&1)" == *"still owes answers"* ]] || { echo "taken back too early"; return 1; }
   kill -CONT "$1"
   for _ in $(seq 50); do ctl member online 4 --wait 2>/dev/null && break; sleep 0.2; done
   health healthy && reads_back && ctl scrub start --wait && grep '"errors": 0' <<<"$(ctl scrub status --json)" || { ctl pool status; ctl scrub status --json; return 1; }
 }
 
-# Silence on purpose: one member is given up; where the pool cannot do without it, it is waited for.
+# Injected hang: one member is taken out; where the pool needs it, it is waited for.
 test_faults_silence() {
   need nbdcopy || return
   faulty 2:silence,after=1s,length=20s || return 1

@@ -1,4 +1,4 @@
-"""Fills a volume that is larger than its pool: an honest end, and life after it."""
+"""Fills a volume that is larger than its pool: writes must fail with ENOSPC, and the pool must stay usable."""
 import errno, sys
 import nbd
 
@@ -31,7 +31,7 @@ if sys.argv[2] == "fill":
     for n in stored:
         if h.pread(STEP, n * STEP) != data(n):
             sys.exit(f"{n} is not what was written")
-    # Overwriting needs no room of its own.
+    # Overwrites need no additional space.
     for n in stored[:64]:
         h.pwrite(data(n), n * STEP)
     h.trim(STEP * 40, 0)
@@ -39,7 +39,7 @@ if sys.argv[2] == "fill":
     h.flush()
     print(f"{len(stored)} stored")
 elif sys.argv[2] == "full":
-    # Of 16 writes at the same time, none fails other than for room.
+    # Of 16 concurrent writes, none fails for a reason other than space.
     errors = []
     for n in range(h.get_size() // STEP):
         while h.aio_in_flight() >= 16:

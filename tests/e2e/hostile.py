@@ -1,4 +1,4 @@
-"""What no client should send."""
+"""Requests that no client should send."""
 import os, random, socket, struct, sys
 
 path = sys.argv[1]
@@ -34,7 +34,7 @@ for i in range(60):
         else:
             go(s)
             if kind == 3:
-                # Half a write, then gone.
+                # Half a write, then the connection closes.
                 s.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 1, 1, 0, 1 << 20) + b"y" * 1000)
             elif kind == 4:
                 # A huge read and a bad magic.

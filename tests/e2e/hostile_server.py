@@ -1,4 +1,4 @@
-"""A server that welcomes a client and then misbehaves: hostile_server.py SOCKET silent|garbage|half|endless"""
+"""A server that accepts a client and then violates the protocol: hostile_server.py SOCKET silent|garbage|half|endless"""
 import os, socket, struct, sys, time
 
 path, kind = sys.argv[1:3]
@@ -36,7 +36,7 @@ while True:
         elif kind == "half":
             s.sendall(struct.pack(">IHH8sI", 0x668E33EF, 0, 1, cookie, 1 << 31))
         else:
-            # A message of an error that goes on and on.
+            # An error message without an end.
             while True:
                 s.sendall(struct.pack(">IHH8sIIH", 0x668E33EF, 0, 0x8001, cookie, 6, 5, 0))
     except OSError:

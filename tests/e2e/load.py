@@ -1,4 +1,4 @@
-"""Writes numbered blocks and remembers what each may hold; verifies it after a crash of the server.
+"""Writes numbered blocks and records the content that each may have; verifies it after a crash of the server.
 
 load.py URI MODEL ROUND [SECONDS]   works until the server goes away (or the time is over), then stores the model
 load.py URI MODEL verify            checks every block against the model
@@ -32,7 +32,7 @@ if what == "verify":
 rng = random.Random(int(what))
 version = int(what) << 32
 until = time.monotonic() + (float(sys.argv[4]) if len(sys.argv) > 4 else 60)
-# With a time to work for, the server is not meant to go away, and nothing may fail.
+# With a time limit, the server must stay, and no request may fail.
 steady = len(sys.argv) > 4
 pending, failed, acknowledged = {}, [], [0]
 try:
@@ -43,11 +43,11 @@ try:
                 continue
             version += 1
             pending[block] = version
-            # Until it is answered the block may hold either.
+            # Until the write is answered, the block may have either content.
             model.setdefault(block, {0}).add(version)
 
             def done(error, block=block, version=version):
-                # The number is inside: the object itself never equals one.
+                # Compare the number in the object: the object itself never equals a number.
                 if error.value == 0:
                     model[block] = {version}
                     acknowledged[0] += 1

@@ -1,6 +1,6 @@
-# md's arrays, made, filled, assembled and checked by Linux' own md under user-mode Linux, served by Sinew in between.
+# md's arrays: made, filled, assembled and checked by Linux md under user-mode Linux, and served by Sinew in between.
 
-# Name, level, members, metadata, and more for mdadm --create.
+# Name, level, members, metadata, and further options of mdadm --create.
 md_arrays() {
   cat <<'ARRAYS'
 zero 0 3 1.2 --chunk=64
@@ -27,13 +27,13 @@ uml() {
 md_bytes() { awk -v name="$1" '$1 == name {print $2}' "$md/made"; }
 # The member files of an array, from $md: md_members NAME COUNT
 md_members() { for i in $(seq 0 $(($2 - 1))); do echo "$1.$i"; done; }
-# Serves an array of md's: md_start MEMBER... [options]
+# Serves an array of md: md_start MEMBER... [options]
 md_start() {
   [ -n "$server" ] && stop
   members=(--md); for member in "$@"; do case $member in -*) members+=("$member");; *) members+=("$md/$member");; esac; done
   start
 }
-# Whether what is served is the beginning of a file: md_same NAME FILE
+# Whether the served volume is the beginning of a file: md_same NAME FILE
 md_same() {
   nbdcopy "$(uri "$1")" "$md/back" && [ "$(stat -c %s "$md/back")" = "$(md_bytes "$1")" ] &&
     cmp -n "$(md_bytes "$1")" "$md/back" "$2" || { echo "$1 differs from $2"; return 1; }
@@ -55,7 +55,7 @@ test_md_arrays() {
   md_read_only && md_written && md_read_by_md
 }
 
-# Byte for byte, whole and with a member missing, and nothing is written.
+# Every byte matches, with all members and with one missing, and no byte is written.
 md_read_only() {
   local name level count options all rest
   while read -r name level count options; do
@@ -80,7 +80,7 @@ md_load() {
     --io_size=20M --iodepth=16 --verify=crc32c --verify_fatal=1 --do_verify=1 --minimal --verify_state_save=0 "${@:2}" >/dev/null
 }
 
-# Written to: whole; with a member missing; and killed meanwhile.
+# Writes: with all members; with one missing; and with a kill during the writes.
 md_written() {
   local name level count options all rest
   : >"$md/next"; : >"$md/sums"
@@ -88,7 +88,7 @@ md_written() {
     all=($(md_members "$name" "$count")); rest=("${all[@]:1}")
     case $name in
       six | one12 | five-bitmap)
-        # Its first member misses the writes. md takes it back only where there is a bitmap, and then must rebuild it whole.
+        # The first member misses the writes. md takes it back only if there is a bitmap, and must then rebuild it completely.
         md_start "${rest[@]}" --write && md_load "$name" || return 1
         ;;
       five-rs | six-bitmap)
@@ -108,7 +108,7 @@ md_written() {
   done < <(md_arrays)
 }
 
-# md assembles what was written, finds it consistent, and reads the same.
+# md assembles the written arrays, finds them consistent, and reads the same bytes.
 md_read_by_md() {
   mv "$md/next" "$md/arrays"
   uml check || return 1

@@ -1,4 +1,4 @@
-# Presets on real members: made by name, served as the preset says, and what is written stays.
+# Presets on real members: created by name, served with the settings of the preset, and written data stays.
 
 test_presets() {
   need nbdcopy || return
@@ -17,7 +17,7 @@ test_presets() {
     [ $preset = raid50 ] || ctl policy | grep -q "whole-chunks" || { ctl policy; return 1; }
   done
   stop
-  # An array is no mapped pool, and a preset of four pools is not one.
+  # An array is not a mapped pool, and a preset of four pools cannot be made as one.
   ! "$SINEW" serve "${members[@]}" --preset fusionraid --unix "$dir/nbd" --control "$dir/ctl" || return 1
   ! "$SINEW" bench --preset raid5x4 || return 1
 }

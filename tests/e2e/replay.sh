@@ -1,13 +1,13 @@
-# `sinew replay`: workloads against a served pool, a pool opened in process, and other servers; its client under real servers.
+# `sinew replay`: workloads on a served pool, on a pool opened in process, and on other servers; its NBD client against real servers.
 
 replay() { timeout 120 "$SINEW" replay "$@"; }
-# A small trace, always the same: 2000 requests of 512 B to 64 KiB on two devices, reads and writes of the same places.
+# A small trace, always the same: 2000 requests of 512 B to 64 KiB on two devices, reads and writes of the same blocks.
 small_trace() {
   awk 'BEGIN { srand(7); print "ts_us,dev,op,offset_bytes,size_bytes"
     for (i = 0; i < 2000; i++)
       printf "%d,%d,%s,%d,%d\n", i * 500, i % 2, rand() < 0.4 ? "R" : "W", int(rand() * 20000) * 512, (1 + int(rand() * 128)) * 512 }'
 }
-# Whether a report in JSON says this.
+# Whether a report in JSON meets this condition.
 says() { grep -q -- "$1" "$dir/json" || { echo "the report does not say $1:"; head -c 3000 "$dir/json"; return 1; }; }
 verified() { says '"wrong": 0' && says '"complete": true' && says "\"ended\": \"${1:-done}\""; }
 
@@ -64,7 +64,7 @@ test_replay_interrupted() {
 test_replay_finds_lost_writes() {
   need nbdcopy || return
   fresh 256M 50M || return 1
-  # What is written meanwhile by somebody else is not what the replay wrote.
+  # Data written meanwhile by another client differs from that of the replay.
   "$SINEW" replay "$(uri)" esap-random-like --speed 2000 --verify --json >"$dir/json" 2>/dev/null & local load=$!
   sleep 1.5; kill -STOP "$load"
   head -c 50M /dev/zero >"$dir/zeros"; nbdcopy "$dir/zeros" "$(uri)" || return 1
@@ -84,7 +84,7 @@ test_replay_nbdkit() {
     replay "$at" ycsb-a-like --closed 16 --limit 500 --verify || code=1
   kill "$other"; wait "$other"; rm -f "$dir/other"
   [ $code = 0 ] || return 1
-  # A server that errs and delays, one that only knows simple replies, one that cannot be written to.
+  # A server with errors and delays, one that supports only simple replies, one that is read-only.
   nbdkit -f -U "$dir/other" --filter=error --filter=delay memory 100M error-rate=5% error-pwrite=ENOSPC rdelay=1ms & other=$!
   for _ in $(seq 100); do [ -S "$dir/other" ] && break; sleep 0.05; done
   replay "$at" "$dir/trace.csv" --verify --json >"$dir/json" && code=1

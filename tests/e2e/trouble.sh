@@ -29,7 +29,7 @@ test_trouble_member_lost_and_replaced() {
   truncate -s 256M "$dir/m2"
   ctl member replace 2 "$dir/m2" --wait || return 1
   health healthy || { ctl pool status; return 1; }
-  # Redundancy is back: another member may go.
+  # Redundancy is restored: another member may be lost.
   ctl member offline 0 && nbdcopy "$(uri)" "$dir/back" && cmp "$dir/in" "$dir/back" || return 1
   ctl member online 0 --wait && health healthy
 }
@@ -65,7 +65,7 @@ test_trouble_offline_and_online_under_load() {
     for _ in $(seq 100); do health healthy && break; sleep 0.1; done
     health healthy || { ctl pool status; return 1; }
   done
-  # Nothing but what the member missed was rebuilt wrongly: any other one may go.
+  # The rebuild of the data that the member missed is right: any other member may be lost.
   ctl member offline 4 && load verify && ctl member online 4 --wait || return 1
   ctl scrub start --wait && grep -q '"errors": 0' <<<"$(ctl scrub status --json)" || { ctl scrub status; return 1; }
 }
@@ -108,7 +108,7 @@ test_trouble_full_pool() {
   /usr/bin/python3 "$here/full.py" "$(uri)" fill || return 1
   stop -KILL; start || return 1
   /usr/bin/python3 "$here/full.py" "$(uri)" again || return 1
-  # Full it stops and starts as well.
+  # A full pool stops and starts too.
   stop && start && /usr/bin/python3 "$here/full.py" "$(uri)" full
 }
 
