@@ -1,7 +1,12 @@
 //! Chores: `cargo xtask setup | test | tidy`.
 
 mod code;
+mod house;
+mod resolve;
+mod rooms;
+mod source;
 mod tidy;
+mod tokens;
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};

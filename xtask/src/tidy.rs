@@ -1,10 +1,12 @@
 //! The house rules that neither rustc nor clippy knows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
 use crate::code::{code_only, has_word};
+use crate::house;
+use crate::rooms::{CRATES, EDGES_LEFT};
 
 /// The longest Rust file.
 const LINES_MAX: usize = 600;
@@ -21,12 +23,16 @@ const STUBS: [&str; 4] = ["todo!(", "unimplemented!(", "dbg!(", "#[ignore"];
 pub(crate) fn run() -> Result<(), String> {
     let files = tracked()?;
     let mut findings = Vec::new();
+    let mut codes = BTreeMap::new();
     for path in &files {
         // What is not text, or deleted and not yet committed so, has no lines to check.
         if let Ok(text) = fs::read_to_string(crate::root().join(path)) {
-            check(path, &text, &files, &mut findings);
+            let code = if path.ends_with(".rs") { code_only(&text) } else { String::new() };
+            check(path, &text, &code, &files, &mut findings);
+            codes.insert(path.as_str(), code);
         }
     }
+    house::check(&codes, &house::RULES, &mut findings);
     match findings.len() {
         0 => Ok(()),
         n => Err(format!("{}\n{n} findings in {} files", findings.join("\n"), files.len())),
@@ -45,7 +51,8 @@ fn tracked() -> Result<BTreeSet<String>, String> {
     Ok(String::from_utf8_lossy(&listed.stdout).lines().map(str::to_owned).collect())
 }
 
-fn check(path: &str, text: &str, files: &BTreeSet<String>, findings: &mut Vec<String>) {
+/// Checks a file; `code` is what of a Rust file is not comment or literal.
+fn check(path: &str, text: &str, code: &str, files: &BTreeSet<String>, findings: &mut Vec<String>) {
     let mut find = |line: usize, what: &str| findings.push(format!("{path}:{line}: {what}"));
     check_name(path, &mut find);
     let (is_rust, is_markdown) = (path.ends_with(".rs"), path.ends_with(".md"));
@@ -53,7 +60,7 @@ fn check(path: &str, text: &str, files: &BTreeSet<String>, findings: &mut Vec<St
         check_line(line, is_rust || is_markdown, &mut |what| find(i + 1, what));
     }
     if is_rust {
-        check_rust(path, text, &mut find);
+        check_rust(path, text, code, &mut find);
     }
     if is_markdown {
         check_links(path, text, files, &mut find);
@@ -88,7 +95,7 @@ fn check_line(line: &str, is_prose: bool, find: &mut impl FnMut(&str)) {
     }
 }
 
-fn check_rust(path: &str, text: &str, find: &mut impl FnMut(usize, &str)) {
+fn check_rust(path: &str, text: &str, code: &str, find: &mut impl FnMut(usize, &str)) {
     let lines = text.lines().count();
     if lines > LINES_MAX {
         find(LINES_MAX, &format!("{lines} lines, {LINES_MAX} are allowed; split it by concept"));
@@ -98,7 +105,7 @@ fn check_rust(path: &str, text: &str, find: &mut impl FnMut(usize, &str)) {
         find(1, "no `//!` at the top; say what the file is for and what it guarantees");
     }
     let is_uring = path.starts_with("crates/uring/");
-    for (i, line) in code_only(text).lines().enumerate() {
+    for (i, line) in code.lines().enumerate() {
         if let Some(stub) = STUBS.iter().find(|stub| line.contains(*stub)) {
             find(i + 1, &format!("`{stub}`; finish it or take it out"));
         }
@@ -113,19 +120,18 @@ fn check_rust(path: &str, text: &str, find: &mut impl FnMut(usize, &str)) {
     }
 }
 
-/// Who may depend on whom; see ARCHITECTURE.md.
+/// Dependencies between the crates of the workspace, against the table.
 fn check_edges(path: &str, text: &str, find: &mut impl FnMut(usize, &str)) {
-    let allowed: &[&str] = match path {
-        "crates/devices/Cargo.toml"
-        | "crates/layout/Cargo.toml"
-        | "crates/workload/Cargo.toml"
-        | "xtask/Cargo.toml" => &[],
-        "crates/engine/Cargo.toml" => &["sinew-layout"],
-        "crates/sim/Cargo.toml" => &["sinew-engine", "sinew-devices", "sinew-layout"],
-        "crates/frontend/Cargo.toml" => &["sinew-engine"],
-        "crates/uring/Cargo.toml" => &["sinew-engine", "sinew-devices"],
+    let parts: Vec<&str> = path.split('/').collect();
+    let (name, allowed) = match parts[..] {
+        ["xtask", _] => ("xtask", &[][..]),
+        ["crates", name, _] => match CRATES.iter().find(|row| row.name == name) {
+            Some(row) => (name, row.may_use),
+            None => return find(1, "no crate of this name is in xtask/src/rooms.rs"),
+        },
         _ => return,
     };
+    let may_use = |used: &str| allowed.contains(&used) || EDGES_LEFT.contains(&(name, used));
     let mut in_dependencies = false;
     for (i, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or("");
@@ -136,8 +142,8 @@ fn check_edges(path: &str, text: &str, find: &mut impl FnMut(usize, &str)) {
             continue;
         }
         let names = line.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_');
-        for name in names.filter(|name| name.starts_with("sinew-") && !allowed.contains(name)) {
-            let what = format!("{path} may not depend on {name}; see the table of crates in ARCHITECTURE.md");
+        for used in names.filter_map(|name| name.strip_prefix("sinew-")).filter(|used| !may_use(used)) {
+            let what = format!("{name} may not use {used}; see xtask/src/rooms.rs and ARCHITECTURE.md");
             find(i + 1, &what);
         }
     }
@@ -206,7 +212,7 @@ mod tests {
     fn findings(path: &str, text: &str) -> Vec<String> {
         let files = ["a.md", "docs/b.md", "Cargo.toml"].map(str::to_owned).into();
         let mut found = Vec::new();
-        check(path, text, &files, &mut found);
+        check(path, text, &code_only(text), &files, &mut found);
         found
     }
 
@@ -229,6 +235,8 @@ mod tests {
             ("tests/common/mod.rs", "//! x\n".to_owned()),
             ("crates/engine/Cargo.toml", "[dev-dependencies]\nsinew-sim.workspace = true\n".to_owned()),
             ("crates/sim/Cargo.toml", "[dependencies]\nx = { package = \"sinew-uring\" }\n".to_owned()),
+            ("crates/array/Cargo.toml", "[dependencies]\nsinew-mapped.workspace = true\n".to_owned()),
+            ("crates/unknown/Cargo.toml", "[dependencies]\n".to_owned()),
             ("docs/b.md", "[a](a.md)\n".to_owned()),
             ("docs/b.md", "[a]: ../../a.md\n".to_owned()),
         ];
