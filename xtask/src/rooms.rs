@@ -139,12 +139,13 @@ pub(crate) const HOUSES: &[House] = &[
         in_crate: "sinew",
         rooms: &[
             room("protocol", &[]),
+            room("pool", &[]),
             room("client", &["protocol"]),
             room("report", &["protocol"]),
-            room("daemon", &["protocol"]),
-            room("bench", &["protocol"]),
-            room("replay", &["protocol"]),
-            room("commands", &["replay", "bench", "daemon", "report", "client", "protocol"]),
+            room("daemon", &["pool", "protocol"]),
+            room("bench", &["pool", "protocol"]),
+            room("replay", &["client", "pool", "protocol"]),
+            room("commands", &["replay", "bench", "daemon", "report", "client", "pool", "protocol"]),
         ],
     },
 ];
