@@ -52,10 +52,10 @@ class Lab:
     def sinew():
         """The program under test; built unless its path is given."""
         if "SINEW" not in os.environ:
-            build = ["cargo", "build", "--release", "--quiet", "-p", "sinew", "--manifest-path", f"{ROOT}/Cargo.toml"]
+            build = ["cargo", "build", "--profile", "dist", "--quiet", "-p", "sinew", "--manifest-path", f"{ROOT}/Cargo.toml"]
             subprocess.run(build, check=True)
             target = os.environ.get("CARGO_TARGET_DIR", f"{ROOT}/target")
-            os.environ["SINEW"] = os.path.join(target, "release/sinew")
+            os.environ["SINEW"] = os.path.join(target, "dist/sinew")
         return os.environ["SINEW"]
 
     @staticmethod
