@@ -1,4 +1,4 @@
-//! Chores: `cargo xtask setup | test | tidy`.
+//! Chores: `cargo xtask setup | check | test | tidy`.
 
 mod code;
 mod house;
@@ -12,6 +12,8 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
+/// Simulation seeds run by `check`.
+const CHECK_SEEDS: u64 = 100;
 /// Simulation seeds run by `test` that are the same each time, and together with the kept ones take every path.
 const SAME_SEEDS: u64 = 2000;
 /// Simulation seeds run by `test` that are others with every state of the sources.
@@ -41,9 +43,10 @@ fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let result = match (args.next().as_deref(), args.next()) {
         (Some("setup"), None) => setup(),
+        (Some("check"), None) => check(),
         (Some("test"), None) => test(),
         (Some("tidy"), None) => tidy::run(),
-        _ => Err("usage: cargo xtask setup | test | tidy".to_owned()),
+        _ => Err("usage: cargo xtask setup | check | test | tidy".to_owned()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -83,28 +86,56 @@ fn setup() -> Result<(), String> {
     Ok(())
 }
 
+/// What is compiled for tests: all packages at once and with all features, so that nothing is compiled a second time, and
+/// what only features have is tested too. Features add commands and ways to break the engine; none changes what it does.
+const WHOLE: [&str; 4] = ["--workspace", "--all-features", "--profile", "checks"];
+
+/// What a contributor runs while at work: a few minutes.
+fn check() -> Result<(), String> {
+    let started = Instant::now();
+    lints()?;
+    cargo("unit tests", "test", &[&WHOLE[..], &["--lib", "--bins", "--quiet"]].concat())?;
+    cargo("build of the seeds", "build", &[&WHOLE[..], &["--example", "seeds", "--quiet"]].concat())?;
+    step("seeds", &built("examples/seeds"), &[&CHECK_SEEDS.to_string()])?;
+    println!("== all passed: {:.0} s", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
 /// Everything a contributor should have run.
 fn test() -> Result<(), String> {
     let started = Instant::now();
-    step("format", "cargo", &["fmt", "--all", "--check"])?;
-    let clippy = ["clippy", "--workspace", "--all-targets", "--profile", "checks", "--", "-D", "warnings"];
-    step("clippy", "cargo", &clippy)?;
-    step("tests", "cargo", &["test", "--workspace", "--profile", "checks", "--quiet"])?;
-    step("tidy", "cargo", &["xtask", "tidy"])?;
-    let defects =
-        ["test", "--profile", "checks", "-p", "sinew-sim", "--features", "mutations", "--test", "mutations"];
-    step("deliberate defects", "cargo", &defects)?;
+    lints()?;
+    // As users compile it, without features.
+    let plain = ["--workspace", "--profile", "checks", "--", "-D", "warnings"];
+    cargo("clippy without features", "clippy", &plain)?;
+    cargo("tests", "test", &[&WHOLE[..], &["--quiet"]].concat())?;
+    // Clients wait most of the time; meanwhile the simulator uses the processors.
+    std::thread::scope(|scope| {
+        let clients = scope.spawn(end_to_end);
+        let simulated = torture_all();
+        clients.join().map_err(|_| "end to end panicked".to_owned())?.and(simulated)
+    })?;
+    fuzz()?;
+    println!("== all passed: {:.0} s", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// What looks at the sources only, the quickest first.
+fn lints() -> Result<(), String> {
+    cargo("format", "fmt", &["--all", "--check"])?;
+    cargo("tidy", "xtask", &["tidy"])?;
+    cargo("clippy", "clippy", &[&WHOLE[..], &["--all-targets", "--", "-D", "warnings"]].concat())
+}
+
+/// Runs the engine in the simulator: the seeds that failed once, those that take every path, and fresh ones.
+fn torture_all() -> Result<(), String> {
     let kept = ["--file", "crates/sim/seeds.txt"];
     torture("seeds that failed once", &[kept.as_slice(), &["--twice"]].concat())?;
     // The same ones, for a path or two is taken by one seed in hundreds: chance must not decide whether this passes.
     let same = ["--seeds", &SAME_SEEDS.to_string(), "--from", "0", "--every-path"];
     torture("every path", &[kept.as_slice(), &same].concat())?;
     let from = fresh_from().to_string();
-    torture("fresh seeds", &["--seeds", &FRESH_SEEDS.to_string(), "--from", &from])?;
-    end_to_end()?;
-    fuzz()?;
-    println!("== all passed: {:.0} s", started.elapsed().as_secs_f64());
-    Ok(())
+    torture("fresh seeds", &["--seeds", &FRESH_SEEDS.to_string(), "--from", &from])
 }
 
 /// Where fresh seeds begin: elsewhere with every state of the sources, and in the same place whenever that one is tested,
@@ -115,25 +146,36 @@ fn fresh_from() -> u64 {
     (1 + number.unwrap_or(0)) * 10_000
 }
 
-/// Runs the engine in the simulator.
+/// Runs the engine in the simulator, with what other programs leave of the processors.
 fn torture(title: &str, args: &[&str]) -> Result<(), String> {
-    step(title, &program(), &[&["torture"], args].concat())
+    step(title, "nice", &[&["-n", "19", &built("sinew"), "torture"], args].concat())
 }
 
-/// `sinew` as the tests have built it: for them all packages are compiled together, and alone it would be compiled again.
-fn program() -> String {
+/// A program as the tests have built it: alone it would be compiled again.
+fn built(name: &str) -> String {
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
-    root().join(target).join("checks/sinew").display().to_string()
+    root().join(target).join("checks").join(name).display().to_string()
 }
 
-/// Runs the command under real clients.
+/// Runs the command under real clients, and says how it went when it has ended.
 fn end_to_end() -> Result<(), String> {
     let script = "tests/e2e/run";
     if !root().join(script).exists() {
         println!("== end to end: skipped, there is no {script}");
         return Ok(());
     }
-    step("end to end", "env", &[&format!("SINEW={}", program()), "bash", script])
+    let (program, args) = ("env", [&*format!("SINEW={}", built("sinew")), "bash", script]);
+    let started = Instant::now();
+    let out = Command::new(program).args(args).current_dir(root()).stdin(Stdio::null()).output();
+    let out = out.map_err(|error| format!("end to end failed: {program}: {error}"))?;
+    let command = shown(program, &args);
+    let said = String::from_utf8_lossy(&out.stdout);
+    let complained = String::from_utf8_lossy(&out.stderr);
+    println!(
+        "== end to end: {command}\n{said}{complained}== end to end: {:.0} s",
+        started.elapsed().as_secs_f64()
+    );
+    if out.status.success() { Ok(()) } else { Err(format!("end to end failed; to repeat:\n    {command}")) }
 }
 
 /// Runs every fuzz target for a while, where the tool for it is installed.
@@ -157,6 +199,11 @@ fn fuzz() -> Result<(), String> {
         step(&format!("fuzz {target}"), "cargo", &args)?;
     }
     Ok(())
+}
+
+/// Runs one command of cargo's.
+fn cargo(title: &str, command: &str, args: &[&str]) -> Result<(), String> {
+    step(title, "cargo", &[&[command], args].concat())
 }
 
 /// Runs one command under a title and says how long it took.
