@@ -40,7 +40,8 @@ pub(crate) const CRATES: &[CrateRow] = &[
     uses("devices", &[]),
     uses("workload", &[]),
     uses("frontend", &["core"]),
-    uses("uring", &["core", "devices"]),
+    // layout: for an example that measures parity beside another implementation.
+    uses("uring", &["core", "devices", "layout"]),
     uses("sim", &["core", "layout", "format", "members", "mapped", "array", "engine", "devices"]),
     uses(
         "experiment",
