@@ -1,5 +1,5 @@
-//! How fast is simulation? Requests to members per second of real time, on one thread, while the load is on: without
-//! ageing, filling and reports.
+//! The speed of simulation: requests to members per second of real time, on one thread, during load. Ageing, filling and
+//! reports do not count.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use sinew_experiment::Result;
 use sinew_experiment::batch::{self, Options, Step};
 use sinew_experiment::plan::Plan;
 
-/// What is varied comes before it.
+/// The part of the file that is the same in all runs.
 const COMMON: &str = r#"
 [run]
 duration_s = 20
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Millions of requests to members per second of a run's load.
+/// Millions of requests to members per second of real time during the load of a run.
 fn rate(text: &str) -> Result<f64> {
     let plan = Plan::new("speed", text, Path::new(""), false)?;
     let times: Arc<Mutex<Vec<Instant>>> = Arc::default();

@@ -1,20 +1,20 @@
-//! What can go wrong, in words that name the place.
+//! The errors of experiments. Each message names the file, setting, run or request that it is about.
 
 use std::path::PathBuf;
 
-/// The result of everything here that can fail.
+/// The result of every operation here that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why there is no result.
+/// Why an experiment has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is neither such a file nor such an experiment.
-    #[error("there is no file {name} and no experiment of that name; there are: {known}")]
+    /// There is neither a file nor an experiment of this name.
+    #[error("there is no file {name} and no experiment of that name; the experiments are {known}")]
     Unknown {
-        /// What was asked for.
+        /// The name.
         name: String,
-        /// What there is.
+        /// The names of the experiments that ship with the program.
         known: String,
     },
     /// A file cannot be read or written.
@@ -22,10 +22,10 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file is not a description.
+    /// A file does not describe an experiment.
     #[error("{name}: {source}")]
     Description {
         /// The file.
@@ -33,83 +33,85 @@ pub enum Error {
         /// What is wrong, with its line.
         source: toml::de::Error,
     },
-    /// What a sweep, a case or a quick run sets does not fit.
+    /// The overrides of a sweep, a case or a quick run do not fit the file.
     #[error("{name}: with {settings}: {why}")]
     Settings {
         /// The file.
         name: String,
-        /// What was set.
+        /// The overrides.
         settings: String,
         /// What is wrong.
         why: String,
     },
-    /// A setting makes no sense.
+    /// A setting has a value that makes no sense.
     #[error("{setting}: {why}")]
     Setting {
-        /// The setting.
+        /// The path of the setting.
         setting: String,
-        /// Why not.
+        /// What is wrong.
         why: String,
     },
     /// A run failed.
     #[error("{run}: {source}")]
     Run {
-        /// Which one.
+        /// The overrides and the seed of the run.
         run: String,
-        /// Why.
+        /// The error.
         source: Box<Error>,
     },
-    /// The workload is not well described, or its files are not.
+    /// The workload is not valid, or its files cannot be read.
     #[error("workload: {0}")]
     Workload(#[from] sinew_workload::Error),
-    /// An experiment that ships with the program needs traces.
-    #[error(
-        "{name} replays a trace from the directory that {} names, which is not set: {source}",
-        crate::named::TRACES
-    )]
+    /// An experiment that ships with the program replays a trace, and the environment does not name the directory of traces.
+    #[error("{name} replays a trace from the directory that {variable} names, which is not set: {source}")]
     NoTraces {
         /// The experiment.
         name: String,
-        /// What is missing.
+        /// The environment variable.
+        variable: &'static str,
+        /// The error of the missing trace.
         source: sinew_workload::Error,
     },
-    /// The engine did not do what the description asks for.
+    /// An operation of the engine or of the simulated world failed.
     #[error("{what}: {why}")]
     Engine {
-        /// What it was to do.
+        /// The operation.
         what: &'static str,
-        /// What it said.
+        /// The error.
         why: String,
     },
-    /// A plot cannot be drawn.
-    #[error("cannot draw a plot: {why}")]
+    /// A chart cannot be drawn.
+    #[error("cannot draw a chart: {why}")]
     Drawing {
-        /// Why not.
+        /// The error of the plotting library.
         why: String,
     },
-    /// A request lies outside its volume.
+    /// A request exceeds its volume.
     #[error(
-        "workload: a request for {len} bytes at {offset} leaves volume {volume}; set fold_into to bring requests into a volume"
+        "workload: a request for {len} bytes at {offset} leaves volume {volume}; set fold_into to map requests into a volume"
     )]
     OutOfRange {
         /// The volume.
         volume: u32,
         /// The first byte.
         offset: u64,
-        /// How many.
+        /// The length in bytes.
         len: u64,
     },
 }
 
 impl Error {
+    /// The setting at a path has a value that makes no sense.
     pub(crate) fn setting(setting: impl Into<String>, why: impl Into<String>) -> Error {
         Error::Setting { setting: setting.into(), why: why.into() }
     }
 
+    /// An operation of the engine or of the simulated world failed.
     pub(crate) fn engine(what: &'static str, why: impl ToString) -> Error {
         Error::Engine { what, why: why.to_string() }
     }
 
+    /// A file cannot be read or written.
     pub(crate) fn io(path: impl Into<PathBuf>, source: std::io::Error) -> Error {
         Error::Io { path: path.into(), source }
     }

@@ -1,60 +1,44 @@
-//! Experiments: declared in a file, run by the engine on simulated members, told as JSON and as a page.
+//! Experiments: a file describes them, the engine runs them on simulated members, and the results are JSON, text and a page.
 //!
-//! A file ([`spec::Spec`]) says which members, pool, volumes and workload there are, for how long, with which seeds, and
-//! what is varied; or ([`growth::GrowthFile`]) which array grows. [`plan`] makes of it a list of runs, each a function of
-//! its description and seed alone: no clock of the machine gets into a result, unless times of addressing are asked for.
+//! A file describes the members, pool, volumes and workload of a simulation, its duration and seeds, and what to vary; or an
+//! array that grows by arithmetic alone. [`plan`] makes a list of runs of it. Each run is a function of its description and seed:
+//! no clock of the machine affects a result, except for times of addressing, which a file may ask for.
 //! `sinew experiment show NAME` prints a file.
 //!
+//! The modules, from the lowest to the highest; each uses only modules above it:
+//!
 //! ```text
-//! named       the experiments that ship with the program
-//! spec        what a file says
-//! settings    changing what it says by path: sweeps, cases, quick runs
-//! plan        from a file to runs, checked
-//! batch       many runs on several threads, with a cache
-//! cache       results of earlier runs
-//! reference   published figures beside ours
-//! run         one run: set-up, filling, load, measurement
-//! measure     what members and pool did in the measured time
-//! members     simulated members
-//! system      the pools or arrays that are measured
-//! layer       what presets put above their arrays
-//! target      where requests go: volumes, ranges of arrays, or one member alone
-//! load        issuing the requests of a workload
-//! meter       latencies of one kind of request
-//! growth      a run without requests: an array that grows
-//! results     what comes out, as JSON
-//! terminal    the same for people on a terminal
-//! report      the same as one page of HTML
-//! drawings    what is drawn in it
-//! plot        how
-//! summary     seeds taken together, figures as people read them
-//! error       what can go wrong
+//! error     what can go wrong
+//! units     seconds to nanoseconds, figures for people
+//! progress  how a run reports its progress
+//! file/     the file: spec and growth with the head that both have, names, published figures,
+//!           checks, overrides by path, the files that ship with the program
+//! plan      from a file to checked runs
+//! system/   the system under test: members, pools and arrays, layers of presets, the target of requests
+//! results/  the JSON: schema, simulated, spread over seeds; the comparison with published figures; the summary of seeds
+//! run/      one run: simulation, load, measure, histogram, figures, online_growth; growth_arithmetic
+//! batch/    many runs on several threads, with a cache of results
+//! report/   text for a terminal; html with charts, drawn by svg
 //! ```
 
 pub mod batch;
-mod cache;
-
-mod drawings;
 mod error;
-mod grow;
-pub mod growth;
-mod layer;
-mod load;
-mod measure;
-mod members;
-mod meter;
-pub mod named;
+mod file;
 pub mod plan;
-mod plot;
-pub mod reference;
+mod progress;
 pub mod report;
 pub mod results;
 mod run;
-mod settings;
-pub mod spec;
-mod summary;
 mod system;
-mod target;
-pub mod terminal;
+mod units;
 
 pub use error::{Error, Result};
+pub use file::{builtin, growth, names, published, spec};
+
+/// The former name of [`builtin`].
+pub use file::builtin as named;
+
+/// The former place of [`report::text`].
+pub mod terminal {
+    pub use crate::report::text;
+}

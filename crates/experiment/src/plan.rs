@@ -1,49 +1,51 @@
-//! From a file to a list of runs, each checked as far as it can be without running it.
+//! From a file to its list of runs. Every run is checked as far as that is possible without running it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use crate::growth::{GrowthFile, GrowthSpec};
-use crate::reference::ReferenceSpec;
-use crate::settings::{self, Settings};
-use crate::spec::{CaseSpec, Spec};
-use crate::{Error, Result, named, reference};
+use crate::file::builtin::{self, Builtin};
+use crate::file::growth::{GrowthFile, GrowthSpec};
+use crate::file::head::{CaseSpec, Head};
+use crate::file::overrides::{self, Overrides};
+use crate::file::published::PublishedFigure;
+use crate::file::spec::Spec;
+use crate::{Error, Result};
 
-/// What is to be run.
+/// The runs of an experiment.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The experiment.
+    /// The name of the experiment.
     pub name: String,
-    /// What its file says of it.
+    /// The description in its file.
     pub description: String,
-    /// Whether it is a quick run.
+    /// Whether the runs are those of a quick run.
     pub quick: bool,
-    /// Where relative paths of traces begin.
+    /// The directory at which relative paths of traces begin.
     pub base: PathBuf,
     /// The runs, in order.
     pub runs: Vec<Run>,
-    /// Figures of other people to hold the results beside.
-    pub references: Vec<ReferenceSpec>,
-    /// The file.
+    /// Published figures to compare the results with.
+    pub references: Vec<PublishedFigure>,
+    /// The text of the file.
     pub text: String,
 }
 
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The case, if there are any.
+    /// The case, if the file has cases.
     pub case: Option<String>,
-    /// What the sweep set.
+    /// The swept values of this run, by path.
     pub settings: BTreeMap<String, Value>,
     /// The seed.
     pub seed: u64,
-    /// All that is to be run, with cases and sweeps applied.
+    /// The file's tables with the overrides of case and sweep applied.
     pub subject: Subject,
 }
 
-/// What is run.
+/// The subject of a run.
 #[derive(Clone, Debug)]
 pub enum Subject {
     /// The engine, or a member alone, under a load.
@@ -52,30 +54,10 @@ pub enum Subject {
     Growth(GrowthSpec),
 }
 
-/// What every file says around that.
-pub(crate) struct Frame {
-    pub(crate) description: String,
-    pub(crate) cases: Vec<CaseSpec>,
-    pub(crate) sweep: BTreeMap<String, Vec<Value>>,
-    pub(crate) quick: Settings,
-    pub(crate) references: Vec<ReferenceSpec>,
-}
-
-/// The table that a file about an array that grows has, and no other.
+/// The table that only a file about an array that grows has.
 const GROWTH: &str = "growth";
-
-impl Frame {
-    fn read(text: &str, is_growth: bool) -> Result<Frame, toml::de::Error> {
-        Ok(if is_growth {
-            let GrowthFile { description, cases, sweep, quick, references, growth: _ } =
-                toml::from_str(text)?;
-            Frame { description, cases, sweep, quick, references }
-        } else {
-            let Spec { description, cases, sweep, quick, references, .. } = toml::from_str(text)?;
-            Frame { description, cases, sweep, quick, references }
-        })
-    }
-}
+/// The tables of the head that decide which runs there are. A run's own document is without them.
+const HEAD_TABLES: [&str; 4] = ["cases", "sweep", "quick", "references"];
 
 impl Subject {
     fn read(document: Table) -> Result<Subject, toml::de::Error> {
@@ -96,7 +78,7 @@ impl Subject {
         }
     }
 
-    /// Nothing is random about an array that grows.
+    /// The seeds of the file. Growth arithmetic uses no random numbers, so it has one.
     fn seeds(&self) -> &[u64] {
         match self {
             Subject::Simulation(spec) => &spec.run.seeds,
@@ -104,7 +86,7 @@ impl Subject {
         }
     }
 
-    /// Whether it tells times of this machine.
+    /// Whether the run measures times of this machine.
     pub(crate) fn is_timed(&self) -> bool {
         matches!(self, Subject::Growth(spec) if spec.timed)
     }
@@ -112,12 +94,16 @@ impl Subject {
 
 impl Plan {
     /// The plan of a file, or of an experiment that ships with the program.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] if there is neither, [`Error::Io`] if the file cannot be read, [`Error::NoTraces`] if a builtin
+    /// experiment lacks its traces, and the errors of [`Plan::new`].
     pub fn find(file_or_name: &str, quick: bool) -> Result<Plan> {
         let path = Path::new(file_or_name);
-        match named::find(file_or_name) {
-            Some(named) if !path.is_file() => named.plan(quick),
+        match builtin::find(file_or_name) {
+            Some(builtin) if !path.is_file() => Plan::of_builtin(builtin, quick),
             None if !path.exists() => {
-                let known: Vec<_> = named::ALL.iter().map(|named| named.name).collect();
+                let known: Vec<_> = builtin::ALL.iter().map(|builtin| builtin.name).collect();
                 Err(Error::Unknown { name: file_or_name.to_owned(), known: known.join(", ") })
             }
             _ => {
@@ -129,34 +115,51 @@ impl Plan {
         }
     }
 
+    /// The plan of an experiment that ships with the program. Its traces are in the directory that [`builtin::TRACES`] names.
+    fn of_builtin(builtin: Builtin, quick: bool) -> Result<Plan> {
+        let traces = std::env::var_os(builtin::TRACES).filter(|directory| !directory.is_empty());
+        let base = Path::new(traces.as_deref().unwrap_or_default());
+        match Plan::new(builtin.name, builtin.text, base, quick) {
+            Err(Error::Workload(source)) if traces.is_none() => {
+                Err(Error::NoTraces { name: builtin.name.to_owned(), variable: builtin::TRACES, source })
+            }
+            plan => plan,
+        }
+    }
+
     /// The plan of a text. Relative paths of traces begin at `base`.
+    ///
+    /// # Errors
+    /// [`Error::Description`] if the text does not describe an experiment, [`Error::Settings`] if overrides do not fit it,
+    /// [`Error::Setting`] if a value makes no sense, and [`Error::Workload`] if a workload cannot be opened.
     pub fn new(name: &str, text: &str, base: &Path, quick: bool) -> Result<Plan> {
         let description = |source| Error::Description { name: name.to_owned(), source };
         let mut document: Table = text.parse().map_err(description)?;
-        let whole = Frame::read(text, document.contains_key(GROWTH)).map_err(description)?;
-        for key in ["cases", "sweep", "quick", "references"] {
-            document.remove(key);
+        let head = read_head(text, document.contains_key(GROWTH)).map_err(description)?;
+        for table in HEAD_TABLES {
+            document.remove(table);
         }
         if quick {
-            if whole.quick.is_empty() {
-                return Err(Error::setting("quick", format!("{name} does not say what a quick run sets")));
+            if head.quick.is_empty() {
+                return Err(Error::setting("quick", format!("{name} does not describe a quick run")));
             }
-            apply(name, &mut document, &whole.quick)?;
+            apply(name, &mut document, &head.quick)?;
         }
+        let combinations = overrides::combinations(&head.sweep);
+        head.check_published(&combinations)?;
+        let unnamed = [CaseSpec { name: String::new(), set: Overrides::new(), swept: true }];
+        let unswept = [Overrides::new()];
+        let cases = if head.cases.is_empty() { &unnamed[..] } else { &head.cases };
         let mut runs = Vec::new();
-        let combinations = settings::combinations(&whole.sweep);
-        reference::check(&whole, &combinations)?;
-        let unnamed = [CaseSpec { name: String::new(), set: Settings::new(), swept: true }];
-        let unswept = [Settings::new()];
-        let cases = if whole.cases.is_empty() { &unnamed[..] } else { &whole.cases };
         for case in cases {
             for swept in if case.swept { &combinations[..] } else { &unswept } {
                 let mut set = case.set.clone();
                 set.extend(swept.clone());
                 let subject = variant(name, &document, &set)?;
-                let wrong_here =
-                    |error: Error| if set.is_empty() { error } else { wrong(name, &set, error.to_string()) };
-                subject.check(base).map_err(wrong_here)?;
+                let with_overrides = |error: Error| {
+                    if set.is_empty() { error } else { misfit(name, &set, &error.to_string()) }
+                };
+                subject.check(base).map_err(with_overrides)?;
                 let seeds = if quick { &subject.seeds()[..1] } else { subject.seeds() };
                 runs.extend(seeds.iter().map(|&seed| Run {
                     case: (!case.name.is_empty()).then(|| case.name.clone()),
@@ -167,34 +170,45 @@ impl Plan {
             }
         }
         if runs.is_empty() {
-            return Err(Error::setting("sweep", "a list without values leaves nothing to run"));
+            return Err(Error::setting("sweep", "a list without values leaves no run"));
         }
         Ok(Plan {
             name: name.to_owned(),
-            description: whole.description,
+            description: head.description,
             quick,
             base: base.to_owned(),
             runs,
-            references: whole.references,
+            references: head.references,
             text: text.to_owned(),
         })
     }
 }
 
-fn apply(name: &str, document: &mut Table, set: &Settings) -> Result<()> {
-    settings::apply(document, set).map_err(|why| wrong(name, set, why))
+/// Reads the whole text, so that an error anywhere in it has a line, and keeps the head.
+fn read_head(text: &str, is_growth: bool) -> Result<Head, toml::de::Error> {
+    Ok(if is_growth {
+        toml::from_str::<GrowthFile>(text)?.into()
+    } else {
+        toml::from_str::<Spec>(text)?.into()
+    })
 }
 
-fn variant(name: &str, document: &Table, set: &Settings) -> Result<Subject> {
+fn apply(name: &str, document: &mut Table, set: &Overrides) -> Result<()> {
+    overrides::apply(document, set).map_err(|why| misfit(name, set, &why))
+}
+
+/// The subject of a document with overrides applied.
+fn variant(name: &str, document: &Table, set: &Overrides) -> Result<Subject> {
     let mut document = document.clone();
     apply(name, &mut document, set)?;
-    Subject::read(document).map_err(|error| wrong(name, set, error.to_string()))
+    Subject::read(document).map_err(|error| misfit(name, set, &error.to_string()))
 }
 
-fn wrong(name: &str, set: &Settings, why: String) -> Error {
+/// The error of overrides that do not fit a file.
+fn misfit(name: &str, set: &Overrides, why: &str) -> Error {
     Error::Settings {
         name: name.to_owned(),
-        settings: settings::describe(set),
+        settings: overrides::describe(set),
         why: why.trim_end().to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! Experiments from file to JSON.
+//! Experiments from the file to JSON.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use sinew_experiment::batch::{self, Options, Outcome};
 use sinew_experiment::plan::Plan;
 use sinew_experiment::results::Results;
-use sinew_experiment::{Error, named, report, terminal};
+use sinew_experiment::{Error, builtin, report};
 
-/// A small pool under a load of a moment.
+/// A small pool under a short load.
 const SMALL: &str = r#"
 description = "small"
 
@@ -83,7 +83,7 @@ fn equal_files_and_seeds_give_equal_json() {
     assert!(first.member_requests > 1000);
 
     let results: Results = serde_json::from_str(&json).unwrap();
-    assert!(results == first.results, "what is read back is what was written");
+    assert!(results == first.results, "the JSON is read back as it was written");
     let labels: Vec<_> = results.runs.iter().map(|run| (run.label(), run.seed)).collect();
     assert_eq!(labels.len(), 8);
     assert_eq!(labels[1], ("pool, speed = 1".to_owned(), 2));
@@ -92,7 +92,7 @@ fn equal_files_and_seeds_give_equal_json() {
 }
 
 #[test]
-fn figures_fit_together() {
+fn figures_are_consistent() {
     let outcome = execute(&plan(SMALL).unwrap(), 2, None);
     for run in &outcome.results.runs {
         let (what, f) = (run.label(), run.figures.simulated().unwrap());
@@ -130,7 +130,7 @@ fn figures_fit_together() {
 }
 
 #[test]
-fn results_are_kept_and_found_again() {
+fn results_are_cached_and_found_again() {
     let directory = tempfile::tempdir().unwrap();
     let first = execute(&plan(SMALL).unwrap(), 2, Some(directory.path()));
     assert_eq!(first.cached, 0);
@@ -142,17 +142,17 @@ fn results_are_kept_and_found_again() {
 }
 
 #[test]
-fn a_report_is_one_page_with_plots() {
+fn a_report_is_one_page_with_charts() {
     let results = execute(&plan(SMALL).unwrap(), 2, None).results;
     let page = report::html(&results).unwrap();
     assert!(page.starts_with("<!DOCTYPE html>") && page.matches("<svg").count() >= 8);
     assert!(!page.contains("http-equiv") && !page.contains("<script") && !page.contains("NaN"));
-    let text = terminal::text(&results);
+    let text = report::text(&results);
     assert!(text.contains("p99.9") && text.contains("alone, speed = 2"), "{text}");
 }
 
 #[test]
-fn figures_stand_beside_published_ones() {
+fn figures_are_compared_with_published_ones() {
     let results = execute(&plan(SMALL).unwrap(), 2, None).results;
     let [rate, flash, _] = &results.references[..] else { panic!("{:?}", results.references) };
     let ours = rate.ours.unwrap();
@@ -164,9 +164,9 @@ fn figures_stand_beside_published_ones() {
         (flash.published, flash.figure.as_str()),
         ([closed; 2], "members.0.flash.write_amplification")
     );
-    let text = terminal::text(&results);
+    let text = report::text(&results);
     assert!(text.contains("reads per second") && text.contains("[1] the file\n[2] theory\n"), "{text}");
-    assert!(report::html(&results).unwrap().contains("Beside published figures"));
+    assert!(report::html(&results).unwrap().contains("Compared with published figures"));
 
     let wrong = SMALL.replace("\"requests.read.iops\"", "\"requests.read.rate\"");
     let options = Options { threads: 2, cache: None };
@@ -176,12 +176,12 @@ fn figures_stand_beside_published_ones() {
     let nowhere = error_of("over = { case = \"pool\"", "over = { case = \"pond\"");
     assert!(nowhere.contains("references.0.over: there is no such run"), "{nowhere}");
     let unclear = error_of("over = { case = \"pool\", set = { \"workload.speed\" = 1 } }", "over = {}");
-    assert!(unclear.contains("references.0.over: several"), "{unclear}");
+    assert!(unclear.contains("references.0.over: it selects several"), "{unclear}");
 }
 
-/// A case that is not swept is run once, and drawn as a level.
+/// A case that is not swept is run once, and drawn as a horizontal line.
 #[test]
-fn what_is_not_swept_is_run_once() {
+fn a_case_that_is_not_swept_is_run_once() {
     let text = SMALL.replace("[1.0, 2.0]", "[1.0, 1.5, 2.0]").replace("seeds = [1, 2]", "");
     let alone = "set = { target = \"member\" }\n";
     let text = text.replace(alone, &format!("{alone}swept = false\n"));
@@ -197,14 +197,14 @@ fn what_is_not_swept_is_run_once() {
 }
 
 #[test]
-fn what_ships_with_the_program_can_be_run() {
-    for named in named::ALL {
-        assert!(!named.description().unwrap().is_empty());
+fn builtin_experiments_can_be_planned() {
+    for builtin in builtin::ALL {
+        assert!(!builtin.description().unwrap().is_empty());
         for quick in [false, true] {
-            match Plan::find(named.name, quick) {
+            match Plan::find(builtin.name, quick) {
                 Ok(plan) => assert!(!plan.runs.is_empty()),
-                // The traces are not the project's.
-                Err(error) => assert!(matches!(error, Error::NoTraces { .. }), "{}: {error}", named.name),
+                // The project holds no traces.
+                Err(error) => assert!(matches!(error, Error::NoTraces { .. }), "{}: {error}", builtin.name),
             }
         }
     }
@@ -212,14 +212,14 @@ fn what_ships_with_the_program_can_be_run() {
 
 fn error_of(from: &str, to: &str) -> String {
     assert!(SMALL.contains(from));
-    plan(&SMALL.replace(from, to)).expect_err("it is wrong").to_string()
+    plan(&SMALL.replace(from, to)).expect_err("the file is invalid").to_string()
 }
 
 #[test]
-fn errors_name_their_place() {
+fn errors_name_the_setting() {
     let unknown = error_of("warm_up_s", "warmup_s");
     assert!(unknown.contains("line 6") && unknown.contains("unknown field `warmup_s`"), "{unknown}");
-    assert!(unknown.contains("`warm_up_s`"), "it says what there is: {unknown}");
+    assert!(unknown.contains("`warm_up_s`"), "the error lists the known fields: {unknown}");
     let unit = error_of("\"256M\"", "\"256 MW\"");
     assert!(unit.contains("256 MW") && unit.contains("\"64K\""), "{unit}");
     let seconds = error_of("duration_s = 0.2", "duration_s = \"200 ms\"");
@@ -234,7 +234,7 @@ fn errors_name_their_place() {
     let path = error_of("\"workload.speed\" =", "\"workload.spede\" =");
     assert!(path.contains("workload.spede") && path.contains("unknown field"), "{path}");
     let entry = error_of("\"workload.speed\" =", "\"members.3.count\" =");
-    assert!(entry.contains("members has entries 0 to 0, not 3"), "{entry}");
+    assert!(entry.contains("members has no entry 3; it has 1"), "{entry}");
     let disk = error_of("\"slc\"", "\"constellation2\"");
     assert!(disk.contains("members.0.aging"), "{disk}");
     let stalled = error_of("\"slc\"", "\"slc\"\nstalled = 99");
@@ -251,7 +251,7 @@ fn a_missing_trace_is_named_before_anything_runs() {
 }
 
 #[test]
-fn a_request_outside_of_its_volume_ends_the_run() {
+fn a_request_outside_its_volume_ends_the_run() {
     let plan = plan(&SMALL.replace("footprint = \"128M\" },\n]", "footprint = \"256M\" },\n]")).unwrap();
     let options = Options { threads: 1, cache: None };
     let error = batch::execute(&plan, &options, &(Arc::new(|_| {}) as batch::Observer)).unwrap_err();

@@ -1,4 +1,4 @@
-//! Experiments with arrays that grow. No test takes the time.
+//! Experiments with arrays that grow by arithmetic alone. No test measures times.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use sinew_experiment::batch::{self, Observer, Options};
 use sinew_experiment::plan::Plan;
 use sinew_experiment::results::{GrowthFigures, Results};
-use sinew_experiment::{named, report, terminal};
+use sinew_experiment::{builtin, report};
 
-/// An experiment that ships, with so many rows and without times.
+/// An experiment that ships with the program, with `rows` rows and without times.
 fn untimed(name: &str, rows: u32) -> String {
-    let text = named::find(name).unwrap().text.replace("timed = true\n", "");
+    let text = builtin::find(name).unwrap().text.replace("timed = true\n", "");
     let (above, below) = text.split_once("[quick]").unwrap();
     let references = below.split("[[references]]").skip(1);
-    // Without times there is nothing to hold the published ones beside.
+    // Published times cannot be compared without ours.
     let kept = references.filter(|reference| !reference.contains("growth.times"));
     let references: String = kept.map(|reference| format!("[[references]]{reference}")).collect();
     format!("{above}[quick]\n\"growth.rows\" = {rows}\n{references}")
@@ -58,7 +58,7 @@ fn the_figures_of_fastscale_are_those_of_the_paper() {
 }
 
 #[test]
-fn equal_files_give_equal_json_and_are_kept() {
+fn equal_files_give_equal_json_and_are_cached() {
     let text = untimed("spread", 600);
     let directory = tempfile::tempdir().unwrap();
     let first = execute(&text, 1, Some(directory.path()));
@@ -67,7 +67,7 @@ fn equal_files_give_equal_json_and_are_kept() {
     assert_eq!((first.cached, again.cached), (0, 40));
     assert!(json == execute(&text, 2, None).results.to_json() && json == again.results.to_json());
     let read: Results = serde_json::from_str(&json).unwrap();
-    assert!(read == first.results, "what is read back is what was written");
+    assert!(read == first.results, "the JSON is read back as it was written");
     let (spread, restripe) = (figures(&read, "RAID 5, spread"), figures(&read, "RAID 5, restripe"));
     for (spread, restripe) in spread.iter().zip(restripe) {
         assert!(spread.moved < Some(0.26) && restripe.moved > Some(0.9));
@@ -77,21 +77,21 @@ fn equal_files_give_equal_json_and_are_kept() {
 }
 
 #[test]
-fn text_and_page_show_what_there_is() {
+fn text_and_page_show_only_figures_of_the_runs() {
     let results = execute(&untimed("fastscale", 2000), 2, None).results;
-    let text = terminal::text(&results);
+    let text = report::text(&results);
     assert!(text.contains("FastScale, additions = 10") && text.contains("7.14 %"), "{text}");
     assert!(!text.contains("parity") && !text.contains("ns, random") && !text.contains("p99"), "{text}");
     let page = report::html(&results).unwrap();
-    assert!(page.contains("By additions") && page.contains("Beside published figures"));
-    assert_eq!(page.matches("<svg").count(), 3, "unevenness, that of the first data, what moved");
+    assert!(page.contains("By additions") && page.contains("Compared with published figures"));
+    assert_eq!(page.matches("<svg").count(), 3, "CV of data, CV of first data, moved blocks");
     assert!(!page.contains("NaN") && !page.contains("Latency"));
 }
 
 #[test]
-fn errors_name_their_place() {
+fn errors_name_the_setting() {
     let error_of = |from: &str, to: &str| {
-        let text = named::find("fastscale").unwrap().text;
+        let text = builtin::find("fastscale").unwrap().text;
         assert!(text.contains(from));
         Plan::new("growth", &text.replace(from, to), Path::new(""), false).unwrap_err().to_string()
     };

@@ -1,4 +1,4 @@
-//! Presets beside each other, small.
+//! All presets under the same small load.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sinew_engine::pool::preset::{Part, Preset};
 use sinew_experiment::batch::{self, Options};
 use sinew_experiment::plan::Plan;
-use sinew_experiment::results::{Changes, Simulated};
-use sinew_experiment::{report, terminal};
+use sinew_experiment::report;
+use sinew_experiment::results::{Simulated, StripeUpdates};
 
 const SMALL: &str = r#"
 description = "small"
@@ -71,7 +71,7 @@ fn of(preset: &str) -> String {
     SMALL.replace("preset = \"sinew\"", &format!("preset = \"{preset}\""))
 }
 
-/// Members that were asked for anything.
+/// Whether each member got requests.
 fn used(figures: &Simulated) -> Vec<bool> {
     figures.members.iter().map(|member| member.reads + member.writes > 0).collect()
 }
@@ -89,16 +89,16 @@ fn every_preset_serves_the_same_requests() {
         let is_mapped = matches!(preset.part, Part::Mapped(_));
         assert_eq!(figures.pool.is_some(), is_mapped, "{}", preset.name);
         if let Some(pool) = &figures.pool {
-            assert_eq!(pool.after.stored_bytes, 180 << 20, "{}: of all parts", preset.name);
+            assert_eq!(pool.after.stored_bytes, 180 << 20, "{}: sum of all parts", preset.name);
         }
-        // The last one is the spare of those that have groups.
+        // The last member is the spare of presets with groups.
         assert_eq!(used(&figures)[12], is_mapped && preset.parts == 1, "{}", preset.name);
     }
     assert!(counts[0] > 500 && counts.iter().all(|&count| count == counts[0]), "{counts:?}");
 }
 
 #[test]
-fn volumes_are_dealt_over_the_parts() {
+fn volumes_are_dealt_to_the_parts_in_turn() {
     let alone = of("raid5x4").replace("volume = 1, ", "volume = 0, ").replace("volume = 3, ", "volume = 0, ");
     let figures = run(&alone).unwrap();
     assert_eq!(
@@ -108,12 +108,12 @@ fn volumes_are_dealt_over_the_parts() {
     );
     let too_large = of("raid5x4").replace("size = \"20M\"", "size = \"200M\"");
     let refusal = run(&too_large).unwrap_err();
-    assert!(refusal.contains("volumes.4.size: with those before it on its array"), "{refusal}");
+    assert!(refusal.contains("volumes.4.size: the volumes up to this one on its array"), "{refusal}");
 }
 
-/// Two mixes, two systems, and what is said of the volumes by their names.
+/// Two mixes on two systems: volumes have the names of their workloads, and figures are compared by name.
 #[test]
-fn names_of_volumes_go_through_mixes() {
+fn volumes_have_the_names_of_their_workloads() {
     let from = SMALL.find("[workload]").expect("it has a workload");
     let names = ["tpc-c-like", "virtual-desktop-like", "exchange-like", "proxy-like", "tensorflow-like"];
     let like = |name| format!("{{ name = \"{name}\", volume_bytes = \"40M\" }}");
@@ -174,27 +174,27 @@ source = "the file"
     assert!(ours.low <= ours.mean && ours.mean <= ours.high && ours.low > 0.0, "{ours:?}");
     let none = less.ours.unwrap();
     assert_eq!((none.low, none.mean, none.high), (0.0, 0.0, 0.0), "the same requests");
-    let text = terminal::text(&results);
+    let text = report::text(&results);
     assert!(text.contains("volume4") && text.contains("p99.9"), "{text}");
-    assert!(report::html(&results).unwrap().contains("By volume"));
+    assert!(report::html(&results).unwrap().contains("Latency by volume"));
 }
 
 #[test]
-fn what_does_not_go_with_a_preset_is_refused() {
+fn settings_that_exclude_a_preset_are_rejected() {
     let refused = |from: &str, to: &str| plan(&of("raid50").replace(from, to)).unwrap_err();
     let preset = "preset = \"raid50\"";
     let unknown = refused(preset, "preset = \"raid7\"");
-    assert!(unknown.contains("there is no preset raid7; there are: sinew, raid5x4"), "{unknown}");
+    assert!(unknown.contains("there is no preset raid7; the presets are sinew, raid5x4"), "{unknown}");
     let both = refused(preset, "preset = \"raid50\"\npool.width = 3");
-    assert!(both.contains("preset: it says what target, pool and array are"), "{both}");
+    assert!(both.contains("preset: a preset defines target, pool and array"), "{both}");
     let few = refused("count = 13", "count = 11");
     assert!(few.contains("12 members or more, not 11"), "{few}");
     let buffer = refused(preset, "preset = \"nvraid\"\nlayer.buffer = 4096");
     assert!(buffer.contains("layer.buffer"), "{buffer}");
     let layer = refused(preset, "layer.spare = 0.2");
-    assert!(layer.contains("only presets have one"), "{layer}");
+    assert!(layer.contains("only a preset has a layer"), "{layer}");
     let grows = refused(preset, "preset = \"raid50\"\ngrows = { added = [1] }");
-    assert!(grows.contains("a preset does not grow"), "{grows}");
+    assert!(grows.contains("a preset cannot grow"), "{grows}");
 }
 
 fn with(preset: &str, pool: &str) -> Result<Simulated, String> {
@@ -202,24 +202,24 @@ fn with(preset: &str, pool: &str) -> Result<Simulated, String> {
 }
 
 #[test]
-fn spikes_are_counted_without_anything_being_done_about_them() {
+fn spikes_are_counted_without_being_avoided() {
     let plain = run(&of("fusion-nd")).unwrap();
     let watched = with("fusion-nd", "step_around = \"watch\"").unwrap();
-    assert!(plain.spikes.is_none(), "nothing was looked for");
-    assert_eq!(watched.requests, plain.requests, "nobody was avoided");
+    assert!(plain.spikes.is_none(), "spikes were not detected");
+    assert_eq!(watched.requests, plain.requests, "no member was avoided");
     let spikes = watched.spikes.unwrap();
     assert!(spikes.writes_met.is_some_and(|met| met < 1.0) && spikes.redirections == 0, "{spikes:?}");
-    // A request of flash takes longer than that.
-    let touchy = with("fusionraid", "step_around = { given = { late_s = 20e-6, up = 1 } }").unwrap();
-    let spikes = touchy.spikes.unwrap();
+    // Every request to flash takes longer than 20 us.
+    let sensitive = with("fusionraid", "step_around = { given = { late_s = 20e-6, up = 1 } }").unwrap();
+    let spikes = sensitive.spikes.unwrap();
     assert!(spikes.spikes > 0 && spikes.mean_ns > Some(0.0) && spikes.writes_met.is_none(), "{spikes:?}");
-    assert!(spikes.redirections > 0 && touchy.requests != plain.requests);
-    let minutes = 13.0 * touchy.duration_s / 60.0;
+    assert!(spikes.redirections > 0 && sensitive.requests != plain.requests);
+    let minutes = 13.0 * sensitive.duration_s / 60.0;
     assert_eq!(spikes.per_member_minute, spikes.spikes as f64 / minutes);
 }
 
 #[test]
-fn conversion_can_be_left_out() {
+fn conversion_can_be_disabled() {
     let space = |figures: &Simulated| {
         let pool = figures.pool.as_ref().expect("a mapped pool");
         (pool.work["stripes_converted"], pool.after.used_bytes)
@@ -235,16 +235,16 @@ fn conversion_can_be_left_out() {
 #[test]
 fn changes_of_a_preset_are_checked() {
     let refusal = |preset, pool| with(preset, pool).unwrap_err();
-    assert!(refusal("raid5x4", "policy.convert_below_free = 0").contains("only mapped pools have one"));
+    assert!(refusal("raid5x4", "policy.convert_below_free = 0").contains("only a mapped pool has a policy"));
     assert!(refusal("sinew", "policy.convert_below_free = 101").contains("a percentage"));
     assert!(refusal("sinew", "width = 3").contains("only shards, throttle, step_around and policy"));
     let given = "step_around = { given = { late_s = 0.005, up = 1, down = 1 } }";
     assert!(refusal("fusionraid", given).contains("pool.step_around"));
 }
 
-/// Metadata has its room on every member, and no figure of an array.
+/// Every member of a pool has metadata. An array has no pool figures, but those of its stripe updates.
 #[test]
-fn room_for_metadata_is_told() {
+fn metadata_and_stripe_updates_are_reported() {
     let pool = run(SMALL).unwrap().pool.unwrap();
     assert!(pool.metadata_bytes > 13 * (1 << 20) && pool.metadata_bytes < pool.member_bytes, "{pool:?}");
     let chunks = pool.member_bytes - pool.metadata_bytes;
@@ -252,7 +252,7 @@ fn room_for_metadata_is_told() {
     let changes = run(&of("raid50")).unwrap().changes.unwrap();
     let slowest = changes.slowest.as_ref().unwrap();
     assert_eq!(slowest.changes, changes.changes.div_ceil(100));
-    let total = |c: &Changes| c.wait_ns + c.read_ns + c.mark_ns + c.write_ns;
+    let total = |c: &StripeUpdates| c.wait_ns + c.read_ns + c.mark_ns + c.write_ns;
     assert!(total(slowest) > total(&changes));
 }
 
@@ -261,10 +261,14 @@ fn the_software_of_an_array_takes_time_for_writes() {
     let p50 = |figures: &Simulated, kind: &str| figures.requests[kind].summary.latency.p50_ns;
     let with_software = |preset: &str| run(&format!("{}\n[layer]\nsoftware = true\n", of(preset))).unwrap();
     let (plain, slower) = (run(&of("raid50")).unwrap(), with_software("raid50"));
-    // Half of the writes take 72 us and more.
+    // The software adds 72 us or more to half of the writes.
     assert!(p50(&slower, "write") > p50(&plain, "write") + 40_000);
     assert!(p50(&slower, "read").abs_diff(p50(&plain, "read")) < 20_000);
-    assert_eq!(with_software("sinew").requests, run(&of("sinew")).unwrap().requests, "it is no array");
+    assert_eq!(
+        with_software("sinew").requests,
+        run(&of("sinew")).unwrap().requests,
+        "the preset is not an array"
+    );
 }
 
 #[test]
@@ -279,5 +283,5 @@ fn volumes_are_overwritten_in_pieces_of_any_size() {
     let scattered = |figures: Simulated| figures.pool.expect("a mapped pool").before.table_bytes;
     assert!(scattered(of_size("4096").unwrap()) > scattered(of_size("\"64K\"").unwrap()));
     assert!(of_size("1000").unwrap_err().contains("volumes.0.overwrite_unit"));
-    assert!(of_size("\"64M\"").unwrap_err().contains("more than the volume has"));
+    assert!(of_size("\"64M\"").unwrap_err().contains("exceed the size of the volume"));
 }

@@ -1,0 +1,253 @@
+//! The checks of a file that need no run: ranges of values, settings that exclude each other, and published figures that
+//! select no run. Each error names the setting by its path.
+
+use std::collections::BTreeMap;
+
+use sinew_engine::pool::preset::Part;
+use sinew_workload::Pace;
+use toml::Value;
+
+use crate::file::growth::GrowthSpec;
+use crate::file::head::Head;
+use crate::file::names::{LevelName, ModelName, PresetName, SpikeAvoidanceName, TargetName};
+use crate::file::published::{PublishedValue, RunSelector};
+use crate::file::spec::{ArraySpec, LayerSpec, MemberSpec, PolicySpec, PoolSpec, RunSpec, Spec};
+use crate::{Error, Result};
+
+/// The longest simulated time: the models count at most 52 days.
+const TIME_MAX_S: f64 = 86_400.0 * 30.0;
+
+/// The smallest buffer of non-volatile memory: it holds one client request.
+const BUFFER_BYTES_MIN: u64 = 1 << 20;
+
+/// The most intervals of a time series: more than a report can show.
+const INTERVALS_MAX: f64 = 100_000.0;
+
+impl Spec {
+    /// Checks the whole file except its workload.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.run.check()?;
+        if self.members.iter().all(|group| group.count == 0) {
+            return Err(Error::setting("members", "the list is empty"));
+        }
+        for (i, group) in self.members.iter().enumerate() {
+            group.check(i)?;
+        }
+        if self.volumes.is_empty() {
+            return Err(Error::setting("volumes", "the list is empty"));
+        }
+        self.check_preset()?;
+        self.check_array()?;
+        self.check_pool()?;
+        for (i, volume) in self.volumes.iter().enumerate() {
+            if volume.size.0 == 0 || !volume.size.0.is_multiple_of(4096) {
+                let why = format!("{} bytes are not a multiple of 4096", volume.size.0);
+                return Err(Error::setting(format!("volumes.{i}.size"), why));
+            }
+            at_least_zero(&format!("volumes.{i}.overwrite"), volume.overwrite)?;
+            let unit = volume.overwrite_unit.0;
+            if unit == 0 || !unit.is_multiple_of(4096) || unit > volume.size.0 {
+                let why =
+                    format!("{unit} bytes are not a multiple of 4096, or exceed the size of the volume");
+                return Err(Error::setting(format!("volumes.{i}.overwrite_unit"), why));
+            }
+        }
+        match self.pace {
+            Pace::Closed { depth: 0 } | Pace::Timed { in_flight_max: Some(0) } => {
+                Err(Error::setting("pace", "at least one request must be allowed in flight"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_preset(&self) -> Result<()> {
+        let Some(PresetName(preset)) = self.preset else {
+            let is_set = self.layer != LayerSpec::default();
+            return if is_set { Err(Error::setting("layer", "only a preset has a layer")) } else { Ok(()) };
+        };
+        let PoolSpec { shards, throttle, spike_avoidance, policy, .. } = self.pool.clone();
+        let allowed = PoolSpec { shards, throttle, spike_avoidance, policy, ..PoolSpec::default() };
+        let is_allowed = self.target == TargetName::default() && self.pool == allowed;
+        if !is_allowed || self.array != ArraySpec::default() {
+            let why = "a preset defines target, pool and array; only shards, throttle, step_around and policy of pool can be set with it";
+            return Err(Error::setting("preset", why));
+        }
+        if self.grows.is_some() {
+            return Err(Error::setting("grows", "a preset cannot grow"));
+        }
+        let members = self.members.iter().map(|group| group.count).sum();
+        preset.compose(members, true).map_err(|why| Error::setting("preset", why.to_string()))?;
+        if self.layer.buffer.0 < BUFFER_BYTES_MIN {
+            return Err(Error::setting("layer.buffer", "the buffer must have at least 1 MiB"));
+        }
+        if !(0.01..0.9).contains(&self.layer.spare) {
+            return Err(Error::setting(
+                "layer.spare",
+                "the value is a fraction of the array, from 0.01 to 0.9",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_pool(&self) -> Result<()> {
+        if let Some(SpikeAvoidanceName::Given { late_s, up, down }) = self.pool.spike_avoidance
+            && !(late_s > 1e-6 && late_s < TIME_MAX_S && down < up)
+        {
+            let why = "late_s must be above 1 us, and up must be greater than down";
+            return Err(Error::setting("pool.step_around", why));
+        }
+        let is_mapped = match self.preset {
+            Some(PresetName(preset)) => matches!(preset.part, Part::Mapped(_)),
+            None => self.target == TargetName::Pool,
+        };
+        if !is_mapped && self.pool.policy != PolicySpec::default() {
+            return Err(Error::setting("pool.policy", "only a mapped pool has a policy"));
+        }
+        if self.pool.policy.convert_below_free.is_some_and(|percent| percent > 100) {
+            return Err(Error::setting("pool.policy.convert_below_free", "the value is a percentage"));
+        }
+        Ok(())
+    }
+
+    fn check_array(&self) -> Result<()> {
+        let is_array = self.target == TargetName::Array;
+        if is_array && self.volumes.len() != 1 {
+            return Err(Error::setting("volumes", "an array has exactly one volume"));
+        }
+        let Some(grows) = &self.grows else { return Ok(()) };
+        let members: usize = self.members.iter().map(|group| group.count).sum();
+        let added: usize = grows.added.iter().sum();
+        if self.target == TargetName::Member {
+            return Err(Error::setting("grows", "a single member cannot grow"));
+        }
+        if is_array != grows.method.is_some() {
+            return Err(Error::setting("grows.method", "an array needs a method, and a pool has none"));
+        }
+        if grows.added.is_empty() || grows.added.contains(&0) {
+            return Err(Error::setting("grows.added", "each addition must have at least one member"));
+        }
+        if added >= members {
+            return Err(Error::setting(
+                "grows.added",
+                format!("{added} of {members} members are added, which leaves none to begin with"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl RunSpec {
+    fn check(&self) -> Result<()> {
+        for (name, seconds) in [("run.duration_s", self.duration_s), ("run.interval_s", self.interval_s)] {
+            if !(seconds > 0.0 && seconds < TIME_MAX_S) {
+                return Err(Error::setting(name, format!("{seconds} is not a positive time below 30 days")));
+            }
+        }
+        at_least_zero("run.warm_up_s", self.warm_up_s)?;
+        if self.duration_s / self.interval_s > INTERVALS_MAX {
+            let why = format!("{} s are more than {INTERVALS_MAX} intervals", self.duration_s);
+            return Err(Error::setting("run.interval_s", why));
+        }
+        if self.seeds.is_empty() {
+            return Err(Error::setting("run.seeds", "the list is empty"));
+        }
+        Ok(())
+    }
+}
+
+impl MemberSpec {
+    fn check(&self, index: usize) -> Result<()> {
+        let setting = |name: &str| format!("members.{index}.{name}");
+        if let Some(size) = self.size
+            && (size.0 == 0 || !size.0.is_multiple_of(4096))
+        {
+            return Err(Error::setting(
+                setting("size"),
+                format!("{} bytes are not a multiple of 4096", size.0),
+            ));
+        }
+        if self.stalled > self.count {
+            let why = format!("{} of {} members cannot be stalled", self.stalled, self.count);
+            return Err(Error::setting(setting("stalled"), why));
+        }
+        at_least_zero(&setting("aging"), self.aging.unwrap_or(0.0))?;
+        at_least_zero(&setting("spare"), self.spare.unwrap_or(0.0))?;
+        let is_disk = matches!(self.model, ModelName::Ultrastar36z15 | ModelName::Constellation2);
+        let of_flash = [
+            ("aging", self.aging.is_some()),
+            ("spare", self.spare.is_some()),
+            ("pages", self.pages.is_some()),
+            ("suspend", self.suspend),
+        ];
+        if self.suspend && self.model == ModelName::Consumer {
+            return Err(Error::setting(
+                setting("suspend"),
+                "the consumer drive does not suspend erases: it stops as a whole for them",
+            ));
+        }
+        match of_flash.iter().find(|(_, given)| is_disk && *given) {
+            Some((name, _)) => Err(Error::setting(setting(name), "a disk has no such setting")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn at_least_zero(name: &str, value: f64) -> Result<()> {
+    if value.is_finite() && (0.0..TIME_MAX_S).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::setting(name, format!("{value} is negative or too large")))
+}
+
+impl GrowthSpec {
+    /// Checks the description, and that the array can be computed.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.timed && self.level != LevelName::Raid0 {
+            return Err(Error::setting("growth.timed", "only the address computation of raid0 can be timed"));
+        }
+        self.array_after(self.additions).map(drop)
+    }
+}
+
+impl Head {
+    /// Checks that every published figure selects runs, and that its options go together. `combinations` are those of the
+    /// swept values.
+    pub(crate) fn check_published(&self, combinations: &[BTreeMap<String, Value>]) -> Result<()> {
+        for (i, published) in self.references.iter().enumerate() {
+            let setting = format!("references.{i}");
+            for (name, selector) in [("of", Some(&published.of)), ("over", published.over.as_ref())] {
+                let Some(selector) = selector else { continue };
+                let setting = format!("{setting}.{name}");
+                let selected = self.count_selected(selector, combinations);
+                if selected == 0 {
+                    return Err(Error::setting(setting, "there is no such run"));
+                }
+                if name == "over" && selected > 1 && !published.has_wildcard() {
+                    let why = "it selects several combinations of case and swept values, not one";
+                    return Err(Error::setting(setting, why));
+                }
+            }
+            if published.has_wildcard() && (published.divided_by.is_some() || published.highest) {
+                let why = "a figure with * cannot have divided_by or highest";
+                return Err(Error::setting(setting, why));
+            }
+            if published.has_wildcard() && matches!(published.published, PublishedValue::Figure(_)) {
+                let why = "the published value of a figure with * cannot be a figure of a run";
+                return Err(Error::setting(setting, why));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of combinations of case and swept values that a selector selects.
+    fn count_selected(&self, selector: &RunSelector, combinations: &[BTreeMap<String, Value>]) -> usize {
+        let unswept = [BTreeMap::new()];
+        let cases: Vec<_> = self.cases.iter().map(|case| (Some(case.name.as_str()), case.swept)).collect();
+        let cases = if cases.is_empty() { &[(None, true)][..] } else { &cases };
+        let count = |&(case, is_swept): &(Option<&str>, bool)| {
+            let swept = if is_swept { combinations } else { &unswept };
+            swept.iter().filter(|values| selector.selects(case, values)).count()
+        };
+        cases.iter().map(count).sum()
+    }
+}

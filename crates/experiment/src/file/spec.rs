@@ -1,0 +1,261 @@
+//! The file about a simulation: members, pool or array, volumes and workload.
+//!
+//! Sizes are numbers of bytes or strings like "64K" and "1.5G" (powers of 1024); times are in seconds. Unknown keys are
+//! errors. The checks of `file/check.rs` reject values that make no sense.
+
+use serde::{Deserialize, Serialize};
+use sinew_format::model::policy::Policy;
+use sinew_workload::{ByteSize, Pace, Workload};
+
+use crate::file::head::experiment_file;
+use crate::file::names::{
+    GrowMethodName, LevelName, ModelName, PresetName, ProtectionName, SpikeAvoidanceName, TargetName,
+};
+
+experiment_file! {
+    /// A file about a simulation.
+    pub struct Spec {
+        /// How long and how often to run.
+        pub run: RunSpec,
+        /// The system that requests are issued to.
+        #[serde(default)]
+        pub target: TargetName,
+        /// A preset, which replaces `target`, `pool` and `array`.
+        #[serde(default)]
+        pub preset: Option<PresetName>,
+        /// Settings of the layer of a preset.
+        #[serde(default)]
+        pub layer: LayerSpec,
+        /// Groups of equal members.
+        pub members: Vec<MemberSpec>,
+        /// The pool of the members.
+        #[serde(default)]
+        pub pool: PoolSpec,
+        /// The array of the members, if the target is one. Its volume spans it.
+        #[serde(default)]
+        pub array: ArraySpec,
+        /// How the pool or array grows during the run.
+        #[serde(default)]
+        pub grows: Option<OnlineGrowthSpec>,
+        /// The volumes, by number. An array has one, whose `size` is ignored.
+        pub volumes: Vec<VolumeSpec>,
+        /// When requests are issued.
+        #[serde(default = "open_loop")]
+        pub pace: Pace,
+        /// The requests.
+        pub workload: Workload,
+    }
+}
+
+/// How long and how often to run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSpec {
+    /// The measured time, in simulated seconds.
+    pub duration_s: f64,
+    /// The time under load before measurement begins, in simulated seconds.
+    #[serde(default)]
+    pub warm_up_s: f64,
+    /// The length of an interval of every time series.
+    #[serde(default = "tenth")]
+    pub interval_s: f64,
+    /// The seeds; one run for each.
+    #[serde(default = "one_seed")]
+    pub seeds: Vec<u64>,
+}
+
+/// A group of equal members.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemberSpec {
+    /// The device model.
+    pub model: ModelName,
+    /// The number of members.
+    #[serde(default = "one")]
+    pub count: usize,
+    /// The size of each member; that of the model where not given. Of a disk, only this part at its start is used.
+    #[serde(default)]
+    pub size: Option<ByteSize>,
+    /// SSDs: write the whole drive once, then this many times its size at random. A drive is new where not given.
+    #[serde(default)]
+    pub aging: Option<f64>,
+    /// SSDs: spare flash as a fraction of the size; that of the model where not given.
+    #[serde(default)]
+    pub spare: Option<f64>,
+    /// SSDs: pages of an erase block; that of the model where not given. A small drive needs few pages: a die has a minimum
+    /// number of erase blocks, which otherwise gives the drive more spare space than requested.
+    #[serde(default)]
+    pub pages: Option<u32>,
+    /// SSDs: reads suspend programs and erases.
+    #[serde(default)]
+    pub suspend: bool,
+    /// The number of members, the first ones, that complete no request from the start of the load to its end.
+    #[serde(default)]
+    pub stalled: usize,
+}
+
+/// The pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSpec {
+    /// The protection.
+    #[serde(default)]
+    pub protection: ProtectionName,
+    /// Data columns of a stripe; 0, the default, lets the engine choose.
+    #[serde(default)]
+    pub width: usize,
+    /// The number of shards; 1 by default. CPU time is not simulated, so more shards only divide the pool.
+    #[serde(default)]
+    pub shards: Option<usize>,
+    /// Keep and verify checksums. Simulated members corrupt nothing here, so checksums only cost real time.
+    #[serde(default)]
+    pub checksums: bool,
+    /// The limit of background work, in bytes per second; no limit where not given.
+    #[serde(default)]
+    pub throttle: Option<ByteSize>,
+    /// How latency spikes of members are detected; `auto`, or the setting of the preset, where not given.
+    #[serde(default, rename = "step_around")]
+    pub spike_avoidance: Option<SpikeAvoidanceName>,
+    /// Changes to the policy of a mapped pool.
+    #[serde(default)]
+    pub policy: PolicySpec,
+}
+
+/// Changes to a policy; docs/policy.md describes policies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicySpec {
+    /// Whether blocks that are read in sequence but stored apart are defragmented.
+    #[serde(default, rename = "gather")]
+    pub defragment: Option<bool>,
+    /// Mirrored stripes are converted while less than this percentage of the chunk space is free.
+    #[serde(default)]
+    pub convert_below_free: Option<u8>,
+    /// Conversion pauses while clients move more than this many bytes per second on a member; 0 is never.
+    #[serde(default)]
+    pub convert_pause_above: Option<u64>,
+}
+
+impl PolicySpec {
+    /// The policy with these changes.
+    pub(crate) fn applied_to(self, policy: Policy) -> Policy {
+        Policy {
+            gather: self.defragment.unwrap_or(policy.gather),
+            convert_below_free: self.convert_below_free.unwrap_or(policy.convert_below_free),
+            convert_pause_above: self.convert_pause_above.unwrap_or(policy.convert_pause_above),
+            ..policy
+        }
+    }
+}
+
+/// Settings of the layer that a preset puts above its array.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayerSpec {
+    /// Bytes of non-volatile memory.
+    #[serde(default = "buffer")]
+    pub buffer: ByteSize,
+    /// The fraction of the array that a log keeps free for cleaning.
+    #[serde(default = "tenth")]
+    pub spare: f64,
+    /// Add the time of md's software to every write to an array.
+    #[serde(default)]
+    pub software: bool,
+}
+
+impl Default for LayerSpec {
+    fn default() -> LayerSpec {
+        LayerSpec { buffer: buffer(), spare: tenth(), software: false }
+    }
+}
+
+/// An array.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArraySpec {
+    /// The level.
+    pub level: LevelName,
+    /// Bytes of a chunk.
+    #[serde(default = "chunk")]
+    pub chunk: ByteSize,
+    /// Levels with parity: use a journal.
+    #[serde(default)]
+    pub journal: bool,
+    /// The number of shards; 1 by default.
+    #[serde(default)]
+    pub shards: Option<usize>,
+}
+
+impl Default for ArraySpec {
+    fn default() -> ArraySpec {
+        ArraySpec { level: LevelName::Raid0, chunk: chunk(), journal: false, shards: None }
+    }
+}
+
+/// How a pool or array grows during a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnlineGrowthSpec {
+    /// The growth method of an array.
+    #[serde(default)]
+    pub method: Option<GrowMethodName>,
+    /// The number of members of each addition. The last members of the file are added, one addition after the other.
+    pub added: Vec<usize>,
+    /// Grow before measurement begins, without load.
+    #[serde(default)]
+    pub before: bool,
+    /// End measurement when growth ends, if that is before `run.duration_s`.
+    #[serde(default, rename = "to_the_end")]
+    pub measure_until_grown: bool,
+    /// Growth pauses while clients issue more than this many requests per second; 0 is never.
+    #[serde(default, rename = "rest_above")]
+    pub pause_above_iops: u64,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeSpec {
+    /// The size.
+    pub size: ByteSize,
+    /// Write the whole volume in order before the load begins.
+    #[serde(default)]
+    pub fill: bool,
+    /// After that, write this many times its size at random.
+    #[serde(default)]
+    pub overwrite: f64,
+    /// Bytes of each of these random writes.
+    #[serde(default = "chunk")]
+    pub overwrite_unit: ByteSize,
+}
+
+impl Spec {
+    /// Of `members` members, the number that the pool or array has before it grows.
+    pub(crate) fn members_before_growth(&self, members: usize) -> usize {
+        members - self.grows.iter().flat_map(|grows| &grows.added).sum::<usize>()
+    }
+}
+
+fn open_loop() -> Pace {
+    Pace::Timed { in_flight_max: None }
+}
+
+fn buffer() -> ByteSize {
+    ByteSize(256 << 20)
+}
+
+fn chunk() -> ByteSize {
+    ByteSize(64 << 10)
+}
+
+fn tenth() -> f64 {
+    0.1
+}
+
+fn one() -> usize {
+    1
+}
+
+fn one_seed() -> Vec<u64> {
+    vec![1]
+}

@@ -1,0 +1,129 @@
+//! The report for a terminal.
+
+use crate::report::growth_columns;
+use crate::report::tables::{KINDS, QUANTILES, VOLUME_COLUMNS, latency_cells, volume_rows};
+use crate::results::schema::{Comparison, Figures, GrowthFigures, Results};
+use crate::results::simulated::Simulated;
+use crate::results::summary::{Group, groups};
+use crate::units::{percent, three_digits};
+
+/// Tables of latencies, of members and writes, and of published figures and ours.
+pub fn text(results: &Results) -> String {
+    let simulated = groups(&results.runs, Figures::simulated);
+    let growth = growth(&groups(&results.runs, Figures::growth));
+    let references = references(&results.references);
+    let tables = [latencies(&simulated), volumes(&simulated), members(&simulated), growth, references];
+    let tables: Vec<_> = tables.into_iter().filter(|table| !table.is_empty()).collect();
+    tables.join("\n")
+}
+
+fn growth(groups: &[Group<'_, GrowthFigures>]) -> String {
+    if groups.is_empty() {
+        return String::new();
+    }
+    let note = if growth_columns::is_timed(groups) {
+        format!("{}\n", growth_columns::TIMES_NOTE)
+    } else {
+        String::new()
+    };
+    table(&growth_columns::rows(groups), 1) + &note
+}
+
+fn latencies(groups: &[Group<'_>]) -> String {
+    if groups.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![vec![String::new(), String::new(), "per s".to_owned()]];
+    rows[0].extend(QUANTILES.iter().map(|quantile| quantile.name.to_owned()));
+    rows[0].extend(["max".to_owned(), "errors".to_owned()]);
+    for group in groups {
+        let kinds = KINDS.iter().filter(|kind| group.kind(kind).next().is_some());
+        rows.extend(kinds.map(|kind| latency_cells(group, kind)));
+    }
+    table(&rows, 2)
+}
+
+fn volumes(groups: &[Group<'_>]) -> String {
+    let mut rows = volume_rows(groups);
+    if rows.is_empty() {
+        return String::new();
+    }
+    rows.insert(0, VOLUME_COLUMNS.map(str::to_owned).to_vec());
+    table(&rows, 2)
+}
+
+fn members(groups: &[Group<'_>]) -> String {
+    if groups.is_empty() {
+        return String::new();
+    }
+    let header = ["", "members busy", "amplification in array", "in flash"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for group in groups {
+        let figure = |what: fn(&Simulated) -> Option<f64>| {
+            group.over_seeds(what).map_or("-".to_owned(), |found| found.show(three_digits))
+        };
+        let busy = group.over_seeds(|f| Some(mean_busy(f))).map_or("-".to_owned(), |busy| busy.show(percent));
+        let array = figure(|f| f.writes.array_amplification);
+        rows.push(vec![group.name().to_owned(), busy, array, figure(|f| f.writes.flash_amplification)]);
+    }
+    table(&rows, 1)
+}
+
+fn mean_busy(figures: &Simulated) -> f64 {
+    figures.members.iter().map(|m| m.busy).sum::<f64>() / figures.members.len().max(1) as f64
+}
+
+fn references(references: &[Comparison]) -> String {
+    if references.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![["", "", "published", "ours", ""].map(str::to_owned).to_vec()];
+    let mut sources: Vec<&str> = Vec::new();
+    for found in references {
+        if !sources.contains(&found.source.as_str()) {
+            sources.push(&found.source);
+        }
+        let number = sources.iter().position(|source| *source == found.source).unwrap_or(0) + 1;
+        let of = found.label();
+        rows.push(vec![
+            found.what.clone(),
+            of,
+            found.show_published(),
+            found.show_ours(),
+            format!("[{number}]"),
+        ]);
+    }
+    let sources = sources.iter().enumerate().map(|(i, source)| format!("[{}] {source}\n", i + 1));
+    table(&rows, 2) + &sources.collect::<String>()
+}
+
+/// Aligned columns: the first `left` ones to the left, the others to the right. An empty column is left out.
+fn table(rows: &[Vec<String>], left: usize) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cell = |(column, cell): (usize, &String)| {
+            let width = widths[column];
+            if column < left { format!("{cell:width$}") } else { format!("{cell:>width$}") }
+        };
+        let cells: Vec<_> = row.iter().enumerate().filter(|(i, _)| widths[*i] > 0).map(cell).collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = [["", "", "x"], ["long name", "", "1"], ["b", "", "100"]];
+        let rows = rows.map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(table(&rows, 2), "             x\nlong name    1\nb          100\n");
+    }
+}

@@ -1,0 +1,14 @@
+//! The results of experiments: their JSON, the comparison with published figures, and their summary over seeds.
+
+pub(crate) mod comparison;
+pub(crate) mod schema;
+pub(crate) mod simulated;
+pub(crate) mod spread;
+pub(crate) mod summary;
+
+pub use schema::{AddressingTimes, Comparison, Figures, GrowthFigures, Results, RunResult, SCHEMA};
+pub use simulated::{
+    FlashResult, Interval, KindResult, MemberResult, OnlineGrowthResult, PoolResult, PoolState, Simulated,
+    Spikes, StripeUpdates, VolumeResult, WriteResult,
+};
+pub use spread::Spread;

@@ -1,0 +1,257 @@
+//! The figures of a simulation. Each field says what it is and its unit.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sinew_workload::{BucketReport, Distribution, KindReport};
+
+use crate::file::names::{ModelName, ProtectionName};
+
+/// The figures of the engine, or of a member alone, under a load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Simulated {
+    /// The measured time, in simulated seconds.
+    pub duration_s: f64,
+    /// The time before measurement, in simulated seconds: creating and filling the pool, and warm-up.
+    pub before_s: f64,
+    /// The length of an interval of every time series, in seconds.
+    pub interval_s: f64,
+    /// Requests by kind; a kind without requests is absent.
+    pub requests: BTreeMap<String, KindResult>,
+    /// Requests by volume, if there are several volumes. A volume has the name of its workload if no other volume has the same,
+    /// otherwise `volume0` and so on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub volumes: BTreeMap<String, VolumeResult>,
+    /// Each member.
+    pub members: Vec<MemberResult>,
+    /// Bytes written at each level from clients to flash.
+    pub writes: WriteResult,
+    /// The pool; nothing for a member alone, or for an array.
+    pub pool: Option<PoolResult>,
+    /// The growth during measurement, if the pool or array grew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grew: Option<OnlineGrowthResult>,
+    /// The latency of stripe updates; only of an array without a journal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<StripeUpdates>,
+    /// Latency spikes of members, if they were detected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spikes: Option<Spikes>,
+    /// Bytes and the state of the pool over time. The length of an interval is [`Simulated::interval_s`] or a multiple of it.
+    pub series: Vec<Interval>,
+}
+
+/// The mean times that updates of stripes spend waiting. A write updates one stripe or several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StripeUpdates {
+    /// The number of updates.
+    pub changes: u64,
+    /// Waiting for the lock of the stripe.
+    pub wait_ns: f64,
+    /// Reading what parity is computed from.
+    pub read_ns: f64,
+    /// Waiting until the mark in the write-intent bitmap is durable.
+    pub mark_ns: f64,
+    /// Writing data and parity.
+    pub write_ns: f64,
+    /// The same for the slowest 1 % of the updates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowest: Option<Box<StripeUpdates>>,
+}
+
+/// Latency spikes of members during measurement, as the engine detected them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spikes {
+    /// The number of spikes that began, of all members.
+    pub spikes: u64,
+    /// The mean number of spikes of a member in a minute.
+    pub per_member_minute: f64,
+    /// The mean length of a spike from its detection; nothing if there was none.
+    pub mean_ns: Option<f64>,
+    /// The fraction of chunk writes that went to a member in a spike; nothing if such members are avoided.
+    pub writes_met: Option<f64>,
+    /// The number of requests redirected because a member did not respond.
+    pub redirections: u64,
+    /// The number of those that were reads reconstructed from other members.
+    pub reconstructions: u64,
+}
+
+/// The growth of a pool or array under load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OnlineGrowthResult {
+    /// The duration of the growth; nothing if it did not end during measurement.
+    pub took_ns: Option<u64>,
+    /// The bytes moved; copies in an array are not counted.
+    pub moved_bytes: u64,
+    /// `moved_bytes` as a fraction of the former capacity of the array, or of the used chunks of the pool.
+    pub moved: f64,
+    /// The highest latency of a request during measurement.
+    pub latency_max_ns: u64,
+    /// The mean latency of the requests during measurement.
+    pub latency_mean_ns: f64,
+}
+
+/// Requests of one kind that were due during measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KindResult {
+    /// Counts, rates and distributions of latency; exact to 0.1 %.
+    #[serde(flatten)]
+    pub summary: KindReport,
+    /// The message of the first error.
+    pub first_error: Option<String>,
+    /// Pairs of a latency in nanoseconds and the number of requests with it; exact to 1 %.
+    pub histogram: Vec<(u64, u64)>,
+    /// The completed requests of each interval that has any.
+    pub series: Vec<BucketReport>,
+}
+
+/// Requests to one volume that were due during measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VolumeResult {
+    /// The number of the volume.
+    pub volume: u32,
+    /// The number of completed requests, errors included.
+    pub requests: u64,
+    /// The number of errors; they are in no other figure.
+    pub errors: u64,
+    /// The latency of requests of all kinds, counted from when a request was due.
+    pub latency: Distribution,
+    /// The latency of reads; nothing if there were none.
+    pub read: Option<Distribution>,
+    /// The latency of writes; nothing if there were none.
+    pub write: Option<Distribution>,
+}
+
+/// A member during measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemberResult {
+    /// The device model.
+    pub model: ModelName,
+    /// The size.
+    pub bytes: u64,
+    /// The number of reads.
+    pub reads: u64,
+    /// The number of writes.
+    pub writes: u64,
+    /// The number of flushes.
+    pub flushes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// The fraction of the time with a request in flight.
+    pub busy: f64,
+    /// The mean number of requests in flight.
+    pub queue: f64,
+    /// `busy` in each interval.
+    pub busy_series: Vec<f64>,
+    /// The flash of an SSD.
+    pub flash: Option<FlashResult>,
+}
+
+/// The flash of a member during measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlashResult {
+    /// Spare flash as a fraction of the size of the member.
+    pub spare: f64,
+    /// The mean fraction of the time in which a die worked or waited for its channel.
+    pub die_busy: f64,
+    /// Blocks of 4 KiB written by the host.
+    pub written_blocks: u64,
+    /// Blocks of 4 KiB programmed: for the host, for cleaning, and as padding.
+    pub programmed_blocks: u64,
+    /// `programmed_blocks` divided by `written_blocks`; nothing if the host wrote nothing.
+    pub write_amplification: Option<f64>,
+    /// The write amplification of long random overwrites of the whole drive according to a closed form:
+    /// `greedy_write_amplification` of `sinew_devices::theory`.
+    pub closed_form_amplification: f64,
+    /// The number of erase blocks cleaned.
+    pub erases: u64,
+    /// How often the drive stopped serving its host.
+    pub stalls: u64,
+    /// The sum of these times.
+    pub stalled_ns: u64,
+    /// Pairs of a number of erases, over the whole life of the drive with aging, and the number of erase blocks with it.
+    pub erase_counts: Vec<(u32, u64)>,
+}
+
+/// Bytes written at each level from clients to flash during measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WriteResult {
+    /// Bytes of completed writes of clients.
+    pub client_bytes: u64,
+    /// Bytes written to members.
+    pub member_bytes: u64,
+    /// Bytes programmed by members that are SSDs.
+    pub programmed_bytes: u64,
+    /// Bytes written to members divided by those of clients; nothing if no client wrote.
+    pub array_amplification: Option<f64>,
+    /// Bytes programmed divided by those written to SSDs; nothing without SSDs.
+    pub flash_amplification: Option<f64>,
+}
+
+/// An interval of a time series.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// The end, in seconds after measurement began.
+    pub until_s: f64,
+    /// Bytes of completed writes of clients.
+    pub client_bytes: u64,
+    /// Bytes written to members.
+    pub member_bytes: u64,
+    /// Of these, the bytes that reached flash.
+    pub reached_flash_bytes: u64,
+    /// Bytes programmed.
+    pub programmed_bytes: u64,
+    /// The number of erase blocks cleaned.
+    pub erases: u64,
+    /// The pool at the end.
+    pub pool: Option<PoolState>,
+    /// The engine's counters that increased, and by how much.
+    pub work: BTreeMap<String, u64>,
+}
+
+/// The pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PoolResult {
+    /// The protection.
+    pub protection: ProtectionName,
+    /// Data columns of a full stripe.
+    pub data_columns: usize,
+    /// Bytes of all members.
+    #[serde(default)]
+    pub member_bytes: u64,
+    /// Of these, the bytes of superblocks, journals and tables.
+    #[serde(default)]
+    pub metadata_bytes: u64,
+    /// The pool when measurement began.
+    pub before: PoolState,
+    /// The pool when measurement ended.
+    pub after: PoolState,
+    /// By how much the engine's counters increased.
+    pub work: BTreeMap<String, u64>,
+}
+
+/// A pool at one point in time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PoolState {
+    /// Bytes that clients have stored.
+    pub stored_bytes: u64,
+    /// Bytes that clients can store.
+    pub capacity_bytes: u64,
+    /// Bytes of all chunks.
+    pub raw_bytes: u64,
+    /// Bytes of free chunks.
+    pub free_bytes: u64,
+    /// Bytes of the other chunks, including copies, parity and dead blocks of stripes.
+    #[serde(default)]
+    pub used_bytes: u64,
+    /// The number of mirrored stripes.
+    pub stripes_mirrored: u64,
+    /// The number of parity stripes.
+    pub stripes_parity: u64,
+    /// The number of stripes with a missing or misplaced chunk.
+    pub stripes_degraded: u64,
+    /// Memory of the tables.
+    pub table_bytes: u64,
+}

@@ -1,0 +1,226 @@
+//! The figures of a run: from counters before and after measurement to the results.
+
+use std::collections::BTreeMap;
+
+use sinew_devices::flash::Stats;
+use sinew_members::latency::{MemberLatency, SpikeAvoidance};
+use sinew_members::status::ShardStatus;
+use sinew_members::update_latency::ChangeParts;
+use sinew_workload::Kind;
+
+use crate::file::spec::Spec;
+use crate::results::simulated::{
+    FlashResult, KindResult, MemberResult, OnlineGrowthResult, PoolResult, Simulated, Spikes, StripeUpdates,
+    VolumeResult, WriteResult,
+};
+use crate::run::histogram::VolumeHistogram;
+use crate::run::load::Load;
+use crate::run::measure::{Measured, fraction, pool_state, programmed_blocks};
+use crate::system::members::{FlashFacts, Member};
+use crate::system::pools::Pools;
+
+/// Bytes of the blocks that counters of flash count.
+const FLASH_BLOCK_BYTES: u64 = 4096;
+
+/// What a run observed.
+pub(crate) struct Observed<'a> {
+    pub(crate) load: &'a Load,
+    pub(crate) members: &'a [Member],
+    /// The pools or arrays; nothing for a member alone.
+    pub(crate) pools: Option<&'a Pools>,
+    pub(crate) measured: Measured,
+    pub(crate) requests: BTreeMap<String, KindResult>,
+    pub(crate) grew: Option<OnlineGrowthResult>,
+}
+
+/// All figures of a run that was measured from `measure_from` on, in virtual nanoseconds.
+pub(crate) fn simulated(spec: &Spec, measure_from: u64, observed: Observed<'_>) -> Simulated {
+    let Observed { load, members, pools, measured, requests, grew } = observed;
+    let volumes = by_volume(load, &spec.workload.names(), measure_from + measured.ran_ns);
+    let members = member_results(members, &measured);
+    let Measured { before, after, series, ran_ns, .. } = measured;
+    let states = before.pool.as_ref().zip(after.pool.as_ref());
+    // Without detection, the counters have spikes that were detected before it was switched off.
+    let detecting = pools.filter(|pools| pools.spike_avoidance() != SpikeAvoidance::Off);
+    Simulated {
+        changes: states.and_then(|(before, after)| stripe_updates(before, after)),
+        spikes: states.zip(detecting).map(|((before, after), pools)| {
+            let member_minutes = pools.members() as f64 * ran_ns as f64 / 60e9;
+            spikes(before, after, member_minutes)
+        }),
+        duration_s: ran_ns as f64 / 1e9,
+        before_s: measure_from as f64 / 1e9,
+        interval_s: spec.run.interval_s,
+        writes: write_result(after.client_bytes - before.client_bytes, &members),
+        requests,
+        volumes,
+        members,
+        pool: pools.and_then(|pools| pool_result(pools, before.pool, after.pool)),
+        grew,
+        series,
+    }
+}
+
+/// The name of a kind of requests in the JSON.
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Read => "read",
+        Kind::Write => "write",
+        Kind::Discard => "discard",
+        Kind::Flush => "flush",
+    }
+}
+
+/// The requests by kind, at the end of measurement.
+pub(crate) fn by_kind(load: &Load, end: u64) -> BTreeMap<String, KindResult> {
+    let histograms = Kind::ALL.iter().zip(load.take_kinds());
+    histograms.filter_map(|(&kind, all)| Some((kind_name(kind).to_owned(), all.finish(end)?))).collect()
+}
+
+/// The requests by volume. `names` are the names of the workloads of each volume; a volume has that of its only workload, if no
+/// other volume has the same.
+fn by_volume(load: &Load, names: &[(u32, String)], end: u64) -> BTreeMap<String, VolumeResult> {
+    let name = |volume: u32| {
+        let mut own = names.iter().filter(|(of, _)| *of == volume);
+        let (_, name) = own.next().filter(|_| own.next().is_none())?;
+        (names.iter().filter(|(_, other)| other == name).count() == 1).then(|| name.clone())
+    };
+    let histograms = load.take_volumes();
+    if histograms.len() < 2 {
+        return BTreeMap::new();
+    }
+    let result = |(volume, histogram): (u32, VolumeHistogram)| {
+        (name(volume).unwrap_or_else(|| format!("volume{volume}")), histogram.finish(volume, end))
+    };
+    (0..).zip(histograms).map(result).collect()
+}
+
+fn member_results(members: &[Member], measured: &Measured) -> Vec<MemberResult> {
+    let Measured { before, after, busy_series, erase_counts, ran_ns, .. } = measured;
+    let result = |(i, member): (usize, &Member)| {
+        let (now, then) = (&after.devices[i], &before.devices[i]);
+        let flash = member.flash.zip(now.flash.as_ref().zip(then.flash.as_ref()));
+        MemberResult {
+            model: member.model,
+            bytes: member.bytes,
+            reads: now.stats.reads - then.stats.reads,
+            writes: now.stats.writes - then.stats.writes,
+            flushes: now.stats.flushes - then.stats.flushes,
+            read_bytes: now.stats.read_bytes - then.stats.read_bytes,
+            written_bytes: now.stats.written_bytes - then.stats.written_bytes,
+            busy: fraction(now.usage.busy_ns - then.usage.busy_ns, *ran_ns),
+            queue: fraction((now.usage.request_ns - then.usage.request_ns) as u64, *ran_ns),
+            busy_series: busy_series[i].clone(),
+            flash: flash
+                .map(|(facts, (now, then))| flash_result(facts, *ran_ns, now, then, &erase_counts[i])),
+        }
+    };
+    members.iter().enumerate().map(result).collect()
+}
+
+fn flash_result(
+    facts: FlashFacts,
+    ran_ns: u64,
+    now: &Stats,
+    then: &Stats,
+    erase_counts: &BTreeMap<u32, u64>,
+) -> FlashResult {
+    let written_blocks = now.written_blocks - then.written_blocks;
+    let programmed_blocks = programmed_blocks(now) - programmed_blocks(then);
+    FlashResult {
+        spare: (facts.spare * 1e6).round() / 1e6,
+        die_busy: fraction(now.die_busy_ns - then.die_busy_ns, ran_ns * u64::from(facts.dies)),
+        written_blocks,
+        programmed_blocks,
+        write_amplification: ratio(programmed_blocks, written_blocks),
+        closed_form_amplification: facts.closed_form_amplification,
+        erases: now.erases - then.erases,
+        stalls: now.stalls - then.stalls,
+        stalled_ns: now.stalled_ns - then.stalled_ns,
+        erase_counts: erase_counts.iter().map(|(&count, &blocks)| (count, blocks)).collect(),
+    }
+}
+
+fn ratio(of: u64, to: u64) -> Option<f64> {
+    (to > 0).then(|| of as f64 / to as f64)
+}
+
+fn write_result(client_bytes: u64, members: &[MemberResult]) -> WriteResult {
+    let member_bytes = members.iter().map(|m| m.written_bytes).sum();
+    let flash = members.iter().filter_map(|m| m.flash.as_ref());
+    let programmed_bytes = flash.clone().map(|f| f.programmed_blocks * FLASH_BLOCK_BYTES).sum();
+    let reached_flash: u64 = flash.map(|f| f.written_blocks * FLASH_BLOCK_BYTES).sum();
+    WriteResult {
+        client_bytes,
+        member_bytes,
+        programmed_bytes,
+        array_amplification: ratio(member_bytes, client_bytes),
+        flash_amplification: ratio(programmed_bytes, reached_flash),
+    }
+}
+
+/// The stripe updates between two states; nothing if there were none.
+fn stripe_updates(before: &ShardStatus, after: &ShardStatus) -> Option<StripeUpdates> {
+    let (waits, before, after) =
+        (after.update_latency.since(&before.update_latency), &before.counters, &after.counters);
+    let all = ChangeParts {
+        changes: after.stripe_changes - before.stripe_changes,
+        wait_ns: after.stripe_wait_ns - before.stripe_wait_ns,
+        read_ns: after.stripe_read_ns - before.stripe_read_ns,
+        mark_ns: after.stripe_mark_ns - before.stripe_mark_ns,
+        write_ns: after.stripe_write_ns - before.stripe_write_ns,
+    };
+    let slowest = waits.slowest(100).map(|parts| Box::new(mean_times(parts, None)));
+    (all.changes > 0).then(|| mean_times(all, slowest))
+}
+
+fn mean_times(sums: ChangeParts, slowest: Option<Box<StripeUpdates>>) -> StripeUpdates {
+    let mean = |sum: u64| (sum as f64 / sums.changes as f64).round();
+    StripeUpdates {
+        changes: sums.changes,
+        wait_ns: mean(sums.wait_ns),
+        read_ns: mean(sums.read_ns),
+        mark_ns: mean(sums.mark_ns),
+        write_ns: mean(sums.write_ns),
+        slowest,
+    }
+}
+
+/// The spikes between two states. `member_minutes` is the time between them multiplied by the number of members.
+fn spikes(before: &ShardStatus, after: &ShardStatus, member_minutes: f64) -> Spikes {
+    let sum = |status: &ShardStatus| {
+        let mut sum = MemberLatency::default();
+        status.member_latency.iter().for_each(|latency| sum.add(latency));
+        sum
+    };
+    let (before, after) = (sum(before), sum(after));
+    let spikes = after.spikes - before.spikes;
+    Spikes {
+        spikes,
+        per_member_minute: spikes as f64 / member_minutes,
+        mean_ns: ratio(after.spiking_ns - before.spiking_ns, spikes).map(f64::round),
+        writes_met: ratio(
+            after.spiking_writes - before.spiking_writes,
+            after.watched_writes - before.watched_writes,
+        ),
+        redirections: after.redirections - before.redirections,
+        reconstructions: after.reconstructions - before.reconstructions,
+    }
+}
+
+/// The result of mapped pools; nothing for arrays.
+fn pool_result(pools: &Pools, before: Option<ShardStatus>, after: Option<ShardStatus>) -> Option<PoolResult> {
+    let stripes = pools.stripes()?;
+    let bytes = pools.member_bytes();
+    let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+    let counters = after.counters.named().into_iter().zip(before.counters.named());
+    Some(PoolResult {
+        protection: stripes.protection,
+        data_columns: stripes.data_columns,
+        member_bytes: bytes.all,
+        metadata_bytes: bytes.metadata,
+        work: counters.map(|((name, now), (_, then))| (name.to_owned(), now - then)).collect(),
+        before: pool_state(&before),
+        after: pool_state(&after),
+    })
+}

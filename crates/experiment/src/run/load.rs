@@ -1,0 +1,280 @@
+//! Issuing the requests of a workload to a target, and filling volumes before that.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use sinew_core::io::Io;
+use sinew_sim::{Rng, SimIo, World};
+use sinew_workload::{Boxed, Done, Issue, Kind, Next, Pace, Replay, Request};
+
+use crate::run::histogram::{KindHistogram, VolumeHistogram};
+use crate::system::target::Target;
+use crate::{Error, Result};
+
+/// Bytes of each write that fills a volume.
+const FILL_BYTES: u64 = 1 << 20;
+/// The number of concurrent writes that fill or overwrite a volume.
+const FILL_DEPTH: usize = 16;
+
+/// A load in progress.
+pub(crate) struct Load {
+    replay: RefCell<Replay<Boxed>>,
+    target: Target,
+    /// By kind, in the order of `Kind::ALL`.
+    kinds: RefCell<Vec<KindHistogram>>,
+    /// By volume.
+    volumes: RefCell<Vec<VolumeHistogram>>,
+    measure_from: u64,
+    /// Bytes of completed writes, warm-up included.
+    written_bytes: Cell<u64>,
+    failure: RefCell<Option<Error>>,
+    ended: Cell<bool>,
+    /// No further requests are issued.
+    stopped: Cell<bool>,
+    /// The issuing task, while it waits for a completion.
+    waiting: RefCell<Option<Waker>>,
+}
+
+/// When a load starts, is measured from, and ends; and the interval of time series. All in virtual nanoseconds.
+#[derive(Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) start: u64,
+    pub(crate) measure_from: u64,
+    pub(crate) end: u64,
+    pub(crate) interval: u64,
+}
+
+impl Load {
+    /// Starts issuing requests. Requests due before `measure_from` are not measured.
+    pub(crate) fn start(
+        world: &World,
+        target: Target,
+        requests: Boxed,
+        pace: Pace,
+        times: Times,
+    ) -> Rc<Load> {
+        let kind = |&kind: &Kind| KindHistogram::new(kind, times.measure_from, times.interval);
+        let volume = || VolumeHistogram::new(times.measure_from, times.end - times.measure_from);
+        let volumes = std::iter::repeat_with(volume).take(target.volumes()).collect();
+        let load = Rc::new(Load {
+            replay: RefCell::new(Replay::new(requests, pace, times.start).until(times.end)),
+            target,
+            kinds: RefCell::new(Kind::ALL.iter().map(kind).collect()),
+            volumes: RefCell::new(volumes),
+            measure_from: times.measure_from,
+            written_bytes: Cell::new(0),
+            failure: RefCell::new(None),
+            ended: Cell::new(false),
+            stopped: Cell::new(false),
+            waiting: RefCell::default(),
+        });
+        let issuing = Rc::clone(&load);
+        let io = world.io();
+        world.spawn(async move {
+            if let Err(error) = issuing.issue_all(&io).await {
+                issuing.failure.borrow_mut().get_or_insert(error);
+            }
+            issuing.ended.set(true);
+        });
+        load
+    }
+
+    /// Issues requests until there are no more, or until one fails its check.
+    async fn issue_all(self: &Rc<Self>, io: &SimIo) -> Result<()> {
+        loop {
+            match self.next(io.now())? {
+                Next::Issue(issue) => {
+                    let (load, io_of_task) = (Rc::clone(self), io.clone());
+                    io.spawn(async move { load.execute(issue, &io_of_task).await });
+                }
+                Next::At(at) => io.sleep(at - io.now()).await,
+                Next::AfterCompletion => {
+                    let mut polled = false;
+                    poll_fn(|context| {
+                        if std::mem::replace(&mut polled, true) && self.waiting.borrow().is_none() {
+                            return Poll::Ready(());
+                        }
+                        *self.waiting.borrow_mut() = Some(context.waker().clone());
+                        Poll::Pending
+                    })
+                    .await;
+                    if self.failure.borrow().is_some() {
+                        return Ok(());
+                    }
+                }
+                Next::Done => return Ok(()),
+            }
+        }
+    }
+
+    /// Executes a request, and then the next one if it is due when this one completes: to continue a task costs less than to
+    /// spawn one.
+    async fn execute(&self, mut issue: Issue, io: &SimIo) {
+        loop {
+            let done = self.target.perform(issue.request).await;
+            let now = io.now();
+            self.record(&self.replay.borrow_mut().complete(issue, now, done.is_ok()), done.err());
+            if self.waiting.borrow().is_none() {
+                return;
+            }
+            match self.next(now) {
+                Ok(Next::Issue(next)) => {
+                    issue = next;
+                    continue;
+                }
+                Ok(_) => {}
+                Err(error) => *self.failure.borrow_mut() = Some(error),
+            }
+            return self.waiting.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// The next step of the workload; a request is checked against its volume.
+    fn next(&self, now: u64) -> Result<Next> {
+        if self.stopped.get() {
+            return Ok(Next::Done);
+        }
+        let next = self.replay.borrow_mut().next(now)?;
+        if let Next::Issue(issue) = &next {
+            self.target.check(&issue.request)?;
+        }
+        Ok(next)
+    }
+
+    fn record(&self, done: &Done, error: Option<String>) {
+        let Request { kind, len, volume, .. } = done.issue.request;
+        if kind == Kind::Write && done.ok {
+            self.written_bytes.set(self.written_bytes.get() + len);
+        }
+        if done.issue.due_ns >= self.measure_from {
+            self.kinds.borrow_mut()[kind.index()].record(done, error);
+            self.volumes.borrow_mut()[volume as usize].record(done);
+        }
+    }
+
+    /// Stops issuing requests.
+    pub(crate) fn stop(&self) {
+        self.stopped.set(true);
+    }
+
+    /// Whether the last request has completed.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.get()
+    }
+
+    /// The error that ended the load early, if one did.
+    pub(crate) fn take_failure(&self) -> Option<Error> {
+        self.failure.borrow_mut().take()
+    }
+
+    /// Bytes of completed writes, warm-up included.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes.get()
+    }
+
+    /// Takes the histograms by kind, in the order of `Kind::ALL`.
+    pub(crate) fn take_kinds(&self) -> Vec<KindHistogram> {
+        std::mem::take(&mut self.kinds.borrow_mut())
+    }
+
+    /// Takes the histograms by volume, in the order of the volumes.
+    pub(crate) fn take_volumes(&self) -> Vec<VolumeHistogram> {
+        std::mem::take(&mut self.volumes.borrow_mut())
+    }
+}
+
+/// Writes a whole volume in sequential order.
+///
+/// # Errors
+/// [`Error::Engine`] if a write fails.
+pub(crate) fn fill(
+    world: &World,
+    target: &Target,
+    volume: u32,
+    progress: impl Fn(f64) + 'static,
+) -> Result<()> {
+    let bytes = target.bytes(volume);
+    let next = Cell::new(0);
+    let extent = move || {
+        let offset = next.replace(next.get() + FILL_BYTES);
+        progress(offset.min(bytes) as f64 / bytes as f64);
+        (offset < bytes).then(|| Extent { offset, len: FILL_BYTES.min(bytes - offset) })
+    };
+    write_all(world, target, volume, extent)
+}
+
+/// Random writes over a volume.
+#[derive(Clone, Copy)]
+pub(crate) struct Overwrite {
+    /// The written bytes as a multiple of the size of the volume.
+    pub(crate) times: f64,
+    /// Bytes of each write.
+    pub(crate) unit_bytes: u64,
+}
+
+/// Writes at random offsets of a volume, each a multiple of the length of a write.
+///
+/// # Errors
+/// [`Error::Engine`] if a write fails.
+pub(crate) fn overwrite(
+    world: &World,
+    target: &Target,
+    volume: u32,
+    Overwrite { times, unit_bytes }: Overwrite,
+    progress: impl Fn(f64) + 'static,
+) -> Result<()> {
+    let slots = target.bytes(volume) / unit_bytes;
+    let count = (slots as f64 * times) as u64;
+    let (left, rng) = (Cell::new(count), RefCell::new(world.rng(&format!("overwrite {volume}"))));
+    let extent = move || {
+        left.set(left.get().checked_sub(1)?);
+        progress(1.0 - left.get() as f64 / count as f64);
+        let offset = Rng::below(&mut rng.borrow_mut(), slots) * unit_bytes;
+        Some(Extent { offset, len: unit_bytes })
+    };
+    write_all(world, target, volume, extent)
+}
+
+/// A range of a volume, in bytes.
+struct Extent {
+    offset: u64,
+    len: u64,
+}
+
+/// Writes the extents that `next` returns until it returns none, and flushes.
+fn write_all(
+    world: &World,
+    target: &Target,
+    volume: u32,
+    next: impl Fn() -> Option<Extent> + 'static,
+) -> Result<()> {
+    let next = Rc::new(next);
+    let working = Rc::new(Cell::new(FILL_DEPTH));
+    let failed: Rc<RefCell<Option<String>>> = Rc::default();
+    for _ in 0..FILL_DEPTH {
+        let (target, next, working, failed) =
+            (target.clone(), Rc::clone(&next), Rc::clone(&working), Rc::clone(&failed));
+        world.spawn(async move {
+            while failed.borrow().is_none()
+                && let Some(Extent { offset, len }) = next()
+            {
+                let request = Request { at_ns: 0, offset, len, volume, kind: Kind::Write };
+                if let Err(why) = target.perform(request).await {
+                    *failed.borrow_mut() = Some(why);
+                }
+            }
+            working.set(working.get() - 1);
+        });
+    }
+    let flush = Request { at_ns: 0, offset: 0, len: 0, volume, kind: Kind::Flush };
+    let what = "filling the volumes";
+    world.run_until(|| working.get() == 0).map_err(|stuck| Error::engine(what, stuck))?;
+    if let Some(why) = failed.borrow_mut().take() {
+        return Err(Error::engine(what, why));
+    }
+    let target = target.clone();
+    let flushed = world.block_on(async move { target.perform(flush).await });
+    flushed.map_err(|stuck| Error::engine(what, stuck))?.map_err(|why| Error::engine(what, why))
+}

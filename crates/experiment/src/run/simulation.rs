@@ -1,0 +1,137 @@
+//! One run of a simulation: create the members and the pool, fill the volumes, start the load, measure.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sinew_sim::{DeviceStats, DiscardReads, World};
+
+use crate::file::names::{PresetName, TargetName};
+use crate::file::spec::Spec;
+use crate::progress::Progress;
+use crate::results::simulated::Simulated;
+use crate::run::figures::{self, Observed};
+use crate::run::load::{self, Load, Overwrite, Times};
+use crate::run::measure::{Subjects, measure, warm_up};
+use crate::run::online_growth::OnlineGrowth;
+use crate::system::members::{self, AgedDrives, Member};
+use crate::system::pools::Pools;
+use crate::system::target::Target;
+use crate::units::nanoseconds;
+use crate::{Error, Result};
+
+/// The outcome of a run.
+pub(crate) struct SimulatedRun {
+    pub(crate) figures: Simulated,
+    /// The number of requests to members over the whole run.
+    pub(crate) member_requests: u64,
+}
+
+/// Runs a simulation once. `aged` keeps aged drives from one run for the next.
+///
+/// # Errors
+/// [`Error::Setting`] if members or volumes do not fit, [`Error::Workload`] if the workload cannot be read,
+/// [`Error::OutOfRange`] if a request exceeds its volume, and [`Error::Engine`] if the engine refuses an operation or the
+/// simulated world makes no progress.
+pub(crate) fn run(
+    spec: &Spec,
+    seed: u64,
+    base: &Path,
+    aged: Option<&AgedDrives>,
+    progress: &Progress,
+) -> Result<SimulatedRun> {
+    let world = World::new(seed);
+    world.set_step_limit(u64::MAX);
+    world.trace_no_content();
+    progress("aging members", 0.0);
+    let discard = match spec.preset {
+        Some(PresetName(preset)) if preset.discard => DiscardReads::Zeros,
+        _ => DiscardReads::Kept,
+    };
+    let alone = spec.target == TargetName::Member;
+    let members = members::make(&world, &spec.members, alone, discard, aged)?;
+    let (pools, target) = match spec.target {
+        TargetName::Member => (None, on_member(&world, spec, &members[0])?),
+        _ => {
+            let (pools, target) = Pools::open(&world, spec, &members)?;
+            (Some(pools), target)
+        }
+    };
+    fill(&world, spec, &target, progress)?;
+    // A system that grows has one part.
+    let growing_pool = pools.as_ref().map(Pools::only);
+    let grow = |before| {
+        let grows = spec.grows.as_ref().filter(|grows| grows.before == before);
+        grows.zip(growing_pool).map(|(grows, pool)| OnlineGrowth::start(&world, spec, grows, pool, &members))
+    };
+    if let Some((growth, pool)) = grow(true).zip(growing_pool) {
+        progress("growing", 0.0);
+        growth.wait(&world, pool, &target)?;
+    }
+    let mut workload = spec.workload.clone();
+    workload.add_to_seeds(seed);
+    let requests = workload.open(base)?.requests;
+    let times = times_from(world.now(), spec);
+    let load = Load::start(&world, target, requests, spec.pace, times);
+    for member in members.iter().filter(|member| member.stalled) {
+        world.device(member.device).hold_up(times.end - times.start);
+    }
+    warm_up(&world, spec, progress)?;
+    let growth = grow(false);
+    let until_grown = spec.grows.as_ref().is_some_and(|grows| grows.measure_until_grown);
+    let is_over = || until_grown && growth.as_ref().is_some_and(OnlineGrowth::has_ended);
+    let subjects = Subjects { load: &load, members: &members, pools: pools.as_ref() };
+    let measured = measure(&world, spec, &subjects, is_over, progress);
+    // The failure of the load explains an error of the measurement.
+    if let Some(failure) = load.take_failure() {
+        return Err(failure);
+    }
+    let measured = measured?;
+    let requests = figures::by_kind(&load, times.measure_from + measured.ran_ns);
+    let grew = match growth.as_ref().zip(growing_pool) {
+        Some((growth, pool)) => Some(growth.result(&world, pool, requests.values())?),
+        None => None,
+    };
+    let member_requests = members.iter().map(|m| count_requests(&world.device(m.device).stats())).sum();
+    let observed =
+        Observed { load: &load, members: &members, pools: pools.as_ref(), measured, requests, grew };
+    let figures = figures::simulated(spec, times.measure_from, observed);
+    Ok(SimulatedRun { figures, member_requests })
+}
+
+/// The times of a load that starts at `start`.
+fn times_from(start: u64, spec: &Spec) -> Times {
+    let measure_from = start + nanoseconds(spec.run.warm_up_s);
+    let end = measure_from + nanoseconds(spec.run.duration_s);
+    Times { start, measure_from, end, interval: nanoseconds(spec.run.interval_s) }
+}
+
+fn count_requests(stats: &DeviceStats) -> u64 {
+    stats.reads + stats.writes + stats.flushes + stats.discards
+}
+
+/// The volumes on a member alone, without the engine.
+fn on_member(world: &World, spec: &Spec, member: &Member) -> Result<Target> {
+    let sizes = spec.volumes.iter().map(|volume| volume.size.0);
+    let total: u64 = sizes.clone().sum();
+    if total > member.bytes {
+        let why = format!("together they have {total} bytes; the member has {}", member.bytes);
+        return Err(Error::setting("volumes", why));
+    }
+    Ok(Target::member(&world.io(), member.device, sizes))
+}
+
+/// Fills all volumes, then overwrites them at random.
+fn fill(world: &World, spec: &Spec, target: &Target, progress: &Progress) -> Result<()> {
+    for (number, volume) in (0..).zip(&spec.volumes) {
+        if volume.fill {
+            let progress = Arc::clone(progress);
+            load::fill(world, target, number, move |done| progress("filling", done))?;
+        }
+    }
+    for (number, volume) in (0..).zip(&spec.volumes).filter(|(_, volume)| volume.overwrite > 0.0) {
+        let progress = Arc::clone(progress);
+        let overwrite = Overwrite { times: volume.overwrite, unit_bytes: volume.overwrite_unit.0 };
+        load::overwrite(world, target, number, overwrite, move |done| progress("overwriting", done))?;
+    }
+    Ok(())
+}

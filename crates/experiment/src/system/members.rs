@@ -1,0 +1,211 @@
+//! Simulated members: each is a device of the simulated world with a device model.
+//!
+//! Devices store no zeros, and writes are durable at once. The load writes only zeros, so members take memory for the engine's
+//! own structures and for the model, not for data.
+
+use std::sync::Mutex;
+
+use sinew_core::io::DeviceId;
+use sinew_devices::flash::{self, Ssd};
+use sinew_devices::{BLOCK_BYTES, Device, disk, theory};
+use sinew_engine::pool::Candidate;
+use sinew_sim::{DeviceConfig, DiscardReads, Model, World};
+
+use crate::file::names::ModelName;
+use crate::file::spec::MemberSpec;
+use crate::{Error, Result};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// A member.
+#[derive(Clone)]
+pub(crate) struct Member {
+    pub(crate) device: DeviceId,
+    pub(crate) model: ModelName,
+    /// The size.
+    pub(crate) bytes: u64,
+    /// The member completes no request while there is load.
+    pub(crate) stalled: bool,
+    /// Facts about the flash, of an SSD.
+    pub(crate) flash: Option<FlashFacts>,
+}
+
+/// Facts about the flash of an SSD.
+#[derive(Clone, Copy)]
+pub(crate) struct FlashFacts {
+    /// Spare flash as a fraction of the size.
+    pub(crate) spare: f64,
+    /// The number of dies.
+    pub(crate) dies: u32,
+    /// The write amplification of random overwrites according to the closed form.
+    pub(crate) closed_form_amplification: f64,
+}
+
+impl Member {
+    /// The member as the engine gets it, with a path of its number.
+    pub(crate) fn candidate(&self, number: usize) -> Candidate {
+        Candidate { device: self.device, path: format!("member{number}") }
+    }
+}
+
+/// The aged drives of the last run, kept for the next run with the same drives: ageing takes longer than most runs.
+#[derive(Default)]
+pub(crate) struct AgedDrives(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    descriptions: Vec<DriveDescription>,
+    drives: Vec<Drive>,
+}
+
+/// Everything that determines a drive.
+#[derive(Clone, PartialEq)]
+struct DriveDescription {
+    /// The index of its group in the file, for errors.
+    group: usize,
+    spec: MemberSpec,
+    seed: u64,
+}
+
+impl AgedDrives {
+    /// Copies of the kept drives if they fit the descriptions; otherwise new drives, which are kept. Concurrent runs wait for
+    /// each other.
+    fn get(&self, descriptions: &[DriveDescription]) -> Result<Vec<Drive>> {
+        if descriptions.iter().all(|description| description.spec.aging.is_none()) {
+            return make_drives(descriptions);
+        }
+        let mut kept = self.0.lock().expect("no panic while held");
+        if kept.descriptions != descriptions {
+            // The old drives are dropped before the new ones are made: those of a large pool take gigabytes.
+            *kept = Kept::default();
+            *kept = Kept { descriptions: descriptions.to_vec(), drives: make_drives(descriptions)? };
+        }
+        Ok(kept.drives.clone())
+    }
+}
+
+/// Makes the members of all groups, or the first member alone. `discard` is what discarded blocks read as.
+///
+/// # Errors
+/// [`Error::Setting`] if a model cannot have the size of its group.
+pub(crate) fn make(
+    world: &World,
+    groups: &[MemberSpec],
+    alone: bool,
+    discard: DiscardReads,
+    aged: Option<&AgedDrives>,
+) -> Result<Vec<Member>> {
+    let every = groups.iter().enumerate().flat_map(|(i, g)| std::iter::repeat_n((i, g.clone()), g.count));
+    let wanted = if alone { 1 } else { usize::MAX };
+    // Each member has its own seed: equal members would clean their flash at the same time.
+    let seed = |number| world.rng(&format!("member {number}")).bits();
+    let description = |(number, (group, spec))| DriveDescription { group, spec, seed: seed(number) };
+    let descriptions: Vec<_> = every.take(wanted).enumerate().map(description).collect();
+    let drives = aged.map_or_else(|| make_drives(&descriptions), |aged| aged.get(&descriptions))?;
+    let stalled = groups.iter().flat_map(|group| (0..group.count).map(|i| i < group.stalled));
+    Ok(drives.into_iter().zip(stalled).map(|(drive, stalled)| add(world, drive, stalled, discard)).collect())
+}
+
+/// Makes drives on all cores, because ageing takes long.
+fn make_drives(descriptions: &[DriveDescription]) -> Result<Vec<Drive>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let shares = descriptions.chunks(descriptions.len().div_ceil(threads).max(1));
+    std::thread::scope(|scope| {
+        let make = |share: &[DriveDescription]| -> Vec<_> { share.iter().map(Drive::new).collect() };
+        let threads: Vec<_> = shares.map(|share| scope.spawn(move || make(share))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("ageing does not panic")).collect()
+    })
+}
+
+/// A drive that is not yet part of a world.
+#[derive(Clone)]
+struct Drive {
+    name: ModelName,
+    model: Model,
+    bytes: u64,
+    flash: Option<FlashFacts>,
+}
+
+impl Drive {
+    fn new(description: &DriveDescription) -> Result<Drive> {
+        let DriveDescription { group, spec, seed } = description;
+        let setting = |name: &str| format!("members.{group}.{name}");
+        let (model, bytes, flash) = match flash_config(spec.model) {
+            Some(config) => {
+                let config = sized(config, spec).map_err(|why| Error::setting(setting("size"), why))?;
+                let granules = config.pages * config.unit_blocks();
+                let flash = FlashFacts {
+                    spare: config.alpha() - 1.0,
+                    dies: config.all_dies(),
+                    closed_form_amplification: theory::greedy_write_amplification(
+                        config.usable_alpha(),
+                        granules,
+                    ),
+                };
+                let mut ssd = Ssd::new(config, *seed);
+                if let Some(times) = spec.aging {
+                    ssd.age(times);
+                }
+                let bytes = u64::from(ssd.blocks()) * BLOCK;
+                (Model::Flash(Box::new(ssd)), bytes, Some(flash))
+            }
+            None => {
+                let disk = disk::Disk::new(disk_config(spec.model));
+                let whole = u64::from(disk.blocks()) * BLOCK;
+                let bytes = spec.size.map_or(whole, |size| size.0);
+                if bytes > whole {
+                    let why = format!("{bytes} bytes exceed the {whole} bytes of the disk");
+                    return Err(Error::setting(setting("size"), why));
+                }
+                (Model::Disk(Box::new(disk)), bytes, None)
+            }
+        };
+        Ok(Drive { name: spec.model, model, bytes, flash })
+    }
+}
+
+/// Adds a drive to the world.
+fn add(world: &World, drive: Drive, stalled: bool, discard: DiscardReads) -> Member {
+    let Drive { name, model, bytes, flash } = drive;
+    let config = DeviceConfig { cache_writes: 0, drop_zeros: true, discard, ..DeviceConfig::of_bytes(bytes) };
+    let device = world.add_device(config);
+    world.device(device).set_model(model);
+    Member { device, model: name, bytes, stalled, flash }
+}
+
+/// The configuration of an SSD model; `None` for a disk.
+fn flash_config(model: ModelName) -> Option<flash::Config> {
+    Some(match model {
+        ModelName::Slc => flash::slc(),
+        ModelName::Mqsim => flash::mqsim(),
+        ModelName::Femu => flash::femu(),
+        ModelName::Datacenter => flash::datacenter(),
+        ModelName::Consumer => flash::consumer(),
+        ModelName::Pitfalls => flash::pitfalls(),
+        ModelName::Ultrastar36z15 | ModelName::Constellation2 => return None,
+    })
+}
+
+fn disk_config(model: ModelName) -> disk::Config {
+    match model {
+        ModelName::Ultrastar36z15 => disk::ultrastar_36z15(),
+        _ => disk::constellation2(),
+    }
+}
+
+/// The configuration with the size, spare space and pages of the group.
+fn sized(mut config: flash::Config, spec: &MemberSpec) -> Result<flash::Config, String> {
+    let spare = spec.spare.unwrap_or(config.alpha() - 1.0);
+    let blocks = match spec.size {
+        Some(size) => u32::try_from(size.0 / BLOCK).map_err(|_| "more than 16T".to_owned())?,
+        None => config.blocks,
+    };
+    config.pages = spec.pages.unwrap_or(config.pages);
+    if spec.suspend {
+        config.suspend = flash::SUSPEND;
+    }
+    if config.pages == 0 {
+        return Err("erase blocks must have at least one page".to_owned());
+    }
+    Ok(config.sized(blocks, spare))
+}
