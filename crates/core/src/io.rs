@@ -64,6 +64,11 @@ pub trait Io: Clone + 'static {
     /// A random number that nobody can guess from those before it.
     fn random(&self) -> u64;
     /// Fills `buf`, which must be the only handle to its memory, from `offset`.
+    ///
+    /// # Errors
+    /// [`IoError::Failed`] with the errno of the device; [`IoError::Gone`] when the device was removed or abandoned;
+    /// [`IoError::OutOfRange`] when the range is not inside the device or not whole blocks. The buffer is returned in any
+    /// case; after an error its content is unspecified.
     fn read(
         &self,
         device: DeviceId,
@@ -71,11 +76,23 @@ pub trait Io: Clone + 'static {
         buf: Buf,
     ) -> impl Future<Output = (Buf, Result<(), IoError>)>;
     /// Writes the gathered buffers contiguously from `offset`.
+    ///
+    /// # Errors
+    /// [`IoError::Failed`] with the errno of the device; [`IoError::Gone`] when the device was removed or abandoned;
+    /// [`IoError::OutOfRange`] when the range is not inside the device or not whole blocks. After an error any subset of the
+    /// blocks may have been written.
     fn write(&self, device: DeviceId, offset: u64, data: Gather)
     -> impl Future<Output = Result<(), IoError>>;
     /// Makes every write completed before this call durable.
+    ///
+    /// # Errors
+    /// [`IoError::Failed`] or [`IoError::Gone`]; what the flush was to cover is then not known to be durable.
     fn flush(&self, device: DeviceId) -> impl Future<Output = Result<(), IoError>>;
     /// Tells the device that the range's content is no longer needed; reading it afterwards gives anything.
+    ///
+    /// # Errors
+    /// [`IoError::Failed`] with the errno of the device; [`IoError::Gone`] when the device was removed or abandoned;
+    /// [`IoError::OutOfRange`] when the range is not inside the device or not whole blocks.
     fn discard(&self, device: DeviceId, offset: u64, bytes: u64)
     -> impl Future<Output = Result<(), IoError>>;
     /// Gives up on a device that does not answer: every request to it that is in flight ends with `Gone` soon, on whatever
@@ -94,6 +111,9 @@ pub trait Io: Clone + 'static {
         false
     }
     /// The device's size.
+    ///
+    /// # Errors
+    /// [`IoError::Gone`] when there is no such device.
     fn space(&self, device: DeviceId) -> Result<Space, IoError>;
 }
 

@@ -44,16 +44,40 @@ pub trait Volume: Clone + 'static {
     /// Size in bytes, a multiple of 4 KiB. May change while the volume is served.
     fn size_bytes(&self) -> u64;
     /// Reads `len` bytes at `offset`; the parts, in order, add up to `len`.
+    ///
+    /// # Errors
+    /// [`VolumeError::OutOfRange`] past the end of the volume; [`VolumeError::Failed`] when a block has no good copy left;
+    /// [`VolumeError::Gone`] when the volume was deleted or the pool is closing.
     fn read(&self, offset: u64, len: u32) -> impl Future<Output = Result<Vec<Buf>, VolumeError>>;
     /// Writes `data` at `offset`; with `fua` it returns only once the data survives power loss.
+    ///
+    /// # Errors
+    /// [`VolumeError::OutOfRange`] past the end of the volume; [`VolumeError::NoSpace`] when the pool is full;
+    /// [`VolumeError::Failed`] when too many members have failed; [`VolumeError::ReadOnly`] in a pool that is served read-only;
+    /// [`VolumeError::Gone`] when the volume was deleted or the pool is closing. A block of a failed write holds its
+    /// old or its new content.
     fn write(&self, offset: u64, data: Buf, fua: bool) -> impl Future<Output = Result<(), VolumeError>>;
     /// Makes every write that returned before this call survive power loss.
+    ///
+    /// # Errors
+    /// [`VolumeError::Failed`] when more members failed than the protection covers; [`VolumeError::Gone`] when the volume was
+    /// deleted or the pool is closing. What the flush was to cover may then not be durable.
     fn flush(&self) -> impl Future<Output = Result<(), VolumeError>>;
     /// Frees the whole blocks inside the range; they read as zeros. Partial blocks at the edges are left alone.
+    ///
+    /// # Errors
+    /// As for [`Volume::write`].
     fn discard(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), VolumeError>>;
     /// Makes the range read as zeros and frees its whole blocks; partial blocks at the edges are overwritten with zeros.
+    ///
+    /// # Errors
+    /// As for [`Volume::write`].
     fn write_zeroes(&self, offset: u64, len: u64, fua: bool)
     -> impl Future<Output = Result<(), VolumeError>>;
     /// What is stored in the range, as extents in order that add up to `len`, adjacent ones merged.
+    ///
+    /// # Errors
+    /// [`VolumeError::OutOfRange`] past the end of the volume; [`VolumeError::Gone`] when the volume was deleted or the pool is
+    /// closing.
     fn status(&self, offset: u64, len: u64) -> impl Future<Output = Result<Vec<Extent>, VolumeError>>;
 }

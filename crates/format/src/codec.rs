@@ -55,6 +55,9 @@ pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
     /// The next `n` bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Invalid`] when fewer bytes are left.
     pub fn take(&mut self, n: usize) -> Result<&'a [u8], DecodeError> {
         let (head, tail) = self.0.split_at_checked(n).ok_or(DecodeError::Invalid("length"))?;
         self.0 = tail;
@@ -64,26 +67,44 @@ impl<'a> Reader<'a> {
         Ok(self.take(N)?.try_into().expect("take gives N bytes"))
     }
     /// One byte.
+    ///
+    /// # Errors
+    /// [`DecodeError::Invalid`] when fewer bytes are left.
     pub fn u8(&mut self) -> Result<u8, DecodeError> {
         Ok(self.array::<1>()?[0])
     }
     /// Two bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Invalid`] when fewer bytes are left.
     pub fn u16(&mut self) -> Result<u16, DecodeError> {
         Ok(u16::from_le_bytes(self.array()?))
     }
     /// Four bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Invalid`] when fewer bytes are left.
     pub fn u32(&mut self) -> Result<u32, DecodeError> {
         Ok(u32::from_le_bytes(self.array()?))
     }
     /// Eight bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Invalid`] when fewer bytes are left.
     pub fn u64(&mut self) -> Result<u64, DecodeError> {
         Ok(u64::from_le_bytes(self.array()?))
     }
     /// An identity.
+    ///
+    /// # Errors
+    /// [`DecodeError::Invalid`] when fewer bytes are left.
     pub fn uuid(&mut self) -> Result<sinew_core::ids::Uuid, DecodeError> {
         self.array()
     }
     /// Text.
+    ///
+    /// # Errors
+    /// [`DecodeError::Invalid`] when fewer bytes are left, or when they are not UTF-8.
     pub fn text(&mut self) -> Result<String, DecodeError> {
         let len = self.u16()?;
         let bytes = self.take(usize::from(len))?;

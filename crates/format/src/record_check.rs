@@ -46,6 +46,9 @@ impl RecordCheck {
     }
 
     /// A page by its name.
+    ///
+    /// # Errors
+    /// [`DecodeError::Invalid`] when it is impossible in this pool.
     pub fn page(&self, page: PageId) -> Check {
         match page {
             PageId::Shard => Ok(()),
@@ -58,16 +61,25 @@ impl RecordCheck {
     }
 
     /// A part of a volume.
+    ///
+    /// # Errors
+    /// [`DecodeError::Invalid`] when it is impossible in this pool.
     pub fn part(&self, index: u32) -> Check {
         check(u64::from(index) < self.parts, "part of a volume")
     }
 
     /// A stripe.
+    ///
+    /// # Errors
+    /// [`DecodeError::Invalid`] when it is impossible in this pool.
     pub fn stripe(&self, stripe: StripeId) -> Check {
         check(u64::from(stripe.0) < self.stripes, "stripe")
     }
 
     /// The shape of a stripe that is not free: its form, columns, and homes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Invalid`] when it is impossible in this pool.
     pub fn shape<'a>(
         &self,
         parity: bool,
@@ -91,6 +103,9 @@ impl RecordCheck {
     }
 
     /// Consecutive slots of one stripe.
+    ///
+    /// # Errors
+    /// [`DecodeError::Invalid`] when it is impossible in this pool.
     pub fn slots(&self, slot: SlotNo, count: usize) -> Check {
         let per = self.geometry.slots_per_stripe();
         self.stripe(StripeId(slot.0 / per))?;
@@ -104,6 +119,9 @@ impl RecordCheck {
     }
 
     /// A record of the journal.
+    ///
+    /// # Errors
+    /// [`DecodeError::Invalid`] when it is impossible in this pool.
     pub fn record(&self, record: &Record) -> Check {
         match record {
             Record::Write { block, slot, crcs } => {

@@ -24,6 +24,7 @@ use sinew_core::io::{Io, IoError};
 /// A member has little to do with so many requests in flight.
 const IDLE_REQUESTS: usize = 1;
 
+/// The result of reading a copy as it is.
 pub type ReadResult = Result<Buf, IoError>;
 
 /// A shard that reads around members that are late.
@@ -37,8 +38,11 @@ pub trait HedgedSource<I: Io>: Sized + 'static {
     /// The paths it names.
     const MARKS: HedgeMarks;
 
+    /// The world.
     fn io(&self) -> &I;
+    /// The members that the shard reads.
     fn members(&self) -> &Members<I>;
+    /// The shard's reusable places for reads.
     fn read_slots(&self) -> &ReadSlots<Self, Self::Part, Self::Copy>;
     /// The member that a copy is on.
     fn member(&self, part: Self::Part, copy: Self::Copy) -> MemberId;
@@ -65,20 +69,28 @@ pub trait HedgedSource<I: Io>: Sized + 'static {
 
 /// The paths of one kind of pool.
 pub struct HedgeMarks {
+    /// A read was reconstructed because its member is in a spike.
     pub around: Mark,
+    /// A read was late and was sent to an alternate as well.
     pub hedged: Mark,
+    /// The alternate answered first.
     pub won: Mark,
+    /// The primary answered first.
     pub lost: Mark,
+    /// The hedge budget did not allow the extra reads.
     pub too_dear: Mark,
 }
 
 /// Another way to the same data.
 #[derive(Clone, Copy)]
 pub enum Alternate<C> {
+    /// Another copy.
     Mirror(C),
-    /// So many reads of the rest of the stripe, on members with so many requests in flight.
+    /// From the other columns of the stripe.
     Reconstruct {
+        /// Reads that the reconstruction takes.
         reads: usize,
+        /// Requests that the members to be read have not answered yet, added up.
         in_flight: u32,
     },
 }

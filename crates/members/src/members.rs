@@ -21,8 +21,11 @@ const READ_ERRORS_MAX: u32 = 64;
 /// One member of the pool.
 #[derive(Clone, Debug)]
 pub struct Member {
+    /// The device that it is now; `None` while the member is out.
     pub device: Option<DeviceId>,
+    /// Whether it takes part.
     pub state: MemberState,
+    /// How the device is divided.
     pub layout: MemberLayout,
     /// Written since the last flush began.
     unflushed: bool,
@@ -31,6 +34,7 @@ pub struct Member {
     /// The version at which it last went out.
     lost_at: u64,
     in_flight: u32,
+    /// Requests of this shard since the device joined.
     pub stats: MemberStats,
 }
 
@@ -78,6 +82,7 @@ struct Sent {
 
 /// All members, and the way to them.
 pub struct Members<I> {
+    /// The world.
     pub io: I,
     shard: usize,
     control: Sender<ShardEvent>,
@@ -140,14 +145,17 @@ impl<I: Io> Members<I> {
         });
     }
 
+    /// Number of members, those that are out included.
     pub fn count(&self) -> usize {
         self.list.borrow().len()
     }
 
+    /// All members, in order.
     pub fn ids(&self) -> impl Iterator<Item = MemberId> + use<I> {
         (0..self.count()).map(|i| MemberId(i as u8))
     }
 
+    /// A copy of the member's entry.
     pub fn get(&self, member: MemberId) -> Member {
         self.list.borrow()[usize::from(member.0)].clone()
     }
@@ -167,6 +175,7 @@ impl<I: Io> Members<I> {
         self.ids().filter(|&m| self.takes_new(m)).count()
     }
 
+    /// The members that are read and kept up to date.
     pub fn active(&self) -> Vec<MemberId> {
         self.ids().filter(|&m| self.is_active(m)).collect()
     }
@@ -176,10 +185,12 @@ impl<I: Io> Members<I> {
         self.list.borrow().iter().any(|member| member.state.takes_part())
     }
 
+    /// Requests of this shard that the member has not answered yet.
     pub fn in_flight(&self, member: MemberId) -> u32 {
         self.list.borrow()[usize::from(member.0)].in_flight
     }
 
+    /// The number of changes of members' states so far; see [`Members::lost_since`].
     pub fn version(&self) -> u64 {
         self.version.get()
     }
@@ -326,10 +337,12 @@ impl<I: Io> Members<I> {
         f(&mut self.list.borrow_mut()[usize::from(member.0)]);
     }
 
+    /// Counts blocks whose checksum did not match.
     pub fn note_checksum_error(&self, member: MemberId, blocks: u64) {
         self.note(member, |m| m.stats.checksum_errors += blocks);
     }
 
+    /// Counts blocks that were written again from redundancy.
     pub fn note_repair(&self, member: MemberId, blocks: u64) {
         self.note(member, |m| m.stats.repaired_blocks += blocks);
     }
@@ -345,6 +358,10 @@ impl<I: Io> Members<I> {
         Ok((entry.device.ok_or(IoError::Gone)?, entry.layout.origin))
     }
 
+    /// Reads `bytes` bytes at `offset` of the member's part of its device.
+    ///
+    /// # Errors
+    /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
     pub async fn read_at(&self, member: MemberId, offset: u64, bytes: usize) -> Result<Buf, IoError> {
         let (device, origin) = self.place(member)?;
         self.note(member, |m| m.in_flight += 1);
@@ -367,6 +384,10 @@ impl<I: Io> Members<I> {
         result.map(|()| buf)
     }
 
+    /// Writes at `offset` of the member's part of its device.
+    ///
+    /// # Errors
+    /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
     pub async fn write_at(&self, member: MemberId, offset: u64, data: Gather) -> Result<(), IoError> {
         let (device, origin) = self.place(member)?;
         let bytes: usize = data.iter().map(Buf::len).sum();
@@ -393,6 +414,9 @@ impl<I: Io> Members<I> {
     }
 
     /// Reads `count` blocks of a chunk.
+    ///
+    /// # Errors
+    /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
     pub async fn read(&self, home: Home, block: u32, count: u32) -> Result<Buf, IoError> {
         debug_assert!(block + count <= CHUNK_BLOCKS);
         let offset = self.chunk_offset(home, block);
@@ -400,6 +424,9 @@ impl<I: Io> Members<I> {
     }
 
     /// Writes into a chunk, from `block` on.
+    ///
+    /// # Errors
+    /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
     pub async fn write(&self, home: Home, block: u32, data: Gather) -> Result<(), IoError> {
         let offset = self.chunk_offset(home, block);
         if self.responses.only_watches() {
@@ -414,6 +441,9 @@ impl<I: Io> Members<I> {
     }
 
     /// Tells the device that so many chunks are free.
+    ///
+    /// # Errors
+    /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
     pub async fn discard(&self, first: Home, chunks: u64) -> Result<(), IoError> {
         let offset = self.chunk_offset(first, 0);
         let (device, origin) = self.place(first.member)?;
@@ -437,6 +467,10 @@ impl<I: Io> Members<I> {
         self.note(member, |m| m.unflushed = true);
     }
 
+    /// Flushes the member's device.
+    ///
+    /// # Errors
+    /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
     pub async fn flush(&self, member: MemberId) -> Result<(), IoError> {
         let device = self.get(member).device.ok_or(IoError::Gone)?;
         let mark = self.pending_request(device);

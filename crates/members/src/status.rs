@@ -11,6 +11,7 @@ use crate::update_latency::UpdateLatency;
 pub struct Counter(Cell<u64>);
 
 impl Counter {
+    /// Adds `n`.
     pub fn add(&self, n: u64) {
         self.0.set(self.0.get() + n);
     }
@@ -31,6 +32,7 @@ macro_rules! counters {
         }
 
         impl Counters {
+            /// The present values.
             pub fn values(&self) -> CounterValues {
                 CounterValues { $($name: self.$name.0.get(),)* }
             }

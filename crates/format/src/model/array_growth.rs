@@ -74,8 +74,9 @@ pub struct Manner {
     pub batch: u64,
     /// Progress is recorded at the latest after so many; none records only when it matters.
     pub window: Option<u64>,
-    /// Chunks read or written with one request at most.
+    /// Chunks read by one request at most.
     pub read_chunks: u64,
+    /// Chunks written by one request at most.
     pub write_chunks: u64,
     /// Blocks of a request that is for less than a chunk; none reads and writes whole chunks.
     pub part_blocks: Option<u32>,
@@ -261,6 +262,9 @@ impl Grown {
     }
 
     /// The same with an addition under way.
+    ///
+    /// # Errors
+    /// When an addition is under way, the array has grown by another method, or it cannot grow any more.
     pub fn begin(self, method: GrowMethod, added: u32) -> Result<Grown, GrowError> {
         if self.method.is_some() {
             return Err(GrowError::Growing);
@@ -324,6 +328,9 @@ impl Grown {
     }
 
     /// Whether so many rows can be addressed.
+    ///
+    /// # Errors
+    /// [`GrowError::History`] when there are too many.
     pub fn check(&self, rows: u32) -> Result<(), GrowError> {
         Ok(Striping::new(StripingKind::FastScale, self.history(), rows).map(drop)?)
     }
@@ -372,7 +379,9 @@ fn follows(before: Arrangement, method: GrowMethod) -> bool {
 /// Where the chunks of an array without parity are that is not as a new one.
 #[derive(Debug)]
 pub enum Places {
+    /// No addition is under way.
     Settled(Striping),
+    /// An addition is under way: chunks are at their old or new places.
     Growing(Growth),
 }
 

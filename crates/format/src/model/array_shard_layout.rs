@@ -21,13 +21,19 @@ use crate::model::array_growth::{Manner, Places};
 /// the data columns of its stripe: column * chunk blocks + offset in the chunk.
 #[derive(Debug)]
 pub struct ShardLayout {
+    /// The geometry of the whole array.
     pub geometry: ArrayGeometry,
+    /// The number of the shard.
     pub index: usize,
-    /// k, m and the number of units, w, of the widest stripes.
+    /// k: data columns of the widest stripes.
     pub k: usize,
+    /// m: parity columns of every stripe; 0 where stripes are a chunk and its copies.
     pub m: usize,
+    /// w: units of the widest stripes.
     pub w: usize,
+    /// Blocks of a chunk.
     pub chunk_blocks: u32,
+    /// Stripes of the shard.
     pub stripes: u64,
     groups: u64,
     extent_stripes: u64,
@@ -44,12 +50,16 @@ pub struct ShardLayout {
 /// Consecutive slots of one stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Run {
+    /// The stripe, as the shard numbers it.
     pub stripe: u64,
+    /// The first slot.
     pub slot: u32,
+    /// Number of slots, one block each.
     pub blocks: u32,
 }
 
 impl ShardLayout {
+    /// The part of shard `index` of an array with this geometry.
     pub fn new(geometry: ArrayGeometry, index: usize) -> ShardLayout {
         let extent_stripes = geometry.extent_stripes();
         let stripes = dealt(geometry.stripes(), extent_stripes, index, geometry.shards);
@@ -123,10 +133,12 @@ impl ShardLayout {
         self.k as u32 * self.chunk_blocks
     }
 
+    /// Regions of the shard.
     pub fn regions(&self) -> usize {
         self.stripes.div_ceil(self.region_stripes) as usize
     }
 
+    /// The region of a stripe.
     pub fn region(&self, stripe: u64) -> usize {
         (stripe / self.region_stripes) as usize
     }
@@ -171,6 +183,7 @@ impl ShardLayout {
         (MemberId(home.member as u8), self.chunk_offset(home))
     }
 
+    /// A unit's member and the number of its chunk there.
     pub fn unit_home(&self, stripe: u64, unit: usize) -> Home {
         let whole = self.whole(stripe);
         if let Some(rows) = &self.rows {
@@ -248,6 +261,7 @@ impl ShardLayout {
         (extent % shards == self.index as u64).then_some(extent / shards * self.extent_stripes + within)
     }
 
+    /// The member that holds a unit.
     pub fn member(&self, stripe: u64, unit: usize) -> MemberId {
         self.home(stripe, unit).0
     }

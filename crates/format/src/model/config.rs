@@ -139,6 +139,7 @@ pub enum MemberState {
 }
 
 impl MemberState {
+    /// All states, in the order of their numbers in the superblock.
     pub const ALL: [MemberState; 8] = [
         MemberState::Active,
         MemberState::Failed,

@@ -5,6 +5,7 @@
 const FINE_BITS: u32 = 2;
 /// Everything below 1 us is alike, and everything above 17 s.
 const LOW_BITS: u32 = 10;
+/// Buckets of a histogram.
 pub const BUCKETS: usize = 24 << FINE_BITS;
 /// Requests after which all counts are halved.
 const HALVED_AT: u32 = 2048;

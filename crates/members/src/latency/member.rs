@@ -36,7 +36,9 @@ const SUSPECT_AFTER_NS: u64 = 30_000_000_000;
 /// What a request is to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// A read.
     Read,
+    /// A write.
     Write,
 }
 
@@ -90,6 +92,7 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// A member of which nothing is known yet.
     pub fn new(mode: SpikeAvoidance) -> Watch {
         let thresholds = mode.thresholds();
         Watch {

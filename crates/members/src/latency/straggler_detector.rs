@@ -43,12 +43,14 @@ pub struct StragglerDetector {
     /// Since when, if it is; and how long the spikes before lasted.
     spiking_since: u64,
     spiked_ns: u64,
-    /// Spikes begun, and requests that became stragglers.
+    /// Spikes begun.
     pub spikes: u64,
+    /// Requests that became stragglers, since the member was opened.
     pub stragglers_seen: u64,
 }
 
 impl StragglerDetector {
+    /// A detector with nothing pending.
     pub fn new(thresholds: Thresholds) -> StragglerDetector {
         let mut detector = StragglerDetector {
             thresholds,

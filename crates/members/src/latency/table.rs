@@ -53,6 +53,7 @@ impl LatencyTable {
         self.mode.get().hedges()
     }
 
+    /// Detects spikes in another way from now on.
     pub fn set_mode(&self, mode: SpikeAvoidance, now: u64) {
         self.mode.set(mode);
         self.watches.borrow_mut().iter_mut().for_each(|watch| watch.set_mode(mode, now));
