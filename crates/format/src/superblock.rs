@@ -172,13 +172,13 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::model::mapped_geometry::{Geometry, Protection};
     use crate::model::pool_geometry::Shape;
     use proptest::prelude::*;
 
-    pub fn sample() -> Config {
+    pub(crate) fn sample() -> Config {
         let geometry = Geometry::new(Protection::Parity1, 2, 2, true, 4, 64).unwrap();
         let layout = geometry.member_layout(64 << 20, 4).unwrap();
         let states = [MemberState::Active, MemberState::Failed, MemberState::Offline, MemberState::Missing];

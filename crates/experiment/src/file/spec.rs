@@ -114,7 +114,7 @@ pub struct PoolSpec {
     #[serde(default)]
     pub throttle: Option<ByteSize>,
     /// How latency spikes of members are detected; `auto`, or the setting of the preset, where not given.
-    #[serde(default, rename = "step_around")]
+    #[serde(default, rename = "step_around", alias = "spike_avoidance")]
     pub spike_avoidance: Option<SpikeAvoidanceName>,
     /// Changes to the policy of a mapped pool.
     #[serde(default)]
@@ -126,7 +126,7 @@ pub struct PoolSpec {
 #[serde(deny_unknown_fields)]
 pub struct PolicySpec {
     /// Whether blocks that are read in sequence but stored apart are defragmented.
-    #[serde(default, rename = "gather")]
+    #[serde(default, rename = "gather", alias = "defragment")]
     pub defragment: Option<bool>,
     /// Mirrored stripes are converted while less than this percentage of the chunk space is free.
     #[serde(default)]

@@ -3,8 +3,7 @@
 //! A member is `[superblocks | shard 0's log | shard 1's log | … | data]`. The data area is md's layout for the level,
 //! from its first chunk to its last, whatever the number of shards: shards own runs of whole rows in turn.
 
-use sinew_layout::striping::Growth;
-use sinew_layout::{Geometry as Layout, GeometryError as LayoutError, Home, Level, MEMBERS_MAX};
+use sinew_layout::{Geometry as Layout, GeometryError as LayoutError, Level, MEMBERS_MAX};
 
 use crate::model::mapped_geometry::SUPERBLOCK_AREA_BYTES;
 use crate::model::sharding::dealt;
@@ -12,7 +11,6 @@ use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::Uuid;
 
 use crate::model::array_growth::{GrowError, GrowMethod, Grown};
-use crate::model::array_shard_layout::ShardLayout;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Largest chunk; md's default is 512 KiB.
@@ -274,15 +272,6 @@ impl ArrayGeometry {
         self.grown.is_some() && self.layout.parities() > 0
     }
 
-    /// The key at which the growth under way ends, in all shards. With parity each has its own keys, and tells 1 at its end.
-    pub fn growth_end(&self) -> Option<u64> {
-        self.grown?.method()?;
-        if self.has_grown_rows() {
-            return Some(1);
-        }
-        ShardLayout::new(ArrayGeometry { shards: 1, ..*self }, 0).growth().map(Growth::end)
-    }
-
     /// The same array once it has grown.
     pub fn settled(&self) -> ArrayGeometry {
         ArrayGeometry { grown: self.grown.and_then(Grown::settle), ..*self }
@@ -389,25 +378,6 @@ impl ArrayGeometry {
         }
     }
 
-    /// Bytes that can be stored.
-    pub fn data_bytes(&self) -> u64 {
-        if self.has_grown_rows() {
-            return self.dealt_blocks() * BLOCK;
-        }
-        self.stripes() * self.data_columns() as u64 * u64::from(self.layout.chunk_bytes())
-    }
-
-    /// Blocks of the volume of an array whose rows have grown. Blocks are dealt over the shards as they were when it was
-    /// made, so that none ever changes hands; what some shards have more than others, at most about an extent, is not used.
-    fn dealt_blocks(&self) -> u64 {
-        let (extent, shards) = (self.extent_blocks(), self.shards as u64);
-        let ends = (0..shards).map(|shard| {
-            let blocks = ShardLayout::new(*self, shard as usize).blocks();
-            (blocks / extent * shards + shard) * extent + blocks % extent
-        });
-        ends.min().expect("an array has a shard")
-    }
-
     /// Blocks of data in a row that the array was made with.
     fn first_row_blocks(&self) -> u64 {
         let grown = self.grown.filter(|_| self.layout.parities() > 0);
@@ -436,117 +406,9 @@ impl ArrayGeometry {
     pub fn data_offset(&self) -> u64 {
         if self.md.is_some() { 0 } else { data_offset(self.shards, self.log_blocks) }
     }
-
-    /// The homes of all copies of a chunk of a level without parity. An array that grows is asked for where chunks were
-    /// before.
-    pub fn homes(&self, chunk: u64) -> impl Iterator<Item = Home> {
-        let slice = ShardLayout::new(ArrayGeometry { shards: 1, ..*self }, 0);
-        let homes: Vec<Home> = (0..slice.w).map(|unit| slice.unit_home(chunk, unit)).collect();
-        homes.into_iter()
-    }
-
-    /// Whether everything can be had when these members are lost.
-    pub fn survives(&self, lost: &[bool]) -> bool {
-        let tolerates = self.layout.tolerates() as usize;
-        if self.has_grown_rows() {
-            return lost[..self.members()].iter().filter(|&&lost| lost).count() <= tolerates;
-        }
-        if self.grown.is_some() {
-            // Stripes lie on sets of members, whatever the addressing.
-            let sets = lost[..self.members()].chunks(self.layout.copies() as usize);
-            return sets.into_iter().all(|set| set.iter().filter(|&&lost| lost).count() <= tolerates);
-        }
-        // One turn of the rotation has every combination of members that stripes have.
-        let stripes = self.stripes().min((self.members() * self.groups()) as u64);
-        let slice = ShardLayout::new(ArrayGeometry { shards: 1, ..*self }, 0);
-        (0..stripes).all(|stripe| {
-            let units = (0..self.width()).filter(|&unit| lost[usize::from(slice.member(stripe, unit).0)]);
-            units.count() <= tolerates
-        })
-    }
 }
 
 fn data_offset(shards: usize, log_blocks: u32) -> u64 {
     (SUPERBLOCK_AREA_BYTES + shards as u64 * u64::from(log_blocks) * BLOCK)
         .next_multiple_of(SUPERBLOCK_AREA_BYTES)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use sinew_layout::Rotation;
-    use std::collections::BTreeMap;
-
-    fn levels() -> Vec<(Level, usize)> {
-        let rotation = Rotation::LeftSymmetric;
-        vec![
-            (Level::Raid0, 3),
-            (Level::Raid1, 2),
-            (Level::Raid10 { copies: 2 }, 5),
-            (Level::Raid5(Rotation::RightAsymmetric), 4),
-            (Level::Raid6(rotation), 5),
-            (Level::Raid6(Rotation::RightAsymmetric), 5),
-            (Level::Raid50 { groups: 2, rotation }, 6),
-            (Level::Raid60 { groups: 2, rotation }, 8),
-        ]
-    }
-
-    #[test]
-    fn shards_share_every_place_and_agree_with_the_layout() {
-        for (level, members) in levels() {
-            for shards in [1usize, 3] {
-                let spec = ArraySpec { level, chunk_bytes: 8192, journal: true, spares: 0, zeroed: false };
-                let g = ArrayGeometry::new(&spec, members, 12 << 20, shards, None).unwrap();
-                let mut seen = BTreeMap::new();
-                for chunk in 0..g.layout.data_chunks() {
-                    let block = chunk * 2;
-                    let shard = (block / g.extent_blocks() % shards as u64) as usize;
-                    let local = dealt(block, g.extent_blocks(), shard, shards);
-                    let slice = ShardLayout::new(g, shard);
-                    let run = slice.runs(local, 2).next().unwrap();
-                    assert!(run.stripe < slice.stripes && run.blocks == 2);
-                    let unit = (run.slot / 2) as usize;
-                    let (member, offset) = slice.home(run.stripe, unit);
-                    let home = g.layout.home(chunk);
-                    assert_eq!(u32::from(member.0), home.member);
-                    assert_eq!(offset, g.data_offset() + home.chunk * 8192);
-                    assert!(seen.insert((member, offset), chunk).is_none());
-                }
-                let all: u64 = (0..shards).map(|s| ShardLayout::new(g, s).stripes).sum();
-                assert_eq!(all, g.stripes());
-            }
-        }
-    }
-
-    #[test]
-    fn what_an_array_survives() {
-        let survives = |level, members: usize, lost: &[usize]| {
-            let spec = ArraySpec { level, chunk_bytes: 65536, journal: true, spares: 0, zeroed: false };
-            let g = ArrayGeometry::new(&spec, members, 64 << 20, 1, None).unwrap();
-            let lost: Vec<bool> = (0..members).map(|m| lost.contains(&m)).collect();
-            g.survives(&lost)
-        };
-        let rotation = Rotation::LeftSymmetric;
-        assert!(!survives(Level::Raid0, 2, &[0]));
-        assert!(survives(Level::Raid1, 3, &[0, 2]));
-        assert!(survives(Level::Raid10 { copies: 2 }, 4, &[0, 2]));
-        assert!(!survives(Level::Raid10 { copies: 2 }, 4, &[0, 1]));
-        assert!(!survives(Level::Raid10 { copies: 2 }, 5, &[0, 4]));
-        assert!(survives(Level::Raid6(rotation), 5, &[1, 3]));
-        assert!(survives(Level::Raid50 { groups: 2, rotation }, 6, &[0, 5]));
-        assert!(!survives(Level::Raid50 { groups: 2, rotation }, 6, &[0, 1]));
-    }
-
-    #[test]
-    fn impossible_arrays_are_refused() {
-        let spec =
-            |level, chunk_bytes| ArraySpec { level, chunk_bytes, journal: true, spares: 0, zeroed: false };
-        let five = Level::Raid5(Rotation::LeftSymmetric);
-        let new = |spec: &ArraySpec, shards| ArrayGeometry::new(spec, 3, 16 << 20, shards, None);
-        assert!(matches!(new(&spec(five, 1000), 1), Err(ArrayError::Chunk(1000))));
-        assert!(matches!(new(&spec(five, 65536), 65), Err(ArrayError::Shards(65))));
-        assert!(matches!(new(&spec(Level::Raid10 { copies: 4 }, 65536), 1), Err(ArrayError::Layout(_))));
-        let small = ArrayGeometry::new(&spec(five, 65536), 3, 1 << 20, 1, None);
-        assert!(matches!(small, Err(ArrayError::TooSmall { .. })));
-    }
 }

@@ -6,6 +6,7 @@ pub mod array_shard_layout;
 pub mod config;
 pub mod mapped_capacity;
 pub mod mapped_geometry;
+pub mod member_state;
 pub mod policy;
 pub mod pool_geometry;
 pub mod sharding;

@@ -4,8 +4,8 @@
 //! implementation and one more variant.
 
 use crate::model::array_geometry::ArrayGeometry;
-use crate::model::config::MemberState;
 use crate::model::mapped_geometry::{CHUNK_BYTES, EXTENT_BLOCKS, Geometry, MemberLayout, OVERCOMMIT};
+use crate::model::member_state::MemberState;
 
 /// What every kind of pool knows about itself.
 pub trait KindGeometry {

@@ -9,7 +9,7 @@
 
 use multiversion::{multiversion, target::match_target};
 
-use crate::parity::{double, multiply};
+use crate::parity::gf256::{double, multiply};
 
 /// Bytes of one vector.
 const LANE_BYTES: usize = 64;

@@ -8,7 +8,10 @@
 //! Everything here is a pure function of byte slices of equal, arbitrary length. Any `m` lost columns are recovered
 //! exactly; that the bytes given are the right ones is the business of the caller's checksums.
 
+mod gf256;
 mod kernel;
+
+use gf256::{inverse, multiply, power};
 
 /// The largest number of data columns: g has order 255, so more exponents would not be distinct.
 pub const DATA_COLUMNS_MAX: usize = 255;
@@ -159,47 +162,6 @@ fn compute_pq(data: &[Option<&[u8]>], p: &mut [u8], q: &mut [u8]) {
     let used = data.iter().rposition(Option::is_some).map_or(0, |top| top + 1);
     kernel::pq(&data[..used], p, q);
 }
-
-/// `a * b` in GF(2^8).
-const fn multiply(a: u8, b: u8) -> u8 {
-    let mut product = 0;
-    let mut bit = 8;
-    while bit > 0 {
-        bit -= 1;
-        product = double(product) ^ if b >> bit & 1 == 1 { a } else { 0 };
-    }
-    product
-}
-
-/// `2 * a` in GF(2^8).
-const fn double(a: u8) -> u8 {
-    a << 1 ^ if a & 0x80 != 0 { 0x1d } else { 0 }
-}
-
-/// `g^exponent`.
-fn power(exponent: usize) -> u8 {
-    POWERS[exponent % 255]
-}
-
-/// The inverse of `a`.
-///
-/// # Panics
-/// When `a` is 0.
-fn inverse(a: u8) -> u8 {
-    let exponent = POWERS.iter().position(|&power| power == a).expect("zero has no inverse");
-    power(255 - exponent)
-}
-
-/// The powers of g, which are all elements but 0.
-static POWERS: [u8; 255] = {
-    let mut powers = [1; 255];
-    let mut exponent = 1;
-    while exponent < 255 {
-        powers[exponent] = double(powers[exponent - 1]);
-        exponent += 1;
-    }
-    powers
-};
 
 #[cfg(test)]
 mod tests;
