@@ -32,7 +32,7 @@ pub enum Fault {
     /// Requests take longer now and then.
     Spikes(Spikes),
     /// Nothing is answered for a while, or for good.
-    HungDevices(HungDevices),
+    Silence(Silence),
     /// Every request takes as much longer as it would on this drive.
     Latency(DriveModel),
     /// Reads fail, or writes, with EIO.
@@ -87,14 +87,14 @@ pub struct Spikes {
 
 /// A time in which nothing is answered: requests that arrive in it wait for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HungDevices {
+pub struct Silence {
     /// When it begins, from when the faults do.
     pub after: Duration,
     /// How long it lasts; for good, if it is not said.
     pub length: Option<Duration>,
 }
 
-impl HungDevices {
+impl Silence {
     /// Nanoseconds that a request is held up that arrives so long after the faults began.
     fn delay_ns(&self, ns: u64) -> u64 {
         let after = self.after.as_nanos() as u64;
@@ -151,10 +151,10 @@ impl fmt::Display for Fault {
             Fault::Spikes(Spikes { period, length, height }) => {
                 write!(f, "requests take {height:?} longer, for {length:?} of every {period:?}")
             }
-            Fault::HungDevices(HungDevices { after, length: None }) => {
+            Fault::Silence(Silence { after, length: None }) => {
                 write!(f, "nothing is answered after {after:?}")
             }
-            Fault::HungDevices(HungDevices { after, length: Some(length) }) => {
+            Fault::Silence(Silence { after, length: Some(length) }) => {
                 write!(f, "nothing is answered for {length:?} after {after:?}")
             }
             Fault::Latency(model) => write!(f, "requests take longer by what they would on {model}"),
@@ -224,7 +224,7 @@ impl Faults {
     /// Whether requests may take longer for them.
     pub(crate) fn delay(&self) -> bool {
         let delays =
-            |fault: &Fault| matches!(fault, Fault::Spikes(_) | Fault::HungDevices(_) | Fault::Latency(_));
+            |fault: &Fault| matches!(fault, Fault::Spikes(_) | Fault::Silence(_) | Fault::Latency(_));
         self.list.iter().any(|given| delays(&given.fault))
     }
 
@@ -249,7 +249,7 @@ impl Faults {
             }
             let ns = match &given.fault {
                 Fault::Spikes(spikes) => spikes.delay_ns(now()),
-                Fault::HungDevices(silence) => silence.delay_ns(now() - self.began.load(Ordering::Acquire)),
+                Fault::Silence(silence) => silence.delay_ns(now() - self.began.load(Ordering::Acquire)),
                 _ => 0,
             };
             if ns > 0 {
