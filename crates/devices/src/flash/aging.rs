@@ -1,41 +1,48 @@
 //! Writes that take no time: they bring a drive into the state that a long history would leave it in.
 
-use super::buffer::Filling;
-use super::mapping::NONE;
-use super::ssd::Ssd;
-use crate::Device;
+use super::mapping::Mapping;
+use super::placement::{OpenUnit, Placement};
+use super::stats::Stats;
+use crate::Rng;
 
-impl Ssd {
-    /// Ages the drive at once: all of it is written in order, then `overwrites` times its size at random, so that every
-    /// write leaves something to clean (FusionRAID, FAST '21, sections 2.1 and 5.1). Counts start anew, but for wear.
-    /// Panics while requests are under way.
-    pub fn age(&mut self, overwrites: f64) {
-        self.settle();
-        let blocks = self.mapping.blocks();
-        for lba in 0..blocks {
-            self.write_at_once(lba);
+/// One run of writes at once, on a drive without requests and with an empty buffer.
+pub(super) struct Aging<'a> {
+    mapping: &'a mut Mapping,
+    placement: &'a mut Placement,
+    rng: &'a mut Rng,
+    filling: Option<OpenUnit>,
+    stats: Stats,
+}
+
+impl<'a> Aging<'a> {
+    pub(super) fn new(mapping: &'a mut Mapping, placement: &'a mut Placement, rng: &'a mut Rng) -> Aging<'a> {
+        Aging { mapping, placement, rng, filling: None, stats: Stats::default() }
+    }
+
+    /// Writes every block once, in order.
+    pub(super) fn fill(&mut self) {
+        for lba in 0..self.mapping.blocks() {
+            self.write(lba);
         }
-        self.overwrite((f64::from(blocks) * overwrites) as u64, blocks);
-        self.reset_stats();
     }
 
-    /// Writes `count` random blocks among the first `span`, at once.
-    pub fn overwrite_at_once(&mut self, count: u64, span: u32) {
-        self.settle();
-        self.overwrite(count, span);
-    }
-
-    fn overwrite(&mut self, count: u64, span: u32) {
+    /// Writes `count` random blocks among the first `span`.
+    pub(super) fn overwrite(&mut self, count: u64, span: u32) {
         // Places are drawn some steps ahead, so that the caches have them in time.
         let mut ahead: [u32; 8] = std::array::from_fn(|_| self.draw(span));
         for step in 0..count as usize {
             let next = self.draw(span);
             let lba = std::mem::replace(&mut ahead[step % 8], next);
-            self.write_at_once(lba);
+            self.write(lba);
         }
+    }
+
+    /// Programs the last unit; returns the counts of the run.
+    pub(super) fn finish(mut self) -> Stats {
         if let Some(filling) = self.filling.take() {
-            self.finish_at_once(filling);
+            self.program(filling);
         }
+        self.stats
     }
 
     fn draw(&mut self, span: u32) -> u32 {
@@ -44,58 +51,39 @@ impl Ssd {
         lba
     }
 
-    /// Puts what the buffer holds on flash at once. Panics while requests are under way.
-    fn settle(&mut self) {
-        assert!(self.next_event().is_none(), "requests are under way");
-        if let Some(filling) = self.filling.take() {
-            self.stats.padded_granules += u64::from(filling.end - filling.next);
-            self.batch.push_back(filling.job);
-        }
-        while let Some(job) = self.batch.pop_front() {
-            let job = self.take_job(job);
-            self.dies[self.mapping.die_of(job.unit) as usize].programs_pending -= 1;
-            self.mapping.programmed(job.unit);
-            self.unit_programmed(job);
-        }
-        self.wake = false;
-    }
-
-    fn write_at_once(&mut self, lba: u32) {
+    fn write(&mut self, lba: u32) {
         let count = self.mapping.granules_needed(lba);
-        if !self.has_space(lba, count) {
+        if !self.mapping.has_space(lba, count) {
             return;
         }
         let mut filling = match self.filling.take() {
-            Some(filling) if filling.end - filling.next >= count => filling,
+            Some(filling) if filling.free() >= count => filling,
             full => {
                 if let Some(full) = full {
-                    self.finish_at_once(full);
+                    self.program(full);
                 }
-                let die = self.die_at_once();
-                let unit = self.mapping.open_unit(die);
-                let at = unit * self.mapping.unit_granules();
-                Filling { unit, job: NONE, next: at, end: at + self.mapping.unit_granules() }
+                let die = self.die_with_room();
+                OpenUnit::new(self.mapping.open_unit(die), self.mapping)
             }
         };
-        self.mapping.place(lba, filling.next, count);
-        filling.next += count;
+        self.mapping.place(lba, filling.take(count), count);
         self.stats.written_blocks += 1;
         self.stats.written_granules += u64::from(count);
         self.filling = Some(filling);
     }
 
-    fn finish_at_once(&mut self, filling: Filling) {
-        self.stats.padded_granules += u64::from(filling.end - filling.next);
+    fn program(&mut self, filling: OpenUnit) {
+        self.stats.padded_granules += u64::from(filling.free());
         self.mapping.programmed(filling.unit);
     }
 
-    fn die_at_once(&mut self) -> u32 {
+    /// The next die in rotation that has room once it is cleaned.
+    fn die_with_room(&mut self) -> u32 {
         loop {
-            let die = self.next_die;
-            self.next_die = (self.next_die + 1) % self.dies.len() as u32;
-            let (moved, erased) = self.mapping.clean_at_once(die);
-            self.stats.moved_granules += moved;
-            self.stats.erases += erased;
+            let die = self.placement.next_in_rotation();
+            let cleaned = self.mapping.clean_at_once(die);
+            self.stats.moved_granules += cleaned.moved_granules;
+            self.stats.erases += cleaned.erases;
             if self.mapping.can_open(die) {
                 return die;
             }

@@ -1,225 +1,253 @@
 //! The write buffer: which unit each block of the host goes to, when units are written out, what a flush waits for.
 //!
 //! A block gets its place on flash when it enters the buffer, so the buffer is no more than the units that have places
-//! and are not programmed yet. One unit at a time is filled; its die is the one with the least to program.
+//! and are not programmed yet. One unit at a time is filled.
 
-use super::config::Drain;
-use super::dies::Job;
+use std::collections::VecDeque;
+
+use super::config::{Config, Drain};
+use super::dies::Dies;
+use super::host::{HostInterface, Request};
+use super::jobs::Job;
 use super::mapping::NONE;
-use super::ssd::{Request, Ssd};
-use crate::{BLOCK_BYTES, Outcome};
+use super::placement::{OpenUnit, Placement};
+use super::stats::Stats;
+use crate::{BLOCK_BYTES, Ns, Outcome};
 
-/// The unit that takes the host's data, the job that will program it (none while aging) and its free granules.
+/// The unit that is being filled.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Filling {
-    pub(super) unit: u32,
-    pub(super) job: u32,
-    pub(super) next: u32,
-    pub(super) end: u32,
+struct Filling {
+    open: OpenUnit,
+    /// The write that waits for its program, or [`NONE`].
+    request: u32,
+    epoch: u32,
 }
 
-/// Writes between two flushes.
+/// The writes between two flushes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Epoch {
+struct Epoch {
     /// Units not yet programmed.
-    pub(super) units: u32,
-    /// The flush that waits for them, once there is one.
-    pub(super) flush: u32,
+    units: u32,
+    /// The flush that waits for them, or [`NONE`] until it arrives.
+    flush: u32,
 }
 
-impl Ssd {
+/// Writes that wait for room, the data that is not on flash yet, and the flushes that wait for it.
+#[derive(Clone, Debug)]
+pub(super) struct Buffer {
+    drain: Drain,
+    power_loss_protected: bool,
+    /// Writes that have arrived and wait for room, in order.
+    admission: VecDeque<u32>,
+    filling: Option<Filling>,
+    /// Granules in the buffer, and its capacity.
+    granules: u32,
+    granules_max: u32,
+    /// Granules in the buffer from which a batch starts, on a drive that writes in batches.
+    batch_granules: u32,
+    epochs: VecDeque<Epoch>,
+    first_epoch: u32,
+    stats: Stats,
+}
+
+impl Buffer {
+    pub(super) fn new(config: &Config) -> Buffer {
+        let per_block = BLOCK_BYTES / config.granule_bytes();
+        let granules_max = config.buffer_blocks * per_block;
+        let batch_granules = match config.drain {
+            Drain::Batch { blocks } => granules_max.min(blocks * per_block),
+            Drain::Through | Drain::Steady => 0,
+        };
+        Buffer {
+            drain: config.drain,
+            power_loss_protected: config.power_loss_protected,
+            admission: VecDeque::new(),
+            filling: None,
+            granules: 0,
+            granules_max,
+            batch_granules,
+            epochs: VecDeque::from([Epoch { units: 0, flush: NONE }]),
+            first_epoch: 0,
+            stats: Stats::default(),
+        }
+    }
+
+    /// Counts of host writes and of padding.
+    pub(super) fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    pub(super) fn reset_stats(&mut self) {
+        self.stats = Stats::default();
+    }
+
+    /// Adds a write that has arrived to those that wait for room.
+    #[inline]
+    pub(super) fn enqueue(&mut self, id: u32) {
+        self.admission.push_back(id);
+    }
+
     /// Gives waiting writes a place, in order, while there is room.
-    pub(super) fn admit(&mut self) {
+    #[inline]
+    pub(super) fn admit(
+        &mut self,
+        now: Ns,
+        host: &mut HostInterface,
+        placement: &mut Placement,
+        dies: &mut Dies,
+    ) {
         while let Some(&id) = self.admission.front() {
-            let Request { command, placed, .. } = self.requests[id as usize];
+            let Request { command, placed, .. } = *host.request(id);
             for placed in placed..command.blocks {
-                if self.is_stopped() || !self.admit_block(id, command.lba + placed) {
+                if dies.is_stopped() {
                     return;
                 }
-                self.requests[id as usize].placed += 1;
+                let lba = command.lba + placed;
+                let count = dies.mapping().granules_needed(lba);
+                if !dies.mapping().has_space(lba, count) {
+                    host.request_mut(id).outcome = Outcome::NoSpace;
+                } else if self.granules + count > self.granules_max {
+                    self.make_room(now, dies);
+                    return;
+                } else if let Some(filling) = self.take_filling(now, id, count, host, placement, dies) {
+                    self.add_block(now, filling, lba, count, dies);
+                } else {
+                    return;
+                }
+                host.request_mut(id).placed += 1;
             }
             self.admission.pop_front();
             self.stats.written_blocks += u64::from(command.blocks);
-            if self.config.drain == Drain::Through {
-                self.seal();
-                // All of its blocks may have met a lack of space.
-                if self.requests[id as usize].pending == 0 {
-                    self.outgoing.push(self.now, id);
-                }
-            } else {
-                self.outgoing.push(self.now, id);
+            let through = self.drain == Drain::Through;
+            if through {
+                self.seal_filling(now, dies);
+            }
+            // A write through to flash has nothing to wait for if there was no space for any of its blocks.
+            if !through || host.request(id).pending == 0 {
+                host.acknowledge(now, id);
             }
         }
     }
 
-    /// Gives one block a place, or says that it has to wait.
-    fn admit_block(&mut self, id: u32, lba: u32) -> bool {
-        let count = self.mapping.granules_needed(lba);
-        if !self.has_space(lba, count) {
-            self.requests[id as usize].outcome = Outcome::NoSpace;
-            return true;
+    /// Takes the unit being filled, which has `count` free granules then. `None` while no die has a unit for that.
+    fn take_filling(
+        &mut self,
+        now: Ns,
+        id: u32,
+        count: u32,
+        host: &mut HostInterface,
+        placement: &mut Placement,
+        dies: &mut Dies,
+    ) -> Option<Filling> {
+        match self.filling.take() {
+            Some(filling) if filling.open.free() >= count => return Some(filling),
+            Some(full) => self.seal(now, full, dies),
+            None => {}
         }
-        if self.buffered + count > self.buffered_max {
-            self.make_room();
-            return false;
-        }
-        let Some(mut filling) = self.room(id, count) else {
-            return false;
-        };
-        self.mapping.place(lba, filling.next, count);
-        filling.next += count;
-        self.buffered += count;
-        self.stats.written_granules += u64::from(count);
-        self.jobs[filling.job as usize].granules += count;
-        self.filling = Some(filling);
-        if filling.next == filling.end {
-            self.seal();
-        }
-        true
-    }
-
-    /// Sees to it that a full buffer empties.
-    fn make_room(&mut self) {
-        if let Drain::Batch { .. } = self.config.drain {
-            self.seal();
-            self.start_batch();
-        } else if self
-            .filling
-            .is_some_and(|filling| self.jobs[filling.job as usize].granules == self.buffered)
-        {
-            // Nothing else is on its way, and the rest of this unit is too small.
-            self.seal();
-        }
-    }
-
-    /// A unit with room for so many granules.
-    fn room(&mut self, id: u32, count: u32) -> Option<Filling> {
-        if let Some(filling) = self.filling {
-            if filling.end - filling.next >= count {
-                return Some(filling);
-            }
-            self.seal();
-        }
-        let die = self.pick_die()?;
-        let was_cleaning = self.mapping.is_cleaning(die);
-        let unit = self.mapping.open_unit(die);
-        let request = if self.config.drain == Drain::Through { id } else { NONE };
+        let open = placement.place_unit(now, dies)?;
+        let request = if self.drain == Drain::Through { id } else { NONE };
         if request != NONE {
-            self.requests[id as usize].pending += 1;
+            host.request_mut(id).pending += 1;
         }
         let epoch = self.first_epoch.wrapping_add(self.epochs.len() as u32 - 1);
         self.epochs.back_mut().expect("there is always an epoch").units += 1;
-        let job = self.add_job(Job { unit, granules: 0, request, epoch, next: NONE });
-        if !was_cleaning && self.mapping.is_cleaning(die) {
-            self.cleaning_wanted(die);
-        }
-        let at = unit * self.mapping.unit_granules();
-        Some(Filling { unit, job, next: at, end: at + self.mapping.unit_granules() })
+        Some(Filling { open, request, epoch })
     }
 
-    /// The die with the fewest programs before it that has room; the rotation breaks ties.
-    fn pick_die(&mut self) -> Option<u32> {
-        let dies = self.dies.len() as u32;
-        let mut best = None;
-        let mut least = u32::MAX;
-        for step in 0..dies {
-            let die =
-                if self.next_die + step < dies { self.next_die + step } else { self.next_die + step - dies };
-            let queued = self.dies[die as usize].programs_pending;
-            if queued < least && self.mapping.can_open(die) {
-                (best, least) = (Some(die), queued);
-                if queued == 0 {
-                    break;
-                }
-            }
-        }
-        let die = best?;
-        self.next_die = if die + 1 < dies { die + 1 } else { 0 };
-        self.dies[die as usize].programs_pending += 1;
-        Some(die)
-    }
-
-    /// Ends the filling of a unit, full or not, and has it programmed.
-    fn seal(&mut self) {
-        let Some(filling) = self.filling.take() else {
-            return;
-        };
-        self.stats.padded_granules += u64::from(filling.end - filling.next);
-        self.batch.push_back(filling.job);
-        match self.config.drain {
-            Drain::Batch { blocks } => {
-                let granules = blocks * (BLOCK_BYTES / self.mapping.granule_bytes());
-                if self.buffered >= granules.min(self.buffered_max) {
-                    self.start_batch();
-                }
-            }
-            Drain::Through | Drain::Steady => self.queue_batch(),
+    /// Puts a block into a unit that has room, and keeps the unit for the next block or seals it.
+    fn add_block(&mut self, now: Ns, mut filling: Filling, lba: u32, count: u32, dies: &mut Dies) {
+        dies.mapping_mut().place(lba, filling.open.take(count), count);
+        self.granules += count;
+        self.stats.written_granules += u64::from(count);
+        if filling.open.free() == 0 {
+            self.seal(now, filling, dies);
+        } else {
+            self.filling = Some(filling);
         }
     }
 
-    /// Everything stops until what is buffered is on flash.
-    pub(super) fn start_batch(&mut self) {
-        if self.batch.is_empty() {
-            return;
+    /// Makes sure that a full buffer empties.
+    fn make_room(&mut self, now: Ns, dies: &mut Dies) {
+        if let Drain::Batch { .. } = self.drain {
+            self.seal_filling(now, dies);
+            dies.start_batch(now);
+        } else if self.filling.is_some_and(|filling| filling.open.filled() == self.granules) {
+            // No program is under way that would make room, and what is free in this unit is too small.
+            self.seal_filling(now, dies);
         }
-        self.stop();
-        self.batch_units += self.batch.len() as u32;
-        self.queue_batch();
     }
 
-    fn queue_batch(&mut self) {
-        while let Some(job) = self.batch.pop_front() {
-            self.queue_program(self.mapping.die_of(self.jobs[job as usize].unit), job);
+    /// Seals the unit being filled, if there is one.
+    fn seal_filling(&mut self, now: Ns, dies: &mut Dies) {
+        if let Some(filling) = self.filling.take() {
+            self.seal(now, filling, dies);
         }
+    }
+
+    /// Has a unit programmed, whether it is full or not.
+    fn seal(&mut self, now: Ns, filling: Filling, dies: &mut Dies) {
+        dies.hold_program(self.close(filling));
+        match self.drain {
+            Drain::Batch { .. } if self.granules >= self.batch_granules => dies.start_batch(now),
+            Drain::Batch { .. } => {}
+            Drain::Through | Drain::Steady => dies.start_held(now),
+        }
+    }
+
+    fn close(&mut self, filling: Filling) -> Job {
+        let Filling { open, request, epoch } = filling;
+        self.stats.padded_granules += u64::from(open.free());
+        Job { unit: open.unit, granules: open.filled(), request, epoch }
     }
 
     /// A unit of the host's data is on flash.
-    pub(super) fn unit_programmed(&mut self, job: Job) {
-        self.buffered -= job.granules;
-        if job.request != NONE {
-            let request = &mut self.requests[job.request as usize];
+    #[inline]
+    pub(super) fn unit_programmed(&mut self, now: Ns, program: Job, host: &mut HostInterface) {
+        self.granules -= program.granules;
+        if program.request != NONE {
+            let request = host.request_mut(program.request);
             request.pending -= 1;
             if request.pending == 0 && request.placed == request.command.blocks {
-                self.outgoing.push(self.now, job.request);
+                host.acknowledge(now, program.request);
             }
         }
-        let epoch = job.epoch.wrapping_sub(self.first_epoch) as usize;
+        let epoch = program.epoch.wrapping_sub(self.first_epoch) as usize;
         self.epochs[epoch].units -= 1;
-        self.finish_flushes();
-        self.batch_units = self.batch_units.saturating_sub(1);
-        self.wake = true;
+        self.finish_flushes(now, host);
     }
 
-    pub(super) fn start_flush(&mut self, id: u32) {
-        if self.config.power_loss_protected {
-            self.outgoing.push(self.now, id);
+    /// A flush has arrived.
+    pub(super) fn start_flush(&mut self, now: Ns, id: u32, host: &mut HostInterface, dies: &mut Dies) {
+        if self.power_loss_protected {
+            host.acknowledge(now, id);
             return;
         }
-        self.seal();
-        if let Drain::Batch { .. } = self.config.drain {
-            self.start_batch();
+        self.seal_filling(now, dies);
+        if let Drain::Batch { .. } = self.drain {
+            dies.start_batch(now);
         }
         self.epochs.back_mut().expect("there is always an epoch").flush = id;
         self.epochs.push_back(Epoch { units: 0, flush: NONE });
-        self.finish_flushes();
+        self.finish_flushes(now, host);
     }
 
-    fn finish_flushes(&mut self) {
+    fn finish_flushes(&mut self, now: Ns, host: &mut HostInterface) {
         while let Some(&Epoch { units: 0, flush }) = self.epochs.front()
             && flush != NONE
         {
-            self.outgoing.push(self.now, flush);
+            host.acknowledge(now, flush);
             self.epochs.pop_front();
             self.first_epoch = self.first_epoch.wrapping_add(1);
         }
     }
 
-    pub(super) fn has_space(&self, lba: u32, count: u32) -> bool {
-        if self.config.compression.is_none() {
-            return true;
+    /// Puts everything in the buffer on flash in no time. The drive must be idle.
+    pub(super) fn empty_at_once(&mut self, now: Ns, host: &mut HostInterface, dies: &mut Dies) {
+        if let Some(filling) = self.filling.take() {
+            dies.hold_program(self.close(filling));
         }
-        let (total, used) = self.mapping.space();
-        let old = self.mapping.locate(lba).map_or(0, |(_, count)| count);
-        used + u64::from(count) <= total + u64::from(old)
+        while let Some(program) = dies.program_held_at_once() {
+            self.unit_programmed(now, program, host);
+        }
     }
 }

@@ -4,62 +4,22 @@
 //! the channel to bring data and programs it, or it erases. Reads of the host go first, and interrupt programs and
 //! erases where the flash can suspend them; programs of the host and the steps of cleaning take turns, so a die that runs
 //! out of free space gives cleaning half of its steps, and all of them once the host has no room left.
+//!
+//! The layers above give commands ([`Dies::read`], [`Dies::start_held`], [`Dies::start_batch`]) and learn from
+//! [`Dies::take_event`] which of them has ended. Nothing here calls them back.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-use super::mapping::NONE;
-use super::ssd::Ssd;
+use super::config::{Config, Suspend};
+use super::jobs::{Job, Jobs, Queue};
+use super::mapping::Mapping;
+use super::standstill::Standstill;
+use super::stats::Stats;
+use crate::calendar::{Calendar, Server};
 use crate::{BLOCK_BYTES, Ns};
 
-/// A page to be read for the host or a unit to be programmed for it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Job {
-    pub(super) unit: u32,
-    /// Granules wanted, or filled.
-    pub(super) granules: u32,
-    /// The request that waits for it, if any.
-    pub(super) request: u32,
-    /// Which flush covers a program.
-    pub(super) epoch: u32,
-    /// The next job in a queue or in the list of free ones.
-    pub(super) next: u32,
-}
-
-/// Jobs in order, linked through [`Job::next`].
-#[derive(Clone, Copy, Debug)]
-struct Queue {
-    first: u32,
-    last: u32,
-}
-
-impl Queue {
-    const EMPTY: Queue = Queue { first: NONE, last: NONE };
-
-    fn push(&mut self, jobs: &mut [Job], job: u32) {
-        jobs[job as usize].next = NONE;
-        if self.first == NONE {
-            self.first = job;
-        } else {
-            jobs[self.last as usize].next = job;
-        }
-        self.last = job;
-    }
-
-    fn is_empty(&self) -> bool {
-        self.first == NONE
-    }
-
-    fn pop(&mut self, jobs: &[Job]) -> Option<u32> {
-        let job = self.first;
-        if job == NONE {
-            return None;
-        }
-        self.first = jobs[job as usize].next;
-        Some(job)
-    }
-}
-
-/// What a die is doing.
+/// What a die is doing; jobs and units by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     Idle,
@@ -75,31 +35,47 @@ enum Work {
     Suspend,
 }
 
+/// Work that was interrupted.
+#[derive(Clone, Copy, Debug)]
+struct Suspended {
+    work: Work,
+    /// For how long the cells will be busy with it yet.
+    left_ns: Ns,
+}
+
+/// The erase block that a die cleans.
+#[derive(Clone, Copy, Debug)]
+struct Victim {
+    first_unit: u32,
+    /// The unit to look at next.
+    next_unit: u32,
+    end_unit: u32,
+}
+
 #[derive(Clone, Debug)]
-pub(super) struct Die {
+struct Die {
     channel: u32,
     work: Work,
-    /// From when to when its cells are busy with that, unless it is suspended.
-    cells: (Ns, Ns),
-    /// What is suspended, and for how long its cells will be busy with it yet.
-    suspended: Option<(Work, Ns)>,
+    /// From when to when the cells are busy with the work, unless it is suspended.
+    cells: Range<Ns>,
+    suspended: Option<Suspended>,
     reads: Queue,
     programs: Queue,
     /// Units assigned to the die and not yet programmed.
-    pub(super) programs_pending: u32,
-    /// Units of the erase block being cleaned: its first, the next to look at, its end.
-    victim: Option<(u32, u32, u32)>,
+    programs_pending: u32,
+    victim: Option<Victim>,
+    /// Whether the host had the last turn, so that cleaning has the next.
     host_had_turn: bool,
-    /// Since when it is not idle.
+    /// Since when the die is not idle.
     busy_since: Ns,
 }
 
 impl Die {
-    pub(super) fn new(channel: u32) -> Die {
+    fn new(channel: u32) -> Die {
         Die {
             channel,
             work: Work::Idle,
-            cells: (0, 0),
+            cells: 0..0,
             suspended: None,
             reads: Queue::EMPTY,
             programs: Queue::EMPTY,
@@ -110,152 +86,339 @@ impl Die {
         }
     }
 
-    /// Starts counting the time that it is not idle anew.
-    pub(super) fn count_from(&mut self, now: Ns) {
-        self.busy_since = now;
-    }
-
-    /// How long it has not been idle.
-    pub(super) fn busy_for(&self, now: Ns) -> Ns {
+    /// How long the die has not been idle.
+    fn busy_for(&self, now: Ns) -> Ns {
         if self.work == Work::Idle { 0 } else { now - self.busy_since }
     }
 }
 
 /// A bus and the dies that wait for it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Channel {
+struct Channel {
     /// The die it serves.
     serves: Option<u32>,
     waiting: VecDeque<u32>,
 }
 
-impl Ssd {
-    pub(super) fn add_job(&mut self, job: Job) -> u32 {
-        let id = self.free_jobs;
-        if id == NONE {
-            self.jobs.push(job);
-            return self.jobs.len() as u32 - 1;
+/// How long each step takes, and how cleaning goes.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    sense_ns: Ns,
+    program_ns: Ns,
+    erase_ns: Ns,
+    channel_block_ns: Ns,
+    suspend: Suspend,
+    exclusive_cleaning: bool,
+    single_erase: bool,
+}
+
+/// A command of the layers above that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Finished {
+    /// The data of one read of a request has left the flash.
+    Read { request: u32 },
+    /// A unit of the host's data is on flash.
+    Program(Job),
+}
+
+/// All dies and channels, what the dies hold, and the work that waits for them.
+#[derive(Clone, Debug)]
+pub(super) struct Dies {
+    rules: Rules,
+    mapping: Mapping,
+    dies: Vec<Die>,
+    channels: Vec<Channel>,
+    jobs: Jobs,
+    calendar: Calendar,
+    /// Programs that have not been started.
+    held_programs: VecDeque<u32>,
+    standstill: Standstill,
+    /// Whether requests that wait may have room now.
+    retry: bool,
+    /// Takes turns among dies where only one may erase.
+    eraser: Server,
+    stats: Stats,
+}
+
+/// What the layers above use.
+impl Dies {
+    pub(super) fn new(config: &Config, seed: u64) -> Dies {
+        let rules = Rules {
+            sense_ns: config.sense_ns,
+            program_ns: config.program_ns,
+            erase_ns: config.erase_ns,
+            channel_block_ns: config.channel_block_ns,
+            suspend: config.suspend,
+            exclusive_cleaning: config.cleaning.exclusive,
+            single_erase: config.cleaning.single_erase,
+        };
+        Dies {
+            rules,
+            mapping: Mapping::new(config, seed),
+            dies: (0..config.all_dies()).map(|die| Die::new(die % config.channels)).collect(),
+            channels: vec![Channel::default(); config.channels as usize],
+            jobs: Jobs::new(),
+            calendar: Calendar::default(),
+            held_programs: VecDeque::new(),
+            standstill: Standstill::default(),
+            retry: false,
+            eraser: Server::default(),
+            stats: Stats::default(),
         }
-        self.free_jobs = self.jobs[id as usize].next;
-        self.jobs[id as usize] = job;
-        id
     }
 
-    pub(super) fn take_job(&mut self, id: u32) -> Job {
-        let job = self.jobs[id as usize];
-        self.jobs[id as usize].next = self.free_jobs;
-        self.free_jobs = id;
-        job
+    /// Where each block is.
+    #[inline]
+    pub(super) fn mapping(&self) -> &Mapping {
+        &self.mapping
     }
 
-    pub(super) fn queue_read(&mut self, die: u32, job: u32) {
+    /// Where each block is.
+    #[inline]
+    pub(super) fn mapping_mut(&mut self) -> &mut Mapping {
+        &mut self.mapping
+    }
+
+    /// Counts of cleaning, of suspensions, of standstills, and of the time that dies have been busy until `now`.
+    pub(super) fn stats_at(&self, now: Ns) -> Stats {
+        Stats {
+            padded_granules: self.mapping.padded(),
+            stalls: self.standstill.count(),
+            stalled_ns: self.standstill.total_ns(),
+            die_busy_ns: self.stats.die_busy_ns + self.dies.iter().map(|die| die.busy_for(now)).sum::<Ns>(),
+            ..self.stats
+        }
+    }
+
+    /// Starts counting anew.
+    pub(super) fn reset_stats(&mut self, now: Ns) {
+        self.stats = Stats::default();
+        self.dies.iter_mut().for_each(|die| die.busy_since = now);
+        self.standstill.reset_counters();
+        self.mapping.reset_padded();
+    }
+
+    /// Units assigned to a die and not yet programmed.
+    #[inline]
+    pub(super) fn programs_pending(&self, die: u32) -> u32 {
+        self.dies[die as usize].programs_pending
+    }
+
+    /// Opens a unit for the host's data on a die that can take one; cleaning starts if free space gets short.
+    #[inline]
+    pub(super) fn open_unit(&mut self, now: Ns, die: u32) -> u32 {
+        self.dies[die as usize].programs_pending += 1;
+        let was_cleaning = self.mapping.is_cleaning(die);
+        let unit = self.mapping.open_unit(die);
+        if !was_cleaning && self.mapping.is_cleaning(die) {
+            self.start_cleaning(now, die);
+        }
+        unit
+    }
+
+    /// Reads granules of a unit.
+    #[inline]
+    pub(super) fn read(&mut self, now: Ns, read: Job) {
+        let die = self.mapping.die_of(read.unit);
+        let job = self.jobs.add(read);
         self.dies[die as usize].reads.push(&mut self.jobs, job);
-        self.suspend(die);
-        self.start(die);
+        self.suspend(now, die);
+        self.start(now, die);
     }
 
-    pub(super) fn queue_program(&mut self, die: u32, job: u32) {
+    /// Enters the program of a unit that was opened with [`Dies::open_unit`], and keeps it back for now.
+    #[inline]
+    pub(super) fn hold_program(&mut self, program: Job) {
+        let job = self.jobs.add(program);
+        self.held_programs.push_back(job);
+    }
+
+    /// Starts the programs that were held.
+    pub(super) fn start_held(&mut self, now: Ns) {
+        while let Some(job) = self.held_programs.pop_front() {
+            self.queue_program(now, job);
+        }
+    }
+
+    /// Starts the programs that were held as a batch: the drive stands still until they have ended.
+    pub(super) fn start_batch(&mut self, now: Ns) {
+        if !self.held_programs.is_empty() {
+            self.standstill.start_batch(now, self.held_programs.len() as u32);
+            self.start_held(now);
+        }
+    }
+
+    /// Ends a program that was held, in no time; the drive must be idle.
+    pub(super) fn program_held_at_once(&mut self) -> Option<Job> {
+        let job = self.held_programs.pop_front()?;
+        let program = self.jobs.take(job);
+        self.dies[self.mapping.die_of(program.unit) as usize].programs_pending -= 1;
+        self.mapping.programmed(program.unit);
+        Some(program)
+    }
+
+    /// Whether the host has to wait for the drive to move again.
+    #[inline]
+    pub(super) fn is_stopped(&self) -> bool {
+        self.standstill.is_stopped()
+    }
+
+    /// Ends a standstill if no reason for it is left; returns whether the host may go on.
+    pub(super) fn try_resume(&mut self, now: Ns) -> bool {
+        self.standstill.try_end(now)
+    }
+
+    /// Whether requests that wait may have room since the last call.
+    #[inline]
+    pub(super) fn take_retry(&mut self) -> bool {
+        std::mem::take(&mut self.retry)
+    }
+
+    /// When a die or a channel is done next; [`Ns::MAX`] if all are idle.
+    #[inline]
+    pub(super) fn next_event(&self) -> Ns {
+        self.calendar.next()
+    }
+
+    /// Lets the die or channel that is done at `now` go on; returns the command that ended by that, if any.
+    #[inline]
+    pub(super) fn take_event(&mut self, now: Ns) -> Option<Finished> {
+        let part = self.calendar.pop()?;
+        if part < self.dies.len() {
+            return self.array_done(now, part as u32);
+        }
+        let channel = part - self.dies.len();
+        let served = self.channels[channel].serves.take();
+        if let Some(next) = self.channels[channel].waiting.pop_front() {
+            self.occupy_channel(now, channel as u32, next);
+        }
+        self.transfer_done(now, served?)
+    }
+}
+
+/// How a die finds its next work.
+impl Dies {
+    fn queue_program(&mut self, now: Ns, job: u32) {
+        let die = self.mapping.die_of(self.jobs.get(job).unit);
         self.dies[die as usize].programs.push(&mut self.jobs, job);
-        self.start(die);
-    }
-
-    /// A die has become short of free erase blocks.
-    pub(super) fn cleaning_wanted(&mut self, die: u32) {
-        if !self.config.cleaning.exclusive {
-            self.start(die);
-            return;
-        }
-        self.stop();
-        self.exclusive = true;
-        for die in 0..self.dies.len() as u32 {
-            self.mapping.start_cleaning(die);
-            self.start(die);
-        }
+        self.start(now, die);
     }
 
     /// Gives an idle die something to do.
-    fn start(&mut self, id: u32) {
+    fn start(&mut self, now: Ns, id: u32) {
         if self.dies[id as usize].work != Work::Idle {
             return;
         }
         if let Some(job) = self.dies[id as usize].reads.pop(&self.jobs) {
-            self.array(id, Work::Sense(job), self.config.sense_ns);
+            self.occupy_cells(now, id, Work::Sense(job), self.rules.sense_ns);
             return;
         }
-        if let Some((work, left_ns)) = self.dies[id as usize].suspended.take() {
-            self.array(id, work, left_ns);
+        if let Some(Suspended { work, left_ns }) = self.dies[id as usize].suspended.take() {
+            self.occupy_cells(now, id, work, left_ns);
             return;
         }
-        let host_first = !self.exclusive && !self.dies[id as usize].host_had_turn;
-        if host_first && self.start_program(id) {
+        let host_may = !self.standstill.is_exclusive();
+        let host_first = host_may && !self.dies[id as usize].host_had_turn;
+        if host_first && self.start_program(now, id) {
             self.dies[id as usize].host_had_turn = true;
-        } else if self.start_cleaning_step(id) {
+        } else if self.start_cleaning_step(now, id) {
             self.dies[id as usize].host_had_turn = false;
-        } else if !self.exclusive {
-            self.start_program(id);
+        } else if !self.standstill.is_exclusive() {
+            self.start_program(now, id);
         }
     }
 
-    fn start_program(&mut self, id: u32) -> bool {
+    fn start_program(&mut self, now: Ns, id: u32) -> bool {
         let job = self.dies[id as usize].programs.pop(&self.jobs);
         if let Some(job) = job {
-            self.transfer(id, Work::TakeIn(job));
+            self.bring_in(now, id, Work::TakeIn(job));
         }
         job.is_some()
     }
+}
 
-    /// The next step of cleaning a die, if it has one.
-    fn start_cleaning_step(&mut self, id: u32) -> bool {
+/// Cleaning.
+impl Dies {
+    /// A die has become short of free erase blocks.
+    fn start_cleaning(&mut self, now: Ns, die: u32) {
+        if !self.rules.exclusive_cleaning {
+            self.start(now, die);
+            return;
+        }
+        self.standstill.start_exclusive(now);
+        for die in 0..self.dies.len() as u32 {
+            self.mapping.start_cleaning(die);
+            self.start(now, die);
+        }
+    }
+
+    /// The next step of cleaning a die, if it has one; returns whether the die is busy with anything now.
+    fn start_cleaning_step(&mut self, now: Ns, id: u32) -> bool {
         if let Some(unit) = self.mapping.take_filled_unit(id) {
-            self.transfer(id, Work::CleanTakeIn(unit));
+            self.bring_in(now, id, Work::CleanTakeIn(unit));
             return true;
         }
         loop {
-            let Some((first, next, end)) = self.victim(id) else {
+            let Some(mut victim) = self.victim(now, id) else {
                 // The end of cleaning may have let the host go on, with this die.
-                return self.dies[id as usize].work != Work::Idle;
+                return self.is_busy(id);
             };
-            if next == end {
-                if self.mapping.has_buffered_units(first) {
+            let unit = victim.next_unit;
+            if unit == victim.end_unit {
+                if self.mapping.has_buffered_units(victim.first_unit) {
                     // Units of the victim are on their way to flash; they come before its erasure.
-                    if !self.start_program(id) {
-                        self.start_batch();
+                    if !self.start_program(now, id) {
+                        self.start_batch(now);
                     }
-                    return self.dies[id as usize].work != Work::Idle;
+                    return self.is_busy(id);
                 }
-                self.dies[id as usize].victim = None;
-                let mut busy_ns = self.config.erase_ns;
-                if self.config.cleaning.single_erase {
-                    busy_ns = self.eraser.serve(self.now(), busy_ns) - self.now();
-                }
-                self.array(id, Work::Erase(first), busy_ns);
+                self.erase(now, id, victim.first_unit);
                 return true;
             }
-            self.dies[id as usize].victim = Some((first, next + 1, end));
-            if self.mapping.live_in(next) == 0 {
+            victim.next_unit += 1;
+            self.dies[id as usize].victim = Some(victim);
+            if self.mapping.live_in(unit) == 0 {
                 continue;
             }
-            if !self.mapping.is_buffered(next) {
-                self.array(id, Work::CleanSense(next), self.config.sense_ns);
+            if !self.mapping.is_buffered(unit) {
+                self.occupy_cells(now, id, Work::CleanSense(unit), self.rules.sense_ns);
                 return true;
             }
-            self.move_unit(id, next);
+            self.move_unit(id, unit);
             if let Some(unit) = self.mapping.take_filled_unit(id) {
-                self.transfer(id, Work::CleanTakeIn(unit));
+                self.bring_in(now, id, Work::CleanTakeIn(unit));
                 return true;
             }
         }
     }
 
-    fn victim(&mut self, id: u32) -> Option<(u32, u32, u32)> {
+    fn is_busy(&self, id: u32) -> bool {
+        self.dies[id as usize].work != Work::Idle
+    }
+
+    /// The erase block that a die cleans, chosen now if it has none and should.
+    fn victim(&mut self, now: Ns, id: u32) -> Option<Victim> {
         let die = &mut self.dies[id as usize];
         if die.victim.is_none() && self.mapping.is_cleaning(id) {
-            die.victim = self.mapping.choose_victim(id).map(|(first, end)| (first, first, end));
+            die.victim = self.mapping.choose_victim(id).map(|units| Victim {
+                first_unit: units.start,
+                next_unit: units.start,
+                end_unit: units.end,
+            });
             if die.victim.is_none() {
-                self.cleaning_ended();
+                self.cleaning_ended(now);
             }
         }
         self.dies[id as usize].victim
+    }
+
+    fn erase(&mut self, now: Ns, id: u32, first_unit: u32) {
+        self.dies[id as usize].victim = None;
+        let mut busy_ns = self.rules.erase_ns;
+        if self.rules.single_erase {
+            busy_ns = self.eraser.serve(now, busy_ns) - now;
+        }
+        self.occupy_cells(now, id, Work::Erase(first_unit), busy_ns);
     }
 
     fn move_unit(&mut self, die: u32, unit: u32) {
@@ -263,131 +426,167 @@ impl Ssd {
         self.stats.moved_granules += u64::from(moved);
     }
 
+    /// Lets the host go on when it waits for all dies and all have cleaned enough.
+    fn cleaning_ended(&mut self, now: Ns) {
+        let exclusive = self.standstill.is_exclusive();
+        if !exclusive || (0..self.dies.len() as u32).any(|die| self.mapping.is_cleaning(die)) {
+            return;
+        }
+        self.standstill.end_exclusive();
+        for die in 0..self.dies.len() as u32 {
+            self.start(now, die);
+        }
+        self.retry = true;
+    }
+}
+
+/// Cells and channels over time.
+impl Dies {
     /// The cells of a die are busy for a while.
-    fn array(&mut self, id: u32, work: Work, busy_ns: Ns) {
-        self.begin(id, work);
-        let now = self.now();
-        self.dies[id as usize].cells = (now, now + busy_ns);
+    fn occupy_cells(&mut self, now: Ns, id: u32, work: Work, busy_ns: Ns) {
+        self.begin(now, id, work);
+        self.dies[id as usize].cells = now..now + busy_ns;
         self.calendar.push(now + busy_ns, id as usize);
         if !self.dies[id as usize].reads.is_empty() {
-            self.suspend(id);
+            self.suspend(now, id);
         }
     }
 
     /// How long it takes to suspend what a die does, if it can be.
     fn suspend_ns(&self, work: Work) -> Option<Ns> {
         match work {
-            Work::Program(_) | Work::CleanProgram(_) => self.config.suspend.program_ns,
-            Work::Erase(_) => self.config.suspend.erase_ns,
+            Work::Program(_) | Work::CleanProgram(_) => self.rules.suspend.program_ns,
+            Work::Erase(_) => self.rules.suspend.erase_ns,
             _ => None,
         }
     }
 
-    /// A read waits for a die: what that does is suspended, once it has gone on for a while, unless it ends before.
-    fn suspend(&mut self, id: u32) {
-        let (work, (since, end)) = (self.dies[id as usize].work, self.dies[id as usize].cells);
-        let Some(suspend_ns) = self.suspend_ns(work) else { return };
-        let at = self.now().max(since + suspend_ns);
-        if at + suspend_ns < end {
+    /// A read waits for a die: its work is suspended, once it has gone on for a while, unless it ends before.
+    fn suspend(&mut self, now: Ns, id: u32) {
+        let die = &self.dies[id as usize];
+        let Some(suspend_ns) = self.suspend_ns(die.work) else { return };
+        let at = now.max(die.cells.start + suspend_ns);
+        if at + suspend_ns < die.cells.end {
             self.calendar.cancel(id as usize);
             self.calendar.push(at, id as usize);
         }
     }
 
-    /// A die needs its channel.
-    fn transfer(&mut self, id: u32, work: Work) {
-        self.begin(id, work);
-        let channel = self.dies[id as usize].channel;
-        if self.config.channel_block_ns == 0 {
-            self.transfer_done(id);
-        } else if self.channels[channel as usize].serves.is_none() {
-            self.occupy(channel, id);
-        } else {
-            self.channels[channel as usize].waiting.push_back(id);
-        }
-    }
-
-    fn occupy(&mut self, channel: u32, id: u32) {
-        self.channels[channel as usize].serves = Some(id);
-        let granules = match self.dies[id as usize].work {
-            Work::SendOut(job) => self.jobs[job as usize].granules,
-            Work::CleanSendOut(unit) => self.mapping.live_in(unit),
-            _ => self.mapping.unit_granules(),
-        };
-        let bytes = u64::from(granules) * u64::from(self.mapping.granule_bytes());
-        let busy_ns = bytes * self.config.channel_block_ns / u64::from(BLOCK_BYTES);
-        self.calendar.push(self.now() + busy_ns, self.dies.len() + channel as usize);
-    }
-
-    /// A die or a channel is done with what it was doing.
-    pub(super) fn part_done(&mut self, part: usize) {
-        if part < self.dies.len() {
-            self.array_done(part as u32);
-            return;
-        }
-        let channel = part - self.dies.len();
-        let served = self.channels[channel].serves.take();
-        if let Some(next) = self.channels[channel].waiting.pop_front() {
-            self.occupy(channel as u32, next);
-        }
-        if let Some(die) = served {
-            self.transfer_done(die);
-        }
-    }
-
-    fn array_done(&mut self, id: u32) {
-        let (work, left_ns) = (self.dies[id as usize].work, self.dies[id as usize].cells.1 - self.now());
+    /// The cells of a die are done, or are interrupted.
+    fn array_done(&mut self, now: Ns, id: u32) -> Option<Finished> {
+        let die = &self.dies[id as usize];
+        let (work, left_ns) = (die.work, die.cells.end - now);
         match work {
-            Work::Suspend => self.idle(id),
+            Work::Suspend => self.idle(now, id),
             _ if left_ns > 0 => {
                 let suspend_ns = self.suspend_ns(work).expect("only what can be suspended ends early");
-                self.dies[id as usize].suspended = Some((work, left_ns));
+                self.dies[id as usize].suspended = Some(Suspended { work, left_ns });
                 self.stats.suspensions += 1;
-                self.array(id, Work::Suspend, suspend_ns);
+                self.occupy_cells(now, id, Work::Suspend, suspend_ns);
             }
-            Work::Sense(job) => self.transfer(id, Work::SendOut(job)),
-            Work::CleanSense(unit) => self.transfer(id, Work::CleanSendOut(unit)),
+            Work::Sense(job) => return self.take_out(now, id, Work::SendOut(job)),
+            Work::CleanSense(unit) => return self.take_out(now, id, Work::CleanSendOut(unit)),
             Work::Program(job) => {
-                let job = self.take_job(job);
-                self.mapping.programmed(job.unit);
+                let program = self.jobs.take(job);
+                self.mapping.programmed(program.unit);
                 self.dies[id as usize].programs_pending -= 1;
-                self.idle(id);
-                self.unit_programmed(job);
+                self.idle(now, id);
+                self.standstill.unit_programmed();
+                self.retry = true;
+                return Some(Finished::Program(program));
             }
             Work::CleanProgram(unit) => {
                 self.mapping.programmed(unit);
-                self.idle(id);
+                self.idle(now, id);
             }
             Work::Erase(unit) => {
                 self.mapping.erase(unit);
                 self.stats.erases += 1;
-                self.idle(id);
-                self.cleaning_ended();
-                self.wake = true;
+                self.idle(now, id);
+                self.cleaning_ended(now);
+                self.retry = true;
             }
             work => unreachable!("cells that {work:?}"),
         }
+        None
     }
 
-    fn transfer_done(&mut self, id: u32) {
+    /// A die needs its channel to get the data of a program.
+    fn bring_in(&mut self, now: Ns, id: u32, work: Work) {
+        if self.request_channel(now, id, work) {
+            self.brought_in(now, id);
+        }
+    }
+
+    /// A die needs its channel to get rid of what it has sensed.
+    fn take_out(&mut self, now: Ns, id: u32, work: Work) -> Option<Finished> {
+        if self.request_channel(now, id, work) { self.taken_out(now, id) } else { None }
+    }
+
+    /// Queues a die for its channel; returns whether the transfer is already done, since transfers take no time.
+    fn request_channel(&mut self, now: Ns, id: u32, work: Work) -> bool {
+        self.begin(now, id, work);
+        let channel = self.dies[id as usize].channel;
+        if self.rules.channel_block_ns == 0 {
+            return true;
+        }
+        if self.channels[channel as usize].serves.is_none() {
+            self.occupy_channel(now, channel, id);
+        } else {
+            self.channels[channel as usize].waiting.push_back(id);
+        }
+        false
+    }
+
+    fn occupy_channel(&mut self, now: Ns, channel: u32, id: u32) {
+        self.channels[channel as usize].serves = Some(id);
+        let granules = match self.dies[id as usize].work {
+            Work::SendOut(job) => self.jobs.get(job).granules,
+            Work::CleanSendOut(unit) => self.mapping.live_in(unit),
+            _ => self.mapping.unit_granules(),
+        };
+        let bytes = u64::from(granules) * u64::from(self.mapping.granule_bytes());
+        let busy_ns = bytes * self.rules.channel_block_ns / u64::from(BLOCK_BYTES);
+        self.calendar.push(now + busy_ns, self.dies.len() + channel as usize);
+    }
+
+    /// The channel has served a die.
+    fn transfer_done(&mut self, now: Ns, id: u32) -> Option<Finished> {
         match self.dies[id as usize].work {
-            Work::TakeIn(job) => self.array(id, Work::Program(job), self.config.program_ns),
-            Work::CleanTakeIn(unit) => self.array(id, Work::CleanProgram(unit), self.config.program_ns),
+            Work::SendOut(_) | Work::CleanSendOut(_) => self.taken_out(now, id),
+            _ => {
+                self.brought_in(now, id);
+                None
+            }
+        }
+    }
+
+    fn brought_in(&mut self, now: Ns, id: u32) {
+        let work = match self.dies[id as usize].work {
+            Work::TakeIn(job) => Work::Program(job),
+            Work::CleanTakeIn(unit) => Work::CleanProgram(unit),
+            work => unreachable!("a transfer to {work:?}"),
+        };
+        self.occupy_cells(now, id, work, self.rules.program_ns);
+    }
+
+    fn taken_out(&mut self, now: Ns, id: u32) -> Option<Finished> {
+        match self.dies[id as usize].work {
             Work::SendOut(job) => {
-                let job = self.take_job(job);
-                self.idle(id);
-                self.job_of_read_done(job.request);
+                let read = self.jobs.take(job);
+                self.idle(now, id);
+                Some(Finished::Read { request: read.request })
             }
             Work::CleanSendOut(unit) => {
                 self.move_unit(id, unit);
-                self.idle(id);
+                self.idle(now, id);
+                None
             }
             work => unreachable!("a transfer to {work:?}"),
         }
     }
 
-    fn begin(&mut self, id: u32, work: Work) {
-        let now = self.now();
+    fn begin(&mut self, now: Ns, id: u32, work: Work) {
         let die = &mut self.dies[id as usize];
         if die.work == Work::Idle {
             die.busy_since = now;
@@ -395,21 +594,9 @@ impl Ssd {
         die.work = work;
     }
 
-    fn idle(&mut self, id: u32) {
-        self.stats.die_busy_ns += self.dies[id as usize].busy_for(self.now());
+    fn idle(&mut self, now: Ns, id: u32) {
+        self.stats.die_busy_ns += self.dies[id as usize].busy_for(now);
         self.dies[id as usize].work = Work::Idle;
-        self.start(id);
-    }
-
-    /// Lets the host go on when it waits for all dies and all have cleaned enough.
-    fn cleaning_ended(&mut self) {
-        if !self.exclusive || (0..self.dies.len() as u32).any(|die| self.mapping.is_cleaning(die)) {
-            return;
-        }
-        self.exclusive = false;
-        for die in 0..self.dies.len() as u32 {
-            self.start(die);
-        }
-        self.wake = true;
+        self.start(now, id);
     }
 }

@@ -1,4 +1,4 @@
-//! Where each block is, which space can be reclaimed, and wear. There is no time in here: [`super::dies`] decides when
+//! Where each block is, which space can be reclaimed, and wear. There is no time in here: the dies decide when
 //! something happens, aging makes it happen at once.
 //!
 //! Flash is a row of *granules* (4 KiB, or less on a compressing drive), numbered so that units, erase blocks and dies
@@ -6,6 +6,7 @@
 //! block. A granule that holds nothing live is [`NONE`], so an overwrite needs no more than these two.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::config::{Config, Policy, RESERVED};
 use super::victim::{self, Bounds, NO_VICTIM};
@@ -15,6 +16,22 @@ use crate::{BLOCK_BYTES, Rng};
 pub(super) const NONE: u32 = u32::MAX;
 /// Owner of a granule that continues the block in the granule before it.
 const CONTINUED: u32 = u32::MAX - 1;
+
+/// The granules of a block, one after another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// The first granule.
+    pub(super) at: u32,
+    /// The number of granules.
+    pub(super) count: u32,
+}
+
+/// Work of [`Mapping::clean_at_once`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cleaned {
+    pub(super) moved_granules: u64,
+    pub(super) erases: u64,
+}
 
 /// The erase block that is being filled: its number (or [`NONE`]) and the next granule in it.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +85,8 @@ pub(super) struct Mapping {
     granule_bytes: u32,
     /// Live granules that a die may hold at most.
     die_live_max: u32,
-    pub(super) padded: u64,
+    /// Granules left empty by cleaning, since fragments of a compressed block stay together.
+    padded: u64,
 }
 
 impl Mapping {
@@ -139,10 +157,33 @@ impl Mapping {
         &self.erases
     }
 
-    /// Granules that live data may take, and that it takes.
-    pub(super) fn space(&self) -> (u64, u64) {
-        let used = self.plots.iter().map(|plot| u64::from(plot.live)).sum();
-        (u64::from(self.die_live_max) * self.plots.len() as u64, used)
+    /// Granules that live data may take.
+    pub(super) fn live_max(&self) -> u64 {
+        u64::from(self.die_live_max) * self.plots.len() as u64
+    }
+
+    /// Granules that live data takes.
+    pub(super) fn live(&self) -> u64 {
+        self.plots.iter().map(|plot| u64::from(plot.live)).sum()
+    }
+
+    /// Granules left empty by cleaning since the last reset.
+    pub(super) fn padded(&self) -> u64 {
+        self.padded
+    }
+
+    pub(super) fn reset_padded(&mut self) {
+        self.padded = 0;
+    }
+
+    /// Whether there is space to write a block into `count` granules. Without compression there always is.
+    #[inline]
+    pub(super) fn has_space(&self, lba: u32, count: u32) -> bool {
+        if self.lengths.is_empty() {
+            return true;
+        }
+        let old = self.locate(lba).map_or(0, |extent| extent.count);
+        self.live() + u64::from(count) <= self.live_max() + u64::from(old)
     }
 
     pub(super) fn announce_length(&mut self, lba: u32, bytes: u16) {
@@ -171,11 +212,11 @@ impl Mapping {
         std::hint::black_box(self.map[lba as usize]);
     }
 
-    /// First granule of a block and how many there are.
+    /// The granules of a block.
     #[inline]
-    pub(super) fn locate(&self, lba: u32) -> Option<(u32, u32)> {
+    pub(super) fn locate(&self, lba: u32) -> Option<Extent> {
         let at = self.map[lba as usize];
-        (at != NONE).then(|| (at, self.granules_at(at)))
+        (at != NONE).then(|| Extent { at, count: self.granules_at(at) })
     }
 
     #[inline]
@@ -269,7 +310,7 @@ impl Mapping {
     /// A block has no content any more.
     #[inline]
     pub(super) fn forget(&mut self, lba: u32) {
-        let Some((at, count)) = self.locate(lba) else {
+        let Some(Extent { at, count }) = self.locate(lba) else {
             return;
         };
         self.map[lba as usize] = NONE;
@@ -295,7 +336,7 @@ impl Mapping {
     }
 
     /// Picks an erase block to clean, as the range of its units. Ends the cleaning when none is worth it.
-    pub(super) fn choose_victim(&mut self, die: u32) -> Option<(u32, u32)> {
+    pub(super) fn choose_victim(&mut self, die: u32) -> Option<Range<u32>> {
         let plot = &mut self.plots[die as usize];
         let first = die * self.die_blocks;
         let range = first as usize..(first + self.die_blocks) as usize;
@@ -314,7 +355,7 @@ impl Mapping {
         }
         plot.cleaning = victim.is_some();
         let units = self.block_granules / self.unit_granules;
-        victim.map(|block| ((first + block as u32) * units, (first + block as u32 + 1) * units))
+        victim.map(|block| (first + block as u32) * units..(first + block as u32 + 1) * units)
     }
 
     /// Live granules in a unit.
@@ -411,23 +452,24 @@ impl Mapping {
         }
     }
 
-    /// Cleans a die until it has enough free, in no time. Returns granules moved and blocks erased.
-    pub(super) fn clean_at_once(&mut self, die: u32) -> (u64, u64) {
-        let (mut moved, mut erased) = (0, 0);
+    /// Cleans a die until it has enough free, in no time.
+    pub(super) fn clean_at_once(&mut self, die: u32) -> Cleaned {
+        let mut cleaned = Cleaned::default();
         while self.is_cleaning(die) {
-            let Some((first, end)) = self.choose_victim(die) else {
+            let Some(units) = self.choose_victim(die) else {
                 break;
             };
-            for unit in first..end {
-                moved += u64::from(self.move_unit(die, unit));
+            let first = units.start;
+            for unit in units {
+                cleaned.moved_granules += u64::from(self.move_unit(die, unit));
                 while let Some(filled) = self.take_filled_unit(die) {
                     self.programmed(filled);
                 }
             }
             self.erase(first);
-            erased += 1;
+            cleaned.erases += 1;
         }
-        (moved, erased)
+        cleaned
     }
 }
 
@@ -437,7 +479,7 @@ impl Mapping {
     pub(super) fn verify(&self) {
         let mut live = vec![0u32; self.live.len()];
         for lba in 0..self.map.len() as u32 {
-            if let Some((at, count)) = self.locate(lba) {
+            if let Some(Extent { at, count }) = self.locate(lba) {
                 assert_eq!(self.owner[at as usize], lba);
                 live[self.block_of(at)] += count;
             }

@@ -85,10 +85,10 @@ fn every_request_ends_and_the_tables_agree() {
             assert_eq!(done.len(), 3_000, "{config:?}");
             let suspends = config.suspend.program_ns.or(config.suspend.erase_ns).is_some();
             assert_eq!(ssd.stats().suspensions > 0, suspends, "{config:?}");
-            ssd.mapping.verify();
+            ssd.mapping().verify();
             alone(&mut ssd, Kind::Flush, 0, 0);
             ssd.overwrite_at_once(1_000, 1_000);
-            ssd.mapping.verify();
+            ssd.mapping().verify();
         }
     }
 }
@@ -194,7 +194,7 @@ fn space_runs_out_before_addresses_do() {
     assert_eq!(alone(&mut ssd, Kind::Write, 0, 8).outcome, Outcome::Done);
     assert_eq!(ssd.length_of(0), Some(700));
     assert_eq!(ssd.space().map(|space| space.total - space.used), Some(8 * 3 * 1024));
-    ssd.mapping.verify();
+    ssd.mapping().verify();
     let quiet = Compression { space_query: false, length_query: false, ..compression };
     let ssd = Ssd::new(Config { compression: Some(quiet), ..config }, 1);
     assert_eq!((ssd.space(), ssd.length_of(0)), (None, None));

@@ -1,0 +1,97 @@
+//! Which die takes the next unit of the host's data.
+//!
+//! This file is where a redundancy inside the drive plugs in. [`Placement::place_unit`] is the only place that opens a
+//! unit for a request, and the drive passes each programmed unit on in one place, after which parity could follow.
+
+use super::dies::Dies;
+use super::mapping::Mapping;
+use crate::Ns;
+
+/// A unit that takes the host's data, and its granules.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenUnit {
+    pub(super) unit: u32,
+    /// The first granule of the unit.
+    first: u32,
+    /// The first free granule.
+    next: u32,
+    /// The granule after the last of the unit.
+    end: u32,
+}
+
+impl OpenUnit {
+    #[inline]
+    pub(super) fn new(unit: u32, mapping: &Mapping) -> OpenUnit {
+        let first = unit * mapping.unit_granules();
+        OpenUnit { unit, first, next: first, end: first + mapping.unit_granules() }
+    }
+
+    /// Takes the next `count` granules, which must be free; returns the first of them.
+    #[inline]
+    pub(super) fn take(&mut self, count: u32) -> u32 {
+        debug_assert!(count <= self.free());
+        let at = self.next;
+        self.next += count;
+        at
+    }
+
+    /// Granules that hold data.
+    #[inline]
+    pub(super) fn filled(&self) -> u32 {
+        self.next - self.first
+    }
+
+    /// Granules that are free.
+    #[inline]
+    pub(super) fn free(&self) -> u32 {
+        self.end - self.next
+    }
+}
+
+/// Spreads units over the dies in rotation.
+#[derive(Clone, Debug)]
+pub(super) struct Placement {
+    dies: u32,
+    next_die: u32,
+}
+
+impl Placement {
+    /// Placement on so many dies.
+    pub(super) fn new(dies: u32) -> Placement {
+        Placement { dies, next_die: 0 }
+    }
+
+    /// Opens a unit on the die that has the fewest programs before it and can take one; the rotation breaks ties.
+    /// Returns `None` while no die can.
+    #[inline]
+    pub(super) fn place_unit(&mut self, now: Ns, dies: &mut Dies) -> Option<OpenUnit> {
+        let mut best = None;
+        let mut least = u32::MAX;
+        for step in 0..self.dies {
+            let die = self.die_after(step);
+            let queued = dies.programs_pending(die);
+            if queued < least && dies.mapping().can_open(die) {
+                (best, least) = (Some(die), queued);
+                if queued == 0 {
+                    break;
+                }
+            }
+        }
+        let die = best?;
+        self.next_die = if die + 1 < self.dies { die + 1 } else { 0 };
+        let unit = dies.open_unit(now, die);
+        Some(OpenUnit::new(unit, dies.mapping()))
+    }
+
+    fn die_after(&self, step: u32) -> u32 {
+        let die = self.next_die + step;
+        if die < self.dies { die } else { die - self.dies }
+    }
+
+    /// The next die in rotation, for writes that take no time.
+    pub(super) fn next_in_rotation(&mut self) -> u32 {
+        let die = self.next_die;
+        self.next_die = (die + 1) % self.dies;
+        die
+    }
+}
