@@ -6,7 +6,7 @@ use std::ops::Range;
 use anyhow::{Context, Result, bail, ensure};
 use sinew_devices::flash;
 use sinew_engine::pool::Candidate;
-use sinew_uring::{Chance, Damage, Devices, DriveModel, Fault, HungDevices, Side, Spikes};
+use sinew_uring::{Chance, Damage, Devices, DriveModel, Fault, Side, Silence, Spikes};
 
 use crate::out::complain;
 use crate::size;
@@ -46,7 +46,7 @@ pub(crate) fn parse(text: &str) -> Result<FaultMember> {
     let mut settings = Settings::parse(rest)?;
     let fault = match kind {
         "spikes" => Fault::Spikes(spikes(&mut settings)?),
-        "silence" => Fault::HungDevices(HungDevices {
+        "silence" => Fault::Silence(Silence {
             after: settings.take("after", size::time)?.unwrap_or_default(),
             length: settings.take("length", size::time)?,
         }),
@@ -197,7 +197,7 @@ fn possible(fault: &Fault, bytes: u64) -> Result<()> {
             let start = chance.range.start;
             ensure!(start < bytes, "range begins at {start}, and the member has {bytes} bytes");
         }
-        Fault::Spikes(_) | Fault::HungDevices(_) => {}
+        Fault::Spikes(_) | Fault::Silence(_) => {}
     }
     Ok(())
 }

@@ -27,6 +27,6 @@ mod timers;
 
 pub use device::{Harm, OpenError, OpenOptions, Path};
 pub use devices::Devices;
-pub use faults::{Chance, Damage, DriveModel, Fault, Silence, Side, Spikes};
+pub use faults::{Chance, Damage, DriveModel, Fault, Side, Silence, Spikes};
 pub use io::UringIo;
 pub use runtime::{Config, Runtime};

@@ -4,8 +4,7 @@ use crate::pool::PoolError;
 use sinew_core::volume::VolumeError;
 use sinew_format::codec::DecodeError;
 use sinew_format::model::array_growth::GrowError;
-
-use crate::control::membership::MembershipError;
+use sinew_format::model::mapped_geometry::MEMBERS;
 
 /// Why the control did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -128,4 +127,38 @@ pub enum ControlError {
     /// A shard could not do its part.
     #[error(transparent)]
     Volume(#[from] VolumeError),
+}
+
+/// Why a member cannot join or leave.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MembershipError {
+    /// All numbers are taken.
+    #[error("a pool has at most {most} members, removed ones included that were larger than the new device", most = MEMBERS.end())]
+    TooMany,
+    /// The shards cannot number so many chunks.
+    #[error(
+        "the {shards} shards of this pool cannot number more chunks; add smaller devices, or make a pool with more shards"
+    )]
+    TooLarge {
+        /// Shards of the pool.
+        shards: usize,
+    },
+    /// The others have too little room.
+    #[error(
+        "the other members have too little room for what is stored or for the pool's tables; delete or discard data, or add members first"
+    )]
+    NoRoomWithout,
+    /// The volumes would be larger than the pool allows.
+    #[error(
+        "without this member all volumes together may have at most {max} bytes; delete or shrink some, or add members first"
+    )]
+    VolumesTooLarge {
+        /// Bytes that all volumes may have together.
+        max: u64,
+    },
+    /// Members of an array have their places.
+    #[error(
+        "every member of an array has its place: an array grows with `sinew array grow`, and its members are replaced, not removed"
+    )]
+    Array,
 }

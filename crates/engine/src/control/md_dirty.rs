@@ -13,13 +13,8 @@ use crate::control::{Control, ControlError};
 const REST_NS: u64 = 200_000_000;
 
 impl<I: Io> Control<I> {
-    /// Refuses what only mdadm does.
-    pub(crate) fn refuse_md(&self) -> Result<(), ControlError> {
-        if self.md.is_some() { Err(ControlError::MdMembers) } else { Ok(()) }
-    }
-
     /// Has md's superblocks say that the array is being written; whether they do.
-    pub(crate) async fn declare_write(&self) -> bool {
+    pub(super) async fn declare_write(&self) -> bool {
         let Some(md) = &self.md else { return false };
         self.write_orders.set(self.write_orders.get() + 1);
         self.begin_change().await;
@@ -37,7 +32,7 @@ impl<I: Io> Control<I> {
     }
 
     /// Has md's superblocks say that the array is consistent whenever it has come to rest, for ever.
-    pub(crate) async fn run_rest(self: Rc<Self>) {
+    pub(super) async fn run_rest(self: Rc<Self>) {
         loop {
             self.md_written.wait(|| self.is_in_doubt().then_some(())).await;
             self.io.sleep(REST_NS).await;
@@ -51,7 +46,7 @@ impl<I: Io> Control<I> {
     }
 
     /// Has md's superblocks say that the array is consistent, if it is and they do not.
-    pub(crate) async fn declare_rest(&self, now: bool) -> Result<(), ControlError> {
+    pub(super) async fn declare_rest(&self, now: bool) -> Result<(), ControlError> {
         let Some(md) = self.md.as_ref().filter(|_| self.is_in_doubt()) else { return Ok(()) };
         let orders = self.write_orders.get();
         let asks = self.shards.iter().map(|shard| async move {

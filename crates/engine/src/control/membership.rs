@@ -15,41 +15,7 @@ use sinew_format::model::config::{MemberConfig, MemberState};
 use sinew_format::model::mapped_geometry::{MEMBERS, MemberLayout};
 use sinew_members::message::{Answer, ControlRequest};
 
-use crate::control::{Control, ControlError};
-
-/// Why a member cannot join or leave.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MembershipError {
-    /// All numbers are taken.
-    #[error("a pool has at most {most} members, removed ones included that were larger than the new device", most = MEMBERS.end())]
-    TooMany,
-    /// The shards cannot number so many chunks.
-    #[error(
-        "the {shards} shards of this pool cannot number more chunks; add smaller devices, or make a pool with more shards"
-    )]
-    TooLarge {
-        /// Shards of the pool.
-        shards: usize,
-    },
-    /// The others have too little room.
-    #[error(
-        "the other members have too little room for what is stored or for the pool's tables; delete or discard data, or add members first"
-    )]
-    NoRoomWithout,
-    /// The volumes would be larger than the pool allows.
-    #[error(
-        "without this member all volumes together may have at most {max} bytes; delete or shrink some, or add members first"
-    )]
-    VolumesTooLarge {
-        /// Bytes that all volumes may have together.
-        max: u64,
-    },
-    /// Members of an array have their places.
-    #[error(
-        "every member of an array has its place: an array grows with `sinew array grow`, and its members are replaced, not removed"
-    )]
-    Array,
-}
+use crate::control::{Control, ControlError, MembershipError};
 
 impl<I: Io> Control<I> {
     /// Whether a device is that of a member, in whatever state.
@@ -220,7 +186,7 @@ impl<I: Io> Control<I> {
     }
 
     /// Ends the part of members that were to be emptied and are.
-    pub(crate) async fn finish_leaving(&self) -> Result<(), ControlError> {
+    pub(super) async fn finish_leaving(&self) -> Result<(), ControlError> {
         // A member found empty may be about to come back.
         let _turn = self.turn().await;
         let emptied = |m: &MemberConfig| matches!(m.state, MemberState::Evacuating | MemberState::Leaving);
@@ -255,7 +221,7 @@ impl<I: Io> Control<I> {
 
     /// Clears the superblock of a device that nothing is left on. If that fails the next opening does it: until then the
     /// device is known by its identity for what it is.
-    pub(crate) async fn clear(&self, index: usize, device: DeviceId) {
+    pub(super) async fn clear(&self, index: usize, device: DeviceId) {
         let path = self.config.borrow().members[index].path.clone();
         let _ = pool::clear(&self.io, &Candidate { device, path }).await;
     }

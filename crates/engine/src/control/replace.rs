@@ -80,7 +80,7 @@ impl<I: Io> Control<I> {
     }
 
     /// Has spares take the places of members that failed or have not come back.
-    pub(crate) async fn use_spares(&self) {
+    pub(super) async fn use_spares(&self) {
         let _turn = self.turn().await;
         loop {
             let (index, spare) = {
@@ -128,7 +128,7 @@ impl<I: Io> Control<I> {
     }
 
     /// Whether so many members are active without this one.
-    pub(crate) fn check_width(&self, index: usize, need: usize) -> Result<(), ControlError> {
+    pub(super) fn check_width(&self, index: usize, need: usize) -> Result<(), ControlError> {
         let config = self.config.borrow();
         let active = |(i, m): &(usize, &MemberConfig)| *i != index && m.state == MemberState::Active;
         let have = config.members.iter().enumerate().filter(active).count();

@@ -131,7 +131,7 @@ impl<I: Io> Control<I> {
     }
 
     /// A shard has come so far. Once all are through, the array has grown.
-    pub(crate) async fn note_moved(&self, shard: usize, to: usize, key: u64) {
+    pub(super) async fn note_moved(&self, shard: usize, to: usize, key: u64) {
         // Growths differ by the members that they bring the array to.
         if self.array().map(|array| array.members()) != Ok(to) {
             return;

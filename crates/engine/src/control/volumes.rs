@@ -82,7 +82,7 @@ impl<I: Io> Control<I> {
         self.finish_delete(id).await
     }
 
-    pub(crate) async fn finish_delete(&self, volume: VolumeId) -> Result<(), ControlError> {
+    pub(super) async fn finish_delete(&self, volume: VolumeId) -> Result<(), ControlError> {
         self.ask_all(|done| ControlRequest::DropVolume { volume, done }).await?;
         self.ask_all(|done| ControlRequest::Flush { done }).await?;
         self.change(|config| {

@@ -1,0 +1,152 @@
+//! Members that are taken offline, fail, and come back.
+
+use crate::control::error::ControlError;
+use crate::control::store::Control;
+use crate::pool::{self, Candidate};
+use sinew_core::coverage::Mark;
+use sinew_core::ids::MemberId;
+use sinew_core::io::{DeviceId, Io};
+use sinew_format::model::config::{MemberConfig, MemberState};
+use sinew_members::message::ControlRequest;
+
+impl<I: Io> Control<I> {
+    /// Takes a member offline.
+    ///
+    /// # Errors
+    /// When the pool cannot do without it.
+    pub async fn offline(&self, index: usize) -> Result<(), ControlError> {
+        let _turn = self.turn().await;
+        let state = self.member(index)?;
+        if state != MemberState::Active {
+            let hint = "only an active member can be taken offline";
+            return Err(ControlError::MemberState { member: index, state: state.name(), hint });
+        }
+        self.take_out_unless_needed(index, MemberState::Offline).await
+    }
+
+    /// Takes out a member that the world says is broken, though it still answers.
+    ///
+    /// # Errors
+    /// When the pool cannot do without it: it may still be good for something.
+    pub async fn fail(&self, index: usize) -> Result<(), ControlError> {
+        let turn = self.turn().await;
+        match self.member(index)? {
+            state if state.takes_part() => self.take_out_unless_needed(index, MemberState::Failed).await?,
+            MemberState::Spare => self.take_out(MemberId(index as u8), MemberState::Failed).await?,
+            _ => {}
+        }
+        drop(turn);
+        self.use_spares().await;
+        Ok(())
+    }
+
+    pub(super) async fn take_out_unless_needed(
+        &self,
+        index: usize,
+        state: MemberState,
+    ) -> Result<(), ControlError> {
+        if !self.can_spare(&[index]).await? {
+            self.io.mark(Mark::MemberNeeded);
+            return Err(ControlError::Needed(index));
+        }
+        self.take_out(MemberId(index as u8), state).await
+    }
+
+    /// Brings a member back; what it missed is rebuilt.
+    ///
+    /// # Errors
+    /// When the device is not that member, or the member is not out.
+    pub async fn online(&self, index: usize, candidate: Candidate) -> Result<(), ControlError> {
+        self.refuse_md()?;
+        let turn = self.turn().await;
+        let state = self.member(index)?;
+        if !matches!(state, MemberState::Failed | MemberState::Offline | MemberState::Missing) {
+            let hint = "only a failed, offline or missing member can be brought back";
+            return Err(ControlError::MemberState { member: index, state: state.name(), hint });
+        }
+        self.refuse_in_use(&candidate)?;
+        self.check_identity(index, &candidate).await?;
+        // What was marked as missed must be known durably before the member counts again.
+        self.ask_all(|done| ControlRequest::Flush { done }).await?;
+        self.io.mark(Mark::MemberBack);
+        self.activate(index, candidate.device, |member| member.path.clone_from(&candidate.path)).await?;
+        drop(turn);
+        self.use_spares().await;
+        Ok(())
+    }
+
+    pub(super) async fn check_identity(
+        &self,
+        index: usize,
+        candidate: &Candidate,
+    ) -> Result<(), ControlError> {
+        let wrong = |why: String| {
+            self.io.mark(Mark::MemberRefused);
+            ControlError::WrongDevice { path: candidate.path.clone(), member: index, why }
+        };
+        let superblock = pool::read_superblock(&self.io, candidate.device)
+            .await
+            .map_err(|error| wrong(error.to_string()))?;
+        let config = self.config.borrow();
+        let theirs = &superblock.config;
+        if theirs.pool != config.pool {
+            return Err(wrong(format!("it belongs to pool {}", theirs.name)));
+        }
+        if theirs.members[usize::from(superblock.member)].uuid != config.members[index].uuid {
+            return Err(wrong(format!("it is, or was, member {}", superblock.member)));
+        }
+        let mut active = (0..config.members.len()).filter(|&i| config.members[i].state.takes_part());
+        let was_cut_off = active.any(|i| theirs.was_cut_off(&config, i));
+        if !config.has_opening(theirs.last_opening(was_cut_off)) {
+            return Err(wrong("it was used apart from the other members; replace it instead".to_owned()));
+        }
+        pool::too_small(&self.io, candidate.device, &config, index)
+            .map_or(Ok(()), |why| Err(wrong(format!("it {why}"))))
+    }
+
+    /// Takes a device in as a member that is out.
+    pub(super) async fn activate(
+        &self,
+        index: usize,
+        device: DeviceId,
+        edit: impl FnOnce(&mut MemberConfig),
+    ) -> Result<(), ControlError> {
+        self.change(|config| {
+            let is_spare = config.shape.members_placed().is_some_and(|places| index >= places);
+            let member = &mut config.members[index];
+            edit(member);
+            member.state = if is_spare { MemberState::Spare } else { MemberState::Active };
+            member.out_epoch = 0;
+            self.devices.borrow_mut()[index] = Some(device);
+            Ok(())
+        })
+        .await?;
+        self.tell_member(index).await;
+        Ok(())
+    }
+
+    /// Whether everything stored can be read, and the pool go on, without these members.
+    pub(super) async fn can_spare(&self, members: &[usize]) -> Result<bool, ControlError> {
+        let mut lost = self.config.borrow().out();
+        members.iter().for_each(|&member| lost[member] = true);
+        if !self.config.borrow().survives(&lost) {
+            return Ok(false);
+        }
+        // Shards tell nothing before they are recovered.
+        if !self.is_open.get() {
+            return Ok(true);
+        }
+        let status = self.status().await?;
+        // Others may have gone out meanwhile.
+        let config = self.config.borrow();
+        lost.iter_mut().zip(config.out()).for_each(|(lost, out)| *lost |= out);
+        // A member of an array with stale chunks is no help to the others; in a mapped pool the stripes themselves say what
+        // they can lose.
+        if config.shape.members_placed().is_some() {
+            let lagging = lost.iter_mut().zip(&status.member_chunks_stale);
+            lagging.for_each(|(lost, &stale)| *lost |= stale > 0);
+        }
+        let stripes_have_lost = config.shape.mapped().is_some() && status.stripes_at_risk > 0;
+        Ok(!stripes_have_lost && config.survives(&lost))
+    }
+}

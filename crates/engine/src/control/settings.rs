@@ -1,0 +1,78 @@
+//! Settings that hold until the pool is closed: scrub, throttle, spike avoidance, I/O timeout, policy.
+
+use crate::control::error::ControlError;
+use crate::control::store::Control;
+use sinew_core::io::Io;
+use sinew_format::model::policy::Policy;
+use sinew_members::latency::SpikeAvoidance;
+use sinew_members::message::ControlRequest;
+use sinew_members::throttle::Bounds;
+
+impl<I: Io> Control<I> {
+    /// Starts or stops a scrub.
+    ///
+    /// # Errors
+    /// When a shard cannot record it.
+    pub async fn scrub(&self, run: bool) -> Result<(), ControlError> {
+        Ok(self.ask_all(|done| ControlRequest::Scrub { run, done }).await?)
+    }
+
+    /// Bounds background work of the whole pool.
+    pub async fn throttle(&self, bounds: Bounds) {
+        let shards = self.shards.len() as u64;
+        let share = Bounds {
+            bytes_per_second: bounds.bytes_per_second.div_ceil(shards),
+            rest_above: bounds.rest_above.div_ceil(shards),
+        };
+        for shard in &self.shards {
+            let _ = shard.send(ControlRequest::Throttle(share)).await;
+        }
+    }
+
+    /// Looks for latency spikes in another way, or not at all.
+    pub async fn step_around(&self, mode: SpikeAvoidance) {
+        self.stepping_around.set(mode);
+        for shard in &self.shards {
+            let _ = shard.send(ControlRequest::SpikeAvoidance(mode)).await;
+        }
+    }
+
+    /// How latency spikes are looked for.
+    pub fn stepping_around(&self) -> SpikeAvoidance {
+        self.stepping_around.get()
+    }
+
+    /// Lays out small writes and converts them in another way from now on. Arrays have no such choice.
+    ///
+    /// # Errors
+    /// When the pool is an array.
+    pub async fn set_policy(&self, policy: Policy) -> Result<(), ControlError> {
+        if self.config().shape.mapped().is_none() {
+            return Err(ControlError::ArrayPolicy);
+        }
+        self.policy.set(policy);
+        for shard in &self.shards {
+            let _ = shard.send(ControlRequest::Policy(policy)).await;
+        }
+        Ok(())
+    }
+
+    /// How small writes are laid out and converted.
+    pub fn policy(&self) -> Policy {
+        self.policy.get()
+    }
+
+    /// Gives members up that have not answered a request for so long, or never does. Those that the pool cannot do without
+    /// are waited for all the same.
+    pub async fn give_up_after(&self, ns: Option<u64>) {
+        self.vigil.set(ns);
+        for shard in &self.shards {
+            let _ = shard.send(ControlRequest::IoTimeout(ns)).await;
+        }
+    }
+
+    /// After how long a member that does not answer is given up.
+    pub fn gives_up_after(&self) -> Option<u64> {
+        self.vigil.gives_up_after()
+    }
+}

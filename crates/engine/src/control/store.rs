@@ -1,0 +1,353 @@
+//! The state of an open pool's control and its durable configuration: the one way to change it, and to ask the shards.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use async_channel::Sender;
+
+use crate::client::VolumeShared;
+use crate::client::directory::Catalog;
+use crate::control::error::ControlError;
+use crate::pool::{self, Candidate, Found, SuperblockError};
+use crate::pool::{MdBlocks, store_md_superblocks};
+use sinew_core::coverage::Mark;
+use sinew_core::ids::MemberId;
+use sinew_core::io::{DeviceId, Io};
+use sinew_core::sync::{Signal, join_all};
+use sinew_core::volume::VolumeError;
+use sinew_format::model::config::{Config, MemberState};
+use sinew_format::model::policy::Policy;
+use sinew_members::io_timeout::IoTimeouts;
+use sinew_members::latency::SpikeAvoidance;
+use sinew_members::message::{Answer, ControlRequest};
+use sinew_members::status::{CounterValues, ShardStatus};
+
+/// Whether a member in this state gets every change of the configuration.
+pub(super) fn is_told(state: MemberState) -> bool {
+    state.takes_part() || state == MemberState::Spare
+}
+
+/// The control of an open pool.
+pub struct Control<I> {
+    pub(super) io: I,
+    pub(super) config: RefCell<Config>,
+    pub(super) devices: RefCell<Vec<Option<DeviceId>>>,
+    pub(super) shards: Vec<Sender<ControlRequest>>,
+    pub(super) catalog: Catalog,
+    /// Where the configuration is kept, of an array of md's.
+    pub(super) md: Option<RefCell<MdBlocks>>,
+    /// Counts the times a shard was about to write to an array of md's that it had not declared as written.
+    pub(super) write_orders: Cell<u64>,
+    pub(super) md_written: Signal,
+    /// Of each shard, the key below which everything has moved in the growth under way.
+    pub(super) moved: RefCell<Vec<u64>>,
+    /// No member took the configuration.
+    pub(super) failed: Cell<bool>,
+    pub(super) stepping_around: Cell<SpikeAvoidance>,
+    pub(super) policy: Cell<Policy>,
+    pub(super) changing: Cell<bool>,
+    pub(super) changed: Signal,
+    /// Who waits for an answer to a request of the control's own, and after how long members are given up.
+    pub(super) vigil: Rc<IoTimeouts>,
+    pub(super) giving_up: Cell<bool>,
+    /// Members' devices that were given up.
+    pub(super) given_up: RefCell<BTreeSet<DeviceId>>,
+    /// All shards are recovered.
+    pub(super) is_open: Cell<bool>,
+    /// An order about members is under way.
+    pub(super) ordered: Cell<bool>,
+    pub(super) order_done: Signal,
+}
+
+/// The turn of one order about members, until it is dropped.
+pub(super) struct Turn<'a, I>(&'a Control<I>);
+
+impl<I> Drop for Turn<'_, I> {
+    fn drop(&mut self) {
+        self.0.ordered.set(false);
+        self.0.order_done.notify();
+    }
+}
+
+impl<I: Io> Control<I> {
+    /// A control for a pool just found. `shards` are the mailboxes, in order.
+    pub fn new(io: I, found: &Found, shards: Vec<Sender<ControlRequest>>) -> Rc<Control<I>> {
+        let catalog = Catalog::default();
+        let read_only = found.md.as_ref().is_some_and(|md| !md.is_writable());
+        for volume in found.config.volumes.iter().filter(|v| !v.deleting) {
+            catalog
+                .lock()
+                .insert(volume.name.clone(), Arc::new(VolumeShared::new(volume.id, volume.bytes, read_only)));
+        }
+        Rc::new(Control {
+            io,
+            config: RefCell::new((*found.config).clone()),
+            devices: RefCell::new(found.devices.clone()),
+            shards,
+            catalog,
+            md: found.md.clone().map(RefCell::new),
+            write_orders: Cell::new(0),
+            md_written: Signal::default(),
+            moved: RefCell::default(),
+            failed: Cell::new(false),
+            stepping_around: Cell::default(),
+            policy: Cell::default(),
+            changing: Cell::new(false),
+            changed: Signal::default(),
+            vigil: Rc::default(),
+            giving_up: Cell::new(false),
+            given_up: RefCell::default(),
+            is_open: Cell::new(false),
+            ordered: Cell::new(false),
+            order_done: Signal::default(),
+        })
+    }
+
+    /// The configuration now.
+    pub fn config(&self) -> Config {
+        self.config.borrow().clone()
+    }
+
+    /// The devices of the active members and the spares, by member.
+    pub fn devices_in_use(&self) -> Vec<(usize, DeviceId)> {
+        let (config, devices) = (self.config.borrow(), self.devices.borrow());
+        let in_use = |i: &usize| is_told(config.members[*i].state);
+        // A device that is joining is not yet in the configuration.
+        (0..config.members.len()).filter(in_use).filter_map(|i| Some((i, devices[i]?))).collect()
+    }
+
+    /// Whether a device is an active member or a spare now.
+    pub fn uses(&self, device: DeviceId) -> bool {
+        self.devices_in_use().iter().any(|&(_, used)| used == device)
+    }
+
+    /// The volumes, for frontends.
+    pub fn catalog(&self) -> Catalog {
+        self.catalog.clone()
+    }
+
+    /// Changes the configuration: on every active member durably, then in memory. One change at a time.
+    pub(super) async fn change(
+        &self,
+        edit: impl FnOnce(&mut Config) -> Result<(), ControlError>,
+    ) -> Result<(), ControlError> {
+        self.begin_change().await;
+        let mut next = self.config();
+        let result = match edit(&mut next) {
+            Ok(()) if next == *self.config.borrow() => Ok(()),
+            Ok(()) => self.store(next, None).await,
+            Err(error) => Err(error),
+        };
+        self.end_change();
+        result
+    }
+
+    pub(super) async fn begin_change(&self) {
+        self.changed.wait(|| (!self.changing.get()).then_some(())).await;
+        self.changing.set(true);
+    }
+
+    pub(super) fn end_change(&self) {
+        self.changing.set(false);
+        self.changed.notify();
+    }
+
+    /// Writes the configuration to members; the results are in their order.
+    pub(super) async fn write_config(
+        &self,
+        next: &Config,
+        targets: &[(usize, DeviceId)],
+    ) -> Vec<Result<(), SuperblockError>> {
+        if let Some(blocks) = &self.md {
+            let stored = store_md_superblocks(blocks, &self.io, targets).await;
+            return stored.into_iter().map(|result| result.map_err(SuperblockError::Io)).collect();
+        }
+        let write = |&(i, device)| self.watched(device, pool::write_superblock(&self.io, device, i, next));
+        join_all(targets.iter().map(write)).await
+    }
+
+    /// Stores a configuration on its active members; one that fails meanwhile is out in the next attempt, and no member
+    /// at all if it was `joining`: nothing is on it yet.
+    pub(super) async fn store(&self, mut next: Config, joining: Option<usize>) -> Result<(), ControlError> {
+        if self.failed.get() {
+            return Err(ControlError::Failed);
+        }
+        let mut failed = Vec::new();
+        loop {
+            next.generation += 1;
+            let devices = self.devices.borrow().clone();
+            let active = |i: &usize| is_told(next.members[*i].state);
+            let targets: Vec<(usize, DeviceId)> =
+                (0..devices.len()).filter(active).filter_map(|i| Some((i, devices[i]?))).collect();
+            // What is stored must be enough to be opened again.
+            if targets.is_empty() || !next.survives(&next.out()) {
+                self.fail_pool().await;
+                return Err(ControlError::Failed);
+            }
+            let results = self.write_config(&next, &targets).await;
+            let mut again = false;
+            let mut out = Vec::new();
+            for (&(i, _), result) in targets.iter().zip(results) {
+                match result {
+                    Ok(()) => {}
+                    Err(SuperblockError::Encode(error)) => return Err(ControlError::Config(error)),
+                    Err(SuperblockError::Io(_)) => {
+                        self.io.mark(Mark::ConfigMemberLost);
+                        again = true;
+                        out.push(i);
+                    }
+                }
+            }
+            for i in out {
+                let joins = joining == Some(i);
+                next.members[i].state = if joins { MemberState::Removed } else { MemberState::Failed };
+                next.members[i].out_epoch = next.epoch;
+                failed.push(i);
+            }
+            if !again {
+                break;
+            }
+        }
+        *self.config.borrow_mut() = next;
+        for i in failed {
+            self.tell_member(i).await;
+        }
+        Ok(())
+    }
+
+    /// More members have failed than the pool survives. What the members say of each other stays as it was, so that the
+    /// pool can be opened again when they are back; until then nothing is acknowledged, since the shards find all out.
+    pub(super) async fn fail_pool(&self) {
+        self.io.mark(Mark::PoolFailed);
+        self.failed.set(true);
+        for (index, _) in self.devices_in_use() {
+            self.config.borrow_mut().members[index].state = MemberState::Failed;
+            self.tell_member(index).await;
+        }
+    }
+
+    /// Asks every shard and waits for all.
+    pub(super) async fn ask_all(
+        &self,
+        order: impl Fn(Answer<Result<(), VolumeError>>) -> ControlRequest,
+    ) -> Result<(), VolumeError> {
+        self.ask_each(order).await.map(drop)
+    }
+
+    /// As `ask_all`; gives the answers.
+    pub(super) async fn ask_each<T>(
+        &self,
+        order: impl Fn(Answer<Result<T, VolumeError>>) -> ControlRequest,
+    ) -> Result<Vec<T>, VolumeError> {
+        let asks = self.shards.iter().map(|shard| {
+            let (done, answer) = oneshot::async_channel();
+            let order = order(done);
+            async move {
+                shard.send(order).await.map_err(|_| VolumeError::Gone)?;
+                answer.await.unwrap_or(Err(VolumeError::Gone))
+            }
+        });
+        join_all(asks).await.into_iter().collect()
+    }
+
+    /// What every shard tells.
+    pub(super) async fn ask_for<T>(
+        &self,
+        order: impl Fn(Answer<T>) -> ControlRequest,
+    ) -> Result<Vec<T>, ControlError> {
+        let order = &order;
+        let asks = self.shards.iter().map(|shard| async move {
+            let (reply, answer) = oneshot::async_channel();
+            shard.send(order(reply)).await.ok()?;
+            answer.await.ok()
+        });
+        let told: Option<Vec<T>> = join_all(asks).await.into_iter().collect();
+        told.ok_or(ControlError::Volume(VolumeError::Gone))
+    }
+
+    pub(super) async fn tell_member(&self, index: usize) {
+        let (state, layout, device) = {
+            let config = self.config.borrow();
+            let member = &config.members[index];
+            (member.state, member.layout, self.devices.borrow()[index])
+        };
+        let member = MemberId(index as u8);
+        let device = device.filter(|_| state.takes_part());
+        let _ = self.ask_all(|done| ControlRequest::SetMember { member, state, device, layout, done }).await;
+    }
+
+    pub(super) async fn take_out(&self, member: MemberId, state: MemberState) -> Result<(), ControlError> {
+        let index = usize::from(member.0);
+        self.change(|config| {
+            let epoch = config.epoch;
+            let entry = &mut config.members[index];
+            if is_told(entry.state) {
+                entry.state = state;
+                entry.out_epoch = epoch;
+            }
+            Ok(())
+        })
+        .await?;
+        self.tell_member(index).await;
+        Ok(())
+    }
+
+    pub(super) fn member(&self, index: usize) -> Result<MemberState, ControlError> {
+        self.config.borrow().members.get(index).map(|m| m.state).ok_or(ControlError::NoMember(index))
+    }
+
+    /// Waits for the orders about members before this one. Each looks at states, waits, and changes them: a device that
+    /// comes back while another takes its place would be one of them with the data of the other.
+    pub(super) async fn turn(&self) -> Turn<'_, I> {
+        self.order_done.wait(|| (!self.ordered.get()).then_some(())).await;
+        self.ordered.set(true);
+        Turn(self)
+    }
+
+    /// Refuses a device that is a member: it is not to be looked at as if nobody used it, and still less to be wiped.
+    pub(super) fn refuse_in_use(&self, candidate: &Candidate) -> Result<(), ControlError> {
+        let Some(member) = self.member_on(candidate.device) else { return Ok(()) };
+        self.io.mark(Mark::MemberRefused);
+        Err(ControlError::InUse { path: candidate.path.clone(), member })
+    }
+
+    /// The state of all shards, added up.
+    ///
+    /// # Errors
+    /// When a shard is gone.
+    pub async fn status(&self) -> Result<ShardStatus, ControlError> {
+        let mut total = ShardStatus::default();
+        self.ask_for(ControlRequest::Status).await?.iter().for_each(|status| total.add(status));
+        Ok(total)
+    }
+
+    /// The counters of all shards, added up.
+    ///
+    /// # Errors
+    /// When a shard is gone.
+    pub async fn counters(&self) -> Result<CounterValues, ControlError> {
+        let mut total = CounterValues::default();
+        self.ask_for(ControlRequest::Counters).await?.iter().for_each(|counters| total.add(counters));
+        Ok(total)
+    }
+
+    /// Counts requests of the control's own among those that are waited for.
+    pub(super) async fn watched<T>(&self, device: DeviceId, requests: impl Future<Output = T>) -> T {
+        let mark = self.vigil.begin(device);
+        let result = requests.await;
+        self.vigil.end(mark);
+        result
+    }
+
+    /// The member that a device is, as long as it takes part.
+    pub(super) fn member_on(&self, device: DeviceId) -> Option<usize> {
+        self.devices_in_use().into_iter().find(|&(_, used)| used == device).map(|(index, _)| index)
+    }
+
+    /// Refuses what only mdadm does.
+    pub(super) fn refuse_md(&self) -> Result<(), ControlError> {
+        if self.md.is_some() { Err(ControlError::MdMembers) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,162 @@
+//! Making a pool.
+
+use sinew_core::ids::Uuid;
+use sinew_core::ids::VolumeId;
+use sinew_core::io::Io;
+use sinew_format::model::array_geometry::{ArrayError, ArrayGeometry, ArraySpec};
+use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
+use sinew_format::model::mapped_capacity::capacity_blocks;
+use sinew_format::model::mapped_geometry::{Geometry, MemberLayout, Protection};
+use sinew_format::model::pool_geometry::Shape;
+
+use crate::pool::candidate::Candidate;
+use crate::pool::error::PoolError;
+use crate::pool::superblocks::{device_bytes, refuse_used, wipe, write_in_time};
+
+/// What a pool is to be.
+#[derive(Clone, Debug)]
+pub struct PoolSpec {
+    /// Its name.
+    pub name: String,
+    /// Which of the two kinds it is.
+    pub kind: PoolKind,
+    /// Shards; usually the cores that will serve it.
+    pub shards: usize,
+    /// Blocks of each journal ring; none for a size suited to the members.
+    pub journal_blocks: Option<u32>,
+    /// Take devices that hold something else.
+    pub force: bool,
+}
+
+/// What kind of pool it is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolKind {
+    /// A mapped pool.
+    Mapped {
+        /// Its protection.
+        protection: Protection,
+        /// k; 0 for the default.
+        data_columns: usize,
+        /// Keep and check a checksum of every block.
+        checksums: bool,
+    },
+    /// An array, with its one volume.
+    Array(ArraySpec),
+}
+
+fn random_uuid(io: &impl Io) -> Uuid {
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&io.random().to_le_bytes());
+    uuid[8..].copy_from_slice(&io.random().to_le_bytes());
+    uuid
+}
+
+/// Makes a new pool of the devices: writes their superblocks, nothing else.
+///
+/// # Errors
+/// When the shape is impossible, or a device holds something and `force` is not set. Nothing has been written then.
+pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Result<Config, PoolError> {
+    let mut sizes = Vec::with_capacity(devices.len());
+    for candidate in devices {
+        sizes.push(device_bytes(io, candidate)?);
+        if !spec.force {
+            refuse_used(io, candidate).await?;
+        }
+    }
+    let config = match spec.kind {
+        PoolKind::Mapped { protection, data_columns, checksums } => {
+            new_mapped(io, devices, &sizes, spec, protection, data_columns, checksums)?
+        }
+        PoolKind::Array(array) => new_array(io, devices, &sizes, spec, &array)?,
+    };
+    for (index, candidate) in devices.iter().enumerate() {
+        wipe(io, candidate).await?;
+        write_in_time(io, candidate.device, &candidate.path, index, &config).await?;
+    }
+    Ok(config)
+}
+
+/// The configuration of a new mapped pool.
+fn new_mapped(
+    io: &impl Io,
+    devices: &[Candidate],
+    sizes: &[u64],
+    spec: &PoolSpec,
+    protection: Protection,
+    data_columns: usize,
+    checksums: bool,
+) -> Result<Config, PoolError> {
+    let smallest = sizes.iter().copied().min().unwrap_or(0);
+    let journal =
+        spec.journal_blocks.unwrap_or_else(|| Geometry::journal_blocks_for(smallest, spec.shards.max(1)));
+    let geometry = Geometry::new(protection, data_columns, spec.shards, checksums, devices.len(), journal)?;
+    let mut members = Vec::with_capacity(devices.len());
+    for (candidate, &bytes) in devices.iter().zip(sizes) {
+        let layout = geometry.member_layout(bytes, devices.len())?;
+        members.push(new_member(io, candidate, bytes, layout));
+    }
+    let chunks: Vec<u64> = members.iter().map(|m| u64::from(m.layout.chunks)).collect();
+    geometry.check_chunks(chunks.iter().sum())?;
+    if capacity_blocks(&geometry, &chunks) == 0 {
+        return Err(PoolError::NoCapacity);
+    }
+    Ok(new_config(io, spec, Shape::Mapped(geometry), members))
+}
+
+/// The configuration of a new array and its volume, which has the array's name.
+fn new_array(
+    io: &impl Io,
+    devices: &[Candidate],
+    sizes: &[u64],
+    spec: &PoolSpec,
+    array: &ArraySpec,
+) -> Result<Config, PoolError> {
+    let count = devices.len();
+    let (members, spares) = (count.saturating_sub(array.spares), array.spares);
+    if members == 0 || count > sinew_layout::MEMBERS_MAX as usize {
+        return Err(ArrayError::Spares { members: count, spares }.into());
+    }
+    // Spares too: any of them may take any place.
+    let smallest = sizes.iter().copied().min().unwrap_or(0);
+    let shape = ArrayGeometry::new(array, members, smallest, spec.shards, spec.journal_blocks)?;
+    let geometry = ArrayGeometry { log: random_uuid(io), ..shape };
+    let new = |(candidate, &bytes)| new_member(io, candidate, bytes, MemberLayout::default());
+    let mut all: Vec<MemberConfig> = devices.iter().zip(sizes).map(new).collect();
+    all[members..].iter_mut().for_each(|m| m.state = MemberState::Spare);
+    let mut config = new_config(io, spec, Shape::Array(geometry), all);
+    let (name, bytes) = (spec.name.clone(), geometry.data_bytes());
+    config.volumes.push(VolumeConfig { id: VolumeId(0), name, bytes, deleting: false });
+    config.volume_next = 1;
+    Ok(config)
+}
+
+fn new_config(io: &impl Io, spec: &PoolSpec, shape: Shape, members: Vec<MemberConfig>) -> Config {
+    Config {
+        pool: random_uuid(io),
+        name: spec.name.clone(),
+        generation: 1,
+        epoch: 0,
+        shape,
+        members,
+        volumes: Vec::new(),
+        volume_next: 0,
+        openings: Vec::new(),
+    }
+}
+
+/// The configuration of a device about to join a pool.
+pub(crate) fn new_member(
+    io: &impl Io,
+    candidate: &Candidate,
+    bytes: u64,
+    layout: MemberLayout,
+) -> MemberConfig {
+    MemberConfig {
+        uuid: random_uuid(io),
+        bytes,
+        layout,
+        state: MemberState::Active,
+        out_epoch: 0,
+        path: candidate.path.clone(),
+    }
+}

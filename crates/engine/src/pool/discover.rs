@@ -1,0 +1,161 @@
+//! Finding a pool again on its members.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use sinew_core::coverage::Mark;
+use sinew_core::ids::MemberId;
+use sinew_core::ids::uuid_text;
+use sinew_core::io::{DeviceId, Io};
+use sinew_format::model::config::{Config, MemberConfig, MemberState};
+use sinew_format::superblock::Superblock;
+
+use crate::pool::candidate::Candidate;
+use crate::pool::error::PoolError;
+use crate::pool::found::Found;
+use crate::pool::superblocks::{read_superblock, too_small, write_in_time};
+
+/// Finds the one pool that the devices belong to and begins a new epoch of it on its active members.
+///
+/// # Errors
+/// When there is no pool, or several, or too many members are missing; the error names each member concerned.
+pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, PoolError> {
+    let (superblocks, mut warnings) = read_all(io, devices).await;
+    let was_cut_off = |config: &Config| {
+        superblocks.iter().any(|(_, other)| config.was_cut_off(&other.config, usize::from(other.member)))
+    };
+    // What came about goes before what did not, and then what is newer.
+    let rank = |s: &&(&Candidate, Superblock)| (!was_cut_off(&s.1.config), s.1.config.age());
+    let Some(newest) = superblocks.iter().max_by_key(rank) else {
+        return Err(PoolError::NotFound(warnings));
+    };
+    let mut config = newest.1.config.clone();
+    if superblocks.iter().any(|s| s.1.config.pool != config.pool) {
+        let name = |s: &(&Candidate, Superblock)| {
+            format!("{} is of {} ({})", s.0.path, s.1.config.name, uuid_text(&s.1.config.pool))
+        };
+        return Err(PoolError::SeveralPools(superblocks.iter().map(name).collect()));
+    }
+    config.generation = generation_before(newest.1.config.generation, &superblocks);
+    let mut found: Vec<Option<DeviceId>> = vec![None; config.members.len()];
+    let mut paths: BTreeMap<usize, String> = BTreeMap::new();
+    for (candidate, superblock) in &superblocks {
+        // Which member it is says its identity: a spare that took a place may not have heard of that.
+        let uuid = superblock.config.members[usize::from(superblock.member)].uuid;
+        let Some(index) = config.members.iter().position(|m| m.uuid == uuid) else {
+            io.mark(Mark::OpenedWithReplaced);
+            warnings.push(format!("{}: has been replaced in this pool and is not used", candidate.path));
+            continue;
+        };
+        if let Some(first) = paths.insert(index, candidate.path.clone()) {
+            return Err(PoolError::Duplicate { first, second: candidate.path.clone() });
+        }
+        let was_cut_off = was_cut_off(&superblock.config);
+        if was_cut_off {
+            io.mark(Mark::OpenedBesideCutOff);
+        }
+        if !config.has_opening(superblock.config.last_opening(was_cut_off)) {
+            let what = "was used apart from the other members and is not used; replace it to take it back, losing what is on it";
+            warnings.push(format!("{}: {what}", candidate.path));
+            continue;
+        }
+        if let Some(why) = too_small(io, candidate.device, &config, index) {
+            warnings.push(format!("{}: {why} and is not used", candidate.path));
+            continue;
+        }
+        let member = &mut config.members[index];
+        member.path = candidate.path.clone();
+        found[index] = Some(candidate.device);
+    }
+    require_enough(&config, &found, &paths, &warnings)?;
+    let epoch = if sinew_core::mutation::on(sinew_core::mutation::Mutation::KeepEpoch) {
+        config.epoch.max(1)
+    } else {
+        config.epoch + 1
+    };
+    config.epoch = epoch;
+    config.push_opening(epoch, io.random());
+    // A spare's place may have been taken by a device that is yet to hear of it.
+    let is_mapped = config.shape.mapped().is_some();
+    let (mut returned, mut removed) = (Vec::new(), Vec::new());
+    for (index, member) in config.members.iter_mut().enumerate() {
+        match (member.state, found[index]) {
+            (MemberState::Active | MemberState::Leaving, None) => {
+                io.mark(Mark::OpenedWithout);
+                member.state = MemberState::Missing;
+                member.out_epoch = epoch;
+            }
+            (MemberState::Missing, Some(device)) => returned.push((MemberId(index as u8), device)),
+            (MemberState::Removed, Some(device)) if is_mapped => {
+                removed.push((MemberId(index as u8), device))
+            }
+            _ => {}
+        }
+    }
+    let devices: Vec<Option<DeviceId>> = config
+        .members
+        .iter()
+        .zip(&found)
+        .map(|(m, &d)| d.filter(|_| m.state.takes_part() || m.state == MemberState::Spare))
+        .collect();
+    store(io, &mut config, &devices).await?;
+    Ok(Found { config: Rc::new(config), devices, returned, removed, warnings, md: None })
+}
+
+/// The generation after which the next one is above all that were found, and goes to the other slot than the newest is in:
+/// a torn write must not take that away.
+fn generation_before(newest: u64, superblocks: &[(&Candidate, Superblock)]) -> u64 {
+    let highest = superblocks.iter().map(|s| s.1.config.generation).max().unwrap_or(newest);
+    highest + (highest - newest) % 2
+}
+
+async fn read_all<'a, I: Io>(
+    io: &I,
+    devices: &'a [Candidate],
+) -> (Vec<(&'a Candidate, Superblock)>, Vec<String>) {
+    let (mut superblocks, mut warnings) = (Vec::new(), Vec::new());
+    for candidate in devices {
+        match read_superblock(io, candidate.device).await {
+            Ok(superblock) => superblocks.push((candidate, superblock)),
+            Err(error) => warnings.push(format!("{}: {error}", candidate.path)),
+        }
+    }
+    (superblocks, warnings)
+}
+
+fn require_enough(
+    config: &Config,
+    found: &[Option<DeviceId>],
+    paths: &BTreeMap<usize, String>,
+    warnings: &[String],
+) -> Result<(), PoolError> {
+    let out = |(i, m): &(usize, &MemberConfig)| match m.state {
+        MemberState::Removed | MemberState::Spare => false,
+        MemberState::Active | MemberState::Leaving | MemberState::Missing => found[*i].is_none(),
+        _ => true,
+    };
+    let missing: Vec<(usize, &MemberConfig)> = config.members.iter().enumerate().filter(out).collect();
+    let mut lost = vec![false; config.members.len()];
+    missing.iter().for_each(|(i, _)| lost[*i] = true);
+    let failures = config.shape.failures();
+    if config.survives(&lost) {
+        return Ok(());
+    }
+    let line = |&(i, m): &(usize, &MemberConfig)| {
+        let state = if found[i].is_some() { m.state.name() } else { "not found" };
+        format!("member {i}, last seen at {}: {state}", paths.get(&i).unwrap_or(&m.path))
+    };
+    let members = missing.iter().map(line).chain(warnings.iter().cloned()).collect();
+    Err(PoolError::TooFewMembers { pool: config.name.clone(), missing: missing.len(), failures, members })
+}
+
+/// Stores the next generation of the configuration on the given members.
+async fn store<I: Io>(io: &I, config: &mut Config, devices: &[Option<DeviceId>]) -> Result<(), PoolError> {
+    config.generation += 1;
+    for (index, device) in devices.iter().enumerate() {
+        if let Some(device) = device {
+            write_in_time(io, *device, &config.members[index].path, index, config).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! Reasons why a pool cannot be made or found.
+
+use sinew_core::io::IoError;
+use sinew_format::codec::DecodeError;
+use sinew_format::model::array_geometry::ArrayError;
+use sinew_format::model::mapped_geometry::GeometryError;
+
+/// Why a pool cannot be made or opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// The shape is impossible.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// The array is impossible.
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+    /// A member is too small for the pool's own reserves.
+    #[error(
+        "the members are too small: nothing would be left to store data in; give larger members or fewer shards"
+    )]
+    NoCapacity,
+    /// A device belongs to a pool.
+    #[error("{path} is already a member of pool {pool}; destroy that pool first, or use --force")]
+    InUse {
+        /// The device.
+        path: String,
+        /// The pool's name.
+        pool: String,
+    },
+    /// A device holds something else.
+    #[error("{path} is not empty and not a Sinew member; use --force to overwrite what is on it")]
+    NotEmpty {
+        /// The device.
+        path: String,
+    },
+    /// A device cannot be read or written.
+    #[error("{path}: {error}")]
+    Device {
+        /// The device.
+        path: String,
+        /// What happened.
+        error: IoError,
+    },
+    /// No device holds a usable superblock.
+    #[error("no pool found{}", list(.0))]
+    NotFound(Vec<String>),
+    /// Devices of several pools were given.
+    #[error("the given devices belong to several pools; name the members of one: {}", .0.join("; "))]
+    SeveralPools(Vec<String>),
+    /// Two devices say that they are the same member.
+    #[error("{first} and {second} are copies of the same member; remove one of them")]
+    Duplicate {
+        /// One.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// Too few members are there.
+    #[error("pool {pool} cannot be opened: {missing} of its members are not available and it is sure to survive the loss of {failures}{}", list(.members))]
+    TooFewMembers {
+        /// The pool's name.
+        pool: String,
+        /// How many are missing.
+        missing: usize,
+        /// How many it survives.
+        failures: usize,
+        /// What is known of each.
+        members: Vec<String>,
+    },
+    /// The configuration does not fit a superblock.
+    #[error("{0}")]
+    Config(DecodeError),
+}
+
+fn list(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("\n  {line}")).collect()
+}

@@ -1,0 +1,26 @@
+//! A pool found on its members.
+
+use std::rc::Rc;
+
+use sinew_core::ids::MemberId;
+use sinew_core::io::DeviceId;
+use sinew_format::model::config::Config;
+
+use crate::pool::md_superblocks::MdBlocks;
+
+/// A pool found on its members, not yet opened.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The configuration to open it with: this epoch's, and already on the active members.
+    pub config: Rc<Config>,
+    /// The device of each member that is there.
+    pub devices: Vec<Option<DeviceId>>,
+    /// Members that are back after having been missing: they can be taken in once the pool is open.
+    pub returned: Vec<(MemberId, DeviceId)>,
+    /// Members of a mapped pool that nothing is left on, and that the end of the pool kept from being cleared.
+    pub removed: Vec<(MemberId, DeviceId)>,
+    /// What an operator should know about devices that were not used.
+    pub warnings: Vec<String>,
+    /// md's superblocks, where they take the place of ours.
+    pub md: Option<MdBlocks>,
+}
