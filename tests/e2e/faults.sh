@@ -69,21 +69,21 @@ test_faults_latency_of_a_drive() {
 
 test_faults_are_loud() {
   faulty 2:corrupt-reads,rate=0.5 || return 1
-  grep -q "FAULT ON PURPOSE: $dir/m2" "$dir/log" || return 1
-  grep -q "^FAULTS .*ON PURPOSE, member 2: reads have a wrong bit" <<<"$(ctl pool status)" || return 1
+  grep -q "INJECTED FAULT: $dir/m2" "$dir/log" || return 1
+  grep -q "^INJECTED FAULT  member 2: reads have a wrong bit" <<<"$(ctl pool status)" || return 1
   stop
   refused "no member 9" "$SINEW" serve "${members[@]}" --control "$dir/ctl" --fault-member 9:read-errors,rate=1 || return 1
   refused "no fault tired" "$SINEW" serve "${members[@]}" --control "$dir/ctl" --fault-member 1:tired || return 1
   refused "and the member has" "$SINEW" serve "${members[@]}" --control "$dir/ctl" --fault-member 1:read-errors,range=1T-2T
 }
 
-until_given_up() {
-  for _ in $(seq 100); do [ "$(member_field "$1" "['given_up']")" = True ] && return 0; sleep 0.1; done
-  echo "member $1 is not given up"; return 1
+until_timed_out() {
+  for _ in $(seq 100); do [ "$(member_field "$1" "['timed_out']")" = True ] && return 0; sleep 0.1; done
+  echo "member $1 has not timed out"; return 1
 }
 
-# A member behind a file system that is stopped: it answers no request, and executes the pending ones when it continues.
-test_silent_member_is_given_up() {
+# A member behind a file system that is stopped: it answers nothing, and its requests complete when it goes on.
+test_hung_member_times_out() {
   need nbdcopy bindfs fusermount || return
   [ -n "$server" ] && stop -KILL
   local behind="$dir/behind" front="$dir/front" bind
@@ -92,17 +92,17 @@ test_silent_member_is_given_up() {
   for _ in $(seq 100); do mountpoint -q "$front" && break; sleep 0.05; done
   members=("$dir"/m{0..3} "$front/m4")
   "$SINEW" pool create t "${members[@]}" --size 256M --volume v:60M >/dev/null && start || return 1
-  silent_member "$bind"; local code=$?
+  hung_member "$bind"; local code=$?
   kill -CONT "$bind"; stop; fusermount -u -z "$front"; kill "$bind"
   return $code
 }
-silent_member() {
+hung_member() {
   head -c 30M /dev/urandom >"$dir/in"; truncate -s 60M "$dir/in"
-  nbdcopy --flush "$dir/in" "$(uri)" && ctl step-around --give-up-after 3s || return 1
+  nbdcopy --flush "$dir/in" "$(uri)" && ctl latency --io-timeout 3s || return 1
   head -c 30M /dev/urandom >"$dir/in"; truncate -s 60M "$dir/in"
   kill -STOP "$1"
   timeout 30 nbdcopy --flush "$dir/in" "$(uri)" || { echo "clients wait for the member"; ctl pool status; return 1; }
-  until_given_up 4 && ctl pool status | grep "^GIVEN UP  member 4" && [ "$(member_field 4 "['state']")" = failed ] || { ctl pool status; return 1; }
+  until_timed_out 4 && ctl pool status | grep "^TIMED OUT member 4" && [ "$(member_field 4 "['state']")" = failed ] || { ctl pool status; return 1; }
   # Its requests are still pending.
   [[ "$(ctl member online 4 2>&1)" == *"still owes answers"* ]] || { echo "taken back too early"; return 1; }
   kill -CONT "$1"
@@ -110,17 +110,17 @@ silent_member() {
   health healthy && reads_back && ctl scrub start --wait && grep '"errors": 0' <<<"$(ctl scrub status --json)" || { ctl pool status; ctl scrub status --json; return 1; }
 }
 
-# Injected hang: one member is taken out; where the pool needs it, it is waited for.
-test_faults_silence() {
+# An injected hang: the member times out; where the pool cannot do without it, it is waited for.
+test_faults_hang() {
   need nbdcopy || return
-  faulty 2:silence,after=1s,length=20s || return 1
-  ctl step-around --give-up-after 2s && sleep 1 || return 1
+  faulty 2:hang,after=1s,length=20s || return 1
+  ctl latency --io-timeout 2s && sleep 1 || return 1
   timeout 15 nbdcopy --flush "$dir/in" "$(uri)" && reads_back || { ctl pool status; return 1; }
-  until_given_up 2 || { ctl pool status; return 1; }
-  [[ "$(ctl step-around --give-up-after 1s 2>&1)" == *"not before"* ]] || return 1
+  until_timed_out 2 || { ctl pool status; return 1; }
+  [[ "$(ctl latency --io-timeout 1s 2>&1)" == *"not before"* ]] || return 1
   ctl member online 2 --wait && health healthy || { ctl pool status; return 1; }
-  faulty 2:silence,length=8s || return 1
-  ctl member offline 1 && ctl step-around --give-up-after 2s || return 1
+  faulty 2:hang,length=8s || return 1
+  ctl member offline 1 && ctl latency --io-timeout 2s || return 1
   nbdcopy --flush "$dir/in" "$(uri)" && reads_back || { ctl pool status; return 1; }
   [ "$(member_field 2 "['state']")" = active ] && ctl member online 1 --wait && health healthy || { ctl pool status; return 1; }
 }

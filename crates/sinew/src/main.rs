@@ -1,20 +1,29 @@
-//! The `sinew` command: one file per command under `commands`, the daemon in `host`, its control socket in `api`.
+//! The `sinew` command.
+//!
+//! ```text
+//! commands   one file per command: its arguments, whose doc comments are the help
+//! client     a running pool over its control socket     daemon   serves a pool: NBD, control socket, metrics
+//! report     states of pools for people                 bench, replay   load and its results
+//! pool       pools in this process: members, making and opening them
+//! protocol   requests and answers of the control socket
+//! names, units, table, out   names of levels and protections; sizes and times; the terminal
+//! ```
+//!
+//! Each imports those below it, and none above it.
 
-mod api;
+mod bench;
+mod client;
 mod commands;
-mod cores;
-mod fault_member;
-mod host;
-mod load;
-mod members;
-mod metrics;
-mod nbd;
+mod daemon;
+mod names;
+mod nbd_stream;
 mod out;
-mod preset;
-mod rates;
+mod pool;
+mod protocol;
 mod replay;
 mod report;
-mod size;
+mod table;
+mod units;
 
 use std::process::ExitCode;
 
@@ -49,16 +58,16 @@ enum Command {
     Metrics(commands::metrics::MetricsArgs),
     Scrub(commands::scrub::ScrubArgs),
     Throttle(commands::throttle::ThrottleArgs),
-    SpikeAvoidance(commands::step_around::StepAroundArgs),
+    #[command(alias = "step-around")]
+    Latency(commands::latency::LatencyArgs),
     Policy(commands::policy::PolicyArgs),
     Layout(commands::layout::LayoutArgs),
     Bench(commands::bench::BenchArgs),
     Replay(commands::replay::ReplayArgs),
     #[command(subcommand)]
     Workload(commands::workload::WorkloadCommand),
-    Torture(commands::torture::TortureArgs),
-    #[command(subcommand)]
-    Experiment(commands::experiment::ExperimentCommand),
+    Torture(commands::lab::TortureArgs),
+    Experiment(commands::lab::ExperimentArgs),
 }
 
 fn main() -> ExitCode {
@@ -66,7 +75,7 @@ fn main() -> ExitCode {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         report(info);
-        if !commands::torture::expects_panics() {
+        if !commands::lab::expects_panics() {
             std::process::abort();
         }
     }));
@@ -80,14 +89,14 @@ fn main() -> ExitCode {
         Command::Metrics(args) => commands::metrics::run(&args),
         Command::Scrub(args) => commands::scrub::run(args),
         Command::Throttle(args) => commands::throttle::run(args),
-        Command::SpikeAvoidance(args) => commands::step_around::run(args),
+        Command::Latency(args) => commands::latency::run(args),
         Command::Policy(args) => commands::policy::run(args),
         Command::Layout(args) => commands::layout::run(&args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Replay(args) => commands::replay::run(args),
         Command::Workload(command) => commands::workload::run(command),
-        Command::Torture(args) => commands::torture::run(args),
-        Command::Experiment(command) => commands::experiment::run(command),
+        Command::Torture(args) => commands::lab::torture(args),
+        Command::Experiment(args) => commands::lab::experiment(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! What the command says. Unlike `println!`, saying something to nobody is no panic: the reader of a pipe may leave
+//! Output of the command. Unlike `println!`, it does not panic when the other end is gone: the reader of a pipe may leave
 //! early, and a server must outlive the terminal it was started from.
 
 use std::fmt::Arguments;
@@ -17,7 +17,10 @@ pub(crate) fn line(text: Arguments<'_>) {
     }
 }
 
-/// Writes much on the standard output, a buffer at a time. When nobody reads any more, that is the end of it.
+/// Writes much to the standard output, a buffer at a time, and stops when its reader is gone.
+///
+/// # Errors
+/// When the output cannot be written for another reason.
 pub(crate) fn stream(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let mut to = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     match write(&mut to).and_then(|()| to.flush()) {

@@ -66,7 +66,7 @@ fn members_come_and_go_while_the_pool_is_served() {
     assert!(holds(&server, &data));
     // Its device is free for something else, and that is all it is good for.
     sandbox.ok(&["member", "list"]);
-    assert!(sandbox.ok(&["pool", "import", "m2"]).contains("no pool found"));
+    assert!(sandbox.ok(&["pool", "find", "m2"]).contains("no pool found"));
     std::fs::remove_file(sandbox.path("m2")).unwrap();
     server.stop();
     let server = sandbox.serve(&["."]);
@@ -88,7 +88,7 @@ fn growing_and_shrinking_go_on_after_a_crash() {
     drop(server);
     let server = sandbox.serve(&["."]);
     assert_eq!(server.status()["members"].as_array().unwrap().len(), 6);
-    harness::wait_until("balance", || server.status()["balance_chunks_left"] == 0);
+    harness::wait_until("balance", || server.status()["rebalance_chunks_left"] == 0);
     let status = server.status();
     // In proportion to their size.
     let fill =

@@ -45,7 +45,7 @@ fn a_pool_is_made_served_and_destroyed() {
     assert_eq!(server.connect("v").read(8192, data.len() as u32).unwrap(), data);
     drop(server);
     sandbox.ok(&["pool", "destroy", "m0", "m1", "m2", "m3", "--yes"]);
-    let overview = sandbox.json(&["pool", "import", "m0", "m1", "--json"]);
+    let overview = sandbox.json(&["pool", "find", "m0", "m1", "--json"]);
     assert_eq!(overview["pools"], json!([]));
     sandbox.make_pool("again");
 }
@@ -151,7 +151,7 @@ fn a_lost_member_is_replaced() {
     server.connect("v").write(0, &data).unwrap();
     server.stop();
     std::fs::remove_file(sandbox.path("m2")).unwrap();
-    let overview = sandbox.json(&["pool", "import", ".", "--json"]);
+    let overview = sandbox.json(&["pool", "find", ".", "--json"]);
     assert_eq!(overview["pools"][0]["can_be_served"], true);
     assert_eq!(overview["pools"][0]["missing"][0]["member"], 2);
     let server = sandbox.serve(&["m0", "m1", "m2", "m3"]);

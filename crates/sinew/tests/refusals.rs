@@ -70,7 +70,7 @@ fn duplicates_are_refused() {
     std::fs::copy(sandbox.path("m1"), sandbox.path("copy")).unwrap();
     let copies = sandbox.fails(&["serve", "m0", "m1", "copy", "m2", "m3", "--unix", "s"]);
     says(&copies, &["m1", "copy", "copies of the same member"]);
-    says(&sandbox.ok(&["pool", "import", "."]), &["cannot be served", "copies"]);
+    says(&sandbox.ok(&["pool", "find", "."]), &["cannot be served", "copies"]);
     says(&sandbox.fails(&["pool", "create", "p", "x", "x", "y", "--size", "64M"]), &["x", "the same"]);
     assert!(!sandbox.path("x").exists());
 }
@@ -84,7 +84,7 @@ fn a_served_pool_is_left_alone() {
     says(&sandbox.fails(&[&["serve", "--unix", "s"], &all[..]].concat()), &["m0 is in use"]);
     says(&sandbox.fails(&[&["pool", "destroy", "--yes"], &all[..]].concat()), &["in use"]);
     says(&sandbox.fails(&[&["pool", "create", "p", "--force"], &all[..]].concat()), &["in use"]);
-    says(&sandbox.ok(&["pool", "import", "."]), &["pool tank", "in use by a server"]);
+    says(&sandbox.ok(&["pool", "find", "."]), &["pool tank", "in use by a server"]);
     sandbox.ok(&["pool", "create", "p", "o0", "o1", "o2", "--size", "64M"]);
     says(
         &sandbox.fails(&["serve", "o0", "o1", "o2", "--unix", "nbd.sock"]),

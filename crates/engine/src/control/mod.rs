@@ -5,6 +5,7 @@
 //! it is acknowledged.
 
 mod error;
+pub mod health;
 mod hung_members;
 mod md_dirty;
 mod member_states;

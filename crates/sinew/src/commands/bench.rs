@@ -1,32 +1,29 @@
 //! `sinew bench`: load in this process, on a fresh pool of memory members, of files or of devices.
 //!
-//! It measures the engine and its members without a wire in between. `load` makes the requests, this file the pool and
-//! the report.
+//! It measures the engine and its members without a network protocol in between. The room `bench` makes the requests and
+//! the results, this file the pool.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use serde_json::{Value, json};
 use sinew_core::buf::Buf;
 use sinew_core::io::{Gather, Io};
 use sinew_core::volume::Volume;
 use sinew_engine::pool::preset::Preset;
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_format::model::array_geometry::ArraySpec;
-use sinew_members::members::MemberStats;
-use sinew_members::status::ShardStatus;
 use sinew_uring::{Devices, Path as DevicePath};
 
-use crate::commands::array::{LevelName, RotationName};
-use crate::commands::pool::ProtectionName;
-use crate::commands::step_around::StepAroundName;
-use crate::fault_member::{self, FaultMember};
-use crate::host::{self, Open};
-use crate::load::{self, Load, Pattern, Totals};
+use crate::bench::load::{self, Load, LoadSpec, Pattern};
+use crate::bench::results::{self, Measured};
+use crate::names::{LevelName, LevelParts, ProtectionName, SpikeAvoidanceName};
 use crate::out::say;
-use crate::{members, preset, size};
+use crate::pool::fault_member::{self, FaultMember};
+use crate::pool::host::{self, Open};
+use crate::pool::{members, preset};
+use crate::units;
 
 /// The pool and the volume that a benchmark makes, and knows as its own later.
 const NAME: &str = "bench";
@@ -53,36 +50,36 @@ pub(crate) struct BenchArgs {
     #[arg(long, default_value_t = 8)]
     members: usize,
     /// Size of each member.
-    #[arg(long, default_value = "512M", value_parser = size::parse)]
+    #[arg(long, default_value = "512M", value_parser = units::parse_size)]
     size: u64,
-    /// Use the pool on MEMBER whoever made it: its volume `bench` is made if it is not there, and overwritten.
+    /// Use any pool on MEMBER: its volume `bench` is made if it does not exist, and overwritten.
     #[arg(long, requires = "paths")]
     existing: bool,
     /// Size of the volume; by default half of what the pool can store.
-    #[arg(long, value_parser = size::parse)]
+    #[arg(long, value_parser = units::parse_size)]
     volume_size: Option<u64>,
-    /// What to do.
+    /// The pattern of requests.
     #[arg(long, value_enum, default_value = "randwrite")]
     rw: Pattern,
     /// Write the whole volume first, as is always done for reads.
     #[arg(long)]
     fill: bool,
-    /// Take so many members offline before measuring.
+    /// Take this many members offline before measuring.
     #[arg(long, value_name = "N", default_value_t = 0)]
     offline: usize,
     /// Bytes per request.
-    #[arg(long, default_value = "4K", value_parser = size::parse)]
+    #[arg(long, default_value = "4K", value_parser = units::parse_size)]
     bs: u64,
     /// Requests under way at the same time, over all threads.
     #[arg(long, default_value_t = 32)]
     depth: usize,
-    /// How long.
+    /// Duration.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
     /// Shards, each on a thread of its own as far as there are cores.
     #[arg(long, default_value_t = 1)]
     shards: usize,
-    /// What the pool survives.
+    /// The failures that the pool survives.
     #[arg(long, value_enum, default_value_t)]
     protection: ProtectionName,
     /// Data columns of a stripe; 0 for the default.
@@ -91,28 +88,28 @@ pub(crate) struct BenchArgs {
     /// Keep no checksums.
     #[arg(long)]
     no_checksums: bool,
-    /// Measure what a preset makes of the members: sinew, fusionraid, fusion-nd, raid50 (docs/presets.md).
+    /// Measure a preset: sinew, fusionraid, fusion-nd, raid50 (docs/presets.md).
     #[arg(long, value_parser = preset::parse,
-        conflicts_with_all = ["protection", "data_columns", "level", "step_around"])]
+        conflicts_with_all = ["protection", "data_columns", "level", "spike_avoidance"])]
     preset: Option<Preset>,
     /// Measure an array of this level instead of a mapped pool.
     #[arg(long, value_enum, conflicts_with_all = ["protection", "data_columns", "no_checksums"])]
     level: Option<LevelName>,
     /// Of an array: bytes of a chunk.
-    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = size::parse, requires = "level")]
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = units::parse_size, requires = "level")]
     chunk: u64,
     /// Of an array: no journal, the write hole stays open.
     #[arg(long, requires = "level")]
     no_journal: bool,
-    /// How members in a latency spike are found.
-    #[arg(long, value_enum, default_value_t)]
-    step_around: StepAroundName,
+    /// How members in a latency spike are detected.
+    #[arg(long, alias = "step-around", value_enum, default_value_t)]
+    spike_avoidance: SpikeAvoidanceName,
     /// Requests per second at most, in all, each due at its time however long those before it take; latency counts from
-    /// then. Without it each client issues its next request at once.
+    /// that time. Without it each client issues its next request at once.
     #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
-    /// Give a member a fault on purpose, by its number, while it is measured: 2:spikes,period=200ms,length=50ms,height=20ms
-    /// (docs/fault-members.md); can be said several times.
+    /// Inject a fault into a member, by its number, while it is measured: 2:spikes,period=200ms,length=50ms,height=20ms
+    /// (docs/fault-members.md); can be given several times.
     #[arg(long, value_name = "FAULT", value_parser = fault_member::parse)]
     fault_member: Vec<FaultMember>,
     /// As JSON.
@@ -127,7 +124,7 @@ impl BenchArgs {
         }
         Ok(match self.level {
             Some(level) => PoolKind::Array(ArraySpec {
-                level: level.level(RotationName::default(), 2, 2),
+                level: level.level(LevelParts::default()),
                 chunk_bytes: u32::try_from(self.chunk).unwrap_or(u32::MAX),
                 journal: !self.no_journal,
                 spares: 0,
@@ -144,6 +141,9 @@ impl BenchArgs {
 }
 
 /// Runs the command.
+///
+/// # Errors
+/// When the pool cannot be made or opened, or a request fails.
 pub(crate) fn run(args: BenchArgs) -> Result<()> {
     if args.bs == 0 || !args.bs.is_multiple_of(4096) || args.bs > 32 << 20 {
         bail!("a request has a multiple of 4096 bytes and at most 32M");
@@ -229,7 +229,7 @@ fn on_given(args: &BenchArgs, devices: &Devices) -> Result<()> {
     }
     if let Some(name) = names.iter().find(|name| *name != NAME) {
         bail!(
-            "these are members of pool {name}, which no benchmark made; say --existing to put load on it all the same"
+            "these are members of pool {name}, which no benchmark made; say --existing to use it all the same"
         );
     }
     // Members without any pool must be empty, which `create` sees to.
@@ -239,12 +239,19 @@ fn on_given(args: &BenchArgs, devices: &Devices) -> Result<()> {
 
 fn measure(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>) -> Result<()> {
     fault_member::give(devices, &candidates, &args.fault_member)?;
-    let load = Load::new(args.rw, args.bs, args.depth, args.seconds, args.rate, NAME);
+    let load = Load::new(LoadSpec {
+        pattern: args.rw,
+        request_bytes: args.bs,
+        depth: args.depth,
+        seconds: args.seconds,
+        rate: args.rate,
+        volume: NAME,
+    });
     host::with_pool(devices.clone(), host::Kind::Pool, candidates, None, load.clone(), async |open| {
         make_volume(args, &open).await?;
         match &args.preset {
             Some(preset) => preset::apply(preset, &open.control).await?,
-            None => open.control.step_around(args.step_around.into()).await,
+            None => open.control.step_around(args.spike_avoidance.into()).await,
         }
         let shared = open.control.catalog().get(NAME).context("the volume was just made")?;
         let volume = open.client.volume(shared);
@@ -262,11 +269,19 @@ fn measure(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>) -> R
         let totals = load.run_all(&open, volume).await?;
         let after = open.control.status().await?;
         open.control.close().await?;
-        let value = summary(args, &totals, &before, &after);
+        let value = results::json(&Measured {
+            pattern: args.rw,
+            request_bytes: args.bs,
+            depth: args.depth,
+            shards: args.shards,
+            totals: &totals,
+            before: &before,
+            after: &after,
+        });
         if args.json {
             say!("{value:#}")
         } else {
-            print(&value)
+            results::print(&value)
         }
         Ok(())
     })
@@ -282,74 +297,4 @@ async fn make_volume(args: &BenchArgs, open: &Open) -> Result<()> {
     };
     open.control.create_volume(NAME, bytes >> 20 << 20).await?;
     Ok(())
-}
-
-fn summary(args: &BenchArgs, totals: &Totals, before: &ShardStatus, after: &ShardStatus) -> Value {
-    let requests = totals.latency_ns.len().max(1) as f64;
-    let sum = |status: &ShardStatus, f: fn(&MemberStats) -> u64| status.members.iter().map(f).sum::<u64>();
-    let per_request = |f: fn(&MemberStats) -> u64| (sum(after, f) - sum(before, f)) as f64 / requests;
-    let per_byte = |f: fn(&MemberStats) -> u64| per_request(f) / args.bs as f64;
-    let us = |q: f64| totals.latency_ns.value_at_quantile(q) as f64 / 1000.0;
-    let iops = requests / totals.seconds;
-    json!({
-        "rw": args.rw.name(), "bs": args.bs, "depth": args.depth, "seconds": totals.seconds,
-        "members": after.members.len(), "shards": args.shards, "threads": totals.threads,
-        "iops": iops, "mb_per_second": iops * args.bs as f64 / 1e6, "ns_per_request": 1e9 / iops,
-        "cpu": totals.cpu_seconds / totals.seconds, "cpu_ns_per_request": totals.cpu_seconds * 1e9 / requests,
-        "latency_us": {
-            "min": totals.latency_ns.min() as f64 / 1000.0, "mean": totals.latency_ns.mean() / 1000.0,
-            "p50": us(0.5), "p90": us(0.9), "p99": us(0.99), "p99.9": us(0.999), "p99.99": us(0.9999),
-            "max": totals.latency_ns.max() as f64 / 1000.0,
-        },
-        "device_per_request": {
-            "reads": per_request(|m| m.reads), "writes": per_request(|m| m.writes), "flushes": per_request(|m| m.flushes),
-        },
-        "device_bytes_per_byte": { "read": per_byte(|m| m.read_bytes), "written": per_byte(|m| m.written_bytes) },
-        "background": {
-            "stripes_converted": after.counters.stripes_converted - before.counters.stripes_converted,
-            "blocks_compacted": after.counters.blocks_compacted - before.counters.blocks_compacted,
-        },
-        "stored_bytes": after.stored_bytes, "capacity_bytes": after.capacity_bytes, "table_bytes": after.table_bytes,
-    })
-}
-
-fn print(value: &Value) {
-    let number = |path: &str| value.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
-    say!(
-        "{} of {} at depth {}, {} members, {} shards on {} threads, {:.1} s",
-        value["rw"].as_str().unwrap_or("?"),
-        size::show(number("/bs") as u64),
-        value["depth"],
-        value["members"],
-        value["shards"],
-        value["threads"],
-        number("/seconds")
-    );
-    say!(
-        "{:.0} IOPS, {:.0} MB/s, {:.0} ns per request; processor {:.0} %, {:.0} ns per request",
-        number("/iops"),
-        number("/mb_per_second"),
-        number("/ns_per_request"),
-        number("/cpu") * 100.0,
-        number("/cpu_ns_per_request")
-    );
-    let quantiles = ["min", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
-    let parts: Vec<_> =
-        quantiles.iter().map(|q| format!("{q} {:.1}", number(&format!("/latency_us/{q}")))).collect();
-    say!("latency in us: {}", parts.join(", "));
-    say!(
-        "members, per request: {:.3} reads, {:.3} writes, {:.5} flushes; per byte: {:.2} read, {:.2} written",
-        number("/device_per_request/reads"),
-        number("/device_per_request/writes"),
-        number("/device_per_request/flushes"),
-        number("/device_bytes_per_byte/read"),
-        number("/device_bytes_per_byte/written")
-    );
-    say!(
-        "background: {} stripes converted, {} blocks compacted; tables {} for {} stored",
-        value["background"]["stripes_converted"],
-        value["background"]["blocks_compacted"],
-        size::show(number("/table_bytes") as u64),
-        size::show(number("/stored_bytes") as u64)
-    );
 }

@@ -12,7 +12,8 @@ use sinew_format::model::array_geometry::{Access, ArrayGeometry};
 use sinew_uring::{Devices, OpenOptions, UringIo};
 
 use crate::out::say;
-use crate::{host, members, size};
+use crate::pool::{host, members};
+use crate::units;
 
 /// Looks at the members of an array of md's (mdadm) and says what it is and whether it can be served. Changes nothing.
 ///
@@ -53,7 +54,10 @@ struct MemberView {
 }
 
 /// Runs the command.
-pub(crate) fn examine(args: &ExamineArgs) -> Result<()> {
+///
+/// # Errors
+/// When the members cannot be read, or are none of an array of md's.
+pub(crate) fn run(args: &ExamineArgs) -> Result<()> {
     let devices = Devices::new();
     let options = OpenOptions { read_only: true, exclusive: false, ..OpenOptions::default() };
     let open = |path: &PathBuf| -> Result<Candidate> {
@@ -99,7 +103,7 @@ async fn look(io: &UringIo, candidates: &[Candidate]) -> Result<View> {
 }
 
 fn print(view: &View) {
-    say!("array     {} ({}), {}", view.array, view.protection, size::show(view.bytes));
+    say!("array     {} ({}), {}", view.array, view.protection, units::bytes(view.bytes));
     say!("uuid      {}", view.uuid);
     say!("state     {}, {} events", if view.clean { "clean" } else { "not clean" }, view.events);
     for (role, member) in view.members.iter().enumerate() {

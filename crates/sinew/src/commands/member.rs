@@ -1,19 +1,16 @@
 //! `sinew member`: list members, add and remove them, take them offline, bring them back, replace them.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use crate::api::{Request, Target};
+use crate::client::{Target, wait_for};
 use crate::out::say;
-use crate::{members, report, size};
-
-/// How often progress is asked for.
-const POLL: Duration = Duration::from_millis(200);
+use crate::pool::members;
+use crate::protocol::Request;
+use crate::{report, units};
 
 /// List, add, remove, take offline, bring back and replace members of the running pool.
 #[derive(Subcommand)]
@@ -26,28 +23,28 @@ pub(crate) enum MemberCommand {
         #[command(flatten)]
         target: Target,
     },
-    /// Adds devices to a pool. What is written next goes there, too, and their share of what is stored is moved to them.
+    /// Adds devices to a pool. New writes use them at once, and their share of the stored data is moved to them.
     Add {
         /// The devices.
         #[arg(required = true)]
         paths: Vec<PathBuf>,
         /// Make those that do not exist, as files of this size.
-        #[arg(long, value_parser = size::parse)]
+        #[arg(long, value_parser = units::parse_size)]
         size: Option<u64>,
-        /// Take devices that hold something.
+        /// Use devices that are not empty. Their content is lost.
         #[arg(long)]
         force: bool,
-        /// Wait until they have their share.
+        /// Wait until the rebalance has ended.
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
         target: Target,
     },
-    /// Removes a member from a pool for good: what it holds is moved to the others, then the device is cleared.
+    /// Removes a member from a pool for good: its data is moved to the others, then the device is cleared.
     Remove {
         /// Its number.
         member: usize,
-        /// Let a member stay that is being removed.
+        /// Cancel the removal of a member.
         #[arg(long, conflicts_with = "wait")]
         cancel: bool,
         /// Wait until it has left.
@@ -63,7 +60,7 @@ pub(crate) enum MemberCommand {
         #[command(flatten)]
         target: Target,
     },
-    /// Brings a member back; only what it missed is rebuilt.
+    /// Brings a member back; only the writes that it missed are rebuilt.
     Online {
         /// Its number.
         member: usize,
@@ -82,7 +79,7 @@ pub(crate) enum MemberCommand {
         member: usize,
         /// The new device.
         path: Option<PathBuf>,
-        /// Take a device that holds something.
+        /// Use a device that is not empty. Its content is lost.
         #[arg(long)]
         force: bool,
         /// Wait until everything is rebuilt.
@@ -94,6 +91,9 @@ pub(crate) enum MemberCommand {
 }
 
 /// Runs the command.
+///
+/// # Errors
+/// When the server cannot be reached, refuses the request, or the work that is waited for does not succeed.
 pub(crate) fn run(command: MemberCommand) -> Result<()> {
     match command {
         MemberCommand::List { json, target } => {
@@ -120,18 +120,25 @@ pub(crate) fn run(command: MemberCommand) -> Result<()> {
             Ok(())
         }
         MemberCommand::Online { member, path, wait, target } => {
-            target.ask(&Request::MemberOnline { member, path: path.map(absolute).transpose()? })?;
+            target.ask(&Request::MemberOnline {
+                member,
+                path: path.as_deref().map(members::absolute).transpose()?,
+            })?;
             finish(&target, member, wait)
         }
         MemberCommand::Replace { member, path, force, wait, target } => {
-            target.ask(&Request::MemberReplace { member, path: path.map(absolute).transpose()?, force })?;
+            target.ask(&Request::MemberReplace {
+                member,
+                path: path.as_deref().map(members::absolute).transpose()?,
+                force,
+            })?;
             finish(&target, member, wait)
         }
     }
 }
 
 fn add(paths: Vec<PathBuf>, size: Option<u64>, force: bool, wait: bool, target: &Target) -> Result<()> {
-    let paths = paths.into_iter().map(absolute).collect::<Result<Vec<_>>>()?;
+    let paths = paths.iter().map(|path| members::absolute(path)).collect::<Result<Vec<_>>>()?;
     members::refuse_twice(&paths)?;
     let made = members::make_files(&paths, size)?;
     for (i, path) in paths.iter().enumerate() {
@@ -143,11 +150,11 @@ fn add(paths: Vec<PathBuf>, size: Option<u64>, force: bool, wait: bool, target: 
         say!("{} is member {}", path.display(), added?["member"]);
     }
     if !wait {
-        say!("what is stored is being balanced; `sinew pool status` tells how far that is");
+        say!("data is being rebalanced; `sinew pool status` shows the progress");
         return Ok(());
     }
-    wait_for(target, "balance", |status| status["balance_chunks_left"].as_u64().unwrap_or(0))?;
-    say!("members have their share");
+    wait_for(target, "rebalance", |status| status["rebalance_chunks_left"].as_u64().unwrap_or(0))?;
+    say!("the members have their share");
     Ok(())
 }
 
@@ -156,7 +163,7 @@ fn finish_removal(target: &Target, member: usize, wait: bool) -> Result<()> {
     let state = |status: &Value| status["members"][member]["state"].as_str().unwrap_or("unknown").to_owned();
     let is_leaving = |status: &Value| ["leaving", "evacuating"].contains(&state(status).as_str());
     if !wait {
-        say!("member {member} is leaving; `sinew pool status` tells how far that is");
+        say!("member {member} is leaving; `sinew pool status` shows the progress");
         return Ok(());
     }
     wait_for(target, "removal", |status| match is_leaving(status) {
@@ -178,7 +185,7 @@ fn finish(target: &Target, member: usize, wait: bool) -> Result<()> {
         return Ok(());
     }
     if !wait {
-        say!("member {member} is being rebuilt; `sinew pool status` tells how far that is");
+        say!("member {member} is being rebuilt; `sinew pool status` shows the progress");
         return Ok(());
     }
     wait_for(target, "rebuild", rebuild_left)?;
@@ -188,16 +195,12 @@ fn finish(target: &Target, member: usize, wait: bool) -> Result<()> {
         Some("removed") if status["array"].is_object() => {
             say!("member {member} has no place any more: the device has taken that of a member that was out");
         }
-        Some("removed") => say!("what member {member} held is on the others now"),
+        Some("removed") => say!("the data of member {member} is on the others now"),
         state => {
             bail!("member {member} is {} now: the rebuild did not come to an end", state.unwrap_or("unknown"))
         }
     }
     Ok(())
-}
-
-fn absolute(path: PathBuf) -> Result<PathBuf> {
-    Ok(std::path::absolute(path)?)
 }
 
 fn rebuild_left(status: &Value) -> u64 {
@@ -209,22 +212,4 @@ fn rebuild_left(status: &Value) -> u64 {
         .flatten()
         .any(|m| !["active", "removed", "evacuating"].iter().any(|s| m["state"] == *s));
     status["rebuild_chunks_left"].as_u64().unwrap_or(0).max(u64::from(busy || degraded && !out))
-}
-
-/// Shows a progress bar until `left` says that nothing is left.
-pub(crate) fn wait_for(target: &Target, what: &str, left: impl Fn(&Value) -> u64) -> Result<()> {
-    let first = left(&target.ask(&Request::Status)?);
-    let bar = ProgressBar::new(first.max(1));
-    bar.set_style(ProgressStyle::with_template("{msg} {wide_bar} {percent} % {eta}")?);
-    bar.set_message(what.to_owned());
-    loop {
-        let now = left(&target.ask(&Request::Status)?);
-        bar.set_length(bar.length().unwrap_or(1).max(now));
-        bar.set_position(bar.length().unwrap_or(1) - now);
-        if now == 0 {
-            bar.finish();
-            return Ok(());
-        }
-        std::thread::sleep(POLL);
-    }
 }

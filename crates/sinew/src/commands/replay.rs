@@ -8,20 +8,19 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use sinew_core::io::Io;
-use sinew_engine::client::PoolClient;
-use sinew_engine::control::Catalog;
 use sinew_uring::signal::Signals;
 use sinew_uring::{Devices, UringIo};
 use sinew_workload::trace::Format;
 use sinew_workload::{Codec, Content, ContentSpec, Pace};
 
-use crate::host::{self, Worker};
+use crate::client;
 use crate::out::{complain, say};
+use crate::pool::host::{self, Idle};
 use crate::replay::drive::{Drive, End, Outcome, Settings};
 use crate::replay::report::{self, Title};
 use crate::replay::source::{self, Changes, Reading};
 use crate::replay::target::{self, Named, Target};
-use crate::{api, size};
+use crate::units;
 
 /// How often the progress bar moves.
 const TICK_NS: u64 = 200_000_000;
@@ -30,7 +29,7 @@ const SPANS: f64 = 100.0;
 
 /// Replays a workload against a pool or an NBD server: paced, measured and, with --verify, checked.
 ///
-/// What is in the volumes is overwritten. Without --duration and --limit a generator runs until Ctrl-C, which prints the
+/// The content of the volumes is overwritten. Without --duration and --limit a generator runs until Ctrl-C, which prints the
 /// report of what has been done.
 #[derive(Args)]
 pub(crate) struct ReplayArgs {
@@ -52,10 +51,10 @@ pub(crate) struct ReplayArgs {
     /// Skip and count bad lines of traces.
     #[arg(long)]
     skip_bad: bool,
-    /// So many times as fast as its times say.
+    /// Factor of speed: 2 plays the workload in half of its time.
     #[arg(long, default_value_t = 1.0, conflicts_with = "closed")]
     speed: f64,
-    /// Ignore the times and keep so many requests in flight.
+    /// Ignore the times and keep this many requests in flight.
     #[arg(long, value_name = "DEPTH")]
     closed: Option<u32>,
     /// Requests in flight at most when the times are kept; what is due beyond that waits, which its latency shows.
@@ -65,21 +64,21 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     fold: bool,
     /// Widen requests to multiples of this; at least what the target asks for.
-    #[arg(long, default_value = "512", value_parser = size::parse)]
+    #[arg(long, default_value = "512", value_parser = units::parse_size)]
     align: u64,
-    /// Only so many requests.
+    /// At most this many requests.
     #[arg(long, value_name = "REQUESTS")]
     limit: Option<u64>,
-    /// Only so many seconds.
+    /// At most this many seconds.
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
-    /// What is written compresses to this part of its size, 0.1 to 1.
+    /// Write data that compresses to this part of its size, 0.1 to 1.
     #[arg(long, value_name = "RATIO", conflicts_with = "corpus")]
     compressible: Option<f64>,
     /// By which compressor.
     #[arg(long, value_parser = codec, default_value = "lz4", requires = "compressible")]
     codec: Codec,
-    /// What is written comes from this file.
+    /// Write data from this file.
     #[arg(long, value_name = "FILE")]
     corpus: Option<PathBuf>,
     /// Compare what is read with what this replay wrote, and read all of that back at the end. Making and comparing the
@@ -102,7 +101,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    control: api::Target,
+    control: client::Target,
 }
 
 fn codec(name: &str) -> Result<Codec> {
@@ -113,15 +112,10 @@ fn codec(name: &str) -> Result<Codec> {
     }
 }
 
-/// Threads beside the first only run shards.
-#[derive(Clone)]
-struct Nothing;
-
-impl Worker for Nothing {
-    async fn work(self, _: usize, _: UringIo, _: PoolClient<UringIo>, _: Catalog) {}
-}
-
 /// Runs the command.
+///
+/// # Errors
+/// When target or workload cannot be opened, a request failed, or verification found wrong data.
 pub(crate) fn run(args: ReplayArgs) -> Result<()> {
     args.check()?;
     let signals = Signals::take_over().context("cannot wait for signals")?;
@@ -132,9 +126,9 @@ pub(crate) fn run(args: ReplayArgs) -> Result<()> {
             let target = Target::connect(&io, &uris, args.connections, patience).await?;
             replay(&args, &io, target, signals).await
         })?,
-        Named::Members(gathered) => {
-            gathered.problems.iter().for_each(|problem| complain!("warning: {problem}"));
-            host::with_pool(devices, host::Kind::Pool, gathered.candidates, None, Nothing, async |open| {
+        Named::Members(available) => {
+            available.problems.iter().for_each(|problem| complain!("warning: {problem}"));
+            host::with_pool(devices, host::Kind::Pool, available.candidates, None, Idle, async |open| {
                 open.warnings.iter().for_each(|warning| complain!("warning: {warning}"));
                 let target = Target::in_process(&open, &args.volume)?;
                 let result = replay(&args, &open.io, target, signals).await;

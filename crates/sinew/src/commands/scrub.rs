@@ -3,14 +3,14 @@
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
-use crate::api::{Request, Target};
-use crate::commands::member::wait_for;
+use crate::client::{Target, wait_for};
 use crate::out::say;
+use crate::protocol::Request;
 
 /// Reads everything stored, checks checksums, copies and parity, and mends what is wrong.
 #[derive(Args)]
 pub(crate) struct ScrubArgs {
-    /// What to do.
+    /// The action.
     #[arg(value_enum, default_value = "start")]
     action: Action,
     /// Wait until it has come to the end.
@@ -31,6 +31,9 @@ enum Action {
 }
 
 /// Runs the command.
+///
+/// # Errors
+/// When the server cannot be reached.
 pub(crate) fn run(args: ScrubArgs) -> Result<()> {
     if args.action != Action::Status {
         args.target.ask(&Request::Scrub { run: args.action == Action::Start })?;

@@ -1,36 +1,40 @@
-//! `sinew throttle`: bound the rate of background work.
+//! `sinew throttle`: limit the rate of background work.
 
 use anyhow::Result;
 use clap::Args;
 
-use crate::api::{Request, Target};
+use crate::client::Target;
 use crate::out::say;
-use crate::size;
+use crate::protocol::Request;
+use crate::units;
 
-/// Bounds conversion, compaction, rebuild, balancing, growth and scrub to a rate.
+/// Limits the rate of conversion, compaction, rebuild, rebalance, growth and scrub.
 #[derive(Args)]
 pub(crate) struct ThrottleArgs {
-    /// Bytes per second for the whole pool, for example 100M; `none` for no bound.
-    #[arg(value_parser = size::rate)]
+    /// Bytes per second for the whole pool, for example 100M; `none` for no limit.
+    #[arg(value_parser = units::parse_rate)]
     rate: u64,
-    /// Rest while clients ask for more than so much per second.
-    #[arg(long, value_name = "REQUESTS", default_value_t = 0)]
-    rest_above: u64,
+    /// Pause while clients make more requests per second than this; 0 for never.
+    #[arg(long, alias = "rest-above", value_name = "REQUESTS", default_value_t = 0)]
+    pause_above: u64,
     #[command(flatten)]
     target: Target,
 }
 
 /// Runs the command.
+///
+/// # Errors
+/// When the server cannot be reached.
 pub(crate) fn run(args: ThrottleArgs) -> Result<()> {
-    let ThrottleArgs { rate, rest_above, target } = args;
-    target.ask(&Request::Throttle { bytes_per_second: rate, rest_above })?;
-    let rests = match rest_above {
+    let ThrottleArgs { rate, pause_above, target } = args;
+    target.ask(&Request::Throttle { bytes_per_second: rate, pause_above_iops: pause_above })?;
+    let pauses = match pause_above {
         0 => String::new(),
-        n => format!(", and rests while clients ask for more than {n} requests per second"),
+        n => format!(", and pauses while clients make more than {n} requests per second"),
     };
     match rate {
-        0 => say!("background work has no bound of its rate{rests}"),
-        rate => say!("background work is bound to {} per second{rests}", size::show(rate)),
+        0 => say!("background work has no rate limit{pauses}"),
+        rate => say!("background work is limited to {} per second{pauses}", units::bytes(rate)),
     }
     Ok(())
 }

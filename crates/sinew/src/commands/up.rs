@@ -4,14 +4,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use sinew_engine::pool::PoolKind;
 
-use crate::api;
-use crate::commands::pool::{CreateArgs, ProtectionName, create};
-use crate::commands::serve::{Listen, Ready, serve};
-use crate::fault_member::{self, FaultMember};
-use crate::host::Kind;
+use crate::daemon::{Addresses, Listen, serve};
+use crate::names::ProtectionName;
 use crate::out::say;
-use crate::{members, size};
+use crate::pool::create::NewPool;
+use crate::pool::fault_member::{self, FaultMember};
+use crate::pool::host::Kind;
+use crate::pool::members;
+use crate::protocol::socket;
+use crate::{report, units};
 
 /// The longest path a Unix socket can have.
 const SOCKET_PATH_MAX: usize = 107;
@@ -28,13 +31,13 @@ pub(crate) struct UpArgs {
     #[arg(long, default_value_t = 4)]
     members: usize,
     /// Size of each member of a new pool; the files take space only as it is used.
-    #[arg(long, default_value = "1G", value_parser = size::parse)]
+    #[arg(long, default_value = "1G", value_parser = units::parse_size)]
     size: u64,
     /// Protection of a new pool.
     #[arg(long, value_enum, default_value_t)]
     protection: ProtectionName,
     /// Size of the volume `vol0` of a new pool.
-    #[arg(long, default_value = "2G", value_parser = size::parse)]
+    #[arg(long, default_value = "2G", value_parser = units::parse_size)]
     volume_size: u64,
     /// Serve on this TCP address too, for example 127.0.0.1:10809.
     #[arg(long, value_name = "ADDR:PORT")]
@@ -42,12 +45,15 @@ pub(crate) struct UpArgs {
     /// Allow a TCP address that other machines can reach. There is no authentication and no encryption.
     #[arg(long)]
     public: bool,
-    /// Give a member faults on purpose, as `sinew serve` does.
+    /// Inject a fault into a member, as `sinew serve` does.
     #[arg(long, value_name = "FAULT", value_parser = fault_member::parse)]
     fault_member: Vec<FaultMember>,
 }
 
 /// Runs the command.
+///
+/// # Errors
+/// When the pool cannot be made, opened or served.
 pub(crate) fn run(args: UpArgs) -> Result<()> {
     std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
     let dir = args.dir.canonicalize()?;
@@ -63,13 +69,13 @@ pub(crate) fn run(args: UpArgs) -> Result<()> {
         named = make(&args, &dir)?;
     }
     // The usual place if this user may use it, so that other commands find the pool by themselves.
-    let control = if api::make_directory().is_ok() { None } else { Some(dir.join("control.sock")) };
+    let control = if socket::make_directory().is_ok() { None } else { Some(dir.join("control.sock")) };
     let (tcp, public, fault_member) = (args.tcp, args.public, args.fault_member);
     let listen =
         Listen { unix: Some(unix), tcp, public, control: control.clone(), fault_member, ..Listen::default() };
-    serve(&named, Kind::Pool, listen, |open, ready| {
+    serve(&named, Kind::Pool, listen, |open, at| {
         let target = control.map(|path| format!(" --control {}", path.display())).unwrap_or_default();
-        introduce(&dir, &open.control.catalog().names(), ready, &target);
+        introduce(&dir, &open.control.catalog().names(), at, &target);
     })
 }
 
@@ -80,27 +86,25 @@ fn make(args: &UpArgs, dir: &Path) -> Result<Vec<PathBuf>> {
     }
     let name = dir.file_name().map(|n| n.to_string_lossy().trim_start_matches('.').to_owned());
     let name = name.filter(|n| !n.is_empty()).unwrap_or_else(|| "sinew".to_owned());
-    create(&CreateArgs {
-        name,
-        members: paths.clone(),
-        protection: args.protection,
-        data_columns: 0,
-        preset: None,
-        shards: None,
-        no_checksums: false,
-        force: false,
+    let new = NewPool {
+        name: &name,
+        members: &paths,
         size: Some(args.size),
-        volumes: vec![("vol0".to_owned(), args.volume_size)],
-    })?;
+        shards: None,
+        force: false,
+        volumes: &[("vol0".to_owned(), args.volume_size)],
+    };
+    let kind = PoolKind::Mapped { protection: args.protection.into(), data_columns: 0, checksums: true };
+    report::made(&new.create(|_| Ok(kind))?);
     Ok(paths)
 }
 
-fn introduce(dir: &Path, volumes: &[String], ready: &Ready, target: &str) {
+fn introduce(dir: &Path, volumes: &[String], at: &Addresses, target: &str) {
     say!("serving {} from {}", volumes.join(", "), dir.display());
-    for uri in volumes.iter().flat_map(|name| ready.uris(name)) {
+    for uri in volumes.iter().flat_map(|name| at.uris(name)) {
         say!("  {uri}");
     }
-    let Some(uri) = volumes.first().and_then(|name| ready.uris(name).into_iter().next()) else {
+    let Some(uri) = volumes.first().and_then(|name| at.uris(name).into_iter().next()) else {
         say!("there is no volume; make one with: sinew volume create vol0 1G{target}");
         return;
     };

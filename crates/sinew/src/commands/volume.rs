@@ -3,9 +3,10 @@
 use anyhow::{Result, bail};
 use clap::Subcommand;
 
-use crate::api::{Request, Target};
+use crate::client::Target;
 use crate::out::say;
-use crate::{report, size};
+use crate::protocol::Request;
+use crate::{report, units};
 
 /// Make, list, delete and resize volumes of the running pool.
 #[derive(Subcommand)]
@@ -15,7 +16,7 @@ pub(crate) enum VolumeCommand {
         /// Its name, which is also its NBD export's.
         name: String,
         /// Its size, for example 10G.
-        #[arg(value_parser = size::parse)]
+        #[arg(value_parser = units::parse_size)]
         size: u64,
         #[command(flatten)]
         target: Target,
@@ -43,9 +44,9 @@ pub(crate) enum VolumeCommand {
         /// Its name.
         name: String,
         /// Its new size.
-        #[arg(value_parser = size::parse)]
+        #[arg(value_parser = units::parse_size)]
         size: u64,
-        /// Allow a smaller size; what is beyond it is lost.
+        /// Allow a smaller size; the data beyond it is lost.
         #[arg(long)]
         shrink: bool,
         #[command(flatten)]
@@ -54,11 +55,14 @@ pub(crate) enum VolumeCommand {
 }
 
 /// Runs the command.
+///
+/// # Errors
+/// When the server cannot be reached or refuses the request, or a loss of data was not confirmed.
 pub(crate) fn run(command: VolumeCommand) -> Result<()> {
     match command {
         VolumeCommand::Create { name, size, target } => {
             target.ask(&Request::VolumeCreate { name: name.clone(), bytes: size })?;
-            say!("made volume {name}, {}", size::show(size));
+            say!("made volume {name}, {}", units::bytes(size));
         }
         VolumeCommand::List { json, target } => {
             let status = target.ask(&Request::Status)?;
@@ -70,14 +74,14 @@ pub(crate) fn run(command: VolumeCommand) -> Result<()> {
         }
         VolumeCommand::Delete { name, yes, target } => {
             if !yes {
-                bail!("everything in {name} would be lost: say --yes if that is meant");
+                bail!("everything in {name} would be lost: say --yes to do it");
             }
             target.ask(&Request::VolumeDelete { name: name.clone() })?;
             say!("deleted volume {name}");
         }
         VolumeCommand::Resize { name, size, shrink, target } => {
             target.ask(&Request::VolumeResize { name: name.clone(), bytes: size, shrink })?;
-            say!("volume {name} has {} now", size::show(size));
+            say!("volume {name} has {} now", units::bytes(size));
         }
     }
     Ok(())

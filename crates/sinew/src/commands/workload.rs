@@ -1,4 +1,4 @@
-//! `sinew workload`: what workloads there are, and what they are like.
+//! `sinew workload`: the known workloads and formats, and statistics of workloads.
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
@@ -10,9 +10,10 @@ use sinew_workload::{Features, KindFeatures, Requests};
 
 use crate::out::say;
 use crate::replay::source::{self, Reading};
-use crate::size;
+use crate::table::Table;
+use crate::units;
 
-/// What the paper has for its traces: FusionRAID (FAST '21), section 2.1.
+/// The paper's results on its traces: FusionRAID (FAST '21), section 2.1.
 const PUBLISHED: [(usize, &str); 2] = [(2, "67.8 %, 25 of 28"), (4, "91.4 %")];
 /// The volume that generators get to be mixed: where requests go does not matter.
 const COMPLEMENT_VOLUME: u64 = 100 << 30;
@@ -26,7 +27,7 @@ pub(crate) enum WorkloadCommand {
     List,
 }
 
-/// Reads workloads and tells what they are like: kinds, sizes, rates, footprints, how often pages are touched.
+/// Reads workloads and shows their statistics: kinds, sizes, rates, footprints, touches of pages.
 #[derive(Args)]
 pub(crate) struct InspectArgs {
     /// Traces, descriptions (FILE.toml) or names of generators.
@@ -38,11 +39,11 @@ pub(crate) struct InspectArgs {
     /// Skip and count bad lines of traces.
     #[arg(long)]
     skip_bad: bool,
-    /// Only so many requests; generators without an end need a limit.
+    /// At most this many requests; generators without an end need a limit.
     #[arg(long, default_value_t = 1_000_000)]
     limit: u64,
     /// The size of the volume that a generator named by its name gets.
-    #[arg(long, default_value = "100G", value_parser = size::parse)]
+    #[arg(long, default_value = "100G", value_parser = units::parse_size)]
     volume_size: u64,
     /// Added to the seeds of generators.
     #[arg(long, default_value_t = 0)]
@@ -61,7 +62,7 @@ pub(crate) struct ComplementArgs {
     /// Workloads in a mix: 2, 4, …
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4])]
     mix: Vec<usize>,
-    /// Of each, the first so many seconds.
+    /// The first seconds of each workload that are used.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
     /// Added to the seeds of generators.
@@ -73,6 +74,9 @@ pub(crate) struct ComplementArgs {
 }
 
 /// Runs the command.
+///
+/// # Errors
+/// When a workload cannot be read.
 pub(crate) fn run(command: WorkloadCommand) -> Result<()> {
     match command {
         WorkloadCommand::Inspect(args) => inspect(&args),
@@ -177,23 +181,21 @@ fn print(name: &str, f: &Features, skipped: u64, reordered: u64, is_cut: bool) {
     }
     say!(
         "  addresses   {} touched, the last at {}, {:.1} % sequential",
-        size::show(f.footprint),
-        size::show(f.span),
+        units::bytes(f.footprint),
+        units::bytes(f.span),
         f.sequential_share * 100.0
     );
     if skipped + reordered > 0 {
         say!("  trouble     {skipped} bad lines skipped, {reordered} times that went back");
     }
-    let heads = ["requests", "share %", "mean B", "p50", "p90", "max", "seq. %", "touched", "touches", "p99"];
-    let line = |head: &str, cells: Vec<String>| {
-        let cells: String = cells.iter().map(|cell| format!("{cell:>11}")).collect();
-        say!("  {head:<8}{cells}");
-    };
-    line("", heads.map(str::to_owned).to_vec());
+    let heads =
+        ["", "requests", "share %", "mean B", "p50", "p90", "max", "seq. %", "touched", "touches", "p99"];
+    let mut table = Table::of_numbers(&heads);
     let kinds = [("read", &f.read), ("write", &f.write), ("discard", &f.discard), ("flush", &f.flush)];
     for (kind, of) in kinds.into_iter().filter_map(|(kind, of)| Some((kind, of.as_ref()?))) {
-        line(kind, cells(of, f.requests));
+        table.row(std::iter::once(kind.to_owned()).chain(cells(of, f.requests)));
     }
+    table.lines().iter().for_each(|line| say!("  {line}"));
     say!("");
 }
 
@@ -206,7 +208,7 @@ fn cells(of: &KindFeatures, all: u64) -> Vec<String> {
         of.size_p90.to_string(),
         of.size_max.to_string(),
         format!("{:.1}", of.sequential_share * 100.0),
-        size::show(of.footprint),
+        units::bytes(of.footprint),
         format!("{:.2}", of.page_touches_mean),
         of.page_touches_p99.to_string(),
     ]

@@ -16,7 +16,7 @@ use super::ledger::{Ledger, Moment, Number, Range};
 use super::target::{Failure, Target};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// Data prepared for writes that nobody verifies.
+/// Data prepared for writes that are not verified.
 const PREPARED_BYTES: u64 = 16 << 20;
 /// The longest sleep without a look whether the replay was stopped.
 const NAP_NS: u64 = 50_000_000;
@@ -43,7 +43,7 @@ pub(crate) struct Settings {
 pub(crate) enum End {
     /// All were, or the time was over.
     Done,
-    /// Somebody said so.
+    /// Ctrl-C.
     Stopped,
     /// No request would have succeeded any more.
     Lost(Failure),
@@ -51,7 +51,7 @@ pub(crate) enum End {
     Bad(String),
 }
 
-/// What verification found.
+/// The result of verification.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verified {
     /// Bytes of reads of the workload that were compared.
@@ -71,7 +71,7 @@ pub(crate) struct Verified {
 /// How often requests of each kind failed for each reason, and the first message.
 pub(crate) type Errors = BTreeMap<(Kind, &'static str), (u64, String)>;
 
-/// What came of a replay.
+/// The outcome of a replay.
 pub(crate) struct Outcome {
     pub(crate) report: Report,
     pub(crate) end: End,
@@ -116,7 +116,7 @@ impl Drive {
             errors: RefCell::default(),
             verified: RefCell::default(),
             completed: Cell::new(0),
-            // One place is enough: it says that something has completed since anybody looked.
+            // One place is enough: it says that a request has completed since the last check.
             completion: async_channel::bounded(1),
         })
     }

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-/// The number of a write, from 1. `None` is content that nobody knows: from before the replay, or discarded.
+/// The number of a write, from 1. `None` is unknown content: from before the replay, or discarded.
 pub(crate) type Number = Option<u64>;
 
 /// A moment of the ledger.
@@ -63,7 +63,7 @@ impl Ledger {
         self.cut(range);
         let oldest = self.reading.keys().next().copied();
         for span in self.within(range) {
-            // What is gone for every read under way will never be asked for again.
+            // A version that is gone for every read under way is never needed again.
             span.versions.retain(|v| v.gone.is_none_or(|gone| oldest.is_some_and(|oldest| gone > oldest)));
             span.versions.push(Version { number, begun, settled: None, gone: None });
         }

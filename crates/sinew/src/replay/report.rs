@@ -1,16 +1,17 @@
-//! What came of a replay, for programs (JSON) and for people. docs/workloads.md describes the fields.
+//! The outcome of a replay, for programs (JSON) and for people. docs/workloads.md describes the fields.
 
 use serde_json::{Value, json};
 use sinew_workload::{BucketReport, Distribution, Kind, Pace, Report};
 
 use super::drive::{End, Outcome, Verified};
 use crate::out::say;
-use crate::size;
+use crate::table::Table;
+use crate::units;
 
 /// Rows of the table over time.
 const ROWS_MAX: usize = 12;
 
-/// What was replayed where.
+/// The workload, its target and its settings.
 pub(crate) struct Title<'a> {
     pub(crate) workloads: &'a [String],
     pub(crate) volumes: &'a [String],
@@ -69,16 +70,15 @@ pub(crate) fn print(title: &Title<'_>, outcome: &Outcome) {
         say!("nothing was requested");
         return;
     }
-    let heads = ["requests", "errors", "IOPS", "MB/s", "p50 ms", "p90", "p99", "p99.9", "p99.99", "max"];
-    row("", &heads.map(str::to_owned));
+    let heads = ["", "requests", "errors", "IOPS", "MB/s", "p50 ms", "p90", "p99", "p99.9", "p99.99", "max"];
+    let mut table = Table::of_numbers(&heads);
     for (kind, of) in &report.kinds {
         let [p50, p90, p99, p999, p9999, max] = percentiles(&of.latency);
         let (iops, mb) = (format!("{:.0}", of.iops), format!("{:.1}", of.bytes_per_s / 1e6));
-        row(
-            &name_of(*kind),
-            &[of.requests.to_string(), of.errors.to_string(), iops, mb, p50, p90, p99, p999, p9999, max],
-        );
+        let (requests, errors) = (of.requests.to_string(), of.errors.to_string());
+        table.row([name_of(*kind), requests, errors, iops, mb, p50, p90, p99, p999, p9999, max]);
     }
+    table.print();
     if matches!(title.pace, Pace::Timed { .. }) {
         let [p50, _, p99, _, _, max] = percentiles(&report.late);
         say!("issued late by: p50 {p50} ms, p99 {p99} ms, max {max} ms");
@@ -97,8 +97,8 @@ fn print_verified(verified: &Verified) {
     let back = if *complete { "all of them" } else { "not all of them" };
     say!(
         "verified: {} in reads of the workload; {} written, {back}, read back at the end",
-        size::show(*bytes),
-        size::show(*bytes_read_back)
+        units::bytes(*bytes),
+        units::bytes(*bytes_read_back)
     );
     say!("  {wrong} places are wrong, {unreadable} cannot be read");
     shown.iter().for_each(|line| say!("  {line}"));
@@ -109,13 +109,7 @@ fn name_of(kind: Kind) -> String {
 }
 
 fn percentiles(d: &Distribution) -> [String; 6] {
-    [d.p50_ns, d.p90_ns, d.p99_ns, d.p99_9_ns, d.p99_99_ns, d.max_ns]
-        .map(|ns| format!("{:.3}", ns as f64 / 1e6))
-}
-
-fn row(head: &str, cells: &[String]) {
-    let cells: String = cells.iter().map(|cell| format!("{cell:>10}")).collect();
-    say!("{head:<8}{cells}");
+    [d.p50_ns, d.p90_ns, d.p99_ns, d.p99_9_ns, d.p99_99_ns, d.max_ns].map(|ns| units::ms(ns as f64))
 }
 
 /// IOPS, throughput and latency over time, in few enough rows to see at once.
@@ -124,7 +118,8 @@ fn over_time(report: &Report) {
     let Some(last) = buckets.last().filter(|last| last.from_ns > 0) else { return };
     let each = (last.from_ns / bucket_ns + 1).div_ceil(ROWS_MAX as u64) * bucket_ns;
     say!("");
-    row("from s", &["requests", "errors", "IOPS", "MB/s", "mean ms", "max"].map(str::to_owned));
+    let heads = ["from s", "requests", "errors", "IOPS", "MB/s", "mean ms", "max"];
+    let mut table = Table::of_numbers(&heads);
     for from in (0..=last.from_ns).step_by(each as usize) {
         let within: Vec<_> = buckets.iter().filter(|b| (from..from + each).contains(&b.from_ns)).collect();
         let sum = |of: fn(&BucketReport) -> u64| within.iter().map(|b| of(b)).sum::<u64>();
@@ -133,16 +128,15 @@ fn over_time(report: &Report) {
         let requests = sum(|b| b.requests);
         let all: f64 = within.iter().map(|b| b.latency_mean_ns * b.requests as f64).sum();
         let max = within.iter().map(|b| b.latency_max_ns).max().unwrap_or(0);
-        row(
-            &format!("{:.1}", from as f64 / 1e9),
-            &[
-                requests.to_string(),
-                sum(|b| b.errors).to_string(),
-                format!("{:.0}", requests as f64 / seconds),
-                format!("{:.1}", sum(|b| b.bytes) as f64 / 1e6 / seconds),
-                format!("{:.3}", all / requests.max(1) as f64 / 1e6),
-                format!("{:.3}", max as f64 / 1e6),
-            ],
-        );
+        table.row([
+            format!("{:.1}", from as f64 / 1e9),
+            requests.to_string(),
+            sum(|b| b.errors).to_string(),
+            format!("{:.0}", requests as f64 / seconds),
+            format!("{:.1}", sum(|b| b.bytes) as f64 / 1e6 / seconds),
+            units::ms(all / requests.max(1) as f64),
+            units::ms(max as f64),
+        ]);
     }
+    table.print();
 }

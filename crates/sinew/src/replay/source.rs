@@ -1,4 +1,4 @@
-//! What the user names as workload: a description, a trace, or a generator by its name.
+//! Workloads by their names: a description, a trace, or a generator.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +26,9 @@ pub(crate) struct Opened {
 }
 
 /// The format of this name.
+///
+/// # Errors
+/// When there is no format of this name.
 pub(crate) fn format(name: &str) -> Result<Format> {
     let names = Format::ALL.map(Format::name).join(", ");
     let found = Format::ALL.into_iter().find(|format| format.name() == name);
@@ -38,6 +41,9 @@ pub(crate) fn names() -> Vec<String> {
 }
 
 /// Opens what is named. A generator by its name gets a volume of `volume_bytes`.
+///
+/// # Errors
+/// When there is no such workload, or it cannot be read.
 pub(crate) fn open(named: &str, reading: Reading, volume_bytes: u64) -> Result<Opened> {
     let path = Path::new(named);
     let like = Like::ALL.into_iter().find(|like| like.name() == named);
@@ -65,20 +71,23 @@ pub(crate) fn open(named: &str, reading: Reading, volume_bytes: u64) -> Result<O
     Ok(Opened { requests: opened.requests, traces: opened.traces })
 }
 
-/// What is done to the requests, in this order.
+/// Changes to the requests, in this order.
 pub(crate) struct Changes {
-    /// So many times as fast.
+    /// Factor of speed.
     pub(crate) speed: f64,
     /// Widened to multiples of this.
     pub(crate) align: u64,
     /// Brought into the volume they go to.
     pub(crate) fold: bool,
-    /// Only the first so many.
+    /// At most this many requests.
     pub(crate) limit: Option<u64>,
 }
 
 /// One stream onto volumes of these sizes. Of several workloads the first goes to the first volume and so on, round and
 /// round; the volumes of a single one are taken modulo their number.
+///
+/// # Errors
+/// When a workload cannot be opened.
 pub(crate) fn combine(
     named: &[String],
     reading: Reading,

@@ -1,4 +1,4 @@
-//! What the user names as target, and requests to it: volumes of a pool opened in this process, or exports over NBD.
+//! The target by its name, and requests to it: volumes of a pool opened in this process, or exports over NBD.
 
 use std::cell::Cell;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -19,28 +19,32 @@ use sinew_frontend::nbd::{Client, ClientError, NbdUri};
 use sinew_uring::{Devices, OpenError, UringIo, net};
 use sinew_workload::{Kind, Request};
 
-use crate::api::{self, Request as ControlRequest};
-use crate::host::Open;
-use crate::members::{self, Gathered};
-use crate::nbd::Socket;
+use crate::client;
+use crate::nbd_stream::NbdStream;
+use crate::pool::host::{Kind as PoolKind, Open};
+use crate::pool::members::{self, Available};
+use crate::protocol::{Request as ControlRequest, socket};
 
 /// How long a server's machine may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// What was named, found but not opened.
+/// A target, found but not opened.
 pub(crate) enum Named {
     /// Exports of a server, one for each volume.
     Served(Vec<NbdUri>),
-    /// Members of a pool that nobody serves.
-    Members(Gathered),
+    /// Members of a pool that no server has.
+    Members(Available),
 }
 
 /// Finds what is named: an NBD URI, a pool's members, or a volume of a running pool. `volumes` are more names, for what
 /// has several.
+///
+/// # Errors
+/// When it is no target, or its server cannot be reached.
 pub(crate) fn find(
     named: &str,
     volumes: &[String],
-    control: &api::Target,
+    control: &client::Target,
     devices: &Devices,
 ) -> Result<Named> {
     if NbdUri::is_meant(named) {
@@ -50,8 +54,8 @@ pub(crate) fn find(
     }
     let path = Path::new(named);
     if path.exists() {
-        return match members::gather(devices, &[path.to_owned()], crate::host::Kind::Pool) {
-            Ok(gathered) => Ok(Named::Members(gathered)),
+        return match members::open_available(devices, &[path.to_owned()], PoolKind::Pool) {
+            Ok(available) => Ok(Named::Members(available)),
             Err(error) if matches!(error.downcast_ref(), Some(OpenError::InUse(_))) => {
                 let status = ask_server_of(path, control, devices)?;
                 Ok(Named::Served(exports(&status, volumes)?))
@@ -68,12 +72,12 @@ pub(crate) fn find(
 }
 
 /// The state of the pool that a server has these members of.
-fn ask_server_of(path: &Path, control: &api::Target, devices: &Devices) -> Result<Value> {
+fn ask_server_of(path: &Path, control: &client::Target, devices: &Devices) -> Result<Value> {
     let member = members::expand(&[path.to_owned()])?.into_iter().next().context("no Sinew member there")?;
-    let name = members::superblock(devices, &member)?.0.config.name;
+    let name = members::superblock(devices, &member)?.superblock.config.name;
     // Where `sinew up` puts it if it has no other place.
     let beside = path.join("control.sock");
-    let control = if api::is_alive(&beside) { control.or_path(&beside) } else { control.or_pool(&name) };
+    let control = if socket::is_alive(&beside) { control.or_path(&beside) } else { control.or_pool(&name) };
     let status = control.ask(&ControlRequest::Status);
     let status = status.with_context(|| format!("a server has pool {name}; say its --control PATH"))?;
     match status["pool"].as_str() {
@@ -160,7 +164,7 @@ impl From<ClientError> for Failure {
 enum Way {
     Volume(VolumeHandle<UringIo>),
     /// Connections to an export, used in turn.
-    Export(Vec<Client<UringIo, Socket>>, Cell<usize>),
+    Export(Vec<Client<UringIo, NbdStream>>, Cell<usize>),
 }
 
 /// The volumes of a replay.
@@ -172,6 +176,9 @@ pub(crate) struct Target {
 
 impl Target {
     /// Volumes of a pool opened in this process; without names, all.
+    ///
+    /// # Errors
+    /// When the pool has no such volume.
     pub(crate) fn in_process(open: &Open, volumes: &[String]) -> Result<Target> {
         let catalog = open.control.catalog();
         let names = choose(&catalog.names(), volumes)?;
@@ -181,6 +188,9 @@ impl Target {
     }
 
     /// Connects to exports, several times each.
+    ///
+    /// # Errors
+    /// When a server cannot be reached or refuses the export.
     pub(crate) async fn connect(
         io: &UringIo,
         uris: &[NbdUri],
@@ -191,8 +201,8 @@ impl Target {
         for uri in uris {
             let mut clients = Vec::new();
             for _ in 0..connections {
-                let stream = socket(&uri.place).with_context(|| format!("cannot connect to {uri}"))?;
-                let stream = Rc::new(Socket(net::Stream::from_fd(io, stream)));
+                let stream = connected(&uri.place).with_context(|| format!("cannot connect to {uri}"))?;
+                let stream = Rc::new(NbdStream(net::Stream::from_fd(io, stream)));
                 let client = Client::connect(io, stream, &uri.export, patience.as_nanos() as u64).await;
                 clients.push(client.with_context(|| format!("cannot connect to {uri}"))?);
             }
@@ -213,7 +223,7 @@ impl Target {
         self.ways.iter().map(size).collect()
     }
 
-    /// What offsets and lengths of requests must be multiples of.
+    /// The unit of offsets and lengths of requests.
     pub(crate) fn block_bytes(&self) -> u64 {
         let block = |way: &Way| match way {
             Way::Volume(_) => 1,
@@ -223,6 +233,9 @@ impl Target {
     }
 
     /// Carries a request out; `data` is what a write writes. Gives what a read read.
+    ///
+    /// # Errors
+    /// When the request fails.
     pub(crate) async fn perform(&self, request: &Request, data: Buf) -> Result<Vec<Buf>, Failure> {
         let Request { offset, len, kind, .. } = *request;
         match &self.ways[request.volume as usize] {
@@ -258,7 +271,7 @@ impl Target {
 }
 
 /// A connected socket. It blocks this thread: nothing else is under way yet.
-fn socket(place: &Place) -> Result<OwnedFd> {
+fn connected(place: &Place) -> Result<OwnedFd> {
     match place {
         Place::Unix(path) => Ok(UnixStream::connect(path)?.into()),
         Place::Tcp(host, port) => {

@@ -5,12 +5,12 @@ use serde::Serialize;
 use sinew_layout::grown::Grown;
 use sinew_layout::stats::{Counts, coefficient_of_variation};
 
-use super::{LayoutArgs, list};
 use crate::out::say;
+use crate::table::Table;
 
 /// Fractions are parts of 1.
 #[derive(Serialize)]
-struct Statistics {
+pub(super) struct Statistics {
     level: String,
     rows: u32,
     blocks: u64,
@@ -30,7 +30,7 @@ struct Member {
     parity: u64,
 }
 
-/// What one addition did to the array as it was then.
+/// The effect of one addition on the array as it was then.
 #[derive(Serialize)]
 struct Addition {
     members_before: u32,
@@ -53,26 +53,29 @@ struct Against {
     elsewhere: f64,
 }
 
-pub(super) fn run(args: &LayoutArgs, array: &Grown) -> Result<()> {
-    let statistics = count(args, array)?;
-    if args.json {
-        say!("{}", serde_json::to_string_pretty(&statistics)?);
-    } else {
-        say!("{}\n", args.title(array));
-        print(&statistics);
-    }
-    Ok(())
+/// How the array came to be what it is.
+pub(super) struct History<'a> {
+    /// Members that were added, addition by addition.
+    pub(super) grow: &'a [u32],
+    /// Other additions to compare with.
+    pub(super) against: Option<&'a [u32]>,
+    /// The array after some additions.
+    pub(super) build: &'a dyn Fn(&[u32]) -> Result<Grown>,
 }
 
-fn count(args: &LayoutArgs, array: &Grown) -> Result<Statistics> {
+/// Counts what each member holds and what each addition moved.
+///
+/// # Errors
+/// When one of the arrays on the way cannot exist.
+pub(super) fn count(array: &Grown, history: &History<'_>) -> Result<Statistics> {
     let counts = array.counts();
     let held = counts.data.iter().zip(&counts.parity);
     let members = (0..).zip(held).map(|(member, (&data, &parity))| Member { member, data, parity }).collect();
     let (data_cv, parity_cv) = evenness(&counts);
     let mut additions = Vec::new();
-    let mut before = args.array(&[])?;
-    for end in 1..=args.grow.len() {
-        let after = args.array(&args.grow[..end])?;
+    let mut before = (history.build)(&[])?;
+    for end in 1..=history.grow.len() {
+        let after = (history.build)(&history.grow[..end])?;
         let (data_cv, parity_cv) = evenness(&after.counts());
         additions.push(Addition {
             members_before: before.members(),
@@ -86,8 +89,8 @@ fn count(args: &LayoutArgs, array: &Grown) -> Result<Statistics> {
         });
         before = after;
     }
-    let against = args.against.as_ref().map(|other| -> Result<Against> {
-        Ok(Against { grow: other.0.clone(), elsewhere: array.moved_from(&args.array(&other.0)?) })
+    let against = history.against.map(|other| -> Result<Against> {
+        Ok(Against { grow: other.to_vec(), elsewhere: array.moved_from(&(history.build)(other)?) })
     });
     Ok(Statistics {
         level: array.level().to_string(),
@@ -108,6 +111,11 @@ fn evenness(counts: &Counts) -> (f64, Option<f64>) {
     (coefficient_of_variation(&counts.data), parity)
 }
 
+/// Additions as a sum.
+pub(super) fn sum(numbers: &[u32]) -> String {
+    numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" + ")
+}
+
 fn percent(part: f64) -> String {
     format!("{:.2} %", 100.0 * part)
 }
@@ -116,31 +124,38 @@ fn maybe(part: Option<f64>) -> String {
     part.map_or("-".to_owned(), percent)
 }
 
-fn print(all: &Statistics) {
-    say!("member          data        parity");
+/// For people.
+pub(super) fn print(all: &Statistics) {
+    let mut table = Table::of_numbers(&["member", "data", "parity"]);
     for Member { member, data, parity } in &all.members {
-        say!("{member:>6}  {data:>12}  {parity:>12}");
+        table.row([member.to_string(), data.to_string(), parity.to_string()]);
     }
-    say!("    CV  {:>12}  {:>12}", percent(all.data_cv), maybe(all.parity_cv));
+    table.row(["CV".to_owned(), percent(all.data_cv), maybe(all.parity_cv)]);
+    table.print();
     if !all.additions.is_empty() {
-        say!("\nmembers        blocks       moved       least  parity written  CV of data  CV of parity");
+        say!("");
+        additions(&all.additions);
     }
-    for a in &all.additions {
-        say!(
-            "{:>3} to {:<3}  {:>10}  {:>10}  {:>10}  {:>14}  {:>10}  {:>12}",
-            a.members_before,
-            a.members,
-            a.blocks,
+    if let Some(Against { grow, elsewhere }) = &all.against {
+        let other =
+            if grow.is_empty() { "did not grow".to_owned() } else { format!("grew by {}", sum(grow)) };
+        say!("\n{} of the blocks are elsewhere in an array that {other}", percent(*elsewhere));
+    }
+}
+
+fn additions(all: &[Addition]) {
+    let heads = ["members", "blocks", "moved", "least", "parity written", "CV of data", "CV of parity"];
+    let mut table = Table::of_numbers(&heads);
+    for a in all {
+        table.row([
+            format!("{} to {}", a.members_before, a.members),
+            a.blocks.to_string(),
             percent(a.moved),
             maybe(a.least_moved),
             maybe(a.parity_written),
             percent(a.data_cv),
-            maybe(a.parity_cv)
-        );
+            maybe(a.parity_cv),
+        ]);
     }
-    if let Some(Against { grow, elsewhere }) = &all.against {
-        let other =
-            if grow.is_empty() { "did not grow".to_owned() } else { format!("grew by {}", list(grow)) };
-        say!("\n{} of the blocks are elsewhere in an array that {other}", percent(*elsewhere));
-    }
+    table.print();
 }

@@ -1,4 +1,4 @@
-//! What the user names as members: files, block devices, and directories of such files.
+//! Members by their names: files, block devices, and directories of member files.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,24 +13,24 @@ use sinew_format::model::array_geometry::Access;
 use sinew_format::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
 use sinew_uring::{Devices, OpenError, OpenOptions};
 
-use crate::host::{self, Kind};
+use super::host::{self, Kind};
 
 /// How long a member in use is asked for, and how often.
 const IN_USE_PATIENCE: Duration = Duration::from_millis(500);
 const IN_USE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Members that could be opened, and a line for each that could not.
-pub(crate) struct Gathered {
+pub(crate) struct Available {
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) problems: Vec<String>,
 }
 
-/// Opens everything named, for this process alone. What is not there is noted and left out: a pool opens without it
+/// Opens everything named, for this process alone. A missing member is noted and left out: a pool opens without it
 /// while its redundancy lasts.
 ///
 /// # Errors
 /// When something is in use elsewhere (the pool is then served already), or nothing can be opened at all.
-pub(crate) fn gather(devices: &Devices, named: &[PathBuf], kind: Kind) -> Result<Gathered> {
+pub(crate) fn open_available(devices: &Devices, named: &[PathBuf], kind: Kind) -> Result<Available> {
     let (mut candidates, mut problems) = (Vec::new(), Vec::new());
     let (paths, read_only) = match kind {
         Kind::Pool => (expand(named)?, false),
@@ -50,10 +50,13 @@ pub(crate) fn gather(devices: &Devices, named: &[PathBuf], kind: Kind) -> Result
             if problems.is_empty() { "no Sinew member there".to_owned() } else { problems.join("\n  ") };
         bail!("nothing to open in {}: {found}", named.join(", "));
     }
-    Ok(Gathered { candidates, problems })
+    Ok(Available { candidates, problems })
 }
 
 /// Opens exactly what is named, for this process alone.
+///
+/// # Errors
+/// When one of them cannot be opened.
 pub(crate) fn open_all(devices: &Devices, named: &[PathBuf]) -> Result<Vec<Candidate>> {
     let open = |path: &PathBuf| {
         Ok(Candidate { device: open(devices, path, OpenOptions::default())?, path: name(path) })
@@ -61,7 +64,7 @@ pub(crate) fn open_all(devices: &Devices, named: &[PathBuf]) -> Result<Vec<Candi
     each(named)?.iter().map(open).collect()
 }
 
-/// Opens one for this process alone. One in use is asked for again for a while: whoever looks at a superblock has the
+/// Opens one for this process alone. One in use is tried again for a while: a process that reads its superblock has the
 /// member only for a moment, and the kernel ends what a killed server had under way after the server itself.
 fn open(devices: &Devices, path: &Path, options: OpenOptions) -> Result<DeviceId, OpenError> {
     let started = Instant::now();
@@ -74,6 +77,9 @@ fn open(devices: &Devices, path: &Path, options: OpenOptions) -> Result<DeviceId
 }
 
 /// Makes the members that are not there, as files of this size; none if one cannot be made. Gives those it made.
+///
+/// # Errors
+/// When one cannot be made, or is missing and no size was given.
 pub(crate) fn make_files(members: &[PathBuf], size: Option<u64>) -> Result<Vec<PathBuf>> {
     let missing: Vec<&PathBuf> = members.iter().filter(|path| !path.exists()).collect();
     let Some(bytes) = size else {
@@ -101,6 +107,9 @@ pub(crate) fn make_files(members: &[PathBuf], size: Option<u64>) -> Result<Vec<P
 }
 
 /// The paths named, each once.
+///
+/// # Errors
+/// When a path is not usable, or names the same file as another.
 pub(crate) fn each(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let paths = named.iter().map(|path| absolute(path)).collect::<Result<Vec<_>>>()?;
     refuse_twice(&paths)?;
@@ -108,6 +117,9 @@ pub(crate) fn each(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
 }
 
 /// The paths named, directories replaced by the member files in them.
+///
+/// # Errors
+/// When a directory cannot be listed, or a file is named twice.
 pub(crate) fn expand(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for path in named {
@@ -127,8 +139,18 @@ pub(crate) fn expand(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Reads a superblock without getting in a server's way; also gives whether a server has the member.
-pub(crate) fn superblock(devices: &Devices, path: &Path) -> Result<(Superblock, bool)> {
+/// A superblock, read without opening the member for use.
+pub(crate) struct Seen {
+    pub(crate) superblock: Superblock,
+    /// A server has the member.
+    pub(crate) in_use: bool,
+}
+
+/// Reads a superblock, also that of a member in use.
+///
+/// # Errors
+/// When the file cannot be opened or has no superblock.
+pub(crate) fn superblock(devices: &Devices, path: &Path) -> Result<Seen> {
     let mut options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let mut in_use = false;
     let device = match devices.open(path, options) {
@@ -141,10 +163,14 @@ pub(crate) fn superblock(devices: &Devices, path: &Path) -> Result<(Superblock, 
     };
     let read = host::run_alone(devices, async |io| pool::read_superblock(&io, device).await)?;
     devices.close(device);
-    Ok((read?, in_use))
+    Ok(Seen { superblock: read?, in_use })
 }
 
-fn absolute(path: &Path) -> Result<PathBuf> {
+/// The path from the root, so that a server can use it.
+///
+/// # Errors
+/// When it is not a usable path.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("{} is not a usable path", path.display()))
 }
 
@@ -153,6 +179,9 @@ fn name(path: &Path) -> String {
 }
 
 /// Refuses a list that names something twice. Opening it twice would fail too, but with a message about another server.
+///
+/// # Errors
+/// When two paths name the same file.
 pub(crate) fn refuse_twice(paths: &[PathBuf]) -> Result<()> {
     let real: Vec<PathBuf> = paths.iter().map(|p| p.canonicalize().unwrap_or_else(|_| p.clone())).collect();
     for (i, path) in real.iter().enumerate() {

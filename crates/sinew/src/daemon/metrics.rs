@@ -1,7 +1,7 @@
-//! The state of a pool as OpenMetrics text, for Prometheus and what else reads that.
+//! The state of a pool as OpenMetrics text, for Prometheus and other scrapers.
 //!
-//! Names say their units; counters only grow until the pool is opened again or another device takes a member's place. What is
-//! told is the state of one moment, so everything is built anew for each question and nothing is kept between them.
+//! Names say their units; counters only grow until the pool is opened again or another device takes a member's place. Each
+//! scrape is a snapshot that is built anew, so nothing is kept between scrapes.
 
 use std::fmt;
 
@@ -12,17 +12,19 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use sinew_engine::control::health::{Health, assess};
 use sinew_format::model::config::Config;
 use sinew_members::latency::{LatencyHistogram, MemberLatency};
 use sinew_members::members::MemberStats;
 use sinew_members::status::{CounterValues, ShardStatus};
 
-use crate::report::health;
-
-/// What the text is, for HTTP.
+/// The content type, for HTTP.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The text of a pool; `faults` has how many faults each member has on purpose.
+/// The text of a pool; `faults` has the number of injected faults of each member.
+///
+/// # Errors
+/// When the text cannot be encoded.
 pub(crate) fn text(
     config: &Config,
     status: &ShardStatus,
@@ -40,7 +42,7 @@ pub(crate) fn text(
 
 type Labels = Vec<(&'static str, String)>;
 
-/// A number, with what tells it from others of its name.
+/// A number with its labels.
 #[derive(Debug)]
 enum Sample {
     Counter(Labels, u64),
@@ -107,8 +109,8 @@ fn gauges(name: &str, help: &str, label: &'static str, values: &[(&str, u64)]) -
 }
 
 fn of_pool(config: &Config, s: &ShardStatus, unnamed: &[usize]) -> Vec<Family> {
-    let (now, _) = health(config, s, unnamed);
-    let states = ["healthy", "degraded", "at risk", "damaged"].map(|state| (state, u64::from(state == now)));
+    let health = assess(config, s, unnamed).health;
+    let states = Health::ALL.map(|state| (state.name(), u64::from(state == health)));
     let scrub = s.scrub_stripes_left.unwrap_or(0);
     let growth = s.growth_chunks_left.unwrap_or(0);
     let mut families = vec![
@@ -139,7 +141,7 @@ fn of_pool(config: &Config, s: &ShardStatus, unnamed: &[usize]) -> Vec<Family> {
             "work_left_chunks",
             "Chunks that work under way has left",
             "work",
-            &[("rebuild", s.rebuild_chunks_left), ("balance", s.balance_chunks_left), ("growth", growth)],
+            &[("rebuild", s.rebuild_chunks_left), ("rebalance", s.balance_chunks_left), ("growth", growth)],
         ),
         gauges(
             "work_left_stripes",
@@ -165,7 +167,7 @@ fn of_pool(config: &Config, s: &ShardStatus, unnamed: &[usize]) -> Vec<Family> {
     families
 }
 
-/// A name, what it counts, and where that is.
+/// A name, its meaning, and how to read the number.
 type Counted<T> = (&'static str, &'static str, fn(&T) -> u64);
 
 const REQUESTS: [Counted<MemberStats>; 8] = [
@@ -182,9 +184,11 @@ const REQUESTS: [Counted<MemberStats>; 8] = [
 const ANSWERS: [Counted<MemberLatency>; 5] = [
     ("member_stragglers", "Requests that were pending for too long", |m| m.stragglers_seen),
     ("member_spikes", "Latency spikes", |m| m.spikes),
-    ("member_redirections", "Requests that went elsewhere as it did not respond", |m| m.redirections),
-    ("member_hedges", "Requests made again elsewhere as it was late", |m| m.hedges),
-    ("member_reconstructions", "Reads worked out of other members", |m| m.reconstructions),
+    ("member_redirections", "Requests that went to other members because this one was in a spike", |m| {
+        m.redirections
+    }),
+    ("member_hedges", "Reads hedged because the member was late", |m| m.hedges),
+    ("member_reconstructions", "Reads reconstructed from other members", |m| m.reconstructions),
 ];
 
 fn of_members(config: &Config, status: &ShardStatus, faults: &[usize]) -> Vec<Family> {
@@ -221,7 +225,7 @@ fn of_members(config: &Config, status: &ShardStatus, faults: &[usize]) -> Vec<Fa
         pending.collect(),
     ));
     let faults = faults.iter().enumerate().map(|(i, &count)| Sample::Gauge(label(i), count as f64));
-    families.push(family("member_faults", "Faults that the member has on purpose", faults.collect()));
+    families.push(family("member_faults", "Faults injected into the member", faults.collect()));
     let quantiles = |of: fn(&MemberLatency) -> &LatencyHistogram| {
         let of_member = |(i, m): (usize, &MemberLatency)| {
             let one = |(name, share)| {

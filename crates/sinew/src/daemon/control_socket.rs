@@ -1,12 +1,9 @@
 //! The control socket: one JSON request per line, one JSON answer per line. docs/control-api.md describes it.
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sinew_core::io::Io;
 use sinew_engine::control::ControlError;
@@ -17,42 +14,17 @@ use sinew_members::throttle::Bounds;
 use sinew_uring::OpenOptions;
 use sinew_uring::net::{Listener, Part, Stream};
 
-use crate::commands::array::MethodName;
-use crate::commands::policy::PolicyChange;
-use crate::commands::serve::Ready;
-use crate::commands::step_around::{GiveUpAfter, StepAroundName};
-use crate::host::Open;
-use crate::members::refuse_twice;
-use crate::rates::Rates;
-use crate::{metrics, report};
+use super::addresses::Addresses;
+use super::metrics;
+use super::rates::Rates;
+use crate::pool::host::Open;
+use crate::pool::members::refuse_twice;
+use crate::protocol::request::REQUEST_BYTES_MAX;
+use crate::protocol::{Request, status};
 
-/// The longest request accepted.
-const REQUEST_BYTES_MAX: usize = 64 << 10;
-
-/// What can be asked of a running pool.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) enum Request {
-    Status,
-    Metrics,
-    VolumeCreate { name: String, bytes: u64 },
-    VolumeDelete { name: String },
-    VolumeResize { name: String, bytes: u64, shrink: bool },
-    MemberOffline { member: usize },
-    MemberOnline { member: usize, path: Option<PathBuf> },
-    MemberReplace { member: usize, path: Option<PathBuf>, force: bool },
-    MemberAdd { path: PathBuf, force: bool },
-    MemberRemove { member: usize, cancel: bool },
-    ArrayGrow { paths: Vec<PathBuf>, method: Option<MethodName>, force: bool },
-    Scrub { run: bool },
-    Throttle { bytes_per_second: u64, rest_above: u64 },
-    SpikeAvoidance { mode: Option<StepAroundName>, give_up_after: Option<GiveUpAfter> },
-    Policy { change: PolicyChange },
-}
-
-/// Answers control connections for ever.
-pub(crate) async fn serve(open: Rc<Open>, ready: Rc<Ready>, listener: Listener) {
-    let served = Rc::new(Served { open: Rc::clone(&open), ready, rates: Rates::default() });
+/// Answers control connections until the daemon ends.
+pub(crate) async fn serve(open: Rc<Open>, addresses: Rc<Addresses>, listener: Listener) {
+    let served = Rc::new(Served { open: Rc::clone(&open), addresses, rates: Rates::default() });
     let watched = Rc::clone(&served);
     open.io.spawn(async move { watched.rates.watch(&watched.open).await });
     while let Ok(stream) = listener.accept().await {
@@ -61,10 +33,10 @@ pub(crate) async fn serve(open: Rc<Open>, ready: Rc<Ready>, listener: Listener) 
     }
 }
 
-/// What questions are about.
+/// The pool that requests are about.
 struct Served {
     open: Rc<Open>,
-    ready: Rc<Ready>,
+    addresses: Rc<Addresses>,
     rates: Rates,
 }
 
@@ -99,7 +71,7 @@ async fn converse(served: Rc<Served>, stream: Stream) {
     }
 }
 
-/// Answers what scrapers ask, and ends the connection: the rest of the question says nothing of interest.
+/// Answers a scraper's HTTP request, and ends the connection: the rest of the request does not matter.
 async fn answer_http(served: &Served, stream: &Stream, line: &[u8]) {
     let path = String::from_utf8_lossy(line).split(' ').nth(1).unwrap_or_default().trim().to_owned();
     let (code, body) = match path.as_str() {
@@ -115,7 +87,7 @@ async fn answer_http(served: &Served, stream: &Stream, line: &[u8]) {
         body.len()
     );
     let parts = vec![Part::Bytes(head.into_bytes()), Part::Bytes(body.into_bytes())];
-    // Who asked may have gone.
+    // The client may have left.
     let _ = stream.send(parts).await;
 }
 
@@ -126,21 +98,21 @@ async fn metrics_text(open: &Open) -> Result<String> {
 }
 
 async fn answer(served: &Served, request: Request) -> Result<Value> {
-    let Served { open, ready, rates } = served;
+    let Served { open, addresses, rates } = served;
     let control = &open.control;
     let_go(open);
     match request {
         Request::Status => {
-            let mut status = report::status(&control.config(), &control.status().await?, &open.unnamed());
+            let mut status = status::pool(&control.config(), &control.status().await?, &open.unnamed());
             if matches!(control.config().shape, Shape::Mapped(_)) {
-                status["policy"] = report::policy(&control.policy());
+                status["policy"] = status::policy(&control.policy());
             }
-            status["step_around"] = json!(control.stepping_around().name());
-            status["give_up_after_s"] = json!(control.gives_up_after().map(|ns| ns as f64 / 1e9));
-            status["nbd"] = json!({ "unix": ready.unix, "tcp": ready.tcp });
+            status["spike_avoidance"] = json!(control.stepping_around().name());
+            status["io_timeout_s"] = json!(control.gives_up_after().map(|ns| ns as f64 / 1e9));
+            status["nbd"] = json!({ "unix": addresses.unix, "tcp": addresses.tcp });
             status["per_second"] = rates.per_second();
             for (index, member) in status["members"].as_array_mut().into_iter().flatten().enumerate() {
-                member["given_up"] = json!(control.was_given_up(index));
+                member["timed_out"] = json!(control.was_given_up(index));
                 let faults = faults(open, member["path"].as_str().unwrap_or_default());
                 let told = |(fault, requests)| json!({ "fault": fault, "requests": requests });
                 member["faults"] = faults.into_iter().map(told).collect();
@@ -154,7 +126,7 @@ async fn answer(served: &Served, request: Request) -> Result<Value> {
             let current = control.config().volumes.iter().find(|v| v.name == name).map_or(0, |v| v.bytes);
             if bytes < current && !shrink {
                 bail!(
-                    "{name} has {current} bytes; what is beyond {bytes} would be lost: say --shrink if that is meant"
+                    "{name} has {current} bytes; the data beyond {bytes} would be lost: say --shrink to allow it"
                 );
             }
             control.resize_volume(&name, bytes).await?;
@@ -193,24 +165,24 @@ async fn answer(served: &Served, request: Request) -> Result<Value> {
         Request::Policy { change } => {
             let policy = change.apply(control.policy());
             control.set_policy(policy).await?;
-            return Ok(report::policy(&policy));
+            return Ok(status::policy(&policy));
         }
-        Request::SpikeAvoidance { mode, give_up_after } => {
-            if let Some(mode) = mode {
+        Request::Latency { spike_avoidance, io_timeout } => {
+            if let Some(mode) = spike_avoidance {
                 control.step_around(mode.into()).await;
             }
-            if let Some(after) = give_up_after {
+            if let Some(after) = io_timeout {
                 control.give_up_after(after.ns()).await;
             }
         }
-        Request::Throttle { bytes_per_second, rest_above } => {
-            control.throttle(Bounds { bytes_per_second, rest_above }).await;
+        Request::Throttle { bytes_per_second, pause_above_iops } => {
+            control.throttle(Bounds { bytes_per_second, rest_above: pause_above_iops }).await;
         }
     }
     Ok(Value::Null)
 }
 
-/// What is wrong on purpose with the member at a path, whether or not it still takes part.
+/// The faults injected into the member at a path, and the requests each of them struck, whether or not it still takes part.
 fn faults(open: &Open, path: &str) -> Vec<(String, u64)> {
     let candidates = open.candidates.borrow();
     let known = candidates.iter().find(|known| known.path == path);
@@ -255,95 +227,4 @@ fn keep(open: &Open, candidate: Candidate, result: Result<(), ControlError>) -> 
         Err(_) => open.devices.close(candidate.device),
     }
     Ok(result?)
-}
-
-/// The directory of control sockets.
-fn directory() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(dir) if !dir.is_empty() => PathBuf::from(dir).join("sinew"),
-        _ => PathBuf::from("/run/sinew"),
-    }
-}
-
-/// Makes the directory of control sockets. Whoever can enter it controls the pools, so only this user can.
-pub(crate) fn make_directory() -> Result<PathBuf> {
-    use std::os::unix::fs::DirBuilderExt;
-    let dir = directory();
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
-    made.with_context(|| {
-        format!("cannot make {} for the control socket; say --control PATH", dir.display())
-    })?;
-    Ok(dir)
-}
-
-/// Where a running pool is reached: `--control`, or the only socket there is.
-#[derive(clap::Args, Debug, Default)]
-pub(crate) struct Target {
-    /// Control socket of the running pool; by default the only one in the runtime directory.
-    #[arg(long, global = true, value_name = "PATH")]
-    control: Option<PathBuf>,
-    /// Name of the running pool, when several run.
-    #[arg(long, global = true, value_name = "NAME")]
-    pool: Option<String>,
-}
-
-impl Target {
-    /// Sends one request and gives its answer.
-    pub(crate) fn ask(&self, request: &Request) -> Result<Value> {
-        let path = self.path()?;
-        let mut stream = UnixStream::connect(&path).map_err(|error| {
-            anyhow!(
-                "no pool is served at {} ({error}); start it with `sinew serve` or `sinew up`",
-                path.display()
-            )
-        })?;
-        stream.write_all(format!("{}\n", serde_json::to_string(request)?).as_bytes())?;
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).context("the server ended before it answered")?;
-        let mut answer: Value = serde_json::from_str(&line).context("the server ended before it answered")?;
-        match answer.get("error").and_then(Value::as_str) {
-            Some(error) => bail!("{error}"),
-            None => Ok(answer["ok"].take()),
-        }
-    }
-
-    /// The same, or the running pool of this name where nothing was said.
-    pub(crate) fn or_pool(&self, name: &str) -> Target {
-        let pool = if self.control.is_none() { self.pool.clone().or(Some(name.to_owned())) } else { None };
-        Target { control: self.control.clone(), pool }
-    }
-
-    /// The same, or this control socket where nothing was said.
-    pub(crate) fn or_path(&self, path: &Path) -> Target {
-        let control = if self.pool.is_none() { self.control.clone().or(Some(path.to_owned())) } else { None };
-        Target { control, pool: self.pool.clone() }
-    }
-
-    fn path(&self) -> Result<PathBuf> {
-        if let Some(path) = &self.control {
-            return Ok(path.clone());
-        }
-        let dir = directory();
-        if let Some(pool) = &self.pool {
-            return Ok(dir.join(format!("{pool}.sock")));
-        }
-        let sockets: Vec<PathBuf> = std::fs::read_dir(&dir)
-            .map(|entries| entries.flatten().map(|e| e.path()).filter(|p| is_alive(p)).collect())
-            .unwrap_or_default();
-        match sockets.as_slice() {
-            [one] => Ok(one.clone()),
-            [] => {
-                bail!("no pool is served; start one with `sinew serve` or `sinew up`, or say --control PATH")
-            }
-            many => {
-                let names: Vec<_> = many.iter().filter_map(|p| p.file_stem()?.to_str()).collect();
-                bail!("several pools are served: {}; say which with --pool NAME", names.join(", "))
-            }
-        }
-    }
-}
-
-/// Whether a server answers at a socket.
-pub(crate) fn is_alive(path: &Path) -> bool {
-    UnixStream::connect(path).is_ok()
 }

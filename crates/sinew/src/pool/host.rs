@@ -24,12 +24,15 @@ use sinew_members::recovery_report::RecoveryReport;
 use sinew_uring::threads::{pin_to, spawn_pinned};
 use sinew_uring::{Config as RuntimeConfig, Devices, Runtime, UringIo};
 
-use crate::cores::{self, CoreList};
+use super::cores::{self, CoreList};
 
 /// Orders waiting at a shard at most.
 const MAILBOX: usize = 1024;
 
 /// Runs one future on a runtime of its own on this thread.
+///
+/// # Errors
+/// When io_uring is not available.
 pub(crate) fn run_alone<T>(devices: &Devices, main: impl AsyncFnOnce(UringIo) -> T) -> Result<T> {
     let runtime = runtime(devices)?;
     Ok(runtime.block_on(main(runtime.io())))
@@ -54,14 +57,14 @@ pub(crate) struct Open {
     pub(crate) client: PoolClient<UringIo>,
     pub(crate) recovery: RecoveryReport,
     pub(crate) warnings: Vec<String>,
-    /// Devices that work and that nobody could find again.
+    /// Devices that work, but whose device nodes or files are gone.
     pub(crate) unnamed: RefCell<BTreeSet<DeviceId>>,
     /// Threads that run shards, the first included.
     pub(crate) threads: usize,
 }
 
 impl Open {
-    /// Members that work and that nobody could find again.
+    /// Members that work, but whose device nodes or files are gone.
     pub(crate) fn unnamed(&self) -> Vec<usize> {
         let unnamed = self.unnamed.borrow();
         let in_use = self.control.devices_in_use().into_iter();
@@ -69,7 +72,7 @@ impl Open {
     }
 }
 
-/// What each thread beside the first does once the pool is open. The thread's shards live until the pool is closed.
+/// The work of each thread beside the first once the pool is open. The thread's shards live until the pool is closed.
 pub(crate) trait Worker: Clone + Send + 'static {
     /// Works on thread `thread`, from 1.
     fn work(
@@ -81,7 +84,15 @@ pub(crate) trait Worker: Clone + Send + 'static {
     ) -> impl Future<Output = ()>;
 }
 
-/// What a thread needs to open its shards.
+/// Threads beside the first only run shards.
+#[derive(Clone)]
+pub(crate) struct Idle;
+
+impl Worker for Idle {
+    async fn work(self, _: usize, _: UringIo, _: PoolClient<UringIo>, _: Catalog) {}
+}
+
+/// The inputs of a thread that opens its shards.
 struct ThreadSeed {
     config: Config,
     devices: Vec<Option<DeviceId>>,
@@ -103,7 +114,7 @@ impl ThreadSeed {
     }
 }
 
-/// What the members are members of.
+/// The kind of thing that the members belong to.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     /// A pool or array of ours.
@@ -176,6 +187,9 @@ struct Thread {
 
 /// Opens the pool that the candidates are members of, with up to one thread per core, and runs `main` with it on this
 /// thread. The other threads have ended when this returns.
+///
+/// # Errors
+/// When the pool cannot be opened, a thread cannot be started, or `main` fails.
 pub(crate) fn with_pool<T>(
     devices: Devices,
     kind: Kind,
@@ -220,7 +234,7 @@ pub(crate) fn with_pool<T>(
     }
 }
 
-/// Waits for threads that have been told to end, or are told now, as nobody says "go" any more.
+/// Waits for threads to end; dropping `go` ends those that still wait for it.
 fn join(threads: Vec<Thread>) -> Result<()> {
     for Thread { go, handle } in threads {
         drop(go);
@@ -250,7 +264,7 @@ impl Attempt<'_> {
         let allowed = cores::allowed();
         let cores = &self.cores.unwrap_or(&allowed).0;
         let count = cores.len().clamp(1, shards);
-        // A lone thread is better placed by the scheduler, unless somebody asked for a core.
+        // A lone thread is better placed by the scheduler, unless cores were named.
         let pinned = |thread: usize| cores.get(thread).copied().filter(|_| count > 1 || self.cores.is_some());
         if let Some(core) = pinned(0) {
             pin_to(core).with_context(|| format!("core {core} cannot be used"))?;
@@ -310,7 +324,7 @@ fn seeds(
     seeds
 }
 
-/// What it takes to start a thread beside the first.
+/// The inputs of a thread beside the first.
 struct Starter {
     thread: usize,
     core: Option<usize>,

@@ -1,4 +1,4 @@
-//! `sinew pool import`: which pools files and devices belong to, and whether those can be served.
+//! `sinew pool find`: which pools files and devices belong to, and whether those can be served.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use sinew_format::model::config::{Config, MemberState};
 use sinew_format::superblock::Superblock;
 use sinew_uring::Devices;
 
-use crate::commands::serve::{Listen, serve};
-use crate::host::Kind;
-use crate::members;
+use crate::daemon::{Listen, serve};
 use crate::out::say;
+use crate::pool::host::Kind;
+use crate::pool::members::{self, Seen};
 
-/// Looks at files and devices and says which pools they belong to and whether those can be served. Changes nothing.
+/// Finds the pools that files and devices belong to, and says whether they can be served. Changes nothing.
 #[derive(Args)]
-pub(crate) struct ImportArgs {
+pub(crate) struct FindArgs {
     /// Files, block devices, or directories of member files.
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
@@ -32,11 +32,11 @@ pub(crate) struct ImportArgs {
     listen: Listen,
 }
 
-/// What there is.
+/// Everything found.
 #[derive(Serialize)]
 struct Overview {
     pools: Vec<PoolView>,
-    /// What is not a member of any pool.
+    /// Members of no pool.
     others: Vec<OtherView>,
 }
 
@@ -84,7 +84,10 @@ struct Member {
 }
 
 /// Runs the command.
-pub(crate) fn import(args: ImportArgs) -> Result<()> {
+///
+/// # Errors
+/// When a path cannot be listed, or with `--serve` the pool cannot be served.
+pub(crate) fn run(args: FindArgs) -> Result<()> {
     let overview = look(&args.members)?;
     if args.json {
         say!("{}", serde_json::to_string_pretty(&overview)?);
@@ -114,7 +117,7 @@ fn look(named: &[PathBuf]) -> Result<Overview> {
     for path in members::expand(named)? {
         let name = path.display().to_string();
         match members::superblock(&devices, &path) {
-            Ok((superblock, in_use)) => {
+            Ok(Seen { superblock, in_use }) => {
                 let member = Member { path: name, superblock, in_use };
                 pools.entry(member.superblock.config.pool).or_default().push(member);
             }
@@ -135,9 +138,7 @@ fn view(members: &[Member]) -> Option<PoolView> {
         let index = found_at.unwrap_or(usize::from(m.superblock.member));
         let state = match found_at.map(|i| &config.members[i]) {
             None => "replaced, not used any more",
-            Some(_) if !config.has_opening(m.superblock.config.openings.last()) => {
-                "was used apart from the others"
-            }
+            Some(_) if !config.has_opening(m.superblock.config.openings.last()) => "diverged from the others",
             Some(_) if usable[index] => "a copy of another member",
             Some(entry) => {
                 usable[index] = entry.state.takes_part() || entry.state == MemberState::Missing;

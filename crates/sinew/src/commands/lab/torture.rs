@@ -50,7 +50,7 @@ pub(crate) struct TortureArgs {
     /// Runs that shrinking may take.
     #[arg(long, value_name = "N", default_value_t = 1000, requires = "shrink")]
     shrink_runs: u64,
-    /// What happened last before a seed failed: so many lines.
+    /// Lines of the log before a seed failed that are shown.
     #[arg(long, value_name = "LINES", default_value_t = 40, requires = "seed")]
     last: usize,
     /// Run every seed twice and compare the traces.
@@ -79,6 +79,9 @@ struct Totals {
 }
 
 /// Runs the command.
+///
+/// # Errors
+/// When a seed failed, or a file of seeds or a setting makes no sense.
 pub(crate) fn run(args: TortureArgs) -> Result<()> {
     RUNNING.store(true, Ordering::Relaxed);
     let mut plans = args.file.as_ref().map_or_else(|| Ok(Vec::new()), read_plans)?;

@@ -1,4 +1,4 @@
-//! What a pool does per second: its counters over the last seconds.
+//! Rates of a pool: its counters per second, over the last seconds.
 //!
 //! Counters are looked at once a second, which asks every shard for a copy of them and nothing else.
 
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use sinew_core::io::Io;
 use sinew_members::status::CounterValues;
 
-use crate::host::Open;
+use crate::pool::host::Open;
 
 /// How often counters are looked at.
 const LOOK_NS: u64 = 1_000_000_000;
-/// Over so many of those spans what is told is spread.
+/// Rates are averages over this many of those spans.
 const SPANS: usize = 5;
 
 /// Counters at the last few times.

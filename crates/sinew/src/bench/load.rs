@@ -16,7 +16,7 @@ use sinew_engine::client::{PoolClient, VolumeHandle};
 use sinew_engine::control::Catalog;
 use sinew_uring::UringIo;
 
-use crate::host::{Open, Worker};
+use crate::pool::host::{Open, Worker};
 
 /// Bytes written at once when the volume is filled, and how many such writes are under way.
 const FILL_BYTES: u64 = 1 << 20;
@@ -24,7 +24,7 @@ const FILL_DEPTH: usize = 8;
 /// How often a thread looks whether the start was given, or all have ended.
 const POLL_NS: u64 = 1_000_000;
 
-/// What the requests are.
+/// The pattern of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Pattern {
     Randread,
@@ -52,15 +52,23 @@ impl Pattern {
     }
 }
 
+/// The load that is wanted.
+#[derive(Clone)]
+pub(crate) struct LoadSpec {
+    pub(crate) pattern: Pattern,
+    pub(crate) request_bytes: u64,
+    /// Requests under way at the same time, over all threads.
+    pub(crate) depth: usize,
+    pub(crate) seconds: f64,
+    /// Requests per second at most; none for as many as there can be.
+    pub(crate) rate: Option<u64>,
+    pub(crate) volume: &'static str,
+}
+
 /// A load, as all threads know it.
 #[derive(Clone)]
 pub(crate) struct Load {
-    rw: Pattern,
-    bs: u64,
-    depth: usize,
-    seconds: f64,
-    rate: Option<u64>,
-    volume: &'static str,
+    spec: LoadSpec,
     shared: Arc<Shared>,
 }
 
@@ -70,7 +78,7 @@ struct Shared {
     results: Mutex<Vec<Result<Histogram<u64>, String>>>,
 }
 
-/// What came of it.
+/// The results of all threads.
 pub(crate) struct Totals {
     pub(crate) latency_ns: Histogram<u64>,
     pub(crate) seconds: f64,
@@ -83,7 +91,7 @@ impl Worker for Load {
         while !self.shared.start.load(Ordering::Acquire) {
             io.sleep(POLL_NS).await;
         }
-        let result = match catalog.get(self.volume) {
+        let result = match catalog.get(self.spec.volume) {
             Some(shared) => self.run(thread, &io, client.volume(shared)).await,
             None => Err("the volume is gone".to_owned()),
         };
@@ -92,20 +100,16 @@ impl Worker for Load {
 }
 
 impl Load {
-    pub(crate) fn new(
-        rw: Pattern,
-        bs: u64,
-        depth: usize,
-        seconds: f64,
-        rate: Option<u64>,
-        volume: &'static str,
-    ) -> Load {
+    pub(crate) fn new(spec: LoadSpec) -> Load {
         let shared =
             Shared { start: AtomicBool::new(false), threads: Mutex::new(1), results: Mutex::default() };
-        Load { rw, bs, depth, seconds, rate, volume, shared: Arc::new(shared) }
+        Load { spec, shared: Arc::new(shared) }
     }
 
     /// Puts the load on, from all threads of the pool.
+    ///
+    /// # Errors
+    /// When a request fails.
     pub(crate) async fn run_all(&self, open: &Open, volume: VolumeHandle<UringIo>) -> Result<Totals> {
         *self.shared.threads.lock().expect("no panic while held") = open.threads;
         let (started, cpu_before) = (Instant::now(), cpu_seconds()?);
@@ -134,9 +138,9 @@ impl Load {
         volume: VolumeHandle<UringIo>,
     ) -> Result<Histogram<u64>, String> {
         let threads = *self.shared.threads.lock().expect("no panic while held");
-        let until = Instant::now() + Duration::from_secs_f64(self.seconds);
-        let (done, ended) = async_channel::bounded(self.depth);
-        let mine = (0..self.depth).filter(|client| client % threads == thread);
+        let until = Instant::now() + Duration::from_secs_f64(self.spec.seconds);
+        let (done, ended) = async_channel::bounded(self.spec.depth);
+        let mine = (0..self.spec.depth).filter(|client| client % threads == thread);
         let share = mine.clone().count();
         for client in mine {
             let (load, io_of, volume, done) = (self.clone(), io.clone(), volume.clone(), done.clone());
@@ -159,32 +163,32 @@ impl Load {
         client: usize,
         until: Instant,
     ) -> Result<Histogram<u64>, String> {
-        let slots = volume.size_bytes() / self.bs;
+        let slots = volume.size_bytes() / self.spec.request_bytes;
         let mut random = (client as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut sequential = slots * client as u64 / self.depth as u64;
+        let mut sequential = slots * client as u64 / self.spec.depth as u64;
         let mut latency = histogram();
-        let mut data = Buf::zeroed(self.bs as usize);
+        let mut data = Buf::zeroed(self.spec.request_bytes as usize);
         data.bytes_mut().iter_mut().enumerate().for_each(|(i, b)| *b = (i * (client + 1)) as u8);
         let mut before = Instant::now();
-        let pause = self.rate.map(|rate| Duration::from_secs_f64(self.depth as f64 / rate as f64));
+        let pause = self.spec.rate.map(|rate| Duration::from_secs_f64(self.spec.depth as f64 / rate as f64));
         // Clients in turn, not all at once.
-        before += pause.unwrap_or_default().mul_f64(client as f64 / self.depth as f64);
+        before += pause.unwrap_or_default().mul_f64(client as f64 / self.spec.depth as f64);
         while before < until {
             if let Some(ahead) = before.checked_duration_since(Instant::now()) {
                 io.sleep(ahead.as_nanos() as u64).await;
             }
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
             sequential = (sequential + 1) % slots;
-            let in_order = matches!(self.rw, Pattern::Read | Pattern::Write);
+            let in_order = matches!(self.spec.pattern, Pattern::Read | Pattern::Write);
             let slot = if in_order { sequential } else { (random >> 16) % slots };
-            let reads = match self.rw {
+            let reads = match self.spec.pattern {
                 Pattern::Mixed => random >> 63 == 0,
                 rw => rw.reads(),
             };
             let result = if reads {
-                volume.read(slot * self.bs, self.bs as u32).await.map(drop)
+                volume.read(slot * self.spec.request_bytes, self.spec.request_bytes as u32).await.map(drop)
             } else {
-                volume.write(slot * self.bs, data.clone(), false).await
+                volume.write(slot * self.spec.request_bytes, data.clone(), false).await
             };
             result.map_err(|error| error.to_string())?;
             let now = Instant::now();
@@ -212,6 +216,9 @@ fn cpu_seconds() -> Result<f64> {
 }
 
 /// Writes the whole volume, several requests at a time.
+///
+/// # Errors
+/// When a write or the flush fails.
 pub(crate) async fn fill(io: &UringIo, volume: &VolumeHandle<UringIo>) -> Result<()> {
     let data = Buf::copy_of(&(0..FILL_BYTES).map(|i| ((i * 31) >> 3) as u8).collect::<Vec<_>>());
     let (done, ended) = async_channel::bounded(FILL_DEPTH);

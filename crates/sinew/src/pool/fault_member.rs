@@ -1,4 +1,5 @@
-//! `--fault-member`: members that are slow, fail, or lie on purpose. docs/fault-members.md is for people.
+//! `--fault-member`: injected faults: members that are slow, hang, fail, or return wrong data. docs/fault-members.md is the
+//! manual.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,11 +10,11 @@ use sinew_engine::pool::Candidate;
 use sinew_uring::{Chance, Damage, Devices, DriveModel, Fault, Side, Silence, Spikes};
 
 use crate::out::complain;
-use crate::size;
+use crate::units;
 
-/// What can be said.
-const HOW: &str = "say it as MEMBER:FAULT,NAME=VALUE,…, for example 2:spikes,period=200ms,length=50ms,height=20ms or \
-                   2:read-errors,rate=0.01; faults are spikes, silence, latency, read-errors, write-errors, corrupt-reads, \
+/// The syntax, for messages.
+const HOW: &str = "write MEMBER:FAULT,NAME=VALUE,…, for example 2:spikes,period=200ms,length=50ms,height=20ms or \
+                   2:read-errors,rate=0.01; faults are spikes, hang, latency, read-errors, write-errors, corrupt-reads, \
                    corrupt-writes (docs/fault-members.md)";
 /// Places of errors and corruption are whole blocks of the member.
 const BLOCK: u64 = 4096;
@@ -31,7 +32,7 @@ const MODELS: [Named; 6] = [
     ("pitfalls", flash::pitfalls),
 ];
 
-/// A member, by its place among those given, and what is wrong with it.
+/// A member, by its place among those given, and its fault.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FaultMember {
     member: usize,
@@ -39,6 +40,9 @@ pub(crate) struct FaultMember {
 }
 
 /// As `2:read-errors,rate=0.01`.
+///
+/// # Errors
+/// When the text describes no fault.
 pub(crate) fn parse(text: &str) -> Result<FaultMember> {
     let (member, rest) = text.split_once(':').context(HOW)?;
     let member = member.parse().with_context(|| format!("{member} is not the number of a member; {HOW}"))?;
@@ -46,9 +50,9 @@ pub(crate) fn parse(text: &str) -> Result<FaultMember> {
     let mut settings = Settings::parse(rest)?;
     let fault = match kind {
         "spikes" => Fault::Spikes(spikes(&mut settings)?),
-        "silence" => Fault::Silence(Silence {
-            after: settings.take("after", size::time)?.unwrap_or_default(),
-            length: settings.take("length", size::time)?,
+        "hang" | "silence" => Fault::Silence(Silence {
+            after: settings.take("after", units::parse_time)?.unwrap_or_default(),
+            length: settings.take("length", units::parse_time)?,
         }),
         "latency" => Fault::Latency(drive(&mut settings)?),
         "read-errors" => Fault::Errors(Side::Reads, chance(&mut settings)?),
@@ -93,9 +97,9 @@ impl Settings {
 
 fn spikes(settings: &mut Settings) -> Result<Spikes> {
     let spikes = Spikes {
-        period: settings.need("period", size::time)?,
-        length: settings.need("length", size::time)?,
-        height: settings.need("height", size::time)?,
+        period: settings.need("period", units::parse_time)?,
+        length: settings.need("length", units::parse_time)?,
+        height: settings.need("height", units::parse_time)?,
     };
     ensure!(!spikes.period.is_zero(), "spikes come again after some time: period is 0");
     ensure!(spikes.length <= spikes.period, "a spike is not longer than the period in which it comes again");
@@ -136,7 +140,7 @@ fn chance(settings: &mut Settings) -> Result<Chance> {
     let after = settings.take("after", |text| Ok(text.parse::<u64>()?))?;
     ensure!(
         rate.is_some() || range.is_some() || after.is_some(),
-        "say which requests: rate=0.01 (a part of them), range=64M-65M (of the member), after=1000 (so many), or several"
+        "say which requests: rate=0.01 (a part of them), range=64M-65M (of the member), after=1000 (requests let through first), or several"
     );
     Ok(Chance {
         rate: rate.unwrap_or(1.0),
@@ -161,13 +165,16 @@ fn damage(settings: &mut Settings) -> Result<Damage> {
 
 fn range(text: &str) -> Result<Range<u64>> {
     let (from, to) = text.split_once('-').context("a range is as 64M-65M")?;
-    let (from, to) = (size::parse(from)?, size::parse(to)?);
+    let (from, to) = (units::parse_size(from)?, units::parse_size(to)?);
     ensure!(from < to, "a range ends after it begins");
     ensure!(from % BLOCK == 0 && to % BLOCK == 0, "a range begins and ends at multiples of {BLOCK}");
     Ok(from..to)
 }
 
-/// Gives members their faults, before the pool is opened on them, and says so.
+/// Injects faults into members, before the pool is opened on them, and says so.
+///
+/// # Errors
+/// When there is no such member, or the fault does not fit on it.
 pub(crate) fn give(devices: &Devices, members: &[Candidate], faulty: &[FaultMember]) -> Result<()> {
     let mut each: BTreeMap<usize, Vec<Fault>> = BTreeMap::new();
     for FaultMember { member, fault } in faulty {
@@ -180,14 +187,14 @@ pub(crate) fn give(devices: &Devices, members: &[Candidate], faulty: &[FaultMemb
         let bytes = devices.bytes(candidate.device).unwrap_or(0);
         for fault in &faults {
             possible(fault, bytes).with_context(|| format!("fault of {}", candidate.path))?;
-            complain!("FAULT ON PURPOSE: {}: {fault}", candidate.path);
+            complain!("INJECTED FAULT: {}: {fault}", candidate.path);
         }
         devices.give_faults(candidate.device, faults);
     }
     Ok(())
 }
 
-/// Whether a member of so many bytes can have it.
+/// Whether a member of this size can have it.
 fn possible(fault: &Fault, bytes: u64) -> Result<()> {
     match fault {
         Fault::Latency(model) => {
@@ -228,9 +235,14 @@ mod tests {
     }
 
     #[test]
+    fn the_earlier_name_of_a_hang_is_understood() {
+        assert_eq!(parse("2:silence,length=8s").unwrap(), parse("2:hang,length=8s").unwrap());
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
         for (wrong, says) in [
-            ("2", "say it as"),
+            ("2", "write MEMBER"),
             ("x:spikes,period=1s,length=1ms,height=1ms", "not the number"),
             ("2:spikes,period=1s", "length is missing"),
             ("2:spikes,period=1ms,length=1s,height=1ms", "not longer"),

@@ -7,6 +7,9 @@ use anyhow::{Context, Result, bail};
 pub(crate) struct CoreList(pub(crate) Vec<usize>);
 
 /// Reads a list of numbers and ranges.
+///
+/// # Errors
+/// When the text is no such list.
 pub(crate) fn parse(text: &str) -> Result<CoreList> {
     let mut cores = Vec::new();
     for part in text.trim().split(',') {

@@ -12,6 +12,9 @@ fn is_real(preset: &Preset) -> bool {
 }
 
 /// The preset of that name.
+///
+/// # Errors
+/// When there is none, or it exists in simulations only.
 pub(crate) fn parse(name: &str) -> Result<Preset, String> {
     let real: Vec<&str> = Preset::ALL.iter().filter(|preset| is_real(preset)).map(|p| p.name).collect();
     let real = real.join(", ");
@@ -27,8 +30,12 @@ pub(crate) fn parse(name: &str) -> Result<Preset, String> {
     }
 }
 
-/// What it makes of so many members; `zeroed` if they hold nothing but zeros. Unlike in simulations, members left over are
+/// The kind of pool that it makes of this number of members; `zeroed` if they hold nothing but zeros. Unlike in simulations,
+/// members left over are
 /// spares of an array, and a mapped pool has checksums if that is asked for.
+///
+/// # Errors
+/// When it cannot be made of this number of members.
 pub(crate) fn kind(preset: &Preset, members: usize, zeroed: bool, checksums: bool) -> Result<PoolKind> {
     let composed = preset.compose(members, zeroed)?;
     Ok(match composed.kind {
@@ -43,6 +50,9 @@ pub(crate) fn kind(preset: &Preset, members: usize, zeroed: bool, checksums: boo
 }
 
 /// Sets what is not on the members: how spikes are found, and the policy.
+///
+/// # Errors
+/// When the pool is of the other kind.
 pub(crate) async fn apply(preset: &Preset, control: &Control<UringIo>) -> Result<()> {
     let config = control.config();
     let is_array = matches!(config.shape, Shape::Array(_));

@@ -16,8 +16,14 @@ use sinew_experiment::{report, terminal};
 use crate::out::say;
 
 /// Runs the engine on simulated SSDs and disks, or lets arrays grow, as a file describes it.
+#[derive(Args)]
+pub(crate) struct ExperimentArgs {
+    #[command(subcommand)]
+    command: ExperimentCommand,
+}
+
 #[derive(Subcommand)]
-pub(crate) enum ExperimentCommand {
+enum ExperimentCommand {
     Run(RunArgs),
     List(ListArgs),
     Show(ShowArgs),
@@ -28,7 +34,7 @@ pub(crate) enum ExperimentCommand {
 /// Everything is simulated or counted: equal files and seeds give equal results, to the byte, on any machine. Only times
 /// of addressing, where a file asks for them, are taken on this one.
 #[derive(Args)]
-pub(crate) struct RunArgs {
+struct RunArgs {
     /// A file, or the name of an experiment that ships with the program.
     #[arg(value_name = "FILE|NAME")]
     experiment: String,
@@ -54,7 +60,7 @@ pub(crate) struct RunArgs {
 
 /// Lists the experiments that ship with the program.
 #[derive(Args)]
-pub(crate) struct ListArgs {
+struct ListArgs {
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -62,14 +68,17 @@ pub(crate) struct ListArgs {
 
 /// Shows the file of an experiment that ships with the program.
 #[derive(Args)]
-pub(crate) struct ShowArgs {
+struct ShowArgs {
     /// Its name.
     name: String,
 }
 
 /// Runs the command.
-pub(crate) fn run(command: ExperimentCommand) -> Result<()> {
-    match command {
+///
+/// # Errors
+/// When the file cannot be read or describes nothing that can be run, or the results cannot be written.
+pub(crate) fn run(args: ExperimentArgs) -> Result<()> {
+    match args.command {
         ExperimentCommand::Run(args) => run_one(&args),
         ExperimentCommand::List(args) => list(&args),
         ExperimentCommand::Show(args) => show(&args.name),

@@ -1,52 +1,21 @@
-//! Sockets of the Linux world as streams of the NBD frontend, and the pool's volumes as its exports.
+//! The NBD connections of one thread, and the pool's volumes as their exports.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::io;
 use std::rc::Rc;
 
-use sinew_core::buf::Buf;
 use sinew_core::io::Io;
 use sinew_engine::client::{PoolClient, VolumeHandle};
 use sinew_engine::control::Catalog;
 use sinew_frontend::exports::{Export, Exports};
 use sinew_frontend::nbd::serve_connection;
-use sinew_frontend::transport::{Part, Stream};
 use sinew_uring::UringIo;
 use sinew_uring::net;
 
+use crate::nbd_stream::NbdStream;
+
 /// How often a thread that stops looks whether its last connection has ended.
 const STOP_POLL_NS: u64 = 5_000_000;
-
-/// A socket as a stream of the frontend.
-pub(crate) struct Socket(pub(crate) net::Stream);
-
-impl Stream for Socket {
-    async fn recv(&self, buf: Vec<u8>, at: usize) -> (Vec<u8>, io::Result<usize>) {
-        self.0.recv(buf, at).await
-    }
-
-    async fn recv_buf(&self, buf: Buf, at: usize) -> (Buf, io::Result<usize>) {
-        self.0.recv_buf(buf, at).await
-    }
-
-    async fn send(&self, parts: Vec<Part>) -> (Vec<Part>, io::Result<()>) {
-        let parts = parts.into_iter().map(|part| match part {
-            Part::Bytes(bytes) => net::Part::Bytes(bytes),
-            Part::Buf(buf) => net::Part::Buf(buf),
-        });
-        let (parts, result) = self.0.send(parts.collect()).await;
-        let parts = parts.into_iter().map(|part| match part {
-            net::Part::Bytes(bytes) => Part::Bytes(bytes),
-            net::Part::Buf(buf) => Part::Buf(buf),
-        });
-        (parts.collect(), result)
-    }
-
-    fn shutdown(&self) {
-        self.0.shutdown();
-    }
-}
 
 struct PoolExports {
     client: PoolClient<UringIo>,
@@ -95,7 +64,7 @@ impl Connections {
         self.io.spawn(async move {
             let exports = PoolExports { client: all.client.clone(), catalog: all.catalog.clone() };
             // How a client's connection ends is the client's business.
-            let _ = serve_connection(all.io.clone(), Rc::new(Socket(stream)), exports).await;
+            let _ = serve_connection(all.io.clone(), Rc::new(NbdStream(stream)), exports).await;
             all.streams.borrow_mut().remove(&key);
         });
     }

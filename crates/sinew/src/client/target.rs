@@ -1,0 +1,81 @@
+//! A running pool as a command reaches it: over its control socket.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::Value;
+
+use crate::protocol::Request;
+use crate::protocol::socket::{directory, is_alive};
+
+/// Where a running pool is reached: `--control`, or the only socket there is.
+#[derive(clap::Args, Debug, Default)]
+pub(crate) struct Target {
+    /// Control socket of the running pool; by default the only one in the runtime directory.
+    #[arg(long, global = true, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Name of the running pool, when several run.
+    #[arg(long, global = true, value_name = "NAME")]
+    pool: Option<String>,
+}
+
+impl Target {
+    /// Sends one request and gives its answer.
+    ///
+    /// # Errors
+    /// When no server answers, or it refuses the request.
+    pub(crate) fn ask(&self, request: &Request) -> Result<Value> {
+        let path = self.path()?;
+        let mut stream = UnixStream::connect(&path).map_err(|error| {
+            anyhow!(
+                "no pool is served at {} ({error}); start it with `sinew serve` or `sinew up`",
+                path.display()
+            )
+        })?;
+        stream.write_all(format!("{}\n", serde_json::to_string(request)?).as_bytes())?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).context("the server ended before it answered")?;
+        let mut answer: Value = serde_json::from_str(&line).context("the server ended before it answered")?;
+        match answer.get("error").and_then(Value::as_str) {
+            Some(error) => bail!("{error}"),
+            None => Ok(answer["ok"].take()),
+        }
+    }
+
+    /// The same, or the running pool of this name where nothing was said.
+    pub(crate) fn or_pool(&self, name: &str) -> Target {
+        let pool = if self.control.is_none() { self.pool.clone().or(Some(name.to_owned())) } else { None };
+        Target { control: self.control.clone(), pool }
+    }
+
+    /// The same, or this control socket where nothing was said.
+    pub(crate) fn or_path(&self, path: &Path) -> Target {
+        let control = if self.pool.is_none() { self.control.clone().or(Some(path.to_owned())) } else { None };
+        Target { control, pool: self.pool.clone() }
+    }
+
+    fn path(&self) -> Result<PathBuf> {
+        if let Some(path) = &self.control {
+            return Ok(path.clone());
+        }
+        let dir = directory();
+        if let Some(pool) = &self.pool {
+            return Ok(dir.join(format!("{pool}.sock")));
+        }
+        let sockets: Vec<PathBuf> = std::fs::read_dir(&dir)
+            .map(|entries| entries.flatten().map(|e| e.path()).filter(|p| is_alive(p)).collect())
+            .unwrap_or_default();
+        match sockets.as_slice() {
+            [one] => Ok(one.clone()),
+            [] => {
+                bail!("no pool is served; start one with `sinew serve` or `sinew up`, or say --control PATH")
+            }
+            many => {
+                let names: Vec<_> = many.iter().filter_map(|p| p.file_stem()?.to_str()).collect();
+                bail!("several pools are served: {}; say which with --pool NAME", names.join(", "))
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `sinew latency`: detection and avoidance of members in a latency spike, and the I/O timeout of hung members.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use sinew_members::latency::SpikeAvoidance;
+
+use crate::client::Target;
+use crate::names::SpikeAvoidanceName;
+use crate::out::say;
+use crate::protocol::{IoTimeout, Request};
+use crate::units;
+
+/// Sets how members in a latency spike are detected and avoided, and the I/O timeout of hung members, until the server ends.
+#[derive(Args)]
+pub(crate) struct LatencyArgs {
+    /// How latency spikes are detected.
+    #[arg(value_enum, value_name = "AVOIDANCE", required_unless_present = "io_timeout")]
+    avoidance: Option<SpikeAvoidanceName>,
+    /// Take a member out when a request to it has been pending for this long, for example 10s (the default), or `never`. A
+    /// member that the pool cannot do without is waited for.
+    #[arg(long, alias = "give-up-after", value_name = "TIME", value_parser = io_timeout)]
+    io_timeout: Option<IoTimeout>,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// A healthy SSD can need a second for a flush.
+const IO_TIMEOUT_MIN: Duration = Duration::from_secs(2);
+
+fn io_timeout(text: &str) -> Result<IoTimeout> {
+    if text == "never" {
+        return Ok(IoTimeout::Never);
+    }
+    let time = units::parse_time(text)?;
+    ensure!(
+        time >= IO_TIMEOUT_MIN,
+        "not before {IO_TIMEOUT_MIN:?}: a request to a healthy drive can take that long"
+    );
+    Ok(IoTimeout::Ms(u64::try_from(time.as_millis())?))
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the server cannot be reached.
+pub(crate) fn run(args: LatencyArgs) -> Result<()> {
+    let LatencyArgs { avoidance, io_timeout, target } = args;
+    target.ask(&Request::Latency { spike_avoidance: avoidance, io_timeout })?;
+    match avoidance {
+        None => {}
+        Some(SpikeAvoidanceName::Off) => say!("latency spikes are not detected"),
+        Some(avoidance) => {
+            say!("members in a latency spike are avoided ({})", SpikeAvoidance::from(avoidance).name());
+        }
+    }
+    match io_timeout {
+        None => {}
+        Some(IoTimeout::Never) => say!("requests to members do not time out"),
+        Some(IoTimeout::Ms(ms)) => {
+            say!("requests to members time out after {:?}", Duration::from_millis(ms));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,14 @@
+//! The daemon of `sinew serve` and `sinew up`: a pool of this process, its volumes over NBD, and its control socket.
+
+mod addresses;
+mod control_socket;
+mod listen;
+mod member_watch;
+mod metrics;
+mod nbd_sockets;
+mod rates;
+mod server;
+
+pub(crate) use addresses::Addresses;
+pub(crate) use listen::Listen;
+pub(crate) use server::serve;

@@ -1,0 +1,248 @@
+//! A daemon: opens a pool, listens on its sockets, deals their connections over the threads, and stops in order.
+
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use async_channel::{Receiver, Sender};
+use sinew_core::io::Io;
+use sinew_engine::client::PoolClient;
+use sinew_engine::control::Catalog;
+use sinew_uring::net::{Listener, Stream};
+use sinew_uring::signal::Signals;
+use sinew_uring::threads::spawn_pinned;
+use sinew_uring::{Config, Devices, UringIo};
+
+use super::addresses::Addresses;
+use super::listen::{Listen, bind_unix};
+use super::nbd_sockets::Connections;
+use super::{control_socket, member_watch};
+use crate::out::complain;
+use crate::pool::host::{self, Kind, Open, Worker};
+use crate::pool::{fault_member, members, preset};
+use crate::units;
+
+/// Connections handed to a thread and not yet taken.
+const HANDOVER: usize = 64;
+/// How long requests under way may take once the server is told to stop.
+const STOP: Duration = Duration::from_secs(10);
+
+/// Serves a pool until a signal ends it; calls `ready` once clients can connect.
+///
+/// # Errors
+/// When the pool cannot be opened, a socket cannot be bound, or not everything could be written at the end.
+pub(crate) fn serve(
+    named: &[PathBuf],
+    kind: Kind,
+    listen: Listen,
+    ready: impl FnOnce(&Open, &Addresses),
+) -> Result<()> {
+    listen.check()?;
+    let stop = stop_signal()?;
+    let devices = Devices::new();
+    let available = members::open_available(&devices, named, kind)?;
+    for problem in &available.problems {
+        complain!("warning: {problem}");
+    }
+    fault_member::give(&devices, &available.candidates, &listen.fault_member)?;
+    let (senders, receivers) = (0..64).map(|_| async_channel::bounded(HANDOVER)).unzip();
+    let worker = Others(receivers);
+    let cores = listen.cores.clone();
+    host::with_pool(devices, kind, available.candidates, cores, worker, async |open| {
+        let open = Rc::new(open);
+        for warning in &open.warnings {
+            complain!("warning: {warning}");
+        }
+        report_recovery(&open);
+        if let Some(preset) = &listen.preset {
+            preset::apply(preset, &open.control).await?;
+        }
+        open.devices.begin_faults();
+        let server = Server::start(Rc::clone(&open), &listen, senders)?;
+        ready(&open, &server.addresses);
+        let _ = stop.recv().await;
+        complain!("stopping");
+        if let Err(error) = server.stop().await {
+            // Something hangs; waiting for the threads would hang too.
+            complain!("{error:#}");
+            std::process::exit(1);
+        }
+        complain!("stopped, everything is on the members");
+        Ok(())
+    })
+}
+
+/// Hears of Ctrl-C and SIGTERM on a thread of its own, so that they work while the pool is still being opened too. A
+/// second one ends the process at once, which is as safe as a crash.
+fn stop_signal() -> Result<Receiver<()>> {
+    let signals = Signals::take_over().context("cannot wait for signals")?;
+    let (told, stop) = async_channel::bounded(1);
+    let config = Config { spin: Duration::ZERO, ..Config::default() };
+    spawn_pinned(None, "sinew-signals", config, async move |io| {
+        if signals.next(&io).await.is_err() || told.send(()).await.is_err() {
+            return;
+        }
+        if signals.next(&io).await.is_ok() {
+            complain!("ended at once; the next start replays the journal");
+            std::process::exit(1);
+        }
+    })
+    .context("cannot wait for signals")?;
+    Ok(stop)
+}
+
+fn report_recovery(open: &Open) {
+    let r = open.recovery;
+    if r.blocks_replayed > 0 && (r.pages > 0 || r.records_verified > 0) {
+        complain!(
+            "recovered in {:.1} ms: {} read, {} pages, {} journal blocks replayed, {} of {} unflushed records dropped",
+            r.elapsed_ns as f64 / 1e6,
+            units::bytes(r.bytes_read),
+            r.pages,
+            r.blocks_replayed,
+            r.records_dropped,
+            r.records_verified
+        );
+    }
+}
+
+/// A message from the first thread to another.
+enum Handover {
+    Connection(OwnedFd),
+    /// End all connections, answer, and end.
+    Stop(Sender<()>),
+}
+
+/// The threads beside the first.
+#[derive(Clone)]
+struct Others(Vec<Receiver<Handover>>);
+
+impl Worker for Others {
+    async fn work(self, thread: usize, io: UringIo, client: PoolClient<UringIo>, catalog: Catalog) {
+        let connections = Connections::new(io.clone(), client, catalog);
+        while let Ok(handover) = self.0[thread - 1].recv().await {
+            match handover {
+                Handover::Connection(fd) => connections.start(Stream::from_fd(&io, fd)),
+                Handover::Stop(done) => {
+                    connections.stop().await;
+                    let _ = done.send(()).await;
+                }
+            }
+        }
+    }
+}
+
+/// The sockets of a server, and the threads that serve their connections. Lives on the first thread.
+struct Server {
+    open: Rc<Open>,
+    addresses: Addresses,
+    here: Rc<Connections>,
+    others: Vec<Sender<Handover>>,
+    next: Cell<usize>,
+    stopping: Cell<bool>,
+}
+
+impl Server {
+    fn start(open: Rc<Open>, listen: &Listen, mut others: Vec<Sender<Handover>>) -> Result<Rc<Server>> {
+        others.truncate(open.threads - 1);
+        let pool = open.control.config().name;
+        let control = listen.control_path(&pool)?;
+        let io = open.io.clone();
+        let controls = bind_unix(&io, &control)?;
+        let unix_path = listen.nbd_path(&pool)?;
+        let unix = unix_path.as_deref().map(|path| bind_unix(&io, path)).transpose()?;
+        let bind =
+            |address| Listener::bind_tcp(&io, address).with_context(|| format!("cannot listen on {address}"));
+        let tcp = listen.tcp.map(bind).transpose()?;
+        let address = tcp.as_ref().and_then(Listener::address);
+        let server = Rc::new(Server {
+            here: Connections::new(io.clone(), open.client.clone(), open.control.catalog()),
+            addresses: Addresses { unix: unix_path, tcp: address, control },
+            others,
+            next: Cell::new(0),
+            stopping: Cell::new(false),
+            open: Rc::clone(&open),
+        });
+        io.spawn(member_watch::watch_members(Rc::clone(&open)));
+        io.spawn(control_socket::serve(open, Rc::new(server.addresses.clone()), controls));
+        for listener in unix.into_iter().chain(tcp) {
+            io.spawn(Rc::clone(&server).accept(listener));
+        }
+        Ok(server)
+    }
+
+    /// Deals connections over the threads.
+    async fn accept(self: Rc<Self>, listener: Listener) {
+        loop {
+            let stream = match listener.accept().await {
+                Ok(stream) => stream,
+                Err(error) => {
+                    // Out of descriptors, most likely: others must end first.
+                    complain!("cannot accept a connection: {error}");
+                    self.open.io.sleep(100_000_000).await;
+                    continue;
+                }
+            };
+            if self.stopping.get() {
+                return;
+            }
+            let thread = self.next.get() % self.open.threads;
+            self.next.set(thread + 1);
+            if thread == 0 {
+                self.here.start(stream);
+            } else if let Ok(fd) = stream.into_fd() {
+                let _ = self.others[thread - 1].send(Handover::Connection(fd)).await;
+            }
+        }
+    }
+
+    /// Ends all connections and writes everything out.
+    async fn stop(&self) -> Result<()> {
+        self.stopping.set(true);
+        for path in self.addresses.unix.iter().chain([&self.addresses.control]) {
+            let _ = std::fs::remove_file(path);
+        }
+        let (done, ended) = async_channel::bounded(self.others.len().max(1));
+        for other in &self.others {
+            let _ = other.send(Handover::Stop(done.clone())).await;
+        }
+        let (here, mine) = (Rc::clone(&self.here), done);
+        self.open.io.spawn(async move {
+            here.stop().await;
+            let _ = mine.send(()).await;
+        });
+        for _ in 0..self.open.threads {
+            if !self.in_time(&ended).await {
+                bail!(
+                    "requests under way did not end within {} s, so pages were not written; \
+                     nothing acknowledged is lost, the next start replays the journal",
+                    STOP.as_secs()
+                );
+            }
+        }
+        self.open
+            .control
+            .close()
+            .await
+            .context("not everything could be written; the next start replays the journal")?;
+        Ok(())
+    }
+
+    async fn in_time(&self, ended: &Receiver<()>) -> bool {
+        let (late, over) = async_channel::bounded::<()>(1);
+        let io = self.open.io.clone();
+        let either = ended.clone();
+        self.open.io.spawn(async move {
+            io.sleep(STOP.as_nanos() as u64).await;
+            if late.try_send(()).is_ok() {
+                either.close();
+            }
+        });
+        let done = ended.recv().await.is_ok();
+        over.close();
+        done
+    }
+}

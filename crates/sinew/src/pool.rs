@@ -1,0 +1,8 @@
+//! Pools in this process: their members, making them, and opening them on a set of threads.
+
+pub(crate) mod cores;
+pub(crate) mod create;
+pub(crate) mod fault_member;
+pub(crate) mod host;
+pub(crate) mod members;
+pub(crate) mod preset;

@@ -1,0 +1,172 @@
+//! Requests: one JSON value per line. Names of earlier versions stay understood, as aliases.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use sinew_format::model::policy::Policy;
+
+use crate::names::{MethodName, PackingName, SpikeAvoidanceName};
+
+/// The longest request accepted.
+pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 10;
+
+/// A request to a running pool.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Request {
+    Status,
+    Metrics,
+    VolumeCreate {
+        name: String,
+        bytes: u64,
+    },
+    VolumeDelete {
+        name: String,
+    },
+    VolumeResize {
+        name: String,
+        bytes: u64,
+        shrink: bool,
+    },
+    MemberOffline {
+        member: usize,
+    },
+    MemberOnline {
+        member: usize,
+        path: Option<PathBuf>,
+    },
+    MemberReplace {
+        member: usize,
+        path: Option<PathBuf>,
+        force: bool,
+    },
+    MemberAdd {
+        path: PathBuf,
+        force: bool,
+    },
+    MemberRemove {
+        member: usize,
+        cancel: bool,
+    },
+    ArrayGrow {
+        paths: Vec<PathBuf>,
+        method: Option<MethodName>,
+        force: bool,
+    },
+    Scrub {
+        run: bool,
+    },
+    Throttle {
+        bytes_per_second: u64,
+        #[serde(alias = "rest_above")]
+        pause_above_iops: u64,
+    },
+    #[serde(alias = "step-around")]
+    Latency {
+        #[serde(alias = "mode")]
+        spike_avoidance: Option<SpikeAvoidanceName>,
+        #[serde(alias = "give_up_after")]
+        io_timeout: Option<IoTimeout>,
+    },
+    Policy {
+        change: PolicyChange,
+    },
+}
+
+/// When a member that does not answer is taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum IoTimeout {
+    /// Never: it is waited for until its kernel driver ends the request.
+    Never,
+    /// After a request has been pending for this many milliseconds.
+    Ms(u64),
+}
+
+impl IoTimeout {
+    /// In nanoseconds; none for never.
+    pub(crate) fn ns(self) -> Option<u64> {
+        match self {
+            IoTimeout::Never => None,
+            IoTimeout::Ms(ms) => Some(ms.saturating_mul(1_000_000)),
+        }
+    }
+}
+
+/// A change of a mapped pool's policy; what is absent stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct PolicyChange {
+    pub(crate) packing: Option<PackingName>,
+    #[serde(alias = "gather")]
+    pub(crate) defragment: Option<bool>,
+    pub(crate) discard: Option<bool>,
+    /// Percent.
+    pub(crate) convert_below_free: Option<u8>,
+    /// Percent.
+    pub(crate) convert_above_mirrored: Option<u8>,
+    /// Bytes per second; 0 for never.
+    pub(crate) convert_pause_above: Option<u64>,
+}
+
+impl PolicyChange {
+    /// The policy after the change.
+    pub(crate) fn apply(self, policy: Policy) -> Policy {
+        Policy {
+            packing: self.packing.map_or(policy.packing, Into::into),
+            gather: self.defragment.unwrap_or(policy.gather),
+            discard: self.discard.unwrap_or(policy.discard),
+            convert_below_free: self.convert_below_free.unwrap_or(policy.convert_below_free),
+            convert_above_mirrored: self.convert_above_mirrored.unwrap_or(policy.convert_above_mirrored),
+            convert_pause_above: self.convert_pause_above.unwrap_or(policy.convert_pause_above),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(text: &str) -> Value {
+        let request: Request = serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        json!(request)
+    }
+
+    #[test]
+    fn requests_of_earlier_versions_are_understood() {
+        let pairs = [
+            (
+                r#"{"step-around":{"mode":"auto","give_up_after":{"ms":5000}}}"#,
+                r#"{"latency":{"spike_avoidance":"auto","io_timeout":{"ms":5000}}}"#,
+            ),
+            (r#"{"step-around":{"mode":"off"}}"#, r#"{"latency":{"spike_avoidance":"off"}}"#),
+            (r#"{"step-around":{"give_up_after":"never"}}"#, r#"{"latency":{"io_timeout":"never"}}"#),
+            (
+                r#"{"throttle":{"bytes_per_second":1,"rest_above":2}}"#,
+                r#"{"throttle":{"bytes_per_second":1,"pause_above_iops":2}}"#,
+            ),
+            (r#"{"policy":{"change":{"gather":false}}}"#, r#"{"policy":{"change":{"defragment":false}}}"#),
+        ];
+        for (earlier, now) in pairs {
+            assert_eq!(read(earlier), read(now), "{earlier}");
+        }
+        for same in [
+            r#""status""#,
+            r#""metrics""#,
+            r#"{"volume-create":{"name":"v","bytes":4096}}"#,
+            r#"{"volume-delete":{"name":"v"}}"#,
+            r#"{"volume-resize":{"name":"v","bytes":4096,"shrink":false}}"#,
+            r#"{"member-offline":{"member":0}}"#,
+            r#"{"member-online":{"member":0,"path":null}}"#,
+            r#"{"member-replace":{"member":0,"path":"m","force":false}}"#,
+            r#"{"member-add":{"path":"m","force":false}}"#,
+            r#"{"member-remove":{"member":0,"cancel":false}}"#,
+            r#"{"array-grow":{"paths":["m"],"method":"fastscale","force":false}}"#,
+            r#"{"scrub":{"run":true}}"#,
+        ] {
+            assert_eq!(read(same), serde_json::from_str::<Value>(same).expect("JSON"));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The answer to `status`: the state of a pool as JSON. docs/control-api.md describes the fields.
+
+use serde_json::{Value, json};
+use sinew_core::ids::uuid_text;
+use sinew_engine::control::health::{Assessment, assess};
+use sinew_format::model::array_geometry::ArrayGeometry;
+use sinew_format::model::array_growth::GrowMethod;
+use sinew_format::model::config::Config;
+use sinew_format::model::policy::Policy;
+use sinew_format::model::pool_geometry::Shape;
+use sinew_members::latency::LatencyHistogram;
+use sinew_members::status::ShardStatus;
+
+use super::advice;
+use crate::names::access_name;
+
+/// The state of a pool, as far as its configuration and its shards know it. `unnamed` are members whose device nodes or
+/// files are gone.
+pub(crate) fn pool(config: &Config, status: &ShardStatus, unnamed: &[usize]) -> Value {
+    let members: Vec<Value> = config.members.iter().enumerate().map(|(i, m)| {
+        let stats = status.members.get(i).copied().unwrap_or_default();
+        let latency = status.member_latency.get(i).cloned().unwrap_or_default();
+        json!({
+            "member": i, "path": m.path, "uuid": uuid_text(&m.uuid), "state": m.state.name(), "bytes": m.bytes,
+            "chunks": member_chunks(config, i),
+            "chunks_used": match config.shape {
+                Shape::Mapped(_) => status.member_chunks_used.get(i).copied().unwrap_or(0),
+                Shape::Array(_) => member_chunks(config, i),
+            },
+            "chunks_parity": status.member_chunks_parity.get(i).copied().unwrap_or(0),
+            "chunks_stale": status.member_chunks_stale.get(i).copied().unwrap_or(0),
+            "reads": stats.reads, "read_bytes": stats.read_bytes, "writes": stats.writes,
+            "written_bytes": stats.written_bytes, "flushes": stats.flushes, "read_errors": stats.read_errors,
+            "checksum_errors": stats.checksum_errors, "repaired_blocks": stats.repaired_blocks,
+            "response": latency.response.name(), "read_latency_us": quantiles(&latency.reads),
+            "write_latency_us": quantiles(&latency.writes), "straggler_after_us": latency.late_after_ns / 1000,
+            "stragglers": latency.stragglers, "stragglers_total": latency.stragglers_seen, "spikes": latency.spikes,
+            "redirections": latency.redirections, "hedges": latency.hedges,
+            "reconstructions": latency.reconstructions, "slower_than_peers_s": latency.slow_for_ns / 1_000_000_000,
+            "unanswered_s": latency.unanswered_ns / 1_000_000_000,
+        })
+    }).collect();
+    let volumes: Vec<Value> = config
+        .volumes
+        .iter()
+        .filter(|v| !v.deleting)
+        .map(|v| json!({ "name": v.name, "bytes": v.bytes }))
+        .collect();
+    let counters: serde_json::Map<String, Value> =
+        status.counters.named().into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+    let Assessment { health, advice } = assess(config, status, unnamed);
+    let (columns, array) = match &config.shape {
+        Shape::Mapped(g) => ((g.data_columns, g.parity_columns()), Value::Null),
+        Shape::Array(a) => ((a.data_columns(), a.parity_columns()), array_json(a)),
+    };
+    json!({
+        "pool": config.name, "uuid": uuid_text(&config.pool), "health": health.name(),
+        "advice": advice::text(&advice, config),
+        "protection": config.shape.name(), "data_columns": columns.0, "parity_columns": columns.1,
+        "shards": config.shape.shards(), "checksums": config.shape.checksums(), "array": array,
+        "stored_bytes": status.stored_bytes, "stored_mirrored_bytes": status.stored_mirrored_bytes,
+        "stored_parity_bytes": status.stored_parity_bytes, "capacity_bytes": status.capacity_bytes,
+        "raw_bytes": status.raw_bytes, "free_bytes": status.free_bytes,
+        "stripes": { "mirrored": status.stripes_mirrored, "parity": status.stripes_parity,
+            "degraded": status.stripes_degraded, "at_risk": status.stripes_at_risk },
+        "metadata_degraded": status.metadata_degraded > 0,
+        "rebuild_chunks_left": status.rebuild_chunks_left, "rebalance_chunks_left": status.balance_chunks_left, "resync_stripes_left": status.resync_stripes_left, "scrub_stripes_left": status.scrub_stripes_left,
+        "growth_chunks_left": status.growth_chunks_left,
+        "table_bytes": status.table_bytes,
+        "journal": { "blocks_used": status.journal_blocks_used, "blocks_written": status.journal_blocks_written },
+        "counters": counters, "members": members, "volumes": volumes,
+    })
+}
+
+/// Latencies of the latest requests; null without any.
+fn quantiles(history: &LatencyHistogram) -> Value {
+    let us = |share| history.quantile_ns(share).map(|ns| ns / 1000);
+    match us(0.5) {
+        Some(p50) => json!({ "p50": p50, "p99": us(0.99), "p99.9": us(0.999) }),
+        None => Value::Null,
+    }
+}
+
+/// Chunks of a member that can be used.
+fn member_chunks(config: &Config, member: usize) -> u64 {
+    match &config.shape {
+        Shape::Mapped(geometry) => u64::from(config.members[member].layout.chunks) * geometry.shards as u64,
+        Shape::Array(array) => {
+            if config.has_place(member) {
+                array.layout.member_chunks()
+            } else {
+                0
+            }
+        }
+    }
+}
+
+fn array_json(array: &ArrayGeometry) -> Value {
+    let level = array.layout.level();
+    json!({
+        "level": level.number(), "layout": level.rotation().map(|r| r.to_string()),
+        "copies": array.layout.copies(), "groups": array.groups(), "members": array.members(),
+        "chunk_bytes": array.layout.chunk_bytes(), "journal": array.journal, "data_offset": array.data_offset(),
+        "md": array.md.map(access_name),
+        "growing": array.grown.and_then(|grown| grown.method()).map(GrowMethod::name),
+        "sets": array.grown.map(|grown| grown.disks().to_vec()),
+    })
+}
+
+/// A policy, as the state and the answer to a change of it have it.
+pub(crate) fn policy(policy: &Policy) -> Value {
+    json!({
+        "packing": policy.packing.name(),
+        "defragment": policy.gather,
+        "discard": policy.discard,
+        "convert_below_free": policy.convert_below_free,
+        "convert_above_mirrored": policy.convert_above_mirrored,
+        "convert_pause_above": policy.convert_pause_above,
+    })
+}

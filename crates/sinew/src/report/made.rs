@@ -1,0 +1,50 @@
+//! A pool or array that was made, for people.
+
+use sinew_format::model::array_geometry::ArrayGeometry;
+use sinew_format::model::config::Config;
+use sinew_format::model::mapped_geometry::Geometry;
+use sinew_format::model::pool_geometry::Shape;
+
+use crate::names::journal_text;
+use crate::out::say;
+use crate::units;
+
+/// Says which pool or array was made.
+pub(crate) fn made(config: &Config) {
+    match &config.shape {
+        Shape::Mapped(geometry) => mapped(config, geometry),
+        Shape::Array(geometry) => array(config, geometry),
+    }
+}
+
+fn mapped(config: &Config, g: &Geometry) {
+    say!(
+        "made pool {}: {} members, {}, stripes of {}+{}, {} {}",
+        config.name,
+        config.members.len(),
+        g.protection,
+        g.data_columns,
+        g.parity_columns(),
+        g.shards,
+        if g.shards == 1 { "shard" } else { "shards" }
+    );
+}
+
+fn array(config: &Config, array: &ArrayGeometry) {
+    say!(
+        "made array {}: {}, {} members{}, chunks of {}, {}, volume of {}, {} {}; no checksums",
+        config.name,
+        array.name(),
+        array.members(),
+        match config.members.len() - array.members() {
+            0 => String::new(),
+            1 => " and 1 spare".to_owned(),
+            n => format!(" and {n} spares"),
+        },
+        units::bytes(u64::from(array.layout.chunk_bytes())),
+        journal_text(array),
+        units::bytes(array.data_bytes()),
+        array.shards,
+        if array.shards == 1 { "shard" } else { "shards" }
+    );
+}
