@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::{DeviceId, Io};
 use sinew_uring::net::{Part, Stream};
-use sinew_uring::{Config, Devices, OpenOptions, Path, Runtime, UringIo, threads};
+use sinew_uring::{Config, Devices, IoRoute, OpenOptions, Runtime, UringIo, threads};
 
 const FILE_BYTES: u64 = 512 << 20;
 const MESSAGE_BYTES: usize = 64;
@@ -83,12 +83,12 @@ fn file(path: &str, options: &Options) -> Result<(), Failure> {
         file.sync_all()?;
     }
     let path_option = match options.0.get("path").map(String::as_str) {
-        Some("ring") => Some(Path::Ring),
-        Some("inline") => Some(Path::Inline),
+        Some("ring") => Some(IoRoute::Ring),
+        Some("inline") => Some(IoRoute::Inline),
         _ => None,
     };
     let devices = Devices::new();
-    let device = devices.open(path, OpenOptions { path: path_option, ..OpenOptions::default() })?;
+    let device = devices.open(path, OpenOptions { route: path_option, ..OpenOptions::default() })?;
     transfers(&devices, device, options)
 }
 
@@ -118,7 +118,7 @@ fn transfers(devices: &Devices, device: DeviceId, options: &Options) -> Result<(
     let count = count.get() as f64;
     println!(
         "{:?} depth {depth}: {:.0} k/s, {:.2} us each, {:.2} us of processor each",
-        devices.path(device),
+        devices.route(device),
         count / took / 1e3,
         took * 1e6 / count * depth as f64,
         cpu * 1e6 / count

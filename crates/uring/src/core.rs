@@ -16,10 +16,11 @@ use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::io::{DeviceId, IoError};
 use slab::Slab;
 
+use crate::clock::now;
+use crate::config::Config;
 use crate::devices::Devices;
 use crate::executor::Executor;
 use crate::ring::{Handle, Payload, Ring};
-use crate::runtime::Config;
 use crate::timers::{TimerKey, Timers};
 
 /// The state of one runtime.
@@ -133,27 +134,22 @@ impl Core {
         .await;
     }
 
+    /// Starts a task on this runtime.
+    pub(crate) fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+        let key = self.tasks.borrow().vacant_key();
+        let listed = Listed { core: Rc::clone(self), key };
+        let waker = self.executor.spawn(async move {
+            let _listed = listed;
+            task.await;
+        });
+        // Still the vacant key: spawning runs nothing.
+        self.tasks.borrow_mut().insert(waker);
+    }
+
     /// A timer that is set when first polled.
     pub(crate) fn sleep(self: &Rc<Self>, ns: u64) -> Sleep {
         Sleep { core: Rc::clone(self), deadline: now().saturating_add(ns), key: None }
     }
-}
-
-/// Nanoseconds on the clock that all threads share and that never goes back.
-pub(crate) fn now() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills a structure that outlives the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// A random number of the kernel's.
-pub(crate) fn random() -> u64 {
-    let mut bytes = [0; 8];
-    // SAFETY: the kernel fills eight bytes of a local.
-    let filled = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    assert_eq!(filled, 8, "the kernel gives up to 256 random bytes without fail");
-    u64::from_ne_bytes(bytes)
 }
 
 /// A request in the ring. Gives its result and what its slot owned; dropped early, it leaves that to the slot.
@@ -214,5 +210,18 @@ impl Drop for Sleep {
         if let Some(key) = self.key {
             let _waker = self.core.timers.borrow_mut().cancel(key);
         }
+    }
+}
+
+/// A task's entry in its runtime's list, removed when the task ends or is dropped.
+struct Listed {
+    core: Rc<Core>,
+    key: usize,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        // Bound to a name so that the waker is dropped after the borrow has ended.
+        let _waker = self.core.tasks.borrow_mut().try_remove(self.key);
     }
 }

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path as FilePath, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,12 +14,12 @@ use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::IoError;
 
 use crate::faults::{Fault, Faults};
-use crate::io::point_to;
+use crate::iovecs::point_to;
 use crate::memory::Region;
 
 /// How requests to a device are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Path {
+pub enum IoRoute {
     /// By a system call on the spot. For file systems and devices that complete in memory (tmpfs, zram): a ring would
     /// hand their requests to kernel worker threads, at half the rate and twice the processor time.
     Inline,
@@ -36,13 +36,13 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Refuse the member if somebody else has it open exclusively, and keep others out from now on.
     pub exclusive: bool,
-    /// Carry requests out this way instead of the one that suits the device. [`Path::Memory`] is not for files.
-    pub path: Option<Path>,
+    /// Carry requests out this way instead of the one that suits the device. [`IoRoute::Memory`] is not for files.
+    pub route: Option<IoRoute>,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        OpenOptions { read_only: false, exclusive: true, path: None }
+        OpenOptions { read_only: false, exclusive: true, route: None }
     }
 }
 
@@ -99,7 +99,7 @@ pub(crate) enum Backing {
 
 /// One open member.
 pub(crate) struct Device {
-    pub(crate) path: Path,
+    pub(crate) route: IoRoute,
     pub(crate) bytes: u64,
     pub(crate) backing: Backing,
     /// Requests are handed to the ring's own threads at once: to try them first would hang with the file system.
@@ -116,7 +116,7 @@ pub(crate) struct Device {
 
 impl Device {
     /// Opens a file or block device. Its size is taken now, in whole blocks.
-    pub(crate) fn open(name: &FilePath, options: OpenOptions) -> Result<Device, OpenError> {
+    pub(crate) fn open(name: &Path, options: OpenOptions) -> Result<Device, OpenError> {
         let os = |source| OpenError::Os { path: name.to_owned(), source };
         let kind = fs::metadata(name).map_err(os)?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
@@ -131,15 +131,15 @@ impl Device {
         let mut device;
         if meta.file_type().is_block_device() {
             let bytes = block_device_bytes(&file).map_err(os)?;
-            device = Device::new(name, path_of_block_device(meta.rdev()), bytes, Backing::Block(file));
+            device = Device::new(name, route_of_block_device(meta.rdev()), bytes, Backing::Block(file));
             device.takes_discards = !options.read_only && takes_discards(meta.rdev());
         } else {
-            let (path, may_hang) = path_of_file(&file).map_err(os)?;
-            device = Device::new(name, path, meta.len(), Backing::File(file));
+            let (route, may_hang) = route_of_file(&file).map_err(os)?;
+            device = Device::new(name, route, meta.len(), Backing::File(file));
             device.may_hang = may_hang;
         }
-        if let Some(path) = options.path.filter(|path| *path != Path::Memory) {
-            device.path = path;
+        if let Some(route) = options.route.filter(|route| *route != IoRoute::Memory) {
+            device.route = route;
         }
         Ok(device)
     }
@@ -147,12 +147,12 @@ impl Device {
     /// So many zeros in memory.
     pub(crate) fn memory(bytes: u64) -> io::Result<Device> {
         let region = Region::new((bytes - bytes % BLOCK_BYTES as u64) as usize)?;
-        Ok(Device::new(FilePath::new("memory"), Path::Memory, bytes, Backing::Memory(region)))
+        Ok(Device::new(Path::new("memory"), IoRoute::Memory, bytes, Backing::Memory(region)))
     }
 
-    fn new(name: &FilePath, path: Path, bytes: u64, backing: Backing) -> Device {
+    fn new(name: &Path, route: IoRoute, bytes: u64, backing: Backing) -> Device {
         Device {
-            path,
+            route,
             bytes: bytes - bytes % BLOCK_BYTES as u64,
             backing,
             may_hang: false,
@@ -165,7 +165,7 @@ impl Device {
     }
 
     /// The name it was opened by.
-    pub(crate) fn name(&self) -> &FilePath {
+    pub(crate) fn name(&self) -> &Path {
         &self.name
     }
 
@@ -372,7 +372,7 @@ fn write_gathered(file: &File, offset: u64, data: &[Buf], iovecs: &mut Vec<libc:
 }
 
 /// Opens past the page cache where the file system can, and takes the lock.
-fn open_file(name: &FilePath, options: OpenOptions, is_block: bool) -> io::Result<File> {
+fn open_file(name: &Path, options: OpenOptions, is_block: bool) -> io::Result<File> {
     // O_EXCL on a block device keeps out, and is kept out by, mounts and arrays.
     let claim = if is_block && options.exclusive { libc::O_EXCL } else { 0 };
     let open = |direct| {
@@ -410,7 +410,7 @@ fn file_system_of(file: &File) -> io::Result<libc::c_long> {
 
 /// How requests to a file suit its file system, and whether somebody else than the kernel answers for that: a server, or a
 /// process. Those wait even when they are asked not to.
-fn path_of_file(file: &File) -> io::Result<(Path, bool)> {
+fn route_of_file(file: &File) -> io::Result<(IoRoute, bool)> {
     const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
     const FUSE_MAGIC: libc::c_long = 0x6573_5546;
     const CIFS_MAGIC: libc::c_long = 0xff53_4d42;
@@ -418,11 +418,11 @@ fn path_of_file(file: &File) -> io::Result<(Path, bool)> {
     const V9FS_MAGIC: libc::c_long = 0x0102_1997;
     const CEPH_MAGIC: libc::c_long = 0x00c3_6400;
     Ok(match file_system_of(file)? {
-        libc::TMPFS_MAGIC | RAMFS_MAGIC => (Path::Inline, false),
+        libc::TMPFS_MAGIC | RAMFS_MAGIC => (IoRoute::Inline, false),
         libc::NFS_SUPER_MAGIC | FUSE_MAGIC | CIFS_MAGIC | SMB2_MAGIC | V9FS_MAGIC | CEPH_MAGIC => {
-            (Path::Ring, true)
+            (IoRoute::Ring, true)
         }
-        _ => (Path::Ring, false),
+        _ => (IoRoute::Ring, false),
     })
 }
 
@@ -436,10 +436,10 @@ fn takes_discards(number: libc::dev_t) -> bool {
 }
 
 /// zram, brd and pmem complete in the submitting thread.
-fn path_of_block_device(number: libc::dev_t) -> Path {
+fn route_of_block_device(number: libc::dev_t) -> IoRoute {
     let link = format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number));
     let target = fs::read_link(link).unwrap_or_default();
     let name = target.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let in_memory = ["zram", "ram", "pmem"].iter().any(|prefix| name.starts_with(prefix));
-    if in_memory { Path::Inline } else { Path::Ring }
+    if in_memory { IoRoute::Inline } else { IoRoute::Ring }
 }

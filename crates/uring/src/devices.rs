@@ -4,14 +4,14 @@
 //! other processes (and other opens in this one) respect, so that two servers never write to one member.
 
 use std::io;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use sinew_core::io::DeviceId;
 
 use crate::aside;
-use crate::device::{Backing, Device, Harm, OpenError, OpenOptions, Path};
+use crate::device::{Backing, Device, Harm, IoRoute, OpenError, OpenOptions};
 use crate::executor::Executor;
 use crate::faults::{Fault, Faults};
 
@@ -37,7 +37,11 @@ impl Devices {
     }
 
     /// Opens a file or block device. Its size is taken now, in whole blocks.
-    pub fn open(&self, name: impl AsRef<FilePath>, options: OpenOptions) -> Result<DeviceId, OpenError> {
+    ///
+    /// # Errors
+    /// When the member is in use elsewhere, was given up and still owes answers, is neither a file nor a block device, or
+    /// when the operating system refuses it.
+    pub fn open(&self, name: impl AsRef<Path>, options: OpenOptions) -> Result<DeviceId, OpenError> {
         let name = name.as_ref();
         if self.owes_answers(name) {
             // Nor would it answer this.
@@ -48,6 +52,9 @@ impl Devices {
 
     /// A member of `bytes` zeros in memory, for benchmarks. Like on a device, a write must not overlap another transfer
     /// to the same range that is made at the same time, here on another thread.
+    ///
+    /// # Errors
+    /// When the operating system maps no memory of this size.
     pub fn memory(&self, bytes: u64) -> io::Result<DeviceId> {
         Ok(self.add(Device::memory(bytes)?))
     }
@@ -85,7 +92,7 @@ impl Devices {
     }
 
     /// Whether a member by this name was given up and still owes answers.
-    fn owes_answers(&self, name: &FilePath) -> bool {
+    fn owes_answers(&self, name: &Path) -> bool {
         let mut abandoned = lock(&self.0.abandoned);
         abandoned.retain(|device| device.strong_count() > 0);
         abandoned.iter().any(|device| device.upgrade().is_some_and(|device| device.name() == name))
@@ -120,8 +127,8 @@ impl Devices {
     }
 
     /// How requests to the member are carried out, while it is open.
-    pub fn path(&self, id: DeviceId) -> Option<Path> {
-        self.get(id).map(|device| device.path)
+    pub fn route(&self, id: DeviceId) -> Option<IoRoute> {
+        self.get(id).map(|device| device.route)
     }
 
     /// What has happened to a member that still answers although nobody could open it again. A file system is

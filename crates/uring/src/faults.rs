@@ -14,14 +14,12 @@ use std::time::Duration;
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::{Gather, IoError};
-use sinew_devices::{Kind, Rng};
+use sinew_devices::Rng;
 
-use crate::core::now;
-use crate::device::Device;
-use crate::io::UringIo;
+use crate::clock::now;
 
-use drive::Drive;
 pub use drive::DriveModel;
+pub(crate) use drive::{Drive, Modelled, lock};
 
 /// Bytes of a sector: what a drive checks and loses as one.
 const SECTOR_BYTES: u64 = 512;
@@ -198,6 +196,14 @@ impl Given {
     }
 }
 
+/// Why a request has to wait.
+pub(crate) enum Delay<'a> {
+    /// For a time.
+    Ns(u64),
+    /// Until a modelled drive has answered it.
+    Drive(&'a Drive),
+}
+
 /// What faults do to a request of a member.
 #[derive(Default)]
 pub(crate) struct Fate {
@@ -233,31 +239,23 @@ impl Faults {
         self.list.iter().map(|g| (g.fault.to_string(), g.struck.load(Ordering::Relaxed))).collect()
     }
 
-    /// Holds a request up for as long as spikes and the drive do; or until the device, whose they are, is given up.
-    pub(crate) async fn hold_up(
-        &self,
-        io: &UringIo,
-        device: &Device,
-        kind: Kind,
-        offset: u64,
-        bytes: u64,
-    ) -> Result<(), IoError> {
-        for given in &self.list {
+    /// The delays that faults add to a request which arrives now, one after another.
+    pub(crate) fn delays(&self) -> impl Iterator<Item = Delay<'_>> {
+        self.list.iter().filter_map(|given| {
             if let Some(drive) = &given.drive {
                 given.count();
-                drive.serve(io, kind, offset, bytes).await;
+                return Some(Delay::Drive(drive));
             }
             let ns = match &given.fault {
                 Fault::Spikes(spikes) => spikes.delay_ns(now()),
                 Fault::Silence(silence) => silence.delay_ns(now() - self.began.load(Ordering::Acquire)),
                 _ => 0,
             };
-            if ns > 0 {
+            (ns > 0).then(|| {
                 given.count();
-                wait(io, device, ns).await?;
-            }
-        }
-        Ok(())
+                Delay::Ns(ns)
+            })
+        })
     }
 
     /// Draws what happens to a request.
@@ -320,21 +318,6 @@ impl Fate {
         self.spoil(&mut copy);
         Rc::from([copy])
     }
-}
-
-/// Waits, but not much longer than until the device is given up.
-async fn wait(io: &UringIo, device: &Device, ns: u64) -> Result<(), IoError> {
-    const PIECE_NS: u64 = 50_000_000;
-    let mut left = ns;
-    while left > 0 {
-        let piece = left.min(PIECE_NS);
-        io.core.sleep(piece).await;
-        left -= piece;
-        if device.is_closed() {
-            return Err(IoError::Gone);
-        }
-    }
-    Ok(())
 }
 
 /// Bytes that are wrong, within `range`, and which of their bits.

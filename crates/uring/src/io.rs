@@ -1,6 +1,6 @@
 //! The engine's `Io` on the runtime of this thread.
 //!
-//! A request is checked against the device, then takes the device's [`Path`]. Short transfers continue where they
+//! A request is checked against the device, then takes the device's [`IoRoute`]. Short transfers continue where they
 //! stopped; a read that meets the end of the file fails with EIO, as zeros would pass for data.
 
 use std::future::Future;
@@ -13,13 +13,13 @@ use sinew_core::io::{DeviceId, Gather, Io, IoError, Space};
 use sinew_devices::Kind;
 
 use crate::aside;
-use crate::core::{Core, now, random};
-use crate::device::{Backing, Device, PUNCH, Path, io_error_of};
+use crate::clock::{now, random};
+use crate::core::Core;
+use crate::device::{Backing, Device, IoRoute, PUNCH, io_error_of};
+use crate::fault_delays::hold_up;
 use crate::faults::Side;
+use crate::iovecs::point_to;
 use crate::ring::{Handle, Payload};
-
-/// The most buffers the kernel takes in one request (UIO_MAXIOV).
-const IOVECS_MAX: usize = 1024;
 
 /// A handle to the runtime of this thread. Cheap to clone.
 #[derive(Clone)]
@@ -41,14 +41,7 @@ impl Io for UringIo {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        let key = self.core.tasks.borrow().vacant_key();
-        let listed = Listed { core: Rc::clone(&self.core), key };
-        let waker = self.core.executor.spawn(async move {
-            let _listed = listed;
-            task.await;
-        });
-        // Still the vacant key: spawning runs nothing.
-        self.core.tasks.borrow_mut().insert(waker);
+        self.core.spawn(task);
     }
 
     fn random(&self) -> u64 {
@@ -86,9 +79,9 @@ impl Io for UringIo {
     async fn flush(&self, device: DeviceId) -> Result<(), IoError> {
         let handle = self.core.device(device)?;
         if let Some(faults) = handle.faults() {
-            Box::pin(faults.hold_up(self, &handle, Kind::Flush, 0, 0)).await?;
+            Box::pin(hold_up(faults, &self.core, &handle, Kind::Flush, 0, 0)).await?;
         }
-        let (Path::Ring, Some(fd)) = (handle.path, handle.fd()) else {
+        let (IoRoute::Ring, Some(fd)) = (handle.route, handle.fd()) else {
             self.core.breathe(0).await;
             return handle.flush_now();
         };
@@ -104,12 +97,12 @@ impl Io for UringIo {
         if bytes == 0 {
             return Ok(());
         }
-        match (handle.path, &handle.backing) {
-            (Path::Ring, Backing::Block(_)) => {
+        match (handle.route, &handle.backing) {
+            (IoRoute::Ring, Backing::Block(_)) => {
                 let device = (*handle).clone();
                 aside::run(move || device.discard_now(offset, bytes)).await
             }
-            (Path::Ring, Backing::File(_)) => self.punch(handle, offset, bytes).await,
+            (IoRoute::Ring, Backing::File(_)) => self.punch(handle, offset, bytes).await,
             _ => {
                 self.core.breathe(0).await;
                 handle.discard_now(offset, bytes)
@@ -122,7 +115,7 @@ impl Io for UringIo {
     }
 
     fn answers_at_once(&self, device: DeviceId) -> bool {
-        let at_once = |handle: &Handle| handle.path != Path::Ring && !handle.may_be_delayed();
+        let at_once = |handle: &Handle| handle.route != IoRoute::Ring && !handle.may_be_delayed();
         self.core.device(device).is_ok_and(|handle| at_once(&handle))
     }
 
@@ -137,7 +130,7 @@ impl Io for UringIo {
 
 impl UringIo {
     async fn read_device(&self, handle: Handle, offset: u64, mut buf: Buf) -> (Buf, Result<(), IoError>) {
-        if handle.path == Path::Ring {
+        if handle.route == IoRoute::Ring {
             return self.read_ring(handle, offset, buf).await;
         }
         self.core.breathe(buf.len()).await;
@@ -152,7 +145,7 @@ impl UringIo {
         data: Gather,
         bytes: usize,
     ) -> Result<(), IoError> {
-        if handle.path == Path::Ring {
+        if handle.route == IoRoute::Ring {
             return self.write_ring(handle, offset, data, bytes).await;
         }
         self.core.breathe(bytes).await;
@@ -164,7 +157,7 @@ impl UringIo {
         let Some(faults) = handle.faults() else {
             return self.read_device(Rc::clone(&handle), offset, buf).await;
         };
-        if let Err(error) = faults.hold_up(self, &handle, Kind::Read, offset, bytes).await {
+        if let Err(error) = hold_up(faults, &self.core, &handle, Kind::Read, offset, bytes).await {
             return (buf, Err(error));
         }
         let fate = faults.draw(Side::Reads, offset, bytes);
@@ -187,7 +180,7 @@ impl UringIo {
     ) -> Result<(), IoError> {
         let mut data = data;
         if let Some(faults) = handle.faults() {
-            faults.hold_up(self, &handle, Kind::Write, offset, bytes as u64).await?;
+            hold_up(faults, &self.core, &handle, Kind::Write, offset, bytes as u64).await?;
             let fate = faults.draw(Side::Writes, offset, bytes as u64);
             if let Some(error) = fate.error() {
                 return Err(error);
@@ -197,11 +190,10 @@ impl UringIo {
         self.write_device(handle, offset, data, bytes).await
     }
 
-    async fn read_ring(&self, handle: Handle, offset: u64, buf: Buf) -> (Buf, Result<(), IoError>) {
+    async fn read_ring(&self, handle: Handle, offset: u64, mut buf: Buf) -> (Buf, Result<(), IoError>) {
         let Some(fd) = handle.fd() else { return (buf, Err(IoError::Gone)) };
-        let mut buf = buf;
-        let mut done = 0;
-        loop {
+        let mut progress = Progress::new(buf.len());
+        while let Some(done) = progress.next() {
             if handle.is_closed() {
                 return (buf, Err(IoError::Gone));
             }
@@ -217,16 +209,9 @@ impl UringIo {
                 return (Buf::stale(0), Err(IoError::Gone));
             };
             buf = back;
-            match result {
-                0 => return (buf, Err(IoError::Failed(libc::EIO))),
-                n if n > 0 => done += n as usize,
-                e if is_retry(-e) => {}
-                e => return (buf, Err(io_error_of(-e))),
-            }
-            if done == buf.len() {
-                return (buf, Ok(()));
-            }
+            progress.add(result);
         }
+        (buf, progress.outcome())
     }
 
     async fn write_ring(
@@ -238,8 +223,8 @@ impl UringIo {
     ) -> Result<(), IoError> {
         let fd = types::Fd(handle.fd().ok_or(IoError::Gone)?);
         let mut iovecs = Vec::new();
-        let mut done = 0;
-        loop {
+        let mut progress = Progress::new(bytes);
+        while let Some(done) = progress.next() {
             if handle.is_closed() {
                 return Err(IoError::Gone);
             }
@@ -258,16 +243,9 @@ impl UringIo {
             let (result, payload) = unsafe { self.core.submit(entry, payload) }.await;
             let Payload::Write { iovecs: back, .. } = payload else { return Err(IoError::Gone) };
             iovecs = back;
-            match result {
-                0 => return Err(IoError::Failed(libc::EIO)),
-                n if n > 0 => done += n as usize,
-                e if is_retry(-e) => {}
-                e => return Err(io_error_of(-e)),
-            }
-            if done == bytes {
-                return Ok(());
-            }
+            progress.add(result);
         }
+        progress.outcome()
     }
 
     async fn punch(&self, handle: Handle, offset: u64, bytes: u64) -> Result<(), IoError> {
@@ -288,38 +266,34 @@ fn flags_of(device: &Device) -> Flags {
     if device.may_hang { Flags::ASYNC } else { Flags::empty() }
 }
 
-fn is_retry(errno: i32) -> bool {
-    matches!(errno, libc::EINTR | libc::EAGAIN)
+/// A transfer through the ring that may take several requests, since the kernel may end one short.
+struct Progress {
+    bytes: usize,
+    done: usize,
+    error: Option<IoError>,
 }
 
-/// Fills `iovecs` with the bytes of `parts` after the first `skip`, as many as one request takes.
-pub(crate) fn point_to<'a>(
-    parts: impl Iterator<Item = &'a [u8]>,
-    mut skip: usize,
-    iovecs: &mut Vec<libc::iovec>,
-) {
-    iovecs.clear();
-    for part in parts {
-        let rest = &part[skip.min(part.len())..];
-        skip -= part.len() - rest.len();
-        if !rest.is_empty() {
-            iovecs.push(libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() });
-        }
-        if iovecs.len() == IOVECS_MAX {
-            return;
+impl Progress {
+    fn new(bytes: usize) -> Progress {
+        Progress { bytes, done: 0, error: None }
+    }
+
+    /// Bytes before the next request; `None` if none is needed any more, or after an error.
+    fn next(&self) -> Option<usize> {
+        (self.error.is_none() && self.done < self.bytes).then_some(self.done)
+    }
+
+    /// Takes the result of a request: a number of bytes or a negated errno.
+    fn add(&mut self, result: i32) {
+        match result {
+            0 => self.error = Some(IoError::Failed(libc::EIO)),
+            n if n > 0 => self.done += n as usize,
+            e if matches!(-e, libc::EINTR | libc::EAGAIN) => {}
+            e => self.error = Some(io_error_of(-e)),
         }
     }
-}
 
-/// A task's entry in its runtime's list, removed when the task ends or is dropped.
-struct Listed {
-    core: Rc<Core>,
-    key: usize,
-}
-
-impl Drop for Listed {
-    fn drop(&mut self) {
-        // Bound to a name so that the waker is dropped after the borrow has ended.
-        let _waker = self.core.tasks.borrow_mut().try_remove(self.key);
+    fn outcome(self) -> Result<(), IoError> {
+        self.error.map_or(Ok(()), Err)
     }
 }

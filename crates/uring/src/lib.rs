@@ -11,12 +11,16 @@
 #![allow(unsafe_code)]
 
 mod aside;
+mod clock;
+mod config;
 mod core;
 mod device;
 mod devices;
 mod executor;
+mod fault_delays;
 mod faults;
 mod io;
+mod iovecs;
 mod memory;
 pub mod net;
 mod ring;
@@ -25,8 +29,9 @@ pub mod signal;
 pub mod threads;
 mod timers;
 
-pub use device::{Harm, OpenError, OpenOptions, Path};
+pub use config::Config;
+pub use device::{Harm, IoRoute, OpenError, OpenOptions};
 pub use devices::Devices;
 pub use faults::{Chance, Damage, DriveModel, Fault, Side, Silence, Spikes};
 pub use io::UringIo;
-pub use runtime::{Config, Runtime};
+pub use runtime::Runtime;

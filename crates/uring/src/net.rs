@@ -15,7 +15,8 @@ use std::rc::Rc;
 use io_uring::{opcode, types};
 use sinew_core::buf::Buf;
 
-use crate::io::{UringIo, point_to};
+use crate::io::UringIo;
+use crate::iovecs::point_to;
 use crate::ring::{Payload, Sending};
 
 /// A piece of a gathered send.
@@ -53,13 +54,19 @@ pub struct Listener {
 
 impl Listener {
     /// Listens on a TCP address; with port 0 the system chooses one, see [`Listener::address`].
+    ///
+    /// # Errors
+    /// When the address does not resolve or cannot be bound.
     pub fn bind_tcp(io: &UringIo, address: impl ToSocketAddrs) -> io::Result<Listener> {
         let listener = TcpListener::bind(address)?;
         let address = Some(listener.local_addr()?);
         Ok(Listener { io: io.clone(), fd: Rc::new(listener.into()), address })
     }
 
-    /// Listens on a Unix socket at `path`, which must not exist. Whoever binds it removes it.
+    /// Listens on a Unix socket at `path`, which must not exist. The caller removes it.
+    ///
+    /// # Errors
+    /// When the socket cannot be bound.
     pub fn bind_unix(io: &UringIo, path: impl AsRef<Path>) -> io::Result<Listener> {
         Ok(Listener { io: io.clone(), fd: Rc::new(UnixListener::bind(path)?.into()), address: None })
     }
@@ -69,7 +76,10 @@ impl Listener {
         self.address
     }
 
-    /// The next connection.
+    /// Waits for the next connection.
+    ///
+    /// # Errors
+    /// When the kernel refuses to accept connections, such as for lack of descriptors.
     pub async fn accept(&self) -> io::Result<Stream> {
         let entry = opcode::Accept::new(types::Fd(self.fd.as_raw_fd()), ptr::null_mut(), ptr::null_mut())
             .flags(libc::SOCK_CLOEXEC)
@@ -128,6 +138,9 @@ impl Stream {
 
     /// Receives into `buf[at..]`. Returns how many bytes came, at least one; 0 is the end of the stream.
     ///
+    /// # Errors
+    /// When the connection is broken.
+    ///
     /// # Panics
     /// When there is no room after `at`.
     pub async fn recv(&self, buf: Vec<u8>, at: usize) -> (Vec<u8>, io::Result<usize>) {
@@ -138,6 +151,9 @@ impl Stream {
     }
 
     /// As [`Stream::recv`], into the only handle of a `Buf`.
+    ///
+    /// # Errors
+    /// When the connection is broken.
     ///
     /// # Panics
     /// When there is no room after `at`, or another handle shares the memory.
@@ -167,7 +183,10 @@ impl Stream {
         }
     }
 
-    /// Sends all bytes of all parts, in order, and gives the parts back. After an error an unknown prefix was sent.
+    /// Sends all bytes of all parts, in order, and gives the parts back.
+    ///
+    /// # Errors
+    /// When the connection is broken; an unknown prefix was sent.
     pub async fn send(&self, parts: Vec<Part>) -> (Vec<Part>, io::Result<()>) {
         let total = parts.iter().map(|part| part.bytes().len()).sum::<usize>();
         let mut sent = 0;

@@ -23,6 +23,9 @@ pub struct Signals(OwnedFd);
 impl Signals {
     /// Takes the two signals over. Call it before starting threads: they inherit the mask, and a thread without it
     /// would still be killed.
+    ///
+    /// # Errors
+    /// When the kernel refuses the signal mask or the descriptor.
     pub fn take_over() -> io::Result<Signals> {
         // SAFETY: a signal set is plain bits, for which zeros are a value; each call gets pointers to this local.
         let fd = unsafe {
@@ -44,6 +47,9 @@ impl Signals {
     }
 
     /// Waits for the next of the two signals, on the runtime of `io`.
+    ///
+    /// # Errors
+    /// When the descriptor cannot be duplicated or read.
     pub async fn next(&self, io: &UringIo) -> io::Result<Signal> {
         let fd = Rc::new(self.0.try_clone()?);
         loop {

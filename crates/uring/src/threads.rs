@@ -5,11 +5,15 @@ use std::io;
 use std::mem;
 use std::thread::{Builder, JoinHandle};
 
+use crate::config::Config;
 use crate::io::UringIo;
-use crate::runtime::{Config, Runtime};
+use crate::runtime::Runtime;
 
 /// Starts a thread named `name`, bound to `core` if given, that runs the future `main` makes to its end on a runtime of
-/// its own. Joining it gives the future's output, or why there is no runtime.
+/// its own. Joining it gives the future's output, or the reason why there is no runtime.
+///
+/// # Errors
+/// When the operating system starts no thread.
 pub fn spawn_pinned<M, F, T>(
     core: Option<usize>,
     name: &str,
@@ -31,6 +35,9 @@ where
 }
 
 /// Binds the calling thread to a core.
+///
+/// # Errors
+/// When the number is too large or the process may not use the core.
 pub fn pin_to(core: usize) -> io::Result<()> {
     if core >= libc::CPU_SETSIZE as usize {
         return Err(io::ErrorKind::InvalidInput.into());

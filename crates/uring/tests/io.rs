@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::{DeviceId, Gather, Io, IoError};
-use sinew_uring::{Config, Devices, OpenError, OpenOptions, Path, Runtime, UringIo, threads};
+use sinew_uring::{Config, Devices, IoRoute, OpenError, OpenOptions, Runtime, UringIo, threads};
 
 const MEMBER_BYTES: u64 = 8 << 20;
 
@@ -88,12 +88,12 @@ async fn concurrent(io: UringIo, device: DeviceId) {
     }
 }
 
-fn check_member(dir: &FilePath, path: Option<Path>, expected: Path) {
+fn check_member(dir: &FilePath, path: Option<IoRoute>, expected: IoRoute) {
     let devices = Devices::new();
     let member = member_in(dir);
-    let options = OpenOptions { path, ..OpenOptions::default() };
+    let options = OpenOptions { route: path, ..OpenOptions::default() };
     let device = devices.open(member.path(), options).expect("open");
-    assert_eq!(devices.path(device), Some(expected));
+    assert_eq!(devices.route(device), Some(expected));
     let runtime = runtime(&devices);
     runtime.block_on(contract(runtime.io(), device));
     runtime.block_on(concurrent(runtime.io(), device));
@@ -105,20 +105,20 @@ fn disk_dir() -> tempfile::TempDir {
 
 #[test]
 fn contract_on_a_file_through_the_ring() {
-    check_member(disk_dir().path(), Some(Path::Ring), Path::Ring);
+    check_member(disk_dir().path(), Some(IoRoute::Ring), IoRoute::Ring);
 }
 
 #[test]
 fn contract_on_a_file_inline() {
-    check_member(disk_dir().path(), Some(Path::Inline), Path::Inline);
+    check_member(disk_dir().path(), Some(IoRoute::Inline), IoRoute::Inline);
 }
 
 #[test]
 fn contract_on_tmpfs() {
     let shm = FilePath::new("/dev/shm");
     if shm.is_dir() {
-        check_member(shm, None, Path::Inline);
-        check_member(shm, Some(Path::Ring), Path::Ring);
+        check_member(shm, None, IoRoute::Inline);
+        check_member(shm, Some(IoRoute::Ring), IoRoute::Ring);
     }
 }
 
@@ -134,10 +134,10 @@ fn contract_on_memory() {
 #[test]
 fn reads_past_a_truncated_end_fail() {
     let dir = disk_dir();
-    for path in [Path::Ring, Path::Inline] {
+    for path in [IoRoute::Ring, IoRoute::Inline] {
         let devices = Devices::new();
         let member = member_in(dir.path());
-        let options = OpenOptions { path: Some(path), ..OpenOptions::default() };
+        let options = OpenOptions { route: Some(path), ..OpenOptions::default() };
         let device = devices.open(member.path(), options).expect("open");
         member.as_file().set_len(3 * BLOCK_BYTES as u64).expect("truncate");
         fs::remove_file(member.path()).expect("unlink");
@@ -164,7 +164,7 @@ fn a_locked_member_is_refused_until_it_is_closed() {
     let device = first.open(member.path(), OpenOptions::default()).expect("open");
     let refused = second.open(member.path(), OpenOptions::default());
     assert!(matches!(refused, Err(OpenError::InUse(_))), "{refused:?}");
-    let peek = OpenOptions { read_only: true, exclusive: false, path: None };
+    let peek = OpenOptions { read_only: true, exclusive: false, route: None };
     second.open(member.path(), peek).expect("looking is free");
 
     let runtime = runtime(&first);
@@ -322,7 +322,7 @@ fn a_dropped_request_keeps_its_memory() {
     let dir = disk_dir();
     let member = member_in(dir.path());
     let devices = Devices::new();
-    let options = OpenOptions { path: Some(Path::Ring), ..OpenOptions::default() };
+    let options = OpenOptions { route: Some(IoRoute::Ring), ..OpenOptions::default() };
     let device = devices.open(member.path(), options).expect("open");
     let runtime = runtime(&devices);
     let io = runtime.io();

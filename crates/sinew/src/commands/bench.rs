@@ -14,7 +14,7 @@ use sinew_core::volume::Volume;
 use sinew_engine::pool::preset::Preset;
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_format::model::array_geometry::ArraySpec;
-use sinew_uring::{Devices, Path as DevicePath};
+use sinew_uring::{Devices, IoRoute};
 
 use crate::bench::load::{self, Load, LoadSpec, Pattern};
 use crate::bench::results::{self, Measured};
@@ -180,7 +180,7 @@ fn on_made(args: &BenchArgs, devices: &Devices, members: Vec<Candidate>) -> Resu
 fn touch(devices: &Devices, members: &[Candidate]) -> Result<()> {
     let zeros: Gather = Rc::new([Buf::zeroed(TOUCH_BYTES as usize)]);
     host::run_alone(devices, async |io| {
-        for member in members.iter().filter(|m| devices.path(m.device) != Some(DevicePath::Ring)) {
+        for member in members.iter().filter(|m| devices.route(m.device) != Some(IoRoute::Ring)) {
             let bytes = io.space(member.device)?.bytes;
             for offset in (0..bytes / TOUCH_BYTES).map(|i| i * TOUCH_BYTES) {
                 io.write(member.device, offset, Rc::clone(&zeros)).await?;

@@ -7,12 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sinew_core::io::Io;
 use sinew_devices::flash::{Config, Ssd};
 use sinew_devices::{BLOCK_BYTES, Command, Completion, Device, Kind};
 
-use crate::core::now;
-use crate::io::UringIo;
+use crate::clock::now;
 
 /// Which drive.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,22 +58,23 @@ impl fmt::Display for DriveModel {
     }
 }
 
-pub(super) struct Drive(Arc<Mutex<Modelled>>);
+pub(crate) struct Drive(Arc<Mutex<Modelled>>);
 
-struct Modelled {
+/// A model, its clock, and the requests that wait for it.
+pub(crate) struct Modelled {
     ssd: Ssd,
     /// When its clock began.
     began: u64,
     next_tag: u64,
     waiting: BTreeMap<u64, oneshot::Sender<()>>,
-    /// When somebody will next look at the model; whoever planned to look at another time does not.
+    /// When a task will next look at the model; a task that planned another time ends instead.
     looks_at: Option<u64>,
     completed: Vec<Completion>,
 }
 
 impl Drive {
     pub(super) fn new(model: &DriveModel, bytes: u64) -> Drive {
-        let config = model.sized(bytes).expect("whoever gives a member a drive has asked whether it fits");
+        let config = model.sized(bytes).expect("the caller has checked that the drive fits the member");
         let mut ssd = Ssd::new(config, model.seed);
         if let Some(times) = model.aged {
             ssd.age(times);
@@ -90,30 +89,39 @@ impl Drive {
         })))
     }
 
-    /// Waits until the drive would have done the request.
-    pub(super) async fn serve(&self, io: &UringIo, kind: Kind, offset: u64, bytes: u64) {
+    /// Hands a request to the model; returns its answer to come, and when to look at the model if the caller has to.
+    pub(crate) fn submit(&self, kind: Kind, offset: u64, bytes: u64) -> Submitted {
         let (done, answered) = oneshot::async_channel();
-        let (lba, blocks) =
-            ((offset / u64::from(BLOCK_BYTES)) as u32, (bytes / u64::from(BLOCK_BYTES)) as u32);
-        let look = lock(&self.0).submit(Command { tag: 0, kind, lba, blocks }, done);
-        if let Some(at) = look {
-            io.spawn(watch(io.clone(), Arc::clone(&self.0), at));
-        }
-        // The sender is dropped unused only when the runtime that was to look has ended.
-        let _ = answered.await;
+        let block = u64::from(BLOCK_BYTES);
+        let (lba, blocks) = ((offset / block) as u32, (bytes / block) as u32);
+        let look_at = lock(&self.0).submit(Command { tag: 0, kind, lba, blocks }, done);
+        Submitted { answered, look_at }
+    }
+
+    /// The model, to be moved along by a task.
+    pub(crate) fn model(&self) -> Arc<Mutex<Modelled>> {
+        Arc::clone(&self.0)
     }
 }
 
-fn lock(drive: &Arc<Mutex<Modelled>>) -> MutexGuard<'_, Modelled> {
+/// A request that a modelled drive works on.
+pub(crate) struct Submitted {
+    pub(crate) answered: oneshot::AsyncReceiver<()>,
+    /// When the model has its next event, if no task waits for that yet.
+    pub(crate) look_at: Option<u64>,
+}
+
+pub(crate) fn lock(drive: &Arc<Mutex<Modelled>>) -> MutexGuard<'_, Modelled> {
     drive.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Modelled {
-    fn clock(&self) -> u64 {
+    /// The time of the model.
+    pub(crate) fn clock(&self) -> u64 {
         now().saturating_sub(self.began)
     }
 
-    /// Gives when to look again, if nobody does before.
+    /// Returns when to look again, if no task plans to look before.
     fn submit(&mut self, command: Command, done: oneshot::Sender<()>) -> Option<u64> {
         self.advance();
         let tag = self.next_tag;
@@ -129,32 +137,25 @@ impl Modelled {
         Some(next)
     }
 
+    /// Does what is due for the task that planned to look at `at`; returns when to look again. `None` if another task
+    /// looks earlier, or if the model has no more events.
+    pub(crate) fn look(&mut self, at: u64) -> Option<u64> {
+        if self.looks_at != Some(at) {
+            return None;
+        }
+        self.advance();
+        self.looks_at = self.ssd.next_event();
+        self.looks_at
+    }
+
     fn advance(&mut self) {
         let at = self.clock().max(self.ssd.now());
         self.ssd.advance(at, &mut self.completed);
         for completion in self.completed.drain(..) {
             if let Some(done) = self.waiting.remove(&completion.tag) {
-                // Nobody may be waiting any more.
+                // The request may have been dropped.
                 let _ = done.send(());
             }
-        }
-    }
-}
-
-/// Moves the model along as its events come, until somebody plans to look earlier or there are no more.
-async fn watch(io: UringIo, drive: Arc<Mutex<Modelled>>, mut at: u64) {
-    loop {
-        let wait = at.saturating_sub(lock(&drive).clock());
-        io.sleep(wait).await;
-        let mut modelled = lock(&drive);
-        if modelled.looks_at != Some(at) {
-            return;
-        }
-        modelled.advance();
-        modelled.looks_at = modelled.ssd.next_event();
-        match modelled.looks_at {
-            Some(next) => at = next,
-            None => return,
         }
     }
 }
