@@ -166,6 +166,9 @@ impl State {
 impl<I: Io, S: Stream> Client<I, S> {
     /// Chooses the export on a fresh stream. `patience_ns` is how long an answer may take, before the connection counts
     /// as lost.
+    ///
+    /// # Errors
+    /// When the connection breaks, the server does not answer in time, breaks the protocol, or refuses the export.
     pub async fn connect(
         io: &I,
         stream: Rc<S>,
@@ -195,6 +198,9 @@ impl<I: Io, S: Stream> Client<I, S> {
     }
 
     /// Reads `len` bytes at `offset`; the parts, in order, add up to `len`.
+    ///
+    /// # Errors
+    /// When the server reports an error or the connection is lost; see [`ClientError`].
     pub async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, ClientError> {
         let mut parts = Vec::new();
         for (offset, len) in self.pieces(offset, u64::from(len), self.terms().payload_bytes_max) {
@@ -204,6 +210,9 @@ impl<I: Io, S: Stream> Client<I, S> {
     }
 
     /// Writes `data` at `offset`.
+    ///
+    /// # Errors
+    /// When the export is read-only, the server reports an error, or the connection is lost; see [`ClientError`].
     pub async fn write(&self, offset: u64, data: &Buf) -> Result<(), ClientError> {
         self.check(None, "the export is read-only")?;
         for (at, len) in self.pieces(offset, data.len() as u64, self.terms().payload_bytes_max) {
@@ -214,12 +223,18 @@ impl<I: Io, S: Stream> Client<I, S> {
     }
 
     /// Makes every write that returned before this call survive power loss.
+    ///
+    /// # Errors
+    /// When the server reports an error or the connection is lost; see [`ClientError`].
     pub async fn flush(&self) -> Result<(), ClientError> {
         self.check(Some(transmission_flag::SEND_FLUSH), "the server knows no flush")?;
         self.shared.call(command::FLUSH, 0, 0, None).await.map(drop)
     }
 
     /// Tells the server that the range is no longer needed; what it reads as afterwards is the server's choice.
+    ///
+    /// # Errors
+    /// When the export is read-only, the server reports an error, or the connection is lost; see [`ClientError`].
     pub async fn trim(&self, offset: u64, len: u64) -> Result<(), ClientError> {
         self.check(None, "the export is read-only")?;
         self.check(Some(transmission_flag::SEND_TRIM), "the server knows no trim")?;

@@ -15,7 +15,7 @@ use super::execute::{STATUS_HELD_BYTES, ZEROES_BYTES};
 use super::handshake::{Handshake, HandshakeEnd, Progress, Session};
 use super::input::{Closed, Input};
 use super::proto::{Request, command};
-use super::transmission::{Plan, Terms, plan};
+use super::transmission::{Terms, Verdict, check_request};
 use crate::exports::Exports;
 use crate::transport::{Part, Stream};
 
@@ -131,25 +131,25 @@ async fn requests<I: Io, S: Stream, V: Volume>(
             return Ok(ConnectionEnd::Violation("bad magic of a request"));
         };
         let payload_bytes = if request.command == command::WRITE { request.len as usize } else { 0 };
-        let plan = plan(&request, connection.terms, connection.volume.size_bytes());
-        let bytes = match plan {
-            Plan::Disconnect => return Ok(ConnectionEnd::Disconnected),
-            Plan::Run(_) => held_bytes(&request),
-            Plan::Refuse(_) => 0,
+        let verdict = check_request(&request, connection.terms, connection.volume.size_bytes());
+        let bytes = match verdict {
+            Verdict::Disconnect => return Ok(ConnectionEnd::Disconnected),
+            Verdict::Run(_) => held_bytes(&request),
+            Verdict::Refuse(_) => 0,
         };
         if !connection.admit(bytes).await {
             return Err(Closed);
         }
-        let work = match plan {
-            Plan::Run(command) if payload_bytes > 0 => {
+        let work = match verdict {
+            Verdict::Run(command) if payload_bytes > 0 => {
                 Ok((command, Some(input.payload(payload_bytes).await?)))
             }
-            Plan::Run(command) => Ok((command, None)),
-            Plan::Refuse(refusal) => {
+            Verdict::Run(command) => Ok((command, None)),
+            Verdict::Refuse(refusal) => {
                 input.skip(payload_bytes).await?;
                 Err(refusal)
             }
-            Plan::Disconnect => unreachable!("returned above"),
+            Verdict::Disconnect => unreachable!("returned above"),
         };
         io.spawn(Rc::clone(connection).serve(request, bytes, work));
     }

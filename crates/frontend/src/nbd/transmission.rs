@@ -1,6 +1,6 @@
 //! What a request asks for, decided before anything is done: a checked command or a refusal.
 //!
-//! Pure. A command that comes out of [`plan`] lies inside the volume, has only flags that belong to it, and is allowed
+//! Pure. A command that comes out of [`check_request`] lies inside the volume, has only flags that belong to it, and is allowed
 //! on the export.
 
 use sinew_core::volume::VolumeError;
@@ -90,7 +90,7 @@ impl Refusal {
 
 /// What a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plan {
+pub enum Verdict {
     /// To be carried out.
     Run(Command),
     /// To be answered with an error; a write's payload must be skipped.
@@ -100,13 +100,13 @@ pub enum Plan {
 }
 
 /// Decides what a request means on a volume of `size` bytes.
-pub fn plan(request: &Request, terms: Terms, size: u64) -> Plan {
+pub fn check_request(request: &Request, terms: Terms, size: u64) -> Verdict {
     if request.command == command::DISC {
-        return Plan::Disconnect;
+        return Verdict::Disconnect;
     }
     match checked(request, terms, size) {
-        Ok(command) => Plan::Run(command),
-        Err(refusal) => Plan::Refuse(refusal),
+        Ok(command) => Verdict::Run(command),
+        Err(refusal) => Verdict::Refuse(refusal),
     }
 }
 
@@ -198,13 +198,13 @@ mod tests {
     const SIZE: u64 = 1 << 20;
     const TERMS: Terms = Terms { structured: true, allocation: true, read_only: false };
 
-    fn planned(command: u16, flags: u16, offset: u64, len: u32, terms: Terms) -> Plan {
-        plan(&Request { flags, command, cookie: 1, offset, len }, terms, SIZE)
+    fn planned(command: u16, flags: u16, offset: u64, len: u32, terms: Terms) -> Verdict {
+        check_request(&Request { flags, command, cookie: 1, offset, len }, terms, SIZE)
     }
 
-    fn errno(plan: Plan) -> Errno {
-        match plan {
-            Plan::Refuse(refusal) => refusal.errno,
+    fn errno(verdict: Verdict) -> Errno {
+        match verdict {
+            Verdict::Refuse(refusal) => refusal.errno,
             other => panic!("not refused: {other:?}"),
         }
     }
@@ -233,7 +233,7 @@ mod tests {
     fn the_last_byte_is_in_range() {
         let range = Range { offset: SIZE - 1, len: 1 };
         let read = Command::Read { range, holes: true };
-        assert_eq!(planned(command::READ, 0, SIZE - 1, 1, TERMS), Plan::Run(read));
+        assert_eq!(planned(command::READ, 0, SIZE - 1, 1, TERMS), Verdict::Run(read));
     }
 
     #[test]
@@ -247,9 +247,9 @@ mod tests {
                     || (code == command::WRITE_ZEROES && bit & 0b1_0010 != 0)
                     || (code == command::BLOCK_STATUS && bit == command_flag::REQ_ONE);
                 match planned(code, bit, 0, len, TERMS) {
-                    Plan::Disconnect => assert_eq!(code, command::DISC),
-                    Plan::Run(_) => assert!(known && code < 8, "command {code} bit {flag}"),
-                    Plan::Refuse(r) => assert!(!known || code == 8, "command {code} bit {flag}: {r:?}"),
+                    Verdict::Disconnect => assert_eq!(code, command::DISC),
+                    Verdict::Run(_) => assert!(known && code < 8, "command {code} bit {flag}"),
+                    Verdict::Refuse(r) => assert!(!known || code == 8, "command {code} bit {flag}: {r:?}"),
                 }
             }
         }
@@ -269,8 +269,8 @@ mod tests {
         for code in [command::WRITE, command::TRIM, command::WRITE_ZEROES] {
             assert_eq!(errno(planned(code, 0, 0, 1, terms)), Errno::Perm);
         }
-        assert!(matches!(planned(command::READ, 0, 0, 1, terms), Plan::Run(_)));
-        assert_eq!(planned(command::FLUSH, 0, 0, 0, terms), Plan::Run(Command::Flush));
+        assert!(matches!(planned(command::READ, 0, 0, 1, terms), Verdict::Run(_)));
+        assert_eq!(planned(command::FLUSH, 0, 0, 0, terms), Verdict::Run(Command::Flush));
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
         let len = PAYLOAD_BYTES_MAX + 1;
         let at = |code, structured| {
             let request = Request { flags: 0, command: code, cookie: 0, offset: 0, len };
-            errno(plan(&request, Terms { structured, ..TERMS }, u64::MAX))
+            errno(check_request(&request, Terms { structured, ..TERMS }, u64::MAX))
         };
         assert_eq!(at(command::READ, true), Errno::Overflow);
         assert_eq!(at(command::READ, false), Errno::Inval);

@@ -49,6 +49,9 @@ pub enum UriError {
 
 impl NbdUri {
     /// Reads a URI.
+    ///
+    /// # Errors
+    /// When the text is no NBD URI, or one with parts that are not supported; see [`UriError`].
     pub fn parse(text: &str) -> Result<NbdUri, UriError> {
         let wrong = |why| UriError::Malformed(text.to_owned(), why);
         let cannot = |what| UriError::Unsupported(text.to_owned(), what);
