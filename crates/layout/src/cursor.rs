@@ -26,8 +26,15 @@ pub struct Cursor<'a> {
     len: usize,
 }
 
+impl FastScale {
+    /// Addresses the blocks from `first` on, in order; many times faster than one call for each block.
+    pub fn cursor(&self, first: u64) -> Cursor<'_> {
+        Cursor::new(self, first)
+    }
+}
+
 impl<'a> Cursor<'a> {
-    pub(crate) fn new(array: &'a FastScale, first: u64) -> Cursor<'a> {
+    fn new(array: &'a FastScale, first: u64) -> Cursor<'a> {
         Cursor { array, next: first, disks: [0; BATCH], rows: [0; BATCH], row_first: 0, at: 0, len: 0 }
     }
 

@@ -13,7 +13,6 @@
 //!
 //! The inverse, which the paper leaves out, follows from them.
 
-use crate::cursor::Cursor;
 use crate::geometry::Home;
 use crate::history::{History, HistoryError, check_rows};
 
@@ -111,6 +110,9 @@ impl Step {
 
 impl FastScale {
     /// An array with this history and so many rows (blocks of each disk).
+    ///
+    /// # Errors
+    /// When `rows` is 0 or more than can be addressed.
     pub fn new(history: History, rows: u32) -> Result<FastScale, HistoryError> {
         check_rows(rows)?;
         let steps = history.steps().map(|step| Step::new(step, history.base(), rows)).collect();
@@ -159,11 +161,6 @@ impl FastScale {
             disk = step.before(disk, e);
         }
         u64::from(row) * u64::from(self.history.base()) + u64::from(disk)
-    }
-
-    /// Addresses the blocks from `first` on, one after the other; many times faster than one by one.
-    pub fn cursor(&self, first: u64) -> Cursor<'_> {
-        Cursor::new(self, first)
     }
 
     /// The same array with every disk a set of `copies` members: RAID 10 that grows by whole sets.

@@ -175,6 +175,9 @@ enum Shape {
 
 impl Geometry {
     /// An array of `members` members, each with `member_bytes` of data, of which whole chunks are used.
+    ///
+    /// # Errors
+    /// When the level, the number of members and the sizes do not go together; see [`GeometryError`].
     pub fn new(
         level: Level,
         members: u32,

@@ -107,6 +107,9 @@ impl From<Home> for Place {
 
 impl Grown {
     /// A new array. `rows` are the chunks of each member.
+    ///
+    /// # Errors
+    /// When the level does not allow this number of members; see [`GrownError`].
     pub fn fresh(level: Level, members: u32, rows: u32) -> Result<Grown, GrownError> {
         let history = History::new(members)?;
         let addressing = Addressing::Standard(standard(level, members, rows)?);
@@ -114,6 +117,9 @@ impl Grown {
     }
 
     /// An array of this level with this history of members.
+    ///
+    /// # Errors
+    /// When the level, the history and the method do not go together; see [`GrownError`].
     pub fn new(level: Level, history: History, method: Method, rows: u32) -> Result<Grown, GrownError> {
         // What it was made as must be possible too.
         standard(level, history.base(), rows)?;

@@ -39,6 +39,9 @@ pub enum HistoryError {
 
 impl History {
     /// An array that was made with `base` members.
+    ///
+    /// # Errors
+    /// When there are too few members or more than an array can have.
     pub fn new(base: u32) -> Result<History, HistoryError> {
         if base == 0 {
             return Err(HistoryError::TooFew { min: 1, members: 0 });
@@ -48,6 +51,9 @@ impl History {
     }
 
     /// Adds members.
+    ///
+    /// # Errors
+    /// When nothing is added, or the array gets more members than it can have.
     pub fn add(&mut self, added: u32) -> Result<(), HistoryError> {
         if added == 0 {
             return Err(HistoryError::NothingAdded);
@@ -59,6 +65,9 @@ impl History {
     }
 
     /// The same history with one more addition.
+    ///
+    /// # Errors
+    /// As [`History::add`].
     pub fn with(mut self, added: u32) -> Result<History, HistoryError> {
         self.add(added)?;
         Ok(self)

@@ -38,6 +38,9 @@ pub struct RestripeStripe {
 
 impl Restripe {
     /// Both must be RAID 5 or both RAID 6, with chunks and members of the same size. The rotation may change.
+    ///
+    /// # Errors
+    /// When the two geometries do not go together; see [`RestripeError`].
     pub fn new(old: Geometry, new: Geometry) -> Result<Restripe, RestripeError> {
         let same_level = matches!(
             (old.level(), new.level()),

@@ -256,6 +256,9 @@ struct Row {
 
 impl Spread {
     /// An array with this history, so many rows, and a first layout of this rotation and one or two parities.
+    ///
+    /// # Errors
+    /// When the array begins with too few members, or `rows` is 0 or more than can be addressed.
     pub fn new(
         history: &History,
         rows: u32,

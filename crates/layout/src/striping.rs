@@ -48,6 +48,9 @@ pub struct Growth {
 
 impl Striping {
     /// The addressing of an array of this kind and history, with so many rows.
+    ///
+    /// # Errors
+    /// When FastScale cannot address `rows`.
     pub fn new(kind: StripingKind, history: History, rows: u32) -> Result<Striping, HistoryError> {
         Ok(match kind {
             StripingKind::RoundRobin => Striping::RoundRobin(RoundRobin::new(history.width())),
@@ -85,6 +88,9 @@ pub fn blocks(kind: StripingKind, history: &History, rows: u32) -> u64 {
 impl Growth {
     /// The last addition of a history. `from` and `to` are the kinds before and after it: round-robin becomes anything, the
     /// others only go on.
+    ///
+    /// # Errors
+    /// When FastScale cannot address `rows`.
     ///
     /// # Panics
     /// When there was no addition, or the kinds do not go together.

@@ -85,6 +85,9 @@ enum Source {
 
 impl Content {
     /// The content of a description; a corpus is read into memory. `base` is the directory that relative paths begin at.
+    ///
+    /// # Errors
+    /// When the description is impossible or its corpus cannot be read.
     pub fn new(spec: &ContentSpec, seed: u64, base: &Path) -> Result<Content> {
         let source = match spec {
             ContentSpec::Random => Source::Random,

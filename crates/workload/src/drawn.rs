@@ -25,6 +25,10 @@ pub struct DrawSpec {
 
 impl DrawSpec {
     /// What is chosen, in the order of `from`, each with its volume and random numbers of its own.
+    ///
+    /// # Errors
+    /// When `take` is 0 or more than there are workloads, when there are too many workloads, or when `number` is more than
+    /// the last choice.
     pub fn chosen(&self) -> Result<Vec<LikeSpec>> {
         let DrawSpec { from, take, seed, number } = self;
         if from.len() > FROM_MAX || *take == 0 || *take > from.len() {

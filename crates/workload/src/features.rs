@@ -282,6 +282,9 @@ impl FeatureMeter {
 
 impl Features {
     /// The features of a whole stream.
+    ///
+    /// # Errors
+    /// The first error of the stream.
     pub fn of(stream: impl Iterator<Item = Result<Request>>) -> Result<Features> {
         let mut meter = FeatureMeter::default();
         for request in stream {

@@ -195,6 +195,9 @@ impl LikeSpec {
     }
 
     /// The parameters of the generator.
+    ///
+    /// # Errors
+    /// When the settings contradict each other or the figures are impossible.
     pub fn generator(&self) -> Result<GeneratorSpec> {
         let (arrival, streams) = match self.name.table4() {
             Some(row) => (self.table4_arrival(row.iops)?, self.table4_streams(&row)),

@@ -146,6 +146,9 @@ pub struct Generator {
 
 impl Generator {
     /// The generator of a spec, or what is wrong with the spec.
+    ///
+    /// # Errors
+    /// Names the parameter that is impossible.
     pub fn new(spec: &GeneratorSpec) -> Result<Generator> {
         let total: f64 = spec.streams.iter().map(|stream| stream.share).sum();
         // Shares are written with a few digits.

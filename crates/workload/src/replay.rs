@@ -136,6 +136,9 @@ impl<S: Iterator<Item = Result<Request>>> Replay<S> {
     }
 
     /// What to do at `now_ns`, which never goes back. After an error of the stream nothing more is issued.
+    ///
+    /// # Errors
+    /// The error of the stream of requests.
     pub fn next(&mut self, now_ns: u64) -> Result<Next> {
         self.peek(now_ns)?;
         let Some(request) = self.head else {

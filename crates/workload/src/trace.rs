@@ -230,6 +230,9 @@ pub struct TraceReader {
 
 impl TraceReader {
     /// Reads a file; gzip, zstd and bzip2 are recognised by their first bytes.
+    ///
+    /// # Errors
+    /// When the file cannot be read or its format cannot be recognised.
     pub fn open(path: impl AsRef<Path>, options: ReadOptions) -> Result<TraceReader> {
         let path = path.as_ref();
         let input = Input::open(path).map_err(|e| Error::io(path, e))?;
@@ -237,6 +240,9 @@ impl TraceReader {
     }
 
     /// Reads plain text or records from anywhere; `name` stands in errors.
+    ///
+    /// # Errors
+    /// When the input cannot be read or its format cannot be recognised.
     pub fn from_reader(
         name: &str,
         reader: impl Read + Send + 'static,

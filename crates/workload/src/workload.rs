@@ -130,6 +130,9 @@ impl Workload {
     }
 
     /// From TOML, where the workload is the whole document, or its table `workload` as in the file of an experiment.
+    ///
+    /// # Errors
+    /// When the text is not TOML or not the description of a workload.
     pub fn from_toml(text: &str) -> Result<Workload> {
         #[derive(Deserialize)]
         struct Document {
@@ -142,6 +145,9 @@ impl Workload {
     }
 
     /// Opens its files and makes its stream; relative paths begin at `base`.
+    ///
+    /// # Errors
+    /// When a file cannot be read or the description is impossible.
     pub fn open(&self, base: &Path) -> Result<Opened> {
         let mut traces = Vec::new();
         let requests = self.stream(base, &mut traces)?;

@@ -60,6 +60,9 @@ impl Array {
     ///
     /// As in md, the roles are those that the freshest superblock knows, and a member may be one event behind: that
     /// is how a crash between the writes of two superblocks looks.
+    ///
+    /// # Errors
+    /// When the superblocks do not make one array that can be used; see [`MdError`].
     pub fn assemble(superblocks: &[Superblock]) -> Result<Array, MdError> {
         let freshest = superblocks.iter().rev().max_by_key(|block| block.events()).ok_or(MdError::Empty)?;
         let geometry = geometry(freshest)?;

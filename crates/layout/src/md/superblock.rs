@@ -98,6 +98,9 @@ impl Version {
 
 impl Superblock {
     /// Reads a superblock that was found at `offset` of its device, and verifies what can be verified by itself.
+    ///
+    /// # Errors
+    /// When the bytes are no valid superblock of a supported version; see [`MdError`].
     pub fn parse(bytes: &[u8], offset: u64) -> Result<Superblock, MdError> {
         let whole = bytes.get(..SUPERBLOCK_BYTES).ok_or(MdError::Short(bytes.len()))?;
         let mut block = Superblock { bytes: Box::new([0; SUPERBLOCK_BYTES]) };
@@ -131,6 +134,9 @@ impl Superblock {
     }
 
     /// Refuses the features that would make it wrong to use the array as it lies there.
+    ///
+    /// # Errors
+    /// Names the first feature that is not supported.
     pub fn check_features(&self) -> Result<(), Unsupported> {
         use feature::*;
         let has = |bits: u32| self.features() & bits != 0;

@@ -47,6 +47,9 @@ pub struct Row {
 
 impl Row {
     /// The row of a machine in a table.
+    ///
+    /// # Errors
+    /// When the table cannot be read or has no row of this machine.
     pub fn find(path: &Path, machine: &str) -> Result<Row> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
         let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
@@ -63,6 +66,9 @@ impl Row {
     }
 
     /// The figure in a column.
+    ///
+    /// # Errors
+    /// When the table has no such column, or the figure is no number.
     pub fn get(&self, column: &str) -> Result<f64> {
         let value = self.values.get(column).copied().filter(|value| value.is_finite());
         value.ok_or_else(|| Error::setting("table", format!("{} has no number {column}", self.machine)))
@@ -132,6 +138,9 @@ impl Row {
 
 impl CloudphysicsSpec {
     /// The parameters of the generator; `base` is the directory that a relative path begins at.
+    ///
+    /// # Errors
+    /// When the table cannot be read, has no such machine, or its figures are impossible.
     pub fn generator(&self, base: &Path) -> Result<GeneratorSpec> {
         let row = Row::find(&base.join(&self.table), &self.machine)?;
         let total = row.get("read_block_req_count")? + row.get("write_block_req_count")?;
