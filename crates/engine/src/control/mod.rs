@@ -13,6 +13,7 @@ mod membership;
 mod replace;
 mod reshape;
 mod settings;
+mod spares;
 mod store;
 mod volumes;
 
