@@ -1,11 +1,11 @@
-//! Which of the stripes to come is next: the one that has the least to wait for.
+//! Lookahead: the choice of the next stripe number, such that the stripe has the least to wait for.
 
-use crate::declustered::Placement;
+use crate::declustered::placement::Placement;
 
-/// Stripes to come that a new one is chosen from. So many may lack to the balance that the placement promises.
+/// Stripe numbers among which the next one is chosen. The balance that the placement promises may lack this many stripes.
 const AHEAD: u64 = 12;
 
-/// Numbers of stripes to come, the first ones in front.
+/// The numbers of the next stripes, in order.
 pub struct Lookahead {
     numbers: Vec<u64>,
     next: u64,
@@ -18,8 +18,8 @@ impl Default for Lookahead {
 }
 
 impl Lookahead {
-    /// The number of the stripe whose most burdened member, of the first `count` with room, is the least burdened; the
-    /// first of those alike. Leaves its order in `order`.
+    /// The number of the stripe whose most burdened member, of the first `count` with room, is the least burdened; of equal
+    /// ones, the first. Leaves the stripe's order in `order`.
     pub fn choose(
         &self,
         placement: &Placement,
@@ -44,7 +44,7 @@ impl Lookahead {
         chosen
     }
 
-    /// A stripe has that number.
+    /// Removes a number that a stripe has taken.
     pub fn take(&mut self, stripe_no: u64) {
         self.numbers.retain(|&number| number != stripe_no);
         self.numbers.push(self.next);
@@ -56,24 +56,24 @@ impl Lookahead {
 mod tests {
     use super::*;
 
-    /// Stripes of four members out of nine, so many; how many each member is in.
+    /// Places `stripes` stripes of four members out of nine. Returns in how many of them each member is.
     fn place(stripes: usize, burden: impl Fn(usize, u8) -> u32) -> [u64; 9] {
-        let (placement, mut upcoming, mut order) = (Placement::new(9, 3), Lookahead::default(), Vec::new());
+        let (placement, mut lookahead, mut order) = (Placement::new(9, 3), Lookahead::default(), Vec::new());
         let mut uses = [0; 9];
         for stripe in 0..stripes {
-            let chosen = upcoming.choose(&placement, 4, |_| true, |m| burden(stripe, m), &mut order);
-            upcoming.take(chosen);
+            let chosen = lookahead.choose(&placement, 4, |_| true, |m| burden(stripe, m), &mut order);
+            lookahead.take(chosen);
             order[..4].iter().for_each(|&member| uses[usize::from(member)] += 1);
         }
         uses
     }
 
     #[test]
-    fn busy_members_are_left_out_for_a_while_and_nobody_for_long() {
-        assert_eq!(place(72, |_, _| 1), [32; 9], "in order where all are alike");
+    fn busy_members_are_left_out_for_a_while_and_none_for_long() {
+        assert_eq!(place(72, |_, _| 1), [32; 9], "in order when all are equally burdened");
         let uses = place(5, |_, member| u32::from(member == 4));
         assert_eq!((uses[4], uses.iter().sum()), (0, 20u64));
-        // One is busy all the time: it lacks what is ahead, and no more.
+        // One member is always busy: it lacks the stripes of the lookahead, and no more.
         let uses = place(900, |_, member| u32::from(member == 4));
         assert!((400 - AHEAD..400).contains(&uses[4]), "{uses:?}");
         let uses = place(900, |stripe, member| (stripe as u32 * 31 + u32::from(member) * 17) % 7);

@@ -1,4 +1,4 @@
-//! Parity of a stripe: what protects its data columns against lost members, and how a lost column comes back.
+//! Parity of a stripe: computed from the data columns, and used to reconstruct lost columns.
 //!
 //! One parity column is the XOR of the data columns (P). Two are P and Q, where Q is the sum of `g^i * D_i` over
 //! GF(2^8) with polynomial 0x11d and g = 2, column i of the stripe being the exponent; this is the code of Linux RAID-6
@@ -6,7 +6,7 @@
 //! narrow stripe has the same parity as the wide stripe it would be with zeros behind it.
 //!
 //! Everything here is a pure function of byte slices of equal, arbitrary length. Any `m` lost columns are recovered
-//! exactly; that the bytes given are the right ones is the business of the caller's checksums.
+//! exactly; the caller verifies the bytes of the other columns, by checksums.
 
 mod gf256;
 mod kernel;
@@ -16,18 +16,18 @@ use gf256::{inverse, multiply, power};
 /// The largest number of data columns: g has order 255, so more exponents would not be distinct.
 pub const DATA_COLUMNS_MAX: usize = 255;
 
-/// What is at hand of one column of a stripe.
+/// One column of a stripe, as far as its bytes are known.
 #[derive(Clone, Copy, Debug)]
 pub enum Column<'a> {
     /// Its bytes.
     Present(&'a [u8]),
     /// A data column that was never stored: zeros.
     Absent,
-    /// Unknown: its member failed, its checksum is wrong, or nobody read it.
+    /// Unknown: its member failed, its checksum is wrong, or it was not read.
     Lost,
 }
 
-/// More columns are lost than the parity at hand covers.
+/// More data columns are lost than the present parity columns cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{lost_data} data columns are lost, {parity} parity columns are at hand")]
 pub struct TooManyLost {
@@ -61,11 +61,11 @@ pub fn compute(data: &[Option<&[u8]>], parity: &mut [&mut [u8]]) {
 /// Recovers the `want`ed columns, each of which must be lost, into `out`, in the order of `want`.
 ///
 /// Columns `0..k` are data, `k..k + m` parity. As many data columns may be lost as parity columns are present; of the
-/// parity columns any may be lost. So a reader who needs one data column of a two-parity stripe reads P or Q, not both,
-/// and passes the other as [`Column::Lost`].
+/// parity columns any may be lost. A reader that needs one data column of a two-parity stripe reads P or Q, not both, and
+/// passes the other as [`Column::Lost`].
 ///
 /// # Errors
-/// [`TooManyLost`], and `out` is unspecified.
+/// [`TooManyLost`]; the content of `out` is then unspecified.
 ///
 /// # Panics
 /// When `columns` is not `k + m` long, m is not 1 or 2, a wanted column is not lost or is wanted twice, a parity column
@@ -91,7 +91,7 @@ pub fn reconstruct(
     }
     assert!(!parity.iter().any(|column| matches!(column, Column::Absent)), "parity is never absent");
 
-    // Places for all lost data columns: parity that is wanted needs those as well that nobody wants.
+    // Places for all lost data columns: a wanted parity column is computed from the unwanted ones too.
     let mut scratch = vec![vec![0; len]; lost.iter().filter(|column| !want.contains(column)).count()];
     let (mut data_places, mut parity_places): (Vec<_>, Vec<_>) = want
         .iter()

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::declustered::*;
+use super::*;
 
 fn is_prime_power(n: usize) -> bool {
     let prime = (2..=n).find(|divisor| n.is_multiple_of(*divisor)).expect("n itself");
