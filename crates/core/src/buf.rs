@@ -6,12 +6,12 @@ use std::sync::Arc;
 /// The unit of a volume's addresses and of every transfer to a member.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// One block of memory, aligned as O_DIRECT wants it.
+/// One block of memory, aligned as O_DIRECT requires.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(4096))]
 struct Page([u8; BLOCK_BYTES]);
 
-/// Buffers of up to this many blocks are kept for reuse when they are let go of; there is a list for each power of two.
+/// Buffers of up to this many blocks are kept for reuse when they are dropped; there is a list for each power of two.
 const KEPT_BLOCKS_MAX: usize = 256;
 const CLASSES: usize = KEPT_BLOCKS_MAX.ilog2() as usize + 1;
 /// Memory a thread keeps in one list, unless told otherwise.
@@ -22,14 +22,14 @@ thread_local! {
     static KEPT_MAX: Cell<usize> = const { Cell::new(KEPT_BYTES_MAX) };
 }
 
-/// Lets this thread keep up to so many bytes of each size for reuse: for one that holds much data and lets go of all of it,
-/// again and again.
+/// Sets the bytes of each size that this thread keeps for reuse: for a thread that again and again allocates much memory and
+/// drops all of it.
 pub fn keep(bytes: usize) {
     KEPT_MAX.set(bytes);
 }
 
-/// Memory on loan from its thread's lists. Asking the system for fresh pages and giving them back costs more than
-/// everything else a small request does.
+/// Memory from the lists of its thread. To allocate pages from the system and to free them costs more than all other work
+/// of a small request.
 struct Pages(Vec<Page>);
 
 impl Pages {
@@ -38,7 +38,7 @@ impl Pages {
         (1..=KEPT_BLOCKS_MAX).contains(&blocks).then(|| blocks.next_power_of_two().ilog2() as usize)
     }
 
-    /// At least `len` bytes of anything; whether they are fresh zeros.
+    /// At least `len` bytes with unspecified content, and whether they are known to be zeros.
     fn of(len: usize) -> (Pages, bool) {
         let blocks = len.div_ceil(BLOCK_BYTES);
         let Some(class) = Pages::class(blocks) else { return (Pages(bytemuck::zeroed_vec(blocks)), true) };
@@ -85,7 +85,7 @@ impl Buf {
         buf
     }
 
-    /// A buffer of `len` bytes to be filled: what is in it is left from whatever used the memory before.
+    /// A buffer of `len` bytes to be filled: its content is unspecified, left over from an earlier use of the memory.
     pub fn stale(len: usize) -> Buf {
         let (pages, _) = Pages::of(len);
         let buf = Buf { pages: Arc::new(pages), start: 0, len: len as u32 };
@@ -110,7 +110,7 @@ impl Buf {
         self.len as usize
     }
 
-    /// Whether there are no bytes at all.
+    /// Whether the buffer has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -124,7 +124,7 @@ impl Buf {
     /// The bytes for writing.
     ///
     /// # Panics
-    /// When another handle shares the memory: filling a buffer that somebody reads is a broken invariant.
+    /// When another handle shares the memory: to fill a buffer that is being read is a broken invariant.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let pages = Arc::get_mut(&mut self.pages).expect("a shared buffer is read-only");
         let all: &mut [u8] = bytemuck::cast_slice_mut(pages.0.as_mut_slice());
@@ -147,7 +147,7 @@ impl Buf {
 }
 
 impl Buf {
-    /// Takes `next` in if it follows this one in the same memory; tells whether it did.
+    /// Appends `next` if it follows this range in the same memory. Returns whether it does.
     pub fn join(&mut self, next: &Buf) -> bool {
         let follows = Arc::ptr_eq(&self.pages, &next.pages) && self.start + self.len == next.start;
         if follows {

@@ -1,4 +1,4 @@
-//! The answer to a request that is carried out in parts.
+//! Completion counter: the answer to a request that is carried out in parts.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -6,10 +6,10 @@ use std::rc::Rc;
 use crate::sync::{Fulfil, Promise, promise};
 use crate::volume::VolumeError;
 
-/// What a queued write answers: whether its last conditional piece held.
+/// The answer to a queued write: whether the condition of its last conditional piece held.
 pub type AppendResult = Result<bool, VolumeError>;
 
-/// Counts the blocks still to be dealt with, and answers after the last.
+/// Counts the blocks that are not yet done, and answers after the last one.
 pub struct Completion {
     blocks_left: Cell<u32>,
     result: Cell<AppendResult>,
@@ -17,18 +17,18 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// A ticket for so many blocks, and where its answer will be.
+    /// A counter for `blocks` blocks, and its answer.
     pub fn new(blocks: u32) -> (Rc<Completion>, Promise<AppendResult>) {
         let (fulfil, promise) = promise();
-        let ticket = Completion {
+        let completion = Completion {
             blocks_left: Cell::new(blocks),
             result: Cell::new(Ok(true)),
             fulfil: Cell::new(Some(fulfil)),
         };
-        (Rc::new(ticket), promise)
+        (Rc::new(completion), promise)
     }
 
-    /// So many blocks have been dealt with. The first error is the answer.
+    /// Counts `blocks` blocks as done. The answer is the first error, if there is one.
     pub fn done(&self, blocks: u32, result: AppendResult) {
         match (self.result.get(), result) {
             (Ok(_), Ok(held)) => self.result.set(Ok(held)),

@@ -1,4 +1,4 @@
-//! The only seam between the engine and the world.
+//! The only interface between the engine and the outside world.
 //!
 //! Everything the engine needs from outside comes through [`Io`]: time, tasks, random numbers and asynchronous access
 //! to numbered devices. `sinew-uring` implements it on Linux, `sinew-sim` on a virtual clock. The engine imports no
@@ -15,28 +15,28 @@ use std::task::Poll;
 use crate::buf::Buf;
 use crate::coverage::Mark;
 
-/// A device as its world numbers it. What it stands for (a file, a block device, memory) is the world's business.
+/// A device as its world numbers it. Only the world knows what it is: a file, a block device, memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId(pub u32);
 
-/// The buffers of one write, in order, written as one contiguous range. Shared, so that copies on several members send
-/// the same memory.
+/// The buffers of one write, in order, written as one contiguous range. Shared, so that writes to several members send the
+/// same memory.
 pub type Gather = Rc<[Buf]>;
 
-/// What a device says of its size.
+/// The size of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// Addressable bytes.
     pub bytes: u64,
 }
 
-/// Why a device did not do what it was asked.
+/// Why a request to a device failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IoError {
-    /// The device answered with an error for this request; others may succeed. Carries the errno.
+    /// The device answered this request with an error; other requests may succeed. Carries the errno.
     #[error("I/O error (errno {0})")]
     Failed(i32),
-    /// The device is not there any more, or was given up.
+    /// The device was removed, or was abandoned because it did not answer.
     #[error("device is gone, or does not answer")]
     Gone,
     /// The request reaches past the end of the device, or is not a whole number of blocks.
@@ -52,16 +52,16 @@ pub enum IoError {
 pub trait Io: Clone + 'static {
     /// Nanoseconds since an arbitrary, fixed moment; never goes back.
     fn now(&self) -> u64;
-    /// As `now`, but it may be as old as the present turn of the executor, and costs next to nothing.
+    /// As `now`, but cheap: the time may be as old as the present turn of the executor.
     #[inline(always)]
     fn now_coarse(&self) -> u64 {
         self.now()
     }
     /// Resolves `ns` nanoseconds later.
     fn sleep(&self, ns: u64) -> impl Future<Output = ()>;
-    /// Starts a task on this executor. It runs until it ends; nobody can cancel it.
+    /// Starts a task on this executor. It runs until it ends and cannot be cancelled.
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
-    /// A random number that nobody can guess from those before it.
+    /// A random number that cannot be predicted from earlier ones.
     fn random(&self) -> u64;
     /// Fills `buf`, which must be the only handle to its memory, from `offset`.
     ///
@@ -75,7 +75,7 @@ pub trait Io: Clone + 'static {
         offset: u64,
         buf: Buf,
     ) -> impl Future<Output = (Buf, Result<(), IoError>)>;
-    /// Writes the gathered buffers contiguously from `offset`.
+    /// Writes the buffers contiguously from `offset`.
     ///
     /// # Errors
     /// [`IoError::Failed`] with the errno of the device; [`IoError::Gone`] when the device was removed or abandoned;
@@ -88,25 +88,26 @@ pub trait Io: Clone + 'static {
     /// # Errors
     /// [`IoError::Failed`] or [`IoError::Gone`]; what the flush was to cover is then not known to be durable.
     fn flush(&self, device: DeviceId) -> impl Future<Output = Result<(), IoError>>;
-    /// Tells the device that the range's content is no longer needed; reading it afterwards gives anything.
+    /// Tells the device that the range's content is no longer needed; reads of it return unspecified data afterwards.
     ///
     /// # Errors
     /// [`IoError::Failed`] with the errno of the device; [`IoError::Gone`] when the device was removed or abandoned;
     /// [`IoError::OutOfRange`] when the range is not inside the device or not whole blocks.
     fn discard(&self, device: DeviceId, offset: u64, bytes: u64)
     -> impl Future<Output = Result<(), IoError>>;
-    /// Gives up on a device that does not answer: every request to it that is in flight ends with `Gone` soon, on whatever
-    /// thread, and so does every later one. What they own stays as it is until the device answers after all, and until then
-    /// it cannot be opened again.
+    /// Abandons a device that does not answer: every request to it that is in flight, on any thread, soon ends with `Gone`, and
+    /// so does every later one. The memory of the requests stays allocated until the device answers after all; until then the
+    /// device cannot be opened again.
     fn abandon(&self, device: DeviceId);
-    /// Tells that a path was taken that something unusual leads to. A world that tests the engine counts them.
+    /// Records a coverage mark: the engine has reached a place that only unusual conditions lead to. A world that tests the
+    /// engine counts the marks.
     #[inline(always)]
-    fn mark(&self, _path: Mark) {}
-    /// Whether requests to the device are carried out on the spot, so that none can be overtaken by another.
+    fn mark(&self, _mark: Mark) {}
+    /// Whether requests to the device complete when they are issued, so that none is ever pending.
     fn answers_at_once(&self, _device: DeviceId) -> bool {
         false
     }
-    /// Whether the device makes use of discards. What was discarded may then read as anything, and as something else each time.
+    /// Whether the device implements discards. Discarded blocks may then read as anything, and differently each time.
     fn takes_discards(&self, _device: DeviceId) -> bool {
         false
     }
@@ -117,7 +118,7 @@ pub trait Io: Clone + 'static {
     fn space(&self, device: DeviceId) -> Result<Space, IoError>;
 }
 
-/// Lets every other task that is ready run first.
+/// Lets every other task that is ready run before this one continues.
 pub async fn yield_now() {
     let mut asked = false;
     poll_fn(|context| {

@@ -1,5 +1,5 @@
-//! What every part of Sinew shares: the world outside ([`io`]), buffers, identifiers, the [`volume`] that frontends
-//! serve, waiting among the tasks of a thread, coverage marks and mutations for the tests.
+//! What every part of Sinew shares: the interface to the outside world ([`io`]), buffers, identifiers, the [`volume`] that
+//! frontends serve, waiting among the tasks of a thread, coverage marks and mutations for the tests.
 //!
 //! This crate imports nothing of Sinew.
 

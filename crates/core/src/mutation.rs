@@ -1,8 +1,8 @@
-//! Deliberate defects, one at a time, for the tests that show the simulator finds each.
+//! Mutations: planted defects of the engine, switched on one at a time by the tests that show that the simulator finds each.
 //!
-//! Without the feature `sabotage`, [`on`] is a constant `false` and costs nothing.
+//! Without the feature `mutations`, [`on`] is a constant `false` and costs nothing.
 
-/// A way to break the engine.
+/// A planted defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
     /// Acknowledge a commit without writing the journal block.
@@ -15,13 +15,13 @@ pub enum Mutation {
     OneDataCopy,
     /// Swap the first two data columns when a parity stripe is written.
     SwapColumns,
-    /// Leave the parity chunk as it is when converting.
+    /// Convert a stripe without writing its parity.
     SkipParity,
     /// Drop the mirrors of a converted stripe before its parity is durable.
     ConvertWithoutFlush,
-    /// Do not write again the pages and journal blocks of which a lost member had a copy.
+    /// Do not rewrite the pages and journal blocks of which a lost member had a copy.
     ForgetMetadataCopies,
-    /// Do not mark what a failed member missed.
+    /// Do not mark the chunks stale that a failed member missed.
     ForgetStale,
     /// Answer a flush without flushing the members.
     SkipFlush,
@@ -29,84 +29,84 @@ pub enum Mutation {
     ReuseEarly,
     /// Write pages whose journal blocks are not durable yet.
     PagesBeforeJournal,
-    /// Let compaction overwrite what a client wrote meanwhile.
+    /// Let compaction overwrite data that a client wrote meanwhile.
     MoveUnconditionally,
-    /// Do not check checksums when reading.
+    /// Do not verify checksums of reads.
     SkipChecksums,
-    /// Trust unflushed records at recovery without looking at their data.
+    /// Apply unflushed records at recovery without verifying their data.
     TrustTail,
     /// Continue the old epoch after recovery.
     KeepEpoch,
-    /// Rebuild a chunk but leave the first block out.
+    /// Rebuild a chunk without its first block.
     RebuildShort,
-    /// Rebuild a chunk onto a member that already holds one of those that protect it.
+    /// Rebuild a chunk onto a member that already holds a chunk which protects it.
     ShareMember,
-    /// Refuse clients when no stripe is dead, without compacting.
+    /// Refuse writes of clients when no stripe is dead, without compacting.
     NeverCompact,
     /// Do not wake the rebuilder when a member comes or goes.
     LoseWakeup,
-    /// Do not give back the chunks of a plan that came to nothing.
+    /// Do not free the chunks of an allocation that was not used.
     LeakChunks,
-    /// Move a chunk to a member that already holds one of those that protect it, when members are balanced.
+    /// Rebalance a chunk onto a member that already holds a chunk which protects it.
     BalanceTogether,
-    /// Record the new home of a rebuilt or moved chunk before it is durable there.
+    /// Record the new location of a rebuilt or moved chunk before its data is durable there.
     MoveUnflushed,
-    /// Use a new member before the configuration says so.
+    /// Use a new member before the configuration that lists it is durable.
     UseBeforeStored,
-    /// Let a member go before it is empty.
+    /// Remove a leaving member before it is empty.
     LeaveEarly,
-    /// Count a copy of the journal that is late as written.
+    /// Count a late copy of a journal block as written.
     CountLateJournal,
-    /// Apply records whose data is still on its way.
+    /// Apply records of an overlapped commit whose data is still being written.
     ApplyUnlanded,
-    /// Do not take back records whose data did not land.
+    /// Write no abort record for records whose data was not written.
     ForgetVoid,
-    /// Give up a silent member that the pool cannot do without.
+    /// Abandon a hung member that the pool needs.
     GiveUpNeeded,
-    /// Leave members in a spike out of a flush.
+    /// Leave members in a latency spike out of a flush.
     FlushAround,
-    /// Count a copy of small writes that is late as written.
+    /// Count a late copy of small writes as written.
     CountLateRun,
-    /// Arrays: change stripes in place without their after-image in the journal.
+    /// Arrays: update stripes in place without their after-image in the journal.
     SkipAfterImage,
-    /// Arrays: at recovery, leave stripes that were being changed as they are.
+    /// Arrays: at recovery, do not replay the stripes that were being updated.
     SkipReplay,
     /// Arrays: replay the oldest version of a block instead of the newest.
     ReplayOutOfOrder,
-    /// Arrays: let the tail pass groups whose blocks are not durable in their places.
+    /// Arrays: let the tail of the journal pass groups whose blocks are not destaged durably.
     SettleEarly,
-    /// Arrays: do not mark regions before they are written.
+    /// Arrays: do not set the bit of the write-intent bitmap before a region is written.
     ForgetDirty,
-    /// Arrays: after a crash, leave dirty regions as they are.
+    /// Arrays: do not resync dirty regions after a crash.
     SkipResync,
-    /// Arrays: read from a member what it lags behind in.
+    /// Arrays: read stale chunks from a member.
     ReadStale,
-    /// Arrays: add a column's difference to parity as if it were its neighbour's.
+    /// Arrays: add a column's difference to parity with the coefficient of the next column.
     WrongCoefficient,
-    /// Arrays: leave the parity out of an after-image.
+    /// Arrays: write an after-image without its parity.
     LoseImageParity,
-    /// Arrays: write the parity of an after-image to the log of another member than its own.
+    /// Arrays: write the parity of an after-image to the log of the wrong member.
     StrayImageParity,
-    /// Arrays: forget what came to the journal while older content of the same block was brought to its place.
+    /// Arrays: forget a block's newest content in the journal when older content of the block has been destaged.
     DrainOutOfOrder,
-    /// Arrays: let the members know that chunks have moved before the copies are durable.
+    /// Arrays: record that chunks have moved before the copies are durable.
     RecordUnflushed,
-    /// Arrays: write to chunks that have moved without the members knowing.
+    /// Arrays: write to moved chunks before the move is recorded.
     WriteUnrecorded,
-    /// Arrays: move chunks to places whose own may still be needed.
+    /// Arrays: move a chunk over another that may still be needed.
     OverwriteUnmoved,
-    /// Arrays: record that rows have changed before what they gain is durable.
+    /// Arrays: record that rows have changed before the chunks added to them are durable.
     ChangeUnflushed,
-    /// Arrays: change rows in place without their images in the log.
+    /// Arrays: change rows in place without their after-images in the log.
     ChangeUnlogged,
-    /// Arrays: let others write where chunks were while they are still being read there.
+    /// Arrays: let writes overwrite the old location of a chunk while reads of it are in flight.
     ForgetReaders,
-    /// Arrays: work out what a late member has while the stripe is being changed.
+    /// Arrays: reconstruct the data of a late member without the lock of the stripe.
     AroundUnlocked,
 }
 
 impl Mutation {
-    /// Every way.
+    /// All mutations.
     pub const ALL: [Mutation; 49] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
@@ -165,21 +165,21 @@ thread_local! {
     static CHOSEN: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) };
 }
 
-/// Breaks this thread's engines in one way, or in none.
+/// Switches one mutation on for the engines of this thread, or none.
 #[cfg(feature = "mutations")]
-pub fn choose(way: Option<Mutation>) {
-    CHOSEN.set(way);
+pub fn choose(mutation: Option<Mutation>) {
+    CHOSEN.set(mutation);
 }
 
-/// Whether this thread's engines are to be broken in this way.
+/// Whether this mutation is on for the engines of this thread.
 #[cfg(feature = "mutations")]
-pub fn on(way: Mutation) -> bool {
-    CHOSEN.get() == Some(way)
+pub fn on(mutation: Mutation) -> bool {
+    CHOSEN.get() == Some(mutation)
 }
 
-/// Whether this thread's engines are to be broken in this way: never.
+/// Whether this mutation is on: never, without the feature.
 #[cfg(not(feature = "mutations"))]
 #[inline(always)]
-pub fn on(_way: Mutation) -> bool {
+pub fn on(_mutation: Mutation) -> bool {
     false
 }

@@ -1,10 +1,10 @@
-//! What a frontend sees of a volume: byte-addressed requests whose reply is a return value.
+//! A volume as frontends use it: byte-addressed requests whose reply is a return value.
 
 use std::future::Future;
 
 use crate::buf::Buf;
 
-/// A stretch of a volume and whether anything is stored there; unallocated ranges read as zeros.
+/// A range of a volume, and whether data is stored in it. Unallocated ranges read as zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Length in bytes.
@@ -13,13 +13,13 @@ pub struct Extent {
     pub allocated: bool,
 }
 
-/// Why a request failed, as a client is told.
+/// Why a client's request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VolumeError {
     /// The range reaches past the volume's end.
     #[error("request reaches past the end of the volume")]
     OutOfRange,
-    /// The pool has no room for this write. Reads, flushes, discards and overwrites of stored blocks go on.
+    /// The pool has no room for this write. Reads, flushes, discards and overwrites of stored blocks still succeed.
     #[error("no space left in the pool")]
     NoSpace,
     /// More members failed than the protection covers, or a block has no good copy left.
@@ -28,7 +28,7 @@ pub enum VolumeError {
     /// The pool is served read-only.
     #[error("the pool is served read-only")]
     ReadOnly,
-    /// This kind of pool does not do that.
+    /// This kind of pool does not support the request.
     #[error("this kind of pool does not support the request")]
     Unsupported,
     /// The volume was deleted or the pool is closing.
@@ -63,7 +63,7 @@ pub trait Volume: Clone + 'static {
     /// [`VolumeError::Failed`] when more members failed than the protection covers; [`VolumeError::Gone`] when the volume was
     /// deleted or the pool is closing. What the flush was to cover may then not be durable.
     fn flush(&self) -> impl Future<Output = Result<(), VolumeError>>;
-    /// Frees the whole blocks inside the range; they read as zeros. Partial blocks at the edges are left alone.
+    /// Frees the whole blocks inside the range; they read as zeros. Partial blocks at the edges keep their content.
     ///
     /// # Errors
     /// As for [`Volume::write`].
@@ -74,7 +74,7 @@ pub trait Volume: Clone + 'static {
     /// As for [`Volume::write`].
     fn write_zeroes(&self, offset: u64, len: u64, fua: bool)
     -> impl Future<Output = Result<(), VolumeError>>;
-    /// What is stored in the range, as extents in order that add up to `len`, adjacent ones merged.
+    /// The extents of the range, in order; they add up to `len`, and adjacent extents of the same kind are merged.
     ///
     /// # Errors
     /// [`VolumeError::OutOfRange`] past the end of the volume; [`VolumeError::Gone`] when the volume was deleted or the pool is

@@ -20,7 +20,7 @@ use sinew_core::coverage::Mark;
 use sinew_core::ids::{Lsn, MemberId};
 use sinew_core::io::{Gather, Io};
 use sinew_core::mutation::{self, Mutation};
-use sinew_core::sync::{Fulfil, Promise, Signal, gather, poll_next, promise};
+use sinew_core::sync::{Fulfil, Promise, Signal, batch, poll_next, promise};
 use sinew_core::volume::VolumeError;
 use sinew_format::journal_block::{JOURNAL_PAYLOAD_BYTES, JournalHeader, Record, encode_block};
 
@@ -325,7 +325,7 @@ impl<I: Io> MappedShard<I> {
     async fn journal_room(&self) -> Room {
         let journal = &self.journal;
         journal.work.wait(|| (!journal.queue.borrow().is_empty()).then_some(())).await;
-        gather(|| journal.queued(), usize::MAX).await;
+        batch(|| journal.queued(), usize::MAX).await;
         let ring = u64::from(self.geometry.journal_blocks);
         self.cleaner.kick();
         journal

@@ -25,7 +25,7 @@ use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, MemberId, ShardBlock, SlotNo, StripeId};
 use sinew_core::io::{Gather, Io};
 use sinew_core::mutation::{self, Mutation};
-use sinew_core::sync::{Promise, Signal, gather, join_all};
+use sinew_core::sync::{Promise, Signal, batch, join_all};
 use sinew_core::volume::VolumeError;
 use sinew_format::journal_block::{Record, WRITE_BLOCKS_MAX};
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
@@ -332,7 +332,7 @@ impl<I: Io> MappedShard<I> {
                     .then_some(())
             };
             appender.work.wait(ready).await;
-            gather(|| appender.queue.borrow().len(), CHUNK_BLOCKS as usize).await;
+            batch(|| appender.queue.borrow().len(), CHUNK_BLOCKS as usize).await;
             let mut chosen = appender.choose(&self);
             if chosen.is_none() && !appender.open.borrow().is_empty() {
                 self.open_around().await;

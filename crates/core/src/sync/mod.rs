@@ -1,0 +1,9 @@
+//! Waiting among the tasks of one thread.
+
+mod join;
+mod oneshot;
+mod signal;
+
+pub use join::{end_all, join_all, next_of, poll_next};
+pub use oneshot::{Fulfil, Promise, promise};
+pub use signal::{Kick, Signal, batch};
