@@ -1,8 +1,8 @@
 //! Deadlines for requests that may turn out to be late.
 //!
-//! Nearly every request is answered before its alarm rings, so setting one must cost next to nothing: it is a place in a
-//! list, and one task looks at the list now and then, at most once in the shortest time after which anything is late. No
-//! alarm rings late for that, since a new one is never due before the next look.
+//! Nearly every request is answered before its deadline, so setting one must cost next to nothing: it takes a slot of a
+//! list, and one task checks the list, at most once in the shortest delay after which any request is hedged. No deadline is
+//! missed by that, since a new one is never due before the next check.
 
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Waker};
@@ -10,64 +10,65 @@ use std::task::{Context, Waker};
 use sinew_core::io::Io;
 use sinew_core::sync::Kick;
 
-struct Set {
+/// A task to be woken.
+struct Entry {
     due: u64,
     waker: Waker,
 }
 
-/// The alarms of one shard.
+/// The deadlines of one shard.
 #[derive(Default)]
 pub struct Deadlines {
-    set: RefCell<Vec<Option<Set>>>,
+    entries: RefCell<Vec<Option<Entry>>>,
     free: RefCell<Vec<usize>>,
     work: Kick,
-    looking: Cell<bool>,
+    running: Cell<bool>,
 }
 
 impl Deadlines {
-    /// An alarm that rings at `due`, once somebody waits for it.
+    /// A deadline at `due`. It takes no slot before it is polled.
     pub fn at(&self, due: u64) -> Deadline<'_> {
-        Deadline { alarms: self, due, place: None }
+        Deadline { deadlines: self, due, slot: None }
     }
 
-    /// Rings alarms, for ever, and looks at them once in the shortest time after which anything is late.
-    pub async fn run<I: Io>(&self, io: &I, least_ns: impl Fn() -> u64) {
+    /// Wakes tasks at their deadlines, for ever; checks the list once in `shortest_ns`.
+    pub(crate) async fn run<I: Io>(&self, io: &I, shortest_ns: impl Fn() -> u64) {
         loop {
             self.work.kicked().await;
-            self.looking.set(true);
+            self.running.set(true);
             let mut now = io.now();
-            while let Some(due) = self.ring(now) {
-                let look = due.min(now + least_ns());
-                io.sleep(look - now).await;
+            while let Some(due) = self.wake_due(now) {
+                let next = due.min(now + shortest_ns());
+                io.sleep(next - now).await;
                 now = io.now();
             }
-            self.looking.set(false);
+            self.running.set(false);
         }
     }
 
-    fn set(&self, set: Set) -> usize {
-        let mut all = self.set.borrow_mut();
-        let place = self.free.borrow_mut().pop().unwrap_or_else(|| {
+    fn insert(&self, entry: Entry) -> usize {
+        let mut all = self.entries.borrow_mut();
+        let slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
             all.push(None);
             all.len() - 1
         });
-        all[place] = Some(set);
+        all[slot] = Some(entry);
         drop(all);
-        if !self.looking.get() {
+        if !self.running.get() {
             self.work.kick();
         }
-        place
+        slot
     }
 
-    /// Wakes those whose time has come. When the next is due; none when nobody waits.
-    fn ring(&self, now: u64) -> Option<u64> {
+    /// Wakes the tasks whose deadline has come. Returns the next deadline; `None` when there is none.
+    fn wake_due(&self, now: u64) -> Option<u64> {
         let mut next = None;
-        for place in 0..self.set.borrow().len() {
-            let due = self.set.borrow()[place].as_ref().map(|set| set.due);
+        for slot in 0..self.entries.borrow().len() {
+            let due = self.entries.borrow()[slot].as_ref().map(|entry| entry.due);
             match due {
                 Some(due) if due <= now => {
-                    // Its place is given back by the one who is woken.
-                    let waker = self.set.borrow()[place].as_ref().map(|set| set.waker.clone());
+                    // The woken task frees the slot when it drops its `Deadline`.
+                    let waker = self.entries.borrow()[slot].as_ref().map(|entry| entry.waker.clone());
                     waker.into_iter().for_each(Waker::wake);
                 }
                 Some(due) => next = Some(next.map_or(due, |next: u64| next.min(due))),
@@ -78,26 +79,28 @@ impl Deadlines {
     }
 }
 
-/// An alarm; gone when it is dropped.
+/// A deadline; dropping it cancels it.
 pub struct Deadline<'a> {
-    alarms: &'a Deadlines,
+    deadlines: &'a Deadlines,
     due: u64,
-    place: Option<usize>,
+    slot: Option<usize>,
 }
 
 impl Deadline<'_> {
-    /// Whether it rings; otherwise whoever asks will be woken.
+    /// Whether the deadline has come; if not, the task of `cx` is woken then.
     pub fn poll(&mut self, cx: &Context<'_>, now: u64) -> bool {
         if now >= self.due {
             return true;
         }
-        match self.place {
-            Some(place) => {
-                if let Some(set) = &mut self.alarms.set.borrow_mut()[place] {
-                    set.waker.clone_from(cx.waker());
+        match self.slot {
+            Some(slot) => {
+                if let Some(entry) = &mut self.deadlines.entries.borrow_mut()[slot] {
+                    entry.waker.clone_from(cx.waker());
                 }
             }
-            None => self.place = Some(self.alarms.set(Set { due: self.due, waker: cx.waker().clone() })),
+            None => {
+                self.slot = Some(self.deadlines.insert(Entry { due: self.due, waker: cx.waker().clone() }))
+            }
         }
         false
     }
@@ -105,10 +108,10 @@ impl Deadline<'_> {
 
 impl Drop for Deadline<'_> {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
+        if let Some(slot) = self.slot {
             // Bound to a name so that the waker is dropped after the borrow has ended.
-            let _set = self.alarms.set.borrow_mut()[place].take();
-            self.alarms.free.borrow_mut().push(place);
+            let _entry = self.deadlines.entries.borrow_mut()[slot].take();
+            self.deadlines.free.borrow_mut().push(slot);
         }
     }
 }

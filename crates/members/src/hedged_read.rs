@@ -1,13 +1,15 @@
-//! Reading around members that are late: from the rest of the stripe while a spike is on, and from elsewhere as well when
-//! a read turns out to be late (hedged requests, which FusionRAID, FAST '21, section 4.3 suggests; ToleRAID rebuilds what
-//! is late from parity).
+//! Hedged reads: reads that do not wait for slow members.
 //!
-//! Here is what both kinds of pool have in common; [`Around`] asks for the rest: `read_around` of mapped pools, and
-//! `array/around`.
+//! While a member is in a latency spike, its data is reconstructed from the other columns of the stripe. When a read turns
+//! out to be late, it is sent to an alternate as well, and the first answer counts (hedged requests, which FusionRAID,
+//! FAST '21, section 4.3 suggests; ToleRAID reconstructs late data from parity). Both kinds of pool share this algorithm;
+//! each supplies its copies and alternates as a [`HedgedSource`].
 //!
-//! A read that is in flight is never given up: whichever answer comes second is waited for by a task of its own, inside
-//! whatever keeps what is being read from being reused. What may be hedged lives in places that are used again, so that a
-//! read costs no allocation; what few reads come to is in boxes, so that the others need not carry it.
+//! A read in flight is never cancelled. A task of its own waits for the slower answer and holds a [guard], so that the
+//! chunk being read is not reused before. Primary reads run in reusable slots, so that a read costs no allocation; the
+//! futures of rare cases are boxed, so that the common case does not carry their size.
+//!
+//! [guard]: HedgedSource::ReadGuard
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -21,21 +23,21 @@ use sinew_core::coverage::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::io::{Io, IoError};
 
-/// A member has little to do with so many requests in flight.
+/// A member with at most this number of requests in flight counts as idle.
 const IDLE_REQUESTS: usize = 1;
 
-/// The result of reading a copy as it is.
+/// The result of primary a copy as it is.
 pub type ReadResult = Result<Buf, IoError>;
 
-/// A shard that reads around members that are late.
+/// A shard whose reads are hedged.
 pub trait HedgedSource<I: Io>: Sized + 'static {
-    /// What is read.
+    /// A part of a chunk, which one read covers.
     type Part: Copy + 'static;
-    /// A place to read it from as it is.
+    /// A location that holds the part as it is.
     type Copy: Copy + 'static;
-    /// Keeps what a read that nobody waits for still reads.
+    /// Guard that keeps the chunk from being reused while an abandoned read is still in flight.
     type ReadGuard: 'static;
-    /// The paths it names.
+    /// The coverage marks of this kind of pool.
     const MARKS: HedgeMarks;
 
     /// The world.
@@ -44,30 +46,30 @@ pub trait HedgedSource<I: Io>: Sized + 'static {
     fn members(&self) -> &Members<I>;
     /// The shard's reusable places for reads.
     fn read_slots(&self) -> &ReadSlots<Self, Self::Part, Self::Copy>;
-    /// The member that a copy is on.
+    /// The member that holds a copy.
     fn member(&self, part: Self::Part, copy: Self::Copy) -> MemberId;
-    /// A way to the data that meets no member in a spike, and not this copy.
+    /// An alternate source that involves no spiking member and not `copy`.
     fn alternate(&self, part: Self::Part, copy: Self::Copy) -> Option<Alternate<Self::Copy>>;
     /// Reads a copy as it is.
     fn read_copy(self: Rc<Self>, part: Self::Part, copy: Self::Copy) -> impl Future<Output = ReadResult>;
-    /// Reads that way what is known to be right; none when it cannot be had.
+    /// Reads the part from the alternate, and verifies it; `None` when it cannot be read or is not known to be right.
     fn read_alternate(
         self: Rc<Self>,
         part: Self::Part,
-        way: Alternate<Self::Copy>,
+        alternate: Alternate<Self::Copy>,
     ) -> impl Future<Output = Option<Buf>>;
-    /// What a read that nobody waited for came to.
+    /// Takes the result of an abandoned read.
     fn late_read_done(
         self: Rc<Self>,
         part: Self::Part,
         copy: Self::Copy,
         result: ReadResult,
     ) -> impl Future<Output = ()>;
-    /// To be held by a read that goes on after the request that began it has ended.
+    /// A guard for a read that continues after its request has been answered.
     fn read_guard(&self) -> Self::ReadGuard;
 }
 
-/// The paths of one kind of pool.
+/// Coverage marks of hedged reads in one kind of pool.
 pub struct HedgeMarks {
     /// A read was reconstructed because its member is in a spike.
     pub around: Mark,
@@ -81,7 +83,7 @@ pub struct HedgeMarks {
     pub too_dear: Mark,
 }
 
-/// Another way to the same data.
+/// Another source of the same data.
 #[derive(Clone, Copy)]
 pub enum Alternate<C> {
     /// Another copy.
@@ -95,26 +97,27 @@ pub enum Alternate<C> {
     },
 }
 
-/// What a read came to.
+/// The result of a hedged read.
 pub enum ReadOutcome {
-    /// What the copy gave, good or not.
+    /// The answer of the copy, which is not verified.
     Primary(ReadResult),
-    /// What was had in another way; it is right.
+    /// Verified data from the alternate.
     Alternate(Buf),
 }
 
-/// A place for reads, one at a time.
-trait Reading<S, P, C> {
+/// A slot for primary reads, one at a time.
+trait ReadSlot<S, P, C> {
     fn start(&mut self, shard: Rc<S>, part: P, copy: C);
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ReadResult>;
 }
 
-struct Place<F, M> {
+/// A slot for the futures that `make` makes.
+struct FutureSlot<F, M> {
     future: Pin<Box<Option<F>>>,
     make: M,
 }
 
-impl<S, P, C, F, M> Reading<S, P, C> for Place<F, M>
+impl<S, P, C, F, M> ReadSlot<S, P, C> for FutureSlot<F, M>
 where
     F: Future<Output = ReadResult>,
     M: Fn(Rc<S>, P, C) -> F,
@@ -133,19 +136,19 @@ where
     }
 }
 
-type OneReading<S, P, C> = Box<dyn Reading<S, P, C>>;
-type ReadingOf<I, S> = OneReading<S, <S as HedgedSource<I>>::Part, <S as HedgedSource<I>>::Copy>;
+type BoxedSlot<S, P, C> = Box<dyn ReadSlot<S, P, C>>;
+type SlotOf<I, S> = BoxedSlot<S, <S as HedgedSource<I>>::Part, <S as HedgedSource<I>>::Copy>;
 
-fn place<S, P, C, F, M>(make: M) -> OneReading<S, P, C>
+fn new_slot<S, P, C, F, M>(make: M) -> BoxedSlot<S, P, C>
 where
     F: Future<Output = ReadResult> + 'static,
     M: Fn(Rc<S>, P, C) -> F + 'static,
 {
-    Box::new(Place { future: Box::pin(None), make })
+    Box::new(FutureSlot { future: Box::pin(None), make })
 }
 
-/// Places that are free.
-pub struct ReadSlots<S, P, C>(RefCell<Vec<OneReading<S, P, C>>>);
+/// The free slots of one shard.
+pub struct ReadSlots<S, P, C>(RefCell<Vec<BoxedSlot<S, P, C>>>);
 
 impl<S, P, C> Default for ReadSlots<S, P, C> {
     fn default() -> Self {
@@ -154,118 +157,120 @@ impl<S, P, C> Default for ReadSlots<S, P, C> {
 }
 
 impl<S, P, C> ReadSlots<S, P, C> {
-    fn take<I: Io>(&self) -> OneReading<S, P, C>
+    fn take<I: Io>(&self) -> BoxedSlot<S, P, C>
     where
         S: HedgedSource<I, Part = P, Copy = C>,
     {
         let free = self.0.borrow_mut().pop();
-        free.unwrap_or_else(|| place(|shard: Rc<S>, part, copy| shard.read_copy(part, copy)))
+        free.unwrap_or_else(|| new_slot(|shard: Rc<S>, part, copy| shard.read_copy(part, copy)))
     }
 
-    fn give_back(&self, place: OneReading<S, P, C>) {
-        self.0.borrow_mut().push(place);
+    fn give_back(&self, slot: BoxedSlot<S, P, C>) {
+        self.0.borrow_mut().push(slot);
     }
 }
 
-/// Reads a part from this copy, not waiting for a member that is late if it can be had otherwise.
+/// Reads a part from `copy`, or from an alternate when the member of `copy` is in a spike or late.
 pub async fn read<I: Io, S: HedgedSource<I>>(shard: &Rc<S>, part: S::Part, copy: S::Copy) -> ReadOutcome {
     let members = shard.members();
     let member = shard.member(part, copy);
-    members.responses.earn();
+    members.latency.earn();
     if !members.responds(member)
-        && let Some(buf) = Box::pin(read_rest(shard, part, copy)).await
+        && let Some(buf) = Box::pin(reconstruct(shard, part, copy)).await
     {
         return ReadOutcome::Alternate(buf);
     }
     if !members.may_hedge() {
         return ReadOutcome::Primary(Rc::clone(shard).read_copy(part, copy).await);
     }
-    let mut reading = shard.read_slots().take::<I>();
-    reading.start(Rc::clone(shard), part, copy);
-    let (early_ns, late_ns) = members.responses.hedges_after_ns(member);
+    let mut primary = shard.read_slots().take::<I>();
+    primary.start(Rc::clone(shard), part, copy);
+    let delays = members.latency.hedge_delays(member);
     let began = shard.io().now_coarse();
-    let mut due = began + early_ns;
+    let mut due = began + delays.idle_ns;
     loop {
-        let mut alarm = members.alarms.at(due);
-        let in_time = poll_fn(|cx| match reading.poll(cx) {
+        let mut deadline = members.deadlines.at(due);
+        let in_time = poll_fn(|cx| match primary.poll(cx) {
             Poll::Ready(result) => Poll::Ready(Some(result)),
-            Poll::Pending if alarm.poll(cx, shard.io().now_coarse()) => Poll::Ready(None),
+            Poll::Pending if deadline.poll(cx, shard.io().now_coarse()) => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         })
         .await;
-        drop(alarm);
+        drop(deadline);
         if let Some(result) = in_time {
-            shard.read_slots().give_back(reading);
+            shard.read_slots().give_back(primary);
             return ReadOutcome::Primary(result);
         }
-        let is_early = due < began + late_ns;
-        if let Some(way) = affordable(shard, part, copy, is_early) {
-            return Box::pin(hedge(shard, part, copy, reading, way)).await;
+        let is_early = due < began + delays.ns;
+        if let Some(alternate) = affordable(shard, part, copy, is_early) {
+            return Box::pin(hedge(shard, part, copy, primary, alternate)).await;
         }
-        // What cannot be done now may be possible after as long again.
-        due = if is_early { began + late_ns } else { due + late_ns };
+        // An alternate that is not possible now may be possible after the same delay.
+        due = if is_early { began + delays.ns } else { due + delays.ns };
     }
 }
 
-/// The part from the rest of its stripe, while its member does not respond and enough others do.
-async fn read_rest<I: Io, S: HedgedSource<I>>(shard: &Rc<S>, part: S::Part, copy: S::Copy) -> Option<Buf> {
-    let Some(way @ Alternate::Reconstruct { reads, .. }) = shard.alternate(part, copy) else { return None };
-    let responses = &shard.members().responses;
-    if !responses.spend(reads.saturating_sub(1)) {
+/// Reconstructs the part, while its member is in a spike and enough of the others are not.
+async fn reconstruct<I: Io, S: HedgedSource<I>>(shard: &Rc<S>, part: S::Part, copy: S::Copy) -> Option<Buf> {
+    let Some(alternate @ Alternate::Reconstruct { reads, .. }) = shard.alternate(part, copy) else {
+        return None;
+    };
+    let latency = &shard.members().latency;
+    if !latency.spend(reads.saturating_sub(1)) {
         shard.io().mark(S::MARKS.too_dear);
         return None;
     }
-    let buf = Rc::clone(shard).read_alternate(part, way).await?;
+    let buf = Rc::clone(shard).read_alternate(part, alternate).await?;
     shard.io().mark(S::MARKS.around);
-    responses.note(shard.member(part, copy), |watch| {
-        watch.redirections += 1;
-        watch.reconstructions += 1;
+    latency.note(shard.member(part, copy), |tracked| {
+        tracked.redirections += 1;
+        tracked.reconstructions += 1;
     });
     Some(buf)
 }
 
-/// A way to the data of a part whose copy here is late, if there is one and it may be gone; while it is early, only if
-/// nobody has to wait for that.
+/// An alternate for a part whose copy is late, if there is one and the hedge budget allows it. For early hedging only if
+/// the members of the alternate are idle, so that no other request waits for it.
 fn affordable<I: Io, S: HedgedSource<I>>(
     shard: &Rc<S>,
     part: S::Part,
     copy: S::Copy,
     is_early: bool,
 ) -> Option<Alternate<S::Copy>> {
-    let way = shard.alternate(part, copy)?;
-    let (reads, in_flight) = match way {
+    let alternate = shard.alternate(part, copy)?;
+    let (reads, in_flight) = match alternate {
         Alternate::Mirror(other) => (1, shard.members().in_flight(shard.member(part, other))),
         Alternate::Reconstruct { reads, in_flight } => (reads, in_flight),
     };
-    let responses = &shard.members().responses;
+    let latency = &shard.members().latency;
     if is_early {
         let is_idle = in_flight as usize <= reads * IDLE_REQUESTS;
-        return (is_idle && responses.spend_early(reads)).then_some(way);
+        return (is_idle && latency.spend_early(reads)).then_some(alternate);
     }
-    let is_paid = responses.spend(reads);
+    let is_paid = latency.spend(reads);
     if !is_paid {
         shard.io().mark(S::MARKS.too_dear);
     }
-    is_paid.then_some(way)
+    is_paid.then_some(alternate)
 }
 
-/// A read is late: asks elsewhere too, and takes what comes first.
+/// Hedges a late read: reads from the alternate as well, and returns the first answer.
 async fn hedge<I: Io, S: HedgedSource<I>>(
     shard: &Rc<S>,
     part: S::Part,
     copy: S::Copy,
-    mut reading: ReadingOf<I, S>,
-    way: Alternate<S::Copy>,
+    mut primary: SlotOf<I, S>,
+    alternate: Alternate<S::Copy>,
 ) -> ReadOutcome {
     shard.io().mark(S::MARKS.hedged);
-    shard.members().responses.note(shard.member(part, copy), |watch| {
-        watch.hedges += 1;
-        watch.reconstructions += u64::from(matches!(way, Alternate::Reconstruct { .. }));
+    shard.members().latency.note(shard.member(part, copy), |tracked| {
+        tracked.hedges += 1;
+        tracked.reconstructions += u64::from(matches!(alternate, Alternate::Reconstruct { .. }));
     });
-    let mut second = Box::pin(Rc::clone(shard).read_alternate(part, way));
+    let mut second = Box::pin(Rc::clone(shard).read_alternate(part, alternate));
     let mut second_failed = false;
     let first = poll_fn(|cx| {
-        if let Poll::Ready(result) = reading.poll(cx) {
+        if let Poll::Ready(result) = primary.poll(cx) {
             return Poll::Ready(Ok(result));
         }
         if second_failed {
@@ -284,12 +289,12 @@ async fn hedge<I: Io, S: HedgedSource<I>>(
     match first {
         Err(buf) => {
             shard.io().mark(S::MARKS.won);
-            let stay = shard.read_guard();
-            shard.io().spawn(await_late(Rc::clone(shard), stay, part, copy, reading));
+            let guard = shard.read_guard();
+            shard.io().spawn(await_late(Rc::clone(shard), guard, part, copy, primary));
             ReadOutcome::Alternate(buf)
         }
         Ok(result) => {
-            shard.read_slots().give_back(reading);
+            shard.read_slots().give_back(primary);
             if !second_failed {
                 shard.io().mark(S::MARKS.lost);
                 shard.io().spawn(async move { drop(second.await) });
@@ -299,15 +304,15 @@ async fn hedge<I: Io, S: HedgedSource<I>>(
     }
 }
 
-/// Waits for a read that nobody needs any more: its buffer is the device's until then.
+/// Waits for an abandoned read: until it ends, its buffer belongs to the device.
 async fn await_late<I: Io, S: HedgedSource<I>>(
     shard: Rc<S>,
-    _stay: S::ReadGuard,
+    _guard: S::ReadGuard,
     part: S::Part,
     copy: S::Copy,
-    mut reading: ReadingOf<I, S>,
+    mut primary: SlotOf<I, S>,
 ) {
-    let result = poll_fn(|cx| reading.poll(cx)).await;
-    shard.read_slots().give_back(reading);
+    let result = poll_fn(|cx| primary.poll(cx)).await;
+    shard.read_slots().give_back(primary);
     shard.late_read_done(part, copy, result).await;
 }

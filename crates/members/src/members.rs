@@ -1,4 +1,4 @@
-//! The members as one shard sees them: where each lies, whether it takes part, what it was asked and how it answered.
+//! The members of a pool as one shard uses them: device, state, requests in flight, errors and latency of each.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -7,7 +7,8 @@ use async_channel::Sender;
 
 use crate::deadlines::Deadlines;
 use crate::io_timeout::{IoTimeouts, PendingRequest};
-use crate::latency::{Kind, LatencyTable, MemberLatency, SpikeAvoidance, Token};
+use crate::latency::{LatencyTable, MemberLatency, RequestKind, RequestStart, SpikeAvoidance};
+use crate::member_stats::MemberStats;
 use crate::message::ShardEvent;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::{Home, MemberId};
@@ -15,7 +16,7 @@ use sinew_core::io::{DeviceId, Gather, Io, IoError};
 use sinew_format::model::config::{MemberConfig, MemberState};
 use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, CHUNK_BYTES, MemberLayout};
 
-/// Read errors after which a member counts as failed although single reads still succeed.
+/// Read errors after which a member counts as failed even if other reads succeed.
 const READ_ERRORS_MAX: u32 = 64;
 
 /// One member of the pool.
@@ -27,11 +28,11 @@ pub struct Member {
     pub state: MemberState,
     /// How the device is divided.
     pub layout: MemberLayout,
-    /// Written since the last flush began.
+    /// Whether the member was written since its last flush began.
     unflushed: bool,
     /// The device of the last request that failed.
     failed: Option<DeviceId>,
-    /// The version at which it last went out.
+    /// The value of `Members::version` when the member last went out.
     lost_at: u64,
     in_flight: u32,
     /// Requests of this shard since the device joined.
@@ -53,34 +54,24 @@ impl Member {
     }
 }
 
-/// What a member was asked by one shard and how it answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemberStats {
-    /// Reads completed.
-    pub reads: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Writes completed.
-    pub writes: u64,
-    /// Bytes written.
-    pub written_bytes: u64,
-    /// Flushes completed.
-    pub flushes: u64,
-    /// Reads that failed.
-    pub read_errors: u32,
-    /// Blocks whose checksum did not match.
-    pub checksum_errors: u64,
-    /// Blocks rewritten from redundancy.
-    pub repaired_blocks: u64,
+/// The records of a request in flight.
+struct InFlight {
+    /// For the latency; `None` when it is not measured.
+    start: Option<RequestStart>,
+    /// For the I/O timeout; `None` when requests complete on the spot.
+    pending: Option<PendingRequest>,
 }
 
-/// A request as it was noted when it was sent.
-struct Sent {
-    token: Option<Token>,
-    mark: Option<PendingRequest>,
+/// The cost of another read from a member, in the order in which members are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Burden {
+    /// Requests that the member has not answered for too long; 0 when latency is not measured.
+    pub stragglers: u32,
+    /// Requests of this shard in flight to the member.
+    pub in_flight: u32,
 }
 
-/// All members, and the way to them.
+/// All members of the pool.
 pub struct Members<I> {
     /// The world.
     pub io: I,
@@ -91,23 +82,23 @@ pub struct Members<I> {
     version: Cell<u64>,
     /// Requests that wait for a failed member to be out.
     pub failures_reported: Cell<u64>,
-    /// How each answers; apart from the list, since it is much.
-    pub responses: LatencyTable,
-    /// Ring for requests that are late.
-    pub alarms: Deadlines,
-    /// Who waits for an answer.
-    pub vigil: Rc<IoTimeouts>,
-    /// Whether requests to all of them are carried out on the spot.
-    all_at_once: Cell<bool>,
+    /// Latency of each member; not in the list, whose entries are copied.
+    pub latency: LatencyTable,
+    /// Deadlines of requests that may be late.
+    pub deadlines: Deadlines,
+    /// Pending requests, for the I/O timeout.
+    pub io_timeouts: Rc<IoTimeouts>,
+    /// Whether all devices carry out requests on the spot, so that none is ever pending.
+    completes_on_the_spot: Cell<bool>,
 }
 
 impl<I: Io> Members<I> {
-    /// Rings alarms, for ever.
-    pub async fn run_alarms(&self) {
-        self.alarms.run(&self.io, || self.responses.least_ns()).await;
+    /// Wakes requests at their deadlines, for ever.
+    pub async fn run_deadlines(&self) {
+        self.deadlines.run(&self.io, || self.latency.shortest_delay_ns()).await;
     }
 
-    /// The members of a pool on these devices, as one shard sees them.
+    /// The members of a pool on these devices, for shard `shard`. Starts the watchdog of the I/O timeout.
     pub fn new(
         io: I,
         shard: usize,
@@ -126,22 +117,22 @@ impl<I: Io> Members<I> {
             list,
             version: Cell::new(0),
             failures_reported: Cell::new(0),
-            responses: LatencyTable::default(),
-            alarms: Deadlines::default(),
-            vigil: Rc::default(),
-            all_at_once: Cell::new(false),
+            latency: LatencyTable::default(),
+            deadlines: Deadlines::default(),
+            io_timeouts: Rc::default(),
+            completes_on_the_spot: Cell::new(false),
         };
-        members.watch_all();
-        members.keep_vigil();
+        members.update_tracking();
+        members.run_io_timeouts();
         members
     }
 
-    /// Reports members that answer nothing for long, for ever.
-    fn keep_vigil(&self) {
-        let (io, vigil, control) = (self.io.clone(), Rc::clone(&self.vigil), self.control.clone());
+    /// Starts the task that reports hung devices, for ever.
+    fn run_io_timeouts(&self) {
+        let (io, timeouts, control) = (self.io.clone(), Rc::clone(&self.io_timeouts), self.control.clone());
         self.io.spawn(async move {
             // Control only goes away with the whole pool.
-            vigil.keep(io, async |silence| drop(control.send(ShardEvent::Hung(silence)).await)).await;
+            timeouts.run(io, async |hung| drop(control.send(ShardEvent::Hung(hung)).await)).await;
         });
     }
 
@@ -160,17 +151,17 @@ impl<I: Io> Members<I> {
         self.list.borrow()[usize::from(member.0)].clone()
     }
 
-    /// Whether what the member holds is read and kept up to date.
+    /// Whether the member is read and kept up to date.
     pub fn is_active(&self, member: MemberId) -> bool {
         self.list.borrow()[usize::from(member.0)].state.takes_part()
     }
 
-    /// Whether anything new may be placed on the member.
+    /// Whether new chunks may be placed on the member.
     pub fn takes_new(&self, member: MemberId) -> bool {
         self.list.borrow()[usize::from(member.0)].state == MemberState::Active
     }
 
-    /// How many members take what is new.
+    /// Number of members on which new chunks may be placed.
     pub fn taking_new(&self) -> usize {
         self.ids().filter(|&m| self.takes_new(m)).count()
     }
@@ -180,7 +171,7 @@ impl<I: Io> Members<I> {
         self.ids().filter(|&m| self.is_active(m)).collect()
     }
 
-    /// Whether any member takes part.
+    /// Whether any member is active.
     pub fn any_active(&self) -> bool {
         self.list.borrow().iter().any(|member| member.state.takes_part())
     }
@@ -195,7 +186,7 @@ impl<I: Io> Members<I> {
         self.version.get()
     }
 
-    /// A member has a new state, or is new; its number is then the next.
+    /// Changes a member's state. A member whose number is the next one is added.
     pub fn set(&self, member: MemberId, state: MemberState, device: Option<DeviceId>, layout: MemberLayout) {
         self.version.set(self.version.get() + 1);
         let mut list = self.list.borrow_mut();
@@ -217,83 +208,84 @@ impl<I: Io> Members<I> {
             entry.unflushed = false;
         }
         drop(list);
-        self.watch_all();
+        self.update_tracking();
         if is_other {
-            self.responses.forget(member);
+            self.latency.forget(member);
         }
     }
 
-    fn watch_all(&self) {
+    fn update_tracking(&self) {
         let list = self.list.borrow();
-        self.responses.watch(list.len());
-        let at_once = |m: &Member| m.device.is_none_or(|device| self.io.answers_at_once(device));
-        self.all_at_once.set(list.iter().all(at_once));
+        self.latency.resize(list.len());
+        let on_the_spot = |m: &Member| m.device.is_none_or(|device| self.io.answers_at_once(device));
+        self.completes_on_the_spot.set(list.iter().all(on_the_spot));
     }
 
-    /// Whether the member answers, as far as is known: no spike is on.
+    /// Whether the member is not known to be in a latency spike.
     pub fn responds(&self, member: MemberId) -> bool {
-        !self.may_be_late() || self.responses.responds(member, self.io.now_coarse())
+        !self.may_be_late() || self.latency.responds(member, self.io.now_coarse())
     }
 
-    /// Looks for spikes in another way from now on.
-    pub fn step_around(&self, mode: SpikeAvoidance) {
-        self.responses.set_mode(mode, self.io.now());
+    /// Changes how spikes are detected and avoided.
+    pub fn set_spike_avoidance(&self, mode: SpikeAvoidance) {
+        self.latency.set_mode(mode, self.io.now());
     }
 
-    /// How each answers, for people.
+    /// Reports of every member's latency.
     pub fn latencies(&self) -> Vec<MemberLatency> {
-        let mut all = self.responses.report(self.io.now());
+        let mut all = self.latency.report(self.io.now());
         for (latency, member) in all.iter_mut().zip(self.list.borrow().iter()) {
-            latency.unanswered_ns = member.device.map_or(0, |device| self.vigil.unanswered_ns(device));
+            latency.unanswered_ns = member.device.map_or(0, |device| self.io_timeouts.unanswered_ns(device));
         }
         all
     }
 
-    /// What a read of the member waits for: the less, the better.
-    pub fn burden(&self, member: MemberId) -> (u32, u32) {
+    /// The cost of another read from the member.
+    pub fn burden(&self, member: MemberId) -> Burden {
         let stragglers =
-            if self.may_be_late() { self.responses.stragglers(member, self.io.now_coarse()) } else { 0 };
-        (stragglers, self.in_flight(member))
+            if self.may_be_late() { self.latency.stragglers(member, self.io.now_coarse()) } else { 0 };
+        Burden { stragglers, in_flight: self.in_flight(member) }
     }
 
-    /// Whether a request may turn out to be late. Where all are carried out on the spot none is ever pending, and watching
-    /// them would only cost.
+    /// Whether a request may be late. Requests that are carried out on the spot are never pending, and their latency is not
+    /// measured.
     pub fn may_be_late(&self) -> bool {
-        self.responses.is_on() && !self.all_at_once.get()
+        self.latency.avoids() && !self.completes_on_the_spot.get()
     }
 
-    /// Whether a request that is late may be made again elsewhere.
+    /// Whether a late request may be hedged.
     pub fn may_hedge(&self) -> bool {
-        self.may_be_late() && self.responses.hedges()
+        self.may_be_late() && self.latency.hedges()
     }
 
-    fn begin(&self, member: MemberId, device: DeviceId) -> Sent {
-        let is_watched = self.responses.measures() && !self.all_at_once.get();
-        let token = is_watched.then(|| self.responses.begin(member, self.io.now_coarse()));
-        Sent { token, mark: self.pending_request(device) }
+    fn begin(&self, member: MemberId, device: DeviceId) -> InFlight {
+        let is_measured = self.latency.measures() && !self.completes_on_the_spot.get();
+        let start = is_measured.then(|| self.latency.begin(member, self.io.now_coarse()));
+        InFlight { start, pending: self.pending_request(device) }
     }
 
-    fn end(&self, member: MemberId, kind: Kind, sent: Sent) {
-        if let Some(token) = sent.token {
-            self.responses.end(member, kind, token, self.io.now_coarse());
+    fn end(&self, member: MemberId, kind: RequestKind, sent: InFlight) {
+        if let Some(start) = sent.start {
+            self.latency.end(member, kind, start, self.io.now_coarse());
         }
-        sent.mark.into_iter().for_each(|mark| self.vigil.end(mark));
+        sent.pending.into_iter().for_each(|pending| self.io_timeouts.end(pending));
     }
 
-    /// What is carried out on the spot is never waited for.
+    /// Counts a request for the I/O timeout, unless it is carried out on the spot.
     fn pending_request(&self, device: DeviceId) -> Option<PendingRequest> {
-        (!self.all_at_once.get()).then(|| self.vigil.begin(device))
+        (!self.completes_on_the_spot.get()).then(|| self.io_timeouts.begin(device))
     }
 
-    /// Whether the member has been out at any time since `version`: what it was written since then may be lost, even if
-    /// it is back.
+    /// Whether the member has been out at any time since `version`: data written to it since then may be lost, even if it
+    /// is active again.
     pub fn lost_since(&self, member: MemberId, version: u64) -> bool {
         let entry = &self.list.borrow()[usize::from(member.0)];
         !entry.state.takes_part() || entry.lost_at > version
     }
 
-    /// Reports a member that failed a request and waits until all shards and the other members know. What a device fails
-    /// late, when another has taken its place, says nothing of that one.
+    /// Reports a member that failed a request, and waits until the failure is recorded on the other members and known to all
+    /// shards. Does nothing when another device has taken the member's place since: a late failure says nothing about the new
+    /// device.
     pub async fn report_failure(&self, member: MemberId, error: IoError) {
         let Member { state, device, failed, .. } = self.get(member);
         if !state.takes_part() || (failed.is_some() && failed != device) {
@@ -308,20 +300,20 @@ impl<I: Io> Members<I> {
         self.failures_reported.set(self.failures_reported.get() - 1);
     }
 
-    /// Asks for md's superblocks to say that the array is being written, and waits until they do on all members; false
-    /// when too few are left.
+    /// Waits until md's superblocks on all members say that the array is being written; false when too few members are
+    /// left.
     pub async fn report_write(&self) -> bool {
         let (done, answer) = oneshot::async_channel();
         self.control.send(ShardEvent::Write { done }).await.is_ok() && answer.await.unwrap_or(false)
     }
 
-    /// Tells the control something that needs no answer.
+    /// Sends the control an event that needs no answer.
     pub async fn report(&self, event: ShardEvent) {
         // Control only goes away with the whole pool.
         let _ = self.control.send(event).await;
     }
 
-    /// There are more members: those from number `from` on are these.
+    /// Replaces the members from number `from` on by these, in an array that grows.
     pub fn extend(&self, from: usize, members: &[(MemberState, Option<DeviceId>)]) {
         let mut list = self.list.borrow_mut();
         list.truncate(from);
@@ -330,7 +322,7 @@ impl<I: Io> Members<I> {
         );
         self.version.set(self.version.get() + 1);
         drop(list);
-        self.watch_all();
+        self.update_tracking();
     }
 
     fn note(&self, member: MemberId, f: impl FnOnce(&mut Member)) {
@@ -347,12 +339,12 @@ impl<I: Io> Members<I> {
         self.note(member, |m| m.stats.repaired_blocks += blocks);
     }
 
-    /// Whether a read error is reason to stop using the member.
+    /// Whether the member counts as failed after this read error.
     pub fn read_error_is_fatal(&self, member: MemberId, error: IoError) -> bool {
         error == IoError::Gone || self.get(member).stats.read_errors > READ_ERRORS_MAX
     }
 
-    /// The member's device, and where its part begins there.
+    /// The member's device, and the offset at which its part of the device begins.
     fn place(&self, member: MemberId) -> Result<(DeviceId, u64), IoError> {
         let entry = &self.list.borrow()[usize::from(member.0)];
         Ok((entry.device.ok_or(IoError::Gone)?, entry.layout.origin))
@@ -367,7 +359,7 @@ impl<I: Io> Members<I> {
         self.note(member, |m| m.in_flight += 1);
         let sent = self.begin(member, device);
         let (buf, result) = self.io.read(device, origin + offset, Buf::stale(bytes)).await;
-        self.end(member, Kind::Read, sent);
+        self.end(member, RequestKind::Read, sent);
         self.note(member, |m| {
             m.in_flight -= 1;
             match result {
@@ -394,7 +386,7 @@ impl<I: Io> Members<I> {
         self.note(member, |m| m.in_flight += 1);
         let sent = self.begin(member, device);
         let result = self.io.write(device, origin + offset, data).await;
-        self.end(member, Kind::Write, sent);
+        self.end(member, RequestKind::Write, sent);
         self.note(member, |m| {
             m.in_flight -= 1;
             m.unflushed = true;
@@ -413,7 +405,7 @@ impl<I: Io> Members<I> {
         self.list.borrow()[usize::from(home.member.0)].layout.chunk_offset(self.shard, home.chunk, block)
     }
 
-    /// Reads `count` blocks of a chunk.
+    /// Reads `count` blocks of a chunk, from `block` on.
     ///
     /// # Errors
     /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
@@ -429,8 +421,8 @@ impl<I: Io> Members<I> {
     /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
     pub async fn write(&self, home: Home, block: u32, data: Gather) -> Result<(), IoError> {
         let offset = self.chunk_offset(home, block);
-        if self.responses.only_watches() {
-            self.responses.note(home.member, |watch| watch.note_write(self.io.now_coarse()));
+        if self.latency.only_counts() {
+            self.latency.note(home.member, |tracked| tracked.note_write(self.io.now_coarse()));
         }
         self.write_at(home.member, offset, data).await
     }
@@ -440,7 +432,7 @@ impl<I: Io> Members<I> {
         self.get(member).device.is_some_and(|device| self.io.takes_discards(device))
     }
 
-    /// Tells the device that so many chunks are free.
+    /// Discards `chunks` consecutive chunks.
     ///
     /// # Errors
     /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
@@ -450,7 +442,7 @@ impl<I: Io> Members<I> {
         self.io.discard(device, origin + offset, chunks * CHUNK_BYTES).await
     }
 
-    /// Active members written since their last flush; they count as flushed from here on.
+    /// Takes the active members that were written since their last flush; they count as flushed from now on.
     pub fn take_unflushed(&self) -> Vec<MemberId> {
         let mut list = self.list.borrow_mut();
         let mut taken = Vec::new();
@@ -462,7 +454,7 @@ impl<I: Io> Members<I> {
         taken
     }
 
-    /// A flush of the member failed: what it was to cover is still not flushed.
+    /// Notes that a flush of the member failed, so that its writes are still not flushed.
     pub fn set_unflushed(&self, member: MemberId) {
         self.note(member, |m| m.unflushed = true);
     }
@@ -473,9 +465,9 @@ impl<I: Io> Members<I> {
     /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
     pub async fn flush(&self, member: MemberId) -> Result<(), IoError> {
         let device = self.get(member).device.ok_or(IoError::Gone)?;
-        let mark = self.pending_request(device);
+        let pending = self.pending_request(device);
         let result = self.io.flush(device).await;
-        mark.into_iter().for_each(|mark| self.vigil.end(mark));
+        pending.into_iter().for_each(|pending| self.io_timeouts.end(pending));
         self.note(member, |m| match result {
             Ok(()) => m.stats.flushes += 1,
             Err(_) => m.failed = Some(device),

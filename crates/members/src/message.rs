@@ -1,10 +1,10 @@
-//! What passes between a pool's threads: requests of clients and of the pool's control to a shard, and what a shard tells
-//! the control.
+//! Messages between the threads of a pool: requests of clients and of the pool's control to a shard, and events of a shard
+//! for the control.
 
 use crate::io_timeout::HungDevices;
 use crate::latency::SpikeAvoidance;
 use crate::status::{CounterValues, ShardStatus};
-use crate::throttle::Bounds;
+use crate::throttle::Limits;
 use sinew_core::buf::Buf;
 use sinew_core::ids::{MemberId, VolumeId};
 use sinew_core::io::{DeviceId, IoError};
@@ -14,7 +14,7 @@ use sinew_format::model::config::MemberState;
 use sinew_format::model::mapped_geometry::MemberLayout;
 use sinew_format::model::policy::Policy;
 
-/// A client's request for one shard; blocks are numbered as the shard counts the volume's.
+/// A client's request to one shard. Blocks of the volume are numbered as the shard numbers them.
 #[derive(Debug)]
 pub enum Request {
     /// Reads blocks.
@@ -47,7 +47,7 @@ pub enum Request {
         /// How many.
         count: u64,
     },
-    /// Asks which blocks are stored.
+    /// Reports which blocks are stored.
     Extents {
         /// First block.
         local: u64,
@@ -63,92 +63,92 @@ pub enum Request {
 pub enum Reply {
     /// The blocks read, in order.
     Data(Vec<Buf>),
-    /// What is stored.
+    /// Stored and unallocated extents, in order.
     Extents(Vec<Extent>),
-    /// Done.
+    /// The request has no other answer.
     Done,
 }
 
-/// Whoever waits for an answer from another thread.
+/// The sending end of an answer for another thread.
 pub type Answer<T> = oneshot::Sender<T>;
 
-/// What a shard is told.
+/// A message to a shard.
 #[derive(Debug)]
 pub enum ControlRequest {
     /// A client's request.
     Request {
         /// The volume.
         volume: VolumeId,
-        /// What to do.
+        /// The request.
         request: Request,
-        /// Who waits.
+        /// Answered when it is done.
         reply: Answer<Result<Reply, VolumeError>>,
     },
-    /// A member has a new state.
+    /// Change a member's state.
     SetMember {
         /// The member.
         member: MemberId,
-        /// Its state.
+        /// Its new state.
         state: MemberState,
-        /// The device it is now.
+        /// Its device; `None` while it is out.
         device: Option<DeviceId>,
-        /// How that is cut up.
+        /// How the device is divided.
         layout: MemberLayout,
-        /// Who waits.
+        /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,
     },
-    /// Nothing on an out member will be up to date when it comes back.
+    /// Record that all chunks of a member that is out are stale.
     StaleMember {
         /// The member.
         member: MemberId,
-        /// Who waits until that is durable.
+        /// Answered when that is durable.
         done: Answer<Result<(), VolumeError>>,
     },
-    /// Tell whether the other members have room for what is stored and for the tables.
+    /// Report whether the other members have room for all stored data and for the tables.
     FitsWithout {
         /// The member.
         member: MemberId,
-        /// Who waits.
+        /// Answered when it is done.
         done: Answer<Result<bool, VolumeError>>,
     },
-    /// Make everything durable, and tell whether nothing is left on a member that takes nothing new.
+    /// Make everything durable, and report whether a member that takes no new chunks is empty.
     IsEmpty {
         /// The member.
         member: MemberId,
-        /// Who waits.
+        /// Answered when it is done.
         done: Answer<Result<bool, VolumeError>>,
     },
     /// Make everything durable.
     Flush {
-        /// Who waits.
+        /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,
     },
-    /// Give back every block of a deleted volume.
+    /// Free every block of a deleted volume.
     DropVolume {
         /// The volume.
         volume: VolumeId,
-        /// Who waits.
+        /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,
     },
-    /// Free a volume's blocks from `blocks` on, as the volume counts them.
+    /// Free a volume's blocks from number `blocks` of the volume on.
     Truncate {
         /// The volume.
         volume: VolumeId,
         /// Its size in blocks.
         blocks: u64,
-        /// Who waits.
+        /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,
     },
-    /// The array has begun to grow onto more members, or has grown.
+    /// Begin to grow an array onto more members, or end the growth.
     Reshape {
-        /// Its shape now.
+        /// The array's new geometry.
         geometry: ArrayGeometry,
         /// All members with their devices.
         members: Vec<(MemberState, Option<DeviceId>)>,
-        /// Who waits.
+        /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,
     },
-    /// Everything below this key has moved in all shards, durably.
+    /// Take note that all shards have moved everything below a key, durably.
     MovedEverywhere {
         /// Members after the growth.
         to: usize,
@@ -157,55 +157,56 @@ pub enum ControlRequest {
     },
     /// Start or stop a scrub.
     Scrub {
-        /// Start.
+        /// True starts, false stops.
         run: bool,
-        /// Who waits.
+        /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,
     },
-    /// Bound background work.
-    Throttle(Bounds),
-    /// Look for latency spikes in this way.
+    /// Limit background work.
+    Throttle(Limits),
+    /// Change how latency spikes are detected and avoided.
     SpikeAvoidance(SpikeAvoidance),
-    /// Give members up that have not answered for so long, or never.
+    /// Change the I/O timeout, in nanoseconds; `None` is no timeout.
     IoTimeout(Option<u64>),
-    /// Lay out and convert small writes so.
+    /// Change the layout and conversion of small writes.
     Policy(Policy),
-    /// Tell the state.
+    /// Report the shard's state.
     Status(Answer<ShardStatus>),
-    /// Tell the counters alone, which costs nothing.
+    /// Report the counters only, which is cheap.
     Counters(Answer<CounterValues>),
-    /// Make everything durable, if nothing is being written to an array of md's, and ask again before the next write.
+    /// Arrays of md only: if no write is in flight, make everything durable, and report the next write before it begins
+    /// ([`ShardEvent::Write`]).
     BecomeClean {
-        /// Even if something was written since the last time.
+        /// Even if there were writes since the last such request.
         now: bool,
-        /// Who waits; told whether nothing is being written and nothing is to be resynced.
+        /// Answered with whether no write is in flight and no resync is pending.
         done: Answer<Result<bool, VolumeError>>,
     },
-    /// Write all pages, so that the next opening replays nothing; requests are answered until then.
+    /// Write all table pages, so that the next open replays nothing. Requests are answered until then.
     Close {
-        /// Who waits.
+        /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,
     },
 }
 
-/// What a shard tells the pool's control.
+/// A message from a shard to the pool's control.
 #[derive(Debug)]
 pub enum ShardEvent {
     /// A member failed a request. `done` is answered once the failure is recorded on the others and known to all shards.
     MemberFailed {
         /// The member.
         member: MemberId,
-        /// How it failed.
+        /// The error.
         error: IoError,
-        /// Answered with nothing.
+        /// Answered without a value.
         done: Answer<()>,
     },
-    /// An array of md's is about to be written. `done` is answered with whether its superblocks say so.
+    /// The first write to an array of md's is about to begin.
     Write {
-        /// Answered once they do, durably, on all members.
+        /// Answered with whether md's superblocks on all members say so, durably.
         done: Answer<bool>,
     },
-    /// Everything below this key has moved in the array's growth, as the shard has recorded.
+    /// The shard has moved everything below a key in the array's growth, and has recorded that.
     Moved {
         /// The shard.
         shard: usize,
@@ -214,8 +215,8 @@ pub enum ShardEvent {
         /// The key.
         key: u64,
     },
-    /// Nothing of the shard is left on the members that are to be emptied.
+    /// The shard has no chunks left on the members that are leaving.
     Emptied,
-    /// Devices do not answer.
+    /// Devices whose I/O timeout has expired.
     Hung(HungDevices),
 }

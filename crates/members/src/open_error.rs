@@ -1,4 +1,4 @@
-//! Why a shard cannot be opened.
+//! Errors of opening a shard.
 
 use sinew_core::ids::{Lsn, MemberId};
 
@@ -15,12 +15,12 @@ pub enum RecoverError {
         /// The missing block.
         lsn: Lsn,
     },
-    /// Intact bytes say something impossible.
+    /// Metadata with a right checksum is impossible.
     #[error("shard {shard}: {what}")]
     Damaged {
         /// The shard.
         shard: usize,
-        /// What is impossible.
+        /// The impossible content.
         what: String,
     },
     /// A member failed while the pool was being opened; opening again works without it.

@@ -1,5 +1,5 @@
-//! What the pool asks of a shard of either kind. The two kinds implement [`PoolShard`]; a third kind is one more
-//! implementation, and one more arm where the pool chooses between them.
+//! The interface of a pool's shard. Both kinds of pool implement [`PoolShard`]; a third kind is one more implementation,
+//! and one more arm where the pool chooses between them.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ pub struct OpenShard<'a, I> {
     pub config: Rc<Config>,
     /// The device of each member; `None` for a member that is out.
     pub devices: &'a [Option<DeviceId>],
-    /// Takes what the shard tells the pool's control.
+    /// Events for the pool's control.
     pub control: Sender<ShardEvent>,
 }
 
@@ -38,11 +38,11 @@ pub struct OpenShard<'a, I> {
 ///
 /// Methods that only one kind of pool needs have defaults that answer [`VolumeError::Unsupported`] or do nothing.
 pub trait PoolShard<I: Io>: Sized + 'static {
-    /// Recovers the shard and starts its tasks. Calls `recovered` as soon as the shard answers messages, which is before its
-    /// first changes of the members: those may need the control, which in turn asks the shard.
+    /// Recovers the shard and starts its tasks. Calls `recovered` as soon as the shard can answer messages, and before it first
+    /// writes to the members: a write may need the control, which in turn sends the shard messages.
     ///
     /// # Errors
-    /// When the content of the active members is not enough, or impossible.
+    /// [`RecoverError`] when the content of the active members is incomplete or impossible, or a member fails.
     fn open(
         shard: OpenShard<'_, I>,
         recovered: impl FnOnce(Rc<Self>),
@@ -52,7 +52,7 @@ pub trait PoolShard<I: Io>: Sized + 'static {
     fn io(&self) -> &I;
     /// The members as this shard uses them.
     fn members(&self) -> &Members<I>;
-    /// The bounds of background work.
+    /// The limits of background work.
     fn throttle(&self) -> &Throttle;
 
     /// Answers a client's request.
@@ -69,7 +69,7 @@ pub trait PoolShard<I: Io>: Sized + 'static {
     /// # Errors
     /// [`VolumeError::Failed`] when more members fail than the pool survives.
     fn flush(self: &Rc<Self>) -> impl Future<Output = Result<(), VolumeError>>;
-    /// Leaves nothing for the next opening to replay. Requests are answered until then.
+    /// Writes everything that the next open would have to replay. Requests are answered until then.
     ///
     /// # Errors
     /// As for [`PoolShard::flush`].
@@ -98,24 +98,24 @@ pub trait PoolShard<I: Io>: Sized + 'static {
     fn status(&self) -> ShardStatus;
     /// The counters alone, at no cost.
     fn counters(&self) -> CounterValues;
-    /// Resources held without a reason, in words; empty when all is well. The shard has to be idle and flushed.
+    /// Descriptions of leaked resources; empty when there are none. The shard has to be idle and flushed.
     fn leaks(&self) -> Vec<String>;
-    /// Moves of chunks that would make the members noticeably more even, in words; empty when all is well. Nothing may be
-    /// left to rebalance.
+    /// Descriptions of chunk moves that would noticeably even out the members; empty when there are none. No rebalance may
+    /// be under way.
     fn unbalanced(&self) -> Vec<String> {
         Vec::new()
     }
 
     /// Lays out and converts small writes by this policy. Mapped pools only.
     fn set_policy(&self, _policy: Policy) {}
-    /// Gives back every block of a deleted volume. Mapped pools only.
+    /// Frees every block of a deleted volume. Mapped pools only.
     ///
     /// # Errors
     /// As for [`PoolShard::flush`]; [`VolumeError::Unsupported`] for other kinds of pool.
     fn drop_volume(self: &Rc<Self>, _volume: VolumeId) -> impl Future<Output = Result<(), VolumeError>> {
         std::future::ready(Err(VolumeError::Unsupported))
     }
-    /// Frees a volume's blocks from `blocks` on, as the volume counts them. Mapped pools only.
+    /// Frees a volume's blocks from number `blocks` of the volume on. Mapped pools only.
     ///
     /// # Errors
     /// As for [`PoolShard::flush`]; [`VolumeError::Unsupported`] for other kinds of pool.
@@ -133,7 +133,7 @@ pub trait PoolShard<I: Io>: Sized + 'static {
     fn fits_without(&self, _member: MemberId) -> Result<bool, VolumeError> {
         Err(VolumeError::Unsupported)
     }
-    /// Flushes, and tells whether nothing is left on a member that takes nothing new. Mapped pools only.
+    /// Flushes, and returns whether a member that takes no new chunks is empty. Mapped pools only.
     ///
     /// # Errors
     /// As for [`PoolShard::flush`]; [`VolumeError::Unsupported`] for other kinds of pool.
@@ -152,10 +152,10 @@ pub trait PoolShard<I: Io>: Sized + 'static {
     ) -> Result<(), VolumeError> {
         Err(VolumeError::Unsupported)
     }
-    /// Every shard has moved everything below this key, durably, in a growth to `to` members. Arrays only.
+    /// Notes that every shard has moved everything below `key`, durably, in a growth to `to` members. Arrays only.
     fn moved_everywhere(&self, _to: usize, _key: u64) {}
-    /// Flushes if nothing is being written, and asks again before the next write. True when nothing is being written and
-    /// nothing is to be resynced. Arrays of md only.
+    /// Flushes if no write is in flight, and reports the next write before it begins. Returns whether no write is in flight
+    /// and no resync is pending. Arrays of md only.
     ///
     /// # Errors
     /// As for [`PoolShard::flush`]; [`VolumeError::Unsupported`] for other kinds of pool.

@@ -1,6 +1,6 @@
-//! What an opening of a pool did.
+//! Counts of the work that recovery did when a pool was opened.
 
-/// What recovery did, for reports.
+/// Counts of the work of recovery, of one shard or, added up, of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Bytes of journal and pages read.
@@ -9,16 +9,16 @@ pub struct RecoveryReport {
     pub pages: u64,
     /// Journal blocks replayed.
     pub blocks_replayed: u64,
-    /// Records whose data had to be verified.
+    /// Journal records whose data was verified.
     pub records_verified: u64,
-    /// Of those, dropped.
+    /// Of the records verified, those dropped because their data was not durable.
     pub records_dropped: u64,
-    /// Nanoseconds it took.
+    /// Nanoseconds that recovery took.
     pub elapsed_ns: u64,
 }
 
 impl RecoveryReport {
-    /// Adds another shard's; they recover at the same time.
+    /// Adds the report of another shard, which recovered at the same time.
     pub fn add(&mut self, other: &RecoveryReport) {
         self.bytes_read += other.bytes_read;
         self.pages += other.pages;

@@ -1,9 +1,9 @@
-//! What a shard can tell about itself.
+//! State and counters of a shard, and their sums over the shards of a pool.
 
 use std::cell::Cell;
 
 use crate::latency::MemberLatency;
-use crate::members::MemberStats;
+use crate::member_stats::MemberStats;
 use crate::update_latency::UpdateLatency;
 
 /// A number that only grows.
@@ -19,13 +19,13 @@ impl Counter {
 
 macro_rules! counters {
     ($(#[doc = $doc:literal] $name:ident,)*) => {
-        /// What one shard has done since the pool was opened.
+        /// Counters of one shard since the pool was opened.
         #[derive(Default, Debug)]
         pub struct Counters {
             $(#[doc = $doc] pub $name: Counter,)*
         }
 
-        /// What the pool has done since it was opened.
+        /// Values of the counters of a shard or, added up, of the pool.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct CounterValues {
             $(#[doc = $doc] pub $name: u64,)*
@@ -39,7 +39,7 @@ macro_rules! counters {
         }
 
         impl CounterValues {
-            /// What each of them counts, in the order of [`CounterValues::named`].
+            /// Descriptions of the counters, in the order of [`CounterValues::named`].
             pub const MEANINGS: &[&str] = &[$($doc.trim_ascii(),)*];
 
             /// Adds another shard's.
@@ -47,7 +47,7 @@ macro_rules! counters {
                 $(self.$name += other.$name;)*
             }
 
-            /// All of them with their names.
+            /// All values with their names.
             pub fn named(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)*]
             }
@@ -72,7 +72,7 @@ counters! {
     flushes,
     /// Mirrored stripes opened for small writes.
     stripes_opened,
-    /// Stripes written in their final form at once.
+    /// Full stripes written in their final form.
     stripes_written,
     /// Mirrored stripes that became parity stripes.
     stripes_converted,
@@ -80,39 +80,39 @@ counters! {
     stripes_freed,
     /// Blocks moved out of sparse stripes.
     blocks_compacted,
-    /// Blocks that lay together in a volume and now do on the members.
+    /// Scattered blocks rewritten next to each other by defragmentation.
     blocks_gathered,
-    /// Chunks given back a good home.
+    /// Chunks rebuilt.
     chunks_rebuilt,
-    /// Chunks moved to members that had less than their share.
+    /// Chunks moved to members with less than their fair share.
     chunks_balanced,
     /// Table pages written.
     pages_written,
-    /// Reads answered from the rest of a stripe.
+    /// Reads reconstructed from the other columns of a stripe.
     reconstructed_reads,
-    /// Reads of which no good copy was left.
+    /// Reads of blocks without a good copy.
     failed_reads,
-    /// Scrubs that came to the end.
+    /// Scrubs completed.
     scrubs_done,
     /// Stripes scrubbed.
     stripes_scrubbed,
-    /// Chunks or blocks a scrub found wrong.
+    /// Chunks or blocks that a scrub found wrong.
     scrub_errors,
-    /// Of those, not repaired because no good copy was left.
+    /// Of the scrub errors, those not repaired for lack of a good copy.
     scrub_unrepaired,
-    /// Stripes of an array changed in place.
+    /// Stripes of an array updated in place.
     stripes_updated,
-    /// Changes of an array's stripes by clients, without a journal.
+    /// Stripe updates by clients in an array without a journal.
     stripe_changes,
-    /// Nanoseconds those waited for their stripe, added up.
+    /// Nanoseconds for which those updates waited for the lock of their stripe.
     stripe_wait_ns,
-    /// Nanoseconds they waited for what was read for their parity.
+    /// Nanoseconds for which those updates waited for reads that parity needs.
     stripe_read_ns,
-    /// Nanoseconds they waited for the mark of their region to be durable.
+    /// Nanoseconds for which those updates waited until the write-intent bitmap was durable.
     stripe_mark_ns,
-    /// Nanoseconds they waited to be written.
+    /// Nanoseconds for which those updates waited for their writes.
     stripe_write_ns,
-    /// Blocks of an array brought from the journal to their place.
+    /// Blocks of an array destaged from the journal.
     blocks_drained,
     /// Stripes of an array resynced.
     stripes_resynced,
@@ -123,37 +123,37 @@ counters! {
 /// A shard's state, or, added up, the pool's.
 #[derive(Clone, Debug, Default)]
 pub struct ShardStatus {
-    /// Bytes that clients have stored.
+    /// Bytes stored by clients.
     pub stored_bytes: u64,
-    /// Of those, in mirrored stripes.
+    /// Of `stored_bytes`, bytes in mirrored stripes.
     pub stored_mirrored_bytes: u64,
-    /// And in parity stripes; in an array without redundancy they are in neither.
+    /// Of `stored_bytes`, bytes in parity stripes. In an array without redundancy all bytes are in neither.
     pub stored_parity_bytes: u64,
     /// Bytes that clients may store.
     pub capacity_bytes: u64,
     /// Bytes of chunks on active members.
     pub raw_bytes: u64,
-    /// Of those, free.
+    /// Of `raw_bytes`, bytes of free chunks.
     pub free_bytes: u64,
     /// Mirrored stripes.
     pub stripes_mirrored: u64,
     /// Parity stripes.
     pub stripes_parity: u64,
-    /// Stripes with a chunk that is not where it should be.
+    /// Stripes with a missing or stale chunk.
     pub stripes_degraded: u64,
-    /// Of those, stripes that have lost as much as the protection covers, or more.
+    /// Of `stripes_degraded`, stripes without any redundancy left, or lost.
     pub stripes_at_risk: u64,
-    /// Shards whose metadata is not yet on as many members as it should be.
+    /// Shards whose metadata has fewer copies than the protection asks for.
     pub metadata_degraded: u64,
-    /// Chunks that can be rebuilt now.
+    /// Chunks still to be rebuilt, of those that can be rebuilt now.
     pub rebuild_chunks_left: u64,
-    /// Chunks still to be moved until members have their shares; 0 when nobody moves any.
+    /// Chunks still to be moved until members have their fair shares; 0 while no rebalance runs.
     pub balance_chunks_left: u64,
     /// Stripes of an array that await their first resync.
     pub resync_stripes_left: u64,
-    /// Stripes the scrub has still to look at; none when none is under way.
+    /// Stripes still to be scrubbed; `None` while no scrub runs.
     pub scrub_stripes_left: Option<u64>,
-    /// Chunks of an array that are about to move onto more members; none when it is not growing.
+    /// Chunks of an array still to be moved onto more members; `None` when it is not growing.
     pub growth_chunks_left: Option<u64>,
     /// Shards whose growth waits because chunks cannot be read or written now.
     pub growth_stuck: u64,
@@ -163,26 +163,25 @@ pub struct ShardStatus {
     pub journal_blocks_used: u64,
     /// Blocks of the journal written since the pool was opened.
     pub journal_blocks_written: u64,
-    /// Times clients were refused for lack of room although all members were there and no more than the
-    /// capacity was stored.
+    /// Client requests refused for lack of room although all members were active and less than the capacity was stored.
     pub refused_early: u64,
-    /// Requests that wait for a member that failed them to be recorded as out.
+    /// Requests that wait until the member that failed them is recorded as out.
     pub failures_reported: u64,
-    /// What waits for what, for the diagnosis of a standstill.
+    /// Tasks and what they wait for, for the diagnosis of a standstill.
     pub waits: String,
     /// Counters.
     pub counters: CounterValues,
-    /// Of an array without a journal: what changes of its stripes waited for.
+    /// Breakdown of the latency of stripe updates; of arrays without a journal only.
     pub update_latency: UpdateLatency,
-    /// Each member's part in it.
+    /// Requests of each member.
     pub members: Vec<MemberStats>,
-    /// How each member answers.
+    /// Latency of each member.
     pub member_latency: Vec<MemberLatency>,
-    /// Chunks of stripes on each member.
+    /// Used chunks on each member.
     pub member_chunks_used: Vec<u64>,
-    /// Of those, parity chunks; of mapped pools only.
+    /// Of `member_chunks_used`, parity chunks; of mapped pools only.
     pub member_chunks_parity: Vec<u64>,
-    /// Chunks of an array on each member that are not up to date.
+    /// Stale chunks of an array on each member.
     pub member_chunks_stale: Vec<u64>,
 }
 
@@ -218,14 +217,7 @@ impl ShardStatus {
         self.members.resize(self.members.len().max(other.members.len()), MemberStats::default());
         self.member_chunks_used.resize(self.members.len(), 0);
         for (mine, theirs) in self.members.iter_mut().zip(&other.members) {
-            mine.reads += theirs.reads;
-            mine.read_bytes += theirs.read_bytes;
-            mine.writes += theirs.writes;
-            mine.written_bytes += theirs.written_bytes;
-            mine.flushes += theirs.flushes;
-            mine.read_errors += theirs.read_errors;
-            mine.checksum_errors += theirs.checksum_errors;
-            mine.repaired_blocks += theirs.repaired_blocks;
+            mine.add(theirs);
         }
         self.member_latency.resize(self.members.len(), MemberLatency::default());
         for (mine, theirs) in self.member_latency.iter_mut().zip(&other.member_latency) {

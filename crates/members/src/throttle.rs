@@ -1,70 +1,73 @@
-//! What bounds long background work, so that it leaves the members to their users: a rate, and the load beside which it rests.
+//! Limits of long background work, so that it leaves the members to clients: a rate in bytes per second, and a load of
+//! client requests above which it pauses.
 
 use std::cell::Cell;
 
 use sinew_core::io::Io;
 
-/// The spans in which clients' requests are counted.
-const SPAN_NS: u64 = 1_000_000_000;
-/// How often work that rests looks whether it may go on.
-const LOOK_NS: u64 = 20_000_000;
+/// Length of the intervals in which client requests are counted.
+const INTERVAL_NS: u64 = 1_000_000_000;
+/// How often paused work checks whether it may go on.
+const POLL_NS: u64 = 20_000_000;
 
-/// What background work is bound by. Zero is no bound.
+/// Limits of background work. Zero is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bounds {
+pub struct Limits {
     /// Bytes per second at most.
     pub bytes_per_second: u64,
-    /// Rest while clients ask for more than so much per second: the rate control of FastScale (FAST '11, section 4.1).
-    pub rest_above: u64,
+    /// Pause while clients send more requests per second than this: the rate control of FastScale (FAST '11, section 4.1).
+    pub pause_above_iops: u64,
 }
 
-/// The bounds of one shard, and what it has done.
+/// The limits of one shard, and the work done within them.
 #[derive(Default)]
 pub struct Throttle {
-    bounds: Cell<Bounds>,
-    /// When the work done so far would be paid for.
+    limits: Cell<Limits>,
+    /// When the work done so far reaches its rate.
     paid_until: Cell<u64>,
-    /// Requests in the span that began then, and in the one before.
-    span: Cell<u64>,
-    asked: Cell<u64>,
-    asked_before: Cell<u64>,
+    /// When the present interval began.
+    interval_start: Cell<u64>,
+    /// Client requests in the present interval.
+    requests: Cell<u64>,
+    /// Client requests in the interval before.
+    requests_before: Cell<u64>,
 }
 
 impl Throttle {
-    /// Changes the bounds.
-    pub fn set(&self, bounds: Bounds) {
-        self.bounds.set(bounds);
+    /// Changes the limits.
+    pub fn set(&self, limits: Limits) {
+        self.limits.set(limits);
     }
 
-    /// A client asks for something.
+    /// Counts a client's request.
     pub fn note_request(&self, io: &impl Io) {
-        if self.bounds.get().rest_above > 0 {
-            self.turn(io.now());
-            self.asked.set(self.asked.get() + 1);
+        if self.limits.get().pause_above_iops > 0 {
+            self.advance(io.now());
+            self.requests.set(self.requests.get() + 1);
         }
     }
 
-    fn turn(&self, now: u64) {
-        let spans = (now - self.span.get()) / SPAN_NS;
-        if spans > 0 {
-            self.asked_before.set(if spans == 1 { self.asked.get() } else { 0 });
-            self.asked.set(0);
-            self.span.set(self.span.get() + spans * SPAN_NS);
+    fn advance(&self, now: u64) {
+        let intervals = (now - self.interval_start.get()) / INTERVAL_NS;
+        if intervals > 0 {
+            self.requests_before.set(if intervals == 1 { self.requests.get() } else { 0 });
+            self.requests.set(0);
+            self.interval_start.set(self.interval_start.get() + intervals * INTERVAL_NS);
         }
     }
 
-    fn is_busy(&self, io: &impl Io) -> bool {
-        let limit = self.bounds.get().rest_above;
-        self.turn(io.now());
-        limit > 0 && self.asked.get().max(self.asked_before.get()) > limit
+    fn is_paused(&self, io: &impl Io) -> bool {
+        let limit = self.limits.get().pause_above_iops;
+        self.advance(io.now());
+        limit > 0 && self.requests.get().max(self.requests_before.get()) > limit
     }
 
-    /// Pays for `bytes` of work, waiting as long as the bounds ask.
+    /// Waits until `bytes` of work are allowed, and charges them.
     pub async fn pay(&self, io: &impl Io, bytes: u64) {
-        while self.is_busy(io) {
-            io.sleep(LOOK_NS).await;
+        while self.is_paused(io) {
+            io.sleep(POLL_NS).await;
         }
-        let rate = self.bounds.get().bytes_per_second;
+        let rate = self.limits.get().bytes_per_second;
         if rate == 0 {
             return;
         }

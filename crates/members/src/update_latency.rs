@@ -1,20 +1,20 @@
-//! What changes of an array's stripes wait for, apart by how long they take altogether, so that the slowest can be told
-//! from the others (FusionRAID, FAST '21, figure 3).
+//! Breakdown of the latency of stripe updates in an array, by classes of total latency, so that the slowest updates can be
+//! told from the others (FusionRAID, FAST '21, figure 3).
 
 use crate::latency::{BUCKETS, bucket};
 
-/// Some changes, and what they waited for, added up.
+/// A number of updates, and the sums of what they waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangeParts {
-    /// How many.
+    /// Updates.
     pub changes: u64,
-    /// Nanoseconds for their stripe.
+    /// Nanoseconds until the stripe was locked.
     pub wait_ns: u64,
-    /// For what was read for their parity.
+    /// Nanoseconds for reads that parity needs.
     pub read_ns: u64,
-    /// For the mark of their region to be durable.
+    /// Nanoseconds until the region's bit of the write-intent bitmap was durable.
     pub mark_ns: u64,
-    /// To be written.
+    /// Nanoseconds for the writes.
     pub write_ns: u64,
 }
 
@@ -32,12 +32,12 @@ impl ChangeParts {
     }
 }
 
-/// Changes in classes of latency, four to each doubling; empty until there is one.
+/// Updates in classes of latency, the buckets of [`crate::latency::LatencyHistogram`]; empty until there is one.
 #[derive(Clone, Debug, Default)]
 pub struct UpdateLatency(Vec<ChangeParts>);
 
 impl UpdateLatency {
-    /// Some changes were carried out together.
+    /// Notes updates that were carried out together.
     pub fn note(&mut self, parts: ChangeParts) {
         self.0.resize(BUCKETS, ChangeParts::default());
         self.0[bucket(parts.total_ns() / parts.changes.max(1))].combine(&parts, |a, b| a + b);
@@ -49,14 +49,15 @@ impl UpdateLatency {
         self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| mine.combine(theirs, |a, b| a + b));
     }
 
-    /// What came after an earlier state of the same.
+    /// The updates since `before`, an earlier state of the same shard.
     pub fn since(&self, before: &UpdateLatency) -> UpdateLatency {
         let mut since = self.clone();
         since.0.iter_mut().zip(&before.0).for_each(|(now, then)| now.combine(then, |a, b| a - b));
         since
     }
 
-    /// The slowest of so many, at least one; of the class in which they begin, as many of average changes as are needed.
+    /// The slowest `1 / one_in` of the updates, at least one. Of the class that belongs to it only in part, the share that is
+    /// needed, with the class's average.
     pub fn slowest(&self, one_in: u64) -> Option<ChangeParts> {
         let all: u64 = self.0.iter().map(|class| class.changes).sum();
         let wanted = all.div_ceil(one_in);

@@ -11,7 +11,7 @@ use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
 use sinew_layout::{Level, Rotation};
 use sinew_members::latency::SpikeAvoidance;
-use sinew_members::throttle::Bounds;
+use sinew_members::throttle::Limits;
 use sinew_sim::{DeviceConfig, OpenPool, World};
 
 const MEMBER_BYTES: u64 = 8 << 20;
@@ -76,7 +76,7 @@ fn a_first_resync_with_a_member_out_makes_p_and_q_agree() {
         pool::create(&io, &members, &spec(Level::Raid6(Rotation::LeftSymmetric))).await.unwrap();
         let open = OpenPool::open(io.clone(), members.clone(), || false).await.ok().unwrap();
         let control = Rc::clone(&open.control);
-        let bound = |bytes_per_second| Bounds { bytes_per_second, rest_above: 0 };
+        let bound = |bytes_per_second| Limits { bytes_per_second, pause_above_iops: 0 };
         control.throttle(bound(1 << 20)).await;
         control.offline(1).await.unwrap();
         control.throttle(bound(0)).await;

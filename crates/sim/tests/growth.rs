@@ -10,7 +10,7 @@ use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_format::model::config::MemberState;
 use sinew_format::model::mapped_geometry::Protection;
 use sinew_members::status::ShardStatus;
-use sinew_members::throttle::Bounds;
+use sinew_members::throttle::Limits;
 use sinew_sim::{DeviceConfig, OpenPool, World};
 
 const WRITE_BYTES: u64 = 1 << 20;
@@ -157,7 +157,7 @@ fn new_writes_use_new_members_at_once() {
     let rate = 1 << 16;
     pool.world
         .block_on(async move {
-            control.throttle(Bounds { bytes_per_second: rate, rest_above: 0 }).await;
+            control.throttle(Limits { bytes_per_second: rate, pause_above_iops: 0 }).await;
             control.add(candidate, false).await
         })
         .unwrap()

@@ -1,14 +1,14 @@
-//! How much more than asked for may be done to step around members that are late.
+//! Budget of the extra requests that hedging and reconstruction may cost.
 
-/// Extra requests for each request of a client's: of so many, one.
+/// Requests that earn one extra request.
 const ONE_IN: u32 = 2;
-/// Extra requests that may be saved up. Half of them are for spikes: what is only early may not have them.
+/// Extra requests that may be saved up. Half of them are reserved for late requests: early hedging may not spend them.
 const SAVED_MAX: u32 = 256;
 
-/// Saves up while requests go well, and is spent on extra ones.
+/// Grows with every request, and is spent on extra requests.
 #[derive(Clone, Copy, Debug)]
-pub struct HedgeBudget {
-    /// In parts of `ONE_IN`.
+pub(crate) struct HedgeBudget {
+    /// Extra requests saved, in units of 1 / `ONE_IN`.
     saved: u32,
 }
 
@@ -19,18 +19,18 @@ impl Default for HedgeBudget {
 }
 
 impl HedgeBudget {
-    /// A request was sent to a member.
-    pub fn earn(&mut self) {
+    /// Credits a request that was sent to a member.
+    pub(crate) fn earn(&mut self) {
         self.saved = (self.saved + 1).min(SAVED_MAX * ONE_IN);
     }
 
-    /// Whether so many extra requests may be made; they are paid for then.
-    pub fn spend(&mut self, requests: u32) -> bool {
+    /// Pays for extra requests; false, and nothing is paid, when the budget does not allow them.
+    pub(crate) fn spend(&mut self, requests: u32) -> bool {
         self.spend_above(0, requests)
     }
 
-    /// The same for what may as well wait for a while.
-    pub fn spend_early(&mut self, requests: u32) -> bool {
+    /// As `spend`, for requests that are hedged early and can wait; leaves the reserve.
+    pub(crate) fn spend_early(&mut self, requests: u32) -> bool {
         self.spend_above(SAVED_MAX / 2, requests)
     }
 

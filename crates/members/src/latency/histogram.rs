@@ -1,15 +1,15 @@
-//! How long a member's requests took lately: counts in buckets, four to each doubling, which are halved now and then so
-//! that what was long ago does not matter.
+//! Histogram of recent latencies: four buckets for each power of two. All counts are halved from time to time, so that
+//! old requests lose their weight.
 
 /// Buckets for each doubling, as a power of two.
 const FINE_BITS: u32 = 2;
-/// Everything below 1 us is alike, and everything above 17 s.
+/// The first bucket takes everything below 1 us, the last everything above 17 s.
 const LOW_BITS: u32 = 10;
 /// Buckets of a histogram.
-pub const BUCKETS: usize = 24 << FINE_BITS;
+pub(crate) const BUCKETS: usize = 24 << FINE_BITS;
 /// Requests after which all counts are halved.
 const HALVED_AT: u32 = 2048;
-/// So many are kept, however long ago they were.
+/// This number of requests is kept, however old they are.
 const KEPT: u32 = 128;
 
 /// Latencies of one kind of request.
@@ -26,7 +26,7 @@ impl Default for LatencyHistogram {
 }
 
 /// The bucket of a latency.
-pub fn bucket(ns: u64) -> usize {
+pub(crate) fn bucket(ns: u64) -> usize {
     if ns < 1 << LOW_BITS {
         return 0;
     }
@@ -35,15 +35,15 @@ pub fn bucket(ns: u64) -> usize {
     (((exponent - LOW_BITS) as usize) << FINE_BITS | fine).min(BUCKETS - 1)
 }
 
-/// The least latency that is above those of the bucket.
+/// The smallest latency above those of the bucket.
 fn end_ns(bucket: usize) -> u64 {
     let (exponent, fine) = ((bucket >> FINE_BITS) as u32 + LOW_BITS, bucket as u64 & ((1 << FINE_BITS) - 1));
     ((1 << FINE_BITS) + fine + 1) << (exponent - FINE_BITS)
 }
 
 impl LatencyHistogram {
-    /// A request took so long.
-    pub fn add(&mut self, ns: u64) {
+    /// Adds a request that took `ns` nanoseconds.
+    pub(crate) fn add(&mut self, ns: u64) {
         self.counts[bucket(ns)] += 1;
         self.total += 1;
         if self.total >= HALVED_AT {
@@ -51,8 +51,8 @@ impl LatencyHistogram {
         }
     }
 
-    /// Time has passed: what was before counts for less.
-    pub fn age(&mut self) {
+    /// Halves the weight of everything so far.
+    pub(crate) fn age(&mut self) {
         if self.total >= 2 * KEPT {
             self.halve();
         }
@@ -66,7 +66,7 @@ impl LatencyHistogram {
         }
     }
 
-    /// Adds what another shard saw of the same member.
+    /// Adds the histogram of another shard for the same member.
     pub fn merge(&mut self, other: &LatencyHistogram) {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
@@ -74,12 +74,12 @@ impl LatencyHistogram {
         self.total += other.total;
     }
 
-    /// Requests remembered.
+    /// Requests in the histogram.
     pub fn total(&self) -> u32 {
         self.total
     }
 
-    /// The latency that a share of the requests did not exceed, at most a fifth too high; none when there were none.
+    /// The latency that a share of the requests did not exceed, at most a fifth too high; `None` without requests.
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         let wanted = (f64::from(self.total) * share).ceil().max(1.0) as u32;
         let mut below = 0;
@@ -108,11 +108,11 @@ mod tests {
 
     #[test]
     fn it_forgets() {
-        let mut history = LatencyHistogram::default();
-        (0..10_000).for_each(|_| history.add(1_000_000));
-        assert!(history.quantile_ns(0.5).is_some_and(|ns| ns > 1_000_000));
-        (0..3 * HALVED_AT).for_each(|_| history.add(50_000));
-        assert!(history.quantile_ns(0.9).is_some_and(|ns| ns < 70_000));
+        let mut histogram = LatencyHistogram::default();
+        (0..10_000).for_each(|_| histogram.add(1_000_000));
+        assert!(histogram.quantile_ns(0.5).is_some_and(|ns| ns > 1_000_000));
+        (0..3 * HALVED_AT).for_each(|_| histogram.add(50_000));
+        assert!(histogram.quantile_ns(0.9).is_some_and(|ns| ns < 70_000));
         assert!(LatencyHistogram::default().quantile_ns(0.5).is_none());
     }
 
@@ -121,11 +121,11 @@ mod tests {
         fn quantiles_are_those_of_the_sorted_list(
             mut taken in prop::collection::vec(1024u64..1 << 33, 1..500), share in 0.01f64..1.0
         ) {
-            let mut history = LatencyHistogram::default();
-            taken.iter().for_each(|&ns| history.add(ns));
+            let mut histogram = LatencyHistogram::default();
+            taken.iter().for_each(|&ns| histogram.add(ns));
             taken.sort_unstable();
             let index = (taken.len() as f64 * share).ceil() as usize - 1;
-            let (exact, found) = (taken[index], history.quantile_ns(share).unwrap());
+            let (exact, found) = (taken[index], histogram.quantile_ns(share).unwrap());
             prop_assert!(found > exact && found <= exact + exact / 4 + 1, "{found} for {exact}");
         }
     }

@@ -1,44 +1,67 @@
-//! How a member answers, for people.
+//! Report of a member's latency.
 
-use crate::latency::{LatencyHistogram, Response};
+use crate::latency::histogram::LatencyHistogram;
 
-/// How a member answers, as one shard sees it or, added up, all of them.
+/// The state of a member's latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Response {
+    /// Normal.
+    #[default]
+    Responsive,
+    /// Much slower than its peers for a long time: worth replacing.
+    Suspect,
+    /// In a latency spike: avoided at present.
+    Spiking,
+}
+
+impl Response {
+    /// The state's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Response::Responsive => "responsive",
+            Response::Suspect => "suspect",
+            Response::Spiking => "spiking",
+        }
+    }
+}
+
+/// A member's latency as one shard measures it, or the sum over all shards.
 #[derive(Clone, Debug, Default)]
 pub struct MemberLatency {
-    /// What it is to be called.
+    /// The state.
     pub response: Response,
-    /// Requests pending for too long.
+    /// Stragglers: requests pending for longer than `late_after_ns`.
     pub stragglers: u32,
-    /// Requests that were, since the pool was opened.
+    /// Requests that became stragglers since the pool was opened.
     pub stragglers_seen: u64,
-    /// Spikes since then.
+    /// Spikes since the pool was opened.
     pub spikes: u64,
-    /// How long they lasted, all together; one that is on counts as far as it has come.
+    /// Total duration of the spikes; a spike that is on counts up to now.
     pub spiking_ns: u64,
-    /// While nobody is avoided: writes of chunks, and those of them that it was sent in a spike.
+    /// Writes of chunks while spikes are only counted.
     pub watched_writes: u64,
-    /// See `watched_writes`.
+    /// Of `watched_writes`, those sent to the member in a spike.
     pub spiking_writes: u64,
-    /// Requests that went elsewhere because it did not respond.
+    /// Requests sent to other members because this one was in a spike.
     pub redirections: u64,
-    /// Requests made again elsewhere because it was late.
+    /// Requests sent to an alternate as well because this member was late.
     pub hedges: u64,
-    /// Reads worked out of other members, because it did not respond or was late.
+    /// Reads reconstructed from other members because this one was in a spike, or late.
     pub reconstructions: u64,
-    /// For how long it has been slower than its peers.
+    /// Nanoseconds for which it has been slower than its peers.
     pub slow_for_ns: u64,
-    /// For how long its oldest request has been pending, counted in looks a second or so apart.
+    /// Age of its oldest pending request, rounded down to ticks of the I/O timeout.
     pub unanswered_ns: u64,
     /// A request pending for longer is a straggler.
     pub late_after_ns: u64,
-    /// How long reads took lately.
+    /// Recent latencies of reads.
     pub reads: LatencyHistogram,
-    /// How long writes took lately.
+    /// Recent latencies of writes.
     pub writes: LatencyHistogram,
 }
 
 impl MemberLatency {
-    /// Adds what another shard saw. The worst that one says of it counts.
+    /// Adds the report of another shard. States and ages become the worst of both.
     pub fn add(&mut self, other: &MemberLatency) {
         self.response = self.response.max(other.response);
         self.stragglers += other.stragglers;

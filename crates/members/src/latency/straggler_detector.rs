@@ -1,57 +1,60 @@
-//! Counts requests that are pending for too long, in time slots (FusionRAID, FAST '21, section 4.3).
+//! Counts stragglers, requests that are pending for too long, by time slots (FusionRAID, FAST '21, section 4.3).
 //!
-//! For each of the latest slots there is the number of requests that began in it and are pending; what began earlier is
-//! counted together, as stragglers. A request costs the same whatever the number of others: one slot counted up when it
-//! begins, and the same slot or the stragglers counted down when it ends.
+//! One counter for each of the latest slots holds the pending requests that began in the slot; one counter holds all that
+//! began earlier, the stragglers. A request costs one increment when it begins and one decrement when it ends, whatever
+//! the number of others.
 
-use crate::latency::Thresholds;
+use crate::latency::spike_avoidance::Thresholds;
 
 /// Slots of the window: the paper's y (section 5.5).
 const SLOTS: usize = 10;
 
-/// What a pending request is known by.
+/// When a pending request began; given back when it ends.
 #[derive(Clone, Copy, Debug)]
-pub struct Token {
+pub(crate) struct RequestStart {
     began: u64,
     slot: u64,
-    era: u32,
+    revision: u32,
 }
 
-impl Token {
-    /// How long the request has taken.
-    pub fn age(&self, now: u64) -> u64 {
+impl RequestStart {
+    /// Nanoseconds since the request began.
+    pub(crate) fn age(&self, now: u64) -> u64 {
         now.saturating_sub(self.began)
     }
 }
 
 /// The pending requests of one member.
 #[derive(Clone, Debug)]
-pub struct StragglerDetector {
+pub(crate) struct StragglerDetector {
     thresholds: Thresholds,
     slot_ns: u64,
-    /// The present slot, and when it ends.
+    /// The present slot.
     slot: u64,
+    /// When the present slot ends.
     slot_end: u64,
-    /// Requests pending, by the slot they began in.
+    /// Pending requests, by the slot in which they began.
     pending: [u32; SLOTS],
     stragglers: u32,
-    /// Counts changes of the thresholds. What began before the last counts as late from `older_late` on.
-    era: u32,
+    /// Counts changes of the thresholds.
+    revision: u32,
+    /// Pending requests that began before the last change; they count as late from `older_late` on.
     older: u32,
     older_late: u64,
     spiking: bool,
-    /// Since when, if it is; and how long the spikes before lasted.
+    /// When the spike began that is on.
     spiking_since: u64,
+    /// Total duration of the spikes that have ended.
     spiked_ns: u64,
     /// Spikes begun.
-    pub spikes: u64,
+    pub(crate) spikes: u64,
     /// Requests that became stragglers, since the member was opened.
-    pub stragglers_seen: u64,
+    pub(crate) stragglers_seen: u64,
 }
 
 impl StragglerDetector {
     /// A detector with nothing pending.
-    pub fn new(thresholds: Thresholds) -> StragglerDetector {
+    pub(crate) fn new(thresholds: Thresholds) -> StragglerDetector {
         let mut detector = StragglerDetector {
             thresholds,
             slot_ns: 1,
@@ -59,7 +62,7 @@ impl StragglerDetector {
             slot_end: 0,
             pending: [0; SLOTS],
             stragglers: 0,
-            era: 0,
+            revision: 0,
             older: 0,
             older_late: 0,
             spiking: false,
@@ -68,21 +71,21 @@ impl StragglerDetector {
             spikes: 0,
             stragglers_seen: 0,
         };
-        detector.cut(thresholds, 0);
+        detector.apply(thresholds, 0);
         detector
     }
 
-    fn cut(&mut self, thresholds: Thresholds, now: u64) {
+    fn apply(&mut self, thresholds: Thresholds, now: u64) {
         self.thresholds = thresholds;
         self.slot_ns = (thresholds.late_ns / SLOTS as u64).max(1);
         self.slot = now / self.slot_ns;
         self.slot_end = (self.slot + 1) * self.slot_ns;
     }
 
-    /// Changes the thresholds. False, and nothing has changed, while requests from before the last change are pending:
-    /// they could not be told apart.
-    pub fn set(&mut self, thresholds: Thresholds, now: u64) -> bool {
-        self.look(now);
+    /// Changes the thresholds. Returns false and changes nothing while requests from before the last change are pending: they
+    /// could not be told apart from those before this change.
+    pub(crate) fn set(&mut self, thresholds: Thresholds, now: u64) -> bool {
+        self.is_spiking(now);
         if self.thresholds == thresholds {
             return true;
         }
@@ -92,57 +95,57 @@ impl StragglerDetector {
         self.older = self.pending.iter().sum::<u32>() + self.stragglers;
         self.older_late = now + thresholds.late_ns;
         (self.pending, self.stragglers) = ([0; SLOTS], 0);
-        self.era += 1;
-        self.cut(thresholds, now);
+        self.revision += 1;
+        self.apply(thresholds, now);
         true
     }
 
-    /// A request begins.
-    pub fn begin(&mut self, now: u64) -> Token {
+    /// Counts a request that begins.
+    pub(crate) fn begin(&mut self, now: u64) -> RequestStart {
         self.advance(now);
         self.pending[self.slot as usize % SLOTS] += 1;
-        Token { began: now, slot: self.slot, era: self.era }
+        RequestStart { began: now, slot: self.slot, revision: self.revision }
     }
 
-    /// A request has ended.
-    pub fn end(&mut self, token: Token, now: u64) {
+    /// Counts a request that has ended.
+    pub(crate) fn end(&mut self, start: RequestStart, now: u64) {
         self.advance(now);
-        let count = if token.era != self.era {
+        let count = if start.revision != self.revision {
             &mut self.older
-        } else if self.slot - token.slot < SLOTS as u64 {
-            &mut self.pending[token.slot as usize % SLOTS]
+        } else if self.slot - start.slot < SLOTS as u64 {
+            &mut self.pending[start.slot as usize % SLOTS]
         } else {
             &mut self.stragglers
         };
         *count -= 1;
-        self.judge(now);
+        self.update_spiking(now);
     }
 
-    /// Whether a spike is on now.
-    pub fn look(&mut self, now: u64) -> bool {
+    /// Whether the member is in a spike.
+    pub(crate) fn is_spiking(&mut self, now: u64) -> bool {
         self.advance(now);
-        self.judge(now);
+        self.update_spiking(now);
         self.spiking
     }
 
-    /// Requests pending for too long.
-    pub fn stragglers(&self, now: u64) -> u32 {
+    /// Number of stragglers.
+    pub(crate) fn stragglers(&self, now: u64) -> u32 {
         self.stragglers + if now >= self.older_late { self.older } else { 0 }
     }
 
-    /// How long spikes lasted, with the one that is on.
-    pub fn spiking_ns(&self, now: u64) -> u64 {
+    /// Total duration of spikes, the one that is on included.
+    pub(crate) fn spiking_ns(&self, now: u64) -> u64 {
         self.spiked_ns + if self.spiking { now.saturating_sub(self.spiking_since) } else { 0 }
     }
 
-    /// After how long a request is a straggler.
-    pub fn late_ns(&self) -> u64 {
+    /// The latency from which on a request is a straggler.
+    pub(crate) fn late_ns(&self) -> u64 {
         self.thresholds.late_ns
     }
 
     /// Requests pending.
     #[cfg(test)]
-    pub fn pending(&self) -> u32 {
+    pub(crate) fn pending(&self) -> u32 {
         self.pending.iter().sum::<u32>() + self.stragglers + self.older
     }
 
@@ -151,22 +154,22 @@ impl StragglerDetector {
             return;
         }
         let slot = now / self.slot_ns;
-        // More slots than there are counts: all are late.
+        // Once every counter has been passed, all requests are late.
         for passed in 1..=(slot - self.slot).min(SLOTS as u64) {
             let late = std::mem::take(&mut self.pending[(self.slot + passed) as usize % SLOTS]);
             self.stragglers += late;
             self.stragglers_seen += u64::from(late);
-            // Where nobody looked meanwhile the spike began with the slot all the same.
+            // The spike began with the slot, even if the detector is called only now.
             if late > 0 {
-                self.judge((self.slot + passed) * self.slot_ns);
+                self.update_spiking((self.slot + passed) * self.slot_ns);
             }
         }
         self.slot = slot;
         self.slot_end = (slot + 1) * self.slot_ns;
-        self.judge(now);
+        self.update_spiking(now);
     }
 
-    fn judge(&mut self, now: u64) {
+    fn update_spiking(&mut self, now: u64) {
         let stragglers = self.stragglers(now);
         if self.spiking {
             self.spiking = stragglers > self.thresholds.down;
@@ -211,54 +214,54 @@ mod tests {
     fn what_the_paper_draws() {
         // Figure 8: a straggler counter of 3, 7 in the oldest slot, 2 return, and 8 exceed the threshold of 6.
         let mut d = StragglerDetector::new(Thresholds { late_ns: 1000, up: 6, down: 5 });
-        let old: Vec<Token> = (0..3).map(|_| d.begin(0)).collect();
-        let tokens: Vec<Token> = (0..7).map(|_| d.begin(100)).collect();
-        assert!(!d.look(1099));
+        let old: Vec<RequestStart> = (0..3).map(|_| d.begin(0)).collect();
+        let starts: Vec<RequestStart> = (0..7).map(|_| d.begin(100)).collect();
+        assert!(!d.is_spiking(1099));
         assert_eq!(d.stragglers(1099), 3);
         d.end(old[0], 1099);
-        d.end(tokens[0], 1099);
-        assert!(d.look(1100));
+        d.end(starts[0], 1099);
+        assert!(d.is_spiking(1100));
         assert_eq!(d.stragglers(1100), 8);
-        tokens[1..].iter().for_each(|&token| d.end(token, 1200));
-        assert!(!d.look(1200));
+        starts[1..].iter().for_each(|&start| d.end(start, 1200));
+        assert!(!d.is_spiking(1200));
     }
 
     #[test]
-    fn changed_thresholds_forget_nobody() {
+    fn changed_thresholds_forget_no_request() {
         let mut d = StragglerDetector::new(T);
-        let tokens: Vec<Token> = (0..5).map(|_| d.begin(0)).collect();
+        let starts: Vec<RequestStart> = (0..5).map(|_| d.begin(0)).collect();
         assert!(d.set(Thresholds { late_ns: 200, up: 3, down: 0 }, 50));
         assert!(!d.set(T, 60), "requests of two changes could not be told apart");
-        assert!(!d.look(249) && d.look(250));
-        tokens.into_iter().for_each(|token| d.end(token, 300));
-        assert!(!d.look(300) && d.pending() == 0);
+        assert!(!d.is_spiking(249) && d.is_spiking(250));
+        starts.into_iter().for_each(|start| d.end(start, 300));
+        assert!(!d.is_spiking(300) && d.pending() == 0);
         assert!(d.set(T, 310));
     }
 
     #[test]
     fn a_spike_lasts_from_the_slot_in_which_it_begins() {
         let mut d = StragglerDetector::new(T);
-        let tokens: Vec<Token> = (0..3).map(|_| d.begin(50)).collect();
-        // Late from 1000 on, though nobody looks before 1730.
-        assert!(d.look(1730));
+        let starts: Vec<RequestStart> = (0..3).map(|_| d.begin(50)).collect();
+        // Late from 1000 on, though the detector is not called before 1730.
+        assert!(d.is_spiking(1730));
         assert_eq!((d.spikes, d.spiking_ns(1730)), (1, 730));
-        tokens.into_iter().for_each(|token| d.end(token, 1900));
-        assert!(!d.look(1900));
+        starts.into_iter().for_each(|start| d.end(start, 1900));
+        assert!(!d.is_spiking(1900));
         assert_eq!(d.spiking_ns(5000), 900);
-        let tokens: Vec<Token> = (0..3).map(|_| d.begin(5000)).collect();
-        assert!(d.look(6100));
-        tokens.into_iter().for_each(|token| d.end(token, 6100));
+        let starts: Vec<RequestStart> = (0..3).map(|_| d.begin(5000)).collect();
+        assert!(d.is_spiking(6100));
+        starts.into_iter().for_each(|start| d.end(start, 6100));
         assert_eq!((d.spikes, d.spiking_ns(9000)), (2, 1000));
     }
 
     #[test]
     fn long_silence_makes_everything_late() {
         let mut d = StragglerDetector::new(T);
-        let token = d.begin(0);
+        let start = d.begin(0);
         d.begin(950);
         d.begin(1_000_000);
         assert_eq!(d.stragglers(1_000_000), 2);
-        d.end(token, 2_000_000);
+        d.end(start, 2_000_000);
         assert_eq!(d.stragglers(2_000_000), 2);
     }
 
@@ -269,23 +272,23 @@ mod tests {
         ) {
             let mut d = StragglerDetector::new(T);
             let mut naive = Naive::default();
-            let mut tokens = Vec::new();
+            let mut starts = Vec::new();
             let mut now = 0;
             for (pause, act) in steps {
                 // Now and then a long silence.
                 now += if pause > 390 { pause * 20 } else { pause };
                 naive.look(now);
-                prop_assert_eq!(d.look(now), naive.spiking);
-                if act < 5 || tokens.is_empty() {
-                    tokens.push(d.begin(now));
+                prop_assert_eq!(d.is_spiking(now), naive.spiking);
+                if act < 5 || starts.is_empty() {
+                    starts.push(d.begin(now));
                     naive.pending.push(now);
                 } else {
-                    let which = act % tokens.len();
-                    d.end(tokens.remove(which), now);
+                    let which = act % starts.len();
+                    d.end(starts.remove(which), now);
                     naive.pending.remove(which);
                 }
                 naive.look(now);
-                prop_assert_eq!(d.look(now), naive.spiking);
+                prop_assert_eq!(d.is_spiking(now), naive.spiking);
                 prop_assert_eq!(d.pending() as usize, naive.pending.len());
             }
         }

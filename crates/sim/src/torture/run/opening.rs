@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use sinew_core::io::Io;
 use sinew_engine::pool::Candidate;
-use sinew_members::throttle::Bounds;
+use sinew_members::throttle::Limits;
 
 use crate::faults::DeviceFaults;
 use crate::host::{OpenError, OpenPool};
@@ -67,12 +67,12 @@ impl Run {
                 self.world.device(*device).set_battery_backed(member.layout.metadata(shards).collect());
             }
         }
-        let bounds = Bounds { bytes_per_second: plan.throttle, rest_above: 0 };
+        let limits = Limits { bytes_per_second: plan.throttle, pause_above_iops: 0 };
         let (control, mode, policy) = (Rc::clone(&pool.control), plan.step_around, plan.policy());
         let give_up_ns = if plan.has_disks() { GIVE_UP_DISK_NS } else { IO_TIMEOUT_NS };
         self.world.spawn(async move {
             control.give_up_after(Some(give_up_ns)).await;
-            control.throttle(bounds).await;
+            control.throttle(limits).await;
             control.step_around(mode).await;
             if let Some(policy) = policy {
                 let _ = control.set_policy(policy).await;

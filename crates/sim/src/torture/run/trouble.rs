@@ -8,7 +8,7 @@ use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::config::MemberState;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::status::ShardStatus;
-use sinew_members::throttle::Bounds;
+use sinew_members::throttle::Limits;
 
 use crate::device::CrashPolicy;
 use crate::faults::DeviceFaults;
@@ -191,14 +191,14 @@ impl Run {
             }
             Trouble::Throttle => {
                 let bytes_per_second = if rng.chance(0.5) { 0 } else { rng.between(1, 500) << 20 };
-                let rest_above = if rng.chance(0.8) { 0 } else { rng.between(1, 5000) };
+                let pause_above_iops = if rng.chance(0.8) { 0 } else { rng.between(1, 5000) };
                 let mode = SpikeAvoidance::ALL[rng.below(4) as usize];
                 if rng.chance(0.3) {
                     self.order(async move { control.step_around(mode).await });
                     "step_arounds_ordered"
                 } else {
-                    let bounds = Bounds { bytes_per_second, rest_above };
-                    self.order(async move { control.throttle(bounds).await });
+                    let limits = Limits { bytes_per_second, pause_above_iops };
+                    self.order(async move { control.throttle(limits).await });
                     "throttles_ordered"
                 }
             }

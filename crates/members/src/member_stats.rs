@@ -1,0 +1,36 @@
+//! Counts of the requests that one shard sent to one member.
+
+/// Requests of one shard to one member, and their errors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberStats {
+    /// Reads completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Flushes completed.
+    pub flushes: u64,
+    /// Reads that failed.
+    pub read_errors: u32,
+    /// Blocks whose checksum did not match.
+    pub checksum_errors: u64,
+    /// Blocks rewritten from redundancy.
+    pub repaired_blocks: u64,
+}
+
+impl MemberStats {
+    /// Adds the counts of another shard.
+    pub fn add(&mut self, other: &MemberStats) {
+        self.reads += other.reads;
+        self.read_bytes += other.read_bytes;
+        self.writes += other.writes;
+        self.written_bytes += other.written_bytes;
+        self.flushes += other.flushes;
+        self.read_errors += other.read_errors;
+        self.checksum_errors += other.checksum_errors;
+        self.repaired_blocks += other.repaired_blocks;
+    }
+}
