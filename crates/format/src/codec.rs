@@ -1,15 +1,15 @@
 //! Writing and reading little-endian fields in order.
 
-/// Why bytes are not what they should be.
+/// Why bytes cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// There is something else here, or nothing.
+    /// Not a structure of Sinew.
     #[error("not a Sinew structure")]
     Foreign,
     /// Written by a newer (or much older) Sinew.
     #[error("format version {0} is not supported by this version of Sinew (it knows {known})", known = crate::FORMAT_VERSION)]
     Version(u16),
-    /// The checksum does not match: torn or damaged.
+    /// The checksum does not match: the structure is torn or damaged.
     #[error("checksum mismatch")]
     Checksum,
     /// The checksum matches but the content is impossible.
@@ -50,7 +50,7 @@ impl Writer {
     }
 }
 
-/// Takes fields off the front of a slice; running out is an error, never a panic.
+/// Reads fields from the front of a slice. Too few bytes are an error, never a panic.
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {

@@ -1,7 +1,7 @@
-//! Every byte that Sinew writes to a member besides volume data, defined here and nowhere else.
+//! The on-disk format: every structure that Sinew writes to a member besides volume data, defined here and nowhere else.
 //!
 //! All integers are little-endian. Every structure carries a magic number, the format version, the pool's identity and a
-//! CRC32C, and decoding checks all of them: what these functions accept was written by this pool. See
+//! CRC32C, and decoding checks all of them, so that only structures which this pool wrote are accepted. See
 //! docs/on-disk-format.md.
 
 pub mod codec;

@@ -1,4 +1,4 @@
-//! The shape of a pool as the configuration holds it.
+//! The encoding of a pool's geometry in the configuration.
 
 use sinew_layout::{Level, Rotation};
 
@@ -9,7 +9,7 @@ use crate::model::pool_geometry::Shape;
 
 use crate::codec::{DecodeError, Reader, Writer};
 
-/// The kind of pool, where mapped pools have their protection.
+/// The byte that marks an array, in place of the protection of a mapped pool.
 const ARRAY: u8 = 0x20;
 
 pub(crate) fn encode_shape(shape: &Shape, w: &mut Writer) {
@@ -48,7 +48,7 @@ pub(crate) fn encode_shape(shape: &Shape, w: &mut Writer) {
     }
 }
 
-/// The shape of a pool of `count` members.
+/// Decodes the geometry of a pool of `count` members.
 pub(crate) fn decode_shape(r: &mut Reader<'_>, count: usize) -> Result<Shape, DecodeError> {
     let impossible = DecodeError::Invalid("geometry");
     let protection = match r.u8()? {
@@ -95,8 +95,9 @@ fn decode_array(r: &mut Reader<'_>, count: usize) -> Result<Option<ArrayGeometry
     Ok(geometry.map(|geometry| ArrayGeometry { log, ..geometry }))
 }
 
-/// The number of disks at first and after each addition, none for an array like new ones; then the addressing before the
-/// last addition, and that addition's method plus one, or 0 when it is done.
+/// Encodes the history of an array: the number of disks at first and after each addition, none for an array with the layout
+/// of a new one; then the addressing before the last addition, and the number of that addition's method plus one, or 0
+/// when the addition has ended.
 fn encode_grown(grown: Option<&Grown>, w: &mut Writer) {
     let Some(grown) = grown else { return w.u8(0) };
     w.u8(grown.disks().len() as u8);
@@ -106,7 +107,7 @@ fn encode_grown(grown: Option<&Grown>, w: &mut Writer) {
     w.u8(method.map_or(0, |number| number as u8 + 1));
 }
 
-/// The growth of an array; `None` when it is impossible.
+/// Decodes the history of an array; the outer `None` is an impossible one.
 fn decode_grown(r: &mut Reader<'_>) -> Result<Option<Option<Grown>>, DecodeError> {
     let count = usize::from(r.u8()?);
     if count == 0 {

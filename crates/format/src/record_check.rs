@@ -1,8 +1,8 @@
-//! What pages and journal records can say in a pool of this shape.
+//! Validation of pages and journal records against the geometry of the pool.
 //!
-//! A checksum proves that bytes are as they were written, not that they make sense. Whatever comes from a member is held
-//! against these bounds before it reaches the tables, so that nothing indexes or allocates by a number that nobody
-//! checked. What only the tables as a whole can show is checked when they are complete: `Tables::complete`.
+//! A checksum proves that bytes are as they were written, not that they make sense. All numbers from a member are checked
+//! here before they reach the tables, so that no unchecked number is used as an index or a size. Contradictions that only
+//! the tables as a whole can show are found when they are complete, by `Tables::complete`.
 
 use crate::codec::DecodeError;
 use crate::journal_block::Record;
@@ -12,26 +12,26 @@ use crate::model::mapped_geometry::PAGE_INDICES;
 use crate::table_page::PageId;
 use sinew_core::ids::{Home, ShardBlock, SlotNo, StripeId};
 
-/// Whether something can be, and if not, what it is.
+/// The result of a check: the error names the impossible field.
 pub type Check = Result<(), DecodeError>;
 
 fn check(holds: bool, what: &'static str) -> Check {
     if holds { Ok(()) } else { Err(DecodeError::Invalid(what)) }
 }
 
-/// The numbers that exist in a shard.
+/// The limits of the numbers in a shard.
 pub struct RecordCheck {
     geometry: Geometry,
     /// Chunks of each member.
     chunks: Vec<u32>,
     stripes: u64,
     map_pages: u64,
-    /// Parts of the largest volume there can be.
+    /// Map pages of the largest possible volume.
     parts: u64,
 }
 
 impl RecordCheck {
-    /// Members that are out count as well: what is on them has its place in the tables.
+    /// The limits of a shard. Members that are out count as well: the tables refer to their chunks.
     pub fn new(config: &Config) -> RecordCheck {
         let geometry = config.mapped();
         let chunks: Vec<u32> = config.members.iter().map(|m| m.layout.chunks).collect();
@@ -45,7 +45,7 @@ impl RecordCheck {
         }
     }
 
-    /// A page by its name.
+    /// Checks the name of a page.
     ///
     /// # Errors
     /// [`DecodeError::Invalid`] when it is impossible in this pool.
@@ -60,7 +60,7 @@ impl RecordCheck {
         }
     }
 
-    /// A part of a volume.
+    /// Checks the index of a map page within a volume.
     ///
     /// # Errors
     /// [`DecodeError::Invalid`] when it is impossible in this pool.
@@ -68,7 +68,7 @@ impl RecordCheck {
         check(u64::from(index) < self.parts, "part of a volume")
     }
 
-    /// A stripe.
+    /// Checks the number of a stripe.
     ///
     /// # Errors
     /// [`DecodeError::Invalid`] when it is impossible in this pool.
@@ -76,7 +76,7 @@ impl RecordCheck {
         check(u64::from(stripe.0) < self.stripes, "stripe")
     }
 
-    /// The shape of a stripe that is not free: its form, columns, and homes.
+    /// Checks a stripe that is not free: its form, columns, and chunk locations.
     ///
     /// # Errors
     /// [`DecodeError::Invalid`] when it is impossible in this pool.
@@ -102,7 +102,7 @@ impl RecordCheck {
         check(usize::from(index) < self.geometry.homes_per_stripe(), "index of a home")
     }
 
-    /// Consecutive slots of one stripe.
+    /// Checks a range of slots, which has to lie in one stripe.
     ///
     /// # Errors
     /// [`DecodeError::Invalid`] when it is impossible in this pool.
@@ -112,13 +112,13 @@ impl RecordCheck {
         check((1..=(per - slot.0 % per) as usize).contains(&count), "slots")
     }
 
-    /// Consecutive blocks of one map page.
+    /// Checks a range of blocks, which has to lie in one map page.
     fn blocks(&self, block: ShardBlock, count: u32) -> Check {
         self.page(PageId::Map(block.0 / PAGE_INDICES))?;
         check((1..=PAGE_INDICES - block.0 % PAGE_INDICES).contains(&count), "blocks")
     }
 
-    /// A record of the journal.
+    /// Checks a record of the journal.
     ///
     /// # Errors
     /// [`DecodeError::Invalid`] when it is impossible in this pool.

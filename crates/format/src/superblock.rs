@@ -18,23 +18,23 @@ pub const SLOT_BYTES: usize = 448 << 10;
 /// Where the two slots begin. The first 64 KiB of a member stay zero.
 pub const SLOT_OFFSETS: [u64; 2] = [64 << 10, 512 << 10];
 
-/// What counts up by one never comes near this; a number above it was not counted.
+/// Limit of the generation and the epoch: both count up by one and never come near it.
 const COUNT_LIMIT: u64 = 1 << 62;
 
 /// A configuration as one member holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Which of the configuration's members this is.
+    /// The number of this member in the configuration.
     pub member: u8,
     /// The configuration.
     pub config: Config,
 }
 
 impl Superblock {
-    /// The slot's bytes.
+    /// Encodes a slot.
     ///
     /// # Errors
-    /// When the configuration has grown larger than a slot.
+    /// [`DecodeError::Invalid`] when the configuration is larger than a slot.
     pub fn encode(&self) -> Result<Buf, DecodeError> {
         let body = encode_config(&self.config);
         if BLOCK_BYTES + body.len() > SLOT_BYTES {
@@ -55,10 +55,10 @@ impl Superblock {
         Ok(buf)
     }
 
-    /// Reads a slot.
+    /// Decodes a slot.
     ///
     /// # Errors
-    /// When it holds no superblock, one of another version, or a damaged one.
+    /// [`DecodeError`] when it holds no superblock, one of another version, or a damaged one.
     pub fn decode(slot: &[u8]) -> Result<Superblock, DecodeError> {
         let mut r = Reader(slot);
         if r.take(8).map_err(|_| DecodeError::Foreign)? != MAGIC {
@@ -151,7 +151,7 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
     let mut volumes: Vec<VolumeConfig> = Vec::new();
     for _ in 0..r.u32()? {
         let (id, name, bytes, deleting) = (VolumeId(r.u32()?), r.text()?, r.u64()?, r.u8()? != 0);
-        // Ids are given out in rising order and never again.
+        // Ids are assigned in rising order and never reused.
         let in_order = id.0 < volume_next && volumes.last().is_none_or(|v| v.id < id);
         if bytes % BLOCK_BYTES as u64 != 0 || !in_order {
             return Err(DecodeError::Invalid("volume"));
@@ -164,7 +164,7 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
     }
     let config = Config { pool, name, generation, epoch, shape, members, volumes, volume_next, openings };
     let all = config.volumes.iter().fold(0u64, |all, v| all.saturating_add(v.bytes));
-    // More than there may be now, if members were lost for good since.
+    // All members count: the volumes may be larger than the limit now if members were lost for good since.
     if all > config.volume_bytes_on(|_| true) {
         return Err(DecodeError::Invalid("size of volumes"));
     }

@@ -1,4 +1,4 @@
-//! The header of a table page. Pages name themselves, so recovery finds them wherever they were written.
+//! The header of a table page. A page carries its own name, so recovery finds it in whatever slot it was written.
 
 use crate::model::mapped_geometry::{PAGE_BYTES, PAGE_HEADER_BYTES};
 use sinew_core::checksum::crc32c;
@@ -15,7 +15,7 @@ const _: () = assert!(FIELDS_BYTES <= PAGE_HEADER_BYTES);
 /// Which page of which table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PageId {
-    /// Progress of the shard's own long work; there is one.
+    /// The progress of the shard's long background work; a shard has one such page.
     Shard,
     /// A page of the stripe table.
     Stripes(u32),
@@ -23,7 +23,7 @@ pub enum PageId {
     Map(u32),
 }
 
-/// What a page says of itself.
+/// The header of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageHeader {
     /// The pool it belongs to.
@@ -59,10 +59,10 @@ impl PageHeader {
         page[FIELDS_BYTES - 4..FIELDS_BYTES].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Checks a page and reads its header.
+    /// Verifies a page and decodes its header.
     ///
     /// # Errors
-    /// When it is not an intact page of this format.
+    /// [`DecodeError`] when it is not an intact page of this format.
     pub fn open(page: &mut [u8]) -> Result<PageHeader, DecodeError> {
         if page.len() != PAGE_BYTES || page[..4] != MAGIC.to_le_bytes() {
             return Err(DecodeError::Foreign);

@@ -15,29 +15,29 @@ use crate::model::array_growth::{GrowError, GrowMethod, Grown};
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Largest chunk; md's default is 512 KiB.
 pub const CHUNK_BYTES_MAX: u32 = 1 << 20;
-/// Blocks of a shard's log where it only keeps the state of regions.
+/// Blocks of a shard's log that holds only the write-intent bitmap.
 const LOG_BLOCKS_LEAST: u32 = 64;
-/// The fewest blocks of a log that also is the journal.
+/// The fewest blocks of a log that is also the journal.
 pub const JOURNAL_BLOCKS_LEAST: u32 = 512;
 /// Shards own runs of rows of about this many blocks (1 MiB).
 const EXTENT_BLOCKS_LEAST: u64 = 256;
-/// Regions of a shard at most: a bit each, for each member that lags behind.
+/// Regions of a shard at most: the bitmaps have one bit for each, for each member with stale chunks.
 pub const REGIONS_MAX: u64 = 4096;
 /// Stripes of a region at least.
 const REGION_STRIPES_LEAST: u64 = 8;
-/// An array grows to so many times the size it was made with: the regions of a stripe stay, so there are more of them.
+/// An array grows to at most this multiple of its first size: regions keep their size, so their number grows.
 const GROWTH_MAX: u64 = 8;
 
-/// Whether an array of md's may be written.
+/// The request for an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing at all is written to the members.
+    /// Nothing is written to the members.
     ReadOnly,
-    /// md's superblocks follow what is done.
+    /// md's superblocks are kept up to date.
     ReadWrite,
 }
 
-/// Why an array cannot have the asked shape.
+/// Why there is no array with the requested geometry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArrayError {
     /// The layout is impossible.
@@ -54,13 +54,13 @@ pub enum ArrayError {
     TooSmall {
         /// Its size.
         have: u64,
-        /// What would do.
+        /// The smallest usable size.
         need: u64,
     },
     /// More shards than runs of rows.
     #[error("the array is too small for {0} shards; give fewer")]
     TooManyShards(usize),
-    /// Too few members are left beside the spares, or too many in all.
+    /// Only spares, or too many members.
     #[error(
         "{members} members with {spares} spares; an array has at most {MEMBERS_MAX} members, spares included, and not only spares"
     )]
@@ -72,7 +72,7 @@ pub enum ArrayError {
     },
 }
 
-/// What an array is to be.
+/// Whether an array of md's may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArraySpec {
     /// The level, with its copies, groups and rotation.
@@ -81,36 +81,37 @@ pub struct ArraySpec {
     pub chunk_bytes: u32,
     /// Close the write hole with a journal. Only levels with parity have one.
     pub journal: bool,
-    /// How many of the members, the last ones, are spares.
+    /// Number of spares, which are the last of the members.
     pub spares: usize,
-    /// The members are known to hold nothing but zeros, so that the array needs no first resync.
+    /// All members are known to be zeros, so that the array needs no first resync.
     pub zeroed: bool,
 }
 
-/// The shape of an array. Checked when made.
+/// The geometry of an array. Checked when it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayGeometry {
     /// Level, members in the layout, chunk size and chunks of each member. Members about to be grown onto count.
     pub layout: Layout,
-    /// How it has grown, unless it is as a new one would be.
+    /// Its growth; `None` when its layout is that of a new array.
     pub grown: Option<Grown>,
     /// Stripes of a region, the same for every shard and for good.
     pub region_stripes: u64,
-    /// Shards the array is cut into.
+    /// Shards of the array.
     pub shards: usize,
     /// Whether writes go through a journal.
     pub journal: bool,
-    /// Blocks of each shard's log on each member; none on md's.
+    /// Blocks of each shard's log on each member; 0 in an array of md.
     pub log_blocks: u32,
-    /// What the groups of the logs are known by. Clients' data goes through the logs, and nobody who writes it can know this.
+    /// Random identity that marks the groups of the logs. The logs contain data of clients, which must not be able to forge a
+    /// group.
     pub log: Uuid,
-    /// The members held nothing but zeros when it was made; or md says that parity and copies are right.
+    /// The members were zeros when the array was made; or md says that parity and copies are right.
     pub zeroed: bool,
-    /// It is md's: the members hold md's superblocks, and nothing of ours.
+    /// The array is md's: its members hold md's superblocks, and no structure of Sinew.
     pub md: Option<Access>,
 }
 
-/// Whether arrays of a level grow by the methods for parity or by the others; none when they do not grow.
+/// Whether arrays of a level grow by the methods for parity or by the others; `None` when they do not grow.
 fn grows_with_parity(level: Level) -> Option<bool> {
     match level {
         Level::Raid5(_) | Level::Raid6(_) => Some(true),
@@ -120,8 +121,8 @@ fn grows_with_parity(level: Level) -> Option<bool> {
 }
 
 impl ArrayGeometry {
-    /// The shape of an array of `members` members, spares not counted, the smallest of which has `smallest` bytes.
-    /// `log_blocks` none asks for a size suited to them.
+    /// The geometry of an array of `members` members, spares not counted, the smallest of which has `smallest` bytes. Without
+    /// `log_blocks`, the size of the logs follows from that of the members.
     ///
     /// # Errors
     /// When there is no such array.
@@ -142,7 +143,7 @@ impl ArrayGeometry {
             return Err(ArrayError::Shards(shards));
         }
         let chunk = u64::from(spec.chunk_bytes);
-        // Tells what is wrong with the level before anything about sizes.
+        // Reports an impossible level before impossible sizes.
         let probe = Layout::new(spec.level, members as u32, spec.chunk_bytes, chunk)?;
         let journal = spec.journal && probe.parities() > 0;
         let least = if journal {
@@ -170,10 +171,10 @@ impl ArrayGeometry {
         Ok(geometry)
     }
 
-    /// The shape of an array of md's, with up to so many shards. `even` says that parity and copies are right.
+    /// The geometry of an array of md, with up to `shards` shards. `even` says that parity and copies are right.
     ///
     /// # Errors
-    /// When its chunks are none that can be used.
+    /// [`ArrayError::Chunk`] when Sinew cannot use its chunk size.
     pub fn of_md(
         layout: Layout,
         shards: usize,
@@ -214,7 +215,7 @@ impl ArrayGeometry {
         geometry
     }
 
-    /// The way that it grows by when nothing is said: as it has grown, or that which moves the least.
+    /// The default method of growth: the one by which the array has grown, or the one that moves the least.
     pub fn usual_method(&self) -> GrowMethod {
         let usual = if self.layout.parities() > 0 { GrowMethod::Spread } else { GrowMethod::FastScale };
         self.grown.and_then(|grown| grown.kind().method()).unwrap_or(usual)
@@ -223,7 +224,7 @@ impl ArrayGeometry {
     /// The same array with an addition of members under way.
     ///
     /// # Errors
-    /// When it cannot grow so.
+    /// [`GrowError`] when the array cannot grow by this method, or by this number of members.
     pub fn grow(&self, method: GrowMethod, added: usize) -> Result<ArrayGeometry, GrowError> {
         let own = grows_with_parity(self.layout.level()).filter(|_| self.md.is_none());
         let has_parity = own.ok_or_else(|| GrowError::Level(self.name()))?;
@@ -249,32 +250,32 @@ impl ArrayGeometry {
                 return Err(GrowError::Log { need, have });
             }
         }
-        let most = dealt(next.settled().stripes(), self.extent_stripes(), 0, self.shards);
+        let most = dealt(next.after_growth().stripes(), self.extent_stripes(), 0, self.shards);
         if most.div_ceil(self.region_stripes) > GROWTH_MAX * REGIONS_MAX {
             return Err(GrowError::TooLarge(GROWTH_MAX));
         }
         Ok(next)
     }
 
-    /// Blocks of its log that clients' data may take in each shard. Bringing all of it to its place takes at most m times as
-    /// many for parity, so that always fits, and leaves some for the images of rounds that a crash cut short.
+    /// Blocks of each shard's log that data of clients may take. To destage all of it takes at most m times as many blocks for
+    /// parity, so that this always fits, and leaves some for the images of rounds that a crash cut short.
     pub fn client_blocks(&self) -> u64 {
         u64::from(self.log_blocks) / (2 + u64::from(self.layout.parities()))
     }
 
-    /// Blocks that may be in the log at one time of rows that a growth changes in place.
+    /// Blocks of the log that images of rows may take which a growth changes in place.
     pub fn image_blocks(&self) -> u64 {
         self.client_blocks() * 3 / 4
     }
 
-    /// Whether it has rows, each a stripe, that are not those of a new array.
+    /// Whether it has rows, each of which is a stripe, that are not those of a new array.
     pub fn has_grown_rows(&self) -> bool {
         self.grown.is_some() && self.layout.parities() > 0
     }
 
     /// The same array once it has grown.
-    pub fn settled(&self) -> ArrayGeometry {
-        ArrayGeometry { grown: self.grown.and_then(Grown::settle), ..*self }
+    pub fn after_growth(&self) -> ArrayGeometry {
+        ArrayGeometry { grown: self.grown.and_then(Grown::finish), ..*self }
     }
 
     /// Whether nothing may be written to the members.
@@ -313,13 +314,13 @@ impl ArrayGeometry {
             .then_some(geometry)
     }
 
-    /// What it was made from, but for the spares.
+    /// The request from which it was made, without its spares.
     pub fn spec(&self) -> ArraySpec {
         let (level, chunk_bytes) = (self.layout.level(), self.layout.chunk_bytes());
         ArraySpec { level, chunk_bytes, journal: self.journal, spares: 0, zeroed: self.zeroed }
     }
 
-    /// Level and rotation for people.
+    /// Level and rotation as text.
     pub fn name(&self) -> String {
         self.layout.level().to_string()
     }
@@ -342,7 +343,7 @@ impl ArrayGeometry {
         self.layout.parities() as usize
     }
 
-    /// Groups that stripes are confined to, in turn.
+    /// Groups of members; each stripe lies in one of them, in turn.
     pub fn groups(&self) -> usize {
         match self.layout.level() {
             Level::Raid50 { groups, .. } | Level::Raid60 { groups, .. } => groups as usize,
@@ -371,7 +372,7 @@ impl ArrayGeometry {
     /// Stripes of all shards.
     pub fn stripes(&self) -> u64 {
         match &self.grown {
-            // A row stays a row.
+            // A growth with parity keeps the number of rows.
             _ if self.layout.parities() > 0 => self.layout.stripes(),
             None => self.layout.stripes(),
             Some(grown) => grown.chunks(self.layout.member_chunks() as u32),
@@ -397,7 +398,7 @@ impl ArrayGeometry {
         self.extent_stripes() * self.first_row_blocks()
     }
 
-    /// Bytes of a member that are used.
+    /// Bytes in use of a member, from its first byte.
     pub fn end_bytes(&self) -> u64 {
         self.data_offset() + self.layout.member_chunks() * u64::from(self.layout.chunk_bytes())
     }

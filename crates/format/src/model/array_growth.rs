@@ -1,4 +1,4 @@
-//! How an array has grown, and how it is growing.
+//! The growth of an array: the methods, the additions so far, and the addition under way.
 
 use sinew_layout::history::History;
 use sinew_layout::rows::Rows;
@@ -6,10 +6,10 @@ use sinew_layout::spread::{Share, Spread};
 use sinew_layout::striping::{Growth, Striping, StripingKind, blocks};
 use sinew_layout::{Geometry as Layout, Home};
 
-/// Additions that an array remembers at most; those that end in the layout of a new array are forgotten.
+/// Additions of members that an array records at most. Additions that end in the layout of a new array are dropped.
 pub const ADDITIONS_MAX: usize = 32;
 
-/// A way to bring the data of an array onto more members, while it is in use.
+/// A method to move the data of an array onto more members while it is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrowMethod {
     /// FastScale (FAST '11): least moves, aggregated, and progress recorded only when a write makes it matter.
@@ -24,16 +24,16 @@ pub enum GrowMethod {
     /// md's reshape as FastScale's section 5.1 describes it: round-robin in small windows, each recorded, in I/O of 4 KiB,
     /// while requests to the window wait.
     MdReshape,
-    /// Parity: a few stripes are taken apart to widen the others (docs/layouts.md).
+    /// Parity: the chunks of a few stripes are used to widen the others (docs/layouts.md).
     Spread,
-    /// Parity: every stripe is made anew, as in a new array.
+    /// Parity: every stripe is rewritten as in a new array.
     Restripe,
 }
 
 /// How the chunks of an array are addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrangement {
-    /// As in a new array of as many members.
+    /// As in a new array of the same number of members.
     AsNew,
     /// By semi-round-robin.
     SemiRoundRobin,
@@ -48,7 +48,7 @@ impl Arrangement {
     pub const ALL: [Arrangement; 4] =
         [Arrangement::AsNew, Arrangement::SemiRoundRobin, Arrangement::FastScale, Arrangement::Spread];
 
-    /// The method that it goes on with; none when with any.
+    /// The only method by which such an array can grow further; `None` when any method will do.
     pub fn method(self) -> Option<GrowMethod> {
         match self {
             Arrangement::AsNew => None,
@@ -67,20 +67,20 @@ impl Arrangement {
     }
 }
 
-/// How a method goes about it.
+/// The parameters of a method.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
     /// Chunks that move together.
     pub batch: u64,
-    /// Progress is recorded at the latest after so many; none records only when it matters.
+    /// Progress is recorded at the latest after this number of chunks; `None` records it only when a write makes it matter.
     pub window: Option<u64>,
     /// Chunks read by one request at most.
     pub read_chunks: u64,
     /// Chunks written by one request at most.
     pub write_chunks: u64,
-    /// Blocks of a request that is for less than a chunk; none reads and writes whole chunks.
+    /// Blocks of a request; `None` reads and writes whole chunks.
     pub part_blocks: Option<u32>,
-    /// Reads of what is being moved wait.
+    /// Whether reads of chunks that are being moved wait.
     pub blocks_reads: bool,
 }
 
@@ -95,7 +95,7 @@ impl GrowMethod {
         GrowMethod::Spread,
         GrowMethod::Restripe,
     ];
-    /// Those of arrays without parity.
+    /// The methods for arrays without parity.
     pub const STRIPED: [GrowMethod; 5] = [
         GrowMethod::FastScale,
         GrowMethod::SemiRoundRobin,
@@ -104,7 +104,7 @@ impl GrowMethod {
         GrowMethod::MdReshape,
     ];
 
-    /// Whether it is for arrays with parity, or for those without.
+    /// Whether the method is for arrays with parity.
     pub fn is_for_parity(self) -> bool {
         matches!(self, GrowMethod::Spread | GrowMethod::Restripe)
     }
@@ -122,7 +122,7 @@ impl GrowMethod {
         }
     }
 
-    /// The addressing that it ends in.
+    /// The addressing at its end.
     pub fn arrangement(self) -> Arrangement {
         match self {
             GrowMethod::FastScale => Arrangement::FastScale,
@@ -132,7 +132,7 @@ impl GrowMethod {
         }
     }
 
-    /// How it moves the chunks of an array without parity; one with parity has rows that change.
+    /// The parameters of moving chunks, in an array without parity; `None` for methods that change rows.
     pub fn manner(self) -> Option<Manner> {
         let one = Manner {
             batch: 1,
@@ -161,11 +161,11 @@ impl GrowMethod {
     }
 }
 
-/// What an array that is not as a new one would be has behind it. Disks are sets of members that hold the same, or members
-/// where there is parity.
+/// The history of an array whose layout differs from that of a new one. A disk is a set of members that hold the same data,
+/// or one member where there is parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grown {
-    /// The addressing before the addition that `method` makes, or now.
+    /// The addressing before the addition under way, or now.
     kind: Arrangement,
     /// Disks at first and after each addition.
     disks: [u8; ADDITIONS_MAX + 1],
@@ -174,24 +174,24 @@ pub struct Grown {
     method: Option<GrowMethod>,
 }
 
-/// Why an array cannot grow so.
+/// Why an array cannot grow as requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrowError {
-    /// It does not grow at all.
+    /// Arrays of this level do not grow.
     #[error("{0} does not grow; RAID 0, 10, 5 and 6 do")]
     Level(String),
-    /// The method is for others.
+    /// The method is for other levels.
     #[error("{level} does not grow by {method}; give another --method, or none")]
     Unsuited {
-        /// What it is.
+        /// The array's level.
         level: String,
-        /// What was asked for.
+        /// The method.
         method: &'static str,
     },
-    /// Restripe moves chunks from shard to shard.
+    /// Restripe would move chunks from shard to shard.
     #[error("an array of {0} shards cannot be restriped; grow it by spread (--method spread)")]
     Shards(usize),
-    /// The first rows are overwritten while they are needed.
+    /// Restripe overwrites the first rows while they are needed, so the log has to hold them.
     #[error(
         "restripe takes room for {need} blocks in the log and there is room for {have}; grow it by spread (--method spread)"
     )]
@@ -201,7 +201,7 @@ pub enum GrowError {
         /// Blocks that fit.
         have: u64,
     },
-    /// Members do not come in sets.
+    /// The number of members is not a multiple of the number of copies.
     #[error(
         "a RAID 10 of {copies} copies grows by sets of {copies} members, and is made of such; it has {have} and {added} are given"
     )]
@@ -213,10 +213,10 @@ pub enum GrowError {
         /// Members given.
         added: usize,
     },
-    /// One addition at a time.
+    /// An addition is under way already.
     #[error("the array is growing already; wait until it has grown (`sinew array status`)")]
     Growing,
-    /// What has grown so goes on so.
+    /// The array has grown by another method.
     #[error("the array has grown by {had}, and can only go on so (--method {had})")]
     Method {
         /// How it has grown.
@@ -228,7 +228,7 @@ pub enum GrowError {
     /// Much larger than it was made for.
     #[error("the array would have more than {0} times the size it was made with; make a new one")]
     TooLarge(u64),
-    /// The level cannot have so many members.
+    /// The level cannot have this number of members.
     #[error(transparent)]
     Layout(#[from] sinew_layout::GeometryError),
     /// Too many members, or too many chunks on each.
@@ -237,22 +237,22 @@ pub enum GrowError {
 }
 
 impl Grown {
-    /// An array of so many disks as it was made.
+    /// An array of `disks` disks that has not grown.
     pub fn of(disks: u32) -> Grown {
         let mut all = [0; ADDITIONS_MAX + 1];
         all[0] = disks as u8;
         Grown { kind: Arrangement::AsNew, disks: all, additions: 0, method: None }
     }
 
-    /// As a member has it; `None` when it is impossible.
+    /// A history as a superblock has it; `None` when it is impossible.
     pub fn restore(kind: Arrangement, disks: &[u8], method: Option<GrowMethod>) -> Option<Grown> {
         let (&base, added) = disks.split_first()?;
         let ascending = disks.windows(2).all(|pair| pair[0] < pair[1]);
         let possible = base > 0 && ascending && added.len() <= ADDITIONS_MAX;
-        let settled = added.len() - usize::from(method.is_some() && !added.is_empty());
+        let finished = added.len() - usize::from(method.is_some() && !added.is_empty());
         let goes_on = method.is_none_or(|m| !added.is_empty() && follows(kind, m));
         // An array like new ones needs no history.
-        let needed = (kind == Arrangement::AsNew) == (settled == 0) && !added.is_empty();
+        let needed = (kind == Arrangement::AsNew) == (finished == 0) && !added.is_empty();
         if !possible || !goes_on || !needed {
             return None;
         }
@@ -284,13 +284,13 @@ impl Grown {
     }
 
     /// The addition under way is done; `None` when the array is as a new one would be.
-    pub fn settle(self) -> Option<Grown> {
+    pub fn finish(self) -> Option<Grown> {
         let method = self.method.expect("an addition is under way");
         let next = Grown { kind: method.arrangement(), method: None, ..self };
         (next.kind != Arrangement::AsNew).then_some(next)
     }
 
-    /// The addition under way, and how it is made.
+    /// The method of the addition under way.
     pub fn method(&self) -> Option<GrowMethod> {
         self.method
     }
@@ -317,7 +317,7 @@ impl Grown {
         })
     }
 
-    /// Whether it is of an array with parity.
+    /// Whether the array has parity.
     pub fn is_for_parity(&self) -> bool {
         self.kind == Arrangement::Spread || self.method.is_some_and(GrowMethod::is_for_parity)
     }
@@ -327,7 +327,7 @@ impl Grown {
         u32::from(self.disks[0])
     }
 
-    /// Whether so many rows can be addressed.
+    /// Checks that `rows` rows can be addressed.
     ///
     /// # Errors
     /// [`GrowError::History`] when there are too many.
@@ -335,20 +335,20 @@ impl Grown {
         Ok(Striping::new(StripingKind::FastScale, self.history(), rows).map(drop)?)
     }
 
-    /// Chunks that can be stored now, with so many rows.
+    /// Chunks that can be stored now, with `rows` rows.
     pub fn chunks(&self, rows: u32) -> u64 {
         let history = self.history();
-        let settled =
+        let history_now =
             if self.method.is_some() { history.before_last().expect("an addition") } else { history };
-        blocks(self.kind.striping(), &settled, rows)
+        blocks(self.kind.striping(), &history_now, rows)
     }
 
-    /// Where chunks are, with so many rows.
+    /// The locations of chunks, with `rows` rows.
     pub fn places(&self, rows: u32) -> Places {
         let history = self.history();
         let checked = "checked when it was made";
         match self.method {
-            None => Places::Settled(Striping::new(self.kind.striping(), history, rows).expect(checked)),
+            None => Places::Stable(Striping::new(self.kind.striping(), history, rows).expect(checked)),
             Some(method) => {
                 let (from, to) = (self.kind.striping(), method.arrangement().striping());
                 Places::Growing(Growth::new(from, to, &history, rows).expect(checked))
@@ -356,7 +356,7 @@ impl Grown {
         }
     }
 
-    /// The rows of an array with parity, or those of one shard; `layout` is that of a new array of as many members.
+    /// The rows of an array with parity, or of one shard of it. `layout` is that of a new array of the same number of members.
     pub fn rows(&self, layout: &Layout, share: Share, rows: u64) -> Rows {
         let checked = "checked when it was made";
         if self.method == Some(GrowMethod::Restripe) {
@@ -371,25 +371,25 @@ impl Grown {
     }
 }
 
-/// Whether an array of one addressing can take on another.
+/// Whether an array with this addressing can grow by this method.
 fn follows(before: Arrangement, method: GrowMethod) -> bool {
     before == Arrangement::AsNew || before == method.arrangement()
 }
 
-/// Where the chunks of an array without parity are that is not as a new one.
+/// Locations of the chunks of an array without parity whose layout differs from that of a new one.
 #[derive(Debug)]
 pub enum Places {
     /// No addition is under way.
-    Settled(Striping),
+    Stable(Striping),
     /// An addition is under way: chunks are at their old or new places.
     Growing(Growth),
 }
 
 impl Places {
-    /// The disk and row of a chunk, when what has a key below `moved` has moved.
+    /// The disk and row of a chunk, when everything with a key below `moved` has moved.
     pub fn home(&self, chunk: u64, moved: u64) -> Home {
         match self {
-            Places::Settled(striping) => striping.home(chunk),
+            Places::Stable(striping) => striping.home(chunk),
             Places::Growing(growth) => growth.home(chunk, moved),
         }
     }
@@ -404,10 +404,10 @@ mod tests {
         let new = Grown::of(4);
         let fast = new.begin(GrowMethod::FastScale, 2).unwrap();
         assert_eq!(fast.begin(GrowMethod::FastScale, 1), Err(GrowError::Growing));
-        let fast = fast.settle().unwrap();
+        let fast = fast.finish().unwrap();
         assert!(matches!(fast.begin(GrowMethod::Slas, 1), Err(GrowError::Method { had: "fastscale" })));
         assert_eq!(fast.begin(GrowMethod::FastScale, 1).unwrap().disks(), [4, 6, 7]);
-        assert_eq!(new.begin(GrowMethod::Slas, 3).unwrap().settle(), None);
+        assert_eq!(new.begin(GrowMethod::Slas, 3).unwrap().finish(), None);
         assert!(matches!(new.begin(GrowMethod::Slas, 252), Err(GrowError::History(_))));
     }
 
@@ -419,11 +419,11 @@ mod tests {
                 let growing = grown.begin(method, added).unwrap();
                 let again = Grown::restore(growing.kind(), growing.disks(), growing.method());
                 assert_eq!(again, Some(growing));
-                let settled = growing.settle();
-                if let Some(settled) = settled {
-                    assert_eq!(Grown::restore(settled.kind(), settled.disks(), None), Some(settled));
+                let finished = growing.finish();
+                if let Some(finished) = finished {
+                    assert_eq!(Grown::restore(finished.kind(), finished.disks(), None), Some(finished));
                 }
-                grown = settled.unwrap_or(Grown::of(3 + added));
+                grown = finished.unwrap_or(Grown::of(3 + added));
             }
         }
         assert_eq!(Grown::restore(Arrangement::AsNew, &[3], None), None);

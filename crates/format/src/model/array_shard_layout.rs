@@ -15,7 +15,7 @@ use sinew_core::ids::MemberId;
 use crate::model::array_geometry::ArrayGeometry;
 use crate::model::array_growth::{Manner, Places};
 
-/// One shard's share: its stripes, numbered from 0 without gaps, and its blocks, likewise.
+/// One shard's part of an array: its stripes and its blocks, each numbered from 0 without gaps.
 ///
 /// A *unit* is a chunk of a stripe: data columns and then parity, or a chunk's copies. A *slot* is a block's place in
 /// the data columns of its stripe: column * chunk blocks + offset in the chunk.
@@ -39,11 +39,11 @@ pub struct ShardLayout {
     extent_stripes: u64,
     region_stripes: u64,
     data_offset: u64,
-    /// Where chunks are, where the layout does not say it.
+    /// Without parity: locations of chunks that differ from those of a new array.
     places: Option<Places>,
-    /// With parity, where rows are not those of a new array.
+    /// With parity: rows that differ from those of a new array.
     rows: Option<Rows>,
-    /// What has a key below is where, or as, the growth under way brings it.
+    /// Progress of the growth under way: everything with a key below has moved, or changed.
     moved: Cell<u64>,
 }
 
@@ -87,7 +87,7 @@ impl ShardLayout {
         }
     }
 
-    /// Whether it cannot grow.
+    /// Whether the array cannot grow.
     pub fn is_fixed(&self) -> bool {
         self.geometry.md.is_some()
     }
@@ -123,7 +123,7 @@ impl ShardLayout {
         self.rows.as_ref().filter(|rows| rows.grows())
     }
 
-    /// Whether its stripes are all as wide as each other, and repeat.
+    /// Whether all stripes have the same width, and their layout repeats.
     pub fn is_regular(&self) -> bool {
         self.rows.is_none()
     }
@@ -149,7 +149,7 @@ impl ShardLayout {
         first..(first + self.region_stripes).min(self.stripes)
     }
 
-    /// The runs that consecutive blocks of the shard consist of: in order of the blocks, none crossing a chunk.
+    /// The runs of consecutive blocks of the shard, in order of the blocks. No run crosses a chunk.
     pub fn runs(&self, local: u64, count: u64) -> impl Iterator<Item = Run> {
         let slice = self;
         let (mut at, end) = (local, local + count);
@@ -207,7 +207,7 @@ impl ShardLayout {
         home.expect("a unit of a stripe")
     }
 
-    /// The copy `unit` of what is on a disk, which is a set of members.
+    /// The location of copy `unit` of a chunk on a disk, which is a set of members.
     pub fn member_home(&self, disk: Home, unit: usize) -> Home {
         Home { member: disk.member * self.geometry.layout.copies() + unit as u32, ..disk }
     }
@@ -217,12 +217,12 @@ impl ShardLayout {
         self.data_offset + home.chunk * u64::from(self.geometry.layout.chunk_bytes())
     }
 
-    /// How the growth under way goes about it.
+    /// The parameters of the growth under way, without parity.
     pub fn manner(&self) -> Option<Manner> {
         self.geometry.grown?.method()?.manner()
     }
 
-    /// The growth under way.
+    /// The growth under way, without parity.
     pub fn growth(&self) -> Option<&Growth> {
         match &self.places {
             Some(Places::Growing(growth)) => Some(growth),
@@ -239,12 +239,12 @@ impl ShardLayout {
         Some(left.div_ceil(self.geometry.shards as u64))
     }
 
-    /// How far the growth under way is.
+    /// The key below which everything has moved in the growth under way.
     pub fn moved(&self) -> u64 {
         self.moved.get()
     }
 
-    /// Everything below this key has moved.
+    /// Notes that everything below this key has moved.
     pub fn set_moved(&self, key: u64) {
         self.moved.set(key);
     }
@@ -254,7 +254,7 @@ impl ShardLayout {
         Some(self.growth()?.key(self.whole(stripe)))
     }
 
-    /// The stripe of this shard that a chunk of a mirror is, if it is of this shard.
+    /// The number, in this shard, of a stripe of an array without parity; `None` when it belongs to another shard.
     pub fn own(&self, chunk: u64) -> Option<u64> {
         let (extent, within) = (chunk / self.extent_stripes, chunk % self.extent_stripes);
         let shards = self.geometry.shards as u64;
@@ -266,7 +266,7 @@ impl ShardLayout {
         self.home(stripe, unit).0
     }
 
-    /// Where a position of the log lies on a member.
+    /// The offset of a position of the log on a member.
     pub fn log_offset(&self, position: u32) -> u64 {
         let before = self.index as u64 * u64::from(self.geometry.log_blocks) + u64::from(position);
         SUPERBLOCK_AREA_BYTES + before * BLOCK_BYTES as u64
@@ -275,7 +275,8 @@ impl ShardLayout {
 
 /// What follows from where the chunks lie.
 impl ArrayGeometry {
-    /// The key at which the growth under way ends, in all shards. With parity each has its own keys, and tells 1 at its end.
+    /// The key at which the growth under way ends, the same in all shards. With parity every shard has keys of its own, and
+    /// reports 1 when it has ended.
     pub fn growth_end(&self) -> Option<u64> {
         self.grown?.method()?;
         if self.has_grown_rows() {
@@ -292,8 +293,9 @@ impl ArrayGeometry {
         self.stripes() * self.data_columns() as u64 * u64::from(self.layout.chunk_bytes())
     }
 
-    /// Blocks of the volume of an array whose rows have grown. Blocks are dealt over the shards as they were when it was
-    /// made, so that none ever changes hands; what some shards have more than others, at most about an extent, is not used.
+    /// Blocks of the volume of an array whose rows have grown. Blocks are dealt over the shards as they were when the array
+    /// was made, so that no block ever changes its shard. The excess of some shards over others, at most about an extent, is
+    /// not used.
     fn dealt_blocks(&self) -> u64 {
         let (extent, shards) = (self.extent_blocks(), self.shards as u64);
         let ends = (0..shards).map(|shard| {
@@ -303,15 +305,14 @@ impl ArrayGeometry {
         ends.min().expect("an array has a shard")
     }
 
-    /// The homes of all copies of a chunk of a level without parity. An array that grows is asked for where chunks were
-    /// before.
+    /// The locations of all copies of a chunk of a level without parity; in an array that is growing, those before the growth.
     pub fn homes(&self, chunk: u64) -> impl Iterator<Item = Home> {
         let slice = ShardLayout::new(ArrayGeometry { shards: 1, ..*self }, 0);
         let homes: Vec<Home> = (0..slice.w).map(|unit| slice.unit_home(chunk, unit)).collect();
         homes.into_iter()
     }
 
-    /// Whether everything can be had when these members are lost.
+    /// Whether no data is lost when these members are.
     pub fn survives(&self, lost: &[bool]) -> bool {
         let tolerates = self.layout.tolerates() as usize;
         if self.has_grown_rows() {
@@ -322,7 +323,7 @@ impl ArrayGeometry {
             let sets = lost[..self.members()].chunks(self.layout.copies() as usize);
             return sets.into_iter().all(|set| set.iter().filter(|&&lost| lost).count() <= tolerates);
         }
-        // One turn of the rotation has every combination of members that stripes have.
+        // One turn of the rotation contains every combination of members that occurs in stripes.
         let stripes = self.stripes().min((self.members() * self.groups()) as u64);
         let slice = ShardLayout::new(ArrayGeometry { shards: 1, ..*self }, 0);
         (0..stripes).all(|stripe| {

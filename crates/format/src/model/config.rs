@@ -8,7 +8,7 @@ pub use crate::model::member_state::MemberState;
 use sinew_core::ids::Uuid;
 use sinew_core::ids::VolumeId;
 
-/// What the pool is: written to every active member at each change, the newest generation wins.
+/// The configuration: written to every active member at each change. The highest (epoch, generation) wins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Identity of the pool.
@@ -17,40 +17,41 @@ pub struct Config {
     pub name: String,
     /// Counts the changes of this configuration.
     pub generation: u64,
-    /// Counts the times the pool was opened. Journal blocks carry it.
+    /// Counts the openings of the pool. Journal blocks carry it.
     pub epoch: u64,
-    /// What kind of pool it is, and the shape of every shard.
+    /// The kind of pool, and the geometry of every shard.
     pub shape: Shape,
     /// The members; the index is the `MemberId`.
     pub members: Vec<MemberConfig>,
     /// The volumes.
     pub volumes: Vec<VolumeConfig>,
-    /// The next volume's id; ids are not reused.
+    /// The id of the next volume; ids are not reused.
     pub volume_next: u32,
-    /// The last openings of the pool, the newest at the end.
+    /// The last openings of the pool, the newest last.
     pub openings: Vec<Opening>,
 }
 
-/// One opening of a pool. Two histories of a pool that went apart have different openings.
+/// One opening of a pool. Two diverged histories of a pool have different openings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
-    /// The epoch it began.
+    /// The epoch that began with it.
     pub epoch: u64,
     /// A random number.
     pub nonce: u64,
 }
 
-/// Openings remembered.
+/// Openings kept in a configuration.
 const OPENINGS_MAX: usize = 16;
 
 impl Config {
-    /// What is newer is greater. An opening that found fewer members may have begun at an earlier generation than a change
-    /// that the end of the opening before cut off reached, on a member that was not there then; it is newer all the same.
+    /// The key by which configurations are compared; the newest is the greatest. The epoch counts first: an opening that did
+    /// not find all members may begin at an earlier generation than the last change of the opening before, which a crash may
+    /// have stored only on members that are missing now. The opening is newer all the same.
     pub fn age(&self) -> (u64, u64) {
         (self.epoch, self.generation)
     }
 
-    /// Which members are out, those without any part in the pool aside.
+    /// For each member, whether it is out; false for members without a place in the layout.
     pub fn out(&self) -> Vec<bool> {
         (0..self.members.len()).map(|i| self.has_place(i) && !self.members[i].state.takes_part()).collect()
     }
@@ -60,7 +61,7 @@ impl Config {
         self.volume_bytes_on(|m| !matches!(m.state, MemberState::Leaving | MemberState::Removed))
     }
 
-    /// The same once this member has left.
+    /// The same after this member has left.
     pub fn volume_bytes_max_without(&self, member: usize) -> u64 {
         let mut without = self.clone();
         without.members[member].state = MemberState::Leaving;
@@ -73,7 +74,7 @@ impl Config {
         self.shape.volume_bytes(counted.map(|m| u64::from(m.layout.chunks)).sum())
     }
 
-    /// Remembers a new opening.
+    /// Adds a new opening, and drops the oldest.
     pub fn push_opening(&mut self, epoch: u64, nonce: u64) {
         self.openings.push(Opening { epoch, nonce });
         let excess = self.openings.len().saturating_sub(OPENINGS_MAX);
@@ -87,15 +88,16 @@ impl Config {
         forgotten || self.openings.contains(opening)
     }
 
-    /// Whether the last opening never came about: it counts on a member that has gone on without it, as `other` says, which
-    /// that member holds. An opening is stored on all its members before any is used, so nothing was done in this one.
+    /// Whether the last opening of this configuration was aborted: it lists `holder` as active, but `holder`'s own
+    /// configuration (`other`) has diverged from it. An opening is stored on all its members before any of them is used, so
+    /// nothing was written in an aborted one.
     pub fn was_cut_off(&self, other: &Config, holder: usize) -> bool {
         let are_apart = !self.has_opening(other.openings.last()) && !other.has_opening(self.openings.last());
         let holder = other.members[holder].uuid;
         are_apart && self.members.iter().any(|m| m.uuid == holder && m.state.takes_part())
     }
 
-    /// The last opening that came about.
+    /// The last opening that was not aborted.
     pub fn last_opening(&self, was_cut_off: bool) -> Option<&Opening> {
         self.openings.iter().rev().nth(usize::from(was_cut_off))
     }
@@ -108,13 +110,13 @@ pub struct MemberConfig {
     pub uuid: Uuid,
     /// Size of the device when it joined.
     pub bytes: u64,
-    /// How it is cut up, in a mapped pool; all zeros in an array, whose shape says it for all members.
+    /// Its division, in a mapped pool; all zeros in an array, whose geometry is the same for all members.
     pub layout: MemberLayout,
     /// Whether it takes part.
     pub state: MemberState,
     /// The epoch in which it went out; 0 while active.
     pub out_epoch: u64,
-    /// Where it was last seen, for messages.
+    /// Its last known path, for messages.
     pub path: String,
 }
 
@@ -150,7 +152,7 @@ impl Config {
         self.shape.survives(lost)
     }
 
-    /// Whether this member has, or should have, a place in the layout.
+    /// Whether this member has a place in the layout, also while it is out.
     pub fn has_place(&self, member: usize) -> bool {
         !matches!(self.members[member].state, MemberState::Removed | MemberState::Spare)
     }

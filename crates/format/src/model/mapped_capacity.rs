@@ -1,18 +1,18 @@
-//! The capacity of a mapped pool: blocks that clients may store, and chunks that are kept back for compaction.
+//! The capacity of a mapped pool: blocks that clients may store, and chunks reserved for compaction.
 
 use crate::model::mapped_geometry::{CHUNK_BLOCKS, Geometry, Protection};
 use sinew_layout::declustered;
 
-/// Stripes for which room is kept back on each member for compaction, which cannot always choose another member. Rebuilding
-/// leaves it too: where it finds no room, compaction makes some.
+/// Stripes for which room is reserved on each member for compaction, which cannot always choose another member. A rebuild
+/// leaves this reserve as well: where it finds no room, compaction makes some.
 const MEMBER_RESERVE_STRIPES: u64 = 2;
 
-/// Chunks of all members together that are kept back for compaction and conversion.
+/// Chunks of all members together that are reserved for compaction and conversion.
 pub fn reserve_chunks(g: &Geometry) -> u64 {
     (2 * g.homes_per_stripe() + 4 * (g.data_columns + g.parity_columns())) as u64
 }
 
-/// Chunks kept back on each of so many members.
+/// Chunks reserved on each member of a pool of `members` members.
 pub fn member_reserve(g: &Geometry, members: usize) -> u64 {
     let stripe = match g.protection {
         Protection::Mirror { .. } => g.data_columns * g.copies(),

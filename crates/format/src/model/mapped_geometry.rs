@@ -1,4 +1,4 @@
-//! The shape of a pool: protection, stripe width, and where things lie on a member.
+//! The geometry of a mapped pool: protection, stripe width, and the division of a member.
 //!
 //! A member is `[superblocks | shard 0 | shard 1 | …]`; a shard's slice is `[journal ring | page slots | chunks]`.
 //! Sizes are chosen here once, when a member joins the pool, and recorded in the configuration.
@@ -16,7 +16,7 @@ pub const CHUNK_BYTES: u64 = CHUNK_BLOCKS as u64 * BLOCK_BYTES as u64;
 pub const PAGE_BYTES: usize = 16 * 1024;
 /// Blocks of a volume that one page of the block map maps.
 pub const PAGE_INDICES: u32 = 4032;
-/// Numbers of slots are smaller than this: the block map uses the upper half of a word's range for other things.
+/// Numbers of slots are smaller than this: the block map uses the upper half of a word's range for other entries.
 pub const VALUE_LIMIT: u32 = 1 << 31;
 /// Bytes of a page before its content.
 pub const PAGE_HEADER_BYTES: usize = 256;
@@ -31,7 +31,7 @@ pub const STRIPE_WIDTH_MAX: usize = 32;
 /// Volumes may add up to this many times the raw capacity.
 pub const OVERCOMMIT: u64 = 2;
 
-/// What a pool survives and how.
+/// The protection of a pool against lost members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
     /// Every block on two or three members, always.
@@ -76,7 +76,7 @@ impl std::fmt::Display for Protection {
     }
 }
 
-/// Why a pool cannot have the asked shape.
+/// Why there is no pool with the requested geometry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Too few or too many members.
@@ -118,14 +118,14 @@ pub enum GeometryError {
     },
 }
 
-/// The shape every shard of a pool shares. Checked when made; all arithmetic on stripes starts here.
+/// The geometry that all shards of a pool share. Checked when it is made; all arithmetic on stripes starts here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Protection of every volume.
     pub protection: Protection,
     /// k: data columns of a full stripe.
     pub data_columns: usize,
-    /// Shards the pool is cut into.
+    /// Shards of the pool.
     pub shards: usize,
     /// Whether a CRC32C of every block is kept and checked when it is read.
     pub checksums: bool,
@@ -138,7 +138,7 @@ impl Geometry {
     /// one spare where there are more than four, and at most 8+m.
     ///
     /// # Errors
-    /// When the shape cannot exist on that many members.
+    /// [`GeometryError`] when there is no such geometry on that many members.
     pub fn new(
         protection: Protection,
         data_columns: usize,
@@ -178,7 +178,7 @@ impl Geometry {
         (member_bytes / shards as u64 / 64 / BLOCK_BYTES as u64).clamp(64, 16 * 1024) as u32
     }
 
-    /// f: members that may be lost.
+    /// f: members that may be lost at the same time.
     pub fn failures(&self) -> usize {
         self.protection.failures()
     }
@@ -193,7 +193,7 @@ impl Geometry {
         self.failures() + 1
     }
 
-    /// The fewest members that a pool of this shape can do with.
+    /// The fewest members of a pool with this geometry.
     pub fn members_least(&self) -> usize {
         (self.data_columns + self.parity_columns()).max(self.copies()).max(*MEMBERS.start())
     }
@@ -218,7 +218,8 @@ impl Geometry {
         self.data_columns + self.parity_columns() + copy * self.data_columns + column
     }
 
-    /// Whether one of two chunks of a stripe, by their indices, stands in for the other, so that no member may have both.
+    /// Whether one of two chunks of a stripe, by their indices, is needed to recover the other, so that no member may hold
+    /// both.
     pub fn protect(&self, one: usize, other: usize) -> bool {
         let first_mirror = self.mirror_index(0, 0);
         let column = |i: usize| match i {
@@ -252,7 +253,7 @@ impl Geometry {
         self.stripe_head_bytes() + self.slots_per_stripe() as usize * 8
     }
 
-    /// Of those, bytes before the owners and checksums of the slots.
+    /// Of the bytes of a stripe record, those before the owners and checksums of the slots.
     pub fn stripe_head_bytes(&self) -> usize {
         20 + self.homes_per_stripe() * 5
     }
@@ -262,8 +263,8 @@ impl Geometry {
         (PAGE_BYTES - PAGE_HEADER_BYTES) / self.stripe_record_bytes()
     }
 
-    /// Stripes a shard with `chunks` chunks in all may have: one and a half times as many as full ones would be, so
-    /// that short stripes have room; then compaction must merge them. Never more than slots can be numbered for.
+    /// Limit of the stripes of a shard with `chunks` chunks: one and a half times the number of full stripes, so that there is
+    /// room for short ones; beyond that, compaction must merge them. Never more than there are numbers for slots.
     pub fn stripes_max(&self, chunks: u64) -> u64 {
         self.stripes_wanted(chunks).min(u64::from(VALUE_LIMIT / self.slots_per_stripe()))
     }
@@ -276,10 +277,10 @@ impl Geometry {
         (chunks / full as u64) * 3 / 2 + 8
     }
 
-    /// Refuses more chunks in a shard than it has numbers for the slots of.
+    /// Checks that a shard has numbers for the slots of this many chunks.
     ///
     /// # Errors
-    /// When a pool of these members needs more shards.
+    /// [`GeometryError::TooFewShards`] when a pool of these members needs more shards.
     pub fn check_chunks(&self, chunks: u64) -> Result<(), GeometryError> {
         let slots = self.stripes_wanted(chunks) * u64::from(self.slots_per_stripe());
         let times = slots.div_ceil(u64::from(VALUE_LIMIT));
@@ -289,24 +290,24 @@ impl Geometry {
         Err(GeometryError::TooFewShards { shards: self.shards, need: times * self.shards as u64 })
     }
 
-    /// Map pages a shard with `chunks` chunks in all may have. Never more than blocks can be numbered for.
+    /// Limit of the map pages of a shard with `chunks` chunks. Never more than there are numbers for blocks.
     pub fn map_pages_max(&self, chunks: u64) -> u64 {
         let wanted = (chunks * u64::from(CHUNK_BLOCKS) * OVERCOMMIT).div_ceil(u64::from(PAGE_INDICES)) + 16;
         wanted.min(u64::from(VALUE_LIMIT / PAGE_INDICES))
     }
 
-    /// Parts that the share of a shard with `chunks` chunks in the largest possible volume has.
+    /// Map pages that a shard with `chunks` chunks needs for its part of the largest possible volume.
     pub fn volume_parts_max(&self, chunks: u64) -> u64 {
         (chunks * u64::from(CHUNK_BLOCKS) * OVERCOMMIT + EXTENT_BLOCKS).div_ceil(u64::from(PAGE_INDICES))
     }
 
-    /// Cuts a member of `bytes` bytes into regions, in a pool of `members` members.
+    /// Divides a member of `bytes` bytes, in a pool of `members` members.
     ///
-    /// Page slots are given to each member in proportion to its chunks, enough that the members left after f losses
-    /// hold f + 1 copies of every page with a quarter to spare.
+    /// Each member gets page slots in proportion to its chunks, such that the members left after f losses can hold f + 1 copies
+    /// of every page, with a quarter to spare.
     ///
     /// # Errors
-    /// When fewer than eight chunks per shard would be left.
+    /// [`GeometryError::MemberTooSmall`] when fewer than eight chunks per shard would be left.
     pub fn member_layout(&self, bytes: u64, members: usize) -> Result<MemberLayout, GeometryError> {
         let n = members as u64;
         let survivors = n - self.failures() as u64;
@@ -315,7 +316,7 @@ impl Geometry {
         let stripe_pages = self.stripes_max(unit).div_ceil(self.stripes_per_page() as u64);
         let pages = stripe_pages + self.map_pages_max(unit);
         let slots_per_unit = pages * self.copies() as u64 * n * 5 / (survivors * 4);
-        // Whatever the size: room for the first pages of each table and of a few volumes, and for a copy being written.
+        // At any size, room for the first pages of each table and of a few volumes, and for a copy that is being written.
         let slots_least = (24 * self.copies() as u64 * n).div_ceil(survivors * n) + 8;
         let fixed = |shards: u64| {
             SUPERBLOCK_AREA_BYTES
@@ -342,7 +343,7 @@ impl Geometry {
     }
 }
 
-/// How each shard's slice of one member is cut up; the same for all shards of that member.
+/// The division of each shard's slice of one member; the same for all shards of that member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberLayout {
     /// Blocks in the journal ring.
@@ -351,7 +352,7 @@ pub struct MemberLayout {
     pub page_slots: u32,
     /// Chunks.
     pub chunks: u32,
-    /// The byte of the device that counts as its first: 0 but for members of md's arrays.
+    /// The offset of the member's part of its device: 0 except for members of md's arrays.
     pub origin: u64,
 }
 
@@ -363,25 +364,25 @@ impl MemberLayout {
             + u64::from(self.chunks) * CHUNK_BYTES
     }
 
-    /// Bytes of a member that are used, the superblocks and all shards together.
+    /// Bytes in use of a member: the superblocks and all shards.
     pub fn end_bytes(&self, shards: usize) -> u64 {
         self.slice(shards)
     }
 
-    /// Bytes of a member with anything but chunks: superblocks, journals and pages.
+    /// The ranges of a member that hold metadata: superblocks, journals and pages.
     pub fn metadata(&self, shards: usize) -> impl Iterator<Item = Range<u64>> {
         let of_shard =
             move |shard| self.slice(shard)..self.slice(shard + 1) - u64::from(self.chunks) * CHUNK_BYTES;
         std::iter::once(0..SUPERBLOCK_AREA_BYTES).chain((0..shards).map(of_shard))
     }
 
-    /// Where a journal position lies on the member.
+    /// The offset of a journal position on the member.
     pub fn journal_offset(&self, shard: usize, position: u32) -> u64 {
         debug_assert!(position < self.journal_blocks);
         self.slice(shard) + u64::from(position) * BLOCK_BYTES as u64
     }
 
-    /// Where a page slot lies on the member.
+    /// The offset of a page slot on the member.
     pub fn page_offset(&self, shard: usize, slot: u32) -> u64 {
         debug_assert!(slot < self.page_slots);
         self.slice(shard)
@@ -389,7 +390,7 @@ impl MemberLayout {
             + u64::from(slot) * PAGE_BYTES as u64
     }
 
-    /// Where a block of a chunk lies on the member.
+    /// The offset of a block of a chunk on the member.
     pub fn chunk_offset(&self, shard: usize, chunk: u32, block: u32) -> u64 {
         debug_assert!(chunk < self.chunks && block < CHUNK_BLOCKS);
         self.slice(shard)

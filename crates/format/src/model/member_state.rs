@@ -5,20 +5,20 @@
 pub enum MemberState {
     /// Read and written. Single columns on it may still be stale.
     Active,
-    /// It failed requests. It comes back only when told to, or is replaced.
+    /// It failed requests. It comes back only by an order of an operator, or is replaced.
     Failed,
-    /// Taken offline on request.
+    /// Taken offline by an operator.
     Offline,
-    /// Not there when the pool was opened. It comes back by itself.
+    /// Missing when the pool was opened. It comes back by itself.
     Missing,
-    /// Out, and what it held is being rebuilt into the free space of the others.
+    /// Out, and its chunks are being rebuilt in the free space of the other members.
     Evacuating,
-    /// Nothing is left on it: it was evacuated, or has left, or a spare took its place. In a mapped pool its number goes to
-    /// the next device added that is at least as large.
+    /// Empty: it was evacuated, or has left, or a spare took its place. In a mapped pool the next added device that is at
+    /// least as large gets its number.
     Removed,
-    /// Waiting to take the place of a member of an array that fails.
+    /// A spare: takes the place of the next member of an array that fails.
     Spare,
-    /// As active, but nothing new is placed on it, and what it holds moves to the others.
+    /// As active, but no new chunks are placed on it, and its chunks move to the other members.
     Leaving,
 }
 
@@ -35,7 +35,7 @@ impl MemberState {
         MemberState::Leaving,
     ];
 
-    /// Whether what it holds is read and kept up to date.
+    /// Whether the member is read and kept up to date.
     pub fn takes_part(self) -> bool {
         matches!(self, MemberState::Active | MemberState::Leaving)
     }

@@ -1,4 +1,5 @@
-//! What the bytes on the members describe: the configuration of a pool, its geometry, and how volumes are dealt over shards.
+//! The content of the structures on the members: the configuration of a pool, its geometry, and the distribution of volumes
+//! over shards.
 
 pub mod array_geometry;
 pub mod array_growth;

@@ -1,14 +1,14 @@
-//! How a mapped pool lays out small writes and when it converts what it mirrors. Nothing of this is on the members, so it may
-//! be changed at any time.
+//! The policy of a mapped pool: the layout of small writes, and the conversion of mirrored stripes. It is not stored on the
+//! members, and may be changed at any time.
 
-/// How small writes lie in mirrored stripes.
+/// The layout of small writes in mirrored stripes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Packing {
-    /// One behind the other: 4 KiB take 4 KiB on each of their members.
+    /// One after the other: 4 KiB take 4 KiB on each of their members.
     #[default]
     Packed,
-    /// Each takes the chunks it touches, alone, at the place within a chunk that it has within its volume; large ones
-    /// take stripes of full width, padded with zeros (FusionRAID, FAST '21, sections 4.2 and 4.4).
+    /// Each write takes whole chunks for itself, at the same offset within a chunk as within its volume. Large writes take
+    /// stripes of full width, padded with zeros (FusionRAID, FAST '21, sections 4.2 and 4.4).
     WholeChunks,
 }
 
@@ -25,21 +25,22 @@ impl Packing {
     }
 }
 
-/// What a pool goes by.
+/// The policy of a mapped pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// How small writes lie in mirrored stripes.
+    /// The layout of small writes in mirrored stripes.
     pub packing: Packing,
-    /// Blocks that lie together in a volume are brought together when they are read in sequence.
+    /// Defragment: blocks that are consecutive in a volume but scattered on the members are rewritten together when they are
+    /// read in sequence.
     pub gather: bool,
-    /// Members that make use of it are told what is free.
+    /// Send discards for free chunks to members that implement them.
     pub discard: bool,
-    /// Mirrored stripes are converted while less than so much of the room for chunks is free, in percent.
+    /// Convert mirrored stripes while less than this percentage of the room for chunks is free,
     pub convert_below_free: u8,
-    /// And while they take more than so much of it, in percent.
+    /// or while mirrored stripes take more than this percentage of it.
     pub convert_above_mirrored: u8,
-    /// Conversion pauses while clients move more bytes per second than this on any member; 0 is never. It steps back
-    /// for them in any case, but not where room runs out.
+    /// Pause conversion while clients move more bytes per second than this on any member; 0 is no limit. Clients have priority
+    /// in any case, except when the pool runs out of room.
     pub convert_pause_above: u64,
 }
 
@@ -50,7 +51,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Sinew's own.
+    /// The default.
     pub const DEFAULT: Policy = Policy {
         packing: Packing::Packed,
         gather: true,
@@ -60,8 +61,8 @@ impl Policy {
         convert_pause_above: 0,
     };
 
-    /// FusionRAID's: whole chunks, and whatever is mirrored is converted as soon as no member moves more than 40 MB/s for
-    /// clients (section 5.5).
+    /// The policy of FusionRAID: whole chunks, and mirrored stripes are converted as soon as no member moves more than 40 MB/s
+    /// for clients (section 5.5).
     pub const FUSION_RAID: Policy = Policy {
         packing: Packing::WholeChunks,
         gather: false,

@@ -1,11 +1,12 @@
-//! How a volume is dealt over the shards of its pool: runs of equal length in turn, and the arithmetic of it both ways.
+//! Distribution of a volume over the shards of its pool: extents of equal length in turn, and the arithmetic in both
+//! directions.
 
 /// Consecutive blocks that one shard holds consecutively.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardRange {
     /// The shard.
     pub shard: usize,
-    /// Its first block, as the shard counts the volume's.
+    /// The first block, as the shard numbers the volume's blocks.
     pub local: u64,
     /// Number of blocks.
     pub blocks: u64,
@@ -33,7 +34,7 @@ pub fn shard_ranges(
     })
 }
 
-/// How many of the first `count` things shard `index` of `shards` holds, when runs of `run` are dealt round robin.
+/// How many of the first `count` items belong to shard `index` of `shards`, when runs of `run` items are dealt round robin.
 pub fn dealt(count: u64, run: u64, index: usize, shards: usize) -> u64 {
     let (turn, within) = (count / run, count % run);
     let (index, shards) = (index as u64, shards as u64);
