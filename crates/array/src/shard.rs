@@ -95,7 +95,7 @@ impl<I: Io> ArrayShard<I> {
     /// Starts what recovery needs.
     pub(crate) fn start(self: &Rc<Self>) {
         let shard = Rc::clone(self);
-        self.io.spawn(async move { shard.members.run_alarms().await });
+        self.io.spawn(async move { shard.members.run_deadlines().await });
         if self.has_log() {
             self.io.spawn(Rc::clone(self).run_log());
             self.io.spawn(Rc::clone(self).run_drainer());

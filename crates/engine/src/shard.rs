@@ -172,8 +172,8 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, request: ControlRequest) {
         ControlRequest::MovedEverywhere { to, key } => shard.moved_everywhere(to, key),
         ControlRequest::Throttle(limits) => shard.throttle().set(limits),
         ControlRequest::Policy(policy) => shard.set_policy(policy),
-        ControlRequest::SpikeAvoidance(mode) => shard.members().step_around(mode),
-        ControlRequest::IoTimeout(ns) => shard.members().vigil.set(ns),
+        ControlRequest::SpikeAvoidance(mode) => shard.members().set_spike_avoidance(mode),
+        ControlRequest::IoTimeout(ns) => shard.members().io_timeouts.set(ns),
         ControlRequest::Status(reply) => {
             let _ = reply.send(shard.status());
         }

@@ -221,7 +221,7 @@ impl<I: Io> MappedShard<I> {
         self.io.spawn(Rc::clone(self).run_cleaner());
         self.io.spawn(Rc::clone(self).run_keeper());
         let shard = Rc::clone(self);
-        self.io.spawn(async move { shard.members.run_alarms().await });
+        self.io.spawn(async move { shard.members.run_deadlines().await });
         self.io.spawn(Rc::clone(self).run_rebuilder());
         self.io.spawn(Rc::clone(self).run_balancer());
         self.io.spawn(Rc::clone(self).run_scrubber());

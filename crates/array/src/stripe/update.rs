@@ -265,7 +265,7 @@ impl<I: Io> ArrayShard<I> {
         }
         let puts = self.puts(prepared);
         self.counters.stripes_updated.add(1);
-        self.members.responses.earn();
+        self.members.latency.earn();
         let writes = puts.iter().map(|put| {
             let (member, at) = self.place(stripe, put.unit, put.offset);
             self.members.write_at(member, at, Rc::clone(&put.data))

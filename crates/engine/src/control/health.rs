@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use sinew_format::model::config::MemberConfig;
     use sinew_format::model::mapped_geometry::{Geometry, MemberLayout, Protection};
-    use sinew_members::members::MemberStats;
+    use sinew_members::member_stats::MemberStats;
 
     fn config(states: &[MemberState]) -> Config {
         let geometry = Geometry {

@@ -30,7 +30,7 @@ impl<I: Io> Control<I> {
                     io.spawn(async move { control.hear_silence(&silence).await });
                 }
             };
-            vigil.keep(io, hear).await;
+            vigil.run(io, hear).await;
         });
     }
 
@@ -44,7 +44,7 @@ impl<I: Io> Control<I> {
         // A shard that does not tell has gone, and the pool with it.
         let can_spare =
             mutation::on(Mutation::GiveUpNeeded) || self.can_spare(&doubtful).await.unwrap_or(false);
-        for &device in &silence.silent {
+        for &device in &silence.hung {
             match self.member_on(device) {
                 // It takes part no more, though somebody waits for it still.
                 None => self.io.abandon(device),

@@ -166,7 +166,7 @@ impl<I: Io> Control<I> {
         let grown = async {
             let mut config = self.config();
             let Some(array) = config.shape.array().copied() else { return Ok(()) };
-            let settled = array.settled();
+            let settled = array.after_growth();
             config.shape = Shape::Array(settled);
             config.volumes[0].bytes = settled.data_bytes();
             self.store(config, None).await?;

@@ -6,7 +6,7 @@ use sinew_core::io::Io;
 use sinew_format::model::policy::Policy;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::message::ControlRequest;
-use sinew_members::throttle::Bounds;
+use sinew_members::throttle::Limits;
 
 impl<I: Io> Control<I> {
     /// Starts or stops a scrub.
@@ -17,12 +17,12 @@ impl<I: Io> Control<I> {
         Ok(self.ask_all(|done| ControlRequest::Scrub { run, done }).await?)
     }
 
-    /// Bounds background work of the whole pool.
-    pub async fn throttle(&self, bounds: Bounds) {
+    /// Limits background work of the whole pool.
+    pub async fn throttle(&self, bounds: Limits) {
         let shards = self.shards.len() as u64;
-        let share = Bounds {
+        let share = Limits {
             bytes_per_second: bounds.bytes_per_second.div_ceil(shards),
-            rest_above: bounds.rest_above.div_ceil(shards),
+            pause_above_iops: bounds.pause_above_iops.div_ceil(shards),
         };
         for shard in &self.shards {
             let _ = shard.send(ControlRequest::Throttle(share)).await;
@@ -73,6 +73,6 @@ impl<I: Io> Control<I> {
 
     /// After how long a member that does not answer is given up.
     pub fn gives_up_after(&self) -> Option<u64> {
-        self.vigil.gives_up_after()
+        self.vigil.timeout_ns()
     }
 }

@@ -10,7 +10,7 @@ use sinew_format::model::policy::Policy;
 use sinew_format::model::pool_geometry::Shape;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::status::ShardStatus;
-use sinew_members::throttle::Bounds;
+use sinew_members::throttle::Limits;
 use sinew_sim::{OpenPool, World};
 
 use crate::file::names::{PresetName, ProtectionName, TargetName};
@@ -231,9 +231,9 @@ fn open_part(
     let here = |i: &usize| !is_array && i % composition.parts == part;
     let numbers = (0..spec.volumes.len()).filter(here);
     let sizes: Vec<(String, u64)> = numbers.map(|i| (volume_name(i), spec.volumes[i].size.0)).collect();
-    let bounds = Bounds {
+    let bounds = Limits {
         bytes_per_second: spec.pool.throttle.map_or(0, |rate| rate.0),
-        rest_above: spec.grows.as_ref().map_or(0, |grows| grows.pause_above_iops),
+        pause_above_iops: spec.grows.as_ref().map_or(0, |grows| grows.pause_above_iops),
     };
     let Composition { spike_avoidance, policy, battery, .. } = *composition;
     let devices: Vec<DeviceId> = candidates.iter().map(|candidate| candidate.device).collect();

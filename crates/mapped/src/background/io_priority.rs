@@ -76,7 +76,7 @@ impl<I: Io> MappedShard<I> {
         let began = self.io.now();
         let due = if self.volumes_in_use() > 0 {
             let ns = bytes * 1_000_000_000 / DRIVE_BYTES_PER_SECOND;
-            members.iter().map(|&m| self.members.responses.pay(m, began, ns)).max().unwrap_or(began)
+            members.iter().map(|&m| self.members.latency.pay(m, began, ns)).max().unwrap_or(began)
         } else {
             began
         };

@@ -387,7 +387,7 @@ impl<I: Io> MappedShard<I> {
         let mut copies = if mutation::on(Mutation::OneJournalCopy) { 1 } else { self.geometry.copies() };
         let (mut written, mut writing): (Vec<MemberId>, Vec<(MemberId, Pin<Box<_>>)>) = Default::default();
         let mut wanted = copies;
-        self.members.responses.earn();
+        self.members.latency.earn();
         loop {
             written.retain(|&m| self.members.takes_new(m));
             if written.len() >= copies {
@@ -435,9 +435,9 @@ impl<I: Io> MappedShard<I> {
         writing: &mut Vec<(MemberId, Pin<Box<F>>)>,
         is_hedged: bool,
     ) -> Option<(MemberId, bool)> {
-        let late_ns = writing.iter().map(|w| self.members.responses.late_ns(w.0)).max().unwrap_or(0);
+        let late_ns = writing.iter().map(|w| self.members.latency.late_ns(w.0)).max().unwrap_or(0);
         let may_be_late = self.members.may_hedge() && !is_hedged;
-        let again = || self.members.alarms.at(self.io.now_coarse().saturating_add(late_ns));
+        let again = || self.members.deadlines.at(self.io.now_coarse().saturating_add(late_ns));
         let mut alarm = may_be_late.then(again);
         poll_fn(|cx| {
             if let Poll::Ready(ended) = poll_next(cx, writing) {
@@ -465,12 +465,12 @@ impl<I: Io> MappedShard<I> {
             self.members.takes_new(m) && self.members.responds(m) && !is_late
         };
         let free = self.members.ids().filter(is_free).count();
-        if free < self.geometry.copies() || !self.members.responses.spend(late.clone().count()) {
+        if free < self.geometry.copies() || !self.members.latency.spend(late.clone().count()) {
             self.io.mark(Mark::AroundTooDear);
             return false;
         }
         self.io.mark(Mark::JournalHedged);
-        late.for_each(|m| self.members.responses.note(m, |watch| watch.hedges += 1));
+        late.for_each(|m| self.members.latency.note(m, |watch| watch.hedges += 1));
         true
     }
 

@@ -129,8 +129,8 @@ impl<I: Io> MappedShard<I> {
         homes: &[Home],
         mut writes: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
-        let late_ns = homes.iter().map(|home| self.members.responses.late_ns(home.member)).max().unwrap_or(0);
-        let mut alarm = self.members.alarms.at(self.io.now_coarse() + late_ns);
+        let late_ns = homes.iter().map(|home| self.members.latency.late_ns(home.member)).max().unwrap_or(0);
+        let mut alarm = self.members.deadlines.at(self.io.now_coarse() + late_ns);
         poll_fn(|cx| match writes.as_mut().poll(cx) {
             Poll::Ready(results) => Poll::Ready(Some(results)),
             Poll::Pending if alarm.poll(cx, self.io.now_coarse()) => Poll::Ready(None),

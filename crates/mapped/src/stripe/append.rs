@@ -261,7 +261,8 @@ impl Appender {
     fn choose_least_bad<I: Io>(&self, shard: &MappedShard<I>) -> Option<(usize, usize)> {
         let open = self.open.borrow();
         columns_of(&open).min_by_key(|&(i, column)| {
-            let burdens = shard.copies_of(&open[i].homes, column).map(|h| shard.members.burden(h.member).0);
+            let burdens =
+                shard.copies_of(&open[i].homes, column).map(|h| shard.members.burden(h.member).stragglers);
             burdens.max()
         })
     }
@@ -372,7 +373,7 @@ impl<I: Io> MappedShard<I> {
             self.io.mark(Mark::AppendAround);
             let all = (0..self.members.count()).map(|i| MemberId(i as u8));
             all.filter(|&m| self.members.takes_new(m) && !self.members.responds(m))
-                .for_each(|m| self.members.responses.note(m, |watch| watch.redirections += 1));
+                .for_each(|m| self.members.latency.note(m, |watch| watch.redirections += 1));
             // When that fails those that are open will do.
             let _ = self.open_planned(id, plan).await;
         }
@@ -446,7 +447,7 @@ impl<I: Io> MappedShard<I> {
         let mut pieces = Some(run.pieces);
         let mut in_time = None;
         if self.members.may_hedge() {
-            self.members.responses.earn();
+            self.members.latency.earn();
             loop {
                 in_time = self.in_time(&homes, writes.as_mut()).await;
                 if in_time.is_none() {
@@ -513,14 +514,14 @@ impl<I: Io> MappedShard<I> {
     /// Whether a run that is late may be written again: other members respond, and not too much is done twice.
     fn may_write_again(&self, homes: &[Home]) -> bool {
         let responds = |&m: &MemberId| self.members.takes_new(m) && self.members.responds(m);
-        let late = homes.iter().filter(|home| self.members.burden(home.member).0 > 0);
+        let late = homes.iter().filter(|home| self.members.burden(home.member).stragglers > 0);
         let mut late = late.map(|home| home.member).peekable();
         let is_possible = late.peek().is_some() && self.members.ids().filter(responds).count() >= homes.len();
-        if !is_possible || !self.members.responses.spend(homes.len()) {
+        if !is_possible || !self.members.latency.spend(homes.len()) {
             self.io.mark(Mark::AroundTooDear);
             return false;
         }
-        late.for_each(|member| self.members.responses.note(member, |watch| watch.hedges += 1));
+        late.for_each(|member| self.members.latency.note(member, |watch| watch.hedges += 1));
         true
     }
 

@@ -1,7 +1,7 @@
 //! The results of a benchmark, as JSON and for people.
 
 use serde_json::{Value, json};
-use sinew_members::members::MemberStats;
+use sinew_members::member_stats::MemberStats;
 use sinew_members::status::ShardStatus;
 
 use super::load::{Pattern, Totals};

@@ -10,7 +10,7 @@ use sinew_engine::control::ControlError;
 use sinew_engine::pool::Candidate;
 use sinew_format::model::config::MemberState;
 use sinew_format::model::pool_geometry::Shape;
-use sinew_members::throttle::Bounds;
+use sinew_members::throttle::Limits;
 use sinew_uring::OpenOptions;
 use sinew_uring::net::{Listener, Part, Stream};
 
@@ -176,7 +176,7 @@ async fn answer(served: &Served, request: Request) -> Result<Value> {
             }
         }
         Request::Throttle { bytes_per_second, pause_above_iops } => {
-            control.throttle(Bounds { bytes_per_second, rest_above: pause_above_iops }).await;
+            control.throttle(Limits { bytes_per_second, pause_above_iops: pause_above_iops }).await;
         }
     }
     Ok(Value::Null)

@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 use sinew_engine::control::health::{Health, assess};
 use sinew_format::model::config::Config;
 use sinew_members::latency::{LatencyHistogram, MemberLatency};
-use sinew_members::members::MemberStats;
+use sinew_members::member_stats::MemberStats;
 use sinew_members::status::{CounterValues, ShardStatus};
 
 /// The content type, for HTTP.
