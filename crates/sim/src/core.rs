@@ -3,8 +3,8 @@
 //! A request lives in a slab from its first poll until its future has taken the outcome; an event is (time, order of
 //! issue, slot). Nothing is allocated per request once the slab and the heap have grown. A slot knows the order number
 //! of its valid event, so rescheduling a request needs no search: the old event finds another number and is skipped.
-//! A device with a model has one event of its own, for the next one of the model; a request that the model has gets its
-//! event when the model has ended it.
+//! A device with a model has one event of its own, for the model's next event; a request that the model serves gets its
+//! event when the model has completed it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,12 +26,12 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// How long a request to a device that is gone takes to fail.
 const GONE_NS: u64 = 10_000;
 
-/// The `event` of a request that a model has: no event has this number.
+/// The `event` of a request that a model serves: no event has this number.
 const IN_MODEL: u64 = u64::MAX;
 /// The bit of an event's slot that makes it the number of a device.
 const OF_DEVICE: u32 = 1 << 31;
 
-/// What a request asks for.
+/// The operation of a request.
 pub(crate) enum Op {
     /// Nothing: the slot is free.
     Empty,
@@ -47,7 +47,7 @@ pub(crate) enum Op {
     Discard { device: DeviceId, offset: u64, bytes: u64 },
 }
 
-/// What `Op` does on a device, in plain numbers.
+/// The effect of an `Op` on a device, in plain numbers.
 #[derive(Clone, Copy)]
 struct Place {
     device: DeviceId,
@@ -84,19 +84,19 @@ struct Request {
     /// Order number of the event that completes the request; 0 when there is none.
     event: u64,
     op: Op,
-    /// Added to what a model says.
+    /// Nanoseconds added to the model's time.
     delay_ns: u64,
-    /// Known before the device is asked.
+    /// The outcome, if it is known before the device is asked.
     verdict: Option<IoError>,
     outcome: Option<Result<(), IoError>>,
     waker: Option<Waker>,
-    /// Its future is gone, or has been told that the device was given up; nobody takes the outcome.
+    /// The future is gone, or has been told that the device was abandoned; the outcome is not taken.
     orphan: bool,
-    /// Its device was given up, which its future is to be told.
+    /// The device was abandoned; the future is still to be told.
     abandoned: bool,
 }
 
-/// A request, as its future knows it.
+/// The handle of a request's future.
 #[derive(Clone, Copy)]
 pub(crate) struct Ticket {
     slot: u32,
@@ -104,7 +104,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// As a model carries it.
+    /// The handle as a model carries it.
     fn to_tag(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.slot)
     }
@@ -114,31 +114,31 @@ impl Ticket {
     }
 }
 
-/// What one turn of the event queue did.
+/// The result of one turn of the event queue.
 pub(crate) enum Turn {
     /// There is no event.
     Idle,
-    /// Something completed, and this wakes whoever waits for it.
+    /// A request completed; this wakes its task.
     Done(Option<Waker>),
 }
 
-/// What is left of an incarnation's requests.
+/// The requests in flight at the end of an incarnation.
 pub(crate) struct Forgotten {
-    /// What writes and discards were in flight, by device.
+    /// Writes and discards in flight, by device.
     pub(crate) in_flight: Vec<Vec<Content>>,
-    /// Who waited. To be dropped while the core is not borrowed.
+    /// Wakers of their tasks. To be dropped while the core is not borrowed.
     pub(crate) wakers: Vec<Waker>,
 }
 
 /// When a request completes.
 enum Admission {
-    /// Then, and how if that is certain already.
+    /// At this time, with this outcome if it is known already.
     At(u64, Option<IoError>),
-    /// When the model of this device says so, and so much later.
+    /// When the model of this device completes it, plus this delay.
     Model(Place, u64),
 }
 
-/// Everything in the world but its tasks.
+/// The state of the world without its tasks.
 pub(crate) struct Core {
     pub(crate) now: u64,
     /// Counts crashes. A future of an earlier incarnation never completes.
@@ -148,10 +148,10 @@ pub(crate) struct Core {
     requests: Vec<Request>,
     free: Vec<u32>,
     pub(crate) devices: Vec<DeviceState>,
-    /// What a model ended just now; empty between two turns.
+    /// Requests that a model has just completed; empty between two turns.
     ended: Vec<Completion>,
     pub(crate) trace: TraceHash,
-    /// Whether the trace covers what is read and written.
+    /// Whether the trace covers the data read and written.
     pub(crate) hashes_content: bool,
     pub(crate) engine_rng: Rng,
     gone_rng: Rng,
@@ -225,7 +225,7 @@ impl Core {
         self.schedule_model(index);
     }
 
-    /// Sees to it that there is an event for the next one of a model.
+    /// Schedules an event for a model's next one.
     fn schedule_model(&mut self, index: usize) {
         let Some(modelled) = &mut self.devices[index].model else { return };
         match modelled.next_event() {
@@ -239,7 +239,7 @@ impl Core {
         }
     }
 
-    /// Moves a model to the present. What it has ended completes by an event like any other request.
+    /// Moves a model to the present. Requests that it has completed get an event like any other request.
     fn advance_model(&mut self, index: usize) {
         let mut ended = std::mem::take(&mut self.ended);
         if let Some(modelled) = &mut self.devices[index].model {
@@ -299,7 +299,7 @@ impl Core {
             OpKind::Discard => (Work::Write, 0),
             OpKind::Flush => (Work::Flush, 0),
         };
-        // An empty request is nothing to a model.
+        // Models do not take empty requests.
         if device.model.is_some() && (place.bytes > 0 || place.kind == OpKind::Flush) {
             return Admission::Model(place, arrival.delay_ns + device.timing.slowness(now, work, blocks));
         }
@@ -396,7 +396,7 @@ impl Core {
         waker
     }
 
-    /// Carries a request out and returns what its future wants back.
+    /// Carries out a request and returns the result for its future.
     fn perform(&mut self, mut op: Op, verdict: Option<IoError>) -> (Op, Result<(), IoError>) {
         let Some(place) = op.place() else { return (op, Ok(())) };
         let device = &mut self.devices.get_mut(place.device.0 as usize);
@@ -441,7 +441,7 @@ impl Core {
         self.trace.word(content ^ outcome.rotate_left(32));
     }
 
-    /// When a request is answered whose device says nothing now.
+    /// When a request to a hung device is answered.
     fn silence_of(&mut self, slot: u32) -> Option<u64> {
         let request = &self.requests[slot as usize];
         let place = request.op.place().filter(|_| request.verdict.is_none())?;
@@ -449,7 +449,7 @@ impl Core {
         (self.now < until).then(|| until + self.gone_rng.between(0, GONE_NS))
     }
 
-    /// A device is given up: the futures of its requests end, and what the requests do is done when the device does it.
+    /// Abandons a device: the futures of its requests end; the requests take effect when the device carries them out.
     pub(crate) fn abandon_device(&mut self, id: DeviceId) -> Vec<Waker> {
         let Some(device) = self.device_mut(id) else { return Vec::new() };
         device.abandoned = true;
@@ -468,7 +468,7 @@ impl Core {
         wakers
     }
 
-    /// Opens a device again that was given up; false while it owes answers.
+    /// Opens an abandoned device again; false while requests to it are pending.
     pub(crate) fn reopen(&mut self, id: DeviceId) -> bool {
         let owes = |r: &Request| r.event != 0 && r.op.place().is_some_and(|place| place.device == id);
         let owes = self.requests.iter().any(owes);
@@ -477,7 +477,7 @@ impl Core {
         !device.abandoned
     }
 
-    /// A device goes away: its cache meets its fate, its requests fail, soon.
+    /// Detaches a device: its unflushed writes are kept, dropped or torn, and its requests soon fail.
     pub(crate) fn detach(&mut self, id: DeviceId, policy: CrashPolicy) {
         let Some(device) = self.devices.get_mut(id.0 as usize) else { return };
         if device.gone {
@@ -521,7 +521,7 @@ impl Core {
         let mut in_flight: Vec<Vec<Content>> = self.devices.iter().map(|_| Vec::new()).collect();
         let mut wakers = Vec::new();
         for request in &mut self.requests {
-            // A model may still have it: no later request may be taken for it.
+            // A model may still serve it: its slot must not be mistaken for a later request.
             let generation = request.generation.wrapping_add(1);
             let request = std::mem::replace(request, Request { generation, ..Request::unused() });
             wakers.extend(request.waker);
@@ -543,7 +543,7 @@ impl Core {
         Forgotten { in_flight, wakers }
     }
 
-    /// What the requests in flight are, for people.
+    /// Descriptions of the requests in flight.
     pub(crate) fn describe_requests(&self) -> Vec<String> {
         let waiting = self.requests.iter().filter(|request| request.event != 0);
         waiting
@@ -574,7 +574,7 @@ impl Request {
     }
 }
 
-/// What a request in flight may leave on the device when the power goes or its process ends.
+/// The content that a request in flight may leave on the device when the power fails or the process ends.
 fn half_done(op: &Op, device: &mut DeviceState) -> Option<Content> {
     match op {
         Op::Write { offset, data, .. } => {

@@ -1,4 +1,4 @@
-//! One device: what is written, what is durable, and what a power loss makes of the difference.
+//! One device: its written and its durable content, and the effect of a power loss on the difference.
 //!
 //! Completed writes sit in a volatile cache, in order of completion, each with a sequence number. A flush that was
 //! issued when the last completed write had number n makes durable everything up to n, nothing else. On power loss each
@@ -17,7 +17,7 @@ use crate::latency::{Latency, Timing};
 use crate::model::Modelled;
 use crate::random::Rng;
 
-/// What a device is.
+/// The properties of a device.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
     /// Size in bytes, a multiple of 4 KiB.
@@ -26,14 +26,14 @@ pub struct DeviceConfig {
     pub latency: Latency,
     /// Probabilities of faults at the start.
     pub faults: DeviceFaults,
-    /// What a discarded block reads as.
+    /// The content of a discarded block.
     pub discard: DiscardReads,
-    /// Writes the volatile cache holds at most; beyond, the oldest become durable by themselves.
+    /// Writes in the volatile cache at most; beyond that, the oldest become durable by themselves.
     pub cache_writes: usize,
     /// Store handles to the writer's buffers (fast) instead of copies. A writer that wants to fill its buffer again
     /// once the write is done needs `false`, because the device would still share it.
     pub share_writes: bool,
-    /// Do not store blocks of zeros. Reads cannot tell; only faults, which strike what is stored, and memory can.
+    /// Do not store blocks of zeros, which saves memory. Reads are the same; random faults strike only stored blocks.
     pub drop_zeros: bool,
 }
 
@@ -52,7 +52,7 @@ impl DeviceConfig {
     }
 }
 
-/// What a discarded block reads as.
+/// The content of a discarded block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscardReads {
     /// Zeros.
@@ -65,7 +65,7 @@ pub enum DiscardReads {
     Unstable,
 }
 
-/// What a power loss does with a device's unflushed and in-flight writes.
+/// The effect of a power loss on a device's unflushed and in-flight writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CrashPolicy {
     /// One of the others, drawn for each device.
@@ -96,7 +96,7 @@ pub struct DeviceStats {
     pub flushes: u64,
     /// Discards.
     pub discards: u64,
-    /// Bytes asked for by reads.
+    /// Bytes requested by reads.
     pub read_bytes: u64,
     /// Bytes sent by writes.
     pub written_bytes: u64,
@@ -133,16 +133,16 @@ pub(crate) struct DeviceState {
     seq: u64,
     durable_seq: u64,
     pub(crate) gone: bool,
-    /// It answers nothing before this.
+    /// The device hangs until then.
     pub(crate) silent_until: u64,
-    /// It was given up, and not opened again since.
+    /// The device was abandoned, and not opened again since.
     pub(crate) abandoned: bool,
     pub(crate) timing: Timing,
-    /// Bytes that are in memory with a battery: there at once, durable, and no traffic of the device.
+    /// Bytes in memory with a battery: written at once, durable, and not counted as traffic of the device.
     pub(crate) battery_backed: Vec<Range<u64>>,
-    /// Blocks that read as something else each time.
+    /// Blocks that read differently each time.
     pub(crate) unstable: BTreeSet<u64>,
-    /// Takes the place of `timing` where there is one.
+    /// The model, in place of `timing`.
     pub(crate) model: Option<Modelled>,
     pub(crate) scripts: VecDeque<Scripted>,
     /// Block ranges where random faults may destroy data.
@@ -208,7 +208,7 @@ impl DeviceState {
         self.cache.iter().filter(|cached| !cached.certain).count()
     }
 
-    /// Takes content in: reads see it from now on. Returns its number.
+    /// Stores content in the cache: reads see it from now on. Returns its number.
     pub(crate) fn store(&mut self, content: Content) -> u64 {
         self.seq += 1;
         let (seq, table) = (self.seq, &mut self.table);
@@ -229,12 +229,12 @@ impl DeviceState {
             && content.all(|block| self.is_battery_backed(block * BLOCK_BYTES as u64, BLOCK_BYTES as u64));
         self.cache.push_back(Cached { seq, certain, content });
         if self.cache.len() > self.config.cache_writes {
-            self.settle_first();
+            self.persist_oldest();
         }
         seq
     }
 
-    /// Changes the medium behind the host's back; no crash takes it back, and damage stays logged.
+    /// Changes the medium without a write of the host; no crash undoes that, and damage stays logged.
     pub(crate) fn store_certain(&mut self, content: Content) -> u64 {
         self.seq += 1;
         let table = &mut self.table;
@@ -256,7 +256,7 @@ impl DeviceState {
     }
 
     /// Makes the oldest cached write durable.
-    fn settle_first(&mut self) {
+    fn persist_oldest(&mut self) {
         if let Some(first) = self.cache.pop_front() {
             let table = &mut self.table;
             first.content.each(|block, version| table.set_durable(block, version));
@@ -265,9 +265,9 @@ impl DeviceState {
     }
 
     /// Makes every write with a number up to `upto` durable.
-    pub(crate) fn settle(&mut self, upto: u64) {
+    pub(crate) fn persist(&mut self, upto: u64) {
         while self.cache.front().is_some_and(|first| first.seq <= upto) {
-            self.settle_first();
+            self.persist_oldest();
         }
         self.durable_seq = self.durable_seq.max(upto);
     }
@@ -395,7 +395,7 @@ impl DeviceState {
     }
 }
 
-/// What becomes of one write.
+/// The fate of one write.
 #[derive(Clone, Copy)]
 enum Fate {
     Keep,

@@ -1,8 +1,8 @@
 //! Tasks on one thread, run first in first out, and dropped all at once at a crash.
 //!
 //! The order of polls is a function of the order of wakes, nothing else. A crash is the only moment at which tasks are
-//! dropped before they end; it works whatever the tasks hold of each other, since each is dropped by the executor
-//! itself and what wakes or starts meanwhile is dropped as well.
+//! dropped before they end; it works even if tasks refer to each other, since the executor drops each of them itself, and
+//! drops tasks that wake or start meanwhile as well.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_task::{Runnable, Task};
 
-/// Wakers may be sent to other threads, so the queue behind them must allow it, though here nobody does.
+/// Wakers may be sent to other threads, so the queue behind them must allow it, though here there is one thread.
 type RunQueue = Arc<Mutex<VecDeque<Runnable>>>;
 
 struct Running {

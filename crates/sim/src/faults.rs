@@ -1,4 +1,4 @@
-//! What can go wrong with a device: settings, scripts, counts, and the log of destroyed data.
+//! Faults of devices: settings, scripts, counts, and the log of destroyed data.
 //!
 //! Faults that destroy data for good (bit rot, latent sector errors, lost and misdirected writes) are drawn at random
 //! only inside the ranges the caller allowed, so that a run never destroys more copies than the engine promises to
@@ -10,10 +10,10 @@ use sinew_core::io::DeviceId;
 
 /// The errno of an ordinary device error.
 pub const EIO: i32 = 5;
-/// The errno of a compressing device that has addresses left but no room.
+/// The errno of a compressing device that has free addresses but no room.
 pub const ENOSPC: i32 = 28;
 
-/// Probabilities of faults, each per request that it could befall; 0 switches it off. All are off by default.
+/// Probabilities of faults, each per request that it could affect; 0 switches it off. All are off by default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceFaults {
     /// A read fails; the next may succeed.
@@ -26,7 +26,7 @@ pub struct DeviceFaults {
     pub flush_error: f64,
     /// One bit of a random stored block flips.
     pub bit_rot: f64,
-    /// A write lands elsewhere and is acknowledged; the intended place keeps its old content.
+    /// A write goes to another place and is acknowledged; the intended place keeps its old content.
     pub misdirected_write: f64,
     /// A read returns the content of another place.
     pub misdirected_read: f64,
@@ -174,7 +174,7 @@ fault_counts! {
     stalls,
     /// Slow periods begun.
     slow_periods,
-    /// Times the device fell silent.
+    /// Times the device hung.
     silences,
     /// Power losses the device went through, going away included.
     power_losses,

@@ -51,7 +51,7 @@ impl Device {
         self.with(|device, _| device.config.bytes)
     }
 
-    /// What a read would return now, faults aside. Any alignment.
+    /// The content that a read would return now without faults. Any alignment.
     ///
     /// # Panics
     /// When the range reaches past the end.
@@ -59,7 +59,7 @@ impl Device {
         self.with(|device, _| gather(offset, len, |block| device.table.written(block)))
     }
 
-    /// What would be left if power failed now and nothing unflushed survived. Any alignment.
+    /// The content that would be left if the power failed now and no unflushed write survived. Any alignment.
     ///
     /// # Panics
     /// When the range reaches past the end.
@@ -67,8 +67,8 @@ impl Device {
         self.with(|device, _| gather(offset, len, |block| device.table.durable(block)))
     }
 
-    /// Changes the content behind everybody's back, for good: no crash takes it back. Any alignment. It is neither
-    /// counted nor logged, and heals nothing.
+    /// Changes the content without a request; no crash undoes that. Any alignment. The change is neither counted nor logged,
+    /// and repairs no damage.
     ///
     /// # Panics
     /// When the range reaches past the end.
@@ -88,17 +88,17 @@ impl Device {
         self.with(|device, _| device.unflushed())
     }
 
-    /// What it was asked to do so far.
+    /// Counts of its requests so far.
     pub fn stats(&self) -> DeviceStats {
         self.with(|device, _| device.stats)
     }
 
-    /// The faults that struck it.
+    /// Counts of its faults so far.
     pub fn fault_counts(&self) -> FaultCounts {
         self.with(|device, _| device.counts)
     }
 
-    /// A hash of the content that reads see. Zeros are zeros, written or not.
+    /// A hash of the content that reads see. Written zeros count as unwritten ones.
     pub fn snapshot(&self) -> u64 {
         self.with(|device, _| {
             let mut hash = TraceHash::default();
@@ -131,8 +131,7 @@ impl Device {
         self.with(|device, _| device.timing.set(latency));
     }
 
-    /// Has these bytes in memory with a battery from now on: requests for them end at once, and no loss of power takes what
-    /// they wrote.
+    /// Puts these bytes into memory with a battery: requests to them complete at once, and their writes survive power loss.
     pub fn set_battery_backed(&self, ranges: Vec<Range<u64>>) {
         self.with(|device, _| device.battery_backed = ranges);
     }
@@ -209,7 +208,7 @@ impl Device {
         });
     }
 
-    /// Has it answer nothing for so long: what is under way, and what arrives, is done and answered after that.
+    /// Makes the device hang for `ns` nanoseconds: all requests are carried out and answered after that.
     pub fn silence(&self, ns: u64) {
         self.with(|device, now| {
             device.counts.silences += 1;
@@ -217,22 +216,22 @@ impl Device {
         });
     }
 
-    /// Whether it answers nothing now.
+    /// Whether it hangs now.
     pub fn is_silent(&self) -> bool {
         self.with(|device, now| now < device.silent_until)
     }
 
-    /// Lets it answer what arrives from now on.
+    /// Ends its hang for requests that arrive from now on.
     pub fn end_silence(&self) {
         self.with(|device, _| device.silent_until = 0);
     }
 
-    /// Whether it was given up by the engine, and not opened again since.
+    /// Whether the engine has abandoned it, and it was not opened again since.
     pub fn is_abandoned(&self) -> bool {
         self.with(|device, _| device.abandoned)
     }
 
-    /// Opens it again if it was given up. False while it owes answers from before: nobody may have it until then.
+    /// Opens it again if it was abandoned. False while requests from before are pending: it cannot be opened until then.
     pub fn reopen(&self) -> bool {
         self.with_core(|core| core.reopen(self.id))
     }
@@ -247,7 +246,7 @@ impl Device {
     pub fn attach(&self) {
         self.with(|device, _| {
             if std::mem::replace(&mut device.gone, false) {
-                // It is another device to whoever gave it up.
+                // To the engine that abandoned it, it is another device.
                 device.abandoned = false;
                 device.counts.attached += 1;
             }

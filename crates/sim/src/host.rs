@@ -14,7 +14,7 @@ use sinew_members::recovery_report::RecoveryReport;
 
 use crate::world::SimIo;
 
-/// Orders waiting at a shard's mailbox at most.
+/// Limit of the requests in a shard's mailbox.
 const MAILBOX: usize = 64;
 
 /// An open pool.
@@ -26,7 +26,7 @@ pub struct OpenPool {
     shards: Vec<Shard<SimIo>>,
 }
 
-/// Why it could not be opened.
+/// Why a pool could not be opened.
 #[derive(Debug)]
 pub enum OpenError {
     /// It was not found.
@@ -78,7 +78,7 @@ impl OpenPool {
     /// thread, the others directly.
     ///
     /// # Errors
-    /// When there is no such pool, or too little of it.
+    /// [`OpenError`] when there is no such pool, or too few of its members.
     pub async fn open(
         io: SimIo,
         devices: Vec<Candidate>,
@@ -88,10 +88,10 @@ impl OpenPool {
         OpenPool::open_found(io, found, remote).await
     }
 
-    /// The same, of a pool that was found, whether ours or md's.
+    /// Opens a pool that was discovered, whether it is Sinew's or md's.
     ///
     /// # Errors
-    /// When there is too little of it.
+    /// [`OpenError`] when there are too few of its members.
     pub async fn open_found(
         io: SimIo,
         found: Found,
@@ -116,8 +116,8 @@ impl OpenPool {
         Ok(OpenPool { control, client: PoolClient::new(&found.config, links), recovery, shards })
     }
 
-    /// What the shards hold without reason; see [`Shard::held_at_rest`].
-    pub fn held_at_rest(&self) -> Vec<String> {
+    /// Resources that the shards hold without use; see [`Shard::leaks`].
+    pub fn leaks(&self) -> Vec<String> {
         self.shards.iter().flat_map(|shard| shard.leaks()).collect()
     }
 

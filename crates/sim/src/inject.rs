@@ -1,4 +1,4 @@
-//! What a request does to its device when it completes, and which fault it meets on the way.
+//! The effect of a request on its device when it completes, and the faults that it meets.
 //!
 //! A scripted fault that waits for the request goes first, otherwise the device's probabilities are drawn, in a fixed
 //! order. A fault that destroys data is drawn only where the caller allowed it.
@@ -12,10 +12,10 @@ use crate::faults::{CorruptionKind, EIO, Fault, OpKind};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// What reads of a failed request find in the buffer, so that nobody mistakes it for data.
+/// The content of the buffer of a failed read, so that it is not mistaken for data.
 const POISON: u8 = 0xee;
 
-/// What happens to a request when it arrives.
+/// The fate of a request when it arrives.
 #[derive(Default)]
 pub(crate) struct Arrival {
     pub(crate) delay_ns: u64,
@@ -31,7 +31,7 @@ impl DeviceState {
         self.scripts.remove(waiting).map(|script| script.fault)
     }
 
-    /// Draws what befalls a request before it is served.
+    /// Draws the fault of a request before it is served.
     pub(crate) fn arrive(&mut self, now: u64, kind: OpKind, first: u64, count: u64) -> Arrival {
         let mut arrival = Arrival::default();
         match self.take_script(true, kind, first, count) {
@@ -223,7 +223,7 @@ impl DeviceState {
             self.counts.flush_errors += 1;
             return Err(IoError::Failed(errno));
         }
-        self.settle(upto);
+        self.persist(upto);
         Ok(())
     }
 
@@ -243,7 +243,7 @@ impl DeviceState {
         Ok(())
     }
 
-    /// What a discard of these blocks leaves. Blocks that are zeros already need no new version.
+    /// The content that a discard leaves in these blocks. Blocks that are zeros already need no new version.
     pub(crate) fn discarded(&mut self, first: u64, count: u64) -> Content {
         let mut blocks: Vec<(u64, Version)> = Vec::new();
         let mut next = first;

@@ -37,7 +37,7 @@ impl Default for Latency {
     }
 }
 
-/// The clockwork of one device.
+/// The timing of one device.
 pub(crate) struct Timing {
     latency: Latency,
     /// When each lane is free again.
@@ -49,7 +49,7 @@ pub(crate) struct Timing {
     rng: Rng,
 }
 
-/// What is to be timed.
+/// A request to be timed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     Read,
@@ -85,7 +85,7 @@ impl Timing {
         base + self.latency.block_ns * blocks
     }
 
-    /// What a slow period adds to a request whose time a model says.
+    /// The time that a slow period adds to a request of a model.
     pub(crate) fn slowness(&self, now: u64, work: Work, blocks: u64) -> u64 {
         self.base(work, blocks) * (self.factor(now) - 1) + self.held_until.saturating_sub(now)
     }
@@ -109,12 +109,12 @@ impl Timing {
         now < self.slow_until
     }
 
-    /// Forgets what was queued.
+    /// Forgets the queued requests.
     pub(crate) fn reset(&mut self) {
         self.lanes.fill(0);
     }
 
-    /// Changes the times; what is queued keeps its own.
+    /// Changes the times; queued requests keep theirs.
     pub(crate) fn set(&mut self, latency: Latency) {
         self.lanes.resize(latency.lanes.max(1), 0);
         self.latency = latency;

@@ -14,7 +14,7 @@
 //! executor    tasks, run queue, dropping them all at a crash
 //! core        requests and the event queue
 //! device      one device: cache, durability, power loss
-//! inject      one device: which fault a request meets
+//! inject      one device: the fault that a request meets
 //! handle      Device: what tests and oracles see and do
 //! host        opening a pool in a world
 //! blocks      sparse content, shared by reference
@@ -22,7 +22,7 @@
 //! model       when it completes on a modelled SSD or disk
 //! faults      fault settings, scripts, counts, the log of corruption
 //! random      seeded streams, one per purpose
-//! torture     random pools under random trouble, and the oracle
+//! torture     random pools under random faults, and the oracle
 //! trace       the hash of everything that happened
 //! ```
 

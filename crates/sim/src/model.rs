@@ -1,9 +1,9 @@
 //! Devices that take the time of a model of `sinew-devices` instead of a [`crate::Latency`].
 //!
 //! The model is driven by the world's event queue: a request is submitted to it when it arrives, and the queue holds one
-//! event for the model's next one. The model says when a request ends, the device what it does to data, so faults,
-//! crashes and content are as for any other device. After a power loss the model goes on with what it had; what it says
-//! of requests that are forgotten is not listened to.
+//! event for the model's next one. The model determines when a request ends, the device its effect on data, so faults,
+//! crashes and content are as for any other device. After a power loss the model continues with the requests it had; its
+//! answers to forgotten requests are ignored.
 
 use sinew_devices::disk::Disk;
 use sinew_devices::flash::Ssd;
@@ -86,7 +86,7 @@ impl Modelled {
         self.model.timed().next_event()
     }
 
-    /// Moves the model's clock and collects what ended.
+    /// Moves the model's clock, and collects the requests that have ended.
     pub(crate) fn advance(&mut self, now: u64, ended: &mut Vec<Completion>) {
         let before = ended.len();
         self.model.timed_mut().advance(now, ended);

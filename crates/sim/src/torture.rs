@@ -1,10 +1,10 @@
-//! Torture: random pools under random work and random trouble, checked by an oracle, from one seed.
+//! Torture: random pools under random work and random faults, checked by an oracle, from one seed.
 //!
 //! [`Plan`] draws everything from the seed: the pool, its members, its volumes, the work, the faults. [`run`] plays it:
-//! open the pool, let clients work while members fail and return, end by power loss, process death, a blackout or a clean
-//! close, open again, check every block; at last all faults stop, everything must drain, and what is left must be whole.
-//! Never are more members impaired at one time than the protection covers; within that anything may happen. [`shrink`]
-//! makes a plan that fails as small as it can. docs/torture.md is the manual.
+//! it opens the pool, lets clients work while members fail and return, ends by power loss, process death, a blackout or a
+//! clean close, opens again, and checks every block. At last all faults stop, all work must drain, and the pool must be
+//! whole. At no time are more members impaired than the protection covers; within that limit anything may happen. [`shrink`]
+//! makes a failing plan smaller. docs/torture.md is the manual.
 
 mod clients;
 mod failure;

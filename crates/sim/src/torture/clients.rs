@@ -17,7 +17,7 @@ use crate::world::SimIo;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// What the clients of one opening share.
+/// The state that all clients of an opening share.
 pub(crate) struct Work {
     pub(crate) plan: Plan,
     /// Sizes of the volumes in blocks, as far as clients know.
@@ -26,13 +26,15 @@ pub(crate) struct Work {
     pub(crate) volumes: RefCell<BTreeMap<usize, VolumeHandle<SimIo>>>,
     /// The first illegal answer.
     pub(crate) wrong: RefCell<Option<Wrong>>,
-    /// All members are gone: requests may fail, but not stay without an answer.
+    /// Whether all members are gone: requests may fail, but must be answered.
     pub(crate) blackout: Cell<bool>,
     /// Clients still at work.
     pub(crate) at_work: Cell<usize>,
-    /// Requests answered, and answered with "no space", or refused in a blackout.
+    /// Requests answered.
     pub(crate) answered: Cell<u64>,
+    /// Of those, with "no space".
     pub(crate) no_space: Cell<u64>,
+    /// Requests refused in a blackout.
     pub(crate) refused: Cell<u64>,
     pub(crate) io: SimIo,
     pub(crate) log: Rc<Log>,
@@ -48,7 +50,7 @@ impl Work {
         self.wrong.borrow_mut().get_or_insert(kind.of(what));
     }
 
-    /// Notes an answer that nobody should get, unless all members are gone.
+    /// Notes an error that is wrong unless all members are gone.
     pub(crate) fn refuse(&self, what: String) {
         if self.blackout.get() {
             self.refused.set(self.refused.get() + 1);
@@ -62,18 +64,18 @@ impl Work {
     }
 }
 
-/// The part of a client's requests that are under way one after the other.
+/// Requests of a client that are sent one after the other.
 pub(crate) struct Lane {
     /// Numbers of the requests.
     pub(crate) first: u64,
     pub(crate) end: u64,
-    /// Every so many of them is this lane's.
+    /// The distance between two requests of this lane.
     pub(crate) step: usize,
     /// Where the client's last request ended.
     pub(crate) last: Rc<Cell<(usize, u64)>>,
 }
 
-/// One lane of a client at work. Every request has its own chance, so that leaving one out changes no other.
+/// Sends the requests of one lane. Every request draws from a stream of its own, so that leaving one out changes no other.
 pub(crate) async fn client(work: Rc<Work>, lane: Lane) {
     for number in (lane.first..lane.end).step_by(lane.step) {
         if work.wrong.borrow().is_some() {
@@ -114,7 +116,7 @@ async fn request(work: &Rc<Work>, number: u64, last: &Cell<(usize, u64)>, rng: &
     work.note(|| format!("request {number}: volume {volume} blocks {start}+{count}"));
     let kind = rng.below(100);
     if work.oracle.borrow().is_merging(volume, start, count) {
-        // What a write and a partial write of the same block at the same time give is more than the oracle can tell.
+        // The oracle does not model a write and a partial write of the same block at the same time.
         return read(work, volume, start, count).await;
     }
     if kind < plan.flushes {
@@ -134,7 +136,7 @@ async fn request(work: &Rc<Work>, number: u64, last: &Cell<(usize, u64)>, rng: &
     }
 }
 
-/// Notes an answer that no client should ever get; members fail, but never more than the pool survives.
+/// Whether a request succeeded. Errors other than "no space" are wrong, since the pool survives all failures of members.
 fn check(work: &Work, what: &str, result: Result<(), VolumeError>) -> bool {
     match result {
         Ok(()) => true,
@@ -168,7 +170,7 @@ pub(crate) async fn write(work: &Rc<Work>, volume: usize, start: u64, count: u64
     let mut oracle = work.oracle.borrow_mut();
     (start..start + count).for_each(|n| oracle.end((volume, n), done));
     if let Some(flush) = flush.filter(|_| done) {
-        // It also makes durable what was there before it began.
+        // It also makes the content durable that was there when it began.
         oracle.end_flush(flush);
         (start..start + count).zip(versions).for_each(|(n, version)| oracle.force((volume, n), version));
     }

@@ -1,4 +1,4 @@
-//! What a run may find, and the last things that happened before.
+//! Failures that a run may find, and the log of the last events before.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -6,16 +6,16 @@ use std::fmt;
 
 use super::plan::Plan;
 
-/// What kind of thing is wrong.
+/// A kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The plan cannot be played; nothing is wrong with the engine.
     Impossible,
     /// A broken invariant.
     Panic,
-    /// Data that cannot be what it should.
+    /// Data that no write explains.
     WrongData,
-    /// An answer that nobody should get.
+    /// A wrong answer or error.
     WrongAnswer,
     /// A request without an answer.
     Stuck,
@@ -23,7 +23,7 @@ pub enum Kind {
     NotOpened,
     /// Work that does not come to an end when all faults have stopped.
     NotDrained,
-    /// Something held that nobody uses.
+    /// Resources held without use.
     Leak,
     /// Errors found by a scrub that should find none.
     ScrubErrors,
@@ -48,35 +48,35 @@ impl Kind {
         }
     }
 
-    /// Something of this kind.
+    /// A failure of this kind.
     pub(crate) fn of(self, what: impl fmt::Display) -> Wrong {
         Wrong { kind: self, what: what.to_string() }
     }
 }
 
-/// Something wrong.
+/// A failure without its plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) kind: Kind,
     pub(crate) what: String,
 }
 
-/// A run that found something.
+/// A run that failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What was played.
+    /// The plan.
     pub plan: Box<Plan>,
-    /// What kind of thing is wrong.
+    /// The kind of failure.
     pub kind: Kind,
-    /// What is wrong.
+    /// A description.
     pub what: String,
-    /// Which opening of the pool.
+    /// The number of the opening.
     pub opening: usize,
-    /// Troubles there were until then.
+    /// Troubles until then.
     pub troubles: u64,
     /// Steps taken until then.
     pub steps: u64,
-    /// The last things that happened.
+    /// The last lines of the log.
     pub log: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ impl Failure {
         Failure { plan: Box::new(plan.clone()), kind, what, opening: 0, troubles: 0, steps: 0, log }
     }
 
-    /// Whether another failure is of the same kind: the same words, where words tell one from another.
+    /// Whether another failure is the same: of the same kind, and with the same description where that tells failures apart.
     pub fn is_like(&self, other: &Failure) -> bool {
         let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
         let told = matches!(self.kind, Kind::Panic | Kind::WrongAnswer);
@@ -105,7 +105,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The last so many things that happened.
+/// The last lines of a run's log.
 #[derive(Default)]
 pub(crate) struct Log {
     lines: RefCell<VecDeque<String>>,
@@ -117,7 +117,7 @@ impl Log {
         Log { lines: RefCell::default(), lines_max }
     }
 
-    /// Adds a line, made only when it is kept.
+    /// Adds a line. It is formatted only when lines are kept.
     pub(crate) fn add(&self, now_ns: u64, line: impl FnOnce() -> String) {
         if self.lines_max == 0 {
             return;

@@ -1,8 +1,8 @@
-//! What every block of every volume may legally contain.
+//! The oracle: the legal contents of every block of every volume.
 //!
-//! A block's content is a *version*: each write makes a new one, version 0 is zeros. While requests on a block overlap,
-//! any of them may come last; once none is under way, one of those that succeeded is there. After power loss a block may
-//! also hold anything that was there since the last completed flush began.
+//! A block's content is a *version*: each write makes a new one, version 0 is zeros. While requests to a block overlap,
+//! any of them may take effect last; when none is under way, the block holds the version of one that succeeded. After power
+//! loss a block may also hold any version that it held since the last completed flush began.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -12,16 +12,16 @@ use sinew_core::buf::{BLOCK_BYTES, Buf};
 /// One content of one block.
 pub(crate) type Version = u64;
 
-/// A content that nobody knows.
+/// An unknown content.
 const UNKNOWN: Version = Version::MAX;
 
 /// A volume and one of its blocks.
 pub(crate) type Place = (usize, u64);
 
-/// A moment: the oracle counts what ends.
+/// A logical time: the number of requests that have ended.
 type Moment = u64;
 
-/// A version that may be there after power loss, and since when it is not there any more without one.
+/// A version that a block may hold after power loss, and since when the block does not hold it without one.
 #[derive(Clone, Copy, Debug)]
 struct Remnant {
     version: Version,
@@ -36,16 +36,16 @@ impl Remnant {
 
 #[derive(Clone, Debug)]
 struct Block {
-    /// What it held when the overlapping requests began; empty once one of them has succeeded.
+    /// The versions it could hold when the overlapping requests began; empty once one of them has succeeded.
     base: Vec<Version>,
-    /// The overlapping requests' versions.
+    /// The versions of the overlapping requests.
     cluster: Vec<Version>,
     in_flight: u32,
-    /// What it may hold after power loss, in the order of versions.
+    /// The versions it may hold after power loss, in their order.
     after_crash: Vec<Remnant>,
-    /// A part of it is being written: whatever else is written meanwhile may get that part or not.
+    /// Whether a partial write is under way: a version written meanwhile may include that part or not.
     merging: bool,
-    /// The versions of all requests begun, so that a read can tell which overlapped it.
+    /// The versions of all requests begun, so that a read knows which overlapped it.
     begun: Vec<Version>,
 }
 
@@ -68,14 +68,14 @@ impl Block {
         self.base.iter().chain(&self.cluster).copied()
     }
 
-    /// Nothing is under way any more: any of what overlapped may be there.
+    /// No request is under way any more: the block may hold any of the overlapping versions.
     fn end_cluster(&mut self) {
         self.base.append(&mut self.cluster);
         self.base.sort_unstable();
         self.base.dedup();
     }
 
-    /// What was there before the overlapping requests is now one of these.
+    /// Notes that the overlapping requests have replaced the earlier versions.
     fn set_base(&mut self, base: Vec<Version>, now: Moment) {
         for version in std::mem::replace(&mut self.base, base) {
             let found = self.after_crash.binary_search_by_key(&version, |remnant| remnant.version);
@@ -88,7 +88,7 @@ impl Block {
     }
 }
 
-/// A flush under way. It will make durable what was there when it began.
+/// A flush under way. It makes the content durable that was there when it began.
 pub(crate) struct Flush {
     volume: usize,
     began: Moment,
@@ -98,9 +98,9 @@ pub(crate) struct Flush {
 pub(crate) struct Reading {
     place: Place,
     begun: usize,
-    /// Nothing was under way on the block when it began.
+    /// Whether no request to the block was under way when the read began.
     idle: bool,
-    /// Everything the block could hold at any time during the read.
+    /// All versions that the block could hold during the read.
     possible_before: Vec<Version>,
 }
 
@@ -108,9 +108,9 @@ pub(crate) struct Reading {
 #[derive(Default)]
 pub(crate) struct Oracle {
     blocks: BTreeMap<Place, Block>,
-    /// Those that may hold more than one thing after power loss.
-    unsettled: BTreeSet<Place>,
-    /// Contents that are not made from their version number alone.
+    /// Blocks that may hold more than one version after power loss.
+    uncertain: BTreeSet<Place>,
+    /// Contents that do not follow from their version number alone.
     special: BTreeMap<Version, Rc<Vec<u8>>>,
     /// Versions that are zeros.
     zeros: BTreeSet<Version>,
@@ -137,10 +137,10 @@ impl Oracle {
         self.zeros.insert(version);
     }
 
-    /// The volume is no more.
+    /// Forgets a volume that has been deleted.
     pub(crate) fn forget(&mut self, volume: usize) {
         self.blocks.retain(|place, _| place.0 != volume);
-        self.unsettled.retain(|place| place.0 != volume);
+        self.uncertain.retain(|place| place.0 != volume);
     }
 
     fn begin(&mut self, place: Place, version: Version) {
@@ -149,10 +149,10 @@ impl Oracle {
         block.in_flight += 1;
         block.cluster.push(version);
         block.after_crash.push(Remnant::there(version));
-        self.unsettled.insert(place);
+        self.uncertain.insert(place);
     }
 
-    /// The end of a write or zeroing. One that failed may or may not have happened.
+    /// Ends a write or zeroing. A failed request may have taken effect or not.
     pub(crate) fn end(&mut self, place: Place, succeeded: bool) {
         let block = self.blocks.get_mut(&place).expect("begun before");
         block.in_flight -= 1;
@@ -166,7 +166,7 @@ impl Oracle {
         }
     }
 
-    /// The one thing an idle block can hold, if there is only one.
+    /// The content of an idle block, if only one is legal.
     pub(crate) fn certain(&self, place: Place) -> Option<Vec<u8>> {
         match self.blocks.get(&place) {
             None => Some(self.content(place, 0)),
@@ -177,7 +177,7 @@ impl Oracle {
         }
     }
 
-    /// As `begin_write`, with a content of the caller's.
+    /// As `begin_write`, with a given content.
     pub(crate) fn begin_special(&mut self, place: Place, content: Vec<u8>) {
         let version = self.begin_write(place);
         self.special.insert(version, Rc::new(content));
@@ -194,7 +194,7 @@ impl Oracle {
     }
 
     pub(crate) fn end_flush(&mut self, flush: Flush) {
-        self.unsettled.retain(|place| {
+        self.uncertain.retain(|place| {
             if place.0 != flush.volume {
                 return true;
             }
@@ -204,12 +204,12 @@ impl Oracle {
         });
     }
 
-    /// A forced write has succeeded: where nothing overlapped it, it is what is durable.
+    /// A write with FUA has succeeded: where no request overlapped it, its version is durable.
     pub(crate) fn force(&mut self, place: Place, version: Version) {
         let block = self.blocks.get_mut(&place).expect("begun before");
         if block.in_flight == 0 && block.base == [version] {
             block.after_crash = vec![Remnant::there(version)];
-            self.unsettled.remove(&place);
+            self.uncertain.remove(&place);
         }
     }
 
@@ -223,7 +223,7 @@ impl Oracle {
         }
     }
 
-    /// Checks what a read returned.
+    /// Checks the data that a read returned.
     pub(crate) fn end_read(&mut self, reading: Reading, content: &[u8]) -> Result<(), String> {
         let place = reading.place;
         let (mut legal, undisturbed) = match self.blocks.get(&place) {
@@ -251,7 +251,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Which of the legal versions a content is. A pattern names its version, so few need to be made to compare.
+    /// Finds a content among the legal versions. A pattern contains its version, so that few have to be generated to compare.
     fn recognise(&self, place: Place, content: &[u8], legal: &[Version]) -> Option<Version> {
         let named = u64::from_le_bytes(content[16..24].try_into().expect("eight bytes"));
         let may_be = |v: &Version| {
@@ -270,7 +270,7 @@ impl Oracle {
         content == expected
     }
 
-    /// The process died: nothing is under way any more, and what was may or may not have happened.
+    /// The process died: requests under way have ended, each of which may have taken effect or not.
     pub(crate) fn process_died(&mut self) {
         for block in self.blocks.values_mut() {
             block.in_flight = 0;
@@ -288,16 +288,16 @@ impl Oracle {
         }
     }
 
-    /// The pool was opened and every block read: what is there now is durable.
-    pub(crate) fn settled(&mut self) {
+    /// The pool was opened and every block read: the present contents are durable.
+    pub(crate) fn verified(&mut self) {
         for block in self.blocks.values_mut() {
             block.after_crash = block.base.iter().copied().map(Remnant::there).collect();
         }
-        let unsettled = self.blocks.iter().filter(|(_, block)| block.after_crash.len() > 1);
-        self.unsettled = unsettled.map(|(&place, _)| place).collect();
+        let uncertain = self.blocks.iter().filter(|(_, block)| block.after_crash.len() > 1);
+        self.uncertain = uncertain.map(|(&place, _)| place).collect();
     }
 
-    /// What a block holds as a version.
+    /// The content of a block with a version.
     fn content(&self, place: Place, version: Version) -> Vec<u8> {
         let mut bytes = ZEROS.to_vec();
         self.fill(place, version, &mut bytes);
@@ -315,8 +315,8 @@ impl Oracle {
 
 const ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
-/// Makes `out` a block as a version: recognisable, and different everywhere. Each word follows from its number alone, so
-/// that this takes vector instructions.
+/// Fills `out` with the pattern of a version, which differs from block to block. Each word follows from its number alone, so
+/// that the compiler uses vector instructions.
 fn fill_pattern(place: Place, version: Version, out: &mut [u8]) {
     if version == 0 {
         return out.fill(0);
@@ -336,7 +336,7 @@ fn is_pattern(place: Place, version: Version, content: &[u8]) -> bool {
     content == expected
 }
 
-/// The data of a run of blocks with these versions.
+/// The data of consecutive blocks with these versions.
 pub(crate) fn data_of(volume: usize, first: u64, versions: &[Version]) -> Buf {
     let mut buf = Buf::stale(versions.len() * BLOCK_BYTES);
     let blocks = buf.bytes_mut().chunks_exact_mut(BLOCK_BYTES);

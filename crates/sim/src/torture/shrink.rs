@@ -1,21 +1,21 @@
-//! Making a plan that fails smaller, as long as it fails in the same way.
+//! Shrinking: makes a failing plan smaller, as long as it fails in the same way.
 //!
 //! Greedy, in rounds. First every setting is tried with smaller values, those that make a run much shorter before the
 //! others. Then troubles, and then requests, are left out: halves of them, quarters, and so on down to single ones
 //! (A. Zeller, R. Hildebrandt, "Simplifying and isolating failure-inducing input", IEEE TSE 2002, section 3, without its
-//! complements). Since every trouble and every request has its own chance, the others stay as they were, though what
-//! they meet may not. A round that changes nothing is the last.
+//! complements). Every trouble and every request draws from a stream of its own, so leaving one out changes no other, though
+//! the state in which they happen may change. A round that changes nothing is the last.
 
 use super::failure::Failure;
 use super::plan::{Numbers, Plan};
 use super::run::run;
 
-/// What became of a failing plan.
+/// A failing plan that has been shrunk.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
     /// The smallest plan found that fails in the same way, and its failure.
     pub failure: Failure,
-    /// Runs it took.
+    /// Number of runs.
     pub runs: u64,
 }
 
@@ -26,7 +26,8 @@ struct Shrinker<F> {
     told: F,
 }
 
-/// Shrinks a failure, by at most so many runs. `told` hears of every run: how many there were and the best so far.
+/// Shrinks a failure, by at most `runs_max` runs. `told` is called after every run, with their number and the best failure so
+/// far.
 pub fn shrink(found: &Failure, runs_max: u64, told: impl FnMut(u64, &Failure)) -> Shrunk {
     let mut shrinker = Shrinker { best: found.clone(), runs: 0, runs_max, told };
     loop {
@@ -49,7 +50,7 @@ pub fn shrink(found: &Failure, runs_max: u64, told: impl FnMut(u64, &Failure)) -
 }
 
 impl<F: FnMut(u64, &Failure)> Shrinker<F> {
-    /// Runs a plan; it is the best from now on if it fails in the same way. False also when no runs are left.
+    /// Runs a plan, and keeps it as the best one if it fails in the same way. Returns false when no runs are left.
     fn is_better(&mut self, plan: &Plan) -> bool {
         if self.runs == self.runs_max {
             return false;
@@ -82,7 +83,7 @@ impl<F: FnMut(u64, &Failure)> Shrinker<F> {
         progress
     }
 
-    /// Leaves out what can be left out of `count` numbered things.
+    /// Leaves out as many as possible of `count` numbered events.
     fn leave_out(
         &mut self,
         count: impl Fn(&Failure) -> u64,
@@ -94,7 +95,7 @@ impl<F: FnMut(u64, &Failure)> Shrinker<F> {
         let mut size = left.len().div_ceil(2);
         let mut progress = false;
         while size > 0 && self.runs < self.runs_max {
-            // From the end: what comes after the failure's cause goes first, and in one piece.
+            // From the end: events after the cause of the failure go first, all at once.
             let mut end = left.len();
             while end > 0 {
                 let start = end.saturating_sub(size);

@@ -1,4 +1,4 @@
-//! Looks at the stripes of a closed array on its devices, with arithmetic of its own: copies are equal, parity is even.
+//! Checks the stripes of a closed array on its devices, with arithmetic of its own: copies are equal, parity matches.
 
 use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_layout::Home;
@@ -38,7 +38,7 @@ pub(crate) fn check(array: &ArrayGeometry, devices: &[Device]) -> Result<(), Str
         data[layout.stripe_of(logical) as usize].push(logical);
     }
     for (stripe, mut logical) in data.into_iter().enumerate() {
-        // In falling powers of the generator, so that Q is Horner's scheme.
+        // In falling powers of the generator, for Horner's scheme.
         logical.sort_by_key(|&logical| std::cmp::Reverse(layout.column_of(logical)));
         let data = logical.into_iter().map(|logical| chunk(layout.home(logical)));
         let found = layout.parity(stripe as u64).map(chunk);
@@ -70,7 +70,7 @@ fn check_parity(
     Ok(())
 }
 
-/// An array with parity that has grown by spread: from so many members to so many each time.
+/// Checks an array with parity that has grown by spread; `disks` are its numbers of members at first and after each addition.
 fn check_grown(array: &ArrayGeometry, disks: &[u32], chunk: impl Fn(Home) -> Vec<u8>) -> Result<(), String> {
     let (layout, parities) = (&array.layout, array.layout.parities());
     let first_row_blocks = u64::from((disks[0] - parities) * array.chunk_blocks());

@@ -16,7 +16,7 @@ use crate::torture::failure::{Kind, Wrong};
 /// Blocks of a tenant's volume at most.
 const BLOCKS_MAX: u64 = 600;
 
-/// What may be found of a tenant's volume when the pool is opened again.
+/// Whether a tenant's volume exists when the pool is opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Existence {
     /// Its creation or deletion was under way.
@@ -41,7 +41,7 @@ impl Tenancies {
         self.begun.get() as u64
     }
 
-    /// Looks which volumes there are after the pool was opened.
+    /// Finds the volumes that exist after the pool was opened.
     pub(crate) fn reopened(&self, work: &Work, pool: &OpenPool) -> Result<(), Wrong> {
         for (&volume, &existence) in &*self.volumes.borrow() {
             match pool.volume(&name(volume)) {
@@ -64,7 +64,7 @@ impl Tenancies {
         }
     }
 
-    /// One life of the pool: what an earlier one left is deleted, then one volume after the other comes and goes.
+    /// The tenant of one opening: deletes the volumes of earlier openings, then creates and deletes one volume after another.
     pub(crate) async fn live(self: Rc<Self>, work: Rc<Work>, pool: Rc<OpenPool>, mut rng: Rng) {
         let left: Vec<usize> = self.volumes.borrow().keys().copied().collect();
         for volume in left {
@@ -138,7 +138,7 @@ async fn use_volume(work: &Rc<Work>, volume: usize, rng: &mut Rng) {
     read(work, volume, 0, size).await;
 }
 
-/// What lies between the smaller and the larger size reads as zeros from then on.
+/// Resizes a volume. The blocks between the smaller and the larger size read as zeros from then on.
 async fn resize(work: &Rc<Work>, pool: &OpenPool, volume: usize, blocks: u64) {
     let before = work.volume(volume).size_bytes() / BLOCK_BYTES as u64;
     let dropped = before.min(blocks)..before.max(blocks);

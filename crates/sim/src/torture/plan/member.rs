@@ -9,7 +9,7 @@ use crate::model::Model;
 use crate::random::Rng;
 
 choices! {
-    /// What kind of device a member is.
+    /// Kinds of devices.
     MemberKind {
         /// Latency and jitter, as many lanes as a small SSD.
         Plain = "plain",
@@ -31,13 +31,13 @@ choices! {
 }
 
 choices! {
-    /// What a flash SSD is besides.
+    /// Traits of a flash SSD.
     Trait {
         /// All of it has been written, and half of it again.
         Aged = "aged",
         /// It compresses.
         Compressing = "compressing",
-        /// It compresses, and its flash holds fewer blocks than it offers if they compress badly, which they do.
+        /// It compresses, and its flash holds fewer blocks than its size if they compress badly, which they do.
         Short = "short",
     }
 }
@@ -47,14 +47,14 @@ choices! {
 pub struct MemberPlan {
     /// Its size.
     pub mebibytes: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: MemberKind,
-    /// What else it is.
+    /// Its traits.
     pub traits: Vec<Trait>,
 }
 
 impl MemberPlan {
-    /// A plain one.
+    /// A plain member.
     pub(super) fn plain(mebibytes: u64) -> MemberPlan {
         MemberPlan { mebibytes, kind: MemberKind::Plain, traits: Vec::new() }
     }
@@ -68,7 +68,7 @@ impl MemberPlan {
         !matches!(self.kind, MemberKind::Plain | MemberKind::Ultrastar | MemberKind::Constellation)
     }
 
-    /// Whether it has an arm to move.
+    /// Whether it is a disk.
     pub fn is_disk(&self) -> bool {
         matches!(self.kind, MemberKind::Ultrastar | MemberKind::Constellation)
     }

@@ -1,4 +1,4 @@
-//! What a plan's settings are as text, and what smaller ones there are to try.
+//! Values of settings: their text, and the smaller values to try when a plan is shrunk.
 
 use std::fmt::Write;
 
@@ -8,9 +8,12 @@ use sinew_members::latency::SpikeAvoidance;
 
 /// A value of a setting.
 pub(super) trait Value: Clone + PartialEq {
-    /// As a person types it.
+    /// The value as text.
     fn show(&self) -> String;
-    /// From what a person typed, or what it should be instead.
+    /// The value of a text.
+    ///
+    /// # Errors
+    /// A description of valid values.
     fn parse(text: &str) -> Result<Self, String>;
     /// Smaller values, the smallest first.
     fn smaller(&self) -> Vec<Self>;
@@ -124,7 +127,7 @@ impl<T: Value> Value for Vec<T> {
     }
 }
 
-/// A set of numbers, kept as ranges: things that are left out of a run.
+/// A set of numbers, kept as ranges: the numbers of events that are left out of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Numbers(Vec<(u64, u64)>);
 
@@ -175,7 +178,7 @@ impl Value for Numbers {
         Ok(set.with(&[]))
     }
 
-    /// What is left out is for the shrinking of events, not for that of settings.
+    /// None: events are left out by the shrinking of events, not by that of settings.
     fn smaller(&self) -> Vec<Numbers> {
         Vec::new()
     }
@@ -211,7 +214,7 @@ impl Value for Packing {
     }
 }
 
-/// Gives an enumeration without fields names, and makes it a setting's value.
+/// Declares an enumeration whose variants have names, as a value of settings.
 macro_rules! choices {
     ($(#[$doc:meta])* $choice:ident { $($(#[$item_doc:meta])* $item:ident = $text:literal,)* }) => {
         $(#[$doc])*

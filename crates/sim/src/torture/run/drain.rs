@@ -1,4 +1,5 @@
-//! Liveness: once faults have stopped, everything is answered, comes back, is rebuilt, and comes to rest.
+//! Liveness: after faults have stopped, all requests are answered, all members come back, all data is rebuilt, and the
+//! engine becomes idle.
 
 use std::rc::Rc;
 
@@ -14,25 +15,20 @@ use crate::random::Rng;
 use crate::torture::failure::{Kind, Wrong};
 use crate::world::StuckReason;
 
-use super::trouble::{array_of, is_growing};
-use super::{Run, STEPS_MAX, path_of};
+use super::state::{Run, STEPS_MAX, array_of, is_growing, is_whole, path_of};
 
-/// Virtual time that anything may take once faults have stopped.
-const DRAIN_NS: u64 = 600_000_000_000;
-/// Shortest and longest time between two looks whether it is done.
-const LOOK_NS: (u64, u64) = (2_000_000, 1_000_000_000);
-/// Steps within which a pool without work comes to rest.
-const REST_STEPS: u64 = 300_000;
-/// Flushes after which nothing waits for release any more: releasing makes work that may release in turn.
-const REST_ROUNDS: usize = 16;
+/// Steps within which a pool without work becomes idle.
+const QUIESCE_STEPS: u64 = 300_000;
+/// Flushes after which all resources are released: a release makes work that may release resources in turn.
+const QUIESCE_ROUNDS: usize = 16;
 
 impl Run {
-    /// Faults stop, devices return, clients have some more requests. All must be answered, members come back or are
-    /// evacuated and replaced, what they missed is rebuilt, scrubs find nothing, every block is right, and the engine
-    /// comes to rest holding nothing.
+    /// Stops all faults, attaches all devices, and lets clients send some more requests. Then all requests must be answered,
+    /// members come back or are evacuated and replaced, stale chunks are rebuilt, scrubs find no error, every block is right,
+    /// and the engine becomes idle without a leak.
     pub(super) fn drain(&mut self) -> Result<(), Wrong> {
         self.heal();
-        let pool = self.open_well()?;
+        let pool = self.open_whole()?;
         self.verify()?;
         let requests = self.work.plan.requests.div_ceil(4);
         self.send_clients(&pool, requests);
@@ -46,14 +42,14 @@ impl Run {
         let grown = |_: &ShardStatus| !array_of(&pool).is_some_and(|array| is_growing(&array));
         let orders = Rc::clone(&self.orders);
         self.wait_until(&pool, "growing", |status| orders.get() == 0 && grown(status))?;
-        self.wait_until(&pool, "resyncing what is new", is_safe)?;
+        self.wait_until(&pool, "resyncing new stripes", is_safe)?;
         self.scrub(&pool, true)?;
         let errors = self.scrub(&pool, false)?;
         if errors > 0 {
             return Err(Kind::ScrubErrors.of(format!("a second scrub still finds {errors} errors")));
         }
         self.verify()?;
-        self.rest(&pool)?;
+        self.quiesce(&pool)?;
         self.collect(&pool)?;
         self.close(&pool)?;
         self.check_left(&pool)?;
@@ -62,24 +58,24 @@ impl Run {
         self.work.volumes.borrow_mut().clear();
         self.world.crash(CrashPolicy::DropAll);
         self.work.oracle.borrow_mut().process_died();
-        let pool = self.open_well()?;
+        let pool = self.open_whole()?;
         if pool.recovery.records_verified > 0 {
             let left = pool.recovery.records_verified;
             return Err(Kind::NotOpened.of(format!("{left} records to verify after a clean close")));
         }
         self.verify()?;
-        self.rest(&pool)?;
+        self.quiesce(&pool)?;
         match pool.unbalanced().first() {
             Some(what) => Err(Kind::NotDrained.of(format!("members are not in balance: {what}"))),
             None => Ok(()),
         }
     }
 
-    fn open_well(&mut self) -> Result<Rc<OpenPool>, Wrong> {
+    fn open_whole(&mut self) -> Result<Rc<OpenPool>, Wrong> {
         self.open(false)?.ok_or(Kind::NotOpened.of("the pool did not open"))
     }
 
-    /// All faults stop; what ran out of space has some.
+    /// Stops all faults; devices that ran out of space get some.
     fn heal(&mut self) {
         self.note(|| "all faults stop".to_owned());
         self.clear_faults();
@@ -96,14 +92,14 @@ impl Run {
         pool.control.config().members.iter().map(|member| member.state).collect()
     }
 
-    /// Whether so many members are active that every chunk of a stripe finds another one, whatever its mirrors lie on.
+    /// Whether enough members are active that every chunk of a stripe can be placed, wherever its mirrors are.
     fn has_spare_width(&self, pool: &OpenPool) -> bool {
         let g = pool.control.config().mapped();
         let active = self.states(pool).into_iter().filter(|&state| state == MemberState::Active).count();
         active >= g.data_columns + g.parity_columns() + g.failures()
     }
 
-    /// Some members that are out are given up, and their chunks rebuilt on the others, to the end, if there is room.
+    /// Evacuates some members that are out, and waits until their chunks are rebuilt on the others, if there is room.
     fn evacuate_some(&mut self, pool: &Rc<OpenPool>) -> Result<(), Wrong> {
         if self.work.plan.array.is_some() {
             return Ok(());
@@ -123,7 +119,7 @@ impl Run {
                 Err(ControlError::TooFewLeft { .. }) => continue,
                 Err(error) => return Err(Kind::WrongAnswer.of(format!("evacuating: {error}"))),
             }
-            // A pool that is nearly full may need the member that is gone, or a new one.
+            // A pool that is nearly full may need the lost member, or a new one.
             let control = Rc::clone(&pool.control);
             let gone = |_: &ShardStatus| control.config().members[member].state == MemberState::Removed;
             let fits = |status: &ShardStatus| status.stored_bytes <= status.capacity_bytes / 4 * 3;
@@ -135,7 +131,7 @@ impl Run {
         Ok(())
     }
 
-    /// Members that are out come back, or are replaced where the pool wants no more of them.
+    /// Brings members that are out online, or replaces them by their own devices where the pool refuses that.
     fn bring_back_all(&mut self, pool: &Rc<OpenPool>) -> Result<(), Wrong> {
         for member in self.members() {
             let Some(place) = self.place_of(pool, member) else { continue };
@@ -159,7 +155,7 @@ impl Run {
         Ok(())
     }
 
-    /// Scrubs the pool and gives the number of errors found. Without corruption there may be none.
+    /// Scrubs the pool, and returns the number of errors found. Without corruption there must be none.
     fn scrub(&mut self, pool: &Rc<OpenPool>, first: bool) -> Result<u64, Wrong> {
         let before = self.collect_quietly(pool)?;
         let paths_before: Vec<u64> = self.world.paths_reached().map(|(_, count)| count).collect();
@@ -183,55 +179,28 @@ impl Run {
         Ok(errors)
     }
 
-    /// Without requests the engine comes to rest: nothing happens any more, and nothing is held.
-    fn rest(&mut self, pool: &Rc<OpenPool>) -> Result<(), Wrong> {
+    /// Without requests the engine must become idle, without a leak.
+    fn quiesce(&mut self, pool: &Rc<OpenPool>) -> Result<(), Wrong> {
         let mut held = Vec::new();
-        for _ in 0..REST_ROUNDS {
+        for _ in 0..QUIESCE_ROUNDS {
             let handle = self.work.volume(0);
             let flushed = self.world.block_on(async move { handle.flush().await });
             flushed
                 .map_err(|e| Kind::Stuck.of(e))?
                 .map_err(|e| Kind::WrongAnswer.of(format!("flush: {e}")))?;
-            self.world.set_step_limit(REST_STEPS);
+            self.world.set_step_limit(QUIESCE_STEPS);
             let ended = self.world.run_until(|| false).err();
             self.world.set_step_limit(STEPS_MAX);
             if let Some(stuck) = ended.filter(|stuck| stuck.reason != StuckReason::Deadlock) {
-                return Err(Kind::NotDrained.of(format!("the engine does not come to rest: {stuck}")));
+                return Err(Kind::NotDrained.of(format!("the engine does not become idle: {stuck}")));
             }
-            held = pool.held_at_rest();
+            held = pool.leaks();
             if held.is_empty() {
                 return Ok(());
             }
         }
         Err(Kind::Leak.of(held.join("; ")))
     }
-
-    pub(super) fn wait_until(
-        &self,
-        pool: &Rc<OpenPool>,
-        what: &str,
-        done: impl Fn(&ShardStatus) -> bool,
-    ) -> Result<(), Wrong> {
-        let deadline = self.world.now() + DRAIN_NS;
-        let mut look = LOOK_NS.0;
-        loop {
-            let status = self.collect_quietly(pool)?;
-            self.check_wrong()?;
-            if done(&status) {
-                return Ok(());
-            }
-            if self.world.now() > deadline {
-                return Err(Kind::NotDrained.of(format!("{what} does not end: {status:?}")));
-            }
-            self.world.run_for(look).map_err(|e| Kind::NotDrained.of(format!("{what}: {e}")))?;
-            look = (look * 5 / 4).min(LOOK_NS.1);
-        }
-    }
-}
-
-/// Whether every stripe and every piece of metadata is where it should be.
-pub(super) fn is_whole(status: &ShardStatus) -> bool {
-    status.stripes_degraded == 0 && status.metadata_degraded == 0
 }
 
 /// As [`is_whole`], and nothing is left to rebuild.

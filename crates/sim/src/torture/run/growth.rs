@@ -1,4 +1,4 @@
-//! Operators add and remove members, while clients work and at last.
+//! Operators add and remove members, while clients work and after all faults have stopped.
 
 use std::rc::Rc;
 
@@ -14,13 +14,13 @@ use crate::random::Rng;
 use crate::torture::failure::{Kind, Wrong};
 use crate::torture::plan::Growth;
 
-use super::{Run, path_of};
+use super::state::{Run, path_of};
 
 /// Time in which a device that is being added may be lost.
 const JOINING_NS: u64 = 20_000_000;
 
 impl Run {
-    /// Perhaps a member is added or removed. Its chance is its own, so that growth leaves all else as it was.
+    /// With some chance, adds or removes a member. Draws from a stream of its own, so that growth changes no other draw.
     pub(super) fn grow(&mut self, pool: &Rc<OpenPool>) {
         let plan = &self.work.plan;
         if self.growths >= plan.growths || plan.growth.is_empty() || !self.growth_rng.chance(plan.grow) {
@@ -92,12 +92,6 @@ impl Run {
         is_next && self.orders.get() == 0 && self.opening < self.work.plan.openings && self.may_lose(next)
     }
 
-    /// What was lost before it became a member is no loss.
-    pub(super) fn forget_never_joined(&mut self) {
-        let members = self.devices.borrow().len();
-        self.lost.retain(|&member| member < members);
-    }
-
     fn remove(&mut self, pool: &Rc<OpenPool>, place: usize) {
         self.note(|| format!("growth: member {place} is removed"));
         self.count("members_removed");
@@ -106,11 +100,11 @@ impl Run {
         self.order(async move { drop(control.remove(place).await) });
     }
 
-    /// With no more trouble: another member is added, another removed; and those that are leaving do leave, if there is
-    /// room.
+    /// After all faults have stopped: adds another member, removes another; and waits until leaving members have left, if
+    /// there is room.
     pub(super) fn grow_at_last(&mut self, pool: &Rc<OpenPool>) -> Result<(), Wrong> {
         let plan = &self.work.plan;
-        // An array's growth is another matter.
+        // `grow_array` is for arrays.
         if plan.array.is_some() {
             return Ok(());
         }
@@ -142,7 +136,7 @@ impl Run {
         Ok(())
     }
 
-    /// What nothing is left on is known as nobody's, and is not needed.
+    /// Checks that the superblock of members that have left is gone, and blanks them: the pool must not need them.
     pub(super) fn check_left(&mut self, pool: &Rc<OpenPool>) -> Result<(), Wrong> {
         let config = pool.control.config();
         for place in self.members().filter(|&place| self.has_left(&config, place)) {
@@ -150,7 +144,7 @@ impl Run {
             let id = device.id();
             let found = self.world.block_on(async move { pool::read_superblock(&io, id).await });
             let found = found.map_err(|e| Kind::Stuck.of(e))?;
-            // One that corrupts data may have lost the write.
+            // A member that corrupts data may have lost the write.
             if found != Err(DecodeError::Foreign) && !self.impaired.contains(&place) {
                 let name = found.map(|superblock| superblock.config.name);
                 return Err(Kind::WrongAnswer.of(format!("member {place} has left and is still {name:?}")));

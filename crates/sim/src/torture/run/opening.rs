@@ -1,4 +1,4 @@
-//! Opening the pool, in good times and in bad.
+//! Opening the pool, with and without faults.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,8 +13,8 @@ use crate::random::Rng;
 use crate::torture::failure::{Kind, Wrong};
 use crate::torture::plan::{Ending, Trouble};
 
-use super::trouble::{GIVE_UP_DISK_NS, IO_TIMEOUT_NS, SILENCE_NS};
-use super::{Run, path_of};
+use super::acts::{HANG_NS, IO_TIMEOUT_DISK_NS, IO_TIMEOUT_NS};
+use super::state::{Run, path_of};
 
 /// Steps that recovery takes in a small pool; a crash during it comes within these.
 const OPENING_STEPS: u64 = 2000;
@@ -22,14 +22,14 @@ const OPENING_STEPS: u64 = 2000;
 const OPENING_NS: u64 = 5_000_000;
 
 impl Run {
-    /// Every device that is there: members, spares, and what spares have replaced.
+    /// Every attached device: members, spares, and devices that spares have replaced.
     pub(super) fn candidates(&self) -> Vec<Candidate> {
         let there = self.world.devices().into_iter().filter(|&id| !self.world.device(id).is_gone());
         there.map(|device| Candidate { device, path: path_of(device) }).collect()
     }
 
-    /// Some openings meet members that corrupt data, half of them so often that what was good when recovery verified it is
-    /// bad when recovery needs it. Some meet members that were lost and now fail when they are written, or fall silent.
+    /// Switches faults on during some openings: members that corrupt data, in half of the cases so often that data which
+    /// recovery has verified is bad when recovery reads it again; and lost members whose writes fail, or that hang.
     pub(super) fn trouble_opening(&mut self) {
         let mut rng = Rng::stream(self.work.plan.seed, "trouble opening", self.opening as u64);
         if !rng.chance(0.4) {
@@ -43,13 +43,13 @@ impl Run {
             let device = self.device(member);
             device.set_faults(DeviceFaults { write_error: 0.1, flush_error: 0.1, ..device.faults() });
         }
-        let falls_silent = self.work.plan.troubles.contains(&Trouble::HungDevices);
-        for member in self.lost.iter().copied().filter(|&m| m < members && falls_silent) {
+        let hangs = self.work.plan.troubles.contains(&Trouble::HungDevices);
+        for member in self.lost.iter().copied().filter(|&m| m < members && hangs) {
             if !rng.chance(0.3) {
                 continue;
             }
             let (device, io) = (self.device(member), self.world.io());
-            let (after, ns) = (rng.below(OPENING_NS), rng.between(SILENCE_NS.1 / 2, SILENCE_NS.1));
+            let (after, ns) = (rng.below(OPENING_NS), rng.between(HANG_NS.1 / 2, HANG_NS.1));
             self.world.spawn(async move {
                 io.sleep(after).await;
                 device.silence(ns);
@@ -57,7 +57,7 @@ impl Run {
         }
     }
 
-    /// Has the pool just opened work as the plan says.
+    /// Applies the plan's settings to the pool that was just opened.
     pub(super) fn order_settings(&self, pool: &Rc<OpenPool>) {
         let plan = &self.work.plan;
         if plan.battery && plan.array.is_none() {
@@ -68,8 +68,8 @@ impl Run {
             }
         }
         let limits = Limits { bytes_per_second: plan.throttle, pause_above_iops: 0 };
-        let (control, mode, policy) = (Rc::clone(&pool.control), plan.step_around, plan.policy());
-        let give_up_ns = if plan.has_disks() { GIVE_UP_DISK_NS } else { IO_TIMEOUT_NS };
+        let (control, mode, policy) = (Rc::clone(&pool.control), plan.spike_avoidance, plan.policy());
+        let give_up_ns = if plan.has_disks() { IO_TIMEOUT_DISK_NS } else { IO_TIMEOUT_NS };
         self.world.spawn(async move {
             control.give_up_after(Some(give_up_ns)).await;
             control.throttle(limits).await;
@@ -80,8 +80,8 @@ impl Run {
         });
     }
 
-    /// Opens the pool, as a server does: without a member that fails while it is opened. `None` when the world ended
-    /// meanwhile, as it may.
+    /// Opens the pool as a server does: if a member fails meanwhile, again without it. `None` when a planned crash ended the
+    /// opening.
     pub(super) fn open(&mut self, may_crash: bool) -> Result<Option<Rc<OpenPool>>, Wrong> {
         let mut candidates = self.candidates();
         loop {
@@ -99,7 +99,7 @@ impl Run {
         }
     }
 
-    /// Whether a device may be at fault. If so, it is not whole from here on.
+    /// Whether a device may fail. If so, it counts as lost from here on.
     fn may_fail(&mut self, path: &str) -> bool {
         let is_at_fault = |m: &usize| path_of(self.device(*m).id()) == path;
         match self.members().find(is_at_fault) {
@@ -129,7 +129,7 @@ impl Run {
             *slot.borrow_mut() = Some(result);
         });
         if let Some(steps) = crash_after {
-            // Whether it is open by then or not, it begins again after this.
+            // The crash comes whether the pool is open by then or not.
             self.world.run_steps(steps);
             self.end_world(Ending::PowerLoss);
             return Ok(None);

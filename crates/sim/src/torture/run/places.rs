@@ -1,5 +1,4 @@
-//! Which place of the pool a member has: in a mapped pool that of its number, unless it has left; in an array a spare may
-//! take another member's.
+//! The place of a member in the pool: in a mapped pool its number, unless it has left; in an array a spare may have taken it.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +9,10 @@ use crate::host::OpenPool;
 use crate::torture::failure::{Kind, Wrong};
 use crate::torture::stripes;
 
-use super::{Run, path_of};
+use super::state::{Run, path_of};
 
 impl Run {
-    /// A member's number in the pool; none when a spare has taken its place.
+    /// A member's number in the pool; `None` when a spare has taken its place.
     pub(super) fn place_of(&self, pool: &OpenPool, member: usize) -> Option<usize> {
         if self.work.plan.array.is_none() {
             return Some(member).filter(|&place| !self.has_left(&pool.control.config(), place));
@@ -23,13 +22,20 @@ impl Run {
         config.members.iter().position(|m| m.path == path && m.state != MemberState::Removed)
     }
 
-    /// Whether a member was removed to the end; it does not come back.
+    /// Whether the removal of a member has ended; it does not come back.
     pub(super) fn has_left(&self, config: &Config, place: usize) -> bool {
         let member = config.members.get(place);
         member.is_some_and(|m| m.state == MemberState::Removed) && self.left.borrow().contains(&place)
     }
 
-    /// An end may have cut off the replacement of a member by another device; the pool knows which of both it is.
+    /// Devices that were lost before they became members do not count as lost.
+    pub(super) fn forget_never_joined(&mut self) {
+        let members = self.devices.borrow().len();
+        self.lost.retain(|&member| member < members);
+    }
+
+    /// Finds the device of each member. The end of an opening may have interrupted a replacement; the pool knows which of the
+    /// two devices is the member.
     pub(super) fn find_devices(&self, pool: &OpenPool) {
         let config = pool.control.config();
         let paths: BTreeMap<String, DeviceId> =
@@ -39,13 +45,13 @@ impl Run {
             for (device, member) in devices.iter_mut().zip(&config.members) {
                 *device = paths.get(&member.path).copied().unwrap_or(*device);
             }
-            // An end may have cut off the answer that a device is a member.
+            // The end may have interrupted the answer that a device has become a member.
             let known = devices.len();
             devices.extend(config.members.iter().skip(known).map(|member| paths[&member.path]));
             self.left.borrow_mut().retain(|&place| config.members[place].state != MemberState::Active);
             return;
         }
-        // Whoever is not in the pool any more has been replaced by the one that nobody is yet.
+        // A device that is no member any more has been replaced by a device of the pool that no member here has yet.
         let known = config.members.iter().filter_map(|m| paths.get(&m.path)).copied();
         let mut new: Vec<DeviceId> = known.clone().filter(|id| !devices.contains(id)).collect();
         let known: Vec<DeviceId> = known.collect();
@@ -54,7 +60,7 @@ impl Run {
         }
     }
 
-    /// Looks at an array's stripes on its devices.
+    /// Checks the stripes of an array on its devices.
     pub(super) fn check_stripes(&self, pool: &OpenPool) -> Result<(), Wrong> {
         let config = pool.control.config();
         let Some(array) = config.shape.array() else { return Ok(()) };

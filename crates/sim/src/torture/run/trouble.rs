@@ -1,10 +1,9 @@
-//! What befalls members, and what operators do, while clients work.
+//! Trouble: failures of members, and orders of operators, while clients work.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use sinew_engine::pool::Candidate;
-use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::config::MemberState;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::status::ShardStatus;
@@ -17,53 +16,17 @@ use crate::random::Rng;
 use crate::torture::failure::Kind;
 use crate::torture::plan::Trouble;
 
-use super::drain::is_whole;
-use super::{Run, path_of};
+use super::acts::HANG_NS;
+use super::state::{Run, array_of, is_growing, is_whole, path_of};
 
-/// Time after which nothing of what befell a member is under way any more: longer than any stall; and with disks, than
-/// any queue.
+/// Time after which the consequences of a trouble are over: longer than any stall.
 const QUIET_NS: u64 = 200_000_000;
+/// The same with disks: longer than any queue.
 const QUIET_DISK_NS: u64 = 20_000_000_000;
 
-/// How long a member answers nothing. Members are given up after a shorter time in most plans, and after a longer one while
-/// the pool is being opened.
-pub(super) const SILENCE_NS: (u64, u64) = (100_000_000, 15_000_000_000);
-/// After how long: nothing else takes so long, except with disks.
-pub(super) const IO_TIMEOUT_NS: u64 = 2_000_000_000;
-pub(super) const GIVE_UP_DISK_NS: u64 = 60_000_000_000;
-
-/// What befalls members and what operators do, as counted in [`super::Outcome::reached`].
-pub(super) const ACTS: [&str; 25] = [
-    "blackouts",
-    "members_left_out",
-    "members_detached",
-    "members_taken_offline",
-    "members_made_to_fail",
-    "members_brought_back",
-    "members_replaced",
-    "members_replaced_by_spares",
-    "members_evacuated",
-    "members_evacuated_at_last",
-    "members_mistaken",
-    "members_needed",
-    "members_slowed",
-    "members_held_up",
-    "members_silent",
-    "members_not_missed",
-    "members_still_silent",
-    "members_added",
-    "members_lost_joining",
-    "members_removed",
-    "members_kept",
-    "scrubs_ordered",
-    "throttles_ordered",
-    "step_arounds_ordered",
-    "growths_ordered",
-];
-
 impl Run {
-    /// Something happens to a member, or an operator does something, or members count as whole again. Each time has its
-    /// own chance, so that leaving one out changes no other.
+    /// Causes one trouble, or lets members count as whole again. Each trouble draws from a stream of its own, so that leaving
+    /// one out changes no other.
     pub(super) fn trouble(&mut self, pool: &Rc<OpenPool>) {
         let number = self.troubles;
         self.troubles += 1;
@@ -84,26 +47,26 @@ impl Run {
             13 => Trouble::Slow,
             14 => Trouble::Throttle,
             15 => Trouble::HungDevices,
-            _ => return self.forgive(pool),
+            _ => return self.forget_losses(pool),
         };
         if plan.troubles.contains(&trouble) && !plan.skip_troubles.contains(number) {
-            self.befall(pool, trouble, number, member, &mut rng);
+            self.cause(pool, trouble, number, member, &mut rng);
         }
     }
 
-    fn befall(&mut self, pool: &Rc<OpenPool>, trouble: Trouble, number: u64, member: usize, rng: &mut Rng) {
+    fn cause(&mut self, pool: &Rc<OpenPool>, trouble: Trouble, number: u64, member: usize, rng: &mut Rng) {
         let Some(place) = self.place_of(pool, member) else { return };
         let device = self.device(member);
         let control = Rc::clone(&pool.control);
         let candidate = Candidate { device: device.id(), path: path_of(device.id()) };
         let state = control.config().members[place].state;
         let is_out = !state.takes_part() && state != MemberState::Spare;
-        // A device that went away and came back is another to the kernel: the pool has seen the old one fail by then.
+        // To the kernel, a device that went away and came back is another device: the pool has seen the old one fail by then.
         let is_hurt = self.lost.contains(&member) || self.impaired.contains(&member) || device.is_abandoned();
         let is_mendable = is_hurt && (!device.is_gone() || is_out);
         let returns = matches!(trouble, Trouble::Online | Trouble::Replace);
         let act = match trouble {
-            // Nobody can open it again while it owes answers.
+            // A device cannot be opened again while requests to it are pending.
             _ if returns && is_hurt && is_out && !device.reopen() => "members_still_silent",
             Trouble::Detach if self.may_lose(member) => {
                 self.lose(member);
@@ -153,7 +116,7 @@ impl Run {
             }
             Trouble::Replace if is_hurt && is_out => {
                 self.mend(member);
-                // Not under the hands of an order that has looked at the device already.
+                // Not while another order, which may have read the device already, is under way.
                 if rng.chance(0.5) && self.orders.get() == 0 {
                     device.replace_by_blank();
                 }
@@ -181,12 +144,12 @@ impl Run {
             }
             Trouble::HungDevices if self.may_lose(member) => {
                 self.lose(member);
-                device.silence(rng.between(SILENCE_NS.0, SILENCE_NS.1));
+                device.silence(rng.between(HANG_NS.0, HANG_NS.1));
                 "members_silent"
             }
-            // The pool has to wait for it.
+            // The pool needs the member, and has to wait for it.
             Trouble::HungDevices if !is_out && self.is_at_limit(pool, place) => {
-                device.silence(rng.between(SILENCE_NS.0, SILENCE_NS.1));
+                device.silence(rng.between(HANG_NS.0, HANG_NS.1));
                 "members_not_missed"
             }
             Trouble::Throttle => {
@@ -208,14 +171,8 @@ impl Run {
         self.count(act);
     }
 
-    /// Whether a member may be lost without more being impaired than the protection covers.
-    pub(super) fn may_lose(&self, member: usize) -> bool {
-        let lost = self.lost.iter().filter(|m| !self.impaired.contains(m)).count();
-        self.lost.contains(&member) || self.impaired.contains(&member) || lost < self.work.plan.lost
-    }
-
-    /// Whether so many members are out that the pool cannot spare this one, and nobody is about to change that. Those that are
-    /// evacuated do not count: that may end at any time.
+    /// Whether the pool needs this member because others are out, and no order is about to change that. Members that are
+    /// being evacuated do not count as out, since an evacuation may end at any time.
     fn is_at_limit(&self, pool: &OpenPool, place: usize) -> bool {
         let config = pool.control.config();
         let evacuating = |i: usize| config.members[i].state == MemberState::Evacuating;
@@ -225,26 +182,12 @@ impl Run {
         !config.survives(&lost) && self.orders.get() == 0 && !self.has_spares()
     }
 
-    /// Whether places may change hands without an order.
+    /// Whether a spare may take a member's place without an order.
     fn has_spares(&self) -> bool {
         self.work.plan.array.is_some_and(|array| array.spares > 0)
     }
 
-    pub(super) fn lose(&mut self, member: usize) {
-        self.lost.insert(member);
-        self.troubled_at = self.world.now();
-    }
-
-    /// The device works again; what it did until now may still have consequences.
-    fn mend(&mut self, member: usize) {
-        let device = self.device(member);
-        device.attach();
-        device.set_faults(DeviceFaults { write_error: 0.0, flush_error: 0.0, ..device.faults() });
-        self.lost.insert(member);
-        self.troubled_at = self.world.now();
-    }
-
-    /// Replaces a member by a new device; the old one stays connected, and is found when the pool is opened again.
+    /// Replaces a member by a new device; the old one stays attached, and is a candidate when the pool is opened again.
     fn replace_by_spare(&mut self, pool: &OpenPool, member: usize, place: usize) {
         let spare = self.add_device(&self.kind(member));
         self.device(member).attach();
@@ -259,7 +202,7 @@ impl Run {
         });
     }
 
-    /// An operator has the array grow, if it does not already and there is a next addition.
+    /// Orders the next addition of an array's growth, if there is one and none is under way.
     pub(super) fn grow_array(&mut self, pool: &Rc<OpenPool>) {
         let (Some(growth), Some(array)) = (self.work.plan.growing_array(), array_of(pool)) else { return };
         let mut members = self.work.plan.first_members();
@@ -279,7 +222,7 @@ impl Run {
             .map(|device| Candidate { device, path: path_of(device) })
             .collect();
         self.note(|| format!("the array grows by {added} members"));
-        // A device may turn out to be no good just then.
+        // The new device may begin to fail at this time.
         let newcomer = self.device(first);
         let is_bad = Rng::stream(self.work.plan.seed, "newcomer", self.opening as u64).chance(0.2);
         let is_bad = is_bad && self.opening < self.work.plan.openings && self.may_lose(first);
@@ -301,29 +244,21 @@ impl Run {
         self.count("growths_ordered");
     }
 
-    pub(super) fn order(&self, order: impl Future<Output = ()> + 'static) {
-        let orders = Rc::clone(&self.orders);
-        orders.set(orders.get() + 1);
-        self.world.spawn(async move {
-            order.await;
-            orders.set(orders.get() - 1);
-        });
-    }
-
-    /// Members count as whole again once the pool says that nothing is missing, and all that befell them is long over.
-    fn forgive(&mut self, pool: &Rc<OpenPool>) {
+    /// Lets lost members count as whole again once the pool reports no degradation, and all consequences of their troubles are
+    /// over.
+    fn forget_losses(&mut self, pool: &Rc<OpenPool>) {
         if self.orders.get() == 0 {
             self.forget_never_joined();
         }
         let is_bad = |&m: &usize| {
             let device = self.device(m);
-            // One whose place a spare has taken does not matter any more.
+            // A member whose place a spare has taken does not count.
             self.place_of(pool, m).is_some()
                 && (device.is_gone() || device.is_silent() || device.faults().write_error > 0.0)
         };
         let quiet = if self.work.plan.has_disks() { QUIET_DISK_NS } else { QUIET_NS };
-        let settled = self.world.now() > self.troubled_at + quiet && self.orders.get() == 0;
-        if self.lost.is_empty() || !settled || self.lost.iter().any(is_bad) {
+        let is_quiet = self.world.now() > self.troubled_at + quiet && self.orders.get() == 0;
+        if self.lost.is_empty() || !is_quiet || self.lost.iter().any(is_bad) {
             return;
         }
         let control = Rc::clone(&pool.control);
@@ -343,14 +278,4 @@ impl Run {
             self.lost.clear();
         }
     }
-}
-
-/// The array that the pool is.
-pub(super) fn array_of(pool: &OpenPool) -> Option<ArrayGeometry> {
-    pool.control.config().shape.array().copied()
-}
-
-/// Whether chunks are on their way to more members.
-pub(super) fn is_growing(array: &ArrayGeometry) -> bool {
-    array.grown.is_some_and(|grown| grown.method().is_some())
 }

@@ -1,0 +1,262 @@
+//! The settings of a plan: their names, values and documentation, and the sizes that follow from them.
+
+use sinew_format::model::array_geometry::{ArrayGeometry, ArraySpec};
+use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, Geometry, GeometryError, OVERCOMMIT, Protection};
+use sinew_format::model::policy::{Packing, Policy};
+use sinew_members::latency::SpikeAvoidance;
+
+use crate::device::DiscardReads;
+use crate::random::Rng;
+
+use super::array_growth::ArrayGrowth;
+use super::events::{Corruptor, Ending, Trouble};
+use super::growth::Growth;
+use super::member::MemberPlan;
+use super::setting::{Numbers, Value};
+
+/// A setting of a plan, as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What it is.
+    pub doc: &'static str,
+}
+
+/// Declares the plan. Settings are made smaller in this order: first those that make a run much shorter.
+macro_rules! plan {
+    ($($(#[doc = $doc:literal])+ $name:ident: $value:ty,)*) => {
+        /// Everything that is drawn before a run begins.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Plan {
+            /// The seed.
+            pub seed: u64,
+            $($(#[doc = $doc])+ pub $name: $value,)*
+        }
+
+        impl Plan {
+            /// All settings but the seed.
+            pub fn settings(&self) -> Vec<Setting> {
+                vec![$(Setting {
+                    name: stringify!($name),
+                    value: self.$name.show(),
+                    doc: concat!($($doc),+).trim_ascii(),
+                },)*]
+            }
+
+            /// Changes one setting. The plan may then be impossible to play until other settings are changed too; see
+            /// [`Plan::check`].
+            ///
+            /// # Errors
+            /// When there is no such setting, or no such value of it.
+            pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+                match name {
+                    // The name of the setting in versions before.
+                    "step_around" => return self.set("spike_avoidance", value),
+                    $(stringify!($name) => {
+                        let wrong = |right| format!("{name} = {value}: give {right}");
+                        self.$name = Value::parse(value).map_err(wrong)?;
+                    })*
+                    _ => {
+                        let names: Vec<&str> = vec![$(stringify!($name),)*];
+                        return Err(format!("there is no setting {name}; there are {}", names.join(", ")));
+                    }
+                }
+                Ok(())
+            }
+
+            /// Plans with one setting made smaller, whether they can be played or not.
+            pub(super) fn smaller_unchecked(&self) -> Vec<Plan> {
+                let mut all = Vec::new();
+                $(all.extend(self.$name.smaller().into_iter().map(|value| {
+                    let mut plan = self.clone();
+                    plan.$name = value;
+                    plan
+                }));)*
+                all
+            }
+        }
+    };
+}
+
+plan! {
+    /// Openings of the pool before the last one, which drains it.
+    openings: usize,
+    /// Clients at work at the same time.
+    clients: usize,
+    /// Requests of each client between two endings of the pool.
+    requests: u64,
+    /// Volumes that a tenant makes, resizes and deletes while the clients work, one after the other.
+    tenancies: u64,
+    /// Sizes of the volumes in blocks.
+    volumes: Vec<u64>,
+    /// The members: size, kind, and traits of flash SSDs.
+    members: Vec<MemberPlan>,
+    /// The array, when the pool is one: level, chunk, spares. Settings of mapped pools have no effect then.
+    array: Option<ArraySpec>,
+    /// Growth of the array: the method, and the number of members of each addition, which are the last of the members.
+    array_growth: Option<ArrayGrowth>,
+    /// Chance, per check of the world while the array grows, that the opening ends.
+    growth_cut: f64,
+    /// Failures of members and orders of operators that may happen.
+    troubles: Vec<Trouble>,
+    /// Chance of one of the troubles, per check of the world.
+    trouble: f64,
+    /// Members that may be added, one after the other.
+    added: Vec<MemberPlan>,
+    /// Orders of operators that change the number of members of a mapped pool.
+    growth: Vec<Growth>,
+    /// Number of such orders at most.
+    growths: u64,
+    /// Chance of such an order, per check of the world.
+    grow: f64,
+    /// Kinds of corruption by members that corrupt data.
+    corruptions: Vec<Corruptor>,
+    /// Chance of each kind of corruption, per request to a member that corrupts data.
+    corruption: f64,
+    /// Members that silently corrupt data.
+    corrupt: usize,
+    /// Members that may be gone, failed or offline at one time.
+    lost: usize,
+    /// How openings of the pool may end.
+    endings: Vec<Ending>,
+    /// Shards.
+    shards: usize,
+    /// Protection of the pool.
+    protection: Protection,
+    /// Data columns; 0 for the default.
+    data_columns: usize,
+    /// With checksums.
+    checksums: bool,
+    /// Requests of a client under way at the same time.
+    depth: usize,
+    /// Largest request in blocks.
+    blocks_max: u64,
+    /// Share of requests that begin where the client's last one ended, in percent.
+    sequential: u64,
+    /// Share of writes among requests, in percent.
+    writes: u64,
+    /// Share of discards among requests, in percent.
+    discards: u64,
+    /// Share of flushes among requests, in percent.
+    flushes: u64,
+    /// Longest pause of a client between requests, in microseconds.
+    pause: u64,
+    /// Limit of background work in bytes per second; 0 is no limit.
+    throttle: u64,
+    /// Random part of a plain member's latency at most, in microseconds.
+    jitter: u64,
+    /// Most requests go to this share of a volume, in percent.
+    hot: u64,
+    /// Blocks of a journal ring.
+    journal_blocks: u32,
+    /// Writes that a member's volatile cache holds at most.
+    cache_writes: usize,
+    /// How latency spikes are detected and avoided.
+    spike_avoidance: SpikeAvoidance,
+    /// Metadata is in memory with a battery.
+    battery: bool,
+    /// The layout of small writes in mirrored stripes.
+    packing: Packing,
+    /// Defragment blocks that are read in sequence.
+    gather: bool,
+    /// Convert while less than this percentage is free,
+    convert_free: u64,
+    /// or more are mirrored,
+    convert_mirrored: u64,
+    /// and while clients move no more bytes per second on a member; 0 is any number.
+    convert_pause: u64,
+    /// Troubles to leave out, by their number in the run.
+    skip_troubles: Numbers,
+    /// Requests to leave out, by their number in the plan.
+    skip_requests: Numbers,
+}
+
+impl Plan {
+    pub(super) fn geometry(&self) -> Result<Geometry, GeometryError> {
+        let members = self.members.len();
+        Geometry::new(
+            self.protection,
+            self.data_columns,
+            self.shards,
+            self.checksums,
+            members,
+            self.journal_blocks,
+        )
+    }
+
+    /// Blocks that all volumes together may have.
+    pub(super) fn blocks_max(&self) -> Result<u64, GeometryError> {
+        let geometry = self.geometry()?;
+        let mut chunks = 0;
+        for member in &self.members {
+            chunks += u64::from(geometry.member_layout(member.mebibytes << 20, self.members.len())?.chunks);
+        }
+        Ok(chunks * self.shards as u64 * u64::from(CHUNK_BLOCKS) * OVERCOMMIT)
+    }
+
+    pub(super) fn array_geometry(&self, spec: &ArraySpec) -> Result<ArrayGeometry, String> {
+        let count = self.first_members().checked_sub(spec.spares).filter(|&n| n > 0);
+        let count = count.ok_or("there must be more members than spares")?;
+        let smallest = self.members.iter().map(|m| m.mebibytes << 20).min().unwrap_or(0);
+        ArrayGeometry::new(spec, count, smallest, self.shards, Some(self.journal_blocks))
+            .map_err(|error| error.to_string())
+    }
+
+    /// Sizes of the volumes when clients begin, in blocks.
+    pub(crate) fn volume_blocks(&self) -> Vec<u64> {
+        let geometry = self.array.and_then(|spec| self.array_geometry(&spec).ok());
+        geometry.map_or(self.volumes.clone(), |geometry| vec![geometry.data_bytes() / 4096])
+    }
+
+    /// The number of members of the new pool.
+    pub(crate) fn first_members(&self) -> usize {
+        let later = self.growing_array().iter().flat_map(|growth| &growth.added).sum();
+        self.members.len().saturating_sub(later)
+    }
+
+    /// The growth of the array, if the pool is one.
+    pub(crate) fn growing_array(&self) -> Option<&ArrayGrowth> {
+        self.array.and(self.array_growth.as_ref())
+    }
+
+    /// Members that run out of space.
+    pub(super) fn short(&self) -> usize {
+        self.members.iter().filter(|m| m.is_short()).count()
+    }
+
+    /// Whether a member is a disk, so that everything takes much longer.
+    pub(crate) fn has_disks(&self) -> bool {
+        self.members.iter().any(MemberPlan::is_disk)
+    }
+
+    /// Whether an opening may end at any time, not only by a clean close.
+    pub(crate) fn may_crash(&self) -> bool {
+        self.endings != [Ending::Close] || self.array.is_none()
+    }
+
+    /// Requests that the plan has, each with its number.
+    pub(crate) fn request_count(&self) -> u64 {
+        (self.openings as u64 + 1) * self.clients as u64 * self.requests
+    }
+
+    /// The content of discarded blocks, on all members.
+    pub(crate) fn discard_reads(&self) -> DiscardReads {
+        let all = [DiscardReads::Kept, DiscardReads::Zeros, DiscardReads::Anything, DiscardReads::Unstable];
+        all[Rng::stream(self.seed, "discards", 0).below(4) as usize]
+    }
+
+    /// The policy of a mapped pool.
+    pub(crate) fn policy(&self) -> Option<Policy> {
+        self.array.is_none().then_some(Policy {
+            packing: self.packing,
+            gather: self.gather,
+            discard: true,
+            convert_below_free: self.convert_free.min(100) as u8,
+            convert_above_mirrored: self.convert_mirrored.min(100) as u8,
+            convert_pause_above: self.convert_pause,
+        })
+    }
+}
