@@ -26,7 +26,7 @@ use sinew_core::io::{Io, IoError};
 /// A member with at most this number of requests in flight counts as idle.
 const IDLE_REQUESTS: usize = 1;
 
-/// The result of primary a copy as it is.
+/// The result of reading a copy as it is.
 pub type ReadResult = Result<Buf, IoError>;
 
 /// A shard whose reads are hedged.

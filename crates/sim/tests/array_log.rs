@@ -1,4 +1,4 @@
-//! What clients store in an array goes through its log, and may look like one.
+//! Data of clients that looks like an array's log, and goes through it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,11 +14,11 @@ use sinew_layout::{Level, Rotation};
 use sinew_sim::{DeviceConfig, OpenPool, World};
 
 const MEMBER_BYTES: u64 = 8 << 20;
-/// A part of a log is copied to the array so many blocks at a time, no multiple of which is its length.
+/// The log is copied into the array in pieces of this number of blocks, which does not divide its length.
 const COPY_BLOCKS: usize = 31;
 const LOG_BLOCKS: usize = 512;
 
-/// The head of a group of another log that says that it has so many blocks.
+/// The head of a group of another log that claims this number of blocks.
 fn head(seq: u64, blocks: u32) -> Buf {
     let (log, shard, epoch, before, tail, flushed) = ([9; 16], 0, 1, 1, 1, seq - 1);
     let header = GroupHeader { log, shard, epoch, seq, before, tail, flushed, head_blocks: 1, blocks };
@@ -27,7 +27,7 @@ fn head(seq: u64, blocks: u32) -> Buf {
     head
 }
 
-/// The number that follows the newest group of a log that lies on these members.
+/// The number after that of the newest group of the log on these members.
 fn next(rings: &[Buf; 3]) -> u64 {
     let blocks = rings.iter().flat_map(|ring| ring.bytes().chunks_exact(BLOCK_BYTES));
     let headers = blocks.filter_map(|block| decode_header(block).ok());

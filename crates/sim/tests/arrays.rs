@@ -1,4 +1,4 @@
-//! Arrays in which something happens at just the wrong time.
+//! Arrays in which a failure happens at the worst time.
 
 use std::rc::Rc;
 
@@ -31,8 +31,8 @@ fn spec(level: Level) -> PoolSpec {
     PoolSpec { name: "v".to_owned(), kind, shards: 1, journal_blocks: Some(512), force: true }
 }
 
-/// The configuration that a member was to be known by before the others know it must outlive a torn write of the one that
-/// makes it a member.
+/// A new member first gets the configuration by which it is known, before the others do. That configuration must survive a
+/// torn write of the next one, which makes the device a member.
 #[test]
 fn a_new_member_has_two_superblocks_in_two_places() {
     for (level, method, added) in [
@@ -60,7 +60,7 @@ fn a_new_member_has_two_superblocks_in_two_places() {
     }
 }
 
-/// Members full of anything, one of which is out during the first resync: P and Q must agree with each other all the same.
+/// Members with arbitrary content, one of which is out during the first resync: P and Q must still agree with each other.
 #[test]
 fn a_first_resync_with_a_member_out_makes_p_and_q_agree() {
     let world = World::new(1);
@@ -103,7 +103,7 @@ fn a_first_resync_with_a_member_out_makes_p_and_q_agree() {
     world.block_on(living).unwrap();
 }
 
-/// The longest read of any block while a member does not answer for a while; each gives what was written.
+/// The longest read of any block while a member stalls. Every read must return the written data.
 fn longest_read_in_a_spike(level: Level, mode: SpikeAvoidance) -> u64 {
     const SPIKE_NS: u64 = 50_000_000;
     let world = World::new(1);

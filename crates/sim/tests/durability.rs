@@ -1,4 +1,4 @@
-//! Power loss and process death: each block ends as a version it may have.
+//! Power loss and process death: each block ends with a legal version.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ fn operation() -> impl Strategy<Value = Do> {
     ]
 }
 
-/// What each block may be, kept by the clients of the device without knowledge of its inside.
+/// The legal versions of each block, derived from the requests only, without knowledge of the device.
 #[derive(Default)]
 struct Oracle {
     /// Order of calls and returns.

@@ -1,4 +1,4 @@
-//! How even members are after others were added, what moved, and what is left of a member that has left.
+//! Evenness of the members after others were added, the amount of data moved, and the state of a removed member.
 //!
 //! With `--nocapture` it prints the figures of docs/growth.md.
 
@@ -14,7 +14,7 @@ use sinew_members::throttle::Limits;
 use sinew_sim::{DeviceConfig, OpenPool, World};
 
 const WRITE_BYTES: u64 = 1 << 20;
-/// Looks at the pool at most until something is done, and the time between them.
+/// Limit of the polls of the pool's status, and the time between them.
 const LOOKS_MAX: usize = 10_000;
 const LOOK_NS: u64 = 10_000_000;
 
@@ -107,7 +107,7 @@ impl Pool {
         self.wait(|_, status| status.balance_chunks_left == 0)
     }
 
-    /// Standard deviation over mean of how full members are with these chunks.
+    /// Standard deviation divided by mean of the members' use, with these chunks.
     fn variation(&self, used: impl Iterator<Item = u64>) -> f64 {
         let shares: Vec<f64> =
             used.zip(&self.chunks).map(|(used, &chunks)| used as f64 / chunks as f64).collect();

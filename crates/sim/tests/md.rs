@@ -1,5 +1,5 @@
-//! Arrays of md's that are written, under crashes and losses of members: md's superblocks never call an array consistent
-//! that may not be, what was flushed is there, and a resync makes redundancy right.
+//! Writes to arrays of md under crashes and losses of members: md's superblocks never call an array consistent that may be
+//! inconsistent, flushed data is kept, and a resync restores redundancy.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ fn levels() -> [(&'static str, (i32, u32, u32)); 4] {
     [("raid1", (1, 0, 0)), ("raid10", (10, 0x102, 128)), ("raid5", (5, 2, 32)), ("raid6", (6, 0, 32))]
 }
 
-/// What clients know of a block: the last version asked for, acknowledged, and surely durable.
+/// The versions of a block as clients know them: last requested, last acknowledged, and last flushed.
 #[derive(Clone, Copy, Default)]
 struct Known {
     asked: u64,
@@ -107,7 +107,7 @@ impl Rig {
         array
     }
 
-    /// As it was written, durable or not.
+    /// The written content, durable or not.
     fn superblock(&self, device: DeviceId) -> Superblock {
         let bytes = self.world.device(device).peek(superblock_at(), SUPERBLOCK_BYTES);
         Superblock::parse(&bytes, superblock_at()).unwrap()
@@ -124,7 +124,7 @@ impl Rig {
             .unwrap()
     }
 
-    /// Starts the writers, who go on until they are cut off or have written so often.
+    /// Starts the writers, which end after a number of writes, or with the world.
     fn write(&mut self, pool: &Rc<OpenPool>, writes: u64) -> Rc<RefCell<u64>> {
         let left = Rc::new(RefCell::new(WRITERS));
         for writer in 0..WRITERS {
@@ -175,7 +175,7 @@ impl Rig {
         left
     }
 
-    /// Reads everything and checks that each block is what it may be. From here on it is known.
+    /// Reads all blocks, and checks that the content of each is legal. From here on it is known.
     fn check_content(&self, pool: &Rc<OpenPool>) {
         let (reader, bytes) = (Rc::clone(pool), self.blocks * BLOCK);
         let read = self.world.block_on(async move {
@@ -241,7 +241,7 @@ impl Rig {
     }
 }
 
-/// Times two, so often, in the field of Q.
+/// Doubles a number of times, in the field of Q.
 fn times_two(byte: u8, times: u32) -> u8 {
     (0..times).fold(byte, |byte, _| byte << 1 ^ if byte & 0x80 != 0 { 0x1d } else { 0 })
 }

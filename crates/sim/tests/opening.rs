@@ -1,4 +1,4 @@
-//! Openings that do not come about, and what is then taken for the pool's history.
+//! Aborted openings, and the configuration that wins after them.
 
 use std::rc::Rc;
 
@@ -34,8 +34,8 @@ fn serve(world: &World, members: &[Candidate], write: Option<u8>) -> Result<u8, 
     served.unwrap()
 }
 
-/// An opening is stored on one member only, which fails meanwhile. The other goes on alone. Which of the two counts when both
-/// are back, in whatever order they are given, must not depend on which is newer: their openings are of the same epoch.
+/// An opening is stored on one member only, which fails meanwhile. The other member is opened alone. When both are back, in
+/// any order, the winner must not depend on which configuration is newer: both openings have the same epoch.
 #[test]
 fn an_opening_that_did_not_come_about_counts_for_nothing() {
     for reversed in [false, true] {
