@@ -67,6 +67,9 @@ pub(crate) const CRATES: &[CrateRow] = &[
     ),
 ];
 
+const ALL_OF_AN_ARRAY: &[&str] =
+    &["recovery", "md_dirty", "background", "reshape", "request", "stripe", "journal", "bitmap", "state"];
+
 /// The crates that are divided into rooms.
 pub(crate) const HOUSES: &[House] = &[
     House {
@@ -84,42 +87,31 @@ pub(crate) const HOUSES: &[House] = &[
     House {
         in_crate: "array",
         rooms: &[
-            room("shard_layout", &[]),
-            room("bitmap", &["shard_layout"]),
-            room("journal", &["bitmap", "shard_layout"]),
-            room("state", &["journal", "bitmap", "shard_layout"]),
-            room("stripe", &["state", "journal", "bitmap", "shard_layout"]),
-            room("request", &["stripe", "state", "journal", "bitmap", "shard_layout"]),
-            room("reshape", &["stripe", "state", "journal", "bitmap", "shard_layout"]),
-            room("background", &["reshape", "stripe", "state", "journal", "bitmap", "shard_layout"]),
-            room("recovery", &["stripe", "state", "journal", "bitmap", "shard_layout"]),
+            room("state", &[]),
+            room("bitmap", &["state"]),
+            room("journal", &["bitmap", "state"]),
+            room("stripe", &["journal", "bitmap", "state"]),
+            room("request", &["stripe", "journal", "bitmap", "state"]),
+            room("reshape", &["stripe", "journal", "bitmap", "state"]),
+            room("background", &["reshape", "stripe", "journal", "bitmap", "state"]),
+            room("md_dirty", &["stripe", "journal", "bitmap", "state"]),
+            room("recovery", &["background", "reshape", "stripe", "journal", "bitmap", "state"]),
+            room("inspect", ALL_OF_AN_ARRAY),
+            room("shard", ALL_OF_AN_ARRAY),
             room(
-                "inspect",
+                "pool_shard",
                 &[
+                    "shard",
                     "recovery",
+                    "request",
+                    "md_dirty",
                     "background",
                     "reshape",
-                    "request",
-                    "stripe",
-                    "state",
-                    "journal",
-                    "bitmap",
-                    "shard_layout",
-                ],
-            ),
-            room(
-                "shard",
-                &[
                     "inspect",
-                    "recovery",
-                    "background",
-                    "reshape",
-                    "request",
                     "stripe",
-                    "state",
                     "journal",
                     "bitmap",
-                    "shard_layout",
+                    "state",
                 ],
             ),
         ],
