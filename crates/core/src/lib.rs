@@ -11,4 +11,5 @@ pub mod ids;
 pub mod io;
 pub mod mutation;
 pub mod sync;
+pub mod transport;
 pub mod volume;

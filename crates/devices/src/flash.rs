@@ -7,6 +7,7 @@
 //! placement   which die takes the next unit; a redundancy inside the drive plugs in here
 //! aging       a long history at once
 //! dies        what each die and channel does, and when
+//! die         one die, one channel: their work now, and what waits for it
 //! standstill  why and since when the host waits
 //! jobs        the work that waits for dies
 //! mapping     where each block is, cleaning, wear; no time in it
@@ -25,6 +26,7 @@
 mod aging;
 mod buffer;
 mod config;
+mod die;
 mod dies;
 mod host;
 mod jobs;

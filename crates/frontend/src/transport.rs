@@ -7,25 +7,7 @@ use std::future::Future;
 use std::io;
 
 use sinew_core::buf::Buf;
-
-/// A piece of what is to be sent.
-#[derive(Debug)]
-pub enum Part {
-    /// Protocol bytes.
-    Bytes(Vec<u8>),
-    /// A volume's data, sent from where it lies.
-    Buf(Buf),
-}
-
-impl Part {
-    /// The bytes to send.
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Part::Bytes(bytes) => bytes,
-            Part::Buf(buf) => buf.bytes(),
-        }
-    }
-}
+pub use sinew_core::transport::Part;
 
 /// A reliable, ordered byte stream to one client.
 ///

@@ -19,16 +19,7 @@ impl Stream for NbdStream {
     }
 
     async fn send(&self, parts: Vec<Part>) -> (Vec<Part>, io::Result<()>) {
-        let parts = parts.into_iter().map(|part| match part {
-            Part::Bytes(bytes) => net::Part::Bytes(bytes),
-            Part::Buf(buf) => net::Part::Buf(buf),
-        });
-        let (parts, result) = self.0.send(parts.collect()).await;
-        let parts = parts.into_iter().map(|part| match part {
-            net::Part::Bytes(bytes) => Part::Bytes(bytes),
-            net::Part::Buf(buf) => Part::Buf(buf),
-        });
-        (parts.collect(), result)
+        self.0.send(parts).await
     }
 
     fn shutdown(&self) {

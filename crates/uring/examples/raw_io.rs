@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::{DeviceId, Io};
-use sinew_uring::net::{Part, Stream};
+use sinew_core::transport::Part;
+use sinew_uring::net::Stream;
 use sinew_uring::{Config, Devices, IoRoute, OpenOptions, Runtime, UringIo, threads};
 
 const FILE_BYTES: u64 = 512 << 20;

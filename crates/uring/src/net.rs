@@ -14,36 +14,11 @@ use std::rc::Rc;
 
 use io_uring::{opcode, types};
 use sinew_core::buf::Buf;
+use sinew_core::transport::Part;
 
 use crate::io::UringIo;
 use crate::iovecs::point_to;
 use crate::ring::{Payload, Sending};
-
-/// A piece of a gathered send.
-#[derive(Debug)]
-pub enum Part {
-    /// Bytes that were put together for the wire.
-    Bytes(Vec<u8>),
-    /// Data of a volume.
-    Buf(Buf),
-}
-
-impl Part {
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Part::Bytes(bytes) => bytes,
-            Part::Buf(buf) => buf.bytes(),
-        }
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        match self {
-            Part::Bytes(bytes) => bytes,
-            Part::Buf(buf) => buf.bytes_mut(),
-        }
-    }
-}
 
 /// A socket that accepts connections.
 pub struct Listener {

@@ -17,10 +17,10 @@ use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
 use sinew_core::buf::Buf;
 use sinew_core::io::Gather;
+use sinew_core::transport::Part;
 use slab::Slab;
 
 use crate::device::Device;
-use crate::net::Part;
 
 /// An open device as one runtime's requests hold it: counting references to it costs no shared cache line.
 pub(crate) type Handle = Rc<Arc<Device>>;

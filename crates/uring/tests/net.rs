@@ -11,7 +11,8 @@ use std::thread;
 
 use sinew_core::buf::Buf;
 use sinew_core::io::Io;
-use sinew_uring::net::{Listener, Part, Stream};
+use sinew_core::transport::Part;
+use sinew_uring::net::{Listener, Stream};
 use sinew_uring::signal::{Signal, Signals};
 use sinew_uring::{Config, Runtime, threads};
 

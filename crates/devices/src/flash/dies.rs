@@ -9,96 +9,15 @@
 //! [`Dies::take_event`] which of them has ended. Nothing here calls them back.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use super::config::{Config, Suspend};
-use super::jobs::{Job, Jobs, Queue};
+use super::die::{Channel, Die, Suspended, Victim, Work};
+use super::jobs::{Job, Jobs};
 use super::mapping::Mapping;
 use super::standstill::Standstill;
 use super::stats::Stats;
 use crate::calendar::{Calendar, Server};
 use crate::{BLOCK_BYTES, Ns};
-
-/// What a die is doing; jobs and units by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
-    Idle,
-    Sense(u32),
-    SendOut(u32),
-    TakeIn(u32),
-    Program(u32),
-    CleanSense(u32),
-    CleanSendOut(u32),
-    CleanTakeIn(u32),
-    CleanProgram(u32),
-    Erase(u32),
-    Suspend,
-}
-
-/// Work that was interrupted.
-#[derive(Clone, Copy, Debug)]
-struct Suspended {
-    work: Work,
-    /// For how long the cells will be busy with it yet.
-    left_ns: Ns,
-}
-
-/// The erase block that a die cleans.
-#[derive(Clone, Copy, Debug)]
-struct Victim {
-    first_unit: u32,
-    /// The unit to look at next.
-    next_unit: u32,
-    end_unit: u32,
-}
-
-#[derive(Clone, Debug)]
-struct Die {
-    channel: u32,
-    work: Work,
-    /// From when to when the cells are busy with the work, unless it is suspended.
-    cells: Range<Ns>,
-    suspended: Option<Suspended>,
-    reads: Queue,
-    programs: Queue,
-    /// Units assigned to the die and not yet programmed.
-    programs_pending: u32,
-    victim: Option<Victim>,
-    /// Whether the host had the last turn, so that cleaning has the next.
-    host_had_turn: bool,
-    /// Since when the die is not idle.
-    busy_since: Ns,
-}
-
-impl Die {
-    fn new(channel: u32) -> Die {
-        Die {
-            channel,
-            work: Work::Idle,
-            cells: 0..0,
-            suspended: None,
-            reads: Queue::EMPTY,
-            programs: Queue::EMPTY,
-            programs_pending: 0,
-            victim: None,
-            host_had_turn: false,
-            busy_since: 0,
-        }
-    }
-
-    /// How long the die has not been idle.
-    fn busy_for(&self, now: Ns) -> Ns {
-        if self.work == Work::Idle { 0 } else { now - self.busy_since }
-    }
-}
-
-/// A bus and the dies that wait for it.
-#[derive(Clone, Debug, Default)]
-struct Channel {
-    /// The die it serves.
-    serves: Option<u32>,
-    waiting: VecDeque<u32>,
-}
 
 /// How long each step takes, and how cleaning goes.
 #[derive(Clone, Copy, Debug)]

@@ -6,13 +6,14 @@ use std::rc::Rc;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
 use sinew_core::io::Io;
+use sinew_core::transport::Part;
 use sinew_engine::control::ControlError;
 use sinew_engine::pool::Candidate;
 use sinew_format::model::config::MemberState;
 use sinew_format::model::pool_geometry::Shape;
 use sinew_members::throttle::Limits;
 use sinew_uring::OpenOptions;
-use sinew_uring::net::{Listener, Part, Stream};
+use sinew_uring::net::{Listener, Stream};
 
 use super::addresses::Addresses;
 use super::metrics;
