@@ -57,6 +57,15 @@ mod tests {
     }
 
     #[test]
+    fn the_former_name_of_a_setting_is_accepted() {
+        let (mut plan, mut former) = (Plan::draw(1), Plan::draw(1));
+        plan.set("spike_avoidance", "watch").unwrap();
+        former.set("step_around", "watch").unwrap();
+        assert_eq!(plan, former);
+        assert_eq!(plan.overrides(), ["spike_avoidance=watch"]);
+    }
+
+    #[test]
     fn wrong_settings_are_refused() {
         let mut plan = Plan::draw(1);
         for (name, value) in [
