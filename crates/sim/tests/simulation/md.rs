@@ -24,7 +24,7 @@ const RUN: u64 = 3;
 
 /// The superblocks of an array of four members by mdadm, made into another level: (level, layout, sectors of a chunk).
 fn superblocks(level: (i32, u32, u32)) -> Vec<Vec<u8>> {
-    let text = include_str!("../../layout/tests/fixtures/superblocks.txt");
+    let text = include_str!("../../../layout/tests/fixtures/superblocks.txt");
     let lines: Vec<&str> = text.lines().collect();
     (0..MEMBERS).map(|i| remade(&lines, &format!("raid5-v1.0.{i} "), level)).collect()
 }

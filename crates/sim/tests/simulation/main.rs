@@ -1,0 +1,11 @@
+//! Named scenarios in the simulated world: one program, since each would compile the engine again.
+
+mod array_log;
+mod arrays;
+mod durability;
+mod faults;
+mod growth;
+mod md;
+mod model;
+mod opening;
+mod world;
