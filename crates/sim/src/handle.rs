@@ -14,8 +14,8 @@ use crate::device::{CrashPolicy, DeviceState, DeviceStats};
 use crate::faults::{DeviceFaults, Fault, FaultCounts, OpKind, Scripted};
 use crate::latency::Latency;
 use crate::model::{Model, Modelled, Usage};
+use crate::shared::Shared;
 use crate::trace::{TraceHash, crc};
-use crate::world::Shared;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 

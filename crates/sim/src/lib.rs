@@ -37,6 +37,7 @@ mod inject;
 mod latency;
 mod model;
 mod random;
+mod shared;
 pub mod torture;
 mod trace;
 mod world;

@@ -22,21 +22,10 @@ use sinew_core::io::{DeviceId, Gather, Io, IoError, Space};
 
 use crate::core::{Core, Op, Ticket, Turn};
 use crate::device::{CrashPolicy, DeviceConfig, DeviceState, DiscardReads};
-use crate::executor::Executor;
 use crate::faults::{Corruption, FaultCounts};
 use crate::handle::Device;
 use crate::random::Rng;
-
-/// What the world, its devices and its futures share.
-pub(crate) struct Shared {
-    pub(crate) core: RefCell<Core>,
-    executor: Rc<Executor>,
-    dropped_in_flight: Cell<bool>,
-    /// How often each path of the engine was taken, by its number.
-    reached: Vec<Cell<u64>>,
-    /// Paths taken in this step.
-    reached_now: Cell<u64>,
-}
+use crate::shared::Shared;
 
 /// A task that takes so many paths in one step goes round for ever: that step would not end, nor time go on.
 const REACHED_IN_A_STEP: u64 = 1_000_000;
