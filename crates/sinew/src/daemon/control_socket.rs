@@ -177,7 +177,7 @@ async fn answer(served: &Served, request: Request) -> Result<Value> {
             }
         }
         Request::Throttle { bytes_per_second, pause_above_iops } => {
-            control.throttle(Limits { bytes_per_second, pause_above_iops: pause_above_iops }).await;
+            control.throttle(Limits { bytes_per_second, pause_above_iops }).await;
         }
     }
     Ok(Value::Null)
