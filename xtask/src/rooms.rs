@@ -68,7 +68,7 @@ pub(crate) const CRATES: &[CrateRow] = &[
 ];
 
 const ALL_OF_AN_ARRAY: &[&str] =
-    &["recovery", "md_dirty", "background", "reshape", "request", "stripe", "journal", "bitmap", "state"];
+    &["recovery", "background", "reshape", "request", "stripe", "md_dirty", "journal", "bitmap", "state"];
 
 /// The crates that are divided into rooms.
 pub(crate) const HOUSES: &[House] = &[
@@ -90,25 +90,23 @@ pub(crate) const HOUSES: &[House] = &[
             room("state", &[]),
             room("bitmap", &["state"]),
             room("journal", &["bitmap", "state"]),
-            room("stripe", &["journal", "bitmap", "state"]),
-            room("request", &["stripe", "journal", "bitmap", "state"]),
-            room("reshape", &["stripe", "journal", "bitmap", "state"]),
-            room("background", &["reshape", "stripe", "journal", "bitmap", "state"]),
-            room("md_dirty", &["stripe", "journal", "bitmap", "state"]),
-            room("recovery", &["background", "reshape", "stripe", "journal", "bitmap", "state"]),
+            room("md_dirty", &["journal", "bitmap", "state"]),
+            room("stripe", &["md_dirty", "journal", "bitmap", "state"]),
+            room("request", &["stripe", "md_dirty", "journal", "bitmap", "state"]),
+            room("reshape", &["stripe", "md_dirty", "journal", "bitmap", "state"]),
+            room("background", &["stripe", "md_dirty", "journal", "bitmap", "state"]),
+            room("recovery", &["stripe", "md_dirty", "journal", "bitmap", "state"]),
             room("inspect", ALL_OF_AN_ARRAY),
-            room("shard", ALL_OF_AN_ARRAY),
             room(
-                "pool_shard",
+                "shard",
                 &[
-                    "shard",
+                    "inspect",
                     "recovery",
-                    "request",
-                    "md_dirty",
                     "background",
                     "reshape",
-                    "inspect",
+                    "request",
                     "stripe",
+                    "md_dirty",
                     "journal",
                     "bitmap",
                     "state",
