@@ -1,20 +1,25 @@
 //! The array: one volume at computed places, as md's RAID levels have it.
 //!
-//! Rooms, each importing only those before it: `journal` and `bitmap` (what is durable beside the data), `stripe` (the one
-//! way to change and to read a stripe), `request`, `background` and `reshape`, `recovery` and `inspect`, and `shard`, which
-//! holds a shard together.
+//! Rooms, in the order in which they use each other; a room uses only rooms above it in this list:
+//!
+//! - `state`: layout, members, counters, whether the array has failed;
+//! - `bitmap`: the write-intent bitmap;
+//! - `journal`: the log, dirty blocks, flush, and the progress of long work; `md_dirty`: the dirty flag of md's superblocks;
+//! - `stripe`: locks, barrier, reading, reconstructing and updating a stripe;
+//! - `request`, `background` and `reshape`: clients' requests, the jobs of a shard, growth. None of them uses another;
+//! - `recovery` and `inspect`;
+//! - `shard`, the only file that knows all rooms.
 
 mod background;
 mod bitmap;
 mod inspect;
 mod journal;
 mod md_dirty;
-mod pool_shard;
 mod recovery;
 mod request;
 mod reshape;
 mod shard;
+mod state;
 mod stripe;
 
 pub use shard::ArrayShard;
-pub(crate) use shard::RETRY_NS;

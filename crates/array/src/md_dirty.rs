@@ -1,52 +1,75 @@
-//! A shard of an array of md's: it has no log, so nothing is marked region by region. Instead md's superblocks say of the
-//! whole array that it is being written, before the first write and until a while after the last.
+//! The dirty flag of md's superblocks.
+//!
+//! An array of md has no log, so regions are not marked one by one. Instead md's superblocks say of the whole array that it
+//! is being written: from before the first write until a while after the last one.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
 
-use crate::ArrayShard;
+use crate::bitmap::Bitmap;
+use crate::journal::Journal;
+use crate::state::ShardState;
 
-/// What a shard knows of md's superblocks.
-#[derive(Default)]
-pub(crate) struct Writing {
-    /// They say that the array is being written, and will until this shard agrees that it is not.
+/// The dirty flag as a shard knows it.
+pub(crate) struct MdDirty<I> {
+    state: Rc<ShardState<I>>,
+    bitmap: Rc<Bitmap<I>>,
+    journal: Rc<Journal<I>>,
+    /// The superblocks say that the array is being written, and keep saying so until this shard agrees that it is not.
     declared: Cell<bool>,
-    /// Something was written since the control asked last.
+    /// Something was written since the control last asked.
     recent: Cell<bool>,
 }
 
-impl<I: Io> ArrayShard<I> {
-    /// Has md's superblocks say that the array is being written. The caller has its region in use.
+impl<I: Io> MdDirty<I> {
+    /// The flag is not set yet.
+    pub(crate) fn new(
+        state: &Rc<ShardState<I>>,
+        bitmap: &Rc<Bitmap<I>>,
+        journal: &Rc<Journal<I>>,
+    ) -> MdDirty<I> {
+        let (state, bitmap, journal) = (Rc::clone(state), Rc::clone(bitmap), Rc::clone(journal));
+        MdDirty { state, bitmap, journal, declared: Cell::new(false), recent: Cell::new(false) }
+    }
+
+    /// Sets the flag, durably, before a write. The caller has counted its region as in use.
+    ///
+    /// # Errors
+    /// [`VolumeError::Failed`] when the flag cannot be set.
     pub(crate) async fn declare_write(&self) -> Result<(), VolumeError> {
-        self.writing.recent.set(true);
-        if !self.writing.declared.get() {
-            if !self.members.report_write().await {
+        self.recent.set(true);
+        if !self.declared.get() {
+            if !self.state.members().report_write().await {
                 return Err(VolumeError::Failed);
             }
-            self.writing.declared.set(true);
+            self.declared.set(true);
         }
         Ok(())
     }
 
-    /// Whether nothing is being written, unless something was since the last time and it need not be `now`, and nothing
-    /// awaits a resync. If so, all that was written is durable, and the next write is declared again.
-    pub(crate) async fn rest(&self, now: bool) -> Result<bool, VolumeError> {
-        let recent = self.writing.recent.take();
+    /// Flushes, and returns whether the flag may be cleared: nothing is being written, nothing awaits a resync, and unless
+    /// `now`, nothing was written since the last call. After `true` the next write sets the flag again.
+    ///
+    /// # Errors
+    /// As for [`Journal::flush`].
+    pub(crate) async fn become_clean(&self, now: bool) -> Result<bool, VolumeError> {
+        let recent = self.recent.take();
         if (recent && !now) || self.is_busy() {
             return Ok(false);
         }
-        self.flush().await?;
-        let rests = !self.is_busy() && !self.writing.recent.get();
-        if rests {
-            self.writing.declared.set(false);
+        self.journal.flush().await?;
+        let clean = !self.is_busy() && !self.recent.get();
+        if clean {
+            self.declared.set(false);
         }
-        Ok(rests)
+        Ok(clean)
     }
 
     fn is_busy(&self) -> bool {
-        let regions = self.regions.borrow();
-        regions.in_use() > 0 || regions.uneven().any()
+        let regions = self.bitmap.regions();
+        regions.in_use() > 0 || regions.unsynced().any()
     }
 }

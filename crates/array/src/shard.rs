@@ -1,161 +1,168 @@
-//! Arrays: one volume at computed places, as md's RAID levels have it, on the same members as mapped pools.
+//! A shard of an array: the rooms held together. The only file that knows all of them.
 //!
-//! This file holds a shard of an array together. [`geometry`] says where everything lies; `write` takes requests to the
-//! journal (`log`, `pending`), from which `drain` brings them to their stripes, or to the stripes at once where there is
-//! none; `plan` and `update` are the one way to change a stripe, `read` the one way to read it, `around` without a member that is late. `regions` knows what may
-//! differ from what it should be, `rebuild` and `scrub` put it right, `sweep` says what is right again. [`growth`] says how an
-//! array has grown, `mover` grows: chunks without parity, and with parity `widen` changes rows, while `gate` keeps requests
-//! from them.
-//!
-//! Whoever changes a stripe, or computes with more than one of its units, holds its lock (`locks`).
+//! Each room is a type that owns its state; a room holds the lower rooms that it uses. Changes that
+//! concern several rooms, above all a member's new state, are here.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use sinew_core::coverage::Mark;
-use sinew_core::ids::MemberId;
+use sinew_core::ids::{MemberId, VolumeId};
 use sinew_core::io::{DeviceId, Io};
 use sinew_core::mutation::{self, Mutation};
-use sinew_core::sync::{Kick, Signal};
 use sinew_core::volume::VolumeError;
+use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::config::MemberState;
 use sinew_format::model::mapped_geometry::MemberLayout;
-use sinew_members::hedged_read::ReadSlots;
 use sinew_members::members::Members;
 use sinew_members::message::{Reply, Request};
-use sinew_members::status::Counters;
+use sinew_members::open_error::RecoverError;
+use sinew_members::pool_shard::{OpenShard, PoolShard};
+use sinew_members::recovery_report::RecoveryReport;
+use sinew_members::status::{CounterValues, ShardStatus};
 use sinew_members::throttle::Throttle;
-use sinew_members::update_latency::UpdateLatency;
 
-use crate::bitmap::regions::Regions;
-use crate::journal::dirty_blocks::Pending;
-use crate::journal::flush::Flushing;
-use crate::journal::log::Log;
-use crate::md_dirty::Writing;
-use crate::request::barrier::Gate;
-use crate::request::write::Queued;
-use crate::reshape::chunks::Mover;
-use crate::stripe::hedged::StripePart;
-use crate::stripe::locks::Locks;
-use sinew_format::model::array_shard_layout::ShardLayout;
-
-/// Pause before background work that could not be done is tried again.
-pub(crate) const RETRY_NS: u64 = 50_000_000;
+use crate::background::clear_bitmap::BitmapClearing;
+use crate::background::destage::Destager;
+use crate::background::rebuild::Rebuild;
+use crate::background::scrub::Scrub;
+use crate::bitmap::Bitmap;
+use crate::inspect::Inspected;
+use crate::inspect::leak_check::leaks;
+use crate::inspect::status::status;
+use crate::journal::Journal;
+use crate::md_dirty::MdDirty;
+use crate::recovery::finish::finish;
+use crate::recovery::recover::{Recovered, recover};
+use crate::request::Requests;
+use crate::reshape::Reshape;
+use crate::state::ShardState;
+use crate::stripe::Stripes;
 
 /// One shard of an open array. All methods run on the thread it was opened on.
 pub struct ArrayShard<I> {
-    pub(crate) io: I,
-    pub(crate) slice: RefCell<Rc<ShardLayout>>,
-    pub(crate) members: Members<I>,
-    pub(crate) counters: Counters,
-    pub(crate) update_latency: RefCell<UpdateLatency>,
-    pub(crate) throttle: Throttle,
-    pub(crate) locks: Locks,
-    pub(crate) read_slots: ReadSlots<ArrayShard<I>, StripePart, usize>,
-    /// Writes that wait for their stripe, where there is no journal; the stripe is in here while somebody sees to it.
-    pub(crate) queued: RefCell<BTreeMap<u64, Vec<Queued>>>,
-    pub(crate) regions: RefCell<Regions>,
-    pub(crate) log: Log,
-    pub(crate) writing: Writing,
-    pub(crate) pending: RefCell<Pending>,
-    /// The oldest group that after-images of a round are made of, until they are in their places.
-    pub(crate) draining: Cell<Option<u64>>,
-    /// The oldest group of which something is in its place but not durable there: since the last flush began, and as
-    /// covered by the flush under way.
-    pub(crate) unsettled: Cell<Option<u64>>,
-    pub(crate) settling: Cell<Option<u64>>,
-    pub(crate) flushing: Flushing,
-    /// Wakes whoever brings the journal's content to its place.
-    pub(crate) drainer: Kick,
-    pub(crate) drained: Signal,
-    /// The tail is to move past this group: those before may be on too few members.
-    pub(crate) tail_wanted: Cell<u64>,
-    /// Everything is to go to its place.
-    pub(crate) drain_all: Cell<bool>,
-    /// Wakes rebuild and first resync.
-    pub(crate) rebuilder: Kick,
-    pub(crate) scrubber: Kick,
-    /// Wakes whoever marks regions as clean.
-    pub(crate) sweeper: Kick,
-    pub(crate) mover: Mover,
-    pub(crate) gate: Gate,
-    /// The first group with images of rows that a growth is changing in place, until they are there.
-    pub(crate) changing_images: Cell<Option<u64>>,
-    /// The next stripe of the scrub under way.
-    pub(crate) scrub_next: Cell<Option<u64>>,
-    /// Counts the scrubs begun and stopped.
-    pub(crate) scrub_orders: Cell<u64>,
-    pub(crate) closing: Cell<bool>,
-    /// More members are out than the array survives.
-    pub(crate) failed: Cell<bool>,
+    state: Rc<ShardState<I>>,
+    bitmap: Rc<Bitmap<I>>,
+    journal: Rc<Journal<I>>,
+    md_dirty: Rc<MdDirty<I>>,
+    stripes: Rc<Stripes<I>>,
+    requests: Rc<Requests<I>>,
+    destager: Rc<Destager<I>>,
+    clearing: Rc<BitmapClearing<I>>,
+    rebuild: Rc<Rebuild<I>>,
+    scrub: Rc<Scrub<I>>,
+    reshape: Rc<Reshape<I>>,
 }
 
 impl<I: Io> ArrayShard<I> {
-    /// Starts what recovery needs.
-    pub(crate) fn start(self: &Rc<Self>) {
-        let shard = Rc::clone(self);
-        self.io.spawn(async move { shard.members.run_deadlines().await });
-        if self.has_log() {
-            self.io.spawn(Rc::clone(self).run_log());
-            self.io.spawn(Rc::clone(self).run_drainer());
-            self.io.spawn(Rc::clone(self).run_sweeper());
+    /// The rooms of a shard that recovery has found; none of its tasks runs yet.
+    fn assemble(found: Recovered<I>) -> ArrayShard<I> {
+        let Recovered { io, layout, members, regions, log, dirty, resumed, report: _ } = found;
+        let state = Rc::new(ShardState::new(io, layout, members));
+        let bitmap = Rc::new(Bitmap::new(&state, regions));
+        let journal = Rc::new(Journal::new(&state, &bitmap, log, dirty, resumed));
+        let md_dirty = Rc::new(MdDirty::new(&state, &bitmap, &journal));
+        let stripes = Rc::new(Stripes::new(&state, &bitmap, &journal, &md_dirty));
+        ArrayShard {
+            requests: Rc::new(Requests::new(&state, &journal, &stripes)),
+            destager: Rc::new(Destager::new(&state, &bitmap, &journal, &stripes)),
+            clearing: Rc::new(BitmapClearing::new(&state, &bitmap, &journal)),
+            rebuild: Rc::new(Rebuild::new(&state, &bitmap, &journal, &stripes)),
+            scrub: Rc::new(Scrub::new(&state, &bitmap, &journal, &stripes)),
+            reshape: Rc::new(Reshape::new(&state, &bitmap, &journal, &stripes)),
+            state,
+            bitmap,
+            journal,
+            md_dirty,
+            stripes,
         }
     }
 
-    /// Starts what works on a recovered shard: from copies that still disagree no member may be rebuilt.
-    pub(crate) fn start_repair(self: &Rc<Self>) {
-        if !self.slice().geometry.is_read_only() {
-            self.io.spawn(Rc::clone(self).run_rebuilder());
-        }
-        self.io.spawn(Rc::clone(self).run_scrubber());
-        if !self.slice().is_fixed() {
-            self.io.spawn(Rc::clone(self).run_mover());
-        }
-    }
-
-    /// Answers a client's request.
-    pub(crate) async fn serve(self: &Rc<Self>, request: Request) -> Result<Reply, VolumeError> {
-        let changes =
-            matches!(request, Request::Write { .. } | Request::Merge { .. } | Request::Unmap { .. });
-        if changes && self.slice().geometry.is_read_only() {
-            return Err(VolumeError::ReadOnly);
-        }
-        self.throttle.note_request(&self.io);
-        match request {
-            Request::Read { local, count } => self.read(local, count).await.map(Reply::Data),
-            Request::Write { local, data } => self.write(local, data).await.map(|()| Reply::Done),
-            Request::Merge { local, at, bytes } => {
-                self.merge(local, at, bytes.into()).await.map(|()| Reply::Done)
-            }
-            Request::Unmap { local, count } => self.write_zeros(local, count).await.map(|()| Reply::Done),
-            Request::Extents { count, .. } => Ok(Reply::Extents(self.extents(count))),
-            Request::Flush => self.flush().await.map(|()| Reply::Done),
+    /// Starts the tasks that the end of recovery needs.
+    fn start(&self) {
+        let (io, state) = (self.state.io(), Rc::clone(&self.state));
+        io.spawn(async move { state.members().run_deadlines().await });
+        if self.state.has_log() {
+            io.spawn(Rc::clone(&self.journal).run());
+            io.spawn(Rc::clone(&self.destager).run());
+            io.spawn(Rc::clone(&self.clearing).run());
         }
     }
 
-    /// The shard's share, as it is now: growing changes it.
-    pub(crate) fn slice(&self) -> Rc<ShardLayout> {
-        Rc::clone(&self.slice.borrow())
+    /// Starts the jobs that need a recovered shard: no member may be rebuilt from copies that still disagree.
+    fn start_repair(&self) {
+        let io = self.state.io();
+        if !self.state.layout().geometry.is_read_only() {
+            io.spawn(Rc::clone(&self.rebuild).run());
+        }
+        io.spawn(Rc::clone(&self.scrub).run());
+        if !self.state.layout().is_fixed() {
+            io.spawn(Rc::clone(&self.reshape).run());
+        }
     }
 
-    /// Whether the array has redundancy, and with it something to keep in order.
-    pub(crate) fn is_redundant(&self) -> bool {
-        self.slice().tolerates() > 0
+    fn inspected(&self) -> Inspected<'_, I> {
+        Inspected {
+            state: &self.state,
+            bitmap: &self.bitmap,
+            journal: &self.journal,
+            stripes: &self.stripes,
+            requests: &self.requests,
+            reshape: &self.reshape,
+        }
+    }
+}
+
+impl<I: Io> PoolShard<I> for ArrayShard<I> {
+    async fn open(
+        open: OpenShard<'_, I>,
+        recovered: impl FnOnce(Rc<Self>),
+    ) -> Result<(Rc<Self>, RecoveryReport), RecoverError> {
+        let (index, started) = (open.index, open.io.now());
+        let mut found = recover(open).await?;
+        let mut report = std::mem::take(&mut found.report);
+        let shard = Rc::new(ArrayShard::assemble(found));
+        shard.state.note_losses();
+        recovered(Rc::clone(&shard));
+        shard.start();
+        let finished = finish(&shard.state, &shard.bitmap, &shard.journal, &shard.stripes).await;
+        finished.map_err(|error| RecoverError::Damaged { shard: index, what: error.to_string() })?;
+        shard.start_repair();
+        report.elapsed_ns = shard.state.io().now() - started;
+        Ok((shard, report))
     }
 
-    /// Whether the members have a log; those of md's arrays have none.
-    pub(crate) fn has_log(&self) -> bool {
-        self.slice().geometry.md.is_none()
+    fn io(&self) -> &I {
+        self.state.io()
     }
 
-    /// Members of the layout that are out.
-    pub(crate) fn out(&self) -> impl Iterator<Item = usize> {
-        (0..self.slice().geometry.members()).filter(|&m| !self.members.is_active(MemberId(m as u8)))
+    fn members(&self) -> &Members<I> {
+        self.state.members()
     }
 
-    /// Takes note of a member's new state. Everything that depends on it is known before this returns.
-    pub(crate) fn set_member(
+    fn throttle(&self) -> &Throttle {
+        self.state.throttle()
+    }
+
+    async fn serve(self: &Rc<Self>, _volume: VolumeId, request: Request) -> Result<Reply, VolumeError> {
+        self.requests.serve(request).await
+    }
+
+    async fn flush(self: &Rc<Self>) -> Result<(), VolumeError> {
+        self.journal.flush().await
+    }
+
+    /// Leaves nothing for the next opening to replay.
+    async fn close(self: &Rc<Self>) -> Result<(), VolumeError> {
+        self.state.set_closing();
+        self.journal.progress().notify();
+        self.stripes.wait_until_lowered().await;
+        if !self.state.has_log() {
+            return self.journal.flush().await;
+        }
+        self.journal.destage_all().await
+    }
+
+    fn set_member(
         self: &Rc<Self>,
         member: MemberId,
         state: MemberState,
@@ -163,61 +170,67 @@ impl<I: Io> ArrayShard<I> {
         layout: MemberLayout,
     ) {
         let index = usize::from(member.0);
-        // A member about to be grown onto that failed before the shards heard of it.
-        if index >= self.members.count() {
+        // A member that failed before the shards heard of the growth onto it.
+        if index >= self.state.members().count() {
             return;
         }
-        let was_active = self.members.is_active(member);
-        self.members.set(member, state, device, layout);
-        if index >= self.slice().geometry.members() {
+        let was_active = self.state.members().is_active(member);
+        self.state.members().set(member, state, device, layout);
+        if index >= self.state.layout().geometry.members() {
             return;
         }
-        self.regions.borrow_mut().unmark();
+        self.bitmap.unmark();
         if was_active && state != MemberState::Active && !mutation::on(Mutation::ForgetStale) {
-            self.io.mark(Mark::ArrayMemberMissed);
-            self.regions.borrow_mut().lose(index);
+            self.state.mark(Mark::ArrayMemberMissed);
+            self.bitmap.note_lost(index);
         }
-        self.judge();
-        self.log.stuck.set(false);
-        if !mutation::on(Mutation::ForgetMetadataCopies) {
-            self.tail_wanted.set(self.log.next());
-        }
-        self.drainer.kick();
-        self.rebuilder.kick();
-        self.sweeper.kick();
-        self.flushing.signal.notify();
-        self.mover.notify();
-        self.log.room.notify();
+        self.state.note_losses();
+        self.journal.note_member_change();
+        self.rebuild.wake();
+        self.bitmap.wake_clearing();
+        self.journal.wake_waiters();
     }
 
-    pub(crate) fn judge(&self) {
-        let mut lost = vec![false; self.slice().geometry.members()];
-        self.out().for_each(|member| lost[member] = true);
-        let failed = !self.slice().geometry.survives(&lost);
-        if failed {
-            self.io.mark(Mark::ArrayFailed);
+    async fn stale_member(self: &Rc<Self>, member: MemberId) -> Result<(), VolumeError> {
+        self.state.mark(Mark::ArrayMemberAllStale);
+        // A spare has no place in the layout, so nothing on it can be stale.
+        if usize::from(member.0) < self.state.layout().geometry.members() {
+            self.bitmap.set_all_stale(usize::from(member.0));
         }
-        self.failed.set(failed);
+        self.journal.flush().await
     }
 
-    /// Nothing on an out member will be up to date when it comes back.
-    pub(crate) async fn stale_member(&self, member: MemberId) -> Result<(), VolumeError> {
-        self.io.mark(Mark::ArrayMemberAllStale);
-        // A spare has no place that anything could be lost from.
-        if usize::from(member.0) < self.slice().geometry.members() {
-            self.regions.borrow_mut().lose_all(usize::from(member.0));
-        }
-        self.flush().await
+    async fn set_scrub(self: &Rc<Self>, run: bool) -> Result<(), VolumeError> {
+        self.scrub.set_scrub(run).await
     }
 
-    /// Brings everything to its place and says so, so that the next opening has nothing to replay.
-    pub(crate) async fn close(self: &Rc<Self>) -> Result<(), VolumeError> {
-        self.closing.set(true);
-        self.mover.notify();
-        self.rows_at_rest().await;
-        if !self.has_log() {
-            return self.flush().await;
-        }
-        self.settle_all().await
+    fn status(&self) -> ShardStatus {
+        status(&self.inspected())
+    }
+
+    fn counters(&self) -> CounterValues {
+        self.state.counters().values()
+    }
+
+    fn leaks(&self) -> Vec<String> {
+        leaks(&self.inspected())
+    }
+
+    fn reshape(
+        &self,
+        geometry: ArrayGeometry,
+        members: &[(MemberState, Option<DeviceId>)],
+    ) -> Result<(), VolumeError> {
+        self.reshape.set_geometry(geometry, members);
+        self.rebuild.wake();
+        Ok(())
+    }
+
+    fn moved_everywhere(&self, to: usize, key: u64) {
+        self.journal.moved_everywhere(to, key);
+    }
+
+    async fn become_clean(&self, now: bool) -> Result<bool, VolumeError> {
+        self.md_dirty.become_clean(now).await
     }
 }

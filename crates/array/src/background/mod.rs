@@ -1,4 +1,6 @@
-//! What a shard of an array does by itself.
+//! Background work: the jobs that a shard of an array does by itself. Nothing here knows clients' requests.
 
+pub(crate) mod clear_bitmap;
+pub(crate) mod destage;
 pub(crate) mod rebuild;
 pub(crate) mod scrub;

@@ -1,104 +1,143 @@
-//! Scrub: reads every unit of every stripe, mends what cannot be read, compares copies and parity, and puts right what
+//! Scrub: reads every unit of every stripe, repairs units that cannot be read, compares copies and parity, and corrects what
 //! differs.
 //!
-//! Without checksums nobody knows which side of a difference is wrong: as in md, the first copy and the data are taken to
-//! be right. It keeps its place in the log, so it goes on after a restart.
+//! Without checksums it is unknown which side of a difference is wrong: as in md, the first copy and the data are taken to be
+//! right. The log holds the progress, so a scrub goes on after a restart.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::coverage::Mark;
 use sinew_core::io::Io;
+use sinew_core::sync::Kick;
 use sinew_core::volume::VolumeError;
 
-use crate::ArrayShard;
-use crate::stripe::parity_plan::UnitRun;
+use crate::bitmap::Bitmap;
+use crate::journal::Journal;
+use crate::state::ShardState;
+use crate::stripe::Stripes;
+use crate::stripe::part::UnitRun;
 
-/// Stripes between records of how far it has come.
+/// Stripes between records of the progress.
 const STRIPES_PER_RECORD: u64 = 256;
 
-impl<I: Io> ArrayShard<I> {
-    /// Scrubs whenever told to, or where the last opening of the array left off, for ever.
-    pub(crate) async fn run_scrubber(self: Rc<Self>) {
-        loop {
-            self.scrub_to_end().await;
-            self.scrubber.kicked().await;
+/// Scrubs a shard.
+pub(crate) struct Scrub<I> {
+    state: Rc<ShardState<I>>,
+    bitmap: Rc<Bitmap<I>>,
+    journal: Rc<Journal<I>>,
+    stripes: Rc<Stripes<I>>,
+    wake: Kick,
+    /// Counts the scrubs begun and stopped.
+    orders: Cell<u64>,
+}
+
+impl<I: Io> Scrub<I> {
+    /// The job, not yet running.
+    pub(crate) fn new(
+        state: &Rc<ShardState<I>>,
+        bitmap: &Rc<Bitmap<I>>,
+        journal: &Rc<Journal<I>>,
+        stripes: &Rc<Stripes<I>>,
+    ) -> Scrub<I> {
+        Scrub {
+            state: Rc::clone(state),
+            bitmap: Rc::clone(bitmap),
+            journal: Rc::clone(journal),
+            stripes: Rc::clone(stripes),
+            wake: Kick::default(),
+            orders: Cell::new(0),
         }
     }
 
-    /// Starts a scrub from the first stripe, or stops the one under way.
-    pub(crate) async fn set_scrub(&self, run: bool) -> Result<(), VolumeError> {
-        self.scrub_orders.set(self.scrub_orders.get() + 1);
-        self.set_place(run.then_some(0));
-        self.scrubber.kick();
-        self.flush().await
+    /// Scrubs from where the last opening of the array left off, and then on request, for ever.
+    pub(crate) async fn run(self: Rc<Self>) {
+        loop {
+            self.scrub_to_end().await;
+            self.wake.kicked().await;
+        }
     }
 
-    fn set_place(&self, next: Option<u64>) {
-        self.scrub_next.set(next);
-        self.regions.borrow_mut().touch();
+    /// Starts a scrub from the first stripe, or stops the one under way; durable on return.
+    ///
+    /// # Errors
+    /// As for [`Journal::flush`].
+    pub(crate) async fn set_scrub(&self, run: bool) -> Result<(), VolumeError> {
+        self.orders.set(self.orders.get() + 1);
+        self.set_next(run.then_some(0));
+        self.wake.kick();
+        self.journal.flush().await
+    }
+
+    fn set_next(&self, next: Option<u64>) {
+        self.journal.progress().set_scrub_next(next);
+        self.bitmap.touch();
     }
 
     async fn scrub_to_end(&self) {
-        let Some(mut stripe) = self.scrub_next.get() else { return };
-        let order = self.scrub_orders.get();
+        let Some(mut stripe) = self.journal.progress().scrub_next() else { return };
+        let order = self.orders.get();
         if stripe > 0 {
-            self.io.mark(Mark::ArrayScrubResumed);
+            self.state.mark(Mark::ArrayScrubResumed);
         }
-        while stripe < self.slice().stripes {
+        while stripe < self.state.layout().stripes {
             self.scrub_stripe(stripe).await;
-            if self.scrub_orders.get() != order || self.closing.get() {
-                self.io.mark(Mark::ArrayScrubStopped);
+            if self.orders.get() != order || self.state.is_closing() {
+                self.state.mark(Mark::ArrayScrubStopped);
                 return;
             }
             stripe += 1;
-            self.scrub_next.set(Some(stripe));
+            self.journal.progress().set_scrub_next(Some(stripe));
             if stripe.is_multiple_of(STRIPES_PER_RECORD) {
-                self.regions.borrow_mut().touch();
-                if self.flush().await.is_err() {
+                self.bitmap.touch();
+                if self.journal.flush().await.is_err() {
                     return;
                 }
             }
         }
-        self.counters.scrubs_done.add(1);
-        self.set_place(None);
-        let _ = self.flush().await;
+        self.state.counters().scrubs_done.add(1);
+        self.set_next(None);
+        let _ = self.journal.flush().await;
     }
 
     async fn scrub_stripe(&self, stripe: u64) {
-        let bytes = u64::from(self.slice().chunk_blocks) * BLOCK_BYTES as u64;
-        self.throttle.pay(&self.io, bytes * self.slice().w as u64).await;
-        let _held = self.locks.alone(stripe).await;
-        let readable = self.health(stripe, &[]).readable;
+        let bytes = u64::from(self.state.layout().chunk_blocks) * BLOCK_BYTES as u64;
+        self.state.throttle().pay(self.state.io(), bytes * self.state.layout().w as u64).await;
+        let _lock = self.stripes.lock_exclusive(stripe).await;
+        let readable = self.stripes.health(stripe, &[]).readable;
         for unit in (0..readable.len()).filter(|&unit| readable[unit]) {
             self.scrub_unit(stripe, unit).await;
         }
-        let even = !self.regions.borrow().uneven().get(self.slice().region(stripe));
+        let in_sync = !self.bitmap.regions().unsynced().get(self.state.layout().region(stripe));
         let note = |_| {
-            if even {
-                self.counters.scrub_errors.add(1);
+            if in_sync {
+                self.state.counters().scrub_errors.add(1);
             }
         };
-        self.compare(stripe, note).await;
-        self.counters.stripes_scrubbed.add(1);
+        self.stripes.compare(stripe, note).await;
+        self.state.counters().stripes_scrubbed.add(1);
     }
 
-    /// Reads a unit, and mends it if it cannot be read.
+    /// Reads a unit, and repairs it if it cannot be read.
     async fn scrub_unit(&self, stripe: u64, unit: usize) {
-        let whole = UnitRun { unit, offset: 0, blocks: self.slice().chunk_blocks };
-        if self.read_unit(stripe, whole).await.is_ok()
-            || !self.members.is_active(self.slice().member(stripe, unit))
+        let whole = UnitRun { unit, offset: 0, blocks: self.state.layout().chunk_blocks };
+        if self.stripes.read_unit(stripe, whole).await.is_ok()
+            || !self.state.members().is_active(self.state.layout().member(stripe, unit))
         {
             return;
         }
-        self.io.mark(Mark::ArrayScrubUnreadable);
-        self.counters.scrub_errors.add(1);
-        let mended = match self.reconstruct(stripe, whole, &[unit]).await {
-            Ok(right) => self.slice().geometry.is_read_only() || self.mend(stripe, whole, &right).await,
+        self.state.mark(Mark::ArrayScrubUnreadable);
+        self.state.counters().scrub_errors.add(1);
+        let repaired = match self.stripes.reconstruct(stripe, whole, &[unit]).await {
+            Ok(right) => {
+                self.state.layout().geometry.is_read_only()
+                    || self.stripes.repair(stripe, whole, &right).await
+            }
             Err(_) => false,
         };
-        if !mended {
-            self.counters.scrub_unrepaired.add(1);
+        if !repaired {
+            self.state.counters().scrub_unrepaired.add(1);
         }
     }
 }

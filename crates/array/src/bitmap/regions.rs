@@ -1,10 +1,10 @@
 //! Which regions of a shard may differ from what they should be, and where.
 //!
-//! A region is *dirty* while what was written to it may not be on its members for good, and a while longer: after a crash its
-//! copies, or its data and parity, may disagree. It is *stale* on a member that lacks something written to it. Both are
-//! on the members, in the last state group of the log, before anything is written that makes them true; there may be more
-//! marks on the members than needed, never fewer. It is *uneven* until its first resync, unless the members were zeros at first: what
-//! was never written need not match its parity or copies.
+//! A region is *dirty* while writes to it may not be durable, and a while longer: after a crash its copies, or its data and
+//! parity, may disagree. It is *stale* on a member that missed a write to it. Both marks are on the members, in the last state
+//! group of the log, before a write makes them true; the members may have more marks than needed, never fewer. It is
+//! *unsynced* until its first resync, unless the members were zeros at first: blocks that were never written need not match
+//! their parity or copies.
 
 use sinew_format::codec::{DecodeError, Reader, Writer};
 
@@ -26,6 +26,7 @@ impl Bits {
         bits
     }
 
+    /// Whether the region is in the set.
     pub(crate) fn get(&self, i: usize) -> bool {
         self.words[i / 64] >> (i % 64) & 1 == 1
     }
@@ -51,14 +52,17 @@ impl Bits {
         std::mem::replace(self, Bits::new(self.count))
     }
 
+    /// The regions of the set, in order.
     pub(crate) fn ones(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.count).filter(|&i| self.get(i))
     }
 
+    /// Whether the set has any region.
     pub(crate) fn any(&self) -> bool {
         self.words.iter().any(|&word| word != 0)
     }
 
+    /// Regions in the set.
     pub(crate) fn len(&self) -> u64 {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
@@ -76,28 +80,28 @@ impl Bits {
     }
 }
 
-/// How far long work is, in a state.
+/// The progress of long work that a state group carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LongWork {
     /// The next stripe of the scrub under way.
     pub(crate) scrub: Option<u64>,
-    /// Everything below this key has moved in the growth to so many members; 0 members when none is under way.
+    /// Everything below this key has moved in the growth to `moving_to` members; that is 0 when no growth is under way.
     pub(crate) moved: u64,
     pub(crate) moving_to: u8,
 }
 
-/// What a shard knows of its regions.
+/// The marks of all regions of a shard.
 pub(crate) struct Regions {
     dirty: Bits,
-    /// Of each member, the regions it lags behind in.
+    /// For each member, the regions in which it is stale.
     stale: Vec<Bits>,
-    uneven: Bits,
-    /// Regions whose marks are on the members for the present states of members: they may be written.
+    unsynced: Bits,
+    /// Regions whose marks are on the members, for the members' present states: they may be written.
     marked: Bits,
-    /// Written since the last flush began, and those that the flush under way covers.
+    /// Written since the last flush began; and written before, so that the flush under way covers them.
     written: Bits,
     flushing: Bits,
-    /// Written since the last cleaning.
+    /// Written since the last call of `clear_idle`.
     recent: Bits,
     /// Writes under way in each region.
     users: Vec<u32>,
@@ -108,13 +112,13 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
-    /// Of an array of `members` members on which nothing was written, `even` if they are all zeros.
-    pub(crate) fn new(count: usize, members: usize, even: bool) -> Regions {
+    /// The regions of an array of `members` members without any write; `in_sync` if the members are all zeros.
+    pub(crate) fn new(count: usize, members: usize, in_sync: bool) -> Regions {
         let none = Bits::new(count);
         Regions {
             dirty: none.clone(),
             stale: vec![none.clone(); members],
-            uneven: if even { none.clone() } else { Bits::full(count) },
+            unsynced: if in_sync { none.clone() } else { Bits::full(count) },
             marked: none.clone(),
             written: none.clone(),
             flushing: none.clone(),
@@ -126,7 +130,10 @@ impl Regions {
         }
     }
 
-    /// As the members have it, with the long work under way. Regions that came with a growth since are uneven.
+    /// Decodes a state group, with the progress of long work. Regions that a growth has added since are unsynced.
+    ///
+    /// # Errors
+    /// When the bytes are no state of this many regions and members.
     pub(crate) fn decode(
         bytes: &[u8],
         count: usize,
@@ -141,7 +148,7 @@ impl Regions {
         }
         let mut regions = Regions::new(known, members, true);
         regions.dirty = Bits::read(&mut r, known)?;
-        regions.uneven = Bits::read(&mut r, known)?;
+        regions.unsynced = Bits::read(&mut r, known)?;
         for _ in 0..r.u16()? {
             let member = usize::from(r.u8()?);
             let stale = Bits::read(&mut r, known)?;
@@ -151,12 +158,12 @@ impl Regions {
         Ok((regions, LongWork { scrub: (scrub != u64::MAX).then_some(scrub), moved, moving_to }))
     }
 
-    /// There are more regions, whose stripes lie where others did; the last one so far may have got more of them, too.
+    /// A growth has added regions, in places that held other content; it may also have added stripes to the former last region.
     pub(crate) fn extend(&mut self, count: usize, members: usize) {
         let known = self.users.len();
         self.stale.resize(members, Bits::new(known));
         if count > known {
-            let known_sets = [&mut self.dirty, &mut self.uneven, &mut self.marked];
+            let known_sets = [&mut self.dirty, &mut self.unsynced, &mut self.marked];
             let passing_sets = [&mut self.written, &mut self.flushing, &mut self.recent];
             known_sets
                 .into_iter()
@@ -164,33 +171,33 @@ impl Regions {
                 .chain(&mut self.stale)
                 .for_each(|bits| bits.extend(count));
             self.users.resize(count, 0);
-            (known.saturating_sub(1)..count).for_each(|region| self.uneven.set(region));
+            (known.saturating_sub(1)..count).for_each(|region| self.unsynced.set(region));
         }
         self.changes += 1;
     }
 
-    /// Regions that were not written since the last cleaning, or if it is `all` at all of late, and are durable, are not dirty
-    /// any more.
-    pub(crate) fn clean(&mut self, all: bool) {
+    /// Clears the dirty marks of regions that are durable and not in use; unless `all`, only of those that were not written
+    /// since the last call.
+    pub(crate) fn clear_idle(&mut self, all: bool) {
         let recent = self.recent.take();
         let is_busy = |region| {
             let unflushed = self.written.get(region) || self.flushing.get(region);
             self.users[region] > 0 || unflushed || (!all && recent.get(region))
         };
-        let resting: Vec<usize> = self.dirty.ones().filter(|&region| !is_busy(region)).collect();
-        for &region in &resting {
+        let idle: Vec<usize> = self.dirty.ones().filter(|&region| !is_busy(region)).collect();
+        for &region in &idle {
             self.dirty.clear(region);
             self.marked.clear(region);
         }
-        self.changes += u64::from(!resting.is_empty());
+        self.changes += u64::from(!idle.is_empty());
     }
 
-    /// Whether nothing was written since the last cleaning, and something before it that no flush has covered.
-    pub(crate) fn rests_unflushed(&self) -> bool {
+    /// Whether nothing was written since the last call of `clear_idle`, but writes before it are covered by no flush.
+    pub(crate) fn is_idle_unflushed(&self) -> bool {
         self.written.any() && !self.recent.any()
     }
 
-    /// What goes to the members.
+    /// Encodes a state group.
     pub(crate) fn encode(&mut self, work: LongWork) -> Vec<u8> {
         self.encoded = self.changes;
         let mut w = Writer::default();
@@ -199,7 +206,7 @@ impl Regions {
         w.u8(work.moving_to);
         w.u32(self.users.len() as u32);
         self.dirty.write(&mut w);
-        self.uneven.write(&mut w);
+        self.unsynced.write(&mut w);
         let lagging: Vec<usize> = (0..self.stale.len()).filter(|&m| self.stale[m].any()).collect();
         w.u16(lagging.len() as u16);
         for member in lagging {
@@ -209,7 +216,7 @@ impl Regions {
         w.0
     }
 
-    /// Whether there are changes that no state encoded so far has.
+    /// Whether there are changes that no encoded state has.
     pub(crate) fn changed(&self) -> bool {
         self.changes != self.encoded
     }
@@ -219,17 +226,17 @@ impl Regions {
         self.encoded
     }
 
-    /// A state with so many changes is on the members.
+    /// A state with this many changes is on the members.
     pub(crate) fn set_written(&mut self, changes: u64) {
         self.written_changes = self.written_changes.max(changes);
     }
 
     /// Whether there are changes that no state on the members has.
-    pub(crate) fn is_ahead(&self) -> bool {
+    pub(crate) fn has_unwritten_changes(&self) -> bool {
         self.changes > self.written_changes
     }
 
-    /// Something that goes to the members with the next state has changed.
+    /// Something else that a state group carries has changed.
     pub(crate) fn touch(&mut self) {
         self.changes += 1;
     }
@@ -244,7 +251,7 @@ impl Regions {
     /// The write has ended.
     pub(crate) fn end(&mut self, region: usize) {
         self.users[region] -= 1;
-        // A flush that began meanwhile took it for covered; it is not.
+        // A flush that began meanwhile took the region for covered; it is not.
         self.written.set(region);
         self.recent.set(region);
     }
@@ -273,49 +280,53 @@ impl Regions {
         self.marked.set(region);
     }
 
-    /// A member has another state: what is marked for the old ones is not for the new ones.
+    /// A member's state has changed: marks made for the former members do not count for the present ones.
     pub(crate) fn unmark(&mut self) {
         self.marked = Bits::new(self.users.len());
     }
 
     /// A member went out: it may lack everything that was not flushed.
-    pub(crate) fn lose(&mut self, member: usize) {
+    pub(crate) fn note_lost(&mut self, member: usize) {
         let dirty = self.dirty.clone();
         self.stale[member].add(&dirty);
         self.changes += 1;
     }
 
-    /// Nothing on the member counts.
-    pub(crate) fn lose_all(&mut self, member: usize) {
+    /// Nothing on the member is up to date.
+    pub(crate) fn set_all_stale(&mut self, member: usize) {
         self.stale[member] = Bits::full(self.users.len());
         self.changes += 1;
     }
 
     /// The region is up to date on the member.
-    pub(crate) fn renew(&mut self, member: usize, region: usize) {
+    pub(crate) fn set_up_to_date(&mut self, member: usize, region: usize) {
         self.stale[member].clear(region);
         self.changes += 1;
     }
 
+    /// Whether the member is stale in the region.
     pub(crate) fn is_stale(&self, member: usize, region: usize) -> bool {
         self.stale[member].get(region)
     }
 
+    /// The regions in which the member is stale.
     pub(crate) fn stale(&self, member: usize) -> &Bits {
         &self.stale[member]
     }
 
+    /// The dirty regions.
     pub(crate) fn dirty(&self) -> &Bits {
         &self.dirty
     }
 
-    pub(crate) fn uneven(&self) -> &Bits {
-        &self.uneven
+    /// The regions that await their first resync.
+    pub(crate) fn unsynced(&self) -> &Bits {
+        &self.unsynced
     }
 
     /// The region has had its first resync.
-    pub(crate) fn set_even(&mut self, region: usize) {
-        self.uneven.clear(region);
+    pub(crate) fn set_synced(&mut self, region: usize) {
+        self.unsynced.clear(region);
         self.changes += 1;
     }
 
@@ -325,7 +336,7 @@ impl Regions {
         self.flushing.add(&written);
     }
 
-    /// It has made durable what was written before it began.
+    /// The flush has made durable every write from before it began.
     pub(crate) fn end_flush(&mut self) {
         self.flushing = Bits::new(self.users.len());
     }
@@ -336,34 +347,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_region_rests_once_its_writes_are_flushed() {
+    fn a_region_is_clean_once_its_writes_are_flushed() {
         let mut regions = Regions::new(100, 3, true);
         regions.begin(70);
         regions.mark(70, [2].into_iter());
         regions.begin_flush();
         regions.end(70);
         regions.end_flush();
-        regions.clean(true);
+        regions.clear_idle(true);
         assert!(regions.dirty().get(70), "written after the flush began");
-        assert!(regions.rests_unflushed());
+        assert!(regions.is_idle_unflushed());
         regions.begin_flush();
         regions.end_flush();
         regions.begin(80);
         regions.mark(80, std::iter::empty());
         regions.end(80);
-        assert!(!regions.rests_unflushed(), "nothing is flushed for this while there are writes");
-        regions.clean(false);
+        assert!(!regions.is_idle_unflushed(), "nothing is flushed for this while there are writes");
+        regions.clear_idle(false);
         assert!(!regions.dirty().get(70) && regions.dirty().get(80));
         regions.begin_flush();
         regions.end_flush();
-        regions.clean(false);
+        regions.clear_idle(false);
         let work = LongWork { scrub: Some(5), moved: 9, moving_to: 3 };
         let bytes = regions.encode(work);
         assert!(!regions.dirty().any() && regions.is_stale(2, 70));
         let (again, found) = Regions::decode(&bytes, 100, 3).unwrap();
         assert_eq!((found, again.stale(2).len(), again.stale(1).len()), (work, 1, 0));
         let (grown, _) = Regions::decode(&bytes, 130, 4).unwrap();
-        assert!(grown.is_stale(2, 70) && grown.uneven().ones().eq(99..130));
+        assert!(grown.is_stale(2, 70) && grown.unsynced().ones().eq(99..130));
         assert!(Regions::decode(&bytes, 99, 3).is_err());
         assert!(Regions::decode(&bytes, 100, 2).is_err());
         assert!(Regions::decode(&bytes[..bytes.len() - 1], 100, 3).is_err());
@@ -375,9 +386,9 @@ mod tests {
         regions.begin(3);
         regions.mark(3, std::iter::empty());
         regions.end(3);
-        regions.lose(1);
+        regions.note_lost(1);
         assert!(regions.is_stale(1, 3) && !regions.is_stale(1, 4) && regions.changed());
-        regions.renew(1, 3);
+        regions.set_up_to_date(1, 3);
         assert!(!regions.stale(1).any());
     }
 }

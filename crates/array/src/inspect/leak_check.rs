@@ -1,21 +1,19 @@
-//! What a shard of an array must not hold once it has nothing left to do.
+//! The leak check: resources that an idle shard must not hold.
 
 use sinew_core::io::Io;
 
-use crate::ArrayShard;
+use crate::inspect::Inspected;
 
-impl<I: Io> ArrayShard<I> {
-    /// What is held without reason, in words.
-    pub(crate) fn held_at_rest(&self) -> Vec<String> {
-        let regions = self.regions.borrow();
-        let counts = [
-            ("stripes locked", self.locks.count()),
-            ("stripes with writes that wait", self.queued.borrow().len()),
-            ("entries to be logged", self.log.queued()),
-            ("regions in use", regions.in_use()),
-            ("flushes", usize::from(self.flushing.is_running())),
-        ];
-        let some = counts.into_iter().filter(|(_, count)| *count > 0);
-        some.map(|(what, count)| format!("shard {}: {count} {what}", self.slice().index)).collect()
-    }
+/// Resources held without a reason, in words. The shard has to be idle and flushed.
+pub(crate) fn leaks<I: Io>(shard: &Inspected<'_, I>) -> Vec<String> {
+    let counts = [
+        ("stripes locked", shard.stripes.locked()),
+        ("stripes with writes that wait", shard.requests.queued_stripes()),
+        ("entries to be logged", shard.journal.log().queued()),
+        ("regions in use", shard.bitmap.regions().in_use()),
+        ("flushes", usize::from(shard.journal.is_flushing())),
+    ];
+    let index = shard.state.layout().index;
+    let held = counts.into_iter().filter(|(_, count)| *count > 0);
+    held.map(|(what, count)| format!("shard {index}: {count} {what}")).collect()
 }

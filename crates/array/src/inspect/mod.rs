@@ -1,4 +1,21 @@
-//! What a shard of an array tells of its state.
+//! Inspection: the status of a shard, and the leak check.
 
 pub(crate) mod leak_check;
 pub(crate) mod status;
+
+use crate::bitmap::Bitmap;
+use crate::journal::Journal;
+use crate::request::Requests;
+use crate::reshape::Reshape;
+use crate::state::ShardState;
+use crate::stripe::Stripes;
+
+/// The rooms of a shard that have something to report.
+pub(crate) struct Inspected<'a, I> {
+    pub(crate) state: &'a ShardState<I>,
+    pub(crate) bitmap: &'a Bitmap<I>,
+    pub(crate) journal: &'a Journal<I>,
+    pub(crate) stripes: &'a Stripes<I>,
+    pub(crate) requests: &'a Requests<I>,
+    pub(crate) reshape: &'a Reshape<I>,
+}

@@ -1,116 +1,120 @@
-//! From the journal to the stripes, in rounds: the oldest groups' blocks, with what else lies in their stripes.
-//!
-//! A round reads and computes, appends the after-images, flushes, and only then changes stripes in place. That flush
-//! also makes durable what the round before put in its place, so a round costs one. The tail of the log follows.
+//! Requests to the destager, and waiting for it: for blocks to reach their stripes, and for the tail of the log to follow.
 
-use std::rc::Rc;
+use std::collections::BTreeMap;
 
-use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::completion::Completion;
-use sinew_core::coverage::Mark;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
-use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
-use sinew_format::log_group::{GroupRecord, PARITY_MAX};
 
-use crate::ArrayShard;
-use crate::journal::log::Entry;
-use crate::stripe::update::{Prepared, runs_of};
+use crate::journal::Journal;
+use crate::journal::dirty_blocks::DirtyBlock;
 
-/// Stripes of a round at most.
-const STRIPES_MAX: usize = 128;
-
-impl<I: Io> ArrayShard<I> {
-    /// Keeps room in the log, for ever.
-    pub(crate) async fn run_drainer(self: Rc<Self>) {
-        loop {
-            self.drainer.kicked().await;
-            while self.wants_drain() || self.wants_tail() {
-                // On a failed array nothing is tried: the log would ask for it again with every refusal.
-                if !self.failed.get() && self.drain_once().await.is_ok() {
-                    self.log.stuck.set(false);
-                } else {
-                    self.io.mark(Mark::ArrayDrainStuck);
-                    self.drain_all.set(false);
-                    self.log.stuck.set(true);
-                    self.log.room.notify();
-                    self.drained.notify();
-                    break;
-                }
-            }
-            self.drained.notify();
+impl<I: Io> Journal<I> {
+    /// A member's state has changed: older groups may be on too few members, so the tail is to move past them.
+    pub(crate) fn note_member_change(&self) {
+        self.log.set_stuck(false);
+        if !mutation::on(Mutation::ForgetMetadataCopies) {
+            self.want_tail_past_now();
         }
+        self.wake_destager();
     }
 
-    async fn drain_once(self: &Rc<Self>) -> Result<(), VolumeError> {
-        if self.wants_drain() {
-            self.drain_round().await?;
-            if self.is_crowded() { self.settle_tail().await } else { Ok(()) }
-        } else {
-            self.settle_tail().await
-        }
+    /// Has every task that waits in the journal look again.
+    pub(crate) fn wake_waiters(&self) {
+        self.flushes.notify();
+        self.progress.notify();
+        self.log.notify_room();
     }
 
-    fn wants_drain(&self) -> bool {
-        let filled = self.log.used() > self.log.open_blocks() / 3;
-        let wanted = self.drain_all.get() || self.wants_tail() || filled || self.pends_behind_gate();
-        wanted && !self.pending.borrow().is_empty()
+    /// Wakes the destager.
+    pub(crate) fn wake_destager(&self) {
+        self.requests.wake.kick();
     }
 
-    /// Whether groups that may be on too few members are still needed, or the tail keeps room occupied.
+    /// Resolves when the destager is to look for work.
+    pub(crate) async fn wait_for_destage_request(&self) {
+        self.requests.wake.kicked().await;
+    }
+
+    /// The destager has made progress.
+    pub(crate) fn note_destage_success(&self) {
+        self.log.set_stuck(false);
+    }
+
+    /// The destager can do nothing now: requests that wait for room in the log are refused.
+    pub(crate) fn note_destage_failure(&self) {
+        self.requests.all_wanted.set(false);
+        self.log.set_stuck(true);
+        self.log.notify_room();
+    }
+
+    /// The destager stops until it is woken.
+    pub(crate) fn end_destaging(&self) {
+        self.requests.done.notify();
+    }
+
+    /// Asks for the tail to move past every group that there is now.
+    pub(crate) fn want_tail_past_now(&self) {
+        self.requests.tail_wanted.set(self.log.next());
+    }
+
+    /// The group that the tail is to move past.
+    pub(crate) fn tail_wanted(&self) -> u64 {
+        self.requests.tail_wanted.get()
+    }
+
+    /// Whether groups that may be on too few members are still needed.
+    pub(crate) fn has_exposed_groups(&self) -> bool {
+        self.log.tail_durable() < self.requests.tail_wanted.get()
+    }
+
+    /// Whether the tail is to move: groups that may be on too few members are needed, or the log is crowded.
     pub(crate) fn wants_tail(&self) -> bool {
-        self.log.tail_durable() < self.tail_wanted.get() || self.is_crowded()
+        self.has_exposed_groups() || self.log.is_crowded()
     }
 
-    /// Whether the tail keeps so much room occupied that clients will soon wait.
-    fn is_crowded(&self) -> bool {
-        self.log.used() > self.log.open_blocks() * 2 / 3
+    /// Whether blocks are to go to their places. `behind_barrier` tells whether there are blocks of rows that requests wait for.
+    pub(crate) fn wants_destage(&self, behind_barrier: impl Fn() -> bool) -> bool {
+        let filled = self.log.used() > self.log.open_blocks() / 3;
+        let wanted = self.requests.all_wanted.get() || self.wants_tail() || filled || behind_barrier();
+        wanted && !self.dirty.borrow().is_empty()
     }
 
-    /// Brings everything that is in the journal now to its place.
-    pub(crate) async fn drain_everything(&self) -> Result<(), VolumeError> {
-        while !self.pending.borrow().is_empty() {
-            self.drain_all.set(true);
-            self.drainer.kick();
-            self.drained.wait_once().await;
-            if self.log.stuck.get() {
+    /// Waits until every block has reached its place, those that come meanwhile as well.
+    ///
+    /// # Errors
+    /// [`VolumeError::Failed`] when the destager can do nothing.
+    async fn wait_until_destaged(&self) -> Result<(), VolumeError> {
+        while !self.dirty.borrow().is_empty() {
+            self.requests.all_wanted.set(true);
+            self.requests.wake.kick();
+            self.requests.done.wait_once().await;
+            if self.log.is_stuck() {
                 return Err(VolumeError::Failed);
             }
         }
-        self.drain_all.set(false);
+        self.requests.all_wanted.set(false);
         Ok(())
     }
 
-    /// Brings everything to its place and has the members say so.
-    pub(crate) async fn settle_all(&self) -> Result<(), VolumeError> {
-        self.drain_everything().await?;
+    /// Brings every block to its place and records that no region is dirty and no group needed.
+    ///
+    /// # Errors
+    /// As for [`Journal::flush`]; also when the destager can do nothing.
+    pub(crate) async fn destage_all(&self) -> Result<(), VolumeError> {
+        self.wait_until_destaged().await?;
         self.flush().await?;
-        self.regions.borrow_mut().clean(true);
+        self.bitmap.clear_idle(true);
         self.record_tail().await
     }
 
-    /// Has the tail move up to what is still needed, and its old place become free.
-    pub(crate) async fn settle_tail(&self) -> Result<(), VolumeError> {
+    /// Moves the tail up to the oldest group that is still needed, so that the blocks before it become free.
+    ///
+    /// # Errors
+    /// As for [`Journal::flush`].
+    pub(crate) async fn advance_tail(&self) -> Result<(), VolumeError> {
         self.flush().await?;
         self.record_tail().await
-    }
-
-    /// Waits until the log needs no group from before the last change of members; false when that cannot be had now.
-    pub(crate) async fn tail_past_changes(&self) -> bool {
-        while self.has_log() && self.log.tail_durable() < self.tail_wanted.get() {
-            if !self.wait_drained().await {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Waits until the drainer has done what it finds to do; false when it can do nothing.
-    pub(crate) async fn wait_drained(&self) -> bool {
-        self.drainer.kick();
-        self.drained.wait_once().await;
-        !self.log.stuck.get() && !self.failed.get()
     }
 
     async fn record_tail(&self) -> Result<(), VolumeError> {
@@ -118,117 +122,45 @@ impl<I: Io> ArrayShard<I> {
         self.flush().await
     }
 
-    async fn drain_round(self: &Rc<Self>) -> Result<(), VolumeError> {
-        // Less where there is little room: a round that a crash cuts short leaves its images there.
-        let free = u64::from(self.slice().geometry.log_blocks) - self.log.used();
-        let offsets_max = free as usize / 4 / self.slice().m.max(1);
-        let chunk_blocks = self.slice().chunk_blocks;
-        let chosen = match self.pends_behind_gate() {
-            true => self.pending.borrow().choose_of(&self.gate.closed(), chunk_blocks, offsets_max),
-            false => self.pending.borrow_mut().choose(chunk_blocks, offsets_max, STRIPES_MAX),
-        };
-        let mut held = Vec::with_capacity(chosen.len());
-        for &stripe in chosen.keys() {
-            held.push(self.locks.alone(stripe).await);
-        }
-        let (upto, version) = (self.log.last(), self.members.version());
-        let mut seqs: Vec<Vec<(u32, u64)>> = Vec::with_capacity(chosen.len());
-        let mut work = Vec::with_capacity(chosen.len());
-        for (stripe, slots) in chosen {
-            let pending = self.pending.borrow();
-            let found = |&slot: &u32| Some((slot, pending.get(stripe, slot)?.clone()));
-            let found: Vec<_> = slots.iter().filter_map(found).collect();
-            let taken: Vec<(u32, u64)> = found.iter().map(|(slot, pended)| (*slot, pended.seq)).collect();
-            // The after-images are made of these, whatever newer content comes meanwhile.
-            let oldest = self.draining.get().into_iter().chain(taken.iter().map(|(_, seq)| *seq)).min();
-            self.draining.set(oldest);
-            seqs.push(taken);
-            work.push((stripe, found.into_iter().map(|(slot, pended)| (slot, pended.data)).collect()));
-        }
-        let prepared = join_all(work.into_iter().map(|(stripe, blocks)| self.prepare(stripe, blocks))).await;
-        let prepared: Vec<Prepared> = prepared.into_iter().collect::<Result<_, _>>()?;
-        if self.members.version() != version {
-            self.io.mark(Mark::ArrayDrainVoid);
-            return Ok(());
-        }
-        let uses: Vec<_> = prepared.iter().map(|p| self.use_region(p.stripe)).collect();
-        let regions: Vec<usize> = prepared.iter().map(|p| self.slice().region(p.stripe)).collect();
-        self.mark_on_flush(&regions);
-        if !mutation::on(Mutation::SkipAfterImage) {
-            self.append_images(&prepared, upto).await?;
-        }
-        self.flush().await?;
-        if self.members.version() == version {
-            self.set_marked(&regions);
-        }
-        // From here on replay would change the stripes, so the round is carried out, with the members there are.
-        self.mark(&regions).await?;
-        let put = join_all(prepared.iter().map(|p| self.put(p))).await;
-        drop(uses);
-        put.into_iter().collect::<Result<(), _>>()?;
-        self.settle(&prepared, &seqs);
-        Ok(())
-    }
-
-    /// What was put in its place is no longer read from the journal; there it stays until the next flush.
-    fn settle(&self, prepared: &[Prepared], seqs: &[Vec<(u32, u64)>]) {
-        let mut pending = self.pending.borrow_mut();
-        for (stripe, slots) in prepared.iter().zip(seqs) {
-            for &(slot, seq) in slots {
-                pending.settle(stripe.stripe, slot, seq);
+    /// Waits until the log needs no group from before the last change of members; false when that fails for now.
+    pub(crate) async fn wait_for_tail_past_changes(&self) -> bool {
+        while self.state.has_log() && self.has_exposed_groups() {
+            if !self.wait_for_destager().await {
+                return false;
             }
-            self.counters.blocks_drained.add(slots.len() as u64);
         }
-        let oldest = [self.draining.take(), self.unsettled.get()].into_iter().flatten().min();
-        if !mutation::on(Mutation::SettleEarly) {
-            self.unsettled.set(oldest);
-        }
+        true
     }
 
-    async fn append_images(&self, prepared: &[Prepared], upto: u64) -> Result<(), VolumeError> {
-        let images: Vec<(GroupRecord, Vec<Buf>)> =
-            prepared.iter().flat_map(|p| self.images(p, upto)).collect();
-        if images.is_empty() {
-            return Ok(());
-        }
-        let (ticket, promise) = Completion::new(images.len() as u32);
-        let entry = |(record, data)| Entry::Drain { record, data, ticket: Rc::clone(&ticket) };
-        self.log.append_drains(images.into_iter().map(entry));
-        promise.await.map(|_| ())
+    /// Waits until the destager has finished its present work; false when it can do nothing.
+    pub(crate) async fn wait_for_destager(&self) -> bool {
+        self.requests.wake.kick();
+        self.requests.done.wait_once().await;
+        !self.log.is_stuck() && !self.state.has_failed()
     }
 
-    /// A stripe's after-image, in parts that fit groups. Also where no parity can be written: what older after-images say
-    /// of it is void then, since it comes back by rebuild.
-    fn images(&self, prepared: &Prepared, upto: u64) -> Vec<(GroupRecord, Vec<Buf>)> {
-        let mut written: Vec<(usize, &Buf)> =
-            prepared.parity.iter().enumerate().filter_map(|(p, buf)| Some((p, buf.as_ref()?))).collect();
-        if mutation::on(Mutation::LoseImageParity) {
-            written.clear();
-        }
-        let slice = self.slice();
-        let mut parity = [None; PARITY_MAX];
-        for (p, _) in &written {
-            parity[*p] = Some(slice.member(prepared.stripe, slice.columns(prepared.stripe) + *p).0);
-        }
-        let per_part = (self.log.group_blocks() as usize / written.len().max(1)).max(1);
-        let mut offsets: Vec<u32> =
-            prepared.blocks.iter().map(|(slot, _)| slot % slice.chunk_blocks).collect();
-        offsets.sort_unstable();
-        offsets.dedup();
-        let parts = offsets.chunks(per_part).enumerate().map(|(i, offsets)| {
-            let slots = prepared.blocks.iter().map(|(slot, _)| *slot);
-            let slots = slots.filter(|slot| offsets.binary_search(&(slot % slice.chunk_blocks)).is_ok());
-            let from = i * per_part * BLOCK_BYTES;
-            let data = written.iter().map(|(_, buf)| buf.slice(from, offsets.len() * BLOCK_BYTES));
-            let record = GroupRecord::Drain {
-                stripe: prepared.stripe,
-                upto,
-                slots: runs_of(slots),
-                offsets: runs_of(offsets.iter().copied()),
-                parity,
-            };
-            (record, data.collect())
-        });
-        parts.collect()
+    /// Chooses slots to destage, by stripe, as [`DirtyBlocks::choose`](crate::journal::dirty_blocks::DirtyBlocks::choose).
+    pub(crate) fn choose_to_destage(
+        &self,
+        chunk_blocks: u32,
+        offsets_max: usize,
+        stripes_max: usize,
+    ) -> BTreeMap<u64, Vec<u32>> {
+        self.dirty.borrow_mut().choose(chunk_blocks, offsets_max, stripes_max)
+    }
+
+    /// Takes the present content of slots for an after-image. Their groups are pinned until the round ends.
+    pub(crate) fn take_to_destage(&self, stripe: u64, slots: &[u32]) -> Vec<(u32, DirtyBlock)> {
+        let dirty = self.dirty.borrow();
+        let found = |&slot: &u32| Some((slot, dirty.get(stripe, slot)?.clone()));
+        let found: Vec<_> = slots.iter().filter_map(found).collect();
+        // The after-images are made of these, whatever newer content comes meanwhile.
+        self.pinned.pin_destaging(found.iter().map(|(_, block)| block.seq));
+        found
+    }
+
+    /// A block's content of group `seq` is in its place; newer content stays in the journal.
+    pub(crate) fn forget_destaged(&self, stripe: u64, slot: u32, seq: u64) {
+        self.dirty.borrow_mut().remove_destaged(stripe, slot, seq);
     }
 }

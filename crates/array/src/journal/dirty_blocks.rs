@@ -1,13 +1,13 @@
-//! What the journal holds that is not in its place yet: the newest content of each such block, in memory as well.
+//! The dirty blocks: the newest content of each block that is in the journal and not in its place yet, kept in memory.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sinew_core::buf::Buf;
 use sinew_core::mutation::{self, Mutation};
 
-/// A block as the journal has it.
+/// The newest content of a block.
 #[derive(Clone, Debug)]
-pub(crate) struct Pended {
+pub(crate) struct DirtyBlock {
     pub(crate) data: Buf,
     /// The group it is in.
     pub(crate) seq: u64,
@@ -18,25 +18,25 @@ const STRIPE_SLOTS: u64 = 1 << 16;
 
 /// The blocks in the journal, by stripe and slot.
 #[derive(Default)]
-pub(crate) struct Pending {
-    blocks: BTreeMap<u64, Pended>,
-    /// Groups that still hold something, the oldest first, with what they brought.
+pub(crate) struct DirtyBlocks {
+    blocks: BTreeMap<u64, DirtyBlock>,
+    /// Groups, the oldest first, with the blocks that they brought.
     groups: VecDeque<(u64, Vec<u64>)>,
-    /// Counts removals: what was read from its place before one may be out of date after it.
+    /// Counts removals: content read from its place before a removal may be out of date after it.
     version: u64,
 }
 
-impl Pending {
+impl DirtyBlocks {
     fn key(&self, stripe: u64, slot: u32) -> u64 {
         stripe * STRIPE_SLOTS + u64::from(slot)
     }
 
-    /// Whether there is something of a stripe.
+    /// Whether a stripe has dirty blocks.
     pub(crate) fn has_stripe(&self, stripe: u64) -> bool {
         self.range(stripe, 0, STRIPE_SLOTS as u32).next().is_some()
     }
 
-    /// As `choose`, but of these stripes, whatever their groups; at least one, if there is any.
+    /// As `choose`, but of these stripes, whatever their groups; at least one stripe, if any has dirty blocks.
     pub(crate) fn choose_of(
         &self,
         stripes: &BTreeSet<u64>,
@@ -56,14 +56,17 @@ impl Pending {
         chosen
     }
 
+    /// Whether every block is in its place.
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
+    /// Dirty blocks.
     pub(crate) fn len(&self) -> u64 {
         self.blocks.len() as u64
     }
 
+    /// Changes with every removal.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -71,35 +74,41 @@ impl Pending {
     /// New content, in a group not older than any before.
     pub(crate) fn insert(&mut self, seq: u64, stripe: u64, slot: u32, data: Buf) {
         let key = self.key(stripe, slot);
-        self.blocks.insert(key, Pended { data, seq });
+        self.blocks.insert(key, DirtyBlock { data, seq });
         match self.groups.back_mut() {
             Some((last, keys)) if *last == seq => keys.push(key),
             _ => self.groups.push_back((seq, vec![key])),
         }
     }
 
-    pub(crate) fn get(&self, stripe: u64, slot: u32) -> Option<&Pended> {
+    /// The dirty block in a slot.
+    pub(crate) fn get(&self, stripe: u64, slot: u32) -> Option<&DirtyBlock> {
         self.blocks.get(&self.key(stripe, slot))
     }
 
-    /// What there is among consecutive slots of a stripe, in order.
-    pub(crate) fn range(&self, stripe: u64, slot: u32, count: u32) -> impl Iterator<Item = (u32, &Pended)> {
+    /// The dirty blocks among consecutive slots of a stripe, in order.
+    pub(crate) fn range(
+        &self,
+        stripe: u64,
+        slot: u32,
+        count: u32,
+    ) -> impl Iterator<Item = (u32, &DirtyBlock)> {
         let (base, first) = (self.key(stripe, 0), self.key(stripe, slot));
         let found = self.blocks.range(first..first + u64::from(count));
-        found.map(move |(&key, pended)| ((key - base) as u32, pended))
+        found.map(move |(&key, block)| ((key - base) as u32, block))
     }
 
-    /// Takes out a block whose content of group `seq` is in its place; newer content stays.
-    pub(crate) fn settle(&mut self, stripe: u64, slot: u32, seq: u64) {
+    /// Removes a block whose content of group `seq` is in its place; newer content stays.
+    pub(crate) fn remove_destaged(&mut self, stripe: u64, slot: u32, seq: u64) {
         let key = self.key(stripe, slot);
-        let newest = |pended: &Pended| pended.seq == seq || mutation::on(Mutation::DrainOutOfOrder);
+        let newest = |block: &DirtyBlock| block.seq == seq || mutation::on(Mutation::DrainOutOfOrder);
         if self.blocks.get(&key).is_some_and(newest) {
             self.blocks.remove(&key);
             self.version += 1;
         }
     }
 
-    /// The oldest group that holds something.
+    /// The oldest group that holds a dirty block.
     pub(crate) fn oldest(&mut self) -> Option<u64> {
         while let Some((seq, keys)) = self.groups.front() {
             if keys.iter().any(|key| self.blocks.get(key).is_some_and(|p| p.seq == *seq)) {
@@ -110,9 +119,9 @@ impl Pending {
         None
     }
 
-    /// Chooses slots to be brought to their places, by stripe: everything of the oldest group, then what else lies in
-    /// the same stripes, then more stripes, while offsets that need parity are at most `offsets_max`.
-    pub(crate) fn choose(
+    /// Chooses slots to destage, by stripe: every block of the oldest group, then the other blocks of the same stripes, then
+    /// more stripes, while at most `offsets_max` offsets need parity.
+    pub(super) fn choose(
         &mut self,
         chunk_blocks: u32,
         offsets_max: usize,
@@ -170,30 +179,30 @@ mod tests {
     }
 
     #[test]
-    fn newer_content_hides_older_and_outlives_its_settling() {
-        let mut pending = Pending::default();
-        pending.insert(10, 1, 5, content());
-        pending.insert(12, 1, 5, content());
-        assert_eq!(pending.oldest(), Some(12));
-        pending.settle(1, 5, 10);
-        assert_eq!(pending.get(1, 5).map(|p| p.seq), Some(12));
-        pending.settle(1, 5, 12);
-        assert!(pending.is_empty() && pending.oldest().is_none());
+    fn newer_content_hides_older_and_outlives_its_destaging() {
+        let mut dirty = DirtyBlocks::default();
+        dirty.insert(10, 1, 5, content());
+        dirty.insert(12, 1, 5, content());
+        assert_eq!(dirty.oldest(), Some(12));
+        dirty.remove_destaged(1, 5, 10);
+        assert_eq!(dirty.get(1, 5).map(|p| p.seq), Some(12));
+        dirty.remove_destaged(1, 5, 12);
+        assert!(dirty.is_empty() && dirty.oldest().is_none());
     }
 
     #[test]
     fn the_oldest_group_goes_first_and_neighbours_with_it() {
-        let mut pending = Pending::default();
-        pending.insert(10, 1, 5, content());
-        pending.insert(10, 7, 0, content());
-        pending.insert(11, 1, 21, content());
-        pending.insert(12, 9, 3, content());
+        let mut dirty = DirtyBlocks::default();
+        dirty.insert(10, 1, 5, content());
+        dirty.insert(10, 7, 0, content());
+        dirty.insert(11, 1, 21, content());
+        dirty.insert(12, 9, 3, content());
         // Slots 5 and 21 are at one offset of a chunk of 16.
-        let chosen = pending.choose(16, 2, 64);
+        let chosen = dirty.choose(16, 2, 64);
         assert_eq!(chosen, BTreeMap::from([(1, vec![5, 21]), (7, vec![0])]));
-        assert_eq!(pending.choose(16, 3, 64).len(), 3);
-        assert_eq!(pending.choose(16, 3, 2).len(), 2);
-        // However little may be done, the oldest group is.
-        assert_eq!(pending.choose(16, 0, 0), BTreeMap::from([(1, vec![5]), (7, vec![0])]));
+        assert_eq!(dirty.choose(16, 3, 64).len(), 3);
+        assert_eq!(dirty.choose(16, 3, 2).len(), 2);
+        // The oldest group is chosen, however low the limit.
+        assert_eq!(dirty.choose(16, 0, 0), BTreeMap::from([(1, vec![5]), (7, vec![0])]));
     }
 }

@@ -1,51 +1,44 @@
-//! A group of the log in the making, and about to be written.
+//! Composing a group of the log: from the queues to the bytes that are written.
 
 use std::rc::Rc;
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::completion::{AppendResult, Completion};
+use sinew_core::checksum::crc32c;
+use sinew_core::coverage::Mark;
 use sinew_core::ids::MemberId;
-use sinew_core::io::Gather;
+use sinew_core::io::{Gather, Io};
 use sinew_core::sync::Fulfil;
 use sinew_core::volume::VolumeError;
-use sinew_format::log_group::{GroupHeader, GroupRecord};
-
-use crate::stripe::update::gather;
+use sinew_format::log_group::{GROUP_HEADER_BYTES, GroupHeader, GroupRecord, encode_head};
 use sinew_format::model::array_shard_layout::Run;
 
-/// One group about to be written.
-pub(crate) struct Group {
-    pub(crate) header: GroupHeader,
-    /// The head, and what goes with it.
-    pub(crate) data: Gather,
-    /// Parity: a run of blocks for each member that has some, and where it begins in the group.
-    pub(crate) parity: Vec<(MemberId, u32, Gather)>,
-    /// What it brings.
-    pub(crate) contents: Vec<(Run, Buf)>,
-    pub(crate) tickets: Vec<(Rc<Completion>, u32, AppendResult)>,
-    pub(crate) states: Vec<Fulfil<Result<(), VolumeError>>>,
-    /// Changes of the regions that its state has.
-    pub(crate) changes: Option<u64>,
-}
+use crate::journal::Journal;
+use crate::journal::group::{Answer, BuiltGroup, ParityRun};
+use crate::journal::log::{Entry, WrittenTail};
 
-/// A group in the making.
+/// Bytes of records in a group, but for a state, which may be larger.
+const HEAD_BYTES_MAX: usize = 8 * BLOCK_BYTES;
+
+/// A group that is being composed.
+///
+/// Its blocks are the head, the data, and the parity of after-images.
 #[derive(Default)]
-pub(crate) struct Draft {
-    pub(crate) records: Vec<GroupRecord>,
-    pub(crate) head_bytes: usize,
-    pub(crate) data: Vec<Buf>,
-    /// Parity of after-images, and whose it is.
-    pub(crate) parity: Vec<(u8, Buf)>,
-    pub(crate) blocks: u32,
-    pub(crate) contents: Vec<(Run, Buf)>,
-    pub(crate) tickets: Vec<(Rc<Completion>, u32, AppendResult)>,
+struct GroupBuilder {
+    records: Vec<GroupRecord>,
+    head_bytes: usize,
+    data: Vec<Buf>,
+    /// Parity of after-images, and its member.
+    parity: Vec<(u8, Buf)>,
+    blocks: u32,
+    contents: Vec<(Run, Buf)>,
+    answers: Vec<Answer>,
 }
 
-impl Draft {
+impl GroupBuilder {
     /// Adds a record and its data; of an after-image, the parity that it has, P first.
-    pub(crate) fn push(&mut self, record: GroupRecord, data: impl IntoIterator<Item = Buf>) {
+    fn push(&mut self, record: GroupRecord, data: impl IntoIterator<Item = Buf>) {
         self.head_bytes += record.encoded_len();
-        self.blocks += record.data_blocks().expect("counted by who made it");
+        self.blocks += record.data_blocks().expect("its maker counted them");
         if let GroupRecord::Drain { parity, .. } = &record {
             self.parity.extend(parity.iter().flatten().copied().zip(data));
         } else {
@@ -60,15 +53,187 @@ impl Draft {
     }
 }
 
-/// The parity with which a group of so many blocks ends, sorted by members: a run for each, and where it begins.
-pub(crate) fn parity_runs(parity: &[(u8, Buf)], blocks: u32) -> Vec<(MemberId, u32, Gather)> {
+impl<I: Io> Journal<I> {
+    /// Takes as many entries off the queues as fit one group.
+    pub(super) fn build_group(&self, clients: bool) -> Option<BuiltGroup> {
+        let log = &self.log;
+        let mut builder = GroupBuilder::default();
+        self.take_images(&mut builder);
+        let states = std::mem::take(&mut *log.states.borrow_mut());
+        let is_old = log.next() - log.state.get() > log.ring / 4;
+        let with_state = !states.is_empty() || is_old || self.bitmap.regions().changed();
+        if with_state {
+            let state = self.bitmap.encode(self.long_work());
+            builder.push(GroupRecord::State(state), []);
+        }
+        if clients {
+            self.take_queued(&mut builder);
+        }
+        // Merges that came too late leave nothing to write, but their requests wait for that answer.
+        if builder.records.is_empty() {
+            builder.answers.iter().for_each(|answer| answer.give(Ok(())));
+            return None;
+        }
+        Some(self.seal(builder, with_state, states))
+    }
+
+    fn seal(
+        &self,
+        mut builder: GroupBuilder,
+        with_state: bool,
+        states: Vec<Fulfil<Result<(), VolumeError>>>,
+    ) -> BuiltGroup {
+        let log = &self.log;
+        let head_blocks = (GROUP_HEADER_BYTES + builder.head_bytes).div_ceil(BLOCK_BYTES) as u32;
+        let blocks = head_blocks + builder.blocks;
+        let position = log.next() % log.ring;
+        let skipped = if position + u64::from(blocks) > log.ring { log.ring - position } else { 0 };
+        let seq = log.next() + skipped;
+        if with_state {
+            log.state.set(seq);
+        }
+        let tail = self.tail().min(seq);
+        let header = GroupHeader {
+            log: self.state.layout().geometry.log,
+            shard: self.state.layout().index as u16,
+            epoch: log.epoch,
+            seq,
+            before: log.last.get(),
+            tail,
+            flushed: log.flushed.get(),
+            head_blocks,
+            blocks,
+        };
+        // In the order of a group's parts: each member's parity is one run.
+        builder.parity.sort_by_key(|(member, _)| *member);
+        let all = builder.data.iter().chain(builder.parity.iter().map(|(_, buf)| buf));
+        let crcs: Vec<u32> = all.flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES).map(crc32c)).collect();
+        let mut head = Buf::stale(head_blocks as usize * BLOCK_BYTES);
+        encode_head(&header, &builder.records, &crcs, head.bytes_mut());
+        log.next.set(seq + u64::from(blocks));
+        assert!(log.used() <= log.ring, "a group would overwrite what is still needed: {}", log.waits());
+        let mut tails = log.tails_written.borrow_mut();
+        if tails.back().map_or(log.tail_durable(), |written| written.tail) != tail {
+            tails.push_back(WrittenTail { group: seq, tail });
+        }
+        let parity = parity_runs(&builder.parity, blocks);
+        let data: Gather = std::iter::once(head).chain(builder.data).collect();
+        let changes = with_state.then(|| self.bitmap.regions().encoded());
+        BuiltGroup {
+            header,
+            data,
+            parity,
+            contents: builder.contents,
+            answers: builder.answers,
+            states,
+            changes,
+        }
+    }
+
+    fn take_images(&self, builder: &mut GroupBuilder) {
+        let mut images = self.log.images.borrow_mut();
+        while let Some(Entry::Image { record, .. }) = images.front() {
+            let blocks = record.data_blocks().expect("its maker counted them");
+            let full = builder.blocks + blocks > self.log.group_blocks()
+                || builder.head_bytes + record.encoded_len() > HEAD_BYTES_MAX;
+            if full && !builder.records.is_empty() {
+                return;
+            }
+            if let Some(Entry::Image { record, data, completion }) = images.pop_front() {
+                if let GroupRecord::Changed { upto, .. } = record {
+                    // No state in this group or a later one may say less.
+                    self.progress.note_changed(upto);
+                }
+                builder.push(record, data);
+                builder.answers.push(Answer { completion, parts: 1, result: Ok(true) });
+            }
+        }
+    }
+
+    fn take_queued(&self, builder: &mut GroupBuilder) {
+        let mut queue = self.log.queue.borrow_mut();
+        while builder.blocks < self.log.group_blocks()
+            && builder.head_bytes < HEAD_BYTES_MAX
+            && let Some(entry) = queue.pop_front()
+        {
+            match entry {
+                Entry::Data { mut run, data, completion } => {
+                    let blocks = run.blocks.min(self.log.group_blocks() - builder.blocks);
+                    let bytes = blocks as usize * BLOCK_BYTES;
+                    if blocks < run.blocks {
+                        let rest = Run { slot: run.slot + blocks, blocks: run.blocks - blocks, ..run };
+                        let data = data.slice(bytes, data.len() - bytes);
+                        queue.push_front(Entry::Data { run: rest, data, completion: Rc::clone(&completion) });
+                        run.blocks = blocks;
+                    }
+                    let data = data.slice(0, bytes);
+                    let Run { stripe, slot, blocks } = run;
+                    builder.push(GroupRecord::Data { stripe, slot, blocks }, [data.clone()]);
+                    builder.contents.push((run, data));
+                    builder.answers.push(Answer { completion, parts: blocks, result: Ok(true) });
+                }
+                Entry::Merge { run, at, bytes, base, version, completion } => {
+                    let Some(mut merged) = self.merge_base(builder, run, base, version) else {
+                        self.state.mark(Mark::ArrayMergeMoved);
+                        builder.answers.push(Answer { completion, parts: 1, result: Ok(false) });
+                        continue;
+                    };
+                    merged.bytes_mut()[at..at + bytes.len()].copy_from_slice(&bytes);
+                    let Run { stripe, slot, blocks } = run;
+                    builder.push(GroupRecord::Data { stripe, slot, blocks }, [merged.clone()]);
+                    builder.contents.push((run, merged));
+                    builder.answers.push(Answer { completion, parts: 1, result: Ok(true) });
+                }
+                Entry::Image { .. } => unreachable!("images have a queue of their own"),
+            }
+        }
+    }
+
+    /// A copy of the block's content once every entry before this one is written; `None` when the caller's is out of date.
+    fn merge_base(&self, builder: &GroupBuilder, run: Run, base: Buf, version: u64) -> Option<Buf> {
+        let covers = |(other, _): &&(Run, Buf)| {
+            other.stripe == run.stripe && (other.slot..other.slot + other.blocks).contains(&run.slot)
+        };
+        if let Some((other, data)) = builder.contents.iter().rev().find(covers) {
+            let from = (run.slot - other.slot) as usize * BLOCK_BYTES;
+            return Some(Buf::copy_of(&data.bytes()[from..from + BLOCK_BYTES]));
+        }
+        let dirty = self.dirty.borrow();
+        match dirty.get(run.stripe, run.slot) {
+            Some(block) => Some(Buf::copy_of(block.data.bytes())),
+            None if dirty.version() == version => Some(Buf::copy_of(base.bytes())),
+            None => None,
+        }
+    }
+
+    /// The oldest group that replay would need.
+    fn tail(&self) -> u64 {
+        let dirty = self.dirty.borrow_mut().oldest();
+        let first = self.pinned.oldest_or(self.log.state.get());
+        dirty.map_or(first, |dirty| dirty.min(first))
+    }
+}
+
+/// The parity at the end of a group of `blocks` blocks, sorted by members: a run for each member, and where it begins.
+fn parity_runs(parity: &[(u8, Buf)], blocks: u32) -> Vec<ParityRun> {
     let count =
         |bufs: &[(u8, Buf)]| (bufs.iter().map(|(_, buf)| buf.len()).sum::<usize>() / BLOCK_BYTES) as u32;
     let mut first = blocks - count(parity);
     let runs = parity.chunk_by(|a, b| a.0 == b.0).map(|run| {
         let at = first;
         first += count(run);
-        (MemberId(run[0].0), at, gather(run.iter().map(|(_, buf)| buf)))
+        ParityRun { member: MemberId(run[0].0), first: at, data: concat(run.iter().map(|(_, buf)| buf)) }
     });
     runs.collect()
+}
+
+/// The buffers as one write, those that follow one another in memory as one.
+pub(crate) fn concat<'a>(bufs: impl Iterator<Item = &'a Buf>) -> Gather {
+    let mut joined: Vec<Buf> = Vec::with_capacity(1);
+    for buf in bufs {
+        if !joined.last_mut().is_some_and(|last| last.join(buf)) {
+            joined.push(buf.clone());
+        }
+    }
+    joined.into()
 }

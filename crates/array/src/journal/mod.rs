@@ -1,7 +1,114 @@
-//! The journal of an array: groups of blocks on f + 1 members, and their way to the stripes.
+//! The journal of an array: the log of groups on f + 1 members, the blocks that are not in their place yet, and flushing.
+//!
+//! It also brings the bitmap and the progress of long work to the members. It does not change stripes: the destager, which
+//! brings blocks to their stripes, is background work, and `destage` here holds only the requests to it.
 
-pub(crate) mod destage;
+mod destage;
+mod destage_requests;
 pub(crate) mod dirty_blocks;
-pub(crate) mod flush;
+mod flush;
+mod flush_rounds;
+mod group;
 pub(crate) mod group_builder;
 pub(crate) mod log;
+mod pinned_groups;
+pub(crate) mod progress;
+mod record_progress;
+mod writer;
+
+use std::cell::{Ref, RefCell};
+use std::rc::Rc;
+
+use sinew_core::buf::Buf;
+use sinew_core::completion::Completion;
+use sinew_core::io::Io;
+use sinew_core::sync::Promise;
+use sinew_core::volume::VolumeError;
+use sinew_format::log_group::GroupRecord;
+
+use crate::bitmap::Bitmap;
+use crate::journal::destage_requests::DestageRequests;
+use crate::journal::dirty_blocks::DirtyBlocks;
+use crate::journal::flush_rounds::FlushRounds;
+use crate::journal::log::{Entry, Log, LogStart};
+use crate::journal::pinned_groups::PinnedGroups;
+use crate::journal::progress::{Progress, Resumed};
+use crate::state::ShardState;
+
+/// The journal of a shard.
+pub(crate) struct Journal<I> {
+    state: Rc<ShardState<I>>,
+    bitmap: Rc<Bitmap<I>>,
+    log: Log,
+    dirty: RefCell<DirtyBlocks>,
+    pinned: PinnedGroups,
+    flushes: FlushRounds,
+    requests: DestageRequests,
+    progress: Progress,
+}
+
+impl<I: Io> Journal<I> {
+    /// The journal as recovery found it.
+    pub(crate) fn new(
+        state: &Rc<ShardState<I>>,
+        bitmap: &Rc<Bitmap<I>>,
+        start: LogStart,
+        dirty: DirtyBlocks,
+        resumed: Resumed,
+    ) -> Journal<I> {
+        Journal {
+            state: Rc::clone(state),
+            bitmap: Rc::clone(bitmap),
+            requests: DestageRequests::new(start.next),
+            log: Log::new(start),
+            dirty: RefCell::new(dirty),
+            pinned: PinnedGroups::default(),
+            flushes: FlushRounds::default(),
+            progress: Progress::new(resumed),
+        }
+    }
+
+    /// The log's positions and room.
+    pub(crate) fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// The blocks that are not in their place yet, to be read.
+    pub(crate) fn dirty(&self) -> Ref<'_, DirtyBlocks> {
+        self.dirty.borrow()
+    }
+
+    /// The groups that the log keeps until their content is durable in its place.
+    pub(crate) fn pinned(&self) -> &PinnedGroups {
+        &self.pinned
+    }
+
+    /// How far long work is.
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Queues clients' data.
+    pub(crate) fn append(&self, entries: impl IntoIterator<Item = Entry>) {
+        self.log.append(entries);
+    }
+
+    /// Appends images of stripes or rows, ahead of clients' data; resolves when they are written.
+    ///
+    /// # Errors
+    /// [`VolumeError::Failed`] when the log cannot be written.
+    pub(crate) async fn append_images(
+        &self,
+        images: Vec<(GroupRecord, Vec<Buf>)>,
+    ) -> Result<(), VolumeError> {
+        let (completion, promise) = Completion::new(images.len() as u32);
+        let entry = |(record, data)| Entry::Image { record, data, completion: Rc::clone(&completion) };
+        self.log.append_images(images.into_iter().map(entry));
+        promise.await.map(|_| ())
+    }
+
+    /// Has the next group carry the state and the tail; resolves when the group is written.
+    pub(crate) fn write_state(&self) -> Promise<Result<(), VolumeError>> {
+        self.log.write_state()
+    }
+}

@@ -1,20 +1,20 @@
-//! Replay: what the groups of the log come to.
+//! Replay: the state that the groups of the log amount to.
 //!
-//! An *after-image* is spread over the members as its stripe is: its parity is in the ring of the member that it belongs
-//! to, and nowhere else; its data is on f + 1 members with the head of the group, or, where it does not change, in its
-//! place. So a member that is missing takes one unit of it, as of the stripe.
+//! An *after-image* is spread over the members like its stripe: its parity is in the ring of the member that the parity belongs
+//! to, and nowhere else; its data is on f + 1 members with the head of the group, or, where it does not change, in its place.
+//! So a missing member costs one unit of the after-image, as of the stripe.
 //!
-//! - Parity of a member that is out, or lags behind in the stripe's region, is not needed: nobody reads it in its place
-//!   before a rebuild has made it.
-//! - Of a round that may have begun to change stripes, members that count lack no more than the array survives. All of it
-//!   was durable before; and a member that was out since then lags behind until the log needs no group from before its
-//!   return (`ArrayShard::rebuild_region`). What is missing is a block that cannot be read any more: it is made from the
-//!   others, as in a stripe, and is right if it has the checksum that the group has for it. It goes to the ring, durably,
-//!   before anything goes to its place: the next recovery may find other members, and must not decide otherwise.
-//! - If more is missing the group was not wholly appended, so that no stripe was changed: this after-image is void. What
-//!   it was about is still to be brought to its place.
+//! - Parity of a member that is out, or stale in the stripe's region, is not needed: no task reads it in its place before a
+//!   rebuild has computed it.
+//! - In a destage round that may have begun to change stripes, the members that count lack no more of an after-image than the
+//!   array survives: all of it was durable before, and a member that was out since then counts as stale until the log needs
+//!   no group from before its return (`Rebuild::rebuild_region`). So a missing unit is one that cannot be read any more. It is
+//!   reconstructed from the others, as in a stripe, and is right if it has the checksum that the group has for it. It goes to
+//!   the ring, durably, before any image goes to its place: the next recovery may find other members, and must decide alike.
+//! - If more is missing, the group was not wholly appended and no stripe was changed: this after-image is void. Its blocks are
+//!   still dirty.
 //!
-//! Images of rows that a growth changes are wholly on each member that has the head.
+//! Images of rows that a growth changes are whole on each member that has the head.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -30,23 +30,33 @@ use sinew_layout::parity::{self, Column};
 use sinew_members::open_error::RecoverError;
 
 use crate::bitmap::regions::{LongWork, Regions};
-use crate::recovery::{Found, Recovery};
+use crate::recovery::Recovery;
+use crate::recovery::groups::RingGroup;
 
-/// What replay of the groups comes to.
-pub(crate) struct Replayed {
-    pub(crate) regions: Regions,
-    pub(crate) work: LongWork,
-    /// The last group with a state.
-    pub(crate) state: u64,
-    /// Content that is in no place yet: stripe and slot, with its versions and their groups, oldest first.
-    pub(crate) data: BTreeMap<(u64, u32), Vec<(u64, Buf)>>,
-    /// What belongs in places: stripe, unit as images have it, and offset.
-    pub(crate) images: BTreeMap<(u64, u16, u32), Buf>,
-    /// What does once the log says that the rows have changed.
-    changing: BTreeMap<(u64, u16, u32), Buf>,
+/// The place of a block of an image.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ImagePlace {
+    pub(super) stripe: u64,
+    /// As images number units.
+    pub(super) unit: u16,
+    pub(super) offset: u32,
 }
 
-/// Of each parity column that an after-image has, where the log has it, and what was found there.
+/// The state that the groups amount to.
+pub(super) struct Replayed {
+    pub(super) regions: Regions,
+    pub(super) work: LongWork,
+    /// The last group with a state.
+    pub(super) state: u64,
+    /// Dirty blocks, by stripe and slot: their versions and the groups of these, oldest first.
+    pub(super) data: BTreeMap<(u64, u32), Vec<(u64, Buf)>>,
+    /// Images to be written to their places.
+    pub(super) images: BTreeMap<ImagePlace, Buf>,
+    /// Images that count once the log says that their rows have changed.
+    changing: BTreeMap<ImagePlace, Buf>,
+}
+
+/// For each parity column of an after-image: its place in the log, and the content that was read there.
 type FoundParity = [Option<(Part, Option<Buf>)>; PARITY_MAX];
 
 /// A stripe's after-image, or a part of it.
@@ -72,11 +82,14 @@ fn within(runs: &[(u32, u32)], limit: u32) -> bool {
 
 impl<I: Io> Recovery<I> {
     /// Replays groups, in order.
-    pub(crate) async fn replay(&mut self, chain: &[Found]) -> Result<Replayed, RecoverError> {
+    ///
+    /// # Errors
+    /// When a record is impossible, or a member fails.
+    pub(super) async fn replay(&mut self, chain: &[RingGroup]) -> Result<Replayed, RecoverError> {
         let mut replayed = self.last_state(chain)?;
-        let growing = self.slice.growth().is_some() || self.slice.changing().is_some();
-        if growing && usize::from(replayed.work.moving_to) == self.slice.geometry.members() {
-            self.slice.set_moved(replayed.work.moved);
+        let growing = self.layout.growth().is_some() || self.layout.changing().is_some();
+        if growing && usize::from(replayed.work.moving_to) == self.layout.geometry.members() {
+            self.layout.set_moved(replayed.work.moved);
         }
         for found in chain {
             let group = &found.group;
@@ -101,11 +114,11 @@ impl<I: Io> Recovery<I> {
         Ok(replayed)
     }
 
-    /// The last state, and how far a growth was: what depends on it, in whatever group, is judged by how it is now.
-    fn last_state(&self, chain: &[Found]) -> Result<Replayed, RecoverError> {
-        let geometry = self.slice.geometry;
+    /// The last state and the progress of a growth. Records of every group are checked against these.
+    fn last_state(&self, chain: &[RingGroup]) -> Result<Replayed, RecoverError> {
+        let geometry = self.layout.geometry;
         let mut replayed = Replayed {
-            regions: Regions::new(self.slice.regions(), geometry.members(), geometry.zeroed),
+            regions: Regions::new(self.layout.regions(), geometry.members(), geometry.zeroed),
             work: LongWork::default(),
             state: 0,
             data: BTreeMap::new(),
@@ -116,7 +129,7 @@ impl<I: Io> Recovery<I> {
             for record in &group.records {
                 match record {
                     GroupRecord::State(bytes) => {
-                        let decoded = Regions::decode(bytes, self.slice.regions(), geometry.members());
+                        let decoded = Regions::decode(bytes, self.layout.regions(), geometry.members());
                         let (regions, work) = decoded.map_err(|error| self.damaged(&error.to_string()))?;
                         (replayed.regions, replayed.work) = (regions, work);
                         replayed.state = group.header.seq;
@@ -135,7 +148,7 @@ impl<I: Io> Recovery<I> {
         RecoverError::Damaged { shard: self.index, what: what.to_owned() }
     }
 
-    /// The parity of a group's after-images, as their members have it, part by part; none of what is not as it was written.
+    /// The parity of a group's after-images, part by part; `None` for a part that cannot be read or has another checksum.
     async fn read_parity(&mut self, group: &Group) -> Vec<Option<Buf>> {
         let parts: Vec<&Part> = group.parts.iter().filter(|part| part.parity.is_some()).collect();
         let runs: Vec<&[&Part]> = parts.chunk_by(|a, b| member_of(a) == member_of(b)).collect();
@@ -168,11 +181,11 @@ impl<I: Io> Recovery<I> {
         parity: FoundParity,
         replayed: &mut Replayed,
     ) -> Result<(), RecoverError> {
-        let slice = &self.slice;
+        let layout = &self.layout;
         match record {
             GroupRecord::State(_) => {}
             GroupRecord::Data { stripe, slot, blocks } => {
-                if *stripe >= slice.stripes || !within(&[(*slot, *blocks)], slice.stripe_slots()) {
+                if *stripe >= layout.stripes || !within(&[(*slot, *blocks)], layout.stripe_slots()) {
                     return Err(self.damaged("the journal names blocks that the array does not have"));
                 }
                 for i in 0..*blocks {
@@ -181,11 +194,11 @@ impl<I: Io> Recovery<I> {
                 }
             }
             GroupRecord::Drain { stripe, upto, slots, offsets, parity: members } => {
-                let possible = *stripe < slice.stripes
-                    && within(slots, slice.stripe_slots())
-                    && within(offsets, slice.chunk_blocks)
-                    && members.iter().flatten().all(|&m| usize::from(m) < slice.geometry.members())
-                    && members.iter().skip(slice.m).all(Option::is_none);
+                let possible = *stripe < layout.stripes
+                    && within(slots, layout.stripe_slots())
+                    && within(offsets, layout.chunk_blocks)
+                    && members.iter().flatten().all(|&m| usize::from(m) < layout.geometry.members())
+                    && members.iter().skip(layout.m).all(Option::is_none);
                 if !possible {
                     return Err(self.damaged("the journal names a stripe that the array does not have"));
                 }
@@ -198,13 +211,16 @@ impl<I: Io> Recovery<I> {
             }
             GroupRecord::Image { stripe, unit, offset, blocks } => {
                 let is_unit =
-                    usize::from(*unit) < slice.k || usize::from(unit.wrapping_sub(IMAGE_OF_P)) < slice.m;
-                if *stripe >= slice.stripes || !is_unit || !within(&[(*offset, *blocks)], slice.chunk_blocks)
+                    usize::from(*unit) < layout.k || usize::from(unit.wrapping_sub(IMAGE_OF_P)) < layout.m;
+                if *stripe >= layout.stripes
+                    || !is_unit
+                    || !within(&[(*offset, *blocks)], layout.chunk_blocks)
                 {
                     return Err(self.damaged("the journal names a row that the array does not have"));
                 }
                 for i in 0..*blocks {
-                    replayed.changing.insert((*stripe, *unit, offset + i), block(data, i as usize));
+                    let place = ImagePlace { stripe: *stripe, unit: *unit, offset: offset + i };
+                    replayed.changing.insert(place, block(data, i as usize));
                 }
             }
             GroupRecord::Changed { rows, .. } => {
@@ -213,11 +229,11 @@ impl<I: Io> Recovery<I> {
                         (u64::from(first)..u64::from(first) + u64::from(count)).contains(&row)
                     })
                 };
-                // Their places have other roles now, and what there was is in them.
-                replayed.images.retain(|&(row, _, _), _| !changed(row));
+                // Their places have other roles now, and the former content is in them.
+                replayed.images.retain(|place, _| !changed(place.stripe));
                 replayed.data.retain(|&(row, _), _| !changed(row));
                 let changing = std::mem::take(&mut replayed.changing);
-                let images = changing.into_iter().filter(|&((row, _, _), _)| changed(row));
+                let images = changing.into_iter().filter(|(place, _)| changed(place.stripe));
                 for (place, buf) in images {
                     self.io.mark(Mark::ArrayRecoverChanged);
                     replayed.images.insert(place, buf);
@@ -227,7 +243,7 @@ impl<I: Io> Recovery<I> {
         Ok(())
     }
 
-    /// What an after-image says belongs in its places.
+    /// Notes the images that an after-image has for its places.
     async fn replay_after_image(
         &self,
         group: &Group,
@@ -239,13 +255,13 @@ impl<I: Io> Recovery<I> {
             return Ok(());
         }
         for slot in each(image.slots) {
-            replayed.take_data(image.stripe, slot, image.upto, self.slice.chunk_blocks);
+            replayed.take_data(image.stripe, slot, image.upto, self.layout.chunk_blocks);
         }
         for (p, parity) in image.parity.iter().enumerate() {
             let found = parity.as_ref().and_then(|(_, found)| found.as_ref());
             for (i, offset) in each(image.offsets).enumerate() {
-                let place = (image.stripe, IMAGE_OF_P + p as u16, offset);
-                // What older after-images say of a parity that was not written, or is not needed, is void.
+                let place = ImagePlace { stripe: image.stripe, unit: IMAGE_OF_P + p as u16, offset };
+                // Older images of a parity that was not written, or is not needed, are void.
                 match found {
                     Some(buf) => drop(replayed.images.insert(place, block(buf, i))),
                     None => drop(replayed.images.remove(&place)),
@@ -255,13 +271,13 @@ impl<I: Io> Recovery<I> {
         Ok(())
     }
 
-    /// Whether the member is there, and what it has in the stripe's place is right but for what the log has.
+    /// Whether the member is active and up to date in the stripe's region, apart from content that is in the log.
     fn counts(&self, member: MemberId, stripe: u64, replayed: &Replayed) -> bool {
-        let is_stale = replayed.regions.is_stale(usize::from(member.0), self.slice.region(stripe));
+        let is_stale = replayed.regions.is_stale(usize::from(member.0), self.layout.region(stripe));
         self.members.is_active(member) && !is_stale
     }
 
-    /// Makes the parity of an after-image that its members should have and have not; false when too little is left of it.
+    /// Reconstructs the parity that members of an after-image should have and lack; false when too much of it is missing.
     async fn complete(
         &self,
         group: &Group,
@@ -278,7 +294,7 @@ impl<I: Io> Recovery<I> {
         if missing.is_empty() {
             return Ok(true);
         }
-        let Some(made) = self.make_parity(image, &missing, replayed).await else { return Ok(false) };
+        let Some(made) = self.reconstruct_parity(image, &missing, replayed).await else { return Ok(false) };
         if missing.iter().zip(&made).any(|((_, part), buf)| !group.has(part.first, buf.bytes())) {
             return Ok(false);
         }
@@ -291,14 +307,14 @@ impl<I: Io> Recovery<I> {
         Ok(true)
     }
 
-    /// Parity as it will be, from all else that is left of an after-image.
-    async fn make_parity(
+    /// The missing parity of an after-image, from its other units.
+    async fn reconstruct_parity(
         &self,
         image: &AfterImage<'_>,
         missing: &[(usize, Part)],
         replayed: &Replayed,
     ) -> Option<Vec<Buf>> {
-        let (k, m) = (self.slice.columns(image.stripe), self.slice.m);
+        let (k, m) = (self.layout.columns(image.stripe), self.layout.m);
         let columns = join_all((0..k).map(|column| self.column_after(image, column, replayed))).await;
         let found =
             image.parity[..m].iter().map(|parity| parity.as_ref().and_then(|(_, found)| found.clone()));
@@ -315,10 +331,10 @@ impl<I: Io> Recovery<I> {
         Some(made)
     }
 
-    /// A column's blocks at the offsets of an after-image, once that is in its places: from the log, else as they are.
+    /// A column's blocks at the offsets of an after-image, as they will be: from the log, else from their places.
     async fn column_after(&self, image: &AfterImage<'_>, column: usize, replayed: &Replayed) -> Option<Buf> {
-        let chunk_blocks = self.slice.chunk_blocks;
-        let (member, chunk) = self.slice.home(image.stripe, column);
+        let chunk_blocks = self.layout.chunk_blocks;
+        let (member, chunk) = self.layout.home(image.stripe, column);
         let mut content = Buf::stale(each(image.offsets).count() * BLOCK_BYTES);
         let mut places = content.bytes_mut().chunks_exact_mut(BLOCK_BYTES);
         for &(first, count) in image.offsets {
@@ -327,7 +343,8 @@ impl<I: Io> Recovery<I> {
                     let slot = column as u32 * chunk_blocks + offset;
                     let newest = || replayed.newest(image.stripe, slot, image.upto);
                     let new = each(image.slots).any(|s| s == slot).then(newest).flatten();
-                    new.or_else(|| replayed.images.get(&(image.stripe, column as u16, offset)))
+                    let place = ImagePlace { stripe: image.stripe, unit: column as u16, offset };
+                    new.or_else(|| replayed.images.get(&place))
                 })
                 .collect();
             let mut old = None;
@@ -342,7 +359,7 @@ impl<I: Io> Recovery<I> {
             let mut old = old.map(Some).chain(std::iter::repeat(None));
             for new in logged {
                 let old = old.next().flatten();
-                let bytes = new.map(Buf::bytes).or(old).expect("read where the log has nothing");
+                let bytes = new.map(Buf::bytes).or(old).expect("read where the log has none");
                 places.next().expect("a place for each offset").copy_from_slice(bytes);
             }
         }
@@ -356,14 +373,14 @@ fn member_of(part: &Part) -> u8 {
 }
 
 impl Replayed {
-    /// The newest content of a slot in groups up to `upto`, in no place yet.
+    /// The newest dirty content of a slot in groups up to `upto`.
     fn newest(&self, stripe: u64, slot: u32, upto: u64) -> Option<&Buf> {
         let versions = self.data.get(&(stripe, slot))?;
         let count = versions.partition_point(|(seq, _)| *seq <= upto);
         versions[..count].last().map(|(_, data)| data)
     }
 
-    /// The newest content of a slot in groups up to `upto` goes to its place; what is older is forgotten.
+    /// The newest content of a slot in groups up to `upto` becomes an image; older content is dropped.
     fn take_data(&mut self, stripe: u64, slot: u32, upto: u64, chunk_blocks: u32) {
         let Some(versions) = self.data.get_mut(&(stripe, slot)) else { return };
         let count = versions.partition_point(|(seq, _)| *seq <= upto);
@@ -373,7 +390,7 @@ impl Replayed {
         };
         if let Some((_, data)) = taken {
             let unit = (slot / chunk_blocks) as u16;
-            self.images.insert((stripe, unit, slot % chunk_blocks), data);
+            self.images.insert(ImagePlace { stripe, unit, offset: slot % chunk_blocks }, data);
         }
     }
 }

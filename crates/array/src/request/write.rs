@@ -1,7 +1,8 @@
 //! Writing: a client's changes to one shard's part of the volume.
 //!
-//! With a journal they are appended to it, and that is all a client waits for. Without one they go to their stripes, and
-//! writes that wait for the same stripe are carried out together: neighbours share one change of the parity.
+//! In an array with a journal, changes are appended to it, and that is all that a client waits for. In one without, changes
+//! go to their stripes; changes that wait for the same stripe are carried out together, so that neighbours share one update
+//! of the parity.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as MapEntry;
@@ -12,49 +13,37 @@ use sinew_core::completion::Completion;
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
+use sinew_format::model::array_shard_layout::Run;
 use sinew_members::update_latency::ChangeParts;
 
-use crate::ArrayShard;
 use crate::journal::log::Entry;
-use sinew_format::model::array_shard_layout::Run;
+use crate::request::Requests;
+use crate::request::change::{Change, QueuedChange};
 
 /// Blocks of zeros written at once.
 const ZERO_BLOCKS: u64 = 256;
 
-/// A change of a stripe.
-enum Change {
-    /// New content of consecutive slots.
-    Blocks { slot: u32, data: Buf },
-    /// New content of part of a block.
-    Part { slot: u32, at: usize, bytes: Rc<[u8]> },
-}
-
-/// A change that waits for its stripe.
-pub(crate) struct Queued {
-    /// Since when.
-    at: u64,
-    change: Change,
-    ticket: Rc<Completion>,
-}
-
-impl<I: Io> ArrayShard<I> {
+impl<I: Io> Requests<I> {
     /// Stores whole consecutive blocks.
+    ///
+    /// # Errors
+    /// [`VolumeError::Failed`] when the array has failed.
     pub(crate) async fn write(self: &Rc<Self>, local: u64, data: Buf) -> Result<(), VolumeError> {
-        self.counters.writes.add(1);
-        self.counters.written_bytes.add(data.len() as u64);
+        self.state.counters().writes.add(1);
+        self.state.counters().written_bytes.add(data.len() as u64);
         self.write_blocks(local, data).await
     }
 
     async fn write_blocks(self: &Rc<Self>, local: u64, data: Buf) -> Result<(), VolumeError> {
-        let _inside = self.enter_writing(local, (data.len() / BLOCK_BYTES) as u64).await;
+        let _inside = self.stripes.enter_writing(local, (data.len() / BLOCK_BYTES) as u64).await;
         let runs = self.data_runs(local, data);
-        if self.slice().geometry.journal {
-            if self.failed.get() {
+        if self.state.layout().geometry.journal {
+            if self.state.has_failed() {
                 return Err(VolumeError::Failed);
             }
-            let (ticket, promise) = Completion::new(runs.iter().map(|(run, _)| run.blocks).sum());
-            let entry = |(run, data)| Entry::Data { run, data, ticket: Rc::clone(&ticket) };
-            self.log.append(runs.into_iter().map(entry));
+            let (completion, promise) = Completion::new(runs.iter().map(|(run, _)| run.blocks).sum());
+            let entry = |(run, data)| Entry::Data { run, data, completion: Rc::clone(&completion) };
+            self.journal.append(runs.into_iter().map(entry));
             return promise.await.map(|_| ());
         }
         let mut stripes: BTreeMap<u64, Vec<Change>> = BTreeMap::new();
@@ -62,15 +51,15 @@ impl<I: Io> ArrayShard<I> {
             stripes.entry(run.stripe).or_default().push(Change::Blocks { slot: run.slot, data });
         }
         let writes = stripes.into_iter().map(|(stripe, changes)| self.change_stripe(stripe, changes));
-        // All parts are waited for even when one fails: nothing of a request happens after its answer.
+        // Waits for all parts even when one fails: no part of a request happens after its answer.
         join_all(writes).await.into_iter().collect()
     }
 
-    /// The runs that blocks go to, with their data; those that follow one another in a stripe as one.
+    /// The runs that blocks go to, with their data; neighbours in a stripe are joined.
     fn data_runs(&self, local: u64, data: Buf) -> Vec<(Run, Buf)> {
         let mut runs: Vec<(Run, Buf)> = Vec::with_capacity(1);
         let mut from = 0;
-        for run in self.slice().runs(local, (data.len() / BLOCK_BYTES) as u64) {
+        for run in self.state.layout().runs(local, (data.len() / BLOCK_BYTES) as u64) {
             let bytes = run.blocks as usize * BLOCK_BYTES;
             let part = data.slice(from, bytes);
             from += bytes;
@@ -88,34 +77,40 @@ impl<I: Io> ArrayShard<I> {
     }
 
     /// Changes some bytes inside one block. Concurrent changes of the same block each take effect whole.
+    ///
+    /// # Errors
+    /// As for [`Requests::write`].
     pub(crate) async fn merge(
         self: &Rc<Self>,
         local: u64,
         at: usize,
         bytes: Rc<[u8]>,
     ) -> Result<(), VolumeError> {
-        self.counters.merges.add(1);
-        self.counters.written_bytes.add(bytes.len() as u64);
-        let _inside = self.enter_writing(local, 1).await;
-        let run = self.slice().runs(local, 1).next().expect("one block has one run");
-        if !self.slice().geometry.journal {
+        self.state.counters().merges.add(1);
+        self.state.counters().written_bytes.add(bytes.len() as u64);
+        let _inside = self.stripes.enter_writing(local, 1).await;
+        let run = self.state.layout().runs(local, 1).next().expect("one block has one run");
+        if !self.state.layout().geometry.journal {
             return self.change_stripe(run.stripe, vec![Change::Part { slot: run.slot, at, bytes }]).await;
         }
         loop {
-            let version = self.pending.borrow().version();
-            let base = self.read_run(run).await?;
-            let (ticket, promise) = Completion::new(1);
+            let version = self.journal.dirty().version();
+            let base = self.stripes.read_run(run).await?;
+            let (completion, promise) = Completion::new(1);
             let bytes = Rc::clone(&bytes);
-            self.log.append([Entry::Merge { run, at, bytes, base, version, ticket }]);
+            self.journal.append([Entry::Merge { run, at, bytes, base, version, completion }]);
             if promise.await? {
                 return Ok(());
             }
         }
     }
 
-    /// Makes consecutive blocks zeros, the only way in which an array can forget them.
+    /// Discards consecutive blocks, which in an array means to write zeros.
+    ///
+    /// # Errors
+    /// As for [`Requests::write`].
     pub(crate) async fn write_zeros(self: &Rc<Self>, local: u64, count: u64) -> Result<(), VolumeError> {
-        self.counters.discards.add(1);
+        self.state.counters().discards.add(1);
         let zeros = Buf::zeroed(count.min(ZERO_BLOCKS) as usize * BLOCK_BYTES);
         let (mut at, end) = (local, local + count);
         while at < end {
@@ -126,11 +121,12 @@ impl<I: Io> ArrayShard<I> {
         Ok(())
     }
 
-    /// Queues changes of a stripe and sees to it, unless somebody does already.
+    /// Queues changes of a stripe, and carries them out unless another task is at work on the stripe.
     async fn change_stripe(self: &Rc<Self>, stripe: u64, changes: Vec<Change>) -> Result<(), VolumeError> {
-        let (ticket, promise) = Completion::new(changes.len() as u32);
-        let at = self.io.now_coarse();
-        let new = changes.into_iter().map(|change| Queued { at, change, ticket: Rc::clone(&ticket) });
+        let (completion, promise) = Completion::new(changes.len() as u32);
+        let at = self.state.io().now_coarse();
+        let new =
+            changes.into_iter().map(|change| QueuedChange { at, change, completion: Rc::clone(&completion) });
         let leads = match self.queued.borrow_mut().entry(stripe) {
             MapEntry::Occupied(mut queue) => {
                 queue.get_mut().extend(new);
@@ -147,41 +143,42 @@ impl<I: Io> ArrayShard<I> {
         promise.await.map(|_| ())
     }
 
-    /// Carries out what is queued for a stripe; what is queued meanwhile is left to a task of its own.
+    /// Carries out the changes queued for a stripe. Changes queued meanwhile are left to a task of their own.
     async fn change_queued(self: Rc<Self>, stripe: u64) {
         {
-            let _held = self.locks.alone(stripe).await;
+            let _lock = self.stripes.lock_exclusive(stripe).await;
             let queued = self.queued.borrow_mut().get_mut(&stripe).map(std::mem::take).unwrap_or_default();
-            let now = self.io.now_coarse();
+            let now = self.state.io().now_coarse();
             let changes = queued.len() as u64;
             let wait_ns = queued.iter().map(|queued| now - queued.at).sum();
-            self.counters.stripe_changes.add(changes);
-            self.counters.stripe_wait_ns.add(wait_ns);
+            self.state.counters().stripe_changes.add(changes);
+            self.state.counters().stripe_wait_ns.add(wait_ns);
             let parts = ChangeParts { changes, wait_ns, ..ChangeParts::default() };
             let result = match self.resolve(stripe, &queued).await {
-                Ok(blocks) => self.update(stripe, blocks, now, parts).await,
+                Ok(blocks) => self.stripes.update(stripe, blocks, now, parts).await,
                 Err(error) => Err(error),
             };
-            queued.iter().for_each(|queued| queued.ticket.done(1, result.map(|()| true)));
+            queued.iter().for_each(|queued| queued.completion.done(1, result.map(|()| true)));
         }
         let more = self.queued.borrow().get(&stripe).is_some_and(|queue| !queue.is_empty());
         if more {
             let shard = Rc::clone(&self);
-            self.io.spawn(async move { Box::pin(shard.change_queued(stripe)).await });
+            self.state.io().spawn(async move { Box::pin(shard.change_queued(stripe)).await });
         } else {
             self.queued.borrow_mut().remove(&stripe);
         }
     }
 
-    /// What changes come to, in their order: slots and their new content. The caller holds the stripe alone.
-    async fn resolve(&self, stripe: u64, queued: &[Queued]) -> Result<Vec<(u32, Buf)>, VolumeError> {
+    /// The result of changes, applied in their order: slots and their new content. The caller holds the stripe's lock,
+    /// exclusively.
+    async fn resolve(&self, stripe: u64, queued: &[QueuedChange]) -> Result<Vec<(u32, Buf)>, VolumeError> {
         let block = |data: &Buf, i: usize| data.slice(i * BLOCK_BYTES, BLOCK_BYTES);
-        if let [Queued { change: Change::Blocks { slot, data }, .. }] = queued {
+        if let [QueuedChange { change: Change::Blocks { slot, data }, .. }] = queued {
             let blocks = data.len() / BLOCK_BYTES;
             return Ok((0..blocks).map(|i| (slot + i as u32, block(data, i))).collect());
         }
         let mut all: BTreeMap<u32, Buf> = BTreeMap::new();
-        for Queued { change, .. } in queued {
+        for QueuedChange { change, .. } in queued {
             match change {
                 Change::Blocks { slot, data } => {
                     all.extend((0..data.len() / BLOCK_BYTES).map(|i| (slot + i as u32, block(data, i))));
@@ -191,7 +188,7 @@ impl<I: Io> ArrayShard<I> {
                         Some(buf) => Buf::copy_of(buf.bytes()),
                         None => {
                             let run = Run { stripe, slot: *slot, blocks: 1 };
-                            Buf::copy_of(self.read_locked(run).await?.bytes())
+                            Buf::copy_of(self.stripes.read_locked(run).await?.bytes())
                         }
                     };
                     content.bytes_mut()[*at..*at + bytes.len()].copy_from_slice(bytes);

@@ -1,4 +1,67 @@
-//! Growth of an array onto more members.
+//! Reshape: growth of an array onto more members, of chunks without parity and of rows with parity.
 
-pub(crate) mod chunks;
-pub(crate) mod rows;
+mod chunks;
+mod rows;
+mod run;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use sinew_core::io::{DeviceId, Io};
+use sinew_core::sync::Kick;
+use sinew_format::model::array_geometry::ArrayGeometry;
+use sinew_format::model::array_shard_layout::ShardLayout;
+use sinew_format::model::config::MemberState;
+
+use crate::bitmap::Bitmap;
+use crate::journal::Journal;
+use crate::state::ShardState;
+use crate::stripe::Stripes;
+
+/// The growth of a shard.
+pub(crate) struct Reshape<I> {
+    state: Rc<ShardState<I>>,
+    bitmap: Rc<Bitmap<I>>,
+    journal: Rc<Journal<I>>,
+    stripes: Rc<Stripes<I>>,
+    wake: Kick,
+    /// The last batch failed.
+    stuck: Cell<bool>,
+}
+
+impl<I: Io> Reshape<I> {
+    /// The job, not yet running.
+    pub(crate) fn new(
+        state: &Rc<ShardState<I>>,
+        bitmap: &Rc<Bitmap<I>>,
+        journal: &Rc<Journal<I>>,
+        stripes: &Rc<Stripes<I>>,
+    ) -> Reshape<I> {
+        Reshape {
+            state: Rc::clone(state),
+            bitmap: Rc::clone(bitmap),
+            journal: Rc::clone(journal),
+            stripes: Rc::clone(stripes),
+            wake: Kick::default(),
+            stuck: Cell::new(false),
+        }
+    }
+
+    /// The array has another geometry, with these members: a growth begins, or has ended.
+    pub(crate) fn set_geometry(&self, geometry: ArrayGeometry, members: &[(MemberState, Option<DeviceId>)]) {
+        let before = self.state.layout();
+        let next = ShardLayout::new(geometry, before.index);
+        let known = before.geometry.members();
+        self.state.members().extend(known, &members[known..]);
+        self.bitmap.extend(next.regions(), geometry.members());
+        self.journal.progress().resume(0);
+        self.state.set_layout(next);
+        self.state.note_losses();
+        self.wake.kick();
+    }
+
+    /// Whether the growth cannot go on at present.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stuck.get()
+    }
+}

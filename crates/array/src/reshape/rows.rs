@@ -1,22 +1,20 @@
-//! Growing with parity: rows are changed to what the growth makes of them, in the order of their keys, some at a time.
+//! Growth with parity: rows are changed to their new form, in the order of their keys, a batch at a time.
 //!
-//! A row is read wholly as it was or wholly as it will be, and one number, `moved`, says which. What is written to places
-//! that the row has no use for as it was can be written at any time. Then, with a journal, what is to be changed in place
-//! (parity, and data that takes the former place of parity) goes to the log together with the new `moved`, and is durable
-//! there before the places are changed; so a crash leaves a row that replay makes whole, whatever member is missing.
-//! Without a journal `moved` is recorded once everything is in its place, and until then the dirty marks have parity made
-//! again from data that nothing has touched; with a member missing as well there is the usual write hole.
+//! A row is read wholly in its old form or wholly in its new one, and one number, `moved`, says which. Places that the old
+//! form does not use are written at any time. In an array with a journal, the units that are then changed in place (parity,
+//! and data that takes the former place of parity) go to the log together with the new `moved`, and are durable there before
+//! the places are changed; so replay completes a row that a crash cut short, whatever member is missing. In an array without
+//! a journal `moved` is recorded once every unit is in its place. Until then a crash leaves the row in its old form, and the
+//! dirty marks have its parity computed again from data that the change has not touched; if a member is missing as well,
+//! this is the usual write hole.
 //!
-//! Rows that were taken apart are made zeros, in which no block of a client is until the growth has ended. A crash
-//! in between has them made zeros again.
+//! Rows that were taken apart are filled with zeros, and hold no block of a client until the growth has ended. After a crash
+//! they are filled again.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use sinew_layout::rows::{Cell, Change, Rows};
-
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::completion::Completion;
 use sinew_core::coverage::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
@@ -24,99 +22,100 @@ use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
 use sinew_format::log_group::{GroupRecord, IMAGE_OF_P};
-use sinew_layout::parity;
-
-use crate::journal::log::Entry;
-use crate::stripe::parity_plan::UnitRun;
-use crate::stripe::update::runs_of;
-use crate::{ArrayShard, RETRY_NS};
 use sinew_format::model::array_shard_layout::ShardLayout;
+use sinew_layout::parity;
+use sinew_layout::rows::{Cell, Change, Rows};
+
+use crate::reshape::Reshape;
+use crate::state::RETRY_NS;
+use crate::stripe::part::UnitRun;
+use crate::stripe::update::runs_of;
 
 /// Bytes of new content that are in memory at one time.
 const BATCH_BYTES: u64 = 4 << 20;
 
 /// New content of one unit of a row.
-struct Write {
+struct UnitWrite {
     row: u64,
-    /// As an image in the log has it.
+    /// As an image in the log numbers units.
     unit: u16,
     member: MemberId,
     offset: u64,
     data: Buf,
-    /// The place is still needed as it was.
+    /// The old form of the row uses the place.
     in_place: bool,
 }
 
 /// Rows that are changed together.
-struct Batch {
+struct RowBatch {
     upto: u64,
     changes: Vec<Change>,
-    /// They only become zeros.
+    /// The rows are only filled with zeros.
     clears: bool,
-    /// What is changed in place goes through the log.
+    /// Changes in place go through the log.
     logs: bool,
 }
 
 /// Units of a row that may be changed in place.
-fn units_in_place(slice: &ShardLayout, change: &Change) -> u64 {
-    (if change.keeps { slice.m } else { slice.w }) as u64
+fn units_in_place(layout: &ShardLayout, change: &Change) -> u64 {
+    (if change.keeps { layout.m } else { layout.w }) as u64
 }
 
-impl<I: Io> ArrayShard<I> {
+impl<I: Io> Reshape<I> {
     /// Changes row after row until the growth has ended.
-    pub(crate) async fn change_rows(&self) {
-        if self.mover.recorded() > 0 {
-            self.io.mark(Mark::ArrayMoveResumed);
+    pub(super) async fn change_rows(&self) {
+        if self.journal.progress().recorded() > 0 {
+            self.state.mark(Mark::ArrayMoveResumed);
         }
-        self.report_moved().await;
+        self.journal.report_moved().await;
         loop {
-            let slice = self.slice();
-            let Some(rows) = slice.changing() else { return };
-            if self.closing.get() {
+            let layout = self.state.layout();
+            let Some(rows) = layout.changing() else { return };
+            if self.state.is_closing() {
                 return;
             }
-            let ends = slice.moved() >= rows.end();
-            let changed = if self.failed.get() {
+            let ends = layout.moved() >= rows.end();
+            let changed = if self.state.has_failed() {
                 Err(VolumeError::Failed)
             } else if ends {
-                self.end_changes(&slice, rows).await
+                self.end_changes(&layout, rows).await
             } else {
-                self.change_batch(&slice, rows).await
+                self.change_batch(&layout, rows).await
             };
-            self.mover.stuck.set(changed.is_err());
+            self.stuck.set(changed.is_err());
             match changed {
                 Ok(()) if ends => return,
                 Ok(()) => {}
                 Err(_) => {
-                    self.io.mark(Mark::ArrayMoveRetried);
-                    self.io.sleep(RETRY_NS).await;
+                    self.state.mark(Mark::ArrayMoveRetried);
+                    self.state.io().sleep(RETRY_NS).await;
                 }
             }
         }
     }
 
-    /// Records that all rows have changed, and says so.
-    async fn end_changes(&self, slice: &ShardLayout, rows: &Rows) -> Result<(), VolumeError> {
-        self.flush().await?;
-        self.commit(slice, rows, rows.end(), &[]).await?;
-        self.report_moved().await;
+    /// Records that all rows have changed, and tells the control.
+    async fn end_changes(&self, layout: &ShardLayout, rows: &Rows) -> Result<(), VolumeError> {
+        self.journal.flush().await?;
+        self.commit(layout, rows, rows.end(), &[]).await?;
+        self.journal.report_moved().await;
         Ok(())
     }
 
     /// The next rows to be changed together.
-    fn next_batch(&self, slice: &ShardLayout, rows: &Rows) -> Batch {
-        let from = slice.moved();
+    fn next_batch(&self, layout: &ShardLayout, rows: &Rows) -> RowBatch {
+        let from = layout.moved();
         let first = rows.change(from);
         let clears = !first.keeps && first.gains.is_empty();
         let needed = rows.is_needed(from, from);
-        let logs = needed && (slice.geometry.journal || !first.keeps);
-        let chunk_blocks = u64::from(slice.chunk_blocks);
-        let width = slice.w as u64;
+        let logs = needed && (layout.geometry.journal || !first.keeps);
+        let chunk_blocks = u64::from(layout.chunk_blocks);
+        let width = layout.w as u64;
         let mut most = (BATCH_BYTES / (width * chunk_blocks * BLOCK_BYTES as u64)).max(1);
         if logs {
-            // A third, so that the images of one batch can still be there while those of the next come.
-            let blocks = units_in_place(slice, &first) * chunk_blocks;
-            most = most.min(slice.geometry.image_blocks() / 3 / blocks).max(1);
+            // A third, so that the images of two batches fit.
+            let blocks = units_in_place(layout, &first) * chunk_blocks;
+            most = most.min(layout.geometry.image_blocks() / 3 / blocks).max(1);
         }
         let mut changes = vec![first];
         let end = rows.stop(from).min(from + most);
@@ -127,110 +126,112 @@ impl<I: Io> ArrayShard<I> {
             }
             changes.push(change);
         }
-        Batch { upto: from + changes.len() as u64, changes, clears, logs }
+        RowBatch { upto: from + changes.len() as u64, changes, clears, logs }
     }
 
-    async fn change_batch(&self, slice: &Rc<ShardLayout>, rows: &Rows) -> Result<(), VolumeError> {
-        let batch = self.next_batch(slice, rows);
+    async fn change_batch(&self, layout: &Rc<ShardLayout>, rows: &Rows) -> Result<(), VolumeError> {
+        let batch = self.next_batch(layout, rows);
         let changed: BTreeSet<u64> = batch.changes.iter().map(|change| change.row).collect();
         let sources = batch.changes.iter().flat_map(|change| change.gains.iter().map(|(_, from)| from.row));
         let involved: BTreeSet<u64> = sources.chain(changed.iter().copied()).collect();
-        let moves: usize = batch.changes.iter().map(|change| change.gains.len() + slice.m).sum();
-        self.throttle.pay(&self.io, moves as u64 * u64::from(slice.chunk_blocks) * BLOCK_BYTES as u64).await;
+        let moves: usize = batch.changes.iter().map(|change| change.gains.len() + layout.m).sum();
+        self.state
+            .throttle()
+            .pay(self.state.io(), moves as u64 * u64::from(layout.chunk_blocks) * BLOCK_BYTES as u64)
+            .await;
         if batch.logs {
             self.make_room(&batch).await?;
         }
-        let result = match self.close_gate(involved.clone()).await {
-            Some(_closed) => self.change_behind_gate(slice, rows, &batch, &changed, &involved).await,
+        let result = match self.stripes.raise_barrier(involved.clone()).await {
+            Some(_closed) => self.change_behind_barrier(layout, rows, &batch, &changed, &involved).await,
             None => Err(VolumeError::Failed),
         };
-        self.log.reserve(0);
+        self.journal.log().reserve(0);
         result
     }
 
-    async fn change_behind_gate(
+    async fn change_behind_barrier(
         &self,
-        slice: &Rc<ShardLayout>,
+        layout: &Rc<ShardLayout>,
         rows: &Rows,
-        batch: &Batch,
+        batch: &RowBatch,
         changed: &BTreeSet<u64>,
         involved: &BTreeSet<u64>,
     ) -> Result<(), VolumeError> {
-        let mut held = Vec::with_capacity(involved.len());
+        let mut locks = Vec::with_capacity(involved.len());
         for &row in involved {
-            held.push(self.locks.alone(row).await);
+            locks.push(self.stripes.lock_exclusive(row).await);
         }
-        if self.closing.get() {
+        if self.state.is_closing() {
             return Ok(());
         }
-        let _uses: Vec<_> = changed.iter().map(|&row| self.use_region(row)).collect();
-        let regions: BTreeSet<usize> = changed.iter().map(|&row| slice.region(row)).collect();
+        let _uses: Vec<_> = changed.iter().map(|&row| self.bitmap.use_region_of(row)).collect();
+        let regions: BTreeSet<usize> = changed.iter().map(|&row| layout.region(row)).collect();
         let regions: Vec<usize> = regions.into_iter().collect();
-        let version = self.members.version();
-        self.mark(&regions).await?;
+        let version = self.state.members().version();
+        self.stripes.mark_regions(&regions).await?;
         let contents =
-            join_all(batch.changes.iter().map(|change| self.new_content(slice, rows, change))).await;
-        let writes: Vec<Write> =
+            join_all(batch.changes.iter().map(|change| self.new_content(layout, rows, change))).await;
+        let writes: Vec<UnitWrite> =
             contents.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         let (in_place, free): (Vec<_>, Vec<_>) = writes.into_iter().partition(|write| write.in_place);
         self.write_units(&free).await;
         if !batch.clears && !mutation::on(Mutation::ChangeUnflushed) {
-            self.flush().await?;
+            self.journal.flush().await?;
         }
-        if self.members.version() != version {
-            self.io.mark(Mark::ArrayMoveVoid);
+        if self.state.members().version() != version {
+            self.state.mark(Mark::ArrayMoveVoid);
             return Ok(());
         }
         if batch.clears {
-            self.io.mark(Mark::ArrayRowsCleared);
-            slice.set_moved(batch.upto);
+            self.state.mark(Mark::ArrayRowsCleared);
+            layout.set_moved(batch.upto);
             return Ok(());
         }
         if batch.logs {
-            self.commit(slice, rows, batch.upto, &in_place).await?;
+            self.commit(layout, rows, batch.upto, &in_place).await?;
         }
-        // From here on the rows are as they will be: whatever fails now is left to rebuild.
-        slice.set_moved(batch.upto);
-        self.mark(&regions).await?;
+        // From here on the rows have their new form: a write that fails now is left to rebuild.
+        layout.set_moved(batch.upto);
+        self.stripes.mark_regions(&regions).await?;
         self.write_units(&in_place).await;
-        let oldest = [self.changing_images.take(), self.unsettled.get()].into_iter().flatten().min();
-        self.unsettled.set(oldest);
+        self.journal.pinned().end_changing();
         if !batch.logs {
-            self.record_in_place(slice, rows, batch.upto).await?;
+            self.record_in_place(layout, rows, batch.upto).await?;
         }
         let moved: usize = batch.changes.iter().map(|change| change.gains.len()).sum();
-        self.counters.chunks_moved.add(moved as u64);
+        self.state.counters().chunks_moved.add(moved as u64);
         Ok(())
     }
 
-    /// Rows that were not changed through the log are in their places: says so before anybody may write to them.
-    async fn record_in_place(&self, slice: &ShardLayout, rows: &Rows, upto: u64) -> Result<(), VolumeError> {
+    /// Records rows that were not changed through the log, before clients may write to them.
+    async fn record_in_place(&self, layout: &ShardLayout, rows: &Rows, upto: u64) -> Result<(), VolumeError> {
         loop {
-            let recorded = match self.flush().await {
-                Ok(()) => self.commit(slice, rows, upto, &[]).await,
+            let recorded = match self.journal.flush().await {
+                Ok(()) => self.commit(layout, rows, upto, &[]).await,
                 Err(error) => Err(error),
             };
-            if recorded.is_ok() || self.failed.get() {
+            if recorded.is_ok() || self.state.has_failed() {
                 return recorded;
             }
-            self.io.sleep(RETRY_NS).await;
+            self.state.io().sleep(RETRY_NS).await;
         }
     }
 
-    /// Has the log take what is about to be changed in place, and that everything below `upto` is changed; durable when
-    /// this returns.
+    /// Logs the units that are about to be changed in place, and that every row below `upto` has its new form; durable on
+    /// return.
     async fn commit(
         &self,
-        slice: &ShardLayout,
+        layout: &ShardLayout,
         rows: &Rows,
         upto: u64,
-        writes: &[Write],
+        writes: &[UnitWrite],
     ) -> Result<(), VolumeError> {
-        let per_part = self.log.group_blocks();
+        let per_part = self.journal.log().group_blocks();
         let mut entries: Vec<(GroupRecord, Vec<Buf>)> = Vec::new();
         for write in writes {
-            for offset in (0..slice.chunk_blocks).step_by(per_part as usize) {
-                let blocks = per_part.min(slice.chunk_blocks - offset);
+            for offset in (0..layout.chunk_blocks).step_by(per_part as usize) {
+                let blocks = per_part.min(layout.chunk_blocks - offset);
                 let record = GroupRecord::Image { stripe: write.row, unit: write.unit, offset, blocks };
                 let data = write.data.slice(offset as usize * BLOCK_BYTES, blocks as usize * BLOCK_BYTES);
                 entries.push((record, vec![data]));
@@ -240,73 +241,72 @@ impl<I: Io> ArrayShard<I> {
             entries.clear();
         }
         let changed: BTreeSet<u32> =
-            (self.mover.recorded()..upto).map(|key| rows.change(key).row as u32).collect();
-        let to = slice.geometry.members() as u8;
+            (self.journal.progress().recorded()..upto).map(|key| rows.change(key).row as u32).collect();
+        let to = layout.geometry.members() as u8;
         entries.push((GroupRecord::Changed { to, upto, rows: runs_of(changed) }, Vec::new()));
         if !writes.is_empty() {
-            self.changing_images.set(Some(self.log.next()));
+            self.journal.pinned().pin_changing(self.journal.log().next());
         }
-        let (ticket, promise) = Completion::new(entries.len() as u32);
-        let entry = |(record, data)| Entry::Drain { record, data, ticket: Rc::clone(&ticket) };
-        self.log.append_drains(entries.into_iter().map(entry));
-        promise.await?;
-        self.flush().await?;
-        self.mover.set_recorded(upto);
-        self.io.mark(Mark::ArrayMoveRecorded);
+        self.journal.append_images(entries).await?;
+        self.journal.flush().await?;
+        self.journal.progress().set_recorded(upto);
+        self.state.mark(Mark::ArrayMoveRecorded);
         Ok(())
     }
 
-    /// Waits until the log has room for what the batch changes in place, beside what clients may fill meanwhile.
-    async fn make_room(&self, batch: &Batch) -> Result<(), VolumeError> {
-        let slice = self.slice();
-        let units = batch.changes.len() as u64 * units_in_place(&slice, &batch.changes[0]);
-        let blocks = units * u64::from(slice.chunk_blocks);
+    /// Waits until the log has room for the units that the batch changes in place, apart from the blocks that clients may fill meanwhile.
+    async fn make_room(&self, batch: &RowBatch) -> Result<(), VolumeError> {
+        let layout = self.state.layout();
+        let units = batch.changes.len() as u64 * units_in_place(&layout, &batch.changes[0]);
+        let blocks = units * u64::from(layout.chunk_blocks);
         // A group's head takes at least a block.
-        let need = blocks + blocks.div_ceil(u64::from(self.log.group_blocks()));
-        self.log.reserve(need);
-        while self.log.used() + need > self.log.client_blocks().max(need + 8) {
-            self.io.mark(Mark::ArrayMoveRoom);
-            self.tail_wanted.set(self.log.next());
-            if !self.wait_drained().await {
-                self.log.reserve(0);
+        let need = blocks + blocks.div_ceil(u64::from(self.journal.log().group_blocks()));
+        self.journal.log().reserve(need);
+        while self.journal.log().used() + need > self.journal.log().client_blocks().max(need + 8) {
+            self.state.mark(Mark::ArrayMoveRoom);
+            self.journal.want_tail_past_now();
+            if !self.journal.wait_for_destager().await {
+                self.journal.log().reserve(0);
                 return Err(VolumeError::Failed);
             }
         }
         Ok(())
     }
 
-    /// What a row becomes. The caller holds it, and those that something comes from.
+    /// The new content of a row. The caller holds the locks of this row and of those that chunks come from.
     async fn new_content(
         &self,
-        slice: &ShardLayout,
+        layout: &ShardLayout,
         rows: &Rows,
         change: &Change,
-    ) -> Result<Vec<Write>, VolumeError> {
-        let whole = |unit| UnitRun { unit, offset: 0, blocks: slice.chunk_blocks };
-        let bytes = slice.chunk_blocks as usize * BLOCK_BYTES;
+    ) -> Result<Vec<UnitWrite>, VolumeError> {
+        let whole = |unit| UnitRun { unit, offset: 0, blocks: layout.chunk_blocks };
+        let bytes = layout.chunk_blocks as usize * BLOCK_BYTES;
         let (row, end) = (change.row, rows.end());
-        let reads =
-            change.gains.iter().map(|(_, from)| self.reconstruct(from.row, whole(from.column as usize), &[]));
+        let reads = change
+            .gains
+            .iter()
+            .map(|(_, from)| self.stripes.reconstruct(from.row, whole(from.column as usize), &[]));
         let gained: Vec<Buf> = join_all(reads).await.into_iter().collect::<Result<_, _>>()?;
         let mut columns: Vec<Option<Buf>> = vec![None; rows.columns(row, end) as usize];
         for ((column, _), buf) in change.gains.iter().zip(gained) {
             columns[*column as usize] = Some(buf);
         }
-        let parity = self.new_parity_of(slice, change, &columns).await?;
+        let parity = self.new_parity_of(layout, change, &columns).await?;
         let zeros = || Buf::zeroed(bytes);
-        let needed = rows.is_needed(rows.key(row), slice.moved());
+        let needed = rows.is_needed(rows.key(row), layout.moved());
         let write = |unit: u16, member: u32, data: Buf| {
-            let home = sinew_layout::Home { member, chunk: slice.whole(row) };
-            Write {
+            let home = sinew_layout::Home { member, chunk: layout.whole(row) };
+            UnitWrite {
                 row,
                 unit,
                 member: MemberId(member as u8),
-                offset: slice.chunk_offset(home),
+                offset: layout.chunk_offset(home),
                 data,
                 in_place: needed && member < rows.members_before(),
             }
         };
-        let mut writes = Vec::with_capacity(columns.len() + slice.m);
+        let mut writes = Vec::with_capacity(columns.len() + layout.m);
         for (column, buf) in columns.into_iter().enumerate() {
             let data = match buf {
                 Some(buf) => buf,
@@ -322,29 +322,31 @@ impl<I: Io> ArrayShard<I> {
         Ok(writes)
     }
 
-    /// The parity of a row as it becomes, with these new columns: of one that keeps the others, what it was and what the
-    /// new ones add, or the sum of all where that cannot be read or does not match yet.
+    /// The parity of a row in its new form, with these new columns. Where the row keeps its other columns, the old parity plus
+    /// the new columns; or the sum of all columns, where the old parity cannot be read or does not match yet.
     async fn new_parity_of(
         &self,
-        slice: &ShardLayout,
+        layout: &ShardLayout,
         change: &Change,
         gained: &[Option<Buf>],
     ) -> Result<Vec<Buf>, VolumeError> {
-        let bytes = slice.chunk_blocks as usize * BLOCK_BYTES;
-        let whole = |unit| UnitRun { unit, offset: 0, blocks: slice.chunk_blocks };
-        let mut parity: Vec<Buf> = (0..slice.m).map(|_| Buf::zeroed(bytes)).collect();
+        let bytes = layout.chunk_blocks as usize * BLOCK_BYTES;
+        let whole = |unit| UnitRun { unit, offset: 0, blocks: layout.chunk_blocks };
+        let mut parity: Vec<Buf> = (0..layout.m).map(|_| Buf::zeroed(bytes)).collect();
         let mut columns: Vec<Option<Buf>> = gained.to_vec();
         let mut old = Vec::new();
         if change.keeps {
-            let health = self.health(change.row, &[]);
-            let units: Vec<UnitRun> = (health.k..health.k + slice.m).map(whole).collect();
-            let whole_parity = health.even && units.iter().all(|run| health.readable[run.unit]);
-            let read = if whole_parity { self.read_runs(change.row, &units).await.ok() } else { None };
+            let health = self.stripes.health(change.row, &[]);
+            let units: Vec<UnitRun> = (health.k..health.k + layout.m).map(whole).collect();
+            let whole_parity = health.in_sync && units.iter().all(|run| health.readable[run.unit]);
+            let read =
+                if whole_parity { self.stripes.read_runs(change.row, &units).await.ok() } else { None };
             match read {
                 Some(read) => old = read,
                 None => {
-                    self.io.mark(Mark::ArrayMoveWithoutParity);
-                    let reads = (0..health.k).map(|unit| self.reconstruct(change.row, whole(unit), &[]));
+                    self.state.mark(Mark::ArrayMoveWithoutParity);
+                    let reads =
+                        (0..health.k).map(|unit| self.stripes.reconstruct(change.row, whole(unit), &[]));
                     for (unit, read) in join_all(reads).await.into_iter().enumerate() {
                         columns[unit] = Some(read?);
                     }
@@ -363,17 +365,20 @@ impl<I: Io> ArrayShard<I> {
         Ok(parity)
     }
 
-    /// Writes units to the members that are there; what fails is left to rebuild.
-    async fn write_units(&self, writes: &[Write]) {
-        let there = writes.iter().filter(|write| self.members.is_active(write.member));
+    /// Writes units to active members. A write that fails is left to rebuild.
+    async fn write_units(&self, writes: &[UnitWrite]) {
+        let there = writes.iter().filter(|write| self.state.members().is_active(write.member));
         let results = join_all(there.map(|write| async {
-            let written =
-                self.members.write_at(write.member, write.offset, Rc::new([write.data.clone()])).await;
+            let written = self
+                .state
+                .members()
+                .write_at(write.member, write.offset, Rc::new([write.data.clone()]))
+                .await;
             written.map_err(|error| (write.member, error))
         }));
         for (member, error) in results.await.into_iter().filter_map(Result::err) {
-            self.io.mark(Mark::ArrayMoveMemberLost);
-            self.members.report_failure(member, error).await;
+            self.state.mark(Mark::ArrayMoveMemberLost);
+            self.state.members().report_failure(member, error).await;
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Who may touch which stripe: one alone, or several that only read.
+//! Stripe locks: exclusive for a task that changes the stripe, shared for tasks that only read it.
 //!
-//! Whoever waits to be alone keeps later readers out, so nobody waits for ever.
+//! A task that waits for an exclusive lock keeps later readers out, so no task waits for ever.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,37 +9,37 @@ use std::task::{Poll, Waker};
 #[derive(Default)]
 struct Lock {
     readers: u32,
-    alone: bool,
-    /// Those waiting to be alone.
+    exclusive: bool,
+    /// Tasks that wait for an exclusive lock.
     waiting: u32,
     wakers: Vec<Waker>,
 }
 
 /// The locks that are held or waited for.
 #[derive(Default)]
-pub(crate) struct Locks(RefCell<BTreeMap<u64, Lock>>);
+pub(crate) struct StripeLocks(RefCell<BTreeMap<u64, Lock>>);
 
-/// A lock held; dropping it lets go.
-pub(crate) struct Held<'a> {
-    locks: &'a Locks,
+/// A lock that is held; dropping it releases the stripe.
+pub(crate) struct StripeLock<'a> {
+    locks: &'a StripeLocks,
     stripe: u64,
-    alone: bool,
+    exclusive: bool,
 }
 
-impl Locks {
-    /// Stripes that somebody holds or waits for.
+impl StripeLocks {
+    /// Stripes that are locked, or for which a task waits.
     pub(crate) fn count(&self) -> usize {
         self.0.borrow().len()
     }
 
-    /// The stripe, alone.
-    pub(crate) async fn alone(&self, stripe: u64) -> Held<'_> {
+    /// Locks the stripe to change it.
+    pub(crate) async fn exclusive(&self, stripe: u64) -> StripeLock<'_> {
         let mut waits = false;
         std::future::poll_fn(|cx| {
             let mut locks = self.0.borrow_mut();
             let lock = locks.entry(stripe).or_default();
-            if !lock.alone && lock.readers == 0 {
-                lock.alone = true;
+            if !lock.exclusive && lock.readers == 0 {
+                lock.exclusive = true;
                 lock.waiting -= u32::from(waits);
                 return Poll::Ready(());
             }
@@ -49,20 +49,20 @@ impl Locks {
             Poll::Pending
         })
         .await;
-        Held { locks: self, stripe, alone: true }
+        StripeLock { locks: self, stripe, exclusive: true }
     }
 
-    /// Whether [`Locks::shared`] would not have to wait.
+    /// Whether [`StripeLocks::shared`] would not have to wait.
     pub(crate) fn may_share(&self, stripe: u64) -> bool {
-        self.0.borrow().get(&stripe).is_none_or(|lock| !lock.alone && lock.waiting == 0)
+        self.0.borrow().get(&stripe).is_none_or(|lock| !lock.exclusive && lock.waiting == 0)
     }
 
-    /// The stripe, together with others that only read.
-    pub(crate) async fn shared(&self, stripe: u64) -> Held<'_> {
+    /// Locks the stripe to read it, together with other readers.
+    pub(crate) async fn shared(&self, stripe: u64) -> StripeLock<'_> {
         std::future::poll_fn(|cx| {
             let mut locks = self.0.borrow_mut();
             let lock = locks.entry(stripe).or_default();
-            if !lock.alone && lock.waiting == 0 {
+            if !lock.exclusive && lock.waiting == 0 {
                 lock.readers += 1;
                 return Poll::Ready(());
             }
@@ -70,21 +70,21 @@ impl Locks {
             Poll::Pending
         })
         .await;
-        Held { locks: self, stripe, alone: false }
+        StripeLock { locks: self, stripe, exclusive: false }
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for StripeLock<'_> {
     fn drop(&mut self) {
         let mut locks = self.locks.0.borrow_mut();
         let lock = locks.get_mut(&self.stripe).expect("held");
-        if self.alone {
-            lock.alone = false;
+        if self.exclusive {
+            lock.exclusive = false;
         } else {
             lock.readers -= 1;
         }
         let wakers = std::mem::take(&mut lock.wakers);
-        if !lock.alone && lock.readers == 0 && lock.waiting == 0 && wakers.is_empty() {
+        if !lock.exclusive && lock.readers == 0 && lock.waiting == 0 && wakers.is_empty() {
             locks.remove(&self.stripe);
         }
         drop(locks);

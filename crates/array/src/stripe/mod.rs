@@ -1,6 +1,70 @@
-//! Stripes of an array: locks, what a change must read, and the change itself.
+//! Stripes of an array: their locks and barrier, reading them, and the one way to change them.
+//!
+//! A task that changes a stripe, or that computes with more than one of its units, holds the stripe's lock.
 
-pub(crate) mod hedged;
-pub(crate) mod locks;
-pub(crate) mod parity_plan;
+mod admission;
+mod barrier;
+mod compare;
+mod hedged;
+mod locks;
+mod parity_plan;
+pub(crate) mod part;
+mod read;
+mod reconstruct;
+mod resync;
+mod units;
 pub(crate) mod update;
+
+use std::rc::Rc;
+
+use sinew_core::io::Io;
+use sinew_members::hedged_read::ReadSlots;
+
+use crate::bitmap::Bitmap;
+use crate::journal::Journal;
+use crate::md_dirty::MdDirty;
+use crate::state::ShardState;
+use crate::stripe::barrier::Barrier;
+use crate::stripe::locks::{StripeLock, StripeLocks};
+use crate::stripe::part::StripePart;
+
+/// The stripes of a shard.
+pub(crate) struct Stripes<I> {
+    state: Rc<ShardState<I>>,
+    bitmap: Rc<Bitmap<I>>,
+    journal: Rc<Journal<I>>,
+    md_dirty: Rc<MdDirty<I>>,
+    locks: StripeLocks,
+    barrier: Barrier,
+    read_slots: ReadSlots<Stripes<I>, StripePart, usize>,
+}
+
+impl<I: Io> Stripes<I> {
+    /// No stripe is locked.
+    pub(crate) fn new(
+        state: &Rc<ShardState<I>>,
+        bitmap: &Rc<Bitmap<I>>,
+        journal: &Rc<Journal<I>>,
+        md_dirty: &Rc<MdDirty<I>>,
+    ) -> Stripes<I> {
+        Stripes {
+            state: Rc::clone(state),
+            bitmap: Rc::clone(bitmap),
+            journal: Rc::clone(journal),
+            md_dirty: Rc::clone(md_dirty),
+            locks: StripeLocks::default(),
+            barrier: Barrier::default(),
+            read_slots: ReadSlots::default(),
+        }
+    }
+
+    /// Locks a stripe to change it.
+    pub(crate) async fn lock_exclusive(&self, stripe: u64) -> StripeLock<'_> {
+        self.locks.exclusive(stripe).await
+    }
+
+    /// Stripes that are locked, or for which a task waits.
+    pub(crate) fn locked(&self) -> usize {
+        self.locks.count()
+    }
+}

@@ -1,0 +1,182 @@
+//! Destaging: bringing blocks from the journal to their stripes, in rounds, the oldest groups first, together with the other
+//! dirty blocks of the same stripes.
+//!
+//! A round reads and computes, appends the after-images, flushes, and only then changes stripes in place. The flush also makes
+//! durable what the round before wrote in place, so a round costs one flush. The tail of the log follows.
+
+use std::rc::Rc;
+
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::coverage::Mark;
+use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
+use sinew_core::sync::join_all;
+use sinew_core::volume::VolumeError;
+use sinew_format::log_group::{GroupRecord, PARITY_MAX};
+
+use crate::bitmap::Bitmap;
+use crate::journal::Journal;
+use crate::state::ShardState;
+use crate::stripe::Stripes;
+use crate::stripe::update::{PreparedStripe, runs_of};
+
+/// Stripes of a round at most.
+const STRIPES_MAX: usize = 128;
+
+/// Brings blocks from the journal to their stripes.
+pub(crate) struct Destager<I> {
+    state: Rc<ShardState<I>>,
+    bitmap: Rc<Bitmap<I>>,
+    journal: Rc<Journal<I>>,
+    stripes: Rc<Stripes<I>>,
+}
+
+impl<I: Io> Destager<I> {
+    /// The job, not yet running.
+    pub(crate) fn new(
+        state: &Rc<ShardState<I>>,
+        bitmap: &Rc<Bitmap<I>>,
+        journal: &Rc<Journal<I>>,
+        stripes: &Rc<Stripes<I>>,
+    ) -> Destager<I> {
+        Destager {
+            state: Rc::clone(state),
+            bitmap: Rc::clone(bitmap),
+            journal: Rc::clone(journal),
+            stripes: Rc::clone(stripes),
+        }
+    }
+
+    /// Keeps room in the log, for ever.
+    pub(crate) async fn run(self: Rc<Self>) {
+        loop {
+            self.journal.wait_for_destage_request().await;
+            while self.wants_destage() || self.journal.wants_tail() {
+                // A failed array is left alone: the log would ask for destaging again with every refusal.
+                if !self.state.has_failed() && self.destage_or_advance().await.is_ok() {
+                    self.journal.note_destage_success();
+                } else {
+                    self.state.mark(Mark::ArrayDrainStuck);
+                    self.journal.note_destage_failure();
+                    break;
+                }
+            }
+            self.journal.end_destaging();
+        }
+    }
+
+    fn wants_destage(&self) -> bool {
+        self.journal.wants_destage(|| self.stripes.has_dirty_behind_barrier())
+    }
+
+    async fn destage_or_advance(&self) -> Result<(), VolumeError> {
+        if self.wants_destage() {
+            self.destage_round().await?;
+            if self.journal.log().is_crowded() { self.journal.advance_tail().await } else { Ok(()) }
+        } else {
+            self.journal.advance_tail().await
+        }
+    }
+
+    async fn destage_round(&self) -> Result<(), VolumeError> {
+        // Less where there is little room: a round that a crash cuts short leaves its images in the log.
+        let layout = self.state.layout();
+        let free = u64::from(layout.geometry.log_blocks) - self.journal.log().used();
+        let offsets_max = free as usize / 4 / layout.m.max(1);
+        let chosen = match self.stripes.has_dirty_behind_barrier() {
+            true => self.stripes.choose_behind_barrier(layout.chunk_blocks, offsets_max),
+            false => self.journal.choose_to_destage(layout.chunk_blocks, offsets_max, STRIPES_MAX),
+        };
+        let mut locks = Vec::with_capacity(chosen.len());
+        for &stripe in chosen.keys() {
+            locks.push(self.stripes.lock_exclusive(stripe).await);
+        }
+        let (upto, version) = (self.journal.log().last(), self.state.members().version());
+        let mut seqs: Vec<Vec<(u32, u64)>> = Vec::with_capacity(chosen.len());
+        let mut work = Vec::with_capacity(chosen.len());
+        for (stripe, slots) in chosen {
+            let blocks = self.journal.take_to_destage(stripe, &slots);
+            seqs.push(blocks.iter().map(|(slot, block)| (*slot, block.seq)).collect());
+            work.push((stripe, blocks.into_iter().map(|(slot, block)| (slot, block.data)).collect()));
+        }
+        let prepared =
+            join_all(work.into_iter().map(|(stripe, blocks)| self.stripes.prepare(stripe, blocks))).await;
+        let prepared: Vec<PreparedStripe> = prepared.into_iter().collect::<Result<_, _>>()?;
+        if self.state.members().version() != version {
+            self.state.mark(Mark::ArrayDrainVoid);
+            return Ok(());
+        }
+        let uses: Vec<_> = prepared.iter().map(|p| self.bitmap.use_region_of(p.stripe)).collect();
+        let regions: Vec<usize> = prepared.iter().map(|p| self.state.layout().region(p.stripe)).collect();
+        self.bitmap.mark_with_next_flush(&regions);
+        if !mutation::on(Mutation::SkipAfterImage) {
+            self.append_images(&prepared, upto).await?;
+        }
+        self.journal.flush().await?;
+        if self.state.members().version() == version {
+            self.bitmap.set_marked(&regions);
+        }
+        // From here on replay would change the stripes, so the round is carried out, with the members that are left.
+        self.stripes.mark_regions(&regions).await?;
+        let written = join_all(prepared.iter().map(|p| self.stripes.write_in_place(p))).await;
+        drop(uses);
+        written.into_iter().collect::<Result<(), _>>()?;
+        self.forget_destaged(&prepared, &seqs);
+        Ok(())
+    }
+
+    /// The round's stripes are written. Their blocks are no longer read from the journal, whose groups stay until the next flush.
+    fn forget_destaged(&self, prepared: &[PreparedStripe], seqs: &[Vec<(u32, u64)>]) {
+        for (stripe, slots) in prepared.iter().zip(seqs) {
+            for &(slot, seq) in slots {
+                self.journal.forget_destaged(stripe.stripe, slot, seq);
+            }
+            self.state.counters().blocks_drained.add(slots.len() as u64);
+        }
+        self.journal.pinned().end_destaging();
+    }
+
+    async fn append_images(&self, prepared: &[PreparedStripe], upto: u64) -> Result<(), VolumeError> {
+        let images: Vec<(GroupRecord, Vec<Buf>)> =
+            prepared.iter().flat_map(|p| self.images(p, upto)).collect();
+        if images.is_empty() {
+            return Ok(());
+        }
+        self.journal.append_images(images).await
+    }
+
+    /// A stripe's after-image, in parts that fit groups. A stripe whose parity cannot be written has one as well: it makes void
+    /// what older after-images say of that parity, which comes back by rebuild.
+    fn images(&self, prepared: &PreparedStripe, upto: u64) -> Vec<(GroupRecord, Vec<Buf>)> {
+        let mut written: Vec<(usize, &Buf)> =
+            prepared.parity.iter().enumerate().filter_map(|(p, buf)| Some((p, buf.as_ref()?))).collect();
+        if mutation::on(Mutation::LoseImageParity) {
+            written.clear();
+        }
+        let layout = self.state.layout();
+        let mut parity = [None; PARITY_MAX];
+        for (p, _) in &written {
+            parity[*p] = Some(layout.member(prepared.stripe, layout.columns(prepared.stripe) + *p).0);
+        }
+        let per_part = (self.journal.log().group_blocks() as usize / written.len().max(1)).max(1);
+        let mut offsets: Vec<u32> =
+            prepared.blocks.iter().map(|(slot, _)| slot % layout.chunk_blocks).collect();
+        offsets.sort_unstable();
+        offsets.dedup();
+        let parts = offsets.chunks(per_part).enumerate().map(|(i, offsets)| {
+            let slots = prepared.blocks.iter().map(|(slot, _)| *slot);
+            let slots = slots.filter(|slot| offsets.binary_search(&(slot % layout.chunk_blocks)).is_ok());
+            let from = i * per_part * BLOCK_BYTES;
+            let data = written.iter().map(|(_, buf)| buf.slice(from, offsets.len() * BLOCK_BYTES));
+            let record = GroupRecord::Drain {
+                stripe: prepared.stripe,
+                upto,
+                slots: runs_of(slots),
+                offsets: runs_of(offsets.iter().copied()),
+                parity,
+            };
+            (record, data.collect())
+        });
+        parts.collect()
+    }
+}

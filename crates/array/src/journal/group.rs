@@ -1,0 +1,50 @@
+//! A group of the log that is ready to be written.
+
+use std::rc::Rc;
+
+use sinew_core::buf::Buf;
+use sinew_core::completion::{AppendResult, Completion};
+use sinew_core::ids::MemberId;
+use sinew_core::io::Gather;
+use sinew_core::sync::Fulfil;
+use sinew_core::volume::VolumeError;
+use sinew_format::log_group::GroupHeader;
+use sinew_format::model::array_shard_layout::Run;
+
+/// A group that is ready to be written.
+pub(super) struct BuiltGroup {
+    pub(super) header: GroupHeader,
+    /// The head and the data, which go to f + 1 members.
+    pub(super) data: Gather,
+    /// A run for each member that gets parity.
+    pub(super) parity: Vec<ParityRun>,
+    /// Clients' data: the slots and their new content.
+    pub(super) contents: Vec<(Run, Buf)>,
+    pub(super) answers: Vec<Answer>,
+    pub(super) states: Vec<Fulfil<Result<(), VolumeError>>>,
+    /// Changes of the regions that its state has.
+    pub(super) changes: Option<u64>,
+}
+
+/// The answer to requests that a group carries, given once the group is written.
+pub(super) struct Answer {
+    pub(super) completion: Rc<Completion>,
+    /// Parts of the request that are in the group.
+    pub(super) parts: u32,
+    pub(super) result: AppendResult,
+}
+
+impl Answer {
+    /// Tells the request how the write of the group went.
+    pub(super) fn give(&self, written: Result<(), VolumeError>) {
+        self.completion.done(self.parts, written.and(self.result));
+    }
+}
+
+/// The parity of a group that one member gets.
+pub(super) struct ParityRun {
+    pub(super) member: MemberId,
+    /// The block of the group at which the run begins.
+    pub(super) first: u32,
+    pub(super) data: Gather,
+}

@@ -1,0 +1,65 @@
+//! Groups of the log that replay still needs, though no block that is read from the journal is in them.
+
+use std::cell::Cell;
+
+use sinew_core::mutation::{self, Mutation};
+
+/// The oldest such group, for each reason. The tail of the log stays before all of them.
+#[derive(Default)]
+pub(crate) struct PinnedGroups {
+    /// After-images of the destage round under way are made of this one, until they are in their places.
+    destaging: Cell<Option<u64>>,
+    /// Images of rows that a growth changes in place, until they are there.
+    changing: Cell<Option<u64>>,
+    /// Something of it is in its place, but not durable there: since the last flush began,
+    unflushed: Cell<Option<u64>>,
+    /// and as covered by the flush under way.
+    flushing: Cell<Option<u64>>,
+}
+
+fn older(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    [one, other].into_iter().flatten().min()
+}
+
+impl PinnedGroups {
+    /// The oldest of them, or `first` if that is older.
+    pub(crate) fn oldest_or(&self, first: u64) -> u64 {
+        [self.destaging.get(), self.changing.get(), self.unflushed.get(), self.flushing.get()]
+            .into_iter()
+            .flatten()
+            .fold(first, u64::min)
+    }
+
+    /// After-images are about to be made of these groups.
+    pub(crate) fn pin_destaging(&self, groups: impl Iterator<Item = u64>) {
+        self.destaging.set(self.destaging.get().into_iter().chain(groups).min());
+    }
+
+    /// The destage round has written its stripes, which are not durable yet.
+    pub(crate) fn end_destaging(&self) {
+        let oldest = older(self.destaging.take(), self.unflushed.get());
+        if !mutation::on(Mutation::SettleEarly) {
+            self.unflushed.set(oldest);
+        }
+    }
+
+    /// Images of rows are about to be appended, in this group at the earliest.
+    pub(crate) fn pin_changing(&self, group: u64) {
+        self.changing.set(Some(group));
+    }
+
+    /// The rows are written, and not durable yet.
+    pub(crate) fn end_changing(&self) {
+        self.unflushed.set(older(self.changing.take(), self.unflushed.get()));
+    }
+
+    /// A flush of the members begins.
+    pub(crate) fn begin_flush(&self) {
+        self.flushing.set(older(self.flushing.get(), self.unflushed.take()));
+    }
+
+    /// The flush has made durable every write from before it began.
+    pub(crate) fn end_flush(&self) {
+        self.flushing.set(None);
+    }
+}

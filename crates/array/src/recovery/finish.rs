@@ -1,0 +1,43 @@
+//! The end of recovery, on the assembled shard: nothing is left in the journal, and no region is in doubt.
+
+use sinew_core::coverage::Mark;
+use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
+use sinew_core::volume::VolumeError;
+
+use crate::bitmap::Bitmap;
+use crate::journal::Journal;
+use crate::state::ShardState;
+use crate::stripe::Stripes;
+
+/// Resyncs regions that were being written where there is no journal, and destages the journal where there is one.
+///
+/// # Errors
+/// As for [`Journal::destage_all`].
+pub(crate) async fn finish<I: Io>(
+    state: &ShardState<I>,
+    bitmap: &Bitmap<I>,
+    journal: &Journal<I>,
+    stripes: &Stripes<I>,
+) -> Result<(), VolumeError> {
+    // A failed array is read as far as possible, and not written. An array without a log has nothing to finish.
+    if state.has_failed() || !state.has_log() {
+        return Ok(());
+    }
+    if !state.layout().geometry.journal && state.has_redundancy() {
+        let dirty: Vec<usize> = bitmap.regions().dirty().ones().collect();
+        // In use until they are resynced, so that no state says that they are clean.
+        let uses: Vec<_> = dirty.iter().map(|&region| bitmap.use_region(region)).collect();
+        for &region in &dirty {
+            state.mark(Mark::ArrayRecoverResynced);
+            if !mutation::on(Mutation::SkipResync) {
+                stripes.resync_region(region).await;
+            }
+        }
+        drop(uses);
+    }
+    if !journal.dirty().is_empty() {
+        state.mark(Mark::ArrayRecoverDrained);
+    }
+    journal.destage_all().await
+}

@@ -1,0 +1,146 @@
+//! Reading the rings: the groups of the log that replay needs, and copying them to as many members as should have them.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::coverage::Mark;
+use sinew_core::ids::MemberId;
+use sinew_core::io::Io;
+use sinew_format::log_group::{Group, decode_group, decode_header};
+use sinew_members::open_error::RecoverError;
+
+use crate::recovery::Recovery;
+
+/// Blocks of a ring read at once.
+const READ_BLOCKS: usize = 256;
+
+/// A group that was read from the rings, and the members that have it.
+pub(super) struct RingGroup {
+    pub(super) group: Group,
+    /// The head and the data.
+    pub(super) bytes: Buf,
+    holders: Vec<MemberId>,
+}
+
+impl<I: Io> Recovery<I> {
+    /// The groups that replay needs, after making sure that each is on as many members as it should be.
+    ///
+    /// # Errors
+    /// When groups are missing, or a member fails.
+    pub(super) async fn whole_chain(&mut self) -> Result<Vec<RingGroup>, RecoverError> {
+        let groups = self.read_groups().await;
+        let chain = self.chain(groups)?;
+        self.complete_copies(&chain).await?;
+        Ok(chain)
+    }
+
+    /// Every intact group on the active members; of several with one number, the one with the highest epoch.
+    async fn read_groups(&mut self) -> BTreeMap<u64, RingGroup> {
+        let mut groups: BTreeMap<u64, RingGroup> = BTreeMap::new();
+        for member in self.layout_members() {
+            let ring = self.read_ring(member).await;
+            for at in 0..ring.len() / BLOCK_BYTES {
+                let Some(group) = self.group_at(&ring, at, member) else { continue };
+                let header = group.group.header;
+                match groups.get_mut(&header.seq) {
+                    Some(known) if known.group.header.epoch > header.epoch => {}
+                    Some(known) if known.group.header == header => known.holders.push(member),
+                    _ => drop(groups.insert(header.seq, group)),
+                }
+            }
+        }
+        groups
+    }
+
+    /// A member's ring, with zeros for blocks that cannot be read.
+    async fn read_ring(&mut self, member: MemberId) -> Vec<u8> {
+        let blocks = self.layout.geometry.log_blocks as usize;
+        let mut ring = vec![0; blocks * BLOCK_BYTES];
+        for first in (0..blocks).step_by(READ_BLOCKS) {
+            let count = READ_BLOCKS.min(blocks - first);
+            let offset = self.layout.log_offset(first as u32);
+            if let Ok(buf) = self.members.read_at(member, offset, count * BLOCK_BYTES).await {
+                self.report.bytes_read += buf.len() as u64;
+                ring[first * BLOCK_BYTES..][..buf.len()].copy_from_slice(buf.bytes());
+            } else {
+                self.io.mark(Mark::ArrayRecoverRingLost);
+            }
+        }
+        ring
+    }
+
+    /// The group at a place of a ring. A ring also holds clients' data, which may look like a group, but does not know the log's
+    /// identity.
+    fn group_at(&self, ring: &[u8], at: usize, member: MemberId) -> Option<RingGroup> {
+        let header = decode_header(&ring[at * BLOCK_BYTES..][..BLOCK_BYTES]).ok()?;
+        let ours = header.log == self.layout.geometry.log
+            && usize::from(header.shard) == self.index
+            && header.seq % u64::from(self.layout.geometry.log_blocks) == at as u64;
+        let bytes = ring[at * BLOCK_BYTES..].get(..header.blocks as usize * BLOCK_BYTES).filter(|_| ours)?;
+        let group = decode_group(bytes).ok()?;
+        let shared = group.shared_blocks() as usize * BLOCK_BYTES;
+        Some(RingGroup { group, bytes: Buf::copy_of(&bytes[..shared]), holders: vec![member] })
+    }
+
+    /// Returns, oldest first, the chain of groups that ends in the newest group whose chain back to its tail is complete. A
+    /// newer group with a broken chain is ignored: a missing group may hold content that the newer one no longer repeats.
+    fn chain(&self, mut groups: BTreeMap<u64, RingGroup>) -> Result<Vec<RingGroup>, RecoverError> {
+        let mut newest: Vec<(u64, u64)> =
+            groups.values().map(|g| (g.group.header.epoch, g.group.header.seq)).collect();
+        newest.sort_unstable();
+        let flushed = groups.values().map(|g| g.group.header.flushed).max().unwrap_or(0);
+        let whole = newest.iter().rev().find_map(|&(_, seq)| chain_of(&groups, seq));
+        let chain = whole.unwrap_or_default();
+        if chain.last() != newest.last().map(|(_, seq)| seq) {
+            self.io.mark(Mark::ArrayRecoverGroupVoid);
+        }
+        match chain.last() {
+            Some(last) if *last >= flushed => {}
+            None if newest.is_empty() => {}
+            _ => {
+                return Err(RecoverError::JournalGap { shard: self.index, lsn: flushed });
+            }
+        }
+        Ok(chain.iter().map(|seq| groups.remove(seq).expect("found in there")).collect())
+    }
+
+    /// Copies groups that are on too few members to more of them, without parity, which is on its own members only.
+    async fn complete_copies(&mut self, chain: &[RingGroup]) -> Result<(), RecoverError> {
+        let active = self.layout_members();
+        let copies = (self.layout.tolerates() + 1).min(active.len());
+        for found in chain {
+            self.report.blocks_replayed += u64::from(found.group.header.blocks);
+            let offset = self.ring_offset(&found.group, 0);
+            let more = active.iter().filter(|m| !found.holders.contains(m));
+            for &member in more.take(copies.saturating_sub(found.holders.len())) {
+                self.io.mark(Mark::ArrayRecoverCopied);
+                self.write(member, offset, Rc::new([found.bytes.clone()])).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of a group's block on each member that has it.
+    pub(super) fn ring_offset(&self, group: &Group, block: u32) -> u64 {
+        let position = group.header.seq % u64::from(self.layout.geometry.log_blocks);
+        self.layout.log_offset(position as u32 + block)
+    }
+}
+
+/// The numbers of the groups from the tail of the group `last` up to itself; `None` when one is missing.
+fn chain_of(groups: &BTreeMap<u64, RingGroup>, last: u64) -> Option<Vec<u64>> {
+    let mut chain = vec![last];
+    let mut header = groups.get(&last)?.group.header;
+    let tail = header.tail;
+    while header.seq > tail {
+        let before = groups.get(&header.before)?.group.header;
+        if before.epoch > header.epoch {
+            return None;
+        }
+        header = before;
+        chain.push(header.seq);
+    }
+    chain.reverse();
+    (header.seq == tail).then_some(chain)
+}

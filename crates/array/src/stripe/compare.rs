@@ -1,0 +1,80 @@
+//! Comparing a stripe's redundancy with its data, and correcting it: for resync and scrub.
+
+use sinew_core::buf::Buf;
+use sinew_core::coverage::Mark;
+use sinew_core::io::Io;
+use sinew_layout::parity::{self, Column};
+
+use crate::stripe::Stripes;
+use crate::stripe::parity_plan::Health;
+use crate::stripe::part::UnitRun;
+
+impl<I: Io> Stripes<I> {
+    /// Compares a stripe's redundancy with its data. Rewrites every unit that differs or cannot be read, and calls `wrong`
+    /// with it. Returns false when too few units can be read. Units that are out or stale are left to rebuild, which needs
+    /// the other units to agree: the content of lost data is what parity, P first, says. The caller holds the stripe's lock,
+    /// exclusively.
+    pub(crate) async fn compare(&self, stripe: u64, mut wrong: impl FnMut(usize)) -> bool {
+        let whole = |unit| UnitRun { unit, offset: 0, blocks: self.state.layout().chunk_blocks };
+        let mut bad = Vec::new();
+        let (health, read) = loop {
+            let health = self.health(stripe, &bad);
+            let readable = |unit: &usize| health.readable[*unit];
+            let there: Vec<UnitRun> =
+                (0..self.state.layout().width(stripe)).filter(readable).map(whole).collect();
+            let has_right = if self.state.layout().is_mirror() {
+                !there.is_empty()
+            } else {
+                health.parity_for(health.lost_data()).is_ok()
+            };
+            if !has_right {
+                self.state.mark(Mark::ArrayCompareVoid);
+                return false;
+            }
+            match self.read_runs(stripe, &there).await {
+                Ok(read) => break (health, read),
+                Err(unit) => bad.push(unit),
+            }
+        };
+        let right = self.right_units(&health, &read);
+        let differs = |(run, buf): &&(UnitRun, Buf)| buf.bytes() != right[run.unit].bytes();
+        let differing: Vec<usize> = read.iter().filter(differs).map(|(run, _)| run.unit).collect();
+        for unit in differing.into_iter().chain(bad) {
+            self.state.mark(Mark::ArrayDiffered);
+            wrong(unit);
+            self.repair(stripe, whole(unit), &right[unit]).await;
+        }
+        true
+    }
+
+    /// The right content of each unit, given the units that were read: the first copy; or the data, where lost data comes from
+    /// parity, and the parity of all data.
+    fn right_units(&self, health: &Health, read: &[(UnitRun, Buf)]) -> Vec<Buf> {
+        if self.state.layout().is_mirror() {
+            return vec![read[0].1.clone(); self.state.layout().w];
+        }
+        let (k, m, bytes) = (health.k, self.state.layout().m, read[0].1.len());
+        let lost: Vec<usize> = (0..k).filter(|&column| !health.readable[column]).collect();
+        let mut known = vec![Column::Lost; k + m];
+        read.iter().for_each(|(run, buf)| known[run.unit] = Column::Present(buf.bytes()));
+        let mut recovered: Vec<Buf> = lost.iter().map(|_| Buf::stale(bytes)).collect();
+        if !lost.is_empty() {
+            self.state.mark(Mark::ArrayComparedWithout);
+            let mut places: Vec<&mut [u8]> = recovered.iter_mut().map(Buf::bytes_mut).collect();
+            parity::reconstruct(&known, k, m, &lost, &mut places)
+                .expect("no more are lost than there is parity");
+        }
+        let mut units: Vec<Option<Buf>> = vec![None; k];
+        read.iter()
+            .filter(|(run, _)| run.unit < k)
+            .for_each(|(run, buf)| units[run.unit] = Some(buf.clone()));
+        lost.into_iter().zip(recovered).for_each(|(column, buf)| units[column] = Some(buf));
+        let mut units: Vec<Buf> = units.into_iter().map(|unit| unit.expect("read or recovered")).collect();
+        let mut parity: Vec<Buf> = (0..m).map(|_| Buf::stale(bytes)).collect();
+        let columns: Vec<Option<&[u8]>> = units.iter().map(|buf| Some(buf.bytes())).collect();
+        let mut places: Vec<&mut [u8]> = parity.iter_mut().map(Buf::bytes_mut).collect();
+        parity::compute(&columns, &mut places);
+        units.append(&mut parity);
+        units
+    }
+}

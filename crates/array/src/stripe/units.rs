@@ -1,0 +1,98 @@
+//! The units of a stripe: the place of each, whether it can be read, reading one and repairing one.
+
+use std::rc::Rc;
+
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::coverage::Mark;
+use sinew_core::ids::MemberId;
+use sinew_core::io::{Io, IoError};
+use sinew_core::mutation::{self, Mutation};
+use sinew_core::sync::join_all;
+
+use crate::stripe::Stripes;
+use crate::stripe::parity_plan::Health;
+use crate::stripe::part::UnitRun;
+
+impl<I: Io> Stripes<I> {
+    /// Which units of a stripe can be read and written. Units in `bad` have just proved unreadable.
+    pub(crate) fn health(&self, stripe: u64, bad: &[usize]) -> Health {
+        let (layout, regions) = (self.state.layout(), self.bitmap.regions());
+        let region = layout.region(stripe);
+        let members = (0..layout.width(stripe)).map(|unit| layout.member(stripe, unit));
+        let writable: Vec<bool> = members.clone().map(|m| self.state.members().is_active(m)).collect();
+        let readable = members
+            .enumerate()
+            .map(|(unit, m)| {
+                let stale = regions.is_stale(usize::from(m.0), region) && !mutation::on(Mutation::ReadStale);
+                writable[unit] && !stale && !bad.contains(&unit)
+            })
+            .collect();
+        Health { k: layout.columns(stripe), readable, writable, in_sync: !regions.unsynced().get(region) }
+    }
+
+    /// The member of a unit, and where a block of it lies there.
+    pub(crate) fn place(&self, stripe: u64, unit: usize, offset: u32) -> (MemberId, u64) {
+        let (member, chunk) = self.state.layout().home(stripe, unit);
+        (member, chunk + u64::from(offset) * BLOCK_BYTES as u64)
+    }
+
+    /// The readable copy whose member has the fewest requests; before a resync always the first, which the resync will take
+    /// to be right.
+    pub(crate) fn least_loaded_copy(&self, stripe: u64, health: &Health) -> Option<usize> {
+        let mut copies = (0..self.state.layout().w).filter(|&unit| health.readable[unit]);
+        if !health.in_sync {
+            return copies.next();
+        }
+        copies.min_by_key(|&unit| self.state.members().burden(self.state.layout().member(stripe, unit)))
+    }
+
+    /// Reads part of a unit from its place. A fatal error is reported, so that the member goes out.
+    ///
+    /// # Errors
+    /// The member's.
+    pub(crate) async fn read_unit(&self, stripe: u64, run: UnitRun) -> Result<Buf, IoError> {
+        let (member, offset) = self.place(stripe, run.unit, run.offset);
+        let result = self.state.members().read_at(member, offset, run.blocks as usize * BLOCK_BYTES).await;
+        if let Err(error) = result
+            && self.state.members().read_error_is_fatal(member, error)
+        {
+            self.state.mark(Mark::ArrayReadMemberLost);
+            self.state.members().report_failure(member, error).await;
+        }
+        result
+    }
+
+    /// Reads runs of a stripe's units.
+    ///
+    /// # Errors
+    /// The first unit that cannot be read.
+    pub(crate) async fn read_runs(
+        &self,
+        stripe: u64,
+        runs: &[UnitRun],
+    ) -> Result<Vec<(UnitRun, Buf)>, usize> {
+        let results = join_all(runs.iter().map(|run| self.read_unit(stripe, *run))).await;
+        runs.iter().zip(results).map(|(run, result)| Ok((*run, result.map_err(|_| run.unit)?))).collect()
+    }
+
+    /// Writes the right content of a unit whose content was wrong or unreadable; returns whether it could. The caller holds the
+    /// stripe's lock, exclusively.
+    pub(crate) async fn repair(&self, stripe: u64, run: UnitRun, right: &Buf) -> bool {
+        let (member, offset) = self.place(stripe, run.unit, run.offset);
+        if !self.state.members().is_active(member) || self.state.layout().geometry.is_read_only() {
+            return false;
+        }
+        match self.state.members().write_at(member, offset, Rc::new([right.clone()])).await {
+            Ok(()) => {
+                self.state.mark(Mark::ArrayMended);
+                self.state.members().note_repair(member, u64::from(run.blocks));
+                true
+            }
+            Err(error) => {
+                self.state.mark(Mark::ArrayMendFailed);
+                self.state.members().report_failure(member, error).await;
+                false
+            }
+        }
+    }
+}
