@@ -5,10 +5,10 @@
 //! which holds a shard together.
 
 mod background;
+
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod inspect;
-mod pool_shard;
 mod recovery;
 mod request;
 mod shard;

@@ -218,6 +218,12 @@ impl Geometry {
         self.data_columns + self.parity_columns() + copy * self.data_columns + column
     }
 
+    /// Indices, among a stripe's homes, of all copies of data column `column`: the column itself, then its mirrors.
+    pub fn copies_of(&self, column: usize) -> impl Iterator<Item = usize> + use<> {
+        let g = *self;
+        std::iter::once(column).chain((0..g.failures()).map(move |copy| g.mirror_index(copy, column)))
+    }
+
     /// Whether one of two chunks of a stripe, by their indices, is needed to recover the other, so that no member may hold
     /// both.
     pub fn protect(&self, one: usize, other: usize) -> bool {

@@ -1,46 +1,63 @@
-//! Trimming: members' devices are told what is free, so that SSDs need not keep it when they clean.
+//! Discard (TRIM): members' devices are told which chunks are free, so that SSDs need not preserve them when they clean.
 //!
-//! It waits until much is free that they do not know of, and then tells them in ranges as long as can be had. What a device is
-//! being told of is nobody's meanwhile. Reading it afterwards gives anything, and perhaps something else each time: so slots
-//! that nobody ever wrote are written with zeros before parity is computed over them (`convert`).
+//! It waits until many chunks are free that a device does not know of, and then discards ranges as long as possible. Nothing
+//! is stored in a range while it is being discarded. Reading a discarded block gives any content, and perhaps a different
+//! one each time: so slots never written are written with zeros before parity is computed over them (`convert`).
 
 use std::rc::Rc;
 
-use crate::shard::MappedShard;
+use crate::background::io_priority::IoPriority;
+use crate::store::Store;
+use crate::stripe::Stripes;
 use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, MemberId};
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;
 use sinew_format::model::mapped_geometry::CHUNK_BYTES;
 
-impl<I: Io> MappedShard<I> {
-    /// Trims whenever there is enough of it, for ever.
-    pub(crate) async fn run_trimmer(self: Rc<Self>) {
+/// Discards of free chunks.
+pub(crate) struct Discarder<I> {
+    store: Rc<Store<I>>,
+    stripes: Rc<Stripes<I>>,
+    priority: Rc<IoPriority<I>>,
+}
+
+impl<I: Io> Discarder<I> {
+    pub(crate) fn new(stripes: Rc<Stripes<I>>, priority: Rc<IoPriority<I>>) -> Discarder<I> {
+        Discarder { store: Rc::clone(stripes.store()), stripes, priority }
+    }
+
+    /// The task that discards whenever enough chunks are free. It never ends.
+    pub(crate) async fn run(self: Rc<Self>) {
         loop {
-            self.trimmer.kicked().await;
-            let is_worth = |&member: &MemberId| self.space.borrow().is_worth_trimming(member);
-            let members: Vec<MemberId> = self.members.ids().filter(is_worth).collect();
+            self.store.wakeups().discard.kicked().await;
+            let is_worth = |&member: &MemberId| self.store.allocator().is_worth_discarding(member);
+            let members: Vec<MemberId> = self.store.members().ids().filter(is_worth).collect();
             // All at the same time, or placement would find some of them fuller than others meanwhile.
-            join_all(members.into_iter().map(|member| self.trim(member))).await;
+            join_all(members.into_iter().map(|member| self.discard(member))).await;
         }
     }
 
     /// Tells one member's device.
-    async fn trim(self: &Rc<Self>, member: MemberId) {
-        let may = || self.policy.get().discard && self.members.takes_new(member) && !self.is_pressed();
-        while self.members.takes_discards(member) && may() {
-            let Some(range) = self.space.borrow_mut().take_untold(member) else { return };
-            self.step_back_on(&[member], CHUNK_BYTES).await;
+    async fn discard(&self, member: MemberId) {
+        let may = || {
+            self.stripes.policy().discard
+                && self.store.members().takes_new(member)
+                && !self.priority.is_urgent()
+        };
+        while self.store.members().takes_discards(member) && may() {
+            let Some(range) = self.store.allocator_mut().take_undiscarded(member) else { return };
+            self.priority.yield_to_clients_on(&[member], CHUNK_BYTES).await;
             let first = Home { member, chunk: range.start };
-            let result = self.members.discard(first, range.len() as u64).await;
-            self.space.borrow_mut().give_back_told(member, range);
-            self.space_changed.notify();
+            let result = self.store.members().discard(first, range.len() as u64).await;
+            self.store.allocator_mut().give_back_discarded(member, range);
+            self.store.room().changed().notify();
             if result.is_err() {
-                // Nothing is lost by it. Who fails a write will be found by that.
-                self.io.mark(Mark::TrimFailed);
+                // Nothing is lost by a failed discard. A member that fails will be found by its failed writes.
+                self.store.mark(Mark::TrimFailed);
                 return;
             }
-            self.io.mark(Mark::Trimmed);
+            self.store.mark(Mark::Trimmed);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How much of what is stored each member should hold: in proportion to its size, of data and of parity alike.
+//! The fair share of each member of what is stored: in proportion to its size, of data and of parity alike.
 //!
 //! Pure arithmetic over counts of chunks. Data and parity are counted apart, since a member that holds more than its
 //! share of either is read, or written, more than the others.
@@ -31,7 +31,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Nothing in use on members with so many chunks.
+    /// Nothing in use on members with these numbers of chunks.
     pub(crate) fn new(sizes: Vec<u64>) -> Shares {
         let none = vec![0; sizes.len()];
         Shares { used: [none.clone(), none], all: [0; 2], size: sizes.iter().sum(), sizes }
@@ -47,7 +47,7 @@ impl Shares {
     }
 
     /// A chunk has moved.
-    pub(crate) fn moved(&mut self, role: Role, from: MemberId, to: MemberId) {
+    pub(super) fn moved(&mut self, role: Role, from: MemberId, to: MemberId) {
         self.used[role as usize][usize::from(from.0)] -= 1;
         self.used[role as usize][usize::from(to.0)] += 1;
     }
@@ -61,7 +61,7 @@ impl Shares {
     }
 
     /// Whether some member differs from its share by more than is left as it is.
-    pub(crate) fn are_uneven(&self) -> bool {
+    pub(super) fn are_uneven(&self) -> bool {
         ROLES.iter().any(|&role| (0..self.sizes.len()).any(|index| self.is_off(role, index)))
     }
 
@@ -78,14 +78,14 @@ impl Shares {
     }
 
     /// Whether a chunk on this member should move, if another can take it.
-    pub(crate) fn gives(&self, role: Role, member: MemberId) -> bool {
+    pub(super) fn gives(&self, role: Role, member: MemberId) -> bool {
         let index = usize::from(member.0);
         // None of those that came since the count.
         self.sizes.get(index).is_some_and(|&size| size > 0) && self.above(role, index) > 0
     }
 
     /// Members with less than their share, that with least first.
-    pub(crate) fn takers(&self, role: Role) -> Vec<MemberId> {
+    pub(super) fn takers(&self, role: Role) -> Vec<MemberId> {
         let mut below: Vec<(i64, usize)> = (0..self.sizes.len())
             .map(|index| (self.above(role, index), index))
             .filter(|&(above, _)| above < 0)
@@ -96,7 +96,7 @@ impl Shares {
 
     /// Pairs of members of which one should give to the other and both differ from their shares by more than is left as it
     /// is.
-    pub(crate) fn uneven_pairs(&self, role: Role) -> Vec<(MemberId, MemberId)> {
+    pub(super) fn uneven_pairs(&self, role: Role) -> Vec<(MemberId, MemberId)> {
         let off = |index: &usize| self.is_off(role, *index);
         let (above, below): (Vec<usize>, Vec<usize>) =
             (0..self.sizes.len()).filter(off).partition(|&index| self.above(role, index) > 0);

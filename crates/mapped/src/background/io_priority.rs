@@ -1,22 +1,26 @@
-//! Background work steps back: it leaves members in a spike alone, lets clients' requests go first where they wait, and
-//! takes no more than a part of what a drive can do while clients are at work.
+//! Foreground priority: background work leaves spiking members alone, lets clients' requests go first where they wait, and
+//! uses no more than a part of a drive's throughput while clients are active.
 //!
 //! FusionRAID (FAST '21, section 5.5) suspends conversion while clients move more than 40 MB/s on a drive. Here that is
-//! the most that background work moves on a drive beside clients, and it waits for moments in which they do not. Nothing
-//! of this holds while somebody waits for the room that the work makes, and none of it for long: work that never comes to
+//! the most that background work moves on a drive beside clients, and it waits for moments in which they do not. None of
+//! this holds while a request waits for the room that the work makes, and each wait is bounded: work that never comes to
 //! an end would cost more later.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
-use crate::shard::MappedShard;
+use crate::store::Store;
+use crate::stripe::Stripes;
 use sinew_core::coverage::Mark;
 use sinew_core::ids::{MemberId, StripeId};
 use sinew_core::io::Io;
 
 /// Bytes per second that background work moves on a drive while clients are at work.
 const DRIVE_BYTES_PER_SECOND: u64 = 40_000_000;
-/// How long one piece of work gives way at most, and how often it looks whether it may go on.
+
+/// The longest time that one piece of work gives way, and the interval of its checks whether it may go on.
 const GIVE_WAY_NS_MAX: u64 = 50_000_000;
+
 const LOOK_NS: u64 = 500_000;
 
 /// The spans over which clients' load is measured.
@@ -24,7 +28,7 @@ const LOAD_SPAN_NS: u64 = 100_000_000;
 
 /// How much clients have moved lately.
 #[derive(Default)]
-pub(crate) struct Load {
+struct Load {
     /// When the span under way began, and what they had moved by then.
     since: Cell<u64>,
     moved: Cell<u64>,
@@ -46,61 +50,76 @@ impl Load {
     }
 }
 
-impl<I: Io> MappedShard<I> {
-    /// Whether clients move so much that conversion pauses.
-    pub(crate) fn is_loaded(&self) -> bool {
-        let limit = self.policy.get().convert_pause_above;
+/// The priority of clients over background work.
+pub(crate) struct IoPriority<I> {
+    store: Rc<Store<I>>,
+    stripes: Rc<Stripes<I>>,
+    /// Bytes that clients have moved lately.
+    load: Load,
+}
+
+impl<I: Io> IoPriority<I> {
+    pub(crate) fn new(stripes: Rc<Stripes<I>>) -> IoPriority<I> {
+        IoPriority { store: Rc::clone(stripes.store()), stripes, load: Load::default() }
+    }
+
+    /// Whether clients move more bytes than the limit above which conversion pauses.
+    pub(super) fn are_clients_busy(&self) -> bool {
+        let limit = self.stripes.policy().convert_pause_above;
         if limit == 0 {
             return false;
         }
-        let counters = self.counters.values();
-        let moved = counters.read_bytes + counters.written_bytes * self.geometry.copies() as u64;
+        let counters = self.store.counters().values();
+        let moved = counters.read_bytes + counters.written_bytes * self.store.geometry().copies() as u64;
         // Spread over all members, as placement does it.
-        self.load.rate(self.io.now(), moved) / self.members.taking_new().max(1) as u64 > limit
+        self.load.rate(self.store.io().now(), moved) / self.store.members().taking_new().max(1) as u64 > limit
     }
 
-    /// Called before background work reads or writes so many bytes on each member of a stripe.
-    pub(crate) async fn step_back(&self, stripe: StripeId, bytes: u64) {
+    /// Waits before background work reads or writes `bytes` bytes on each member of a stripe.
+    pub(super) async fn yield_to_clients(&self, stripe: StripeId, bytes: u64) {
         let members: Vec<_> = {
-            let tables = self.tables.borrow();
+            let tables = self.store.tables();
             tables.homes(stripe).iter().flatten().map(|home| home.member).collect()
         };
-        self.step_back_on(&members, bytes).await;
+        self.yield_to_clients_on(&members, bytes).await;
     }
 
-    /// As `step_back`, on these members.
-    pub(crate) async fn step_back_on(&self, members: &[MemberId], bytes: u64) {
-        if !self.members.may_be_late() {
+    /// As `yield_to_clients`, on these members.
+    pub(super) async fn yield_to_clients_on(&self, members: &[MemberId], bytes: u64) {
+        if !self.store.members().may_be_late() {
             return;
         }
-        let began = self.io.now();
-        let due = if self.volumes_in_use() > 0 {
+        let began = self.store.io().now();
+        let due = if self.store.volumes_in_use() > 0 {
             let ns = bytes * 1_000_000_000 / DRIVE_BYTES_PER_SECOND;
-            members.iter().map(|&m| self.members.latency.pay(m, began, ns)).max().unwrap_or(began)
+            members.iter().map(|&m| self.store.members().latency.pay(m, began, ns)).max().unwrap_or(began)
         } else {
             began
         };
         let end = began + GIVE_WAY_NS_MAX;
         let mut now = began;
-        while now < end && !self.is_pressed() {
-            let spiking = members.iter().any(|&m| self.members.is_active(m) && !self.members.responds(m));
-            let awaited = self.volumes_in_use() > 0 && members.iter().any(|&m| self.members.in_flight(m) > 0);
+        while now < end && !self.is_urgent() {
+            let spiking = members
+                .iter()
+                .any(|&m| self.store.members().is_active(m) && !self.store.members().responds(m));
+            let awaited = self.store.volumes_in_use() > 0
+                && members.iter().any(|&m| self.store.members().in_flight(m) > 0);
             if spiking {
                 if now == began {
-                    self.io.mark(Mark::BackgroundAround);
+                    self.store.mark(Mark::BackgroundAround);
                 }
             } else if !awaited && now >= due {
                 return;
             }
-            self.io.sleep(LOOK_NS).await;
-            now = self.io.now();
+            self.store.io().sleep(LOOK_NS).await;
+            now = self.store.io().now();
         }
     }
 
-    /// Whether somebody waits for what background work makes.
-    pub(crate) fn is_pressed(&self) -> bool {
-        self.waiting_for_room.get() > 0
-            || self.closing.get()
-            || self.space.borrow().free_chunks() < self.low_water()
+    /// Whether a request waits for the room that background work makes, or soon will, or the pool is being closed.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.store.room().waiting() > 0
+            || self.store.is_closing()
+            || self.store.allocator().free_chunks() < self.store.low_water()
     }
 }

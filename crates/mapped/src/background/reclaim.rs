@@ -1,13 +1,18 @@
-//! The keeper of free space: frees dead stripes, converts mirrored ones, compacts sparse ones, flushes what waits for it.
+//! Space reclaim: frees dead stripes, converts mirrored ones, compacts sparse ones, and flushes what waits for it.
 //!
-//! It does as little as keeps room for the writes to come: mirrored stripes stay mirrored, and dead slots stay where
+//! It does no more than keeps room for the writes to come: mirrored stripes stay mirrored, and dead slots stay where
 //! they are, while there is plenty. When a client waits and nothing can be gained any more it says so, and the client
 //! gets its error instead of waiting for ever.
 
 use std::rc::Rc;
 
-use crate::shard::MappedShard;
+use crate::background::compact::Compactor;
+use crate::background::convert::Converter;
+use crate::background::io_priority::IoPriority;
+use crate::background::relieve_full::FullMemberRelief;
+use crate::store::Store;
 use crate::store::tables::StripeState;
+use crate::stripe::Stripes;
 use sinew_core::coverage::Mark;
 use sinew_core::ids::StripeId;
 use sinew_core::io::{Io, yield_now};
@@ -16,99 +21,124 @@ use sinew_format::journal_block::Record;
 
 /// Pause while released chunks wait for readers to leave.
 const RETRY_NS: u64 = 1_000_000;
+
 /// Pause of conversion before it looks again how much clients ask for.
 const LOOK_NS: u64 = 10_000_000;
 
-impl<I: Io> MappedShard<I> {
-    /// Keeps room, for ever.
-    pub(crate) async fn run_keeper(self: Rc<Self>) {
+/// The reclaim of space.
+pub(crate) struct Reclaimer<I> {
+    store: Rc<Store<I>>,
+    stripes: Rc<Stripes<I>>,
+    priority: Rc<IoPriority<I>>,
+    converter: Converter<I>,
+    compactor: Rc<Compactor<I>>,
+    full_member_relief: FullMemberRelief<I>,
+}
+
+impl<I: Io> Reclaimer<I> {
+    pub(crate) fn new(
+        stripes: Rc<Stripes<I>>,
+        priority: Rc<IoPriority<I>>,
+        converter: Converter<I>,
+        compactor: Rc<Compactor<I>>,
+        full_member_relief: FullMemberRelief<I>,
+    ) -> Reclaimer<I> {
+        Reclaimer {
+            store: Rc::clone(stripes.store()),
+            stripes,
+            priority,
+            converter,
+            compactor,
+            full_member_relief,
+        }
+    }
+
+    /// The task that keeps room. It never ends.
+    pub(crate) async fn run(self: Rc<Self>) {
         loop {
-            self.keeper.kicked().await;
-            while self.keep_once().await {}
+            self.store.wakeups().reclaim.kicked().await;
+            while self.reclaim_once().await {}
         }
     }
 
     /// One step; false when there is nothing to do, or nothing that can be done, until the next kick.
-    async fn keep_once(self: &Rc<Self>) -> bool {
-        if !self.members.any_active() {
-            return self.give_up_hope();
+    async fn reclaim_once(&self) -> bool {
+        if !self.store.members().any_active() {
+            return self.refuse_waiting();
         }
-        if self.reap().await {
+        if self.free_dead_stripes().await {
             return true;
         }
-        if self.wants_flush() {
-            self.io.mark(Mark::FlushUnasked);
+        if self.store.wants_flush() {
+            self.store.mark(Mark::FlushUnasked);
             // Not `flush`: that has nothing to do when stripes were written, but nothing was applied since the last.
-            self.flush_members().await;
+            self.store.flush_members().await;
             return true;
         }
-        self.reclaim();
-        let (free, low) = (self.space.borrow().free_chunks(), self.low_water());
-        let wanted = self.waiting_for_room.get() > 0;
-        let in_need = self.rebuild_starved.take() || wanted;
+        self.store.reclaim();
+        let (free, low) = (self.store.allocator().free_chunks(), self.store.low_water());
+        let wanted = self.store.room().waiting() > 0;
+        let in_need = self.store.room().take_rebuild_starved() || wanted;
         let worked = if free < low || in_need {
             self.make_room(in_need).await
-        } else if !self.wants_conversion() {
+        } else if !self.converter.wants_conversion() {
             false
-        } else if self.is_loaded() {
-            self.io.mark(Mark::ConvertPaused);
-            self.io.sleep(LOOK_NS).await;
+        } else if self.priority.are_clients_busy() {
+            self.store.mark(Mark::ConvertPaused);
+            self.store.io().sleep(LOOK_NS).await;
             true
         } else {
-            self.drain_sparse().await || self.convert_some().await
+            self.compactor.drain_sparse().await || self.converter.convert_some().await
         };
         if !wanted || worked {
             return worked;
         }
-        // Those for whom there is room by now take it.
+        // Requests for which there is room by now take it.
         yield_now().await;
-        if self.waiting_for_room.get() == 0 {
+        if self.store.room().waiting() == 0 {
             return true;
         }
-        if self.space.borrow().releasing() > 0 || self.busy_stripes() > 0 {
-            // Someone still reads what was released, or writes what will take another's place.
-            self.io.mark(Mark::RoomHeldByReaders);
-            self.io.sleep(RETRY_NS).await;
+        if self.store.allocator().releasing() > 0 || self.stripes.busy_stripes() > 0 {
+            // A request still reads released chunks, or writes blocks that will replace others.
+            self.store.mark(Mark::RoomHeldByReaders);
+            self.store.io().sleep(RETRY_NS).await;
             return true;
         }
-        self.give_up_hope()
+        self.refuse_waiting()
     }
 
-    /// Nobody shall wait for room that nobody makes.
-    fn give_up_hope(&self) -> bool {
-        self.io.mark(Mark::RoomExhausted);
-        self.given_up.set(self.given_up.get() + 1);
-        self.space_changed.notify();
+    /// No request may wait for room that no job makes.
+    fn refuse_waiting(&self) -> bool {
+        self.store.mark(Mark::RoomExhausted);
+        self.store.room().give_up();
         false
     }
 
-    /// Makes room, in the dearest way only when somebody cannot go on without.
-    async fn make_room(self: &Rc<Self>, in_need: bool) -> bool {
-        if self.space.borrow().releasing() > 0 && self.journal.flushed() < self.journal.applied() {
-            return self.flush().await.is_ok();
+    /// Makes room; in the most expensive way only when a request or a rebuild cannot continue without it.
+    async fn make_room(&self, in_need: bool) -> bool {
+        if self.store.allocator().releasing() > 0
+            && self.store.journal().flushed() < self.store.journal().applied()
+        {
+            return self.store.flush().await.is_ok();
         }
         // Their parity needs no room, unlike moving their blocks.
-        self.convertible.borrow_mut().extend(self.sparse.take());
-        if self.convert_some().await || (!mutation::on(Mutation::NeverCompact) && self.compact_some().await) {
+        self.stripes.convertible().extend(self.compactor.take_sparse());
+        if self.converter.convert_some().await
+            || (!mutation::on(Mutation::NeverCompact) && self.compactor.compact_some().await)
+        {
             return true;
         }
-        in_need && self.level_some().await
-    }
-
-    /// Free chunks below which room is made.
-    pub(crate) fn low_water(&self) -> u64 {
-        let (space, per) = (self.space.borrow(), self.geometry.homes_per_stripe() as u64);
-        space.reserve_chunks() + (3 * per).max(space.all_chunks() / 16)
+        in_need && self.full_member_relief.relieve_some().await
     }
 
     /// Frees stripes without live blocks.
-    async fn reap(self: &Rc<Self>) -> bool {
-        let candidates = std::mem::take(&mut *self.emptied.borrow_mut());
+    async fn free_dead_stripes(&self) -> bool {
+        let candidates = self.store.take_emptied();
         let mut locks = Vec::new();
         let mut records = Vec::new();
         for stripe in candidates {
             if self.is_dead(stripe)
-                && let Some(lock) = self.lock_stripe(stripe)
+                && let Some(lock) = self.store.lock_stripe(stripe)
             {
                 locks.push(lock);
                 records.push(Record::Free { stripe });
@@ -117,14 +147,14 @@ impl<I: Io> MappedShard<I> {
         if records.is_empty() {
             return false;
         }
-        self.counters.stripes_freed.add(records.len() as u64);
-        let freed = self.journal.commit(records).await.is_ok();
+        self.store.counters().stripes_freed.add(records.len() as u64);
+        let freed = self.store.journal().commit(records).await.is_ok();
         drop(locks);
         freed
     }
 
     fn is_dead(&self, stripe: StripeId) -> bool {
-        let stripe = self.tables.borrow().stripe(stripe);
+        let stripe = self.store.tables().stripe(stripe);
         stripe.state != StripeState::Free && stripe.live == 0
     }
 }

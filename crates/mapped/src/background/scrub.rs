@@ -1,14 +1,17 @@
-//! Scrub: reads every chunk of every stripe, checks checksums, copies and parity against each other, and mends; then
+//! Scrub: reads every chunk of every stripe, checks checksums, copies and parity against each other, and repairs; then
 //! every copy of every table page.
 //!
-//! It keeps its place in the journal, so it goes on after a restart.
+//! Its position is kept in the journal, so it continues after a restart.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::shard::MappedShard;
+use crate::background::io_priority::IoPriority;
+use crate::store::Store;
 use crate::store::dirty_pages::PageCopy;
 use crate::store::tables::StripeState;
-use crate::stripe::read::ChunkPart;
+use crate::stripe::Stripes;
+use crate::stripe::part::ChunkPart;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, Lsn, MemberId, StripeId};
@@ -19,17 +22,32 @@ use sinew_format::table_page::{PageHeader, PageId};
 
 /// Stripes between records of how far it has come.
 const STRIPES_PER_RECORD: u32 = 64;
+
 /// Pause before a stripe in use is looked at again.
 const RETRY_NS: u64 = 1_000_000;
+
 /// How often a stripe in use is looked at again before the scrub goes on without it; it will have been written anew.
 const RETRIES_MAX: usize = 1000;
 
-impl<I: Io> MappedShard<I> {
-    /// Scrubs whenever told to, or where the last opening of the pool left off, for ever.
-    pub(crate) async fn run_scrubber(self: Rc<Self>) {
+/// The scrub of a shard.
+pub(crate) struct Scrubber<I> {
+    store: Rc<Store<I>>,
+    stripes: Rc<Stripes<I>>,
+    priority: Rc<IoPriority<I>>,
+    /// Counts the scrubs begun and stopped.
+    scrub_orders: Cell<u64>,
+}
+
+impl<I: Io> Scrubber<I> {
+    pub(crate) fn new(stripes: Rc<Stripes<I>>, priority: Rc<IoPriority<I>>) -> Scrubber<I> {
+        Scrubber { store: Rc::clone(stripes.store()), stripes, priority, scrub_orders: Cell::default() }
+    }
+
+    /// The task that scrubs whenever told to, or from where the last opening of the pool stopped. It never ends.
+    pub(crate) async fn run(self: Rc<Self>) {
         loop {
             self.scrub_to_end().await;
-            self.scrubber.kicked().await;
+            self.store.wakeups().scrub.kicked().await;
         }
     }
 
@@ -38,61 +56,61 @@ impl<I: Io> MappedShard<I> {
         let next = run.then_some(StripeId(0));
         // First, so that the scrub under way does not record its place after this.
         self.scrub_orders.set(self.scrub_orders.get() + 1);
-        self.journal.commit(vec![Record::Scrub { next }]).await?;
-        self.scrubber.kick();
+        self.store.journal().commit(vec![Record::Scrub { next }]).await?;
+        self.store.wakeups().scrub.kick();
         Ok(())
     }
 
-    async fn scrub_to_end(self: &Rc<Self>) {
-        let started = self.tables.borrow().scrub_next;
+    async fn scrub_to_end(&self) {
+        let started = self.store.tables().scrub_next;
         let Some(mut stripe) = started else { return };
         if stripe.0 > 0 {
-            self.io.mark(Mark::ScrubResumed);
+            self.store.mark(Mark::ScrubResumed);
         }
         let order = self.scrub_orders.get();
-        while stripe.0 < self.tables.borrow().stripe_count() {
+        while stripe.0 < self.store.tables().stripe_count() {
             self.scrub_when_free(stripe).await;
-            if self.scrub_orders.get() != order || self.closing.get() {
-                self.io.mark(Mark::ScrubStopped);
+            if self.scrub_orders.get() != order || self.store.is_closing() {
+                self.store.mark(Mark::ScrubStopped);
                 return;
             }
             stripe.0 += 1;
             if stripe.0 % STRIPES_PER_RECORD == 0
-                && self.journal.commit(vec![Record::Scrub { next: Some(stripe) }]).await.is_err()
+                && self.store.journal().commit(vec![Record::Scrub { next: Some(stripe) }]).await.is_err()
             {
                 return;
             }
         }
         self.scrub_pages().await;
-        self.counters.scrubs_done.add(1);
-        let _ = self.journal.commit(vec![Record::Scrub { next: None }]).await;
+        self.store.counters().scrubs_done.add(1);
+        let _ = self.store.journal().commit(vec![Record::Scrub { next: None }]).await;
     }
 
-    async fn scrub_when_free(self: &Rc<Self>, stripe: StripeId) {
+    async fn scrub_when_free(&self, stripe: StripeId) {
         for _ in 0..RETRIES_MAX {
-            if self.tables.borrow().stripe(stripe).state == StripeState::Free {
+            if self.store.tables().stripe(stripe).state == StripeState::Free {
                 return;
             }
-            if self.appender.is_open(stripe) {
-                // Nobody knows when it will be full.
-                self.io.mark(Mark::ScrubbedOpen);
-                self.appender.close(self, stripe);
+            if self.stripes.appender().is_open(stripe) {
+                // It is not known when it will be full.
+                self.store.mark(Mark::ScrubbedOpen);
+                self.stripes.close_open(stripe);
             }
-            if let Some(_lock) = self.lock_stripe(stripe) {
+            if let Some(_lock) = self.store.lock_stripe(stripe) {
                 self.scrub_stripe(stripe).await;
                 return;
             }
-            self.io.mark(Mark::ScrubBusy);
-            self.io.sleep(RETRY_NS).await;
+            self.store.mark(Mark::ScrubBusy);
+            self.store.io().sleep(RETRY_NS).await;
         }
     }
 
-    async fn scrub_stripe(self: &Rc<Self>, stripe: StripeId) {
-        let found = self.tables.borrow().stripe(stripe);
+    async fn scrub_stripe(&self, stripe: StripeId) {
+        let found = self.store.tables().stripe(stripe);
         let mut chunks = Vec::new();
         for column in 0..usize::from(found.columns) {
-            self.throttle.pay(&self.io, CHUNK_BYTES).await;
-            self.step_back(stripe, CHUNK_BYTES / found.columns.max(1) as u64).await;
+            self.store.throttle().pay(self.store.io(), CHUNK_BYTES).await;
+            self.priority.yield_to_clients(stripe, CHUNK_BYTES / found.columns.max(1) as u64).await;
             chunks.push(self.scrub_column(stripe, column).await);
         }
         if found.state == StripeState::Parity
@@ -100,26 +118,26 @@ impl<I: Io> MappedShard<I> {
         {
             self.scrub_parity(stripe, chunks).await;
         }
-        self.counters.stripes_scrubbed.add(1);
+        self.store.counters().stripes_scrubbed.add(1);
     }
 
     /// Checks and mends every copy of a column; gives the chunk at its own home, if that is good.
-    async fn scrub_column(self: &Rc<Self>, stripe: StripeId, column: usize) -> Option<Buf> {
-        let g = self.geometry;
+    async fn scrub_column(&self, stripe: StripeId, column: usize) -> Option<Buf> {
+        let g = *self.store.geometry();
         let part = ChunkPart { stripe, column, offset: 0, count: CHUNK_BLOCKS };
         let mut first: Option<Buf> = None;
-        let indices =
-            std::iter::once(column).chain((0..g.failures()).map(|copy| g.mirror_index(copy, column)));
-        for index in indices {
-            let Some(home) = self.live_home(stripe, index) else { continue };
-            let read = match self.read_home(home, 0, CHUNK_BLOCKS).await {
-                Ok(buf) if self.mismatches(part, &buf) == 0 => Some(buf),
-                _ if self.live_home(stripe, index) != Some(home) => None,
+        for index in g.copies_of(column) {
+            let Some(home) = self.stripes.live_home(stripe, index) else { continue };
+            let read = match self.stripes.read_home(home, 0, CHUNK_BLOCKS).await {
+                Ok(buf) if self.stripes.mismatches(part, &buf) == 0 => Some(buf),
+                _ if self.stripes.live_home(stripe, index) != Some(home) => None,
                 Ok(buf) => {
-                    self.members.note_checksum_error(home.member, self.mismatches(part, &buf));
-                    self.mend_counted(part, index, home).await
+                    self.store
+                        .members()
+                        .note_checksum_error(home.member, self.stripes.mismatches(part, &buf));
+                    self.repair_counted(part, index, home).await
                 }
-                Err(_) => self.mend_counted(part, index, home).await,
+                Err(_) => self.repair_counted(part, index, home).await,
             };
             let Some(buf) = read else { continue };
             match &first {
@@ -131,47 +149,49 @@ impl<I: Io> MappedShard<I> {
         first
     }
 
-    async fn mend_counted(self: &Rc<Self>, part: ChunkPart, index: usize, home: Home) -> Option<Buf> {
-        self.counters.scrub_errors.add(1);
-        let mended = self.mend_chunk(part.stripe, part.column, index, home).await;
+    async fn repair_counted(&self, part: ChunkPart, index: usize, home: Home) -> Option<Buf> {
+        self.store.counters().scrub_errors.add(1);
+        let mended = self.stripes.repair_chunk(part.stripe, part.column, index, home).await;
         if mended.is_some() {
-            self.io.mark(Mark::ScrubMended);
-        } else if self.live_home(part.stripe, index) == Some(home) {
-            self.io.mark(Mark::ScrubUnmended);
-            self.counters.scrub_unrepaired.add(1);
+            self.store.mark(Mark::ScrubMended);
+        } else if self.stripes.live_home(part.stripe, index) == Some(home) {
+            self.store.mark(Mark::ScrubUnmended);
+            self.store.counters().scrub_unrepaired.add(1);
         }
         mended
     }
 
-    /// Without checksums nobody knows which of two copies is right; the first is taken.
-    async fn scrub_mirror(self: &Rc<Self>, part: ChunkPart, home: Home, first: &Buf, mirror: &Buf) {
+    /// Without checksums it is not known which of two copies is right; the first is taken.
+    async fn scrub_mirror(&self, part: ChunkPart, home: Home, first: &Buf, mirror: &Buf) {
         for offset in 0..part.count {
-            let slot = self.geometry.slot(part.stripe, part.column, offset);
+            let slot = self.store.geometry().slot(part.stripe, part.column, offset);
             let range = offset as usize * BLOCK_BYTES..(offset as usize + 1) * BLOCK_BYTES;
-            let owned = self.tables.borrow().owner(slot).is_some();
+            let owned = self.store.tables().owner(slot).is_some();
             if !owned || first.bytes()[range.clone()] == mirror.bytes()[range.clone()] {
                 continue;
             }
-            self.counters.scrub_errors.add(1);
+            self.store.counters().scrub_errors.add(1);
             let good = first.slice(range.start, BLOCK_BYTES);
-            let written = self.members.write(home, offset, Rc::new([good])).await;
-            self.unflushed_stripes.borrow_mut().insert(part.stripe);
+            let written = self.store.members().write(home, offset, Rc::new([good])).await;
+            self.store.note_unflushed(part.stripe);
             match written {
-                Ok(()) => self.members.note_repair(home.member, 1),
+                Ok(()) => self.store.members().note_repair(home.member, 1),
                 Err(error) => {
-                    self.io.mark(Mark::RepairFailed);
-                    self.members.report_failure(home.member, error).await;
+                    self.store.mark(Mark::RepairFailed);
+                    self.store.members().report_failure(home.member, error).await;
                 }
             }
         }
     }
 
-    async fn scrub_parity(self: &Rc<Self>, stripe: StripeId, mut chunks: Vec<Vec<Buf>>) {
+    async fn scrub_parity(&self, stripe: StripeId, mut chunks: Vec<Vec<Buf>>) {
         let (mut wrong, mut rows) = (Vec::new(), Vec::new());
-        let mut parity = self.compute_parity(&chunks);
+        let mut parity = self.stripes.compute_parity(&chunks);
         for (p, parity) in parity.iter().enumerate() {
-            let Some(home) = self.live_home(stripe, self.geometry.parity_index(p)) else { continue };
-            let found = self.read_home(home, 0, CHUNK_BLOCKS).await;
+            let Some(home) = self.stripes.live_home(stripe, self.store.geometry().parity_index(p)) else {
+                continue;
+            };
+            let found = self.stripes.read_home(home, 0, CHUNK_BLOCKS).await;
             if found.as_ref().is_ok_and(|found| found.bytes() == parity.bytes()) {
                 continue;
             }
@@ -180,31 +200,32 @@ impl<I: Io> MappedShard<I> {
                 |row: &u32| found.as_ref().is_ok_and(|found| block(found, *row) != block(parity, *row));
             rows.extend((0..CHUNK_BLOCKS).filter(differs));
         }
-        match self.fill_discarded(stripe, &rows, &mut chunks).await {
+        match self.zero_discarded(stripe, &rows, &mut chunks).await {
             Ok(false) => {}
-            Ok(true) => parity = self.compute_parity(&chunks),
-            Err((member, error)) => self.members.report_failure(member, error).await,
+            Ok(true) => parity = self.stripes.compute_parity(&chunks),
+            Err((member, error)) => self.store.members().report_failure(member, error).await,
         }
-        for (p, home) in wrong.into_iter().filter(|(_, home)| self.members.is_active(home.member)) {
-            self.counters.scrub_errors.add(1);
-            let written = self.members.write(home, 0, Rc::new([parity[p].clone()])).await;
-            self.unflushed_stripes.borrow_mut().insert(stripe);
+        for (p, home) in wrong.into_iter().filter(|(_, home)| self.store.members().is_active(home.member)) {
+            self.store.counters().scrub_errors.add(1);
+            let written = self.store.members().write(home, 0, Rc::new([parity[p].clone()])).await;
+            self.store.note_unflushed(stripe);
             match written {
                 Ok(()) => {
-                    self.io.mark(Mark::ScrubParityMended);
-                    self.members.note_repair(home.member, u64::from(CHUNK_BLOCKS));
+                    self.store.mark(Mark::ScrubParityMended);
+                    self.store.members().note_repair(home.member, u64::from(CHUNK_BLOCKS));
                 }
                 Err(error) => {
-                    self.io.mark(Mark::RepairFailed);
-                    self.members.report_failure(home.member, error).await;
+                    self.store.mark(Mark::RepairFailed);
+                    self.store.members().report_failure(home.member, error).await;
                 }
             }
         }
     }
 
-    /// Writes zeros, in rows where parity is wrong, to blocks that nobody owns and that may never have been written since they
-    /// were discarded: such read as something else each time, so no parity would be right. Whether there were any.
-    async fn fill_discarded(
+    /// Writes zeros, in rows where parity is wrong, to blocks without an owner that may never have been written since
+    /// they were discarded: such blocks may read as something else each time, so no parity would be right. Returns
+    /// whether there were any.
+    pub(crate) async fn zero_discarded(
         &self,
         stripe: StripeId,
         rows: &[u32],
@@ -212,19 +233,19 @@ impl<I: Io> MappedShard<I> {
     ) -> Result<bool, (MemberId, IoError)> {
         let mut any = false;
         for (column, chunk) in chunks.iter_mut().enumerate() {
-            let Some(home) = self.live_home(stripe, column) else { continue };
+            let Some(home) = self.stripes.live_home(stripe, column) else { continue };
             let is_owned =
-                |row| self.tables.borrow().owner(self.geometry.slot(stripe, column, row)).is_some();
-            if !self.members.takes_discards(home.member) || rows.iter().all(|&row| is_owned(row)) {
+                |row| self.store.tables().owner(self.store.geometry().slot(stripe, column, row)).is_some();
+            if !self.store.members().takes_discards(home.member) || rows.iter().all(|&row| is_owned(row)) {
                 continue;
             }
             let mut filled = Buf::copy_of(chunk[0].bytes());
             for &row in rows.iter().filter(|&&row| !is_owned(row)) {
-                self.io.mark(Mark::ScrubFilled);
+                self.store.mark(Mark::ScrubFilled);
                 let zeros = Buf::zeroed(BLOCK_BYTES);
                 filled.bytes_mut()[row as usize * BLOCK_BYTES..][..BLOCK_BYTES]
                     .copy_from_slice(zeros.bytes());
-                let written = self.members.write(home, row, Rc::new([zeros])).await;
+                let written = self.store.members().write(home, row, Rc::new([zeros])).await;
                 written.map_err(|error| (home.member, error))?;
             }
             *chunk = vec![filled];
@@ -234,42 +255,32 @@ impl<I: Io> MappedShard<I> {
     }
 
     /// Checks every copy of every table page; one that is not what it should be is given up, and the page written anew.
-    async fn scrub_pages(self: &Rc<Self>) {
-        let pages: Vec<PageId> = self.tables.borrow().pages.written().map(|(page, _)| page).collect();
+    async fn scrub_pages(&self) {
+        let pages: Vec<PageId> = self.store.tables().pages.written().map(|(page, _)| page).collect();
         for page in pages {
-            let copies = self.tables.borrow().pages.copies(page).to_vec();
+            let copies = self.store.tables().pages.copies(page).to_vec();
             let mut found = Vec::with_capacity(copies.len());
-            for &copy in copies.iter().filter(|copy| self.members.is_active(copy.member)) {
-                self.throttle.pay(&self.io, PAGE_BYTES as u64).await;
+            for &copy in copies.iter().filter(|copy| self.store.members().is_active(copy.member)) {
+                self.store.throttle().pay(self.store.io(), PAGE_BYTES as u64).await;
                 found.push((copy, self.read_page(copy, page).await));
             }
             // One that is older than another was not written when it should have been.
             let newest = found.iter().filter_map(|(_, lsn)| *lsn).max();
             for (copy, _) in found.into_iter().filter(|(_, lsn)| lsn.is_none() || *lsn < newest) {
-                self.give_up_page(page, copy);
+                self.store.give_up_page(page, copy);
             }
         }
     }
 
     /// The last journal block contained in a copy of a page, if it is an intact copy of that page.
-    async fn read_page(&self, copy: PageCopy, page: PageId) -> Option<Lsn> {
-        let offset = self.members.get(copy.member).layout.page_offset(self.index, copy.slot);
-        let mut data = self.members.read_at(copy.member, offset, PAGE_BYTES).await.ok()?;
+    pub(crate) async fn read_page(&self, copy: PageCopy, page: PageId) -> Option<Lsn> {
+        let offset = self.store.members().get(copy.member).layout.page_offset(self.store.index(), copy.slot);
+        let mut data = self.store.members().read_at(copy.member, offset, PAGE_BYTES).await.ok()?;
         let header = PageHeader::open(data.bytes_mut()).ok()?;
-        let is_it =
-            header.pool == self.pool && usize::from(header.shard) == self.index && header.page == page;
+        let is_it = header.pool == self.store.pool()
+            && usize::from(header.shard) == self.store.index()
+            && header.page == page;
         is_it.then_some(header.lsn)
-    }
-
-    fn give_up_page(self: &Rc<Self>, page: PageId, copy: PageCopy) {
-        // It may have been written elsewhere meanwhile, and its slot be another page's by now.
-        if self.tables.borrow_mut().pages.forget_copy(page, copy) {
-            self.io.mark(Mark::ScrubPageBad);
-            self.space.borrow_mut().free_page_slots([copy]);
-            self.counters.scrub_errors.add(1);
-            self.members.note_checksum_error(copy.member, 1);
-            self.restore_redundancy();
-        }
     }
 }
 

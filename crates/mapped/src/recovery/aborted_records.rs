@@ -1,4 +1,4 @@
-//! Records that were taken back by later ones.
+//! Aborted records: records that later abort records cancel.
 
 use std::ops::Range;
 
@@ -6,15 +6,15 @@ use sinew_core::ids::Lsn;
 use sinew_format::journal_block::{JournalHeader, Record};
 use sinew_format::model::mapped_geometry::Geometry;
 
-/// What the journal takes back: slots, and the blocks whose records of them did not come about.
-pub(crate) struct Voids(Vec<(Range<Lsn>, Range<u32>)>);
+/// The records that the journal cancels, by their slots and by the blocks that may hold them.
+pub(crate) struct AbortedRecords(Vec<(Range<Lsn>, Range<u32>)>);
 
-impl Voids {
+impl AbortedRecords {
     /// Of these blocks.
-    pub(crate) fn of(chain: &[(JournalHeader, Vec<Record>)]) -> Voids {
+    pub(crate) fn of(chain: &[(JournalHeader, Vec<Record>)]) -> AbortedRecords {
         let each =
             chain.iter().flat_map(|(header, records)| records.iter().map(|record| (header.lsn, record)));
-        Voids(
+        AbortedRecords(
             each.filter_map(|(lsn, record)| match *record {
                 Record::Void { slot, count, since } => Some((since..lsn, slot.0..slot.0 + u32::from(count))),
                 _ => None,
@@ -23,9 +23,9 @@ impl Voids {
         )
     }
 
-    /// Whether a record of block `lsn` was taken back. A stripe whose opening is recorded with what is written to it has not
-    /// come about either.
-    pub(crate) fn are_about(&self, lsn: Lsn, record: &Record, geometry: Geometry) -> bool {
+    /// Whether a record of block `lsn` was aborted. A stripe whose opening is recorded together with its data is
+    /// aborted with it.
+    pub(super) fn are_about(&self, lsn: Lsn, record: &Record, geometry: Geometry) -> bool {
         let first = match *record {
             Record::Write { slot, .. } => slot,
             Record::Open { stripe, .. } => geometry.slot(stripe, 0, 0),

@@ -6,19 +6,19 @@
 //! the previous state of its blocks is a legal one, and that state's space has not been reused.
 
 mod aborted_records;
+pub(crate) mod complete;
 mod verify;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use async_channel::Sender;
-
-use crate::shard::{MappedShard, ShardParts};
-use crate::store::chunk_allocator::Space;
+use crate::recovery::aborted_records::AbortedRecords;
+use crate::store::chunk_allocator::ChunkAllocator;
 use crate::store::dirty_pages::PageCopy;
 use crate::store::journal::Journal;
 use crate::store::tables::{Effects, Tables};
+use crate::store::{Store, StoreParts};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::coverage::Mark;
 use sinew_core::ids::{Lsn, MemberId, SlotNo, StripeId};
@@ -30,13 +30,9 @@ use sinew_format::model::mapped_geometry::PAGE_BYTES;
 use sinew_format::record_check::RecordCheck;
 use sinew_format::table_page::{PageHeader, PageId};
 use sinew_members::members::Members;
-use sinew_members::message::ShardEvent;
-use sinew_members::pool_shard::OpenShard;
-
 use sinew_members::open_error::RecoverError;
+use sinew_members::pool_shard::OpenShard;
 use sinew_members::recovery_report::RecoveryReport;
-
-use aborted_records::Voids;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
@@ -78,43 +74,49 @@ struct Recovery<I> {
     unflushed: Vec<(JournalHeader, Vec<Record>)>,
 }
 
-impl<I: Io> MappedShard<I> {
-    /// Opens shard `index` of a mapped pool on the present thread: recovers it and starts its tasks.
-    ///
-    /// # Errors
-    /// When what is on the active members is not enough, or impossible.
-    pub(crate) async fn recover(
-        open: OpenShard<'_, I>,
-        recovered: impl FnOnce(Rc<MappedShard<I>>),
-    ) -> Result<(Rc<MappedShard<I>>, RecoveryReport), RecoverError> {
-        let OpenShard { io, index, config, devices, control } = open;
-        let started = io.now();
-        let members = Members::new(io.clone(), index, control.clone(), &config.members, devices);
-        let mut recovery = Recovery::new(io, index, config, members, BTreeSet::new());
-        let (last, tail) = loop {
-            recovery.load_pages().await?;
-            let ends = recovery.replay().await?;
-            recovery.mend_verified().await?;
-            let lost_before = recovery.lost.len();
-            recovery.resync_parity().await?;
-            if recovery.lost.len() == lost_before {
-                break ends;
-            }
-            recovery.io.mark(Mark::RecoverAgain);
-            let Recovery { io, config, members, lost, .. } = recovery;
-            recovery = Recovery::new(io, index, config, members, lost);
-        };
-        recovery.rewrite_unflushed(tail).await?;
-        recovery.flush().await?;
-        let (mut report, touched) = (recovery.report, std::mem::take(&mut recovery.touched));
-        let shard = recovery.finish(last, tail, control)?;
-        recovered(Rc::clone(&shard));
-        shard.start();
-        let settled = shard.settle(touched).await;
-        settled.map_err(|error| RecoverError::Damaged { shard: index, what: error.to_string() })?;
-        report.elapsed_ns = shard.io.now() - started;
-        Ok((shard, report))
-    }
+/// The ends of the journal after replay.
+#[derive(Clone, Copy)]
+struct JournalEnds {
+    /// The last block.
+    last: Lsn,
+    /// The first block that replay needs.
+    tail: Lsn,
+}
+
+/// A recovered shard, before its tasks run.
+pub(crate) struct Recovered<I> {
+    pub(crate) store: Rc<Store<I>>,
+    pub(crate) report: RecoveryReport,
+    /// Stripes with data that was not known durable.
+    pub(crate) touched: BTreeSet<StripeId>,
+}
+
+/// Recovers shard `index` of a mapped pool on the present thread.
+///
+/// # Errors
+/// When the content of the active members is not enough, or impossible.
+pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I>, RecoverError> {
+    let OpenShard { io, index, config, devices, control } = open;
+    let members = Members::new(io.clone(), index, control, &config.members, devices);
+    let mut recovery = Recovery::new(io, index, config, members, BTreeSet::new());
+    let ends = loop {
+        recovery.load_pages().await?;
+        let ends = recovery.replay().await?;
+        recovery.repair_verified().await?;
+        let lost_before = recovery.lost.len();
+        recovery.resync_parity().await?;
+        if recovery.lost.len() == lost_before {
+            break ends;
+        }
+        recovery.io.mark(Mark::RecoverAgain);
+        let Recovery { io, config, members, lost, .. } = recovery;
+        recovery = Recovery::new(io, index, config, members, lost);
+    };
+    recovery.rewrite_unflushed(ends.tail).await?;
+    recovery.flush().await?;
+    let (report, touched) = (recovery.report, std::mem::take(&mut recovery.touched));
+    let store = recovery.finish(ends)?;
+    Ok(Recovered { store, report, touched })
 }
 
 impl<I: Io> Recovery<I> {
@@ -255,14 +257,15 @@ impl<I: Io> Recovery<I> {
         RecoverError::Damaged { shard: self.index, what }
     }
 
-    /// Replays the journal; gives the last block and the tail.
-    async fn replay(&mut self) -> Result<(Lsn, Lsn), RecoverError> {
+    /// Replays the journal.
+    async fn replay(&mut self) -> Result<JournalEnds, RecoverError> {
         let mut blocks = self.read_ring().await;
         // A page is written when the blocks that are in it are durable; so they are there, up to the newest page's.
         let newest_page = self.tables.pages.newest();
         let newest = blocks.values().max_by_key(|b| (b.header.epoch, b.header.lsn));
         let Some(tail) = newest.map(|b| b.header.tail) else {
-            return if newest_page == 0 { Ok((0, 1)) } else { Err(self.gap(newest_page)) };
+            let empty = JournalEnds { last: 0, tail: 1 };
+            return if newest_page == 0 { Ok(empty) } else { Err(self.gap(newest_page)) };
         };
         if newest.is_some_and(|b| b.header.epoch > self.config.epoch) {
             return Err(
@@ -281,11 +284,11 @@ impl<I: Io> Recovery<I> {
             chain.push((block.header, records));
             lsn += 1;
         }
-        let voids = Voids::of(&chain);
+        let aborted = AbortedRecords::of(&chain);
         for (header, records) in chain {
             let mut sound = Vec::new();
             for record in records {
-                if voids.are_about(header.lsn, &record, self.config.mapped()) {
+                if aborted.are_about(header.lsn, &record, self.config.mapped()) {
                     let is_opening = matches!(record, Record::Open { .. });
                     self.io.mark(if is_opening { Mark::RecoverStripeVoided } else { Mark::RecoverVoided });
                 } else if header.lsn <= self.flushed || self.is_sound(&record).await? {
@@ -301,7 +304,7 @@ impl<I: Io> Recovery<I> {
         if lsn <= self.flushed.max(newest_page) {
             return Err(self.gap(lsn));
         }
-        Ok((lsn - 1, tail))
+        Ok(JournalEnds { last: lsn - 1, tail })
     }
 
     async fn read_ring(&mut self) -> BTreeMap<Lsn, RingBlock> {
@@ -359,22 +362,17 @@ impl<I: Io> Recovery<I> {
         Ok(())
     }
 
-    /// Derives free space and counts from the tables and puts the shard together.
-    fn finish(
-        mut self,
-        last: Lsn,
-        tail: Lsn,
-        control: Sender<ShardEvent>,
-    ) -> Result<Rc<MappedShard<I>>, RecoverError> {
+    /// Derives free space and counts from the tables and makes the store.
+    fn finish(mut self, ends: JournalEnds) -> Result<Rc<Store<I>>, RecoverError> {
         let config = Rc::clone(&self.config);
         let seed = u64::from_le_bytes(config.pool[..8].try_into().expect("eight bytes")) ^ self.index as u64;
-        let mut space = Space::new(config.mapped(), config.members.len(), seed);
+        let mut allocator = ChunkAllocator::new(config.mapped(), config.members.len(), seed);
         for member in &config.members {
-            space.push_member(member.layout.chunks, member.layout.page_slots, member.state);
+            allocator.push_member(member.layout.chunks, member.layout.page_slots, member.state);
         }
         for stripe in (0..self.tables.stripe_count()).map(StripeId) {
             for &home in self.tables.homes(stripe).iter().flatten() {
-                if !space.claim(home) {
+                if !allocator.claim(home) {
                     let (chunk, member) = (home.chunk, home.member.0);
                     return Err(
                         self.damaged(format!("chunk {chunk} of member {member} belongs to two stripes"))
@@ -383,21 +381,19 @@ impl<I: Io> Recovery<I> {
             }
         }
         for (_, copies) in self.tables.pages.written() {
-            copies.iter().for_each(|&copy| space.claim_page(copy));
+            copies.iter().for_each(|&copy| allocator.claim_page(copy));
         }
         let complete = self.tables.complete();
         complete.map_err(|error| self.damaged(error.to_string()))?;
-        let journal = Journal::new(config.epoch, last, tail, self.flushed);
-        let shard = MappedShard::assemble(ShardParts {
+        let journal = Journal::new(config.epoch, ends.last, ends.tail, self.flushed);
+        Ok(Store::new(StoreParts {
             io: self.io,
             index: self.index,
             pool: config.pool,
             members: self.members,
             tables: self.tables,
-            space,
+            allocator,
             journal,
-            control,
-        });
-        Ok(shard)
+        }))
     }
 }

@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use crate::recovery::Recovery;
 use crate::store::tables::StripeState;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::checksum::crc32c;
@@ -16,13 +17,11 @@ use sinew_core::sync::join_all;
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
 use sinew_layout::parity::{self, Column};
-
-use crate::recovery::Recovery;
 use sinew_members::open_error::RecoverError;
 
 impl<I: Io> Recovery<I> {
     /// Whether a record that may have outlived its data is still true.
-    pub(crate) async fn is_sound(&mut self, record: &Record) -> Result<bool, RecoverError> {
+    pub(super) async fn is_sound(&mut self, record: &Record) -> Result<bool, RecoverError> {
         match record {
             Record::Open { stripe, parity, .. } => {
                 self.touched.insert(*stripe);
@@ -91,9 +90,7 @@ impl<I: Io> Recovery<I> {
     async fn read_copies(&self, slot: SlotNo, crc: u32) -> (Option<Buf>, Vec<Home>) {
         let g = self.config.mapped();
         let (stripe, column, offset) = g.place(slot);
-        let mirrors = (0..g.failures()).map(|copy| g.mirror_index(copy, column));
-        let homes: Vec<Home> =
-            std::iter::once(column).chain(mirrors).filter_map(|i| self.live_home(stripe, i)).collect();
+        let homes: Vec<Home> = g.copies_of(column).filter_map(|i| self.live_home(stripe, i)).collect();
         let mut good = None;
         let mut bad = Vec::new();
         for home in homes {
@@ -112,7 +109,7 @@ impl<I: Io> Recovery<I> {
     }
 
     /// Makes every copy of the slots verified good, where those slots still hold what was verified.
-    pub(crate) async fn mend_verified(&self) -> Result<(), RecoverError> {
+    pub(super) async fn repair_verified(&self) -> Result<(), RecoverError> {
         for (&slot, &crc) in &self.verified {
             let (stripe, _, offset) = self.config.mapped().place(slot);
             if self.tables.stripe(stripe).state == StripeState::Free || self.tables.owner(slot).is_none() {
@@ -174,7 +171,7 @@ impl<I: Io> Recovery<I> {
     }
 
     /// Makes parity match the data in stripes whose writing was not known durable; marks what missing members missed.
-    pub(crate) async fn resync_parity(&mut self) -> Result<(), RecoverError> {
+    pub(super) async fn resync_parity(&mut self) -> Result<(), RecoverError> {
         for stripe in std::mem::take(&mut self.resync) {
             if self.tables.stripe(stripe).state == StripeState::Parity {
                 for offset in 0..CHUNK_BLOCKS {
@@ -191,7 +188,7 @@ impl<I: Io> Recovery<I> {
         let used = usize::from(self.tables.stripe(stripe).columns);
         let mut data: Vec<Buf> = Vec::with_capacity(used);
         for column in 0..used {
-            if self.fill_discarded(stripe, column, offset).await? {
+            if self.zero_discarded(stripe, column, offset).await? {
                 data.push(Buf::zeroed(BLOCK_BYTES));
                 continue;
             }
@@ -229,9 +226,9 @@ impl<I: Io> Recovery<I> {
         Ok(())
     }
 
-    /// Writes zeros to a block that nobody owns, where what was discarded may read as something else each time: its padding
-    /// may be lost. Whether it did.
-    async fn fill_discarded(
+    /// Writes zeros to a block without an owner, where a discarded block may read as something else each time: its
+    /// padding may be lost. Returns whether it did.
+    async fn zero_discarded(
         &self,
         stripe: StripeId,
         column: usize,

@@ -16,7 +16,7 @@ use sinew_format::model::mapped_capacity::{capacity_blocks, member_reserve, rese
 use sinew_format::model::mapped_geometry::{Geometry, Protection};
 use sinew_layout::declustered::{self, Lookahead, Placement};
 
-struct MemberSpace {
+struct MemberChunks {
     chunks: FreeSet,
     chunks_all: u32,
     page_slots: FreeSet,
@@ -27,9 +27,9 @@ struct MemberSpace {
     expected: bool,
 }
 
-impl MemberSpace {
-    fn free(chunks: u32, page_slots: u32) -> MemberSpace {
-        MemberSpace {
+impl MemberChunks {
+    fn free(chunks: u32, page_slots: u32) -> MemberChunks {
+        MemberChunks {
             chunks: FreeSet::all(chunks),
             chunks_all: chunks,
             page_slots: FreeSet::all(page_slots),
@@ -44,14 +44,15 @@ impl MemberSpace {
     }
 }
 
-/// A member's device is told what is free once this part of it, and so many chunks, were not told yet: then they lie together.
-const TRIMMED_PART: u32 = 64;
-const TRIMMED_LEAST: u32 = 8;
-/// At most so many chunks, and this part of what is free, at one time.
-const TRIMMED_AT_ONCE: u32 = 256;
-const TRIMMED_AT_ONCE_PART: u32 = 16;
+/// Free chunks of a member are discarded once this part of it, and this many chunks, are not discarded yet: then they
+/// lie together.
+const DISCARD_PART: u32 = 64;
+const DISCARD_CHUNKS_LEAST: u32 = 8;
+/// At most this many chunks, and this part of the free ones, are discarded at one time.
+const DISCARD_AT_ONCE: u32 = 256;
+const DISCARD_AT_ONCE_PART: u32 = 16;
 
-/// Who asks for a stripe; the reserve is kept from users.
+/// What a stripe is for; the reserve is kept from users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// New data of a client.
@@ -64,12 +65,12 @@ pub(crate) enum Purpose {
 
 /// Homes for a new stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StripePlan {
+pub(crate) struct StripeChunks {
     pub(crate) columns: usize,
     pub(crate) homes: Vec<Option<Home>>,
 }
 
-/// What somebody may still rely on.
+/// What a request or a crash may still need.
 enum Item {
     Chunk(Home),
     Stripe(StripeId),
@@ -77,25 +78,25 @@ enum Item {
 
 struct Released {
     lsn: Lsn,
-    era: u64,
+    epoch: u64,
     item: Item,
 }
 
-/// What `Space::reclaim` freed.
+/// What `ChunkAllocator::reclaim` freed.
 #[derive(Default)]
 pub(crate) struct Freed {
     /// Chunks and stripe numbers.
     pub(crate) count: usize,
     /// Stripe numbers that may be used again.
     pub(crate) stripes: Vec<StripeId>,
-    /// More could be used again if nobody read it any more.
-    pub(crate) is_read: bool,
+    /// More could be used again if no request read it any more.
+    pub(super) is_read: bool,
 }
 
 /// Free space of one shard.
-pub(crate) struct Space {
+pub(crate) struct ChunkAllocator {
     geometry: Geometry,
-    members: Vec<MemberSpace>,
+    members: Vec<MemberChunks>,
     placement: Placement,
     /// Of the placement.
     seed: u64,
@@ -105,10 +106,10 @@ pub(crate) struct Space {
     capacity_blocks: u64,
 }
 
-impl Space {
-    pub(crate) fn new(geometry: Geometry, members: usize, seed: u64) -> Space {
+impl ChunkAllocator {
+    pub(crate) fn new(geometry: Geometry, members: usize, seed: u64) -> ChunkAllocator {
         let placement = Placement::new(members, seed);
-        Space {
+        ChunkAllocator {
             geometry,
             members: Vec::with_capacity(members),
             placement,
@@ -122,7 +123,7 @@ impl Space {
 
     /// Adds the next member, everything on it free.
     pub(crate) fn push_member(&mut self, chunks: u32, page_slots: u32, state: MemberState) {
-        self.members.push(MemberSpace::free(chunks, page_slots));
+        self.members.push(MemberChunks::free(chunks, page_slots));
         self.set_state(MemberId(self.members.len() as u8 - 1), state);
     }
 
@@ -136,7 +137,7 @@ impl Space {
         let entry = &mut self.members[index];
         if (entry.chunks_all, entry.page_slots_all) != (chunks, page_slots) {
             assert!(entry.is_empty(), "a member in use is cut up in one way");
-            *entry = MemberSpace::free(chunks, page_slots);
+            *entry = MemberChunks::free(chunks, page_slots);
         }
         self.set_state(member, state);
     }
@@ -229,7 +230,7 @@ impl Space {
 
     /// What is stored while a member is out must also fit once it is back, with all its redundancy.
     fn count_capacity(&self) -> u64 {
-        let of = |counts: fn(&MemberSpace) -> bool| {
+        let of = |counts: fn(&MemberChunks) -> bool| {
             let chunks: Vec<u64> =
                 self.members.iter().filter(|m| counts(m)).map(|m| u64::from(m.chunks_all)).collect();
             capacity_blocks(&self.geometry, &chunks)
@@ -244,32 +245,32 @@ impl Space {
     ///
     /// Members that are not `responsive` are left out as long as the others can do without them and no room is stranded. Of
     /// the next stripes of the placement it is the one whose most burdened member has the least to do.
-    pub(crate) fn plan_stripe(
+    pub(crate) fn allocate_stripe(
         &mut self,
         columns: usize,
         parity: bool,
         purpose: Purpose,
         responsive: impl Fn(MemberId) -> bool,
         burden: impl Fn(MemberId) -> u32,
-    ) -> Option<StripePlan> {
+    ) -> Option<StripeChunks> {
         // A client rather waits for room than gets a narrow stripe, which takes more room for less.
         let least = if purpose == Purpose::Internal { 1 } else { columns };
         let calm = |m| responsive(m);
         (least..=columns).rev().find_map(|columns| {
             let around = self
                 .is_any_slow(&calm)
-                .then(|| self.plan_columns(columns, parity, purpose, Some(&calm), &burden));
-            around.flatten().or_else(|| self.plan_columns(columns, parity, purpose, None, &burden))
+                .then(|| self.allocate_columns(columns, parity, purpose, Some(&calm), &burden));
+            around.flatten().or_else(|| self.allocate_columns(columns, parity, purpose, None, &burden))
         })
     }
 
-    /// As `plan_stripe`, of a mirrored stripe for a client, on responsive members only.
-    pub(crate) fn plan_around(
+    /// As `allocate_stripe`, of a mirrored stripe for a client, on responsive members only.
+    pub(crate) fn allocate_responsive(
         &mut self,
         columns: usize,
         responsive: impl Fn(MemberId) -> bool,
-    ) -> Option<StripePlan> {
-        self.plan_columns(columns, false, Purpose::User, Some(&responsive), &|_| 0)
+    ) -> Option<StripeChunks> {
+        self.allocate_columns(columns, false, Purpose::User, Some(&responsive), &|_| 0)
     }
 
     fn is_any_slow(&self, responsive: &impl Fn(MemberId) -> bool) -> bool {
@@ -277,22 +278,22 @@ impl Space {
         usable.into_iter().any(|(i, _)| !responsive(MemberId(i as u8)))
     }
 
-    fn plan_columns(
+    fn allocate_columns(
         &mut self,
         columns: usize,
         parity: bool,
         purpose: Purpose,
         responsive: Option<&dyn Fn(MemberId) -> bool>,
         burden: &dyn Fn(MemberId) -> u32,
-    ) -> Option<StripePlan> {
+    ) -> Option<StripeChunks> {
         let g = self.geometry;
         let (copies, m) = (g.copies(), g.parity_columns());
         let absent = copies.saturating_sub(self.active());
-        // With no member left there is nothing to plan.
+        // With no member left there is nothing to allocate.
         let least = (copies - absent).max(1);
         let kept = if purpose == Purpose::Internal { 0 } else { self.member_reserve() };
         let room =
-            |s: &MemberSpace| if s.usable { u64::from(s.chunks.count()).saturating_sub(kept) } else { 0 };
+            |s: &MemberChunks| if s.usable { u64::from(s.chunks.count()).saturating_sub(kept) } else { 0 };
         let mut free: Vec<u64> = self.members.iter().map(room).collect();
         if let Some(responsive) = responsive {
             // A member that has to be in every stripe, or room would be stranded, cannot be left out.
@@ -335,7 +336,7 @@ impl Space {
         }
         if !parity {
             for column in 0..columns {
-                self.plan_mirrors(column, &mut members, &mut free, absent)?;
+                self.choose_mirrors(column, &mut members, &mut free, absent)?;
             }
         }
         let need = members.iter().flatten().count() as u64;
@@ -347,12 +348,12 @@ impl Space {
             .iter()
             .map(|member| member.map(|m| self.take_chunk(m).expect("counted as free")))
             .collect();
-        Some(StripePlan { columns, homes })
+        Some(StripeChunks { columns, homes })
     }
 
     /// Mirrors of one column: members that hold no other copy of it. First those with so much room that it would be
     /// stranded, then those outside the stripe and with most room.
-    fn plan_mirrors(
+    fn choose_mirrors(
         &self,
         column: usize,
         members: &mut [Option<MemberId>],
@@ -396,12 +397,12 @@ impl Space {
 
     /// One chunk on a member that is not in `avoid`, the emptiest first: a new home for a chunk of an existing stripe. What
     /// compaction needs is left alone.
-    pub(crate) fn plan_chunk(&mut self, avoid: &[MemberId]) -> Option<Home> {
+    pub(crate) fn take_chunk_avoiding(&mut self, avoid: &[MemberId]) -> Option<Home> {
         self.take_emptiest(avoid, self.member_reserve())
     }
 
-    /// As `plan_chunk`, on this member.
-    pub(crate) fn plan_chunk_on(&mut self, member: MemberId) -> Option<Home> {
+    /// As `take_chunk_avoiding`, on this member.
+    pub(crate) fn take_chunk_on(&mut self, member: MemberId) -> Option<Home> {
         if self.has_room(member) { self.take_chunk(member) } else { None }
     }
 
@@ -416,9 +417,9 @@ impl Space {
         self.members.iter().map(|m| if m.usable { u64::from(m.chunks_all) } else { 0 }).collect()
     }
 
-    /// As `plan_chunk`, for a chunk that can stay on member `from`: on a member so much emptier that they are less uneven
+    /// As `take_chunk_avoiding`, for a chunk that can stay on member `from`: on a member so much emptier that they are less uneven
     /// afterwards.
-    pub(crate) fn plan_move(&mut self, from: MemberId, avoid: &[MemberId]) -> Option<Home> {
+    pub(crate) fn take_chunk_for_move(&mut self, from: MemberId, avoid: &[MemberId]) -> Option<Home> {
         self.take_emptiest(avoid, self.member_reserve().max(self.less_uneven_above(from)))
     }
 
@@ -441,7 +442,7 @@ impl Space {
     }
 
     fn take_emptiest(&mut self, avoid: &[MemberId], more_than: u64) -> Option<Home> {
-        let eligible = |(i, m): &(usize, &MemberSpace)| {
+        let eligible = |(i, m): &(usize, &MemberChunks)| {
             let room = u64::from(m.chunks.count()) > more_than;
             m.usable && room && !avoid.contains(&MemberId(*i as u8))
         };
@@ -450,41 +451,43 @@ impl Space {
         self.take_chunk(MemberId(index as u8))
     }
 
-    /// Gives chunks back that were planned but never recorded: nothing refers to them and nothing ever did.
+    /// Gives chunks back that were allocated but never recorded: nothing refers to them and nothing ever did.
     pub(crate) fn give_back(&mut self, homes: impl IntoIterator<Item = Home>) {
         for home in homes {
             self.members[usize::from(home.member.0)].chunks.insert(home.chunk);
         }
     }
 
-    /// Whether so much of what is free on a member was in use lately, or may have been, that its device should be told.
-    pub(crate) fn is_worth_trimming(&self, member: MemberId) -> bool {
+    /// Whether enough of the free chunks of a member were in use lately, or may have been, to discard them.
+    pub(crate) fn is_worth_discarding(&self, member: MemberId) -> bool {
         let entry = &self.members[usize::from(member.0)];
-        entry.usable && entry.chunks.untold() > (entry.chunks_all / TRIMMED_PART).max(TRIMMED_LEAST)
+        entry.usable
+            && entry.chunks.undiscarded() > (entry.chunks_all / DISCARD_PART).max(DISCARD_CHUNKS_LEAST)
     }
 
-    /// Takes free chunks that lie together, to tell the device that they are; `give_back_told` ends that.
-    pub(crate) fn take_untold(&mut self, member: MemberId) -> Option<Range<u32>> {
+    /// Takes consecutive free chunks to be discarded; `give_back_discarded` ends that.
+    pub(crate) fn take_undiscarded(&mut self, member: MemberId) -> Option<Range<u32>> {
         let chunks = &mut self.members[usize::from(member.0)].chunks;
-        let most = (chunks.count() / TRIMMED_AT_ONCE_PART).min(TRIMMED_AT_ONCE);
-        chunks.take_untold(most)
+        let most = (chunks.count() / DISCARD_AT_ONCE_PART).min(DISCARD_AT_ONCE);
+        chunks.take_undiscarded(most)
     }
 
-    /// Chunks are free again whose device has been told, or will not be.
-    pub(crate) fn give_back_told(&mut self, member: MemberId, chunks: Range<u32>) {
+    /// Chunks are free again that the device has discarded, or will not discard.
+    pub(crate) fn give_back_discarded(&mut self, member: MemberId, chunks: Range<u32>) {
         self.members[usize::from(member.0)].chunks.put_back(chunks);
     }
 
-    /// Chunks and stripe numbers released by journal block `lsn` while requests of `era` and before were reading.
-    pub(crate) fn release(&mut self, lsn: Lsn, era: u64, homes: Vec<Home>, stripes: Vec<StripeId>) {
+    /// Chunks and stripe numbers released by journal block `lsn` while requests of `epoch` and before were reading.
+    pub(crate) fn release(&mut self, lsn: Lsn, epoch: u64, homes: Vec<Home>, stripes: Vec<StripeId>) {
         let items = homes.into_iter().map(Item::Chunk).chain(stripes.into_iter().map(Item::Stripe));
-        self.releasing.extend(items.map(|item| Released { lsn, era, item }));
+        self.releasing.extend(items.map(|item| Released { lsn, epoch, item }));
     }
 
-    /// Frees what was released by durable records and is read by nobody any more.
-    pub(crate) fn reclaim(&mut self, flushed: Lsn, oldest_era: u64) -> Freed {
+    /// Frees what was released by durable records and is not read any more.
+    pub(crate) fn reclaim(&mut self, flushed: Lsn, oldest_epoch: u64) -> Freed {
         let mut freed = Freed::default();
-        while let Some(released) = self.releasing.pop_front_if(|r| r.lsn <= flushed && r.era < oldest_era) {
+        while let Some(released) = self.releasing.pop_front_if(|r| r.lsn <= flushed && r.epoch < oldest_epoch)
+        {
             match released.item {
                 Item::Chunk(home) => self.members[usize::from(home.member.0)].chunks.insert(home.chunk),
                 Item::Stripe(stripe) => freed.stripes.push(stripe),
@@ -536,12 +539,13 @@ mod tests {
         ] {
             let protection = Protection::Mirror { copies };
             let g = Geometry::new(protection, columns, 1, true, chunks.len(), 64).unwrap();
-            let mut space = Space::new(g, chunks.len(), 7);
+            let mut space = ChunkAllocator::new(g, chunks.len(), 7);
             for &count in &chunks {
                 space.push_member(count as u32, 64, MemberState::Active);
             }
-            let plans =
-                std::iter::from_fn(|| space.plan_stripe(columns, false, Purpose::Internal, |_| true, |_| 0));
+            let plans = std::iter::from_fn(|| {
+                space.allocate_stripe(columns, false, Purpose::Internal, |_| true, |_| 0)
+            });
             let placed: usize = plans.map(|plan| plan.columns).sum();
             let possible = declustered::stripes_placeable(&chunks, usize::from(copies)) as usize;
             assert!(placed + 2 * columns >= possible, "{placed} of {possible} on {chunks:?}");

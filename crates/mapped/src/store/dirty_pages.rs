@@ -49,7 +49,7 @@ impl Pages {
     }
 
     /// Whether the page lacks what journal block `lsn` says; if so it counts as changed by it.
-    pub(crate) fn admits(&mut self, page: PageId, lsn: Lsn) -> bool {
+    pub(super) fn admits(&mut self, page: PageId, lsn: Lsn) -> bool {
         let state = self.state(page);
         if state.loaded >= lsn {
             return false;
@@ -87,7 +87,7 @@ impl Pages {
 
     /// Takes the page that changed first; from here on it counts as written. Gives it, its LSN, and since when it had
     /// changed.
-    pub(crate) fn take_oldest(&mut self) -> Option<(PageId, Lsn, Lsn)> {
+    pub(super) fn take_oldest(&mut self) -> Option<(PageId, Lsn, Lsn)> {
         let page = self.dirty.pop_front()?;
         let state = self.state(page);
         let since = state.dirty_since.take().expect("a queued page is dirty");
@@ -117,7 +117,7 @@ impl Pages {
     }
 
     /// Forgets one copy; false when the page has no such copy.
-    pub(crate) fn forget_copy(&mut self, page: PageId, copy: PageCopy) -> bool {
+    pub(super) fn forget_copy(&mut self, page: PageId, copy: PageCopy) -> bool {
         let copies = &mut self.state(page).copies;
         let before = copies.len();
         copies.retain(|c| *c != copy);
@@ -125,7 +125,7 @@ impl Pages {
     }
 
     /// Replaces the page's copies, giving back the old ones.
-    pub(crate) fn set_copies(&mut self, page: PageId, copies: Vec<PageCopy>) -> Vec<PageCopy> {
+    pub(super) fn set_copies(&mut self, page: PageId, copies: Vec<PageCopy>) -> Vec<PageCopy> {
         let state = self.state(page);
         state.ever_written = true;
         std::mem::replace(&mut state.copies, copies)
@@ -141,7 +141,7 @@ impl Pages {
         }
     }
 
-    pub(crate) fn dirty_count(&self) -> usize {
+    pub(super) fn dirty_count(&self) -> usize {
         self.dirty.len()
     }
 
@@ -158,7 +158,7 @@ impl Pages {
     }
 
     /// Forgets the copies on a member, giving back their slots.
-    pub(crate) fn forget_member(&mut self, member: MemberId) -> Vec<PageCopy> {
+    pub(super) fn forget_member(&mut self, member: MemberId) -> Vec<PageCopy> {
         let lost: Vec<PageId> = self
             .written()
             .filter(|(_, copies)| copies.iter().any(|c| c.member == member))
@@ -172,14 +172,14 @@ impl Pages {
     }
 
     /// Has every page with fewer than `copies` copies on members that count written anew.
-    pub(crate) fn rewrite_short(&mut self, copies: usize, counts: impl Fn(MemberId) -> bool, applied: Lsn) {
+    pub(super) fn rewrite_short(&mut self, copies: usize, counts: impl Fn(MemberId) -> bool, applied: Lsn) {
         for page in self.short(copies, counts) {
             self.rewrite(page, applied);
         }
     }
 
     /// Whether a page that was written has fewer than `copies` copies on members that count.
-    pub(crate) fn any_short(&self, copies: usize, counts: impl Fn(MemberId) -> bool) -> bool {
+    pub(super) fn any_short(&self, copies: usize, counts: impl Fn(MemberId) -> bool) -> bool {
         !self.short(copies, counts).is_empty()
     }
 

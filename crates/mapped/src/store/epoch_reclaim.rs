@@ -1,7 +1,7 @@
-//! Eras tell when nobody reads a released chunk any more.
+//! Epoch-based reclamation: when no request reads a released chunk any more.
 //!
-//! A request that looks something up enters the current era and leaves it when it ends. A release is stamped with the
-//! era current at the time and starts a new one; what it released may be reused once every request of that era and
+//! A request that looks something up enters the current epoch and leaves it when it ends. A release is stamped with the
+//! epoch current at the time and starts a new one; what it released may be reused once every request of that epoch and
 //! before has left.
 
 use std::cell::RefCell;
@@ -12,58 +12,59 @@ use sinew_core::sync::Kick;
 
 #[derive(Default)]
 struct State {
-    /// Number of the first era in `inside`.
+    /// Number of the first epoch in `inside`.
     first: u64,
-    /// Requests inside each era, from `first` to the current one.
+    /// Requests inside each epoch, from `first` to the current one.
     inside: VecDeque<u32>,
-    /// To be kicked when the oldest era ends.
+    /// To be kicked when the oldest epoch ends.
     waiting: Option<Rc<Kick>>,
 }
 
-/// The eras of one shard.
+/// The epochs of one shard.
 #[derive(Clone)]
-pub(crate) struct Eras(Rc<RefCell<State>>);
+pub(crate) struct Epochs(Rc<RefCell<State>>);
 
-/// Being inside an era; dropping it leaves.
-pub struct EraGuard {
-    eras: Eras,
-    era: u64,
+/// Being inside an epoch; dropping it leaves.
+pub(crate) struct EpochGuard {
+    epochs: Epochs,
+    epoch: u64,
 }
 
-impl Eras {
-    pub(crate) fn new() -> Eras {
-        Eras(Rc::new(RefCell::new(State { first: 1, inside: VecDeque::from([0]), waiting: None })))
+impl Epochs {
+    pub(crate) fn new() -> Epochs {
+        Epochs(Rc::new(RefCell::new(State { first: 1, inside: VecDeque::from([0]), waiting: None })))
     }
 
-    /// Enters the current era.
-    pub(crate) fn enter(&self) -> EraGuard {
+    /// Enters the current epoch.
+    pub(crate) fn enter(&self) -> EpochGuard {
         let mut state = self.0.borrow_mut();
-        let era = state.first + state.inside.len() as u64 - 1;
-        *state.inside.back_mut().expect("there is a current era") += 1;
-        EraGuard { eras: self.clone(), era }
+        let epoch = state.first + state.inside.len() as u64 - 1;
+        *state.inside.back_mut().expect("there is a current epoch") += 1;
+        EpochGuard { epochs: self.clone(), epoch }
     }
 
-    /// Enters the oldest era that somebody is inside of: for what goes on after the request that began it has ended.
-    pub(crate) fn enter_oldest(&self) -> EraGuard {
-        let era = self.oldest();
+    /// Enters the oldest epoch that a request is inside of: for reads that go on after the request that began them has
+    /// ended.
+    pub(crate) fn pin_oldest(&self) -> EpochGuard {
+        let epoch = self.oldest();
         self.0.borrow_mut().inside[0] += 1;
-        EraGuard { eras: self.clone(), era }
+        EpochGuard { epochs: self.clone(), epoch }
     }
 
-    /// Ends the current era and gives its number.
-    pub(crate) fn turn(&self) -> u64 {
+    /// Ends the current epoch and gives its number.
+    pub(super) fn advance(&self) -> u64 {
         let mut state = self.0.borrow_mut();
-        let era = state.first + state.inside.len() as u64 - 1;
+        let epoch = state.first + state.inside.len() as u64 - 1;
         state.inside.push_back(0);
-        era
+        epoch
     }
 
-    /// Kicks when the last request leaves the oldest era, once.
-    pub(crate) fn when_left(&self, kick: &Rc<Kick>) {
+    /// Kicks when the last request leaves the oldest epoch, once.
+    pub(super) fn kick_when_unpinned(&self, kick: &Rc<Kick>) {
         self.0.borrow_mut().waiting = Some(Rc::clone(kick));
     }
 
-    /// The oldest era that somebody is inside of, or the current one.
+    /// The oldest epoch that a request is inside of, or the current one.
     pub(crate) fn oldest(&self) -> u64 {
         let mut state = self.0.borrow_mut();
         while state.inside.len() > 1 && state.inside[0] == 0 {
@@ -74,10 +75,10 @@ impl Eras {
     }
 }
 
-impl Drop for EraGuard {
+impl Drop for EpochGuard {
     fn drop(&mut self) {
-        let mut state = self.eras.0.borrow_mut();
-        let index = (self.era - state.first) as usize;
+        let mut state = self.epochs.0.borrow_mut();
+        let index = (self.epoch - state.first) as usize;
         state.inside[index] -= 1;
         if index == 0 && state.inside[0] == 0 && state.inside.len() > 1 {
             let waiting = state.waiting.take();
@@ -89,17 +90,17 @@ impl Drop for EraGuard {
 
 #[cfg(test)]
 mod tests {
-    use super::Eras;
+    use super::Epochs;
 
     #[test]
-    fn an_era_ends_when_its_last_reader_leaves() {
-        let eras = Eras::new();
-        let reader = eras.enter();
-        let released = eras.turn();
-        let later = eras.enter();
-        assert!(released >= eras.oldest());
+    fn an_epoch_ends_when_its_last_reader_leaves() {
+        let epochs = Epochs::new();
+        let reader = epochs.enter();
+        let released = epochs.advance();
+        let later = epochs.enter();
+        assert!(released >= epochs.oldest());
         drop(reader);
-        assert!(released < eras.oldest());
+        assert!(released < epochs.oldest());
         drop(later);
     }
 }

@@ -1,10 +1,11 @@
-//! Flush: everything applied so far survives power loss from here on.
+//! Flush: everything applied before a flush survives power loss after it.
 //!
-//! One flush of the members runs at a time; whoever asks meanwhile shares the next.
+//! One flush of the members runs at a time; requests that arrive meanwhile share the next one.
 
+use sinew_core::ids::StripeId;
 use std::rc::Rc;
 
-use crate::shard::MappedShard;
+use crate::store::Store;
 use sinew_core::coverage::Mark;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
@@ -13,14 +14,15 @@ use sinew_core::volume::VolumeError;
 
 /// Journal blocks, or stripes written, after which the shard flushes by itself: it bounds what recovery must verify.
 const UNFLUSHED_BLOCKS_MAX: u64 = 64;
+
 const UNFLUSHED_STRIPES_MAX: usize = 128;
 
-impl<I: Io> MappedShard<I> {
+impl<I: Io> Store<I> {
     /// Makes durable all that was applied before this call.
     pub(crate) async fn flush(self: &Rc<Self>) -> Result<(), VolumeError> {
         let target = self.journal.applied();
         loop {
-            // Even when nothing is left to flush: a write that failed meanwhile may yet be found by the next opening.
+            // Even when nothing is left to flush: the next opening may still find a write that failed meanwhile.
             if !self.members.any_active() {
                 self.io.mark(Mark::FlushRefused);
                 return Err(VolumeError::Failed);
@@ -79,25 +81,29 @@ impl<I: Io> MappedShard<I> {
         self.flush_members().await && self.members.version() == version
     }
 
-    /// Frees what was released by now durable records and is not read any more.
-    pub(crate) fn reclaim(&self) {
-        let freed = self.space.borrow_mut().reclaim(self.journal.flushed(), self.eras.oldest());
-        self.take_free_ids(freed.stripes);
-        if freed.is_read {
-            self.io.mark(Mark::ReleaseHeldByReaders);
-            self.eras.when_left(&self.keeper);
-        }
-        if freed.count > 0 {
-            self.keeper.kick();
-            self.trimmer.kick();
-            self.space_changed.notify();
-        }
-    }
-
-    /// Whether so much is unflushed that recovery would have much to verify.
+    /// Whether more is unflushed than recovery should have to verify.
     pub(crate) fn wants_flush(&self) -> bool {
         !self.flush_running.get()
             && (self.journal.applied() - self.journal.flushed() > UNFLUSHED_BLOCKS_MAX
                 || self.unflushed_stripes.borrow().len() > UNFLUSHED_STRIPES_MAX)
+    }
+
+    /// A stripe is being written, or was: the next flush has to cover it.
+    pub(crate) fn note_unflushed(&self, stripe: StripeId) {
+        self.unflushed_stripes.borrow_mut().insert(stripe);
+    }
+
+    /// Stripes written since the last flush began.
+    pub(crate) fn unflushed_stripes(&self) -> usize {
+        self.unflushed_stripes.borrow().len()
+    }
+
+    /// Commits of stale marks that a flush waits for.
+    pub(crate) fn marks_pending(&self) -> u32 {
+        self.marks_pending.get()
+    }
+
+    pub(crate) fn is_flushing(&self) -> bool {
+        self.flush_running.get()
     }
 }

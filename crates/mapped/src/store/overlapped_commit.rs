@@ -1,7 +1,8 @@
-//! Records that go to the journal at the same time as the data that they speak of.
+//! Overlapped commit: records go to the journal while the data that they name is still being written.
 //!
-//! They are applied, and count, once all copies of the data are written; until then no later record counts either. If the
-//! data is late, or a write fails, they are taken back by another record. After a crash the checksums tell what has landed.
+//! The records are applied, and count, once all copies of the data are written; until then no later record counts either.
+//! When the data is late, or a write fails, an abort record cancels them. After a crash the checksums tell which data was
+//! written.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -9,7 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use crate::shard::MappedShard;
+use crate::store::Store;
 use crate::store::journal::CommitResult;
 use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, Lsn, SlotNo};
@@ -18,46 +19,46 @@ use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::Promise;
 use sinew_format::journal_block::Record;
 
-/// Records on their way beside their data, by the requests they are of: what takes all of them back must fit into the blocks
-/// of the ring that are kept for such, 286 to each.
-const BESIDE_MAX: u32 = 512;
+/// Overlapped commits at the same time. The abort records of all of them must fit into the reserved blocks of the
+/// ring, 286 to a block.
+const OVERLAPPED_MAX: u32 = 512;
 
-/// Whether the data that a record speaks of has reached all its places.
+/// Whether the data that a record names is written in all its places.
 #[derive(Default)]
-pub(crate) struct Landing {
+pub(crate) struct DataStatus {
     /// None: not known yet.
-    landed: Cell<Option<bool>>,
+    pub(super) written: Cell<Option<bool>>,
     /// The record is in a block.
-    recorded: Cell<bool>,
+    pub(super) recorded: Cell<bool>,
 }
 
-impl Landing {
-    pub(crate) fn is_settled(&self) -> bool {
-        self.landed.get().is_some()
+impl DataStatus {
+    pub(super) fn is_settled(&self) -> bool {
+        self.written.get().is_some()
     }
 
-    pub(crate) fn has_failed(&self) -> bool {
-        self.landed.get() == Some(false)
+    pub(super) fn has_failed(&self) -> bool {
+        self.written.get() == Some(false)
     }
 
-    pub(crate) fn set_recorded(&self) {
+    pub(super) fn set_recorded(&self) {
         self.recorded.set(true);
     }
 }
 
-/// Records on their way to the journal beside their data.
-pub(crate) struct Beside {
-    landing: Rc<Landing>,
-    committed: Promise<CommitResult>,
+/// A commit of records whose data is still being written.
+pub(crate) struct OverlappedCommit {
+    pub(super) data_status: Rc<DataStatus>,
+    pub(super) committed: Promise<CommitResult>,
     /// The slots they are about, and the first block that may have them.
-    first: SlotNo,
-    slots: u32,
-    since: Lsn,
+    pub(super) first: SlotNo,
+    pub(super) slots: u32,
+    pub(super) since: Lsn,
 }
 
-impl Beside {
-    /// What takes them back.
-    fn voids(&self) -> Vec<Record> {
+impl OverlappedCommit {
+    /// The records that cancel them.
+    pub(crate) fn abort_records(&self) -> Vec<Record> {
         let most = u32::from(u8::MAX);
         let parts = (0..self.slots).step_by(most as usize);
         parts
@@ -70,61 +71,61 @@ impl Beside {
     }
 }
 
-impl<I: Io> MappedShard<I> {
-    /// Has records about so many slots go to the journal while their data is written, unless too many do.
-    pub(crate) fn record_beside(
+impl<I: Io> Store<I> {
+    /// Commits records about `slots` slots while their data is written, unless too many commits do so.
+    pub(crate) fn begin_overlapped_commit(
         &self,
         records: impl FnOnce() -> Vec<Record>,
         first: SlotNo,
         slots: u32,
-    ) -> Option<Beside> {
-        let (count, since) = (self.journal.beside.get(), self.journal.next());
-        if count >= BESIDE_MAX {
+    ) -> Option<OverlappedCommit> {
+        let (count, since) = (self.journal.overlapped.get(), self.journal.next());
+        if count >= OVERLAPPED_MAX {
             return None;
         }
-        self.journal.beside.set(count + 1);
-        let landing = Rc::default();
-        let committed = self.journal.commit_beside(records(), &landing);
-        Some(Beside { landing, committed, first, slots, since })
+        self.journal.overlapped.set(count + 1);
+        let data_status = Rc::default();
+        let committed = self.journal.commit_overlapped(records(), &data_status);
+        Some(OverlappedCommit { data_status, committed, first, slots, since })
     }
 
-    /// It is known what became of the data.
-    fn settle_landing(&self, landing: &Landing, landed: bool) {
-        landing.landed.set(Some(landed));
-        self.journal.beside.set(self.journal.beside.get() - 1);
+    /// The status of the data is known.
+    fn set_data_status(&self, data_status: &DataStatus, written: bool) {
+        data_status.written.set(Some(written));
+        self.journal.overlapped.set(self.journal.overlapped.get() - 1);
     }
 
-    /// All data of records is written: they count now, and go to the journal if they have not been sent beside. Resolves when
-    /// they are applied.
-    pub(crate) async fn commit_landed(
+    /// All data of the records is written: they count now, and are committed if no overlapped commit has done that.
+    /// Resolves when they are applied.
+    pub(crate) async fn finish_commit(
         self: &Rc<Self>,
-        beside: Option<Beside>,
+        overlapped: Option<OverlappedCommit>,
         records: impl FnOnce() -> Vec<Record>,
     ) -> CommitResult {
-        let Some(beside) = beside else { return self.journal.commit(records()).await };
-        self.settle_landing(&beside.landing, true);
-        self.apply_settled();
-        beside.committed.await
+        let Some(overlapped) = overlapped else { return self.journal.commit(records()).await };
+        self.set_data_status(&overlapped.data_status, true);
+        self.apply_ready();
+        overlapped.committed.await
     }
 
-    /// The data has not landed, so what was recorded of it does not hold. No flush counts before that is recorded, too: what
-    /// is flushed is trusted by recovery.
-    pub(crate) fn take_back(self: &Rc<Self>, beside: Option<Beside>) {
-        let Some(beside) = beside else { return };
-        self.settle_landing(&beside.landing, false);
-        if beside.landing.recorded.get() {
+    /// Cancels a commit whose data is late or failed to be written. No flush counts before the abort record is
+    /// durable, too, since recovery trusts what is flushed.
+    pub(crate) fn abort(self: &Rc<Self>, overlapped: Option<OverlappedCommit>) {
+        let Some(overlapped) = overlapped else { return };
+        self.set_data_status(&overlapped.data_status, false);
+        if overlapped.data_status.recorded.get() {
             self.io.mark(Mark::RecordVoided);
             if !mutation::on(Mutation::ForgetVoid) {
-                self.commit_marks(beside.voids());
+                self.commit_marks(overlapped.abort_records());
             }
         } else {
             self.io.mark(Mark::RecordWithdrawn);
         }
-        self.apply_settled();
+        self.apply_ready();
     }
 
-    /// What comes of writes to these homes, unless they are late.
-    pub(crate) async fn in_time<T>(
+    /// The results of writes to these homes; `None` when they are late.
+    pub(crate) async fn await_in_time<T>(
         &self,
         homes: &[Home],
         mut writes: Pin<&mut impl Future<Output = T>>,

@@ -13,8 +13,7 @@ use crate::store::run_map::{GROUP_INDICES, NO_VALUE, RunMap};
 use sinew_core::ids::{Home, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
 use sinew_format::codec::{DecodeError, Reader};
 use sinew_format::journal_block::Record;
-use sinew_format::model::mapped_geometry::PAGE_INDICES;
-use sinew_format::model::mapped_geometry::{Geometry, PAGE_HEADER_BYTES};
+use sinew_format::model::mapped_geometry::{Geometry, PAGE_HEADER_BYTES, PAGE_INDICES};
 use sinew_format::record_check::{Check, RecordCheck};
 use sinew_format::table_page::{FIELDS_BYTES, PageId};
 
@@ -47,13 +46,13 @@ const FREE: Stripe = Stripe { state: StripeState::Free, columns: 0, live: 0, sta
 #[derive(Default, Debug)]
 pub(crate) struct Effects {
     /// Chunks that nothing refers to any more.
-    pub(crate) released: Vec<Home>,
+    pub(super) released: Vec<Home>,
     /// Stripes whose last live slot died.
     pub(crate) emptied: Vec<StripeId>,
     /// Stripe numbers that became unused.
     pub(crate) freed: Vec<StripeId>,
     /// Map pages that became unused.
-    pub(crate) dropped: Vec<u32>,
+    dropped: Vec<u32>,
 }
 
 /// All tables of one shard.
@@ -137,7 +136,7 @@ impl Tables {
     }
 
     /// The map page of part `index` of a volume.
-    pub(crate) fn volume_page(&self, volume: VolumeId, index: u32) -> Option<u32> {
+    pub(super) fn volume_page(&self, volume: VolumeId, index: u32) -> Option<u32> {
         *self.volume_pages.get(&volume)?.get(index as usize)?
     }
 
@@ -148,7 +147,7 @@ impl Tables {
     }
 
     /// The lowest unused map page not in `taken`.
-    pub(crate) fn free_map_page(&self, taken: impl Fn(u32) -> bool) -> u32 {
+    pub(super) fn free_map_page(&self, taken: impl Fn(u32) -> bool) -> u32 {
         let unused = |p: &u32| self.map_pages.get(*p as usize).is_none_or(Option::is_none) && !taken(*p);
         (0..).find(unused).expect("there is always a next number")
     }
@@ -228,7 +227,7 @@ impl Tables {
                     effects.dropped.push(*page);
                 }
             }
-            // What it takes back was not applied.
+            // The records that it cancels were not applied.
             Record::Void { .. } => {}
             Record::Scrub { next } => {
                 if self.pages.admits(PageId::Shard, lsn) {

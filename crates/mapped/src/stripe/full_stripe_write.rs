@@ -1,17 +1,17 @@
-//! Large writes: whole stripes in their final form, data with parity (or mirrors, in a pool of mirrors) in one go,
-//! nothing read.
+//! Full-stripe writes: whole stripes in their final form, data with parity (or mirrors, in a pool of mirrors) at once,
+//! without reading anything.
 //!
-//! Compaction writes through here too. A stripe is as wide as its data needs and only the last chunk is padded, unless the
-//! policy is whole chunks.
+//! Compaction writes its stripes here too. A stripe is as wide as its data needs, and only the last chunk is padded, unless
+//! the policy is whole chunks.
 
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::rc::Rc;
 
-use crate::shard::MappedShard;
-use crate::store::chunk_allocator::{Purpose, StripePlan};
-use crate::store::overlapped_commit::Beside;
-use crate::stripe::append::Piece;
+use crate::store::chunk_allocator::{Purpose, StripeChunks};
+use crate::store::overlapped_commit::OverlappedCommit;
+use crate::stripe::Stripes;
+use crate::stripe::piece::{Piece, take_blocks};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, StripeId};
@@ -22,23 +22,11 @@ use sinew_core::volume::VolumeError;
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
 use sinew_format::model::policy::Packing;
-use sinew_layout::parity;
 
 /// How often a stripe is written anew elsewhere because a member failed under it.
 const ATTEMPTS_MAX: usize = 16;
 
-impl<I: Io> MappedShard<I> {
-    /// Whether a write of this many blocks goes straight to a stripe of its own: when that, with parity, is less to write than
-    /// its copies; without parity, or with whole chunks, when it is more than half a stripe (FusionRAID, FAST'21, section 4.2).
-    pub(crate) fn is_large(&self, blocks: u32) -> bool {
-        let g = &self.geometry;
-        let parity = g.parity_columns() as u32;
-        if parity == 0 || self.policy.get().packing == Packing::WholeChunks {
-            return blocks * 2 > g.slots_per_stripe();
-        }
-        (blocks.div_ceil(CHUNK_BLOCKS) + parity) * CHUNK_BLOCKS < blocks * g.copies() as u32
-    }
-
+impl<I: Io> Stripes<I> {
     /// Stores pieces as one stripe. They are at most a full stripe's blocks.
     ///
     /// # Errors
@@ -49,45 +37,45 @@ impl<I: Io> MappedShard<I> {
         purpose: Purpose,
     ) -> Result<StripeId, VolumeError> {
         let blocks: u32 = pieces.iter().map(Piece::blocks).sum();
-        debug_assert!(blocks > 0 && blocks <= self.geometry.slots_per_stripe());
+        debug_assert!(blocks > 0 && blocks <= self.store.geometry().slots_per_stripe());
         for _ in 0..ATTEMPTS_MAX {
             let columns = match self.policy.get().packing {
-                Packing::WholeChunks if purpose == Purpose::User => self.geometry.data_columns,
+                Packing::WholeChunks if purpose == Purpose::User => self.store.geometry().data_columns,
                 _ => blocks.div_ceil(CHUNK_BLOCKS) as usize,
             };
-            let (id, plan) = self.plan_whole(columns, purpose).await?;
-            if (plan.columns as u32 * CHUNK_BLOCKS) < blocks {
+            let (id, allocated) = self.allocate_whole(columns, purpose).await?;
+            if (allocated.columns as u32 * CHUNK_BLOCKS) < blocks {
                 // Fewer members are left than the stripe is wide: two stripes.
-                self.io.mark(Mark::StripeHalved);
-                self.unplan(id, plan);
+                self.store.mark(Mark::StripeHalved);
+                self.cancel_allocation(id, allocated);
                 return Box::pin(self.write_halves(pieces, purpose)).await;
             }
-            self.unflushed_stripes.borrow_mut().insert(id);
-            let version = self.members.version();
-            let (written, mut beside) = self.write_chunks(id, &plan, pieces, purpose).await;
+            self.store.note_unflushed(id);
+            let version = self.store.members().version();
+            let (written, mut overlapped) = self.write_chunks(id, &allocated, pieces, purpose).await;
             // A flush that began meanwhile took the stripe for covered; it is not.
-            self.unflushed_stripes.borrow_mut().insert(id);
-            let all_written = written
-                .iter()
-                .all(|(home, result)| result.is_ok() && !self.members.lost_since(home.member, version));
+            self.store.note_unflushed(id);
+            let all_written = written.iter().all(|(home, result)| {
+                result.is_ok() && !self.store.members().lost_since(home.member, version)
+            });
             if !all_written {
-                self.take_back(beside.take());
+                self.store.abort(overlapped.take());
             }
             for (home, result) in written {
                 if let Err(error) = result {
-                    self.members.report_failure(home.member, error).await;
+                    self.store.members().report_failure(home.member, error).await;
                 }
             }
             if all_written {
-                let records = || self.stripe_records(id, &plan, pieces);
-                let committed = self.commit_landed(beside, records).await;
-                self.opening.borrow_mut().remove(&id);
-                self.emptied.borrow_mut().insert(id);
-                self.counters.stripes_written.add(1);
+                let records = || self.stripe_records(id, &allocated, pieces);
+                let committed = self.store.finish_commit(overlapped, records).await;
+                self.store.end_opening(id);
+                self.store.note_emptied(id);
+                self.store.counters().stripes_written.add(1);
                 return committed.map(|()| id);
             }
-            self.io.mark(Mark::StripeMemberLost);
-            self.unplan(id, plan);
+            self.store.mark(Mark::StripeMemberLost);
+            self.cancel_allocation(id, allocated);
         }
         Err(VolumeError::Failed)
     }
@@ -97,43 +85,48 @@ impl<I: Io> MappedShard<I> {
     async fn write_chunks(
         self: &Rc<Self>,
         id: StripeId,
-        plan: &StripePlan,
+        allocated: &StripeChunks,
         pieces: &[Piece],
         purpose: Purpose,
-    ) -> (Vec<(Home, Result<(), IoError>)>, Option<Beside>) {
-        let chunks = self.fill_chunks(pieces, plan);
-        let writes = plan.homes.iter().zip(chunks).filter_map(|(home, data)| home.map(|h| (h, data)));
+    ) -> (Vec<(Home, Result<(), IoError>)>, Option<OverlappedCommit>) {
+        let chunks = self.fill_chunks(pieces, allocated);
+        let writes = allocated.homes.iter().zip(chunks).filter_map(|(home, data)| home.map(|h| (h, data)));
         let mut writing: Vec<_> =
-            writes.map(|(home, data)| (home, Box::pin(self.members.write(home, 0, data)))).collect();
+            writes.map(|(home, data)| (home, Box::pin(self.store.members().write(home, 0, data)))).collect();
         let mut written = Vec::with_capacity(writing.len());
-        let mut beside = None;
-        if purpose == Purpose::User && self.members.may_hedge() {
+        let mut overlapped = None;
+        if purpose == Purpose::User && self.store.members().may_hedge() {
             while written.len() < writing.len() {
                 written.extend(next_of(&mut writing).await);
             }
-            let (first, slots) = (self.geometry.slot(id, 0, 0), plan.columns as u32 * CHUNK_BLOCKS);
-            beside = self.record_beside(|| self.stripe_records(id, plan, pieces), first, slots);
+            let (first, slots) =
+                (self.store.geometry().slot(id, 0, 0), allocated.columns as u32 * CHUNK_BLOCKS);
+            overlapped = self.store.begin_overlapped_commit(
+                || self.stripe_records(id, allocated, pieces),
+                first,
+                slots,
+            );
         }
         let homes: Vec<Home> = writing.iter().map(|(home, _)| *home).collect();
         let mut rest = pin!(end_all(&mut writing));
-        if beside.is_some() {
-            if let Some(rest) = self.in_time(&homes, rest.as_mut()).await {
+        if overlapped.is_some() {
+            if let Some(rest) = self.store.await_in_time(&homes, rest.as_mut()).await {
                 written.extend(rest);
-                return (written, beside);
+                return (written, overlapped);
             }
-            self.io.mark(Mark::StripeLate);
-            self.take_back(beside.take());
+            self.store.mark(Mark::StripeLate);
+            self.store.abort(overlapped.take());
         }
         written.extend(rest.await);
-        (written, beside)
+        (written, overlapped)
     }
 
     /// The records that say that a stripe has these pieces.
-    fn stripe_records(&self, id: StripeId, plan: &StripePlan, pieces: &[Piece]) -> Vec<Record> {
-        let (columns, homes) = (plan.columns as u8, plan.homes.clone());
-        let parity = self.geometry.parity_columns() > 0;
+    fn stripe_records(&self, id: StripeId, allocated: &StripeChunks, pieces: &[Piece]) -> Vec<Record> {
+        let (columns, homes) = (allocated.columns as u8, allocated.homes.clone());
+        let parity = self.store.geometry().parity_columns() > 0;
         let mut records = vec![Record::Open { stripe: id, parity, columns, homes }];
-        let mut slot = self.geometry.slot(id, 0, 0);
+        let mut slot = self.store.geometry().slot(id, 0, 0);
         for piece in pieces {
             piece.records(slot, &mut records);
             slot.0 += piece.blocks();
@@ -153,26 +146,26 @@ impl<I: Io> MappedShard<I> {
         self.write_stripe(&Vec::from(rest), purpose).await
     }
 
-    async fn plan_whole(
+    async fn allocate_whole(
         self: &Rc<Self>,
         columns: usize,
         purpose: Purpose,
-    ) -> Result<(StripeId, StripePlan), VolumeError> {
-        let parity = self.geometry.parity_columns() > 0;
+    ) -> Result<(StripeId, StripeChunks), VolumeError> {
+        let parity = self.store.geometry().parity_columns() > 0;
         match purpose {
-            Purpose::User => self.plan_in_time(columns, parity, || ()).await,
+            Purpose::User => self.allocate_waiting(columns, parity, || ()).await,
             Purpose::Leisure | Purpose::Internal => {
-                self.plan(columns, parity, purpose).ok_or(VolumeError::NoSpace)
+                self.allocate(columns, parity, purpose).ok_or(VolumeError::NoSpace)
             }
         }
     }
 
     /// The data of each home's chunk, in the order of homes.
-    fn fill_chunks(&self, pieces: &[Piece], plan: &StripePlan) -> Vec<Gather> {
+    fn fill_chunks(&self, pieces: &[Piece], allocated: &StripeChunks) -> Vec<Gather> {
         let mut rest: VecDeque<Piece> = pieces.iter().cloned().collect();
         let zero = Buf::zeroed(BLOCK_BYTES);
-        let mut columns: Vec<Vec<Buf>> = Vec::with_capacity(plan.columns);
-        for _ in 0..plan.columns {
+        let mut columns: Vec<Vec<Buf>> = Vec::with_capacity(allocated.columns);
+        for _ in 0..allocated.columns {
             let mut chunk: Vec<Buf> =
                 take_blocks(&mut rest, CHUNK_BLOCKS).into_iter().map(|p| p.data).collect();
             let filled: usize = chunk.iter().map(Buf::len).sum();
@@ -183,52 +176,10 @@ impl<I: Io> MappedShard<I> {
         if mutation::on(Mutation::SwapColumns) && columns.len() > 1 {
             columns.swap(0, 1);
         }
-        columns.resize(self.geometry.data_columns, Vec::new());
+        columns.resize(self.store.geometry().data_columns, Vec::new());
         let columns: Vec<Gather> = columns.into_iter().map(Gather::from).collect();
         let parity = parity.into_iter().map(|p| Gather::from([p]));
-        let mirrors = (0..self.geometry.failures()).flat_map(|_| columns.clone());
+        let mirrors = (0..self.store.geometry().failures()).flat_map(|_| columns.clone());
         columns.iter().cloned().chain(parity).chain(mirrors).collect()
     }
-
-    /// Parity chunks of columns given as runs of blocks.
-    pub(crate) fn compute_parity(&self, columns: &[Vec<Buf>]) -> Vec<Buf> {
-        let chunk_bytes = CHUNK_BLOCKS as usize * BLOCK_BYTES;
-        if self.geometry.parity_columns() == 0 {
-            return Vec::new();
-        }
-        let mut parity: Vec<Buf> =
-            (0..self.geometry.parity_columns()).map(|_| Buf::stale(chunk_bytes)).collect();
-        let blocks: Vec<Vec<&[u8]>> = columns
-            .iter()
-            .map(|chunk| chunk.iter().flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES)).collect())
-            .collect();
-        let mut data: Vec<Option<&[u8]>> = vec![None; columns.len()];
-        for offset in 0..CHUNK_BLOCKS as usize {
-            for (column, blocks) in blocks.iter().enumerate() {
-                data[column] = Some(blocks[offset]);
-            }
-            let range = offset * BLOCK_BYTES..(offset + 1) * BLOCK_BYTES;
-            let mut out: Vec<&mut [u8]> =
-                parity.iter_mut().map(|p| &mut p.bytes_mut()[range.clone()]).collect();
-            parity::compute(&data, &mut out);
-        }
-        parity
-    }
-}
-
-/// Takes the first `blocks` blocks, or what there is.
-pub(crate) fn take_blocks(pieces: &mut VecDeque<Piece>, blocks: u32) -> Vec<Piece> {
-    let (mut taken, mut left) = (Vec::new(), blocks);
-    while left > 0
-        && let Some(front) = pieces.front_mut()
-    {
-        if front.blocks() <= left {
-            left -= front.blocks();
-            taken.extend(pieces.pop_front());
-        } else {
-            taken.push(front.split_front(left));
-            left = 0;
-        }
-    }
-    taken
 }

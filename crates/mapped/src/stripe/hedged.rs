@@ -1,11 +1,11 @@
-//! Reading around members that are late, in a mapped pool: from another copy, or the rest of a parity stripe.
+//! Hedged reads of a mapped pool: when a member is late, from another copy or from the rest of a parity stripe.
 
 use std::rc::Rc;
 
-use crate::shard::MappedShard;
-use crate::store::epoch_reclaim::EraGuard;
+use crate::store::epoch_reclaim::EpochGuard;
 use crate::store::tables::StripeState;
-use crate::stripe::read::ChunkPart;
+use crate::stripe::Stripes;
+use crate::stripe::part::ChunkPart;
 use sinew_core::buf::Buf;
 use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, MemberId};
@@ -16,9 +16,91 @@ use sinew_members::hedged_read::{
 };
 use sinew_members::members::Members;
 
-impl<I: Io> MappedShard<I> {
+impl<I: Io> HedgedSource<I> for Stripes<I> {
+    type Part = ChunkPart;
+    type Copy = (usize, Home);
+    type ReadGuard = EpochGuard;
+    const MARKS: HedgeMarks = HedgeMarks {
+        around: Mark::ReadAround,
+        hedged: Mark::ReadHedged,
+        won: Mark::ReadHedgeWon,
+        lost: Mark::ReadHedgeLost,
+        too_dear: Mark::AroundTooDear,
+    };
+
+    fn io(&self) -> &I {
+        self.store.io()
+    }
+
+    fn members(&self) -> &Members<I> {
+        self.store.members()
+    }
+
+    fn read_slots(&self) -> &ReadSlots<Self, ChunkPart, (usize, Home)> {
+        &self.read_slots
+    }
+
+    fn member(&self, _part: ChunkPart, copy: (usize, Home)) -> MemberId {
+        copy.1.member
+    }
+
+    fn alternate(&self, part: ChunkPart, copy: (usize, Home)) -> Option<Alternate<(usize, Home)>> {
+        let other = self.next_copy(part, &[copy]);
+        if let Some(other) = other.filter(|(_, other)| self.store.members().responds(other.member)) {
+            return Some(Alternate::Mirror(other));
+        }
+        let stripe = self.store.tables().stripe(part.stripe);
+        if stripe.state != StripeState::Parity {
+            return None;
+        }
+        let g = self.store.geometry();
+        let parity = (0..g.parity_columns()).map(|p| g.parity_index(p));
+        let others = (0..usize::from(stripe.columns)).filter(|&i| i != part.column).chain(parity);
+        let others = others.filter(|&i| self.held(part, i).is_none());
+        let (mut reads, mut in_flight, mut lost) = (0, 0, 1);
+        for index in others {
+            let home = self.live_home(part.stripe, index);
+            match home.filter(|home| self.store.members().responds(home.member)) {
+                Some(home) => {
+                    reads += 1;
+                    in_flight += self.store.members().in_flight(home.member);
+                }
+                None => lost += 1,
+            }
+        }
+        (lost <= g.parity_columns()).then_some(Alternate::Reconstruct { reads, in_flight })
+    }
+
+    async fn read_copy(self: Rc<Self>, part: ChunkPart, copy: (usize, Home)) -> ReadResult {
+        self.store.members().read(copy.1, part.offset, part.count).await
+    }
+
+    async fn read_alternate(self: Rc<Self>, part: ChunkPart, way: Alternate<(usize, Home)>) -> Option<Buf> {
+        // It may go on after the request has ended.
+        let _epoch = self.read_guard();
+        match way {
+            Alternate::Mirror((_, home)) => {
+                let result = self.store.members().read(home, part.offset, part.count).await;
+                self.classify_read(part, home, result).await
+            }
+            Alternate::Reconstruct { .. } => {
+                self.reconstruct_part_from(part, |home| self.store.members().responds(home.member)).await
+            }
+        }
+    }
+
+    async fn late_read_done(self: Rc<Self>, part: ChunkPart, copy: (usize, Home), result: ReadResult) {
+        self.classify_read(part, copy.1, result).await;
+    }
+
+    fn read_guard(&self) -> EpochGuard {
+        self.store.epochs().pin_oldest()
+    }
+}
+
+impl<I: Io> Stripes<I> {
     /// Reads part of a data column, not waiting for a member that is late if it can be had otherwise.
-    pub(crate) async fn read_around(self: &Rc<Self>, part: ChunkPart) -> Result<Buf, VolumeError> {
+    pub(super) async fn read_hedged(self: &Rc<Self>, part: ChunkPart) -> Result<Buf, VolumeError> {
         let Some(copy) = self.next_copy(part, &[]) else {
             return Box::pin(self.read_part_without(part, Vec::new())).await;
         };
@@ -36,91 +118,9 @@ impl<I: Io> MappedShard<I> {
         copy: (usize, Home),
         result: ReadResult,
     ) -> Result<Buf, VolumeError> {
-        match self.judge(part, copy.1, result).await {
+        match self.classify_read(part, copy.1, result).await {
             Some(buf) => Ok(buf),
             None => Box::pin(self.read_part_without(part, vec![copy])).await,
         }
-    }
-}
-
-impl<I: Io> HedgedSource<I> for MappedShard<I> {
-    type Part = ChunkPart;
-    type Copy = (usize, Home);
-    type ReadGuard = EraGuard;
-    const MARKS: HedgeMarks = HedgeMarks {
-        around: Mark::ReadAround,
-        hedged: Mark::ReadHedged,
-        won: Mark::ReadHedgeWon,
-        lost: Mark::ReadHedgeLost,
-        too_dear: Mark::AroundTooDear,
-    };
-
-    fn io(&self) -> &I {
-        &self.io
-    }
-
-    fn members(&self) -> &Members<I> {
-        &self.members
-    }
-
-    fn read_slots(&self) -> &ReadSlots<Self, ChunkPart, (usize, Home)> {
-        &self.read_slots
-    }
-
-    fn member(&self, _part: ChunkPart, copy: (usize, Home)) -> MemberId {
-        copy.1.member
-    }
-
-    fn alternate(&self, part: ChunkPart, copy: (usize, Home)) -> Option<Alternate<(usize, Home)>> {
-        let other = self.next_copy(part, &[copy]);
-        if let Some(other) = other.filter(|(_, other)| self.members.responds(other.member)) {
-            return Some(Alternate::Mirror(other));
-        }
-        let stripe = self.tables.borrow().stripe(part.stripe);
-        if stripe.state != StripeState::Parity {
-            return None;
-        }
-        let g = &self.geometry;
-        let parity = (0..g.parity_columns()).map(|p| g.parity_index(p));
-        let others = (0..usize::from(stripe.columns)).filter(|&i| i != part.column).chain(parity);
-        let others = others.filter(|&i| self.held(part, i).is_none());
-        let (mut reads, mut in_flight, mut lost) = (0, 0, 1);
-        for index in others {
-            let home = self.live_home(part.stripe, index);
-            match home.filter(|home| self.members.responds(home.member)) {
-                Some(home) => {
-                    reads += 1;
-                    in_flight += self.members.in_flight(home.member);
-                }
-                None => lost += 1,
-            }
-        }
-        (lost <= g.parity_columns()).then_some(Alternate::Reconstruct { reads, in_flight })
-    }
-
-    async fn read_copy(self: Rc<Self>, part: ChunkPart, copy: (usize, Home)) -> ReadResult {
-        self.members.read(copy.1, part.offset, part.count).await
-    }
-
-    async fn read_alternate(self: Rc<Self>, part: ChunkPart, way: Alternate<(usize, Home)>) -> Option<Buf> {
-        // It may go on after the request has ended.
-        let _era = self.read_guard();
-        match way {
-            Alternate::Mirror((_, home)) => {
-                let result = self.members.read(home, part.offset, part.count).await;
-                self.judge(part, home, result).await
-            }
-            Alternate::Reconstruct { .. } => {
-                self.rebuild_part_from(part, |home| self.members.responds(home.member)).await
-            }
-        }
-    }
-
-    async fn late_read_done(self: Rc<Self>, part: ChunkPart, copy: (usize, Home), result: ReadResult) {
-        self.judge(part, copy.1, result).await;
-    }
-
-    fn read_guard(&self) -> EraGuard {
-        self.eras.enter_oldest()
     }
 }

@@ -1,8 +1,98 @@
-//! Stripes of a mapped pool: how one is allocated, appended to, written whole, read, and reconstructed.
+//! Stripes: allocating, writing, appending to, reading, reconstructing and repairing them.
+//!
+//! The fields of [`Stripes`] are private to this room. It knows the store, and neither requests nor background jobs; hints
+//! for background jobs (convertible stripes, second chance, scatter) are data here.
 
 pub(crate) mod allocate;
 pub(crate) mod append;
+pub(crate) mod checksums;
 pub(crate) mod full_stripe_write;
+pub(crate) mod health;
 pub(crate) mod hedged;
+pub(crate) mod open_stripes;
+pub(crate) mod parity;
+pub(crate) mod part;
+pub(crate) mod piece;
 pub(crate) mod read;
 pub(crate) mod read_cache;
+pub(crate) mod reconstruct;
+pub(crate) mod repair;
+pub(crate) mod scatter_hints;
+pub(crate) mod second_chance;
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use sinew_core::ids::{Home, StripeId};
+use sinew_core::io::Io;
+use sinew_format::model::policy::Policy;
+use sinew_members::hedged_read::ReadSlots;
+
+use self::append::Appender;
+use self::part::ChunkPart;
+use self::read_cache::ReadCache;
+use self::scatter_hints::ScatterHints;
+use self::second_chance::SecondChance;
+use crate::store::Store;
+
+/// The stripes of a shard.
+pub(crate) struct Stripes<I> {
+    store: Rc<Store<I>>,
+    policy: Cell<Policy>,
+    appender: Appender,
+    read_slots: ReadSlots<Stripes<I>, ChunkPart, (usize, Home)>,
+    read_cache: ReadCache,
+    /// Mirrored stripes that are not appended to any more, the one closed first in front.
+    convertible: RefCell<VecDeque<StripeId>>,
+    second_chance: SecondChance,
+    scatter_hints: ScatterHints,
+}
+
+impl<I: Io> Stripes<I> {
+    pub(crate) fn new(store: Rc<Store<I>>) -> Rc<Stripes<I>> {
+        Rc::new(Stripes {
+            store,
+            policy: Cell::default(),
+            appender: Appender::default(),
+            read_slots: ReadSlots::default(),
+            read_cache: ReadCache::default(),
+            convertible: RefCell::default(),
+            second_chance: SecondChance::default(),
+            scatter_hints: ScatterHints::default(),
+        })
+    }
+
+    pub(crate) fn store(&self) -> &Rc<Store<I>> {
+        &self.store
+    }
+
+    /// How small writes are laid out, and when stripes are converted.
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy.get()
+    }
+
+    pub(crate) fn set_policy(&self, policy: Policy) {
+        self.policy.set(policy);
+    }
+
+    /// The queue of small writes.
+    pub(crate) fn appender(&self) -> &Appender {
+        &self.appender
+    }
+
+    /// Columns that requests in flight have read already.
+    pub(crate) fn read_cache(&self) -> &ReadCache {
+        &self.read_cache
+    }
+
+    /// Mirrored stripes that conversion may take, the one closed first in front.
+    pub(crate) fn convertible(&self) -> RefMut<'_, VecDeque<StripeId>> {
+        self.convertible.borrow_mut()
+    }
+
+    /// Which stripes clients have used since conversion last looked at them.
+    pub(crate) fn second_chance(&self) -> &SecondChance {
+        &self.second_chance
+    }
+}

@@ -1,30 +1,30 @@
-//! Parts of stripes that requests under way have read already. Who works out a part of the same stripe, since its member is
-//! late, need not read them again: of a stripe read whole, that leaves parity.
+//! Columns that requests in flight have already read. A reconstruction takes them from here instead of reading them
+//! again, so that for a full-stripe read only parity remains to be read.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use crate::stripe::read::ChunkPart;
+use crate::stripe::part::ChunkPart;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::StripeId;
 
-/// What requests of one shard have in hand, by stripes: reads of many scattered blocks have much of it.
+/// What requests of one shard have read, by stripes: by stripes, since reads of many scattered blocks have many parts.
 #[derive(Default)]
-pub(crate) struct InHand(RefCell<BTreeMap<StripeId, Vec<(ChunkPart, Buf)>>>);
+pub(crate) struct ReadCache(RefCell<BTreeMap<StripeId, Vec<(ChunkPart, Buf)>>>);
 
-/// What one request has in hand, until it ends.
-pub(crate) struct Holding<'a> {
-    all: &'a InHand,
+/// What one request has read, until it ends.
+pub(crate) struct CachedParts<'a> {
+    all: &'a ReadCache,
     parts: RefCell<Vec<ChunkPart>>,
 }
 
-impl InHand {
+impl ReadCache {
     /// A request begins that reads several parts.
-    pub(crate) fn hold(&self) -> Holding<'_> {
-        Holding { all: self, parts: RefCell::default() }
+    pub(crate) fn hold(&self) -> CachedParts<'_> {
+        CachedParts { all: self, parts: RefCell::default() }
     }
 
-    /// The same blocks of a column, if somebody has them.
+    /// The same blocks of a column, if a request has read them.
     pub(crate) fn find(&self, part: ChunkPart) -> Option<Buf> {
         let holds = |held: &ChunkPart| {
             held.column == part.column
@@ -38,7 +38,7 @@ impl InHand {
     }
 }
 
-impl Holding<'_> {
+impl CachedParts<'_> {
     /// A part was read, and is right.
     pub(crate) fn add(&self, part: ChunkPart, buf: &Buf) {
         self.all.0.borrow_mut().entry(part.stripe).or_default().push((part, buf.clone()));
@@ -46,7 +46,7 @@ impl Holding<'_> {
     }
 }
 
-impl Drop for Holding<'_> {
+impl Drop for CachedParts<'_> {
     fn drop(&mut self) {
         let mut all = self.all.0.borrow_mut();
         for part in self.parts.get_mut() {

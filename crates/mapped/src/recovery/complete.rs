@@ -1,0 +1,39 @@
+//! The end of recovery, when the shard runs already.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use crate::store::Store;
+use crate::store::tables::StripeState;
+use sinew_core::coverage::Mark;
+use sinew_core::ids::StripeId;
+use sinew_core::io::Io;
+use sinew_core::volume::VolumeError;
+use sinew_format::journal_block::Record;
+
+/// Ends recovery: marks what missing members missed of the stripes whose data was not known durable, and writes a
+/// block of this epoch, durably, so that no block that recovery did not reach can ever be reached again.
+pub(crate) async fn complete<I: Io>(
+    store: &Rc<Store<I>>,
+    touched: BTreeSet<StripeId>,
+) -> Result<(), VolumeError> {
+    let mut marks = Vec::new();
+    for stripe in touched {
+        let tables = store.tables();
+        if tables.stripe(stripe).state == StripeState::Free {
+            continue;
+        }
+        for (index, home) in tables.homes(stripe).iter().enumerate() {
+            if home.is_some_and(|h| !store.members().is_active(h.member)) {
+                marks.push(Record::Stale { stripe, index: index as u8 });
+            }
+        }
+    }
+    if !marks.is_empty() {
+        store.mark(Mark::RecoverMarked);
+    }
+    store.commit_marks(marks);
+    store.restore_redundancy();
+    store.journal().mark().await?;
+    store.flush().await
+}

@@ -1,0 +1,90 @@
+//! A client's read of one shard's part of a volume, and its question which blocks are stored.
+
+use std::rc::Rc;
+
+use crate::store::Store;
+use crate::store::volumes::Stretch;
+use crate::stripe::Stripes;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::coverage::Mark;
+use sinew_core::ids::{ShardBlock, VolumeId};
+use sinew_core::io::Io;
+use sinew_core::sync::join_all;
+use sinew_core::volume::{Extent, VolumeError};
+
+/// Reads consecutive blocks of a volume; the parts, in order, add up to them.
+pub(crate) async fn read<I: Io>(
+    stripes: &Rc<Stripes<I>>,
+    volume: VolumeId,
+    local: u64,
+    count: u32,
+) -> Result<Vec<Buf>, VolumeError> {
+    let store = stripes.store();
+    let _volume = store.enter_volume(volume);
+    store.counters().reads.add(1);
+    store.counters().read_bytes.add(u64::from(count) * BLOCK_BYTES as u64);
+    let _epoch = store.epochs().enter();
+    let mut stretches = Vec::with_capacity(1);
+    store.stretches(volume, local, count, |stretch| stretches.push(stretch));
+    stripes.note_scatter(volume, local, count, &stretches);
+    if let [one] = stretches[..] {
+        return Ok(vec![read_stretch(stripes, one).await?]);
+    }
+    let holding = store.members().may_hedge().then(|| stripes.read_cache().hold());
+    let read = async |stretch| {
+        let buf = read_stretch(stripes, stretch).await?;
+        if let (Some(holding), Some(slot)) = (&holding, stretch.slot) {
+            holding.add(stripes.part_at(slot, stretch.count), &buf);
+        }
+        Ok(buf)
+    };
+    join_all(stretches.into_iter().map(read)).await.into_iter().collect()
+}
+
+/// Which of consecutive blocks are stored.
+pub(super) fn extents<I: Io>(store: &Rc<Store<I>>, volume: VolumeId, local: u64, count: u32) -> Vec<Extent> {
+    let mut extents = Vec::new();
+    store.stretches(volume, local, count, |s| {
+        let bytes = u64::from(s.count) * BLOCK_BYTES as u64;
+        extents.push(Extent { bytes, allocated: s.slot.is_some() });
+    });
+    extents
+}
+
+async fn read_stretch<I: Io>(stripes: &Rc<Stripes<I>>, stretch: Stretch) -> Result<Buf, VolumeError> {
+    let store = stripes.store();
+    let Some(slot) = stretch.slot else { return Ok(Buf::zeroed(stretch.count as usize * BLOCK_BYTES)) };
+    stripes.second_chance().note(store.geometry().place(slot).0);
+    match stripes.read_slots(slot, stretch.count).await {
+        Err(VolumeError::Failed) => {
+            store.mark(Mark::ReadBlockByBlock);
+            read_block_by_block(stripes, stretch).await
+        }
+        result => result,
+    }
+}
+
+/// The last resort: each block for itself, from wherever it is by now.
+async fn read_block_by_block<I: Io>(stripes: &Rc<Stripes<I>>, stretch: Stretch) -> Result<Buf, VolumeError> {
+    let mut whole = Buf::stale(stretch.count as usize * BLOCK_BYTES);
+    for i in 0..stretch.count {
+        let block = ShardBlock(stretch.block.0 + i);
+        let one = read_moving(stripes, block).await?;
+        whole.bytes_mut()[i as usize * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(one.bytes());
+    }
+    Ok(whole)
+}
+
+/// Reads one block, starting over while it moves.
+async fn read_moving<I: Io>(stripes: &Rc<Stripes<I>>, block: ShardBlock) -> Result<Buf, VolumeError> {
+    let store = stripes.store();
+    loop {
+        let _epoch = store.epochs().enter();
+        let found = store.tables().lookup(block);
+        let Some(slot) = found else { return Ok(Buf::zeroed(BLOCK_BYTES)) };
+        match stripes.read_slots(slot, 1).await {
+            Err(VolumeError::Failed) if store.tables().lookup(block) != Some(slot) => {}
+            result => return result,
+        }
+    }
+}

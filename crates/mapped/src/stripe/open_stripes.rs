@@ -1,0 +1,208 @@
+//! The open stripes: which stripe and column the next run of small writes goes to, and when stripes are opened and closed.
+
+use std::rc::Rc;
+
+use crate::store::chunk_allocator::StripeChunks;
+use crate::stripe::Stripes;
+use crate::stripe::append::Run;
+use sinew_core::coverage::Mark;
+use sinew_core::ids::{Home, MemberId, StripeId};
+use sinew_core::io::Io;
+use sinew_core::volume::VolumeError;
+use sinew_format::journal_block::Record;
+use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
+use sinew_format::model::policy::Packing;
+
+/// Stripes open at the same time: one, and others while members of it do not respond.
+const OPEN_MAX: usize = 3;
+
+/// A stripe being appended to.
+pub(crate) struct OpenStripe {
+    pub(super) id: StripeId,
+    pub(super) homes: Vec<Option<Home>>,
+    /// Blocks appended to each column.
+    pub(super) fill: Vec<u32>,
+    column_next: usize,
+}
+
+impl OpenStripe {
+    pub(super) fn is_full(&self) -> bool {
+        self.fill.iter().all(|&fill| fill == CHUNK_BLOCKS)
+    }
+
+    /// Columns with room, the next one first.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = usize> {
+        let columns = self.fill.len();
+        (0..columns).map(move |i| (self.column_next + i) % columns).filter(|&c| self.fill[c] < CHUNK_BLOCKS)
+    }
+}
+
+impl<I: Io> Stripes<I> {
+    /// The homes of a data column and of its mirrors.
+    fn copies_of(&self, homes: &[Option<Home>], column: usize) -> impl Iterator<Item = Home> {
+        self.store.geometry().copies_of(column).filter_map(|index| homes[index])
+    }
+
+    /// Opens another stripe, if one can be allocated without waiting on members that all respond.
+    pub(super) async fn open_responsive(self: &Rc<Self>) {
+        if self.appender.open.borrow().len() >= OPEN_MAX {
+            return;
+        }
+        if let Some((id, chunks)) = self.allocate_responsive(self.store.geometry().data_columns) {
+            self.store.mark(Mark::AppendAround);
+            let all = (0..self.store.members().count()).map(|i| MemberId(i as u8));
+            all.filter(|&m| self.store.members().takes_new(m) && !self.store.members().responds(m))
+                .for_each(|m| self.store.members().latency.note(m, |watch| watch.redirections += 1));
+            // When that fails, the stripes that are open are used.
+            let _ = self.open_allocated(id, chunks).await;
+        }
+    }
+
+    /// Opens the next stripe to append to.
+    pub(super) async fn open_mirrored(self: &Rc<Self>) -> Result<(), VolumeError> {
+        let columns = self.store.geometry().data_columns;
+        let starved = || {
+            self.appender.starved.set(true);
+            if self.appender.refuse_conditional() {
+                self.store.mark(Mark::ConditionalRefused);
+            }
+        };
+        let allocated = self.allocate_waiting(columns, false, starved).await;
+        if self.appender.starved.take() {
+            self.store.room().changed().notify();
+        }
+        let (id, chunks) = allocated?;
+        self.open_allocated(id, chunks).await
+    }
+
+    async fn open_allocated(self: &Rc<Self>, id: StripeId, chunks: StripeChunks) -> Result<(), VolumeError> {
+        let version = self.store.members().version();
+        self.store.share(id);
+        let record = Record::Open {
+            stripe: id,
+            parity: false,
+            columns: chunks.columns as u8,
+            homes: chunks.homes.clone(),
+        };
+        let committed = self.store.journal().commit(vec![record]).await;
+        self.store.end_opening(id);
+        let fill = vec![0; chunks.columns];
+        let lost = chunks.homes.iter().flatten().any(|h| self.store.members().lost_since(h.member, version));
+        if committed.is_err() || lost {
+            self.store.mark(Mark::OpenStripeVoid);
+            // Empty, and never appended to: reclaim frees it.
+            self.close_stripe(id);
+            return committed;
+        }
+        let open = OpenStripe { id, homes: chunks.homes, fill, column_next: 0 };
+        self.appender.open.borrow_mut().push(open);
+        self.store.counters().stripes_opened.add(1);
+        Ok(())
+    }
+
+    /// Ends appending to a stripe: it may be converted from now on.
+    fn close_stripe(&self, stripe: StripeId) {
+        if self.store.geometry().parity_columns() > 0 {
+            self.convertible.borrow_mut().push_back(stripe);
+        }
+        self.store.unshare(stripe);
+    }
+
+    /// Stripes in use, but for those that small writes are appended to.
+    pub(crate) fn busy_stripes(&self) -> usize {
+        let open = self.appender.open_stripes().iter().filter(|open| self.store.has_users(**open)).count();
+        self.store.stripes_in_use() - open
+    }
+
+    /// Stops appending to stripes with a chunk on this member.
+    pub(crate) fn abandon_member(&self, member: MemberId) {
+        let concerned = |open: &OpenStripe| open.homes.iter().flatten().any(|h| h.member == member);
+        if self.close_those(concerned) {
+            self.store.mark(Mark::OpenStripeAbandoned);
+        }
+    }
+
+    /// Stops appending to a stripe, so that something else can be done with it.
+    pub(crate) fn close_open(&self, stripe: StripeId) {
+        self.close_those(|open| open.id == stripe);
+    }
+
+    fn close_those(&self, concerned: impl Fn(&OpenStripe) -> bool) -> bool {
+        let closed: Vec<OpenStripe> =
+            self.appender.open.borrow_mut().extract_if(.., |open| concerned(open)).collect();
+        closed.iter().for_each(|open| self.close_stripe(open.id));
+        !closed.is_empty()
+    }
+
+    /// The open stripe and column for the next run: of those whose members all respond, that with the least to do.
+    pub(crate) fn choose(&self) -> Option<(usize, usize)> {
+        let open = self.appender.open.borrow();
+        let members =
+            |(i, column): (usize, usize)| self.copies_of(&open[i].homes, column).map(|home| home.member);
+        columns_of(&open)
+            .filter(|&at| members(at).all(|member| self.store.members().responds(member)))
+            .min_by_key(|&at| members(at).map(|member| self.store.members().in_flight(member)).max())
+    }
+
+    /// As `choose`, where no column's members all respond: the one with the fewest stragglers.
+    pub(super) fn choose_least_bad(&self) -> Option<(usize, usize)> {
+        let open = self.appender.open.borrow();
+        columns_of(&open).min_by_key(|&(i, column)| {
+            let burdens = self
+                .copies_of(&open[i].homes, column)
+                .map(|h| self.store.members().burden(h.member).stragglers);
+            burdens.max()
+        })
+    }
+
+    /// Cuts a run off the queue for a column with room. A stripe that is full by that is closed.
+    pub(super) fn cut_run(&self, (stripe, column): (usize, usize)) -> Option<Run> {
+        let run = self.fill_column(&mut self.appender.open.borrow_mut()[stripe], column);
+        self.close_those(OpenStripe::is_full);
+        run
+    }
+
+    fn fill_column(&self, open: &mut OpenStripe, column: usize) -> Option<Run> {
+        let mut queue = self.appender.queue.borrow_mut();
+        let columns = open.fill.len();
+        let filled = open.fill[column];
+        let alone = self.policy.get().packing == Packing::WholeChunks;
+        let offset = match queue.front() {
+            Some((piece, _)) if alone => piece.block.0 % CHUNK_BLOCKS,
+            _ => filled,
+        };
+        if offset < filled {
+            // The policy was another one when the column was begun.
+            open.fill[column] = CHUNK_BLOCKS;
+            return None;
+        }
+        let mut room = CHUNK_BLOCKS - offset;
+        let mut pieces = Vec::new();
+        while room > 0
+            && (!alone || pieces.is_empty())
+            && let Some((piece, ticket)) = queue.front_mut()
+        {
+            if piece.blocks() <= room {
+                room -= piece.blocks();
+                pieces.push(queue.pop_front().expect("just seen"));
+            } else {
+                pieces.push((piece.split_front(room), Rc::clone(ticket)));
+                room = 0;
+            }
+        }
+        if pieces.is_empty() {
+            return None;
+        }
+        open.fill[column] = if alone { CHUNK_BLOCKS } else { CHUNK_BLOCKS - room };
+        open.column_next = (column + 1) % columns;
+        let g = self.store.geometry();
+        let homes = self.copies_of(&open.homes, column).collect();
+        self.store.share(open.id);
+        Some(Run { stripe: open.id, slot: g.slot(open.id, column, offset), offset, homes, pieces })
+    }
+}
+
+/// Stripes and their columns that have room, in the order in which they are to be filled.
+fn columns_of(open: &[OpenStripe]) -> impl Iterator<Item = (usize, usize)> {
+    open.iter().enumerate().flat_map(|(i, open)| open.columns().map(move |column| (i, column)))
+}
