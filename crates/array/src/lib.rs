@@ -14,6 +14,7 @@ mod background;
 mod bitmap;
 mod inspect;
 mod journal;
+mod marks;
 mod md_dirty;
 mod recovery;
 mod request;
@@ -22,4 +23,5 @@ mod shard;
 mod state;
 mod stripe;
 
+pub use marks::Mark;
 pub use shard::ArrayShard;

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use sinew_core::coverage::Mark;
+use crate::marks::Mark;
 use sinew_core::ids::{MemberId, VolumeId};
 use sinew_core::io::{DeviceId, Io};
 use sinew_core::mutation::{self, Mutation};

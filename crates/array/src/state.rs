@@ -5,7 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use sinew_core::coverage::Mark;
+use crate::marks::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_format::model::array_shard_layout::ShardLayout;

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use crate::buf::Buf;
-use crate::coverage::Mark;
+use crate::coverage::MarkName;
 
 /// A device as its world numbers it. Only the world knows what it is: a file, a block device, memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,7 +102,7 @@ pub trait Io: Clone + 'static {
     /// Records a coverage mark: the engine has reached a place that only unusual conditions lead to. A world that tests the
     /// engine counts the marks.
     #[inline(always)]
-    fn mark(&self, _mark: Mark) {}
+    fn mark(&self, _mark: impl Into<MarkName>) {}
     /// Whether requests to the device complete when they are issued, so that none is ever pending.
     fn answers_at_once(&self, _device: DeviceId) -> bool {
         false

@@ -5,5 +5,16 @@
 
 pub mod client;
 pub mod control;
+pub mod marks;
 pub mod pool;
 pub mod shard;
+
+use sinew_core::coverage::MarkName;
+
+/// The coverage marks of all crates of the engine.
+pub fn coverage_marks() -> impl Iterator<Item = MarkName> {
+    let members = sinew_members::marks::Mark::ALL.iter().map(|mark| mark.name());
+    let mapped = sinew_mapped::Mark::ALL.iter().map(|mark| mark.name());
+    let array = sinew_array::Mark::ALL.iter().map(|mark| mark.name());
+    members.chain(mapped).chain(array).chain(marks::Mark::ALL.iter().map(|mark| mark.name()))
+}

@@ -9,10 +9,12 @@ mod background;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod inspect;
+mod marks;
 mod recovery;
 mod request;
 mod shard;
 mod store;
 mod stripe;
 
+pub use marks::Mark;
 pub use shard::MappedShard;

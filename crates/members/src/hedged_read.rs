@@ -19,7 +19,7 @@ use std::task::{Context, Poll};
 
 use crate::members::Members;
 use sinew_core::buf::Buf;
-use sinew_core::coverage::Mark;
+use sinew_core::coverage::MarkName;
 use sinew_core::ids::MemberId;
 use sinew_core::io::{Io, IoError};
 
@@ -72,15 +72,15 @@ pub trait HedgedSource<I: Io>: Sized + 'static {
 /// Coverage marks of hedged reads in one kind of pool.
 pub struct HedgeMarks {
     /// A read was reconstructed because its member is in a spike.
-    pub around: Mark,
+    pub around: MarkName,
     /// A read was late and was sent to an alternate as well.
-    pub hedged: Mark,
+    pub hedged: MarkName,
     /// The alternate answered first.
-    pub won: Mark,
+    pub won: MarkName,
     /// The primary answered first.
-    pub lost: Mark,
+    pub lost: MarkName,
     /// The hedge budget did not allow the extra reads.
-    pub too_dear: Mark,
+    pub too_dear: MarkName,
 }
 
 /// Another source of the same data.

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 
-use sinew_core::coverage::Mark;
+use crate::marks::Mark;
 use sinew_core::io::{DeviceId, Io};
 use sinew_core::sync::Kick;
 

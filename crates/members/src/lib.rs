@@ -7,6 +7,7 @@ pub mod deadlines;
 pub mod hedged_read;
 pub mod io_timeout;
 pub mod latency;
+pub mod marks;
 pub mod member_stats;
 pub mod members;
 pub mod message;

@@ -8,6 +8,7 @@
 //! survived, and new tasks make up the next incarnation. Futures of an earlier one never complete.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::ops::Range;
@@ -17,7 +18,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::coverage::Mark;
+use sinew_core::coverage::MarkName;
 use sinew_core::io::{DeviceId, Gather, Io, IoError, Space};
 
 use crate::core::{Core, Op, Ticket, Turn};
@@ -85,7 +86,7 @@ impl World {
             core: RefCell::new(Core::new(seed)),
             executor: Rc::default(),
             dropped_in_flight: Cell::new(false),
-            reached: vec![Cell::new(0); Mark::ALL.len()],
+            reached: RefCell::new(sinew_engine::coverage_marks().map(|mark| (mark, 0)).collect()),
             reached_now: Cell::new(0),
         };
         World { shared: Rc::new(shared), seed, steps: Cell::new(0), step_limit: Cell::new(1_000_000_000) }
@@ -327,9 +328,9 @@ impl World {
         sum
     }
 
-    /// How often each path of the engine was taken.
-    pub fn paths_reached(&self) -> impl Iterator<Item = (Mark, u64)> {
-        Mark::ALL.iter().map(|&path| (path, self.shared.reached[path as usize].get()))
+    /// How often each coverage mark of the engine was reached.
+    pub fn marks_reached(&self) -> BTreeMap<MarkName, u64> {
+        self.shared.reached.borrow().clone()
     }
 
     /// Adds something of the caller's to the trace.
@@ -444,12 +445,12 @@ impl Io for SimIo {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn mark(&self, path: Mark) {
-        let count = &self.shared.reached[path as usize];
-        count.set(count.get() + 1);
+    fn mark(&self, mark: impl Into<MarkName>) {
+        let mark = mark.into();
+        *self.shared.reached.borrow_mut().entry(mark).or_default() += 1;
         let now = &self.shared.reached_now;
         now.set(now.get() + 1);
-        assert!(now.get() < REACHED_IN_A_STEP, "a task takes {path:?} for ever without giving way");
+        assert!(now.get() < REACHED_IN_A_STEP, "a task reaches {} for ever without giving way", mark.text());
     }
 
     fn takes_discards(&self, device: DeviceId) -> bool {

@@ -6,8 +6,8 @@
 
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::coverage::Mark;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;

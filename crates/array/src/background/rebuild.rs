@@ -5,8 +5,8 @@
 
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use sinew_core::buf::BLOCK_BYTES;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};

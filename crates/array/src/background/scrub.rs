@@ -7,8 +7,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use sinew_core::buf::BLOCK_BYTES;
-use sinew_core::coverage::Mark;
 use sinew_core::io::Io;
 use sinew_core::sync::Kick;
 use sinew_core::volume::VolumeError;

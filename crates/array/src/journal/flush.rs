@@ -2,7 +2,7 @@
 //!
 //! One flush of the members runs at a time. Callers that come meanwhile share the next one.
 
-use sinew_core::coverage::Mark;
+use crate::marks::Mark;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;

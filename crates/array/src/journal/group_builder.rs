@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::checksum::crc32c;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::io::{Gather, Io};
 use sinew_core::sync::Fulfil;

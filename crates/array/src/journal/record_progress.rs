@@ -4,7 +4,7 @@
 //! chunk that has moved since the last record may be written only after the next one (*lazy checkpoint*, FastScale, FAST
 //! '11, section 3.2), and other shards may overwrite its former place only once they hear of it.
 
-use sinew_core::coverage::Mark;
+use crate::marks::Mark;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::volume::VolumeError;

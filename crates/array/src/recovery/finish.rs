@@ -1,6 +1,6 @@
 //! The end of recovery, on the assembled shard: nothing is left in the journal, and no region is in doubt.
 
-use sinew_core::coverage::Mark;
+use crate::marks::Mark;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::volume::VolumeError;

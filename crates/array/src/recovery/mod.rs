@@ -13,7 +13,7 @@ mod replay;
 
 use std::rc::Rc;
 
-use sinew_core::coverage::Mark;
+use crate::marks::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::io::{Gather, Io};
 use sinew_format::model::array_shard_layout::ShardLayout;

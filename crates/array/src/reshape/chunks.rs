@@ -10,8 +10,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::coverage::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};

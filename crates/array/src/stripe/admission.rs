@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sinew_core::coverage::Mark;
+use crate::marks::Mark;
 use sinew_core::io::Io;
 
 use crate::journal::progress::UnlockedRead;

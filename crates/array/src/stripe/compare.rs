@@ -1,7 +1,7 @@
 //! Comparing a stripe's redundancy with its data, and correcting it: for resync and scrub.
 
+use crate::marks::Mark;
 use sinew_core::buf::Buf;
-use sinew_core::coverage::Mark;
 use sinew_core::io::Io;
 use sinew_layout::parity::{self, Column};
 

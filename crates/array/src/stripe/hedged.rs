@@ -6,8 +6,8 @@
 
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use sinew_core::buf::Buf;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
@@ -44,11 +44,11 @@ impl<I: Io> HedgedSource<I> for Stripes<I> {
     /// The result of a late read is dropped, so its place on the member may be reused.
     type ReadGuard = ();
     const MARKS: HedgeMarks = HedgeMarks {
-        around: Mark::ArrayReadAround,
-        hedged: Mark::ArrayReadHedged,
-        won: Mark::ArrayReadHedgeWon,
-        lost: Mark::ArrayReadHedgeLost,
-        too_dear: Mark::ArrayAroundTooDear,
+        around: Mark::ArrayReadAround.name(),
+        hedged: Mark::ArrayReadHedged.name(),
+        won: Mark::ArrayReadHedgeWon.name(),
+        lost: Mark::ArrayReadHedgeLost.name(),
+        too_dear: Mark::ArrayAroundTooDear.name(),
     };
 
     fn io(&self) -> &I {

@@ -4,8 +4,8 @@
 
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use sinew_core::buf::Buf;
-use sinew_core::coverage::Mark;
 use sinew_core::io::{Io, IoError};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::array_shard_layout::{Run, ShardLayout};

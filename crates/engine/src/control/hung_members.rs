@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use sinew_core::coverage::Mark;
+use crate::marks::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::io::{DeviceId, Io};
 use sinew_core::mutation::{self, Mutation};

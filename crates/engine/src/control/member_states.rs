@@ -2,8 +2,8 @@
 
 use crate::control::error::ControlError;
 use crate::control::store::Control;
+use crate::marks::Mark;
 use crate::pool::{self, Candidate};
-use sinew_core::coverage::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::io::{DeviceId, Io};
 use sinew_format::model::config::{MemberConfig, MemberState};

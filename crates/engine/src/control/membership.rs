@@ -5,8 +5,8 @@
 //! first on nothing new is placed on it and what it holds moves to the others; the second, when it is empty, ends its part,
 //! and then its superblock is cleared. Its number stays, so that what bounds the numbers in the tables never shrinks.
 
+use crate::marks::Mark;
 use crate::pool::{self, Candidate, PoolError};
-use sinew_core::coverage::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::io::{DeviceId, Io, IoError};
 use sinew_core::mutation::{self, Mutation};

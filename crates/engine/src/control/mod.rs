@@ -22,9 +22,9 @@ use std::rc::Rc;
 use async_channel::Receiver;
 
 pub use crate::client::directory::Catalog;
+use crate::marks::Mark;
 use crate::pool::{Candidate, Found};
 pub use error::{ControlError, MembershipError};
-use sinew_core::coverage::Mark;
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
 use sinew_format::model::config::MemberState;

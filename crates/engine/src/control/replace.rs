@@ -1,7 +1,7 @@
 //! Giving a member's place to another device: on request, by a spare, or, in a mapped pool, to nobody.
 
+use crate::marks::Mark;
 use crate::pool::{self, Candidate};
-use sinew_core::coverage::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_format::model::config::{MemberConfig, MemberState};

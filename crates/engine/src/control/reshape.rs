@@ -1,7 +1,7 @@
 //! Growth of an array: new members join its layout, and once everything has moved its volume becomes larger.
 
+use crate::marks::Mark;
 use crate::pool::{self, Candidate};
-use sinew_core::coverage::Mark;
 use sinew_core::io::{DeviceId, Io};
 use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::array_growth::GrowMethod;

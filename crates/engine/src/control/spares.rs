@@ -1,6 +1,6 @@
 //! Spares of an array take the places of members that are out.
 
-use sinew_core::coverage::Mark;
+use crate::marks::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_format::model::config::{MemberConfig, MemberState};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use sinew_core::coverage::Mark;
+use crate::marks::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::ids::uuid_text;
 use sinew_core::io::{DeviceId, Io};

@@ -7,10 +7,10 @@
 use sinew_core::volume::VolumeError;
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::dirty_pages::PageCopy;
 use crate::store::page_snapshot::Snapshot;
-use sinew_core::coverage::Mark;
 use sinew_core::io::{Io, yield_now};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;

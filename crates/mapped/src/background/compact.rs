@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use crate::background::io_priority::IoPriority;
+use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::chunk_allocator::Purpose;
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use crate::stripe::piece::{Condition, Piece};
 use sinew_core::buf::BLOCK_BYTES;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{SlotNo, StripeId};
 use sinew_core::io::Io;
 use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, CHUNK_BYTES};

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::background::io_priority::IoPriority;
+use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::chunk_allocator::Purpose;
 use crate::store::volumes::Stretch;
@@ -14,7 +15,6 @@ use crate::stripe::Stripes;
 use crate::stripe::piece::{Condition, Piece};
 use crate::stripe::scatter_hints::is_scattered;
 use sinew_core::buf::BLOCK_BYTES;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{MemberId, ShardBlock, SlotNo, VolumeId};
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;

@@ -7,9 +7,9 @@
 use std::rc::Rc;
 
 use crate::background::io_priority::IoPriority;
+use crate::marks::Mark;
 use crate::store::Store;
 use crate::stripe::Stripes;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, MemberId};
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;

@@ -9,9 +9,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::store::Store;
 use crate::stripe::Stripes;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{MemberId, StripeId};
 use sinew_core::io::Io;
 

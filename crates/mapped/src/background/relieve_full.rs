@@ -7,9 +7,9 @@
 use std::rc::Rc;
 
 use crate::background::relocate::{CHUNKS_PER_ROUND, Rebuilt, Relocator};
+use crate::marks::Mark;
 use crate::store::Store;
 use crate::stripe::Stripes;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{MemberId, StripeId};
 use sinew_core::io::Io;
 

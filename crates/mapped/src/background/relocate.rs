@@ -4,12 +4,12 @@
 use std::rc::Rc;
 
 use crate::background::io_priority::IoPriority;
+use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::stripe_locks::StripeLock;
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, MemberId, StripeId};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};

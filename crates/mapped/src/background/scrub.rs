@@ -7,13 +7,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::background::io_priority::IoPriority;
+use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::dirty_pages::PageCopy;
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use crate::stripe::part::ChunkPart;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, Lsn, MemberId, StripeId};
 use sinew_core::io::{Io, IoError};
 use sinew_format::journal_block::Record;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::tables::StripeState;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::StripeId;
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;

@@ -13,6 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::recovery::aborted_records::AbortedRecords;
 use crate::store::chunk_allocator::ChunkAllocator;
 use crate::store::dirty_pages::PageCopy;
@@ -20,7 +21,6 @@ use crate::store::journal::Journal;
 use crate::store::tables::{Effects, Tables};
 use crate::store::{Store, StoreParts};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{Lsn, MemberId, SlotNo, StripeId};
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;

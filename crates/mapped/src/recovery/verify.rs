@@ -5,11 +5,11 @@
 
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::recovery::Recovery;
 use crate::store::tables::StripeState;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::checksum::crc32c;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, SlotNo, StripeId};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};

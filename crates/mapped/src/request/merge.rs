@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::request::admission::claim;
 use crate::stripe::Stripes;
 use crate::stripe::piece::{Condition, Piece};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::coverage::Mark;
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;

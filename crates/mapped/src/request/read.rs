@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::volumes::Stretch;
 use crate::stripe::Stripes;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{ShardBlock, VolumeId};
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;

@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
+use crate::marks::Mark;
 use crate::store::Store;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_core::sync::Signal;

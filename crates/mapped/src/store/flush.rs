@@ -5,8 +5,8 @@
 use sinew_core::ids::StripeId;
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::store::Store;
-use sinew_core::coverage::Mark;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;

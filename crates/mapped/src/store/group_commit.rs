@@ -9,10 +9,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
+use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::journal::{Block, CommitResult};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{Lsn, MemberId};
 use sinew_core::io::{Gather, Io};
 use sinew_core::mutation::{self, Mutation};

@@ -5,8 +5,8 @@ use sinew_format::model::config::MemberState;
 use sinew_format::model::mapped_geometry::MemberLayout;
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::store::Store;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};

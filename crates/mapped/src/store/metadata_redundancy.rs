@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::dirty_pages::PageCopy;
-use sinew_core::coverage::Mark;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_format::table_page::PageId;

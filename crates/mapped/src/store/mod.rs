@@ -29,7 +29,7 @@ use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use sinew_core::coverage::Mark;
+use crate::marks::Mark;
 use sinew_core::ids::{Lsn, StripeId, Uuid, VolumeId};
 use sinew_core::io::Io;
 use sinew_core::sync::Signal;

@@ -10,9 +10,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
+use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::journal::CommitResult;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, Lsn, SlotNo};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};

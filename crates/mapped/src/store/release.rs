@@ -8,9 +8,9 @@
 
 use std::collections::BTreeSet;
 
+use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::tables::Effects;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{Lsn, StripeId};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};

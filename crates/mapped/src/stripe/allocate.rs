@@ -1,8 +1,8 @@
 //! Allocation of a new stripe: a number and chunks for it. A client's request waits for room.
 
+use crate::marks::Mark;
 use crate::store::chunk_allocator::{Purpose, StripeChunks};
 use crate::stripe::Stripes;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::StripeId;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};

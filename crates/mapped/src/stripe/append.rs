@@ -15,12 +15,12 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::store::overlapped_commit::OverlappedCommit;
 use crate::stripe::Stripes;
 use crate::stripe::open_stripes::OpenStripe;
 use crate::stripe::piece::{Condition, Piece};
 use sinew_core::completion::{AppendResult, Completion};
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, MemberId, SlotNo, StripeId};
 use sinew_core::io::{Gather, Io};
 use sinew_core::mutation::{self, Mutation};

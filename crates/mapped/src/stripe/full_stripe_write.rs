@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 use std::pin::pin;
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::store::chunk_allocator::{Purpose, StripeChunks};
 use crate::store::overlapped_commit::OverlappedCommit;
 use crate::stripe::Stripes;
 use crate::stripe::piece::{Piece, take_blocks};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, StripeId};
 use sinew_core::io::{Gather, Io, IoError};
 use sinew_core::mutation::{self, Mutation};

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::store::epoch_reclaim::EpochGuard;
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use crate::stripe::part::ChunkPart;
 use sinew_core::buf::Buf;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, MemberId};
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
@@ -21,11 +21,11 @@ impl<I: Io> HedgedSource<I> for Stripes<I> {
     type Copy = (usize, Home);
     type ReadGuard = EpochGuard;
     const MARKS: HedgeMarks = HedgeMarks {
-        around: Mark::ReadAround,
-        hedged: Mark::ReadHedged,
-        won: Mark::ReadHedgeWon,
-        lost: Mark::ReadHedgeLost,
-        too_dear: Mark::AroundTooDear,
+        around: Mark::ReadAround.name(),
+        hedged: Mark::ReadHedged.name(),
+        won: Mark::ReadHedgeWon.name(),
+        lost: Mark::ReadHedgeLost.name(),
+        too_dear: Mark::AroundTooDear.name(),
     };
 
     fn io(&self) -> &I {

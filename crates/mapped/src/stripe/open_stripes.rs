@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::store::chunk_allocator::StripeChunks;
 use crate::stripe::Stripes;
 use crate::stripe::append::Run;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, MemberId, StripeId};
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;

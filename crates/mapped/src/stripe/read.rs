@@ -5,11 +5,11 @@
 
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use crate::stripe::part::ChunkPart;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, SlotNo, StripeId};
 use sinew_core::io::{Io, IoError};
 use sinew_core::volume::VolumeError;

@@ -6,11 +6,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use crate::stripe::part::ChunkPart;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, SlotNo};
 use sinew_core::io::Io;
 use sinew_core::sync::{end_all, next_of};

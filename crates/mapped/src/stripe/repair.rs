@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use crate::stripe::Stripes;
 use crate::stripe::part::ChunkPart;
 use sinew_core::buf::Buf;
-use sinew_core::coverage::Mark;
 use sinew_core::ids::{Home, StripeId};
 use sinew_core::io::Io;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;

@@ -158,7 +158,7 @@ impl Run {
     /// Scrubs the pool, and returns the number of errors found. Without corruption there must be none.
     fn scrub(&mut self, pool: &Rc<OpenPool>, first: bool) -> Result<u64, Wrong> {
         let before = self.collect_quietly(pool)?;
-        let paths_before: Vec<u64> = self.world.paths_reached().map(|(_, count)| count).collect();
+        let marks_before = self.world.marks_reached();
         let control = Rc::clone(&pool.control);
         let begun = self.world.block_on(async move { control.scrub(true).await });
         begun.map_err(|e| Kind::Stuck.of(e))?.map_err(|e| Kind::WrongAnswer.of(format!("scrub: {e}")))?;
@@ -166,11 +166,11 @@ impl Run {
         let after = self.collect_quietly(pool)?;
         let errors = after.counters.scrub_errors - before.counters.scrub_errors;
         if errors > 0 && first && self.work.plan.corrupt == 0 {
-            let paths =
-                self.world.paths_reached().zip(paths_before).filter(|((_, now), before)| now > before);
-            let paths: Vec<&str> = paths.map(|((path, _), _)| path.name()).collect();
+            let now = self.world.marks_reached();
+            let reached = now.iter().filter(|(mark, count)| marks_before.get(mark) < Some(count));
+            let marks: Vec<&str> = reached.map(|(mark, _)| mark.text()).collect();
             let what = format!("a scrub finds {errors} errors although no member corrupts data");
-            return Err(Kind::ScrubErrors.of(format!("{what}: {}", paths.join(", "))));
+            return Err(Kind::ScrubErrors.of(format!("{what}: {}", marks.join(", "))));
         }
         if after.counters.scrub_unrepaired > 0 {
             let left = after.counters.scrub_unrepaired;

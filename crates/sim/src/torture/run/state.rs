@@ -211,7 +211,7 @@ impl Run {
         reached.extend(acts);
         reached.extend(self.counters.named());
         reached.extend(self.world.fault_counts().named());
-        reached.extend(self.world.paths_reached().map(|(path, count)| (path.name(), count)));
+        reached.extend(self.world.marks_reached().into_iter().map(|(mark, count)| (mark.text(), count)));
         reached
     }
 

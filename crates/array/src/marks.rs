@@ -1,0 +1,136 @@
+//! The coverage marks of an array: code that only faults, crashes and shortages reach.
+
+sinew_core::coverage_marks! {
+    /// An array: regions that a lost member may have missed something in were marked.
+    ArrayMemberMissed,
+    /// An array: a replaced member was marked as stale everywhere.
+    ArrayMemberAllStale,
+    /// An array: more members are out than it survives.
+    ArrayFailed,
+    /// An array: the log's ring is full.
+    ArrayLogFull,
+    /// An array: a member failed while a group was written; another takes its place.
+    ArrayLogMemberLost,
+    /// An array: what waited for the log was refused, because nothing can be brought to its place.
+    ArrayLogRefused,
+    /// No member took a group of an array's log.
+    ArrayLogUnwritten,
+    /// An array: a partial write found its block changed when it was to be logged, and starts again.
+    ArrayMergeMoved,
+    /// An array: a round of draining came to nothing, because members came or went meanwhile.
+    ArrayDrainVoid,
+    /// An array: the log cannot be drained.
+    ArrayDrainStuck,
+    /// An array: a region's marks do not count, because members came or went meanwhile.
+    ArrayMarkVoid,
+    /// An array: a change of a stripe was planned again, because members came or went meanwhile.
+    ArrayUpdateVoid,
+    /// An array: old content for new parity could not be read.
+    ArrayOldUnreadable,
+    /// An array: lost data was recovered so that new parity can be computed.
+    ArrayOldRecovered,
+    /// An array: a stripe was changed whose parity has no member.
+    ArrayWithoutParity,
+    /// An array: a member failed while a stripe was changed.
+    ArrayPutMemberLost,
+    /// An array: a member failed to flush.
+    ArrayFlushMemberLost,
+    /// An array: a member came or went during a flush, which then does not count.
+    ArrayFlushVoid,
+    /// An array: a flush waited for one under way.
+    ArrayFlushShared,
+    /// An array: regions that were not written for a while were marked as clean.
+    ArraySwept,
+    /// An array: regions that were not written for a while were flushed, so that they are clean.
+    ArraySweepFlushed,
+    /// A read of an array was worked out of the rest of its stripe, because its member is in a spike.
+    ArrayReadAround,
+    /// A read of an array was late, and asked for elsewhere as well.
+    ArrayReadHedged,
+    /// The other answer came first; the late one is waited for without anybody needing it.
+    ArrayReadHedgeWon,
+    /// The late answer came first after all.
+    ArrayReadHedgeLost,
+    /// A late read of an array was waited for, since too much has been done twice lately.
+    ArrayAroundTooDear,
+    /// An array: a read failed such that its member counts as failed.
+    ArrayReadMemberLost,
+    /// An array: a block was had from another copy, or from the rest of its stripe.
+    ArrayReconstructed,
+    /// An array: a block could not be had.
+    ArrayReadLost,
+    /// An array: what could not be read, or differed, was written again.
+    ArrayMended,
+    /// An array: that failed.
+    ArrayMendFailed,
+    /// An array: a region was rebuilt on a member.
+    ArrayRebuilt,
+    /// An array: the content of a chunk to be rebuilt could not be had.
+    ArrayRebuildUnreadable,
+    /// An array: a member failed while a chunk was rebuilt to it.
+    ArrayRebuildMemberLost,
+    /// An array: a rebuilt region does not count, because its member was lost before it was durable.
+    ArrayRebuildVoid,
+    /// An array: rebuilding came to nothing and waits before it tries again.
+    ArrayRebuildRetried,
+    /// An array: a region that was not zeros at first was resynced.
+    ArrayEvened,
+    /// An array: copies or parity of a stripe differed.
+    ArrayDiffered,
+    /// An array: a stripe was left alone by a resync or a scrub, because its data cannot be read.
+    ArrayCompareVoid,
+    /// An array: the parity of a stripe was compared though some of its data cannot be read.
+    ArrayComparedWithout,
+    /// An array: a scrub goes on where it was when the array was closed.
+    ArrayScrubResumed,
+    /// An array: a scrub was stopped, or begun again.
+    ArrayScrubStopped,
+    /// An array: a scrub met what cannot be read.
+    ArrayScrubUnreadable,
+    /// An array: part of a ring could not be read at recovery.
+    ArrayRecoverRingLost,
+    /// An array: the newest group was given up at recovery, because one that it needs is not there.
+    ArrayRecoverGroupVoid,
+    /// An array: a group was on too few members, and written to more.
+    ArrayRecoverCopied,
+    /// An array: an after-image was put in its place.
+    ArrayRecoverImage,
+    /// An array: parity of an after-image was not in the ring of its member, and made from the rest.
+    ArrayRecoverImageMade,
+    /// An array: an after-image was given up at recovery, because it was not wholly appended.
+    ArrayRecoverImageVoid,
+    /// An array: what the log had was brought to its place at recovery.
+    ArrayRecoverDrained,
+    /// An array: regions that were being written to were resynced.
+    ArrayRecoverResynced,
+    /// An array: a member failed during recovery, which has to begin again.
+    ArrayRecoverMemberLost,
+    /// A window of a growth waited for the places that it goes to.
+    ArrayMoveBlocked,
+    /// A window could not be moved and was tried again.
+    ArrayMoveRetried,
+    /// A member came or went while a window was moved, so it was moved again.
+    ArrayMoveVoid,
+    /// How far a growth is was recorded.
+    ArrayMoveRecorded,
+    /// A chunk was about to be written that had moved, so that had to be recorded.
+    ArrayMoveSettled,
+    /// Chunks that move could not be read together from one member.
+    ArrayMoveUnreadable,
+    /// A member failed when chunks were moved to it.
+    ArrayMoveMemberLost,
+    /// A growth went on where the last opening left it.
+    ArrayMoveResumed,
+    /// A request waited for rows that a growth was changing.
+    ArrayGateWaited,
+    /// What the journal had of rows about to be changed was brought to its place first.
+    ArrayGateDrained,
+    /// A growth waited for room in the log.
+    ArrayMoveRoom,
+    /// The parity of a row that a growth changes could not be read, and was computed from all data.
+    ArrayMoveWithoutParity,
+    /// Rows that a growth has taken apart were made zeros.
+    ArrayRowsCleared,
+    /// What a growth was changing in place was put there at recovery.
+    ArrayRecoverChanged,
+}
