@@ -11,8 +11,8 @@ use sinew_engine::control::Control;
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_engine::shard::Shard;
 use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
-use sinew_format::model::mapped_geometry::{Geometry, Protection};
-use sinew_format::model::pool_geometry::Shape;
+use sinew_format::model::mapped_geometry::{MappedGeometry, Protection};
+use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::pool_shard::OpenShard;
 use sinew_sim::{DeviceConfig, SimIo, World};
 
@@ -44,7 +44,7 @@ pub fn shape(choice: u8) -> Config {
     };
     let checksums = choice & 4 == 0;
     let geometry =
-        Geometry::new(protection, 2, 1, checksums, MEMBERS, JOURNAL_BLOCKS).expect("a possible shape");
+        MappedGeometry::new(protection, 2, 1, checksums, MEMBERS, JOURNAL_BLOCKS).expect("a possible shape");
     let layout = geometry.member_layout(MEMBER_BYTES, MEMBERS).expect("large enough");
     let member = |i| MemberConfig {
         uuid: [i as u8; 16],
@@ -61,7 +61,7 @@ pub fn shape(choice: u8) -> Config {
         name: "fuzz".to_owned(),
         generation: 1,
         epoch: 1,
-        shape: Shape::Mapped(geometry),
+        geometry: PoolGeometry::Mapped(geometry),
         members: (0..MEMBERS).map(member).collect(),
         volumes: vec![volume],
         volume_next: 1,
@@ -99,7 +99,7 @@ impl OpenPool {
             return Err("too large for a fuzzer".to_owned());
         }
         let (events, inbox) = async_channel::bounded(MAILBOX);
-        let shards = found.config.shape.shards();
+        let shards = found.config.geometry.shards();
         let (senders, mailboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();
         let control = Control::new(io.clone(), &found, senders);

@@ -25,7 +25,7 @@ pub type Lsn = u64;
 
 /// Where a chunk lives: a member, and the chunk's number within the shard's slice of that member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Home {
+pub struct ChunkAddr {
     /// The member.
     pub member: MemberId,
     /// The chunk within the shard's slice of it.

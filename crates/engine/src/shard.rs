@@ -11,7 +11,7 @@ use sinew_core::ids::VolumeId;
 use sinew_core::io::{DeviceId, Io};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::config::Config;
-use sinew_format::model::pool_geometry::Shape;
+use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_mapped::MappedShard;
 use sinew_members::message::{ControlRequest, Reply, Request, ShardEvent};
 use sinew_members::open_error::RecoverError;
@@ -88,13 +88,13 @@ impl<I: Io> Shard<I> {
         mailbox: Receiver<ControlRequest>,
     ) -> Result<(Shard<I>, RecoveryReport), RecoverError> {
         let io = shard.io.clone();
-        match shard.config.shape {
-            Shape::Mapped(_) => {
+        match shard.config.geometry {
+            PoolGeometry::Mapped(_) => {
                 let (shard, report) =
                     MappedShard::open(shard, |shard| io.spawn(run_mailbox(shard, mailbox))).await?;
                 Ok((Shard::Mapped(shard), report))
             }
-            Shape::Array(_) => {
+            PoolGeometry::Array(_) => {
                 let (shard, report) =
                     ArrayShard::open(shard, |shard| io.spawn(run_mailbox(shard, mailbox))).await?;
                 Ok((Shard::Array(shard), report))

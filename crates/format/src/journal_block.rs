@@ -2,7 +2,7 @@
 
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::checksum::crc32c;
-use sinew_core::ids::{Home, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
+use sinew_core::ids::{ChunkAddr, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
 
 use crate::FORMAT_VERSION;
 use crate::codec::{DecodeError, Reader, Writer};
@@ -56,7 +56,7 @@ pub enum Record {
         /// Data columns in use.
         columns: u8,
         /// All its homes, in the order of `Geometry::homes_per_stripe`.
-        homes: Vec<Option<Home>>,
+        homes: Vec<Option<ChunkAddr>>,
     },
     /// A mirrored stripe's parity is durable; its mirrors are dropped.
     Converted {
@@ -75,7 +75,7 @@ pub enum Record {
         /// Index among its homes.
         index: u8,
         /// Where the chunk is.
-        home: Home,
+        home: ChunkAddr,
     },
     /// A chunk of a stripe is not up to date at its home.
     Stale {
@@ -119,15 +119,15 @@ pub enum Record {
     },
 }
 
-fn home_bytes(w: &mut Writer, home: Option<Home>) {
+fn home_bytes(w: &mut Writer, home: Option<ChunkAddr>) {
     // 0xff is no member: a pool has at most 255, numbered from 0.
     w.u8(home.map_or(0xff, |h| h.member.0));
     w.u32(home.map_or(0, |h| h.chunk));
 }
 
-fn home_from(r: &mut Reader<'_>) -> Result<Option<Home>, DecodeError> {
+fn home_from(r: &mut Reader<'_>) -> Result<Option<ChunkAddr>, DecodeError> {
     let (member, chunk) = (r.u8()?, r.u32()?);
-    Ok((member != 0xff).then_some(Home { member: MemberId(member), chunk }))
+    Ok((member != 0xff).then_some(ChunkAddr { member: MemberId(member), chunk }))
 }
 
 const NONE: u32 = u32::MAX;
@@ -374,7 +374,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn record() -> impl Strategy<Value = Record> {
-        let home = (0u8..255, any::<u32>()).prop_map(|(m, chunk)| Home { member: MemberId(m), chunk });
+        let home = (0u8..255, any::<u32>()).prop_map(|(m, chunk)| ChunkAddr { member: MemberId(m), chunk });
         let stripe = (0..u32::MAX).prop_map(StripeId);
         let slot = (0..u32::MAX).prop_map(SlotNo);
         let block = any::<u32>().prop_map(ShardBlock);

@@ -4,17 +4,17 @@ use sinew_layout::{Level, Rotation};
 
 use crate::model::array_geometry::{ArrayGeometry, ArraySpec};
 use crate::model::array_growth::{Arrangement, GrowMethod, Grown};
-use crate::model::mapped_geometry::{Geometry, MEMBERS, Protection};
-use crate::model::pool_geometry::Shape;
+use crate::model::mapped_geometry::{MEMBERS, MappedGeometry, Protection};
+use crate::model::pool_geometry::PoolGeometry;
 
 use crate::codec::{DecodeError, Reader, Writer};
 
 /// The byte that marks an array, in place of the protection of a mapped pool.
 const ARRAY: u8 = 0x20;
 
-pub(crate) fn encode_shape(shape: &Shape, w: &mut Writer) {
+pub(crate) fn encode_shape(shape: &PoolGeometry, w: &mut Writer) {
     match shape {
-        Shape::Mapped(g) => {
+        PoolGeometry::Mapped(g) => {
             w.u8(match g.protection {
                 Protection::Mirror { copies } => copies,
                 Protection::Parity1 => 0x11,
@@ -25,7 +25,7 @@ pub(crate) fn encode_shape(shape: &Shape, w: &mut Writer) {
             w.u8(u8::from(g.checksums));
             w.u32(g.journal_blocks);
         }
-        Shape::Array(a) => {
+        PoolGeometry::Array(a) => {
             let level = a.layout.level();
             w.u8(ARRAY);
             w.u8(level.number());
@@ -49,13 +49,13 @@ pub(crate) fn encode_shape(shape: &Shape, w: &mut Writer) {
 }
 
 /// Decodes the geometry of a pool of `count` members.
-pub(crate) fn decode_shape(r: &mut Reader<'_>, count: usize) -> Result<Shape, DecodeError> {
+pub(crate) fn decode_shape(r: &mut Reader<'_>, count: usize) -> Result<PoolGeometry, DecodeError> {
     let impossible = DecodeError::Invalid("geometry");
     let protection = match r.u8()? {
         copies @ 2..=3 => Protection::Mirror { copies },
         0x11 => Protection::Parity1,
         0x12 => Protection::Parity2,
-        ARRAY => return decode_array(r, count)?.map(Shape::Array).ok_or(impossible),
+        ARRAY => return decode_array(r, count)?.map(PoolGeometry::Array).ok_or(impossible),
         _ => return Err(DecodeError::Invalid("protection")),
     };
     let (data_columns, shards, checksums) = (usize::from(r.u8()?), usize::from(r.u8()?), r.u8()? != 0);
@@ -63,8 +63,8 @@ pub(crate) fn decode_shape(r: &mut Reader<'_>, count: usize) -> Result<Shape, De
     if !MEMBERS.contains(&count) || journal_blocks < 16 || data_columns == 0 {
         return Err(impossible);
     }
-    Geometry::new(protection, data_columns, shards, checksums, count, journal_blocks)
-        .map(Shape::Mapped)
+    MappedGeometry::new(protection, data_columns, shards, checksums, count, journal_blocks)
+        .map(PoolGeometry::Mapped)
         .map_err(|_| impossible)
 }
 

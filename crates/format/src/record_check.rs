@@ -7,10 +7,10 @@
 use crate::codec::DecodeError;
 use crate::journal_block::Record;
 use crate::model::config::Config;
-use crate::model::mapped_geometry::Geometry;
+use crate::model::mapped_geometry::MappedGeometry;
 use crate::model::mapped_geometry::PAGE_INDICES;
 use crate::table_page::PageId;
-use sinew_core::ids::{Home, ShardBlock, SlotNo, StripeId};
+use sinew_core::ids::{ChunkAddr, ShardBlock, SlotNo, StripeId};
 
 /// The result of a check: the error names the impossible field.
 pub type Check = Result<(), DecodeError>;
@@ -21,7 +21,7 @@ fn check(holds: bool, what: &'static str) -> Check {
 
 /// The limits of the numbers in a shard.
 pub struct RecordCheck {
-    geometry: Geometry,
+    geometry: MappedGeometry,
     /// Chunks of each member.
     chunks: Vec<u32>,
     stripes: u64,
@@ -84,7 +84,7 @@ impl RecordCheck {
         &self,
         parity: bool,
         columns: u8,
-        homes: impl ExactSizeIterator<Item = &'a Option<Home>>,
+        homes: impl ExactSizeIterator<Item = &'a Option<ChunkAddr>>,
     ) -> Check {
         let g = &self.geometry;
         check(!parity || g.parity_columns() > 0, "parity stripe in a pool of mirrors")?;
@@ -93,7 +93,7 @@ impl RecordCheck {
         homes.flatten().try_for_each(|&home| self.home(home))
     }
 
-    fn home(&self, home: Home) -> Check {
+    fn home(&self, home: ChunkAddr) -> Check {
         let chunks = self.chunks.get(usize::from(home.member.0)).copied().unwrap_or(0);
         check(home.chunk < chunks, "home of a chunk")
     }
@@ -169,9 +169,9 @@ mod tests {
     use crate::superblock::tests::sample;
     use sinew_core::ids::{MemberId, VolumeId};
 
-    const HOME: Option<Home> = Some(Home { member: MemberId(0), chunk: 0 });
+    const HOME: Option<ChunkAddr> = Some(ChunkAddr { member: MemberId(0), chunk: 0 });
 
-    fn open(homes: Vec<Option<Home>>) -> Record {
+    fn open(homes: Vec<Option<ChunkAddr>>) -> Record {
         Record::Open { stripe: StripeId(0), parity: true, columns: 1, homes }
     }
 
@@ -181,7 +181,7 @@ mod tests {
         let bounds = RecordCheck::new(&config);
         let homes = config.mapped().homes_per_stripe();
         let far = StripeId(1 << 30);
-        let nowhere = Some(Home { member: MemberId(9), chunk: 0 });
+        let nowhere = Some(ChunkAddr { member: MemberId(9), chunk: 0 });
         let (block, slot) = (ShardBlock(0), SlotNo(0));
         let wrong = [
             Record::Write { block: ShardBlock(PAGE_INDICES - 1), slot, crcs: vec![0; 2] },

@@ -97,7 +97,7 @@ fn encode_config(config: &Config) -> Vec<u8> {
     w.u64(config.generation);
     w.u64(config.epoch);
     w.u8(config.members.len() as u8);
-    encode_shape(&config.shape, &mut w);
+    encode_shape(&config.geometry, &mut w);
     for m in &config.members {
         w.bytes(&m.uuid);
         w.u64(m.bytes);
@@ -162,7 +162,8 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
     for _ in 0..r.u8()? {
         openings.push(Opening { epoch: r.u64()?, nonce: r.u64()? });
     }
-    let config = Config { pool, name, generation, epoch, shape, members, volumes, volume_next, openings };
+    let config =
+        Config { pool, name, generation, epoch, geometry: shape, members, volumes, volume_next, openings };
     let all = config.volumes.iter().fold(0u64, |all, v| all.saturating_add(v.bytes));
     // All members count: the volumes may be larger than the limit now if members were lost for good since.
     if all > config.volume_bytes_on(|_| true) {
@@ -174,12 +175,12 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::model::mapped_geometry::{Geometry, Protection};
-    use crate::model::pool_geometry::Shape;
+    use crate::model::mapped_geometry::{MappedGeometry, Protection};
+    use crate::model::pool_geometry::PoolGeometry;
     use proptest::prelude::*;
 
     pub(crate) fn sample() -> Config {
-        let geometry = Geometry::new(Protection::Parity1, 2, 2, true, 4, 64).unwrap();
+        let geometry = MappedGeometry::new(Protection::Parity1, 2, 2, true, 4, 64).unwrap();
         let layout = geometry.member_layout(64 << 20, 4).unwrap();
         let states = [MemberState::Active, MemberState::Failed, MemberState::Offline, MemberState::Missing];
         let member = |i: u8| MemberConfig {
@@ -195,7 +196,7 @@ pub(crate) mod tests {
             name: "tank".into(),
             generation: 7,
             epoch: 5,
-            shape: Shape::Mapped(geometry),
+            geometry: PoolGeometry::Mapped(geometry),
             members: (0..4).map(member).collect(),
             volumes: vec![VolumeConfig { id: VolumeId(1), name: "v".into(), bytes: 1 << 20, deleting: true }],
             volume_next: 2,

@@ -11,7 +11,7 @@ use crate::latency::{LatencyTable, MemberLatency, RequestKind, RequestStart, Spi
 use crate::member_stats::MemberStats;
 use crate::message::ShardEvent;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::ids::{Home, MemberId};
+use sinew_core::ids::{ChunkAddr, MemberId};
 use sinew_core::io::{DeviceId, Gather, Io, IoError};
 use sinew_format::model::config::{MemberConfig, MemberState};
 use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, CHUNK_BYTES, MemberLayout};
@@ -401,7 +401,7 @@ impl<I: Io> Members<I> {
         result
     }
 
-    fn chunk_offset(&self, home: Home, block: u32) -> u64 {
+    fn chunk_offset(&self, home: ChunkAddr, block: u32) -> u64 {
         self.list.borrow()[usize::from(home.member.0)].layout.chunk_offset(self.shard, home.chunk, block)
     }
 
@@ -409,7 +409,7 @@ impl<I: Io> Members<I> {
     ///
     /// # Errors
     /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
-    pub async fn read(&self, home: Home, block: u32, count: u32) -> Result<Buf, IoError> {
+    pub async fn read(&self, home: ChunkAddr, block: u32, count: u32) -> Result<Buf, IoError> {
         debug_assert!(block + count <= CHUNK_BLOCKS);
         let offset = self.chunk_offset(home, block);
         self.read_at(home.member, offset, count as usize * BLOCK_BYTES).await
@@ -419,7 +419,7 @@ impl<I: Io> Members<I> {
     ///
     /// # Errors
     /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
-    pub async fn write(&self, home: Home, block: u32, data: Gather) -> Result<(), IoError> {
+    pub async fn write(&self, home: ChunkAddr, block: u32, data: Gather) -> Result<(), IoError> {
         let offset = self.chunk_offset(home, block);
         if self.latency.only_counts() {
             self.latency.note(home.member, |tracked| tracked.note_write(self.io.now_coarse()));
@@ -436,7 +436,7 @@ impl<I: Io> Members<I> {
     ///
     /// # Errors
     /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
-    pub async fn discard(&self, first: Home, chunks: u64) -> Result<(), IoError> {
+    pub async fn discard(&self, first: ChunkAddr, chunks: u64) -> Result<(), IoError> {
         let offset = self.chunk_offset(first, 0);
         let (device, origin) = self.place(first.member)?;
         self.io.discard(device, origin + offset, chunks * CHUNK_BYTES).await

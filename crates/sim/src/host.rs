@@ -97,7 +97,7 @@ impl OpenPool {
         found: Found,
         mut remote: impl FnMut() -> bool,
     ) -> Result<OpenPool, OpenError> {
-        let shards = found.config.shape.shards();
+        let shards = found.config.geometry.shards();
         let (events, inbox) = async_channel::bounded(MAILBOX);
         let (senders, receivers): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();

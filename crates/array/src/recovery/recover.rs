@@ -45,7 +45,7 @@ pub(crate) struct Recovered<I> {
 /// When the content of the active members is not enough, or impossible.
 pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I>, RecoverError> {
     let OpenShard { io, index, config, devices, control } = open;
-    let geometry = *config.shape.array().expect("the pool is an array");
+    let geometry = *config.geometry.array().expect("the pool is an array");
     let members = Members::new(io.clone(), index, control, &config.members, devices);
     let report = RecoveryReport::default();
     let layout = ShardLayout::new(geometry, index);

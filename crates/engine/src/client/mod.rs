@@ -79,7 +79,7 @@ impl<I> Clone for PoolClient<I> {
 impl<I: Io> PoolClient<I> {
     /// A client of the shards, in order, of a pool of this configuration.
     pub fn new(config: &Config, shards: Vec<ShardLink<I>>) -> PoolClient<I> {
-        PoolClient { shards: Rc::new(shards), extent_blocks: config.shape.extent_blocks() }
+        PoolClient { shards: Rc::new(shards), extent_blocks: config.geometry.extent_blocks() }
     }
 
     /// A volume of the pool.

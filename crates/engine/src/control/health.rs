@@ -4,7 +4,7 @@
 //! and metrics print the result and decide nothing.
 
 use sinew_format::model::config::{Config, MemberState};
-use sinew_format::model::pool_geometry::Shape;
+use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::latency::{LatencyHistogram, MemberLatency, Response};
 use sinew_members::status::ShardStatus;
 
@@ -117,8 +117,8 @@ pub fn assess(config: &Config, status: &ShardStatus, unnamed: &[usize]) -> Asses
         .map(|(member, _)| member)
         .collect();
     let evacuating = config.members.iter().any(|m| m.state == MemberState::Evacuating);
-    let is_mapped = matches!(config.shape, Shape::Mapped(_));
-    let is_md = matches!(config.shape, Shape::Array(array) if array.md.is_some());
+    let is_mapped = matches!(config.geometry, PoolGeometry::Mapped(_));
+    let is_md = matches!(config.geometry, PoolGeometry::Array(array) if array.md.is_some());
     let with_less_redundancy = if status.stripes_at_risk > 0 { Health::AtRisk } else { Health::Degraded };
     let (health, advice) = if status.growth_stuck > 0 {
         (Health::Degraded, Advice::UnblockGrowth)
@@ -143,7 +143,7 @@ pub fn assess(config: &Config, status: &ShardStatus, unnamed: &[usize]) -> Asses
 
 /// What should be done about a pool that has all its redundancy.
 fn advice_while_healthy(config: &Config, status: &ShardStatus, unnamed: &[usize]) -> Advice {
-    let is_mapped = matches!(config.shape, Shape::Mapped(_));
+    let is_mapped = matches!(config.geometry, PoolGeometry::Mapped(_));
     if let Some(&member) = unnamed.first() {
         return Advice::ReplaceBeforeStop(member);
     }
@@ -179,11 +179,11 @@ fn medians(all: &[MemberLatency], member: usize, of: fn(&MemberLatency) -> &Late
 mod tests {
     use super::*;
     use sinew_format::model::config::MemberConfig;
-    use sinew_format::model::mapped_geometry::{Geometry, MemberLayout, Protection};
+    use sinew_format::model::mapped_geometry::{MappedGeometry, MemberLayout, Protection};
     use sinew_members::member_stats::MemberStats;
 
     fn config(states: &[MemberState]) -> Config {
-        let geometry = Geometry {
+        let geometry = MappedGeometry {
             protection: Protection::Parity1,
             data_columns: 2,
             shards: 1,
@@ -203,7 +203,7 @@ mod tests {
             name: "tank".to_owned(),
             generation: 1,
             epoch: 1,
-            shape: Shape::Mapped(geometry),
+            geometry: PoolGeometry::Mapped(geometry),
             members: states.iter().enumerate().map(member).collect(),
             volumes: Vec::new(),
             volume_next: 0,

@@ -112,7 +112,7 @@ impl<I: Io> Control<I> {
         edit: impl FnOnce(&mut MemberConfig),
     ) -> Result<(), ControlError> {
         self.change(|config| {
-            let is_spare = config.shape.members_placed().is_some_and(|places| index >= places);
+            let is_spare = config.geometry.members_placed().is_some_and(|places| index >= places);
             let member = &mut config.members[index];
             edit(member);
             member.state = if is_spare { MemberState::Spare } else { MemberState::Active };
@@ -142,11 +142,11 @@ impl<I: Io> Control<I> {
         lost.iter_mut().zip(config.out()).for_each(|(lost, out)| *lost |= out);
         // A member of an array with stale chunks is no help to the others; in a mapped pool the stripes themselves say what
         // they can lose.
-        if config.shape.members_placed().is_some() {
+        if config.geometry.members_placed().is_some() {
             let lagging = lost.iter_mut().zip(&status.member_chunks_stale);
             lagging.for_each(|(lost, &stale)| *lost |= stale > 0);
         }
-        let stripes_have_lost = config.shape.mapped().is_some() && status.stripes_at_risk > 0;
+        let stripes_have_lost = config.geometry.mapped().is_some() && status.stripes_at_risk > 0;
         Ok(!stripes_have_lost && config.survives(&lost))
     }
 }

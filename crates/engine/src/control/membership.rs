@@ -25,7 +25,7 @@ impl<I: Io> Control<I> {
 
     fn refuse_places(&self) -> Result<(), ControlError> {
         self.refuse_md()?;
-        match self.config.borrow().shape.members_placed() {
+        match self.config.borrow().geometry.members_placed() {
             None => Ok(()),
             Some(_) => Err(MembershipError::Array.into()),
         }

@@ -71,7 +71,7 @@ impl<I: Io> Control<I> {
         match event {
             ShardEvent::MemberFailed { member, done, .. } => {
                 // Without redundancy nothing is gained by doing without it: its requests fail, others may not.
-                if self.config.borrow().shape.failures() > 0 {
+                if self.config.borrow().geometry.failures() > 0 {
                     // When nothing is left to store the failure on, the pool as a whole has failed.
                     let _ = self.take_out(member, MemberState::Failed).await;
                 }

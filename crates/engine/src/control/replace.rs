@@ -25,7 +25,7 @@ impl<I: Io> Control<I> {
         self.refuse_md()?;
         let turn = self.turn().await;
         let state = self.member(index)?;
-        let has_places = self.config.borrow().shape.members_placed().is_some();
+        let has_places = self.config.borrow().geometry.members_placed().is_some();
         let is_empty = state == MemberState::Removed && new.is_none();
         if matches!(state, MemberState::Active | MemberState::Spare | MemberState::Leaving) || is_empty {
             let hint = match state {

@@ -7,14 +7,14 @@ use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::config::{Config, MemberConfig, MemberState};
 use sinew_format::model::mapped_geometry::MemberLayout;
-use sinew_format::model::pool_geometry::Shape;
+use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::message::ControlRequest;
 
 use crate::control::{Control, ControlError};
 
 impl<I: Io> Control<I> {
     fn array(&self) -> Result<ArrayGeometry, ControlError> {
-        self.config.borrow().shape.array().copied().ok_or(ControlError::NotAnArray)
+        self.config.borrow().geometry.array().copied().ok_or(ControlError::NotAnArray)
     }
 
     /// Begins to grow an array onto these devices; without a method, as it has grown so far or else by that which moves the
@@ -85,7 +85,7 @@ impl<I: Io> Control<I> {
         let mut config = self.config();
         // The spares, which come last, move up.
         let first = next.members() - members.len();
-        config.shape = Shape::Array(next);
+        config.geometry = PoolGeometry::Array(next);
         config.members.splice(first..first, members.iter().cloned());
         if config.members.len() > sinew_layout::MEMBERS_MAX as usize {
             let spares = config.members.len() - next.members();
@@ -165,9 +165,9 @@ impl<I: Io> Control<I> {
         self.begin_change().await;
         let grown = async {
             let mut config = self.config();
-            let Some(array) = config.shape.array().copied() else { return Ok(()) };
+            let Some(array) = config.geometry.array().copied() else { return Ok(()) };
             let settled = array.after_growth();
-            config.shape = Shape::Array(settled);
+            config.geometry = PoolGeometry::Array(settled);
             config.volumes[0].bytes = settled.data_bytes();
             self.store(config, None).await?;
             self.tell_shape().await

@@ -47,7 +47,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the pool is an array.
     pub async fn set_policy(&self, policy: Policy) -> Result<(), ControlError> {
-        if self.config().shape.mapped().is_none() {
+        if self.config().geometry.mapped().is_none() {
             return Err(ControlError::ArrayPolicy);
         }
         self.policy.set(policy);

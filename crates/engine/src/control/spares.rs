@@ -18,7 +18,7 @@ impl<I: Io> Control<I> {
                 let gone = |m: &MemberConfig| matches!(m.state, MemberState::Failed | MemberState::Missing);
                 let is_spare =
                     |i: &usize| config.members[*i].state == MemberState::Spare && devices[*i].is_some();
-                let places = config.shape.members_placed().unwrap_or(0);
+                let places = config.geometry.members_placed().unwrap_or(0);
                 let index = config.members[..places].iter().position(gone);
                 match (index, (0..config.members.len()).find(is_spare)) {
                     (Some(index), Some(spare)) => (index, spare),

@@ -26,7 +26,7 @@ impl<I: Io> Control<I> {
     }
 
     fn refuse_array(&self) -> Result<(), ControlError> {
-        match self.config.borrow().shape.mapped() {
+        match self.config.borrow().geometry.mapped() {
             Some(_) => Ok(()),
             None => Err(ControlError::OneVolume),
         }

@@ -6,8 +6,8 @@ use sinew_core::io::Io;
 use sinew_format::model::array_geometry::{ArrayError, ArrayGeometry, ArraySpec};
 use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
 use sinew_format::model::mapped_capacity::capacity_blocks;
-use sinew_format::model::mapped_geometry::{Geometry, MemberLayout, Protection};
-use sinew_format::model::pool_geometry::Shape;
+use sinew_format::model::mapped_geometry::{MappedGeometry, MemberLayout, Protection};
+use sinew_format::model::pool_geometry::PoolGeometry;
 
 use crate::pool::candidate::Candidate;
 use crate::pool::error::PoolError;
@@ -87,9 +87,11 @@ fn new_mapped(
     checksums: bool,
 ) -> Result<Config, PoolError> {
     let smallest = sizes.iter().copied().min().unwrap_or(0);
-    let journal =
-        spec.journal_blocks.unwrap_or_else(|| Geometry::journal_blocks_for(smallest, spec.shards.max(1)));
-    let geometry = Geometry::new(protection, data_columns, spec.shards, checksums, devices.len(), journal)?;
+    let journal = spec
+        .journal_blocks
+        .unwrap_or_else(|| MappedGeometry::journal_blocks_for(smallest, spec.shards.max(1)));
+    let geometry =
+        MappedGeometry::new(protection, data_columns, spec.shards, checksums, devices.len(), journal)?;
     let mut members = Vec::with_capacity(devices.len());
     for (candidate, &bytes) in devices.iter().zip(sizes) {
         let layout = geometry.member_layout(bytes, devices.len())?;
@@ -100,7 +102,7 @@ fn new_mapped(
     if capacity_blocks(&geometry, &chunks) == 0 {
         return Err(PoolError::NoCapacity);
     }
-    Ok(new_config(io, spec, Shape::Mapped(geometry), members))
+    Ok(new_config(io, spec, PoolGeometry::Mapped(geometry), members))
 }
 
 /// The configuration of a new array and its volume, which has the array's name.
@@ -123,20 +125,20 @@ fn new_array(
     let new = |(candidate, &bytes)| new_member(io, candidate, bytes, MemberLayout::default());
     let mut all: Vec<MemberConfig> = devices.iter().zip(sizes).map(new).collect();
     all[members..].iter_mut().for_each(|m| m.state = MemberState::Spare);
-    let mut config = new_config(io, spec, Shape::Array(geometry), all);
+    let mut config = new_config(io, spec, PoolGeometry::Array(geometry), all);
     let (name, bytes) = (spec.name.clone(), geometry.data_bytes());
     config.volumes.push(VolumeConfig { id: VolumeId(0), name, bytes, deleting: false });
     config.volume_next = 1;
     Ok(config)
 }
 
-fn new_config(io: &impl Io, spec: &PoolSpec, shape: Shape, members: Vec<MemberConfig>) -> Config {
+fn new_config(io: &impl Io, spec: &PoolSpec, shape: PoolGeometry, members: Vec<MemberConfig>) -> Config {
     Config {
         pool: random_uuid(io),
         name: spec.name.clone(),
         generation: 1,
         epoch: 0,
-        shape,
+        geometry: shape,
         members,
         volumes: Vec::new(),
         volume_next: 0,

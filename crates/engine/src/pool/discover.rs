@@ -76,7 +76,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
     config.epoch = epoch;
     config.push_opening(epoch, io.random());
     // A spare's place may have been taken by a device that is yet to hear of it.
-    let is_mapped = config.shape.mapped().is_some();
+    let is_mapped = config.geometry.mapped().is_some();
     let (mut returned, mut removed) = (Vec::new(), Vec::new());
     for (index, member) in config.members.iter_mut().enumerate() {
         match (member.state, found[index]) {
@@ -137,7 +137,7 @@ fn require_enough(
     let missing: Vec<(usize, &MemberConfig)> = config.members.iter().enumerate().filter(out).collect();
     let mut lost = vec![false; config.members.len()];
     missing.iter().for_each(|(i, _)| lost[*i] = true);
-    let failures = config.shape.failures();
+    let failures = config.geometry.failures();
     if config.survives(&lost) {
         return Ok(());
     }

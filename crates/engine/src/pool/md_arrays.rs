@@ -21,7 +21,7 @@ use sinew_core::io::{DeviceId, Io, IoError};
 use sinew_format::model::array_geometry::{Access, ArrayError, ArrayGeometry};
 use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
 use sinew_format::model::mapped_geometry::MemberLayout;
-use sinew_format::model::pool_geometry::Shape;
+use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::io_timeout::answered;
 
 /// How an array of md's is to be opened.
@@ -71,7 +71,7 @@ pub enum MdError {
     },
     /// The array cannot be served.
     #[error("this md array cannot be served: {0}")]
-    Shape(#[from] ArrayError),
+    PoolGeometry(#[from] ArrayError),
     /// Data does not begin at a whole block.
     #[error(
         "{path}: its data begins at byte {origin}, which is not a multiple of 4096; that is not supported"
@@ -292,7 +292,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate], options: &MdOptions)
         name,
         generation: 1,
         epoch: 1,
-        shape: Shape::Array(geometry),
+        geometry: PoolGeometry::Array(geometry),
         members,
         volumes: vec![volume],
         volume_next: 1,

@@ -8,7 +8,7 @@ use sinew_engine::control::{Control, ControlError};
 use sinew_engine::pool::Candidate;
 use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::mapped_geometry::CHUNK_BYTES;
-use sinew_format::model::pool_geometry::Shape;
+use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_sim::{OpenPool, SimIo, World};
 
 use crate::file::spec::{OnlineGrowthSpec, Spec};
@@ -47,9 +47,9 @@ async fn add(
 
 /// Whether chunks have still to be moved.
 async fn is_growing(control: &Control<SimIo>) -> bool {
-    match control.config().shape {
-        Shape::Array(array) => array.grown.is_some_and(|grown| grown.method().is_some()),
-        Shape::Mapped(_) => control.status().await.is_ok_and(|status| status.balance_chunks_left > 0),
+    match control.config().geometry {
+        PoolGeometry::Array(array) => array.grown.is_some_and(|grown| grown.method().is_some()),
+        PoolGeometry::Mapped(_) => control.status().await.is_ok_and(|status| status.balance_chunks_left > 0),
     }
 }
 
@@ -64,15 +64,15 @@ struct ChunkBytes {
 impl ChunkBytes {
     fn of(world: &World, pool: &OpenPool) -> ChunkBytes {
         let control = Rc::clone(&pool.control);
-        let shape = control.config().shape;
+        let shape = control.config().geometry;
         let status = world.block_on(async move { control.status().await });
         let status = status.ok().and_then(Result::ok).unwrap_or_default();
         match shape {
-            Shape::Array(array) => {
+            PoolGeometry::Array(array) => {
                 let chunk = u64::from(array.layout.chunk_bytes());
                 ChunkBytes { moved: status.counters.chunks_moved * chunk, movable: array.data_bytes() }
             }
-            Shape::Mapped(_) => {
+            PoolGeometry::Mapped(_) => {
                 let moved = status.counters.chunks_balanced * CHUNK_BYTES;
                 ChunkBytes { moved, movable: status.raw_bytes - status.free_bytes }
             }

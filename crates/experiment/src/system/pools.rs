@@ -7,7 +7,7 @@ use sinew_engine::pool::preset::Layer;
 use sinew_engine::pool::{self, Candidate, PoolKind};
 use sinew_format::model::array_geometry::ArraySpec;
 use sinew_format::model::policy::Policy;
-use sinew_format::model::pool_geometry::Shape;
+use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::status::ShardStatus;
 use sinew_members::throttle::Limits;
@@ -139,7 +139,7 @@ impl Pools {
         let (mut all, mut metadata) = (0, 0);
         for part in &self.parts {
             let config = part.control.config();
-            let shards = config.shape.shards();
+            let shards = config.geometry.shards();
             for member in &config.members {
                 all += member.layout.end_bytes(shards);
                 metadata += member.layout.metadata(shards).map(|range| range.end - range.start).sum::<u64>();
@@ -165,11 +165,11 @@ impl Pools {
 
     /// The stripes of mapped pools; `None` for arrays.
     pub(crate) fn stripes(&self) -> Option<Stripes> {
-        match self.only().control.config().shape {
-            Shape::Mapped(geometry) => {
+        match self.only().control.config().geometry {
+            PoolGeometry::Mapped(geometry) => {
                 Some(Stripes { protection: geometry.protection.into(), data_columns: geometry.data_columns })
             }
-            Shape::Array(_) => None,
+            PoolGeometry::Array(_) => None,
         }
     }
 
@@ -259,7 +259,7 @@ fn open_part(
     if battery {
         let config = pool.control.config();
         for (device, member) in devices.into_iter().zip(&config.members) {
-            let metadata = member.layout.metadata(config.shape.shards()).collect();
+            let metadata = member.layout.metadata(config.geometry.shards()).collect();
             world.device(device).set_battery_backed(metadata);
         }
     }

@@ -1,8 +1,8 @@
 //! The configuration of a pool: its members and their states, its volumes, its geometry. Every member holds it in its
 //! superblock.
 
-use crate::model::mapped_geometry::{Geometry, MemberLayout};
-use crate::model::pool_geometry::Shape;
+use crate::model::mapped_geometry::{MappedGeometry, MemberLayout};
+use crate::model::pool_geometry::PoolGeometry;
 
 pub use crate::model::member_state::MemberState;
 use sinew_core::ids::Uuid;
@@ -20,7 +20,7 @@ pub struct Config {
     /// Counts the openings of the pool. Journal blocks carry it.
     pub epoch: u64,
     /// The kind of pool, and the geometry of every shard.
-    pub shape: Shape,
+    pub geometry: PoolGeometry,
     /// The members; the index is the `MemberId`.
     pub members: Vec<MemberConfig>,
     /// The volumes.
@@ -71,7 +71,7 @@ impl Config {
     /// Bytes that all volumes together may have on some of the members.
     pub fn volume_bytes_on(&self, counts: impl Fn(&MemberConfig) -> bool) -> u64 {
         let counted = self.members.iter().filter(|m| counts(m));
-        self.shape.volume_bytes(counted.map(|m| u64::from(m.layout.chunks)).sum())
+        self.geometry.volume_bytes(counted.map(|m| u64::from(m.layout.chunks)).sum())
     }
 
     /// Adds a new opening, and drops the oldest.
@@ -138,18 +138,18 @@ impl Config {
     ///
     /// # Panics
     /// When it is an array.
-    pub fn mapped(&self) -> Geometry {
-        *self.shape.mapped().expect("an array has no map")
+    pub fn mapped(&self) -> MappedGeometry {
+        *self.geometry.mapped().expect("an array has no map")
     }
 
     /// Bytes of a member that are in use, from its first.
     pub fn end_bytes(&self, member: usize) -> u64 {
-        self.shape.member_end_bytes(&self.members[member].layout)
+        self.geometry.member_end_bytes(&self.members[member].layout)
     }
 
     /// Whether a pool that has lost exactly these members still has all its data.
     pub fn survives(&self, lost: &[bool]) -> bool {
-        self.shape.survives(lost)
+        self.geometry.survives(lost)
     }
 
     /// Whether this member has a place in the layout, also while it is out.

@@ -1,6 +1,6 @@
 //! The capacity of a mapped pool: blocks that clients may store, and chunks reserved for compaction.
 
-use crate::model::mapped_geometry::{CHUNK_BLOCKS, Geometry, Protection};
+use crate::model::mapped_geometry::{CHUNK_BLOCKS, MappedGeometry, Protection};
 use sinew_layout::declustered;
 
 /// Stripes for which room is reserved on each member for compaction, which cannot always choose another member. A rebuild
@@ -8,12 +8,12 @@ use sinew_layout::declustered;
 const MEMBER_RESERVE_STRIPES: u64 = 2;
 
 /// Chunks of all members together that are reserved for compaction and conversion.
-pub fn reserve_chunks(g: &Geometry) -> u64 {
+pub fn reserve_chunks(g: &MappedGeometry) -> u64 {
     (2 * g.homes_per_stripe() + 4 * (g.data_columns + g.parity_columns())) as u64
 }
 
 /// Chunks reserved on each member of a pool of `members` members.
-pub fn member_reserve(g: &Geometry, members: usize) -> u64 {
+pub fn member_reserve(g: &MappedGeometry, members: usize) -> u64 {
     let stripe = match g.protection {
         Protection::Mirror { .. } => g.data_columns * g.copies(),
         _ => g.data_columns + g.parity_columns(),
@@ -22,7 +22,7 @@ pub fn member_reserve(g: &Geometry, members: usize) -> u64 {
 }
 
 /// Blocks that clients may store on members with these numbers of chunks.
-pub fn capacity_blocks(g: &Geometry, chunks: &[u64]) -> u64 {
+pub fn capacity_blocks(g: &MappedGeometry, chunks: &[u64]) -> u64 {
     if chunks.is_empty() {
         return 0;
     }

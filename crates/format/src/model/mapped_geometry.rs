@@ -120,7 +120,7 @@ pub enum GeometryError {
 
 /// The geometry that all shards of a pool share. Checked when it is made; all arithmetic on stripes starts here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
+pub struct MappedGeometry {
     /// Protection of every volume.
     pub protection: Protection,
     /// k: data columns of a full stripe.
@@ -133,7 +133,7 @@ pub struct Geometry {
     pub journal_blocks: u32,
 }
 
-impl Geometry {
+impl MappedGeometry {
     /// A geometry for `members` members. `data_columns` 0 asks for the default: as wide as the members allow, leaving
     /// one spare where there are more than four, and at most 8+m.
     ///
@@ -146,7 +146,7 @@ impl Geometry {
         checksums: bool,
         members: usize,
         journal_blocks: u32,
-    ) -> Result<Geometry, GeometryError> {
+    ) -> Result<MappedGeometry, GeometryError> {
         if !MEMBERS.contains(&members) {
             return Err(GeometryError::Members(members));
         }
@@ -164,7 +164,7 @@ impl Geometry {
             (0, _) => (members - usize::from(members > 4)).saturating_sub(parity).clamp(1, 8),
             (k, _) => k,
         };
-        let geometry = Geometry { protection, data_columns, shards, checksums, journal_blocks };
+        let geometry = MappedGeometry { protection, data_columns, shards, checksums, journal_blocks };
         let needed = (data_columns + parity).max(geometry.copies());
         if data_columns == 0 || needed > members || data_columns + parity > STRIPE_WIDTH_MAX {
             return Err(GeometryError::Width { data: data_columns, parity, needed, members });
@@ -426,7 +426,9 @@ mod tests {
             ] {
                 for shards in [1usize, 2, 7] {
                     for bytes in [12u64 << 20, 64 << 20, 1 << 30, 1 << 40] {
-                        let Ok(g) = Geometry::new(protection, 0, shards, true, members, 64) else { continue };
+                        let Ok(g) = MappedGeometry::new(protection, 0, shards, true, members, 64) else {
+                            continue;
+                        };
                         let Ok(layout) = g.member_layout(bytes, members) else { continue };
                         assert!(SUPERBLOCK_AREA_BYTES + shards as u64 * layout.slice_bytes() <= bytes);
                         let chunks = u64::from(layout.chunks) * members as u64;
@@ -450,7 +452,7 @@ mod tests {
     #[test]
     fn a_shard_has_numbers_for_all_its_slots() {
         for shards in [1usize, 2, 16] {
-            let g = Geometry::new(Protection::Parity1, 6, shards, true, 8, 64).unwrap();
+            let g = MappedGeometry::new(Protection::Parity1, 6, shards, true, 8, 64).unwrap();
             for tib in 1..200u64 {
                 let chunks = (tib << 40) / CHUNK_BYTES / shards as u64;
                 let slots = g.stripes_max(chunks) * u64::from(g.slots_per_stripe());
@@ -469,7 +471,7 @@ mod tests {
 
     #[test]
     fn slots_and_places_agree() {
-        let g = Geometry::new(Protection::Parity1, 6, 1, true, 8, 64).unwrap();
+        let g = MappedGeometry::new(Protection::Parity1, 6, 1, true, 8, 64).unwrap();
         let slot = g.slot(StripeId(3), 5, 15);
         assert_eq!(g.place(slot), (StripeId(3), 5, 15));
         assert_eq!(g.place(SlotNo(slot.0 + 1)), (StripeId(4), 0, 0));

@@ -4,7 +4,7 @@
 //! implementation and one more variant.
 
 use crate::model::array_geometry::ArrayGeometry;
-use crate::model::mapped_geometry::{CHUNK_BYTES, EXTENT_BLOCKS, Geometry, MemberLayout, OVERCOMMIT};
+use crate::model::mapped_geometry::{CHUNK_BYTES, EXTENT_BLOCKS, MappedGeometry, MemberLayout, OVERCOMMIT};
 use crate::model::member_state::MemberState;
 
 /// What every kind of pool knows about itself.
@@ -39,7 +39,7 @@ pub trait KindGeometry {
     ) -> Option<MemberLayout>;
 }
 
-impl KindGeometry for Geometry {
+impl KindGeometry for MappedGeometry {
     fn shards(&self) -> usize {
         self.shards
     }
@@ -140,38 +140,38 @@ impl KindGeometry for ArrayGeometry {
 
 /// The geometry of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum PoolGeometry {
     /// Volumes mapped block by block onto stripes that lie anywhere.
-    Mapped(Geometry),
+    Mapped(MappedGeometry),
     /// One volume at computed places, as in md's arrays.
     Array(ArrayGeometry),
 }
 
-impl Shape {
+impl PoolGeometry {
     /// The geometry of a mapped pool; `None` for other kinds.
-    pub fn mapped(&self) -> Option<&Geometry> {
+    pub fn mapped(&self) -> Option<&MappedGeometry> {
         match self {
-            Shape::Mapped(geometry) => Some(geometry),
-            Shape::Array(_) => None,
+            PoolGeometry::Mapped(geometry) => Some(geometry),
+            PoolGeometry::Array(_) => None,
         }
     }
 
     /// The geometry of an array; `None` for other kinds.
     pub fn array(&self) -> Option<&ArrayGeometry> {
         match self {
-            Shape::Mapped(_) => None,
-            Shape::Array(geometry) => Some(geometry),
+            PoolGeometry::Mapped(_) => None,
+            PoolGeometry::Array(geometry) => Some(geometry),
         }
     }
 }
 
-impl std::ops::Deref for Shape {
+impl std::ops::Deref for PoolGeometry {
     type Target = dyn KindGeometry;
 
     fn deref(&self) -> &(dyn KindGeometry + 'static) {
         match self {
-            Shape::Mapped(geometry) => geometry,
-            Shape::Array(geometry) => geometry,
+            PoolGeometry::Mapped(geometry) => geometry,
+            PoolGeometry::Array(geometry) => geometry,
         }
     }
 }

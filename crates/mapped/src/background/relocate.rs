@@ -10,7 +10,7 @@ use crate::store::stripe_locks::StripeLock;
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::ids::{Home, MemberId, StripeId};
+use sinew_core::ids::{ChunkAddr, MemberId, StripeId};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_format::journal_block::Record;
@@ -24,7 +24,7 @@ pub(crate) struct Rebuilt<I: Io> {
     pub(super) _lock: Rc<StripeLock<I>>,
     pub(crate) stripe: StripeId,
     pub(crate) index: usize,
-    pub(crate) home: Home,
+    pub(crate) home: ChunkAddr,
     /// The members' version before it was written.
     pub(crate) version: u64,
     /// The chunk was allocated for this; it is given back if the move is not recorded.
@@ -87,7 +87,7 @@ impl<I: Io> Relocator<I> {
         &self,
         lock: &Rc<StripeLock<I>>,
         index: usize,
-        home: Home,
+        home: ChunkAddr,
         is_new: bool,
         content: Option<Buf>,
     ) -> Option<Rebuilt<I>> {
@@ -114,7 +114,7 @@ impl<I: Io> Relocator<I> {
         &self,
         lock: &Rc<StripeLock<I>>,
         index: usize,
-        home: Home,
+        home: ChunkAddr,
     ) -> Option<Rebuilt<I>> {
         self.store.throttle().pay(self.store.io(), CHUNK_BYTES).await;
         self.priority.yield_to_clients(lock.stripe(), CHUNK_BYTES).await;

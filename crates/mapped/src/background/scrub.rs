@@ -14,7 +14,7 @@ use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use crate::stripe::part::ChunkPart;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::ids::{Home, Lsn, MemberId, StripeId};
+use sinew_core::ids::{ChunkAddr, Lsn, MemberId, StripeId};
 use sinew_core::io::{Io, IoError};
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, CHUNK_BYTES, PAGE_BYTES};
@@ -149,7 +149,7 @@ impl<I: Io> Scrubber<I> {
         first
     }
 
-    async fn repair_counted(&self, part: ChunkPart, index: usize, home: Home) -> Option<Buf> {
+    async fn repair_counted(&self, part: ChunkPart, index: usize, home: ChunkAddr) -> Option<Buf> {
         self.store.counters().scrub_errors.add(1);
         let mended = self.stripes.repair_chunk(part.stripe, part.column, index, home).await;
         if mended.is_some() {
@@ -162,7 +162,7 @@ impl<I: Io> Scrubber<I> {
     }
 
     /// Without checksums it is not known which of two copies is right; the first is taken.
-    async fn scrub_mirror(&self, part: ChunkPart, home: Home, first: &Buf, mirror: &Buf) {
+    async fn scrub_mirror(&self, part: ChunkPart, home: ChunkAddr, first: &Buf, mirror: &Buf) {
         for offset in 0..part.count {
             let slot = self.store.geometry().slot(part.stripe, part.column, offset);
             let range = offset as usize * BLOCK_BYTES..(offset as usize + 1) * BLOCK_BYTES;

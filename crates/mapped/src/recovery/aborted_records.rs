@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use sinew_core::ids::Lsn;
 use sinew_format::journal_block::{JournalHeader, Record};
-use sinew_format::model::mapped_geometry::Geometry;
+use sinew_format::model::mapped_geometry::MappedGeometry;
 
 /// The records that the journal cancels, by their slots and by the blocks that may hold them.
 pub(crate) struct AbortedRecords(Vec<(Range<Lsn>, Range<u32>)>);
@@ -25,7 +25,7 @@ impl AbortedRecords {
 
     /// Whether a record of block `lsn` was aborted. A stripe whose opening is recorded together with its data is
     /// aborted with it.
-    pub(super) fn are_about(&self, lsn: Lsn, record: &Record, geometry: Geometry) -> bool {
+    pub(super) fn are_about(&self, lsn: Lsn, record: &Record, geometry: MappedGeometry) -> bool {
         let first = match *record {
             Record::Write { slot, .. } => slot,
             Record::Open { stripe, .. } => geometry.slot(stripe, 0, 0),

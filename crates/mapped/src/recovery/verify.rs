@@ -10,7 +10,7 @@ use crate::recovery::Recovery;
 use crate::store::tables::StripeState;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::checksum::crc32c;
-use sinew_core::ids::{Home, SlotNo, StripeId};
+use sinew_core::ids::{ChunkAddr, SlotNo, StripeId};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
@@ -81,16 +81,16 @@ impl<I: Io> Recovery<I> {
     }
 
     /// Where a chunk can be read as it should be: its home, if it is complete there, on an active member.
-    fn live_home(&self, stripe: StripeId, index: usize) -> Option<Home> {
+    fn live_home(&self, stripe: StripeId, index: usize) -> Option<ChunkAddr> {
         self.tables.good_home(stripe, index).filter(|home| self.members.is_active(home.member))
     }
 
     /// The content of a slot, if any copy or the rest of the stripe has what the checksum says, and the homes where it is
     /// something else.
-    async fn read_copies(&self, slot: SlotNo, crc: u32) -> (Option<Buf>, Vec<Home>) {
+    async fn read_copies(&self, slot: SlotNo, crc: u32) -> (Option<Buf>, Vec<ChunkAddr>) {
         let g = self.config.mapped();
         let (stripe, column, offset) = g.place(slot);
-        let homes: Vec<Home> = g.copies_of(column).filter_map(|i| self.live_home(stripe, i)).collect();
+        let homes: Vec<ChunkAddr> = g.copies_of(column).filter_map(|i| self.live_home(stripe, i)).collect();
         let mut good = None;
         let mut bad = Vec::new();
         for home in homes {

@@ -10,10 +10,10 @@ use std::ops::Range;
 
 use crate::store::dirty_pages::PageCopy;
 use crate::store::free_set::FreeSet;
-use sinew_core::ids::{Home, Lsn, MemberId, StripeId};
+use sinew_core::ids::{ChunkAddr, Lsn, MemberId, StripeId};
 use sinew_format::model::config::MemberState;
 use sinew_format::model::mapped_capacity::{capacity_blocks, member_reserve, reserve_chunks};
-use sinew_format::model::mapped_geometry::{Geometry, Protection};
+use sinew_format::model::mapped_geometry::{MappedGeometry, Protection};
 use sinew_layout::declustered::{self, Lookahead, Placement};
 
 struct MemberChunks {
@@ -67,12 +67,12 @@ pub(crate) enum Purpose {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StripeChunks {
     pub(crate) columns: usize,
-    pub(crate) homes: Vec<Option<Home>>,
+    pub(crate) homes: Vec<Option<ChunkAddr>>,
 }
 
 /// What a request or a crash may still need.
 enum Item {
-    Chunk(Home),
+    Chunk(ChunkAddr),
     Stripe(StripeId),
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Freed {
 
 /// Free space of one shard.
 pub(crate) struct ChunkAllocator {
-    geometry: Geometry,
+    geometry: MappedGeometry,
     members: Vec<MemberChunks>,
     placement: Placement,
     /// Of the placement.
@@ -107,7 +107,7 @@ pub(crate) struct ChunkAllocator {
 }
 
 impl ChunkAllocator {
-    pub(crate) fn new(geometry: Geometry, members: usize, seed: u64) -> ChunkAllocator {
+    pub(crate) fn new(geometry: MappedGeometry, members: usize, seed: u64) -> ChunkAllocator {
         let placement = Placement::new(members, seed);
         ChunkAllocator {
             geometry,
@@ -174,7 +174,7 @@ impl ChunkAllocator {
 
     /// Marks a chunk found in use at recovery. False when another stripe has it: damage.
     #[must_use]
-    pub(crate) fn claim(&mut self, home: Home) -> bool {
+    pub(crate) fn claim(&mut self, home: ChunkAddr) -> bool {
         self.members.get_mut(usize::from(home.member.0)).is_some_and(|m| m.chunks.remove(home.chunk))
     }
 
@@ -391,18 +391,18 @@ impl ChunkAllocator {
         Some(())
     }
 
-    fn take_chunk(&mut self, member: MemberId) -> Option<Home> {
-        self.members[usize::from(member.0)].chunks.take().map(|chunk| Home { member, chunk })
+    fn take_chunk(&mut self, member: MemberId) -> Option<ChunkAddr> {
+        self.members[usize::from(member.0)].chunks.take().map(|chunk| ChunkAddr { member, chunk })
     }
 
     /// One chunk on a member that is not in `avoid`, the emptiest first: a new home for a chunk of an existing stripe. What
     /// compaction needs is left alone.
-    pub(crate) fn take_chunk_avoiding(&mut self, avoid: &[MemberId]) -> Option<Home> {
+    pub(crate) fn take_chunk_avoiding(&mut self, avoid: &[MemberId]) -> Option<ChunkAddr> {
         self.take_emptiest(avoid, self.member_reserve())
     }
 
     /// As `take_chunk_avoiding`, on this member.
-    pub(crate) fn take_chunk_on(&mut self, member: MemberId) -> Option<Home> {
+    pub(crate) fn take_chunk_on(&mut self, member: MemberId) -> Option<ChunkAddr> {
         if self.has_room(member) { self.take_chunk(member) } else { None }
     }
 
@@ -419,7 +419,7 @@ impl ChunkAllocator {
 
     /// As `take_chunk_avoiding`, for a chunk that can stay on member `from`: on a member so much emptier that they are less uneven
     /// afterwards.
-    pub(crate) fn take_chunk_for_move(&mut self, from: MemberId, avoid: &[MemberId]) -> Option<Home> {
+    pub(crate) fn take_chunk_for_move(&mut self, from: MemberId, avoid: &[MemberId]) -> Option<ChunkAddr> {
         self.take_emptiest(avoid, self.member_reserve().max(self.less_uneven_above(from)))
     }
 
@@ -441,7 +441,7 @@ impl ChunkAllocator {
         u64::from(self.members[usize::from(member.0)].chunks.count()) + 1
     }
 
-    fn take_emptiest(&mut self, avoid: &[MemberId], more_than: u64) -> Option<Home> {
+    fn take_emptiest(&mut self, avoid: &[MemberId], more_than: u64) -> Option<ChunkAddr> {
         let eligible = |(i, m): &(usize, &MemberChunks)| {
             let room = u64::from(m.chunks.count()) > more_than;
             m.usable && room && !avoid.contains(&MemberId(*i as u8))
@@ -452,7 +452,7 @@ impl ChunkAllocator {
     }
 
     /// Gives chunks back that were allocated but never recorded: nothing refers to them and nothing ever did.
-    pub(crate) fn give_back(&mut self, homes: impl IntoIterator<Item = Home>) {
+    pub(crate) fn give_back(&mut self, homes: impl IntoIterator<Item = ChunkAddr>) {
         for home in homes {
             self.members[usize::from(home.member.0)].chunks.insert(home.chunk);
         }
@@ -478,7 +478,7 @@ impl ChunkAllocator {
     }
 
     /// Chunks and stripe numbers released by journal block `lsn` while requests of `epoch` and before were reading.
-    pub(crate) fn release(&mut self, lsn: Lsn, epoch: u64, homes: Vec<Home>, stripes: Vec<StripeId>) {
+    pub(crate) fn release(&mut self, lsn: Lsn, epoch: u64, homes: Vec<ChunkAddr>, stripes: Vec<StripeId>) {
         let items = homes.into_iter().map(Item::Chunk).chain(stripes.into_iter().map(Item::Stripe));
         self.releasing.extend(items.map(|item| Released { lsn, epoch, item }));
     }
@@ -538,7 +538,7 @@ mod tests {
             (3, 1, vec![300, 300, 90, 110]),
         ] {
             let protection = Protection::Mirror { copies };
-            let g = Geometry::new(protection, columns, 1, true, chunks.len(), 64).unwrap();
+            let g = MappedGeometry::new(protection, columns, 1, true, chunks.len(), 64).unwrap();
             let mut space = ChunkAllocator::new(g, chunks.len(), 7);
             for &count in &chunks {
                 space.push_member(count as u32, 64, MemberState::Active);

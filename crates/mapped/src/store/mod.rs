@@ -33,7 +33,7 @@ use crate::marks::Mark;
 use sinew_core::ids::{Lsn, StripeId, Uuid, VolumeId};
 use sinew_core::io::Io;
 use sinew_core::sync::Signal;
-use sinew_format::model::mapped_geometry::Geometry;
+use sinew_format::model::mapped_geometry::MappedGeometry;
 use sinew_members::members::Members;
 use sinew_members::status::Counters;
 use sinew_members::throttle::Throttle;
@@ -51,7 +51,7 @@ pub(crate) struct Store<I> {
     io: I,
     index: usize,
     pool: Uuid,
-    geometry: Geometry,
+    geometry: MappedGeometry,
     members: Members<I>,
     tables: RefCell<Tables>,
     allocator: RefCell<ChunkAllocator>,
@@ -160,7 +160,7 @@ impl<I: Io> Store<I> {
         self.pool
     }
 
-    pub(crate) fn geometry(&self) -> &Geometry {
+    pub(crate) fn geometry(&self) -> &MappedGeometry {
         &self.geometry
     }
 

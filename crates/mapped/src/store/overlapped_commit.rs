@@ -13,7 +13,7 @@ use std::task::Poll;
 use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::journal::CommitResult;
-use sinew_core::ids::{Home, Lsn, SlotNo};
+use sinew_core::ids::{ChunkAddr, Lsn, SlotNo};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::Promise;
@@ -127,7 +127,7 @@ impl<I: Io> Store<I> {
     /// The results of writes to these homes; `None` when they are late.
     pub(crate) async fn await_in_time<T>(
         &self,
-        homes: &[Home],
+        homes: &[ChunkAddr],
         mut writes: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
         let late_ns = homes.iter().map(|home| self.members.latency.late_ns(home.member)).max().unwrap_or(0);

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 
 use crate::store::dirty_pages::Pages;
 use crate::store::run_map::{GROUP_INDICES, NO_VALUE, RunMap};
-use sinew_core::ids::{Home, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
+use sinew_core::ids::{ChunkAddr, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
 use sinew_format::codec::{DecodeError, Reader};
 use sinew_format::journal_block::Record;
-use sinew_format::model::mapped_geometry::{Geometry, PAGE_HEADER_BYTES, PAGE_INDICES};
+use sinew_format::model::mapped_geometry::{MappedGeometry, PAGE_HEADER_BYTES, PAGE_INDICES};
 use sinew_format::record_check::{Check, RecordCheck};
 use sinew_format::table_page::{FIELDS_BYTES, PageId};
 
@@ -46,7 +46,7 @@ const FREE: Stripe = Stripe { state: StripeState::Free, columns: 0, live: 0, sta
 #[derive(Default, Debug)]
 pub(crate) struct Effects {
     /// Chunks that nothing refers to any more.
-    pub(super) released: Vec<Home>,
+    pub(super) released: Vec<ChunkAddr>,
     /// Stripes whose last live slot died.
     pub(crate) emptied: Vec<StripeId>,
     /// Stripe numbers that became unused.
@@ -57,12 +57,12 @@ pub(crate) struct Effects {
 
 /// All tables of one shard.
 pub(crate) struct Tables {
-    pub(crate) geometry: Geometry,
+    pub(crate) geometry: MappedGeometry,
     pub(crate) map: RunMap,
     owners: RunMap,
     crcs: Vec<u32>,
     stripes: Vec<Stripe>,
-    homes: Vec<Option<Home>>,
+    homes: Vec<Option<ChunkAddr>>,
     map_pages: Vec<Option<(VolumeId, u32)>>,
     volume_pages: BTreeMap<VolumeId, Vec<Option<u32>>>,
     pub(crate) pages: Pages,
@@ -75,7 +75,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    pub(crate) fn new(geometry: Geometry) -> Tables {
+    pub(crate) fn new(geometry: MappedGeometry) -> Tables {
         Tables {
             geometry,
             map: RunMap::new(),
@@ -101,14 +101,14 @@ impl Tables {
         self.stripes.get(id.0 as usize).copied().unwrap_or(FREE)
     }
 
-    /// All homes of a stripe, in the order of `Geometry::homes_per_stripe`.
-    pub(crate) fn homes(&self, id: StripeId) -> &[Option<Home>] {
+    /// All homes of a stripe, in the order of `MappedGeometry::homes_per_stripe`.
+    pub(crate) fn homes(&self, id: StripeId) -> &[Option<ChunkAddr>] {
         let per = self.geometry.homes_per_stripe();
         &self.homes[id.0 as usize * per..(id.0 as usize + 1) * per]
     }
 
     /// A home whose content is up to date.
-    pub(crate) fn good_home(&self, id: StripeId, index: usize) -> Option<Home> {
+    pub(crate) fn good_home(&self, id: StripeId, index: usize) -> Option<ChunkAddr> {
         if self.stripe(id).stale >> index & 1 == 1 { None } else { self.homes(id)[index] }
     }
 
@@ -154,8 +154,8 @@ impl Tables {
 
     /// Heap bytes of the tables.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let stripes =
-            self.stripes.capacity() * size_of::<Stripe>() + self.homes.capacity() * size_of::<Option<Home>>();
+        let stripes = self.stripes.capacity() * size_of::<Stripe>()
+            + self.homes.capacity() * size_of::<Option<ChunkAddr>>();
         (self.map.memory_bytes() + self.owners.memory_bytes() + self.crcs.capacity() * 4 + stripes) as u64
     }
 
@@ -270,7 +270,7 @@ impl Tables {
                 continue;
             }
             if self.admits_stripe(lsn, stripe) {
-                let on_member = |(i, home): (usize, &Option<Home>)| {
+                let on_member = |(i, home): (usize, &Option<ChunkAddr>)| {
                     home.filter(|h| h.member == member).map(|_| 1u128 << i)
                 };
                 let mask: u128 = self.homes(stripe).iter().enumerate().filter_map(on_member).sum();
@@ -341,7 +341,7 @@ impl Tables {
         effects.released.extend(mirrors.iter_mut().filter_map(Option::take));
     }
 
-    fn homes_mut(&mut self, id: StripeId) -> &mut [Option<Home>] {
+    fn homes_mut(&mut self, id: StripeId) -> &mut [Option<ChunkAddr>] {
         let per = self.geometry.homes_per_stripe();
         &mut self.homes[id.0 as usize * per..(id.0 as usize + 1) * per]
     }
@@ -566,7 +566,8 @@ impl Tables {
         self.stripes[id.0 as usize] = Stripe { state, columns, live: 0, stale };
         for index in 0..self.geometry.homes_per_stripe() {
             let (member, chunk) = (r.u8()?, r.u32()?);
-            self.homes_mut(id)[index] = (member != 0xff).then_some(Home { member: MemberId(member), chunk });
+            self.homes_mut(id)[index] =
+                (member != 0xff).then_some(ChunkAddr { member: MemberId(member), chunk });
         }
         bounds.shape(state == StripeState::Parity, columns, self.homes(id).iter())?;
         let slots = self.geometry.slots_per_stripe();

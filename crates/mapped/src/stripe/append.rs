@@ -21,7 +21,7 @@ use crate::stripe::Stripes;
 use crate::stripe::open_stripes::OpenStripe;
 use crate::stripe::piece::{Condition, Piece};
 use sinew_core::completion::{AppendResult, Completion};
-use sinew_core::ids::{Home, MemberId, SlotNo, StripeId};
+use sinew_core::ids::{ChunkAddr, MemberId, SlotNo, StripeId};
 use sinew_core::io::{Gather, Io};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::{Promise, Signal, batch, join_all};
@@ -53,7 +53,7 @@ pub(crate) struct Run {
     pub(super) stripe: StripeId,
     pub(super) slot: SlotNo,
     pub(super) offset: u32,
-    pub(super) homes: Vec<Home>,
+    pub(super) homes: Vec<ChunkAddr>,
     pub(super) pieces: Vec<(Piece, Rc<Completion>)>,
 }
 
@@ -229,7 +229,7 @@ impl<I: Io> Stripes<I> {
     /// The results of a run's writes; `None` when they are late and the run is to be written again elsewhere.
     async fn await_run<T>(
         &self,
-        homes: &[Home],
+        homes: &[ChunkAddr],
         mut writes: Pin<&mut impl Future<Output = T>>,
         overlapped: &mut Option<OverlappedCommit>,
     ) -> Option<T> {
@@ -277,7 +277,7 @@ impl<I: Io> Stripes<I> {
     }
 
     /// Whether a run that is late may be written again: other members respond, and not too much is done twice.
-    fn may_write_again(&self, homes: &[Home]) -> bool {
+    fn may_write_again(&self, homes: &[ChunkAddr]) -> bool {
         let responds = |&m: &MemberId| self.store.members().takes_new(m) && self.store.members().responds(m);
         let late = homes.iter().filter(|home| self.store.members().burden(home.member).stragglers > 0);
         let mut late = late.map(|home| home.member).peekable();

@@ -4,13 +4,13 @@ use crate::stripe::Stripes;
 use crate::stripe::part::ChunkPart;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::checksum::crc32c;
-use sinew_core::ids::{Home, SlotNo};
+use sinew_core::ids::{ChunkAddr, SlotNo};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 
 impl<I: Io> Stripes<I> {
     /// Whether each block with a known checksum matches it.
-    pub(crate) fn matches(&self, part: ChunkPart, buf: &Buf, home: Home) -> bool {
+    pub(crate) fn matches(&self, part: ChunkPart, buf: &Buf, home: ChunkAddr) -> bool {
         let wrong = self.mismatches(part, buf);
         if wrong > 0 {
             self.store.members().note_checksum_error(home.member, wrong);

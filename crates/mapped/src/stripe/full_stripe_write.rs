@@ -14,7 +14,7 @@ use crate::store::overlapped_commit::OverlappedCommit;
 use crate::stripe::Stripes;
 use crate::stripe::piece::{Piece, take_blocks};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::ids::{Home, StripeId};
+use sinew_core::ids::{ChunkAddr, StripeId};
 use sinew_core::io::{Gather, Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::{end_all, next_of};
@@ -88,7 +88,7 @@ impl<I: Io> Stripes<I> {
         allocated: &StripeChunks,
         pieces: &[Piece],
         purpose: Purpose,
-    ) -> (Vec<(Home, Result<(), IoError>)>, Option<OverlappedCommit>) {
+    ) -> (Vec<(ChunkAddr, Result<(), IoError>)>, Option<OverlappedCommit>) {
         let chunks = self.fill_chunks(pieces, allocated);
         let writes = allocated.homes.iter().zip(chunks).filter_map(|(home, data)| home.map(|h| (h, data)));
         let mut writing: Vec<_> =
@@ -107,7 +107,7 @@ impl<I: Io> Stripes<I> {
                 slots,
             );
         }
-        let homes: Vec<Home> = writing.iter().map(|(home, _)| *home).collect();
+        let homes: Vec<ChunkAddr> = writing.iter().map(|(home, _)| *home).collect();
         let mut rest = pin!(end_all(&mut writing));
         if overlapped.is_some() {
             if let Some(rest) = self.store.await_in_time(&homes, rest.as_mut()).await {

@@ -2,14 +2,14 @@
 
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
-use sinew_core::ids::{Home, StripeId};
+use sinew_core::ids::{ChunkAddr, StripeId};
 use sinew_core::io::Io;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
 
 impl<I: Io> Stripes<I> {
     /// Where a chunk can be read as it should be: its home, if it is complete there, on an active member. To be asked again
     /// after every wait: the member may have gone, and come back empty.
-    pub(crate) fn live_home(&self, stripe: StripeId, index: usize) -> Option<Home> {
+    pub(crate) fn live_home(&self, stripe: StripeId, index: usize) -> Option<ChunkAddr> {
         self.store
             .tables()
             .good_home(stripe, index)

@@ -8,7 +8,7 @@ use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use crate::stripe::part::ChunkPart;
 use sinew_core::buf::Buf;
-use sinew_core::ids::{Home, MemberId};
+use sinew_core::ids::{ChunkAddr, MemberId};
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
 use sinew_members::hedged_read::{
@@ -18,7 +18,7 @@ use sinew_members::members::Members;
 
 impl<I: Io> HedgedSource<I> for Stripes<I> {
     type Part = ChunkPart;
-    type Copy = (usize, Home);
+    type Copy = (usize, ChunkAddr);
     type ReadGuard = EpochGuard;
     const MARKS: HedgeMarks = HedgeMarks {
         around: Mark::ReadAround.name(),
@@ -36,15 +36,15 @@ impl<I: Io> HedgedSource<I> for Stripes<I> {
         self.store.members()
     }
 
-    fn read_slots(&self) -> &ReadSlots<Self, ChunkPart, (usize, Home)> {
+    fn read_slots(&self) -> &ReadSlots<Self, ChunkPart, (usize, ChunkAddr)> {
         &self.read_slots
     }
 
-    fn member(&self, _part: ChunkPart, copy: (usize, Home)) -> MemberId {
+    fn member(&self, _part: ChunkPart, copy: (usize, ChunkAddr)) -> MemberId {
         copy.1.member
     }
 
-    fn alternate(&self, part: ChunkPart, copy: (usize, Home)) -> Option<Alternate<(usize, Home)>> {
+    fn alternate(&self, part: ChunkPart, copy: (usize, ChunkAddr)) -> Option<Alternate<(usize, ChunkAddr)>> {
         let other = self.next_copy(part, &[copy]);
         if let Some(other) = other.filter(|(_, other)| self.store.members().responds(other.member)) {
             return Some(Alternate::Mirror(other));
@@ -71,11 +71,15 @@ impl<I: Io> HedgedSource<I> for Stripes<I> {
         (lost <= g.parity_columns()).then_some(Alternate::Reconstruct { reads, in_flight })
     }
 
-    async fn read_copy(self: Rc<Self>, part: ChunkPart, copy: (usize, Home)) -> ReadResult {
+    async fn read_copy(self: Rc<Self>, part: ChunkPart, copy: (usize, ChunkAddr)) -> ReadResult {
         self.store.members().read(copy.1, part.offset, part.count).await
     }
 
-    async fn read_alternate(self: Rc<Self>, part: ChunkPart, way: Alternate<(usize, Home)>) -> Option<Buf> {
+    async fn read_alternate(
+        self: Rc<Self>,
+        part: ChunkPart,
+        way: Alternate<(usize, ChunkAddr)>,
+    ) -> Option<Buf> {
         // It may go on after the request has ended.
         let _epoch = self.read_guard();
         match way {
@@ -89,7 +93,7 @@ impl<I: Io> HedgedSource<I> for Stripes<I> {
         }
     }
 
-    async fn late_read_done(self: Rc<Self>, part: ChunkPart, copy: (usize, Home), result: ReadResult) {
+    async fn late_read_done(self: Rc<Self>, part: ChunkPart, copy: (usize, ChunkAddr), result: ReadResult) {
         self.classify_read(part, copy.1, result).await;
     }
 
@@ -115,7 +119,7 @@ impl<I: Io> Stripes<I> {
     async fn accept(
         self: &Rc<Self>,
         part: ChunkPart,
-        copy: (usize, Home),
+        copy: (usize, ChunkAddr),
         result: ReadResult,
     ) -> Result<Buf, VolumeError> {
         match self.classify_read(part, copy.1, result).await {

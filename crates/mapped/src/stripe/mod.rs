@@ -24,7 +24,7 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use sinew_core::ids::{Home, StripeId};
+use sinew_core::ids::{ChunkAddr, StripeId};
 use sinew_core::io::Io;
 use sinew_format::model::policy::Policy;
 use sinew_members::hedged_read::ReadSlots;
@@ -41,7 +41,7 @@ pub(crate) struct Stripes<I> {
     store: Rc<Store<I>>,
     policy: Cell<Policy>,
     appender: Appender,
-    read_slots: ReadSlots<Stripes<I>, ChunkPart, (usize, Home)>,
+    read_slots: ReadSlots<Stripes<I>, ChunkPart, (usize, ChunkAddr)>,
     read_cache: ReadCache,
     /// Mirrored stripes that are not appended to any more, the one closed first in front.
     convertible: RefCell<VecDeque<StripeId>>,

@@ -6,7 +6,7 @@ use crate::marks::Mark;
 use crate::store::chunk_allocator::StripeChunks;
 use crate::stripe::Stripes;
 use crate::stripe::append::Run;
-use sinew_core::ids::{Home, MemberId, StripeId};
+use sinew_core::ids::{ChunkAddr, MemberId, StripeId};
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
 use sinew_format::journal_block::Record;
@@ -19,7 +19,7 @@ const OPEN_MAX: usize = 3;
 /// A stripe being appended to.
 pub(crate) struct OpenStripe {
     pub(super) id: StripeId,
-    pub(super) homes: Vec<Option<Home>>,
+    pub(super) homes: Vec<Option<ChunkAddr>>,
     /// Blocks appended to each column.
     pub(super) fill: Vec<u32>,
     column_next: usize,
@@ -39,7 +39,7 @@ impl OpenStripe {
 
 impl<I: Io> Stripes<I> {
     /// The homes of a data column and of its mirrors.
-    fn copies_of(&self, homes: &[Option<Home>], column: usize) -> impl Iterator<Item = Home> {
+    fn copies_of(&self, homes: &[Option<ChunkAddr>], column: usize) -> impl Iterator<Item = ChunkAddr> {
         self.store.geometry().copies_of(column).filter_map(|index| homes[index])
     }
 

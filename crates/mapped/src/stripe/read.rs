@@ -10,7 +10,7 @@ use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use crate::stripe::part::ChunkPart;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::ids::{Home, SlotNo, StripeId};
+use sinew_core::ids::{ChunkAddr, SlotNo, StripeId};
 use sinew_core::io::{Io, IoError};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
@@ -33,7 +33,7 @@ impl<I: Io> Stripes<I> {
     pub(super) async fn read_part_without(
         self: &Rc<Self>,
         part: ChunkPart,
-        mut bad: Vec<(usize, Home)>,
+        mut bad: Vec<(usize, ChunkAddr)>,
     ) -> Result<Buf, VolumeError> {
         while let Some((index, home)) = self.next_copy(part, &bad) {
             let result = self.store.members().read(home, part.offset, part.count).await;
@@ -64,7 +64,7 @@ impl<I: Io> Stripes<I> {
     pub(super) async fn classify_read(
         &self,
         part: ChunkPart,
-        home: Home,
+        home: ChunkAddr,
         result: Result<Buf, IoError>,
     ) -> Option<Buf> {
         match result {
@@ -80,7 +80,11 @@ impl<I: Io> Stripes<I> {
     }
 
     /// The good copy, not yet tried, whose member has least to do.
-    pub(super) fn next_copy(&self, part: ChunkPart, tried: &[(usize, Home)]) -> Option<(usize, Home)> {
+    pub(super) fn next_copy(
+        &self,
+        part: ChunkPart,
+        tried: &[(usize, ChunkAddr)],
+    ) -> Option<(usize, ChunkAddr)> {
         let tables = self.store.tables();
         let g = self.store.geometry();
         if tables.stripe(part.stripe).state == StripeState::Free {
@@ -117,7 +121,7 @@ impl<I: Io> Stripes<I> {
     }
 
     /// Reads part of a chunk at one home as it is there, counting and acting on errors.
-    pub(crate) async fn read_home(&self, home: Home, offset: u32, count: u32) -> Result<Buf, IoError> {
+    pub(crate) async fn read_home(&self, home: ChunkAddr, offset: u32, count: u32) -> Result<Buf, IoError> {
         let result = self.store.members().read(home, offset, count).await;
         if let Err(error) = result
             && self.store.members().read_error_is_fatal(home.member, error)

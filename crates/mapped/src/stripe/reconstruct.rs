@@ -11,7 +11,7 @@ use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use crate::stripe::part::ChunkPart;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::ids::{Home, SlotNo};
+use sinew_core::ids::{ChunkAddr, SlotNo};
 use sinew_core::io::Io;
 use sinew_core::sync::{end_all, next_of};
 use sinew_layout::parity::{self, Column};
@@ -26,7 +26,7 @@ impl<I: Io> Stripes<I> {
     pub(super) async fn reconstruct_part_from(
         self: &Rc<Self>,
         part: ChunkPart,
-        usable: impl Fn(Home) -> bool,
+        usable: impl Fn(ChunkAddr) -> bool,
     ) -> Option<Buf> {
         if self.store.tables().stripe(part.stripe).state != StripeState::Parity {
             return None;
@@ -66,12 +66,12 @@ impl<I: Io> Stripes<I> {
     fn read_others(
         self: &Rc<Self>,
         part: ChunkPart,
-        wanted: &dyn Fn(usize, Home) -> bool,
+        wanted: &dyn Fn(usize, ChunkAddr) -> bool,
     ) -> Vec<(usize, Pin<Box<impl Future<Output = Option<Buf>> + use<I>>>)> {
         let width = self.store.geometry().data_columns + self.store.geometry().parity_columns();
         let home = |i| self.live_home(part.stripe, i).filter(|&home| i != part.column && wanted(i, home));
         let homes = (0..width).filter_map(|i| Some((i, home(i)?)));
-        let read = |(column, home): (usize, Home)| {
+        let read = |(column, home): (usize, ChunkAddr)| {
             let stripes = Rc::clone(self);
             let read = async move {
                 let buf = stripes.store.members().read(home, part.offset, part.count).await.ok()?;

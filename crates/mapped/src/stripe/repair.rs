@@ -6,13 +6,13 @@ use crate::marks::Mark;
 use crate::stripe::Stripes;
 use crate::stripe::part::ChunkPart;
 use sinew_core::buf::Buf;
-use sinew_core::ids::{Home, StripeId};
+use sinew_core::ids::{ChunkAddr, StripeId};
 use sinew_core::io::Io;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
 
 impl<I: Io> Stripes<I> {
     /// Rewrites good content where it was bad, unless the chunk has another home by now.
-    pub(super) async fn repair(self: &Rc<Self>, part: ChunkPart, bad: &[(usize, Home)], good: &Buf) {
+    pub(super) async fn repair(self: &Rc<Self>, part: ChunkPart, bad: &[(usize, ChunkAddr)], good: &Buf) {
         for &(index, home) in bad {
             if self.live_home(part.stripe, index) != Some(home) {
                 self.store.mark(Mark::ReadRepairVoid);
@@ -40,7 +40,7 @@ impl<I: Io> Stripes<I> {
         stripe: StripeId,
         column: usize,
         index: usize,
-        home: Home,
+        home: ChunkAddr,
     ) -> Option<Buf> {
         for offset in 0..CHUNK_BLOCKS {
             let part = ChunkPart { stripe, column, offset, count: 1 };

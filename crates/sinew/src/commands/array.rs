@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use sinew_engine::pool::PoolKind;
 use sinew_format::model::array_geometry::ArraySpec;
-use sinew_format::model::pool_geometry::Shape;
+use sinew_format::model::pool_geometry::PoolGeometry;
 
 use super::examine::{self, ExamineArgs};
 use super::status::{self, StatusArgs};
@@ -158,7 +158,7 @@ fn create(args: &CreateArgs) -> Result<()> {
             zeroed: made || args.assume_zeroed,
         }))
     })?;
-    let Shape::Array(array) = config.shape else { unreachable!("an array was made") };
+    let PoolGeometry::Array(array) = config.geometry else { unreachable!("an array was made") };
     if args.json {
         say!(
             "{:#}",

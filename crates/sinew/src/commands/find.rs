@@ -161,13 +161,13 @@ fn view(members: &[Member]) -> Option<PoolView> {
     let survives = config.survives(&lost);
     let count = places.len();
     let usable = count - lost.iter().filter(|l| **l).count();
-    let needed = count - config.shape.failures().min(count);
+    let needed = count - config.geometry.failures().min(count);
     let served = members.iter().any(|m| m.in_use);
     let copied = found.iter().any(|f| f.state == "a copy of another member");
     Some(PoolView {
         pool: config.name.clone(),
         uuid: uuid_text(&config.pool),
-        protection: config.shape.name(),
+        protection: config.geometry.name(),
         members: count,
         usable,
         needed,

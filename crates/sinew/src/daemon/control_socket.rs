@@ -10,7 +10,7 @@ use sinew_core::transport::Part;
 use sinew_engine::control::ControlError;
 use sinew_engine::pool::Candidate;
 use sinew_format::model::config::MemberState;
-use sinew_format::model::pool_geometry::Shape;
+use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::throttle::Limits;
 use sinew_uring::OpenOptions;
 use sinew_uring::net::{Listener, Stream};
@@ -105,7 +105,7 @@ async fn answer(served: &Served, request: Request) -> Result<Value> {
     match request {
         Request::Status => {
             let mut status = status::pool(&control.config(), &control.status().await?, &open.unnamed());
-            if matches!(control.config().shape, Shape::Mapped(_)) {
+            if matches!(control.config().geometry, PoolGeometry::Mapped(_)) {
                 status["policy"] = status::policy(&control.policy());
             }
             status["spike_avoidance"] = json!(control.stepping_around().name());

@@ -260,7 +260,7 @@ impl Attempt<'_> {
         threads: &mut Vec<Thread>,
     ) -> Result<Open, Failure> {
         let found = self.kind.discover(&io, self.candidates).await?;
-        let shards = found.config.shape.shards();
+        let shards = found.config.geometry.shards();
         let allowed = cores::allowed();
         let cores = &self.cores.unwrap_or(&allowed).0;
         let count = cores.len().clamp(1, shards);

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use sinew_engine::control::Control;
 use sinew_engine::pool::PoolKind;
 use sinew_engine::pool::preset::{Part, Preset};
-use sinew_format::model::pool_geometry::Shape;
+use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_uring::UringIo;
 
 fn is_real(preset: &Preset) -> bool {
@@ -55,7 +55,7 @@ pub(crate) fn kind(preset: &Preset, members: usize, zeroed: bool, checksums: boo
 /// When the pool is of the other kind.
 pub(crate) async fn apply(preset: &Preset, control: &Control<UringIo>) -> Result<()> {
     let config = control.config();
-    let is_array = matches!(config.shape, Shape::Array(_));
+    let is_array = matches!(config.geometry, PoolGeometry::Array(_));
     if is_array != matches!(preset.part, Part::Array(_)) {
         let (is, other) =
             if is_array { ("an array", "a mapped pool") } else { ("a mapped pool", "an array") };

@@ -7,7 +7,7 @@ use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::config::Config;
 use sinew_format::model::policy::Policy;
-use sinew_format::model::pool_geometry::Shape;
+use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::latency::LatencyHistogram;
 use sinew_members::status::ShardStatus;
 
@@ -23,9 +23,9 @@ pub(crate) fn pool(config: &Config, status: &ShardStatus, unnamed: &[usize]) -> 
         json!({
             "member": i, "path": m.path, "uuid": uuid_text(&m.uuid), "state": m.state.name(), "bytes": m.bytes,
             "chunks": member_chunks(config, i),
-            "chunks_used": match config.shape {
-                Shape::Mapped(_) => status.member_chunks_used.get(i).copied().unwrap_or(0),
-                Shape::Array(_) => member_chunks(config, i),
+            "chunks_used": match config.geometry {
+                PoolGeometry::Mapped(_) => status.member_chunks_used.get(i).copied().unwrap_or(0),
+                PoolGeometry::Array(_) => member_chunks(config, i),
             },
             "chunks_parity": status.member_chunks_parity.get(i).copied().unwrap_or(0),
             "chunks_stale": status.member_chunks_stale.get(i).copied().unwrap_or(0),
@@ -49,15 +49,15 @@ pub(crate) fn pool(config: &Config, status: &ShardStatus, unnamed: &[usize]) -> 
     let counters: serde_json::Map<String, Value> =
         status.counters.named().into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
     let Assessment { health, advice } = assess(config, status, unnamed);
-    let (columns, array) = match &config.shape {
-        Shape::Mapped(g) => ((g.data_columns, g.parity_columns()), Value::Null),
-        Shape::Array(a) => ((a.data_columns(), a.parity_columns()), array_json(a)),
+    let (columns, array) = match &config.geometry {
+        PoolGeometry::Mapped(g) => ((g.data_columns, g.parity_columns()), Value::Null),
+        PoolGeometry::Array(a) => ((a.data_columns(), a.parity_columns()), array_json(a)),
     };
     json!({
         "pool": config.name, "uuid": uuid_text(&config.pool), "health": health.name(),
         "advice": advice::text(&advice, config),
-        "protection": config.shape.name(), "data_columns": columns.0, "parity_columns": columns.1,
-        "shards": config.shape.shards(), "checksums": config.shape.checksums(), "array": array,
+        "protection": config.geometry.name(), "data_columns": columns.0, "parity_columns": columns.1,
+        "shards": config.geometry.shards(), "checksums": config.geometry.checksums(), "array": array,
         "stored_bytes": status.stored_bytes, "stored_mirrored_bytes": status.stored_mirrored_bytes,
         "stored_parity_bytes": status.stored_parity_bytes, "capacity_bytes": status.capacity_bytes,
         "raw_bytes": status.raw_bytes, "free_bytes": status.free_bytes,
@@ -83,9 +83,11 @@ fn quantiles(history: &LatencyHistogram) -> Value {
 
 /// Chunks of a member that can be used.
 fn member_chunks(config: &Config, member: usize) -> u64 {
-    match &config.shape {
-        Shape::Mapped(geometry) => u64::from(config.members[member].layout.chunks) * geometry.shards as u64,
-        Shape::Array(array) => {
+    match &config.geometry {
+        PoolGeometry::Mapped(geometry) => {
+            u64::from(config.members[member].layout.chunks) * geometry.shards as u64
+        }
+        PoolGeometry::Array(array) => {
             if config.has_place(member) {
                 array.layout.member_chunks()
             } else {

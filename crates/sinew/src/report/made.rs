@@ -2,8 +2,8 @@
 
 use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::config::Config;
-use sinew_format::model::mapped_geometry::Geometry;
-use sinew_format::model::pool_geometry::Shape;
+use sinew_format::model::mapped_geometry::MappedGeometry;
+use sinew_format::model::pool_geometry::PoolGeometry;
 
 use crate::names::journal_text;
 use crate::out::say;
@@ -11,13 +11,13 @@ use crate::units;
 
 /// Says which pool or array was made.
 pub(crate) fn made(config: &Config) {
-    match &config.shape {
-        Shape::Mapped(geometry) => mapped(config, geometry),
-        Shape::Array(geometry) => array(config, geometry),
+    match &config.geometry {
+        PoolGeometry::Mapped(geometry) => mapped(config, geometry),
+        PoolGeometry::Array(geometry) => array(config, geometry),
     }
 }
 
-fn mapped(config: &Config, g: &Geometry) {
+fn mapped(config: &Config, g: &MappedGeometry) {
     say!(
         "made pool {}: {} members, {}, stripes of {}+{}, {} {}",
         config.name,

@@ -8,7 +8,7 @@ use sinew_core::io::Io;
 use sinew_core::volume::{Volume, VolumeError};
 use sinew_engine::client::VolumeHandle;
 use sinew_engine::pool::preset::Layer;
-use sinew_format::model::pool_geometry::Shape;
+use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_layout::Level;
 use sinew_sim::{OpenPool, SimIo, World};
 
@@ -89,7 +89,9 @@ const LOG_DOES_NOT_FIT: &str =
 
 /// The geometry of the segments on a part, which is an array.
 fn segment_geometry(part: &OpenPool) -> SegmentGeometry {
-    let Shape::Array(array) = part.control.config().shape else { unreachable!("layers are above arrays") };
+    let PoolGeometry::Array(array) = part.control.config().geometry else {
+        unreachable!("layers are above arrays")
+    };
     let groups = match array.layout.level() {
         Level::Raid50 { groups, .. } | Level::Raid60 { groups, .. } => groups,
         _ => 1,

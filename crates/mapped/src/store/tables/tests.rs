@@ -1,23 +1,23 @@
 //! Tables that records from a damaged journal would make.
 
-use sinew_core::ids::{Home, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
+use sinew_core::ids::{ChunkAddr, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
 use sinew_format::journal_block::Record;
 use sinew_format::model::config::{Config, MemberConfig, MemberState};
-use sinew_format::model::mapped_geometry::{Geometry, Protection};
-use sinew_format::model::pool_geometry::Shape;
+use sinew_format::model::mapped_geometry::{MappedGeometry, Protection};
+use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_format::record_check::RecordCheck;
 
 use super::{Effects, Tables};
 
-const HOME: Option<Home> = Some(Home { member: MemberId(0), chunk: 0 });
+const HOME: Option<ChunkAddr> = Some(ChunkAddr { member: MemberId(0), chunk: 0 });
 
-fn open(homes: Vec<Option<Home>>) -> Record {
+fn open(homes: Vec<Option<ChunkAddr>>) -> Record {
     Record::Open { stripe: StripeId(0), parity: true, columns: 1, homes }
 }
 
 /// Four members of 64 MiB, stripes of 2+1, two shards.
 fn config() -> Config {
-    let geometry = Geometry::new(Protection::Parity1, 2, 2, true, 4, 64).unwrap();
+    let geometry = MappedGeometry::new(Protection::Parity1, 2, 2, true, 4, 64).unwrap();
     let layout = geometry.member_layout(64 << 20, 4).unwrap();
     let member = |i: u8| MemberConfig {
         uuid: [i; 16],
@@ -32,7 +32,7 @@ fn config() -> Config {
         name: "tank".into(),
         generation: 1,
         epoch: 1,
-        shape: Shape::Mapped(geometry),
+        geometry: PoolGeometry::Mapped(geometry),
         members: (0..4).map(member).collect(),
         volumes: Vec::new(),
         volume_next: 0,

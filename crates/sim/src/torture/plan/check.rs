@@ -1,7 +1,7 @@
 //! Which plans can be played.
 
 use sinew_format::model::array_geometry::{ArrayGeometry, ArraySpec};
-use sinew_format::model::mapped_geometry::Geometry;
+use sinew_format::model::mapped_geometry::MappedGeometry;
 use sinew_layout::Level;
 
 use super::events::Corruptor;
@@ -57,7 +57,7 @@ impl Plan {
         }
     }
 
-    fn check_mapped(&self) -> Result<Geometry, String> {
+    fn check_mapped(&self) -> Result<MappedGeometry, String> {
         if self.corrupt > 0 && !self.checksums {
             return Err("members may corrupt data only with checksums".to_owned());
         }

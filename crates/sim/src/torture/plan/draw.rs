@@ -1,6 +1,6 @@
 //! The plan of a seed.
 
-use sinew_format::model::mapped_geometry::{Geometry, Protection};
+use sinew_format::model::mapped_geometry::{MappedGeometry, Protection};
 use sinew_format::model::policy::Packing;
 use sinew_members::latency::SpikeAvoidance;
 
@@ -42,7 +42,7 @@ impl Plan {
         // Stripes with more blocks than one record of the journal can describe.
         let data_columns =
             if wide { later.between(16, (count - parity) as u64) as usize } else { data_columns };
-        let geometry = Geometry::new(protection, data_columns, shards, true, count, 64);
+        let geometry = MappedGeometry::new(protection, data_columns, shards, true, count, 64);
         let data_columns = if geometry.is_ok() { data_columns } else { 0 };
         let failures = protection.failures() as u64;
         let checksums = rng.chance(0.85);

@@ -1,7 +1,9 @@
 //! The settings of a plan: their names, values and documentation, and the sizes that follow from them.
 
 use sinew_format::model::array_geometry::{ArrayGeometry, ArraySpec};
-use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, Geometry, GeometryError, OVERCOMMIT, Protection};
+use sinew_format::model::mapped_geometry::{
+    CHUNK_BLOCKS, GeometryError, MappedGeometry, OVERCOMMIT, Protection,
+};
 use sinew_format::model::policy::{Packing, Policy};
 use sinew_members::latency::SpikeAvoidance;
 
@@ -175,9 +177,9 @@ plan! {
 }
 
 impl Plan {
-    pub(super) fn geometry(&self) -> Result<Geometry, GeometryError> {
+    pub(super) fn geometry(&self) -> Result<MappedGeometry, GeometryError> {
         let members = self.members.len();
-        Geometry::new(
+        MappedGeometry::new(
             self.protection,
             self.data_columns,
             self.shards,

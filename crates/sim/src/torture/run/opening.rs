@@ -62,7 +62,7 @@ impl Run {
         let plan = &self.work.plan;
         if plan.battery && plan.array.is_none() {
             let config = pool.control.config();
-            let shards = config.shape.shards();
+            let shards = config.geometry.shards();
             for (device, member) in self.devices.borrow().iter().zip(&config.members) {
                 self.world.device(*device).set_battery_backed(member.layout.metadata(shards).collect());
             }

@@ -63,7 +63,7 @@ impl Run {
     /// Checks the stripes of an array on its devices.
     pub(super) fn check_stripes(&self, pool: &OpenPool) -> Result<(), Wrong> {
         let config = pool.control.config();
-        let Some(array) = config.shape.array() else { return Ok(()) };
+        let Some(array) = config.geometry.array() else { return Ok(()) };
         let paths: BTreeMap<String, DeviceId> =
             self.world.devices().into_iter().map(|id| (path_of(id), id)).collect();
         let members = config.members.iter().take(array.members());

@@ -329,7 +329,7 @@ impl Run {
 
 /// The geometry of the array, if the pool is one.
 pub(super) fn array_of(pool: &OpenPool) -> Option<ArrayGeometry> {
-    pool.control.config().shape.array().copied()
+    pool.control.config().geometry.array().copied()
 }
 
 /// Whether a growth is under way.
