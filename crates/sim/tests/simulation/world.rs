@@ -150,7 +150,7 @@ fn deadlock_is_reported_with_its_tasks() {
     let stuck = world.block_on(std::future::pending::<()>()).unwrap_err();
     assert_eq!(stuck.reason, StuckReason::Deadlock);
     assert_eq!(stuck.tasks.len(), 1);
-    assert!(stuck.to_string().contains("tests/world.rs"), "{stuck}");
+    assert!(stuck.to_string().contains("simulation/world.rs"), "{stuck}");
 }
 
 #[test]
