@@ -143,16 +143,16 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
         self.state.throttle()
     }
 
-    async fn serve(self: &Rc<Self>, _volume: VolumeId, request: Request) -> Result<Reply, VolumeError> {
+    async fn serve(&self, _volume: VolumeId, request: Request) -> Result<Reply, VolumeError> {
         self.requests.serve(request).await
     }
 
-    async fn flush(self: &Rc<Self>) -> Result<(), VolumeError> {
+    async fn flush(&self) -> Result<(), VolumeError> {
         self.journal.flush().await
     }
 
     /// Leaves nothing for the next opening to replay.
-    async fn close(self: &Rc<Self>) -> Result<(), VolumeError> {
+    async fn close(&self) -> Result<(), VolumeError> {
         self.state.set_closing();
         self.journal.progress().notify();
         self.stripes.wait_until_lowered().await;
@@ -163,7 +163,7 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
     }
 
     fn set_member(
-        self: &Rc<Self>,
+        &self,
         member: MemberId,
         state: MemberState,
         device: Option<DeviceId>,
@@ -191,7 +191,7 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
         self.journal.wake_waiters();
     }
 
-    async fn stale_member(self: &Rc<Self>, member: MemberId) -> Result<(), VolumeError> {
+    async fn stale_member(&self, member: MemberId) -> Result<(), VolumeError> {
         self.state.mark(Mark::ArrayMemberAllStale);
         // A spare has no place in the layout, so nothing on it can be stale.
         if usize::from(member.0) < self.state.layout().geometry.members() {
@@ -200,7 +200,7 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
         self.journal.flush().await
     }
 
-    async fn set_scrub(self: &Rc<Self>, run: bool) -> Result<(), VolumeError> {
+    async fn set_scrub(&self, run: bool) -> Result<(), VolumeError> {
         self.scrub.set_scrub(run).await
     }
 

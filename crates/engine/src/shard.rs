@@ -52,6 +52,7 @@ pub async fn open_shards<I: Io>(
 }
 
 /// One shard of an open pool. All methods run on the thread it was opened on.
+#[derive(Clone)]
 pub enum Shard<I> {
     /// Of a mapped pool.
     Mapped(Rc<MappedShard<I>>),
@@ -67,15 +68,6 @@ macro_rules! of_either_kind {
             Shard::Array($inner) => $body,
         }
     };
-}
-
-impl<I> Clone for Shard<I> {
-    fn clone(&self) -> Self {
-        match self {
-            Shard::Mapped(shard) => Shard::Mapped(Rc::clone(shard)),
-            Shard::Array(shard) => Shard::Array(Rc::clone(shard)),
-        }
-    }
 }
 
 impl<I: Io> Shard<I> {
@@ -107,23 +99,23 @@ impl<I: Io> Shard<I> {
     /// # Errors
     /// As the `Volume` trait has it.
     pub async fn serve(&self, volume: VolumeId, request: Request) -> Result<Reply, VolumeError> {
-        of_either_kind!(self, shard => PoolShard::serve(shard, volume, request).await)
+        of_either_kind!(self, shard => shard.serve(volume, request).await)
     }
 
     /// The shard's state now.
     pub fn status(&self) -> ShardStatus {
-        of_either_kind!(self, shard => PoolShard::status(&**shard))
+        of_either_kind!(self, shard => shard.status())
     }
 
     /// Resources held without a reason, in words; empty when all is well. The shard has to be idle and flushed.
     pub fn leaks(&self) -> Vec<String> {
-        of_either_kind!(self, shard => PoolShard::leaks(&**shard))
+        of_either_kind!(self, shard => shard.leaks())
     }
 
     /// Moves of chunks that would make the members noticeably more even, in words; empty when all is well. Nothing may be
     /// left to rebalance.
     pub fn unbalanced(&self) -> Vec<String> {
-        of_either_kind!(self, shard => PoolShard::unbalanced(&**shard))
+        of_either_kind!(self, shard => shard.unbalanced())
     }
 }
 

@@ -135,15 +135,15 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
         self.store.throttle()
     }
 
-    async fn serve(self: &Rc<Self>, volume: VolumeId, request: Request) -> Result<Reply, VolumeError> {
+    async fn serve(&self, volume: VolumeId, request: Request) -> Result<Reply, VolumeError> {
         serve::serve(&self.stripes, volume, request).await
     }
 
-    async fn flush(self: &Rc<Self>) -> Result<(), VolumeError> {
+    async fn flush(&self) -> Result<(), VolumeError> {
         self.store.flush().await
     }
 
-    async fn close(self: &Rc<Self>) -> Result<(), VolumeError> {
+    async fn close(&self) -> Result<(), VolumeError> {
         self.store.begin_closing();
         self.checkpointer.finish().await?;
         // No write may come to a place after the pool was opened again.
@@ -152,7 +152,7 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
     }
 
     fn set_member(
-        self: &Rc<Self>,
+        &self,
         member: MemberId,
         state: MemberState,
         device: Option<DeviceId>,
@@ -174,11 +174,11 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
         self.store.notify_members_changed();
     }
 
-    async fn stale_member(self: &Rc<Self>, member: MemberId) -> Result<(), VolumeError> {
+    async fn stale_member(&self, member: MemberId) -> Result<(), VolumeError> {
         self.store.stale_member(member).await
     }
 
-    async fn set_scrub(self: &Rc<Self>, run: bool) -> Result<(), VolumeError> {
+    async fn set_scrub(&self, run: bool) -> Result<(), VolumeError> {
         self.scrubber.set_scrub(run).await
     }
 
@@ -203,11 +203,11 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
         self.store.wakeups().reclaim.kick();
     }
 
-    async fn drop_volume(self: &Rc<Self>, volume: VolumeId) -> Result<(), VolumeError> {
+    async fn drop_volume(&self, volume: VolumeId) -> Result<(), VolumeError> {
         discard::drop_volume(&self.store, volume).await
     }
 
-    async fn truncate(self: &Rc<Self>, volume: VolumeId, blocks: u64) -> Result<(), VolumeError> {
+    async fn truncate(&self, volume: VolumeId, blocks: u64) -> Result<(), VolumeError> {
         discard::truncate(&self.store, volume, blocks).await
     }
 
@@ -215,7 +215,7 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
         Ok(self.store.fits_without(member))
     }
 
-    async fn is_empty(self: &Rc<Self>, member: MemberId) -> Result<bool, VolumeError> {
+    async fn is_empty(&self, member: MemberId) -> Result<bool, VolumeError> {
         self.store.holds_nothing_on(member).await
     }
 }

@@ -59,25 +59,21 @@ pub trait PoolShard<I: Io>: Sized + 'static {
     ///
     /// # Errors
     /// As for the trait `Volume`.
-    fn serve(
-        self: &Rc<Self>,
-        volume: VolumeId,
-        request: Request,
-    ) -> impl Future<Output = Result<Reply, VolumeError>>;
+    fn serve(&self, volume: VolumeId, request: Request) -> impl Future<Output = Result<Reply, VolumeError>>;
     /// Makes every change that was answered before this call durable.
     ///
     /// # Errors
     /// [`VolumeError::Failed`] when more members fail than the pool survives.
-    fn flush(self: &Rc<Self>) -> impl Future<Output = Result<(), VolumeError>>;
+    fn flush(&self) -> impl Future<Output = Result<(), VolumeError>>;
     /// Writes everything that the next open would have to replay. Requests are answered until then.
     ///
     /// # Errors
     /// As for [`PoolShard::flush`].
-    fn close(self: &Rc<Self>) -> impl Future<Output = Result<(), VolumeError>>;
+    fn close(&self) -> impl Future<Output = Result<(), VolumeError>>;
 
     /// Notes a member's new state, or a new member. Everything that depends on it is queued before this returns.
     fn set_member(
-        self: &Rc<Self>,
+        &self,
         member: MemberId,
         state: MemberState,
         device: Option<DeviceId>,
@@ -87,12 +83,12 @@ pub trait PoolShard<I: Io>: Sized + 'static {
     ///
     /// # Errors
     /// As for [`PoolShard::flush`].
-    fn stale_member(self: &Rc<Self>, member: MemberId) -> impl Future<Output = Result<(), VolumeError>>;
+    fn stale_member(&self, member: MemberId) -> impl Future<Output = Result<(), VolumeError>>;
     /// Starts or stops a scrub; that is durable on return.
     ///
     /// # Errors
     /// As for [`PoolShard::flush`].
-    fn set_scrub(self: &Rc<Self>, run: bool) -> impl Future<Output = Result<(), VolumeError>>;
+    fn set_scrub(&self, run: bool) -> impl Future<Output = Result<(), VolumeError>>;
 
     /// The state now.
     fn status(&self) -> ShardStatus;
@@ -112,18 +108,14 @@ pub trait PoolShard<I: Io>: Sized + 'static {
     ///
     /// # Errors
     /// As for [`PoolShard::flush`]; [`VolumeError::Unsupported`] for other kinds of pool.
-    fn drop_volume(self: &Rc<Self>, _volume: VolumeId) -> impl Future<Output = Result<(), VolumeError>> {
+    fn drop_volume(&self, _volume: VolumeId) -> impl Future<Output = Result<(), VolumeError>> {
         std::future::ready(Err(VolumeError::Unsupported))
     }
     /// Frees a volume's blocks from number `blocks` of the volume on. Mapped pools only.
     ///
     /// # Errors
     /// As for [`PoolShard::flush`]; [`VolumeError::Unsupported`] for other kinds of pool.
-    fn truncate(
-        self: &Rc<Self>,
-        _volume: VolumeId,
-        _blocks: u64,
-    ) -> impl Future<Output = Result<(), VolumeError>> {
+    fn truncate(&self, _volume: VolumeId, _blocks: u64) -> impl Future<Output = Result<(), VolumeError>> {
         std::future::ready(Err(VolumeError::Unsupported))
     }
     /// Whether the other members have room for everything stored and for the tables. Mapped pools only.
@@ -137,7 +129,7 @@ pub trait PoolShard<I: Io>: Sized + 'static {
     ///
     /// # Errors
     /// As for [`PoolShard::flush`]; [`VolumeError::Unsupported`] for other kinds of pool.
-    fn is_empty(self: &Rc<Self>, _member: MemberId) -> impl Future<Output = Result<bool, VolumeError>> {
+    fn is_empty(&self, _member: MemberId) -> impl Future<Output = Result<bool, VolumeError>> {
         std::future::ready(Err(VolumeError::Unsupported))
     }
 
