@@ -38,6 +38,7 @@ pub(crate) const CRATES: &[CrateRow] = &[
     uses("array", &["core", "layout", "format", "members"]),
     uses("engine", &["core", "layout", "format", "members", "mapped", "array"]),
     uses("devices", &[]),
+    uses("reliability", &[]),
     uses("workload", &[]),
     uses("frontend", &["core"]),
     // layout: for an example that measures parity beside another implementation.
