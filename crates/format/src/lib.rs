@@ -5,6 +5,7 @@
 //! docs/on-disk-format.md.
 
 pub mod codec;
+pub mod foreign;
 pub mod journal_block;
 pub mod log_group;
 pub mod model;
