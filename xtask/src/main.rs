@@ -22,16 +22,24 @@ const FRESH_SEEDS: u64 = 500;
 const FUZZ_SECONDS: u64 = 20;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
 /// are not asked for by name, since some releases have one of them in another.
-const PACKAGES: [(&str, &str); 14] = [
+const PACKAGES: [(&str, &str); 22] = [
+    ("bcache-tools", "command -v make-bcache"),
     ("bindfs", "bindfs --version"),
     ("btrfs-progs", "mkfs.btrfs -V"),
+    ("cryptsetup-bin", "cryptsetup --version"),
+    ("dosfstools", "command -v mkfs.vfat"),
     ("e2fsprogs", "mkfs.ext4 -V"),
+    ("exfatprogs", "command -v mkfs.exfat"),
+    ("f2fs-tools", "command -v mkfs.f2fs"),
+    ("fdisk", "sfdisk --version"),
     ("fio", "fio --version"),
     ("kmod", "modprobe -V"),
     ("libnbd-bin", "nbdinfo --version"),
+    ("lvm2", "command -v pvcreate"),
     ("mdadm", "command -v mdadm"),
     ("nbdfuse", "nbdfuse --version"),
     ("nbdkit", "nbdkit --version"),
+    ("ntfs-3g", "command -v mkfs.ntfs"),
     ("python3-libnbd", "/usr/bin/python3 -c 'import nbd'"),
     ("qemu-utils", "qemu-img --version"),
     ("rocksdb-tools", "command -v db_bench"),

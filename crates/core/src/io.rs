@@ -111,6 +111,20 @@ pub trait Io: Clone + 'static {
     fn takes_discards(&self, _device: DeviceId) -> bool {
         false
     }
+    /// Reads the bytes after the last whole block, which `read` and `write` do not reach. Foreign metadata may lie there.
+    ///
+    /// # Errors
+    /// As for `read`.
+    fn read_rest(&self, _device: DeviceId) -> impl Future<Output = Result<Vec<u8>, IoError>> {
+        async { Ok(Vec::new()) }
+    }
+    /// Overwrites the bytes after the last whole block with zeros; a later `flush` makes that durable.
+    ///
+    /// # Errors
+    /// As for `write`.
+    fn clear_rest(&self, _device: DeviceId) -> impl Future<Output = Result<(), IoError>> {
+        async { Ok(()) }
+    }
     /// The device's size.
     ///
     /// # Errors

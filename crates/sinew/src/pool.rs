@@ -3,6 +3,7 @@
 pub(crate) mod cores;
 pub(crate) mod create;
 pub(crate) mod fault_member;
+mod holders;
 pub(crate) mod host;
 pub(crate) mod members;
 pub(crate) mod preset;

@@ -2,7 +2,9 @@
 
 mod harness;
 
-use harness::Sandbox;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+
+use harness::{Sandbox, text};
 
 /// Asserts that a complaint says all of this.
 #[track_caller]
@@ -21,10 +23,87 @@ fn foreign_files_are_not_overwritten() {
     let sandbox = Sandbox::new();
     make_file(&sandbox, "letters", 7);
     let create = ["pool", "create", "p", "letters", "b", "c"];
-    says(&sandbox.fails(&[&create[..], &["--size", "64M"]].concat()), &["letters is not empty", "--force"]);
+    let refused = sandbox.fails(&[&create[..], &["--size", "64M"]].concat());
+    says(&refused, &["letters is not empty", "unknown data, the first at byte 0", "--force"]);
     assert!(!sandbox.path("b").exists(), "files made for a pool that was not made are left behind");
     assert_eq!(std::fs::read(sandbox.path("letters")).unwrap()[..10], [7; 10]);
     sandbox.ok(&[&create[..], &["--size", "64M", "--force"]].concat());
+}
+
+/// A file of zeros with some bytes at one place.
+fn make_file_with(sandbox: &Sandbox, name: &str, size: u64, offset: u64, bytes: &[u8]) {
+    let file = std::fs::File::create(sandbox.path(name)).unwrap();
+    file.set_len(size).unwrap();
+    file.write_all_at(bytes, offset).unwrap();
+}
+
+/// A GPT header in the last sector of a device whose size is no multiple of 4096.
+const ODD_SIZE: u64 = (64 << 20) + 1536;
+
+#[test]
+fn what_lies_at_the_end_of_a_device_is_named_and_erased_with_force() {
+    let sandbox = Sandbox::new();
+    make_file_with(&sandbox, "gpt", ODD_SIZE, ODD_SIZE - 512, b"EFI PART");
+    // Also where only a copy lies: the second header of LUKS2.
+    let mut luks = [0; 264];
+    luks[..6].copy_from_slice(b"SKUL\xba\xbe");
+    luks[256..].copy_from_slice(&(4_u64 << 20).to_be_bytes());
+    make_file_with(&sandbox, "luks", 64 << 20, 4 << 20, &luks);
+    let create = |first: &str, force: &[&'static str]| {
+        let args = ["pool", "create", "p", first, "b", "c", "--size", "64M"];
+        sandbox.run(&[&args[..], force].concat())
+    };
+    for (name, found) in
+        [("gpt", "a backup GPT header at byte 67109888"), ("luks", "a second LUKS2 header at byte 4194304")]
+    {
+        let refused = create(name, &[]);
+        assert_eq!(refused.status.code(), Some(1));
+        says(&text(&refused.stderr), &[name, "is not empty", found, "--force"]);
+        assert!(create(name, &["--force"]).status.success());
+        sandbox.ok(&["pool", "destroy", name, "b", "c", "--yes"]);
+        // Nothing is left that a probe finds, neither of the pool nor of what was there before.
+        assert!(create(name, &[]).status.success());
+        sandbox.ok(&["pool", "destroy", name, "b", "c", "--yes"]);
+    }
+    let mut end = [1; 512];
+    std::fs::File::open(sandbox.path("gpt")).unwrap().read_exact_at(&mut end, ODD_SIZE - 512).unwrap();
+    assert_eq!(end, [0; 512]);
+}
+
+#[test]
+fn a_running_pool_and_an_array_refuse_foreign_devices_too() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    make_file_with(&sandbox, "xfs", 64 << 20, 0, b"XFSB");
+    let found = "an XFS file system at byte 0";
+    says(&sandbox.fails(&["array", "create", "a", "xfs", "b", "--level", "1", "--size", "64M"]), &[found]);
+    says(&sandbox.fails(&["bench", "xfs", "xfs2", "xfs3"]), &["xfs2"]);
+    make_file_with(&sandbox, "xfs2", 64 << 20, 0, b"");
+    make_file_with(&sandbox, "xfs3", 64 << 20, 0, b"");
+    says(&sandbox.fails(&["bench", "xfs", "xfs2", "xfs3"]), &[found]);
+    let server = sandbox.serve(&["."]);
+    says(&sandbox.fails(&["member", "add", "xfs"]), &[found]);
+    sandbox.ok(&["member", "offline", "1"]);
+    says(&sandbox.fails(&["member", "replace", "1", "xfs"]), &[found]);
+    sandbox.ok(&["member", "replace", "1", "xfs", "--force", "--wait"]);
+    server.stop();
+}
+
+#[test]
+fn files_are_made_for_their_owner_and_never_among_devices() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let mode = std::fs::metadata(sandbox.path("m0")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let missing = ["/dev/sinew-no-such-device1", "/dev/sinew-no-such-device2", "/dev/sinew-no-such-device3"];
+    let refused = sandbox.fails(&[&["pool", "create", "p"][..], &missing, &["--size", "64M"]].concat());
+    says(&refused, &["there is no device /dev/sinew-no-such-device1"]);
+    // By another name of the directory, too.
+    std::os::unix::fs::symlink("/dev", sandbox.path("devices")).unwrap();
+    let linked = ["devices/sinew-x1", "devices/sinew-x2", "devices/sinew-x3"];
+    let refused = sandbox.fails(&[&["pool", "create", "p"][..], &linked, &["--size", "64M"]].concat());
+    says(&refused, &["there is no device devices/sinew-x1"]);
+    says(&sandbox.fails(&["bench", "--dir", "/dev", "--size", "64M"]), &["there is no device /dev/bench0"]);
 }
 
 #[test]
@@ -81,7 +160,10 @@ fn a_served_pool_is_left_alone() {
     sandbox.make_pool("tank");
     let server = sandbox.serve(&["."]);
     let all = ["m0", "m1", "m2", "m3"];
-    says(&sandbox.fails(&[&["serve", "--unix", "s"], &all[..]].concat()), &["m0 is in use"]);
+    says(
+        &sandbox.fails(&[&["serve", "--unix", "s"], &all[..]].concat()),
+        &["m0 is in use", "(sinew) has it open"],
+    );
     says(&sandbox.fails(&[&["pool", "destroy", "--yes"], &all[..]].concat()), &["in use"]);
     says(&sandbox.fails(&[&["pool", "create", "p", "--force"], &all[..]].concat()), &["in use"]);
     says(&sandbox.ok(&["pool", "find", "."]), &["pool tank", "in use by a server"]);

@@ -50,7 +50,7 @@ impl Default for OpenOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process, or this one, has the member open exclusively, or it is mounted.
-    #[error("{0} is in use: another server has it open, or it is mounted or part of an array")]
+    #[error("{0} is in use")]
     InUse(PathBuf),
     /// It was given up, and has yet to answer what it was asked before.
     #[error(
@@ -101,6 +101,8 @@ pub(crate) enum Backing {
 pub(crate) struct Device {
     pub(crate) route: IoRoute,
     pub(crate) bytes: u64,
+    /// Bytes after the last whole block.
+    pub(crate) rest: u16,
     pub(crate) backing: Backing,
     /// Requests are handed to the ring's own threads at once: to try them first would hang with the file system.
     pub(crate) may_hang: bool,
@@ -154,6 +156,7 @@ impl Device {
         Device {
             route,
             bytes: bytes - bytes % BLOCK_BYTES as u64,
+            rest: (bytes % BLOCK_BYTES as u64) as u16,
             backing,
             may_hang: false,
             takes_discards: false,
@@ -285,6 +288,29 @@ impl Device {
                 Ok(())
             }
         }
+    }
+
+    /// Reads the bytes after the last whole block. Through a descriptor of its own: that of the device passes the page cache
+    /// by, so it reaches whole blocks only.
+    pub(crate) fn read_rest(&self) -> Result<Vec<u8>, IoError> {
+        let mut rest = vec![0; usize::from(self.rest)];
+        if let (Some(fd), false) = (self.fd(), rest.is_empty()) {
+            let file = File::open(format!("/proc/self/fd/{fd}"));
+            let read = file.and_then(|file| file.read_exact_at(&mut rest, self.bytes));
+            read.map_err(|error| io_error(&error))?;
+        }
+        Ok(rest)
+    }
+
+    /// Overwrites the bytes after the last whole block with zeros, durably.
+    pub(crate) fn clear_rest(&self) -> Result<(), IoError> {
+        let zeros = vec![0; usize::from(self.rest)];
+        if let (Some(fd), false) = (self.fd(), zeros.is_empty()) {
+            let file = fs::OpenOptions::new().write(true).open(format!("/proc/self/fd/{fd}"));
+            let written = file.and_then(|file| file.write_all_at(&zeros, self.bytes).and(file.sync_data()));
+            written.map_err(|error| io_error(&error))?;
+        }
+        Ok(())
     }
 
     /// Flushes on the spot.

@@ -123,6 +123,24 @@ impl Io for UringIo {
         self.core.device(device).is_ok_and(|handle| handle.takes_discards)
     }
 
+    async fn read_rest(&self, device: DeviceId) -> Result<Vec<u8>, IoError> {
+        let handle = self.core.device(device)?;
+        if handle.rest == 0 {
+            return Ok(Vec::new());
+        }
+        let device = (*handle).clone();
+        aside::run(move || device.read_rest()).await
+    }
+
+    async fn clear_rest(&self, device: DeviceId) -> Result<(), IoError> {
+        let handle = self.core.device(device)?;
+        if handle.rest == 0 {
+            return Ok(());
+        }
+        let device = (*handle).clone();
+        aside::run(move || device.clear_rest()).await
+    }
+
     fn space(&self, device: DeviceId) -> Result<Space, IoError> {
         Ok(Space { bytes: self.core.device(device)?.bytes })
     }

@@ -10,8 +10,9 @@ use sinew_format::model::mapped_geometry::{MappedGeometry, MemberLayout, Protect
 use sinew_format::model::pool_geometry::PoolGeometry;
 
 use crate::pool::candidate::Candidate;
+use crate::pool::content::{device_bytes, refuse_used, wipe};
 use crate::pool::error::PoolError;
-use crate::pool::superblocks::{device_bytes, refuse_used, wipe, write_in_time};
+use crate::pool::superblocks::write_in_time;
 
 /// What a pool is to be.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 
 use sinew_core::io::IoError;
 use sinew_format::codec::DecodeError;
+use sinew_format::foreign::Content;
 use sinew_format::model::array_geometry::ArrayError;
 use sinew_format::model::mapped_geometry::GeometryError;
 
@@ -28,10 +29,12 @@ pub enum PoolError {
         pool: String,
     },
     /// A device holds something else.
-    #[error("{path} is not empty and not a Sinew member; use --force to overwrite what is on it")]
+    #[error("{path} is not empty: it holds {content}; use --force to erase that and use the device")]
     NotEmpty {
         /// The device.
         path: String,
+        /// What was found on it.
+        content: Content,
     },
     /// A device cannot be read or written.
     #[error("{path}: {error}")]

@@ -1,6 +1,7 @@
 //! Pools on their members: made, found again, described by presets; and md's arrays, which are served as they are.
 
 mod candidate;
+mod content;
 mod create;
 mod discover;
 mod error;
@@ -11,13 +12,13 @@ pub mod preset;
 mod superblocks;
 
 pub use candidate::Candidate;
+pub use content::wipe;
+pub(crate) use content::{clear, device_bytes, refuse_used};
 pub(crate) use create::new_member;
 pub use create::{PoolKind, PoolSpec, create};
 pub use discover::discover;
 pub use error::PoolError;
 pub use found::Found;
 pub(crate) use md_superblocks::{MdBlocks, store as store_md_superblocks};
-pub(crate) use superblocks::{
-    SuperblockError, clear, device_bytes, refuse_used, too_small, write_in_time, write_superblock,
-};
-pub use superblocks::{read_superblock, wipe};
+pub use superblocks::read_superblock;
+pub(crate) use superblocks::{SuperblockError, too_small, write_in_time, write_superblock};

@@ -1,59 +1,15 @@
-//! The superblocks of one device: read, written and wiped.
+//! The superblocks of one device: read and written.
 
 use std::rc::Rc;
 
-use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::buf::Buf;
 use sinew_core::io::{DeviceId, Io, IoError};
 use sinew_format::codec::DecodeError;
 use sinew_format::model::config::Config;
 use sinew_format::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
 use sinew_members::io_timeout::answered;
 
-use crate::pool::candidate::Candidate;
 use crate::pool::error::PoolError;
-
-pub(crate) fn device_bytes(io: &impl Io, candidate: &Candidate) -> Result<u64, PoolError> {
-    let space = io.space(candidate.device);
-    space.map(|s| s.bytes).map_err(|error| PoolError::Device { path: candidate.path.clone(), error })
-}
-
-/// Refuses a device that is a member of a pool or holds anything in its first mebibyte.
-pub(crate) async fn refuse_used<I: Io>(io: &I, candidate: &Candidate) -> Result<(), PoolError> {
-    let path = candidate.path.clone();
-    if let Ok(superblock) = read_superblock(io, candidate.device).await {
-        return Err(PoolError::InUse { path, pool: superblock.config.name });
-    }
-    let bytes = device_bytes(io, candidate)?.min(1 << 20);
-    let read = io.read(candidate.device, 0, Buf::zeroed(bytes as usize / 4096 * 4096));
-    let (buf, read) = answered(io, candidate.device, read).await;
-    read.map_err(|error| PoolError::Device { path: path.clone(), error })?;
-    if buf.bytes().iter().any(|&b| b != 0) { Err(PoolError::NotEmpty { path }) } else { Ok(()) }
-}
-
-/// Removes every trace of a superblock, and of what else may have named the device's content.
-pub async fn wipe<I: Io>(io: &I, candidate: &Candidate) -> Result<(), PoolError> {
-    let bytes = device_bytes(io, candidate)?.min(1 << 20) as usize / 4096 * 4096;
-    let path = candidate.path.clone();
-    let wiped = async {
-        io.write(candidate.device, 0, Rc::new([Buf::zeroed(bytes)])).await?;
-        io.flush(candidate.device).await
-    };
-    let wiped = answered(io, candidate.device, wiped).await;
-    wiped.map_err(|error| PoolError::Device { path, error })
-}
-
-/// As `wipe`, so that a crash leaves a superblock that can still be read, or none: the heads go first, a block each.
-pub(crate) async fn clear<I: Io>(io: &I, candidate: &Candidate) -> Result<(), PoolError> {
-    let heads = async {
-        for offset in SLOT_OFFSETS {
-            io.write(candidate.device, offset, Rc::new([Buf::zeroed(BLOCK_BYTES)])).await?;
-        }
-        io.flush(candidate.device).await
-    };
-    let heads = answered(io, candidate.device, heads).await;
-    heads.map_err(|error| PoolError::Device { path: candidate.path.clone(), error })?;
-    wipe(io, candidate).await
-}
 
 /// Why a superblock could not be written.
 pub(crate) enum SuperblockError {

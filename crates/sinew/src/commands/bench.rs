@@ -193,11 +193,7 @@ fn touch(devices: &Devices, members: &[Candidate]) -> Result<()> {
 fn make_files(dir: &Path, count: usize, bytes: u64, made: &mut Vec<PathBuf>) -> Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     for i in 0..count {
-        let path = dir.join(format!("bench{i}"));
-        let file = std::fs::OpenOptions::new().write(true).create_new(true).open(&path);
-        let file = file.with_context(|| format!("cannot make {}", path.display()))?;
-        made.push(path);
-        file.set_len(bytes)?;
+        members::make_file(&dir.join(format!("bench{i}")), bytes, made)?;
     }
     Ok(())
 }

@@ -12,14 +12,14 @@ use sinew_engine::pool::Candidate;
 use sinew_format::model::config::MemberState;
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::throttle::Limits;
-use sinew_uring::OpenOptions;
 use sinew_uring::net::{Listener, Stream};
+use sinew_uring::{OpenError, OpenOptions};
 
 use super::addresses::Addresses;
 use super::metrics;
 use super::rates::Rates;
 use crate::pool::host::Open;
-use crate::pool::members::refuse_twice;
+use crate::pool::members::{InUse, refuse_twice};
 use crate::protocol::request::REQUEST_BYTES_MAX;
 use crate::protocol::{Request, status};
 
@@ -204,8 +204,11 @@ fn open_device(open: &Open, path: PathBuf) -> Result<Candidate> {
         }
         !same(known)
     });
-    let device = open.devices.open(&path, OpenOptions::default())?;
-    Ok(Candidate { device, path: name })
+    match open.devices.open(&path, OpenOptions::default()) {
+        Ok(device) => Ok(Candidate { device, path: name }),
+        Err(OpenError::InUse(path)) => Err(InUse::new(path).into()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Lets go of the devices of members that have left the pool, so that they can be used for something else.

@@ -1,7 +1,9 @@
 //! Members by their names: files, block devices, and directories of member files.
 
+use std::error::Error;
+use std::fmt::{self, Display, Formatter};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,11 +15,15 @@ use sinew_format::model::array_geometry::Access;
 use sinew_format::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
 use sinew_uring::{Devices, OpenError, OpenOptions};
 
+use super::holders;
 use super::host::{self, Kind};
 
 /// How long a member in use is asked for, and how often.
 const IN_USE_PATIENCE: Duration = Duration::from_millis(500);
 const IN_USE_PAUSE: Duration = Duration::from_millis(10);
+
+/// The only directory in /dev that is for files: a file system in memory.
+const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Members that could be opened, and a line for each that could not.
 pub(crate) struct Available {
@@ -40,7 +46,7 @@ pub(crate) fn open_available(devices: &Devices, named: &[PathBuf], kind: Kind) -
     for path in paths {
         match open(devices, &path, options) {
             Ok(device) => candidates.push(Candidate { device, path: name(&path) }),
-            Err(error @ OpenError::InUse(_)) => return Err(error.into()),
+            Err(OpenError::InUse(path)) => return Err(InUse::new(path).into()),
             Err(error) => problems.push(error.to_string()),
         }
     }
@@ -58,11 +64,38 @@ pub(crate) fn open_available(devices: &Devices, named: &[PathBuf], kind: Kind) -
 /// # Errors
 /// When one of them cannot be opened.
 pub(crate) fn open_all(devices: &Devices, named: &[PathBuf]) -> Result<Vec<Candidate>> {
-    let open = |path: &PathBuf| {
-        Ok(Candidate { device: open(devices, path, OpenOptions::default())?, path: name(path) })
+    let open = |path: &PathBuf| match open(devices, path, OpenOptions::default()) {
+        Ok(device) => Ok(Candidate { device, path: name(path) }),
+        Err(OpenError::InUse(path)) => Err(InUse::new(path).into()),
+        Err(error) => Err(error.into()),
     };
     each(named)?.iter().map(open).collect()
 }
+
+/// A member that cannot be opened exclusively, and its holders in words, as far as this process may see them.
+#[derive(Debug)]
+pub(crate) struct InUse {
+    path: PathBuf,
+    holders: Vec<String>,
+}
+
+impl InUse {
+    pub(crate) fn new(path: PathBuf) -> InUse {
+        InUse { holders: holders::of(&path), path }
+    }
+}
+
+impl Display for InUse {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is in use: ", self.path.display())?;
+        match self.holders.as_slice() {
+            [] => f.write_str("another server has it open, or it is mounted or part of an array"),
+            holders => f.write_str(&holders.join(", ")),
+        }
+    }
+}
+
+impl Error for InUse {}
 
 /// Opens one for this process alone. One in use is tried again for a while: a process that reads its superblock has the
 /// member only for a moment, and the kernel ends what a killed server had under way after the server itself.
@@ -92,18 +125,34 @@ pub(crate) fn make_files(members: &[PathBuf], size: Option<u64>) -> Result<Vec<P
     };
     let mut made: Vec<PathBuf> = Vec::new();
     for path in missing {
-        let file = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
-        if file.is_ok() {
-            made.push(path.clone());
-        }
-        if let Err(error) = file.and_then(|file| file.set_len(bytes)) {
+        if let Err(error) = make_file(path, bytes, &mut made) {
             for path in made {
                 let _ = std::fs::remove_file(path);
             }
-            return Err(error).with_context(|| format!("cannot make {}", path.display()));
+            return Err(error);
         }
     }
     Ok(made)
+}
+
+/// Makes one member file, for its owner alone, and adds it to those made.
+///
+/// # Errors
+/// When it is there already, cannot be made, or would lie among the devices: a mistyped name of a device is no file.
+pub(crate) fn make_file(path: &Path, bytes: u64, made: &mut Vec<PathBuf>) -> Result<()> {
+    let parent = absolute(path)?.parent().map(Path::to_owned).unwrap_or_default();
+    let parent = parent.canonicalize().unwrap_or(parent);
+    if parent.starts_with("/dev") && !parent.starts_with(SHARED_MEMORY) {
+        bail!(
+            "there is no device {}; files are not made in /dev: name a device that is there, or a file elsewhere",
+            path.display()
+        );
+    }
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    if file.is_ok() {
+        made.push(path.to_owned());
+    }
+    file.and_then(|file| file.set_len(bytes)).with_context(|| format!("cannot make {}", path.display()))
 }
 
 /// The paths named, each once.

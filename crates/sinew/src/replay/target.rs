@@ -16,13 +16,13 @@ use sinew_engine::client::VolumeHandle;
 use sinew_frontend::nbd::proto::{Errno, transmission_flag};
 use sinew_frontend::nbd::uri::Place;
 use sinew_frontend::nbd::{Client, ClientError, NbdUri};
-use sinew_uring::{Devices, OpenError, UringIo, net};
+use sinew_uring::{Devices, UringIo, net};
 use sinew_workload::{Kind, Request};
 
 use crate::client;
 use crate::nbd_stream::NbdStream;
 use crate::pool::host::{Kind as PoolKind, Open};
-use crate::pool::members::{self, Available};
+use crate::pool::members::{self, Available, InUse};
 use crate::protocol::{Request as ControlRequest, socket};
 
 /// How long a server's machine may take to accept a connection.
@@ -56,7 +56,7 @@ pub(crate) fn find(
     if path.exists() {
         return match members::open_available(devices, &[path.to_owned()], PoolKind::Pool) {
             Ok(available) => Ok(Named::Members(available)),
-            Err(error) if matches!(error.downcast_ref(), Some(OpenError::InUse(_))) => {
+            Err(error) if error.is::<InUse>() => {
                 let status = ask_server_of(path, control, devices)?;
                 Ok(Named::Served(exports(&status, volumes)?))
             }
