@@ -46,7 +46,19 @@ pub(crate) const CRATES: &[CrateRow] = &[
     uses("sim", &["core", "layout", "format", "members", "mapped", "array", "engine", "devices"]),
     uses(
         "experiment",
-        &["core", "layout", "format", "members", "mapped", "array", "engine", "devices", "sim", "workload"],
+        &[
+            "core",
+            "layout",
+            "format",
+            "members",
+            "mapped",
+            "array",
+            "engine",
+            "devices",
+            "reliability",
+            "sim",
+            "workload",
+        ],
     ),
     uses(
         "sinew",

@@ -1,7 +1,7 @@
 //! Experiments: a file describes them, the engine runs them on simulated members, and the results are JSON, text and a page.
 //!
 //! A file describes the members, pool, volumes and workload of a simulation, its duration and seeds, and what to vary; or an
-//! array that grows by arithmetic alone. [`plan`] makes a list of runs of it. Each run is a function of its description and seed:
+//! array that grows, or reliability, by arithmetic alone. [`plan`] makes a list of runs of it. Each run is a function of its description and seed:
 //! no clock of the machine affects a result, except for times of addressing, which a file may ask for.
 //! `sinew experiment show NAME` prints a file.
 //!
@@ -11,12 +11,12 @@
 //! error     what can go wrong
 //! units     seconds to nanoseconds, figures for people
 //! progress  how a run reports its progress
-//! file/     the file: spec and growth with the head that both have, names, published figures,
+//! file/     the file: spec, growth and reliability with the head that all have, names, published figures,
 //!           checks, overrides by path, the files that ship with the program
 //! plan      from a file to checked runs
 //! system/   the system under test: members, pools and arrays, layers of presets, the target of requests
-//! results/  the JSON: schema, simulated, spread over seeds; the comparison with published figures; the summary of seeds
-//! run/      one run: simulation, load, measure, histogram, figures, online_growth; growth_arithmetic
+//! results/  the JSON: schema, simulated, reliability, spread over seeds; the comparison with published figures; the summary of seeds
+//! run/      one run: simulation, load, measure, histogram, figures, online_growth; growth_arithmetic, reliability_arithmetic
 //! batch/    many runs on several threads, with a cache of results
 //! report/   text for a terminal; html with charts, drawn by svg
 //! ```
@@ -33,7 +33,7 @@ mod system;
 mod units;
 
 pub use error::{Error, Result};
-pub use file::{builtin, growth, names, published, spec};
+pub use file::{builtin, growth, names, published, reliability, spec};
 
 /// The former name of [`builtin`].
 pub use file::builtin as named;

@@ -10,6 +10,7 @@ use crate::file::growth::{GrowthFile, GrowthSpec};
 use crate::file::head::{CaseSpec, Head};
 use crate::file::overrides::{self, Overrides};
 use crate::file::published::PublishedFigure;
+use crate::file::reliability::{ReliabilityFile, ReliabilitySpec};
 use crate::file::spec::Spec;
 use crate::{Error, Result};
 
@@ -52,19 +53,42 @@ pub enum Subject {
     Simulation(Box<Spec>),
     /// An array that grows.
     Growth(GrowthSpec),
+    /// Reliability by arithmetic.
+    Reliability(Box<ReliabilitySpec>),
 }
 
-/// The table that only a file about an array that grows has.
-const GROWTH: &str = "growth";
+/// The kinds of files.
+#[derive(Clone, Copy)]
+enum FileKind {
+    Simulation,
+    Growth,
+    Reliability,
+}
+
+impl FileKind {
+    /// The kind, by the table that only files of the kind have.
+    fn of(document: &Table) -> FileKind {
+        if document.contains_key("growth") {
+            FileKind::Growth
+        } else if document.contains_key("reliability") {
+            FileKind::Reliability
+        } else {
+            FileKind::Simulation
+        }
+    }
+}
+
 /// The tables of the head that decide which runs there are. A run's own document is without them.
 const HEAD_TABLES: [&str; 4] = ["cases", "sweep", "quick", "references"];
 
 impl Subject {
     fn read(document: Table) -> Result<Subject, toml::de::Error> {
-        Ok(if document.contains_key(GROWTH) {
-            Subject::Growth(document.try_into::<GrowthFile>()?.growth)
-        } else {
-            Subject::Simulation(Box::new(document.try_into()?))
+        Ok(match FileKind::of(&document) {
+            FileKind::Growth => Subject::Growth(document.try_into::<GrowthFile>()?.growth),
+            FileKind::Reliability => {
+                Subject::Reliability(Box::new(document.try_into::<ReliabilityFile>()?.reliability))
+            }
+            FileKind::Simulation => Subject::Simulation(Box::new(document.try_into()?)),
         })
     }
 
@@ -75,14 +99,16 @@ impl Subject {
                 Ok(spec.workload.open(base).map(drop)?)
             }
             Subject::Growth(spec) => spec.check(),
+            Subject::Reliability(spec) => spec.check(),
         }
     }
 
-    /// The seeds of the file. Growth arithmetic uses no random numbers, so it has one.
+    /// The seeds of the file. Arithmetic without random numbers has one.
     fn seeds(&self) -> &[u64] {
         match self {
             Subject::Simulation(spec) => &spec.run.seeds,
-            Subject::Growth(_) => &[0],
+            Subject::Reliability(spec) if spec.is_random() => &spec.seeds,
+            Subject::Growth(_) | Subject::Reliability(_) => &[0],
         }
     }
 
@@ -135,7 +161,7 @@ impl Plan {
     pub fn new(name: &str, text: &str, base: &Path, quick: bool) -> Result<Plan> {
         let description = |source| Error::Description { name: name.to_owned(), source };
         let mut document: Table = text.parse().map_err(description)?;
-        let head = read_head(text, document.contains_key(GROWTH)).map_err(description)?;
+        let head = read_head(text, FileKind::of(&document)).map_err(description)?;
         for table in HEAD_TABLES {
             document.remove(table);
         }
@@ -185,11 +211,11 @@ impl Plan {
 }
 
 /// Reads the whole text, so that an error anywhere in it has a line, and keeps the head.
-fn read_head(text: &str, is_growth: bool) -> Result<Head, toml::de::Error> {
-    Ok(if is_growth {
-        toml::from_str::<GrowthFile>(text)?.into()
-    } else {
-        toml::from_str::<Spec>(text)?.into()
+fn read_head(text: &str, kind: FileKind) -> Result<Head, toml::de::Error> {
+    Ok(match kind {
+        FileKind::Growth => toml::from_str::<GrowthFile>(text)?.into(),
+        FileKind::Reliability => toml::from_str::<ReliabilityFile>(text)?.into(),
+        FileKind::Simulation => toml::from_str::<Spec>(text)?.into(),
     })
 }
 

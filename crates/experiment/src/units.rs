@@ -33,6 +33,14 @@ pub(crate) fn three_digits(value: f64) -> String {
     }
 }
 
+/// A number with about three digits, and a power of ten where it is very small or very large.
+pub(crate) fn magnitude(value: f64) -> String {
+    match value.abs() {
+        v if v == 0.0 || (0.01..1e5).contains(&v) => three_digits(value),
+        _ => format!("{value:.2e}"),
+    }
+}
+
 /// A fraction of 1 in percent.
 pub(crate) fn percent(fraction: f64) -> String {
     format!("{:.1} %", fraction * 100.0)
@@ -47,6 +55,10 @@ mod tests {
         assert_eq!(
             [time(999.0), time(1500.0), time(2.5e7), time(1e9)],
             ["999 ns", "1.50 µs", "25 ms", "1 s"]
+        );
+        assert_eq!(
+            [magnitude(2.179e-5), magnitude(3.805e6), magnitude(15.27)],
+            ["2.18e-5", "3.80e6", "15.3"]
         );
         assert_eq!([bytes(512.0), bytes(1536.0), bytes(8e9)], ["512 B", "1.50 KiB", "7.45 GiB"]);
     }

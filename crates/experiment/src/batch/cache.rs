@@ -43,6 +43,11 @@ impl Cache {
                 toml::to_string(&spec)
             }
             Subject::Growth(spec) => toml::to_string(spec),
+            Subject::Reliability(spec) => {
+                let mut spec = spec.clone();
+                spec.seeds.clear();
+                toml::to_string(&spec)
+            }
         };
         hasher.update(text.expect("the description was read from TOML").as_bytes());
         Ok(self.directory.join(format!("{}.json", hasher.finalize().to_hex())))

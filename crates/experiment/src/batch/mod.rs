@@ -12,7 +12,7 @@ use crate::plan::{Plan, Run, Subject};
 use crate::progress::Progress;
 use crate::results::comparison;
 use crate::results::schema::{Figures, Results, RunResult, SCHEMA};
-use crate::run::{growth_arithmetic, simulation};
+use crate::run::{growth_arithmetic, reliability_arithmetic, simulation};
 use crate::system::members::AgedDrives;
 use crate::{Error, Result};
 
@@ -150,6 +150,8 @@ impl Executor<'_> {
             }
             Subject::Growth(spec) => growth_arithmetic::run(spec, &progress)
                 .map(|growth| (Figures::Growth { growth: Box::new(growth) }, 0)),
+            Subject::Reliability(spec) => reliability_arithmetic::run(spec, run.seed, &progress)
+                .map(|figures| (Figures::Reliability { reliability: Box::new(figures) }, 0)),
         };
         let (figures, member_requests) =
             executed.map_err(|source| Error::Run { run: name_of(run), source: Box::new(source) })?;

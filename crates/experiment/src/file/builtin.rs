@@ -51,6 +51,9 @@ builtin![
     "locality",
     "thresholds",
     "metadata",
+    "mttdl",
+    "esap-reliability",
+    "ageing-together",
 ];
 
 /// The environment variable that names the directory of the traces that these experiments replay.

@@ -1,5 +1,5 @@
 //! The head that every experiment file has, whatever it describes: its description, cases, sweep, quick run and published
-//! figures. Declared once, for both kinds of files.
+//! figures. Declared once, for all kinds of files.
 
 use std::collections::BTreeMap;
 

@@ -10,4 +10,5 @@ pub(crate) mod head;
 pub mod names;
 pub(crate) mod overrides;
 pub mod published;
+pub mod reliability;
 pub mod spec;

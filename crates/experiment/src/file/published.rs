@@ -80,6 +80,8 @@ pub enum Unit {
     Bytes,
     /// A fraction of 1, shown in percent.
     Part,
+    /// A number of any magnitude, shown with a power of ten where it is very small or very large.
+    Magnitude,
 }
 
 impl Unit {
@@ -90,6 +92,7 @@ impl Unit {
             Unit::Time => units::time(value),
             Unit::Bytes => units::bytes(value),
             Unit::Part => format!("{:.2} %", value * 100.0),
+            Unit::Magnitude => units::magnitude(value),
         }
     }
 }

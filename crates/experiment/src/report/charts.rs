@@ -12,7 +12,7 @@ use crate::report::svg::{self, Axis, Curve, Ring};
 use crate::results::schema::Comparison;
 use crate::results::simulated::{Interval, KindResult, Simulated};
 use crate::results::summary::Group;
-use crate::units::{bytes, time};
+use crate::units::{bytes, magnitude, time};
 
 /// Latency against the fraction of requests that do not exceed it.
 ///
@@ -357,6 +357,7 @@ pub(crate) fn sweep<F>(
         let x = swept_axis(drawn.iter().flat_map(|curve| &curve.points).map(|point| point.0).collect());
         let y = match unit {
             Unit::Time => latency_axis(&drawn, &rings),
+            Unit::Magnitude => Axis::log(values(&drawn, &rings), magnitude),
             Unit::Number | Unit::Bytes => Axis::linear(end(&drawn, &rings), mark),
             Unit::Part => {
                 Axis::linear(end(&drawn, &rings), |fraction| format!("{} %", mark(fraction * 100.0)))

@@ -2,17 +2,12 @@
 
 use crate::file::published::Unit;
 use crate::report::charts::SweptChart;
+use crate::report::columns::Column;
 use crate::results::schema::GrowthFigures;
 use crate::results::summary::Group;
 
-/// A column of the table.
-struct Column {
-    heading: &'static str,
-    figure: fn(&GrowthFigures) -> Option<f64>,
-    unit: Unit,
-}
-
-const COLUMNS: [Column; 11] = [
+/// The columns of the table.
+pub(crate) const COLUMNS: [Column<GrowthFigures>; 11] = [
     Column { heading: "members", figure: |f| Some(f64::from(f.members)), unit: Unit::Number },
     Column { heading: "CV of data", figure: |f| Some(f.data_cv), unit: Unit::Part },
     Column { heading: "CV of first data", figure: |f| Some(f.first_data_cv), unit: Unit::Part },
@@ -79,19 +74,4 @@ pub(crate) const TIMES_NOTE: &str =
 /// Whether any group has times.
 pub(crate) fn is_timed(groups: &[Group<'_, GrowthFigures>]) -> bool {
     groups.iter().any(|group| group.first().times.is_some())
-}
-
-/// The headings, then a row for each group. Columns without figures are left out.
-pub(crate) fn rows(groups: &[Group<'_, GrowthFigures>]) -> Vec<Vec<String>> {
-    let has_figures = |column: &&Column| groups.iter().any(|group| (column.figure)(group.first()).is_some());
-    let columns: Vec<_> = COLUMNS.iter().filter(has_figures).collect();
-    let headings = [""].into_iter().chain(columns.iter().map(|column| column.heading));
-    let mut rows = vec![headings.map(str::to_owned).collect()];
-    rows.extend(groups.iter().map(|group| {
-        let cell = |column: &&Column| {
-            (column.figure)(group.first()).map_or("-".to_owned(), |value| column.unit.show(value))
-        };
-        [group.name().to_owned()].into_iter().chain(columns.iter().map(cell)).collect()
-    }));
-    rows
 }

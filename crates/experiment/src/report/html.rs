@@ -5,7 +5,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::Result;
 use crate::report::charts::{self, Sweep, TimeChart};
 use crate::report::tables::{KINDS, QUANTILES, VOLUME_COLUMNS, latency_cells, volume_rows};
-use crate::report::{growth_columns, svg};
+use crate::report::{columns, growth_columns, reliability_columns, svg};
+use crate::results::reliability::ReliabilityFigures;
 use crate::results::schema::{Comparison, Figures, GrowthFigures, Results};
 use crate::results::simulated::{MemberResult, PoolResult, Simulated};
 use crate::results::summary::{Group, groups};
@@ -23,6 +24,7 @@ const UNFOLDED_MAX: usize = 4;
 pub fn html(results: &Results) -> Result<String> {
     let (simulated, growth) =
         (groups(&results.runs, Figures::simulated), groups(&results.runs, Figures::growth));
+    let reliability = groups(&results.runs, Figures::reliability);
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -40,6 +42,7 @@ pub fn html(results: &Results) -> Result<String> {
                 (comparison_table(&results.references))
                 @if !simulated.is_empty() { (simulations(&simulated, &results.references)?) }
                 @if !growth.is_empty() { (growths(&growth, &results.references)?) }
+                @if !reliability.is_empty() { (reliabilities(&reliability, &results.references)?) }
                 h2 { "The file" }
                 pre { (results.file) }
             }
@@ -89,16 +92,30 @@ fn simulations(groups: &[Group<'_>], references: &[Comparison]) -> Result<Markup
 }
 
 fn growths(groups: &[Group<'_, GrowthFigures>], references: &[Comparison]) -> Result<Markup> {
-    let rows = growth_columns::rows(groups);
     Ok(html! {
         (swept(charts::sweep(groups, &growth_columns::CHARTS, references)?))
         h2 { "Arrays" }
+        (row_table(&columns::rows(&growth_columns::COLUMNS, groups)))
+        @if growth_columns::is_timed(groups) { p.note { (growth_columns::TIMES_NOTE) } }
+    })
+}
+
+fn reliabilities(groups: &[Group<'_, ReliabilityFigures>], references: &[Comparison]) -> Result<Markup> {
+    Ok(html! {
+        (swept(charts::sweep(groups, &reliability_columns::CHARTS, references)?))
+        h2 { "Reliability" }
+        (row_table(&columns::rows(&reliability_columns::COLUMNS, groups)))
+    })
+}
+
+/// A table whose first row are the headings.
+fn row_table(rows: &[Vec<String>]) -> Markup {
+    html! {
         div.wide { table {
             thead { tr { @for cell in rows.iter().take(1).flatten() { th { (cell) } } } }
             tbody { @for row in rows.iter().skip(1) { tr { @for cell in row { td { (cell) } } } } }
         } }
-        @if growth_columns::is_timed(groups) { p.note { (growth_columns::TIMES_NOTE) } }
-    })
+    }
 }
 
 fn swatch(index: usize, count: usize) -> Markup {

@@ -1,7 +1,9 @@
 //! The report for a terminal.
 
-use crate::report::growth_columns;
+use crate::report::columns::rows;
 use crate::report::tables::{KINDS, QUANTILES, VOLUME_COLUMNS, latency_cells, volume_rows};
+use crate::report::{growth_columns, reliability_columns};
+use crate::results::reliability::ReliabilityFigures;
 use crate::results::schema::{Comparison, Figures, GrowthFigures, Results};
 use crate::results::simulated::Simulated;
 use crate::results::summary::{Group, groups};
@@ -11,9 +13,11 @@ use crate::units::{percent, three_digits};
 pub fn text(results: &Results) -> String {
     let simulated = groups(&results.runs, Figures::simulated);
     let growth = growth(&groups(&results.runs, Figures::growth));
+    let reliability = reliability(&groups(&results.runs, Figures::reliability));
     let references = references(&results.references);
-    let tables = [latencies(&simulated), volumes(&simulated), members(&simulated), growth, references];
-    let tables: Vec<_> = tables.into_iter().filter(|table| !table.is_empty()).collect();
+    let of_simulations = [latencies(&simulated), volumes(&simulated), members(&simulated)];
+    let tables = of_simulations.into_iter().chain([growth, reliability, references]);
+    let tables: Vec<_> = tables.filter(|table| !table.is_empty()).collect();
     tables.join("\n")
 }
 
@@ -26,7 +30,14 @@ fn growth(groups: &[Group<'_, GrowthFigures>]) -> String {
     } else {
         String::new()
     };
-    table(&growth_columns::rows(groups), 1) + &note
+    table(&rows(&growth_columns::COLUMNS, groups), 1) + &note
+}
+
+fn reliability(groups: &[Group<'_, ReliabilityFigures>]) -> String {
+    if groups.is_empty() {
+        return String::new();
+    }
+    table(&rows(&reliability_columns::COLUMNS, groups), 1)
 }
 
 fn latencies(groups: &[Group<'_>]) -> String {

@@ -9,6 +9,7 @@ use toml::Value;
 
 use crate::file::overrides;
 use crate::file::published::Unit;
+use crate::results::reliability::ReliabilityFigures;
 use crate::results::simulated::Simulated;
 use crate::results::spread::Spread;
 
@@ -58,6 +59,11 @@ pub enum Figures {
     Growth {
         /// The figures, in a table of their own as in the file.
         growth: Box<GrowthFigures>,
+    },
+    /// Of reliability by arithmetic alone.
+    Reliability {
+        /// The figures, in a table of their own as in the file.
+        reliability: Box<ReliabilityFigures>,
     },
 }
 
@@ -144,7 +150,7 @@ impl Figures {
     pub fn simulated(&self) -> Option<&Simulated> {
         match self {
             Figures::Simulated(figures) => Some(figures),
-            Figures::Growth { .. } => None,
+            Figures::Growth { .. } | Figures::Reliability { .. } => None,
         }
     }
 
@@ -152,7 +158,15 @@ impl Figures {
     pub fn growth(&self) -> Option<&GrowthFigures> {
         match self {
             Figures::Growth { growth } => Some(growth),
-            Figures::Simulated(_) => None,
+            Figures::Simulated(_) | Figures::Reliability { .. } => None,
+        }
+    }
+
+    /// The figures of reliability by arithmetic alone.
+    pub fn reliability(&self) -> Option<&ReliabilityFigures> {
+        match self {
+            Figures::Reliability { reliability } => Some(reliability),
+            Figures::Simulated(_) | Figures::Growth { .. } => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The execution of one run: a simulation under load, or the arithmetic of an array that grows.
+//! The execution of one run: a simulation under load, or the arithmetic of growth or reliability.
 
 mod addressing_times;
 mod figures;
@@ -7,4 +7,5 @@ mod histogram;
 mod load;
 mod measure;
 mod online_growth;
+pub(crate) mod reliability_arithmetic;
 pub(crate) mod simulation;
