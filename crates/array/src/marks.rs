@@ -87,7 +87,9 @@ sinew_core::coverage_marks! {
     ArrayScrubStopped,
     /// An array: a scrub met what cannot be read.
     ArrayScrubUnreadable,
-    /// An array: part of a ring could not be read at recovery.
+    /// An array: part of a ring was read block by block at recovery.
+    ArrayRecoverRingPiecewise,
+    /// An array: a block of a ring could not be read at recovery.
     ArrayRecoverRingLost,
     /// An array: the newest group was given up at recovery, because one that it needs is not there.
     ArrayRecoverGroupVoid,

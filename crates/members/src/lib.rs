@@ -14,6 +14,7 @@ pub mod message;
 pub mod open_error;
 pub mod pool_shard;
 pub mod recovery_report;
+pub mod ring;
 pub mod status;
 pub mod throttle;
 pub mod update_latency;

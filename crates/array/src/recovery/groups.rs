@@ -9,11 +9,14 @@ use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_format::log_group::{Group, decode_group, decode_header};
 use sinew_members::open_error::RecoverError;
+use sinew_members::ring::reader::{Region, RegionMarks, Unit, read_regions};
 
 use crate::recovery::Recovery;
 
-/// Blocks of a ring read at once.
-const READ_BLOCKS: usize = 256;
+const READ_MARKS: RegionMarks = RegionMarks {
+    unit_by_unit: Mark::ArrayRecoverRingPiecewise.name(),
+    unit_lost: Mark::ArrayRecoverRingLost.name(),
+};
 
 /// A group that was read from the rings, and the members that have it.
 pub(super) struct RingGroup {
@@ -37,9 +40,9 @@ impl<I: Io> Recovery<I> {
 
     /// Every intact group on the active members; of several with one number, the one with the highest epoch.
     async fn read_groups(&mut self) -> BTreeMap<u64, RingGroup> {
+        let rings = self.read_rings().await;
         let mut groups: BTreeMap<u64, RingGroup> = BTreeMap::new();
-        for member in self.layout_members() {
-            let ring = self.read_ring(member).await;
+        for (member, ring) in rings {
             for at in 0..ring.len() / BLOCK_BYTES {
                 let Some(group) = self.group_at(&ring, at, member) else { continue };
                 let header = group.group.header;
@@ -53,21 +56,19 @@ impl<I: Io> Recovery<I> {
         groups
     }
 
-    /// A member's ring, with zeros for blocks that cannot be read.
-    async fn read_ring(&mut self, member: MemberId) -> Vec<u8> {
-        let blocks = self.layout.geometry.log_blocks as usize;
-        let mut ring = vec![0; blocks * BLOCK_BYTES];
-        for first in (0..blocks).step_by(READ_BLOCKS) {
-            let count = READ_BLOCKS.min(blocks - first);
-            let offset = self.layout.log_offset(first as u32);
-            if let Ok(buf) = self.members.read_at(member, offset, count * BLOCK_BYTES).await {
-                self.report.bytes_read += buf.len() as u64;
-                ring[first * BLOCK_BYTES..][..buf.len()].copy_from_slice(buf.bytes());
-            } else {
-                self.io.mark(Mark::ArrayRecoverRingLost);
-            }
-        }
-        ring
+    /// The ring of each active member of the layout, with zeros for blocks that cannot be read.
+    async fn read_rings(&mut self) -> BTreeMap<MemberId, Vec<u8>> {
+        let bytes = self.layout.geometry.log_blocks as usize * BLOCK_BYTES;
+        let mut rings: BTreeMap<MemberId, Vec<u8>> =
+            self.layout_members().into_iter().map(|member| (member, vec![0; bytes])).collect();
+        let region = Region { offset: self.layout.log_offset(0), bytes: bytes as u64 };
+        let regions = self.layout_members().into_iter().map(|member| (member, region));
+        let block = |Unit { member, at, data }: Unit| {
+            let ring = rings.get_mut(&member).expect("every member of the layout has one");
+            ring[at as usize..][..data.len()].copy_from_slice(data.bytes());
+        };
+        self.report.bytes_read += read_regions(&self.members, regions, BLOCK_BYTES, READ_MARKS, block).await;
+        rings
     }
 
     /// The group at a place of a ring. A ring also holds clients' data, which may look like a group, but does not know the log's

@@ -9,7 +9,6 @@ mod aborted_records;
 pub(crate) mod complete;
 mod verify;
 
-use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -33,9 +32,11 @@ use sinew_members::members::Members;
 use sinew_members::open_error::RecoverError;
 use sinew_members::pool_shard::OpenShard;
 use sinew_members::recovery_report::RecoveryReport;
+use sinew_members::ring::reader::{Region, RegionMarks, Unit, read_regions};
 
-/// Bytes read at once.
-const READ_BYTES: usize = 1 << 20;
+const READ_MARKS: RegionMarks =
+    RegionMarks { unit_by_unit: Mark::RecoverPiecewise.name(), unit_lost: Mark::RecoverPieceLost.name() };
+
 /// Pages read at the same time.
 const PAGES_AT_ONCE: usize = 64;
 
@@ -145,56 +146,15 @@ impl<I: Io> Recovery<I> {
         }
     }
 
-    /// Reads a region of every active member in large pieces, one of each at a time; what cannot be read counts as not
-    /// there.
-    async fn read_regions(
-        &mut self,
-        range: impl Fn(MemberId) -> (u64, u64),
-        unit: usize,
-        each: impl FnMut(MemberId, u64, Buf),
-    ) {
-        let active = self.members.active();
-        let (io, members, each, bytes_read) = (&self.io, &self.members, &RefCell::new(each), &Cell::new(0));
-        let take = move |member, at, buf: Buf| {
-            bytes_read.set(bytes_read.get() + buf.len() as u64);
-            for offset in (0..buf.len()).step_by(unit) {
-                each.borrow_mut()(member, at + offset as u64, buf.slice(offset, unit));
-            }
-        };
-        join_all(active.into_iter().map(|member| {
-            let (start, bytes) = range(member);
-            async move {
-                for at in (0..bytes).step_by(READ_BYTES) {
-                    let len = (bytes - at).min(READ_BYTES as u64);
-                    if let Ok(buf) = members.read_at(member, start + at, len as usize).await {
-                        take(member, at, buf);
-                        continue;
-                    }
-                    // Unit by unit, so that one bad spot costs only itself.
-                    io.mark(Mark::RecoverPiecewise);
-                    for offset in (at..at + len).step_by(unit) {
-                        if let Ok(buf) = members.read_at(member, start + offset, unit).await {
-                            take(member, offset, buf);
-                        } else {
-                            io.mark(Mark::RecoverPieceLost);
-                        }
-                    }
-                }
-            }
-        }))
-        .await;
-        self.report.bytes_read += bytes_read.get();
-    }
-
     async fn load_pages(&mut self) -> Result<(), RecoverError> {
-        let layouts: Vec<_> = self.members.ids().map(|m| self.members.get(m).layout).collect();
         let (index, io, pool) = (self.index, self.io.clone(), self.config.pool);
         let mut found: BTreeMap<PageId, FoundPage> = BTreeMap::new();
-        let range = |m: MemberId| {
-            let layout = layouts[usize::from(m.0)];
-            (layout.page_offset(index, 0), u64::from(layout.page_slots) * PAGE_BYTES as u64)
-        };
-        self.read_regions(range, PAGE_BYTES, |member, at, data| {
+        let regions = self.members.active().into_iter().map(|m| {
+            let layout = self.members.get(m).layout;
+            let bytes = u64::from(layout.page_slots) * PAGE_BYTES as u64;
+            (m, Region { offset: layout.page_offset(index, 0), bytes })
+        });
+        let pages = |Unit { member, at, data }: Unit| {
             let Ok(header) = PageHeader::open(&mut data.bytes().to_vec()) else { return };
             if header.pool != pool || usize::from(header.shard) != index {
                 return;
@@ -205,8 +165,8 @@ impl<I: Io> Recovery<I> {
                 Some(page) if page.lsn > header.lsn => io.mark(Mark::RecoverPageOlder),
                 _ => drop(found.insert(header.page, FoundPage { lsn: header.lsn, copies: vec![copy] })),
             }
-        })
-        .await;
+        };
+        self.report.bytes_read += read_regions(&self.members, regions, PAGE_BYTES, READ_MARKS, pages).await;
         // Their content is read again rather than kept: it is as large as the tables that are made of it.
         let mut found = found.into_iter();
         loop {
@@ -308,13 +268,14 @@ impl<I: Io> Recovery<I> {
     }
 
     async fn read_ring(&mut self) -> BTreeMap<Lsn, RingBlock> {
-        let layouts: Vec<_> = self.members.ids().map(|m| self.members.get(m).layout).collect();
         let (index, ring) = (self.index, u64::from(self.config.mapped().journal_blocks));
         let (pool, shard) = (self.config.pool, self.index as u16);
         let mut blocks: BTreeMap<Lsn, RingBlock> = BTreeMap::new();
-        let range =
-            |m: MemberId| (layouts[usize::from(m.0)].journal_offset(index, 0), ring * BLOCK_BYTES as u64);
-        self.read_regions(range, BLOCK_BYTES, |_, at, data| {
+        let regions = self.members.active().into_iter().map(|m| {
+            let offset = self.members.get(m).layout.journal_offset(index, 0);
+            (m, Region { offset, bytes: ring * BLOCK_BYTES as u64 })
+        });
+        let journal_blocks = |Unit { at, data, .. }: Unit| {
             let Ok(header) = decode_header(&mut data.bytes().to_vec()) else { return };
             let here = header.lsn % ring == at / BLOCK_BYTES as u64;
             if header.pool != pool || header.shard != shard || !here {
@@ -324,8 +285,9 @@ impl<I: Io> Recovery<I> {
             if blocks.get(&header.lsn).is_none_or(|b| age(&b.header) < age(&header)) {
                 blocks.insert(header.lsn, RingBlock { header, data: Buf::copy_of(data.bytes()) });
             }
-        })
-        .await;
+        };
+        let read = read_regions(&self.members, regions, BLOCK_BYTES, READ_MARKS, journal_blocks).await;
+        self.report.bytes_read += read;
         blocks
     }
 

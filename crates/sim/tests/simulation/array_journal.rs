@@ -1,0 +1,65 @@
+//! The journal of an array beside damaged members.
+
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::volume::Volume;
+use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
+use sinew_format::model::array_geometry::ArraySpec;
+use sinew_format::model::mapped_geometry::SUPERBLOCK_AREA_BYTES;
+use sinew_layout::{Level, Rotation};
+use sinew_sim::{DeviceConfig, OpenPool, World};
+
+const MEMBER_BYTES: u64 = 16 << 20;
+const RING_BLOCKS: u32 = 512;
+const RAID5: Level = Level::Raid5(Rotation::LeftSymmetric);
+
+fn candidates(world: &World, count: usize) -> Vec<Candidate> {
+    let candidate = |i| Candidate {
+        device: world.add_device(DeviceConfig::of_bytes(MEMBER_BYTES)),
+        path: format!("m{i}"),
+    };
+    (0..count).map(candidate).collect()
+}
+
+fn spec(level: Level, journal: bool) -> PoolSpec {
+    let kind = PoolKind::Array(ArraySpec { level, chunk_bytes: 65536, journal, spares: 0, zeroed: true });
+    PoolSpec { name: "v".to_owned(), kind, shards: 1, journal_blocks: Some(RING_BLOCKS), force: false }
+}
+
+fn content(block: u64) -> Buf {
+    Buf::copy_of(&[(block * 7 + block / 251) as u8; BLOCK_BYTES])
+}
+
+/// The members that are left have each one unreadable block in their rings, in which no group lies.
+#[test]
+fn an_unreadable_block_of_a_ring_costs_itself_alone() {
+    const BLOCKS: u64 = 40;
+    let world = World::new(1);
+    let members = candidates(&world, 3);
+    let (io, all) = (world.io(), members.clone());
+    let writing = async move {
+        pool::create(&io, &all, &spec(RAID5, true)).await.unwrap();
+        let open = OpenPool::open(io.clone(), all, || false).await.ok().unwrap();
+        let volume = open.volume("v").unwrap();
+        for block in 0..BLOCKS {
+            volume.write(block * BLOCK_BYTES as u64, content(block), true).await.unwrap();
+        }
+    };
+    world.block_on(writing).unwrap();
+    world.kill_process();
+    let unused = SUPERBLOCK_AREA_BYTES + 250 * BLOCK_BYTES as u64;
+    for member in &members[..2] {
+        let device = world.device(member.device);
+        assert!(device.peek(unused, BLOCK_BYTES).iter().all(|&byte| byte == 0), "no group lies there");
+        device.spoil(unused..unused + BLOCK_BYTES as u64);
+    }
+    let io = world.io();
+    let reading = async move {
+        let open = OpenPool::open(io, members[..2].to_vec(), || true).await.ok().unwrap();
+        let volume = open.volume("v").unwrap();
+        for block in 0..BLOCKS {
+            let read = volume.read(block * BLOCK_BYTES as u64, BLOCK_BYTES as u32).await.unwrap();
+            assert_eq!(read[0].bytes(), content(block).bytes(), "block {block}");
+        }
+    };
+    world.block_on(reading).unwrap();
+}
