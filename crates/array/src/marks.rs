@@ -11,6 +11,14 @@ sinew_core::coverage_marks! {
     ArrayLogFull,
     /// An array: a member failed while a group was written; another takes its place.
     ArrayLogMemberLost,
+    /// An array: a group of the log went to other members than it would have, because those are in a spike.
+    ArrayLogAround,
+    /// An array: a group of the log was late and went to further members.
+    ArrayLogHedged,
+    /// An array: too few members respond to hedge a group of the log, or the hedge budget did not allow it.
+    ArrayLogTooDear,
+    /// An array: a group of the log waited for members that still write an earlier one.
+    ArrayLogHeldUp,
     /// An array: what waited for the log was refused, because nothing can be brought to its place.
     ArrayLogRefused,
     /// No member took a group of an array's log.

@@ -159,7 +159,9 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
         if !self.state.has_log() {
             return self.journal.flush().await;
         }
-        self.journal.destage_all().await
+        let destaged = self.journal.destage_all().await;
+        self.journal.log().wait_for_writes().await;
+        destaged
     }
 
     fn set_member(

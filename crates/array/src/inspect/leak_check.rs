@@ -10,6 +10,7 @@ pub(crate) fn leaks<I: Io>(shard: &Inspected<'_, I>) -> Vec<String> {
         ("stripes locked", shard.stripes.locked()),
         ("stripes with writes that wait", shard.requests.queued_stripes()),
         ("entries to be logged", shard.journal.log().queued()),
+        ("writes of the log", shard.journal.log().writes_under_way()),
         ("regions in use", shard.bitmap.regions().in_use()),
         ("flushes", usize::from(shard.journal.is_flushing())),
     ];

@@ -21,6 +21,8 @@ pub(super) struct BuiltGroup {
     /// Clients' data: the slots and their new content.
     pub(super) contents: Vec<(Run, Buf)>,
     pub(super) answers: Vec<Answer>,
+    /// To the tasks that append images.
+    pub(super) image_answers: Vec<Answer>,
     pub(super) states: Vec<Fulfil<Result<(), VolumeError>>>,
     /// Changes of the regions that its state has.
     pub(super) changes: Option<u64>,
@@ -36,12 +38,13 @@ pub(super) struct Answer {
 
 impl Answer {
     /// Tells the request how the write of the group went.
-    pub(super) fn give(&self, written: Result<(), VolumeError>) {
+    pub(super) fn give(self, written: Result<(), VolumeError>) {
         self.completion.done(self.parts, written.and(self.result));
     }
 }
 
 /// The parity of a group that one member gets.
+#[derive(Clone)]
 pub(super) struct ParityRun {
     pub(super) member: MemberId,
     /// The block of the group at which the run begins.

@@ -32,6 +32,7 @@ struct GroupBuilder {
     blocks: u32,
     contents: Vec<(Run, Buf)>,
     answers: Vec<Answer>,
+    image_answers: Vec<Answer>,
 }
 
 impl GroupBuilder {
@@ -71,7 +72,7 @@ impl<I: Io> Journal<I> {
         }
         // Merges that came too late leave nothing to write, but their requests wait for that answer.
         if builder.records.is_empty() {
-            builder.answers.iter().for_each(|answer| answer.give(Ok(())));
+            builder.answers.into_iter().for_each(|answer| answer.give(Ok(())));
             return None;
         }
         Some(self.seal(builder, with_state, states))
@@ -125,6 +126,7 @@ impl<I: Io> Journal<I> {
             parity,
             contents: builder.contents,
             answers: builder.answers,
+            image_answers: builder.image_answers,
             states,
             changes,
         }
@@ -145,7 +147,7 @@ impl<I: Io> Journal<I> {
                     self.progress.note_changed(upto);
                 }
                 builder.push(record, data);
-                builder.answers.push(Answer { completion, parts: 1, result: Ok(true) });
+                builder.image_answers.push(Answer { completion, parts: 1, result: Ok(true) });
             }
         }
     }

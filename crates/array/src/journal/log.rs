@@ -20,6 +20,7 @@ use sinew_core::sync::{Fulfil, Promise, Signal, promise};
 use sinew_core::volume::VolumeError;
 use sinew_format::log_group::GroupRecord;
 use sinew_format::model::array_shard_layout::Run;
+use sinew_members::ring::writer::LateCopies;
 
 use crate::journal::group::BuiltGroup;
 
@@ -104,6 +105,10 @@ pub(crate) struct Log {
     pub(super) epoch: u64,
     /// A group whose write failed on every member.
     pub(super) unwritten: RefCell<Option<BuiltGroup>>,
+    /// Members that still write a group which counts without them.
+    pub(super) late: LateCopies,
+    /// Groups whose parity is being written.
+    pub(super) parity_writes: Cell<u32>,
     pub(super) blocks_written: Cell<u64>,
     pub(super) groups_written: Cell<u64>,
 }
@@ -129,6 +134,8 @@ impl Log {
             stuck: Cell::new(false),
             epoch: start.epoch,
             unwritten: RefCell::default(),
+            late: LateCopies::default(),
+            parity_writes: Cell::new(0),
             blocks_written: Cell::new(0),
             groups_written: Cell::new(0),
         }
@@ -188,6 +195,16 @@ impl Log {
     /// Has the writer look again whether there is room.
     pub(super) fn notify_room(&self) {
         self.room.notify();
+    }
+
+    /// Writes that nothing waits for: of groups to members that were late, and of parity.
+    pub(crate) fn writes_under_way(&self) -> usize {
+        self.late.count() + self.parity_writes.get() as usize
+    }
+
+    /// Waits until there are none of these.
+    pub(crate) async fn wait_for_writes(&self) {
+        self.room.wait(|| (self.writes_under_way() == 0).then_some(())).await;
     }
 
     /// Blocks written to the log since it was opened.

@@ -7,14 +7,16 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::MemberId;
-use sinew_core::io::{Gather, Io};
+use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
-use sinew_core::sync::join_all;
+use sinew_core::sync::{Promise, Signal, join_all, promise};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::array_shard_layout::Run;
+use sinew_members::members::Members;
+use sinew_members::ring::writer::{LateCopies, ReplicatedRing, RingGroup, RingMarks, write_group};
 
 use crate::journal::Journal;
-use crate::journal::group::BuiltGroup;
+use crate::journal::group::{Answer, BuiltGroup, ParityRun};
 use crate::journal::log::Entry;
 
 impl<I: Io> Journal<I> {
@@ -41,14 +43,19 @@ impl<I: Io> Journal<I> {
 
     /// Writes a group and answers its requests. A group whose write failed on every member may be on one of them all the
     /// same: it is written again, unchanged, before any other.
-    async fn append_group(&self, mut group: BuiltGroup) -> Result<(), VolumeError> {
-        let acknowledged = mutation::on(Mutation::AcknowledgeEarly);
-        let answers = std::mem::take(&mut group.answers);
-        if acknowledged {
-            answers.iter().for_each(|answer| answer.give(Ok(())));
+    async fn append_group(self: &Rc<Self>, mut group: BuiltGroup) -> Result<(), VolumeError> {
+        let mut answers = std::mem::take(&mut group.answers);
+        let mut image_answers = std::mem::take(&mut group.image_answers);
+        if mutation::on(Mutation::AcknowledgeEarly) {
+            answers.drain(..).chain(image_answers.drain(..)).for_each(|answer| answer.give(Ok(())));
         }
         let seq = group.header.seq;
-        let written = self.write_group(&group).await;
+        let (copies_written, copies) = promise();
+        if !group.parity.is_empty() || !image_answers.is_empty() {
+            let parity = group.parity.clone();
+            self.state.io().spawn(Rc::clone(self).finish_images(seq, parity, image_answers, copies));
+        }
+        let written = self.write_copies(&group).await;
         self.log.blocks_written.set(self.log.blocks_written.get() + u64::from(group.header.blocks));
         let states = std::mem::take(&mut group.states);
         if written.is_ok() {
@@ -58,15 +65,30 @@ impl<I: Io> Journal<I> {
                 self.bitmap.set_written(changes);
             }
         } else {
-            self.state.mark(Mark::ArrayLogUnwritten);
             self.log.unwritten.replace(Some(group));
         }
         self.wake_destager();
         states.into_iter().for_each(|fulfil| fulfil.fulfil(written));
-        if !acknowledged {
-            answers.iter().for_each(|answer| answer.give(written));
-        }
+        answers.into_iter().for_each(|answer| answer.give(written));
+        copies_written.fulfil(written);
         written
+    }
+
+    /// Writes the parity of a group's images, and answers that they are appended once the copies of the group are written as
+    /// well. Clients do not wait for the parity: nothing changes in its place before this answer.
+    async fn finish_images(
+        self: Rc<Self>,
+        seq: u64,
+        parity: Vec<ParityRun>,
+        answers: Vec<Answer>,
+        copies: Promise<Result<(), VolumeError>>,
+    ) {
+        self.log.parity_writes.set(self.log.parity_writes.get() + 1);
+        self.write_parity((seq % self.log.ring) as u32, parity).await;
+        let written = copies.await;
+        answers.into_iter().for_each(|answer| answer.give(written));
+        self.log.parity_writes.set(self.log.parity_writes.get() - 1);
+        self.log.room.notify();
     }
 
     /// Waits for something to write and for room; returns whether there is room for clients' data.
@@ -123,64 +145,89 @@ impl<I: Io> Journal<I> {
         }
     }
 
-    /// Writes a group to f + 1 active members, or to all that are left; a member that fails is replaced by another. Each
-    /// parity goes to its own member if that is active: a member that is out does not need it when it comes back.
-    async fn write_group(&self, group: &BuiltGroup) -> Result<(), VolumeError> {
+    /// Writes a group to f + 1 members.
+    async fn write_copies(self: &Rc<Self>, group: &BuiltGroup) -> Result<(), VolumeError> {
         if mutation::on(Mutation::SkipJournal) {
             return Ok(());
         }
         let turn = self.log.groups_written.get();
         self.log.groups_written.set(turn + 1);
-        let layout = self.state.layout();
         let position = (group.header.seq % self.log.ring) as u32;
-        let (mut written, mut failed): (Vec<MemberId>, Vec<MemberId>) = (Vec::new(), Vec::new());
-        let mut parity = &group.parity[..];
-        loop {
-            written.retain(|&m| self.state.members().is_active(m));
-            let copies = self.choose_copies(turn, &written, &failed);
-            let runs = parity.iter().filter(|run| self.state.members().is_active(run.member));
-            let mut writes: Vec<(MemberId, u32, &Gather)> =
-                runs.map(|run| (run.member, position + run.first, &run.data)).collect();
-            if mutation::on(Mutation::StrayImageParity) {
-                writes.iter_mut().for_each(|write| write.0 = MemberId(u8::from(write.0.0 == 0)));
-            }
-            let parities = writes.len();
-            writes.extend(copies.iter().map(|&member| (member, position, &group.data)));
-            if writes.is_empty() {
-                return if written.is_empty() { Err(VolumeError::Failed) } else { Ok(()) };
-            }
-            let results = join_all(writes.iter().map(|&(member, at, data)| {
-                self.state.members().write_at(member, layout.log_offset(at), Rc::clone(data))
-            }));
-            for (i, (&(member, ..), result)) in writes.iter().zip(results.await).enumerate() {
-                match result {
-                    Ok(()) if i < parities => {}
-                    Ok(()) => written.push(member),
-                    Err(error) => {
-                        self.state.mark(Mark::ArrayLogMemberLost);
-                        failed.push(member);
-                        self.state.members().report_failure(member, error).await;
-                    }
-                }
-            }
-            parity = &[];
-        }
+        write_group(self, RingGroup { turn, position, data: Rc::clone(&group.data) }).await
     }
 
-    /// Further members to write a group to, beside those that already have it.
-    fn choose_copies(&self, turn: u64, written: &[MemberId], failed: &[MemberId]) -> Vec<MemberId> {
+    /// Writes each parity of a group to its own member if that is active: a member that is out does not need it when it comes
+    /// back.
+    async fn write_parity(&self, position: u32, parity: Vec<ParityRun>) {
+        let members = self.state.members();
+        join_all(parity.into_iter().map(|run| async move {
+            let stray = mutation::on(Mutation::StrayImageParity);
+            let member = if stray { MemberId(u8::from(run.member.0 == 0)) } else { run.member };
+            // A group that is written there without counting might come to lie on it.
+            self.log.room.wait(|| (!self.log.late.contains(member)).then_some(())).await;
+            if !members.is_active(member) {
+                return;
+            }
+            let offset = self.offset(member, position + run.first);
+            if let Err(error) = members.write_at(member, offset, run.data).await {
+                self.state.mark(Mark::ArrayLogMemberLost);
+                members.report_failure(member, error).await;
+            }
+        }))
+        .await;
+    }
+}
+
+impl<I: Io> ReplicatedRing<I> for Journal<I> {
+    const MARKS: RingMarks = RingMarks {
+        around: Mark::ArrayLogAround.name(),
+        hedged: Mark::ArrayLogHedged.name(),
+        too_dear: Mark::ArrayLogTooDear.name(),
+        held_up: Mark::ArrayLogHeldUp.name(),
+        member_lost: Mark::ArrayLogMemberLost.name(),
+        refused: Mark::ArrayLogUnwritten.name(),
+    };
+
+    fn members(&self) -> &Members<I> {
+        self.state.members()
+    }
+
+    fn late_copies(&self) -> &LateCopies {
+        &self.log.late
+    }
+
+    fn room(&self) -> &Signal {
+        &self.log.room
+    }
+
+    fn copies(&self) -> usize {
+        self.state.layout().tolerates() + 1
+    }
+
+    /// The members of one stripe: an array that loses f + 1 of those is lost anyway.
+    fn replica_sets(&self, turn: u64) -> Vec<Vec<MemberId>> {
         let layout = self.state.layout();
-        let wanted = if mutation::on(Mutation::OneJournalCopy) { 1 } else { layout.tolerates() + 1 };
-        // Members of one stripe first: an array that loses all of those is lost anyway.
-        let stripe = turn % layout.stripes;
-        let all = (0..layout.geometry.members()).map(|m| MemberId(m as u8));
-        let mut copies = Vec::with_capacity(wanted);
-        for member in (0..layout.width(stripe)).map(|unit| layout.member(stripe, unit)).chain(all) {
-            let known = written.contains(&member) || failed.contains(&member) || copies.contains(&member);
-            if written.len() + copies.len() < wanted && !known && self.state.members().is_active(member) {
-                copies.push(member);
+        let members = layout.geometry.members();
+        let (mut sets, mut seen) = (Vec::new(), vec![false; members]);
+        let first = turn % layout.stripes;
+        for stripe in (first..layout.stripes).chain(0..first).take(members) {
+            let set: Vec<MemberId> = (0..layout.width(stripe)).map(|u| layout.member(stripe, u)).collect();
+            let found = set.iter().filter(|m| !std::mem::replace(&mut seen[usize::from(m.0)], true)).count();
+            if found > 0 {
+                sets.push(set);
+            }
+            if seen.iter().all(|&seen| seen) {
+                break;
             }
         }
-        copies
+        sets
+    }
+
+    fn ring_members(&self) -> Vec<MemberId> {
+        (0..self.state.layout().geometry.members()).map(|m| MemberId(m as u8)).collect()
+    }
+
+    fn offset(&self, _member: MemberId, position: u32) -> u64 {
+        self.state.layout().log_offset(position)
     }
 }

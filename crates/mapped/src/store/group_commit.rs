@@ -3,22 +3,20 @@
 //! At most two groups are in flight, so that all records queued meanwhile share the next group. A block's position in the
 //! ring is its sequence number modulo the ring's length, on every member that it is written to.
 
-use std::future::{Future, poll_fn};
 use std::ops::Range;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::journal::{Block, CommitResult};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::{Lsn, MemberId};
-use sinew_core::io::{Gather, Io};
+use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
-use sinew_core::sync::{batch, poll_next};
-use sinew_core::volume::VolumeError;
+use sinew_core::sync::{Signal, batch};
 use sinew_format::journal_block::encode_block;
+use sinew_members::members::Members;
+use sinew_members::ring::writer::{LateCopies, ReplicatedRing, RingGroup, RingMarks, write_group};
 
 /// Blocks written by one group at most.
 const GROUP_BLOCKS: u64 = 16;
@@ -110,152 +108,13 @@ impl<I: Io> Store<I> {
         (lsns, data)
     }
 
-    /// Writes a group to f + 1 active members, or to all that are left; a member that fails is replaced by another. Where
-    /// one is late another gets the group, too, and the group counts as written as soon as any f + 1 have it.
+    /// Writes a group to f + 1 members.
     async fn write_group(self: &Rc<Self>, first: Lsn, data: Buf) -> CommitResult {
         if mutation::on(Mutation::SkipJournal) {
             return Ok(());
         }
         let position = (first % u64::from(self.geometry.journal_blocks)) as u32;
-        let data: Gather = Rc::new([data]);
-        let mut copies = if mutation::on(Mutation::OneJournalCopy) { 1 } else { self.geometry.copies() };
-        let (mut written, mut writing): (Vec<MemberId>, Vec<(MemberId, Pin<Box<_>>)>) = Default::default();
-        let mut wanted = copies;
-        self.members.latency.earn();
-        loop {
-            written.retain(|&m| self.members.takes_new(m));
-            if written.len() >= copies {
-                break;
-            }
-            let taken: Vec<MemberId> = written.iter().copied().chain(writing.iter().map(|w| w.0)).collect();
-            for member in self.choose_copies(first, &taken, wanted.saturating_sub(taken.len())).await {
-                writing
-                    .push((member, Box::pin(Rc::clone(self).write_copy(member, position, Rc::clone(&data)))));
-            }
-            if writing.is_empty() {
-                if written.is_empty() {
-                    self.io.mark(Mark::JournalRefused);
-                    return Err(VolumeError::Failed);
-                }
-                break;
-            }
-            match self.next_written(&mut writing, wanted > copies).await {
-                Some((member, true)) => written.push(member),
-                Some((_, false)) => {}
-                None if mutation::on(Mutation::CountLateJournal) => copies -= 1,
-                None => wanted += writing.len(),
-            }
-        }
-        if !writing.is_empty() {
-            self.journal.late.borrow_mut().extend(writing.iter().map(|w| w.0));
-            self.io.spawn(Rc::clone(self).await_late_copies(writing));
-        }
-        Ok(())
-    }
-
-    /// Writes a group to one member; whether that went well.
-    async fn write_copy(self: Rc<Self>, member: MemberId, position: u32, data: Gather) -> bool {
-        let offset = self.members.get(member).layout.journal_offset(self.index, position);
-        let result = self.members.write_at(member, offset, data).await;
-        if let Err(error) = result {
-            self.io.mark(Mark::JournalMemberLost);
-            self.members.report_failure(member, error).await;
-        }
-        result.is_ok()
-    }
-
-    /// The next member whose write has ended, and its result; `None` when all are late and another member shall get
-    /// the group.
-    async fn next_written<F: Future<Output = bool>>(
-        &self,
-        writing: &mut Vec<(MemberId, Pin<Box<F>>)>,
-        is_hedged: bool,
-    ) -> Option<(MemberId, bool)> {
-        let late_ns = writing.iter().map(|w| self.members.latency.late_ns(w.0)).max().unwrap_or(0);
-        let may_be_late = self.members.may_hedge() && !is_hedged;
-        let again = || self.members.deadlines.at(self.io.now_coarse().saturating_add(late_ns));
-        let mut alarm = may_be_late.then(again);
-        poll_fn(|cx| {
-            if let Poll::Ready(ended) = poll_next(cx, writing) {
-                return Poll::Ready(ended);
-            }
-            while let Some(set) = &mut alarm
-                && set.poll(cx, self.io.now_coarse())
-            {
-                if self.may_hedge_group(writing.iter().map(|w| w.0)) {
-                    return Poll::Ready(None);
-                }
-                // What cannot be done now may be possible after as long again.
-                alarm = Some(again());
-            }
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// Whether a group may go to further members, since these are late: others respond, and enough of them for the groups
-    /// to come, which must not go to members that still write this one.
-    fn may_hedge_group(&self, late: impl Iterator<Item = MemberId> + Clone) -> bool {
-        let is_free = |&m: &MemberId| {
-            let is_late = self.journal.is_late(m) || late.clone().any(|l| l == m);
-            self.members.takes_new(m) && self.members.responds(m) && !is_late
-        };
-        let free = self.members.ids().filter(is_free).count();
-        if free < self.geometry.copies() || !self.members.latency.spend(late.clone().count()) {
-            self.io.mark(Mark::AroundTooDear);
-            return false;
-        }
-        self.io.mark(Mark::JournalHedged);
-        late.for_each(|m| self.members.latency.note(m, |watch| watch.hedges += 1));
-        true
-    }
-
-    /// Waits for writes of the journal that came too late to count. Until then nothing else is written to these places.
-    async fn await_late_copies<F: Future<Output = bool>>(
-        self: Rc<Self>,
-        writing: Vec<(MemberId, Pin<Box<F>>)>,
-    ) {
-        for (member, write) in writing {
-            write.await;
-            let mut late = self.journal.late.borrow_mut();
-            let place = late.iter().position(|&m| m == member).expect("it is listed");
-            late.swap_remove(place);
-            drop(late);
-            self.journal.room.notify();
-        }
-    }
-
-    /// Up to `count` further members to write a group to: those that respond, with the least to do first and in turn where
-    /// they are alike, then the others. Members that still write an earlier group are none; where only such are left, they
-    /// are waited for.
-    async fn choose_copies(&self, first: Lsn, taken: &[MemberId], count: usize) -> Vec<MemberId> {
-        if count == 0 {
-            return Vec::new();
-        }
-        let n = self.members.count() as u64;
-        let in_turn = || {
-            (0..n)
-                .map(|i| MemberId(((first / ROTATION_BLOCKS + i) % n) as u8))
-                .filter(|m| self.members.takes_new(*m) && !taken.contains(m))
-        };
-        let is_late = |m: &MemberId| self.journal.late.borrow().contains(m);
-        let chosen = || {
-            let (mut chosen, others): (Vec<_>, Vec<_>) =
-                in_turn().filter(|m| !is_late(m)).partition(|&m| self.members.responds(m));
-            if others.iter().any(|other| in_turn().take(count).any(|m| m == *other)) && chosen.len() >= count
-            {
-                self.io.mark(Mark::JournalAround);
-            }
-            chosen.sort_by_key(|&m| self.members.in_flight(m));
-            chosen.extend(others);
-            chosen.truncate(count);
-            if chosen.len() < count && in_turn().any(|m| is_late(&m)) {
-                self.io.mark(Mark::JournalHeldUp);
-                return None;
-            }
-            Some(chosen)
-        };
-        self.journal.room.wait(chosen).await
+        write_group(self, RingGroup { turn: first / ROTATION_BLOCKS, position, data: Rc::new([data]) }).await
     }
 
     fn group_written(self: &Rc<Self>, lsns: Range<Lsn>, written: CommitResult) {
@@ -266,5 +125,46 @@ impl<I: Io> Store<I> {
         unapplied.iter_mut().filter(|b| lsns.contains(&b.lsn)).for_each(|b| b.written = Some(written));
         drop(unapplied);
         self.apply_ready();
+    }
+}
+
+impl<I: Io> ReplicatedRing<I> for Store<I> {
+    const MARKS: RingMarks = RingMarks {
+        around: Mark::JournalAround.name(),
+        hedged: Mark::JournalHedged.name(),
+        too_dear: Mark::AroundTooDear.name(),
+        held_up: Mark::JournalHeldUp.name(),
+        member_lost: Mark::JournalMemberLost.name(),
+        refused: Mark::JournalRefused.name(),
+    };
+
+    fn members(&self) -> &Members<I> {
+        &self.members
+    }
+
+    fn late_copies(&self) -> &LateCopies {
+        &self.journal.late
+    }
+
+    fn room(&self) -> &Signal {
+        &self.journal.room
+    }
+
+    fn copies(&self) -> usize {
+        self.geometry.copies()
+    }
+
+    /// Any members: chunks lie on any as well.
+    fn replica_sets(&self, turn: u64) -> Vec<Vec<MemberId>> {
+        let n = self.members.count() as u64;
+        vec![(0..n).map(|i| MemberId(((turn + i) % n) as u8)).collect()]
+    }
+
+    fn ring_members(&self) -> Vec<MemberId> {
+        self.members.ids().collect()
+    }
+
+    fn offset(&self, member: MemberId, position: u32) -> u64 {
+        self.members.get(member).layout.journal_offset(self.index, position)
     }
 }

@@ -14,6 +14,7 @@ use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::{Fulfil, Promise, Signal, promise};
 use sinew_core::volume::VolumeError;
 use sinew_format::journal_block::{JOURNAL_PAYLOAD_BYTES, JournalHeader, Record};
+use sinew_members::ring::writer::LateCopies;
 
 /// What became of a commit.
 pub(crate) type CommitResult = Result<(), VolumeError>;
@@ -45,8 +46,8 @@ pub(crate) struct Journal {
     pub(super) epoch: u64,
     /// Blocks written since the pool was opened.
     pub(super) blocks_written: Cell<u64>,
-    /// Members that still write a group which is written without them.
-    pub(super) late: RefCell<Vec<MemberId>>,
+    /// Members that still write a group which counts without them.
+    pub(super) late: LateCopies,
     /// Blocks being written to members, and blocks that wait for one before them, or for data that is still being
     /// written.
     pub(super) unapplied: RefCell<VecDeque<Block>>,
@@ -71,7 +72,7 @@ impl Journal {
             tail_durable: Cell::new(tail),
             epoch,
             blocks_written: Cell::new(0),
-            late: RefCell::default(),
+            late: LateCopies::default(),
             unapplied: RefCell::default(),
             in_flight: Cell::new(0),
             overlapped: Cell::new(0),
@@ -116,12 +117,12 @@ impl Journal {
 
     /// Whether a member still writes what is written without it.
     pub(super) fn is_late(&self, member: MemberId) -> bool {
-        self.late.borrow().contains(&member)
+        self.late.contains(member)
     }
 
     /// Writes that came too late to count and have not ended.
     pub(crate) fn late_writes(&self) -> usize {
-        self.late.borrow().len()
+        self.late.count()
     }
 
     /// The last block known durable with everything before it.

@@ -1,7 +1,8 @@
 //! The rings of a journal: each member has one for each shard, and a group of blocks has its copies at the same position of
 //! f + 1 of them.
 //!
-//! Both kinds of pool keep such a journal. What they share is how a group gets to enough members without waiting for slow
-//! ones ([`writer`]), and how recovery reads what the members hold ([`reader`]).
+//! Both kinds of pool keep such a journal. They share the way in which a group gets to enough members without waiting for
+//! slow ones ([`writer`]), and in which recovery reads the rings ([`reader`]).
 
 pub mod reader;
+pub mod writer;

@@ -1,15 +1,17 @@
-//! The journal of an array beside damaged members.
+//! The journal of an array beside slow and damaged members.
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::Io;
 use sinew_core::volume::Volume;
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_format::model::array_geometry::ArraySpec;
 use sinew_format::model::mapped_geometry::SUPERBLOCK_AREA_BYTES;
 use sinew_layout::{Level, Rotation};
+use sinew_members::latency::SpikeAvoidance;
 use sinew_sim::{DeviceConfig, OpenPool, World};
 
-const MEMBER_BYTES: u64 = 16 << 20;
-const RING_BLOCKS: u32 = 512;
+const MEMBER_BYTES: u64 = 32 << 20;
+const RING_BLOCKS: u32 = 2048;
 const RAID5: Level = Level::Raid5(Rotation::LeftSymmetric);
 
 fn candidates(world: &World, count: usize) -> Vec<Candidate> {
@@ -62,4 +64,50 @@ fn an_unreadable_block_of_a_ring_costs_itself_alone() {
         }
     };
     world.block_on(reading).unwrap();
+}
+
+/// The longest of `writes` writes that begin while a member stalls, in an array with a journal.
+fn longest_write_in_a_spike(level: Level, mode: SpikeAvoidance, writes: u64) -> u64 {
+    const SPIKE_NS: u64 = 50_000_000;
+    let world = World::new(1);
+    let members = candidates(&world, 6);
+    let (io, held_up) = (world.io(), world.device(members[0].device));
+    let writing = async move {
+        pool::create(&io, &members, &spec(level, true)).await.unwrap();
+        let open = OpenPool::open(io.clone(), members.clone(), || false).await.ok().unwrap();
+        open.control.step_around(mode).await;
+        let volume = open.volume("v").unwrap();
+        let block = |i: u64| i * 37 % (volume.size_bytes() / BLOCK_BYTES as u64);
+        for i in 0..u64::from(RING_BLOCKS) {
+            volume.write(block(i) * BLOCK_BYTES as u64, content(block(i)), false).await.unwrap();
+        }
+        held_up.hold_up(SPIKE_NS);
+        let mut longest = 0;
+        for i in 0..writes {
+            let began = io.now();
+            volume.write(block(i) * BLOCK_BYTES as u64, content(block(i) + 1), false).await.unwrap();
+            longest = longest.max(io.now() - began);
+        }
+        for i in 0..writes {
+            let read = volume.read(block(i) * BLOCK_BYTES as u64, BLOCK_BYTES as u32).await.unwrap();
+            assert_eq!(read[0].bytes(), content(block(i) + 1).bytes(), "block {}", block(i));
+        }
+        longest
+    };
+    world.block_on(writing).unwrap()
+}
+
+#[test]
+fn the_journal_of_an_array_avoids_a_member_in_a_spike() {
+    let levels = [
+        RAID5,
+        Level::Raid6(Rotation::LeftSymmetric),
+        Level::Raid50 { groups: 2, rotation: Rotation::LeftSymmetric },
+    ];
+    for level in levels {
+        let longest = |mode| longest_write_in_a_spike(level, mode, 100);
+        let (off, auto) = (longest(SpikeAvoidance::Off), longest(SpikeAvoidance::Auto));
+        assert!(off > 40_000_000, "{level}: {off} ns without avoidance");
+        assert!(auto < 5_000_000, "{level}: {auto} ns");
+    }
 }
