@@ -93,6 +93,8 @@ sinew_core::coverage_marks! {
     ArrayScrubResumed,
     /// An array: a scrub was stopped, or begun again.
     ArrayScrubStopped,
+    /// An array: background work waited for a member in a spike.
+    ArrayBackgroundAround,
     /// An array: a scrub met what cannot be read.
     ArrayScrubUnreadable,
     /// An array: part of a ring was read block by block at recovery.

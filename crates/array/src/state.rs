@@ -6,9 +6,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::marks::Mark;
+use sinew_core::coverage::MarkName;
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_format::model::array_shard_layout::ShardLayout;
+use sinew_members::io_priority::BackgroundWork;
 use sinew_members::members::Members;
 use sinew_members::status::Counters;
 use sinew_members::throttle::Throttle;
@@ -29,6 +31,8 @@ pub(crate) struct ShardState<I> {
     /// More members are out than the array survives.
     failed: Cell<bool>,
     closing: Cell<bool>,
+    /// Requests of clients under way.
+    requests: Cell<u32>,
 }
 
 impl<I: Io> ShardState<I> {
@@ -43,6 +47,7 @@ impl<I: Io> ShardState<I> {
             throttle: Throttle::default(),
             failed: Cell::new(false),
             closing: Cell::new(false),
+            requests: Cell::new(0),
         }
     }
 
@@ -125,6 +130,19 @@ impl<I: Io> ShardState<I> {
         self.failed.get()
     }
 
+    /// Counts a client's request until the result is dropped.
+    pub(crate) fn begin_request(&self) -> RequestGuard<'_> {
+        self.requests.set(self.requests.get() + 1);
+        RequestGuard(&self.requests)
+    }
+
+    /// Waits before background work reads or writes a chunk of each member of a stripe.
+    pub(crate) async fn yield_stripe_to_clients(&self, stripe: u64) {
+        let layout = self.layout();
+        let members: Vec<MemberId> = layout.stripe_members(stripe).collect();
+        self.yield_to_clients(&members, u64::from(layout.geometry.layout.chunk_bytes())).await;
+    }
+
     /// The shard is about to close: background work ends.
     pub(crate) fn set_closing(&self) {
         self.closing.set(true);
@@ -133,5 +151,30 @@ impl<I: Io> ShardState<I> {
     /// Whether the shard is about to close.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.get()
+    }
+}
+
+impl<I: Io> BackgroundWork<I> for ShardState<I> {
+    const AROUND: MarkName = Mark::ArrayBackgroundAround.name();
+
+    fn members(&self) -> &Members<I> {
+        &self.members
+    }
+
+    fn has_clients(&self) -> bool {
+        self.requests.get() > 0
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.is_closing() || self.has_failed()
+    }
+}
+
+/// A request under way.
+pub(crate) struct RequestGuard<'a>(&'a Cell<u32>);
+
+impl Drop for RequestGuard<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod deadlines;
 pub mod hedged_read;
+pub mod io_priority;
 pub mod io_timeout;
 pub mod latency;
 pub mod marks;

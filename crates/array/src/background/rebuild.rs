@@ -116,13 +116,14 @@ impl<I: Io> Rebuild<I> {
     async fn rebuild_unit(&self, stripe: u64, member: MemberId) -> bool {
         let unit_of_member = || {
             let layout = self.state.layout();
-            (0..layout.width(stripe)).find(|&unit| layout.member(stripe, unit) == member)
+            layout.stripe_members(stripe).position(|of_unit| of_unit == member)
         };
         if unit_of_member().is_none() {
             return true;
         }
         let chunk_blocks = self.state.layout().chunk_blocks;
         self.state.throttle().pay(self.state.io(), u64::from(chunk_blocks) * BLOCK_BYTES as u64).await;
+        self.state.yield_stripe_to_clients(stripe).await;
         let _lock = self.stripes.lock_exclusive(stripe).await;
         // The unit may have moved meanwhile.
         let Some(unit) = unit_of_member() else { return true };

@@ -104,6 +104,7 @@ impl<I: Io> Scrub<I> {
     async fn scrub_stripe(&self, stripe: u64) {
         let bytes = u64::from(self.state.layout().chunk_blocks) * BLOCK_BYTES as u64;
         self.state.throttle().pay(self.state.io(), bytes * self.state.layout().w as u64).await;
+        self.state.yield_stripe_to_clients(stripe).await;
         let _lock = self.stripes.lock_exclusive(stripe).await;
         let readable = self.stripes.health(stripe, &[]).readable;
         for unit in (0..readable.len()).filter(|&unit| readable[unit]) {

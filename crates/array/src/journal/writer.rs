@@ -211,7 +211,7 @@ impl<I: Io> ReplicatedRing<I> for Journal<I> {
         let (mut sets, mut seen) = (Vec::new(), vec![false; members]);
         let first = turn % layout.stripes;
         for stripe in (first..layout.stripes).chain(0..first).take(members) {
-            let set: Vec<MemberId> = (0..layout.width(stripe)).map(|u| layout.member(stripe, u)).collect();
+            let set: Vec<MemberId> = layout.stripe_members(stripe).collect();
             let found = set.iter().filter(|m| !std::mem::replace(&mut seen[usize::from(m.0)], true)).count();
             if found > 0 {
                 sets.push(set);

@@ -20,6 +20,7 @@ impl<I: Io> Requests<I> {
             return Err(VolumeError::ReadOnly);
         }
         self.state.throttle().note_request(self.state.io());
+        let _request = self.state.begin_request();
         match request {
             Request::Read { local, count } => self.read(local, count).await.map(Reply::Data),
             Request::Write { local, data } => self.write(local, data).await.map(|()| Reply::Done),

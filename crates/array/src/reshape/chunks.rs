@@ -97,6 +97,7 @@ impl<I: Io> Reshape<I> {
         }
         let bytes = moves.len() as u64 * u64::from(layout.geometry.layout.chunk_bytes());
         self.state.throttle().pay(self.state.io(), bytes).await;
+        self.yield_to_clients(bytes).await;
         let stripes: BTreeSet<u64> = moves.iter().map(|m| m.stripe).collect();
         let mut locks = Vec::with_capacity(stripes.len());
         for &stripe in &stripes {

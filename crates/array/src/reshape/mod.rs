@@ -7,11 +7,13 @@ mod run;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use sinew_core::ids::MemberId;
 use sinew_core::io::{DeviceId, Io};
 use sinew_core::sync::Kick;
 use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::array_shard_layout::ShardLayout;
 use sinew_format::model::config::MemberState;
+use sinew_members::io_priority::BackgroundWork;
 
 use crate::bitmap::Bitmap;
 use crate::journal::Journal;
@@ -58,6 +60,13 @@ impl<I: Io> Reshape<I> {
         self.state.set_layout(next);
         self.state.note_losses();
         self.wake.kick();
+    }
+
+    /// Waits before `bytes` bytes are moved, about as many on each member.
+    async fn yield_to_clients(&self, bytes: u64) {
+        let count = self.state.layout().geometry.members();
+        let members: Vec<MemberId> = (0..count).map(|m| MemberId(m as u8)).collect();
+        self.state.yield_to_clients(&members, bytes.div_ceil(count as u64)).await;
     }
 
     /// Whether the growth cannot go on at present.

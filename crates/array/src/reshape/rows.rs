@@ -135,10 +135,9 @@ impl<I: Io> Reshape<I> {
         let sources = batch.changes.iter().flat_map(|change| change.gains.iter().map(|(_, from)| from.row));
         let involved: BTreeSet<u64> = sources.chain(changed.iter().copied()).collect();
         let moves: usize = batch.changes.iter().map(|change| change.gains.len() + layout.m).sum();
-        self.state
-            .throttle()
-            .pay(self.state.io(), moves as u64 * u64::from(layout.chunk_blocks) * BLOCK_BYTES as u64)
-            .await;
+        let bytes = moves as u64 * u64::from(layout.geometry.layout.chunk_bytes());
+        self.state.throttle().pay(self.state.io(), bytes).await;
+        self.yield_to_clients(bytes).await;
         if batch.logs {
             self.make_room(&batch).await?;
         }

@@ -24,6 +24,7 @@ impl<I: Io> Stripes<I> {
     async fn resync_stripe(&self, stripe: u64) -> bool {
         let bytes = u64::from(self.state.layout().chunk_blocks) * BLOCK_BYTES as u64;
         self.state.throttle().pay(self.state.io(), bytes * self.state.layout().w as u64).await;
+        self.state.yield_stripe_to_clients(stripe).await;
         let _lock = self.locks.exclusive(stripe).await;
         self.state.counters().stripes_resynced.add(1);
         self.compare(stripe, |_| ()).await

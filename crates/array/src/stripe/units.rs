@@ -18,9 +18,10 @@ impl<I: Io> Stripes<I> {
     pub(crate) fn health(&self, stripe: u64, bad: &[usize]) -> Health {
         let (layout, regions) = (self.state.layout(), self.bitmap.regions());
         let region = layout.region(stripe);
-        let members = (0..layout.width(stripe)).map(|unit| layout.member(stripe, unit));
-        let writable: Vec<bool> = members.clone().map(|m| self.state.members().is_active(m)).collect();
-        let readable = members
+        let writable: Vec<bool> =
+            layout.stripe_members(stripe).map(|m| self.state.members().is_active(m)).collect();
+        let readable = layout
+            .stripe_members(stripe)
             .enumerate()
             .map(|(unit, m)| {
                 let stale = regions.is_stale(usize::from(m.0), region) && !mutation::on(Mutation::ReadStale);

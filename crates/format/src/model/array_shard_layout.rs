@@ -266,6 +266,11 @@ impl ShardLayout {
         self.home(stripe, unit).0
     }
 
+    /// The members of a stripe's units, in the order of the units.
+    pub fn stripe_members(&self, stripe: u64) -> impl Iterator<Item = MemberId> {
+        (0..self.width(stripe)).map(move |unit| self.member(stripe, unit))
+    }
+
     /// The offset of a position of the log on a member.
     pub fn log_offset(&self, position: u32) -> u64 {
         let before = self.index as u64 * u64::from(self.geometry.log_blocks) + u64::from(position);

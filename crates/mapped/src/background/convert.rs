@@ -24,6 +24,7 @@ use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
+use sinew_members::io_priority::BackgroundWork;
 
 /// Stripes converted with one flush.
 const STRIPES_PER_ROUND: usize = 8;
@@ -116,7 +117,7 @@ impl<I: Io> Converter<I> {
         let stripe = lock.stripe();
         let columns = usize::from(self.store.tables().stripe(stripe).columns);
         self.store.throttle().pay(self.store.io(), columns as u64 * CHUNK_BYTES).await;
-        self.priority.yield_to_clients(stripe, CHUNK_BYTES).await;
+        self.priority.yield_stripe_to_clients(stripe, CHUNK_BYTES).await;
         let filled = join_all((0..columns).map(|column| self.zero_unwritten(stripe, column))).await;
         let chunks = join_all((0..columns).map(|column| self.stripes.read_repaired(stripe, column))).await;
         let chunks: Option<Vec<Vec<Buf>>> = chunks.into_iter().map(|chunk| Some(vec![chunk?])).collect();

@@ -19,6 +19,7 @@ use sinew_core::ids::{MemberId, ShardBlock, SlotNo, VolumeId};
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;
 use sinew_format::model::mapped_geometry::CHUNK_BYTES;
+use sinew_members::io_priority::BackgroundWork;
 
 /// Defragmentation of what clients read in sequence.
 pub(crate) struct Defragmenter<I> {
@@ -56,7 +57,7 @@ impl<I: Io> Defragmenter<I> {
             return;
         }
         let members = self.members_of(&self.stored(volume, first));
-        self.priority.yield_to_clients_on(&members, CHUNK_BYTES).await;
+        self.priority.yield_to_clients(&members, CHUNK_BYTES).await;
         self.store
             .throttle()
             .pay(self.store.io(), self.store.geometry().data_columns as u64 * CHUNK_BYTES)

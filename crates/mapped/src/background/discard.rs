@@ -14,6 +14,7 @@ use sinew_core::ids::{ChunkAddr, MemberId};
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;
 use sinew_format::model::mapped_geometry::CHUNK_BYTES;
+use sinew_members::io_priority::BackgroundWork;
 
 /// Discards of free chunks.
 pub(crate) struct Discarder<I> {
@@ -47,7 +48,7 @@ impl<I: Io> Discarder<I> {
         };
         while self.store.members().takes_discards(member) && may() {
             let Some(range) = self.store.allocator_mut().take_undiscarded(member) else { return };
-            self.priority.yield_to_clients_on(&[member], CHUNK_BYTES).await;
+            self.priority.yield_to_clients(&[member], CHUNK_BYTES).await;
             let first = ChunkAddr { member, chunk: range.start };
             let result = self.store.members().discard(first, range.len() as u64).await;
             self.store.allocator_mut().give_back_discarded(member, range);

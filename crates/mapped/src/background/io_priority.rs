@@ -1,10 +1,5 @@
-//! Foreground priority: background work leaves spiking members alone, lets clients' requests go first where they wait, and
-//! uses no more than a part of a drive's throughput while clients are active.
-//!
-//! FusionRAID (FAST '21, section 5.5) suspends conversion while clients move more than 40 MB/s on a drive. Here that is
-//! the most that background work moves on a drive beside clients, and it waits for moments in which they do not. None of
-//! this holds while a request waits for the room that the work makes, and each wait is bounded: work that never comes to
-//! an end would cost more later.
+//! The priority of clients over the background work of a shard: the load of clients above which conversion pauses, and the
+//! conditions of [`BackgroundWork`].
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,16 +7,11 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use crate::store::Store;
 use crate::stripe::Stripes;
-use sinew_core::ids::{MemberId, StripeId};
+use sinew_core::coverage::MarkName;
+use sinew_core::ids::StripeId;
 use sinew_core::io::Io;
-
-/// Bytes per second that background work moves on a drive while clients are at work.
-const DRIVE_BYTES_PER_SECOND: u64 = 40_000_000;
-
-/// The longest time that one piece of work gives way, and the interval of its checks whether it may go on.
-const GIVE_WAY_NS_MAX: u64 = 50_000_000;
-
-const LOOK_NS: u64 = 500_000;
+use sinew_members::io_priority::BackgroundWork;
+use sinew_members::members::Members;
 
 /// The spans over which clients' load is measured.
 const LOAD_SPAN_NS: u64 = 100_000_000;
@@ -76,48 +66,28 @@ impl<I: Io> IoPriority<I> {
     }
 
     /// Waits before background work reads or writes `bytes` bytes on each member of a stripe.
-    pub(super) async fn yield_to_clients(&self, stripe: StripeId, bytes: u64) {
+    pub(super) async fn yield_stripe_to_clients(&self, stripe: StripeId, bytes: u64) {
         let members: Vec<_> = {
             let tables = self.store.tables();
             tables.homes(stripe).iter().flatten().map(|home| home.member).collect()
         };
-        self.yield_to_clients_on(&members, bytes).await;
+        self.yield_to_clients(&members, bytes).await;
+    }
+}
+
+impl<I: Io> BackgroundWork<I> for IoPriority<I> {
+    const AROUND: MarkName = Mark::BackgroundAround.name();
+
+    fn members(&self) -> &Members<I> {
+        self.store.members()
     }
 
-    /// As `yield_to_clients`, on these members.
-    pub(super) async fn yield_to_clients_on(&self, members: &[MemberId], bytes: u64) {
-        if !self.store.members().may_be_late() {
-            return;
-        }
-        let began = self.store.io().now();
-        let due = if self.store.volumes_in_use() > 0 {
-            let ns = bytes * 1_000_000_000 / DRIVE_BYTES_PER_SECOND;
-            members.iter().map(|&m| self.store.members().latency.pay(m, began, ns)).max().unwrap_or(began)
-        } else {
-            began
-        };
-        let end = began + GIVE_WAY_NS_MAX;
-        let mut now = began;
-        while now < end && !self.is_urgent() {
-            let spiking = members
-                .iter()
-                .any(|&m| self.store.members().is_active(m) && !self.store.members().responds(m));
-            let awaited = self.store.volumes_in_use() > 0
-                && members.iter().any(|&m| self.store.members().in_flight(m) > 0);
-            if spiking {
-                if now == began {
-                    self.store.mark(Mark::BackgroundAround);
-                }
-            } else if !awaited && now >= due {
-                return;
-            }
-            self.store.io().sleep(LOOK_NS).await;
-            now = self.store.io().now();
-        }
+    fn has_clients(&self) -> bool {
+        self.store.volumes_in_use() > 0
     }
 
     /// Whether a request waits for the room that background work makes, or soon will, or the pool is being closed.
-    pub(super) fn is_urgent(&self) -> bool {
+    fn is_urgent(&self) -> bool {
         self.store.room().waiting() > 0
             || self.store.is_closing()
             || self.store.allocator().free_chunks() < self.store.low_water()

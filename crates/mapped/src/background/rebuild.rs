@@ -135,7 +135,7 @@ impl<I: Io> Rebuilder<I> {
             let Some(lock) = self.store.lock_stripe(stripe).map(Rc::new) else { continue };
             for index in self.wanting(stripe) {
                 self.store.throttle().pay(self.store.io(), CHUNK_BYTES).await;
-                self.priority.yield_to_clients(stripe, CHUNK_BYTES).await;
+                self.priority.yield_stripe_to_clients(stripe, CHUNK_BYTES).await;
                 let is_moved = batch.iter().any(|r: &Rebuilt<I>| r.stripe == stripe && r.index == index);
                 if is_moved || !self.wanting(stripe).contains(&index) {
                     // It made way for another chunk, or its member was told to stay.

@@ -117,7 +117,7 @@ impl<I: Io> Relocator<I> {
         home: ChunkAddr,
     ) -> Option<Rebuilt<I>> {
         self.store.throttle().pay(self.store.io(), CHUNK_BYTES).await;
-        self.priority.yield_to_clients(lock.stripe(), CHUNK_BYTES).await;
+        self.priority.yield_stripe_to_clients(lock.stripe(), CHUNK_BYTES).await;
         match self.chunk_content(lock.stripe(), index).await {
             Some(content) => self.write_rebuilt(lock, index, home, true, content).await,
             None => {

@@ -110,7 +110,7 @@ impl<I: Io> Scrubber<I> {
         let mut chunks = Vec::new();
         for column in 0..usize::from(found.columns) {
             self.store.throttle().pay(self.store.io(), CHUNK_BYTES).await;
-            self.priority.yield_to_clients(stripe, CHUNK_BYTES / found.columns.max(1) as u64).await;
+            self.priority.yield_stripe_to_clients(stripe, CHUNK_BYTES / found.columns.max(1) as u64).await;
             chunks.push(self.scrub_column(stripe, column).await);
         }
         if found.state == StripeState::Parity

@@ -1,4 +1,6 @@
-//! The journal of an array beside slow and damaged members.
+//! The journal and the background work of an array beside slow members, damaged members and busy clients.
+
+use std::cell::Cell;
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::Io;
@@ -110,4 +112,47 @@ fn the_journal_of_an_array_avoids_a_member_in_a_spike() {
         assert!(off > 40_000_000, "{level}: {off} ns without avoidance");
         assert!(auto < 5_000_000, "{level}: {auto} ns");
     }
+}
+
+/// Bytes per second that a scrub reads on each member, and the clients' reads in that time.
+fn scrub_rate(with_clients: bool) -> u64 {
+    const SPAN_NS: u64 = 200_000_000;
+    let world = World::new(1);
+    let members = candidates(&world, 4);
+    let io = world.io();
+    let scrubbing = async move {
+        pool::create(&io, &members, &spec(RAID5, false)).await.unwrap();
+        let open = OpenPool::open(io.clone(), members.clone(), || false).await.ok().unwrap();
+        let volume = open.volume("v").unwrap();
+        let blocks = volume.size_bytes() / BLOCK_BYTES as u64;
+        open.control.scrub(true).await.unwrap();
+        let (began, reads) = (io.now(), Cell::new(0u64));
+        while io.now() < began + SPAN_NS {
+            let left = open.control.status().await.unwrap().scrub_stripes_left;
+            if left.is_none() {
+                break;
+            }
+            if with_clients {
+                for _ in 0..8 {
+                    let block = reads.get() * 37 % blocks;
+                    volume.read(block * BLOCK_BYTES as u64, BLOCK_BYTES as u32).await.unwrap();
+                    reads.set(reads.get() + 1);
+                }
+            } else {
+                io.sleep(1_000_000).await;
+            }
+        }
+        let ns = io.now() - began;
+        let stripes = open.control.status().await.unwrap().counters.stripes_scrubbed;
+        stripes * 65536 * 1_000_000_000 / ns
+    };
+    world.block_on(scrubbing).unwrap()
+}
+
+/// FusionRAID (FAST '21, section 5.5): background work moves at most 40 MB/s on a drive beside clients.
+#[test]
+fn background_work_of_an_array_yields_to_clients() {
+    let (alone, beside) = (scrub_rate(false), scrub_rate(true));
+    assert!(alone > 100_000_000, "{alone} bytes per second without clients");
+    assert!(beside < 50_000_000, "{beside} bytes per second beside clients");
 }
