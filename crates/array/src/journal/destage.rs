@@ -21,7 +21,7 @@ impl<I: Io> Journal<I> {
 
     /// Has every task that waits in the journal look again.
     pub(crate) fn wake_waiters(&self) {
-        self.flushes.notify();
+        self.flushes.changed().notify();
         self.progress.notify();
         self.log.notify_room();
     }

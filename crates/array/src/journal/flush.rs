@@ -1,12 +1,10 @@
 //! Flush: everything acknowledged so far survives power loss from here on.
-//!
-//! One flush of the members runs at a time. Callers that come meanwhile share the next one.
 
 use crate::marks::Mark;
 use sinew_core::io::Io;
-use sinew_core::mutation::{self, Mutation};
-use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
+use sinew_members::group_flush::{FlushMarks, FlushedShard, GroupFlush, flush_until};
+use sinew_members::members::Members;
 
 use crate::journal::Journal;
 
@@ -19,64 +17,49 @@ impl<I: Io> Journal<I> {
         if self.state.has_log() && self.bitmap.regions().has_unwritten_changes() {
             self.log.write_state().await?;
         }
-        let rounds = &self.flushes;
-        let wanted = rounds.begun.get() + 1;
-        while rounds.done.get() < wanted {
-            if self.state.has_failed() {
-                return Err(VolumeError::Failed);
-            }
-            if rounds.running.get() {
-                self.state.mark(Mark::ArrayFlushShared);
-                rounds.signal.wait(|| (!rounds.running.get()).then_some(())).await;
-            } else {
-                self.flush_members().await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// One round: flushes every member written since the last round. The round does not count when a member is lost
-    /// meanwhile, since the writes that the member missed must be marked first.
-    async fn flush_members(&self) -> Result<(), VolumeError> {
-        let rounds = &self.flushes;
-        rounds.running.set(true);
-        let round = rounds.begun.get() + 1;
-        rounds.begun.set(round);
-        let (version, last) = (self.state.members().version(), self.log.last());
-        self.bitmap.begin_flush();
-        self.pinned.begin_flush();
-        let written = self.state.members().take_unflushed();
-        let mut unflushed = false;
-        if !mutation::on(Mutation::SkipFlush) {
-            let results = join_all(written.iter().map(|&member| self.state.members().flush(member))).await;
-            for (&member, result) in written.iter().zip(results) {
-                if let Err(error) = result {
-                    self.state.mark(Mark::ArrayFlushMemberLost);
-                    self.state.members().report_failure(member, error).await;
-                    // An array without redundancy keeps a member that fails.
-                    if self.state.members().is_active(member) {
-                        self.state.members().set_unflushed(member);
-                        unflushed = true;
-                    }
-                }
-            }
-        }
-        if self.state.members().version() == version && !unflushed {
-            self.bitmap.end_flush();
-            self.pinned.end_flush();
-            self.log.set_flushed(last);
-            rounds.done.set(round);
-            self.state.counters().flushes.add(1);
-        } else {
-            self.state.mark(Mark::ArrayFlushVoid);
-        }
-        rounds.running.set(false);
-        rounds.signal.notify();
-        if unflushed { Err(VolumeError::Failed) } else { Ok(()) }
+        let wanted = self.flushes.begun() + 1;
+        flush_until(self, || match self.flushes.done() < wanted {
+            true if self.state.has_failed() => Err(VolumeError::Failed),
+            is_left => Ok(!is_left),
+        })
+        .await
     }
 
     /// Whether a flush is under way.
     pub(crate) fn is_flushing(&self) -> bool {
         self.flushes.is_running()
+    }
+}
+
+impl<I: Io> FlushedShard<I> for Journal<I> {
+    /// The last group.
+    type Covered = u64;
+    const MARKS: FlushMarks = FlushMarks {
+        shared: Mark::ArrayFlushShared.name(),
+        member_lost: Mark::ArrayFlushMemberLost.name(),
+        void: Mark::ArrayFlushVoid.name(),
+    };
+
+    fn members(&self) -> &Members<I> {
+        self.state.members()
+    }
+
+    fn group_flush(&self) -> &GroupFlush {
+        &self.flushes
+    }
+
+    async fn may_begin(&self) {}
+
+    fn begin(&self) -> u64 {
+        self.bitmap.begin_flush();
+        self.pinned.begin_flush();
+        self.log.last()
+    }
+
+    fn end(&self, last: u64) {
+        self.bitmap.end_flush();
+        self.pinned.end_flush();
+        self.log.set_flushed(last);
+        self.state.counters().flushes.add(1);
     }
 }

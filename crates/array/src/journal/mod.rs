@@ -7,7 +7,6 @@ mod destage;
 mod destage_requests;
 pub(crate) mod dirty_blocks;
 mod flush;
-mod flush_rounds;
 mod group;
 pub(crate) mod group_builder;
 pub(crate) mod log;
@@ -25,11 +24,11 @@ use sinew_core::io::Io;
 use sinew_core::sync::Promise;
 use sinew_core::volume::VolumeError;
 use sinew_format::log_group::GroupRecord;
+use sinew_members::group_flush::GroupFlush;
 
 use crate::bitmap::Bitmap;
 use crate::journal::destage_requests::DestageRequests;
 use crate::journal::dirty_blocks::DirtyBlocks;
-use crate::journal::flush_rounds::FlushRounds;
 use crate::journal::log::{Entry, Log, LogStart};
 use crate::journal::pinned_groups::PinnedGroups;
 use crate::journal::progress::{Progress, Resumed};
@@ -42,7 +41,7 @@ pub(crate) struct Journal<I> {
     log: Log,
     dirty: RefCell<DirtyBlocks>,
     pinned: PinnedGroups,
-    flushes: FlushRounds,
+    flushes: GroupFlush,
     requests: DestageRequests,
     progress: Progress,
 }
@@ -63,7 +62,7 @@ impl<I: Io> Journal<I> {
             log: Log::new(start),
             dirty: RefCell::new(dirty),
             pinned: PinnedGroups::default(),
-            flushes: FlushRounds::default(),
+            flushes: GroupFlush::default(),
             progress: Progress::new(resumed),
         }
     }

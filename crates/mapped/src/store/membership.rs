@@ -53,6 +53,6 @@ impl<I: Io> Store<I> {
     pub(crate) fn notify_members_changed(&self) {
         self.journal.room.notify();
         self.room.changed().notify();
-        self.flushed.notify();
+        self.group_flush.changed().notify();
     }
 }

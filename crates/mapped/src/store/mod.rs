@@ -34,6 +34,7 @@ use sinew_core::ids::{Lsn, StripeId, Uuid, VolumeId};
 use sinew_core::io::Io;
 use sinew_core::sync::Signal;
 use sinew_format::model::mapped_geometry::MappedGeometry;
+use sinew_members::group_flush::GroupFlush;
 use sinew_members::members::Members;
 use sinew_members::status::Counters;
 use sinew_members::throttle::Throttle;
@@ -66,8 +67,7 @@ pub(crate) struct Store<I> {
     flushing_stripes: RefCell<BTreeSet<StripeId>>,
     /// Commits of stale marks that a flush must not overtake.
     marks_pending: Cell<u32>,
-    flush_running: Cell<bool>,
-    flushed: Signal,
+    group_flush: GroupFlush,
     /// Stripes allocated whose opening is not applied yet, with the members' version at the allocation.
     opening: RefCell<BTreeMap<StripeId, u64>>,
     free_ids: RefCell<BTreeSet<StripeId>>,
@@ -125,8 +125,7 @@ impl<I: Io> Store<I> {
             unflushed_stripes: RefCell::default(),
             flushing_stripes: RefCell::default(),
             marks_pending: Cell::new(0),
-            flush_running: Cell::new(false),
-            flushed: Signal::default(),
+            group_flush: GroupFlush::default(),
             opening: RefCell::default(),
             users: RefCell::default(),
             emptied: RefCell::default(),

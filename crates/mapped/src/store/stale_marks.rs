@@ -24,7 +24,7 @@ impl<I: Io> Store<I> {
         self.io.spawn(async move {
             let _ = commit.await;
             store.marks_pending.set(store.marks_pending.get() - 1);
-            store.flushed.notify();
+            store.group_flush.changed().notify();
         });
     }
 
