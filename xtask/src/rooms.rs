@@ -33,7 +33,7 @@ pub(crate) const CRATES: &[CrateRow] = &[
     uses("core", &[]),
     uses("layout", &[]),
     uses("format", &["core", "layout"]),
-    uses("members", &["core", "format"]),
+    uses("members", &["core", "layout", "format"]),
     uses("mapped", &["core", "layout", "format", "members"]),
     uses("array", &["core", "layout", "format", "members"]),
     uses("engine", &["core", "layout", "format", "members", "mapped", "array"]),

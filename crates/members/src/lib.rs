@@ -18,5 +18,6 @@ pub mod pool_shard;
 pub mod recovery_report;
 pub mod ring;
 pub mod status;
+pub mod stripe_columns;
 pub mod throttle;
 pub mod update_latency;

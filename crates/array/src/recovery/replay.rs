@@ -26,8 +26,8 @@ use sinew_core::io::{Gather, Io};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_format::log_group::{Group, GroupRecord, IMAGE_OF_P, PARITY_MAX, Part};
-use sinew_layout::parity::{self, Column};
 use sinew_members::open_error::RecoverError;
+use sinew_members::stripe_columns::StripeColumns;
 
 use crate::bitmap::regions::{LongWork, Regions};
 use crate::recovery::Recovery;
@@ -319,16 +319,12 @@ impl<I: Io> Recovery<I> {
         let found =
             image.parity[..m].iter().map(|parity| parity.as_ref().and_then(|(_, found)| found.clone()));
         let units: Vec<Option<Buf>> = columns.into_iter().chain(found).collect();
-        let known: Vec<Column<'_>> = units
-            .iter()
-            .map(|unit| unit.as_ref().map_or(Column::Lost, |buf| Column::Present(buf.bytes())))
-            .collect();
+        let mut known = StripeColumns::new(k, m);
+        for (unit, content) in units.iter().enumerate() {
+            content.iter().for_each(|buf| known.set(unit, buf.bytes()));
+        }
         let wanted: Vec<usize> = missing.iter().map(|(p, _)| k + p).collect();
-        let bytes = each(image.offsets).count() * BLOCK_BYTES;
-        let mut made: Vec<Buf> = wanted.iter().map(|_| Buf::stale(bytes)).collect();
-        let mut places: Vec<&mut [u8]> = made.iter_mut().map(Buf::bytes_mut).collect();
-        parity::reconstruct(&known, k, m, &wanted, &mut places).ok()?;
-        Some(made)
+        known.recover(&wanted, each(image.offsets).count() * BLOCK_BYTES).ok()
     }
 
     /// A column's blocks at the offsets of an after-image, as they will be: from the log, else from their places.

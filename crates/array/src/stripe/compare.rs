@@ -3,7 +3,8 @@
 use crate::marks::Mark;
 use sinew_core::buf::Buf;
 use sinew_core::io::Io;
-use sinew_layout::parity::{self, Column};
+use sinew_layout::parity;
+use sinew_members::stripe_columns::StripeColumns;
 
 use crate::stripe::Stripes;
 use crate::stripe::parity_plan::Health;
@@ -55,15 +56,12 @@ impl<I: Io> Stripes<I> {
         }
         let (k, m, bytes) = (health.k, self.state.layout().m, read[0].1.len());
         let lost: Vec<usize> = (0..k).filter(|&column| !health.readable[column]).collect();
-        let mut known = vec![Column::Lost; k + m];
-        read.iter().for_each(|(run, buf)| known[run.unit] = Column::Present(buf.bytes()));
-        let mut recovered: Vec<Buf> = lost.iter().map(|_| Buf::stale(bytes)).collect();
+        let mut known = StripeColumns::new(k, m);
+        read.iter().for_each(|(run, buf)| known.set(run.unit, buf.bytes()));
         if !lost.is_empty() {
             self.state.mark(Mark::ArrayComparedWithout);
-            let mut places: Vec<&mut [u8]> = recovered.iter_mut().map(Buf::bytes_mut).collect();
-            parity::reconstruct(&known, k, m, &lost, &mut places)
-                .expect("no more are lost than there is parity");
         }
+        let recovered = known.recover(&lost, bytes).expect("no more are lost than there is parity");
         let mut units: Vec<Option<Buf>> = vec![None; k];
         read.iter()
             .filter(|(run, _)| run.unit < k)

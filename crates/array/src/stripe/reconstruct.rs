@@ -3,7 +3,7 @@
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
-use sinew_layout::parity::{self, Column};
+use sinew_members::stripe_columns::StripeColumns;
 
 use crate::stripe::Stripes;
 use crate::stripe::part::UnitRun;
@@ -61,10 +61,8 @@ impl<I: Io> Stripes<I> {
         let units = (0..k).filter(|&c| health.readable[c]).chain(parity);
         let runs: Vec<UnitRun> = units.map(|unit| UnitRun { unit, ..part }).collect();
         let read = self.read_runs(stripe, &runs).await.map_err(Some)?;
-        let mut columns = vec![Column::Lost; k + m];
-        read.iter().for_each(|(run, buf)| columns[run.unit] = Column::Present(buf.bytes()));
-        let mut out = Buf::stale(part.blocks as usize * BLOCK_BYTES);
-        parity::reconstruct(&columns, k, m, &[part.unit], &mut [out.bytes_mut()]).map_err(|_| None)?;
-        Ok(out)
+        let mut columns = StripeColumns::new(k, m);
+        read.iter().for_each(|(run, buf)| columns.set(run.unit, buf.bytes()));
+        columns.recover_one(part.unit, part.blocks as usize * BLOCK_BYTES).map_err(|_| None)
     }
 }

@@ -11,7 +11,8 @@ use sinew_core::io::{Gather, Io};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
-use sinew_layout::parity::{self, Column};
+use sinew_layout::parity;
+use sinew_members::stripe_columns::StripeColumns;
 use sinew_members::update_latency::ChangeParts;
 
 use crate::journal::group_builder::concat;
@@ -134,7 +135,7 @@ impl<I: Io> Stripes<I> {
                     let all: Vec<Option<&[u8]>> = (0..k)
                         .map(|column| match (columns[column], &lost[column]) {
                             (Some(new), _) => Some(new),
-                            (None, Some(recovered)) => Some(recovered.as_slice()),
+                            (None, Some(recovered)) => Some(recovered.bytes()),
                             (None, None) => Some(old.block(column, offset)),
                         })
                         .collect();
@@ -293,28 +294,17 @@ fn modify(columns: &[Option<&[u8]>], offset: u32, health: &Health, old: &OldCont
 }
 
 /// The old content of lost columns that do not get new content.
-fn recover(
-    columns: &[Option<&[u8]>],
-    offset: u32,
-    health: &Health,
-    old: &OldContent,
-) -> Vec<Option<Vec<u8>>> {
+fn recover(columns: &[Option<&[u8]>], offset: u32, health: &Health, old: &OldContent) -> Vec<Option<Buf>> {
     let (k, m) = (health.k, health.readable.len() - health.k);
     let lost: Vec<usize> = (0..k).filter(|&c| !health.readable[c]).collect();
     let parity = health.parity_for(lost.len()).expect("the plan found enough");
-    let known: Vec<Column<'_>> = (0..k + m)
-        .map(|unit| match unit < k {
-            true if health.readable[unit] => Column::Present(old.block(unit, offset)),
-            false if parity.contains(&unit) => Column::Present(old.block(unit, offset)),
-            _ => Column::Lost,
-        })
-        .collect();
-    let mut found: Vec<Vec<u8>> = vec![vec![0; BLOCK_BYTES]; lost.len()];
-    let mut places: Vec<&mut [u8]> = found.iter_mut().map(Vec::as_mut_slice).collect();
-    parity::reconstruct(&known, k, m, &lost, &mut places).expect("no more are lost than there is parity");
-    let mut all: Vec<Option<Vec<u8>>> = vec![None; k];
-    for (column, bytes) in lost.into_iter().zip(found) {
-        all[column] = columns[column].is_none().then_some(bytes);
+    let mut known = StripeColumns::new(k, m);
+    let units = (0..k).filter(|&c| health.readable[c]).chain(parity);
+    units.for_each(|unit| known.set(unit, old.block(unit, offset)));
+    let found = known.recover(&lost, BLOCK_BYTES).expect("no more are lost than there is parity");
+    let mut all: Vec<Option<Buf>> = vec![None; k];
+    for (column, block) in lost.into_iter().zip(found) {
+        all[column] = columns[column].is_none().then_some(block);
     }
     all
 }

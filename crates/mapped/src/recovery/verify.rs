@@ -8,6 +8,7 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use crate::recovery::Recovery;
 use crate::store::tables::StripeState;
+use crate::stripe::row::StripeRow;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::checksum::crc32c;
 use sinew_core::ids::{ChunkAddr, SlotNo, StripeId};
@@ -16,7 +17,7 @@ use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
-use sinew_layout::parity::{self, Column};
+use sinew_layout::parity;
 use sinew_members::open_error::RecoverError;
 
 impl<I: Io> Recovery<I> {
@@ -133,7 +134,7 @@ impl<I: Io> Recovery<I> {
         let g = self.config.mapped();
         let fits = |buf: &Buf| crc32c(buf.bytes()) == crc;
         let leave_out = std::iter::once(None).chain((0..g.data_columns + g.parity_columns()).map(Some));
-        leave_out.filter_map(|left_out| self.solve(stripe, &rest, column, left_out)).find(fits)
+        leave_out.filter_map(|left_out| self.row(stripe, &rest).recover(column, left_out)).find(fits)
     }
 
     /// The same block of every column and of parity, as far as it can be read.
@@ -146,28 +147,10 @@ impl<I: Io> Recovery<I> {
         .await
     }
 
-    fn solve(
-        &self,
-        stripe: StripeId,
-        row: &[Option<Buf>],
-        column: usize,
-        left_out: Option<usize>,
-    ) -> Option<Buf> {
-        let g = self.config.mapped();
+    /// The row of a stripe of which these blocks were read.
+    fn row<'a>(&'a self, stripe: StripeId, columns: &'a [Option<Buf>]) -> StripeRow<'a> {
         let used = usize::from(self.tables.stripe(stripe).columns);
-        let columns: Vec<Column<'_>> = row
-            .iter()
-            .enumerate()
-            .map(|(i, block)| match block {
-                Some(block) if left_out != Some(i) && i != column => Column::Present(block.bytes()),
-                _ if i >= used && i < g.data_columns => Column::Absent,
-                _ => Column::Lost,
-            })
-            .collect();
-        let mut out = Buf::zeroed(BLOCK_BYTES);
-        parity::reconstruct(&columns, g.data_columns, g.parity_columns(), &[column], &mut [out.bytes_mut()])
-            .ok()?;
-        Some(out)
+        StripeRow { columns, used, geometry: self.config.geometry.mapped().expect("the pool is mapped") }
     }
 
     /// Makes parity match the data in stripes whose writing was not known durable; marks what missing members missed.
@@ -268,8 +251,8 @@ impl<I: Io> Recovery<I> {
         let slot = g.slot(stripe, column, offset);
         let expected = self.expected(slot);
         let leave_out = std::iter::once(None).chain((0..g.data_columns + g.parity_columns()).map(Some));
-        let mut guesses =
-            leave_out.filter_map(|left_out| self.solve(stripe, row, column, left_out)).collect::<Vec<_>>();
+        let mut guesses: Vec<Buf> =
+            leave_out.filter_map(|left_out| self.row(stripe, row).recover(column, left_out)).collect();
         let right = guesses.iter().position(|b| expected.is_some_and(|crc| crc32c(b.bytes()) == crc));
         match right {
             Some(i) => Some(guesses.swap_remove(i)),

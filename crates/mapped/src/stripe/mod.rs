@@ -17,6 +17,7 @@ pub(crate) mod read;
 pub(crate) mod read_cache;
 pub(crate) mod reconstruct;
 pub(crate) mod repair;
+pub(crate) mod row;
 pub(crate) mod scatter_hints;
 pub(crate) mod second_chance;
 

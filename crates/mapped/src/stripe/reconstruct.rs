@@ -10,11 +10,11 @@ use crate::marks::Mark;
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use crate::stripe::part::ChunkPart;
-use sinew_core::buf::{BLOCK_BYTES, Buf};
+use crate::stripe::row::StripeRow;
+use sinew_core::buf::Buf;
 use sinew_core::ids::{ChunkAddr, SlotNo};
 use sinew_core::io::Io;
 use sinew_core::sync::{end_all, next_of};
-use sinew_layout::parity::{self, Column};
 
 impl<I: Io> Stripes<I> {
     /// Part of a data column from the other columns and parity, checked; `None` when it cannot be had.
@@ -85,24 +85,13 @@ impl<I: Io> Stripes<I> {
     }
 
     fn combine(&self, part: ChunkPart, others: &[Option<Buf>], leave_out: Option<usize>) -> Option<Buf> {
-        let (k, m) = (self.store.geometry().data_columns, self.store.geometry().parity_columns());
         let stripe = self.store.tables().stripe(part.stripe);
         if stripe.state != StripeState::Parity {
             return None;
         }
         let used = usize::from(stripe.columns);
-        let columns: Vec<Column<'_>> = others
-            .iter()
-            .enumerate()
-            .map(|(i, buf)| match buf {
-                _ if leave_out == Some(i) || i == part.column => Column::Lost,
-                Some(buf) => Column::Present(buf.bytes()),
-                None if i >= used && i < k => Column::Absent,
-                None => Column::Lost,
-            })
-            .collect();
-        let mut out = Buf::zeroed(part.count as usize * BLOCK_BYTES);
-        parity::reconstruct(&columns, k, m, &[part.column], &mut [out.bytes_mut()]).ok()?;
+        let row = StripeRow { columns: others, used, geometry: self.store.geometry() };
+        let out = row.recover(part.column, leave_out)?;
         (self.mismatches(part, &out) == 0).then_some(out)
     }
 
