@@ -79,7 +79,7 @@ impl<I: Io> Rebuilder<I> {
                 self.store.mark(Mark::EmptyingAwaited);
                 self.store.io().sleep(RETRY_NS).await;
                 let _ = self.store.flush().await;
-                self.store.reclaim();
+                self.store.free_released();
             }
             self.progress.request_rebalance();
         }

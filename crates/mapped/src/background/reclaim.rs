@@ -75,7 +75,7 @@ impl<I: Io> Reclaimer<I> {
             self.store.flush_members().await;
             return true;
         }
-        self.store.reclaim();
+        self.store.free_released();
         let (free, low) = (self.store.allocator().free_chunks(), self.store.low_water());
         let wanted = self.store.room().waiting() > 0;
         let in_need = self.store.room().take_rebuild_starved() || wanted;

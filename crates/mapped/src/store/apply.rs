@@ -7,8 +7,8 @@
 use std::rc::Rc;
 
 use crate::store::Store;
+use crate::store::data_status::DataStatus;
 use crate::store::journal::Block;
-use crate::store::overlapped_commit::DataStatus;
 use crate::store::tables::Effects;
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;

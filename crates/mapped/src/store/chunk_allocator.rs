@@ -484,7 +484,7 @@ impl ChunkAllocator {
     }
 
     /// Frees what was released by durable records and is not read any more.
-    pub(crate) fn reclaim(&mut self, flushed: Lsn, oldest_epoch: u64) -> Freed {
+    pub(crate) fn free_released(&mut self, flushed: Lsn, oldest_epoch: u64) -> Freed {
         let mut freed = Freed::default();
         while let Some(released) = self.releasing.pop_front_if(|r| r.lsn <= flushed && r.epoch < oldest_epoch)
         {

@@ -101,6 +101,6 @@ impl<I: Io> FlushedShard<I> for Store<I> {
         self.flushing_stripes.borrow_mut().clear();
         self.journal.set_flushed(applied);
         self.counters.flushes.add(1);
-        self.reclaim();
+        self.free_released();
     }
 }

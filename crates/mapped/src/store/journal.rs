@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;
 
-use crate::store::overlapped_commit::DataStatus;
+use crate::store::data_status::DataStatus;
 use sinew_core::ids::{Lsn, MemberId};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::{Fulfil, Promise, Signal, promise};

@@ -29,7 +29,7 @@ impl<I: Io> Store<I> {
     /// Whether nothing of the shard is on a member that takes nothing new, whatever happens from here on.
     pub(crate) async fn holds_nothing_on(self: &Rc<Self>, member: MemberId) -> Result<bool, VolumeError> {
         self.flush().await?;
-        self.reclaim();
+        self.free_released();
         let is_rid = self.allocator.borrow().is_empty(member) && !self.journal.is_late(member);
         Ok(is_rid && !self.needs_redundancy())
     }

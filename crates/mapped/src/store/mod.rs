@@ -6,6 +6,7 @@
 pub(crate) mod apply;
 pub(crate) mod capacity;
 pub(crate) mod chunk_allocator;
+pub(crate) mod data_status;
 pub(crate) mod dirty_pages;
 pub(crate) mod epoch_reclaim;
 pub(crate) mod flush;

@@ -4,7 +4,6 @@
 //! When the data is late, or a write fails, an abort record cancels them. After a crash the checksums tell which data was
 //! written.
 
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,6 +11,7 @@ use std::task::Poll;
 
 use crate::marks::Mark;
 use crate::store::Store;
+use crate::store::data_status::DataStatus;
 use crate::store::journal::CommitResult;
 use sinew_core::ids::{ChunkAddr, Lsn, SlotNo};
 use sinew_core::io::Io;
@@ -22,29 +22,6 @@ use sinew_format::journal_block::Record;
 /// Overlapped commits at the same time. The abort records of all of them must fit into the reserved blocks of the
 /// ring, 286 to a block.
 const OVERLAPPED_MAX: u32 = 512;
-
-/// Whether the data that a record names is written in all its places.
-#[derive(Default)]
-pub(crate) struct DataStatus {
-    /// None: not known yet.
-    pub(super) written: Cell<Option<bool>>,
-    /// The record is in a block.
-    pub(super) recorded: Cell<bool>,
-}
-
-impl DataStatus {
-    pub(super) fn is_settled(&self) -> bool {
-        self.written.get().is_some()
-    }
-
-    pub(super) fn has_failed(&self) -> bool {
-        self.written.get() == Some(false)
-    }
-
-    pub(super) fn set_recorded(&self) {
-        self.recorded.set(true);
-    }
-}
 
 /// A commit of records whose data is still being written.
 pub(crate) struct OverlappedCommit {

@@ -4,7 +4,7 @@
 //!    read it.
 //! 2. The record becomes durable: `flush`.
 //! 3. The last of those requests ends: `epoch_reclaim`.
-//! 4. `reclaim` gives the chunk back to the allocator. Stripe numbers go the same way.
+//! 4. `free_released` gives the chunk back to the allocator. Stripe numbers go the same way.
 
 use std::collections::BTreeSet;
 
@@ -31,8 +31,8 @@ impl<I: Io> Store<I> {
     }
 
     /// Frees what was released by now durable records and is not read any more.
-    pub(crate) fn reclaim(&self) {
-        let freed = self.allocator.borrow_mut().reclaim(self.journal.flushed(), self.epochs.oldest());
+    pub(crate) fn free_released(&self) {
+        let freed = self.allocator.borrow_mut().free_released(self.journal.flushed(), self.epochs.oldest());
         self.return_stripe_ids(freed.stripes);
         if freed.is_read {
             self.io.mark(Mark::ReleaseHeldByReaders);

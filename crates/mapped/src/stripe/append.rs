@@ -18,7 +18,7 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use crate::store::overlapped_commit::OverlappedCommit;
 use crate::stripe::Stripes;
-use crate::stripe::open_stripes::OpenStripe;
+use crate::stripe::open_stripe::OpenStripe;
 use crate::stripe::piece::{Condition, Piece};
 use sinew_core::completion::{AppendResult, Completion};
 use sinew_core::ids::{ChunkAddr, MemberId, SlotNo, StripeId};

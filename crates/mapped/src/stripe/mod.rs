@@ -9,6 +9,7 @@ pub(crate) mod checksums;
 pub(crate) mod full_stripe_write;
 pub(crate) mod health;
 pub(crate) mod hedged;
+pub(crate) mod open_stripe;
 pub(crate) mod open_stripes;
 pub(crate) mod parity;
 pub(crate) mod part;

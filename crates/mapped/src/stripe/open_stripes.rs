@@ -6,6 +6,7 @@ use crate::marks::Mark;
 use crate::store::chunk_allocator::StripeChunks;
 use crate::stripe::Stripes;
 use crate::stripe::append::Run;
+use crate::stripe::open_stripe::OpenStripe;
 use sinew_core::ids::{ChunkAddr, MemberId, StripeId};
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
@@ -15,27 +16,6 @@ use sinew_format::model::policy::Packing;
 
 /// Stripes open at the same time: one, and others while members of it do not respond.
 const OPEN_MAX: usize = 3;
-
-/// A stripe being appended to.
-pub(crate) struct OpenStripe {
-    pub(super) id: StripeId,
-    pub(super) homes: Vec<Option<ChunkAddr>>,
-    /// Blocks appended to each column.
-    pub(super) fill: Vec<u32>,
-    column_next: usize,
-}
-
-impl OpenStripe {
-    pub(super) fn is_full(&self) -> bool {
-        self.fill.iter().all(|&fill| fill == CHUNK_BLOCKS)
-    }
-
-    /// Columns with room, the next one first.
-    pub(crate) fn columns(&self) -> impl Iterator<Item = usize> {
-        let columns = self.fill.len();
-        (0..columns).map(move |i| (self.column_next + i) % columns).filter(|&c| self.fill[c] < CHUNK_BLOCKS)
-    }
-}
 
 impl<I: Io> Stripes<I> {
     /// The homes of a data column and of its mirrors.
