@@ -70,6 +70,28 @@ test_trouble_offline_and_online_under_load() {
   ctl scrub start --wait && grep -q '"errors": 0' <<<"$(ctl scrub status --json)" || { ctl scrub status; return 1; }
 }
 
+# A block device is open exclusively: it can be opened again only when every thread has let go of it.
+test_trouble_block_device_returns() {
+  need losetup fio || return
+  fio --enghelp | grep -q nbd || { echo "fio without nbd"; return 77; }
+  fresh 96M 100M --shards 2 || return 1
+  truncate -s 128M "$dir/m7" "$dir/m8"
+  loop=$(losetup --find --show "$dir/m7") || { echo "no loop device"; return 77; }
+  ctl member offline 1 && ctl member replace 1 "$loop" --wait || return 1
+  fio --name=w --ioengine=nbd --uri="$(uri)" --rw=randwrite --bs=4k --iodepth=8 --size=100M --time_based --runtime=20 \
+    --output="$dir/fio" &
+  local load=$! code=0
+  for _ in 1 2 3 4 5; do
+    ctl member offline 1 && ctl member online 1 --wait || { code=1; break; }
+  done
+  [ "$code" = 0 ] && { ctl member offline 1 && ctl member replace 1 "$dir/m8" --wait || code=1; }
+  # No process has the old device open any more.
+  [ "$code" = 0 ] && { "$SINEW" pool destroy "$loop" --yes || code=1; }
+  kill "$load"; wait "$load"
+  stop
+  losetup -d "$loop"; loop=
+  return $code
+}
 test_trouble_catch_up_after_restart() {
   need nbdcopy || return
   fresh 256M 200M || return 1

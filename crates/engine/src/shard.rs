@@ -138,6 +138,7 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, request: ControlRequest) {
             let _ = done.send(Ok(()));
         }
         ControlRequest::StaleMember { member, done } => {
+            shard.members().forget(member);
             let _ = done.send(shard.stale_member(member).await);
         }
         ControlRequest::FitsWithout { member, done } => {

@@ -198,6 +198,8 @@ impl<I: Io> Members<I> {
             entry.lost_at = self.version.get();
         }
         let is_other = device.is_some() && entry.device.is_some_and(|before| Some(before) != device);
+        // The number of a member that was removed goes to another device.
+        let is_other = is_other || entry.state == MemberState::Removed && state.takes_part();
         if is_other {
             entry.stats = MemberStats::default();
         }
@@ -212,6 +214,13 @@ impl<I: Io> Members<I> {
         if is_other {
             self.latency.forget(member);
         }
+    }
+
+    /// Forgets what was counted and measured of a member: another device is about to take its number, and the errors of the
+    /// former one must not take it out.
+    pub fn forget(&self, member: MemberId) {
+        self.note(member, |m| m.stats = MemberStats::default());
+        self.latency.forget(member);
     }
 
     fn update_tracking(&self) {

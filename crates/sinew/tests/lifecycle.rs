@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 
-use harness::Sandbox;
+use harness::{Sandbox, wait_until};
 use serde_json::{Value, json};
 
 /// Data that is different in every block and byte.
@@ -177,6 +177,59 @@ fn a_lost_member_is_replaced() {
     // The replacement carries its part: without another member everything is still there.
     let server = sandbox.serve(&["new", "m1", "m3"]);
     assert_eq!(server.connect("v").read(0, data.len() as u32).unwrap(), data);
+    server.stop();
+}
+
+#[test]
+fn replaced_members_are_closed() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let server = sandbox.serve(&["."]);
+    server.connect("v").write(0, &pattern(8, 1 << 20)).unwrap();
+    let replace = |new: &str| {
+        std::fs::File::create(sandbox.path(new)).unwrap().set_len(64 << 20).unwrap();
+        sandbox.ok(&["member", "offline", "1"]);
+        sandbox.ok(&["member", "replace", "1", new, "--wait"]);
+    };
+    let mut old = "m1".to_owned();
+    for round in 0..4 {
+        let new = format!("n{round}");
+        replace(&new);
+        // A deleted file gives its room back only when nothing has it open.
+        std::fs::remove_file(sandbox.path(&old)).unwrap();
+        wait_until("the old member's file is closed", || {
+            server.descriptors().iter().all(|target| !target.ends_with("(deleted)"))
+        });
+        old = new;
+    }
+    // And others can use the old device at once.
+    replace("last");
+    sandbox.ok(&["pool", "create", "other", "n3", "b", "c", "--size", "64M", "--force"]);
+    server.stop();
+}
+
+#[test]
+fn a_new_device_does_not_inherit_the_errors_of_the_old_one() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let server = sandbox.serve(&["."]);
+    let mut client = server.connect("v");
+    client.write(0, &pattern(9, 20 << 20)).unwrap();
+    client.flush().unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(sandbox.path("m1")).unwrap();
+    file.write_all_at(&pattern(7, 40 << 20), 16 << 20).unwrap();
+    sandbox.ok(&["throttle", "1G"]);
+    sandbox.ok(&["scrub", "start", "--wait"]);
+    let count = |name: &str| server.status()["members"][1][name].as_u64().unwrap();
+    assert!(count("checksum_errors") > 0 && count("repaired_blocks") > 0);
+    sandbox.ok(&["member", "offline", "1"]);
+    sandbox.ok(&["member", "online", "1", "--wait"]);
+    assert!(count("checksum_errors") > 0, "it is the same device");
+    sandbox.ok(&["member", "offline", "1"]);
+    std::fs::File::create(sandbox.path("new")).unwrap().set_len(64 << 20).unwrap();
+    sandbox.ok(&["member", "replace", "1", "new", "--wait"]);
+    assert_eq!((count("checksum_errors"), count("repaired_blocks"), count("read_errors")), (0, 0, 0));
+    assert!(count("writes") > 0, "the rebuild is counted");
     server.stop();
 }
 

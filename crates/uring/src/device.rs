@@ -61,12 +61,12 @@ pub enum OpenError {
     #[error("{0} is neither a file nor a block device")]
     WrongKind(PathBuf),
     /// The operating system refused.
-    #[error("{path}: {source}")]
+    #[error("{path}: {error}")]
     Os {
         /// The member's path.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Device {
 impl Device {
     /// Opens a file or block device. Its size is taken now, in whole blocks.
     pub(crate) fn open(name: &Path, options: OpenOptions) -> Result<Device, OpenError> {
-        let os = |source| OpenError::Os { path: name.to_owned(), source };
+        let os = |error| OpenError::Os { path: name.to_owned(), error };
         let kind = fs::metadata(name).map_err(os)?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             return Err(OpenError::WrongKind(name.to_owned()));

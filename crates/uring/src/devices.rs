@@ -72,6 +72,16 @@ impl Devices {
             device.abandon();
             lock(&self.0.abandoned).push(Arc::downgrade(device));
         });
+    }
+
+    fn take_out(&self, id: DeviceId, end: impl FnOnce(&Arc<Device>)) {
+        let taken = self.write().get_mut(id.0 as usize).and_then(Option::take);
+        let Some(device) = taken else { return };
+        end(&device);
+        // Let go of here first: the last runtime to do so closes the file.
+        drop(device);
+        self.0.closings.fetch_add(1, Ordering::Release);
+        // One that sleeps would keep the file open until its next request or timer.
         lock(&self.0.runtimes).retain(|runtime| match runtime.upgrade() {
             Some(runtime) => {
                 runtime.notify();
@@ -79,16 +89,6 @@ impl Devices {
             }
             None => false,
         });
-    }
-
-    fn take_out(&self, id: DeviceId, end: impl FnOnce(&Arc<Device>)) {
-        let taken = self.write().get_mut(id.0 as usize).and_then(Option::take);
-        if let Some(device) = taken {
-            end(&device);
-            // Let go of here first: the last runtime to do so closes the file.
-            drop(device);
-            self.0.closings.fetch_add(1, Ordering::Release);
-        }
     }
 
     /// Whether a member by this name was given up and still owes answers.

@@ -9,7 +9,6 @@ use sinew_core::io::Io;
 use sinew_core::transport::Part;
 use sinew_engine::control::ControlError;
 use sinew_engine::pool::Candidate;
-use sinew_format::model::config::MemberState;
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::throttle::Limits;
 use sinew_uring::net::{Listener, Stream};
@@ -22,6 +21,10 @@ use crate::pool::host::Open;
 use crate::pool::members::{InUse, refuse_twice};
 use crate::protocol::request::REQUEST_BYTES_MAX;
 use crate::protocol::{Request, status};
+
+/// How long, and how often, a device is opened again that another thread, or another process, has for a moment.
+const REOPEN_NS: u64 = 2_000_000_000;
+const REOPEN_PAUSE_NS: u64 = 5_000_000;
 
 /// Answers control connections until the daemon ends.
 pub(crate) async fn serve(open: Rc<Open>, addresses: Rc<Addresses>, listener: Listener) {
@@ -99,9 +102,14 @@ async fn metrics_text(open: &Open) -> Result<String> {
 }
 
 async fn answer(served: &Served, request: Request) -> Result<Value> {
+    let answer = carry_out(served, request).await;
+    let_go(&served.open);
+    answer
+}
+
+async fn carry_out(served: &Served, request: Request) -> Result<Value> {
     let Served { open, addresses, rates } = served;
     let control = &open.control;
-    let_go(open);
     match request {
         Request::Status => {
             let mut status = status::pool(&control.config(), &control.status().await?, &open.unnamed());
@@ -136,16 +144,16 @@ async fn answer(served: &Served, request: Request) -> Result<Value> {
         Request::MemberOnline { member, path } => {
             let known = control.config().members.get(member).map(|m| PathBuf::from(&m.path));
             let path = path.or(known).with_context(|| format!("there is no member {member}"))?;
-            let candidate = open_device(open, path)?;
+            let candidate = open_device(open, path).await?;
             keep(open, candidate.clone(), control.online(member, candidate).await)?;
         }
         Request::MemberReplace { member, path: None, force } => control.replace(member, None, force).await?,
         Request::MemberReplace { member, path: Some(path), force } => {
-            let candidate = open_device(open, path)?;
+            let candidate = open_device(open, path).await?;
             keep(open, candidate.clone(), control.replace(member, Some(candidate), force).await)?;
         }
         Request::MemberAdd { path, force } => {
-            let candidate = open_device(open, path)?;
+            let candidate = open_device(open, path).await?;
             let added = control.add(candidate.clone(), force).await;
             let member = added.as_ref().copied().unwrap_or_default();
             keep(open, candidate, added.map(drop))?;
@@ -155,8 +163,16 @@ async fn answer(served: &Served, request: Request) -> Result<Value> {
         Request::MemberRemove { member, cancel: true } => control.keep(member).await?,
         Request::ArrayGrow { paths, method, force } => {
             refuse_twice(&paths)?;
-            let candidates =
-                paths.into_iter().map(|path| open_device(open, path)).collect::<Result<Vec<_>>>()?;
+            let mut candidates = Vec::with_capacity(paths.len());
+            for path in paths {
+                match open_device(open, path).await {
+                    Ok(candidate) => candidates.push(candidate),
+                    Err(error) => {
+                        candidates.iter().for_each(|candidate| open.devices.close(candidate.device));
+                        return Err(error);
+                    }
+                }
+            }
             let grown = control.grow(&candidates, method.map(Into::into), force).await;
             for candidate in candidates {
                 keep(open, candidate, grown.clone())?;
@@ -190,37 +206,37 @@ fn faults(open: &Open, path: &str) -> Vec<(String, u64)> {
     known.map(|known| open.devices.faults(known.device)).unwrap_or_default()
 }
 
-/// Opens a device for the pool. One that this process still has open from before it went out needs a new descriptor.
-fn open_device(open: &Open, path: PathBuf) -> Result<Candidate> {
+/// Opens a device for the pool. One that this process still has open from before it went out is closed first.
+async fn open_device(open: &Open, path: PathBuf) -> Result<Candidate> {
     let path = std::path::absolute(path)?;
     let name = path.display().to_string();
     let same = |known: &Candidate| known.path == name;
     if open.candidates.borrow().iter().any(|known| same(known) && open.control.uses(known.device)) {
         bail!("{name} is a member of this pool already");
     }
-    open.candidates.borrow_mut().retain(|known| {
-        if same(known) {
-            open.devices.close(known.device);
+    for known in open.candidates.borrow_mut().extract_if(.., |known| same(known)) {
+        open.devices.abandon(known.device);
+    }
+    // The threads let go of its descriptor one after the other, and the last of them once it has answered.
+    let began = open.io.now();
+    loop {
+        match open.devices.open(&path, OpenOptions::default()) {
+            Ok(device) => return Ok(Candidate { device, path: name }),
+            Err(OpenError::InUse(_) | OpenError::Unanswered(_)) if open.io.now() - began < REOPEN_NS => {
+                open.io.sleep(REOPEN_PAUSE_NS).await;
+            }
+            Err(OpenError::InUse(path)) => return Err(InUse::new(path).into()),
+            Err(error) => return Err(error.into()),
         }
-        !same(known)
-    });
-    match open.devices.open(&path, OpenOptions::default()) {
-        Ok(device) => Ok(Candidate { device, path: name }),
-        Err(OpenError::InUse(path)) => Err(InUse::new(path).into()),
-        Err(error) => Err(error.into()),
     }
 }
 
-/// Lets go of the devices of members that have left the pool, so that they can be used for something else.
+/// Closes the devices that are no member's any more: those that were replaced, or have left the pool. Others can use them
+/// once they have answered everything that they were asked.
 fn let_go(open: &Open) {
-    let config = open.control.config();
-    let has_left = |candidate: &Candidate| {
-        let mut members = config.members.iter();
-        members.any(|m| m.path == candidate.path && m.state == MemberState::Removed)
-            && !open.control.holds(candidate.device)
-    };
-    for candidate in open.candidates.borrow_mut().extract_if(.., |candidate| has_left(candidate)) {
-        open.devices.close(candidate.device);
+    let is_held = |candidate: &Candidate| open.control.holds(candidate.device);
+    for candidate in open.candidates.borrow_mut().extract_if(.., |candidate| !is_held(candidate)) {
+        open.devices.abandon(candidate.device);
     }
 }
 

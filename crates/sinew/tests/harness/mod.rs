@@ -142,6 +142,15 @@ impl<'a> Server<'a> {
         }
     }
 
+    /// What its descriptors refer to, in their order.
+    pub(crate) fn descriptors(&self) -> Vec<String> {
+        let all = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("its descriptors");
+        let target = |path: PathBuf| std::fs::read_link(path).ok().map(|path| path.display().to_string());
+        let mut targets: Vec<String> = all.flatten().filter_map(|entry| target(entry.path())).collect();
+        targets.sort();
+        targets
+    }
+
     /// What it has said so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.sandbox.path("server.log")).unwrap_or_default()
