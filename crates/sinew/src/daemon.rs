@@ -10,5 +10,5 @@ mod rates;
 mod server;
 
 pub(crate) use addresses::Addresses;
-pub(crate) use listen::Listen;
+pub(crate) use listen::{Listen, parse_address};
 pub(crate) use server::serve;

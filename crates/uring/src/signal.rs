@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as a future.
+//! SIGINT, SIGTERM and SIGHUP as a future.
 
 use std::io;
 use std::mem;
@@ -15,13 +15,15 @@ pub enum Signal {
     Interrupt,
     /// SIGTERM: the service manager.
     Terminate,
+    /// SIGHUP: the terminal has gone.
+    HangUp,
 }
 
-/// The process's wish to hear of SIGINT and SIGTERM instead of being ended by them.
+/// The process's wish to hear of SIGINT, SIGTERM and SIGHUP instead of being ended by them.
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Takes the two signals over. Call it before starting threads: they inherit the mask, and a thread without it
+    /// Takes the three signals over. Call it before starting threads: they inherit the mask, and a thread without it
     /// would still be killed.
     ///
     /// # Errors
@@ -33,6 +35,7 @@ impl Signals {
             libc::sigemptyset(&raw mut set);
             libc::sigaddset(&raw mut set, libc::SIGINT);
             libc::sigaddset(&raw mut set, libc::SIGTERM);
+            libc::sigaddset(&raw mut set, libc::SIGHUP);
             let failed = libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
             if failed != 0 {
                 return Err(io::Error::from_raw_os_error(failed));
@@ -46,7 +49,7 @@ impl Signals {
         Ok(Signals(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Waits for the next of the two signals, on the runtime of `io`.
+    /// Waits for the next of the three signals, on the runtime of `io`.
     ///
     /// # Errors
     /// When the descriptor cannot be duplicated or read.
@@ -59,8 +62,11 @@ impl Signals {
             // SAFETY: the kernel fills at most the structure, which outlives the call.
             let got = unsafe { libc::read(fd.as_raw_fd(), (&raw mut info).cast(), size_of_val(&info)) };
             if got == size_of_val(&info) as isize {
-                let interrupted = info.ssi_signo == libc::SIGINT as u32;
-                return Ok(if interrupted { Signal::Interrupt } else { Signal::Terminate });
+                return Ok(match info.ssi_signo as i32 {
+                    libc::SIGINT => Signal::Interrupt,
+                    libc::SIGHUP => Signal::HangUp,
+                    _ => Signal::Terminate,
+                });
             }
             let error = io::Error::last_os_error();
             if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) {

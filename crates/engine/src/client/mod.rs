@@ -4,9 +4,10 @@
 
 pub mod directory;
 
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use async_channel::Sender;
 
@@ -31,11 +32,13 @@ pub struct VolumeShared {
     pub read_only: bool,
     bytes: AtomicU64,
     gone: AtomicBool,
+    connections: AtomicUsize,
 }
 
 impl VolumeShared {
     pub(crate) fn new(id: VolumeId, bytes: u64, read_only: bool) -> VolumeShared {
-        VolumeShared { id, read_only, bytes: AtomicU64::new(bytes), gone: AtomicBool::new(false) }
+        let (bytes, gone, connections) = (AtomicU64::new(bytes), AtomicBool::new(false), AtomicUsize::new(0));
+        VolumeShared { id, read_only, bytes, gone, connections }
     }
 
     pub(crate) fn set_bytes(&self, bytes: u64) {
@@ -44,6 +47,11 @@ impl VolumeShared {
 
     pub(crate) fn set_gone(&self) {
         self.gone.store(true, Ordering::SeqCst);
+    }
+
+    /// Handles on the volume: one for each connection of a client, on all threads.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 
     fn end(&self) -> Result<u64, VolumeError> {
@@ -82,9 +90,9 @@ impl<I: Io> PoolClient<I> {
         PoolClient { shards: Rc::new(shards), extent_blocks: config.geometry.extent_blocks() }
     }
 
-    /// A volume of the pool.
+    /// A volume of the pool, for one connection. All clones of the handle are that connection.
     pub fn volume(&self, shared: Arc<VolumeShared>) -> VolumeHandle<I> {
-        VolumeHandle { client: self.clone(), shared }
+        VolumeHandle { client: self.clone(), shared: Rc::new(Connected::new(shared)) }
     }
 
     async fn call(&self, shard: usize, volume: VolumeId, request: Request) -> Result<Reply, VolumeError> {
@@ -102,15 +110,39 @@ impl<I: Io> PoolClient<I> {
     }
 }
 
+/// A volume that is counted as connected until this is dropped.
+struct Connected(Arc<VolumeShared>);
+
+impl Connected {
+    fn new(shared: Arc<VolumeShared>) -> Connected {
+        shared.connections.fetch_add(1, Ordering::SeqCst);
+        Connected(shared)
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Deref for Connected {
+    type Target = VolumeShared;
+
+    fn deref(&self) -> &VolumeShared {
+        &self.0
+    }
+}
+
 /// One volume, as a client on one thread sees it.
 pub struct VolumeHandle<I> {
     client: PoolClient<I>,
-    shared: Arc<VolumeShared>,
+    shared: Rc<Connected>,
 }
 
 impl<I> Clone for VolumeHandle<I> {
     fn clone(&self) -> Self {
-        VolumeHandle { client: self.client.clone(), shared: Arc::clone(&self.shared) }
+        VolumeHandle { client: self.client.clone(), shared: Rc::clone(&self.shared) }
     }
 }
 

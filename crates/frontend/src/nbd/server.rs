@@ -106,7 +106,8 @@ async fn transmit<I: Io, S: Stream, V: Volume>(
     session: Session<V>,
 ) -> ConnectionEnd {
     let Session { export, structured, allocation } = session;
-    let terms = Terms { structured, allocation, read_only: export.read_only };
+    let announced_bytes = export.volume.size_bytes();
+    let terms = Terms { structured, allocation, read_only: export.read_only, announced_bytes };
     let connection = Rc::new(Connection::new(Rc::clone(stream), export.volume, terms));
     let end = match requests(io, &connection, input).await {
         Ok(end) => end,

@@ -16,6 +16,8 @@ pub struct Terms {
     pub allocation: bool,
     /// Nothing may be changed.
     pub read_only: bool,
+    /// The size that the client was told.
+    pub announced_bytes: u64,
 }
 
 /// A range of the volume.
@@ -118,8 +120,17 @@ fn checked(request: &Request, terms: Terms, size: u64) -> Result<Command, Refusa
     }
     check_len(request, terms)?;
     let range = Range { offset: request.offset, len: request.len };
-    if request.offset.checked_add(u64::from(request.len)).is_none_or(|end| end > size) {
-        return Err(refusal_of(VolumeError::OutOfRange, request.command));
+    let end = request.offset.checked_add(u64::from(request.len));
+    if end.is_none_or(|end| end > size) {
+        return Err(match end {
+            // A volume without bytes is one that was deleted.
+            _ if size == 0 => refusal_of(VolumeError::Gone, request.command),
+            // To the client, the range is inside the export. "No space" would look like a full pool.
+            Some(end) if end <= terms.announced_bytes => {
+                Refusal::new(Errno::Io, "the volume was made smaller")
+            }
+            _ => refusal_of(VolumeError::OutOfRange, request.command),
+        });
     }
     let has = |flag| request.flags & flag != 0;
     let fua = has(command_flag::FUA);
@@ -196,7 +207,8 @@ mod tests {
     use super::*;
 
     const SIZE: u64 = 1 << 20;
-    const TERMS: Terms = Terms { structured: true, allocation: true, read_only: false };
+    const TERMS: Terms =
+        Terms { structured: true, allocation: true, read_only: false, announced_bytes: SIZE };
 
     fn planned(command: u16, flags: u16, offset: u64, len: u32, terms: Terms) -> Verdict {
         check_request(&Request { flags, command, cookie: 1, offset, len }, terms, SIZE)
@@ -226,6 +238,23 @@ mod tests {
                 }
                 assert_eq!(errno(planned(code, 0, offset, len, TERMS)), want, "command {code} at {offset}");
             }
+        }
+    }
+
+    #[test]
+    fn what_lay_inside_when_the_client_connected_is_an_io_error_after_shrinking() {
+        let terms = Terms { announced_bytes: 2 * SIZE, ..TERMS };
+        for code in [command::READ, command::WRITE, command::TRIM, command::WRITE_ZEROES] {
+            assert_eq!(errno(planned(code, 0, 2 * SIZE - 4096, 4096, terms)), Errno::Io, "command {code}");
+        }
+        assert_eq!(errno(planned(command::WRITE, 0, 2 * SIZE, 4096, terms)), Errno::NoSpc);
+    }
+
+    #[test]
+    fn a_deleted_volume_does_not_look_like_a_full_pool() {
+        for code in [command::READ, command::WRITE, command::TRIM, command::WRITE_ZEROES] {
+            let request = Request { flags: 0, command: code, cookie: 1, offset: 0, len: 4096 };
+            assert_eq!(errno(check_request(&request, TERMS, 0)), Errno::Shutdown, "command {code}");
         }
     }
 

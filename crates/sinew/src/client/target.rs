@@ -1,6 +1,6 @@
 //! A running pool as a command reaches it: over its control socket.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
 use crate::protocol::Request;
-use crate::protocol::socket::{directory, is_alive};
+use crate::protocol::socket::{directories, directory, is_alive};
 
 /// Where a running pool is reached: `--control`, or the only socket there is.
 #[derive(clap::Args, Debug, Default)]
@@ -60,15 +60,30 @@ impl Target {
         if let Some(path) = &self.control {
             return Ok(path.clone());
         }
-        let dir = directory();
         if let Some(pool) = &self.pool {
-            return Ok(dir.join(format!("{pool}.sock")));
+            let places = directories().into_iter().map(|dir| dir.join(format!("{pool}.sock")));
+            let alive = places.clone().find(|path| is_alive(path));
+            return Ok(alive.unwrap_or_else(|| directory().join(format!("{pool}.sock"))));
         }
-        let sockets: Vec<PathBuf> = std::fs::read_dir(&dir)
-            .map(|entries| entries.flatten().map(|e| e.path()).filter(|p| is_alive(p)).collect())
-            .unwrap_or_default();
+        let mut sockets = Vec::new();
+        let mut closed = Vec::new();
+        for dir in directories() {
+            match std::fs::read_dir(&dir) {
+                Ok(entries) => sockets.extend(entries.flatten().map(|e| e.path()).filter(|p| is_alive(p))),
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => closed.push(dir),
+                Err(_) => {}
+            }
+        }
         match sockets.as_slice() {
             [one] => Ok(one.clone()),
+            [] if !closed.is_empty() => {
+                let closed: Vec<_> = closed.iter().map(|dir| dir.display().to_string()).collect();
+                bail!(
+                    "this user serves no pool, and may not look for others in {}; \
+                     run the command as the user who serves the pool, or say --control PATH",
+                    closed.join(", ")
+                )
+            }
             [] => {
                 bail!("no pool is served; start one with `sinew serve` or `sinew up`, or say --control PATH")
             }

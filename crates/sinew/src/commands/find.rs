@@ -19,7 +19,7 @@ use crate::pool::members::{self, Seen};
 /// Finds the pools that files and devices belong to, and says whether they can be served. Changes nothing.
 #[derive(Args)]
 pub(crate) struct FindArgs {
-    /// Files, block devices, or directories of member files.
+    /// Files, block devices, or directories of them or of links to them, such as /dev/disk/by-id.
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
     /// Serve the pool if it can be, as `sinew serve` does.

@@ -13,12 +13,12 @@ use crate::out::say;
 use crate::pool::create::shards_default;
 use crate::pool::host::Kind;
 
-/// Opens a pool and serves its volumes over NBD until Ctrl-C or SIGTERM.
+/// Opens a pool and serves its volumes over NBD until Ctrl-C, SIGTERM or SIGHUP.
 ///
 /// Members that are not there are left out as long as the pool can do without them; the status names them.
 #[derive(Args)]
 pub(crate) struct ServeArgs {
-    /// The pool's members: files, block devices, or directories of member files.
+    /// The pool's members: files, block devices, or directories of them or of links to them, such as /dev/disk/by-id.
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
     /// The members are those of an array of md's (mdadm), by its own superblocks; it is served read-only, and nothing at

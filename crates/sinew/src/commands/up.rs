@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use sinew_engine::pool::PoolKind;
 
-use crate::daemon::{Addresses, Listen, serve};
+use crate::daemon::{Addresses, Listen, parse_address, serve};
 use crate::names::ProtectionName;
 use crate::out::say;
 use crate::pool::create::NewPool;
@@ -40,7 +40,7 @@ pub(crate) struct UpArgs {
     #[arg(long, default_value = "2G", value_parser = units::parse_size)]
     volume_size: u64,
     /// Serve on this TCP address too, for example 127.0.0.1:10809.
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     tcp: Option<std::net::SocketAddr>,
     /// Allow a TCP address that other machines can reach. There is no authentication and no encryption.
     #[arg(long)]

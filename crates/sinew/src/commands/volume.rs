@@ -36,6 +36,9 @@ pub(crate) enum VolumeCommand {
         /// Really do it.
         #[arg(long)]
         yes: bool,
+        /// Delete it even while clients are connected to it: their requests fail from then on.
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -49,6 +52,9 @@ pub(crate) enum VolumeCommand {
         /// Allow a smaller size; the data beyond it is lost.
         #[arg(long)]
         shrink: bool,
+        /// Shrink it even while clients are connected to it: their requests beyond the new end fail from then on.
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -72,15 +78,15 @@ pub(crate) fn run(command: VolumeCommand) -> Result<()> {
                 report::print_volumes(&status);
             }
         }
-        VolumeCommand::Delete { name, yes, target } => {
+        VolumeCommand::Delete { name, yes, force, target } => {
             if !yes {
                 bail!("everything in {name} would be lost: say --yes to do it");
             }
-            target.ask(&Request::VolumeDelete { name: name.clone() })?;
+            target.ask(&Request::VolumeDelete { name: name.clone(), force })?;
             say!("deleted volume {name}");
         }
-        VolumeCommand::Resize { name, size, shrink, target } => {
-            target.ask(&Request::VolumeResize { name: name.clone(), bytes: size, shrink })?;
+        VolumeCommand::Resize { name, size, shrink, force, target } => {
+            target.ask(&Request::VolumeResize { name: name.clone(), bytes: size, shrink, force })?;
             say!("volume {name} has {} now", units::bytes(size));
         }
     }

@@ -25,6 +25,8 @@ use crate::protocol::{Request, status};
 /// How long, and how often, a device is opened again that another thread, or another process, has for a moment.
 const REOPEN_NS: u64 = 2_000_000_000;
 const REOPEN_PAUSE_NS: u64 = 5_000_000;
+/// How long a connection may take to end that its client has closed.
+const DISCONNECT_NS: u64 = 500_000_000;
 
 /// Answers control connections until the daemon ends.
 pub(crate) async fn serve(open: Rc<Open>, addresses: Rc<Addresses>, listener: Listener) {
@@ -120,6 +122,10 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
             status["io_timeout_s"] = json!(control.gives_up_after().map(|ns| ns as f64 / 1e9));
             status["nbd"] = json!({ "unix": addresses.unix, "tcp": addresses.tcp });
             status["per_second"] = rates.per_second();
+            for volume in status["volumes"].as_array_mut().into_iter().flatten() {
+                let shared = volume["name"].as_str().and_then(|name| control.catalog().get(name));
+                volume["connections"] = json!(shared.map_or(0, |shared| shared.connections()));
+            }
             for (index, member) in status["members"].as_array_mut().into_iter().flatten().enumerate() {
                 member["timed_out"] = json!(control.was_given_up(index));
                 let faults = faults(open, member["path"].as_str().unwrap_or_default());
@@ -130,13 +136,19 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
         }
         Request::Metrics => return Ok(json!(metrics_text(open).await?)),
         Request::VolumeCreate { name, bytes } => drop(control.create_volume(&name, bytes).await?),
-        Request::VolumeDelete { name } => control.delete_volume(&name).await?,
-        Request::VolumeResize { name, bytes, shrink } => {
+        Request::VolumeDelete { name, force } => {
+            refuse_connected(open, &name, force).await?;
+            control.delete_volume(&name).await?;
+        }
+        Request::VolumeResize { name, bytes, shrink, force } => {
             let current = control.config().volumes.iter().find(|v| v.name == name).map_or(0, |v| v.bytes);
             if bytes < current && !shrink {
                 bail!(
                     "{name} has {current} bytes; the data beyond {bytes} would be lost: say --shrink to allow it"
                 );
+            }
+            if bytes < current {
+                refuse_connected(open, &name, force).await?;
             }
             control.resize_volume(&name, bytes).await?;
         }
@@ -197,6 +209,21 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
         }
     }
     Ok(Value::Null)
+}
+
+/// Refuses what would take data away from connected clients, unless it is forced. The end of a connection is noticed some
+/// time after the client has closed it.
+async fn refuse_connected(open: &Open, name: &str, force: bool) -> Result<()> {
+    let connections = || open.control.catalog().get(name).map_or(0, |volume| volume.connections());
+    let began = open.io.now();
+    while !force && connections() > 0 {
+        if open.io.now() - began > DISCONNECT_NS {
+            let count = connections();
+            bail!("{name} is in use: it has {count} client connection(s); end them first, or say --force");
+        }
+        open.io.sleep(REOPEN_PAUSE_NS).await;
+    }
+    Ok(())
 }
 
 /// The faults injected into the member at a path, and the requests each of them struck, whether or not it still takes part.

@@ -1,6 +1,8 @@
 //! Where and how a daemon serves, as its options say.
 
-use std::net::SocketAddr;
+use std::fs::Permissions;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -20,8 +22,15 @@ pub(crate) struct Listen {
     /// Unix socket for NBD; by default, without --tcp, nbd/NAME.sock beside the default control socket.
     #[arg(long, value_name = "PATH")]
     pub(crate) unix: Option<PathBuf>,
-    /// TCP address for NBD, for example 127.0.0.1:10809.
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Permissions of the Unix socket for NBD, in octal, for example 0660.
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    pub(crate) socket_mode: Option<u32>,
+    /// Group of the Unix socket for NBD, by name or number; its members may connect if the mode lets them (0660 if none is
+    /// given).
+    #[arg(long, value_name = "GROUP", value_parser = parse_group)]
+    pub(crate) socket_group: Option<u32>,
+    /// TCP address for NBD, for example 127.0.0.1:10809 or localhost:10809.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     pub(crate) tcp: Option<SocketAddr>,
     /// Allow a TCP address that other machines can reach. There is no authentication and no encryption.
     #[arg(long)]
@@ -79,12 +88,70 @@ impl Listen {
             None if self.tcp.is_some() => Ok(None),
             None => {
                 // In a directory of its own: every socket beside the control sockets is taken for one.
-                let dir = socket::make_directory()?.join("nbd");
+                let above = socket::make_directory()?;
+                let dir = above.join("nbd");
                 std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+                if self.socket_mode().is_some() {
+                    // Others must be able to reach the socket. They cannot list the directories, and the control sockets are
+                    // their owner's alone.
+                    for dir in [&above, &dir] {
+                        set_mode(dir, 0o711)?;
+                    }
+                }
                 Ok(Some(dir.join(format!("{pool}.sock"))))
             }
         }
     }
+
+    fn socket_mode(&self) -> Option<u32> {
+        self.socket_mode.or(self.socket_group.map(|_| 0o660))
+    }
+
+    /// Gives the Unix socket for NBD to the group, with the mode, that were asked for.
+    ///
+    /// # Errors
+    /// When this user may not do that.
+    pub(crate) fn set_access(&self, socket: &Path) -> Result<()> {
+        if let Some(group) = self.socket_group {
+            std::os::unix::fs::chown(socket, None, Some(group))
+                .with_context(|| format!("cannot give {} to group {group}", socket.display()))?;
+        }
+        self.socket_mode().map_or(Ok(()), |mode| set_mode(socket, mode))
+    }
+}
+
+/// # Errors
+/// When this user may not do that.
+pub(super) fn set_mode(path: &Path, mode: u32) -> Result<()> {
+    std::fs::set_permissions(path, Permissions::from_mode(mode))
+        .with_context(|| format!("cannot set the permissions of {}", path.display()))
+}
+
+fn parse_mode(text: &str) -> Result<u32> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.with_context(|| format!("{text} is no mode: write three octal digits, for example 0660"))
+}
+
+/// A group by its number, or by its name in /etc/group.
+fn parse_group(text: &str) -> Result<u32> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    let groups = std::fs::read_to_string("/etc/group").context("cannot read /etc/group")?;
+    let mut lines = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let found = lines.find_map(|fields| match fields.as_slice() {
+        [name, _, number, ..] if *name == text => number.parse().ok(),
+        _ => None,
+    });
+    found.with_context(|| format!("there is no group {text} in /etc/group; a number can be given too"))
+}
+
+/// An address with a port; the host may be a name.
+pub(crate) fn parse_address(text: &str) -> Result<SocketAddr> {
+    let mut found = text
+        .to_socket_addrs()
+        .with_context(|| format!("{text} is no address: write HOST:PORT, for example localhost:10809"))?;
+    found.next().with_context(|| format!("{text} has no address"))
 }
 
 /// Listens at a path. A socket there that no server answers at is replaced.

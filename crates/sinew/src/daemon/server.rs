@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use sinew_core::io::Io;
 use sinew_engine::client::PoolClient;
 use sinew_engine::control::Catalog;
 use sinew_uring::net::{Listener, Stream};
-use sinew_uring::signal::Signals;
+use sinew_uring::signal::{Signal, Signals};
 use sinew_uring::threads::spawn_pinned;
 use sinew_uring::{Config, Devices, UringIo};
 
 use super::addresses::Addresses;
-use super::listen::{Listen, bind_unix};
+use super::listen::{Listen, bind_unix, set_mode};
 use super::nbd_sockets::Connections;
 use super::{control_socket, member_watch};
 use crate::out::complain;
@@ -75,8 +75,9 @@ pub(crate) fn serve(
     })
 }
 
-/// Hears of Ctrl-C and SIGTERM on a thread of its own, so that they work while the pool is still being opened too. A
-/// second one ends the process at once, which is as safe as a crash.
+/// Hears of Ctrl-C, SIGTERM and SIGHUP on a thread of its own, so that they work while the pool is still being opened too.
+/// A second Ctrl-C ends the process at once, which is as safe as a crash. A second SIGTERM or SIGHUP does nothing: scripts
+/// and service managers send several.
 fn stop_signal() -> Result<Receiver<()>> {
     let signals = Signals::take_over().context("cannot wait for signals")?;
     let (told, stop) = async_channel::bounded(1);
@@ -85,9 +86,11 @@ fn stop_signal() -> Result<Receiver<()>> {
         if signals.next(&io).await.is_err() || told.send(()).await.is_err() {
             return;
         }
-        if signals.next(&io).await.is_ok() {
-            complain!("ended at once; the next start replays the journal");
-            std::process::exit(1);
+        while let Ok(signal) = signals.next(&io).await {
+            if signal == Signal::Interrupt {
+                complain!("ended at once; the next start replays the journal");
+                std::process::exit(1);
+            }
         }
     })
     .context("cannot wait for signals")?;
@@ -135,6 +138,30 @@ impl Worker for Others {
     }
 }
 
+/// Unix sockets that were bound, and are removed again unless the server starts.
+#[derive(Default)]
+struct Bound(Vec<PathBuf>);
+
+impl Bound {
+    fn bind(&mut self, io: &UringIo, path: &Path) -> Result<Listener> {
+        let listener = bind_unix(io, path)?;
+        self.0.push(path.to_owned());
+        Ok(listener)
+    }
+
+    fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
 /// The sockets of a server, and the threads that serve their connections. Lives on the first thread.
 struct Server {
     open: Rc<Open>,
@@ -151,12 +178,17 @@ impl Server {
         let pool = open.control.config().name;
         let control = listen.control_path(&pool)?;
         let io = open.io.clone();
-        let controls = bind_unix(&io, &control)?;
+        let mut bound = Bound::default();
+        let controls = bound.bind(&io, &control)?;
+        // Access to it is access to the pool.
+        set_mode(&control, 0o600)?;
         let unix_path = listen.nbd_path(&pool)?;
-        let unix = unix_path.as_deref().map(|path| bind_unix(&io, path)).transpose()?;
+        let unix = unix_path.as_deref().map(|path| bound.bind(&io, path)).transpose()?;
+        unix_path.as_deref().map_or(Ok(()), |path| listen.set_access(path))?;
         let bind =
             |address| Listener::bind_tcp(&io, address).with_context(|| format!("cannot listen on {address}"));
         let tcp = listen.tcp.map(bind).transpose()?;
+        bound.keep();
         let address = tcp.as_ref().and_then(Listener::address);
         let server = Rc::new(Server {
             here: Connections::new(io.clone(), open.client.clone(), open.control.catalog()),

@@ -1,9 +1,10 @@
 //! Members by their names: files, block devices, and directories of member files.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::{self, Display, Formatter};
 use std::fs::File;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -165,7 +166,7 @@ pub(crate) fn each(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The paths named, directories replaced by the member files in them.
+/// The paths named, directories replaced by the members in them: files, devices, and links to either.
 ///
 /// # Errors
 /// When a directory cannot be listed, or a file is named twice.
@@ -177,8 +178,11 @@ pub(crate) fn expand(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
             let entries =
                 std::fs::read_dir(&path).with_context(|| format!("cannot list {}", path.display()))?;
             let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-            inside.retain(|path| is_member_file(path));
+            inside.retain(|path| is_member(path));
             inside.sort();
+            // A directory of links, such as /dev/disk/by-id, names each device several times.
+            let mut seen = BTreeSet::new();
+            inside.retain(|path| seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())));
             paths.extend(inside);
         } else {
             paths.push(path);
@@ -245,9 +249,9 @@ pub(crate) fn refuse_twice(paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Whether a regular file holds a superblock of any version, intact or not.
-fn is_member_file(path: &Path) -> bool {
-    if !path.is_file() {
+/// Whether a regular file or a block device holds a superblock of any version, intact or not.
+fn is_member(path: &Path) -> bool {
+    if !std::fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.file_type().is_block_device()) {
         return false;
     }
     let Ok(file) = File::open(path) else { return false };

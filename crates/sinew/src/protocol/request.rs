@@ -1,5 +1,6 @@
 //! Requests: one JSON value per line. Names of earlier versions stay understood, as aliases.
 
+use std::ops::Not;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -22,11 +23,17 @@ pub(crate) enum Request {
     },
     VolumeDelete {
         name: String,
+        /// Also while clients are connected to it.
+        #[serde(default, skip_serializing_if = "Not::not")]
+        force: bool,
     },
     VolumeResize {
         name: String,
         bytes: u64,
         shrink: bool,
+        /// Make it smaller also while clients are connected to it.
+        #[serde(default, skip_serializing_if = "Not::not")]
+        force: bool,
     },
     MemberOffline {
         member: usize,

@@ -79,6 +79,12 @@ impl Sandbox {
         Server::start(self, self.command(&args), socket)
     }
 
+    /// Starts a server on the members of this directory with further options.
+    pub(crate) fn serve_with(&self, options: &[&str]) -> Server<'_> {
+        let args = [&["serve", ".", "--unix", "nbd.sock"], options].concat();
+        Server::start(self, self.command(&args), self.path("nbd.sock"))
+    }
+
     /// Starts a server of this pool that chooses its sockets itself.
     pub(crate) fn serve_at_default(&self, pool: &str, members: &[&str]) -> Server<'_> {
         let socket = self.path("sinew/nbd").join(format!("{pool}.sock"));
@@ -170,11 +176,21 @@ impl<'a> Server<'a> {
         self.sandbox.json(&["pool", "status", "--json"])
     }
 
-    /// Ends it as a service manager would; it must stop by itself and well.
-    pub(crate) fn stop(mut self) -> String {
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        let killed = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
+        let killed = Command::new("kill").args([name, &pid]).status().expect("kill runs");
         assert!(killed.success());
+    }
+
+    /// Ends it as a service manager would; it must stop by itself and well.
+    pub(crate) fn stop(self) -> String {
+        self.signal("-TERM");
+        self.stops()
+    }
+
+    /// It must stop by itself and well.
+    pub(crate) fn stops(mut self) -> String {
         let started = Instant::now();
         let status = loop {
             match self.child.try_wait().expect("the server's state") {
