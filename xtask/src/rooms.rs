@@ -39,6 +39,7 @@ pub(crate) const CRATES: &[CrateRow] = &[
     uses("engine", &["core", "layout", "format", "members", "mapped", "array"]),
     uses("devices", &[]),
     uses("reliability", &[]),
+    uses("topology", &[]),
     uses("workload", &[]),
     uses("frontend", &["core"]),
     // layout: for an example that measures parity beside another implementation.
@@ -72,6 +73,7 @@ pub(crate) const CRATES: &[CrateRow] = &[
             "engine",
             "devices",
             "frontend",
+            "topology",
             "uring",
             "sim",
             "workload",

@@ -62,6 +62,7 @@ enum Command {
     Latency(commands::latency::LatencyArgs),
     Policy(commands::policy::PolicyArgs),
     Layout(commands::layout::LayoutArgs),
+    Topology(commands::topology::TopologyArgs),
     Bench(commands::bench::BenchArgs),
     Replay(commands::replay::ReplayArgs),
     #[command(subcommand)]
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
         Command::Latency(args) => commands::latency::run(args),
         Command::Policy(args) => commands::policy::run(args),
         Command::Layout(args) => commands::layout::run(&args),
+        Command::Topology(args) => commands::topology::run(&args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Replay(args) => commands::replay::run(args),
         Command::Workload(command) => commands::workload::run(command),
