@@ -14,5 +14,8 @@ pub mod record_check;
 pub mod superblock;
 pub mod table_page;
 
+// Crates above this one name their settings in the same way.
+pub use sinew_layout::named;
+
 /// The version of everything on the members. A member with another version is refused.
 pub const FORMAT_VERSION: u16 = 2;

@@ -3,11 +3,10 @@
 //!
 //! This is for looking at arrays and comparing them. Whoever serves one uses the addressing itself.
 
-use std::fmt;
-
 use crate::fastscale::{FastScale, Mirrored};
 use crate::geometry::{Geometry, GeometryError, Home, Level, Role};
 use crate::history::{History, HistoryError, check_rows};
+use crate::named;
 use crate::restripe::Restripe;
 use crate::round_robin::SemiRoundRobin;
 use crate::spread::Spread;
@@ -87,16 +86,13 @@ pub enum GrownError {
     History(#[from] HistoryError),
 }
 
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Method::FastScale => "fastscale",
-            Method::RoundRobin => "round-robin",
-            Method::SemiRoundRobin => "semi-round-robin",
-            Method::Restripe => "restripe",
-            Method::Spread => "spread",
-        })
-    }
+named! {
+    Method, "growth method":
+    Method::FastScale => "fastscale", "Levels 0 and 10: moves the least, in long runs, and stays even (FAST '11)";
+    Method::SemiRoundRobin => "semi-round-robin", "Levels 0 and 10: moves the least, chunk by chunk; becomes uneven";
+    Method::RoundRobin => "round-robin", "Levels 0 and 10: moves nearly everything; ends as a new array would be";
+    Method::Spread => "spread", "Levels 5 and 6: takes a few stripes apart to widen the others";
+    Method::Restripe => "restripe", "Levels 5 and 6: rewrites every stripe; ends as a new array would be";
 }
 
 impl From<Home> for Place {

@@ -8,6 +8,8 @@
 
 // Arrays as they are made.
 pub mod geometry;
+mod level_name;
+pub mod names;
 mod rotation;
 
 // Arrays that have grown.
@@ -31,6 +33,7 @@ pub mod parity;
 
 pub use cursor::Cursor;
 pub use geometry::{Geometry, GeometryError, Home, Level, Role};
+pub use level_name::{LevelName, LevelParts};
 pub use rotation::Rotation;
 
 /// The most members of an array, as in the rest of Sinew.

@@ -4,12 +4,12 @@
 //! here is one stripe's permutation of members; the formulas are those of `raid5_compute_sector` in Linux'
 //! drivers/md/raid5.c, and the tests compare them with what md wrote.
 
-use std::fmt;
+use crate::named;
 
 /// Which way parity moves from stripe to stripe, and where data begins.
 ///
 /// The discriminants are md's numbers for the layouts (`ALGORITHM_…` in drivers/md/raid5.h).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Rotation {
     /// P begins on the last member and moves left; data fills the members in order, stepping over parity.
@@ -17,6 +17,7 @@ pub enum Rotation {
     /// P begins on the first member and moves right; data fills the members in order, stepping over parity.
     RightAsymmetric = 1,
     /// P moves left; data begins behind parity and wraps, so that consecutive chunks use all members. md's default.
+    #[default]
     LeftSymmetric = 2,
     /// P moves right; data begins behind parity and wraps.
     RightSymmetric = 3,
@@ -59,16 +60,13 @@ impl Rotation {
     }
 }
 
-/// md's names.
-impl fmt::Display for Rotation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Rotation::LeftAsymmetric => "left-asymmetric",
-            Rotation::RightAsymmetric => "right-asymmetric",
-            Rotation::LeftSymmetric => "left-symmetric",
-            Rotation::RightSymmetric => "right-symmetric",
-        })
-    }
+// md's names.
+named! {
+    Rotation, "rotation":
+    Rotation::LeftAsymmetric => "left-asymmetric", "Parity moves left, data begins on the first member";
+    Rotation::RightAsymmetric => "right-asymmetric", "Parity moves right, data begins on the first member";
+    Rotation::LeftSymmetric => "left-symmetric", "Parity moves left, data begins behind it; md's default";
+    Rotation::RightSymmetric => "right-symmetric", "Parity moves right, data begins behind it";
 }
 
 impl Stripes {

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use sinew_engine::pool::preset::Part;
+use sinew_layout::LevelName;
 use sinew_workload::Pace;
 use toml::Value;
 
 use crate::file::growth::GrowthSpec;
 use crate::file::head::Head;
-use crate::file::names::{LevelName, ModelName, PresetName, SpikeAvoidanceName, TargetName};
+use crate::file::names::{GivenThresholds, ModelName, PresetName, SpikeAvoidanceSpec, TargetName};
 use crate::file::published::{PublishedValue, RunSelector};
 use crate::file::spec::{ArraySpec, LayerSpec, MemberSpec, PolicySpec, PoolSpec, RunSpec, Spec};
 use crate::{Error, Result};
@@ -90,7 +91,8 @@ impl Spec {
     }
 
     fn check_pool(&self) -> Result<()> {
-        if let Some(SpikeAvoidanceName::Given { late_s, up, down }) = self.pool.spike_avoidance
+        if let Some(SpikeAvoidanceSpec::Given(GivenThresholds { late_s, up, down })) =
+            self.pool.spike_avoidance
             && !(late_s > 1e-6 && late_s < TIME_MAX_S && down < up)
         {
             let why = "late_s must be above 1 us, and up must be greater than down";
@@ -110,6 +112,7 @@ impl Spec {
     }
 
     fn check_array(&self) -> Result<()> {
+        check_level("array.level", self.array.level)?;
         let is_array = self.target == TargetName::Array;
         if is_array && self.volumes.len() != 1 {
             return Err(Error::setting("volumes", "an array has exactly one volume"));
@@ -192,6 +195,14 @@ impl MemberSpec {
     }
 }
 
+/// Experiments are about levels that can grow.
+fn check_level(name: &str, level: LevelName) -> Result<()> {
+    match level {
+        LevelName::Raid0 | LevelName::Raid10 | LevelName::Raid5 | LevelName::Raid6 => Ok(()),
+        other => Err(Error::setting(name, format!("{other} cannot grow; use raid0, raid10, raid5 or raid6"))),
+    }
+}
+
 fn at_least_zero(name: &str, value: f64) -> Result<()> {
     if value.is_finite() && (0.0..TIME_MAX_S).contains(&value) {
         return Ok(());
@@ -202,6 +213,7 @@ fn at_least_zero(name: &str, value: f64) -> Result<()> {
 impl GrowthSpec {
     /// Checks the description, and that the array can be computed.
     pub(crate) fn check(&self) -> Result<()> {
+        check_level("growth.level", self.level)?;
         if self.timed && self.level != LevelName::Raid0 {
             return Err(Error::setting("growth.timed", "only the address computation of raid0 can be timed"));
         }

@@ -1,11 +1,11 @@
 //! The file about an array that grows by arithmetic alone: no requests, no simulated time.
 
 use serde::{Deserialize, Serialize};
-use sinew_layout::grown::Grown;
+use sinew_layout::grown::{Grown, Method};
 use sinew_layout::history::{History, HistoryError};
+use sinew_layout::{LevelName, LevelParts};
 
 use crate::file::head::experiment_file;
-use crate::file::names::{LevelName, MethodName};
 use crate::{Error, Result};
 
 experiment_file! {
@@ -23,7 +23,7 @@ pub struct GrowthSpec {
     /// The level of the array.
     pub level: LevelName,
     /// The growth method.
-    pub method: MethodName,
+    pub method: Method,
     /// Members of the array when it is created.
     pub members: u32,
     /// Chunks of each member.
@@ -53,13 +53,18 @@ impl GrowthSpec {
 
     /// The array after `additions` additions.
     pub(crate) fn array_after(&self, additions: u32) -> Result<Grown> {
-        let grown = Grown::new(self.level.into(), self.history(additions)?, self.method.into(), self.rows);
+        let grown = Grown::new(
+            self.level.level(LevelParts::default()),
+            self.history(additions)?,
+            self.method,
+            self.rows,
+        );
         grown.map_err(|error| Error::setting("growth", error.to_string()))
     }
 
     /// An array of `members` members that has never grown.
     pub(crate) fn fresh_array(&self, members: u32) -> Result<Grown> {
-        let fresh = Grown::fresh(self.level.into(), members, self.rows);
+        let fresh = Grown::fresh(self.level.level(LevelParts::default()), members, self.rows);
         fresh.map_err(|error| Error::setting("growth", error.to_string()))
     }
 }

@@ -4,13 +4,14 @@
 //! errors. The checks of `file/check.rs` reject values that make no sense.
 
 use serde::{Deserialize, Serialize};
+use sinew_format::model::array_growth::GrowMethod;
+use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::policy::Policy;
+use sinew_layout::LevelName;
 use sinew_workload::{ByteSize, Pace, Workload};
 
 use crate::file::head::experiment_file;
-use crate::file::names::{
-    GrowMethodName, LevelName, ModelName, PresetName, ProtectionName, SpikeAvoidanceName, TargetName,
-};
+use crate::file::names::{ModelName, PresetName, SpikeAvoidanceSpec, TargetName};
 
 experiment_file! {
     /// A file about a simulation.
@@ -100,7 +101,7 @@ pub struct MemberSpec {
 pub struct PoolSpec {
     /// The protection.
     #[serde(default)]
-    pub protection: ProtectionName,
+    pub protection: Protection,
     /// Data columns of a stripe; 0, the default, lets the engine choose.
     #[serde(default)]
     pub width: usize,
@@ -115,7 +116,7 @@ pub struct PoolSpec {
     pub throttle: Option<ByteSize>,
     /// How latency spikes of members are detected; `auto`, or the setting of the preset, where not given.
     #[serde(default, rename = "step_around", alias = "spike_avoidance")]
-    pub spike_avoidance: Option<SpikeAvoidanceName>,
+    pub spike_avoidance: Option<SpikeAvoidanceSpec>,
     /// Changes to the policy of a mapped pool.
     #[serde(default)]
     pub policy: PolicySpec,
@@ -173,7 +174,7 @@ impl Default for LayerSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArraySpec {
-    /// The level.
+    /// The level, one that can grow. RAID 10 has two near copies; RAID 5 and 6 are left-symmetric.
     pub level: LevelName,
     /// Bytes of a chunk.
     #[serde(default = "chunk")]
@@ -198,7 +199,7 @@ impl Default for ArraySpec {
 pub struct OnlineGrowthSpec {
     /// The growth method of an array.
     #[serde(default)]
-    pub method: Option<GrowMethodName>,
+    pub method: Option<GrowMethod>,
     /// The number of members of each addition. The last members of the file are added, one addition after the other.
     pub added: Vec<usize>,
     /// Grow before measurement begins, without load.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use sinew_format::model::mapped_geometry::Protection;
 use sinew_workload::{BucketReport, Distribution, KindReport};
 
-use crate::file::names::{ModelName, ProtectionName};
+use crate::file::names::ModelName;
 
 /// The figures of the engine, or of a member alone, under a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -215,7 +216,7 @@ pub struct Interval {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PoolResult {
     /// The protection.
-    pub protection: ProtectionName,
+    pub protection: Protection,
     /// Data columns of a full stripe.
     pub data_columns: usize,
     /// Bytes of all members.

@@ -5,10 +5,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use sinew_layout::fastscale::FastScale;
+use sinew_layout::grown::Method;
 use sinew_layout::round_robin::{RoundRobin, SemiRoundRobin};
 
 use crate::file::growth::GrowthSpec;
-use crate::file::names::MethodName;
 use crate::results::schema::AddressingTimes;
 use crate::{Error, Result};
 
@@ -33,7 +33,7 @@ pub(crate) fn take(spec: &GrowthSpec) -> Result<Option<AddressingTimes>> {
     let numbers = random_blocks(blocks);
     let random = numbers.iter().copied();
     Ok(match spec.method {
-        MethodName::FastScale => {
+        Method::FastScale => {
             let array = FastScale::new(history, spec.rows);
             let array = array.map_err(|error| Error::setting("growth", error.to_string()))?;
             let homes: Vec<_> = random.clone().map(|block| array.home(block)).collect();
@@ -43,7 +43,7 @@ pub(crate) fn take(spec: &GrowthSpec) -> Result<Option<AddressingTimes>> {
                 backwards_ns: Some(best(homes.iter(), |&home| array.block_at(home))),
             })
         }
-        MethodName::RoundRobin => {
+        Method::RoundRobin => {
             let array = RoundRobin::new(history.width());
             let homes: Vec<_> = random.clone().map(|block| array.home(block)).collect();
             Some(AddressingTimes {
@@ -52,7 +52,7 @@ pub(crate) fn take(spec: &GrowthSpec) -> Result<Option<AddressingTimes>> {
                 backwards_ns: Some(best(homes.iter(), |&home| array.block_at(home))),
             })
         }
-        MethodName::SemiRoundRobin => {
+        Method::SemiRoundRobin => {
             let array = SemiRoundRobin::new(history);
             Some(AddressingTimes {
                 random_ns: best(random, |block| array.disk(block)),
@@ -60,7 +60,7 @@ pub(crate) fn take(spec: &GrowthSpec) -> Result<Option<AddressingTimes>> {
                 backwards_ns: None,
             })
         }
-        MethodName::Restripe | MethodName::Spread => None,
+        Method::Restripe | Method::Spread => None,
     })
 }
 

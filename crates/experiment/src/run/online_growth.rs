@@ -102,7 +102,7 @@ impl OnlineGrowth {
             next += added;
         }
         let (control, io) = (Rc::clone(&pool.control), world.io());
-        let method: Option<GrowMethod> = grows.method.map(Into::into);
+        let method = grows.method;
         let (ended, failed) = (Rc::clone(&growth.ended), Rc::clone(&growth.failed));
         world.spawn(async move {
             for addition in additions {

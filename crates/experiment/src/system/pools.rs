@@ -6,14 +6,16 @@ use sinew_core::io::DeviceId;
 use sinew_engine::pool::preset::Layer;
 use sinew_engine::pool::{self, Candidate, PoolKind};
 use sinew_format::model::array_geometry::ArraySpec;
+use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::policy::Policy;
 use sinew_format::model::pool_geometry::PoolGeometry;
+use sinew_layout::LevelParts;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::status::ShardStatus;
 use sinew_members::throttle::Limits;
 use sinew_sim::{OpenPool, World};
 
-use crate::file::names::{PresetName, ProtectionName, TargetName};
+use crate::file::names::{PresetName, TargetName};
 use crate::file::spec::Spec;
 use crate::system::layer::{Layered, Store};
 use crate::system::members::Member;
@@ -59,14 +61,14 @@ impl Composition {
         }
         let kind = match spec.target {
             TargetName::Array => PoolKind::Array(ArraySpec {
-                level: spec.array.level.into(),
+                level: spec.array.level.level(LevelParts::default()),
                 chunk_bytes: spec.array.chunk.0 as u32,
                 journal: spec.array.journal,
                 spares: 0,
                 zeroed: true,
             }),
             _ => PoolKind::Mapped {
-                protection: spec.pool.protection.into(),
+                protection: spec.pool.protection,
                 data_columns: spec.pool.width,
                 checksums: spec.pool.checksums,
             },
@@ -75,7 +77,7 @@ impl Composition {
             parts: 1,
             part_members: spec.members_before_growth(members),
             kind,
-            spike_avoidance: spec.pool.spike_avoidance.unwrap_or_default().into(),
+            spike_avoidance: spec.pool.spike_avoidance.map_or_else(SpikeAvoidance::default, Into::into),
             policy: spec.pool.policy.applied_to(Policy::DEFAULT),
             battery: false,
             layer: None,
@@ -97,7 +99,7 @@ pub(crate) struct MemberBytes {
 
 /// The stripes of a mapped pool.
 pub(crate) struct Stripes {
-    pub(crate) protection: ProtectionName,
+    pub(crate) protection: Protection,
     /// Data columns of a full stripe.
     pub(crate) data_columns: usize,
 }
@@ -167,7 +169,7 @@ impl Pools {
     pub(crate) fn stripes(&self) -> Option<Stripes> {
         match self.only().control.config().geometry {
             PoolGeometry::Mapped(geometry) => {
-                Some(Stripes { protection: geometry.protection.into(), data_columns: geometry.data_columns })
+                Some(Stripes { protection: geometry.protection, data_columns: geometry.data_columns })
             }
             PoolGeometry::Array(_) => None,
         }

@@ -4,7 +4,7 @@ use sinew_layout::history::History;
 use sinew_layout::rows::Rows;
 use sinew_layout::spread::{Share, Spread};
 use sinew_layout::striping::{Growth, Striping, StripingKind, blocks};
-use sinew_layout::{Geometry as Layout, Home};
+use sinew_layout::{Geometry as Layout, Home, named};
 
 /// Additions of members that an array records at most. Additions that end in the layout of a new array are dropped.
 pub const ADDITIONS_MAX: usize = 32;
@@ -28,6 +28,21 @@ pub enum GrowMethod {
     Spread,
     /// Parity: every stripe is rewritten as in a new array.
     Restripe,
+}
+
+named! {
+    GrowMethod, "growth method":
+    GrowMethod::FastScale => "fastscale", "Levels 0 and 10: moves the least, in long runs, and stays even (FAST '11)";
+    GrowMethod::SemiRoundRobin => "semi-round-robin",
+        "Levels 0 and 10: moves the least, chunk by chunk; becomes uneven and gains no space. For comparison";
+    GrowMethod::RoundRobin => "round-robin", "Levels 0 and 10: moves nearly everything, chunk by chunk. For comparison";
+    GrowMethod::Slas => "slas", "Levels 0 and 10: moves nearly everything, in windows; ends as a new array would be";
+    GrowMethod::MdReshape => "md-reshape",
+        "Levels 0 and 10: moves nearly everything as md does, with requests waiting. For comparison";
+    GrowMethod::Spread => "spread", "Levels 5 and 6: takes a few stripes apart to widen the others";
+    GrowMethod::Restripe => "restripe",
+        "Levels 5 and 6: rewrites every stripe with new parity; ends as a new array would be. Needs an array with one \
+         shard, and room in the journal";
 }
 
 /// How the chunks of an array are addressed.
@@ -107,19 +122,6 @@ impl GrowMethod {
     /// Whether the method is for arrays with parity.
     pub fn is_for_parity(self) -> bool {
         matches!(self, GrowMethod::Spread | GrowMethod::Restripe)
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            GrowMethod::FastScale => "fastscale",
-            GrowMethod::SemiRoundRobin => "semi-round-robin",
-            GrowMethod::RoundRobin => "round-robin",
-            GrowMethod::Slas => "slas",
-            GrowMethod::MdReshape => "md-reshape",
-            GrowMethod::Spread => "spread",
-            GrowMethod::Restripe => "restripe",
-        }
     }
 
     /// The addressing at its end.

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::{SlotNo, StripeId};
+use sinew_layout::named;
 
 /// Blocks in a chunk: 64 KiB, the stripe unit of FusionRAID (FAST'21, section 4.4).
 pub const CHUNK_BLOCKS: u32 = 16;
@@ -32,7 +33,7 @@ pub const STRIPE_WIDTH_MAX: usize = 32;
 pub const OVERCOMMIT: u64 = 2;
 
 /// The protection of a pool against lost members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protection {
     /// Every block on two or three members, always.
     Mirror {
@@ -40,6 +41,7 @@ pub enum Protection {
         copies: u8,
     },
     /// One parity chunk per stripe; two copies while a stripe is mirrored.
+    #[default]
     Parity1,
     /// Two parity chunks per stripe; three copies while a stripe is mirrored.
     Parity2,
@@ -65,15 +67,12 @@ impl Protection {
     }
 }
 
-impl std::fmt::Display for Protection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Protection::Mirror { copies: 3 } => f.write_str("mirror3"),
-            Protection::Mirror { .. } => f.write_str("mirror"),
-            Protection::Parity1 => f.write_str("parity1"),
-            Protection::Parity2 => f.write_str("parity2"),
-        }
-    }
+named! {
+    Protection, "protection":
+    Protection::Mirror { copies: 2 } => "mirror", "Two copies: one member may fail";
+    Protection::Mirror { copies: 3 } => "mirror3", "Three copies: two members may fail";
+    Protection::Parity1 => "parity1", "One parity chunk per stripe: one member may fail";
+    Protection::Parity2 => "parity2", "Two parity chunks per stripe: two members may fail";
 }
 
 /// Why there is no pool with the requested geometry.

@@ -1,6 +1,8 @@
 //! The policy of a mapped pool: the layout of small writes, and the conversion of mirrored stripes. It is not stored on the
 //! members, and may be changed at any time.
 
+use sinew_layout::named;
+
 /// The layout of small writes in mirrored stripes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Packing {
@@ -12,17 +14,10 @@ pub enum Packing {
     WholeChunks,
 }
 
-impl Packing {
-    /// All of them.
-    pub const ALL: [Packing; 2] = [Packing::Packed, Packing::WholeChunks];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Packing::Packed => "packed",
-            Packing::WholeChunks => "whole-chunks",
-        }
-    }
+named! {
+    Packing, "packing":
+    Packing::Packed => "packed", "One behind the other";
+    Packing::WholeChunks => "whole-chunks", "Each in chunks of its own, as in FusionRAID";
 }
 
 /// The policy of a mapped pool.

@@ -1,5 +1,7 @@
 //! The modes in which members in latency spikes are found and avoided, and the thresholds of each.
 
+use sinew_format::named;
+
 /// Whether latency spikes are detected, and what counts as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpikeAvoidance {
@@ -20,6 +22,16 @@ pub enum SpikeAvoidance {
     Given(Thresholds),
 }
 
+named! {
+    SpikeAvoidance, "spike avoidance", other "given":
+    SpikeAvoidance::Off => "off", "No latency is measured, and no member is avoided";
+    SpikeAvoidance::Auto => "auto", "Thresholds follow from each member's latest latencies";
+    SpikeAvoidance::Consumer => "consumer", "Fixed thresholds: three requests pending for 2 ms";
+    SpikeAvoidance::Datacenter => "datacenter", "Fixed thresholds: six requests pending for 5 ms";
+    SpikeAvoidance::FusionRaid => "fusionraid", "As datacenter, but without hedging";
+    SpikeAvoidance::Watch => "watch", "As datacenter, but spikes are only counted: no member is avoided";
+}
+
 impl SpikeAvoidance {
     /// All modes without parameters.
     pub const ALL: [SpikeAvoidance; 6] = [
@@ -30,19 +42,6 @@ impl SpikeAvoidance {
         SpikeAvoidance::FusionRaid,
         SpikeAvoidance::Watch,
     ];
-
-    /// The mode's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            SpikeAvoidance::Off => "off",
-            SpikeAvoidance::Auto => "auto",
-            SpikeAvoidance::Consumer => "consumer",
-            SpikeAvoidance::Datacenter => "datacenter",
-            SpikeAvoidance::FusionRaid => "fusionraid",
-            SpikeAvoidance::Watch => "watch",
-            SpikeAvoidance::Given(_) => "given",
-        }
-    }
 
     /// Whether the latency of requests is measured.
     pub(crate) fn measures(self) -> bool {

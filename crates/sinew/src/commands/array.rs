@@ -6,12 +6,14 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use sinew_engine::pool::PoolKind;
 use sinew_format::model::array_geometry::ArraySpec;
+use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::pool_geometry::PoolGeometry;
+use sinew_layout::{LevelName, LevelParts, Rotation};
 
 use super::examine::{self, ExamineArgs};
 use super::status::{self, StatusArgs};
 use crate::client::{Target, wait_for};
-use crate::names::{LevelName, LevelParts, MethodName, RotationName};
+use crate::names::named;
 use crate::out::say;
 use crate::pool::create::NewPool;
 use crate::pool::members;
@@ -41,11 +43,11 @@ pub(crate) struct CreateArgs {
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
     /// The level.
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = named::<LevelName>())]
     level: LevelName,
     /// How parity rotates.
-    #[arg(long, value_enum, default_value_t)]
-    layout: RotationName,
+    #[arg(long, value_parser = named::<Rotation>(), default_value_t)]
+    layout: Rotation,
     /// Bytes of a chunk, a multiple of 4096 and at most 1M.
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = units::parse_size)]
     chunk: u64,
@@ -89,8 +91,8 @@ pub(crate) struct GrowArgs {
     members: Vec<PathBuf>,
     /// How what is there is brought onto them: at levels 0 and 10 by fastscale if nothing is said, at levels 5 and 6 by
     /// spread. An array that has grown by fastscale, semi-round-robin or spread goes on so.
-    #[arg(long, value_enum)]
-    method: Option<MethodName>,
+    #[arg(long, value_parser = named::<GrowMethod>())]
+    method: Option<GrowMethod>,
     /// Use members that are not empty. Their content is lost.
     #[arg(long)]
     force: bool,

@@ -14,11 +14,14 @@ use sinew_core::volume::Volume;
 use sinew_engine::pool::preset::Preset;
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_format::model::array_geometry::ArraySpec;
+use sinew_format::model::mapped_geometry::Protection;
+use sinew_layout::{LevelName, LevelParts};
+use sinew_members::latency::SpikeAvoidance;
 use sinew_uring::{Devices, IoRoute};
 
 use crate::bench::load::{self, Load, LoadSpec, Pattern};
 use crate::bench::results::{self, Measured};
-use crate::names::{LevelName, LevelParts, ProtectionName, SpikeAvoidanceName};
+use crate::names::{self, named};
 use crate::out::say;
 use crate::pool::fault_member::{self, FaultMember};
 use crate::pool::host::{self, Open};
@@ -80,8 +83,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, default_value_t = 1)]
     shards: usize,
     /// The failures that the pool survives.
-    #[arg(long, value_enum, default_value_t)]
-    protection: ProtectionName,
+    #[arg(long, value_parser = named::<Protection>(), default_value_t)]
+    protection: Protection,
     /// Data columns of a stripe; 0 for the default.
     #[arg(long, value_name = "K", default_value_t = 0)]
     data_columns: usize,
@@ -93,7 +96,8 @@ pub(crate) struct BenchArgs {
         conflicts_with_all = ["protection", "data_columns", "level", "spike_avoidance"])]
     preset: Option<Preset>,
     /// Measure an array of this level instead of a mapped pool.
-    #[arg(long, value_enum, conflicts_with_all = ["protection", "data_columns", "no_checksums"])]
+    #[arg(long, value_parser = named::<LevelName>(),
+        conflicts_with_all = ["protection", "data_columns", "no_checksums"])]
     level: Option<LevelName>,
     /// Of an array: bytes of a chunk.
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = units::parse_size, requires = "level")]
@@ -102,8 +106,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, requires = "level")]
     no_journal: bool,
     /// How members in a latency spike are detected.
-    #[arg(long, alias = "step-around", value_enum, default_value_t)]
-    spike_avoidance: SpikeAvoidanceName,
+    #[arg(long, alias = "step-around", value_parser = names::spike_avoidance(), default_value_t)]
+    spike_avoidance: SpikeAvoidance,
     /// Requests per second at most, in all, each due at its time however long those before it take; latency counts from
     /// that time. Without it each client issues its next request at once.
     #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -132,7 +136,7 @@ impl BenchArgs {
                 zeroed: true,
             }),
             None => PoolKind::Mapped {
-                protection: self.protection.into(),
+                protection: self.protection,
                 data_columns: self.data_columns,
                 checksums: !self.no_checksums,
             },
@@ -247,7 +251,7 @@ fn measure(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>) -> R
         make_volume(args, &open).await?;
         match &args.preset {
             Some(preset) => preset::apply(preset, &open.control).await?,
-            None => open.control.step_around(args.spike_avoidance.into()).await,
+            None => open.control.step_around(args.spike_avoidance).await,
         }
         let shared = open.control.catalog().get(NAME).context("the volume was just made")?;
         let volume = open.client.volume(shared);

@@ -7,7 +7,7 @@ use clap::Args;
 use sinew_members::latency::SpikeAvoidance;
 
 use crate::client::Target;
-use crate::names::SpikeAvoidanceName;
+use crate::names;
 use crate::out::say;
 use crate::protocol::{IoTimeout, Request};
 use crate::units;
@@ -16,8 +16,8 @@ use crate::units;
 #[derive(Args)]
 pub(crate) struct LatencyArgs {
     /// How latency spikes are detected.
-    #[arg(value_enum, value_name = "AVOIDANCE", required_unless_present = "io_timeout")]
-    avoidance: Option<SpikeAvoidanceName>,
+    #[arg(value_parser = names::spike_avoidance(), value_name = "AVOIDANCE", required_unless_present = "io_timeout")]
+    avoidance: Option<SpikeAvoidance>,
     /// Take a member out when a request to it has been pending for this long, for example 10s (the default), or `never`. A
     /// member that the pool cannot do without is waited for.
     #[arg(long, alias = "give-up-after", value_name = "TIME", value_parser = io_timeout)]
@@ -50,9 +50,9 @@ pub(crate) fn run(args: LatencyArgs) -> Result<()> {
     target.ask(&Request::Latency { spike_avoidance: avoidance, io_timeout })?;
     match avoidance {
         None => {}
-        Some(SpikeAvoidanceName::Off) => say!("latency spikes are not detected"),
+        Some(SpikeAvoidance::Off) => say!("latency spikes are not detected"),
         Some(avoidance) => {
-            say!("members in a latency spike are avoided ({})", SpikeAvoidance::from(avoidance).name());
+            say!("members in a latency spike are avoided ({})", avoidance.name());
         }
     }
     match io_timeout {

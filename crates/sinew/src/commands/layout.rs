@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use sinew_layout::grown::Grown;
+use sinew_layout::grown::{Grown, Method};
 use sinew_layout::history::History;
+use sinew_layout::{LevelName, LevelParts, Rotation};
 
-use crate::names::{LevelName, LevelParts, MethodName, RotationName};
+use crate::names::named;
 use crate::out::say;
 
 mod places;
@@ -27,14 +28,14 @@ mod statistics;
 #[command(verbatim_doc_comment)]
 pub(crate) struct LayoutArgs {
     /// The level.
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = named::<LevelName>())]
     level: LevelName,
     /// Members that it is made with.
     #[arg(long, value_name = "N")]
     members: u32,
     /// How parity rotates.
-    #[arg(long, value_enum, default_value_t)]
-    layout: RotationName,
+    #[arg(long, value_parser = named::<Rotation>(), default_value_t)]
+    layout: Rotation,
     /// Copies of every block, for level 10.
     #[arg(long, value_name = "N", default_value_t = 2)]
     copies: u32,
@@ -48,8 +49,8 @@ pub(crate) struct LayoutArgs {
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', requires = "method")]
     grow: Vec<u32>,
     /// How it grew. `slas` and `md-reshape` end in the layout of `round-robin`, which is to be named instead.
-    #[arg(long, value_enum, requires = "grow")]
-    method: Option<MethodName>,
+    #[arg(long, value_parser = named::<Method>(), requires = "grow")]
+    method: Option<Method>,
     /// List these blocks only, from A to before B.
     #[arg(long, value_name = "A..B", value_parser = range, conflicts_with = "stats")]
     blocks: Option<Range<u64>>,
@@ -95,14 +96,14 @@ impl LayoutArgs {
         for &members in added {
             history.add(members)?;
         }
-        Ok(Grown::new(level, history, method.layout()?, self.rows)?)
+        Ok(Grown::new(level, history, method, self.rows)?)
     }
 
     /// A description for people.
     fn title(&self, array: &Grown) -> Result<String> {
         let grown = match self.method {
             Some(method) => {
-                format!(" and {} more by {}", statistics::sum(&self.grow), method.layout()?)
+                format!(" and {} more by {}", statistics::sum(&self.grow), method)
             }
             None => String::new(),
         };

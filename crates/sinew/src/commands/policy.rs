@@ -2,9 +2,10 @@
 
 use anyhow::Result;
 use clap::Args;
+use sinew_format::model::policy::Packing;
 
 use crate::client::Target;
-use crate::names::PackingName;
+use crate::names::named;
 use crate::out::say;
 use crate::protocol::{PolicyChange, Request};
 use crate::units;
@@ -14,8 +15,8 @@ use crate::units;
 #[derive(Args)]
 pub(crate) struct PolicyArgs {
     /// How small writes lie in stripes.
-    #[arg(long, value_enum)]
-    packing: Option<PackingName>,
+    #[arg(long, value_parser = named::<Packing>())]
+    packing: Option<Packing>,
     /// Whether blocks that are adjacent in a volume, but scattered over stripes, are rewritten together when they are read
     /// in sequence.
     #[arg(long, alias = "gather", value_name = "BOOL")]

@@ -6,11 +6,12 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use sinew_engine::pool::preset::Preset;
 use sinew_engine::pool::{self, PoolKind};
+use sinew_format::model::mapped_geometry::Protection;
 use sinew_uring::Devices;
 
 use super::find::{self, FindArgs};
 use super::status::{self, StatusArgs};
-use crate::names::ProtectionName;
+use crate::names::named;
 use crate::out::say;
 use crate::pool::create::{NewPool, wipe};
 use crate::pool::{host, members, preset};
@@ -35,8 +36,8 @@ pub(crate) struct CreateArgs {
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
     /// The failures that the pool survives.
-    #[arg(long, value_enum, default_value_t)]
-    protection: ProtectionName,
+    #[arg(long, value_parser = named::<Protection>(), default_value_t)]
+    protection: Protection,
     /// Data columns of a stripe; by default as wide as the members allow, with one to spare.
     #[arg(long, value_name = "K", default_value_t = 0, hide_default_value = true)]
     data_columns: usize,
@@ -102,11 +103,9 @@ fn create(args: &CreateArgs) -> Result<()> {
     let checksums = !args.no_checksums;
     let config = new.create(|zeroed| match &args.preset {
         Some(preset) => preset::kind(preset, args.members.len(), zeroed, checksums),
-        None => Ok(PoolKind::Mapped {
-            protection: args.protection.into(),
-            data_columns: args.data_columns,
-            checksums,
-        }),
+        None => {
+            Ok(PoolKind::Mapped { protection: args.protection, data_columns: args.data_columns, checksums })
+        }
     })?;
     report::made(&config);
     Ok(())

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use sinew_engine::pool::PoolKind;
+use sinew_format::model::mapped_geometry::Protection;
 
 use crate::daemon::{Addresses, Listen, parse_address, serve};
-use crate::names::ProtectionName;
+use crate::names::named;
 use crate::out::say;
 use crate::pool::create::NewPool;
 use crate::pool::fault_member::{self, FaultMember};
@@ -34,8 +35,8 @@ pub(crate) struct UpArgs {
     #[arg(long, default_value = "1G", value_parser = units::parse_size)]
     size: u64,
     /// Protection of a new pool.
-    #[arg(long, value_enum, default_value_t)]
-    protection: ProtectionName,
+    #[arg(long, value_parser = named::<Protection>(), default_value_t)]
+    protection: Protection,
     /// Size of the volume `vol0` of a new pool.
     #[arg(long, default_value = "2G", value_parser = units::parse_size)]
     volume_size: u64,
@@ -94,7 +95,7 @@ fn make(args: &UpArgs, dir: &Path) -> Result<Vec<PathBuf>> {
         force: false,
         volumes: &[("vol0".to_owned(), args.volume_size)],
     };
-    let kind = PoolKind::Mapped { protection: args.protection.into(), data_columns: 0, checksums: true };
+    let kind = PoolKind::Mapped { protection: args.protection, data_columns: 0, checksums: true };
     report::made(&new.create(|_| Ok(kind))?);
     Ok(paths)
 }

@@ -185,7 +185,7 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
                     }
                 }
             }
-            let grown = control.grow(&candidates, method.map(Into::into), force).await;
+            let grown = control.grow(&candidates, method, force).await;
             for candidate in candidates {
                 keep(open, candidate, grown.clone())?;
             }
@@ -198,7 +198,7 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
         }
         Request::Latency { spike_avoidance, io_timeout } => {
             if let Some(mode) = spike_avoidance {
-                control.step_around(mode.into()).await;
+                control.step_around(mode).await;
             }
             if let Some(after) = io_timeout {
                 control.give_up_after(after.ns()).await;

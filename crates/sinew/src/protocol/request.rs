@@ -4,9 +4,9 @@ use std::ops::Not;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use sinew_format::model::policy::Policy;
-
-use crate::names::{MethodName, PackingName, SpikeAvoidanceName};
+use sinew_format::model::array_growth::GrowMethod;
+use sinew_format::model::policy::{Packing, Policy};
+use sinew_members::latency::SpikeAvoidance;
 
 /// The longest request accepted.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 10;
@@ -57,7 +57,7 @@ pub(crate) enum Request {
     },
     ArrayGrow {
         paths: Vec<PathBuf>,
-        method: Option<MethodName>,
+        method: Option<GrowMethod>,
         force: bool,
     },
     Scrub {
@@ -71,7 +71,7 @@ pub(crate) enum Request {
     #[serde(alias = "step-around")]
     Latency {
         #[serde(alias = "mode")]
-        spike_avoidance: Option<SpikeAvoidanceName>,
+        spike_avoidance: Option<SpikeAvoidance>,
         #[serde(alias = "give_up_after")]
         io_timeout: Option<IoTimeout>,
     },
@@ -104,7 +104,7 @@ impl IoTimeout {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct PolicyChange {
-    pub(crate) packing: Option<PackingName>,
+    pub(crate) packing: Option<Packing>,
     #[serde(alias = "gather")]
     pub(crate) defragment: Option<bool>,
     pub(crate) discard: Option<bool>,
@@ -120,7 +120,7 @@ impl PolicyChange {
     /// The policy after the change.
     pub(crate) fn apply(self, policy: Policy) -> Policy {
         Policy {
-            packing: self.packing.map_or(policy.packing, Into::into),
+            packing: self.packing.unwrap_or(policy.packing),
             gather: self.defragment.unwrap_or(policy.gather),
             discard: self.discard.unwrap_or(policy.discard),
             convert_below_free: self.convert_below_free.unwrap_or(policy.convert_below_free),

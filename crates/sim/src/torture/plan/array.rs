@@ -63,7 +63,7 @@ fn parse_array(text: &str) -> Option<ArraySpec> {
 
 fn parse_level(text: &str) -> Option<Level> {
     let words: Vec<&str> = text.split('/').collect();
-    let rotation = |name: &str| Rotation::ALL.into_iter().find(|r| r.to_string() == name);
+    let rotation = |name: &str| name.parse::<Rotation>().ok();
     Some(match words[..] {
         ["0"] => Level::Raid0,
         ["1"] => Level::Raid1,

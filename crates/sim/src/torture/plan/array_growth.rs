@@ -35,7 +35,7 @@ impl Value for Option<ArrayGrowth> {
         }
         let mut parts = text.split('+');
         let name = parts.next().unwrap_or_default();
-        let method = GrowMethod::ALL.into_iter().find(|method| method.name() == name);
+        let method = name.parse().ok();
         let added: Option<Vec<usize>> = parts.map(|part| part.parse().ok().filter(|&n| n > 0)).collect();
         match (method, added) {
             (Some(method), Some(added)) if !added.is_empty() => Ok(Some(ArrayGrowth { method, added })),

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::policy::Packing;
+use sinew_layout::names;
 use sinew_members::latency::SpikeAvoidance;
 
 /// A value of a setting.
@@ -190,8 +191,7 @@ impl Value for SpikeAvoidance {
     }
 
     fn parse(text: &str) -> Result<SpikeAvoidance, String> {
-        let found = SpikeAvoidance::ALL.into_iter().find(|mode| mode.name() == text);
-        found.ok_or_else(|| "off, auto, consumer, datacenter or fusionraid".to_owned())
+        names::parse(text).map_err(|_| names::valid::<SpikeAvoidance>().join(", "))
     }
 
     fn smaller(&self) -> Vec<SpikeAvoidance> {
@@ -205,8 +205,7 @@ impl Value for Packing {
     }
 
     fn parse(text: &str) -> Result<Packing, String> {
-        let found = Packing::ALL.into_iter().find(|packing| packing.name() == text);
-        found.ok_or_else(|| "packed or whole-chunks".to_owned())
+        names::parse(text).map_err(|_| names::valid::<Packing>().join(", "))
     }
 
     fn smaller(&self) -> Vec<Packing> {
