@@ -15,23 +15,23 @@
 
 mod arrival;
 mod place;
+mod placer;
 mod sizes;
+mod stream;
 
 use rand_distr::Distribution;
 use rand_distr::weighted::WeightedAliasIndex;
 use serde::{Deserialize, Serialize};
 
 use crate::random::{self, Random};
-use crate::{ByteSize, Error, Kind, Request, Result};
+use crate::{Error, Kind, Request, Result};
 use arrival::Clock;
 pub use arrival::{Arrival, Phase};
 pub use place::Place;
-use place::Placer;
+use placer::Placer;
 use sizes::Sizer;
 pub use sizes::{SizeWeight, Sizes};
-
-/// The unit of addresses where none is given: a block of a volume.
-const UNIT_BYTES: u64 = 4096;
+pub use stream::StreamSpec;
 
 /// A stream to generate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,67 +53,6 @@ pub struct GeneratorSpec {
     pub flush_every: Option<u32>,
     /// The kinds of requests; their shares add up to 1.
     pub streams: Vec<StreamSpec>,
-}
-
-/// Requests of one kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StreamSpec {
-    /// Read, write or discard.
-    pub kind: Kind,
-    /// Their share of all requests, flushes aside.
-    pub share: f64,
-    /// How large they are.
-    pub sizes: Sizes,
-    /// Where those go that do not continue the request before.
-    pub place: Place,
-    /// The probability that the next request continues one of this kind.
-    #[serde(default)]
-    pub sequential: f64,
-    /// The first byte they go to.
-    #[serde(default = "zero")]
-    pub from: ByteSize,
-    /// How many bytes from there on they go to.
-    pub footprint: ByteSize,
-    /// What offsets are multiples of; 4096 where not given.
-    #[serde(default = "unit")]
-    pub align: ByteSize,
-}
-
-fn zero() -> ByteSize {
-    ByteSize(0)
-}
-
-fn unit() -> ByteSize {
-    ByteSize(UNIT_BYTES)
-}
-
-impl StreamSpec {
-    /// Requests of a kind in the first `footprint` bytes, aligned to blocks.
-    pub fn new(kind: Kind, share: f64, sizes: Sizes, place: Place, footprint: u64) -> StreamSpec {
-        let (from, footprint, align) = (zero(), ByteSize(footprint), unit());
-        StreamSpec { kind, share, sizes, place, sequential: 0.0, from, footprint, align }
-    }
-
-    fn check(&self) -> Result<()> {
-        let wrong = |name, why: String| Err(Error::setting(name, why));
-        if self.kind == Kind::Flush {
-            return wrong("kind", "flushes have no share; use flush_every".to_owned());
-        }
-        if !(0.0..=1.0).contains(&self.share) {
-            return wrong("share", format!("{} is not between 0 and 1", self.share));
-        }
-        if !(0.0..=1.0).contains(&self.sequential) {
-            return wrong("sequential", format!("{} is not between 0 and 1", self.sequential));
-        }
-        if self.align.0 == 0 || !self.from.0.is_multiple_of(self.align.0) {
-            return wrong("align", format!("{} does not divide from = {}", self.align.0, self.from.0));
-        }
-        if self.footprint.0 < self.align.0 || self.from.0.checked_add(self.footprint.0).is_none() {
-            return wrong("footprint", format!("{} bytes hold no request", self.footprint.0));
-        }
-        Ok(())
-    }
 }
 
 /// One kind at work.

@@ -1,7 +1,10 @@
 //! Readers of block traces: streams in bounded memory, of plain or compressed files.
 //!
 //! ```text
+//! format      the names of the formats
 //! detect      which format a file has, by its content
+//! parser      the parser of each format
+//! parsed      what a parser makes of one line
 //! input       decompression, lines and records
 //! fields      numbers and times in a line
 //! columns     formats with fixed columns: MSR, SPC, DiskSim, MQSim, Heimdall, Tencent, normalised
@@ -18,8 +21,11 @@ mod blkparse;
 mod columns;
 mod detect;
 mod fields;
+mod format;
 mod input;
 mod iolog;
+mod parsed;
+mod parser;
 mod vscsi;
 
 use std::io::Read;
@@ -27,72 +33,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::{Deserialize, Serialize};
-
-use crate::{Error, Kind, Problem, Request, Result};
-use input::{Input, Take};
-
-/// The formats. docs/workloads.md shows a line of each, and where they come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Format {
-    /// MSR Cambridge: `ticks,host,disk,Read|Write,offset,bytes,response`; a tick is 100 ns.
-    Msr,
-    /// SPC (Financial, WebSearch): `asu,sector,bytes,r|w,seconds`.
-    Spc,
-    /// Tencent CBS: `seconds,sector,sectors,0|1,volume`; 1 is a write.
-    Tencent,
-    /// With a header: `ts_us,dev,op,offset_bytes,size_bytes`; op is R, W, D or F.
-    Normalised,
-    /// blkparse's default output; requests are the events of action Q.
-    Blkparse,
-    /// fio's log, version 2 or 3.
-    Iolog,
-    /// VSCSI records of CloudPhysics as text: `version us opcode bytes sector`.
-    VscsiText,
-    /// MQSim: `ns device sector sectors op`; 1 is a read.
-    Mqsim,
-    /// Cuts of traces by Heimdall: `ms device offset bytes op`; 1 is a read.
-    Heimdall,
-    /// DiskSim ASCII: `ms device sector sectors flags`; bit 0 is a read.
-    Disksim,
-    /// VSCSI records of CloudPhysics, binary, version 1 or 2.
-    Vscsi,
-}
-
-impl Format {
-    /// All of them.
-    pub const ALL: [Format; 11] = [
-        Format::Msr,
-        Format::Spc,
-        Format::Tencent,
-        Format::Normalised,
-        Format::Blkparse,
-        Format::Iolog,
-        Format::VscsiText,
-        Format::Mqsim,
-        Format::Heimdall,
-        Format::Disksim,
-        Format::Vscsi,
-    ];
-
-    /// Its name in a description.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::Msr => "msr",
-            Format::Spc => "spc",
-            Format::Tencent => "tencent",
-            Format::Normalised => "normalised",
-            Format::Blkparse => "blkparse",
-            Format::Iolog => "iolog",
-            Format::VscsiText => "vscsi-text",
-            Format::Mqsim => "mqsim",
-            Format::Heimdall => "heimdall",
-            Format::Disksim => "disksim",
-            Format::Vscsi => "vscsi",
-        }
-    }
-}
+use crate::{Error, Problem, Request, Result};
+pub use format::Format;
+use input::Input;
+use parsed::Parsed;
+use parser::Parser;
 
 /// How to read a trace.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,96 +65,6 @@ impl Counts {
     pub fn reordered(&self) -> u64 {
         self.reordered.load(Ordering::Relaxed)
     }
-}
-
-/// What one line says.
-#[derive(Debug, PartialEq, Eq)]
-enum Parsed {
-    /// No request: a header, an event of another kind.
-    Nothing,
-    One(Request),
-    /// A flush that is part of a write: both, at the same time.
-    Two(Request, Request),
-    /// What follows is not part of the trace.
-    End,
-}
-
-/// What a line should have been.
-type Parse<T> = std::result::Result<T, &'static str>;
-
-/// One parser of each format. An enum rather than a trait object: one predictable branch per line.
-#[derive(Debug)]
-enum Parser {
-    Msr(columns::Msr),
-    Spc,
-    Tencent,
-    Normalised,
-    Blkparse(blkparse::Blkparse),
-    Iolog(iolog::Iolog),
-    VscsiText,
-    Mqsim,
-    Heimdall,
-    Disksim,
-    Vscsi(vscsi::Layout),
-}
-
-impl Parser {
-    fn new(format: Format, head: &[u8]) -> Parser {
-        match format {
-            Format::Msr => Parser::Msr(columns::Msr::default()),
-            Format::Spc => Parser::Spc,
-            Format::Tencent => Parser::Tencent,
-            Format::Normalised => Parser::Normalised,
-            Format::Blkparse => Parser::Blkparse(blkparse::Blkparse::default()),
-            Format::Iolog => Parser::Iolog(iolog::Iolog::default()),
-            Format::VscsiText => Parser::VscsiText,
-            Format::Mqsim => Parser::Mqsim,
-            Format::Heimdall => Parser::Heimdall,
-            Format::Disksim => Parser::Disksim,
-            Format::Vscsi => Parser::Vscsi(vscsi::Layout::of(head).unwrap_or(vscsi::Layout::V1)),
-        }
-    }
-
-    fn take(&self) -> Take {
-        match self {
-            Parser::Vscsi(layout) => Take::Record(layout.bytes()),
-            _ => Take::Line,
-        }
-    }
-
-    fn parse(&mut self, line: &[u8]) -> Parse<Parsed> {
-        match self {
-            Parser::Msr(msr) => msr.parse(line),
-            Parser::Spc => columns::spc(line),
-            Parser::Tencent => columns::tencent(line),
-            Parser::Normalised => columns::normalised(line),
-            Parser::Blkparse(blkparse) => blkparse.parse(line),
-            Parser::Iolog(iolog) => iolog.parse(line),
-            Parser::VscsiText => vscsi::text(line),
-            Parser::Mqsim => columns::mqsim(line),
-            Parser::Heimdall => columns::heimdall(line),
-            Parser::Disksim => columns::disksim(line),
-            Parser::Vscsi(layout) => layout.parse(line),
-        }
-    }
-}
-
-/// A request as a line says it, with its time still absolute; refused if it is empty or beyond the end of addresses.
-fn request(at_ns: u64, volume: u32, kind: Kind, offset: u64, len: u64) -> Parse<Request> {
-    if len == 0 {
-        return Err("a length above 0");
-    }
-    offset.checked_add(len).ok_or("an offset and a length below 2^64 together")?;
-    Ok(Request { at_ns, offset, len, volume, kind })
-}
-
-fn flush(at_ns: u64, volume: u32) -> Request {
-    Request { at_ns, offset: 0, len: 0, volume, kind: Kind::Flush }
-}
-
-/// Sectors of 512 bytes, which traces count in, to bytes.
-fn sectors(n: u64) -> Parse<u64> {
-    n.checked_mul(512).ok_or("a number of 512-byte sectors below 2^55")
 }
 
 /// A stream of the requests of one trace.

@@ -4,6 +4,8 @@
 //!     uri          where a server and its export are
 //!     handshake    greeting, structured replies, the choice of an export
 //!     client       requests with their cookies, the task that receives, the bound on waiting
+//!     error        refusals, and how a connection ends
+//!     export_terms size and features of the export
 //!     assembly     the data of one read from its chunks
 //! ```
 //!
@@ -12,6 +14,8 @@
 //! bounded by what the requests asked for. A connection that has ended stays so.
 
 mod assembly;
+mod error;
+mod export_terms;
 mod handshake;
 
 use std::cell::RefCell;
@@ -25,84 +29,19 @@ use sinew_core::buf::Buf;
 use sinew_core::io::Io;
 
 use super::deadline::within;
-use super::input::{Closed, Input};
+use super::input::Input;
 use super::outbox::Outbox;
 use super::proto::{self, Errno, ReplyHeader, Request, chunk, command, transmission_flag};
 use super::server::HANDSHAKE_NS_MAX;
 use crate::transport::Stream;
 use assembly::Assembly;
+pub use error::ClientError;
+pub use export_terms::ExportTerms;
 
 /// The longest message of an error that is taken.
 const ERROR_BYTES_MAX: u32 = 8 << 10;
 /// Parts of a client's patience after which it looks whether a request has waited too long.
 const LOOKS: u64 = 4;
-
-/// Why a request was not carried out, or that is not known.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ClientError {
-    /// The server, or the client for it, refused this request; others may succeed.
-    #[error("{message} ({errno:?})")]
-    Refused {
-        /// For programs.
-        errno: Errno,
-        /// For people.
-        message: String,
-    },
-    /// The server did not agree to serve the export; says why.
-    #[error("the server refused the connection: {0}")]
-    NoExport(String),
-    /// The server closed the connection, or the network did.
-    #[error("the server closed the connection")]
-    Closed,
-    /// The server did not answer in time.
-    #[error("the server did not answer within {} s", .0 / 1_000_000_000)]
-    Silent(
-        /// How long was waited, in nanoseconds.
-        u64,
-    ),
-    /// The server broke the protocol; says how.
-    #[error("the server broke the protocol: {0}")]
-    Violation(&'static str),
-}
-
-impl ClientError {
-    /// Whether the connection has ended with it.
-    pub fn is_end(&self) -> bool {
-        !matches!(self, ClientError::Refused { .. })
-    }
-
-    fn refused(errno: Errno, message: &str) -> ClientError {
-        ClientError::Refused { errno, message: message.to_owned() }
-    }
-}
-
-impl From<Closed> for ClientError {
-    fn from(Closed: Closed) -> ClientError {
-        ClientError::Closed
-    }
-}
-
-/// What a server says of the export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExportTerms {
-    /// Its size.
-    pub bytes: u64,
-    /// What it can do; see [`transmission_flag`].
-    pub flags: u16,
-    /// Offsets and lengths of requests are multiples of this.
-    pub block_bytes: u32,
-    /// The largest payload of a request.
-    pub payload_bytes_max: u32,
-    /// Whether replies to reads are structured.
-    pub structured: bool,
-}
-
-impl ExportTerms {
-    /// Whether it can do that.
-    pub fn can(&self, flag: u16) -> bool {
-        self.flags & flag != 0
-    }
-}
 
 /// One connection to an export. Clones are the same connection. It ends with [`Client::close`], or with its runtime.
 pub struct Client<I, S> {

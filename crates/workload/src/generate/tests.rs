@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Features, Problem};
+use crate::{ByteSize, Features, Problem};
 
 const REQUESTS: u64 = 200_000;
 const SPACE: u64 = 1 << 30;

@@ -5,7 +5,7 @@
 
 use hdrhistogram::Histogram;
 
-use super::{BucketReport, Distribution, histogram};
+use super::report::{BucketReport, Distribution, histogram};
 
 /// The spans of a run so far.
 #[derive(Debug)]

@@ -10,7 +10,7 @@
 
 use super::columns::Names;
 use super::fields::Fields;
-use super::{Parse, Parsed, flush, request, sectors};
+use super::parsed::{Parse, Parsed, flush, request, sectors};
 use crate::Kind;
 
 #[derive(Debug, Default)]

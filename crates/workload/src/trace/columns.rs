@@ -1,7 +1,7 @@
 //! Formats with fixed columns. Each parser is one line to one request.
 
 use super::fields::{Fields, decimal};
-use super::{Parse, Parsed, flush, request, sectors};
+use super::parsed::{Parse, Parsed, flush, request, sectors};
 use crate::Kind;
 
 const MS_NS: u64 = 1_000_000;

@@ -1,6 +1,8 @@
 //! Which format a file has, by its content: headers first, then whose parser accepts most of the first lines.
 
-use super::{Format, Parser, columns, iolog, vscsi};
+use super::format::Format;
+use super::parser::Parser;
+use super::{columns, iolog, vscsi};
 
 /// Lines that are tried.
 const SAMPLE_LINES: usize = 50;

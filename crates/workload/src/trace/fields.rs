@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::Parse;
+use super::parsed::Parse;
 
 /// The fields of a line, one after the other.
 pub(super) struct Fields<'a> {

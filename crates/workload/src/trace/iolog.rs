@@ -13,7 +13,7 @@
 
 use super::columns::Names;
 use super::fields::Fields;
-use super::{Parse, Parsed, flush, request};
+use super::parsed::{Parse, Parsed, flush, request};
 use crate::Kind;
 
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@
 //! The version stands in the upper byte of its field. As text, `version us opcode bytes sector`, the opcode hexadecimal.
 
 use super::fields::Fields;
-use super::{Parse, Parsed, flush, request, sectors};
+use super::parsed::{Parse, Parsed, flush, request, sectors};
 use crate::Kind;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,8 @@ use super::super::proto::{
     self, Info, InfoRequest, OptionReplyHeader, PAYLOAD_BYTES_MAX, STRING_BYTES_MAX, handshake_flag, info,
     option, option_reply,
 };
-use super::{ClientError, ExportTerms};
+use super::error::ClientError;
+use super::export_terms::ExportTerms;
 use crate::transport::{Part, Stream};
 
 /// Replies to one option.
