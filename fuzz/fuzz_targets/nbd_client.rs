@@ -51,7 +51,7 @@ fuzz_target!(|data: &[u8]| {
     wire.shutdown();
     io.settle();
     assert!(ended.get(), "the client outlives its server");
-    // Whoever waits for a deadline looks once more, and goes.
+    // Tasks that wait for a deadline wake once more, and end.
     io.advance(3_600_000_000_000);
     io.settle();
 });

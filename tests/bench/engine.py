@@ -45,7 +45,7 @@ def members(lab):
 
     def note(kind):
         # Kernel threads read and write files in memory; their processor time counts too.
-        mine, peer = (max(use[f"{who} {kind}"]) for who in ("sinew", "fio"))
+        mine, peer = (max(use[f"{program} {kind}"]) for program in ("sinew", "fio"))
         return f"processors used: Sinew up to {mine:.2f}, fio {peer:.2f}"
 
     samples = lab.interleave({

@@ -77,10 +77,10 @@ impl<'a> FloorPlan<'a> {
             let (Some(above), below) = (self.room_of(to), self.room_of(from)) else { continue };
             let may_use = below.and_then(|name| self.row(name)).map_or(&[][..], |room| room.may_use);
             if below != Some(above) && !may_use.contains(&above) {
-                let who = below
+                let user = below
                     .map_or_else(|| "a file below all rooms".to_owned(), |name| format!("room `{name}`"));
                 findings.push(format!(
-                    "{from}:{line}: {who} may not use room `{above}` ({to}); see xtask/src/rooms.rs"
+                    "{from}:{line}: {user} may not use room `{above}` ({to}); see xtask/src/rooms.rs"
                 ));
             }
         }

@@ -14,7 +14,7 @@ const LINES_MAX: usize = 600;
 const NAMELESS: [&str; 5] = ["utils", "helpers", "common", "misc", "manager"];
 /// Notes to oneself. Cut in two, as the paths are, so that this file does not trip over its own lists.
 const NOTES: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
-/// Paths of somebody's machine.
+/// Paths that exist on one machine only.
 const MACHINE_PATHS: [&str; 3] = [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/")];
 /// What a finished file does not contain; looked for in code only.
 const STUBS: [&str; 4] = ["todo!(", "unimplemented!(", "dbg!(", "#[ignore"];
@@ -112,7 +112,7 @@ fn check_rust(path: &str, text: &str, code: &str, find: &mut impl FnMut(usize, &
         // What several test programs include, not every one of them uses whole.
         let is_shared = parts.contains(&"harness") || parts.contains(&"examples");
         if line.contains("allow(") && has_word(line, "dead_code") && !is_shared {
-            find(i + 1, "dead code is allowed; take out the code that nobody uses");
+            find(i + 1, "dead code is allowed; delete the unused code");
         }
         if !is_uring && has_word(line, "unsafe") {
             find(i + 1, "`unsafe` outside of crates/uring; use a safe crate, or move it there");

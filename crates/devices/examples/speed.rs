@@ -62,7 +62,7 @@ fn measure(name: &str, config: Config) {
     }
 }
 
-/// Random requests, always so many under way; returns their number, simulated and real seconds.
+/// Issues random requests at a constant queue depth; returns their number, simulated and real seconds.
 fn run(ssd: &mut Ssd, write_percent: u32, blocks: u32) -> (u64, f64, f64) {
     let mut rng = Rng::new(u64::from(write_percent + blocks));
     let mut done = Vec::new();

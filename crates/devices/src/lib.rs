@@ -1,8 +1,8 @@
 //! Timing models of storage devices on a virtual clock.
 //!
 //! A model is a state machine without input or output of its own: the caller submits [`Command`]s, asks when something
-//! happens next, and moves the clock there. It holds no data, only where data would be and when it would arrive, so
-//! that whoever simulates keeps content elsewhere. A run is a function of the configuration and of the calls made.
+//! happens next, and moves the clock there. It holds no data, only where data would be and when it would arrive;
+//! the simulator keeps the content. A run is a function of the configuration and of the calls made.
 //!
 //! ```
 //! use sinew_devices::{Command, Device, Kind, flash};

@@ -109,7 +109,7 @@ impl Step {
 }
 
 impl FastScale {
-    /// An array with this history and so many rows (blocks of each disk).
+    /// An array with this history and `rows` rows (blocks of each disk).
     ///
     /// # Errors
     /// When `rows` is 0 or more than can be addressed.

@@ -198,7 +198,7 @@ impl Geometry {
     /// The same with another number of members.
     ///
     /// # Errors
-    /// When the level cannot have so many.
+    /// When the level cannot have this number of members.
     pub fn with_members(&self, members: u32) -> Result<Geometry, GeometryError> {
         Ok(Geometry { members, shape: shape(self.level, members)?, ..*self })
     }

@@ -1,7 +1,7 @@
-//! An array of any level, new or grown in any of the ways, behind one face: where its blocks are, what each place is
-//! for, how even it is, and how much an addition moves.
+//! Arrays of any level, new or grown by any method, behind one type: the places of blocks, the role of each place, the
+//! distribution over members, and the blocks that an addition moves.
 //!
-//! This is for looking at arrays and comparing them. Whoever serves one uses the addressing itself.
+//! It serves reports and comparisons. The engine uses the addressing of each method directly.
 
 use crate::fastscale::{FastScale, Mirrored};
 use crate::geometry::{Geometry, GeometryError, Home, Level, Role};
@@ -219,7 +219,7 @@ impl Grown {
         }
     }
 
-    /// The places of all copies of the first so many blocks, in order.
+    /// The places of all copies of the first `blocks` blocks, in order.
     pub fn places(&self, blocks: u64) -> Box<dyn Iterator<Item = Place> + '_> {
         let blocks = blocks.min(self.blocks());
         let copies = self.copies();
@@ -243,7 +243,7 @@ impl Grown {
         }
     }
 
-    /// What each member holds of the first so many blocks, parity not counted.
+    /// The number of copies of the first `blocks` blocks that each member holds, without parity.
     pub fn data_counts(&self, blocks: u64) -> Counts {
         let none = vec![0; self.members() as usize];
         let mut counts = Counts { data: none.clone(), parity: none };

@@ -216,7 +216,7 @@ impl Rows {
         }
     }
 
-    /// The first row that is still needed when so many are restriped.
+    /// The first row that is still needed when `done` rows are restriped.
     fn free(&self, done: u64) -> u64 {
         let (old, new) = (u64::from(self.before().columns(0)), u64::from(self.after().columns(0)));
         if done * new >= self.chunks() { self.end() } else { done * new / old }

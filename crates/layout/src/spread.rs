@@ -255,7 +255,7 @@ struct Row {
 }
 
 impl Spread {
-    /// An array with this history, so many rows, and a first layout of this rotation and one or two parities.
+    /// An array with this history and number of rows, whose first layout has this rotation and one or two parities.
     ///
     /// # Errors
     /// When the array begins with too few members, or `rows` is 0 or more than can be addressed.

@@ -47,7 +47,7 @@ pub struct Growth {
 }
 
 impl Striping {
-    /// The addressing of an array of this kind and history, with so many rows.
+    /// The addressing of an array of this kind and history, with `rows` rows.
     ///
     /// # Errors
     /// When FastScale cannot address `rows`.
@@ -79,7 +79,7 @@ impl Striping {
     }
 }
 
-/// Blocks of an array of this kind and history, with so many rows.
+/// Blocks of an array of this kind and history, with `rows` rows.
 pub fn blocks(kind: StripingKind, history: &History, rows: u32) -> u64 {
     let disks = if kind == StripingKind::SemiRoundRobin { history.base() } else { history.width() };
     u64::from(disks) * u64::from(rows)

@@ -28,7 +28,7 @@ use crate::handle::Device;
 use crate::random::Rng;
 use crate::shared::Shared;
 
-/// A task that takes so many paths in one step goes round for ever: that step would not end, nor time go on.
+/// Coverage marks in one step after which a task counts as an endless loop: the step would not end, and time would stop.
 const REACHED_IN_A_STEP: u64 = 1_000_000;
 
 /// A virtual world. Dropping it drops its tasks.

@@ -1,4 +1,4 @@
-//! `sinew layout`: the places it shows are those of md and of FastScale, and long lists end when nobody reads on.
+//! `sinew layout`: the places it shows are those of md and of FastScale, and long lists end when the reader closes the pipe.
 
 mod harness;
 
@@ -99,7 +99,7 @@ fn statistics_tell_what_each_addition_moved() {
 }
 
 #[test]
-fn a_list_ends_when_nobody_reads_on() {
+fn a_list_ends_when_the_reader_closes_the_pipe() {
     let sandbox = Sandbox::new();
     for how in [&[][..], &["--json"], &["--blocks", "0..9000000000"]] {
         let args = [&["layout", "--level", "6", "--members", "8", "--rows", "2000000000"], how].concat();

@@ -48,14 +48,14 @@ impl Isal {
             columns.iter_mut().map(|column| column.bytes_mut().as_mut_ptr().cast()).collect();
         Some(move || {
             #[expect(unsafe_code, reason = "a library of C")]
-            // SAFETY: so many places of so many bytes each, aligned as pages are, which outlive the measurement.
+            // SAFETY: `places` are page-aligned buffers of `len` bytes each that outlive the measurement.
             let done = unsafe { generate(places.len() as c_int, len, black_box(places.as_mut_ptr())) };
             assert_eq!(done, 0, "ISA-L takes any such buffers");
         })
     }
 }
 
-/// Times stripes, each of which is so many bytes read and written.
+/// Times `stripe`, which reads and writes `bytes` bytes.
 fn time(bytes: usize, stripe: &mut dyn FnMut()) -> f64 {
     let stripes = RUN_BYTES / bytes;
     let start = Instant::now();

@@ -34,7 +34,7 @@ pub enum IoRoute {
 pub struct OpenOptions {
     /// Only reads will be made; writes fail with EBADF.
     pub read_only: bool,
-    /// Refuse the member if somebody else has it open exclusively, and keep others out from now on.
+    /// Open the member exclusively: refuse it if another process has it open so, and exclude other processes.
     pub exclusive: bool,
     /// Carry requests out this way instead of the one that suits the device. [`IoRoute::Memory`] is not for files.
     pub route: Option<IoRoute>,
@@ -110,7 +110,7 @@ pub(crate) struct Device {
     pub(crate) takes_discards: bool,
     name: PathBuf,
     closed: AtomicBool,
-    /// Closed with requests in flight that nobody waits for any more.
+    /// Closed with requests in flight that no task waits for.
     abandoned: AtomicBool,
     /// Those that it was given on purpose.
     faults: OnceLock<Faults>,
@@ -146,7 +146,7 @@ impl Device {
         Ok(device)
     }
 
-    /// So many zeros in memory.
+    /// A member in memory, of `bytes` zeros.
     pub(crate) fn memory(bytes: u64) -> io::Result<Device> {
         let region = Region::new((bytes - bytes % BLOCK_BYTES as u64) as usize)?;
         Ok(Device::new(Path::new("memory"), IoRoute::Memory, bytes, Backing::Memory(region)))
@@ -434,8 +434,8 @@ fn file_system_of(file: &File) -> io::Result<libc::c_long> {
     Ok(stat.f_type)
 }
 
-/// How requests to a file suit its file system, and whether somebody else than the kernel answers for that: a server, or a
-/// process. Those wait even when they are asked not to.
+/// Returns the route that suits the file system of a file, and whether a server or a user process implements that file
+/// system: such a file system blocks even on requests that must not block.
 fn route_of_file(file: &File) -> io::Result<(IoRoute, bool)> {
     const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
     const FUSE_MAGIC: libc::c_long = 0x6573_5546;

@@ -131,8 +131,8 @@ impl Devices {
         self.get(id).map(|device| device.route)
     }
 
-    /// What has happened to a member that still answers although nobody could open it again. A file system is
-    /// asked aside, since one that hangs does not answer that either.
+    /// Returns the damage to a member that still answers but could not be opened again. The file system is queried on
+    /// another thread, since a hung one does not answer.
     pub async fn harm(&self, id: DeviceId) -> Option<Harm> {
         let device = self.get(id)?;
         match device.backing {

@@ -71,7 +71,7 @@ impl Executor {
             pending: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            // SAFETY: the descriptor was just created and nobody else owns it.
+            // SAFETY: the descriptor was just created and nothing else owns it.
             eventfd: unsafe { OwnedFd::from_raw_fd(fd) },
         }))
     }

@@ -1,7 +1,7 @@
-//! Faults that members are given on purpose, so that people see on real devices what the pool makes of them.
+//! Injected faults of members, to observe the reaction of a pool on real devices.
 //!
-//! A member has no faults unless somebody asked for them before the pool was opened, and they begin when that says so: what
-//! is looked at meanwhile is the pool, not its opening. Errors and corruption are drawn from a seed and the number of the
+//! Faults are set before a pool is opened and begin at a time that the setting gives, so that they affect the open pool
+//! and not its opening. Errors and corruption are drawn from a seed and the number of the
 //! request, so they depend on nothing but the order of requests.
 
 mod drive;
@@ -65,7 +65,7 @@ pub struct Chance {
     pub rate: f64,
     /// Those that touch these bytes of the member.
     pub range: Range<u64>,
-    /// Only when so many of its side have gone before.
+    /// The number of requests of the same kind that pass before the fault begins.
     pub after: u64,
     /// What is drawn depends on it.
     pub seed: u64,
@@ -93,7 +93,7 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// Nanoseconds that a request is held up that arrives so long after the faults began.
+    /// The delay of a request that arrives `ns` nanoseconds after the faults began.
     fn delay_ns(&self, ns: u64) -> u64 {
         let after = self.after.as_nanos() as u64;
         match self.length {
@@ -213,7 +213,7 @@ pub(crate) struct Fate {
 }
 
 impl Faults {
-    /// Of a member of so many bytes. Not yet on.
+    /// Faults of a member of `bytes` bytes; not yet active.
     pub(crate) fn new(faults: Vec<Fault>, bytes: u64) -> Faults {
         let list = faults.into_iter().map(|fault| Given::new(fault, bytes)).collect();
         Faults { list, began: AtomicU64::new(0), reads: AtomicU64::new(0), writes: AtomicU64::new(0) }

@@ -34,7 +34,7 @@ impl Region {
     /// Copies `to.len()` bytes from `offset`.
     pub(crate) fn read(&self, offset: usize, to: &mut [u8]) {
         assert!(offset.checked_add(to.len()).is_some_and(|end| end <= self.len), "read past a memory member");
-        // SAFETY: the range is inside the mapping (asserted), `to` is an exclusive reference elsewhere, and nobody
+        // SAFETY: the range is inside the mapping (asserted), `to` is an exclusive reference elsewhere, and no request
         // writes the range meanwhile by the module's contract.
         unsafe { ptr::copy_nonoverlapping(self.base.as_ptr().add(offset), to.as_mut_ptr(), to.len()) }
     }
@@ -45,7 +45,7 @@ impl Region {
             offset.checked_add(from.len()).is_some_and(|end| end <= self.len),
             "write past a memory member"
         );
-        // SAFETY: the range is inside the mapping (asserted), `from` lies elsewhere, and nobody else touches the range
+        // SAFETY: the range is inside the mapping (asserted), `from` lies elsewhere, and no other request touches the range
         // meanwhile by the module's contract.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.base.as_ptr().add(offset), from.len()) }
     }
@@ -62,7 +62,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and no copy runs any more as nobody else holds the region.
+        // SAFETY: the mapping is ours, and no copy runs any more as no other reference to the region exists.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

@@ -65,9 +65,9 @@ impl Payload {
 enum Slot {
     Waiting(Option<Waker>, Payload),
     Done(i32, Payload),
-    /// The device was given up, which the future is to be told when it looks.
+    /// The device was abandoned; the next poll of the future returns this.
     Abandoned(Payload),
-    /// Nobody waits; only keeps the memory until the kernel is through with it.
+    /// The future was dropped. Keeps the memory until the kernel has completed the request.
     Orphan(Payload),
 }
 
@@ -300,10 +300,10 @@ fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN))
 }
 
-/// A result nobody takes may own something: an accepted connection.
+/// Releases what an unclaimed result owns: an accepted connection.
 fn discard_result(payload: &Payload, result: i32) {
     if matches!(payload, Payload::Accept(_)) && result >= 0 {
-        // SAFETY: the kernel just made this descriptor for us and nobody else knows of it.
+        // SAFETY: the kernel just created this descriptor for this request and nothing else refers to it.
         drop(unsafe { File::from_raw_fd(result) });
     }
 }

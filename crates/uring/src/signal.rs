@@ -45,7 +45,7 @@ impl Signals {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just created and nobody else owns it.
+        // SAFETY: the descriptor was just created and nothing else owns it.
         Ok(Signals(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 

@@ -1,4 +1,4 @@
-//! Members with faults, as whoever reads and writes them sees it.
+//! Injected faults as seen by reads and writes.
 
 use std::time::{Duration, Instant};
 
@@ -75,7 +75,7 @@ fn a_member_takes_the_time_of_a_drive() {
             let (io, told) = (io.clone(), told.clone());
             runtime.io().spawn(async move {
                 let took = read(&io, device, block).await.map(drop);
-                told.try_send(took).expect("somebody waits");
+                told.try_send(took).expect("the receiver waits");
             });
         }
         for _ in 0..50 {

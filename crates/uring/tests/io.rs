@@ -184,7 +184,7 @@ fn a_registry_that_is_gone_holds_no_lock() {
     let member = member_in(dir.path());
     for _ in 0..5000 {
         let devices = Devices::new();
-        let device = devices.open(member.path(), OpenOptions::default()).expect("nobody has it");
+        let device = devices.open(member.path(), OpenOptions::default()).expect("no process has it open");
         let runtime = runtime(&devices);
         let io = runtime.io();
         runtime.block_on(async { io.flush(device).await.expect("flush") });

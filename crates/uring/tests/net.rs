@@ -107,7 +107,7 @@ fn receives_what_there_is() {
             let (_, got) = stream.recv(vec![0; 10], 0).await;
             assert_eq!(got.expect("the end"), 0);
             let (_, sent) = stream.send(vec![Part::Bytes(vec![0; 10])]).await;
-            assert!(sent.is_err(), "sending to nobody fails, without a signal");
+            assert!(sent.is_err(), "sending to a closed connection fails, without a signal");
         });
     }
 }

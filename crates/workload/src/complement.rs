@@ -42,7 +42,7 @@ impl Complement {
 }
 
 impl Profile {
-    /// Of the first so many seconds of a stream.
+    /// The profile of the first `seconds` seconds of a stream.
     ///
     /// # Errors
     /// When the stream cannot be read.
@@ -82,7 +82,7 @@ pub fn complement(mix: &[&Profile]) -> Complement {
     found
 }
 
-/// All mixes of so many of `count` workloads, as their numbers, in order.
+/// All selections of `of` from `count` workloads, as their numbers, in order.
 pub fn mixes(count: usize, of: usize) -> Vec<Vec<usize>> {
     if of == 0 {
         return vec![Vec::new()];

@@ -53,7 +53,7 @@ impl DrawSpec {
     }
 }
 
-/// Every choice of so many of `all` things, each in order.
+/// Every selection of `take` from `all` items, each in order.
 fn choices(all: usize, take: usize) -> Vec<Vec<usize>> {
     let chosen = |set: u32| (0..all).filter(|i| set >> i & 1 == 1).collect();
     (0..1u32 << all).filter(|set| set.count_ones() as usize == take).map(chosen).collect()

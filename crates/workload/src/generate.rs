@@ -48,7 +48,7 @@ pub struct GeneratorSpec {
     pub volume: u32,
     /// When requests arrive.
     pub arrival: Arrival,
-    /// A flush after every so many writes.
+    /// The number of writes between two flushes.
     #[serde(default)]
     pub flush_every: Option<u32>,
     /// The kinds of requests; their shares add up to 1.

@@ -1,4 +1,4 @@
-//! Which request may go now. No I/O, clock or thread: whoever replays asks, issues, and reports completions.
+//! Decides which request may be issued now. No I/O, clock or thread: the caller asks, issues, and reports completions.
 //!
 //! ```text
 //! loop {
@@ -26,7 +26,7 @@ pub enum Pace {
         #[serde(default)]
         in_flight_max: Option<u32>,
     },
-    /// Closed loop: so many in flight at all times, whatever their times say.
+    /// Closed loop: a constant number of requests in flight; their times are ignored.
     Closed {
         /// How many.
         depth: u32,

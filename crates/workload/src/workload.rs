@@ -30,10 +30,10 @@ pub struct Workload {
     /// Only requests due before then.
     #[serde(default)]
     pub to_s: Option<f64>,
-    /// Only the first so many.
+    /// The number of requests after which the workload ends.
     #[serde(default)]
     pub requests: Option<u64>,
-    /// So many times as fast.
+    /// The factor by which the workload is sped up.
     #[serde(default)]
     pub speed: Option<f64>,
     /// Widened to multiples of 512 or 4096, say.

@@ -163,7 +163,7 @@ pub(crate) struct Spikes {
     pub(crate) gap_ns: f64,
 }
 
-/// 64 KiB writes in order, one at a time, within so many blocks.
+/// 64 KiB writes in order, one at a time, within the first `span` blocks.
 pub(crate) fn sequential_writes(ssd: &mut Ssd, requests: u64, span: u32) -> Vec<Completion> {
     let mut lba = 0;
     let begin = ssd.now();
@@ -174,7 +174,7 @@ pub(crate) fn sequential_writes(ssd: &mut Ssd, requests: u64, span: u32) -> Vec<
     })
 }
 
-/// 64 KiB writes at random places, so many at a time.
+/// 64 KiB writes at random places, `depth` at a time.
 pub(crate) fn random_writes(ssd: &mut Ssd, requests: u64, depth: u64) -> Vec<Completion> {
     let mut rng = Rng::new(7);
     let begin = ssd.now();

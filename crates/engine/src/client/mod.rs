@@ -74,7 +74,7 @@ pub enum ShardLink<I> {
 /// A thread's way to all shards of a pool.
 pub struct PoolClient<I> {
     shards: Rc<Vec<ShardLink<I>>>,
-    /// Volumes are dealt over the shards in extents of so many blocks.
+    /// Blocks of an extent: consecutive extents of a volume belong to different shards.
     extent_blocks: u64,
 }
 

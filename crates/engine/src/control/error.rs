@@ -135,7 +135,7 @@ pub enum MembershipError {
     /// All numbers are taken.
     #[error("a pool has at most {most} members, removed ones included that were larger than the new device", most = MEMBERS.end())]
     TooMany,
-    /// The shards cannot number so many chunks.
+    /// The chunks would exceed the numbers that a shard can assign.
     #[error(
         "the {shards} shards of this pool cannot number more chunks; add smaller devices, or make a pool with more shards"
     )]

@@ -46,7 +46,7 @@ impl<I: Io> Control<I> {
             mutation::on(Mutation::GiveUpNeeded) || self.can_spare(&doubtful).await.unwrap_or(false);
         for &device in &silence.hung {
             match self.member_on(device) {
-                // It takes part no more, though somebody waits for it still.
+                // No member uses the device any more, but requests to it are still in flight.
                 None => self.io.abandon(device),
                 Some(index) if can_spare => self.give_up(index, device).await,
                 Some(_) => self.io.mark(Mark::SilentMemberNeeded),

@@ -36,7 +36,7 @@ impl<I: Io> Control<I> {
         loop {
             self.md_written.wait(|| self.is_in_doubt().then_some(())).await;
             self.io.sleep(REST_NS).await;
-            // A member that fails meanwhile is dealt with by whoever met it.
+            // If a member fails meanwhile, the request that met the failure reports it.
             let _ = self.declare_rest(false).await;
         }
     }

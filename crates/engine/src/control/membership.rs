@@ -1,7 +1,7 @@
 //! Members that join a mapped pool, and members that leave it for good.
 //!
-//! A device joins by one change of the configuration, written to the device itself first: a crash finds it either in, or
-//! unknown to everybody. Only then do shards hear of it and place anything there. A member leaves in two changes: from the
+//! A device joins by one change of the configuration, written to the device itself first: after a crash it is
+//! either a member or unknown to all members. Only then do shards hear of it and place anything there. A member leaves in two changes: from the
 //! first on nothing new is placed on it and what it holds moves to the others; the second, when it is empty, ends its part,
 //! and then its superblock is cleared. Its number stays, so that what bounds the numbers in the tables never shrinks.
 

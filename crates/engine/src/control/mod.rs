@@ -1,7 +1,7 @@
 //! The pool's control: the only writer of the configuration.
 //!
 //! It runs on one thread and talks to the shards through their mailboxes. A change of the configuration is durable on
-//! every active member before anybody acts on it; a member that fails is recorded as out before any write that skipped
+//! every active member before it takes effect; a member that fails is recorded as out before any write that skipped
 //! it is acknowledged.
 
 mod error;

@@ -1,4 +1,4 @@
-//! Giving a member's place to another device: on request, by a spare, or, in a mapped pool, to nobody.
+//! Replacement of a member: by a device given on request, by a spare, or, in a mapped pool, by the free space of the others.
 
 use crate::marks::Mark;
 use crate::pool::{self, Candidate};
@@ -68,7 +68,7 @@ impl<I: Io> Control<I> {
         Ok(())
     }
 
-    /// How a device of so many bytes in a member's place is cut up: as the member was.
+    /// Returns the layout of a device of `have` bytes that replaces a member: the layout of that member.
     fn check_replacement(&self, index: usize, have: u64) -> Result<MemberLayout, ControlError> {
         let config = self.config.borrow();
         let need = config.end_bytes(index);
@@ -79,7 +79,7 @@ impl<I: Io> Control<I> {
         }
     }
 
-    /// Whether so many members are active without this one.
+    /// Checks that at least `need` members are active without this one.
     pub(super) fn check_width(&self, index: usize, need: usize) -> Result<(), ControlError> {
         let config = self.config.borrow();
         let active = |(i, m): &(usize, &MemberConfig)| *i != index && m.state == MemberState::Active;

@@ -175,7 +175,7 @@ impl<I: Io> Control<I> {
         let grown = grown.await;
         self.end_change();
         grown?;
-        // The new space is known to be uneven before anybody writes to it.
+        // The new space is marked unsynced before any request writes to it.
         self.ask_all(|done| ControlRequest::Flush { done }).await?;
         self.io.mark(Mark::GrowthEnded);
         let config = self.config.borrow();

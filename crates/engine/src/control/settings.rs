@@ -62,8 +62,7 @@ impl<I: Io> Control<I> {
         self.policy.get()
     }
 
-    /// Gives members up that have not answered a request for so long, or never does. Those that the pool cannot do without
-    /// are waited for all the same.
+    /// Sets the I/O timeout; `None` disables it. A member that exceeds it is taken out, unless the pool needs it to survive.
     pub async fn give_up_after(&self, ns: Option<u64>) {
         self.vigil.set(ns);
         for shard in &self.shards {
@@ -71,7 +70,7 @@ impl<I: Io> Control<I> {
         }
     }
 
-    /// After how long a member that does not answer is given up.
+    /// Returns the I/O timeout; `None` if it is disabled.
     pub fn gives_up_after(&self) -> Option<u64> {
         self.vigil.timeout_ns()
     }

@@ -49,7 +49,7 @@ pub struct Control<I> {
     pub(super) policy: Cell<Policy>,
     pub(super) changing: Cell<bool>,
     pub(super) changed: Signal,
-    /// Who waits for an answer to a request of the control's own, and after how long members are given up.
+    /// The control's own requests to members, and the I/O timeout.
     pub(super) vigil: Rc<IoTimeouts>,
     pub(super) giving_up: Cell<bool>,
     /// Members' devices that were given up.
@@ -306,7 +306,7 @@ impl<I: Io> Control<I> {
         Turn(self)
     }
 
-    /// Refuses a device that is a member: it is not to be looked at as if nobody used it, and still less to be wiped.
+    /// Refuses a device that is a member: its superblock must be neither read as that of a free device nor wiped.
     pub(super) fn refuse_in_use(&self, candidate: &Candidate) -> Result<(), ControlError> {
         let Some(member) = self.member_on(candidate.device) else { return Ok(()) };
         self.io.mark(Mark::MemberRefused);

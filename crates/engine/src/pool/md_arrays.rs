@@ -106,7 +106,7 @@ pub enum MdError {
     },
     /// It was not closed, a member is missing, and it would be written.
     #[error(
-        "array {0} was not stopped cleanly and a member is missing, so blocks of that member may be wrong that nobody wrote; \
+        "array {0} was not stopped cleanly and a member is missing, so blocks of that member may be wrong even if they were not written; \
          serve it read-only, or say --force to go on with what there is"
     )]
     DirtyDegraded(String),

@@ -58,7 +58,7 @@ pub enum Layer {
     Log,
 }
 
-/// A preset for so many members.
+/// A preset applied to a number of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Composition {
     /// Parts.
@@ -175,7 +175,7 @@ impl Preset {
         Preset::ALL.into_iter().find(|preset| preset.name == name)
     }
 
-    /// What it comes to for so many members; `zeroed` if arrays find nothing but zeros on them.
+    /// Applies the preset to `members` members; `zeroed` if they contain only zeros.
     ///
     /// # Errors
     /// When they are too few.
@@ -194,7 +194,7 @@ impl Preset {
             Part::Mapped(protection) => {
                 let data_columns = if protection == Protection::Parity1 { group - 1 } else { 0 };
                 let mapped = PoolKind::Mapped { protection, data_columns, checksums: false };
-                // A pool of all members leaves no one out: it rebuilds into free space.
+                // A pool of all members needs no spare: it rebuilds into free space.
                 (mapped, members / self.parts)
             }
         };

@@ -40,7 +40,7 @@ pub(crate) async fn write_superblock<I: Io>(
     io.flush(device).await.map_err(SuperblockError::Io)
 }
 
-/// As `write_superblock`, where nobody else looks whether the device answers.
+/// Like `write_superblock`, with a timeout of its own, for devices that the I/O timeout does not watch.
 pub(crate) async fn write_in_time<I: Io>(
     io: &I,
     device: DeviceId,
@@ -73,7 +73,7 @@ pub async fn read_superblock<I: Io>(io: &I, device: DeviceId) -> Result<Superblo
     best
 }
 
-/// Whether, and how, a device falls short of what its member is said to hold: somebody has cut it.
+/// Returns why a device is too small for the member that the configuration records on it; `None` if it is large enough.
 pub(crate) fn too_small(io: &impl Io, device: DeviceId, config: &Config, index: usize) -> Option<String> {
     let need = config.end_bytes(index);
     match io.space(device) {

@@ -4,8 +4,8 @@
 //! requests in flight, payloads in memory and replies a slow client does not take; beyond it the connection stops
 //! reading, and the client stalls only itself.
 //!
-//! There is no writer task. The request that finds nobody sending becomes the writer and sends whatever is queued
-//! until the queue is empty: at once when it is alone, else after letting the others that are ready queue theirs.
+//! There is no writer task. If no task is sending, the task of a request becomes the writer and sends until the queue is
+//! empty: at once if it is the only request, otherwise after the other tasks that are ready have queued their replies.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -59,7 +59,7 @@ struct State {
     sending: bool,
     /// A send failed: replies are dropped from now on.
     broken: bool,
-    /// The driver, if it waits for room or for the end. Nobody else waits.
+    /// The driver, if it waits for room or for the end. No other task waits here.
     driver: Option<Waker>,
 }
 

@@ -13,7 +13,7 @@ use crate::exports::{Export, Exports};
 
 /// The longest option kept in memory. Longer ones are skipped and refused. Holds dozens of the longest names.
 pub const OPTION_BYTES_MAX: usize = 32 << 10;
-/// The longest option worth skipping; who sends more is cut off.
+/// The longest option that is skipped; a longer one closes the connection.
 pub const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
 /// Options before one that ends the handshake. Enough to ask about every export of a large pool, one by one.
 pub const OPTIONS_MAX: u32 = 4096;
@@ -50,9 +50,9 @@ pub enum HandshakeEnd {
 /// How far a step got. The answer appended to the output must be sent in every case.
 #[derive(Debug)]
 pub enum Progress<V> {
-    /// So many bytes of input were used; with zero, more input is needed.
+    /// The number of bytes of input consumed; 0 if more input is needed.
     Consumed(usize),
-    /// The handshake is over after so many bytes of input; what follows them are requests.
+    /// The handshake is over. The number of bytes of input consumed; requests follow them.
     Done(usize, Session<V>),
     /// The connection must be closed.
     End(HandshakeEnd),

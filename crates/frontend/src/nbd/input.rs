@@ -1,4 +1,4 @@
-//! Read-ahead: what the client sent and nobody has looked at yet.
+//! Read-ahead: bytes received from the client and not yet decoded.
 //!
 //! One receive brings in as many requests as the socket has and the buffer holds. A large payload goes around the
 //! buffer, straight into aligned memory; only its part that was already read ahead is copied.

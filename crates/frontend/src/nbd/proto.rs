@@ -445,7 +445,7 @@ pub enum ReplyHeader {
         /// 0 for success.
         error: u32,
     },
-    /// A chunk of a structured reply. Its length, four bytes, follows, and so many bytes.
+    /// A chunk of a structured reply. A length of four bytes follows, then a payload of that length.
     Chunk {
         /// Of the request answered.
         cookie: u64,

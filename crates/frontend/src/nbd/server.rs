@@ -114,7 +114,7 @@ async fn transmit<I: Io, S: Stream, V: Volume>(
         Err(Closed) => ConnectionEnd::Vanished,
     };
     if end != ConnectionEnd::Disconnected {
-        // Nobody takes the replies any more; a send that waits for the client must not wait forever.
+        // The client reads no more replies; a send that waits for it must not wait forever.
         stream.shutdown();
     }
     connection.idle().await;

@@ -56,7 +56,7 @@ impl Wire {
         ends.to_client.drain(..).collect()
     }
 
-    /// The client buffers only so many bytes.
+    /// Limits the bytes that the client buffers.
     pub(crate) fn limit(&self, room: usize) {
         self.0.borrow_mut().room = Some(room);
     }

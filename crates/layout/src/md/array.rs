@@ -1,4 +1,4 @@
-//! An array from the superblocks of its members: its geometry, who is where, and in what state it is.
+//! An array assembled from the superblocks of its members: geometry, roles of the members, and state.
 
 use super::{MdError, MemberRole, Superblock, Unsupported};
 use crate::geometry::{Geometry, Level};
@@ -13,7 +13,7 @@ const MIRROR_CHUNK_MAX: u64 = 65536;
 pub struct Array {
     /// Level, members, chunks.
     pub geometry: Geometry,
-    /// Who is in each role; none where a member is missing, failed or out of date.
+    /// The member in each role; `None` if it is missing, failed or out of date.
     pub seats: Vec<Option<Seat>>,
     /// The highest event count.
     pub events: u64,

@@ -1,12 +1,12 @@
-//! The head of md's write-intent bitmap, as far as somebody needs it who leaves the bitmap alone.
+//! The header of md's write-intent bitmap: the fields that a writer needs which does not maintain the bitmap.
 
 const MAGIC: &[u8] = b"bitm";
 
 /// The array's events when the bitmap was last written; none if there is no bitmap here.
 ///
 /// md takes a bitmap whose count is behind that of the superblocks for out of date (`md_bitmap_read_sb` in
-/// drivers/md/md-bitmap.c): all of it counts as set then, and no member as fit to come back in part. So whoever writes to an
-/// array without keeping its bitmap has to count beyond this.
+/// drivers/md/md-bitmap.c): all of it counts as set then, and no member as fit to come back in part. Writing to an
+/// array without maintaining its bitmap therefore requires event counts above this one.
 pub fn bitmap_events(head: &[u8]) -> Option<u64> {
     let events = head.get(24..32)?;
     head.starts_with(MAGIC).then(|| u64::from_le_bytes(events.try_into().expect("eight bytes")))

@@ -85,7 +85,7 @@ pub struct Superblock {
 }
 
 impl Version {
-    /// The byte at which the superblock begins on a device of so many bytes; none if the device is too small.
+    /// The offset in bytes of the superblock on a device of `device_bytes` bytes; `None` if the device is too small.
     pub fn offset(self, device_bytes: u64) -> Option<u64> {
         let sector = match self {
             Version::V1_0 => (device_bytes / SECTOR).checked_sub(16)? & !7,
@@ -197,8 +197,8 @@ impl Superblock {
 
     /// Where the write-intent bitmap begins, in sectors from the superblock, if there is one.
     ///
-    /// Whoever writes to an array that has one must keep it up to date, or have md find that it is not
-    /// ([`super::bitmap_events`]); else it lies after the next crash.
+    /// A writer must either maintain the bitmap, or make md detect that it is out of date ([`super::bitmap_events`]);
+    /// otherwise the bitmap is wrong after the next crash.
     pub fn bitmap_offset(&self) -> Option<i32> {
         (self.features() & feature::BITMAP_OFFSET != 0).then(|| self.u32(at::BITMAP_OFFSET) as i32)
     }
@@ -277,7 +277,7 @@ impl Superblock {
         self.put(at::UTIME, &(seconds & ((1 << 40) - 1)).to_le_bytes());
     }
 
-    /// Marks the array in sync with none, or in doubt from so many sectors on: 0 before the first write.
+    /// Marks the array in sync (`None`), or to be resynced from this sector on; 0 before the first write.
     pub fn set_resync_offset(&mut self, sectors: Option<u64>) {
         self.put(at::RESYNC_OFFSET, &sectors.unwrap_or(IN_SYNC).to_le_bytes());
     }

@@ -229,7 +229,7 @@ fn what_a_silent_device_was_asked_is_done_later_even_if_it_was_given_up() {
         [ends.recv().await.unwrap(), ends.recv().await.unwrap(), io.flush(id).await]
     });
     assert_eq!(ended.unwrap(), [Err(IoError::Gone); 3]);
-    assert!(world.now() - begun < 2_000_000_000, "nobody waits any more");
+    assert!(world.now() - begun < 2_000_000_000, "no request waits any more");
     assert!(device.is_abandoned() && !device.reopen(), "it owes answers");
     assert_eq!(device.peek(0, 1), [1]);
     world.run_for(6_000_000_000).unwrap();

@@ -27,7 +27,7 @@ use crate::units;
 
 /// Connections handed to a thread and not yet taken.
 const HANDOVER: usize = 64;
-/// How long requests under way may take once the server is told to stop.
+/// The time that requests in flight have to complete after the signal to stop.
 const STOP: Duration = Duration::from_secs(10);
 
 /// Serves a pool until a signal ends it; calls `ready` once clients can connect.

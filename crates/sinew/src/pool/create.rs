@@ -25,7 +25,7 @@ pub(crate) struct NewPool<'a> {
 }
 
 impl NewPool<'_> {
-    /// Makes it; `kind` is told whether all members were made just now, and so are zeros.
+    /// Makes the pool. The argument of `kind` says whether all members are newly created files, which contain only zeros.
     ///
     /// # Errors
     /// When the name, the members or the pool cannot be; members that were made for it are removed again.

@@ -20,7 +20,7 @@ pub struct DriveModel {
     /// What it is, for its own size; it gets that of the member, with as much spare space in proportion, or more where the
     /// least number of erase blocks asks for it.
     pub config: Config,
-    /// Aged at the start: written whole, then so many times its size at random.
+    /// Aging before use: the drive is written once in order, then this many times its size at random.
     pub aged: Option<f64>,
     /// Of what it was written with when it was aged.
     pub seed: u64,

@@ -13,7 +13,7 @@ const MS_NS: f64 = 1e6;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Arrival {
-    /// All at once: whoever issues them keeps a number in flight (see [`crate::Pace::Closed`]).
+    /// All at time 0: the replay keeps a constant number in flight (see [`crate::Pace::Closed`]).
     Closed,
     /// At equal distances.
     Fixed {

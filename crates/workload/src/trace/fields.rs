@@ -38,7 +38,7 @@ impl<'a> Fields<'a> {
         self.next().and_then(number).and_then(|n| u32::try_from(n).ok()).ok_or(expected)
     }
 
-    /// A time with a fraction, in units of so many nanoseconds.
+    /// A time with a fraction, in units of `unit_ns` nanoseconds.
     pub(super) fn time_ns(&mut self, unit_ns: u64, expected: &'static str) -> Parse<u64> {
         self.next().and_then(|field| decimal(field, unit_ns)).ok_or(expected)
     }

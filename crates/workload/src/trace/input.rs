@@ -16,7 +16,7 @@ const SHOWN_CHARS: usize = 120;
 pub(super) enum Take {
     /// Up to a newline, which is left out, as is a carriage return before it.
     Line,
-    /// So many bytes.
+    /// A record of this many bytes.
     Record(usize),
 }
 
