@@ -1,4 +1,4 @@
-//! Members that answer nothing any more: whether the pool can do without them, and how they go out.
+//! Hung members: the decision whether the pool works without them, and their removal.
 
 use std::rc::Rc;
 
@@ -12,59 +12,59 @@ use sinew_members::io_timeout::HungDevices;
 use crate::control::Control;
 
 impl<I: Io> Control<I> {
-    /// Whether a member is out because it did not answer.
-    pub fn was_given_up(&self, index: usize) -> bool {
+    /// Returns whether a member is out because it exceeded the I/O timeout.
+    pub fn has_timed_out(&self, index: usize) -> bool {
         let is_out = self.config.borrow().members.get(index).is_some_and(|m| m.state == MemberState::Failed);
         let device = self.devices.borrow().get(index).copied().flatten();
-        is_out && device.is_some_and(|device| self.given_up.borrow().contains(&device))
+        is_out && device.is_some_and(|device| self.timed_out.borrow().contains(&device))
     }
 
-    /// Looks for the control's own requests that are not answered, for ever.
-    pub(super) fn keep_vigil(self: &Rc<Self>) {
-        let (control, vigil) = (Rc::downgrade(self), Rc::clone(&self.vigil));
+    /// Watches the control's own requests for the I/O timeout, until the control is dropped.
+    pub(super) fn watch_io_timeouts(self: &Rc<Self>) {
+        let (control, io_timeouts) = (Rc::downgrade(self), Rc::clone(&self.io_timeouts));
         let io = self.io.clone();
         self.io.spawn(async move {
-            let hear = async |silence| {
+            let handle = async |hung_devices| {
                 if let Some(control) = control.upgrade() {
                     let io = control.io.clone();
-                    io.spawn(async move { control.hear_silence(&silence).await });
+                    io.spawn(async move { control.handle_hung_devices(&hung_devices).await });
                 }
             };
-            vigil.run(io, hear).await;
+            io_timeouts.run(io, handle).await;
         });
     }
 
-    /// Gives up devices that are silent, if the pool can do without all members from which nothing is heard. It does not wait
-    /// for its turn among the orders: one of them may be waiting for such a member.
-    pub(super) async fn hear_silence(&self, silence: &HungDevices) {
-        if self.giving_up.replace(true) {
+    /// Takes hung devices out, if the pool works without all members that may be hung. It does not queue behind the other
+    /// changes, since one of them may be waiting for a hung member.
+    pub(super) async fn handle_hung_devices(&self, hung_devices: &HungDevices) {
+        if self.handling_hung.replace(true) {
             return;
         }
-        let doubtful: Vec<usize> = silence.doubtful.iter().filter_map(|&d| self.member_on(d)).collect();
-        // A shard that does not tell has gone, and the pool with it.
+        let doubtful: Vec<usize> = hung_devices.doubtful.iter().filter_map(|&d| self.member_on(d)).collect();
+        // A shard that does not answer has ended, and the pool with it.
         let can_spare =
             mutation::on(Mutation::GiveUpNeeded) || self.can_spare(&doubtful).await.unwrap_or(false);
-        for &device in &silence.hung {
+        for &device in &hung_devices.hung {
             match self.member_on(device) {
                 // No member uses the device any more, but requests to it are still in flight.
                 None => self.io.abandon(device),
-                Some(index) if can_spare => self.give_up(index, device).await,
+                Some(index) if can_spare => self.take_out_hung(index, device).await,
                 Some(_) => self.io.mark(Mark::SilentMemberNeeded),
             }
         }
-        self.giving_up.set(false);
+        self.handling_hung.set(false);
         self.use_spares().await;
     }
 
-    async fn give_up(&self, index: usize, device: DeviceId) {
-        // Ends all that waits for it: writing the next configuration to it, too.
+    async fn take_out_hung(&self, index: usize, device: DeviceId) {
+        // Ends all requests to it, also the write of the next configuration.
         self.io.abandon(device);
         if self.is_open.get() {
             self.io.mark(Mark::MemberGivenUp);
-            self.given_up.borrow_mut().insert(device);
+            self.timed_out.borrow_mut().insert(device);
             let _ = self.take_out(MemberId(index as u8), MemberState::Failed).await;
         } else {
-            // Recovery finds it gone, and the pool is opened without it.
+            // Recovery sees errors of the device, and the pool opens without it.
             self.io.mark(Mark::OpeningGivenUp);
         }
     }

@@ -35,7 +35,7 @@ pub use store::Control;
 impl<I: Io> Control<I> {
     /// Answers the shards' events until every shard is gone. To be spawned before the shards are opened.
     pub async fn run(self: Rc<Self>, events: Receiver<ShardEvent>) {
-        self.keep_vigil();
+        self.watch_io_timeouts();
         while let Ok(event) = events.recv().await {
             let control = Rc::clone(&self);
             self.io.spawn(async move { control.take_event(event).await });
@@ -85,7 +85,7 @@ impl<I: Io> Control<I> {
             ShardEvent::Emptied => {
                 let _ = self.finish_leaving().await;
             }
-            ShardEvent::Hung(silence) => self.hear_silence(&silence).await,
+            ShardEvent::Hung(silence) => self.handle_hung_devices(&silence).await,
         }
     }
 

@@ -29,20 +29,20 @@ impl<I: Io> Control<I> {
         }
     }
 
-    /// Looks for latency spikes in another way, or not at all.
-    pub async fn step_around(&self, mode: SpikeAvoidance) {
-        self.stepping_around.set(mode);
+    /// Sets the mode of spike avoidance.
+    pub async fn set_spike_avoidance(&self, mode: SpikeAvoidance) {
+        self.spike_avoidance.set(mode);
         for shard in &self.shards {
             let _ = shard.send(ControlRequest::SpikeAvoidance(mode)).await;
         }
     }
 
-    /// How latency spikes are looked for.
-    pub fn stepping_around(&self) -> SpikeAvoidance {
-        self.stepping_around.get()
+    /// Returns the mode of spike avoidance.
+    pub fn spike_avoidance(&self) -> SpikeAvoidance {
+        self.spike_avoidance.get()
     }
 
-    /// Lays out small writes and converts them in another way from now on. Arrays have no such choice.
+    /// Sets the policy of a mapped pool. Arrays have none.
     ///
     /// # Errors
     /// When the pool is an array.
@@ -57,21 +57,21 @@ impl<I: Io> Control<I> {
         Ok(())
     }
 
-    /// How small writes are laid out and converted.
+    /// Returns the policy.
     pub fn policy(&self) -> Policy {
         self.policy.get()
     }
 
-    /// Sets the I/O timeout; `None` disables it. A member that exceeds it is taken out, unless the pool needs it to survive.
-    pub async fn give_up_after(&self, ns: Option<u64>) {
-        self.vigil.set(ns);
+    /// Sets the I/O timeout; `None` disables it. A member that exceeds it is taken out, unless the pool cannot work without it.
+    pub async fn set_io_timeout(&self, ns: Option<u64>) {
+        self.io_timeouts.set(ns);
         for shard in &self.shards {
             let _ = shard.send(ControlRequest::IoTimeout(ns)).await;
         }
     }
 
     /// Returns the I/O timeout; `None` if it is disabled.
-    pub fn gives_up_after(&self) -> Option<u64> {
-        self.vigil.timeout_ns()
+    pub fn io_timeout(&self) -> Option<u64> {
+        self.io_timeouts.timeout_ns()
     }
 }

@@ -45,15 +45,15 @@ pub struct Control<I> {
     pub(super) moved: RefCell<Vec<u64>>,
     /// No member took the configuration.
     pub(super) failed: Cell<bool>,
-    pub(super) stepping_around: Cell<SpikeAvoidance>,
+    pub(super) spike_avoidance: Cell<SpikeAvoidance>,
     pub(super) policy: Cell<Policy>,
     pub(super) changing: Cell<bool>,
     pub(super) changed: Signal,
     /// The control's own requests to members, and the I/O timeout.
-    pub(super) vigil: Rc<IoTimeouts>,
-    pub(super) giving_up: Cell<bool>,
-    /// Members' devices that were given up.
-    pub(super) given_up: RefCell<BTreeSet<DeviceId>>,
+    pub(super) io_timeouts: Rc<IoTimeouts>,
+    pub(super) handling_hung: Cell<bool>,
+    /// Devices of members that exceeded the I/O timeout.
+    pub(super) timed_out: RefCell<BTreeSet<DeviceId>>,
     /// All shards are recovered.
     pub(super) is_open: Cell<bool>,
     /// An order about members is under way.
@@ -92,13 +92,13 @@ impl<I: Io> Control<I> {
             md_written: Signal::default(),
             moved: RefCell::default(),
             failed: Cell::new(false),
-            stepping_around: Cell::default(),
+            spike_avoidance: Cell::default(),
             policy: Cell::default(),
             changing: Cell::new(false),
             changed: Signal::default(),
-            vigil: Rc::default(),
-            giving_up: Cell::new(false),
-            given_up: RefCell::default(),
+            io_timeouts: Rc::default(),
+            handling_hung: Cell::new(false),
+            timed_out: RefCell::default(),
             is_open: Cell::new(false),
             ordered: Cell::new(false),
             order_done: Signal::default(),
@@ -335,9 +335,9 @@ impl<I: Io> Control<I> {
 
     /// Counts requests of the control's own among those that are waited for.
     pub(super) async fn watched<T>(&self, device: DeviceId, requests: impl Future<Output = T>) -> T {
-        let mark = self.vigil.begin(device);
+        let mark = self.io_timeouts.begin(device);
         let result = requests.await;
-        self.vigil.end(mark);
+        self.io_timeouts.end(mark);
         result
     }
 

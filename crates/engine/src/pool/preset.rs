@@ -29,7 +29,7 @@ pub struct Preset {
     /// What each of them is.
     pub part: Part,
     /// How spikes are found.
-    pub step_around: SpikeAvoidance,
+    pub spike_avoidance: SpikeAvoidance,
     /// How mapped parts lay out small writes and convert them.
     pub policy: Policy,
     /// Metadata of mapped parts is in memory with a battery, in simulations: it costs the members nothing.
@@ -89,7 +89,7 @@ const PLAIN: Preset = Preset {
     about: "",
     parts: 1,
     part: Part::Array(RAID50),
-    step_around: SpikeAvoidance::Off,
+    spike_avoidance: SpikeAvoidance::Off,
     policy: Policy::DEFAULT,
     battery: false,
     discard: false,
@@ -103,7 +103,7 @@ impl Preset {
             name: "sinew",
             about: "one mapped pool of all members with single parity, which steps around spikes and tells members what is free",
             part: Part::Mapped(Protection::Parity1),
-            step_around: SpikeAvoidance::Auto,
+            spike_avoidance: SpikeAvoidance::Auto,
             discard: true,
             ..PLAIN
         },
@@ -132,7 +132,7 @@ impl Preset {
             about: "four RAID 5 arrays whose reads step around spikes",
             parts: GROUPS,
             part: Part::Array(RAID5),
-            step_around: SpikeAvoidance::Auto,
+            spike_avoidance: SpikeAvoidance::Auto,
             ..PLAIN
         },
         Preset {
@@ -163,7 +163,7 @@ impl Preset {
             name: "fusionraid",
             about: "FusionRAID as published: blocks of 64 KiB, fixed thresholds, no hedging, metadata in battery-backed memory",
             part: Part::Mapped(Protection::Parity1),
-            step_around: SpikeAvoidance::FusionRaid,
+            spike_avoidance: SpikeAvoidance::FusionRaid,
             policy: Policy::FUSION_RAID,
             battery: true,
             ..PLAIN

@@ -53,7 +53,7 @@ impl Composition {
                 parts: composed.parts,
                 part_members: composed.part_members,
                 kind: composed.kind,
-                spike_avoidance: spec.pool.spike_avoidance.map_or(preset.step_around, SpikeAvoidance::from),
+                spike_avoidance: spec.pool.spike_avoidance.map_or(preset.spike_avoidance, SpikeAvoidance::from),
                 policy: spec.pool.policy.applied_to(preset.policy),
                 battery: preset.battery,
                 layer: preset.layer,
@@ -250,7 +250,7 @@ fn open_part(
             made.map_err(|error| Error::engine("creating the volumes", error))?;
         }
         pool.control.throttle(bounds).await;
-        pool.control.step_around(spike_avoidance).await;
+        pool.control.set_spike_avoidance(spike_avoidance).await;
         if !is_array {
             let set = pool.control.set_policy(policy).await;
             set.map_err(|error| Error::engine("setting the policy", error))?;

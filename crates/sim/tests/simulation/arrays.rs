@@ -114,7 +114,7 @@ fn longest_read_in_a_spike(level: Level, mode: SpikeAvoidance) -> u64 {
     let reading = async move {
         pool::create(&io, &members, &spec).await.unwrap();
         let open = OpenPool::open(io.clone(), members.clone(), || false).await.ok().unwrap();
-        open.control.step_around(mode).await;
+        open.control.set_spike_avoidance(mode).await;
         let volume = open.volume("v").unwrap();
         let blocks = volume.size_bytes() / BLOCK_BYTES as u64;
         let content = |block: u64| Buf::copy_of(&[(block * 7 + block / 251) as u8; BLOCK_BYTES]);

@@ -251,7 +251,7 @@ fn measure(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>) -> R
         make_volume(args, &open).await?;
         match &args.preset {
             Some(preset) => preset::apply(preset, &open.control).await?,
-            None => open.control.step_around(args.spike_avoidance).await,
+            None => open.control.set_spike_avoidance(args.spike_avoidance).await,
         }
         let shared = open.control.catalog().get(NAME).context("the volume was just made")?;
         let volume = open.client.volume(shared);

@@ -118,8 +118,8 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
             if matches!(control.config().geometry, PoolGeometry::Mapped(_)) {
                 status["policy"] = status::policy(&control.policy());
             }
-            status["spike_avoidance"] = json!(control.stepping_around().name());
-            status["io_timeout_s"] = json!(control.gives_up_after().map(|ns| ns as f64 / 1e9));
+            status["spike_avoidance"] = json!(control.spike_avoidance().name());
+            status["io_timeout_s"] = json!(control.io_timeout().map(|ns| ns as f64 / 1e9));
             status["nbd"] = json!({ "unix": addresses.unix, "tcp": addresses.tcp });
             status["per_second"] = rates.per_second();
             for volume in status["volumes"].as_array_mut().into_iter().flatten() {
@@ -127,7 +127,7 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
                 volume["connections"] = json!(shared.map_or(0, |shared| shared.connections()));
             }
             for (index, member) in status["members"].as_array_mut().into_iter().flatten().enumerate() {
-                member["timed_out"] = json!(control.was_given_up(index));
+                member["timed_out"] = json!(control.has_timed_out(index));
                 let faults = faults(open, member["path"].as_str().unwrap_or_default());
                 let told = |(fault, requests)| json!({ "fault": fault, "requests": requests });
                 member["faults"] = faults.into_iter().map(told).collect();
@@ -198,10 +198,10 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
         }
         Request::Latency { spike_avoidance, io_timeout } => {
             if let Some(mode) = spike_avoidance {
-                control.step_around(mode).await;
+                control.set_spike_avoidance(mode).await;
             }
             if let Some(after) = io_timeout {
-                control.give_up_after(after.ns()).await;
+                control.set_io_timeout(after.ns()).await;
             }
         }
         Request::Throttle { bytes_per_second, pause_above_iops } => {

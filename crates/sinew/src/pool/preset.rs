@@ -61,7 +61,7 @@ pub(crate) async fn apply(preset: &Preset, control: &Control<UringIo>) -> Result
             if is_array { ("an array", "a mapped pool") } else { ("a mapped pool", "an array") };
         bail!("{} is {is}, and the preset {} is for {other}; choose another", config.name, preset.name);
     }
-    control.step_around(preset.step_around).await;
+    control.set_spike_avoidance(preset.spike_avoidance).await;
     if !is_array {
         control.set_policy(preset.policy).await?;
     }

@@ -71,9 +71,9 @@ impl Run {
         let (control, mode, policy) = (Rc::clone(&pool.control), plan.spike_avoidance, plan.policy());
         let give_up_ns = if plan.has_disks() { IO_TIMEOUT_DISK_NS } else { IO_TIMEOUT_NS };
         self.world.spawn(async move {
-            control.give_up_after(Some(give_up_ns)).await;
+            control.set_io_timeout(Some(give_up_ns)).await;
             control.throttle(limits).await;
-            control.step_around(mode).await;
+            control.set_spike_avoidance(mode).await;
             if let Some(policy) = policy {
                 let _ = control.set_policy(policy).await;
             }

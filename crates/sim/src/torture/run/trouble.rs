@@ -157,7 +157,7 @@ impl Run {
                 let pause_above_iops = if rng.chance(0.8) { 0 } else { rng.between(1, 5000) };
                 let mode = SpikeAvoidance::ALL[rng.below(4) as usize];
                 if rng.chance(0.3) {
-                    self.order(async move { control.step_around(mode).await });
+                    self.order(async move { control.set_spike_avoidance(mode).await });
                     "step_arounds_ordered"
                 } else {
                     let limits = Limits { bytes_per_second, pause_above_iops };
