@@ -2,6 +2,7 @@
 
 mod code;
 mod house;
+mod prose;
 mod resolve;
 mod rooms;
 mod source;

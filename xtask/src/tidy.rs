@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::code::{code_only, has_word};
 use crate::house;
+use crate::prose;
 use crate::rooms::{CRATES, EDGES_LEFT};
 
 /// The longest Rust file.
@@ -59,6 +60,7 @@ fn check(path: &str, text: &str, code: &str, files: &BTreeSet<String>, findings:
     for (i, line) in text.split('\n').enumerate() {
         check_line(line, is_rust || is_markdown, &mut |what| find(i + 1, what));
     }
+    prose::check(path, text, &mut find);
     if is_rust {
         check_rust(path, text, code, &mut find);
     }

@@ -55,7 +55,7 @@ sinew_core::coverage_marks! {
     ArrayReadAround,
     /// A read of an array was late, and asked for elsewhere as well.
     ArrayReadHedged,
-    /// The other answer came first; the late one is waited for without anybody needing it.
+    /// The alternate answered first; the late request is only awaited to release its buffer.
     ArrayReadHedgeWon,
     /// The late answer came first after all.
     ArrayReadHedgeLost,

@@ -134,11 +134,11 @@ sinew_core::coverage_marks! {
     GatherUnreadable,
     /// What was brought together found no place.
     GatherFailed,
-    /// A member's device was told what is free.
+    /// Free chunks were discarded on a member.
     Trimmed,
     /// A member's device did not take it.
     TrimFailed,
-    /// Slots that nobody wrote were filled before parity was computed over them.
+    /// Slots that were never written were filled before parity was computed over them.
     ConvertFilled,
     /// There is no room to compact into.
     CompactNoRoom,
@@ -162,7 +162,7 @@ sinew_core::coverage_marks! {
     Levelled,
     /// A mirror was moved off the one member that can take the chunk it protects.
     MirrorMovedAway,
-    /// A member that is to be emptied still has something that somebody reads or writes.
+    /// A stripe on a member to be emptied is still in use by requests.
     EmptyingAwaited,
     /// Chunks were moved to members with less than their share.
     Balanced,
@@ -196,8 +196,7 @@ sinew_core::coverage_marks! {
     ScrubUnmended,
     /// A scrub mended parity.
     ScrubParityMended,
-    /// Where parity was wrong, a block that nobody owns was made zeros: what was discarded there may read as something else
-    /// each time.
+    /// Parity was wrong, and a dead slot was filled with zeros, since discarded blocks may read differently each time.
     ScrubFilled,
     /// A scrub gave up a copy of a page.
     ScrubPageBad,
@@ -221,7 +220,7 @@ sinew_core::coverage_marks! {
     RecoverResynced,
     /// A block that parity is computed from had to be worked out.
     RecoverGuessed,
-    /// A block of such a stripe that nobody owns was made zeros: what was discarded there may read as something else each time.
+    /// A dead slot of such a stripe was filled with zeros, since discarded blocks may read differently each time.
     RecoverFilled,
     /// Recovery began again, because what had proved good was bad when parity was to be made of it.
     RecoverAgain,

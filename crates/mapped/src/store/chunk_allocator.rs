@@ -156,8 +156,8 @@ impl ChunkAllocator {
         self.members[usize::from(member.0)].is_empty()
     }
 
-    /// Whether the usable members but one have room for so many blocks of clients, and, with f more of them lost, for so
-    /// many table pages.
+    /// Whether the usable members without `member` have room for `blocks` blocks of clients, and, with f more of them lost,
+    /// for the table pages.
     pub(crate) fn fits_without(&self, member: MemberId, blocks: u64, pages: impl Fn(u64) -> u64) -> bool {
         let rest = || {
             let usable = self.members.iter().enumerate().filter(|(_, m)| m.usable);

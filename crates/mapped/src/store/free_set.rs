@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_nobody_elses() {
+    fn taken_chunks_are_not_taken_again() {
         let mut set = FreeSet::all(130);
         let taken = set.take_undiscarded(100).unwrap();
         assert_eq!(taken, 0..100);

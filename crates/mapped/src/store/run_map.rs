@@ -15,7 +15,7 @@ use sinew_format::model::mapped_geometry::{PAGE_INDICES, VALUE_LIMIT};
 
 use fragments::{Fragment, Fragments, VACANT};
 
-/// Indices of a group: so many consecutive values cost one word.
+/// Indices of a group: this number of consecutive values costs one word.
 pub(crate) const GROUP_INDICES: u32 = 16;
 
 /// Stands for no entry where all values of a group are given.

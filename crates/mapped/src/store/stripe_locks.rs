@@ -40,7 +40,7 @@ impl<I: Io> Store<I> {
     pub(crate) fn share(&self, stripe: StripeId) {
         match self.users.borrow_mut().entry(stripe).or_insert(StripeUse::Shared(0)) {
             StripeUse::Shared(count) => *count += 1,
-            StripeUse::Alone => unreachable!("nobody writes to a stripe that background work holds"),
+            StripeUse::Alone => unreachable!("no request writes to a stripe that background work has locked"),
         }
     }
 
