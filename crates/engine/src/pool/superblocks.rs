@@ -52,7 +52,10 @@ pub(crate) async fn write_in_time<I: Io>(
     written.map_err(|error| error.at(path))
 }
 
-/// Reads a device's newest intact superblock, or says why there is none.
+/// Reads a device's newest intact superblock.
+///
+/// # Errors
+/// The reason why neither slot has a superblock.
 pub async fn read_superblock<I: Io>(io: &I, device: DeviceId) -> Result<Superblock, DecodeError> {
     let mut best: Result<Superblock, DecodeError> = Err(DecodeError::Foreign);
     for offset in SLOT_OFFSETS {
