@@ -44,7 +44,8 @@ pub fn shape(choice: u8) -> Config {
     };
     let checksums = choice & 4 == 0;
     let geometry =
-        MappedGeometry::new(protection, 2, 1, checksums, MEMBERS, JOURNAL_BLOCKS).expect("a possible shape");
+        MappedGeometry { protection, data_columns: 2, shards: 1, checksums, journal_blocks: JOURNAL_BLOCKS };
+    let geometry = geometry.checked_for(MEMBERS).expect("a possible geometry");
     let layout = geometry.member_layout(MEMBER_BYTES, MEMBERS).expect("large enough");
     let member = |i| MemberConfig {
         uuid: [i as u8; 16],

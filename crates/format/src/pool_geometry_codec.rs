@@ -2,7 +2,7 @@
 
 use sinew_layout::{Level, Rotation};
 
-use crate::model::array_geometry::{ArrayGeometry, ArraySpec};
+use crate::model::array_geometry::{ArrayGeometry, ArraySpec, StoredArray};
 use crate::model::array_growth::{Arrangement, GrowMethod, Grown};
 use crate::model::mapped_geometry::{MEMBERS, MappedGeometry, Protection};
 use crate::model::pool_geometry::PoolGeometry;
@@ -63,7 +63,8 @@ pub(crate) fn decode_shape(r: &mut Reader<'_>, count: usize) -> Result<PoolGeome
     if !MEMBERS.contains(&count) || journal_blocks < 16 || data_columns == 0 {
         return Err(impossible);
     }
-    MappedGeometry::new(protection, data_columns, shards, checksums, count, journal_blocks)
+    MappedGeometry { protection, data_columns, shards, checksums, journal_blocks }
+        .checked_for(count)
         .map(PoolGeometry::Mapped)
         .map_err(|_| impossible)
 }
@@ -90,8 +91,8 @@ fn decode_array(r: &mut Reader<'_>, count: usize) -> Result<Option<ArrayGeometry
     if members > count || flags > 3 {
         return Ok(None);
     }
-    let geometry =
-        ArrayGeometry::restore(&spec, members, member_chunks, shards, log_blocks, region_stripes, grown);
+    let stored = StoredArray { members, member_chunks, shards, log_blocks, region_stripes, grown };
+    let geometry = ArrayGeometry::restore(&spec, stored);
     Ok(geometry.map(|geometry| ArrayGeometry { log, ..geometry }))
 }
 

@@ -180,7 +180,10 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     pub(crate) fn sample() -> Config {
-        let geometry = MappedGeometry::new(Protection::Parity1, 2, 2, true, 4, 64).unwrap();
+        let protection = Protection::Parity1;
+        let geometry =
+            MappedGeometry { protection, data_columns: 2, shards: 2, checksums: true, journal_blocks: 64 };
+        let geometry = geometry.checked_for(4).unwrap();
         let layout = geometry.member_layout(64 << 20, 4).unwrap();
         let states = [MemberState::Active, MemberState::Failed, MemberState::Offline, MemberState::Missing];
         let member = |i: u8| MemberConfig {

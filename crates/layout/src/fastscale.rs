@@ -14,7 +14,7 @@
 //! The inverse, which the paper leaves out, follows from them.
 
 use crate::geometry::Home;
-use crate::history::{History, HistoryError, check_rows};
+use crate::history::{Addition, History, HistoryError, check_rows};
 
 /// The addressing of a striped array that has grown. For mirrors see [`FastScale::mirrored`].
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    fn new((old, width): (u32, u32), base: u32, rows: u32) -> Step {
+    fn new(Addition { old, width }: Addition, base: u32, rows: u32) -> Step {
         let theta = old - base;
         Step {
             old,

@@ -5,7 +5,7 @@
 
 use crate::fastscale::{FastScale, Mirrored};
 use crate::geometry::{Geometry, GeometryError, Home, Level, Role};
-use crate::history::{History, HistoryError, check_rows};
+use crate::history::{Addition, History, HistoryError, check_rows};
 use crate::named;
 use crate::restripe::Restripe;
 use crate::round_robin::SemiRoundRobin;
@@ -265,13 +265,13 @@ impl Grown {
 
     /// The least part of the blocks that the last addition has to move if all members are to hold equally much.
     pub fn least_moved(&self) -> Option<f64> {
-        let (old, width) = self.history.steps().next_back()?;
+        let Addition { old, width } = self.history.steps().next_back()?;
         Some(f64::from(width - old) / f64::from(width))
     }
 
     /// The part of all parity chunks that were written by the last addition; nothing without one, or without parity.
     pub fn parity_written(&self) -> Option<f64> {
-        let (old, _) = self.history.steps().next_back()?;
+        let Addition { old, .. } = self.history.steps().next_back()?;
         let parities = u64::from(self.parities());
         let written = match &self.addressing {
             Addressing::Spread(array) => array.regions().map(|region| region.parity.len() as u64).sum(),
@@ -298,7 +298,7 @@ fn sets(history: &History, method: Method, copies: u32, rows: u32) -> Result<Add
         _ => Err(GrownError::Sets { members, copies }),
     };
     let mut sets = History::new(whole(history.base())?)?;
-    for (old, width) in history.steps() {
+    for Addition { old, width } in history.steps() {
         sets.add(whole(width - old)?)?;
     }
     Ok(match method {

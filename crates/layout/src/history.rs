@@ -94,10 +94,19 @@ impl History {
         self.members.len() - 1
     }
 
-    /// Members before and after each addition, oldest first.
-    pub fn steps(&self) -> impl DoubleEndedIterator<Item = (u32, u32)> {
-        self.members.windows(2).map(|pair| (pair[0], pair[1]))
+    /// The additions, oldest first.
+    pub fn steps(&self) -> impl DoubleEndedIterator<Item = Addition> {
+        self.members.windows(2).map(|pair| Addition { old: pair[0], width: pair[1] })
     }
+}
+
+/// One addition of members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addition {
+    /// Members before.
+    pub old: u32,
+    /// Members after.
+    pub width: u32,
 }
 
 fn check_members(members: u64) -> Result<(), HistoryError> {

@@ -1,7 +1,7 @@
 //! The two addressings that FastScale is measured against: round-robin, and semi-round-robin.
 
 use crate::geometry::Home;
-use crate::history::History;
+use crate::history::{Addition, History};
 
 /// Plain striping: block x is on disk x mod n, in row x / n. An addition moves nearly everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl SemiRoundRobin {
     #[inline]
     pub fn home(&self, block: u64) -> Home {
         let steps = self.history.steps().rev();
-        let mut moved = steps.map(|(old, width)| (old, RoundRobin::new(width).home(block)));
+        let mut moved = steps.map(|Addition { old, width }| (old, RoundRobin::new(width).home(block)));
         let last = moved.find(|&(old, home)| home.member >= old).map(|(_, home)| home);
         last.unwrap_or_else(|| RoundRobin::new(self.history.base()).home(block))
     }
@@ -69,8 +69,8 @@ impl SemiRoundRobin {
         let came = self
             .history
             .steps()
-            .find(|&(_, width)| home.member < width && home.member >= self.history.base());
-        let width = came.map_or(self.history.base(), |(_, width)| width);
+            .find(|added| home.member < added.width && home.member >= self.history.base());
+        let width = came.map_or(self.history.base(), |added| added.width);
         let block = RoundRobin::new(width).block_at(home);
         (self.home(block) == home).then_some(block)
     }

@@ -21,7 +21,7 @@
 use std::ops::Range;
 
 use crate::geometry::{Home, Role};
-use crate::history::{History, HistoryError, check_rows};
+use crate::history::{Addition, History, HistoryError, check_rows};
 use crate::moves::Move;
 use crate::rotation::{Cell, Rotation, Stripes};
 
@@ -274,7 +274,7 @@ impl Spread {
         let base = Stripes { rotation, width: history.base(), parities };
         let (mut usable, mut first) = (u64::from(rows), u64::from(rows) * u64::from(base.columns()));
         let mut steps = Vec::new();
-        for (old, width) in history.steps() {
+        for Addition { old, width } in history.steps() {
             let stripes = Stripes { rotation: Rotation::LeftSymmetric, width, parities };
             let regions = usable / u64::from(stripes.columns());
             let step = Step { stripes, added: width - old, regions, first };

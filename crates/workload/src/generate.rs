@@ -64,6 +64,13 @@ struct Lane {
     placer: Placer,
 }
 
+/// A request of a lane.
+struct Drawn {
+    lane: usize,
+    offset: u64,
+    len: u64,
+}
+
 /// A stream of generated requests.
 #[derive(Debug)]
 pub struct Generator {
@@ -138,8 +145,8 @@ impl Generator {
         self.flush_every.is_some_and(|every| self.unflushed >= every)
     }
 
-    /// The lane and offset of the next request, given that it may continue the last one.
-    fn pick(&mut self) -> (usize, u64, u64) {
+    /// Draws the next request, which may continue the last one.
+    fn pick(&mut self) -> Drawn {
         let continued = match self.last {
             Some((lane, end)) if random::unit(&mut self.kinds) < self.lanes[lane].sequential => {
                 Some((lane, end))
@@ -153,7 +160,7 @@ impl Generator {
             Some((_, end)) if placer.fits(end, len) => end,
             _ => placer.sample(len, &mut self.places),
         };
-        (lane, offset, len)
+        Drawn { lane, offset, len }
     }
 }
 
@@ -172,7 +179,7 @@ impl Iterator for Generator {
             return Some(Ok(Request { at_ns, offset: 0, len: 0, volume, kind: Kind::Flush }));
         }
         self.at_ns = self.clock.advance();
-        let (lane, offset, len) = self.pick();
+        let Drawn { lane, offset, len } = self.pick();
         self.last = Some((lane, offset + len));
         let kind = self.lanes[lane].kind;
         self.unflushed += u32::from(kind == Kind::Write && self.flush_every.is_some());

@@ -46,7 +46,7 @@ pub use error::{Error, Problem, Result};
 pub use features::{FeatureMeter, Features, KindFeatures};
 pub use generate::{Generator, GeneratorSpec};
 pub use mix::Mix;
-pub use recorder::{BucketReport, Distribution, KindReport, Recorder, Report};
+pub use recorder::{BucketReport, Distribution, KindReport, LatencyCount, Recorder, Report};
 pub use replay::{Done, Issue, Next, Pace, Replay};
 pub use request::{Align, Boxed, First, Fold, Kind, Request, Requests, Window};
 pub use size::ByteSize;

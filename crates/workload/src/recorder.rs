@@ -21,6 +21,15 @@ pub struct Recorder {
     spans: Spans,
 }
 
+/// A latency, and the number of requests that had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatencyCount {
+    /// The latency.
+    pub latency_ns: u64,
+    /// The number of requests.
+    pub count: u64,
+}
+
 #[derive(Debug)]
 struct Meter {
     errors: u64,
@@ -71,10 +80,11 @@ impl Recorder {
         self.spans.success(request.len, done.latency_ns());
     }
 
-    /// The latencies of a kind so far, within 0.1 %, and how often each occurred.
-    pub fn latencies(&self, kind: Kind) -> impl Iterator<Item = (u64, u64)> {
+    /// The latencies of a kind so far, within 0.1 %.
+    pub fn latencies(&self, kind: Kind) -> impl Iterator<Item = LatencyCount> {
         let recorded = self.kinds[kind.index()].iter().flat_map(|meter| meter.latency.iter_recorded());
-        recorded.map(|step| (step.value_iterated_to(), step.count_at_value()))
+        recorded
+            .map(|step| LatencyCount { latency_ns: step.value_iterated_to(), count: step.count_at_value() })
     }
 
     /// The latencies of all kinds together.

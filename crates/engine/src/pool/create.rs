@@ -88,11 +88,12 @@ fn new_mapped(
     checksums: bool,
 ) -> Result<Config, PoolError> {
     let smallest = sizes.iter().copied().min().unwrap_or(0);
-    let journal = spec
+    let journal_blocks = spec
         .journal_blocks
         .unwrap_or_else(|| MappedGeometry::journal_blocks_for(smallest, spec.shards.max(1)));
     let geometry =
-        MappedGeometry::new(protection, data_columns, spec.shards, checksums, devices.len(), journal)?;
+        MappedGeometry { protection, data_columns, shards: spec.shards, checksums, journal_blocks };
+    let geometry = geometry.checked_for(devices.len())?;
     let mut members = Vec::with_capacity(devices.len());
     for (candidate, &bytes) in devices.iter().zip(sizes) {
         let layout = geometry.member_layout(bytes, devices.len())?;

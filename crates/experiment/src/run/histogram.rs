@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use hdrhistogram::Histogram;
-use sinew_workload::{Done, Kind, KindReport, Recorder};
+use sinew_workload::{Done, Kind, KindReport, LatencyCount, Recorder};
 
 use crate::results::simulated::{KindResult, VolumeResult};
 
@@ -36,7 +36,7 @@ impl KindHistogram {
     /// The result, at the end of measurement; nothing if there was no request.
     pub(crate) fn finish(self, end_ns: u64) -> Option<KindResult> {
         let mut coarse = Histogram::<u64>::new(DIGITS).expect("at most five digits are allowed");
-        for (latency_ns, count) in self.recorder.latencies(self.kind) {
+        for LatencyCount { latency_ns, count } in self.recorder.latencies(self.kind) {
             coarse.record_n(latency_ns, count).expect("the histogram grows by itself");
         }
         let mut report = self.recorder.finish(end_ns);

@@ -53,7 +53,10 @@ impl Composition {
                 parts: composed.parts,
                 part_members: composed.part_members,
                 kind: composed.kind,
-                spike_avoidance: spec.pool.spike_avoidance.map_or(preset.spike_avoidance, SpikeAvoidance::from),
+                spike_avoidance: spec
+                    .pool
+                    .spike_avoidance
+                    .map_or(preset.spike_avoidance, SpikeAvoidance::from),
                 policy: spec.pool.policy.applied_to(preset.policy),
                 battery: preset.battery,
                 layer: preset.layer,

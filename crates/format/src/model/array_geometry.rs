@@ -120,6 +120,17 @@ fn grows_with_parity(level: Level) -> Option<bool> {
     }
 }
 
+/// The numbers of an array in a configuration on a member.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredArray {
+    pub(crate) members: usize,
+    pub(crate) member_chunks: u64,
+    pub(crate) shards: usize,
+    pub(crate) log_blocks: u32,
+    pub(crate) region_stripes: u64,
+    pub(crate) grown: Option<Grown>,
+}
+
 impl ArrayGeometry {
     /// The geometry of an array of `members` members, spares not counted, the smallest of which has `smallest` bytes. Without
     /// `log_blocks`, the size of the logs follows from that of the members.
@@ -284,15 +295,8 @@ impl ArrayGeometry {
     }
 
     /// The geometry of a configuration found on a member; `None` when it is impossible.
-    pub fn restore(
-        spec: &ArraySpec,
-        members: usize,
-        member_chunks: u64,
-        shards: usize,
-        log_blocks: u32,
-        region_stripes: u64,
-        grown: Option<Grown>,
-    ) -> Option<ArrayGeometry> {
+    pub(crate) fn restore(spec: &ArraySpec, stored: StoredArray) -> Option<ArrayGeometry> {
+        let StoredArray { members, member_chunks, shards, log_blocks, region_stripes, grown } = stored;
         let area = member_chunks.checked_mul(u64::from(spec.chunk_bytes))?;
         let smallest = data_offset(shards, log_blocks).checked_add(area).filter(|&b| b < 1 << 56)?;
         let geometry = ArrayGeometry::new(spec, members, smallest, shards, Some(log_blocks)).ok()?;

@@ -40,6 +40,15 @@ pub struct Opening {
     pub nonce: u64,
 }
 
+/// The order of configurations: by epoch, then by generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Age {
+    /// Number of openings of the pool.
+    pub epoch: u64,
+    /// Number of changes of the configuration.
+    pub generation: u64,
+}
+
 /// Openings kept in a configuration.
 const OPENINGS_MAX: usize = 16;
 
@@ -47,8 +56,8 @@ impl Config {
     /// The key by which configurations are compared; the newest is the greatest. The epoch counts first: an opening that did
     /// not find all members may begin at an earlier generation than the last change of the opening before, which a crash may
     /// have stored only on members that are missing now. The opening is newer all the same.
-    pub fn age(&self) -> (u64, u64) {
-        (self.epoch, self.generation)
+    pub fn age(&self) -> Age {
+        Age { epoch: self.epoch, generation: self.generation }
     }
 
     /// For each member, whether it is out; false for members without a place in the layout.

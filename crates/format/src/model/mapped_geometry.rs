@@ -133,19 +133,13 @@ pub struct MappedGeometry {
 }
 
 impl MappedGeometry {
-    /// A geometry for `members` members. `data_columns` 0 asks for the default: as wide as the members allow, leaving
-    /// one spare where there are more than four, and at most 8+m.
+    /// Checks the geometry for a pool of `members` members. `data_columns` 0 becomes the default: as wide as the members
+    /// allow, with one spare if there are more than four, and at most 8+m.
     ///
     /// # Errors
-    /// [`GeometryError`] when there is no such geometry on that many members.
-    pub fn new(
-        protection: Protection,
-        data_columns: usize,
-        shards: usize,
-        checksums: bool,
-        members: usize,
-        journal_blocks: u32,
-    ) -> Result<MappedGeometry, GeometryError> {
+    /// [`GeometryError`] if such a pool is impossible with this number of members.
+    pub fn checked_for(self, members: usize) -> Result<MappedGeometry, GeometryError> {
+        let MappedGeometry { protection, data_columns, shards, .. } = self;
         if !MEMBERS.contains(&members) {
             return Err(GeometryError::Members(members));
         }
@@ -163,7 +157,7 @@ impl MappedGeometry {
             (0, _) => (members - usize::from(members > 4)).saturating_sub(parity).clamp(1, 8),
             (k, _) => k,
         };
-        let geometry = MappedGeometry { protection, data_columns, shards, checksums, journal_blocks };
+        let geometry = MappedGeometry { data_columns, ..self };
         let needed = (data_columns + parity).max(geometry.copies());
         if data_columns == 0 || needed > members || data_columns + parity > STRIPE_WIDTH_MAX {
             return Err(GeometryError::Width { data: data_columns, parity, needed, members });
@@ -414,6 +408,11 @@ impl MemberLayout {
 mod tests {
     use super::*;
 
+    fn sample(data_columns: usize) -> MappedGeometry {
+        let protection = Protection::Parity1;
+        MappedGeometry { protection, data_columns, shards: 1, checksums: true, journal_blocks: 64 }
+    }
+
     #[test]
     fn layouts_fit_their_members() {
         for members in [3usize, 4, 5, 8, 29, 255] {
@@ -425,7 +424,8 @@ mod tests {
             ] {
                 for shards in [1usize, 2, 7] {
                     for bytes in [12u64 << 20, 64 << 20, 1 << 30, 1 << 40] {
-                        let Ok(g) = MappedGeometry::new(protection, 0, shards, true, members, 64) else {
+                        let geometry = MappedGeometry { protection, shards, ..sample(0) };
+                        let Ok(g) = geometry.checked_for(members) else {
                             continue;
                         };
                         let Ok(layout) = g.member_layout(bytes, members) else { continue };
@@ -451,7 +451,7 @@ mod tests {
     #[test]
     fn a_shard_has_numbers_for_all_its_slots() {
         for shards in [1usize, 2, 16] {
-            let g = MappedGeometry::new(Protection::Parity1, 6, shards, true, 8, 64).unwrap();
+            let g = MappedGeometry { shards, ..sample(6) }.checked_for(8).unwrap();
             for tib in 1..200u64 {
                 let chunks = (tib << 40) / CHUNK_BYTES / shards as u64;
                 let slots = g.stripes_max(chunks) * u64::from(g.slots_per_stripe());
@@ -470,7 +470,7 @@ mod tests {
 
     #[test]
     fn slots_and_places_agree() {
-        let g = MappedGeometry::new(Protection::Parity1, 6, 1, true, 8, 64).unwrap();
+        let g = sample(6).checked_for(8).unwrap();
         let slot = g.slot(StripeId(3), 5, 15);
         assert_eq!(g.place(slot), (StripeId(3), 5, 15));
         assert_eq!(g.place(SlotNo(slot.0 + 1)), (StripeId(4), 0, 0));

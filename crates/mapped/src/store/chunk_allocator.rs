@@ -538,7 +538,14 @@ mod tests {
             (3, 1, vec![300, 300, 90, 110]),
         ] {
             let protection = Protection::Mirror { copies };
-            let g = MappedGeometry::new(protection, columns, 1, true, chunks.len(), 64).unwrap();
+            let geometry = MappedGeometry {
+                protection,
+                data_columns: columns,
+                shards: 1,
+                checksums: true,
+                journal_blocks: 64,
+            };
+            let g = geometry.checked_for(chunks.len()).unwrap();
             let mut space = ChunkAllocator::new(g, chunks.len(), 7);
             for &count in &chunks {
                 space.push_member(count as u32, 64, MemberState::Active);

@@ -94,8 +94,15 @@ pub(crate) async fn client(work: Rc<Work>, lane: Lane) {
     work.at_work.set(work.at_work.get() - 1);
 }
 
+/// Blocks of a volume.
+struct VolumeRange {
+    volume: usize,
+    start: u64,
+    count: u64,
+}
+
 /// Draws a range of a volume, most often in its hot part, or where the last one ended.
-fn draw_range(work: &Work, last: &Cell<(usize, u64)>, rng: &mut Rng) -> (usize, u64, u64) {
+fn draw_range(work: &Work, last: &Cell<(usize, u64)>, rng: &mut Rng) -> VolumeRange {
     let (plan, volumes) = (&work.plan, work.volume_blocks.borrow());
     let volume = rng.below(volumes.len() as u64) as usize;
     let size = volumes[volume];
@@ -107,12 +114,12 @@ fn draw_range(work: &Work, last: &Cell<(usize, u64)>, rng: &mut Rng) -> (usize, 
     let (volume, start) = if goes_on { (before, end) } else { (volume, start) };
     let count = count.min(volumes[volume] - start);
     last.set((volume, start + count));
-    (volume, start, count)
+    VolumeRange { volume, start, count }
 }
 
 async fn request(work: &Rc<Work>, number: u64, last: &Cell<(usize, u64)>, rng: &mut Rng) {
     let plan = &work.plan;
-    let (volume, start, count) = draw_range(work, last, rng);
+    let VolumeRange { volume, start, count } = draw_range(work, last, rng);
     work.note(|| format!("request {number}: volume {volume} blocks {start}+{count}"));
     let kind = rng.below(100);
     if work.oracle.borrow().is_merging(volume, start, count) {

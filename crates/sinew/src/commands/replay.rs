@@ -16,7 +16,7 @@ use sinew_workload::{Codec, Content, ContentSpec, Pace};
 use crate::client;
 use crate::out::{complain, say};
 use crate::pool::host::{self, Idle};
-use crate::replay::drive::{Drive, End, Outcome, Settings};
+use crate::replay::drive::{Drive, End, Outcome, Progress, Settings};
 use crate::replay::report::{self, Title};
 use crate::replay::source::{self, Changes, Reading};
 use crate::replay::target::{self, Named, Target};
@@ -268,10 +268,10 @@ async fn show(bar: ProgressBar, by_time: bool, io: UringIo, drive: Rc<Drive>) {
     let mut before = 0;
     while !bar.is_finished() {
         io.sleep(TICK_NS).await;
-        let (ns, requests) = drive.progress();
-        bar.set_position(if by_time { ns / 1_000_000 } else { requests });
-        let iops = (requests - before) * 1_000_000_000 / TICK_NS;
-        bar.set_message(format!("{requests} requests, {iops} per second"));
-        before = requests;
+        let Progress { elapsed_ns, completed } = drive.progress();
+        bar.set_position(if by_time { elapsed_ns / 1_000_000 } else { completed });
+        let iops = (completed - before) * 1_000_000_000 / TICK_NS;
+        bar.set_message(format!("{completed} requests, {iops} per second"));
+        before = completed;
     }
 }

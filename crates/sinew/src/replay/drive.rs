@@ -51,6 +51,14 @@ pub(crate) enum End {
     Bad(String),
 }
 
+/// The progress of a replay.
+pub(crate) struct Progress {
+    /// Time since the start.
+    pub(crate) elapsed_ns: u64,
+    /// Requests completed.
+    pub(crate) completed: u64,
+}
+
 /// The result of verification.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verified {
@@ -121,9 +129,9 @@ impl Drive {
         })
     }
 
-    /// Nanoseconds since the start, and requests completed.
-    pub(crate) fn progress(&self) -> (u64, u64) {
-        (self.now(), self.completed.get())
+    /// The progress so far.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress { elapsed_ns: self.now(), completed: self.completed.get() }
     }
 
     /// Has no more requests issued.

@@ -134,8 +134,17 @@ pub(super) fn normalised(line: &[u8]) -> Parse<Parsed> {
     Ok(Parsed::One(request(at_ns, volume, kind, offset, bytes)?))
 }
 
+/// The fields of a line of five columns.
+struct FiveColumns {
+    at_ns: u64,
+    volume: u32,
+    place: u64,
+    len: u64,
+    flags: u64,
+}
+
 /// Five columns between spaces, the times with or without a fraction.
-fn five(line: &[u8], unit_ns: u64) -> Parse<(u64, u32, u64, u64, u64)> {
+fn five(line: &[u8], unit_ns: u64) -> Parse<FiveColumns> {
     let mut fields = Fields::spaces(line);
     let at_ns = fields.time_ns(unit_ns, "a time (column 1 of 5)")?;
     let volume = fields.volume("a device number (column 2 of 5)")?;
@@ -145,7 +154,7 @@ fn five(line: &[u8], unit_ns: u64) -> Parse<(u64, u32, u64, u64, u64)> {
     if !fields.are_done() {
         return Err("5 columns");
     }
-    Ok((at_ns, volume, place, len, flags))
+    Ok(FiveColumns { at_ns, volume, place, len, flags })
 }
 
 /// 1 for reads and 0 for writes.
@@ -163,11 +172,11 @@ pub(super) fn mqsim(line: &[u8]) -> Parse<Parsed> {
         return Ok(Parsed::Nothing);
     }
     let whole = Fields::spaces(line).next().is_some_and(|time| !time.contains(&b'.'));
-    let (at_ns, volume, place, len, kind) = five(line, 1)?;
+    let FiveColumns { at_ns, volume, place, len, flags } = five(line, 1)?;
     if !whole {
         return Err("a time in whole nanoseconds (column 1 of 5)");
     }
-    Ok(Parsed::One(request(at_ns, volume, read_or_write(kind)?, sectors(place)?, sectors(len)?)?))
+    Ok(Parsed::One(request(at_ns, volume, read_or_write(flags)?, sectors(place)?, sectors(len)?)?))
 }
 
 /// Heimdall, `223.412 0 3159347200 36864 0`.
@@ -175,8 +184,8 @@ pub(super) fn heimdall(line: &[u8]) -> Parse<Parsed> {
     if line.is_empty() {
         return Ok(Parsed::Nothing);
     }
-    let (at_ns, volume, offset, len, kind) = five(line, MS_NS)?;
-    Ok(Parsed::One(request(at_ns, volume, read_or_write(kind)?, offset, len)?))
+    let FiveColumns { at_ns, volume, place, len, flags } = five(line, MS_NS)?;
+    Ok(Parsed::One(request(at_ns, volume, read_or_write(flags)?, place, len)?))
 }
 
 /// DiskSim's ASCII format, `0.551706 0 20941264 16 1`.
@@ -184,7 +193,7 @@ pub(super) fn disksim(line: &[u8]) -> Parse<Parsed> {
     if line.is_empty() {
         return Ok(Parsed::Nothing);
     }
-    let (at_ns, volume, place, len, flags) = five(line, MS_NS)?;
+    let FiveColumns { at_ns, volume, place, len, flags } = five(line, MS_NS)?;
     let kind = if flags & 1 == 1 { Kind::Read } else { Kind::Write };
     Ok(Parsed::One(request(at_ns, volume, kind, sectors(place)?, sectors(len)?)?))
 }
@@ -193,5 +202,5 @@ pub(super) fn disksim(line: &[u8]) -> Parse<Parsed> {
 pub(super) fn looks_like_heimdall(line: &[u8]) -> bool {
     let fraction =
         Fields::spaces(line).next().is_some_and(|time| decimal(time, 1).is_some() && time.contains(&b'.'));
-    fraction && five(line, MS_NS).is_ok_and(|(_, _, place, len, _)| place % 512 == 0 && len % 512 == 0)
+    fraction && five(line, MS_NS).is_ok_and(|columns| columns.place % 512 == 0 && columns.len % 512 == 0)
 }

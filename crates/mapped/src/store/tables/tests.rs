@@ -17,7 +17,10 @@ fn open(homes: Vec<Option<ChunkAddr>>) -> Record {
 
 /// Four members of 64 MiB, stripes of 2+1, two shards.
 fn config() -> Config {
-    let geometry = MappedGeometry::new(Protection::Parity1, 2, 2, true, 4, 64).unwrap();
+    let protection = Protection::Parity1;
+    let geometry =
+        MappedGeometry { protection, data_columns: 2, shards: 2, checksums: true, journal_blocks: 64 };
+    let geometry = geometry.checked_for(4).unwrap();
     let layout = geometry.member_layout(64 << 20, 4).unwrap();
     let member = |i: u8| MemberConfig {
         uuid: [i; 16],

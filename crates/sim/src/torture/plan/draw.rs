@@ -42,8 +42,9 @@ impl Plan {
         // Stripes with more blocks than one record of the journal can describe.
         let data_columns =
             if wide { later.between(16, (count - parity) as u64) as usize } else { data_columns };
-        let geometry = MappedGeometry::new(protection, data_columns, shards, true, count, 64);
-        let data_columns = if geometry.is_ok() { data_columns } else { 0 };
+        let geometry =
+            MappedGeometry { protection, data_columns, shards, checksums: true, journal_blocks: 64 };
+        let data_columns = if geometry.checked_for(count).is_ok() { data_columns } else { 0 };
         let failures = protection.failures() as u64;
         let checksums = rng.chance(0.85);
         let corrupt = if checksums && rng.chance(0.4) { rng.between(0, failures) } else { 0 };

@@ -178,15 +178,14 @@ plan! {
 
 impl Plan {
     pub(super) fn geometry(&self) -> Result<MappedGeometry, GeometryError> {
-        let members = self.members.len();
-        MappedGeometry::new(
-            self.protection,
-            self.data_columns,
-            self.shards,
-            self.checksums,
-            members,
-            self.journal_blocks,
-        )
+        let geometry = MappedGeometry {
+            protection: self.protection,
+            data_columns: self.data_columns,
+            shards: self.shards,
+            checksums: self.checksums,
+            journal_blocks: self.journal_blocks,
+        };
+        geometry.checked_for(self.members.len())
     }
 
     /// Blocks that all volumes together may have.
