@@ -29,13 +29,13 @@ pub enum Record {
         /// CRC32C of each block, in order.
         crcs: Vec<u32>,
     },
-    /// One block was copied or merged into a slot; void unless the block is still where it was taken from.
+    /// One block was copied or merged into a slot. The record is void if the block is no longer in the slot `from`.
     Move {
         /// The block.
         block: ShardBlock,
-        /// Where it was; none where it was unmapped.
+        /// The slot that it was copied from; `None` if the block was unmapped.
         from: Option<SlotNo>,
-        /// Where it is now.
+        /// Its new slot.
         slot: SlotNo,
         /// CRC32C of its content.
         crc: u32,
@@ -47,15 +47,15 @@ pub enum Record {
         /// How many.
         count: u32,
     },
-    /// A stripe came into being.
+    /// A stripe was allocated.
     Open {
         /// The stripe, free until now.
         stripe: StripeId,
         /// Written as a parity stripe at once; mirrored otherwise.
         parity: bool,
-        /// Data columns in use.
+        /// Number of data columns in use.
         columns: u8,
-        /// All its homes, in the order of `Geometry::homes_per_stripe`.
+        /// The addresses of all its chunks, in the order of `MappedGeometry::homes_per_stripe`.
         homes: Vec<Option<ChunkAddr>>,
     },
     /// A mirrored stripe's parity is durable; its mirrors are dropped.
@@ -68,53 +68,53 @@ pub enum Record {
         /// The stripe.
         stripe: StripeId,
     },
-    /// A chunk of a stripe is good at this home from now on (which may be the one it had, if it was stale there).
+    /// A chunk of a stripe is up to date at this address, either a new one or the one where it was stale.
     Rehome {
         /// The stripe.
         stripe: StripeId,
-        /// Index among its homes.
+        /// The index of the chunk in the stripe.
         index: u8,
-        /// Where the chunk is.
+        /// The address of the chunk.
         home: ChunkAddr,
     },
-    /// A chunk of a stripe is not up to date at its home.
+    /// A chunk of a stripe is stale.
     Stale {
         /// The stripe.
         stripe: StripeId,
-        /// Index among its homes.
+        /// The index of the chunk in the stripe.
         index: u8,
     },
-    /// Nothing on this member is up to date: its place was taken by an empty device.
+    /// All chunks on this member are stale: an empty device replaced it.
     StaleMember {
         /// The member.
         member: MemberId,
     },
-    /// A map page was given to a part of a volume.
+    /// A map page was assigned to a part of a volume.
     PageOwner {
         /// The map page.
         page: u32,
         /// The volume.
         volume: VolumeId,
-        /// Which part of it: blocks `index * 4032 …` as this shard counts the volume's blocks.
+        /// The part of the volume: the shard's blocks of it from `index * 4032` on.
         index: u32,
     },
-    /// A map page and every block in it was given back.
+    /// A map page and all its blocks were released.
     PageDrop {
         /// The map page.
         page: u32,
     },
-    /// How far a scrub has come.
+    /// The progress of a scrub.
     Scrub {
-        /// The next stripe, or none when no scrub is under way.
+        /// The next stripe; `None` if no scrub is running.
         next: Option<StripeId>,
     },
-    /// What was recorded as written to these slots, in blocks from `since` up to the one before this, did not come about.
+    /// Aborts the records of these slots in the journal blocks from `since` up to the one before this.
     Void {
         /// The first slot.
         slot: SlotNo,
         /// How many.
         count: u8,
-        /// The first block that may have it.
+        /// The first journal block that may contain such a record.
         since: Lsn,
     },
 }
@@ -131,7 +131,7 @@ fn home_from(r: &mut Reader<'_>) -> Result<Option<ChunkAddr>, DecodeError> {
 }
 
 const NONE: u32 = u32::MAX;
-/// What counts up by one never comes near this; a sequence number above it was not counted.
+/// The limit of sequence numbers. They count up by one and never come near it, so a larger number is invalid.
 const LSN_LIMIT: Lsn = 1 << 62;
 
 impl Record {
@@ -268,26 +268,26 @@ impl Record {
     }
 }
 
-/// What a journal block says of itself.
+/// The header of a journal block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalHeader {
     /// The pool it belongs to.
     pub pool: Uuid,
     /// The shard it belongs to.
     pub shard: u16,
-    /// The opening of the pool in which it was written. Never falls from one block to the next.
+    /// The epoch in which it was written. It never decreases from one block to the next.
     pub epoch: u64,
-    /// The opening in which recovery wrote it again, without records that had lost their data; 0 for the original.
+    /// The epoch in which recovery rewrote it, without records that had lost their data; 0 for the original.
     pub rewritten: u64,
     /// Its sequence number; its place in the ring is this modulo the ring's length.
     pub lsn: u64,
     /// The oldest block that replay still needs.
     pub tail: u64,
-    /// The last block whose records, and the data they speak of, are known durable.
+    /// The flushed mark: the last block whose records, and the data that they name, are known durable.
     pub flushed: u64,
 }
 
-/// Packs as many records as fit, from the front, into a block; gives back how many.
+/// Packs records into a block, from the front, until it is full. Returns their number.
 ///
 /// # Panics
 /// When the first record alone does not fit: no record is longer than a block.

@@ -1,8 +1,8 @@
-//! Groups: what a shard of an array appends to its log at one time. One or more head blocks, then the data blocks.
+//! Groups: the unit in which a shard of an array appends to its log. One or more head blocks, then the data blocks.
 //!
-//! The head has a CRC32C of itself and one for each data block, so a group torn by power loss is known as such, from
-//! whichever member it is read. The parity of after-images comes last, and each of its blocks is on one member only, so
-//! whether it is there is asked apart from the rest.
+//! The head has a CRC32C of itself and one for each data block, so any member's copy shows
+//! whether the group is torn. The parity of after-images comes last. Each block of it is on one member only, so its
+//! presence is checked separately.
 
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::checksum::crc32c;
@@ -14,13 +14,13 @@ use sinew_core::ids::Uuid;
 const MAGIC: u32 = u32::from_le_bytes(*b"SNLG");
 /// Bytes of a head before its records.
 pub const GROUP_HEADER_BYTES: usize = 96;
-/// What counts up by one never comes near this.
+/// The limit of sequence numbers, which count up by one.
 const COUNT_LIMIT: u64 = 1 << 62;
 
-/// What a group says of itself.
+/// The fixed fields of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupHeader {
-    /// The identity of the array's logs, which only its superblocks have.
+    /// The identity of the array's logs, which only its superblocks contain.
     pub log: Uuid,
     /// The shard it belongs to.
     pub shard: u16,
@@ -32,7 +32,7 @@ pub struct GroupHeader {
     pub before: u64,
     /// The oldest group that replay still needs.
     pub tail: u64,
-    /// The last group known durable with all before it when this was written; 0 for none.
+    /// The last group that was known durable, with all before it, when this was written; 0 for none.
     pub flushed: u64,
     /// Head blocks.
     pub head_blocks: u32,
@@ -40,7 +40,7 @@ pub struct GroupHeader {
     pub blocks: u32,
 }
 
-/// One thing a group says.
+/// A record of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupRecord {
     /// The state of the shard's regions and of its long work, whole.
@@ -54,22 +54,22 @@ pub enum GroupRecord {
         /// How many.
         blocks: u32,
     },
-    /// A stripe is about to be updated in place: which of its new blocks go there, and, behind the data, the parity
-    /// that goes with them.
+    /// An after-image: the new blocks with which a stripe is about to be updated in place and, behind the data, the
+    /// parity that matches them.
     Drain {
         /// The stripe.
         stripe: u64,
         /// The blocks are those of groups up to this one.
         upto: u64,
-        /// Runs of slots whose new content goes to its place: first, count.
+        /// Runs of slots whose new content is written in place: first, count.
         slots: Vec<(u32, u32)>,
         /// Offsets within the chunk that have new parity: first, count.
         offsets: Vec<(u32, u32)>,
-        /// The members on which P and Q are, in their places and, at these offsets, in the log; none of one that is not
+        /// The members of P and Q, which have them in place and, at these offsets, in the log; `None` if a column is not
         /// written.
         parity: [Option<u8>; PARITY_MAX],
     },
-    /// Part of a unit of a row that a growth is about to change in place: it goes there if `Changed` comes after it.
+    /// The image of a part of a unit of a row that a growth is about to change. It is replayed if `Changed` follows it.
     Image {
         /// The row, which is a stripe.
         stripe: u64,
@@ -80,13 +80,13 @@ pub enum GroupRecord {
         /// How many.
         blocks: u32,
     },
-    /// Rows of a growth are now as they will be. Nothing before this counts for them, but for their images.
+    /// Rows of a growth have changed. Of the records before this one, only their images apply to them.
     Changed {
         /// Members that the array grows to.
         to: u8,
-        /// All rows below this key are.
+        /// All rows below this key have changed.
         upto: u64,
-        /// The rows that this is new for: first, count.
+        /// The rows that this record adds to them: first, count.
         rows: Vec<(u32, u32)>,
     },
 }
@@ -96,12 +96,12 @@ pub const IMAGE_OF_P: u16 = u16::MAX - 1;
 /// Parity columns of a stripe at most.
 pub const PARITY_MAX: usize = 2;
 
-/// Data blocks that one record brings: consecutive ones of the group.
+/// Consecutive data blocks of the group that belong to one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The record.
     pub record: usize,
-    /// A parity column, and the one member that has it. Everything else is on each member that has the head.
+    /// A parity column, and the only member that has it. All other data is on each member that has the head.
     pub parity: Option<(usize, u8)>,
     /// The first block, within the group.
     pub first: u32,
@@ -109,12 +109,12 @@ pub struct Part {
     pub blocks: u32,
 }
 
-/// A group as its head has it.
+/// A decoded head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// What it says of itself.
+    /// The fixed fields.
     pub header: GroupHeader,
-    /// What it says.
+    /// The records.
     pub records: Vec<GroupRecord>,
     /// Its data blocks, in order: those that go with the head, in the order of the records, then parity, member by
     /// member, each in the order of the records.
@@ -124,13 +124,13 @@ pub struct Group {
 }
 
 impl Group {
-    /// Blocks that each member has that has the head.
+    /// Number of blocks that each member with the head has.
     pub fn shared_blocks(&self) -> u32 {
         let parity = self.parts.iter().find(|part| part.parity.is_some());
         parity.map_or(self.header.blocks, |part| part.first)
     }
 
-    /// Whether this is what was written as its blocks from `first` on.
+    /// Whether `bytes` match the checksums from block `first` on.
     pub fn has(&self, first: u32, bytes: &[u8]) -> bool {
         let crcs = &self.crcs[(first - self.header.head_blocks) as usize..];
         bytes.chunks_exact(BLOCK_BYTES).zip(crcs).all(|(block, &crc)| crc32c(block) == crc)
@@ -176,13 +176,13 @@ fn read_runs(r: &mut Reader<'_>) -> Result<Vec<(u32, u32)>, DecodeError> {
     (0..r.u16()?).map(|_| Ok((r.u32()?, r.u32()?))).collect()
 }
 
-/// Blocks in runs, none when there are impossibly many.
+/// The sum of the blocks of runs; `None` if it is impossible.
 fn runs_blocks(runs: &[(u32, u32)]) -> Option<u32> {
     runs.iter().try_fold(0u32, |sum, run| sum.checked_add(run.1))
 }
 
 impl GroupRecord {
-    /// Blocks of data that go with it.
+    /// Number of its data blocks.
     pub fn data_blocks(&self) -> Option<u32> {
         match self {
             GroupRecord::State(_) => Some(0),
