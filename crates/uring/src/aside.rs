@@ -1,12 +1,12 @@
-//! Threads for the rare system call that can neither go through the ring nor may hold up a core: one for each, since it may
-//! hang with its device.
+//! Threads for rare system calls that the ring does not support and that may block. Each call gets a thread of its own,
+//! since it may hang with its device.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::thread;
 
-/// Where the thread leaves a result, and whom it wakes.
+/// The result of the thread, and the task that waits for it.
 struct Reply<T> {
     value: Option<T>,
     waker: Option<Waker>,

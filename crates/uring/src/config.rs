@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use crate::devices::Devices;
 
-/// How a runtime behaves.
+/// Settings of a runtime.
 #[derive(Clone)]
 pub struct Config {
     /// The members its tasks may use.
     pub devices: Devices,
-    /// How long an idle thread looks for work before it sleeps. It saves a wake-up and costs a core; see
+    /// The time that an idle thread polls for work before it sleeps. Polling saves a wake-up and costs a core; see
     /// docs/io-choice.md.
     pub spin: Duration,
-    /// The most tasks run before the ring gets its turn.
+    /// The limit of tasks run between two visits of the ring.
     pub burst: u32,
-    /// The most bytes moved on the spot before the ring and other tasks get their turn; a small request counts as a
-    /// block. It bounds how long background work with large transfers holds up a client.
+    /// The limit of bytes moved synchronously before the ring and other tasks are served; a small request counts as a
+    /// block. It bounds the delay that large transfers of background work cause to clients.
     pub burst_bytes: usize,
     /// Entries of the submission queue; a fuller queue is submitted early.
     pub entries: u32,

@@ -1,4 +1,4 @@
-//! What the handle, the futures and the loop of one runtime share.
+//! The state that the handle, the futures and the loop of one runtime share.
 //!
 //! Borrows of the cells below last for one statement: nothing is awaited, woken or dropped under them that could call
 //! back in.
@@ -31,11 +31,11 @@ pub(crate) struct Core {
     /// A waker of every task that has not ended, so that all can be dropped with the runtime.
     pub(crate) tasks: RefCell<Slab<Waker>>,
     pub(crate) config: Config,
-    /// Bytes that may still be moved on the spot before the loop looks after everything else.
+    /// Bytes that may still be moved synchronously before the loop serves the ring and other tasks.
     pub(crate) inline_left: Cell<usize>,
-    /// Scratch for gathered system calls made on the spot.
+    /// Scratch for synchronous gathered system calls.
     pub(crate) iovecs: RefCell<Vec<libc::iovec>>,
-    /// The time when the loop last looked: at the beginning of a turn, and every few tasks.
+    /// The time last read from the clock: at the beginning of a turn, and every few tasks.
     pub(crate) looked_at: Cell<u64>,
     devices: RefCell<Vec<Option<Handle>>>,
     closings_seen: Cell<u64>,
@@ -81,7 +81,7 @@ impl Core {
         &self.config.devices
     }
 
-    /// Lets go of devices that were closed since the last look, and ends the requests to those that were given up.
+    /// Drops the references to devices closed since the last call, and ends the requests to abandoned ones.
     pub(crate) fn forget_closed(&self) {
         let closings = self.registry().closings();
         if closings == self.closings_seen.replace(closings) {
@@ -114,8 +114,8 @@ impl Core {
         unsafe { self.submit(entry.build(), Payload::Readable(Rc::clone(fd))) }.await;
     }
 
-    /// Called before a request for `bytes` that completes on the spot: after a burst of them it lets other tasks and the
-    /// ring have their turn, as a task that never waits would hold up everything else.
+    /// Called before a synchronous request of `bytes`. After a burst of such requests it yields to other tasks and the
+    /// ring, since a task that never waits would block them.
     pub(crate) async fn breathe(&self, bytes: usize) {
         let left = self.inline_left.get();
         if left > 0 {
@@ -152,7 +152,8 @@ impl Core {
     }
 }
 
-/// A request in the ring. Gives its result and what its slot owned; dropped early, it leaves that to the slot.
+/// A request in the ring. Resolves to its result and the payload of its slot; if it is dropped early, the slot keeps the
+/// payload.
 pub(crate) struct Op {
     core: Rc<Core>,
     slot: Option<usize>,

@@ -1,4 +1,4 @@
-//! One open member: how requests to it are carried out, and the system calls for those that are done on the spot.
+//! One open member: the route of its requests, and the system calls of synchronous requests.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::memory::Region;
 /// How requests to a device are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoRoute {
-    /// By a system call on the spot. For file systems and devices that complete in memory (tmpfs, zram): a ring would
+    /// By a synchronous system call. For file systems and devices that complete in memory (tmpfs, zram): a ring would
     /// hand their requests to kernel worker threads, at half the rate and twice the processor time.
     Inline,
     /// Through the io_uring of the calling thread.
@@ -52,7 +52,7 @@ pub enum OpenError {
     /// Another process, or this one, has the member open exclusively, or it is mounted.
     #[error("{0} is in use")]
     InUse(PathBuf),
-    /// It was given up, and has yet to answer what it was asked before.
+    /// It was abandoned, and has not yet answered all requests.
     #[error(
         "{0} was given up because it did not answer, and still owes answers; it can be used again once it has answered or is reset"
     )]
@@ -70,14 +70,14 @@ pub enum OpenError {
     },
 }
 
-/// What has happened to a member that still answers.
+/// Damage to a member that still answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
     /// Its file was deleted.
     Deleted,
     /// Its file was cut.
     Truncated,
-    /// Nothing is there any more by the name it was opened by.
+    /// The path by which it was opened no longer exists.
     Unnamed,
 }
 
@@ -104,15 +104,16 @@ pub(crate) struct Device {
     /// Bytes after the last whole block.
     pub(crate) rest: u16,
     pub(crate) backing: Backing,
-    /// Requests are handed to the ring's own threads at once: to try them first would hang with the file system.
+    /// Requests go to the worker threads of the ring at once: a first attempt in this thread would hang with the file
+    /// system.
     pub(crate) may_hang: bool,
-    /// A block device that says that it takes discards. Files keep their room: a hole might not be filled again.
+    /// A block device that reports support for discards. Files keep their space: a hole might not be filled again.
     pub(crate) takes_discards: bool,
     name: PathBuf,
     closed: AtomicBool,
     /// Closed with requests in flight that no task waits for.
     abandoned: AtomicBool,
-    /// Those that it was given on purpose.
+    /// The injected faults.
     faults: OnceLock<Faults>,
 }
 
@@ -172,34 +173,34 @@ impl Device {
         &self.name
     }
 
-    /// No request is to be made any more, and none is under way: others may have it.
+    /// Closes the device, which has no requests in flight, and releases its lock.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.unlock();
     }
 
-    /// No request is to be made any more, nor waited for.
+    /// Closes the device without waiting for requests in flight.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Gives it faults, once only.
+    /// Injects faults; at most once.
     pub(crate) fn give_faults(&self, faults: Vec<Fault>) {
         let _ = self.faults.set(Faults::new(faults, self.bytes));
     }
 
-    /// The faults that it was given, begun or not.
+    /// The injected faults, active or not.
     pub(crate) fn faults_given(&self) -> Option<&Faults> {
         self.faults.get()
     }
 
-    /// The faults that it was given, once they have begun.
+    /// The injected faults, if they are active.
     pub(crate) fn faults(&self) -> Option<&Faults> {
         self.faults.get().filter(|faults| faults.are_on())
     }
 
-    /// Whether it was given faults that make requests wait, begun or not.
+    /// Whether it has injected faults that delay requests, active or not.
     pub(crate) fn may_be_delayed(&self) -> bool {
         self.faults.get().is_some_and(Faults::delay)
     }
@@ -212,7 +213,7 @@ impl Device {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// What has happened to it, though it still answers.
+    /// Returns the damage to the member.
     pub(crate) fn harm(&self) -> Option<Harm> {
         if let Backing::File(file) = &self.backing {
             let meta = file.metadata().ok()?;
@@ -252,7 +253,7 @@ impl Device {
         }
     }
 
-    /// Reads on the spot.
+    /// Reads synchronously.
     pub(crate) fn read_now(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
         match &self.backing {
             Backing::File(file) | Backing::Block(file) => {
@@ -265,7 +266,7 @@ impl Device {
         }
     }
 
-    /// Writes on the spot; `iovecs` is scratch.
+    /// Writes synchronously; `iovecs` is scratch.
     pub(crate) fn write_now(
         &self,
         offset: u64,
@@ -313,7 +314,7 @@ impl Device {
         Ok(())
     }
 
-    /// Flushes on the spot.
+    /// Flushes synchronously.
     pub(crate) fn flush_now(&self) -> Result<(), IoError> {
         match &self.backing {
             Backing::File(file) | Backing::Block(file) => file.sync_data().map_err(|error| io_error(&error)),
@@ -321,7 +322,7 @@ impl Device {
         }
     }
 
-    /// Discards on the spot. A device that cannot discard has nothing to do.
+    /// Discards synchronously. A device that cannot discard has nothing to do.
     pub(crate) fn discard_now(&self, offset: u64, bytes: u64) -> Result<(), IoError> {
         let done = match &self.backing {
             Backing::File(file) => {
@@ -358,7 +359,7 @@ const BLKDISCARD: libc::c_ulong = 0x1277;
 /// `_IOR(0x12, 114, size_t)`.
 const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
 
-/// What an errno means to the engine.
+/// The error of the engine for an errno.
 pub(crate) fn io_error_of(errno: i32) -> IoError {
     match errno {
         libc::ENODEV | libc::ENXIO | libc::ENOMEDIUM => IoError::Gone,
@@ -452,7 +453,7 @@ fn route_of_file(file: &File) -> io::Result<(IoRoute, bool)> {
     })
 }
 
-/// Whether a block device says that it takes discards.
+/// Whether a block device reports support for discards.
 fn takes_discards(number: libc::dev_t) -> bool {
     let device = format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number));
     // A partition has its disk's queue.

@@ -22,11 +22,11 @@ pub struct Devices(Arc<Registry>);
 #[derive(Default)]
 struct Registry {
     devices: RwLock<Vec<Option<Arc<Device>>>>,
-    /// Counts closings, so that runtimes know when to let go of what they have cached.
+    /// Counts closings, so that runtimes know when to drop cached devices.
     closings: AtomicU64,
-    /// Those that have requests in flight, perhaps, though they were given up.
+    /// Abandoned devices that may have requests in flight.
     abandoned: Mutex<Vec<Weak<Device>>>,
-    /// The runtimes, which must hear of that even if they sleep.
+    /// The runtimes, which are woken when a device is abandoned.
     runtimes: Mutex<Vec<Weak<Executor>>>,
 }
 
@@ -39,12 +39,12 @@ impl Devices {
     /// Opens a file or block device. Its size is taken now, in whole blocks.
     ///
     /// # Errors
-    /// When the member is in use elsewhere, was given up and still owes answers, is neither a file nor a block device, or
+    /// When the member is in use elsewhere, was abandoned and has not answered all requests, is neither a file nor a block device, or
     /// when the operating system refuses it.
     pub fn open(&self, name: impl AsRef<Path>, options: OpenOptions) -> Result<DeviceId, OpenError> {
         let name = name.as_ref();
         if self.owes_answers(name) {
-            // Nor would it answer this.
+            // An abandoned device would not answer the open either.
             return Err(OpenError::Unanswered(name.to_owned()));
         }
         Ok(self.add(Device::open(name, options)?))
@@ -59,13 +59,13 @@ impl Devices {
         Ok(self.add(Device::memory(bytes)?))
     }
 
-    /// Closes a member: later requests answer `Gone`, and its lock is released at once, so the caller must have seen
-    /// its last request answered. Each runtime lets go of the descriptor at its next turn.
+    /// Closes a member: later requests return `Gone`, and its lock is released at once, so all its requests must have
+    /// completed. Each runtime drops the descriptor at its next turn.
     pub fn close(&self, id: DeviceId) {
         self.take_out(id, |device| device.close());
     }
 
-    /// Gives up a member that does not answer: as `close`, but its requests in flight end with `Gone`, and its lock is
+    /// Abandons a member that does not answer: as `close`, but its requests in flight end with `Gone`, and its lock is
     /// released only when the last of them is answered.
     pub fn abandon(&self, id: DeviceId) {
         self.take_out(id, |device| {
@@ -91,19 +91,19 @@ impl Devices {
         });
     }
 
-    /// Whether a member by this name was given up and still owes answers.
+    /// Whether a member of this name was abandoned and has not answered all requests.
     fn owes_answers(&self, name: &Path) -> bool {
         let mut abandoned = lock(&self.0.abandoned);
         abandoned.retain(|device| device.strong_count() > 0);
         abandoned.iter().any(|device| device.upgrade().is_some_and(|device| device.name() == name))
     }
 
-    /// A runtime that uses them.
+    /// Registers a runtime that uses the devices.
     pub(crate) fn enlist(&self, runtime: &Arc<Executor>) {
         lock(&self.0.runtimes).push(Arc::downgrade(runtime));
     }
 
-    /// Gives a member faults that people want to see. Once only, and before a pool is opened on it; they begin with
+    /// Injects faults into a member, at most once and before a pool is opened on it. They begin with
     /// [`Devices::begin_faults`].
     pub fn give_faults(&self, id: DeviceId, faults: Vec<Fault>) {
         if let Some(device) = self.get(id) {
@@ -111,12 +111,12 @@ impl Devices {
         }
     }
 
-    /// From now on members have the faults that they were given.
+    /// Activates the injected faults of all members.
     pub fn begin_faults(&self) {
         self.read().iter().flatten().filter_map(|device| device.faults_given()).for_each(Faults::begin);
     }
 
-    /// The faults that a member was given, in words, and how many requests each befell.
+    /// The injected faults of a member as text, each with the number of requests it affected.
     pub fn faults(&self, id: DeviceId) -> Vec<(String, u64)> {
         self.get(id).and_then(|device| device.faults_given().map(Faults::told)).unwrap_or_default()
     }
@@ -126,7 +126,7 @@ impl Devices {
         self.get(id).map(|device| device.bytes)
     }
 
-    /// How requests to the member are carried out, while it is open.
+    /// The route of requests to the member, while it is open.
     pub fn route(&self, id: DeviceId) -> Option<IoRoute> {
         self.get(id).map(|device| device.route)
     }

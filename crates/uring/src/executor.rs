@@ -1,4 +1,4 @@
-//! The run queue of one thread, and how other threads put tasks on it.
+//! The run queue of one thread, and the protocol by which other threads add tasks to it.
 //!
 //! A wake on the owning thread is a push to a plain queue. A wake from another thread takes a lock and makes a system
 //! call only when the owner sleeps. `pending` and `sleeping` are the two flags of Dekker's protocol: the waker sets
@@ -125,7 +125,7 @@ impl Executor {
         self.notify();
     }
 
-    /// Makes the owner look at what another thread has prepared for it.
+    /// Wakes the owner, so that it takes what another thread has queued for it.
     pub(crate) fn notify(&self) {
         self.pending.store(true, Ordering::SeqCst);
         if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
@@ -146,7 +146,7 @@ impl Executor {
         self.pending.load(Ordering::Relaxed)
     }
 
-    /// Announces sleep. False when another thread was faster: then there is work to do.
+    /// Announces sleep. Returns false if another thread has queued work meanwhile.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
         if self.pending.load(Ordering::SeqCst) {
@@ -207,12 +207,12 @@ impl MainWaker {
         Arc::new(MainWaker { executor: Arc::clone(executor), ready: AtomicBool::new(true) })
     }
 
-    /// Whether the future wants to be polled.
+    /// Whether the future has been woken.
     pub(crate) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// Takes the wish to be polled.
+    /// Resets the wake of the future.
     pub(crate) fn take(&self) -> bool {
         self.is_ready() && self.ready.swap(false, Ordering::AcqRel)
     }

@@ -1,4 +1,4 @@
-//! Requests that wait for as long as the faults of their member say.
+//! Delays of requests by the injected faults of their member.
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -10,10 +10,10 @@ use crate::core::Core;
 use crate::device::Device;
 use crate::faults::{Delay, Drive, Faults, Modelled, lock};
 
-/// The longest sleep between two looks at whether the device was given up.
+/// The longest sleep between two checks whether the device was abandoned.
 const PIECE_NS: u64 = 50_000_000;
 
-/// Holds a request up for as long as the faults of its device say. Fails when the device is given up meanwhile.
+/// Delays a request by the faults of its device. Fails if the device is abandoned meanwhile.
 pub(crate) async fn hold_up(
     faults: &Faults,
     core: &Rc<Core>,
@@ -31,7 +31,7 @@ pub(crate) async fn hold_up(
     Ok(())
 }
 
-/// Waits, but not much longer than until the device is given up.
+/// Waits until the given time, or until shortly after the device is abandoned.
 async fn wait(core: &Rc<Core>, device: &Device, ns: u64) -> Result<(), IoError> {
     let mut left = ns;
     while left > 0 {
@@ -45,17 +45,17 @@ async fn wait(core: &Rc<Core>, device: &Device, ns: u64) -> Result<(), IoError> 
     Ok(())
 }
 
-/// Waits until a modelled drive would have done the request.
+/// Waits until the modelled drive completes the request.
 async fn serve(core: &Rc<Core>, drive: &Drive, kind: Kind, offset: u64, bytes: u64) {
     let submitted = drive.submit(kind, offset, bytes);
     if let Some(at) = submitted.look_at {
         core.spawn(watch(Rc::clone(core), drive.model(), at));
     }
-    // The sender is dropped unused only when the runtime that was to look has ended.
+    // The sender is dropped unused only if the runtime that drives the model has ended.
     let _ = submitted.answered.await;
 }
 
-/// Moves a model along as its events come, until another task plans to look earlier or there are no more.
+/// Advances a model at its events, until another task takes over or no events are left.
 async fn watch(core: Rc<Core>, drive: Arc<Mutex<Modelled>>, mut at: u64) {
     loop {
         let wait = at.saturating_sub(lock(&drive).clock());

@@ -1,8 +1,8 @@
 //! Injected faults of members, to observe the reaction of a pool on real devices.
 //!
 //! Faults are set before a pool is opened and begin at a time that the setting gives, so that they affect the open pool
-//! and not its opening. Errors and corruption are drawn from a seed and the number of the
-//! request, so they depend on nothing but the order of requests.
+//! and not its opening. Errors and corruption are drawn from a seed and the number of the request, so they
+//! depend only on the order of requests.
 
 mod drive;
 
@@ -21,25 +21,25 @@ use crate::clock::now;
 pub use drive::DriveModel;
 pub(crate) use drive::{Drive, Modelled, lock};
 
-/// Bytes of a sector: what a drive checks and loses as one.
+/// Bytes of a sector, the unit in which a drive detects errors and loses data.
 const SECTOR_BYTES: u64 = 512;
 
-/// What is wrong with a member.
+/// A fault of a member.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// Requests take longer now and then.
+    /// Latency spikes.
     Spikes(Spikes),
-    /// Nothing is answered for a while, or for good.
+    /// No request is answered, for a time or for ever.
     Silence(Silence),
-    /// Every request takes as much longer as it would on this drive.
+    /// Every request takes the additional time of a modelled drive.
     Latency(DriveModel),
-    /// Reads fail, or writes, with EIO.
+    /// Reads or writes fail with EIO.
     Errors(Side, Chance),
-    /// Reads give wrong data, or writes store it, and say that all is well.
+    /// Reads return, or writes store, wrong data without an error.
     Corruption(Side, Chance, Damage),
 }
 
-/// Which requests a fault is of.
+/// The kind of requests that a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Reads.
@@ -48,7 +48,7 @@ pub enum Side {
     Writes,
 }
 
-/// How much of a request is wrong.
+/// The extent of corruption in a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Damage {
     /// One bit.
@@ -58,37 +58,36 @@ pub enum Damage {
     Sector,
 }
 
-/// Which requests a fault befalls; all three must hold.
+/// The requests that a fault affects; all three conditions must hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chance {
-    /// This part of them, 1 for all.
+    /// The fraction of requests; 1 is all.
     pub rate: f64,
-    /// Those that touch these bytes of the member.
+    /// The range of the member that a request must touch.
     pub range: Range<u64>,
     /// The number of requests of the same kind that pass before the fault begins.
     pub after: u64,
-    /// What is drawn depends on it.
+    /// The seed of the draws.
     pub seed: u64,
 }
 
-/// Latency spikes that come again and again: requests that arrive within `length` of the beginning of a `period` take
-/// `height` longer.
+/// Periodic latency spikes: requests that arrive within `length` of the beginning of a `period` take `height` longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spikes {
     /// From the beginning of one spike to that of the next.
     pub period: Duration,
-    /// How long each lasts.
+    /// The duration of each.
     pub length: Duration,
-    /// How much longer a request takes that arrives meanwhile.
+    /// The additional latency of a request that arrives during one.
     pub height: Duration,
 }
 
-/// A time in which nothing is answered: requests that arrive in it wait for its end.
+/// A period without answers: requests that arrive in it complete at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// When it begins, from when the faults do.
+    /// Its beginning, from the activation of the faults.
     pub after: Duration,
-    /// How long it lasts; for good, if it is not said.
+    /// Its duration; `None` is for ever.
     pub length: Option<Duration>,
 }
 
@@ -170,12 +169,12 @@ pub(crate) struct Faults {
     list: Vec<Given>,
     /// When they began, in nanoseconds; 0 until then.
     began: AtomicU64,
-    /// Requests of each side since they began.
+    /// Requests of each kind since the faults became active.
     reads: AtomicU64,
     writes: AtomicU64,
 }
 
-/// One of them, and how often it befell a request.
+/// A fault, and the number of requests it affected.
 struct Given {
     fault: Fault,
     drive: Option<Drive>,
@@ -196,19 +195,19 @@ impl Given {
     }
 }
 
-/// Why a request has to wait.
+/// The delay of a request.
 pub(crate) enum Delay<'a> {
-    /// For a time.
+    /// A fixed time.
     Ns(u64),
-    /// Until a modelled drive has answered it.
+    /// Until the modelled drive completes it.
     Drive(&'a Drive),
 }
 
-/// What faults do to a request of a member.
+/// The effect of the faults on a request.
 #[derive(Default)]
 pub(crate) struct Fate {
     fails: bool,
-    /// Places of bits or sectors, and random numbers that say which.
+    /// Corruption of bits or sectors, and the random numbers that select them.
     damage: Vec<(Damage, Range<u64>, Rng)>,
 }
 
@@ -227,19 +226,19 @@ impl Faults {
         self.began.load(Ordering::Acquire) > 0
     }
 
-    /// Whether requests may take longer for them.
+    /// Whether the faults may delay requests.
     pub(crate) fn delay(&self) -> bool {
         let delays =
             |fault: &Fault| matches!(fault, Fault::Spikes(_) | Fault::Silence(_) | Fault::Latency(_));
         self.list.iter().any(|given| delays(&given.fault))
     }
 
-    /// In words, and how often each befell a request.
+    /// The faults as text, each with the number of requests it affected.
     pub(crate) fn told(&self) -> Vec<(String, u64)> {
         self.list.iter().map(|g| (g.fault.to_string(), g.struck.load(Ordering::Relaxed))).collect()
     }
 
-    /// The delays that faults add to a request which arrives now, one after another.
+    /// The delays, one after another, of a request that arrives now.
     pub(crate) fn delays(&self) -> impl Iterator<Item = Delay<'_>> {
         self.list.iter().filter_map(|given| {
             if let Some(drive) = &given.drive {
@@ -258,7 +257,7 @@ impl Faults {
         })
     }
 
-    /// Draws what happens to a request.
+    /// Draws the effect on a request.
     pub(crate) fn draw(&self, side: Side, offset: u64, bytes: u64) -> Fate {
         let seen = if side == Side::Reads { &self.reads } else { &self.writes };
         let number = seen.fetch_add(1, Ordering::Relaxed);
@@ -287,12 +286,12 @@ impl Faults {
 }
 
 impl Fate {
-    /// As the kernel says it of a sector that a drive cannot read or write.
+    /// The error of the kernel for a sector that a drive cannot read or write.
     pub(crate) fn error(&self) -> Option<IoError> {
         self.fails.then_some(IoError::Failed(libc::EIO))
     }
 
-    /// Spoils what was read.
+    /// Corrupts data that was read.
     pub(crate) fn spoil(mut self, read: &mut Buf) {
         for (damage, range, rng) in &mut self.damage {
             let (place, mask) = place_of(*damage, range, rng);
@@ -303,7 +302,7 @@ impl Fate {
         }
     }
 
-    /// What is written instead: a copy, since others hold what was to be.
+    /// Returns the corrupted data to write: a copy, since other handles share the original.
     pub(crate) fn spoiled(self, data: Gather) -> Gather {
         if self.damage.is_empty() {
             return data;
@@ -320,7 +319,7 @@ impl Fate {
     }
 }
 
-/// Bytes that are wrong, within `range`, and which of their bits.
+/// The corrupted bytes within `range`, and their wrong bits.
 fn place_of(damage: Damage, range: &Range<u64>, rng: &mut Rng) -> (Range<u64>, u8) {
     let at = range.start + rng.bits() % (range.end - range.start);
     match damage {

@@ -50,7 +50,7 @@ impl Region {
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.base.as_ptr().add(offset), from.len()) }
     }
 
-    /// Gives the pages of a range back; they read as zeros.
+    /// Releases the pages of a range; they read as zeros.
     pub(crate) fn discard(&self, offset: usize, len: usize) -> io::Result<()> {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "discard past a memory member");
         // SAFETY: the range is inside our own private mapping, of which no reference exists outside the copies above.

@@ -1,7 +1,7 @@
 //! Sockets for frontends: bytes in owned buffers, over TCP or Unix sockets, on the runtime of the thread.
 //!
 //! A receive goes through the ring, a send first tries a non-blocking system call unless the runtime is configured not to:
-//! what is sent almost always fits the socket, and the peer hears of it before anything else is done here. One
+//! the bytes almost always fit the buffer of the socket, and the peer receives them before this thread does other work. One
 //! task may receive while another sends; two tasks that send (or receive) at once on one stream interleave.
 
 use std::io;
@@ -71,7 +71,7 @@ impl Listener {
                     }
                     return Ok(Stream::from_fd(&self.io, fd));
                 }
-                // The peer gave up before we came; not the listener's fault.
+                // The peer closed before the connection was accepted; the listener is intact.
                 error if matches!(-error, libc::ECONNABORTED | libc::EINTR | libc::EAGAIN) => {}
                 error => return Err(io::Error::from_raw_os_error(-error)),
             }
@@ -97,12 +97,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A connection that came from elsewhere, such as another runtime's [`Stream::into_fd`].
+    /// Takes over a connection, for example from another runtime's [`Stream::into_fd`].
     pub fn from_fd(io: &UringIo, fd: OwnedFd) -> Stream {
         Stream { io: io.clone(), fd: Rc::new(fd) }
     }
 
-    /// Gives the connection up, so that it can move to another runtime.
+    /// Releases the connection, so that it can move to another runtime.
     ///
     /// # Errors
     /// Returns the stream while there are clones of it or transfers in flight.
@@ -111,7 +111,7 @@ impl Stream {
         Rc::try_unwrap(fd).map_err(|fd| Stream { io, fd })
     }
 
-    /// Receives into `buf[at..]`. Returns how many bytes came, at least one; 0 is the end of the stream.
+    /// Receives into `buf[at..]`. Returns the number of bytes, at least one; 0 is the end of the stream.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -158,7 +158,7 @@ impl Stream {
         }
     }
 
-    /// Sends all bytes of all parts, in order, and gives the parts back.
+    /// Sends all bytes of all parts, in order, and returns the parts.
     ///
     /// # Errors
     /// When the connection is broken; an unknown prefix was sent.
@@ -179,7 +179,7 @@ impl Stream {
         self.send_ring(parts, sent, total).await
     }
 
-    /// One attempt that does not wait.
+    /// One non-blocking attempt.
     fn send_now(&self, parts: &[Part]) -> io::Result<usize> {
         let mut iovecs = self.io.core.iovecs.borrow_mut();
         point_to(parts.iter().map(Part::bytes), 0, &mut iovecs);

@@ -32,7 +32,7 @@ pub(crate) struct Sending {
     pub(crate) header: libc::msghdr,
 }
 
-/// What a request's slot owns.
+/// The memory and descriptors of a request, which its slot owns.
 #[expect(dead_code, reason = "fields are held for what they keep alive")]
 pub(crate) enum Payload {
     /// Stands in while a payload moves from one state of its slot to the next.
@@ -117,7 +117,7 @@ impl Ring {
     }
 
     /// # Safety
-    /// What `entry` refers to must stay until its completion.
+    /// All memory and descriptors that `entry` refers to must stay valid until its completion.
     unsafe fn push_raw(&mut self, entry: Entry) {
         // SAFETY: the caller's promise.
         while unsafe { self.uring.submission().push(&entry) }.is_err() {
@@ -151,8 +151,8 @@ impl Ring {
         }
     }
 
-    /// The device of these requests was given up: their futures end, and what they own stays with their slots. Returns whom
-    /// to wake, when the ring is not borrowed.
+    /// Ends the futures of requests to abandoned devices; their payloads stay in the slots. Returns the wakers to wake when
+    /// the ring is not borrowed.
     pub(crate) fn abandon(&mut self, is_given_up: impl Fn(&Handle) -> bool) -> Vec<Waker> {
         let mut wakers = Vec::new();
         for (_, slot) in &mut self.slots {
@@ -165,7 +165,7 @@ impl Ring {
         wakers
     }
 
-    /// The future of a slot went away. Returns what can be dropped now, by the caller when the ring is not borrowed.
+    /// Notes that the future of a slot was dropped. Returns what the caller can drop when the ring is not borrowed.
     pub(crate) fn orphan(&mut self, slot: usize) -> (Option<Waker>, Option<Payload>) {
         let Some(place) = self.slots.get_mut(slot) else {
             return (None, None); // Leaked at shutdown.
@@ -188,7 +188,7 @@ impl Ring {
         }
     }
 
-    /// Submits what is queued and, with `wait`, sleeps until a completion arrives or the time is up.
+    /// Submits the queued requests and, with `wait`, sleeps until a completion arrives or the time is up.
     pub(crate) fn enter(&mut self, wait: bool, timeout: Option<Duration>) -> io::Result<()> {
         self.arm_eventfd();
         let done = match (wait, timeout) {
@@ -275,8 +275,8 @@ impl Ring {
         unsafe { self.push_raw(entry.user_data(WAKE)) };
     }
 
-    /// Cancels everything in flight and waits for it, so that no memory is touched any more. What does not end (a
-    /// device that hangs) is leaked.
+    /// Cancels all requests in flight and waits for them, so that the kernel touches no memory afterwards. The payloads of
+    /// requests that do not end (a hung device) are leaked.
     pub(crate) fn shut_down(&mut self) {
         let cancel = opcode::AsyncCancel2::new(types::CancelBuilder::any()).build();
         // SAFETY: the entry refers to no memory.
@@ -308,7 +308,8 @@ fn discard_result(payload: &Payload, result: i32) {
     }
 }
 
-/// The best ring this kernel has: completions run when we enter, not by interrupting us.
+/// Creates a ring with the best features of this kernel: completions run when the thread enters the kernel, without
+/// interrupting it.
 fn build(entries: u32) -> io::Result<IoUring> {
     let mut best = IoUring::builder();
     best.setup_clamp().setup_cqsize(entries * 8).setup_submit_all();

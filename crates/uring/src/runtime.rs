@@ -1,4 +1,4 @@
-//! The loop of one thread: run what is ready, hand the ring what that produced, take what has completed.
+//! The loop of one thread: run ready tasks, submit their requests to the ring, take completions.
 //!
 //! When nothing is ready it looks at the completion queue and at other threads' wakes for a short time, then sleeps in
 //! the kernel until a completion, a timer or a wake. Dropping the runtime drops its tasks and waits for the kernel to
@@ -20,7 +20,7 @@ use crate::executor::{Executor, MainWaker};
 use crate::io::UringIo;
 use crate::ring::Ring;
 
-/// Tasks run between two looks at the clock.
+/// Tasks run between two readings of the clock.
 const LOOK_TASKS: u32 = 8;
 
 /// The executor and io_uring of the thread that made it.
@@ -82,7 +82,7 @@ impl Core {
             if count.is_multiple_of(LOOK_TASKS) {
                 self.looked_at.set(now());
             }
-            // What comes from other threads shall not wait for the end of a long turn.
+            // Wake-ups from other threads must not wait for the end of a long turn.
             self.executor.accept_remote();
             let Some(task) = self.executor.pop() else { break };
             task.run();
@@ -116,7 +116,7 @@ impl Core {
         self.complete();
     }
 
-    /// Hands out what was taken from the completion queue.
+    /// Passes completions to their slots.
     fn complete(&self) {
         let reaped = self.ring.borrow_mut().take_reaped();
         for &(user_data, result) in &reaped {
@@ -140,7 +140,7 @@ impl Core {
         }
     }
 
-    /// Looks for work for a while. True when there is some.
+    /// Polls for work for the configured time. Returns whether there is some.
     fn spin(&self, main: &MainWaker) -> bool {
         if self.config.spin.is_zero() {
             return false;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use crate::io::UringIo;
 
-/// What ended the wait.
+/// The signal that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGINT: a person at the terminal.
@@ -19,7 +19,7 @@ pub enum Signal {
     HangUp,
 }
 
-/// The process's wish to hear of SIGINT, SIGTERM and SIGHUP instead of being ended by them.
+/// Receives SIGINT, SIGTERM and SIGHUP, which then do not end the process.
 pub struct Signals(OwnedFd);
 
 impl Signals {

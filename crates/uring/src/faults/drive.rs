@@ -1,7 +1,7 @@
-//! A drive of which a member borrows the time: the flash model of `sinew-devices`, moved along with the clock.
+//! The latency of a modelled drive for a member: the flash model of `sinew-devices`, advanced with the clock.
 //!
-//! Every request is given to the model when it arrives, and goes on to the real device when the model has answered it. The
-//! model has its own queue, buffer and cleaning, so its answers depend on what else was asked.
+//! Every request is submitted to the model when it arrives, and goes to the real device when the model has completed it.
+//! The model has its own queue, buffer and cleaning, so latencies depend on the other requests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,13 +12,13 @@ use sinew_devices::{BLOCK_BYTES, Command, Completion, Device, Kind};
 
 use crate::clock::now;
 
-/// Which drive.
+/// The model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DriveModel {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What it is, for its own size; it gets that of the member, with as much spare space in proportion, or more where the
-    /// least number of erase blocks asks for it.
+    /// Its parameters. The model is scaled to the size of the member with the same fraction of spare space, or more if the
+    /// minimum number of erase blocks requires it.
     pub config: Config,
     /// Aging before use: the drive is written once in order, then this many times its size at random.
     pub aged: Option<f64>,
@@ -27,10 +27,10 @@ pub struct DriveModel {
 }
 
 impl DriveModel {
-    /// The drive with the size of a member.
+    /// Scales the drive to the size of a member.
     ///
     /// # Errors
-    /// When the model cannot be so large.
+    /// When the model cannot have this size.
     pub fn sized(&self, bytes: u64) -> Result<Config, TooLarge> {
         let blocks = bytes / u64::from(BLOCK_BYTES);
         let spare = self.config.alpha() - 1.0;
@@ -40,7 +40,7 @@ impl DriveModel {
     }
 }
 
-/// A member that no modelled drive can stand for.
+/// The member is too large for a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a modelled drive cannot have {bytes} bytes: use a smaller member")]
 pub struct TooLarge {
@@ -67,7 +67,7 @@ pub(crate) struct Modelled {
     began: u64,
     next_tag: u64,
     waiting: BTreeMap<u64, oneshot::Sender<()>>,
-    /// When a task will next look at the model; a task that planned another time ends instead.
+    /// The time at which a task will next advance the model; a task that planned another time ends.
     looks_at: Option<u64>,
     completed: Vec<Completion>,
 }
@@ -89,7 +89,8 @@ impl Drive {
         })))
     }
 
-    /// Hands a request to the model; returns its answer to come, and when to look at the model if the caller has to.
+    /// Submits a request to the model. Returns its completion, and the time at which the caller has to advance the model, if
+    /// any.
     pub(crate) fn submit(&self, kind: Kind, offset: u64, bytes: u64) -> Submitted {
         let (done, answered) = oneshot::async_channel();
         let block = u64::from(BLOCK_BYTES);
@@ -98,16 +99,16 @@ impl Drive {
         Submitted { answered, look_at }
     }
 
-    /// The model, to be moved along by a task.
+    /// The model, for the task that advances it.
     pub(crate) fn model(&self) -> Arc<Mutex<Modelled>> {
         Arc::clone(&self.0)
     }
 }
 
-/// A request that a modelled drive works on.
+/// A request in flight in a modelled drive.
 pub(crate) struct Submitted {
     pub(crate) answered: oneshot::AsyncReceiver<()>,
-    /// When the model has its next event, if no task waits for that yet.
+    /// The time of the next event of the model, if no task waits for it yet.
     pub(crate) look_at: Option<u64>,
 }
 
@@ -121,7 +122,7 @@ impl Modelled {
         now().saturating_sub(self.began)
     }
 
-    /// Returns when to look again, if no task plans to look before.
+    /// Returns the time of the next advance, if no task plans an earlier one.
     fn submit(&mut self, command: Command, done: oneshot::Sender<()>) -> Option<u64> {
         self.advance();
         let tag = self.next_tag;
@@ -137,8 +138,8 @@ impl Modelled {
         Some(next)
     }
 
-    /// Does what is due for the task that planned to look at `at`; returns when to look again. `None` if another task
-    /// looks earlier, or if the model has no more events.
+    /// Advances the model for the task that planned to do so at `at`; returns the next time. `None` if another task is
+    /// earlier, or if the model has no more events.
     pub(crate) fn look(&mut self, at: u64) -> Option<u64> {
         if self.looks_at != Some(at) {
             return None;
