@@ -100,7 +100,7 @@ test_foreign_arrays() {
     foreign_case "$dir/foreign/imsm.0" 'Intel RAID metadata (IMSM) at byte' || return 1
   foreign_end
 }
-# On a block device, and who has one that is in use: an LVM volume's label, a mount, swap, another process.
+# On a block device, and the users of one: an LVM volume's label, a mount, swap, another process.
 test_foreign_holders() {
   need losetup mkfs.ext4 mkswap wipefs || return
   foreign_begin

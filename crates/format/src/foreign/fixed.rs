@@ -8,7 +8,7 @@ use super::image::Image;
 enum At {
     /// At this byte.
     Start(u64),
-    /// So many bytes before the end, after which come `plus` bytes; the end is rounded down to a multiple of `unit`.
+    /// `plus` bytes after the position that lies `back` bytes before the end; the end is rounded down to a multiple of `unit`.
     End { unit: u64, back: u64, plus: u64 },
 }
 

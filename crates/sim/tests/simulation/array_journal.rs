@@ -77,7 +77,7 @@ fn longest_write_in_a_spike(level: Level, mode: SpikeAvoidance, writes: u64) -> 
     let writing = async move {
         pool::create(&io, &members, &spec(level, true)).await.unwrap();
         let open = OpenPool::open(io.clone(), members.clone(), || false).await.ok().unwrap();
-        open.control.step_around(mode).await;
+        open.control.set_spike_avoidance(mode).await;
         let volume = open.volume("v").unwrap();
         let block = |i: u64| i * 37 % (volume.size_bytes() / BLOCK_BYTES as u64);
         for i in 0..u64::from(RING_BLOCKS) {

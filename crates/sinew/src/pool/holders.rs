@@ -1,4 +1,4 @@
-//! Who has a device or a file: mounts, swap, device-mapper volumes, md arrays, loop devices, processes.
+//! The users of a device or file: mounts, swap, device-mapper volumes, md arrays, loop devices, processes.
 //!
 //! For messages only. It reads /proc and /sys, never the device: a device that hangs does not answer. What this user may
 //! not see is left out.
