@@ -1,7 +1,7 @@
-//! Sequential addressing: the homes of consecutive blocks of a grown array, a batch at a time.
+//! Sequential addressing: the addresses of consecutive blocks of a grown array, a batch at a time.
 //!
 //! Within a batch the steps of the history are the outer loop and the blocks the inner one, without a branch or a
-//! division, so that the compiler makes vectors of it.
+//! division, so that the compiler vectorises it.
 
 use crate::fastscale::{FastScale, Step};
 use crate::geometry::Home;
@@ -12,11 +12,11 @@ const BATCH: usize = 128;
 const WIDTH_MAX: u32 = 256;
 const _: () = assert!(crate::MEMBERS_MAX <= WIDTH_MAX);
 
-/// Gives the homes of the blocks from some block to the end of the array.
+/// An iterator over the addresses of the blocks from a given block to the end of the array.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     array: &'a FastScale,
-    /// The first block that no batch has had yet.
+    /// The first block after the batches so far.
     next: u64,
     disks: [u16; BATCH],
     /// Rows of the batch, from its first.
@@ -83,7 +83,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes the batch through one addition.
+    /// Applies one addition to the batch.
     fn after(&mut self, step: &Step) {
         let (m, n, width) = (step.old as u16, step.added as u16, step.width() as u16);
         let first = step.place(self.row_first) as u16;

@@ -1,17 +1,17 @@
-//! FastScale: striping that moves the least when it grows, and still finds a block without tables.
+//! FastScale: striping that moves the fewest blocks when it grows, with computed addresses.
 //!
 //! Zheng and Zhang, "FastScale: Accelerate RAID Scaling by Minimizing Data Migration", FAST '11. An addition of n
 //! disks to m moves, in every *region* of m + n rows, a parallelogram of n blocks of each old disk to the new disks,
-//! each within its row. What the old disks give up and what the new disks do not get is filled with new blocks.
+//! each within its row. The vacated cells of the old disks, and the cells of the new disks that receive no moved block, are for new blocks.
 //!
-//! With e the row's number in its region, the three tables of the paper come down to these facts, which the tests
-//! compare with the tables as printed:
+//! Let e be the number of a row in its region. The three tables of the paper amount to these rules, which the tests
+//! compare with the printed tables:
 //!
 //! - a block of old disk d moves if 0 <= e - d < n (Table 1, line 8);
 //! - it moves by `shift(e)` disks, whatever d is (Table 2);
 //! - a cell of any disk d, old or new, is for new blocks exactly if (e - d) mod (m + n) < n (Table 3).
 //!
-//! The inverse, which the paper leaves out, follows from them.
+//! The inverse mapping, which the paper omits, follows from them.
 
 use crate::geometry::Home;
 use crate::history::{Addition, History, HistoryError, check_rows};
@@ -66,14 +66,14 @@ impl Step {
         ((u128::from(fraction) * u128::from(self.width())) >> 64) as u32
     }
 
-    /// How many disks further a block of place e goes if it moves (Table 2).
+    /// The number of disks by which a block of place e moves, if it moves (Table 2).
     #[inline]
     pub(crate) fn shift(&self, e: u32) -> u32 {
         let (m, n) = (self.old, self.added);
         if m > n { (m + n - 1).wrapping_sub(e).clamp(n, m) } else { (e + 1).clamp(m, n) }
     }
 
-    /// Where a block of an old disk is after the addition.
+    /// The disk, after the addition, of a block of an old disk.
     #[inline]
     pub(crate) fn after(&self, disk: u32, e: u32) -> u32 {
         if e.wrapping_sub(disk) < self.added { disk + self.shift(e) } else { disk }
@@ -89,7 +89,7 @@ impl Step {
         }
     }
 
-    /// Whether a cell is for new blocks, and if so its number in its row.
+    /// The number of a cell among those for new blocks in its row; `None` if it is not for a new block.
     fn rank(&self, disk: u32, e: u32) -> Option<u32> {
         let behind = if e >= disk { e - disk } else { e + self.width() - disk };
         if behind >= self.added {
@@ -102,7 +102,7 @@ impl Step {
         })
     }
 
-    /// Where the block of a cell was before the addition, if it was anywhere.
+    /// The disk of the block of a cell before the addition.
     fn before(&self, disk: u32, e: u32) -> u32 {
         if disk < self.old { disk } else { disk - self.shift(e) }
     }
@@ -134,7 +134,7 @@ impl FastScale {
         u64::from(self.history.width()) * u64::from(self.rows)
     }
 
-    /// Where a block is (Table 1).
+    /// The address of a block (Table 1).
     #[inline]
     pub fn home(&self, block: u64) -> Home {
         assert!(block < self.blocks(), "block {block} is beyond the array");
@@ -146,7 +146,7 @@ impl FastScale {
         Home { member: disk, chunk: u64::from(row) }
     }
 
-    /// Which block is at a place. Every place has one.
+    /// The block at an address. Every address has one.
     pub fn block_at(&self, home: Home) -> u64 {
         assert!(
             home.member < self.history.width() && home.chunk < u64::from(self.rows),
@@ -163,7 +163,7 @@ impl FastScale {
         u64::from(row) * u64::from(self.history.base()) + u64::from(disk)
     }
 
-    /// The same array with every disk a set of `copies` members: RAID 10 that grows by whole sets.
+    /// The same array with a set of `copies` members for every disk: RAID 10 that grows by whole sets.
     pub fn mirrored(self, copies: u32) -> Mirrored {
         assert!(
             copies > 0 && self.history.width() * copies <= crate::MEMBERS_MAX,
@@ -172,13 +172,13 @@ impl FastScale {
         Mirrored { sets: self, copies }
     }
 
-    /// How many additions there had been when a block came to be.
+    /// The number of additions before a block existed.
     #[inline]
     pub(crate) fn born(&self, block: u64) -> usize {
         self.steps.iter().map(|step| usize::from(block >= step.first)).sum()
     }
 
-    /// Disk and row where a block was at first.
+    /// The first disk and row of a block.
     #[inline]
     pub(crate) fn birth_place(&self, born: usize, block: u64) -> (u32, u32) {
         let Some(step) = born.checked_sub(1).map(|i| &self.steps[i]) else {
@@ -197,7 +197,7 @@ impl FastScale {
 
 /// RAID 10 that grows: FastScale over sets of members that hold the same.
 ///
-/// The paper claims RAID 10 and RAID 01 without spelling it out (section 1). Set d is members d * copies to
+/// The paper claims support of RAID 10 and RAID 01 without details (section 1). Set d is members d * copies to
 /// d * copies + copies - 1, which for a history without additions is md's near layout.
 #[derive(Clone, Debug)]
 pub struct Mirrored {
@@ -216,13 +216,13 @@ impl Mirrored {
         self.copies
     }
 
-    /// The homes of all copies of a block.
+    /// The addresses of all copies of a block.
     pub fn homes(&self, block: u64) -> impl Iterator<Item = Home> {
         let (set, copies) = (self.sets.home(block), self.copies);
         (0..copies).map(move |copy| Home { member: set.member * copies + copy, chunk: set.chunk })
     }
 
-    /// Which block is at a place, and which copy of it.
+    /// The block at an address, and the number of its copy.
     pub fn block_at(&self, home: Home) -> (u64, u32) {
         let set = Home { member: home.member / self.copies, chunk: home.chunk };
         (self.sets.block_at(set), home.member % self.copies)

@@ -79,7 +79,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// A place: a chunk of a member.
+/// The address of a chunk on the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Home {
     /// The member, from 0.
@@ -88,14 +88,14 @@ pub struct Home {
     pub chunk: u64,
 }
 
-/// What a place is for.
+/// The role of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// A copy of a logical chunk.
     Data {
         /// The logical chunk.
         logical: u64,
-        /// Which copy of it, from 0; always 0 but for mirrors.
+        /// The number of the copy, from 0; always 0 except for mirrors.
         copy: u32,
     },
     /// P of a stripe.
@@ -108,11 +108,11 @@ pub enum Role {
         /// The stripe.
         stripe: u64,
     },
-    /// Nothing: the last chunks of a RAID 10 whose copies do not come out even.
+    /// Unused: the last chunks of a RAID 10 if the number of copies does not divide their number.
     Unused,
 }
 
-/// Why a geometry cannot be.
+/// Why a geometry is impossible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Too few or too many members for the level.
@@ -122,7 +122,7 @@ pub enum GeometryError {
         level: Level,
         /// The fewest members it can have.
         min: u32,
-        /// What was asked for.
+        /// The requested number.
         members: u32,
     },
     /// The members do not divide into the groups.
@@ -164,7 +164,7 @@ pub struct Geometry {
     shape: Shape,
 }
 
-/// How a level maps: all of them are one of two arithmetics.
+/// The arithmetic of a level; there are two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     /// Copies side by side: RAID 0 has one, RAID 1 as many as members.
@@ -177,7 +177,7 @@ impl Geometry {
     /// An array of `members` members, each with `member_bytes` of data, of which whole chunks are used.
     ///
     /// # Errors
-    /// When the level, the number of members and the sizes do not go together; see [`GeometryError`].
+    /// When the combination of level, number of members and sizes is impossible; see [`GeometryError`].
     pub fn new(
         level: Level,
         members: u32,
@@ -223,7 +223,7 @@ impl Geometry {
         self.member_chunks
     }
 
-    /// Copies of each data chunk: 1 but for mirrors.
+    /// Copies of each data chunk: 1 except for mirrors.
     pub fn copies(&self) -> u32 {
         match self.shape {
             Shape::Near { copies } => copies,
@@ -280,7 +280,7 @@ impl Geometry {
         }
     }
 
-    /// The home of a data column of a stripe. Only levels with parity have columns.
+    /// The address of a data column of a stripe. Only levels with parity have columns.
     pub fn column_home(&self, stripe: u64, column: u32) -> Home {
         assert!(stripe < self.stripes(), "stripe {stripe} is beyond the array");
         let Shape::Parity { groups, stripes } = self.shape else {
@@ -290,24 +290,24 @@ impl Geometry {
         Home { member: group * stripes.width + stripes.member_of_power(chunk, column), chunk }
     }
 
-    /// The first home of a logical chunk.
+    /// The address of the first copy of a logical chunk.
     pub fn home(&self, logical: u64) -> Home {
         self.copy_home(logical, 0)
     }
 
-    /// All homes of a logical chunk, the first copy first.
+    /// The addresses of all copies of a logical chunk, in order.
     pub fn homes(&self, logical: u64) -> impl Iterator<Item = Home> {
         let geometry = *self;
         (0..self.copies()).map(move |copy| geometry.copy_home(logical, copy))
     }
 
-    /// The homes of P and then Q of a stripe, as far as the level has them.
+    /// The addresses of P and then Q of a stripe, as far as the level has them.
     pub fn parity(&self, stripe: u64) -> impl Iterator<Item = Home> {
         let geometry = *self;
         (0..self.parities()).map(move |i| geometry.parity_home(stripe, i))
     }
 
-    /// What a place is for.
+    /// The role of a place.
     pub fn role(&self, home: Home) -> Role {
         assert!(
             home.member < self.members && home.chunk < self.member_chunks,

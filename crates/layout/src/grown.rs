@@ -12,7 +12,7 @@ use crate::round_robin::SemiRoundRobin;
 use crate::spread::Spread;
 use crate::stats::Counts;
 
-/// How an array grows.
+/// A method of growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// RAID 0 and 10: [`crate::fastscale`].
@@ -27,12 +27,12 @@ pub enum Method {
     Spread,
 }
 
-/// Where a block is.
+/// The address of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The member, from 0.
     pub member: u32,
-    /// The chunk on the member; nothing with [`Method::SemiRoundRobin`], which leaves it open.
+    /// The chunk on the member; `None` with [`Method::SemiRoundRobin`], which does not define it.
     pub chunk: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ enum Addressing {
     Spread(Spread),
 }
 
-/// Why an array cannot have grown so.
+/// Why an array cannot have grown in this way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrownError {
     /// The level does not grow, or not in this way.
@@ -67,7 +67,7 @@ pub enum GrownError {
         /// The way.
         method: Method,
     },
-    /// FastScale and semi-round-robin know only whole sets of mirrors.
+    /// FastScale and semi-round-robin grow by whole sets of mirrors only.
     #[error(
         "{members} members are not whole sets of {copies} copies; RAID 10 grows by whole sets: make the members and \
          each addition multiples of {copies}, or grow by round-robin"
@@ -115,9 +115,9 @@ impl Grown {
     /// An array of this level with this history of members.
     ///
     /// # Errors
-    /// When the level, the history and the method do not go together; see [`GrownError`].
+    /// When the level, the history and the method do not fit together; see [`GrownError`].
     pub fn new(level: Level, history: History, method: Method, rows: u32) -> Result<Grown, GrownError> {
-        // What it was made as must be possible too.
+        // The array before its first addition must be possible too.
         standard(level, history.base(), rows)?;
         let addressing = match (level, method) {
             (Level::Raid0 | Level::Raid10 { .. }, Method::RoundRobin)
@@ -188,7 +188,7 @@ impl Grown {
         }
     }
 
-    /// Where a copy of a block is.
+    /// The address of a copy of a block.
     #[inline]
     pub fn place(&self, block: u64, copy: u32) -> Place {
         assert!(
@@ -206,7 +206,7 @@ impl Grown {
         home.expect("a copy that there is").into()
     }
 
-    /// What a place is for; nothing with [`Method::SemiRoundRobin`], which does not say.
+    /// The role of a place; `None` with [`Method::SemiRoundRobin`], which does not define it.
     pub fn role(&self, home: Home) -> Option<Role> {
         match &self.addressing {
             Addressing::Standard(geometry) => Some(geometry.role(home)),
@@ -251,8 +251,8 @@ impl Grown {
         counts
     }
 
-    /// The part of the blocks (of their copies) of an array of the same level that are elsewhere in this one. Of the
-    /// larger of the two arrays, only the blocks that both have count.
+    /// The fraction of the blocks (of their copies) whose address differs from that in another array of the same level. Only
+    /// blocks that both arrays have count.
     pub fn moved_from(&self, before: &Grown) -> f64 {
         let blocks = self.blocks().min(before.blocks());
         let (mut all, mut moved) = (0u64, 0u64);
@@ -263,13 +263,13 @@ impl Grown {
         if all == 0 { 0.0 } else { moved as f64 / all as f64 }
     }
 
-    /// The least part of the blocks that the last addition has to move if all members are to hold equally much.
+    /// The smallest fraction of the blocks that the last addition must move to fill all members equally.
     pub fn least_moved(&self) -> Option<f64> {
         let Addition { old, width } = self.history.steps().next_back()?;
         Some(f64::from(width - old) / f64::from(width))
     }
 
-    /// The part of all parity chunks that were written by the last addition; nothing without one, or without parity.
+    /// The fraction of parity chunks that the last addition wrote; `None` without an addition or without parity.
     pub fn parity_written(&self) -> Option<f64> {
         let Addition { old, .. } = self.history.steps().next_back()?;
         let parities = u64::from(self.parities());
@@ -285,13 +285,13 @@ impl Grown {
     }
 }
 
-/// Members as md has them. What a chunk has of bytes decides nothing here.
+/// Members in md's layout. The size of a chunk does not matter here.
 fn standard(level: Level, members: u32, rows: u32) -> Result<Geometry, GrownError> {
     check_rows(rows)?;
     Ok(Geometry::new(level, members, 512, u64::from(rows) * 512)?)
 }
 
-/// The addressing of sets of `copies` members that hold the same.
+/// The addressing of sets of `copies` members with equal content.
 fn sets(history: &History, method: Method, copies: u32, rows: u32) -> Result<Addressing, GrownError> {
     let whole = |members: u32| match members % copies {
         0 => Ok(members / copies),

@@ -1,6 +1,6 @@
-//! The growth history of an array: how many members it was made with, and how many each addition brought.
+//! The growth history of an array: its first number of members, and the members of each addition.
 //!
-//! That is all that FastScale, semi-round-robin and [`crate::spread`] keep to address an array: t + 1 numbers after
+//! FastScale, semi-round-robin and [`crate::spread`] need nothing else to address an array: t + 1 numbers after
 //! t additions (FastScale, FAST '11, Table 4).
 
 use crate::MEMBERS_MAX;
@@ -8,22 +8,22 @@ use crate::MEMBERS_MAX;
 /// The most rows of a growing array: 128 TiB a member at 64 KiB a row, so that row arithmetic fits 32 bits.
 pub const ROWS_MAX: u32 = 1 << 31;
 
-/// How an array grew. Members never leave.
+/// The growth of an array. Members never leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
-    /// Members after each addition, beginning with what it was made with. Strictly ascending, never empty.
+    /// Members at first and after each addition. Strictly ascending, never empty.
     members: Vec<u32>,
 }
 
-/// Why a history cannot be.
+/// Why a history is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
     /// An array of no members.
     #[error("an array needs at least {min} members to begin with, not {members}")]
     TooFew {
-        /// The fewest there can be.
+        /// The minimum.
         min: u32,
-        /// How many there are.
+        /// The number given.
         members: u32,
     },
     /// An addition that adds nothing.

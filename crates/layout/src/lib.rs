@@ -1,10 +1,10 @@
-//! Where the chunks of a static array lie, and where they go when it grows: pure arithmetic, no I/O, no tables.
+//! Addresses of the chunks of static arrays, before and after growth: pure arithmetic, no I/O, no tables.
 //!
 //! [`geometry`] has md's levels. [`history`], [`fastscale`] and [`round_robin`] address striped and mirrored arrays
-//! that have grown any number of times; [`moves`] says what one growth copies, [`striping`] how one goes on. [`restripe`]
-//! and [`spread`] do the same for arrays with parity, [`rows`] says how those go on, and [`grown`] puts all of them behind one face. [`stats`] counts, and
-//! [`md`] reads and writes md's superblock.
-//! docs/layouts.md has the formulas, their sources, and what was measured.
+//! that have grown any number of times; [`moves`] lists the copies of one growth, [`striping`] addresses an array during
+//! one. [`restripe`] and [`spread`] address arrays with parity, [`rows`] does so during their growth. [`grown`] joins all of
+//! them in one type. [`stats`] counts, and [`md`] reads and writes md's superblock.
+//! docs/layouts.md has the formulas, their sources, and measurements.
 
 // Arrays as they are made.
 pub mod geometry;

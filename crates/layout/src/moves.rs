@@ -1,4 +1,4 @@
-//! What one addition to a FastScale array copies, in few long accesses.
+//! The copies of one addition to a FastScale array, as few long accesses.
 //!
 //! "Access aggregation" (FAST '11, section 3.1): within a region of m + n rows, the blocks that leave an old disk are
 //! consecutive rows of it, and the blocks that come to a new disk are consecutive rows of that. So m reads and n
@@ -11,18 +11,18 @@ use crate::geometry::Home;
 /// Consecutive rows of one disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Where it begins.
+    /// Its first block.
     pub first: Home,
-    /// How many blocks.
+    /// The number of blocks.
     pub len: u32,
 }
 
-/// One block's way.
+/// The move of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Where it is.
+    /// Its address before.
     pub from: Home,
-    /// Where it goes.
+    /// Its address after.
     pub to: Home,
 }
 
@@ -53,7 +53,7 @@ impl FastScale {
         })
     }
 
-    /// The first row behind the region of the last addition that a row is in, as far as there are rows.
+    /// The end of the region of the last addition that contains a row, or the number of rows if that is smaller.
     pub fn region_end(&self, row: u64) -> u64 {
         let end = self
             .steps()
@@ -69,19 +69,19 @@ impl Region {
         u64::from(self.first)..u64::from(self.first + self.len)
     }
 
-    /// What to read: one run of each old disk that gives up blocks here.
+    /// The reads: one run of each old disk from which blocks move.
     pub fn reads(&self) -> impl Iterator<Item = Run> {
         let region = *self;
         (0..self.step.old).filter_map(move |disk| region.run(disk, disk, region.step.added))
     }
 
-    /// What to write: one run of each new disk that gets blocks here.
+    /// The writes: one run of each new disk that receives blocks.
     pub fn writes(&self) -> impl Iterator<Item = Run> {
         let region = *self;
         (0..self.step.added).filter_map(move |i| region.run(region.step.old + i, i, region.step.old))
     }
 
-    /// The way of each block, in the order of [`Region::reads`].
+    /// The move of each block, in the order of [`Region::reads`].
     pub fn moves(&self) -> impl Iterator<Item = Move> {
         let region = *self;
         self.reads().flat_map(move |run| {

@@ -5,7 +5,7 @@ use crate::geometry::{Geometry, Level};
 use crate::rotation::Rotation;
 
 const SECTOR: u64 = 512;
-/// md has no chunks in RAID 1; this is the most that we take for one.
+/// md has no chunks in RAID 1; this is the largest unit used instead.
 const MIRROR_CHUNK_MAX: u64 = 65536;
 
 /// An array.
@@ -17,29 +17,29 @@ pub struct Array {
     pub seats: Vec<Option<Seat>>,
     /// The highest event count.
     pub events: u64,
-    /// Sectors of each member whose redundancy is right, if not all: parity and copies behind may disagree.
+    /// Sectors of each member whose redundancy is right, if not all: beyond them parity and copies may disagree.
     pub resync_offset: Option<u64>,
-    /// Whether there is a write-intent bitmap, which a writer must keep up to date or void.
+    /// Whether there is a write-intent bitmap, which a writer must maintain or invalidate.
     pub has_bitmap: bool,
-    /// The superblocks given that are of no member in a role, by number, and why.
+    /// The given superblocks without a role, by number, with the reason.
     pub left_out: Vec<(usize, LeftOut)>,
 }
 
-/// Why a device of an array is in no role.
+/// Why a device of an array has no role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeftOut {
-    /// It waits for a member to fail.
+    /// It is a spare.
     #[error("a spare")]
     Spare,
-    /// The others know that it failed or was removed.
+    /// The other members record that it failed or was removed.
     #[error("faulty or removed, as the others know")]
     Faulty,
-    /// The array went on without it.
+    /// The array was written without it.
     #[error("out of date: it has seen {events} events, others {newest}")]
     Stale {
         /// Its events.
         events: u64,
-        /// The most events that any has seen.
+        /// The highest event count of all.
         newest: u64,
     },
 }
@@ -47,22 +47,22 @@ pub enum LeftOut {
 /// A member in its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
-    /// Which of the superblocks given.
+    /// The number of its superblock among those given.
     pub index: usize,
     /// The byte of the device at which its data begins.
     pub data_offset: u64,
-    /// Bytes of its data that are recovered, if not all: what lies behind is not to be read.
+    /// Bytes of its data that are recovered, if not all; bytes beyond them must not be read.
     pub recovered: Option<u64>,
 }
 
 impl Array {
-    /// Makes an array of the superblocks of its devices, in any order; spares, failed and stale ones are left out.
+    /// Assembles an array from the superblocks of its devices, in any order; spares, failed and stale ones are left out.
     ///
-    /// As in md, the roles are those that the freshest superblock knows, and a member may be one event behind: that
-    /// is how a crash between the writes of two superblocks looks.
+    /// As in md, the roles are those in the freshest superblock, and a member may be one event behind, since a crash may
+    /// have happened between the writes of two superblocks.
     ///
     /// # Errors
-    /// When the superblocks do not make one array that can be used; see [`MdError`].
+    /// When the superblocks do not form one usable array; see [`MdError`].
     pub fn assemble(superblocks: &[Superblock]) -> Result<Array, MdError> {
         let freshest = superblocks.iter().rev().max_by_key(|block| block.events()).ok_or(MdError::Empty)?;
         let geometry = geometry(freshest)?;
@@ -107,7 +107,7 @@ impl Array {
     }
 }
 
-/// The role of a device, as the freshest superblock knows it.
+/// The role of a device, in the freshest superblock.
 fn role(block: &Superblock, freshest: &Superblock) -> Result<u32, LeftOut> {
     let (events, newest) = (block.events(), freshest.events());
     match (freshest.role_of(block.dev_number()), block.role()) {

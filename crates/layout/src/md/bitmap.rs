@@ -4,8 +4,8 @@ const MAGIC: &[u8] = b"bitm";
 
 /// The array's events when the bitmap was last written; none if there is no bitmap here.
 ///
-/// md takes a bitmap whose count is behind that of the superblocks for out of date (`md_bitmap_read_sb` in
-/// drivers/md/md-bitmap.c): all of it counts as set then, and no member as fit to come back in part. Writing to an
+/// md treats a bitmap whose count is lower than that of the superblocks as out of date (`md_bitmap_read_sb` in
+/// drivers/md/md-bitmap.c): all its bits count as set, and no member is recovered in part. Writing to an
 /// array without maintaining its bitmap therefore requires event counts above this one.
 pub fn bitmap_events(head: &[u8]) -> Option<u64> {
     let events = head.get(24..32)?;

@@ -1,8 +1,8 @@
 //! md's own metadata: superblocks of version 1.0 and 1.2, as mdadm and Linux write them.
 //!
-//! [`Superblock`] is one member's, read with its checksum verified and written with all bytes kept that this module
-//! does not know. [`Array::assemble`] makes an array of the superblocks of its members, and refuses, by name,
-//! whatever would make it wrong to use the array as a plain [`crate::Geometry`]: a reshape under way, a journal, a
+//! [`Superblock`] is that of one member. Its checksum is verified when it is read, and bytes that this module does not
+//! know are kept when it is written. [`Array::assemble`] makes an array of the superblocks of its members. It refuses, by name,
+//! every feature that a plain [`crate::Geometry`] does not describe: a reshape under way, a journal, a
 //! partial parity log, and so on.
 //!
 //! The format is from Linux' include/uapi/linux/raid/md_p.h, the checksum and the rules of assembly from
@@ -38,17 +38,17 @@ pub enum MdError {
         "the md superblock is damaged: its checksum is {stored:#010x}, its content gives {computed:#010x}"
     )]
     Checksum {
-        /// What it says.
+        /// The stored checksum.
         stored: u32,
-        /// What it should say.
+        /// The computed checksum.
         computed: u32,
     },
-    /// Found where it does not belong: a copy, or a device whose size changed.
+    /// Not at the position that it records: a copy, or a device whose size changed.
     #[error("the md superblock says that it lies at sector {says}, but was read at sector {found}")]
     Misplaced {
-        /// Where it says it is.
+        /// The recorded position.
         says: u64,
-        /// Where it is.
+        /// The actual position.
         found: u64,
     },
     /// Valid, but of an array that cannot be served.
@@ -63,24 +63,24 @@ pub enum MdError {
     /// A member of another array, or one whose description of the array differs.
     #[error("member {index} differs from the others in its {field}")]
     Differs {
-        /// Which of the superblocks given.
+        /// Its number among the superblocks given.
         index: usize,
-        /// In what.
+        /// The field that differs.
         field: &'static str,
     },
-    /// Two members claim one place.
+    /// Two members have the same role.
     #[error("members {first} and {second} both claim role {role} of the array")]
     Twice {
-        /// One of the superblocks given.
+        /// The number of one superblock.
         first: usize,
-        /// Another.
+        /// The number of the other.
         second: usize,
         /// The role.
         role: u32,
     },
 }
 
-/// What this crate does not do with md arrays.
+/// Features of md arrays that this crate does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
     /// A level without a layout here.
@@ -102,10 +102,10 @@ pub enum Unsupported {
     /// RAID 0 whose members differ in size, so that its end is striped over fewer of them.
     #[error("RAID 0 of members of unequal size, which md stripes in zones")]
     Zones,
-    /// Growing or changing its layout right now.
+    /// A reshape is under way.
     #[error("a reshape is in progress; let md finish it")]
     Reshape,
-    /// A member is copied to its replacement right now.
+    /// A member is being copied to its replacement.
     #[error("a member is being replaced while still active; let md finish it")]
     Replacement,
     /// A separate journal device.
@@ -114,13 +114,13 @@ pub enum Unsupported {
     /// Partial parity log.
     #[error("it has a partial parity log (PPL), which must be replayed")]
     PartialParityLog,
-    /// Used by several machines at once.
+    /// A clustered array.
     #[error("it is clustered: other machines may be using it")]
     Clustered,
-    /// Recovery skips what the bitmap says is in step.
+    /// Recovery by the bitmap.
     #[error("a recovery guided by the write-intent bitmap is in progress; let md finish it")]
     BitmapRecovery,
-    /// Places on a member that cannot be read.
+    /// A list of bad blocks.
     #[error("a member has a list of bad blocks that is not empty")]
     BadBlocks,
     /// Features later than this code.

@@ -52,11 +52,11 @@ mod feature {
     pub(super) const PPL: u32 = 1024;
     pub(super) const MULTIPLE_PPLS: u32 = 2048;
     pub(super) const RAID0_LAYOUT: u32 = 4096;
-    /// What needs nothing special to use the array.
+    /// Features that do not affect the use of the array.
     pub(super) const USABLE: u32 = BITMAP_OFFSET | RECOVERY_OFFSET | RAID0_LAYOUT;
 }
 
-/// Where the superblock lies on its member.
+/// The position of the superblock on its member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// Version 1.0: at the end, 8 to 12 KiB before it.
@@ -65,20 +65,20 @@ pub enum Version {
     V1_2,
 }
 
-/// What a device is to the array.
+/// The role of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberRole {
-    /// It is this member of the array, counted from 0.
+    /// This member of the array, from 0.
     Active(u32),
-    /// It waits for a member to fail; or there is no such device.
+    /// A spare, or no device.
     Spare,
-    /// It failed.
+    /// A failed member.
     Faulty,
-    /// It is the journal.
+    /// The journal device.
     Journal,
 }
 
-/// A superblock. Setters change what a writer has to change; [`Superblock::encode`] puts the checksum in.
+/// A superblock. Setters change the fields that a writer must change; [`Superblock::encode`] computes the checksum.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Superblock {
     bytes: Box<[u8; SUPERBLOCK_BYTES]>,
@@ -97,10 +97,10 @@ impl Version {
 }
 
 impl Superblock {
-    /// Reads a superblock that was found at `offset` of its device, and verifies what can be verified by itself.
+    /// Reads a superblock that was found at `offset` of its device, and verifies it by itself.
     ///
     /// # Errors
-    /// When the bytes are no valid superblock of a supported version; see [`MdError`].
+    /// When the bytes are not a valid superblock of a supported version; see [`MdError`].
     pub fn parse(bytes: &[u8], offset: u64) -> Result<Superblock, MdError> {
         let whole = bytes.get(..SUPERBLOCK_BYTES).ok_or(MdError::Short(bytes.len()))?;
         let mut block = Superblock { bytes: Box::new([0; SUPERBLOCK_BYTES]) };
@@ -126,14 +126,14 @@ impl Superblock {
         Ok(block)
     }
 
-    /// The bytes to write, with a right checksum.
+    /// The bytes to write, with the checksum.
     pub fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {
         let mut bytes = *self.bytes;
         bytes[at::CHECKSUM..][..4].copy_from_slice(&self.checksum().to_le_bytes());
         bytes
     }
 
-    /// Refuses the features that would make it wrong to use the array as it lies there.
+    /// Refuses features that are not supported.
     ///
     /// # Errors
     /// Names the first feature that is not supported.
@@ -180,7 +180,7 @@ impl Superblock {
         self.u32(at::LAYOUT)
     }
 
-    /// Sectors used of each member; 0 for RAID 0, where each uses what it has.
+    /// Sectors used of each member; 0 for RAID 0, which uses all of each member.
     pub fn size_sectors(&self) -> u64 {
         self.u64(at::SIZE)
     }
@@ -195,7 +195,7 @@ impl Superblock {
         self.u32(at::RAID_DISKS)
     }
 
-    /// Where the write-intent bitmap begins, in sectors from the superblock, if there is one.
+    /// The start of the write-intent bitmap, in sectors from the superblock, if there is one.
     ///
     /// A writer must either maintain the bitmap, or make md detect that it is out of date ([`super::bitmap_events`]);
     /// otherwise the bitmap is wrong after the next crash.
@@ -218,7 +218,7 @@ impl Superblock {
         (self.features() & feature::RECOVERY_OFFSET != 0).then(|| self.u64(at::RECOVERY_OFFSET))
     }
 
-    /// The lasting number of this device, which is not its role.
+    /// The permanent number of this device, which is not its role.
     pub fn dev_number(&self) -> u32 {
         self.u32(at::DEV_NUMBER)
     }
@@ -233,7 +233,7 @@ impl Superblock {
         self.u64(at::UTIME) & ((1 << 40) - 1)
     }
 
-    /// How often the array's state has changed; the members with the highest count are up to date.
+    /// The event count: the number of changes of the array's state. The members with the highest count are up to date.
     pub fn events(&self) -> u64 {
         self.u64(at::EVENTS)
     }
@@ -244,12 +244,12 @@ impl Superblock {
         Some(self.u64(at::RESYNC_OFFSET)).filter(|&sectors| sectors != IN_SYNC)
     }
 
-    /// How many devices the table of roles has room for.
+    /// The number of devices in the table of roles.
     pub fn max_dev(&self) -> u32 {
         self.u32(at::MAX_DEV)
     }
 
-    /// What a device is to the array, by its lasting number.
+    /// The role of a device, by its permanent number.
     pub fn role_of(&self, dev_number: u32) -> MemberRole {
         if dev_number >= self.max_dev() {
             return MemberRole::Spare;
@@ -262,17 +262,17 @@ impl Superblock {
         }
     }
 
-    /// What this device is to the array.
+    /// The role of this device.
     pub fn role(&self) -> MemberRole {
         self.role_of(self.dev_number())
     }
 
-    /// Says that the array's state changed. All members get the same count.
+    /// Sets the event count. All members get the same.
     pub fn set_events(&mut self, events: u64) {
         self.put(at::EVENTS, &events.to_le_bytes());
     }
 
-    /// Says when it is written, in seconds since 1970.
+    /// Sets the time of the write, in seconds since 1970.
     pub fn set_updated_seconds(&mut self, seconds: u64) {
         self.put(at::UTIME, &(seconds & ((1 << 40) - 1)).to_le_bytes());
     }
@@ -282,7 +282,7 @@ impl Superblock {
         self.put(at::RESYNC_OFFSET, &sectors.unwrap_or(IN_SYNC).to_le_bytes());
     }
 
-    /// Says how far this member is recovered; none when it is whole.
+    /// Sets the recovered sectors of this member; `None` if it is fully recovered.
     pub fn set_recovery_offset(&mut self, sectors: Option<u64>) {
         let others = self.features() & !feature::RECOVERY_OFFSET;
         let features = if sectors.is_some() { others | feature::RECOVERY_OFFSET } else { others };
@@ -290,7 +290,7 @@ impl Superblock {
         self.put(at::RECOVERY_OFFSET, &sectors.unwrap_or(0).to_le_bytes());
     }
 
-    /// Says what a device is to the array. The device must be in the table.
+    /// Sets the role of a device, which must be in the table.
     pub fn set_role_of(&mut self, dev_number: u32, role: MemberRole) {
         assert!(dev_number < self.max_dev(), "device {dev_number} of {}", self.max_dev());
         let role = match role {
@@ -302,7 +302,7 @@ impl Superblock {
         self.put(at::ROLES + 2 * dev_number as usize, &role.to_le_bytes());
     }
 
-    /// The sum of all words up to the end of the roles but the checksum itself, folded to 32 bits once.
+    /// The sum of all words up to the end of the roles, without the checksum, folded to 32 bits once.
     fn checksum(&self) -> u32 {
         let end = at::ROLES + 2 * self.max_dev() as usize;
         let words = self.bytes[..end].chunks(4).enumerate().map(|(i, word)| {
