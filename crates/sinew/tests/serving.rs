@@ -1,4 +1,4 @@
-//! A server and those around it: its clients, its signals, its sockets, the user who runs it.
+//! The surroundings of a server: its clients, its signals, its sockets, its user.
 
 mod harness;
 

@@ -80,7 +80,7 @@ impl Target {
                 let closed: Vec<_> = closed.iter().map(|dir| dir.display().to_string()).collect();
                 bail!(
                     "this user serves no pool, and may not look for others in {}; \
-                     run the command as the user who serves the pool, or say --control PATH",
+                     run the command as the user of the server, or say --control PATH",
                     closed.join(", ")
                 )
             }
