@@ -97,9 +97,84 @@ pub fn mg1_wait(arrivals_per_ns: f64, service_mean: f64, service_second_moment: 
     arrivals_per_ns * service_second_moment / (2.0 * (1.0 - arrivals_per_ns * service_mean))
 }
 
+/// Random single blocks per second that one drive writes, and that it reads, when it does nothing else.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DriveRates {
+    /// Blocks written per second.
+    pub writes_per_s: f64,
+    /// Blocks read per second.
+    pub reads_per_s: f64,
+}
+
+/// What a random write of one block costs an array that updates in place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlockWrites {
+    /// Members, which share the load evenly.
+    pub members: u32,
+    /// Blocks written to members.
+    pub writes: u32,
+    /// Blocks read from members.
+    pub reads: u32,
+}
+
+impl BlockWrites {
+    /// An array of `copies` copies of each block; 1 without redundancy.
+    pub fn copied(members: u32, copies: u32) -> BlockWrites {
+        BlockWrites { members, writes: copies, reads: 0 }
+    }
+
+    /// An array with `parities` parity blocks in each stripe. It reads what is less: the old block and the old parity, or the
+    /// blocks of the stripe that do not change.
+    pub fn with_parity(members: u32, parities: u32) -> BlockWrites {
+        let changed = 1 + parities;
+        BlockWrites { members, writes: changed, reads: changed.min(members.saturating_sub(changed)) }
+    }
+
+    /// Writes per second of the array: each takes 1 / writes per second of its members for a write, and 1 / reads per second for a
+    /// read. With rho reads for each write and f = writes / reads per second of a drive, that is n w / (W (1 + rho f)).
+    pub fn per_second(&self, drive: DriveRates) -> f64 {
+        let time = f64::from(self.writes) / drive.writes_per_s + f64::from(self.reads) / drive.reads_per_s;
+        f64::from(self.members) / time
+    }
+
+    /// The factor by which the array gains less than one drive when the writes of its drives get faster: (1 + rho f1) / (1 + rho f2).
+    /// The pitfalls study has it for rho = 1, which is RAID 5 from 4 members on and RAID 6 from 6.
+    pub fn scalability(&self, before: DriveRates, after: DriveRates) -> f64 {
+        let of_array = self.per_second(after) / self.per_second(before);
+        of_array / (after.writes_per_s / before.writes_per_s)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arrays_gain_what_the_general_form_of_the_pitfalls_study_says() {
+        let drive = |writes_per_s| DriveRates { writes_per_s, reads_per_s: 35_000.0 };
+        let (before, after) = (drive(600.0), drive(11_500.0));
+        // Members, parities; the factor, the gain, and writes per second before and after.
+        let expected = [
+            (3, 1, 0.866, 16.60, 892.0, 14_816.0),
+            (4, 1, 0.766, 14.67, 1180.0, 17_312.0),
+            (5, 1, 0.766, 14.67, 1475.0, 21_640.0),
+            (4, 2, 0.906, 17.4, 795.0, 13_820.0),
+            (5, 2, 0.830, 15.9, 989.0, 15_723.0),
+            (6, 2, 0.766, 14.7, 1180.0, 17_312.0),
+        ];
+        for (members, parities, factor, gain, from, to) in expected {
+            let array = BlockWrites::with_parity(members, parities);
+            let scalability = array.scalability(before, after);
+            assert!((scalability - factor).abs() < 6e-4, "{array:?}: {scalability}");
+            assert!((scalability * 11_500.0 / 600.0 - gain).abs() < 0.06, "{array:?}: {scalability}");
+            let (first, last) = (array.per_second(before), array.per_second(after));
+            assert!((first - from).abs() < 1.0 && (last - to).abs() < 1.0, "{array:?}: {first} {last}");
+        }
+        for array in [BlockWrites::copied(4, 1), BlockWrites::copied(4, 2)] {
+            assert!((array.scalability(before, after) - 1.0).abs() < 1e-12);
+        }
+        assert!((BlockWrites::copied(4, 2).per_second(before) - 1200.0).abs() < 1e-9);
+    }
 
     #[test]
     fn greedy_is_the_limit_of_many_choices_and_fifo_that_of_large_blocks() {

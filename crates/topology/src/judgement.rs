@@ -63,7 +63,7 @@ pub fn sets(topology: &Topology) -> Vec<Set> {
 }
 
 /// The limits that measurements show, the one that costs most first. Sets that were not measured are left out.
-pub fn limits(topology: &Topology, measured: &[Measurement]) -> Vec<Limit> {
+pub fn limits(measured: &[Measurement]) -> Vec<Limit> {
     let mut found: Vec<(usize, Limit)> = Vec::new();
     for (index, joined) in measured.iter().enumerate().filter(|(_, m)| !m.set.nodes.is_empty()) {
         let apart: f64 = parts(measured, &joined.set).iter().map(|part| part.bytes_per_s).sum();
@@ -114,8 +114,6 @@ pub fn limits(topology: &Topology, measured: &[Measurement]) -> Vec<Limit> {
     }
     let lost = |limit: &Limit| limit.apart_bytes_per_s - limit.bytes_per_s;
     limits.sort_by(|a, b| lost(b).total_cmp(&lost(a)));
-    // The machine itself is no link: a limit there is the processors or the memory.
-    debug_assert!(limits.iter().all(|limit| limit.nodes.iter().all(|node| *node < topology.nodes.len())));
     limits
 }
 

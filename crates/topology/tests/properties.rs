@@ -80,7 +80,7 @@ fn limits_with(
         _ => supply(topology, node, drives) * 1.5 + 1.0,
     };
     let nodes: Vec<f64> = (0..topology.nodes.len()).map(carries).collect();
-    limits(topology, &measure(topology, &nodes, drives, noise))
+    limits(&measure(topology, &nodes, drives, noise))
 }
 
 proptest! {
@@ -192,7 +192,7 @@ proptest! {
         let (_directory, sysfs) = machine.unpack();
         let topology = discover(&sysfs, &[]).unwrap();
         let measured: Vec<_> = sets(&topology).into_iter().map(|set| Measurement { set, bytes_per_s: 1e9 }).collect();
-        let measured = Measured { limits: limits(&topology, &measured), sets: Vec::new(), busy_processors: Some(1.0) };
+        let measured = Measured { limits: limits(&measured), sets: Vec::new(), busy_processors: Some(1.0) };
         let report = Report::new(topology, Some(measured));
         prop_assert!(report.text().starts_with("machine"));
         prop_assert!(!report.text().contains("NaN") && !report.text().contains("inf "));

@@ -54,7 +54,7 @@ pub(super) fn measure(
         }
         measured.push(Measurement { set, bytes_per_s });
     }
-    let limits = limits(topology, &measured);
+    let limits = limits(&measured);
     Ok((Measured { sets: measured, limits, busy_processors }, under_load))
 }
 
