@@ -1,7 +1,10 @@
 //! Writes that take no time: they bring a drive into the state that a long history would leave it in.
 
+use super::config::Config;
 use super::mapping::Mapping;
+use super::observe::FlashEvent;
 use super::placement::{OpenUnit, Placement};
+use super::raid5_layout::Layout;
 use super::stats::Stats;
 use crate::Rng;
 
@@ -11,18 +14,32 @@ pub(super) struct Aging<'a> {
     placement: &'a mut Placement,
     rng: &'a mut Rng,
     filling: Option<OpenUnit>,
+    raid5: Option<Layout>,
+    /// The unit that is being filled, for each die, on a drive with RAID-5 stripes.
+    fillings: Vec<Option<OpenUnit>>,
     stats: Stats,
 }
 
 impl<'a> Aging<'a> {
-    pub(super) fn new(mapping: &'a mut Mapping, placement: &'a mut Placement, rng: &'a mut Rng) -> Aging<'a> {
-        Aging { mapping, placement, rng, filling: None, stats: Stats::default() }
+    pub(super) fn new(
+        config: &Config,
+        mapping: &'a mut Mapping,
+        placement: &'a mut Placement,
+        rng: &'a mut Rng,
+    ) -> Aging<'a> {
+        let raid5 = config.raid5_layout();
+        let fillings = vec![None; config.all_dies() as usize];
+        Aging { mapping, placement, rng, filling: None, raid5, fillings, stats: Stats::default() }
     }
 
     /// Writes every block once, in order.
     pub(super) fn fill(&mut self) {
         for lba in 0..self.mapping.blocks() {
             self.write(lba);
+            // Full stripes get one parity.
+            if let Some(stripe) = self.raid5.and_then(|layout| layout.completed_by(lba)) {
+                self.write_parity(stripe);
+            }
         }
     }
 
@@ -34,14 +51,53 @@ impl<'a> Aging<'a> {
             let next = self.draw(span);
             let lba = std::mem::replace(&mut ahead[step % 8], next);
             self.write(lba);
+            if let Some(layout) = self.raid5 {
+                self.write_parity(layout.stripe(lba));
+            }
         }
     }
 
-    /// Programs the last unit; returns the counts of the run.
+    fn write_parity(&mut self, stripe: u32) {
+        let Some(layout) = self.raid5 else { return };
+        let address = layout.parity_address(stripe);
+        let blocks = layout.stripe_blocks(stripe);
+        let terms = blocks.filter_map(|lba| self.mapping.locate(lba)).map(|extent| extent.at).collect();
+        self.mapping.tell(|| FlashEvent::ParityComputed { address, terms });
+        self.write_to_die(address, layout.die_of(address));
+        self.stats.parity_granules += 1;
+    }
+
+    /// Writes a block of a RAID-5 stripe, or its parity, to the die that is determined by its address.
+    fn write_to_die(&mut self, address: u32, die: u32) {
+        let mut filling = match self.fillings[die as usize].take() {
+            Some(filling) => filling,
+            None => {
+                self.clean(die);
+                OpenUnit::new(self.mapping.open_unit(die), self.mapping)
+            }
+        };
+        let at = filling.take(1);
+        self.mapping.place(address, at, 1);
+        if address >= self.mapping.blocks() {
+            self.mapping.tell(|| FlashEvent::ParityPlaced { address, at });
+        }
+        if filling.free() == 0 {
+            self.mapping.programmed(filling.unit);
+        } else {
+            self.fillings[die as usize] = Some(filling);
+        }
+    }
+
+    /// Programs the last unit and the parity of the last stripe; returns the counts of the run.
     pub(super) fn finish(mut self) -> Stats {
         if let Some(filling) = self.filling.take() {
             self.program(filling);
         }
+        for filling in std::mem::take(&mut self.fillings).into_iter().flatten() {
+            self.program(filling);
+        }
+        let parity = self.mapping.cover();
+        self.program_parity(parity);
         self.stats
     }
 
@@ -52,6 +108,12 @@ impl<'a> Aging<'a> {
     }
 
     fn write(&mut self, lba: u32) {
+        if let Some(layout) = self.raid5 {
+            self.write_to_die(lba, layout.die_of(lba));
+            self.stats.written_blocks += 1;
+            self.stats.written_granules += 1;
+            return;
+        }
         let count = self.mapping.granules_needed(lba);
         if !self.mapping.has_space(lba, count) {
             return;
@@ -63,7 +125,7 @@ impl<'a> Aging<'a> {
                     self.program(full);
                 }
                 let die = self.die_with_room();
-                OpenUnit::new(self.mapping.open_unit(die), self.mapping)
+                self.open_unit(die)
             }
         };
         self.mapping.place(lba, filling.take(count), count);
@@ -72,21 +134,69 @@ impl<'a> Aging<'a> {
         self.filling = Some(filling);
     }
 
+    fn open_unit(&mut self, die: u32) -> OpenUnit {
+        if self.mapping.rows().is_none() {
+            return OpenUnit::new(self.mapping.open_unit(die), self.mapping);
+        }
+        let opened = self.mapping.open_row_unit(|_| 0);
+        self.program_parity(opened.parity);
+        OpenUnit::new(opened.unit, self.mapping)
+    }
+
     fn program(&mut self, filling: OpenUnit) {
         self.stats.padded_granules += u64::from(filling.free());
+        let parity = self.mapping.seal_unit(filling.unit);
         self.mapping.programmed(filling.unit);
+        self.program_parity(parity);
+    }
+
+    fn program_parity(&mut self, parity: Option<u32>) {
+        if let Some(parity) = parity {
+            self.mapping.programmed(parity);
+        }
     }
 
     /// The next die in rotation that has room once it is cleaned.
     fn die_with_room(&mut self) -> u32 {
         loop {
             let die = self.placement.next_in_rotation();
-            let cleaned = self.mapping.clean_at_once(die);
-            self.stats.moved_granules += cleaned.moved_granules;
-            self.stats.erases += cleaned.erases;
+            self.clean(die);
             if self.mapping.can_open(die) {
                 return die;
             }
+        }
+    }
+
+    /// Cleans the plot of a die until it has enough free.
+    fn clean(&mut self, die: u32) {
+        while self.mapping.is_cleaning(die) {
+            let Some(units) = self.mapping.choose_victim(die) else {
+                break;
+            };
+            let first = units.start;
+            for unit in units {
+                self.stats.moved_granules += u64::from(self.mapping.move_unit(die, unit));
+                self.program_moved(die);
+            }
+            if self.mapping.rows().is_some() {
+                self.mapping.finish_moving();
+                self.program_moved(die);
+            } else if let Some(started) = self.mapping.take_started_unit(die) {
+                self.mapping.moved_unit_programmed(started);
+            }
+            self.mapping.erase(first);
+            self.stats.erases += u64::from(self.mapping.plot_dies());
+        }
+    }
+
+    fn program_moved(&mut self, die: u32) {
+        let rows = self.mapping.rows().is_some();
+        let mut next = if rows { self.mapping.take_woken() } else { Some(die) };
+        while let Some(die) = next {
+            while let Some(filled) = self.mapping.take_filled_unit(die) {
+                self.mapping.moved_unit_programmed(filled);
+            }
+            next = self.mapping.take_woken();
         }
     }
 }

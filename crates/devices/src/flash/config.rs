@@ -1,5 +1,7 @@
 //! What a drive is made of.
 
+use super::raid5_layout::Layout;
+use super::redundancy::{Redundancy, Striping};
 use crate::{BLOCK_BYTES, Ns};
 
 /// Everything that makes one drive differ from another.
@@ -47,6 +49,11 @@ pub struct Config {
     pub cleaning: Cleaning,
     /// Transparent compression, if any.
     pub compression: Option<Compression>,
+    /// Redundancy inside the drive.
+    pub redundancy: Redundancy,
+    /// Whether erase blocks of all dies with the same number are opened, cleaned and erased as one row. Elastic stripes
+    /// always work so.
+    pub rows: bool,
 }
 
 /// How long it takes to suspend what a die does, for those operations that can be suspended. Each goes on for at least
@@ -130,14 +137,19 @@ pub struct Compression {
 /// victim always has something to reclaim.
 pub(super) const RESERVED: u32 = 4;
 
+/// Units of a row that elastic stripes may waste beyond full stripes: a stripe that ends with its row, a unit left over
+/// there, and one parity more at the end of the cleaning of a row.
+const UNITS_LOST: u32 = 4;
+
 impl Config {
-    /// The same drive with so many blocks of 4 KiB and this much space more (0.07: 7 %), by changing the number of
-    /// erase blocks, at least so many that it can clean.
+    /// The same drive with so many blocks of 4 KiB and this much space more (0.07: 7 %) than they and the parity of full
+    /// stripes take, by changing the number of erase blocks, at least so many that it can clean.
     pub fn sized(mut self, blocks: u32, spare: f64) -> Config {
         let per_plane_block =
             u64::from(self.all_dies() * self.planes) * u64::from(self.pages * self.page_bytes);
-        let bytes = f64::from(blocks) * f64::from(BLOCK_BYTES);
-        let least = (bytes / per_plane_block as f64).ceil() as u32 + self.idle_blocks();
+        let bytes = f64::from(blocks) * f64::from(BLOCK_BYTES) * self.redundancy.flash_per_data();
+        let kept = (bytes / per_plane_block as f64).ceil() as u32;
+        let least = kept + self.idle_blocks(kept);
         self.erase_blocks = ((bytes * (1.0 + spare) / per_plane_block as f64).round() as u32).max(least);
         self.blocks = blocks;
         self
@@ -148,9 +160,9 @@ impl Config {
         self.channels * self.chips * self.dies
     }
 
-    /// Physical over offered blocks.
+    /// Physical blocks over those that the offered ones and the parity of full stripes take.
     pub fn alpha(&self) -> f64 {
-        self.physical_blocks() as f64 / f64::from(self.blocks)
+        self.physical_blocks() as f64 / (f64::from(self.blocks) * self.redundancy.flash_per_data())
     }
 
     /// Physical over offered blocks where cleaning chooses: without the erase blocks that are free or being filled, and
@@ -179,16 +191,84 @@ impl Config {
         self.compression.map_or(BLOCK_BYTES, |compression| compression.granule_bytes)
     }
 
-    /// Free erase blocks of a die that only cleaning may open: one victim fills up to one more, or two where fragments
-    /// of compressed blocks leave gaps.
-    pub(super) fn mover_blocks(&self) -> u32 {
-        1 + u32::from(self.compression.is_some())
+    /// Free rows that only cleaning may open: one victim fills up to one more, or two where fragments of compressed
+    /// blocks or ends of stripes leave gaps.
+    pub(super) fn mover_rows(&self) -> u32 {
+        1 + u32::from(self.compression.is_some() || self.elastic().is_some())
+    }
+
+    /// The elastic stripes, if there are any.
+    fn elastic(&self) -> Option<Striping> {
+        match self.redundancy {
+            Redundancy::Elastic(striping) => Some(striping),
+            Redundancy::EccOnly | Redundancy::Raid5(_) => None,
+        }
+    }
+
+    /// Whether erase blocks of all dies form rows.
+    pub(super) fn works_with_rows(&self) -> bool {
+        self.rows || self.elastic().is_some()
+    }
+
+    /// P_wait, if the parity of an incomplete elastic stripe is written after it.
+    pub(super) fn parity_wait_ns(&self) -> Option<Ns> {
+        self.elastic().filter(|striping| !striping.protected_buffer).map(|striping| striping.wait_ns)
+    }
+
+    /// Of units of elastic stripes, those that can hold data.
+    pub(super) fn data_of(&self, units: u64) -> u64 {
+        self.elastic()
+            .map_or(units, |striping| units * u64::from(striping.units - 1) / u64::from(striping.units))
+    }
+
+    /// Blocks of data in a row from which cleaning it gains nothing.
+    pub(super) fn worth_cleaning(&self) -> u32 {
+        let dies = if self.works_with_rows() { self.all_dies() } else { 1 };
+        let lost = if self.elastic().is_some() { UNITS_LOST } else { 0 };
+        let units = (dies * self.pages).saturating_sub(lost);
+        self.data_of(u64::from(units)) as u32 * self.unit_blocks()
+    }
+
+    /// Addresses of the mapping: those of the host, and what a redundancy stores beside them.
+    pub(super) fn addresses(&self) -> u32 {
+        let Some(layout) = self.raid5_layout() else {
+            return self.blocks;
+        };
+        self.blocks + layout.stripes() + self.kept_copies(self.blocks + layout.stripes())
+    }
+
+    /// The addresses of RAID-5 stripes, if there are any.
+    pub(super) fn raid5_layout(&self) -> Option<Layout> {
+        let Redundancy::Raid5(striping) = self.redundancy else {
+            return None;
+        };
+        Some(Layout::new(self.blocks, self.unit_blocks(), striping.units, self.all_dies()))
+    }
+
+    /// Old copies that a RAID-5 keeps at most: half of what a die has beyond its share of `live` blocks, since all may be
+    /// on one die.
+    fn kept_copies(&self, live: u32) -> u32 {
+        let usable = (self.erase_blocks + 1).saturating_sub(RESERVED + self.mover_rows());
+        (usable * self.pages * self.unit_blocks()).saturating_sub(live.div_ceil(self.all_dies())) / 2
     }
 
     /// Erase blocks of a die that must be more than its share of the data fills: cleaning wants some free, two are being
     /// filled, and dies do not share data out quite evenly.
-    fn idle_blocks(&self) -> u32 {
-        self.cleaning.high.max(RESERVED) + 3
+    fn idle_blocks(&self, kept: u32) -> u32 {
+        // Even if all rows are equally full, cleaning one has to gain more than the ends of stripes waste.
+        let unevenness =
+            self.elastic().map_or(0, |_| kept * (UNITS_LOST + 2) / (self.all_dies() * self.pages) + 1);
+        self.cleaning_high().max(RESERVED) + 3 + unevenness
+    }
+
+    /// Free rows below which cleaning starts.
+    pub(super) fn cleaning_low(&self) -> u32 {
+        self.cleaning.low + u32::from(self.elastic().is_some())
+    }
+
+    /// Free rows at which cleaning ends.
+    pub(super) fn cleaning_high(&self) -> u32 {
+        self.cleaning.high + u32::from(self.elastic().is_some())
     }
 
     /// Panics with what is wrong.
@@ -210,12 +290,58 @@ impl Config {
         assert!(granules < u64::from(u32::MAX - 1), "{granules} granules do not fit 32 bits");
         let block_granules = self.pages * self.unit_blocks() * (BLOCK_BYTES / granule);
         assert!(block_granules < u32::from(u16::MAX), "{block_granules} granules in an erase block");
-        assert!(self.cleaning.low > self.mover_blocks(), "cleaning starts before the host may open no more");
+        assert!(self.cleaning_low() > self.mover_rows(), "cleaning starts before the host may open no more");
         assert!(self.cleaning.high > self.cleaning.low, "cleaning ends above where it starts");
         assert!(self.queue_depth > 0 && self.buffer_blocks >= self.unit_blocks(), "queue and buffer");
-        let live = if self.compression.is_some() { 0 } else { u64::from(self.blocks) };
-        let kept = u64::from(self.erase_blocks.saturating_sub(self.idle_blocks()));
-        let room = kept * u64::from(self.all_dies() * self.pages * self.unit_blocks());
+        let live = if self.compression.is_some() { 0.0 } else { f64::from(self.blocks) };
+        let live = (live * self.redundancy.flash_per_data()).ceil() as u64;
+        let per_row = u64::from(self.all_dies() * self.pages * self.unit_blocks());
+        let kept = live.div_ceil(per_row) as u32;
+        let room = u64::from(self.erase_blocks.saturating_sub(self.idle_blocks(kept))) * per_row;
         assert!(live <= room, "{live} blocks do not leave room for cleaning in {room}");
+        if let Err(why) = self.check_redundancy() {
+            panic!("{why}");
+        }
+    }
+
+    /// Whether the drive can have its redundancy.
+    ///
+    /// # Errors
+    /// What is wrong, and what to change.
+    pub fn check_redundancy(&self) -> Result<(), String> {
+        let Some(striping) = self.redundancy.striping() else {
+            return Ok(());
+        };
+        let row_units = self.all_dies() * self.pages;
+        if striping.units < 2 || striping.units > row_units / 2 {
+            let most = row_units / 2;
+            return Err(format!("a stripe has 2 to {most} elements on this drive, not {}", striping.units));
+        }
+        if self.all_dies() < 2 {
+            return Err("redundancy needs a drive with several dies".to_owned());
+        }
+        if !matches!(self.redundancy, Redundancy::Raid5(_)) {
+            return Ok(());
+        }
+        if self.rows {
+            return Err(
+                "RAID-5 blocks stay on their dies, so such a drive has no rows: leave out `rows`".to_owned()
+            );
+        }
+        if self.compression.is_some() {
+            return Err("RAID-5 stripes have blocks of one size: choose eSAP, or no compression".to_owned());
+        }
+        if striping.units > self.all_dies() && self.unit_blocks() > 1 {
+            return Err(format!(
+                "RAID-5 blocks of a die share pages on this drive, so a stripe has at most {} elements",
+                self.all_dies()
+            ));
+        }
+        let live = (f64::from(self.blocks) * self.redundancy.flash_per_data()).ceil() as u32;
+        if self.kept_copies(live) < 4 {
+            return Err("there is no space for old copies of RAID-5 blocks: give the drive more spare space"
+                .to_owned());
+        }
+        Ok(())
     }
 }

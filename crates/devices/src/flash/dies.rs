@@ -10,26 +10,16 @@
 
 use std::collections::VecDeque;
 
-use super::config::{Config, Suspend};
+use super::config::Config;
 use super::die::{Channel, Die, Suspended, Victim, Work};
 use super::jobs::{Job, Jobs};
-use super::mapping::Mapping;
+use super::mapping::{Mapping, NONE};
+use super::row_cleaning::{RowCleaning, Step};
+use super::rules::Rules;
 use super::standstill::Standstill;
 use super::stats::Stats;
+use crate::Ns;
 use crate::calendar::{Calendar, Server};
-use crate::{BLOCK_BYTES, Ns};
-
-/// How long each step takes, and how cleaning goes.
-#[derive(Clone, Copy, Debug)]
-struct Rules {
-    sense_ns: Ns,
-    program_ns: Ns,
-    erase_ns: Ns,
-    channel_block_ns: Ns,
-    suspend: Suspend,
-    exclusive_cleaning: bool,
-    single_erase: bool,
-}
 
 /// A command of the layers above that has ended.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +35,8 @@ pub(super) enum Finished {
 pub(super) struct Dies {
     rules: Rules,
     mapping: Mapping,
+    /// The cleaning of a drive that works with rows.
+    row_cleaning: Option<RowCleaning>,
     dies: Vec<Die>,
     channels: Vec<Channel>,
     jobs: Jobs,
@@ -62,18 +54,10 @@ pub(super) struct Dies {
 /// What the layers above use.
 impl Dies {
     pub(super) fn new(config: &Config, seed: u64) -> Dies {
-        let rules = Rules {
-            sense_ns: config.sense_ns,
-            program_ns: config.program_ns,
-            erase_ns: config.erase_ns,
-            channel_block_ns: config.channel_block_ns,
-            suspend: config.suspend,
-            exclusive_cleaning: config.cleaning.exclusive,
-            single_erase: config.cleaning.single_erase,
-        };
         Dies {
-            rules,
+            rules: Rules::new(config),
             mapping: Mapping::new(config, seed),
+            row_cleaning: config.works_with_rows().then(|| RowCleaning::new(config.all_dies(), config.pages)),
             dies: (0..config.all_dies()).map(|die| Die::new(die % config.channels)).collect(),
             channels: vec![Channel::default(); config.channels as usize],
             jobs: Jobs::new(),
@@ -100,8 +84,16 @@ impl Dies {
 
     /// Counts of cleaning, of suspensions, of standstills, and of the time that dies have been busy until `now`.
     pub(super) fn stats_at(&self, now: Ns) -> Stats {
+        let (parity, unit) = (self.mapping.parity_counts(), u64::from(self.mapping.unit_granules()));
         Stats {
             padded_granules: self.mapping.padded(),
+            victim_granules: self.mapping.space().victim_live,
+            parity_granules: parity.full * unit,
+            partial_parity_granules: parity.partial * unit,
+            row_end_parity_granules: parity.row_end * unit,
+            cleaning_parity_granules: parity.cleaning * unit,
+            moved_granules: self.stats.moved_granules
+                + self.row_cleaning.as_ref().map_or(0, |cleaning| cleaning.moved_granules),
             stalls: self.standstill.count(),
             stalled_ns: self.standstill.total_ns(),
             die_busy_ns: self.stats.die_busy_ns + self.dies.iter().map(|die| die.busy_for(now)).sum::<Ns>(),
@@ -114,7 +106,10 @@ impl Dies {
         self.stats = Stats::default();
         self.dies.iter_mut().for_each(|die| die.busy_since = now);
         self.standstill.reset_counters();
-        self.mapping.reset_padded();
+        self.mapping.reset_counts();
+        if let Some(cleaning) = &mut self.row_cleaning {
+            cleaning.moved_granules = 0;
+        }
     }
 
     /// Units assigned to a die and not yet programmed.
@@ -135,6 +130,39 @@ impl Dies {
         unit
     }
 
+    /// As [`Dies::open_unit`], while nothing takes time.
+    pub(super) fn open_unit_at_once(&mut self, die: u32) -> u32 {
+        self.dies[die as usize].programs_pending += 1;
+        self.mapping.open_unit(die)
+    }
+
+    /// Opens a unit for the host's data on a drive that works with rows, if it can take one; cleaning starts if free space
+    /// gets short. The parity of a stripe that ends by that is held as a program.
+    pub(super) fn open_row_unit(&mut self, now: Ns) -> Option<u32> {
+        if !self.mapping.can_open(0) {
+            return None;
+        }
+        let (was_cleaning, dies) = (self.mapping.is_cleaning(0), &self.dies);
+        let opened = self.mapping.open_row_unit(|die| dies[die as usize].programs_pending);
+        let die = self.mapping.die_of(opened.unit);
+        self.dies[die as usize].programs_pending += 1;
+        self.hold_parity(opened.parity);
+        if !was_cleaning && self.mapping.is_cleaning(0) {
+            self.start_cleaning(now, die);
+            self.wake(now);
+        }
+        Some(opened.unit)
+    }
+
+    /// Enters the program of a unit of parity, if there is one, and keeps it back for now.
+    #[inline]
+    pub(super) fn hold_parity(&mut self, parity: Option<u32>) {
+        if let Some(unit) = parity {
+            self.dies[self.mapping.die_of(unit) as usize].programs_pending += 1;
+            self.hold_program(Job { unit, granules: 0, request: NONE, epoch: 0 });
+        }
+    }
+
     /// Reads granules of a unit.
     #[inline]
     pub(super) fn read(&mut self, now: Ns, read: Job) {
@@ -143,6 +171,7 @@ impl Dies {
         self.dies[die as usize].reads.push(&mut self.jobs, job);
         self.suspend(now, die);
         self.start(now, die);
+        self.wake(now);
     }
 
     /// Enters the program of a unit that was opened with [`Dies::open_unit`], and keeps it back for now.
@@ -153,10 +182,12 @@ impl Dies {
     }
 
     /// Starts the programs that were held.
+    #[inline]
     pub(super) fn start_held(&mut self, now: Ns) {
         while let Some(job) = self.held_programs.pop_front() {
             self.queue_program(now, job);
         }
+        self.wake(now);
     }
 
     /// Starts the programs that were held as a batch: the drive stands still until they have ended.
@@ -202,6 +233,13 @@ impl Dies {
     /// Lets the die or channel that is done at `now` go on; returns the command that ended by that, if any.
     #[inline]
     pub(super) fn take_event(&mut self, now: Ns) -> Option<Finished> {
+        let finished = self.event(now);
+        self.wake(now);
+        finished
+    }
+
+    #[inline]
+    fn event(&mut self, now: Ns) -> Option<Finished> {
         let part = self.calendar.pop()?;
         if part < self.dies.len() {
             return self.array_done(now, part as u32);
@@ -271,8 +309,49 @@ impl Dies {
         }
     }
 
+    /// The next step of cleaning a row, if the die has one; returns whether the die is busy with anything now.
+    fn start_row_step(&mut self, now: Ns, id: u32) -> bool {
+        let cleaning = self.row_cleaning.as_mut().expect("the drive works with rows");
+        match cleaning.step(id, &mut self.mapping) {
+            Step::Program(unit) => self.bring_in(now, id, Work::CleanTakeIn(unit)),
+            Step::Sense(unit) => self.occupy_cells(now, id, Work::CleanSense(unit), self.rules.sense_ns),
+            Step::Erase(unit) => self.erase(now, id, unit),
+            Step::BufferedUnits => {
+                if !self.start_program(now, id) {
+                    self.start_batch(now);
+                }
+            }
+            Step::Wait => {}
+            Step::Ended => self.cleaning_ended(now),
+        }
+        self.is_busy(id)
+    }
+
+    /// Has dies look for work that cleaning has for them.
+    #[inline]
+    fn wake(&mut self, now: Ns) {
+        if self.row_cleaning.is_some() {
+            self.wake_dies(now);
+        }
+    }
+
+    fn wake_dies(&mut self, now: Ns) {
+        loop {
+            if self.row_cleaning.as_mut().is_some_and(RowCleaning::take_wakes_all) {
+                (0..self.dies.len() as u32).for_each(|die| self.start(now, die));
+            } else if let Some(die) = self.mapping.take_woken() {
+                self.start(now, die);
+            } else {
+                return;
+            }
+        }
+    }
+
     /// The next step of cleaning a die, if it has one; returns whether the die is busy with anything now.
     fn start_cleaning_step(&mut self, now: Ns, id: u32) -> bool {
+        if self.row_cleaning.is_some() {
+            return self.start_row_step(now, id);
+        }
         if let Some(unit) = self.mapping.take_filled_unit(id) {
             self.bring_in(now, id, Work::CleanTakeIn(unit));
             return true;
@@ -284,6 +363,10 @@ impl Dies {
             };
             let unit = victim.next_unit;
             if unit == victim.end_unit {
+                if let Some(unit) = self.mapping.take_started_unit(id) {
+                    self.bring_in(now, id, Work::CleanTakeIn(unit));
+                    return true;
+                }
                 if self.mapping.has_buffered_units(victim.first_unit) {
                     // Units of the victim are on their way to flash; they come before its erasure.
                     if !self.start_program(now, id) {
@@ -371,19 +454,10 @@ impl Dies {
         }
     }
 
-    /// How long it takes to suspend what a die does, if it can be.
-    fn suspend_ns(&self, work: Work) -> Option<Ns> {
-        match work {
-            Work::Program(_) | Work::CleanProgram(_) => self.rules.suspend.program_ns,
-            Work::Erase(_) => self.rules.suspend.erase_ns,
-            _ => None,
-        }
-    }
-
     /// A read waits for a die: its work is suspended, once it has gone on for a while, unless it ends before.
     fn suspend(&mut self, now: Ns, id: u32) {
         let die = &self.dies[id as usize];
-        let Some(suspend_ns) = self.suspend_ns(die.work) else { return };
+        let Some(suspend_ns) = self.rules.suspend_ns(die.work) else { return };
         let at = now.max(die.cells.start + suspend_ns);
         if at + suspend_ns < die.cells.end {
             self.calendar.cancel(id as usize);
@@ -398,7 +472,7 @@ impl Dies {
         match work {
             Work::Suspend => self.idle(now, id),
             _ if left_ns > 0 => {
-                let suspend_ns = self.suspend_ns(work).expect("only what can be suspended ends early");
+                let suspend_ns = self.rules.suspend_ns(work).expect("only what can be suspended ends early");
                 self.dies[id as usize].suspended = Some(Suspended { work, left_ns });
                 self.stats.suspensions += 1;
                 self.occupy_cells(now, id, Work::Suspend, suspend_ns);
@@ -415,11 +489,14 @@ impl Dies {
                 return Some(Finished::Program(program));
             }
             Work::CleanProgram(unit) => {
-                self.mapping.programmed(unit);
+                self.mapping.moved_unit_programmed(unit);
                 self.idle(now, id);
             }
             Work::Erase(unit) => {
-                self.mapping.erase(unit);
+                match &mut self.row_cleaning {
+                    None => self.mapping.erase(unit),
+                    Some(cleaning) => cleaning.erased(&mut self.mapping),
+                }
                 self.stats.erases += 1;
                 self.idle(now, id);
                 self.cleaning_ended(now);
@@ -465,8 +542,7 @@ impl Dies {
             _ => self.mapping.unit_granules(),
         };
         let bytes = u64::from(granules) * u64::from(self.mapping.granule_bytes());
-        let busy_ns = bytes * self.rules.channel_block_ns / u64::from(BLOCK_BYTES);
-        self.calendar.push(now + busy_ns, self.dies.len() + channel as usize);
+        self.calendar.push(now + self.rules.transfer_ns(bytes), self.dies.len() + channel as usize);
     }
 
     /// The channel has served a die.
@@ -497,7 +573,10 @@ impl Dies {
                 Some(Finished::Read { request: read.request })
             }
             Work::CleanSendOut(unit) => {
-                self.move_unit(id, unit);
+                match &mut self.row_cleaning {
+                    None => self.move_unit(id, unit),
+                    Some(cleaning) => cleaning.unit_read(id, unit, &mut self.mapping),
+                }
                 self.idle(now, id);
                 None
             }

@@ -2,14 +2,17 @@
 
 use super::mapping::NONE;
 
-/// A unit to be read or programmed for the host.
+/// Marks a request number as that of a stripe whose parity needs a read.
+pub(super) const PARITY_READ: u32 = 1 << 31;
+
+/// A unit to be read or programmed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     /// The unit.
     pub(super) unit: u32,
     /// Granules to be read, or granules of data in a unit to be programmed.
     pub(super) granules: u32,
-    /// The request that waits for the job, or [`NONE`].
+    /// The request that waits for the job, or [`NONE`], or a stripe with the mark [`PARITY_READ`].
     pub(super) request: u32,
     /// The flush epoch of a program; no meaning for a read.
     pub(super) epoch: u32,

@@ -1,16 +1,21 @@
 //! Where each block is, which space can be reclaimed, and wear. There is no time in here: the dies decide when
 //! something happens, aging makes it happen at once.
 //!
-//! Flash is a row of *granules* (4 KiB, or less on a compressing drive), numbered so that units, erase blocks and dies
-//! are ranges. A block is mapped to its first granule, and that granule to the block: 4 bytes each, the only state per
-//! block. A granule that holds nothing live is [`NONE`], so an overwrite needs no more than these two.
+//! Flash is a sequence of *granules* (4 KiB, or less on a compressing drive), numbered so that units and erase blocks are
+//! ranges. Space is opened and reclaimed by *rows* of a *plot*: a plot is a die, and a row one of its erase blocks, unless
+//! the drive works with rows of all dies ([`super::rows`]); then the whole drive is one plot. A block is mapped to its first
+//! granule, and that granule to the block: 4 bytes each, the only state per block. A granule that holds nothing live is
+//! [`NONE`], so an overwrite needs no more than these two.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::config::{Config, Policy, RESERVED};
-use super::victim::{self, Bounds, NO_VICTIM};
-use crate::{BLOCK_BYTES, Rng};
+use super::config::Config;
+use super::defect::{self, Defect};
+use super::observe::{FlashEvent, Observer};
+use super::rows::{MoverUnit, Opened, ParityCounts, RowSpace};
+use super::space::{Front, Space};
+use super::stripes::{Side, Stripes};
+use crate::BLOCK_BYTES;
 
 /// Not mapped; nothing live.
 pub(super) const NONE: u32 = u32::MAX;
@@ -26,66 +31,35 @@ pub(super) struct Extent {
     pub(super) count: u32,
 }
 
-/// Work of [`Mapping::clean_at_once`].
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cleaned {
-    pub(super) moved_granules: u64,
-    pub(super) erases: u64,
-}
-
-/// The erase block that is being filled: its number (or [`NONE`]) and the next granule in it.
-#[derive(Clone, Copy, Debug)]
-struct Front {
-    block: u32,
-    next: u32,
-}
-
-/// The erase blocks of one die.
-#[derive(Clone, Debug)]
-struct Plot {
-    free: VecDeque<u32>,
-    /// Where the host's data goes, a unit at a time.
-    host: Front,
-    /// Where cleaning moves live data.
-    mover: Front,
-    /// Units that cleaning has filled and nobody has programmed yet.
-    filled_units: Vec<u32>,
-    live: u32,
-    bounds: Bounds,
-    cleaning: bool,
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct Mapping {
-    /// Block to first granule.
+    /// Address to first granule: blocks of the host, then what a redundancy stores beside them.
     map: Vec<u32>,
+    host_blocks: u32,
     /// Granule to block.
     owner: Vec<u32>,
-    /// Erase block to live granules.
-    live: Vec<u16>,
-    /// Erase block to units that are still in the buffer.
-    buffered_units: Vec<u16>,
-    erases: Vec<u32>,
-    /// Erase block to the number of blocks opened before it.
-    filled: Vec<u32>,
-    opened: u32,
+    /// Row to units that are still in the buffer.
+    buffered_units: Vec<u32>,
     /// A bit for each unit that is still in the buffer.
     in_buffer: Vec<u64>,
-    plots: Vec<Plot>,
+    space: Space,
+    /// Units that cleaning has filled and that are not being programmed yet, for each die that is a plot.
+    filled_units: Vec<Vec<u32>>,
+    /// Where units go on a drive that works with rows of all dies.
+    rows: Option<Box<RowSpace>>,
+    observer: Observer,
     /// Compressed bytes of each block; empty on a drive that does not compress.
     lengths: Vec<u16>,
-    policy: Policy,
-    rng: Rng,
-    low: usize,
-    high: usize,
-    mover_blocks: usize,
-    die_blocks: u32,
+    /// Dies of a plot.
+    plot_dies: u32,
+    plot_rows: u32,
+    row_granules: u32,
     block_granules: u32,
     unit_granules: u32,
     granule_bytes: u32,
-    /// Live granules that a die may hold at most.
-    die_live_max: u32,
-    /// Granules left empty by cleaning, since fragments of a compressed block stay together.
+    /// Whether what cleaning moves is on flash before its source is erased, so that parities keep their terms.
+    moves_at_once: bool,
+    /// Granules left empty by cleaning, since fragments of a compressed block stay together or a parity is due.
     padded: u64,
 }
 
@@ -95,53 +69,38 @@ impl Mapping {
         let per_block = BLOCK_BYTES / granule_bytes;
         let unit_granules = config.unit_blocks() * per_block;
         let block_granules = config.pages * unit_granules;
-        let (dies, die_blocks) = (config.all_dies(), config.erase_blocks);
-        let blocks = (dies * die_blocks) as usize;
-        let granules = blocks * block_granules as usize;
-        let closed = Front { block: NONE, next: block_granules };
-        let plot = |die: u32| Plot {
-            free: (die * die_blocks..(die + 1) * die_blocks).collect(),
-            host: closed,
-            mover: closed,
-            filled_units: Vec::new(),
-            live: 0,
-            bounds: Bounds::new(die_blocks as usize),
-            cleaning: false,
-        };
-        // A compressed block never straddles two units, so up to per_block - 1 granules of each may stay empty.
-        let usable = u64::from(unit_granules - (per_block - 1));
-        let die_live_max =
-            u64::from((die_blocks - RESERVED - config.mover_blocks() + 1) * config.pages) * usable;
+        let (dies, plot_rows) = (config.all_dies(), config.erase_blocks);
+        let (plot_dies, plots) = if config.works_with_rows() { (dies, 1) } else { (1, dies) };
+        let rows = (plots * plot_rows) as usize;
+        let row_granules = plot_dies * block_granules;
+        let granules = rows * row_granules as usize;
         Mapping {
-            map: vec![NONE; config.blocks as usize],
+            map: vec![NONE; config.addresses() as usize],
+            host_blocks: config.blocks,
             owner: vec![NONE; granules],
-            live: vec![NO_VICTIM; blocks],
-            buffered_units: vec![0; blocks],
-            erases: vec![0; blocks],
-            filled: vec![0; blocks],
-            opened: 0,
+            buffered_units: vec![0; rows],
             in_buffer: vec![0; granules / unit_granules as usize / 64 + 1],
-            plots: (0..dies).map(plot).collect(),
+            space: Space::new(config, plots, row_granules, seed),
+            filled_units: vec![Vec::new(); plots as usize],
+            rows: config.works_with_rows().then(|| Box::new(RowSpace::new(config))),
+            observer: Observer::default(),
             lengths: vec![
                 BLOCK_BYTES as u16;
                 if config.compression.is_some() { config.blocks as usize } else { 0 }
             ],
-            policy: config.policy,
-            rng: Rng::new(seed),
-            low: config.cleaning.low as usize,
-            high: config.cleaning.high as usize,
-            mover_blocks: config.mover_blocks() as usize,
-            die_blocks,
+            plot_dies,
+            plot_rows,
+            row_granules,
             block_granules,
             unit_granules,
             granule_bytes,
-            die_live_max: die_live_max as u32,
+            moves_at_once: config.raid5_layout().is_some(),
             padded: 0,
         }
     }
 
     pub(super) fn blocks(&self) -> u32 {
-        self.map.len() as u32
+        self.host_blocks
     }
 
     pub(super) fn unit_granules(&self) -> u32 {
@@ -152,19 +111,14 @@ impl Mapping {
         self.granule_bytes
     }
 
-    /// Erases of each erase block.
-    pub(super) fn erases(&self) -> &[u32] {
-        &self.erases
+    /// Dies of a plot.
+    pub(super) fn plot_dies(&self) -> u32 {
+        self.plot_dies
     }
 
-    /// Granules that live data may take.
-    pub(super) fn live_max(&self) -> u64 {
-        u64::from(self.die_live_max) * self.plots.len() as u64
-    }
-
-    /// Granules that live data takes.
-    pub(super) fn live(&self) -> u64 {
-        self.plots.iter().map(|plot| u64::from(plot.live)).sum()
+    /// Which rows are free, and how much in each is live.
+    pub(super) fn space(&self) -> &Space {
+        &self.space
     }
 
     /// Granules left empty by cleaning since the last reset.
@@ -172,18 +126,36 @@ impl Mapping {
         self.padded
     }
 
-    pub(super) fn reset_padded(&mut self) {
-        self.padded = 0;
+    /// Parities written since the last reset, in units.
+    pub(super) fn parity_counts(&self) -> ParityCounts {
+        self.rows.as_ref().map_or_else(ParityCounts::default, |rows| rows.counts)
+    }
+
+    pub(super) fn reset_counts(&mut self) {
+        (self.padded, self.space.victim_live) = (0, 0);
+        if let Some(rows) = &mut self.rows {
+            rows.counts = ParityCounts::default();
+        }
+    }
+
+    /// Tells an observer what has happened.
+    #[inline]
+    pub(super) fn tell(&mut self, event: impl FnOnce() -> FlashEvent) {
+        self.observer.tell(event);
+    }
+
+    /// Keeps what happens to the content of flash, if that is wanted.
+    pub(super) fn observer_mut(&mut self) -> &mut Observer {
+        &mut self.observer
     }
 
     /// Whether there is space to write a block into `count` granules. Without compression there always is.
-    #[inline]
     pub(super) fn has_space(&self, lba: u32, count: u32) -> bool {
         if self.lengths.is_empty() {
             return true;
         }
         let old = self.locate(lba).map_or(0, |extent| extent.count);
-        self.live() + u64::from(count) <= self.live_max() + u64::from(old)
+        self.space.live() + u64::from(count) <= self.space.live_max() + u64::from(old)
     }
 
     pub(super) fn announce_length(&mut self, lba: u32, bytes: u16) {
@@ -205,8 +177,7 @@ impl Mapping {
         }
     }
 
-    /// Brings the entry of a block into the processor's caches. The value goes nowhere, so nothing waits for it; a
-    /// request that is looked up some events later finds it there.
+    /// Brings the entry of a block into the processor's caches, for some events later; nothing waits for the value.
     #[inline]
     pub(super) fn touch(&self, lba: u32) {
         std::hint::black_box(self.map[lba as usize]);
@@ -230,12 +201,19 @@ impl Mapping {
     }
 
     /// The die of a unit.
+    #[inline]
     pub(super) fn die_of(&self, unit: u32) -> u32 {
-        unit / (self.block_granules / self.unit_granules) / self.die_blocks
+        let block = unit / (self.block_granules / self.unit_granules);
+        if self.plot_dies == 1 { block / self.plot_rows } else { block % self.plot_dies }
     }
 
-    fn block_of(&self, at: u32) -> usize {
-        (at / self.block_granules) as usize
+    #[inline]
+    fn row_of(&self, at: u32) -> usize {
+        (at / self.row_granules) as usize
+    }
+
+    fn plot_of(&self, die: u32) -> usize {
+        if self.plot_dies == 1 { die as usize } else { 0 }
     }
 
     /// Whether a unit is still in the buffer.
@@ -245,52 +223,49 @@ impl Mapping {
     }
 
     /// A unit is on flash.
+    #[inline]
     pub(super) fn programmed(&mut self, unit: u32) {
         self.in_buffer[unit as usize / 64] &= !(1 << (unit % 64));
-        let block = self.block_of(unit * self.unit_granules);
-        self.buffered_units[block] -= 1;
+        let row = self.row_of(unit * self.unit_granules);
+        self.buffered_units[row] -= 1;
+        if self.rows.is_some()
+            && let Some(stripes) = self.stripes_mut()
+        {
+            stripes.programmed(unit);
+        }
+        self.observer.tell(|| FlashEvent::Programmed { unit });
     }
 
     fn buffer(&mut self, unit: u32) {
         self.in_buffer[unit as usize / 64] |= 1 << (unit % 64);
-        let block = self.block_of(unit * self.unit_granules);
-        self.buffered_units[block] += 1;
+        let row = self.row_of(unit * self.unit_granules);
+        self.buffered_units[row] += 1;
     }
 
-    /// Whether the host's data can go to a die now.
+    /// Whether the host's data can go to a die now; on a drive that works with rows, to any.
+    #[inline]
     pub(super) fn can_open(&self, die: u32) -> bool {
-        let plot = &self.plots[die as usize];
-        let has_room = plot.host.next < self.block_granules || plot.free.len() > self.mover_blocks;
-        // A unit more, so that a drive filled to the brim can still be overwritten.
-        has_room && plot.live < self.die_live_max + self.unit_granules
+        let plot = self.plot_of(die);
+        let has_room = match &self.rows {
+            None => self.space.plots[plot].host.next < self.row_granules,
+            Some(rows) => rows.has_room(Side::Host) || rows.has_room_for_a_new_stripe(Side::Host),
+        };
+        self.space.can_open(plot, has_room, self.unit_granules)
     }
 
     /// The next unit of a die for the host's data; [`Mapping::can_open`] has said yes.
+    #[inline]
     pub(super) fn open_unit(&mut self, die: u32) -> u32 {
-        let mut front = self.plots[die as usize].host;
-        if front.next == self.block_granules {
-            front = self.open_block(die);
+        let mut front = self.space.plots[die as usize].host;
+        if front.next == self.row_granules {
+            front = self.space.open_row(die as usize);
         }
-        let at = front.block * self.block_granules + front.next;
+        let at = front.row * self.row_granules + front.next;
         front.next += self.unit_granules;
-        self.plots[die as usize].host = front;
+        self.space.plots[die as usize].host = front;
         let unit = at / self.unit_granules;
         self.buffer(unit);
         unit
-    }
-
-    fn open_block(&mut self, die: u32) -> Front {
-        let plot = &mut self.plots[die as usize];
-        let block = plot.free.pop_front().expect("cleaning keeps free blocks for itself");
-        plot.cleaning |= plot.free.len() < self.low;
-        // One of the two fronts leaves its block, which may be cleaned from now on.
-        for left in [plot.host.block, plot.mover.block].into_iter().filter(|&left| left != NONE) {
-            plot.bounds.lower((left - die * self.die_blocks) as usize, self.live[left as usize]);
-        }
-        self.live[block as usize] = 0;
-        self.filled[block as usize] = self.opened;
-        self.opened += 1;
-        Front { block, next: 0 }
     }
 
     /// Puts a block into `count` granules from `at`.
@@ -302,9 +277,11 @@ impl Mapping {
         for next in 1..count {
             self.owner[(at + next) as usize] = CONTINUED;
         }
-        let block = self.block_of(at);
-        self.live[block] += count as u16;
-        self.plots[block / self.die_blocks as usize].live += count;
+        let row = self.row_of(at);
+        self.space.add_live(row, count);
+        if lba < self.host_blocks {
+            self.observer.tell(|| FlashEvent::Placed { lba, at, count });
+        }
     }
 
     /// A block has no content any more.
@@ -317,76 +294,72 @@ impl Mapping {
         for granule in at..at + count {
             self.owner[granule as usize] = NONE;
         }
-        let block = self.block_of(at);
-        self.live[block] -= count as u16;
-        let die = block / self.die_blocks as usize;
-        let plot = &mut self.plots[die];
-        plot.live -= count;
-        plot.bounds.lower(block - die * self.die_blocks as usize, self.live[block]);
+        let row = self.row_of(at);
+        self.space.remove_live(row, count);
+    }
+
+    /// What `lba` holds belongs to another address from now on.
+    pub(super) fn rename(&mut self, lba: u32, address: u32) {
+        let at = std::mem::replace(&mut self.map[lba as usize], NONE);
+        debug_assert!(at != NONE && self.map[address as usize] == NONE);
+        self.map[address as usize] = at;
+        self.owner[at as usize] = address;
     }
 
     pub(super) fn is_cleaning(&self, die: u32) -> bool {
-        self.plots[die as usize].cleaning
+        self.space.is_cleaning(self.plot_of(die))
     }
 
-    /// Starts cleaning a die that has not as many free erase blocks as it should.
+    /// Starts cleaning the plot of a die that has not as many free rows as it should.
     pub(super) fn start_cleaning(&mut self, die: u32) {
-        let plot = &mut self.plots[die as usize];
-        plot.cleaning |= plot.free.len() < self.high;
+        self.space.start_cleaning(self.plot_of(die));
     }
 
-    /// Picks an erase block to clean, as the range of its units. Ends the cleaning when none is worth it.
+    fn units_of(&self, row: u32) -> Range<u32> {
+        row * self.row_granules / self.unit_granules..(row + 1) * self.row_granules / self.unit_granules
+    }
+
+    /// Picks a row of the plot of a die to clean, as the range of its units. Ends the cleaning when none is worth it.
     pub(super) fn choose_victim(&mut self, die: u32) -> Option<Range<u32>> {
-        let plot = &mut self.plots[die as usize];
-        let first = die * self.die_blocks;
-        let range = first as usize..(first + self.die_blocks) as usize;
-        let live = &mut self.live[range.clone()];
-        let open = [plot.host.block, plot.mover.block]
-            .map(|block| (block != NONE).then(|| (block - first) as usize));
-        let counts = open.map(|block| block.map(|block| std::mem::replace(&mut live[block], NO_VICTIM)));
-        let full = self.block_granules as u16;
-        let victim =
-            victim::choose(self.policy, live, &mut plot.bounds, &self.filled[range], full, &mut self.rng);
-        for (block, count) in open.into_iter().zip(counts) {
-            if let (Some(block), Some(count)) = (block, count) {
-                live[block] = count;
-                plot.bounds.lower(block, count);
-            }
-        }
-        plot.cleaning = victim.is_some();
-        let units = self.block_granules / self.unit_granules;
-        victim.map(|block| (first + block as u32) * units..(first + block as u32 + 1) * units)
+        let row = self.space.choose_victim(self.plot_of(die))?;
+        Some(self.units_of(row))
     }
 
     /// Live granules in a unit.
+    #[inline]
     pub(super) fn live_in(&self, unit: u32) -> u32 {
         let at = (unit * self.unit_granules) as usize;
         self.owner[at..at + self.unit_granules as usize].iter().filter(|&&owner| owner != NONE).count() as u32
     }
 
-    /// Moves what is live in a unit to where its die gathers such data; returns the granules moved.
+    /// Moves what is live in a unit to where its plot gathers such data; returns the granules moved.
     pub(super) fn move_unit(&mut self, die: u32, unit: u32) -> u32 {
         let mut moved = 0;
         let mut at = unit * self.unit_granules;
         let end = at + self.unit_granules;
+        let in_rows = self.rows.is_some();
         while at < end {
             let lba = self.owner[at as usize];
             let mut count = 1;
             if lba != NONE {
                 count = self.granules_at(at);
-                let to = self.mover_room(die, count);
+                let to = if in_rows { self.row_room(count) } else { self.mover_room(die, count) };
                 self.relocate(lba, at, to, count);
+                self.observer.tell(|| FlashEvent::Moved { from: at, to, count });
+                if in_rows {
+                    self.seal_full_mover_unit();
+                }
                 moved += count;
             }
             at += count;
         }
-        let victim = self.block_of(unit * self.unit_granules);
-        self.live[victim] -= moved as u16;
+        let victim = self.row_of(unit * self.unit_granules);
+        self.space.moved_away(victim, moved);
         moved
     }
 
     /// Like [`Mapping::place`] for a block that is known to be at `from`. It only stores where the caches may miss, and
-    /// leaves the count of the victim to the caller; a die's count does not change.
+    /// leaves the count of the victim to the caller; a plot's count does not change.
     #[inline]
     fn relocate(&mut self, lba: u32, from: u32, to: u32, count: u32) {
         self.map[lba as usize] = to;
@@ -394,13 +367,13 @@ impl Mapping {
             self.owner[(from + next) as usize] = NONE;
             self.owner[(to + next) as usize] = if next == 0 { lba } else { CONTINUED };
         }
-        let block = self.block_of(to);
-        self.live[block] += count as u16;
+        let row = self.row_of(to);
+        self.space.moved_to(row, count);
     }
 
     /// Room for moved data.
     fn mover_room(&mut self, die: u32, count: u32) -> u32 {
-        let mut front = self.plots[die as usize].mover;
+        let mut front = self.space.plots[die as usize].mover;
         let mut used = front.next % self.unit_granules;
         if used > 0 && self.unit_granules - used < count {
             let gap = self.unit_granules - used;
@@ -409,91 +382,219 @@ impl Mapping {
             (front.next, used) = (front.next + gap, 0);
         }
         if used == 0 {
-            if front.next == self.block_granules {
-                front = self.open_block(die);
+            if front.next == self.row_granules {
+                front = self.space.open_row(die as usize);
             }
-            self.buffer((front.block * self.block_granules + front.next) / self.unit_granules);
+            self.buffer((front.row * self.row_granules + front.next) / self.unit_granules);
         }
-        let at = front.block * self.block_granules + front.next;
+        let at = front.row * self.row_granules + front.next;
         front.next += count;
-        self.plots[die as usize].mover = front;
+        self.space.plots[die as usize].mover = front;
         if front.next.is_multiple_of(self.unit_granules) {
-            self.finish_mover_unit(die, Front { block: front.block, next: front.next - 1 });
+            self.finish_mover_unit(die, Front { row: front.row, next: front.next - 1 });
         }
         at
     }
 
+    /// Takes the unit that cleaning has begun to fill, padded, where what was moved has to be on flash before its source is
+    /// erased.
+    pub(super) fn take_started_unit(&mut self, die: u32) -> Option<u32> {
+        let mut front = self.space.plots[die as usize].mover;
+        let used = front.next % self.unit_granules;
+        if !self.moves_at_once || used == 0 {
+            return None;
+        }
+        let unit = (front.row * self.row_granules + front.next) / self.unit_granules;
+        self.padded += u64::from(self.unit_granules - used);
+        front.next += self.unit_granules - used;
+        self.space.plots[die as usize].mover = front;
+        Some(unit)
+    }
+
     /// The unit that holds granule `inside.next` is ready to be programmed.
     fn finish_mover_unit(&mut self, die: u32, inside: Front) {
-        let unit = (inside.block * self.block_granules + inside.next) / self.unit_granules;
-        self.plots[die as usize].filled_units.push(unit);
+        let unit = (inside.row * self.row_granules + inside.next) / self.unit_granules;
+        self.filled_units[die as usize].push(unit);
     }
 
     /// Takes a unit that cleaning has filled.
     pub(super) fn take_filled_unit(&mut self, die: u32) -> Option<u32> {
-        self.plots[die as usize].filled_units.pop()
+        match &mut self.rows {
+            None => self.filled_units[die as usize].pop(),
+            Some(rows) => rows.take_filled(die),
+        }
     }
 
-    /// Whether the erase block of a unit has units that are not yet on flash.
+    /// A unit that cleaning has filled is on flash.
+    pub(super) fn moved_unit_programmed(&mut self, unit: u32) {
+        self.programmed(unit);
+        if let Some(rows) = &mut self.rows {
+            rows.moving -= 1;
+        }
+    }
+
+    /// Whether the row of a unit has units that are not yet on flash.
     pub(super) fn has_buffered_units(&self, unit: u32) -> bool {
-        self.buffered_units[self.block_of(unit * self.unit_granules)] > 0
+        self.buffered_units[self.row_of(unit * self.unit_granules)] > 0
     }
 
-    /// Erases the erase block of a unit; nothing in it is live. Ends the die's cleaning when enough is free.
+    /// Erases the row of a unit; nothing in it is live. Ends the cleaning of its plot when enough is free.
     pub(super) fn erase(&mut self, unit: u32) {
-        let block = self.block_of(unit * self.unit_granules);
-        debug_assert_eq!(self.live[block], 0);
-        self.live[block] = NO_VICTIM;
-        self.erases[block] += 1;
-        let plot = &mut self.plots[block / self.die_blocks as usize];
-        plot.free.push_back(block as u32);
-        if plot.free.len() >= self.high {
-            plot.cleaning = false;
+        let row = self.row_of(unit * self.unit_granules);
+        self.space.erased(row);
+        if let Some(stripes) = self.stripes_mut() {
+            stripes.erased(row as u32);
+        }
+        let units = self.units_of(row as u32);
+        self.observer.tell(|| FlashEvent::Erased { units });
+    }
+}
+
+/// Rows of all dies, and the stripes in them.
+impl Mapping {
+    fn rows_mut(&mut self) -> &mut RowSpace {
+        self.rows.as_mut().expect("the drive works with rows")
+    }
+
+    fn stripes_mut(&mut self) -> Option<&mut Stripes> {
+        self.rows.as_mut()?.stripes.as_mut()
+    }
+
+    /// The open rows and the stripes, on a drive that works with rows.
+    pub(super) fn rows(&self) -> Option<&RowSpace> {
+        self.rows.as_deref()
+    }
+
+    /// The next unit for the host's data, on the die that is filled least, then has the fewest programs `pending`;
+    /// [`Mapping::can_open`] has said yes.
+    pub(super) fn open_row_unit(&mut self, pending: impl Fn(u32) -> u32) -> Opened {
+        self.open_unit_of(Side::Host, pending)
+    }
+
+    fn open_unit_of(&mut self, side: Side, pending: impl Fn(u32) -> u32) -> Opened {
+        let mut parity = None;
+        if !self.rows_mut().has_room(side) {
+            parity = self.end_stripe(side);
+            if !self.rows_mut().has_room(side) {
+                let front = self.space.open_row(0);
+                match side {
+                    Side::Host => self.space.plots[0].host = front,
+                    Side::Mover => self.space.plots[0].mover = front,
+                }
+                self.rows_mut().open_row(side, front.row);
+            }
+        }
+        let unit = self.rows_mut().take(side, pending);
+        self.buffer(unit);
+        Opened { unit, parity }
+    }
+
+    /// Closes the open stripe of a side before it is full; returns the parity that has to be written for that.
+    fn end_stripe(&mut self, side: Side) -> Option<u32> {
+        let parity = self.rows_mut().is_uncovered(side).then(|| self.form_parity(side));
+        let rows = self.rows.as_mut()?;
+        rows.close_stripe(side, &mut self.observer);
+        rows.counts.row_end += u64::from(parity.is_some() && side == Side::Host);
+        parity
+    }
+
+    fn form_parity(&mut self, side: Side) -> u32 {
+        let rows = self.rows.as_mut().expect("the drive works with rows");
+        let unit = rows.form_parity(side, &mut self.observer);
+        rows.counts.cleaning += u64::from(side == Side::Mover);
+        self.buffer(unit);
+        unit
+    }
+
+    /// A unit of a side has its content; returns the parity if its stripe is full by that.
+    fn join(&mut self, side: Side, unit: u32) -> Option<u32> {
+        if !self.rows.as_mut()?.join(side, unit, &mut self.observer) {
+            return None;
+        }
+        let parity = self.form_parity(side);
+        self.rows.as_mut()?.close_stripe(side, &mut self.observer);
+        Some(parity)
+    }
+
+    /// A unit of the host has its content; returns the parity of its stripe if that is full.
+    #[inline]
+    pub(super) fn seal_unit(&mut self, unit: u32) -> Option<u32> {
+        self.rows.as_ref()?;
+        let parity = self.join(Side::Host, unit)?;
+        self.rows_mut().counts.full += 1;
+        Some(parity)
+    }
+
+    /// Whether the host's data is in a stripe whose parity does not cover it.
+    pub(super) fn is_uncovered(&self) -> bool {
+        self.rows.as_ref().is_some_and(|rows| rows.is_uncovered(Side::Host))
+    }
+
+    /// Forms the parity of the open stripe of the host's data, if it has uncovered data. The stripe stays open.
+    pub(super) fn cover(&mut self) -> Option<u32> {
+        let parity = self.is_uncovered().then(|| self.form_parity(Side::Host))?;
+        self.rows_mut().counts.partial += 1;
+        Some(parity)
+    }
+
+    /// Room for moved data, in the open row of cleaning.
+    fn row_room(&mut self, count: u32) -> u32 {
+        let mut mover = match self.rows_mut().mover.take() {
+            Some(mover) if mover.used + count <= self.unit_granules => mover,
+            full => {
+                if let Some(full) = full {
+                    self.seal_mover_unit(full);
+                }
+                let waiting = self.rows_mut().filled_lengths();
+                let opened = self.open_unit_of(Side::Mover, |die| waiting[die as usize]);
+                if let Some(parity) = opened.parity {
+                    self.rows_mut().add_filled(parity);
+                }
+                MoverUnit { unit: opened.unit, used: 0 }
+            }
+        };
+        let at = mover.unit * self.unit_granules + mover.used;
+        mover.used += count;
+        self.rows_mut().mover = Some(mover);
+        at
+    }
+
+    /// Has the unit that cleaning fills programmed if it is full.
+    fn seal_full_mover_unit(&mut self) {
+        let unit_granules = self.unit_granules;
+        let full = self.rows_mut().mover.take_if(|mover| mover.used == unit_granules);
+        if let Some(full) = full {
+            self.seal_mover_unit(full);
         }
     }
 
-    /// Cleans a die until it has enough free, in no time.
-    pub(super) fn clean_at_once(&mut self, die: u32) -> Cleaned {
-        let mut cleaned = Cleaned::default();
-        while self.is_cleaning(die) {
-            let Some(units) = self.choose_victim(die) else {
-                break;
-            };
-            let first = units.start;
-            for unit in units {
-                cleaned.moved_granules += u64::from(self.move_unit(die, unit));
-                while let Some(filled) = self.take_filled_unit(die) {
-                    self.programmed(filled);
-                }
-            }
-            self.erase(first);
-            cleaned.erases += 1;
+    fn seal_mover_unit(&mut self, mover: MoverUnit) {
+        self.padded += u64::from(self.unit_granules - mover.used);
+        self.rows_mut().add_filled(mover.unit);
+        if let Some(parity) = self.join(Side::Mover, mover.unit) {
+            self.rows_mut().add_filled(parity);
         }
-        cleaned
+    }
+
+    /// All live data of a victim has been moved. With stripes, what was moved is programmed with a parity over it.
+    pub(super) fn finish_moving(&mut self) {
+        if self.stripes_mut().is_none() || defect::has(Defect::EraseBeforeParity) {
+            return;
+        }
+        if let Some(mover) = self.rows_mut().mover.take() {
+            self.seal_mover_unit(mover);
+        }
+        if !self.rows_mut().protected && self.rows_mut().is_uncovered(Side::Mover) {
+            let parity = self.form_parity(Side::Mover);
+            self.rows_mut().add_filled(parity);
+        }
+    }
+
+    /// A die that has got a unit of cleaning to program since the last call.
+    pub(super) fn take_woken(&mut self) -> Option<u32> {
+        self.rows.as_mut()?.take_woken()
     }
 }
 
 #[cfg(test)]
-impl Mapping {
-    /// Panics unless every table agrees with the others.
-    pub(super) fn verify(&self) {
-        let mut live = vec![0u32; self.live.len()];
-        for lba in 0..self.map.len() as u32 {
-            if let Some(Extent { at, count }) = self.locate(lba) {
-                assert_eq!(self.owner[at as usize], lba);
-                live[self.block_of(at)] += count;
-            }
-        }
-        let owned = self.owner.iter().filter(|&&owner| owner != NONE).count() as u32;
-        assert_eq!(owned, live.iter().sum::<u32>());
-        for (block, &count) in live.iter().enumerate() {
-            let known = self.live[block];
-            assert_eq!(count, if known == NO_VICTIM { 0 } else { u32::from(known) }, "block {block}");
-        }
-        for (die, plot) in self.plots.iter().enumerate() {
-            let first = die * self.die_blocks as usize;
-            assert_eq!(plot.live, live[first..first + self.die_blocks as usize].iter().sum::<u32>());
-            assert!(plot.free.iter().all(|&block| self.live[block as usize] == NO_VICTIM));
-        }
-    }
-}
+mod verify;

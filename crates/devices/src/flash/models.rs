@@ -1,6 +1,7 @@
 //! Parameter sets and where they come from. Each can be resized with [`Config::sized`].
 
 use super::config::{Cleaning, Config, Drain, Link, Policy, Suspend};
+use super::redundancy::Redundancy;
 use crate::Ns;
 
 /// The smallest cleaning steps: all spare space is used before anything is cleaned.
@@ -45,6 +46,8 @@ pub fn slc() -> Config {
         policy: Policy::Greedy,
         cleaning: LAZY,
         compression: None,
+        redundancy: Redundancy::EccOnly,
+        rows: false,
     };
     config.sized(8 << 18, 0.05)
 }
@@ -80,6 +83,8 @@ pub fn mqsim() -> Config {
         policy: Policy::Greedy,
         cleaning: LAZY,
         compression: None,
+        redundancy: Redundancy::EccOnly,
+        rows: false,
     }
 }
 
@@ -112,6 +117,8 @@ pub fn femu() -> Config {
         policy: Policy::Greedy,
         cleaning: LAZY,
         compression: None,
+        redundancy: Redundancy::EccOnly,
+        rows: false,
     }
 }
 

@@ -65,6 +65,10 @@ impl Placement {
     /// Returns `None` while no die can.
     #[inline]
     pub(super) fn place_unit(&mut self, now: Ns, dies: &mut Dies) -> Option<OpenUnit> {
+        if dies.mapping().rows().is_some() {
+            let unit = dies.open_row_unit(now)?;
+            return Some(OpenUnit::new(unit, dies.mapping()));
+        }
         let mut best = None;
         let mut least = u32::MAX;
         for step in 0..self.dies {

@@ -7,8 +7,10 @@ use super::buffer::Buffer;
 use super::config::Config;
 use super::dies::{Dies, Finished};
 use super::host::{HostEvent, HostInterface};
-use super::jobs::Job;
+use super::jobs::{Job, PARITY_READ};
+use super::loss::{self, Content, Failure, Losses};
 use super::mapping::NONE;
+use super::observe::FlashEvent;
 use super::placement::Placement;
 use super::stats::Stats;
 use crate::command::check;
@@ -84,9 +86,9 @@ impl Ssd {
         self.dies.reset_stats(self.now);
     }
 
-    /// Erases of each erase block, die after die; those of all planes count once.
+    /// Erases of each erase block, die after die; those of all planes count once, and so do those of a row.
     pub fn erase_counts(&self) -> &[u32] {
-        self.dies.mapping().erases()
+        self.dies.mapping().space().erases()
     }
 
     /// Whether a block holds data.
@@ -107,7 +109,7 @@ impl Ssd {
         self.config.compression.filter(|compression| compression.space_query)?;
         let mapping = self.dies.mapping();
         let bytes = u64::from(mapping.granule_bytes());
-        Some(Space { total: mapping.live_max() * bytes, used: mapping.live() * bytes })
+        Some(Space { total: mapping.space().live_max() * bytes, used: mapping.space().live() * bytes })
     }
 
     /// Compressed length of a block in bytes, 0 if it holds nothing, if the drive compresses and tells.
@@ -136,10 +138,49 @@ impl Ssd {
         self.stats = self.stats + stats;
     }
 
+    /// Keeps every change of what flash holds from now on, for [`Ssd::take_flash_events`].
+    pub fn observe_flash(&mut self) {
+        self.dies.mapping_mut().observer_mut().start();
+    }
+
+    /// The changes of what flash holds since the last call.
+    pub fn take_flash_events(&mut self) -> Vec<FlashEvent> {
+        self.dies.mapping_mut().observer_mut().take()
+    }
+
+    /// The die of a unit. A unit is as many granules as [`Ssd::unit_granules`] says, from that multiple of its number.
+    pub fn die_of(&self, unit: u32) -> u32 {
+        self.dies.mapping().die_of(unit)
+    }
+
+    /// Granules of a unit.
+    pub fn unit_granules(&self) -> u32 {
+        self.dies.mapping().unit_granules()
+    }
+
+    /// Where the content of a block would be found if something failed now, with power or after a power failure.
+    pub fn content_after(&self, lba: u32, failure: Option<Failure>, powered: bool) -> Content {
+        loss::content(&self.config, self.dies.mapping(), self.buffer.raid5(), lba, failure, powered)
+    }
+
+    /// What a failure would leave of all blocks, with power or after a power failure. A die of a drive whose stripes have
+    /// more elements than it has dies takes blocks with it.
+    pub fn losses_after(&self, failure: Failure, powered: bool) -> Losses {
+        let mut losses = Losses::default();
+        for lba in 0..self.blocks() {
+            match self.content_after(lba, Some(failure), powered) {
+                Content::Combined { .. } => losses.rebuilt += 1,
+                Content::Lost => losses.lost.push(lba),
+                Content::Unwritten | Content::Stored { .. } | Content::Memory | Content::Volatile => {}
+            }
+        }
+        losses
+    }
+
     fn start_aging(&mut self) -> Aging<'_> {
         assert!(self.next_event().is_none(), "requests are under way");
         self.buffer.empty_at_once(self.now, &mut self.host, &mut self.dies);
-        Aging::new(self.dies.mapping_mut(), &mut self.placement, &mut self.rng)
+        Aging::new(&self.config, self.dies.mapping_mut(), &mut self.placement, &mut self.rng)
     }
 
     #[cfg(test)]
@@ -166,6 +207,11 @@ impl Ssd {
         match command.kind {
             Kind::Read => self.start_read(id, command),
             Kind::Write => {
+                self.buffer.enqueue(id);
+                self.admit();
+            }
+            // What a block of a RAID-5 stripe held is a term of a parity.
+            Kind::Discard if self.buffer.raid5().is_some() => {
                 self.buffer.enqueue(id);
                 self.admit();
             }
@@ -212,6 +258,10 @@ impl Ssd {
     /// The one place where the drive learns that a command to its dies has ended.
     fn finished(&mut self, finished: Finished) {
         match finished {
+            Finished::Read { request } if request & PARITY_READ != 0 => {
+                let stripe = request & !PARITY_READ;
+                self.buffer.parity_read_done(self.now, stripe, &mut self.host, &mut self.dies);
+            }
             Finished::Read { request: id } => {
                 let request = self.host.request_mut(id);
                 request.pending -= 1;
@@ -219,7 +269,9 @@ impl Ssd {
                     self.host.send_data(self.now, id);
                 }
             }
-            Finished::Program(program) => self.buffer.unit_programmed(self.now, program, &mut self.host),
+            Finished::Program(program) => {
+                self.buffer.unit_programmed(self.now, program, &mut self.host, &mut self.dies)
+            }
         }
     }
 
@@ -249,7 +301,7 @@ impl Ssd {
     }
 
     fn next_at(&self) -> Ns {
-        self.host.next_event().min(self.dies.next_event())
+        self.host.next_event().min(self.dies.next_event()).min(self.buffer.parity_due())
     }
 }
 
@@ -281,6 +333,8 @@ impl Device for Ssd {
             self.now = at;
             if self.dies.next_event() == at {
                 self.dies.take_event(at).into_iter().for_each(|ended| self.finished(ended));
+            } else if self.buffer.parity_due() == at {
+                self.buffer.write_parity(at, &mut self.host, &mut self.dies);
             } else {
                 match self.host.take_event(at) {
                     Some(HostEvent::Completed(id)) => self.complete(id, completions),

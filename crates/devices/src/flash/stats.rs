@@ -15,6 +15,18 @@ pub struct Stats {
     pub moved_granules: u64,
     /// Granules left empty so that a unit could be programmed early or held no fragment of a block.
     pub padded_granules: u64,
+    /// Granules of parity programmed for full stripes (PW_WR); of RAID-5, for all stripes.
+    pub parity_granules: u64,
+    /// Granules of parity programmed for elastic stripes to which no data came for P_wait (PPW).
+    pub partial_parity_granules: u64,
+    /// Granules of parity programmed because an elastic stripe ended with its row.
+    pub row_end_parity_granules: u64,
+    /// Granules of parity programmed over data that cleaning moved (PW_GC).
+    pub cleaning_parity_granules: u64,
+    /// Blocks read to compute parities (PR).
+    pub parity_reads: u64,
+    /// Live granules of the erase blocks or rows that cleaning chose.
+    pub victim_granules: u64,
     /// Erase blocks cleaned.
     pub erases: u64,
     /// Pages sensed for the host.
@@ -30,10 +42,20 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// Granules programmed: for the host, by cleaning, as padding, as parity.
+    pub fn programmed_granules(&self) -> u64 {
+        self.written_granules
+            + self.moved_granules
+            + self.padded_granules
+            + self.parity_granules
+            + self.partial_parity_granules
+            + self.row_end_parity_granules
+            + self.cleaning_parity_granules
+    }
+
     /// Granules programmed per granule written by the host.
     pub fn write_amplification(&self) -> f64 {
-        let programmed = self.written_granules + self.moved_granules + self.padded_granules;
-        programmed as f64 / self.written_granules.max(1) as f64
+        self.programmed_granules() as f64 / self.written_granules.max(1) as f64
     }
 }
 
@@ -46,6 +68,12 @@ impl Add for Stats {
             written_granules: self.written_granules + other.written_granules,
             moved_granules: self.moved_granules + other.moved_granules,
             padded_granules: self.padded_granules + other.padded_granules,
+            parity_granules: self.parity_granules + other.parity_granules,
+            partial_parity_granules: self.partial_parity_granules + other.partial_parity_granules,
+            row_end_parity_granules: self.row_end_parity_granules + other.row_end_parity_granules,
+            cleaning_parity_granules: self.cleaning_parity_granules + other.cleaning_parity_granules,
+            parity_reads: self.parity_reads + other.parity_reads,
+            victim_granules: self.victim_granules + other.victim_granules,
             erases: self.erases + other.erases,
             host_senses: self.host_senses + other.host_senses,
             suspensions: self.suspensions + other.suspensions,

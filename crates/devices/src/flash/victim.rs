@@ -8,7 +8,7 @@ use super::config::Policy;
 use crate::Rng;
 
 /// Count that stands for an erase block which cannot be cleaned, because it is free or open.
-pub(super) const NO_VICTIM: u16 = u16::MAX;
+pub(super) const NO_VICTIM: u32 = u32::MAX;
 
 /// Erase blocks in a group.
 const GROUP: usize = 64;
@@ -16,7 +16,7 @@ const GROUP: usize = 64;
 /// Lower bounds of the live granules in each group of a die's erase blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
-    least: Vec<u16>,
+    least: Vec<u32>,
 }
 
 impl Bounds {
@@ -26,13 +26,13 @@ impl Bounds {
 
     /// A block of the die has so few live granules now.
     #[inline]
-    pub(super) fn lower(&mut self, block: usize, live: u16) {
+    pub(super) fn lower(&mut self, block: usize, live: u32) {
         let least = &mut self.least[block / GROUP];
         *least = live.min(*least);
     }
 
     /// The first of the blocks with the least live granules, if those are fewer than `full`.
-    fn emptiest(&mut self, live: &[u16], full: u16) -> Option<usize> {
+    fn emptiest(&mut self, live: &[u32], full: u32) -> Option<usize> {
         loop {
             let bound = self.least.iter().copied().min()?;
             if bound >= full {
@@ -55,10 +55,10 @@ impl Bounds {
 /// opened, `full` is the number of granules in a block.
 pub(super) fn choose(
     policy: Policy,
-    live: &[u16],
+    live: &[u32],
     bounds: &mut Bounds,
     filled: &[u32],
-    full: u16,
+    full: u32,
     rng: &mut Rng,
 ) -> Option<usize> {
     match policy {
@@ -75,7 +75,7 @@ pub(super) fn choose(
 }
 
 /// Any block that can be cleaned. Nearly all can, so drawing until one is found takes few draws.
-fn candidate(live: &[u16], rng: &mut Rng) -> usize {
+fn candidate(live: &[u32], rng: &mut Rng) -> usize {
     loop {
         let block = rng.below(live.len() as u32) as usize;
         if live[block] != NO_VICTIM {
@@ -88,7 +88,7 @@ fn candidate(live: &[u16], rng: &mut Rng) -> usize {
 mod tests {
     use super::*;
 
-    fn bounds(live: &[u16]) -> Bounds {
+    fn bounds(live: &[u32]) -> Bounds {
         let mut bounds = Bounds::new(live.len());
         live.iter().enumerate().for_each(|(block, &count)| bounds.lower(block, count));
         bounds
@@ -99,7 +99,7 @@ mod tests {
         let live = [NO_VICTIM, 5, 3, NO_VICTIM, 3, 8];
         let filled = [9, 2, 3, 1, 4, 5];
         let mut rng = Rng::new(1);
-        let mut pick = |policy, live: &[u16]| choose(policy, live, &mut bounds(live), &filled, 8, &mut rng);
+        let mut pick = |policy, live: &[u32]| choose(policy, live, &mut bounds(live), &filled, 8, &mut rng);
         assert_eq!(pick(Policy::Greedy, &live), Some(2));
         assert_eq!(pick(Policy::Fifo, &live), Some(1));
         assert!(matches!(pick(Policy::Choices(50), &live), Some(2 | 4)));
@@ -109,11 +109,11 @@ mod tests {
     #[test]
     fn bounds_find_the_emptiest_while_counts_go_up_and_down() {
         let mut rng = Rng::new(2);
-        let mut live: Vec<u16> = (0..1000).map(|_| rng.below(100) as u16).collect();
+        let mut live: Vec<u32> = (0..1000).map(|_| rng.below(100)).collect();
         let mut bounds = bounds(&live);
         for _ in 0..10_000 {
             let block = rng.below(1000) as usize;
-            live[block] = if rng.below(3) == 0 { NO_VICTIM } else { rng.below(100) as u16 };
+            live[block] = if rng.below(3) == 0 { NO_VICTIM } else { rng.below(100) };
             bounds.lower(block, live[block]);
             let least = live.iter().copied().min();
             let found = bounds.emptiest(&live, 100);

@@ -173,9 +173,9 @@ fn difference(until_ns: u64, now: &Snapshot, then: &Snapshot) -> Interval {
     }
 }
 
-/// Blocks of 4 KiB programmed: for the host, for cleaning, and as padding. Without compression a granule is a block.
+/// Blocks of 4 KiB programmed: for the host, by cleaning, as padding and as parity. Without compression a granule is a block.
 pub(crate) fn programmed_blocks(stats: &Stats) -> u64 {
-    stats.written_granules + stats.moved_granules + stats.padded_granules
+    stats.programmed_granules()
 }
 
 /// The state of a pool with a status.

@@ -1,0 +1,363 @@
+//! A ledger of what flash holds, kept from the drive's events alone, and a test of what the drive says after a failure.
+//!
+//! Each granule of data has a token, and each parity the combination (exclusive or) of the tokens of the granules that the
+//! drive has named for it. When something fails, its tokens are wiped. What the drive then says about each block (where it is,
+//! or what has to be combined) must give the token of the newest version of the block.
+
+use std::collections::BTreeMap;
+
+use sinew_devices::flash::{
+    Cleaning, Config, Content, Drain, Failure, FlashEvent, ParityReads, Redundancy, Ssd, Striping, consumer,
+    datacenter, femu, mqsim, slc,
+};
+use sinew_devices::{Command, Device, Kind, Ns, Rng};
+
+/// How long data may stay uncovered beyond P_wait: the time in which what is queued gets to flash.
+const SLACK_NS: Ns = 3_000_000_000;
+
+#[derive(Clone)]
+struct Ledger {
+    unit_granules: usize,
+    content: Vec<u64>,
+    programmed: Vec<bool>,
+    running: [Vec<u64>; 2],
+    computed: BTreeMap<u32, u64>,
+    version: Vec<u64>,
+    placed_at: Vec<Ns>,
+    /// Granule to the granule that it was copied from, by cleaning.
+    source: BTreeMap<u32, u32>,
+    discarded: Vec<bool>,
+}
+
+fn token(lba: u32, version: u64, part: u32) -> u64 {
+    Rng::new(u64::from(lba) << 40 ^ version << 8 ^ u64::from(part)).bits()
+}
+
+impl Ledger {
+    fn new(ssd: &Ssd) -> Ledger {
+        let config = ssd.config();
+        let per_block = 4096 / config.compression.map_or(4096, |compression| compression.granule_bytes);
+        let granules = config.physical_blocks() as usize * per_block as usize;
+        let unit_granules = ssd.unit_granules() as usize;
+        Ledger {
+            unit_granules,
+            content: vec![0; granules],
+            programmed: vec![false; granules / unit_granules],
+            running: [vec![0; unit_granules], vec![0; unit_granules]],
+            computed: BTreeMap::new(),
+            version: vec![0; config.blocks as usize],
+            placed_at: vec![0; config.blocks as usize],
+            source: BTreeMap::new(),
+            discarded: vec![false; config.blocks as usize],
+        }
+    }
+
+    fn granules(&self, unit: u32) -> std::ops::Range<usize> {
+        let first = unit as usize * self.unit_granules;
+        first..first + self.unit_granules
+    }
+
+    fn put(&mut self, at: u32, content: u64) {
+        assert!(!self.programmed[at as usize / self.unit_granules], "granule {at} is programmed twice");
+        assert_eq!(self.content[at as usize], 0, "granule {at} is filled twice");
+        self.content[at as usize] = content;
+    }
+
+    fn apply(&mut self, now: Ns, event: FlashEvent) {
+        match event {
+            FlashEvent::Placed { lba, at, count } => {
+                self.version[lba as usize] += 1;
+                self.placed_at[lba as usize] = now;
+                (0..count).for_each(|part| self.put(at + part, token(lba, self.version[lba as usize], part)));
+            }
+            FlashEvent::Moved { from, to, count } => {
+                for part in 0..count {
+                    self.put(to + part, self.content[(from + part) as usize]);
+                    self.source.insert(to + part, from + part);
+                }
+            }
+            FlashEvent::Joined { side, unit } => {
+                let granules = self.granules(unit);
+                let running = self.running[side as usize].iter_mut();
+                running.zip(&self.content[granules]).for_each(|(sum, content)| *sum ^= content);
+            }
+            FlashEvent::ParityFormed { unit, terms } => {
+                for offset in 0..self.unit_granules {
+                    let sum = terms.iter().map(|&term| self.content[self.granules(term).start + offset]);
+                    let sum = sum.fold(0, |a, b| a ^ b);
+                    self.put((self.granules(unit).start + offset) as u32, sum);
+                }
+            }
+            FlashEvent::StripeClosed { side } => self.running[side as usize].fill(0),
+            FlashEvent::ParityComputed { address, terms } => {
+                let sum = terms.iter().map(|&at| self.content[at as usize]).fold(0, |a, b| a ^ b);
+                self.computed.insert(address, sum);
+            }
+            FlashEvent::ParityPlaced { address, at } => self.put(at, self.computed[&address]),
+            FlashEvent::Programmed { unit } => self.programmed[unit as usize] = true,
+            FlashEvent::Erased { units } => {
+                for unit in units {
+                    assert!(
+                        self.granules(unit).all(|at| self.content[at] == 0 || self.programmed[unit as usize])
+                    );
+                    let granules = self.granules(unit);
+                    self.content[granules].fill(0);
+                    self.programmed[unit as usize] = false;
+                }
+            }
+        }
+    }
+
+    /// What is left after a failure.
+    fn after(&self, ssd: &Ssd, failure: Option<Failure>, powered: bool) -> Ledger {
+        let mut left = self.clone();
+        let protected = ssd.config().redundancy.striping().is_some_and(|striping| striping.protected_buffer);
+        let powered = powered || ssd.config().power_loss_protected || protected;
+        for unit in 0..self.programmed.len() as u32 {
+            let failed = match failure {
+                None => false,
+                Some(Failure::Die(die)) => ssd.die_of(unit) == die,
+                Some(Failure::Unit(failed)) => unit == failed,
+            };
+            let gone = if self.programmed[unit as usize] { failed } else { !powered };
+            if gone {
+                let granules = left.granules(unit);
+                left.content[granules].fill(0);
+            }
+        }
+        if !powered {
+            left.running.iter_mut().for_each(|running| running.fill(0));
+        }
+        left
+    }
+
+    /// Whether a copy of a granule, from which cleaning has moved it, is still on flash.
+    fn has_source(&self, at: u32) -> bool {
+        let Some(&from) = self.source.get(&at) else { return false };
+        let is_the_same = self.content[from as usize] == self.content[at as usize];
+        is_the_same && self.programmed[from as usize / self.unit_granules]
+    }
+}
+
+/// What a run has found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) checked: u64,
+    pub(crate) combined: u64,
+    pub(crate) from_memory: u64,
+    pub(crate) lost: u64,
+}
+
+/// Checks every block after a failure.
+fn check(ssd: &Ssd, ledger: &Ledger, failure: Option<Failure>, powered: bool, found: &mut Found) {
+    let left = ledger.after(ssd, failure, powered);
+    let config = ssd.config();
+    let context = || format!("{failure:?}, power {powered}, {:?}", config.redundancy);
+    let survives = match failure {
+        Some(Failure::Die(_)) => config.redundancy.survives_a_die(config.all_dies()),
+        _ => config.redundancy != Redundancy::EccOnly,
+    };
+    let striping = config.redundancy.striping();
+    let keeps_memory = powered || config.power_loss_protected || striping.is_some_and(|s| s.protected_buffer);
+    for lba in 0..ssd.blocks() {
+        found.checked += 1;
+        let version = ledger.version[lba as usize];
+        let expected = |part: u32| token(lba, version, part);
+        let held = match ssd.content_after(lba, None, true) {
+            Content::Stored { at, .. } => Some(at),
+            _ => None,
+        };
+        let age = ssd.now() - ledger.placed_at[lba as usize];
+        let is_young = striping.is_some_and(|striping| age <= striping.wait_ns + SLACK_NS);
+        match ssd.content_after(lba, failure, powered) {
+            Content::Unwritten => {
+                assert!(
+                    version == 0 || ledger.discarded[lba as usize],
+                    "block {lba} is forgotten; {}",
+                    context()
+                );
+            }
+            Content::Stored { at, count } => {
+                for part in 0..count {
+                    let content = left.content[(at + part) as usize];
+                    assert_eq!(content, expected(part), "block {lba} at {at}; {}", context());
+                }
+            }
+            Content::Memory => {
+                found.from_memory += 1;
+                assert!(
+                    keeps_memory && (is_young || striping.is_some_and(|s| s.protected_buffer)),
+                    "block {lba}"
+                );
+            }
+            Content::Combined { terms, running, at } => {
+                found.combined += 1;
+                assert!(survives || config.redundancy != Redundancy::EccOnly);
+                for (part, terms) in (0..).zip(terms) {
+                    let mut sum = terms.iter().map(|&term| left.content[term as usize]).fold(0, |a, b| a ^ b);
+                    if let Some(side) = running {
+                        let offset = (at as usize + part as usize) % left.unit_granules;
+                        sum ^= left.running[side as usize][offset];
+                    }
+                    assert_eq!(
+                        sum,
+                        expected(part),
+                        "block {lba} is combined to something else; {}",
+                        context()
+                    );
+                }
+            }
+            Content::Volatile => {
+                let held = held.expect("it is somewhere");
+                assert!(!powered, "block {lba} is lost with power");
+                // Data that cleaning moves is still where it came from.
+                let moved = ledger.source.contains_key(&held);
+                let kept = !moved || striping.is_none() || ledger.has_source(held) || is_young;
+                assert!(kept, "block {lba} was moved, and its source erased; {}", context());
+            }
+            Content::Lost => {
+                found.lost += 1;
+                let moving = held.is_some_and(|at| ledger.has_source(at));
+                let allowed = !survives || (!keeps_memory && (is_young || moving));
+                assert!(allowed, "block {lba}, {} ms old, is lost; {}", age / 1_000_000, context());
+            }
+        }
+    }
+}
+
+/// Runs random requests on a random drive and looks at it after failures; all from one seed.
+pub(crate) fn run(seed: u64) -> Found {
+    let mut rng = Rng::new(seed);
+    let mut ssd = Ssd::new(drive(&mut rng), seed);
+    let mut ledger = Ledger::new(&ssd);
+    let mut found = Found::default();
+    ssd.observe_flash();
+    let mut done = Vec::new();
+    let span = [ssd.blocks(), ssd.blocks() / 8, 64][rng.below(3) as usize];
+    let (mut now, mut submitted) = (0, 0);
+    for _ in 0..3 {
+        if rng.below(3) == 0 && ssd.next_event().is_none() {
+            ssd.overwrite_at_once(u64::from(rng.below(2_000)), ssd.blocks());
+            take_events(&mut ssd, &mut ledger);
+        }
+        for _ in 0..100 + rng.below(600) {
+            while submitted > done.len() + 20 {
+                step(&mut ssd, &mut ledger, &mut done, None);
+            }
+            if rng.below(5) == 0 {
+                let gap = [10_000, 1_000_000, 80_000_000][rng.below(3) as usize];
+                let until = now.max(ssd.now()) + u64::from(rng.below(gap));
+                step(&mut ssd, &mut ledger, &mut done, Some(until));
+            }
+            now = ssd.now();
+            let kind = match rng.below(30) {
+                0 => Kind::Flush,
+                1 => Kind::Discard,
+                2..5 => Kind::Read,
+                _ => Kind::Write,
+            };
+            let blocks_max = [1, 4, 24][rng.below(3) as usize];
+            let blocks = 1 + rng.below(blocks_max);
+            let lba = rng.below(span - blocks);
+            if kind == Kind::Discard {
+                (lba..lba + blocks).for_each(|lba| ledger.discarded[lba as usize] = true);
+            }
+            if ssd.config().compression.is_some() {
+                let lengths: Vec<u16> = (0..blocks).map(|_| 1 + rng.below(4096) as u16).collect();
+                ssd.announce_lengths(lba, &lengths);
+            }
+            ssd.submit(now, Command { tag: 0, kind, lba, blocks });
+            submitted += 1;
+            take_events(&mut ssd, &mut ledger);
+        }
+        for _ in 0..4 {
+            step(&mut ssd, &mut ledger, &mut done, None);
+            let failure = match rng.below(3) {
+                0 => Some(Failure::Unit(rng.below(ledger.programmed.len() as u32))),
+                _ => Some(Failure::Die(rng.below(ssd.config().all_dies()))),
+            };
+            check(&ssd, &ledger, failure, rng.below(2) == 0, &mut found);
+        }
+        if rng.below(2) == 0 {
+            while ssd.next_event().is_some() {
+                step(&mut ssd, &mut ledger, &mut done, None);
+            }
+            let die = rng.below(ssd.config().all_dies());
+            let quiet = |power| (Some(Failure::Die(die)), power);
+            for (failure, powered) in [quiet(true), quiet(false), (None, false)] {
+                check(&ssd, &ledger, failure, powered, &mut found);
+            }
+        }
+    }
+    found
+}
+
+/// Moves a drive to its next event, or through all events until a time.
+fn step(ssd: &mut Ssd, ledger: &mut Ledger, done: &mut Vec<sinew_devices::Completion>, until: Option<Ns>) {
+    loop {
+        let next = ssd.next_event();
+        match (next, until) {
+            (None, None) => return,
+            (Some(at), None) => {
+                ssd.advance(at, done);
+                take_events(ssd, ledger);
+                return;
+            }
+            (next, Some(until)) => {
+                let at = next.unwrap_or(until).min(until);
+                ssd.advance(at, done);
+                take_events(ssd, ledger);
+                if at == until {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn take_events(ssd: &mut Ssd, ledger: &mut Ledger) {
+    let now = ssd.now();
+    ssd.take_flash_events().into_iter().for_each(|event| ledger.apply(now, event));
+}
+
+/// A small drive of any model, with a redundancy.
+fn drive(rng: &mut Rng) -> Config {
+    let base = [slc(), mqsim(), femu(), datacenter(), consumer()][rng.below(5) as usize].clone();
+    let dies = [4, 8, 9][rng.below(3) as usize];
+    let units = [3, 4, 8, 16][rng.below(4) as usize];
+    let striping = Striping {
+        units,
+        wait_ns: [0, 200_000, 50_000_000][rng.below(3) as usize],
+        reads: [ParityReads::Fewer, ParityReads::Reconstruct][rng.below(2) as usize],
+        protected_buffer: rng.below(6) == 0,
+    };
+    let page_bytes = [4096, 8192][rng.below(2) as usize];
+    let redundancy = match rng.below(8) {
+        0 => Redundancy::EccOnly,
+        // Blocks of a stripe that is longer would share pages.
+        1..4 if page_bytes == 4096 || units <= dies => Redundancy::Raid5(striping),
+        _ => Redundancy::Elastic(striping),
+    };
+    let compresses = matches!(redundancy, Redundancy::Elastic(_)) && rng.below(6) == 0;
+    let compression =
+        sinew_devices::flash::Compression { granule_bytes: 1024, space_query: false, length_query: false };
+    let config = Config {
+        channels: dies,
+        chips: 1,
+        dies: 1,
+        planes: 1,
+        page_bytes: if compresses { 16_384 } else { page_bytes },
+        pages: [8, 16][rng.below(2) as usize],
+        buffer_blocks: [16, 64][rng.below(2) as usize],
+        power_loss_protected: rng.below(4) == 0,
+        drain: match base.drain {
+            Drain::Batch { .. } => Drain::Batch { blocks: 16 },
+            other => other,
+        },
+        cleaning: Cleaning { low: 3, high: 4, ..base.cleaning },
+        compression: compresses.then_some(compression),
+        redundancy,
+        ..base
+    };
+    config.sized(1 << 10, 0.2 + f64::from(rng.below(8)) / 10.0)
+}
