@@ -74,7 +74,8 @@ pub(crate) fn expected_raid5(pages: &Pages, units: u32, wait: Ns, reads: ParityR
 
 /// A drive that takes no time, with a row that holds `pages` writes and their parity.
 pub(crate) fn fast_drive(redundancy: Redundancy, blocks: u32, pages: usize) -> Config {
-    let dies = 64;
+    let raid5 = matches!(redundancy, Redundancy::Raid5(_));
+    let dies = if raid5 { 8 } else { 64 };
     let base = Config {
         channels: dies,
         sense_ns: 0,
@@ -88,7 +89,7 @@ pub(crate) fn fast_drive(redundancy: Redundancy, blocks: u32, pages: usize) -> C
     };
     match redundancy {
         // Space for all old copies of a burst, even if all of them are on one die.
-        Redundancy::Raid5(_) => base.sized(blocks, (1_500_000.0 / f64::from(blocks)).max(3.0)),
+        Redundancy::Raid5(_) => base.sized(blocks, (150_000.0 / f64::from(blocks)).max(3.0)),
         _ => {
             let pages = (2 * pages as u32 + blocks * 2).div_ceil(dies).max(64);
             Config { pages, ..base }.sized(blocks, 0.1)

@@ -54,6 +54,9 @@ builtin![
     "mttdl",
     "esap-reliability",
     "ageing-together",
+    "esap",
+    "esap-parity",
+    "esap-ablation",
 ];
 
 /// The environment variable that names the directory of the traces that these experiments replay.

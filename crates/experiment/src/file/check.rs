@@ -12,7 +12,9 @@ use crate::file::growth::GrowthSpec;
 use crate::file::head::Head;
 use crate::file::names::{GivenThresholds, ModelName, PresetName, SpikeAvoidanceSpec, TargetName};
 use crate::file::published::{PublishedValue, RunSelector};
-use crate::file::spec::{ArraySpec, LayerSpec, MemberSpec, PolicySpec, PoolSpec, RunSpec, Spec};
+use crate::file::spec::{
+    ArraySpec, LayerSpec, MemberSpec, PolicySpec, PoolSpec, RedundancySpec, RunSpec, Spec,
+};
 use crate::{Error, Result};
 
 /// The longest simulated time: the models count at most 52 days.
@@ -175,12 +177,14 @@ impl MemberSpec {
         }
         at_least_zero(&setting("aging"), self.aging.unwrap_or(0.0))?;
         at_least_zero(&setting("spare"), self.spare.unwrap_or(0.0))?;
+        at_least_zero(&setting("redundancy.wait_ms"), self.redundancy.wait_ms)?;
         let is_disk = matches!(self.model, ModelName::Ultrastar36z15 | ModelName::Constellation2);
         let of_flash = [
             ("aging", self.aging.is_some()),
             ("spare", self.spare.is_some()),
             ("pages", self.pages.is_some()),
             ("suspend", self.suspend),
+            ("redundancy", self.redundancy != RedundancySpec::default()),
         ];
         if self.suspend && self.model == ModelName::Consumer {
             return Err(Error::setting(

@@ -39,6 +39,41 @@ pub enum ModelName {
     Constellation2,
 }
 
+/// A redundancy inside an SSD, of docs/device-models.md.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RedundancyName {
+    /// The error-correcting code alone.
+    #[default]
+    Ecc,
+    /// RAID-5 over logical pages.
+    Raid5,
+    /// Elastic striping with anywhere parity.
+    Esap,
+}
+
+/// What is read to compute the parity of an incomplete RAID-5 stripe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ParityReadsName {
+    /// Old data and old parity, or the unchanged data, whichever is less.
+    #[default]
+    Less,
+    /// The unchanged data.
+    Reconstruct,
+}
+
+/// What the spare space of an SSD with redundancy is a fraction of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpareOf {
+    /// Data and the parity of full stripes: equal spare space.
+    #[default]
+    DataAndParity,
+    /// Data: equal flash.
+    Data,
+}
+
 /// A preset of docs/presets.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -11,7 +11,9 @@ use sinew_layout::LevelName;
 use sinew_workload::{ByteSize, Pace, Workload};
 
 use crate::file::head::experiment_file;
-use crate::file::names::{ModelName, PresetName, SpikeAvoidanceSpec, TargetName};
+use crate::file::names::{
+    ModelName, ParityReadsName, PresetName, RedundancyName, SpareOf, SpikeAvoidanceSpec, TargetName,
+};
 
 experiment_file! {
     /// A file about a simulation.
@@ -90,9 +92,54 @@ pub struct MemberSpec {
     /// SSDs: reads suspend programs and erases.
     #[serde(default)]
     pub suspend: bool,
+    /// SSDs: redundancy inside the drive.
+    #[serde(default)]
+    pub redundancy: RedundancySpec,
     /// The number of members, the first ones, that complete no request from the start of the load to its end.
     #[serde(default)]
     pub stalled: usize,
+}
+
+/// Redundancy inside an SSD.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RedundancySpec {
+    /// The scheme.
+    #[serde(default)]
+    pub scheme: RedundancyName,
+    /// Elements of a stripe, the parity included. A stripe of more elements than the drive has dies survives the loss of a
+    /// page, but not of a die.
+    #[serde(default = "eight")]
+    pub units: u32,
+    /// P_wait in milliseconds: the parity of an incomplete stripe is written after this time without data for it.
+    #[serde(default = "p_wait")]
+    pub wait_ms: f64,
+    /// RAID-5: what is read to compute a parity.
+    #[serde(default)]
+    pub parity_reads: ParityReadsName,
+    /// The running parity survives a power failure, so the parity of an incomplete stripe is not written.
+    #[serde(default)]
+    pub protected_buffer: bool,
+    /// Erase blocks of all dies are opened and cleaned as one row, without redundancy too. eSAP always works so.
+    #[serde(default)]
+    pub rows: bool,
+    /// What `spare` is a fraction of.
+    #[serde(default)]
+    pub spare_of: SpareOf,
+}
+
+impl Default for RedundancySpec {
+    fn default() -> RedundancySpec {
+        RedundancySpec {
+            scheme: RedundancyName::Ecc,
+            units: eight(),
+            wait_ms: p_wait(),
+            parity_reads: ParityReadsName::Less,
+            protected_buffer: false,
+            rows: false,
+            spare_of: SpareOf::DataAndParity,
+        }
+    }
 }
 
 /// The pool.
@@ -251,6 +298,14 @@ fn chunk() -> ByteSize {
 
 fn tenth() -> f64 {
     0.1
+}
+
+fn eight() -> u32 {
+    8
+}
+
+fn p_wait() -> f64 {
+    50.0
 }
 
 fn one() -> usize {

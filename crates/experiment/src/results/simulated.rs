@@ -159,13 +159,19 @@ pub struct FlashResult {
     pub die_busy: f64,
     /// Blocks of 4 KiB written by the host.
     pub written_blocks: u64,
-    /// Blocks of 4 KiB programmed: for the host, for cleaning, and as padding.
+    /// Blocks of 4 KiB programmed: for the host, by cleaning, as padding and as parity.
     pub programmed_blocks: u64,
     /// `programmed_blocks` divided by `written_blocks`; nothing if the host wrote nothing.
     pub write_amplification: Option<f64>,
     /// The write amplification of long random overwrites of the whole drive according to a closed form:
     /// `greedy_write_amplification` of `sinew_devices::theory`.
     pub closed_form_amplification: f64,
+    /// Blocks of parity and what was read for them; nothing for a drive without redundancy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parity: Option<ParityResult>,
+    /// The mean fraction of an erase block that was live when it was chosen for cleaning; nothing if none was cleaned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub victim_live: Option<f64>,
     /// The number of erase blocks cleaned.
     pub erases: u64,
     /// How often the drive stopped serving its host.
@@ -174,6 +180,25 @@ pub struct FlashResult {
     pub stalled_ns: u64,
     /// Pairs of a number of erases, over the whole life of the drive with aging, and the number of erase blocks with it.
     pub erase_counts: Vec<(u32, u64)>,
+}
+
+/// Parity of an SSD with redundancy, in blocks of 4 KiB.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ParityResult {
+    /// Parity of full elastic stripes, or all parity of RAID-5 (PW_WR).
+    pub full: u64,
+    /// Parity of elastic stripes to which no data came for P_wait (PPW).
+    pub partial: u64,
+    /// Parity of elastic stripes that ended with their row.
+    pub row_end: u64,
+    /// Parity over data that cleaning moved (PW_GC).
+    pub cleaning: u64,
+    /// Blocks read to compute parity (PR).
+    pub reads: u64,
+    /// The sum of all parity written, divided by the blocks that the host wrote; nothing if it wrote none.
+    pub writes_per_block: Option<f64>,
+    /// `reads` divided by the blocks that the host wrote; nothing if it wrote none.
+    pub reads_per_block: Option<f64>,
 }
 
 /// Bytes written at each level from clients to flash during measurement.

@@ -10,8 +10,8 @@ use sinew_workload::Kind;
 
 use crate::file::spec::Spec;
 use crate::results::simulated::{
-    FlashResult, KindResult, MemberResult, OnlineGrowthResult, PoolResult, Simulated, Spikes, StripeUpdates,
-    VolumeResult, WriteResult,
+    FlashResult, KindResult, MemberResult, OnlineGrowthResult, ParityResult, PoolResult, Simulated, Spikes,
+    StripeUpdates, VolumeResult, WriteResult,
 };
 use crate::run::histogram::VolumeHistogram;
 use crate::run::load::Load;
@@ -127,7 +127,27 @@ fn flash_result(
 ) -> FlashResult {
     let written_blocks = now.written_blocks - then.written_blocks;
     let programmed_blocks = programmed_blocks(now) - programmed_blocks(then);
+    let counted = |count: fn(&Stats) -> u64| count(now) - count(then);
+    let parity = facts.has_parity.then(|| {
+        let full = counted(|stats| stats.parity_granules);
+        let partial = counted(|stats| stats.partial_parity_granules);
+        let row_end = counted(|stats| stats.row_end_parity_granules);
+        let cleaning = counted(|stats| stats.cleaning_parity_granules);
+        let reads = counted(|stats| stats.parity_reads);
+        ParityResult {
+            full,
+            partial,
+            row_end,
+            cleaning,
+            reads,
+            writes_per_block: ratio(full + partial + row_end + cleaning, written_blocks),
+            reads_per_block: ratio(reads, written_blocks),
+        }
+    });
+    let erased_blocks = counted(|stats| stats.erases) * u64::from(facts.erase_block_blocks);
     FlashResult {
+        parity,
+        victim_live: ratio(counted(|stats| stats.victim_granules), erased_blocks),
         spare: (facts.spare * 1e6).round() / 1e6,
         die_busy: fraction(now.die_busy_ns - then.die_busy_ns, ran_ns * u64::from(facts.dies)),
         written_blocks,

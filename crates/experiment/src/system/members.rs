@@ -6,13 +6,13 @@
 use std::sync::Mutex;
 
 use sinew_core::io::DeviceId;
-use sinew_devices::flash::{self, Ssd};
+use sinew_devices::flash::{self, ParityReads, Redundancy, Ssd, Striping};
 use sinew_devices::{BLOCK_BYTES, Device, disk, theory};
 use sinew_engine::pool::Candidate;
 use sinew_sim::{DeviceConfig, DiscardReads, Model, World};
 
-use crate::file::names::ModelName;
-use crate::file::spec::MemberSpec;
+use crate::file::names::{ModelName, ParityReadsName, RedundancyName, SpareOf};
+use crate::file::spec::{MemberSpec, RedundancySpec};
 use crate::{Error, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -37,6 +37,10 @@ pub(crate) struct FlashFacts {
     pub(crate) spare: f64,
     /// The number of dies.
     pub(crate) dies: u32,
+    /// Blocks of an erase block.
+    pub(crate) erase_block_blocks: u32,
+    /// Whether the drive writes parity.
+    pub(crate) has_parity: bool,
     /// The write amplification of random overwrites according to the closed form.
     pub(crate) closed_form_amplification: f64,
 }
@@ -137,10 +141,10 @@ impl Drive {
                 let flash = FlashFacts {
                     spare: config.alpha() - 1.0,
                     dies: config.all_dies(),
-                    closed_form_amplification: theory::greedy_write_amplification(
-                        config.usable_alpha(),
-                        granules,
-                    ),
+                    erase_block_blocks: granules,
+                    has_parity: config.redundancy != Redundancy::EccOnly,
+                    closed_form_amplification: config.redundancy.flash_per_data()
+                        * theory::greedy_write_amplification(config.usable_alpha(), granules),
                 };
                 let mut ssd = Ssd::new(config, *seed);
                 if let Some(times) = spec.aging {
@@ -207,5 +211,39 @@ fn sized(mut config: flash::Config, spec: &MemberSpec) -> Result<flash::Config, 
     if config.pages == 0 {
         return Err("erase blocks must have at least one page".to_owned());
     }
-    Ok(config.sized(blocks, spare))
+    (config.redundancy, config.rows) = (redundancy(&spec.redundancy)?, spec.redundancy.rows);
+    let stripes = config.redundancy.flash_per_data();
+    let spare = match spec.redundancy.spare_of {
+        SpareOf::DataAndParity => spare,
+        SpareOf::Data => (1.0 + spare) / stripes - 1.0,
+    };
+    if spare < 0.0 {
+        return Err(format!(
+            "parity alone takes {:.1} % of the size: raise `spare`, or take longer stripes",
+            (stripes - 1.0) * 100.0
+        ));
+    }
+    let sized = config.sized(blocks, spare);
+    sized.check_redundancy().map(|()| sized)
+}
+
+/// The redundancy of a group.
+fn redundancy(spec: &RedundancySpec) -> Result<Redundancy, String> {
+    if spec.units < 2 {
+        return Err("a stripe has data and a parity: `redundancy.units` is at least 2".to_owned());
+    }
+    let striping = Striping {
+        units: spec.units,
+        wait_ns: (spec.wait_ms * 1e6).round() as u64,
+        reads: match spec.parity_reads {
+            ParityReadsName::Less => ParityReads::Fewer,
+            ParityReadsName::Reconstruct => ParityReads::Reconstruct,
+        },
+        protected_buffer: spec.protected_buffer,
+    };
+    Ok(match spec.scheme {
+        RedundancyName::Ecc => Redundancy::EccOnly,
+        RedundancyName::Raid5 => Redundancy::Raid5(striping),
+        RedundancyName::Esap => Redundancy::Elastic(striping),
+    })
 }

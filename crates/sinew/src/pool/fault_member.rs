@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use sinew_devices::flash;
+use sinew_devices::flash::{self, Redundancy, Striping};
 use sinew_engine::pool::Candidate;
 use sinew_uring::{Chance, Damage, Devices, DriveModel, Fault, Side, Silence, Spikes};
 
@@ -114,12 +115,41 @@ fn drive(settings: &mut Settings) -> Result<DriveModel> {
         Ok(pages)
     })?;
     config.pages = pages.unwrap_or(config.pages);
+    let spare = config.alpha() - 1.0;
+    let blocks = config.blocks;
+    config = flash::Config { redundancy: redundancy(settings)?, ..config }.sized(blocks, spare);
     let aged = settings.take("aged", |text| {
         let times: f64 = text.parse()?;
         ensure!((0.0..=100.0).contains(&times), "a drive is aged by 0 to 100 times its size");
         Ok(times)
     })?;
     Ok(DriveModel { name, config, aged, seed: seed(settings)? })
+}
+
+/// Redundancy inside the drive: `redundancy`, and what belongs to it.
+fn redundancy(settings: &mut Settings) -> Result<Redundancy> {
+    let scheme = settings.take("redundancy", |text| match text {
+        "ecc" | "raid5" | "esap" => Ok(text.to_owned()),
+        _ => bail!("a redundancy is ecc, raid5 or esap"),
+    })?;
+    let units = settings.take("stripe", |text| {
+        let units: u32 = text.parse()?;
+        ensure!((2..=64).contains(&units), "a stripe has 2 to 64 elements, the parity included");
+        Ok(units)
+    })?;
+    let wait = settings.take("parity-wait", units::parse_time)?;
+    let scheme = scheme.as_deref().unwrap_or("ecc");
+    ensure!(
+        scheme != "ecc" || (units.is_none() && wait.is_none()),
+        "stripe and parity-wait need redundancy=raid5 or redundancy=esap"
+    );
+    let wait = wait.unwrap_or(Duration::from_millis(50));
+    let striping = Striping::new(units.unwrap_or(8), wait.as_nanos() as u64);
+    Ok(match scheme {
+        "raid5" => Redundancy::Raid5(striping),
+        "esap" => Redundancy::Elastic(striping),
+        _ => Redundancy::EccOnly,
+    })
 }
 
 fn model(text: &str) -> Result<(&'static str, flash::Config)> {
@@ -198,7 +228,7 @@ pub(crate) fn give(devices: &Devices, members: &[Candidate], faulty: &[FaultMemb
 fn possible(fault: &Fault, bytes: u64) -> Result<()> {
     match fault {
         Fault::Latency(model) => {
-            model.sized(bytes)?;
+            model.sized(bytes)?.check_redundancy().map_err(anyhow::Error::msg)?;
         }
         Fault::Errors(_, chance) | Fault::Corruption(_, chance, _) => {
             let start = chance.range.start;

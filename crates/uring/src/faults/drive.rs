@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sinew_devices::flash::{Config, Ssd};
+use sinew_devices::flash::{Config, Redundancy, Ssd};
 use sinew_devices::{BLOCK_BYTES, Command, Completion, Device, Kind};
 
 use crate::clock::now;
@@ -51,10 +51,17 @@ impl fmt::Display for DriveModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.aged {
             Some(times) => {
-                write!(f, "a {} SSD aged by {times} times its size, seed {}", self.name, self.seed)
+                write!(f, "a {} SSD aged by {times} times its size, seed {}", self.name, self.seed)?;
             }
-            None => write!(f, "a new {} SSD", self.name),
+            None => write!(f, "a new {} SSD", self.name)?,
         }
+        let (scheme, striping) = match self.config.redundancy {
+            Redundancy::EccOnly => return Ok(()),
+            Redundancy::Raid5(striping) => ("RAID-5", striping),
+            Redundancy::Elastic(striping) => ("eSAP", striping),
+        };
+        let loss = if self.config.redundancy.survives_a_die(self.config.all_dies()) { "die" } else { "page" };
+        write!(f, ", {scheme} of {} elements, which survives the loss of a {loss}", striping.units)
     }
 }
 

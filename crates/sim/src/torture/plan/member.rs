@@ -1,6 +1,6 @@
 //! The members of a plan: plain ones, flash SSDs and disks, small enough for a pool of a few mebibytes.
 
-use sinew_devices::flash::{self, Cleaning, Compression, Drain, Ssd, Suspend};
+use sinew_devices::flash::{self, Cleaning, Compression, Drain, Redundancy, Ssd, Striping, Suspend};
 use sinew_devices::{BLOCK_BYTES, disk};
 
 use super::setting::{Value, choices};
@@ -37,6 +37,10 @@ choices! {
         Aged = "aged",
         /// It compresses.
         Compressing = "compressing",
+        /// It has RAID-5 over its dies.
+        Raid5 = "raid5",
+        /// It has elastic stripes over its dies (eSAP).
+        Esap = "esap",
         /// It compresses, and its flash holds fewer blocks than its size if they compress badly, which they do.
         Short = "short",
     }
@@ -64,6 +68,10 @@ impl MemberPlan {
         self.traits.contains(&Trait::Short)
     }
 
+    fn is_aged(&self) -> bool {
+        self.traits.contains(&Trait::Aged)
+    }
+
     pub(super) fn is_flash(&self) -> bool {
         !matches!(self.kind, MemberKind::Plain | MemberKind::Ultrastar | MemberKind::Constellation)
     }
@@ -76,6 +84,12 @@ impl MemberPlan {
     pub(super) fn check(&self) -> Result<(), String> {
         if !self.traits.is_empty() && !self.is_flash() {
             return Err(format!("{}: only a flash SSD can be that", self.show()));
+        }
+        if self.traits.contains(&Trait::Raid5) && self.traits.len() - usize::from(self.is_aged()) > 1 {
+            return Err(format!("{}: raid5 goes with aged only", self.show()));
+        }
+        if self.traits.contains(&Trait::Esap) && self.is_short() {
+            return Err(format!("{}: a drive short of space has no stripes", self.show()));
         }
         Ok(())
     }
@@ -109,7 +123,7 @@ impl MemberPlan {
             let lengths: Vec<u16> = (0..blocks).map(|_| rng.between(1, 4096) as u16).collect();
             ssd.announce_lengths(0, &lengths);
         }
-        if self.traits.contains(&Trait::Aged) {
+        if self.is_aged() {
             ssd.age(0.5);
         }
         Some(Model::Flash(Box::new(ssd)))
@@ -138,6 +152,15 @@ impl MemberPlan {
             (config.page_bytes, config.pages) = (16_384, 4);
             config.compression =
                 Some(Compression { granule_bytes: 1024, space_query: true, length_query: true });
+        }
+        // Stripes of as many elements as there are dies, and a P_wait that ends within a run.
+        let striping = Striping::new(4, 1_000_000);
+        for of_member in &self.traits {
+            match of_member {
+                Trait::Raid5 => config.redundancy = Redundancy::Raid5(striping),
+                Trait::Esap => config.redundancy = Redundancy::Elastic(striping),
+                Trait::Aged | Trait::Compressing | Trait::Short => {}
+            }
         }
         let blocks = (self.mebibytes << 20) / u64::from(BLOCK_BYTES);
         let mut config = config.sized(blocks as u32, 0.15);
