@@ -119,7 +119,12 @@ impl<I: Io> Rebuild<I> {
             layout.stripe_members(stripe).position(|of_unit| of_unit == member)
         };
         if unit_of_member().is_none() {
-            return true;
+            // A growth that holds the stripe may be about to give the member a unit that it could not write, because the member
+            // was out.
+            let _lock = self.stripes.lock_exclusive(stripe).await;
+            if unit_of_member().is_none() {
+                return true;
+            }
         }
         let chunk_blocks = self.state.layout().chunk_blocks;
         self.state.throttle().pay(self.state.io(), u64::from(chunk_blocks) * BLOCK_BYTES as u64).await;
