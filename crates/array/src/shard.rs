@@ -18,7 +18,7 @@ use sinew_members::message::{Reply, Request};
 use sinew_members::open_error::RecoverError;
 use sinew_members::pool_shard::{OpenShard, PoolShard};
 use sinew_members::recovery_report::RecoveryReport;
-use sinew_members::status::{CounterValues, ShardStatus};
+use sinew_members::status::ShardStatus;
 use sinew_members::throttle::Throttle;
 
 use crate::background::clear_bitmap::BitmapClearing;
@@ -210,8 +210,9 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
         status(&self.inspected())
     }
 
-    fn counters(&self) -> CounterValues {
-        self.state.counters().values()
+    fn vitals(&self) -> ShardStatus {
+        // The regions of the bitmap are few.
+        status(&self.inspected())
     }
 
     fn leaks(&self) -> Vec<String> {

@@ -170,8 +170,8 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, request: ControlRequest) {
         ControlRequest::Status(reply) => {
             let _ = reply.send(shard.status());
         }
-        ControlRequest::Counters(reply) => {
-            let _ = reply.send(shard.counters());
+        ControlRequest::Vitals(reply) => {
+            let _ = reply.send(shard.vitals());
         }
         ControlRequest::BecomeClean { now, done } => {
             let _ = done.send(shard.become_clean(now).await);

@@ -38,7 +38,7 @@ use sinew_members::message::{Reply, Request, ShardEvent};
 use sinew_members::open_error::RecoverError;
 use sinew_members::pool_shard::{OpenShard, PoolShard};
 use sinew_members::recovery_report::RecoveryReport;
-use sinew_members::status::{CounterValues, ShardStatus};
+use sinew_members::status::ShardStatus;
 use sinew_members::throttle::Throttle;
 
 /// One shard of an open mapped pool. All methods run on the thread it was opened on.
@@ -186,8 +186,8 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
         status::status(&self.stripes, self.progress.rebuild_left.get(), self.progress.rebalance_left.get())
     }
 
-    fn counters(&self) -> CounterValues {
-        self.store.counters().values()
+    fn vitals(&self) -> ShardStatus {
+        status::vitals(&self.stripes, self.progress.rebuild_left.get(), self.progress.rebalance_left.get())
     }
 
     fn leaks(&self) -> Vec<String> {

@@ -22,6 +22,27 @@ pub struct MemberStats {
 }
 
 impl MemberStats {
+    /// What has been counted since these counts; everything, if the counts have begun anew since.
+    pub fn since(&self, earlier: &MemberStats) -> MemberStats {
+        let has_begun_anew = self.reads < earlier.reads
+            || self.writes < earlier.writes
+            || self.read_errors < earlier.read_errors
+            || self.checksum_errors < earlier.checksum_errors;
+        if has_begun_anew {
+            return *self;
+        }
+        MemberStats {
+            reads: self.reads.saturating_sub(earlier.reads),
+            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            writes: self.writes.saturating_sub(earlier.writes),
+            written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
+            flushes: self.flushes.saturating_sub(earlier.flushes),
+            read_errors: self.read_errors.saturating_sub(earlier.read_errors),
+            checksum_errors: self.checksum_errors.saturating_sub(earlier.checksum_errors),
+            repaired_blocks: self.repaired_blocks.saturating_sub(earlier.repaired_blocks),
+        }
+    }
+
     /// Adds the counts of another shard.
     pub fn add(&mut self, other: &MemberStats) {
         self.reads += other.reads;

@@ -3,7 +3,7 @@
 
 use crate::io_timeout::HungDevices;
 use crate::latency::SpikeAvoidance;
-use crate::status::{CounterValues, ShardStatus};
+use crate::status::ShardStatus;
 use crate::throttle::Limits;
 use sinew_core::buf::Buf;
 use sinew_core::ids::{MemberId, VolumeId};
@@ -172,8 +172,8 @@ pub enum ControlRequest {
     Policy(Policy),
     /// Report the shard's state.
     Status(Answer<ShardStatus>),
-    /// Report the counters only, which is cheap.
-    Counters(Answer<CounterValues>),
+    /// Report the part of the state that costs nothing, however large the shard is.
+    Vitals(Answer<ShardStatus>),
     /// Arrays of md only: if no write is in flight, make everything durable, and report the next write before it begins
     /// ([`ShardEvent::Write`]).
     BecomeClean {

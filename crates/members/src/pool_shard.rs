@@ -17,7 +17,7 @@ use crate::members::Members;
 use crate::message::{Reply, Request, ShardEvent};
 use crate::open_error::RecoverError;
 use crate::recovery_report::RecoveryReport;
-use crate::status::{CounterValues, ShardStatus};
+use crate::status::ShardStatus;
 use crate::throttle::Throttle;
 
 /// A shard that is to be opened.
@@ -92,8 +92,9 @@ pub trait PoolShard<I: Io>: Sized + 'static {
 
     /// The state now.
     fn status(&self) -> ShardStatus;
-    /// The counters alone, at no cost.
-    fn counters(&self) -> CounterValues;
+    /// The part of the state that costs nothing, however large the shard is: counters, members, used space, and the work
+    /// that is left.
+    fn vitals(&self) -> ShardStatus;
     /// Descriptions of leaked resources; empty when there are none. The shard has to be idle and flushed.
     fn leaks(&self) -> Vec<String>;
     /// Descriptions of chunk moves that would noticeably even out the members; empty when there are none. No rebalance may

@@ -2,6 +2,7 @@
 
 pub(crate) mod array;
 pub(crate) mod bench;
+pub(crate) mod events;
 pub(crate) mod examine;
 pub(crate) mod find;
 #[cfg(feature = "lab")]

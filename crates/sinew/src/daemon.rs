@@ -2,6 +2,7 @@
 
 mod addresses;
 mod control_socket;
+mod event_log;
 mod listen;
 mod member_watch;
 mod metrics;

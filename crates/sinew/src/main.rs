@@ -55,6 +55,7 @@ enum Command {
     Volume(commands::volume::VolumeCommand),
     #[command(subcommand)]
     Member(commands::member::MemberCommand),
+    Events(commands::events::EventsArgs),
     Metrics(commands::metrics::MetricsArgs),
     Scrub(commands::scrub::ScrubArgs),
     Throttle(commands::throttle::ThrottleArgs),
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         Command::Array(command) => commands::array::run(command),
         Command::Volume(command) => commands::volume::run(command),
         Command::Member(command) => commands::member::run(command),
+        Command::Events(args) => commands::events::run(&args),
         Command::Metrics(args) => commands::metrics::run(&args),
         Command::Scrub(args) => commands::scrub::run(args),
         Command::Throttle(args) => commands::throttle::run(args),

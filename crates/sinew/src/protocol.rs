@@ -4,6 +4,7 @@
 //! describes it for programs.
 
 pub(crate) mod advice;
+pub(crate) mod events;
 pub(crate) mod request;
 pub(crate) mod socket;
 pub(crate) mod status;

@@ -33,12 +33,14 @@ pub struct VolumeShared {
     bytes: AtomicU64,
     gone: AtomicBool,
     connections: AtomicUsize,
+    refused_for_room: AtomicU64,
 }
 
 impl VolumeShared {
     pub(crate) fn new(id: VolumeId, bytes: u64, read_only: bool) -> VolumeShared {
         let (bytes, gone, connections) = (AtomicU64::new(bytes), AtomicBool::new(false), AtomicUsize::new(0));
-        VolumeShared { id, read_only, bytes, gone, connections }
+        let refused_for_room = AtomicU64::new(0);
+        VolumeShared { id, read_only, bytes, gone, connections, refused_for_room }
     }
 
     pub(crate) fn set_bytes(&self, bytes: u64) {
@@ -52,6 +54,11 @@ impl VolumeShared {
     /// Handles on the volume: one for each connection of a client, on all threads.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
+    }
+
+    /// Requests that were refused since no space was left in the pool.
+    pub(crate) fn refused_for_room(&self) -> u64 {
+        self.refused_for_room.load(Ordering::Relaxed)
     }
 
     fn end(&self) -> Result<u64, VolumeError> {
@@ -165,7 +172,11 @@ impl<I: Io> VolumeHandle<I> {
     }
 
     async fn call(&self, shard: usize, request: Request) -> Result<Reply, VolumeError> {
-        self.client.call(shard, self.shared.id, request).await
+        let answer = self.client.call(shard, self.shared.id, request).await;
+        if matches!(answer, Err(VolumeError::NoSpace)) {
+            self.shared.refused_for_room.fetch_add(1, Ordering::Relaxed);
+        }
+        answer
     }
 
     /// Sends one request per part and gives the replies in order; a single part without ado.

@@ -10,6 +10,7 @@ use sinew_format::model::config::MemberState;
 use sinew_members::io_timeout::HungDevices;
 
 use crate::control::Control;
+use crate::control::events::MemberChange;
 
 impl<I: Io> Control<I> {
     /// Returns whether a member is out because it exceeded the I/O timeout.
@@ -62,6 +63,7 @@ impl<I: Io> Control<I> {
         if self.is_open.get() {
             self.io.mark(Mark::MemberGivenUp);
             self.timed_out.borrow_mut().insert(device);
+            self.member_event(index, MemberChange::Hung).into_iter().for_each(|event| self.note(event));
             let _ = self.take_out(MemberId(index as u8), MemberState::Failed).await;
         } else {
             // Recovery sees errors of the device, and the pool opens without it.

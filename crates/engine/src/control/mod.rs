@@ -5,11 +5,14 @@
 //! it is acknowledged.
 
 mod error;
+pub mod events;
 pub mod health;
 mod hung_members;
 mod md_dirty;
 mod member_states;
 mod membership;
+mod observation;
+mod observe;
 mod replace;
 mod reshape;
 mod settings;
@@ -22,6 +25,7 @@ use std::rc::Rc;
 use async_channel::Receiver;
 
 pub use crate::client::directory::Catalog;
+use crate::control::events::Event;
 use crate::marks::Mark;
 use crate::pool::{Candidate, Found};
 pub use error::{ControlError, MembershipError};
@@ -45,6 +49,9 @@ impl<I: Io> Control<I> {
     /// What is left to do once all shards are open: take back members that have returned, finish deleting volumes.
     pub async fn resume(self: &Rc<Self>, found: &Found) {
         self.is_open.set(true);
+        let out = self.config.borrow().out().into_iter().enumerate().filter(|(_, is_out)| *is_out);
+        let out = out.map(|(member, _)| member).collect();
+        self.note(Event::Opened { out });
         for &(member, device) in &found.returned {
             self.io.mark(Mark::OpenedWithReturned);
             let path = self.config.borrow().members[usize::from(member.0)].path.clone();

@@ -10,6 +10,8 @@ use async_channel::Sender;
 use crate::client::VolumeShared;
 use crate::client::directory::Catalog;
 use crate::control::error::ControlError;
+use crate::control::events::{self, Event, Events};
+use crate::control::observation::Seen;
 use crate::marks::Mark;
 use crate::pool::{self, Candidate, Found, SuperblockError};
 use crate::pool::{MdBlocks, store_md_superblocks};
@@ -22,7 +24,7 @@ use sinew_format::model::policy::Policy;
 use sinew_members::io_timeout::IoTimeouts;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::message::{Answer, ControlRequest};
-use sinew_members::status::{CounterValues, ShardStatus};
+use sinew_members::status::ShardStatus;
 
 /// Whether a member in this state gets every change of the configuration.
 pub(super) fn is_told(state: MemberState) -> bool {
@@ -54,6 +56,9 @@ pub struct Control<I> {
     pub(super) handling_hung: Cell<bool>,
     /// Devices of members that exceeded the I/O timeout.
     pub(super) timed_out: RefCell<BTreeSet<DeviceId>>,
+    /// What has happened.
+    pub(super) events: Events,
+    pub(super) seen: RefCell<Seen>,
     /// All shards are recovered.
     pub(super) is_open: Cell<bool>,
     /// An order about members is under way.
@@ -99,10 +104,22 @@ impl<I: Io> Control<I> {
             io_timeouts: Rc::default(),
             handling_hung: Cell::new(false),
             timed_out: RefCell::default(),
+            events: Events::default(),
+            seen: RefCell::default(),
             is_open: Cell::new(false),
             ordered: Cell::new(false),
             order_done: Signal::default(),
         })
+    }
+
+    /// What has happened since the pool was opened.
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// Adds an event.
+    pub(super) fn note(&self, event: Event) {
+        self.events.add(self.io.now(), event);
     }
 
     /// The configuration now.
@@ -210,7 +227,9 @@ impl<I: Io> Control<I> {
                 break;
             }
         }
+        let changes = events::changes(&self.config.borrow(), &next);
         *self.config.borrow_mut() = next;
+        changes.into_iter().for_each(|change| self.note(change));
         for i in failed {
             self.tell_member(i).await;
         }
@@ -221,7 +240,9 @@ impl<I: Io> Control<I> {
     /// pool can be opened again when they are back; until then nothing is acknowledged, since the shards find all out.
     pub(super) async fn fail_pool(&self) {
         self.io.mark(Mark::PoolFailed);
-        self.failed.set(true);
+        if !self.failed.replace(true) {
+            self.note(Event::PoolFailed);
+        }
         for (index, _) in self.devices_in_use() {
             self.config.borrow_mut().members[index].state = MemberState::Failed;
             self.tell_member(index).await;
@@ -320,16 +341,6 @@ impl<I: Io> Control<I> {
     pub async fn status(&self) -> Result<ShardStatus, ControlError> {
         let mut total = ShardStatus::default();
         self.ask_for(ControlRequest::Status).await?.iter().for_each(|status| total.add(status));
-        Ok(total)
-    }
-
-    /// The counters of all shards, added up.
-    ///
-    /// # Errors
-    /// When a shard is gone.
-    pub async fn counters(&self) -> Result<CounterValues, ControlError> {
-        let mut total = CounterValues::default();
-        self.ask_for(ControlRequest::Counters).await?.iter().for_each(|counters| total.add(counters));
         Ok(total)
     }
 

@@ -31,13 +31,13 @@ fn waits<I: Io>(stripes: &Stripes<I>) -> String {
     )
 }
 
-/// The shard's state now.
-pub(crate) fn status<I: Io>(stripes: &Stripes<I>, rebuild_left: u64, rebalance_left: u64) -> ShardStatus {
+/// The part of the state that takes no look at the stripes.
+pub(crate) fn vitals<I: Io>(stripes: &Stripes<I>, rebuild_left: u64, rebalance_left: u64) -> ShardStatus {
     let store = stripes.store();
     let tables = store.tables();
     let allocator = store.allocator();
     let block = BLOCK_BYTES as u64;
-    let mut status = ShardStatus {
+    ShardStatus {
         stored_bytes: tables.live_blocks * block,
         capacity_bytes: allocator.capacity_blocks() * block,
         raw_bytes: allocator.all_chunks() * CHUNK_BYTES,
@@ -60,7 +60,15 @@ pub(crate) fn status<I: Io>(stripes: &Stripes<I>, rebuild_left: u64, rebalance_l
         member_chunks_used: vec![0; store.members().count()],
         member_chunks_parity: vec![0; store.members().count()],
         ..ShardStatus::default()
-    };
+    }
+}
+
+/// The state of a shard, for which all its stripes are looked at.
+pub(crate) fn status<I: Io>(stripes: &Stripes<I>, rebuild_left: u64, rebalance_left: u64) -> ShardStatus {
+    let mut status = vitals(stripes, rebuild_left, rebalance_left);
+    let store = stripes.store();
+    let tables = store.tables();
+    let block = BLOCK_BYTES as u64;
     for stripe in (0..tables.stripe_count()).map(StripeId) {
         let live_bytes = u64::from(tables.stripe(stripe).live) * block;
         match tables.stripe(stripe).state {

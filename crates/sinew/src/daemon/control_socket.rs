@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
@@ -20,17 +21,21 @@ use super::rates::Rates;
 use crate::pool::host::Open;
 use crate::pool::members::{InUse, refuse_twice};
 use crate::protocol::request::REQUEST_BYTES_MAX;
-use crate::protocol::{Request, status};
+use crate::protocol::{self, Request, status};
 
 /// How long, and how often, a device is opened again that another thread, or another process, has for a moment.
 const REOPEN_NS: u64 = 2_000_000_000;
 const REOPEN_PAUSE_NS: u64 = 5_000_000;
+/// How long a request for events waits for one, and how often it looks.
+const EVENT_WAIT_NS: u64 = 30_000_000_000;
+const EVENT_PAUSE_NS: u64 = 50_000_000;
 /// How long a connection may take to end that its client has closed.
 const DISCONNECT_NS: u64 = 500_000_000;
 
 /// Answers control connections until the daemon ends.
 pub(crate) async fn serve(open: Rc<Open>, addresses: Rc<Addresses>, listener: Listener) {
-    let served = Rc::new(Served { open: Rc::clone(&open), addresses, rates: Rates::default() });
+    let started = SystemTime::now() - Duration::from_nanos(open.io.now());
+    let served = Rc::new(Served { open: Rc::clone(&open), addresses, rates: Rates::default(), started });
     let watched = Rc::clone(&served);
     open.io.spawn(async move { watched.rates.watch(&watched.open).await });
     while let Ok(stream) = listener.accept().await {
@@ -44,6 +49,8 @@ struct Served {
     open: Rc<Open>,
     addresses: Rc<Addresses>,
     rates: Rates,
+    /// When the clock of the events was at 0.
+    started: SystemTime,
 }
 
 async fn converse(served: Rc<Served>, stream: Stream) {
@@ -110,7 +117,7 @@ async fn answer(served: &Served, request: Request) -> Result<Value> {
 }
 
 async fn carry_out(served: &Served, request: Request) -> Result<Value> {
-    let Served { open, addresses, rates } = served;
+    let Served { open, addresses, rates, started } = served;
     let control = &open.control;
     match request {
         Request::Status => {
@@ -134,6 +141,7 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
             }
             return Ok(status);
         }
+        Request::Events { after, wait } => return Ok(events(open, after, wait, *started).await),
         Request::Metrics => return Ok(json!(metrics_text(open).await?)),
         Request::VolumeCreate { name, bytes } => drop(control.create_volume(&name, bytes).await?),
         Request::VolumeDelete { name, force } => {
@@ -209,6 +217,18 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
         }
     }
     Ok(Value::Null)
+}
+
+/// What has happened after the event of this number. A wait ends in any case, since the client may have left.
+async fn events(open: &Open, after: u64, wait: bool, started: SystemTime) -> Value {
+    let events = open.control.events();
+    let began = open.io.now();
+    while wait && events.last() <= after && open.io.now() - began < EVENT_WAIT_NS {
+        open.io.sleep(EVENT_PAUSE_NS).await;
+    }
+    let new: Vec<Value> =
+        events.after(after).iter().map(|entry| protocol::events::entry(entry, started)).collect();
+    json!({ "events": new, "last": events.last() })
 }
 
 /// Refuses what would take data away from connected clients, unless it is forced. The end of a connection is noticed some

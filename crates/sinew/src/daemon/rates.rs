@@ -1,6 +1,7 @@
 //! Rates of a pool: its counters per second, over the last seconds.
 //!
-//! Counters are looked at once a second, which asks every shard for a copy of them and nothing else.
+//! Counters are looked at once a second, which costs the shards next to nothing, and gives the control the occasion to tell
+//! what has happened.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,7 +24,7 @@ pub(crate) struct Rates(RefCell<VecDeque<(u64, CounterValues)>>);
 impl Rates {
     /// Looks at the counters until the pool is gone.
     pub(crate) async fn watch(&self, open: &Open) {
-        while let Ok(counters) = open.control.counters().await {
+        while let Ok(counters) = open.control.observe().await {
             self.note(open.io.now(), counters);
             open.io.sleep(LOOK_NS).await;
         }

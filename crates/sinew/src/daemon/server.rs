@@ -19,7 +19,7 @@ use sinew_uring::{Config, Devices, UringIo};
 use super::addresses::Addresses;
 use super::listen::{Listen, bind_unix, set_mode};
 use super::nbd_sockets::Connections;
-use super::{control_socket, member_watch};
+use super::{control_socket, event_log, member_watch};
 use crate::out::complain;
 use crate::pool::host::{self, Kind, Open, Worker};
 use crate::pool::{fault_member, members, preset};
@@ -41,6 +41,7 @@ pub(crate) fn serve(
     ready: impl FnOnce(&Open, &Addresses),
 ) -> Result<()> {
     listen.check()?;
+    event_log::begin();
     let stop = stop_signal()?;
     let devices = Devices::new();
     let available = members::open_available(&devices, named, kind)?;
@@ -198,6 +199,7 @@ impl Server {
             stopping: Cell::new(false),
             open: Rc::clone(&open),
         });
+        io.spawn(event_log::write(Rc::clone(&open)));
         io.spawn(member_watch::watch_members(Rc::clone(&open)));
         io.spawn(control_socket::serve(open, Rc::new(server.addresses.clone()), controls));
         for listener in unix.into_iter().chain(tcp) {

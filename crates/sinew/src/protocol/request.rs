@@ -17,6 +17,12 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 10;
 pub(crate) enum Request {
     Status,
     Metrics,
+    Events {
+        /// Those with higher numbers than this.
+        after: u64,
+        /// Answer only once there is one, or after a while.
+        wait: bool,
+    },
     VolumeCreate {
         name: String,
         bytes: u64,
@@ -162,6 +168,7 @@ mod tests {
         for same in [
             r#""status""#,
             r#""metrics""#,
+            r#"{"events":{"after":0,"wait":false}}"#,
             r#"{"volume-create":{"name":"v","bytes":4096}}"#,
             r#"{"volume-delete":{"name":"v"}}"#,
             r#"{"volume-resize":{"name":"v","bytes":4096,"shrink":false}}"#,

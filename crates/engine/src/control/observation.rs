@@ -1,0 +1,161 @@
+//! Events that follow from what the shards count: errors, lost blocks, room, long work, slow members, clients.
+//!
+//! The control compares what it sees with what it saw at the last look, so that a thousand errors between two looks are one
+//! event. The daemon asks for a look once a second.
+
+use std::collections::BTreeMap;
+
+use sinew_members::latency::Response;
+use sinew_members::member_stats::MemberStats;
+use sinew_members::status::ShardStatus;
+
+use crate::control::events::{Event, MemberChange, Work};
+
+/// Parts of the capacity, in percent, that an operator is told of when they are used.
+const SPACE_STEPS: [u64; 3] = [80, 90, 95];
+
+/// What was seen at the last look.
+#[derive(Default)]
+pub(super) struct Seen {
+    members: Vec<MemberStats>,
+    slow: Vec<bool>,
+    failed_reads: u64,
+    unrepaired: u64,
+    /// What is under way, and how much of it has been done so far.
+    work: [(bool, u64); Work::ALL.len()],
+    /// How many of the steps are used.
+    space: usize,
+    volumes: BTreeMap<String, (u64, usize)>,
+}
+
+impl Seen {
+    /// Takes a new look at the shards; gives what has happened since the last one, without paths of members.
+    pub(super) fn update(&mut self, status: &ShardStatus) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.members.resize(status.members.len(), MemberStats::default());
+        for (member, (now, before)) in status.members.iter().zip(&self.members).enumerate() {
+            let since = now.since(before);
+            if since.read_errors > 0 || since.checksum_errors > 0 || since.repaired_blocks > 0 {
+                events.push(Event::MemberErrors {
+                    member,
+                    read_errors: u64::from(since.read_errors),
+                    checksum_errors: since.checksum_errors,
+                    repaired_blocks: since.repaired_blocks,
+                });
+            }
+        }
+        self.members.clone_from(&status.members);
+        let counters = &status.counters;
+        let reads = counters.failed_reads.saturating_sub(self.failed_reads);
+        let unrepaired = counters.scrub_unrepaired.saturating_sub(self.unrepaired);
+        if reads > 0 || unrepaired > 0 {
+            events.push(Event::BlocksLost { reads, unrepaired });
+        }
+        (self.failed_reads, self.unrepaired) = (counters.failed_reads, counters.scrub_unrepaired);
+        let work = Work::ALL.map(|work| progress(work, status));
+        for ((kind, (now, done)), (before, done_before)) in Work::ALL.into_iter().zip(work).zip(self.work) {
+            // Short work begins and ends between two looks.
+            let was_under_way = before || done > done_before;
+            events.extend((!before && (now || was_under_way)).then_some(Event::WorkBegan(kind)));
+            events.extend((!now && was_under_way).then_some(Event::WorkEnded(kind)));
+        }
+        self.work = work;
+        let is_used = |percent: &&u64| {
+            let used = u128::from(status.stored_bytes) * 100;
+            used > u128::from(status.capacity_bytes) * u128::from(**percent)
+        };
+        let space = SPACE_STEPS.iter().take_while(is_used).count();
+        if space > self.space {
+            events.push(Event::SpaceUsed { percent: SPACE_STEPS[space - 1] });
+        }
+        self.space = space;
+        events
+    }
+
+    /// Members that have become slow, or no longer are.
+    pub(super) fn update_slow(&mut self, status: &ShardStatus) -> Vec<(usize, MemberChange)> {
+        let slow: Vec<bool> =
+            status.member_latency.iter().map(|member| member.response == Response::Suspect).collect();
+        self.slow.resize(slow.len(), false);
+        let changed = slow.iter().zip(&self.slow).enumerate().filter(|(_, (now, before))| now != before);
+        let change = |&now| if now { MemberChange::Slow } else { MemberChange::NotSlow };
+        let changed = changed.map(|(member, (now, _))| (member, change(now))).collect();
+        self.slow = slow;
+        changed
+    }
+
+    /// Clients of a volume that came or went, and requests that were refused for lack of room.
+    pub(super) fn update_volume(&mut self, volume: &str, no_space: u64, connections: usize) -> Vec<Event> {
+        let before = self.volumes.insert(volume.to_owned(), (no_space, connections)).unwrap_or_default();
+        let volume = || volume.to_owned();
+        let refused = no_space.saturating_sub(before.0);
+        let refused = (refused > 0).then(|| Event::NoSpace { volume: volume(), requests: refused });
+        let clients = (connections != before.1).then(|| Event::Clients { volume: volume(), connections });
+        refused.into_iter().chain(clients).collect()
+    }
+}
+
+/// Whether work of a kind is under way, and how much has been done of it so far.
+fn progress(work: Work, status: &ShardStatus) -> (bool, u64) {
+    let counters = &status.counters;
+    match work {
+        Work::Rebuild => (status.rebuild_chunks_left > 0, counters.chunks_rebuilt),
+        Work::Rebalance => (status.balance_chunks_left > 0, counters.chunks_balanced),
+        Work::Scrub => (status.scrub_stripes_left.is_some(), counters.stripes_scrubbed),
+        Work::Growth => (status.growth_chunks_left.is_some(), counters.chunks_moved),
+        Work::Resync => (status.resync_stripes_left > 0, counters.stripes_resynced),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_between_two_looks_is_one_event() {
+        let mut seen = Seen::default();
+        let mut status = ShardStatus { capacity_bytes: 100, ..ShardStatus::default() };
+        assert_eq!(seen.update(&status), []);
+        status.members = vec![MemberStats::default(); 2];
+        status.members[1].checksum_errors = 7;
+        status.members[1].repaired_blocks = 6;
+        status.counters.failed_reads = 1;
+        status.scrub_stripes_left = Some(9);
+        let errors =
+            Event::MemberErrors { member: 1, read_errors: 0, checksum_errors: 7, repaired_blocks: 6 };
+        let lost = Event::BlocksLost { reads: 1, unrepaired: 0 };
+        assert_eq!(seen.update(&status), [errors, lost, Event::WorkBegan(Work::Scrub)]);
+        assert_eq!(seen.update(&status), []);
+        status.scrub_stripes_left = None;
+        assert_eq!(seen.update(&status), [Event::WorkEnded(Work::Scrub)]);
+        // A rebuild that no look has seen under way.
+        status.counters.chunks_rebuilt = 3;
+        assert_eq!(seen.update(&status), [Event::WorkBegan(Work::Rebuild), Event::WorkEnded(Work::Rebuild)]);
+        assert_eq!(seen.update(&status), []);
+    }
+
+    #[test]
+    fn used_space_is_told_at_its_steps() {
+        let mut seen = Seen::default();
+        let mut told = |stored_bytes| {
+            seen.update(&ShardStatus { stored_bytes, capacity_bytes: 1000, ..ShardStatus::default() })
+        };
+        assert_eq!(told(800), []);
+        assert_eq!(told(801), [Event::SpaceUsed { percent: 80 }]);
+        assert_eq!(told(899), []);
+        assert_eq!(told(951), [Event::SpaceUsed { percent: 95 }]);
+        assert_eq!(told(100), []);
+        assert_eq!(told(901), [Event::SpaceUsed { percent: 90 }]);
+    }
+
+    #[test]
+    fn clients_and_refusals_are_told_when_they_change() {
+        let mut seen = Seen::default();
+        let clients = |connections| Event::Clients { volume: "v".to_owned(), connections };
+        assert_eq!(seen.update_volume("v", 0, 0), []);
+        assert_eq!(seen.update_volume("v", 0, 2), [clients(2)]);
+        let refused = Event::NoSpace { volume: "v".to_owned(), requests: 5 };
+        assert_eq!(seen.update_volume("v", 5, 2), [refused]);
+        assert_eq!(seen.update_volume("v", 5, 0), [clients(0)]);
+    }
+}
