@@ -40,6 +40,7 @@ fn a_tree_is_shown_as_text_and_json() {
         shown.contains("NVMe controller 0000:01:00.0: 8 GT/s x2, 1.97 GB/s, at best 16 GT/s x4"),
         "{shown}"
     );
+    assert!(shown.contains("nvme0n1 NVMe, 1 MB"), "{shown}");
     assert!(shown.contains("link-narrow") && shown.contains("link-slow"), "{shown}");
     let json = sandbox.json(&["topology", "--sysfs", sysfs, "/dev/nvme0n1", "--json"]);
     assert_eq!(json["drives"][0]["bytes"], 2048 * 512);

@@ -260,7 +260,7 @@ fn drives(topology: &Topology, all: &mut Vec<Finding>) {
     );
     about(
         "rotational",
-        &|d| d.rotational == Some(true) && d.kind != DriveKind::Virtio,
+        &|d| d.rotational == Some(true) && !matches!(d.kind, DriveKind::Virtio | DriveKind::Loop),
         "a rotating disk",
         "use SSDs: latencies of a pool are those of its slowest members",
     );

@@ -112,9 +112,7 @@ impl Report {
         let kind = serde_name(drive.kind);
         let mut parts = vec![format!("{} {kind}", drive.name)];
         parts.extend(drive.model.clone());
-        parts.push(
-            drive.bytes.map_or("size unknown".to_owned(), |bytes| format!("{:.0} GB", bytes as f64 / 1e9)),
-        );
+        parts.push(drive.bytes.map_or("size unknown".to_owned(), size));
         parts.extend(drive.partition_of.as_ref().map(|whole| format!("partition of {whole}")));
         if !drive.made_of.is_empty() {
             parts.push(format!("on {}", drive.made_of.join(", ")));
@@ -156,6 +154,15 @@ impl Report {
         if let Some((busy, processors)) = measured.busy_processors.zip(topology.processors) {
             let _ = writeln!(text, "processors busy while all were read: {busy:.1} of {processors}");
         }
+    }
+}
+
+/// Bytes for people, in the units of data sheets.
+fn size(bytes: u64) -> String {
+    match bytes {
+        1_000_000_000.. => format!("{:.0} GB", bytes as f64 / 1e9),
+        1_000_000.. => format!("{:.0} MB", bytes as f64 / 1e6),
+        _ => format!("{bytes} B"),
     }
 }
 
