@@ -35,8 +35,8 @@ pub fn deviations(level: f64) -> f64 {
 }
 
 /// The probability of an event that was seen `seen` times in `trials`, with the exact interval of Clopper and Pearson.
-/// Without trials nothing is known: the interval is 0 to 1. (`inv_beta_reg` of `statrs` has four digits only: bisection
-/// is exact.)
+/// Without trials nothing is known: the interval is 0 to 1. (Bisection, because the results of `inv_beta_reg` in
+/// `statrs` 0.19 do not pass the test below.)
 pub fn proportion(seen: u64, trials: u64, level: f64) -> Interval {
     if trials == 0 {
         return Interval { mean: f64::NAN, low: 0.0, high: 1.0 };
