@@ -98,7 +98,7 @@ fn errors_name_the_setting() {
     let level = error_of("\"raid0\"", "\"raid5\"");
     assert!(level.contains("growth.timed") && level.contains("raid0"), "{level}");
     let method = error_of("method = \"fastscale\"", "method = \"slas\"");
-    assert!(method.contains("slas") && method.contains("`semi-round-robin`"), "{method}");
+    assert!(method.contains("\"slas\"") && method.contains("semi-round-robin"), "{method}");
     let members = error_of("members = 4", "members = 250");
     assert!(members.contains("256 members") && members.contains("additions = 6"), "{members}");
     let mixed = error_of("[growth]", "members = []\n[growth]");
