@@ -106,5 +106,5 @@ fn counts_of_a_cloudphysics_trace() {
             raid5_reads: [75275, 89351, 106157],
         },
     ];
-    check("cloudPhysicsIO.vscsi", 608352, &rows);
+    check("cloudphysics_shift512.csv.gz", 608352, &rows);
 }

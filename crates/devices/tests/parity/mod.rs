@@ -75,7 +75,7 @@ pub(crate) fn expected_raid5(pages: &Pages, units: u32, wait: Ns, reads: ParityR
 /// A drive that takes no time, with a row that holds `pages` writes and their parity.
 pub(crate) fn fast_drive(redundancy: Redundancy, blocks: u32, pages: usize) -> Config {
     let raid5 = matches!(redundancy, Redundancy::Raid5(_));
-    let dies = if raid5 { 8 } else { 64 };
+    let dies = if raid5 { 8 } else { 256 };
     let base = Config {
         channels: dies,
         sense_ns: 0,
