@@ -77,3 +77,20 @@ fn a_protected_buffer_writes_no_parity_of_an_incomplete_stripe() {
     let stats = run(fast_drive(Redundancy::Elastic(striping), 2_000, pages.len()), &pages);
     assert_eq!((stats.parity_granules, stats.partial_parity_granules), (3_000 / 7, 0));
 }
+
+/// P_wait runs from the last data of a stripe. Counted from the first, it gives other numbers.
+#[cfg(feature = "mutations")]
+#[test]
+fn a_wait_from_the_first_data_is_found_by_the_counts() {
+    use sinew_devices::flash::{Defect, set_defect};
+    // In order, so that consecutive writes change one stripe of RAID-5.
+    let pages = synthetic(5_000, 40 * MS, 2_000, false, 0);
+    let striping = Striping::new(8, 50 * MS);
+    for (redundancy, blocks) in [(Redundancy::Raid5(striping), 6510), (Redundancy::Elastic(striping), 2_000)]
+    {
+        set_defect(Some(Defect::WaitFromFirst));
+        let (expected, counted) = both(&pages, redundancy, blocks);
+        set_defect(None);
+        assert_ne!(expected, counted, "{redundancy:?}");
+    }
+}
