@@ -85,8 +85,9 @@ impl<I: Io> Rebuild<I> {
     /// An active member and a region in which it is stale.
     fn next_stale(&self) -> Option<(MemberId, usize)> {
         let regions = self.bitmap.regions();
-        let members = (0..self.state.layout().geometry.members()).map(|m| MemberId(m as u8));
-        members
+        let layout = self.state.layout();
+        layout
+            .member_ids()
             .filter(|&m| self.state.members().is_active(m))
             .find_map(|m| Some((m, regions.stale(usize::from(m.0)).ones().next()?)))
     }

@@ -224,7 +224,7 @@ impl<I: Io> ReplicatedRing<I> for Journal<I> {
     }
 
     fn ring_members(&self) -> Vec<MemberId> {
-        (0..self.state.layout().geometry.members()).map(|m| MemberId(m as u8)).collect()
+        self.state.layout().member_ids().collect()
     }
 
     fn offset(&self, _member: MemberId, position: u32) -> u64 {

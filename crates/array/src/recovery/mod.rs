@@ -53,7 +53,6 @@ impl<I: Io> Recovery<I> {
 
     /// The active members of the layout.
     fn layout_members(&self) -> Vec<MemberId> {
-        let all = (0..self.layout.geometry.members()).map(|m| MemberId(m as u8));
-        all.filter(|&m| self.members.is_active(m)).collect()
+        self.layout.member_ids().filter(|&m| self.members.is_active(m)).collect()
     }
 }

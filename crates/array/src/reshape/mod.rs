@@ -64,9 +64,8 @@ impl<I: Io> Reshape<I> {
 
     /// Waits before `bytes` bytes are moved, about as many on each member.
     async fn yield_to_clients(&self, bytes: u64) {
-        let count = self.state.layout().geometry.members();
-        let members: Vec<MemberId> = (0..count).map(|m| MemberId(m as u8)).collect();
-        self.state.yield_to_clients(&members, bytes.div_ceil(count as u64)).await;
+        let members: Vec<MemberId> = self.state.layout().member_ids().collect();
+        self.state.yield_to_clients(&members, bytes.div_ceil(members.len() as u64)).await;
     }
 
     /// Whether the growth cannot go on at present.

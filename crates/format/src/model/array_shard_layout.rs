@@ -266,6 +266,11 @@ impl ShardLayout {
         self.home(stripe, unit).0
     }
 
+    /// The members of the array, spares excluded.
+    pub fn member_ids(&self) -> impl Iterator<Item = MemberId> + use<> {
+        (0..self.geometry.members()).map(|m| MemberId(m as u8))
+    }
+
     /// The members of a stripe's units, in the order of the units.
     pub fn stripe_members(&self, stripe: u64) -> impl Iterator<Item = MemberId> {
         (0..self.width(stripe)).map(move |unit| self.member(stripe, unit))

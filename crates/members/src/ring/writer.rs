@@ -162,14 +162,14 @@ pub async fn write_group<I: Io, R: ReplicatedRing<I>>(
     group: RingGroup,
 ) -> Result<(), VolumeError> {
     let RingGroup { turn, position, data } = group;
-    let members = ring.members();
+    let (members, sets) = (ring.members(), ring.replica_sets(turn));
     let copies = if mutation::on(Mutation::OneJournalCopy) { 1 } else { ring.copies() };
     let mut write =
         GroupWrite { copies, written: Vec::new(), failed: Vec::new(), writing: Vec::new(), late: Vec::new() };
     members.latency.earn();
     loop {
         write.written.retain(|&m| members.takes_new(m));
-        for member in ring.room().wait(|| choose(&**ring, turn, &write)).await {
+        for member in ring.room().wait(|| choose(&**ring, &sets, &write)).await {
             let copy = write_copy(Rc::clone(ring), member, position, Rc::clone(&data));
             write.writing.push((member, Box::pin(copy)));
         }
@@ -177,10 +177,10 @@ pub async fn write_group<I: Io, R: ReplicatedRing<I>>(
             members.io.mark(R::MARKS.refused);
             return Err(VolumeError::Failed);
         }
-        if write.writing.is_empty() || is_complete(&**ring, turn, &write) {
+        if write.writing.is_empty() || is_complete(&sets, &write) {
             break;
         }
-        match next_ended(&**ring, turn, &mut write).await {
+        match next_ended(&**ring, &sets, &mut write).await {
             Some((member, is_written)) => {
                 write.late.retain(|&late| late != member);
                 if is_written { write.written.push(member) } else { write.failed.push(member) }
@@ -197,22 +197,19 @@ pub async fn write_group<I: Io, R: ReplicatedRing<I>>(
 }
 
 /// Whether enough members have the group.
-fn is_complete<I: Io, R: ReplicatedRing<I>, F>(ring: &R, turn: u64, write: &GroupWrite<F>) -> bool {
-    let has_enough =
-        |set: &Vec<MemberId>| set.iter().filter(|m| write.written.contains(m)).count() >= write.copies;
-    ring.replica_sets(turn).iter().any(has_enough)
+fn is_complete<F>(sets: &[Vec<MemberId>], write: &GroupWrite<F>) -> bool {
+    sets.iter().any(|set| set.iter().filter(|m| write.written.contains(m)).count() >= write.copies)
 }
 
 /// Further members to write a group to: those that respond, with the least to do first and in turn where they are alike, then
 /// the others. Members that still write an earlier group are none; `None` where only such are left.
 fn choose<I: Io, R: ReplicatedRing<I>, F>(
     ring: &R,
-    turn: u64,
+    sets: &[Vec<MemberId>],
     write: &GroupWrite<F>,
 ) -> Option<Vec<MemberId>> {
     let io = &ring.members().io;
-    let mut choices: Vec<Choice> =
-        ring.replica_sets(turn).iter().map(|set| Choice::of(ring, set, write)).collect();
+    let mut choices: Vec<Choice> = sets.iter().map(|set| Choice::of(ring, set, write)).collect();
     if choices.iter().any(|choice| choice.needed == 0) {
         return Some(Vec::new());
     }
@@ -253,7 +250,7 @@ async fn write_copy<I: Io, R: ReplicatedRing<I>>(
 /// group.
 async fn next_ended<I: Io, R: ReplicatedRing<I>, F: Future<Output = bool>>(
     ring: &R,
-    turn: u64,
+    sets: &[Vec<MemberId>],
     write: &mut GroupWrite<F>,
 ) -> Option<(MemberId, bool)> {
     let members = ring.members();
@@ -268,7 +265,7 @@ async fn next_ended<I: Io, R: ReplicatedRing<I>, F: Future<Output = bool>>(
         while let Some(set) = &mut alarm
             && set.poll(cx, members.io.now_coarse())
         {
-            if may_hedge(ring, turn, &write.writing) {
+            if may_hedge(ring, sets, &write.writing) {
                 return Poll::Ready(None);
             }
             // What cannot be done now may be possible after as long again.
@@ -281,14 +278,18 @@ async fn next_ended<I: Io, R: ReplicatedRing<I>, F: Future<Output = bool>>(
 
 /// Whether a group may go to further members, since these are late: others respond, and enough of them for the groups to
 /// come, which must not go to members that still write this one.
-fn may_hedge<I: Io, R: ReplicatedRing<I>, F>(ring: &R, turn: u64, late: &[(MemberId, F)]) -> bool {
+fn may_hedge<I: Io, R: ReplicatedRing<I>, F>(
+    ring: &R,
+    sets: &[Vec<MemberId>],
+    late: &[(MemberId, F)],
+) -> bool {
     let members = ring.members();
     let is_free = |&&m: &&MemberId| {
         let is_late = ring.late_copies().contains(m) || late.iter().any(|l| l.0 == m);
         members.takes_new(m) && members.responds(m) && !is_late
     };
     let has_free = |set: &Vec<MemberId>| set.iter().filter(is_free).count() >= ring.copies();
-    if !ring.replica_sets(turn).iter().any(has_free) || !members.latency.spend(late.len()) {
+    if !sets.iter().any(has_free) || !members.latency.spend(late.len()) {
         members.io.mark(R::MARKS.too_dear);
         return false;
     }
