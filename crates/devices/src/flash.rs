@@ -18,7 +18,7 @@
 //! space         free and open rows, how much of each is live; victim: which one is cleaned
 //! loss          what is left after a die or a page has failed
 //! defect        deliberate defects, which the tests must find
-//! observe       changes of what flash holds, for whoever keeps its content
+//! observe       changes of what flash holds, for an observer that keeps its content
 //! stats         counters
 //! redundancy    Redundancy: the schemes and their parameters
 //! config        Config: the parameters of a drive

@@ -91,7 +91,7 @@ pub enum Drain {
     Through,
     /// Acknowledged once buffered; written out as soon as there is a whole unit.
     Steady,
-    /// Acknowledged once buffered; when so many blocks have gathered, everything stops until they are written out.
+    /// Acknowledged once buffered; when this number of blocks is buffered, everything stops until they are written out.
     Batch {
         /// Blocks of 4 KiB in a batch.
         blocks: u32,
@@ -103,7 +103,7 @@ pub enum Drain {
 pub enum Policy {
     /// The one with the least live data.
     Greedy,
-    /// The one with the least live data of so many drawn at random.
+    /// The one with the least live data of a number drawn at random.
     Choices(u32),
     /// The one that was filled longest ago.
     Fifo,
@@ -142,8 +142,8 @@ pub(super) const RESERVED: u32 = 4;
 const UNITS_LOST: u32 = 4;
 
 impl Config {
-    /// The same drive with so many blocks of 4 KiB and this much space more (0.07: 7 %) than they and the parity of full
-    /// stripes take, by changing the number of erase blocks, at least so many that it can clean.
+    /// The same drive with this number of blocks of 4 KiB and this share of spare space (0.07: 7 % of the blocks and the parity
+    /// of their full stripes). The number of erase blocks follows, and is at least the minimum for cleaning.
     pub fn sized(mut self, blocks: u32, spare: f64) -> Config {
         let per_plane_block =
             u64::from(self.all_dies() * self.planes) * u64::from(self.pages * self.page_bytes);

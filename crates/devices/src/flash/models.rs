@@ -10,7 +10,7 @@ const LAZY: Cleaning = Cleaning { low: 2, high: 3, exclusive: false, single_eras
 /// No time between host and drive: the sources model none.
 const NO_LINK: Link = Link { command_ns: 0, latency_ns: 0, block_ns: 0, duplex: true };
 
-/// Time of 4 KiB at so many MB/s (10^6 bytes).
+/// The time that 4 KiB take at this rate in MB/s (10^6 bytes).
 const fn block_ns(megabytes_per_second: u64) -> Ns {
     4096 * 1000 / megabytes_per_second
 }

@@ -56,7 +56,7 @@ pub(super) struct Placement {
 }
 
 impl Placement {
-    /// Placement on so many dies.
+    /// Placement on this number of dies.
     pub(super) fn new(dies: u32) -> Placement {
         Placement { dies, next_die: 0 }
     }

@@ -39,7 +39,7 @@ impl Rules {
         }
     }
 
-    /// How long a channel moves so many bytes.
+    /// The time that a channel takes to move this number of bytes.
     #[inline]
     pub(super) fn transfer_ns(&self, bytes: u64) -> Ns {
         bytes * self.channel_block_ns / u64::from(BLOCK_BYTES)

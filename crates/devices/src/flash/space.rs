@@ -134,7 +134,7 @@ impl Space {
         plot.bounds.lower(row - number * self.plot_rows as usize, self.live[row]);
     }
 
-    /// Live granules have been moved into a row of the same plot; the victim is told with [`Space::moved_away`].
+    /// Live granules have been moved into a row of the same plot; [`Space::moved_away`] updates the victim.
     #[inline]
     pub(super) fn moved_to(&mut self, row: usize, count: u32) {
         self.live[row] += count;

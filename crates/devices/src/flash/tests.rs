@@ -155,7 +155,7 @@ fn a_lone_request_takes_the_sum_of_its_steps() {
     assert_eq!(both, config.sense_ns + 8 * channel + 36 * link);
 }
 
-/// Reads of one block, so many nanoseconds apart, while the only die programs a unit: their latencies, when the program has
+/// Reads of one block, at this interval in nanoseconds, while the only die programs a unit: their latencies, when the program has
 /// ended, and how often it was suspended.
 fn reads_during_a_program(suspend: Suspend, times: std::ops::Range<Ns>, apart: usize) -> (Vec<Ns>, Ns, u64) {
     let one_die = Config { channels: 1, suspend, power_loss_protected: false, ..datacenter() };

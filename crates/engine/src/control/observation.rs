@@ -11,7 +11,7 @@ use sinew_members::status::ShardStatus;
 
 use crate::control::events::{Event, MemberChange, Work};
 
-/// Parts of the capacity, in percent, that an operator is told of when they are used.
+/// Shares of the capacity in use, in percent, at each of which there is an event.
 const SPACE_STEPS: [u64; 3] = [80, 90, 95];
 
 /// What was seen at the last look.

@@ -1,4 +1,4 @@
-//! What was found on a device, and how it is told.
+//! Findings on a device, and their text for messages.
 
 use std::fmt;
 
