@@ -23,7 +23,7 @@ const FRESH_SEEDS: u64 = 500;
 const FUZZ_SECONDS: u64 = 20;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
 /// are not asked for by name, since some releases have one of them in another.
-const PACKAGES: [(&str, &str); 23] = [
+const PACKAGES: [(&str, &str); 22] = [
     ("bcache-tools", "command -v make-bcache"),
     ("bindfs", "bindfs --version"),
     ("btrfs-progs", "mkfs.btrfs -V"),
@@ -41,7 +41,6 @@ const PACKAGES: [(&str, &str); 23] = [
     ("nbdfuse", "nbdfuse --version"),
     ("nbdkit", "nbdkit --version"),
     ("ntfs-3g", "command -v mkfs.ntfs"),
-    ("prometheus", "command -v prometheus && command -v promtool"),
     ("python3-libnbd", "/usr/bin/python3 -c 'import nbd'"),
     ("qemu-utils", "qemu-img --version"),
     ("rocksdb-tools", "command -v db_bench"),

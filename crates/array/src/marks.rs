@@ -41,6 +41,26 @@ sinew_core::coverage_marks! {
     ArrayWithoutParity,
     /// An array: a member failed while a stripe was changed.
     ArrayPutMemberLost,
+    /// An array: a member had no space for a unit, whose content is kept until it has.
+    ArrayUnplaced,
+    /// An array: such content was brought to its place.
+    ArrayPlaced,
+    /// An array without a journal: a change was taken back where a member had no space for it.
+    ArrayRolledBack,
+    /// An array: parity of the log waited for space on its member.
+    ArrayLogAwaitsSpace,
+    /// An array: a client's write was refused, because the log waits for space.
+    ArrayWriteNoSpace,
+    /// An array: a member to be rebuilt had no space.
+    ArrayRebuildNoSpace,
+    /// An array: a growth waited for space on a member.
+    ArrayMoveNoSpace,
+    /// An array: the content of an after-image had no space in its place at recovery.
+    ArrayRecoverUnplaced,
+    /// An array: recovery waited for space on a member.
+    ArrayRecoverAwaitsSpace,
+    /// An array was opened although its recovery waits for space.
+    ArrayOpenedFull,
     /// An array: a member failed to flush.
     ArrayFlushMemberLost,
     /// An array: a member came or went during a flush, which then does not count.

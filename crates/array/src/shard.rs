@@ -32,7 +32,7 @@ use crate::inspect::status::status;
 use crate::journal::Journal;
 use crate::md_dirty::MdDirty;
 use crate::recovery::finish::finish;
-use crate::recovery::recover::{Recovered, recover};
+use crate::recovery::recover::{Recovered, UnplacedImage, recover};
 use crate::request::Requests;
 use crate::reshape::Reshape;
 use crate::state::ShardState;
@@ -56,12 +56,17 @@ pub struct ArrayShard<I> {
 impl<I: Io> ArrayShard<I> {
     /// The rooms of a shard that recovery has found; none of its tasks runs yet.
     fn assemble(found: Recovered<I>) -> ArrayShard<I> {
-        let Recovered { io, layout, members, regions, log, dirty, resumed, report: _ } = found;
+        let Recovered { io, layout, members, regions, log, dirty, resumed, unplaced, report: _ } = found;
+        let tail = log.tail;
         let state = Rc::new(ShardState::new(io, layout, members));
         let bitmap = Rc::new(Bitmap::new(&state, regions));
         let journal = Rc::new(Journal::new(&state, &bitmap, log, dirty, resumed));
         let md_dirty = Rc::new(MdDirty::new(&state, &bitmap, &journal));
         let stripes = Rc::new(Stripes::new(&state, &bitmap, &journal, &md_dirty));
+        for UnplacedImage { stripe, place, data } in unplaced {
+            stripes.keep_unplaced(stripe, place, &[data]);
+            journal.pinned().pin_recovered(tail);
+        }
         ArrayShard {
             requests: Rc::new(Requests::new(&state, &journal, &stripes)),
             destager: Rc::new(Destager::new(&state, &bitmap, &journal, &stripes)),
@@ -81,6 +86,7 @@ impl<I: Io> ArrayShard<I> {
     fn start(&self) {
         let (io, state) = (self.state.io(), Rc::clone(&self.state));
         io.spawn(async move { state.members().run_deadlines().await });
+        io.spawn(Rc::clone(&self.stripes).run_placing());
         if self.state.has_log() {
             io.spawn(Rc::clone(&self.journal).run());
             io.spawn(Rc::clone(&self.destager).run());
@@ -98,6 +104,13 @@ impl<I: Io> ArrayShard<I> {
         if !self.state.layout().is_fixed() {
             io.spawn(Rc::clone(&self.reshape).run());
         }
+    }
+
+    /// Ends recovery, and starts what depends on that.
+    async fn finish(self: Rc<Self>) -> Result<(), VolumeError> {
+        finish(&self.state, &self.bitmap, &self.journal, &self.stripes).await?;
+        self.start_repair();
+        Ok(())
     }
 
     fn inspected(&self) -> Inspected<'_, I> {
@@ -124,9 +137,19 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
         shard.state.note_losses();
         recovered(Rc::clone(&shard));
         shard.start();
-        let finished = finish(&shard.state, &shard.bitmap, &shard.journal, &shard.stripes).await;
-        finished.map_err(|error| RecoverError::Damaged { shard: index, what: error.to_string() })?;
-        shard.start_repair();
+        let finishing = Box::pin(Rc::clone(&shard).finish());
+        match shard.members().full.unless_awaited(finishing).await {
+            Ok(finished) => {
+                finished.map_err(|error| RecoverError::Damaged { shard: index, what: error.to_string() })?;
+            }
+            // Reads need nothing of it; the rest comes when the members have space.
+            Err(finishing) => {
+                shard.state.mark(Mark::ArrayOpenedFull);
+                shard.io().spawn(async move {
+                    let _ = finishing.await;
+                });
+            }
+        }
         report.elapsed_ns = shard.state.io().now() - started;
         Ok((shard, report))
     }
@@ -159,9 +182,23 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
         if !self.state.has_log() {
             return self.journal.flush().await;
         }
-        let destaged = self.journal.destage_all().await;
-        self.journal.log().wait_for_writes().await;
-        destaged
+        let journal = Rc::clone(&self.journal);
+        let destaging = Box::pin(async move {
+            let destaged = journal.destage_all().await;
+            journal.log().wait_for_writes().await;
+            destaged
+        });
+        match self.state.members().full.unless_awaited(destaging).await {
+            // What has no space stays in the log, and is replayed.
+            Ok(Err(VolumeError::NoSpace)) => self.journal.flush().await,
+            Ok(destaged) => destaged,
+            Err(destaging) => {
+                self.state.io().spawn(async move {
+                    let _ = destaging.await;
+                });
+                Ok(())
+            }
+        }
     }
 
     fn set_member(
@@ -185,6 +222,7 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
         if was_active && state != MemberState::Active && !mutation::on(Mutation::ForgetStale) {
             self.state.mark(Mark::ArrayMemberMissed);
             self.bitmap.note_lost(index);
+            self.stripes.forget_unplaced_of(member);
         }
         self.state.note_losses();
         self.journal.note_member_change();

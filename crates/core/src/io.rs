@@ -36,6 +36,10 @@ pub enum IoError {
     /// The device answered this request with an error; other requests may succeed. Carries the errno.
     #[error("I/O error (errno {0})")]
     Failed(i32),
+    /// The device has the addresses but no physical space for the blocks (a thin device that is full). It is not broken: reads,
+    /// flushes and discards succeed, and so do writes once there is space again.
+    #[error("the device has no physical space left")]
+    NoSpace,
     /// The device was removed, or was abandoned because it did not answer.
     #[error("device is gone, or does not answer")]
     Gone,
@@ -78,9 +82,9 @@ pub trait Io: Clone + 'static {
     /// Writes the buffers contiguously from `offset`.
     ///
     /// # Errors
-    /// [`IoError::Failed`] with the errno of the device; [`IoError::Gone`] when the device was removed or abandoned;
-    /// [`IoError::OutOfRange`] when the range is not inside the device or not whole blocks. After an error any subset of the
-    /// blocks may have been written.
+    /// [`IoError::Failed`] with the errno of the device; [`IoError::NoSpace`] when a thin device is full; [`IoError::Gone`]
+    /// when the device was removed or abandoned; [`IoError::OutOfRange`] when the range is not inside the device or not
+    /// whole blocks. After an error any subset of the blocks may have been written.
     fn write(&self, device: DeviceId, offset: u64, data: Gather)
     -> impl Future<Output = Result<(), IoError>>;
     /// Makes every write completed before this call durable.

@@ -103,11 +103,13 @@ pub enum Mutation {
     ForgetReaders,
     /// Arrays: reconstruct the data of a late member without the lock of the stripe.
     AroundUnlocked,
+    /// Take a member out that has no physical space left.
+    NoSpaceIsFailure,
 }
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 49] = [
+    pub const ALL: [Mutation; 50] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -157,6 +159,7 @@ impl Mutation {
         Mutation::GiveUpNeeded,
         Mutation::ApplyUnlanded,
         Mutation::ForgetVoid,
+        Mutation::NoSpaceIsFailure,
     ];
 }
 

@@ -53,4 +53,6 @@ sinew_core::coverage_marks! {
     OpeningGivenUp,
     /// A member that answered nothing for long was waited for, since the pool cannot do without it.
     SilentMemberNeeded,
+    /// A member had no space for the configuration, and kept an older one.
+    ConfigNoSpace,
 }

@@ -240,6 +240,24 @@ sinew_core::coverage_marks! {
     RecoverStripeVoided,
     /// A client's large write was late, so that its records went to the journal once more.
     StripeLate,
+    /// A member had no space for a small write.
+    RunNoSpace,
+    /// A member had no space for a chunk of a stripe.
+    StripeNoSpace,
+    /// A client's write was refused, because the journal waits for space.
+    WriteAwaitsSpace,
+    /// A member had no space for the parity of a stripe to be converted.
+    ConvertNoSpace,
+    /// A member had no space for a chunk to be rebuilt or moved.
+    RebuildNoSpace,
+    /// A member had no space for a table page.
+    PageNoSpace,
+    /// A pool was closed with pages left to the journal, because members are full.
+    CloseNoSpace,
+    /// A member had no space for what recovery was to mend there.
+    RecoverNoSpace,
+    /// A pool was opened although its recovery waits for space.
+    OpenedFull,
     /// What was released durably is still read, so it waits for the readers to leave.
     ReleaseHeldByReaders,
 }

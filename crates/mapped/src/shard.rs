@@ -21,6 +21,7 @@ use crate::background::relocate::Relocator;
 use crate::background::scrub::Scrubber;
 use crate::inspect::leak_check;
 use crate::inspect::status;
+use crate::marks::Mark;
 use crate::recovery::{self, Recovered};
 use crate::request::{discard, serve};
 use crate::store::Store;
@@ -113,12 +114,23 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
         recovered: impl FnOnce(Rc<Self>),
     ) -> Result<(Rc<Self>, RecoveryReport), RecoverError> {
         let (started, index, control) = (open.io.now(), open.index, open.control.clone());
-        let Recovered { store, mut report, touched } = recovery::recover(open).await?;
+        let Recovered { store, mut report, touched, unmended } = recovery::recover(open).await?;
         let shard = MappedShard::assemble(store, control);
         recovered(Rc::clone(&shard));
         shard.start();
-        let completed = recovery::complete::complete(&shard.store, touched).await;
-        completed.map_err(|error| RecoverError::Damaged { shard: index, what: error.to_string() })?;
+        let completing = Box::pin(recovery::complete::complete(Rc::clone(&shard.store), touched, unmended));
+        match shard.members().full.unless_awaited(completing).await {
+            Ok(completed) => {
+                completed.map_err(|error| RecoverError::Damaged { shard: index, what: error.to_string() })?;
+            }
+            // Reads need nothing of it; the rest comes when the members have space.
+            Err(completing) => {
+                shard.store.mark(Mark::OpenedFull);
+                shard.io().spawn(async move {
+                    let _ = completing.await;
+                });
+            }
+        }
         report.elapsed_ns = shard.io().now() - started;
         Ok((shard, report))
     }

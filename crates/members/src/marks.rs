@@ -3,4 +3,10 @@
 sinew_core::coverage_marks! {
     /// A device that answered nothing was given up before it counted as a member.
     CandidateGivenUp,
+    /// A member had no physical space for a write.
+    MemberFull,
+    /// A group of a journal waited for physical space on its members.
+    RingAwaitsSpace,
+    /// Recovery waited for physical space, for copies of what is in the journal.
+    RecoveryAwaitsSpace,
 }

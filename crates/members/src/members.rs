@@ -6,13 +6,16 @@ use std::rc::Rc;
 use async_channel::Sender;
 
 use crate::deadlines::Deadlines;
+use crate::full_members::{FullMembers, RETRY_NS};
 use crate::io_timeout::{IoTimeouts, PendingRequest};
 use crate::latency::{LatencyTable, MemberLatency, RequestKind, RequestStart, SpikeAvoidance};
+use crate::marks::Mark;
 use crate::member_stats::MemberStats;
 use crate::message::ShardEvent;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::{ChunkAddr, MemberId};
 use sinew_core::io::{DeviceId, Gather, Io, IoError};
+use sinew_core::mutation::{self, Mutation};
 use sinew_format::model::config::{MemberConfig, MemberState};
 use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, CHUNK_BYTES, MemberLayout};
 
@@ -88,6 +91,8 @@ pub struct Members<I> {
     pub deadlines: Deadlines,
     /// Pending requests, for the I/O timeout.
     pub io_timeouts: Rc<IoTimeouts>,
+    /// Members without physical space.
+    pub full: FullMembers,
     /// Whether all devices carry out requests on the spot, so that none is ever pending.
     completes_on_the_spot: Cell<bool>,
 }
@@ -120,6 +125,7 @@ impl<I: Io> Members<I> {
             latency: LatencyTable::default(),
             deadlines: Deadlines::default(),
             io_timeouts: Rc::default(),
+            full: FullMembers::default(),
             completes_on_the_spot: Cell::new(false),
         };
         members.update_tracking();
@@ -294,8 +300,11 @@ impl<I: Io> Members<I> {
 
     /// Reports a member that failed a request, and waits until the failure is recorded on the other members and known to all
     /// shards. Does nothing when another device has taken the member's place since: a late failure says nothing about the new
-    /// device.
+    /// device. Nor does a member that has no space left: it is full, not failed.
     pub async fn report_failure(&self, member: MemberId, error: IoError) {
+        if error == IoError::NoSpace && !mutation::on(Mutation::NoSpaceIsFailure) {
+            return;
+        }
         let Member { state, device, failed, .. } = self.get(member);
         if !state.takes_part() || (failed.is_some() && failed != device) {
             return;
@@ -404,10 +413,30 @@ impl<I: Io> Members<I> {
                     m.stats.writes += 1;
                     m.stats.written_bytes += bytes as u64;
                 }
+                Err(IoError::NoSpace) => {}
                 Err(_) => m.failed = Some(device),
             }
         });
+        if result == Err(IoError::NoSpace) {
+            self.io.mark(Mark::MemberFull);
+            self.full.note_refusal(member, self.io.now_coarse());
+        }
         result
+    }
+
+    /// Whether the member is not known to be without physical space.
+    pub fn has_space(&self, member: MemberId) -> bool {
+        !self.full.contains(member, self.io.now_coarse())
+    }
+
+    /// Whether a member is known to be without physical space.
+    pub fn is_any_full(&self) -> bool {
+        self.full.refusals() > 0 && self.ids().any(|member| !self.has_space(member))
+    }
+
+    /// Waits before a write that was refused for lack of space is tried again.
+    pub async fn wait_for_space(&self) {
+        self.io.sleep(RETRY_NS).await;
     }
 
     fn chunk_offset(&self, home: ChunkAddr, block: u32) -> u64 {

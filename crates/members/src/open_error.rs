@@ -23,6 +23,17 @@ pub enum RecoverError {
         /// The impossible content.
         what: String,
     },
+    /// A member has no physical space for what recovery has to write.
+    #[error(
+        "shard {shard}: member {} has no physical space left for the journal; free space where it is stored and open the pool again",
+        member.0
+    )]
+    NoSpace {
+        /// The shard.
+        shard: usize,
+        /// The member.
+        member: MemberId,
+    },
     /// A member failed while the pool was being opened; opening again works without it.
     #[error("shard {shard}: member {} failed while the pool was being opened", member.0)]
     MemberFailed {

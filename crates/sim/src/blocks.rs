@@ -23,6 +23,9 @@ struct Cell {
 pub(crate) struct BlockTable {
     pages: Vec<Option<Box<[Cell; PAGE_BLOCKS]>>>,
     drop_zeros: bool,
+    /// Whether the space that written content takes is counted.
+    counts_space: bool,
+    stored_bytes: u64,
     /// The zeros dropped last, which loads write again and again: they need no second look.
     zeros: Option<Buf>,
 }
@@ -31,7 +34,25 @@ impl BlockTable {
     /// An all-zero table of `blocks` blocks, which stores blocks of zeros or not.
     pub(crate) fn new(blocks: u64, drop_zeros: bool) -> BlockTable {
         let pages = (blocks as usize).div_ceil(PAGE_BLOCKS);
-        BlockTable { pages: (0..pages).map(|_| None).collect(), drop_zeros, zeros: None }
+        let pages = (0..pages).map(|_| None).collect();
+        BlockTable { pages, drop_zeros, counts_space: false, stored_bytes: 0, zeros: None }
+    }
+
+    /// Counts the space that written content takes, from now on.
+    pub(crate) fn count_space(&mut self) {
+        self.counts_space = true;
+        let cells = self.pages.iter().flatten().flat_map(|page| page.iter());
+        self.stored_bytes = cells.map(|cell| length_of(&cell.written)).sum();
+    }
+
+    /// The space that all written content takes.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.stored_bytes
+    }
+
+    /// The space that a block takes.
+    pub(crate) fn stored_length_of(&self, block: u64) -> u64 {
+        self.cell(block).map_or(0, |cell| length_of(&cell.written))
     }
 
     fn cell(&self, block: u64) -> Option<&Cell> {
@@ -43,8 +64,17 @@ impl BlockTable {
     fn set(&mut self, block: u64, version: Version, change: impl Fn(&mut Cell, Version)) {
         let version = version.filter(|buf| !self.drops(buf));
         if version.is_some() || self.pages[block as usize / PAGE_BLOCKS].is_some() {
-            change(self.cell_mut(block), version);
+            self.change(block, |cell| change(cell, version));
         }
+    }
+
+    fn change(&mut self, block: u64, change: impl FnOnce(&mut Cell)) {
+        if !self.counts_space {
+            return change(self.cell_mut(block));
+        }
+        let before = self.stored_length_of(block);
+        change(self.cell_mut(block));
+        self.stored_bytes = self.stored_bytes - before + self.stored_length_of(block);
     }
 
     fn drops(&mut self, buf: &Buf) -> bool {
@@ -95,8 +125,7 @@ impl BlockTable {
 
     /// Makes reads see what is durable.
     pub(crate) fn revert(&mut self, block: u64) {
-        let cell = self.cell_mut(block);
-        cell.written = cell.durable.clone();
+        self.change(block, |cell| cell.written = cell.durable.clone());
     }
 
     /// Copies the written content from `block` on into `out`, a whole number of blocks.
@@ -124,6 +153,10 @@ impl BlockTable {
         }
         None
     }
+}
+
+fn length_of(version: &Version) -> u64 {
+    version.as_ref().map_or(0, |buf| stored_length(buf.bytes()))
 }
 
 /// What one request leaves on a device.
@@ -174,6 +207,25 @@ fn is_zero(block: &[u8]) -> bool {
     // Comparing with zeros is many times as fast as looking at each byte.
     static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
     block == ZEROS
+}
+
+/// Bytes that a block takes on a thin device.
+pub(crate) fn stored_length(content: &[u8]) -> u64 {
+    if is_zero(content) { 0 } else { BLOCK_BYTES as u64 }
+}
+
+/// The first blocks of a write.
+pub(crate) fn leading(data: &Gather, blocks: u64) -> Gather {
+    let mut left = blocks as usize * BLOCK_BYTES;
+    let mut parts: Vec<Buf> = Vec::new();
+    for buf in data.iter() {
+        let bytes = buf.len().min(left);
+        left -= bytes;
+        if bytes > 0 {
+            parts.push(buf.slice(0, bytes));
+        }
+    }
+    parts.into()
 }
 
 /// The length of gathered buffers in bytes.

@@ -433,6 +433,7 @@ impl Core {
             Err(IoError::Failed(errno)) => 1 + u64::from(errno.unsigned_abs()),
             Err(IoError::Gone) => 1 << 32,
             Err(IoError::OutOfRange) => 2 << 32,
+            Err(IoError::NoSpace) => 3 << 32,
         };
         self.trace.word(self.now);
         self.trace.word(u64::from(place.device.0) << 8 | place.kind as u64);

@@ -16,6 +16,7 @@ use crate::faults::{Corruption, CorruptionKind, DeviceFaults, FaultCounts, Scrip
 use crate::latency::{Latency, Timing};
 use crate::model::Modelled;
 use crate::random::Rng;
+use crate::thin::Thin;
 
 /// The properties of a device.
 #[derive(Clone, Debug)]
@@ -144,6 +145,8 @@ pub(crate) struct DeviceState {
     pub(crate) unstable: BTreeSet<u64>,
     /// The model, in place of `timing`.
     pub(crate) model: Option<Modelled>,
+    /// The physical space, if it may be less than the addresses.
+    pub(crate) thin: Option<Thin>,
     pub(crate) scripts: VecDeque<Scripted>,
     /// Block ranges where random faults may destroy data.
     pub(crate) allowed: Vec<Range<u64>>,
@@ -174,6 +177,7 @@ impl DeviceState {
             battery_backed: Vec::new(),
             unstable: BTreeSet::new(),
             model: None,
+            thin: None,
             scripts: VecDeque::new(),
             allowed: Vec::new(),
             unreadable: BTreeSet::new(),
@@ -385,6 +389,9 @@ impl DeviceState {
     /// Forgets all content and all damage, as if the device were exchanged for a new one.
     pub(crate) fn wipe(&mut self) {
         self.table = BlockTable::new(self.blocks(), self.config.drop_zeros);
+        if self.thin.is_some() {
+            self.table.count_space();
+        }
         self.cache.clear();
         self.unreadable.clear();
         self.durable_seq = self.seq;

@@ -154,8 +154,10 @@ fault_counts! {
     latent_hits,
     /// Writes and discards that failed.
     write_errors,
-    /// Writes for which a compressing device had no room.
+    /// Writes for which a compressing or thin device had no room.
     no_space,
+    /// Times another tenant took physical space of a thin device.
+    squeezes,
     /// Flushes that failed.
     flush_errors,
     /// Bits flipped.

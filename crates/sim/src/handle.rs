@@ -15,6 +15,7 @@ use crate::faults::{DeviceFaults, Fault, FaultCounts, OpKind, Scripted};
 use crate::latency::Latency;
 use crate::model::{Model, Modelled, Usage};
 use crate::shared::Shared;
+use crate::thin::Thin;
 use crate::trace::{TraceHash, crc};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -164,6 +165,39 @@ impl Device {
     /// How busy it has been, if it has a model.
     pub fn usage(&self) -> Option<Usage> {
         self.with(|device, now| device.model.as_mut().map(|modelled| modelled.usage(now)))
+    }
+
+    /// Gives it this much physical space, in place of as much as it has addresses.
+    pub fn set_physical(&self, bytes: u64) {
+        self.with(|device, _| {
+            device.thin = Some(Thin::new(bytes));
+            device.table.count_space();
+        });
+    }
+
+    /// Bytes of physical space that its content takes; 0 if it is not thin.
+    pub fn physical_used(&self) -> u64 {
+        self.with(|device, _| device.table.stored_bytes())
+    }
+
+    /// Another tenant takes physical space for `ns` nanoseconds, so that `room` bytes are left.
+    pub fn squeeze(&self, room: u64, ns: u64) {
+        self.with(|device, now| {
+            let used = device.table.stored_bytes();
+            let Some(thin) = &mut device.thin else { return };
+            let taken = thin.limit(u64::MAX).saturating_sub(used + room);
+            thin.take(taken, now.saturating_add(ns));
+            device.counts.squeezes += 1;
+        });
+    }
+
+    /// Other tenants give back what they have taken.
+    pub fn end_squeeze(&self) {
+        self.with(|device, _| {
+            if let Some(thin) = &mut device.thin {
+                thin.take(0, 0);
+            }
+        });
     }
 
     /// Places a fault on the next request of this kind that touches the byte range, or on the next one at all. Each

@@ -6,7 +6,7 @@
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::{Gather, IoError};
 
-use crate::blocks::{Content, Version, gather_bytes};
+use crate::blocks::{Content, Version, gather_bytes, leading, stored_length};
 use crate::device::{DeviceState, DiscardReads};
 use crate::faults::{CorruptionKind, EIO, Fault, OpKind};
 
@@ -183,10 +183,30 @@ impl DeviceState {
                 self.log_each(now, to / BLOCK, count, CorruptionKind::Misdirected, seq);
             }
             _ => {
+                let fits = self.blocks_with_space(now, first, &data);
+                if fits < count {
+                    self.counts.no_space += 1;
+                    self.store(Content::Gather { first, data: leading(&data, fits) });
+                    return Err(IoError::NoSpace);
+                }
                 self.store(Content::Gather { first, data });
             }
         }
         Ok(())
+    }
+
+    /// The number of leading blocks of a write for which there is space.
+    pub(crate) fn blocks_with_space(&self, now: u64, first: u64, data: &Gather) -> u64 {
+        let blocks = data.iter().map(|buf| buf.len() / BLOCK_BYTES).sum::<usize>() as u64;
+        let Some(thin) = &self.thin else { return blocks };
+        let (limit, mut used) = (thin.limit(now), self.table.stored_bytes());
+        let content = data.iter().flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES));
+        let fits = content.zip(first..).take_while(|(content, block)| {
+            let new = stored_length(content);
+            used = used - self.table.stored_length_of(*block) + new;
+            new == 0 || used <= limit
+        });
+        fits.count() as u64
     }
 
     fn draw_write_fault(&mut self, first: u64, count: u64) -> Option<Fault> {

@@ -21,6 +21,7 @@
 //! latency     when a request completes
 //! model       when it completes on a modelled SSD or disk
 //! faults      fault settings, scripts, counts, the log of corruption
+//! thin        the physical space of a device
 //! random      seeded streams, one per purpose
 //! torture     random pools under random faults, and the oracle
 //! trace       the hash of everything that happened
@@ -38,6 +39,7 @@ mod latency;
 mod model;
 mod random;
 mod shared;
+mod thin;
 pub mod torture;
 mod trace;
 mod world;

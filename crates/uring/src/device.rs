@@ -16,6 +16,7 @@ use sinew_core::io::IoError;
 use crate::faults::{Fault, Faults};
 use crate::iovecs::point_to;
 use crate::memory::Region;
+use crate::zram::{Space, ZRAM_RESERVE, is_zram, zram_space};
 
 /// How requests to a device are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +108,8 @@ pub(crate) struct Device {
     /// Requests go to the worker threads of the ring at once: a first attempt in this thread would hang with the file
     /// system.
     pub(crate) may_hang: bool,
+    /// The number of the device if it is a zram.
+    zram: Option<libc::dev_t>,
     /// A block device that reports support for discards. Files keep their space: a hole might not be filled again.
     pub(crate) takes_discards: bool,
     name: PathBuf,
@@ -135,6 +138,7 @@ impl Device {
         if meta.file_type().is_block_device() {
             let bytes = block_device_bytes(&file).map_err(os)?;
             device = Device::new(name, route_of_block_device(meta.rdev()), bytes, Backing::Block(file));
+            device.zram = is_zram(meta.rdev()).then(|| meta.rdev());
             device.takes_discards = !options.read_only && takes_discards(meta.rdev());
         } else {
             let (route, may_hang) = route_of_file(&file).map_err(os)?;
@@ -160,6 +164,7 @@ impl Device {
             rest: (bytes % BLOCK_BYTES as u64) as u16,
             backing,
             may_hang: false,
+            zram: None,
             takes_discards: false,
             name: name.to_owned(),
             closed: AtomicBool::new(false),
@@ -275,10 +280,11 @@ impl Device {
     ) -> Result<(), IoError> {
         match (&self.backing, data) {
             (Backing::File(file) | Backing::Block(file), [buf]) => {
-                file.write_all_at(buf.bytes(), offset).map_err(|error| io_error(&error))
+                file.write_all_at(buf.bytes(), offset).map_err(|error| self.write_error(io_error(&error)))
             }
             (Backing::File(file) | Backing::Block(file), _) => {
-                write_gathered(file, offset, data, iovecs).map_err(|error| io_error(&error))
+                let written = write_gathered(file, offset, data, iovecs);
+                written.map_err(|error| self.write_error(io_error(&error)))
             }
             (Backing::Memory(region), _) => {
                 let mut at = offset as usize;
@@ -289,6 +295,21 @@ impl Device {
                 Ok(())
             }
         }
+    }
+
+    /// The error of a write that failed with this one. A thin device may report EIO when it has no physical space left (zram
+    /// at its limit does), so its space is asked for at this moment.
+    pub(crate) fn write_error(&self, error: IoError) -> IoError {
+        match error {
+            IoError::Failed(libc::ENOSPC | libc::EDQUOT) => IoError::NoSpace,
+            IoError::Failed(libc::EIO) if self.is_out_of_space() => IoError::NoSpace,
+            error => error,
+        }
+    }
+
+    fn is_out_of_space(&self) -> bool {
+        let Some(Space { total, used }) = self.zram.and_then(zram_space) else { return false };
+        total.saturating_sub(used) < ZRAM_RESERVE
     }
 
     /// Reads the bytes after the last whole block. Through a descriptor of its own: that of the device passes the page cache

@@ -263,7 +263,7 @@ impl UringIo {
             iovecs = back;
             progress.add(result);
         }
-        progress.outcome()
+        progress.outcome().map_err(|error| handle.write_error(error))
     }
 
     async fn punch(&self, handle: Handle, offset: u64, bytes: u64) -> Result<(), IoError> {

@@ -28,6 +28,7 @@ mod runtime;
 pub mod signal;
 pub mod threads;
 mod timers;
+mod zram;
 
 pub use config::Config;
 pub use device::{Harm, IoRoute, OpenError, OpenOptions};

@@ -72,9 +72,13 @@ impl<I: Io> Destager<I> {
     async fn destage_or_advance(&self) -> Result<(), VolumeError> {
         if self.wants_destage() {
             self.destage_round().await?;
-            if self.journal.log().is_crowded() { self.journal.advance_tail().await } else { Ok(()) }
-        } else {
+            let may_advance = self.journal.log().is_crowded() && self.stripes.is_all_placed();
+            if may_advance { self.journal.advance_tail().await } else { Ok(()) }
+        } else if self.stripes.is_all_placed() {
             self.journal.advance_tail().await
+        } else {
+            // The tail cannot pass groups whose content is not in its place.
+            Err(VolumeError::NoSpace)
         }
     }
 
@@ -120,7 +124,7 @@ impl<I: Io> Destager<I> {
         self.stripes.mark_regions(&regions).await?;
         let written = join_all(prepared.iter().map(|p| self.stripes.write_in_place(p))).await;
         drop(uses);
-        written.into_iter().collect::<Result<(), _>>()?;
+        written.into_iter().try_for_each(|placed| placed.map(drop))?;
         self.forget_destaged(&prepared, &seqs);
         Ok(())
     }

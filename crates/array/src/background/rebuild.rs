@@ -8,7 +8,7 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::MemberId;
-use sinew_core::io::Io;
+use sinew_core::io::{Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::{Kick, join_all};
 
@@ -143,7 +143,11 @@ impl<I: Io> Rebuild<I> {
             content = content.slice(BLOCK_BYTES, content.len() - BLOCK_BYTES);
             offset += BLOCK_BYTES as u64;
         }
-        match self.state.members().write_at(at, offset, Rc::new([content])).await {
+        match self.stripes.write_place(at, offset, Rc::new([content])).await {
+            Err(IoError::NoSpace) => {
+                self.state.mark(Mark::ArrayRebuildNoSpace);
+                false
+            }
             Ok(()) => {
                 self.state.counters().chunks_rebuilt.add(1);
                 true
@@ -166,7 +170,9 @@ impl<I: Io> Rebuild<I> {
         drop(region_use);
         // The array may have got more stripes meanwhile, some of them in this region.
         let same = self.state.layout().stripes == stripes && self.state.members().version() == version;
-        let done = resynced && self.journal.flush().await.is_ok() && same;
+        // What has no space is not durable anywhere.
+        let is_placed = self.stripes.is_all_placed();
+        let done = resynced && is_placed && self.journal.flush().await.is_ok() && same;
         if done {
             self.state.mark(Mark::ArrayEvened);
             self.bitmap.set_synced(region);

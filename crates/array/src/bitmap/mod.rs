@@ -55,6 +55,16 @@ impl<I: Io> Bitmap<I> {
         RegionUse { regions: &self.regions, region }
     }
 
+    /// Keeps a region dirty until [`Bitmap::release_region`]: content for it is not in its place.
+    pub(crate) fn hold_region(&self, region: usize) {
+        self.regions.borrow_mut().begin(region);
+    }
+
+    /// Ends [`Bitmap::hold_region`].
+    pub(crate) fn release_region(&self, region: usize) {
+        self.regions.borrow_mut().end(region);
+    }
+
     /// Marks regions that are not marked yet. The marks count once a flush has made them durable for the present members.
     pub(crate) fn mark_with_next_flush(&self, regions: &[usize]) {
         let mut marks = self.regions.borrow_mut();

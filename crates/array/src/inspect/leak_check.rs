@@ -8,6 +8,7 @@ use crate::inspect::Inspected;
 pub(crate) fn leaks<I: Io>(shard: &Inspected<'_, I>) -> Vec<String> {
     let counts = [
         ("stripes locked", shard.stripes.locked()),
+        ("blocks that are not in their places", shard.stripes.unplaced_blocks()),
         ("stripes with writes that wait", shard.requests.queued_stripes()),
         ("entries to be logged", shard.journal.log().queued()),
         ("writes of the log", shard.journal.log().writes_under_way()),

@@ -26,6 +26,12 @@ impl<I: Io> Journal<I> {
         self.log.notify_room();
     }
 
+    /// The error for what finds no room in the log: members are full, or too many are out.
+    pub(super) fn room_error(&self) -> VolumeError {
+        let is_full = self.pinned.has_unplaced() && !self.state.has_failed();
+        if is_full { VolumeError::NoSpace } else { VolumeError::Failed }
+    }
+
     /// Wakes the destager.
     pub(crate) fn wake_destager(&self) {
         self.requests.wake.kick();
@@ -90,7 +96,7 @@ impl<I: Io> Journal<I> {
             self.requests.wake.kick();
             self.requests.done.wait_once().await;
             if self.log.is_stuck() {
-                return Err(VolumeError::Failed);
+                return Err(self.room_error());
             }
         }
         self.requests.all_wanted.set(false);

@@ -40,11 +40,11 @@ pub(crate) enum Entry {
 
 impl Entry {
     /// Answers the request that it has failed.
-    pub(super) fn refuse(self) {
+    pub(super) fn refuse(self, error: VolumeError) {
         match self {
-            Entry::Data { run, completion, .. } => completion.done(run.blocks, Err(VolumeError::Failed)),
+            Entry::Data { run, completion, .. } => completion.done(run.blocks, Err(error)),
             Entry::Merge { completion, .. } | Entry::Image { completion, .. } => {
-                completion.done(1, Err(VolumeError::Failed));
+                completion.done(1, Err(error));
             }
         }
     }

@@ -11,6 +11,8 @@ pub(crate) struct PinnedGroups {
     destaging: Cell<Option<u64>>,
     /// Images of rows that a growth changes in place, until they are there.
     changing: Cell<Option<u64>>,
+    /// Something of it is not in its place, because a member has no space for it.
+    unplaced: Cell<Option<u64>>,
     /// Something of it is in its place, but not durable there: since the last flush began,
     unflushed: Cell<Option<u64>>,
     /// and as covered by the flush under way.
@@ -24,10 +26,8 @@ fn older(one: Option<u64>, other: Option<u64>) -> Option<u64> {
 impl PinnedGroups {
     /// The oldest of them, or `first` if that is older.
     pub(crate) fn oldest_or(&self, first: u64) -> u64 {
-        [self.destaging.get(), self.changing.get(), self.unflushed.get(), self.flushing.get()]
-            .into_iter()
-            .flatten()
-            .fold(first, u64::min)
+        let all = [&self.destaging, &self.changing, &self.unplaced, &self.unflushed, &self.flushing];
+        all.into_iter().filter_map(Cell::get).fold(first, u64::min)
     }
 
     /// After-images are about to be made of these groups.
@@ -51,6 +51,27 @@ impl PinnedGroups {
     /// The rows are written, and not durable yet.
     pub(crate) fn end_changing(&self) {
         self.unflushed.set(older(self.changing.take(), self.unflushed.get()));
+    }
+
+    /// Content of the groups that are being brought to their places could not be written there.
+    pub(crate) fn pin_unplaced(&self) {
+        let oldest = older(self.destaging.get(), self.changing.get());
+        self.unplaced.set(older(self.unplaced.get(), oldest));
+    }
+
+    /// As [`PinnedGroups::pin_unplaced`], of content that recovery has found in this group or later.
+    pub(crate) fn pin_recovered(&self, group: u64) {
+        self.unplaced.set(older(self.unplaced.get(), Some(group)));
+    }
+
+    /// Everything is in its place, and not durable yet.
+    pub(crate) fn end_unplaced(&self) {
+        self.unflushed.set(older(self.unplaced.take(), self.unflushed.get()));
+    }
+
+    /// Whether groups are kept because members have no space for their content.
+    pub(crate) fn has_unplaced(&self) -> bool {
+        self.unplaced.get().is_some()
     }
 
     /// A flush of the members begins.

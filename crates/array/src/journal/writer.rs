@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::MemberId;
-use sinew_core::io::Io;
+use sinew_core::io::{Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::{Promise, Signal, join_all, promise};
 use sinew_core::volume::VolumeError;
@@ -17,7 +17,6 @@ use sinew_members::ring::writer::{LateCopies, ReplicatedRing, RingGroup, RingMar
 
 use crate::journal::Journal;
 use crate::journal::group::{Answer, BuiltGroup, ParityRun};
-use crate::journal::log::Entry;
 
 impl<I: Io> Journal<I> {
     /// Writes group after group, for ever.
@@ -123,14 +122,15 @@ impl<I: Io> Journal<I> {
     fn refuse_queued(&self) {
         self.state.mark(Mark::ArrayLogRefused);
         let queued = std::mem::take(&mut *self.log.queue.borrow_mut());
-        queued.into_iter().for_each(Entry::refuse);
+        let error = self.room_error();
+        queued.into_iter().for_each(|entry| entry.refuse(error));
     }
 
     /// Nothing can be written: refuses every request, so that none waits for room in vain.
     fn refuse_all(&self) {
         self.refuse_queued();
         let images = std::mem::take(&mut *self.log.images.borrow_mut());
-        images.into_iter().for_each(Entry::refuse);
+        images.into_iter().for_each(|entry| entry.refuse(VolumeError::Failed));
         let states = std::mem::take(&mut *self.log.states.borrow_mut());
         states.into_iter().for_each(|fulfil| fulfil.fulfil(Err(VolumeError::Failed)));
     }
@@ -165,13 +165,21 @@ impl<I: Io> Journal<I> {
             let member = if stray { MemberId(u8::from(run.member.0 == 0)) } else { run.member };
             // A group that is written there without counting might come to lie on it.
             self.log.room.wait(|| (!self.log.late.contains(member)).then_some(())).await;
-            if !members.is_active(member) {
-                return;
-            }
             let offset = self.offset(member, position + run.first);
-            if let Err(error) = members.write_at(member, offset, run.data).await {
-                self.state.mark(Mark::ArrayLogMemberLost);
-                members.report_failure(member, error).await;
+            let mut waits = None;
+            while members.is_active(member) {
+                match members.write_at(member, offset, Rc::clone(&run.data)).await {
+                    Ok(()) => return,
+                    Err(IoError::NoSpace) => {
+                        self.state.mark(Mark::ArrayLogAwaitsSpace);
+                        waits.get_or_insert_with(|| members.full.begin_wait());
+                        members.wait_for_space().await;
+                    }
+                    Err(error) => {
+                        self.state.mark(Mark::ArrayLogMemberLost);
+                        return members.report_failure(member, error).await;
+                    }
+                }
             }
         }))
         .await;

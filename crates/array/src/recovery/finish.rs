@@ -39,5 +39,9 @@ pub(crate) async fn finish<I: Io>(
     if !journal.dirty().is_empty() {
         state.mark(Mark::ArrayRecoverDrained);
     }
-    journal.destage_all().await
+    match journal.destage_all().await {
+        // It stays in the log.
+        Err(VolumeError::NoSpace) => Ok(()),
+        destaged => destaged,
+    }
 }

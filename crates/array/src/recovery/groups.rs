@@ -1,7 +1,6 @@
 //! Reading the rings: the groups of the log that replay needs, and copying them to as many members as should have them.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
@@ -9,6 +8,7 @@ use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_format::log_group::{Group, decode_group, decode_header};
 use sinew_members::open_error::RecoverError;
+use sinew_members::ring::copies::write_copies;
 use sinew_members::ring::reader::{Region, RegionMarks, Unit, read_regions};
 
 use crate::recovery::Recovery;
@@ -113,10 +113,13 @@ impl<I: Io> Recovery<I> {
         for found in chain {
             self.report.blocks_replayed += u64::from(found.group.header.blocks);
             let offset = self.ring_offset(&found.group, 0);
-            let more = active.iter().filter(|m| !found.holders.contains(m));
-            for &member in more.take(copies.saturating_sub(found.holders.len())) {
+            let missing = copies.saturating_sub(found.holders.len());
+            if missing > 0 {
                 self.io.mark(Mark::ArrayRecoverCopied);
-                self.write(member, offset, Rc::new([found.bytes.clone()])).await?;
+                let more = active.iter().filter(|m| !found.holders.contains(m));
+                let places = more.map(|&member| (member, offset)).collect();
+                let written = write_copies(&self.members, places, missing, &found.bytes).await;
+                written.map_err(|member| self.lost(member))?;
             }
         }
         Ok(())

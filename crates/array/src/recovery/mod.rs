@@ -15,12 +15,15 @@ use std::rc::Rc;
 
 use crate::marks::Mark;
 use sinew_core::ids::MemberId;
-use sinew_core::io::{Gather, Io};
+use sinew_core::io::{Gather, Io, IoError};
 use sinew_format::model::array_shard_layout::ShardLayout;
 use sinew_format::model::config::Config;
 use sinew_members::members::Members;
 use sinew_members::open_error::RecoverError;
 use sinew_members::recovery_report::RecoveryReport;
+
+/// Attempts of a write for which a member has no space: a second.
+const SPACE_ATTEMPTS: u32 = 50;
 
 /// A recovery under way.
 struct Recovery<I> {
@@ -33,9 +36,19 @@ struct Recovery<I> {
 }
 
 impl<I: Io> Recovery<I> {
+    /// Writes what later recoveries depend on; waits a while for space.
     async fn write(&self, member: MemberId, offset: u64, data: Gather) -> Result<(), RecoverError> {
-        let written = self.members.write_at(member, offset, data).await;
-        written.map_err(|_| self.lost(member))
+        for _ in 0..SPACE_ATTEMPTS {
+            match self.members.write_at(member, offset, Rc::clone(&data)).await {
+                Ok(()) => return Ok(()),
+                Err(IoError::NoSpace) => {
+                    self.io.mark(Mark::ArrayRecoverAwaitsSpace);
+                    self.members.wait_for_space().await;
+                }
+                Err(_) => return Err(self.lost(member)),
+            }
+        }
+        Err(RecoverError::NoSpace { shard: self.index, member })
     }
 
     fn lost(&self, member: MemberId) -> RecoverError {

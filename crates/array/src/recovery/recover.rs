@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::MemberId;
-use sinew_core::io::{Gather, Io};
+use sinew_core::io::{Gather, Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_format::log_group::IMAGE_OF_P;
@@ -36,7 +36,16 @@ pub(crate) struct Recovered<I> {
     pub(crate) log: LogStart,
     pub(crate) dirty: DirtyBlocks,
     pub(crate) resumed: Resumed,
+    /// Images for whose places members have no space.
+    pub(crate) unplaced: Vec<UnplacedImage>,
     pub(crate) report: RecoveryReport,
+}
+
+/// One block of an image that is not in its place.
+pub(crate) struct UnplacedImage {
+    pub(crate) stripe: u64,
+    pub(crate) place: (MemberId, u64),
+    pub(crate) data: Buf,
 }
 
 /// Reads the state of a shard of an array from its members.
@@ -52,10 +61,11 @@ pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I
     let mut recovery = Recovery { io, index, config, layout, members, report };
     let chain = if geometry.md.is_none() { recovery.whole_chain().await? } else { Vec::new() };
     let mut replayed = recovery.replay(&chain).await?;
+    let mut unplaced = Vec::new();
     if geometry.md.is_none() {
         // The next recovery goes by the content of the log as it is now.
         recovery.flush().await?;
-        recovery.write_images(&replayed.images).await?;
+        unplaced = recovery.write_images(&replayed.images).await?;
         recovery.flush().await?;
     }
     for member in 0..geometry.members() {
@@ -63,14 +73,18 @@ pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I
             replayed.regions.note_lost(member);
         }
     }
-    Ok(recovery.into_state(&chain, replayed))
+    Ok(recovery.into_state(&chain, replayed, unplaced))
 }
 
 impl<I: Io> Recovery<I> {
-    /// Writes images to their places on every active member.
-    async fn write_images(&self, images: &BTreeMap<ImagePlace, Buf>) -> Result<(), RecoverError> {
+    /// Writes images to their places on every active member; returns those for which a member has no space.
+    async fn write_images(
+        &self,
+        images: &BTreeMap<ImagePlace, Buf>,
+    ) -> Result<Vec<UnplacedImage>, RecoverError> {
+        let mut unplaced = Vec::new();
         if mutation::on(Mutation::SkipReplay) {
-            return Ok(());
+            return Ok(unplaced);
         }
         let images: Vec<_> = images.iter().collect();
         if !images.is_empty() {
@@ -85,15 +99,36 @@ impl<I: Io> Recovery<I> {
                 let (member, chunk) = self.layout.home(place.stripe, unit);
                 let at = chunk + u64::from(place.offset) * BLOCK_BYTES as u64;
                 let active = self.members.is_active(member);
-                let data: Gather = Rc::new([(*buf).clone()]);
-                async move { if active { self.write(member, at, data).await } else { Ok(()) } }
+                let image = UnplacedImage { stripe: place.stripe, place: (member, at), data: (*buf).clone() };
+                async move { if active { self.write_image(image).await } else { Ok(None) } }
             });
-            join_all(writes).await.into_iter().collect::<Result<(), _>>()?;
+            for written in join_all(writes).await {
+                unplaced.extend(written?);
+            }
         }
-        Ok(())
+        Ok(unplaced)
     }
 
-    fn into_state(self, chain: &[RingGroup], replayed: Replayed) -> Recovered<I> {
+    /// Writes one block of an image; gives it back when its member has no space.
+    async fn write_image(&self, image: UnplacedImage) -> Result<Option<UnplacedImage>, RecoverError> {
+        let (member, offset) = image.place;
+        let data: Gather = Rc::new([image.data.clone()]);
+        match self.members.write_at(member, offset, data).await {
+            Ok(()) => Ok(None),
+            Err(IoError::NoSpace) => {
+                self.io.mark(Mark::ArrayRecoverUnplaced);
+                Ok(Some(image))
+            }
+            Err(_) => Err(self.lost(member)),
+        }
+    }
+
+    fn into_state(
+        self,
+        chain: &[RingGroup],
+        replayed: Replayed,
+        unplaced: Vec<UnplacedImage>,
+    ) -> Recovered<I> {
         let ring_blocks = self.layout.geometry.log_blocks;
         let mut dirty = DirtyBlocks::default();
         let mut newest: Vec<(u64, u64, u32, Buf)> = Vec::new();
@@ -131,6 +166,7 @@ impl<I: Io> Recovery<I> {
             log,
             dirty,
             resumed,
+            unplaced,
             report: self.report,
         }
     }

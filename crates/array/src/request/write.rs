@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as MapEntry;
 use std::rc::Rc;
 
+use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::completion::Completion;
 use sinew_core::io::Io;
@@ -27,11 +28,21 @@ impl<I: Io> Requests<I> {
     /// Stores whole consecutive blocks.
     ///
     /// # Errors
-    /// [`VolumeError::Failed`] when the array has failed.
+    /// [`VolumeError::Failed`] when the array has failed; [`VolumeError::NoSpace`] when members are full.
     pub(crate) async fn write(self: &Rc<Self>, local: u64, data: Buf) -> Result<(), VolumeError> {
         self.state.counters().writes.add(1);
         self.state.counters().written_bytes.add(data.len() as u64);
+        self.require_space()?;
         self.write_blocks(local, data).await
+    }
+
+    /// Refuses new data while the log waits for space on its members; zeros may make some.
+    fn require_space(&self) -> Result<(), VolumeError> {
+        if self.state.members().full.is_awaited() {
+            self.state.mark(Mark::ArrayWriteNoSpace);
+            return Err(VolumeError::NoSpace);
+        }
+        Ok(())
     }
 
     async fn write_blocks(self: &Rc<Self>, local: u64, data: Buf) -> Result<(), VolumeError> {
@@ -88,6 +99,7 @@ impl<I: Io> Requests<I> {
     ) -> Result<(), VolumeError> {
         self.state.counters().merges.add(1);
         self.state.counters().written_bytes.add(bytes.len() as u64);
+        self.require_space()?;
         let _inside = self.stripes.enter_writing(local, 1).await;
         let run = self.state.layout().runs(local, 1).next().expect("one block has one run");
         if !self.state.layout().geometry.journal {

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::MemberId;
-use sinew_core::io::Io;
+use sinew_core::io::{Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
@@ -102,6 +102,10 @@ impl<I: Io> Reshape<I> {
         let mut locks = Vec::with_capacity(stripes.len());
         for &stripe in &stripes {
             locks.push(self.stripes.lock_exclusive(stripe).await);
+        }
+        if !self.stripes.is_all_placed() {
+            self.state.mark(Mark::ArrayMoveNoSpace);
+            return Err(VolumeError::NoSpace);
         }
         let version = self.state.members().version();
         let uses: Vec<_> = stripes.iter().map(|&stripe| self.bitmap.use_region_of(stripe)).collect();
@@ -213,6 +217,10 @@ impl<I: Io> Reshape<I> {
             return Ok(());
         }
         let Err(error) = self.state.members().write_at(member, at, parts.into()).await else { return Ok(()) };
+        if error == IoError::NoSpace {
+            self.state.mark(Mark::ArrayMoveNoSpace);
+            return Err(VolumeError::NoSpace);
+        }
         self.state.mark(Mark::ArrayMoveMemberLost);
         self.state.members().report_failure(member, error).await;
         // An array without redundancy keeps a member that fails.

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::MemberId;
-use sinew_core::io::Io;
+use sinew_core::io::{Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
@@ -164,6 +164,10 @@ impl<I: Io> Reshape<I> {
         if self.state.is_closing() {
             return Ok(());
         }
+        if !self.stripes.is_all_placed() {
+            self.state.mark(Mark::ArrayMoveNoSpace);
+            return Err(VolumeError::NoSpace);
+        }
         let _uses: Vec<_> = changed.iter().map(|&row| self.bitmap.use_region_of(row)).collect();
         let regions: BTreeSet<usize> = changed.iter().map(|&row| layout.region(row)).collect();
         let regions: Vec<usize> = regions.into_iter().collect();
@@ -174,7 +178,10 @@ impl<I: Io> Reshape<I> {
         let writes: Vec<UnitWrite> =
             contents.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         let (in_place, free): (Vec<_>, Vec<_>) = writes.into_iter().partition(|write| write.in_place);
-        self.write_units(&free).await;
+        if !self.write_units(&free).await.is_empty() {
+            self.state.mark(Mark::ArrayMoveNoSpace);
+            return Err(VolumeError::NoSpace);
+        }
         if !batch.clears && !mutation::on(Mutation::ChangeUnflushed) {
             self.journal.flush().await?;
         }
@@ -193,7 +200,10 @@ impl<I: Io> Reshape<I> {
         // From here on the rows have their new form: a write that fails now is left to rebuild.
         layout.set_moved(batch.upto);
         self.stripes.mark_regions(&regions).await?;
-        self.write_units(&in_place).await;
+        for write in self.write_units(&in_place).await {
+            let data = std::slice::from_ref(&write.data);
+            self.stripes.keep_unplaced(write.row, (write.member, write.offset), data);
+        }
         self.journal.pinned().end_changing();
         if !batch.logs {
             self.record_in_place(layout, rows, batch.upto).await?;
@@ -364,20 +374,23 @@ impl<I: Io> Reshape<I> {
         Ok(parity)
     }
 
-    /// Writes units to active members. A write that fails is left to rebuild.
-    async fn write_units(&self, writes: &[UnitWrite]) {
+    /// Writes units to active members. A write that fails is left to rebuild. Returns those for which a member has no space.
+    async fn write_units<'a>(&self, writes: &'a [UnitWrite]) -> Vec<&'a UnitWrite> {
         let there = writes.iter().filter(|write| self.state.members().is_active(write.member));
-        let results = join_all(there.map(|write| async {
-            let written = self
-                .state
-                .members()
-                .write_at(write.member, write.offset, Rc::new([write.data.clone()]))
-                .await;
-            written.map_err(|error| (write.member, error))
+        let results = join_all(there.map(|write| async move {
+            let data = Rc::new([write.data.clone()]);
+            let written = self.stripes.write_place(write.member, write.offset, data).await;
+            written.map_err(|error| (write, error))
         }));
-        for (member, error) in results.await.into_iter().filter_map(Result::err) {
+        let mut refused = Vec::new();
+        for (write, error) in results.await.into_iter().filter_map(Result::err) {
+            if error == IoError::NoSpace {
+                refused.push(write);
+                continue;
+            }
             self.state.mark(Mark::ArrayMoveMemberLost);
-            self.state.members().report_failure(member, error).await;
+            self.state.members().report_failure(write.member, error).await;
         }
+        refused
     }
 }

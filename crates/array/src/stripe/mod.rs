@@ -9,10 +9,12 @@ mod hedged;
 mod locks;
 mod parity_plan;
 pub(crate) mod part;
+mod places;
 mod read;
 mod reconstruct;
 mod resync;
 mod units;
+mod unplaced;
 pub(crate) mod update;
 
 use std::rc::Rc;
@@ -27,6 +29,7 @@ use crate::state::ShardState;
 use crate::stripe::barrier::Barrier;
 use crate::stripe::locks::{StripeLock, StripeLocks};
 use crate::stripe::part::StripePart;
+use crate::stripe::unplaced::Unplaced;
 
 /// The stripes of a shard.
 pub(crate) struct Stripes<I> {
@@ -36,6 +39,7 @@ pub(crate) struct Stripes<I> {
     md_dirty: Rc<MdDirty<I>>,
     locks: StripeLocks,
     barrier: Barrier,
+    unplaced: Unplaced,
     read_slots: ReadSlots<Stripes<I>, StripePart, usize>,
 }
 
@@ -54,6 +58,7 @@ impl<I: Io> Stripes<I> {
             md_dirty: Rc::clone(md_dirty),
             locks: StripeLocks::default(),
             barrier: Barrier::default(),
+            unplaced: Unplaced::default(),
             read_slots: ReadSlots::default(),
         }
     }

@@ -53,7 +53,7 @@ impl<I: Io> Stripes<I> {
     /// The member's.
     pub(crate) async fn read_unit(&self, stripe: u64, run: UnitRun) -> Result<Buf, IoError> {
         let (member, offset) = self.place(stripe, run.unit, run.offset);
-        let result = self.state.members().read_at(member, offset, run.blocks as usize * BLOCK_BYTES).await;
+        let result = self.read_place(member, offset, run.blocks as usize * BLOCK_BYTES).await;
         if let Err(error) = result
             && self.state.members().read_error_is_fatal(member, error)
         {
@@ -83,7 +83,11 @@ impl<I: Io> Stripes<I> {
         if !self.state.members().is_active(member) || self.state.layout().geometry.is_read_only() {
             return false;
         }
-        match self.state.members().write_at(member, offset, Rc::new([right.clone()])).await {
+        match self.write_place(member, offset, Rc::new([right.clone()])).await {
+            Err(IoError::NoSpace) => {
+                self.keep_unplaced(stripe, (member, offset), std::slice::from_ref(right));
+                true
+            }
             Ok(()) => {
                 self.state.mark(Mark::ArrayMended);
                 self.state.members().note_repair(member, u64::from(run.blocks));

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::io::{Gather, Io};
+use sinew_core::io::{Gather, Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
@@ -192,7 +192,7 @@ impl<I: Io> Stripes<I> {
             self.mark_regions(&[self.state.layout().region(stripe)]).await?;
             if self.state.members().version() == version {
                 let marked = self.state.io().now_coarse();
-                let done = self.write_in_place(&prepared).await;
+                let done = self.write_or_roll_back(&prepared).await;
                 parts.read_ns = (read - began) * parts.changes;
                 parts.mark_ns = (marked - read) * parts.changes;
                 parts.write_ns = (self.state.io().now_coarse() - marked) * parts.changes;
@@ -204,11 +204,45 @@ impl<I: Io> Stripes<I> {
         }
     }
 
+    /// As [`Stripes::write_in_place`]. Where a member has no space for a unit that a resync would take to be right, its old
+    /// content counts: there is no journal that would have the new one after a crash.
+    async fn write_or_roll_back(&self, prepared: &PreparedStripe) -> Result<(), VolumeError> {
+        if self.write_in_place(prepared).await? {
+            return Ok(());
+        }
+        let layout = self.state.layout();
+        let health = self.health(prepared.stripe, &[]);
+        let mut old = Vec::new();
+        for (slot, _) in &prepared.blocks {
+            let (column, offset) = (slot / layout.chunk_blocks, slot % layout.chunk_blocks);
+            let unit = match layout.is_mirror() {
+                true => health.readable.iter().position(|&readable| readable).unwrap_or(0),
+                false => column as usize,
+            };
+            let (member, at) = self.place(prepared.stripe, unit, offset);
+            if !self.is_unplaced(member, at) {
+                continue;
+            }
+            if let Ok(buf) = self.state.members().read_at(member, at, BLOCK_BYTES).await {
+                old.push((*slot, buf, member, at));
+            }
+        }
+        if !old.is_empty() {
+            self.state.mark(Mark::ArrayRolledBack);
+            let blocks = old.iter().map(|(slot, buf, ..)| (*slot, buf.clone())).collect();
+            let prepared = self.prepare(prepared.stripe, blocks).await?;
+            self.write_in_place(&prepared).await?;
+            old.iter().for_each(|(_, _, member, at)| self.note_placed(*member, *at, BLOCK_BYTES));
+        }
+        Err(VolumeError::NoSpace)
+    }
+
     /// Writes a stripe's new content to every active member. The caller holds the stripe's lock, and the region is marked.
+    /// Returns whether all of it is in its place; what a member has no space for is kept, and placed later.
     ///
     /// # Errors
     /// [`VolumeError::Failed`] when too many writes fail for the content to be reconstructed.
-    pub(crate) async fn write_in_place(&self, prepared: &PreparedStripe) -> Result<(), VolumeError> {
+    pub(crate) async fn write_in_place(&self, prepared: &PreparedStripe) -> Result<bool, VolumeError> {
         let stripe = prepared.stripe;
         if !self.state.layout().is_mirror() && prepared.parity.iter().all(Option::is_none) {
             self.state.mark(Mark::ArrayWithoutParity);
@@ -218,12 +252,15 @@ impl<I: Io> Stripes<I> {
         self.state.members().latency.earn();
         let writes = unit_writes.iter().map(|write| {
             let (member, at) = self.place(stripe, write.unit, write.offset);
-            self.state.members().write_at(member, at, Rc::clone(&write.data))
+            self.write_place(member, at, Rc::clone(&write.data))
         });
         let results = join_all(writes).await;
-        let mut bad = Vec::new();
+        let (mut bad, mut is_placed) = (Vec::new(), true);
         for (write, result) in unit_writes.iter().zip(results) {
-            if let Err(error) = result {
+            if result == Err(IoError::NoSpace) {
+                self.keep_unplaced(stripe, self.place(stripe, write.unit, write.offset), &write.data);
+                is_placed = false;
+            } else if let Err(error) = result {
                 self.state.mark(Mark::ArrayPutMemberLost);
                 self.state
                     .members()
@@ -233,7 +270,7 @@ impl<I: Io> Stripes<I> {
             }
         }
         let lost = self.health(stripe, &bad).readable.iter().filter(|&&readable| !readable).count();
-        if lost <= self.state.layout().tolerates() { Ok(()) } else { Err(VolumeError::Failed) }
+        if lost <= self.state.layout().tolerates() { Ok(is_placed) } else { Err(VolumeError::Failed) }
     }
 
     fn unit_writes(&self, prepared: &PreparedStripe) -> Vec<UnitWrite> {

@@ -16,11 +16,12 @@ use crate::marks::Mark;
 use crate::pool::{self, Candidate, Found, SuperblockError};
 use crate::pool::{MdBlocks, store_md_superblocks};
 use sinew_core::ids::MemberId;
-use sinew_core::io::{DeviceId, Io};
+use sinew_core::io::{DeviceId, Io, IoError};
 use sinew_core::sync::{Signal, join_all};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::config::{Config, MemberState};
 use sinew_format::model::policy::Policy;
+use sinew_members::full_members::RETRY_NS;
 use sinew_members::io_timeout::IoTimeouts;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::message::{Answer, ControlRequest};
@@ -206,9 +207,15 @@ impl<I: Io> Control<I> {
             let results = self.write_config(&next, &targets).await;
             let mut again = false;
             let mut out = Vec::new();
+            let (mut stored, mut is_full) = (0, false);
             for (&(i, _), result) in targets.iter().zip(results) {
                 match result {
-                    Ok(()) => {}
+                    Ok(()) => stored += 1,
+                    // It keeps an older configuration, which does no harm beside enough newer ones.
+                    Err(SuperblockError::Io(IoError::NoSpace)) if joining != Some(i) => {
+                        self.io.mark(Mark::ConfigNoSpace);
+                        is_full = true;
+                    }
                     Err(SuperblockError::Encode(error)) => return Err(ControlError::Config(error)),
                     Err(SuperblockError::Io(_)) => {
                         self.io.mark(Mark::ConfigMemberLost);
@@ -223,7 +230,9 @@ impl<I: Io> Control<I> {
                 next.members[i].out_epoch = next.epoch;
                 failed.push(i);
             }
-            if !again {
+            if is_full && stored <= next.geometry.failures() {
+                self.io.sleep(RETRY_NS).await;
+            } else if !again {
                 break;
             }
         }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::ids::uuid_text;
-use sinew_core::io::{DeviceId, Io};
+use sinew_core::io::{DeviceId, Io, IoError};
 use sinew_format::model::config::{Config, MemberConfig, MemberState};
 use sinew_format::superblock::Superblock;
 
@@ -149,13 +149,24 @@ fn require_enough(
     Err(PoolError::TooFewMembers { pool: config.name.clone(), missing: missing.len(), failures, members })
 }
 
-/// Stores the next generation of the configuration on the given members.
+/// Stores the next generation of the configuration on the given members. Members that are full keep an older one, if more
+/// have the new one than the pool survives the loss of.
 async fn store<I: Io>(io: &I, config: &mut Config, devices: &[Option<DeviceId>]) -> Result<(), PoolError> {
     config.generation += 1;
+    let (mut stored, mut refused) = (0, None);
     for (index, device) in devices.iter().enumerate() {
-        if let Some(device) = device {
-            write_in_time(io, *device, &config.members[index].path, index, config).await?;
+        let Some(device) = device else { continue };
+        match write_in_time(io, *device, &config.members[index].path, index, config).await {
+            Ok(()) => stored += 1,
+            Err(error @ PoolError::Device { error: IoError::NoSpace, .. }) => {
+                io.mark(Mark::ConfigNoSpace);
+                refused = Some(error);
+            }
+            Err(error) => return Err(error),
         }
     }
-    Ok(())
+    match refused {
+        Some(error) if stored <= config.geometry.failures() => Err(error),
+        _ => Ok(()),
+    }
 }

@@ -11,7 +11,7 @@ use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::dirty_pages::PageCopy;
 use crate::store::page_snapshot::Snapshot;
-use sinew_core::io::{Io, yield_now};
+use sinew_core::io::{Io, IoError, yield_now};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 
@@ -40,6 +40,9 @@ impl<I: Io> Checkpointer<I> {
             self.store.wakeups().checkpoint.kicked().await;
             while self.is_due() {
                 if !self.round().await {
+                    if self.store.is_closing() && self.store.members().is_any_full() {
+                        break;
+                    }
                     // No member takes pages at the moment, or a page still holds the tail: try again later.
                     self.store.mark(Mark::CleanRetried);
                     self.store.io().sleep(RETRY_NS).await;
@@ -116,16 +119,21 @@ impl<I: Io> Checkpointer<I> {
 
     /// Writes a page to fresh slots; gives those that took it.
     async fn write_page(&self, snapshot: &Snapshot) -> Vec<PageCopy> {
-        let slots = self
-            .store
-            .allocator_mut()
-            .take_page_slots(self.store.geometry().copies(), |m| self.store.members().responds(m));
+        let slots = self.store.allocator_mut().take_page_slots(self.store.geometry().copies(), |m| {
+            self.store.members().responds(m) && self.store.members().has_space(m)
+        });
         let writes = slots.iter().map(|copy| {
             let offset =
                 self.store.members().get(copy.member).layout.page_offset(self.store.index(), copy.slot);
             self.store.members().write_at(copy.member, offset, Rc::clone(&snapshot.data))
         });
         let results = join_all(writes).await;
+        if results.contains(&Err(IoError::NoSpace)) {
+            // Fewer copies than due are not enough as long as the members are there.
+            self.store.mark(Mark::PageNoSpace);
+            self.store.allocator_mut().free_page_slots(slots);
+            return Vec::new();
+        }
         let mut good = Vec::with_capacity(slots.len());
         for (copy, result) in slots.into_iter().zip(results) {
             match result {
@@ -162,6 +170,11 @@ impl<I: Io> Checkpointer<I> {
             wakeups.checkpointed.wait_once().await;
             if !store.members().any_active() {
                 return Err(VolumeError::Failed);
+            }
+            if store.members().is_any_full() {
+                // The journal has what the pages lack.
+                store.mark(Mark::CloseNoSpace);
+                return Ok(());
             }
         }
         Ok(())

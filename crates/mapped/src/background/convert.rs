@@ -19,7 +19,7 @@ use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::StripeId;
-use sinew_core::io::Io;
+use sinew_core::io::{Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_format::journal_block::Record;
@@ -133,7 +133,8 @@ impl<I: Io> Converter<I> {
         for (p, parity) in parity.into_iter().enumerate() {
             let home = self.store.tables().good_home(stripe, self.store.geometry().parity_index(p))?;
             if let Err(error) = self.store.members().write(home, 0, Rc::new([parity])).await {
-                self.store.mark(Mark::ConvertMemberLost);
+                let is_full = error == IoError::NoSpace;
+                self.store.mark(if is_full { Mark::ConvertNoSpace } else { Mark::ConvertMemberLost });
                 self.store.members().report_failure(home.member, error).await;
                 self.stripes.convertible().push_back(stripe);
                 return None;

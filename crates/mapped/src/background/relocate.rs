@@ -11,7 +11,7 @@ use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::{ChunkAddr, MemberId, StripeId};
-use sinew_core::io::Io;
+use sinew_core::io::{Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::CHUNK_BYTES;
@@ -100,7 +100,8 @@ impl<I: Io> Relocator<I> {
                 data = data.slice(BLOCK_BYTES, data.len() - BLOCK_BYTES);
             }
             if let Err(error) = self.store.members().write(home, from, Rc::new([data])).await {
-                self.store.mark(Mark::RebuildMemberLost);
+                let is_full = error == IoError::NoSpace;
+                self.store.mark(if is_full { Mark::RebuildNoSpace } else { Mark::RebuildMemberLost });
                 self.store.members().report_failure(home.member, error).await;
                 self.give_up(&rebuilt);
                 return None;

@@ -11,13 +11,17 @@ use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
 use sinew_format::journal_block::Record;
 
-/// Ends recovery: marks what missing members missed of the stripes whose data was not known durable, and writes a
+/// Ends recovery: marks what missing members missed of the stripes whose data was not known durable, and the chunks that
+/// full members had no space to mend, and writes a
 /// block of this epoch, durably, so that no block that recovery did not reach can ever be reached again.
 pub(crate) async fn complete<I: Io>(
-    store: &Rc<Store<I>>,
+    store: Rc<Store<I>>,
     touched: BTreeSet<StripeId>,
+    unmended: BTreeSet<(StripeId, u8)>,
 ) -> Result<(), VolumeError> {
-    let mut marks = Vec::new();
+    let is_there = |&(stripe, _): &(StripeId, u8)| store.tables().stripe(stripe).state != StripeState::Free;
+    let unmended = unmended.into_iter().filter(is_there);
+    let mut marks: Vec<Record> = unmended.map(|(stripe, index)| Record::Stale { stripe, index }).collect();
     for stripe in touched {
         let tables = store.tables();
         if tables.stripe(stripe).state == StripeState::Free {

@@ -20,8 +20,8 @@ use crate::store::journal::Journal;
 use crate::store::tables::{Effects, Tables};
 use crate::store::{Store, StoreParts};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::ids::{Lsn, MemberId, SlotNo, StripeId};
-use sinew_core::io::Io;
+use sinew_core::ids::{ChunkAddr, Lsn, MemberId, SlotNo, StripeId};
+use sinew_core::io::{Io, IoError};
 use sinew_core::sync::join_all;
 use sinew_format::journal_block::{JournalHeader, Record, decode_header, decode_records, encode_block};
 use sinew_format::model::config::Config;
@@ -32,6 +32,7 @@ use sinew_members::members::Members;
 use sinew_members::open_error::RecoverError;
 use sinew_members::pool_shard::OpenShard;
 use sinew_members::recovery_report::RecoveryReport;
+use sinew_members::ring::copies::write_copies;
 use sinew_members::ring::reader::{Region, RegionMarks, Unit, read_regions};
 
 const READ_MARKS: RegionMarks =
@@ -69,6 +70,8 @@ struct Recovery<I> {
     lost: BTreeSet<SlotNo>,
     /// Stripes with data that was not known durable.
     touched: BTreeSet<StripeId>,
+    /// Chunks that a member had no space to mend: they are not what they should be.
+    unmended: BTreeSet<(StripeId, u8)>,
     /// The last journal block known durable.
     flushed: Lsn,
     /// The blocks after it, with the records that proved sound.
@@ -90,6 +93,8 @@ pub(crate) struct Recovered<I> {
     pub(crate) report: RecoveryReport,
     /// Stripes with data that was not known durable.
     pub(crate) touched: BTreeSet<StripeId>,
+    /// Chunks that are to be marked as stale.
+    pub(crate) unmended: BTreeSet<(StripeId, u8)>,
 }
 
 /// Recovers shard `index` of a mapped pool on the present thread.
@@ -116,8 +121,9 @@ pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I
     recovery.rewrite_unflushed(ends.tail).await?;
     recovery.flush().await?;
     let (report, touched) = (recovery.report, std::mem::take(&mut recovery.touched));
+    let unmended = std::mem::take(&mut recovery.unmended);
     let store = recovery.finish(ends)?;
-    Ok(Recovered { store, report, touched })
+    Ok(Recovered { store, report, touched, unmended })
 }
 
 impl<I: Io> Recovery<I> {
@@ -140,6 +146,7 @@ impl<I: Io> Recovery<I> {
             rescued: BTreeMap::new(),
             lost,
             touched: BTreeSet::new(),
+            unmended: BTreeSet::new(),
             flushed: 0,
             unflushed: Vec::new(),
             config,
@@ -304,15 +311,32 @@ impl<I: Io> Recovery<I> {
                 JournalHeader { rewritten: self.config.epoch, tail, flushed: self.flushed, ..original };
             let mut data = Buf::zeroed(BLOCK_BYTES);
             encode_block(&header, &records, data.bytes_mut());
-            for i in 0..self.config.mapped().copies().min(active.len()) {
+            let place = |i: usize| {
                 let member = active[(lsn as usize + i) % active.len()];
-                let offset = self.members.get(member).layout.journal_offset(self.index, (lsn % ring) as u32);
-                if self.members.write_at(member, offset, Rc::new([data.clone()])).await.is_err() {
-                    return Err(self.lost(member));
-                }
+                let position = (lsn % ring) as u32;
+                (member, self.members.get(member).layout.journal_offset(self.index, position))
+            };
+            let places = (0..active.len()).map(place).collect();
+            let copies = self.config.mapped().copies().min(active.len());
+            match write_copies(&self.members, places, copies, &data).await {
+                Ok(0) => return Err(RecoverError::NoSpace { shard: self.index, member: active[0] }),
+                Ok(_) => {}
+                Err(member) => return Err(self.lost(member)),
             }
         }
         Ok(())
+    }
+
+    /// Writes what a chunk should hold; false when its member has no space, so that the chunk is stale.
+    async fn mend(&self, home: ChunkAddr, offset: u32, data: Buf) -> Result<bool, RecoverError> {
+        match self.members.write(home, offset, Rc::new([data])).await {
+            Ok(()) => Ok(true),
+            Err(IoError::NoSpace) => {
+                self.io.mark(Mark::RecoverNoSpace);
+                Ok(false)
+            }
+            Err(_) => Err(self.lost(home.member)),
+        }
     }
 
     async fn flush(&self) -> Result<(), RecoverError> {

@@ -3,8 +3,6 @@
 //! First every record is looked at as it is replayed; when it is known what each chunk is by the end of the journal, copies
 //! are mended and parity is made to match.
 
-use std::rc::Rc;
-
 use crate::marks::Mark;
 use crate::recovery::Recovery;
 use crate::store::tables::StripeState;
@@ -110,7 +108,8 @@ impl<I: Io> Recovery<I> {
     }
 
     /// Makes every copy of the slots verified good, where those slots still hold what was verified.
-    pub(super) async fn repair_verified(&self) -> Result<(), RecoverError> {
+    pub(super) async fn repair_verified(&mut self) -> Result<(), RecoverError> {
+        let mut unmended = Vec::new();
         for (&slot, &crc) in &self.verified {
             let (stripe, _, offset) = self.config.mapped().place(slot);
             if self.tables.stripe(stripe).state == StripeState::Free || self.tables.owner(slot).is_none() {
@@ -120,11 +119,18 @@ impl<I: Io> Recovery<I> {
             let Some(good) = good.or_else(|| self.rescued.get(&slot).cloned()) else { continue };
             for home in bad {
                 self.io.mark(Mark::RecoverMended);
-                if self.members.write(home, offset, Rc::new([good.clone()])).await.is_err() {
-                    return Err(self.lost(home.member));
+                if !self.mend(home, offset, good.clone()).await? {
+                    unmended.extend(
+                        self.tables
+                            .homes(stripe)
+                            .iter()
+                            .position(|h| *h == Some(home))
+                            .map(|i| (stripe, i as u8)),
+                    );
                 }
             }
         }
+        self.unmended.extend(unmended);
         Ok(())
     }
 
@@ -201,8 +207,8 @@ impl<I: Io> Recovery<I> {
             }
             if let Some(home) = self.live_home(stripe, index) {
                 self.io.mark(Mark::RecoverResynced);
-                if self.members.write(home, offset, Rc::new([right])).await.is_err() {
-                    return Err(self.lost(home.member));
+                if !self.mend(home, offset, right).await? {
+                    self.unmended.insert((stripe, index as u8));
                 }
             }
         }
@@ -212,7 +218,7 @@ impl<I: Io> Recovery<I> {
     /// Writes zeros to a block without an owner, where a discarded block may read as something else each time: its
     /// padding may be lost. Returns whether it did.
     async fn zero_discarded(
-        &self,
+        &mut self,
         stripe: StripeId,
         column: usize,
         offset: u32,
@@ -221,8 +227,13 @@ impl<I: Io> Recovery<I> {
         let home = self.live_home(stripe, column).filter(|home| self.members.takes_discards(home.member));
         let Some(home) = home.filter(|_| !is_owned) else { return Ok(false) };
         self.io.mark(Mark::RecoverFilled);
-        let zeros = Rc::new([Buf::zeroed(BLOCK_BYTES)]);
-        self.members.write(home, offset, zeros).await.map_err(|_| self.lost(home.member))?;
+        if !self.mend(home, offset, Buf::zeroed(BLOCK_BYTES)).await? {
+            // No parity is right for what may read as something else each time.
+            let g = self.config.mapped();
+            let parity = (0..g.parity_columns()).map(|p| g.parity_index(p));
+            let there: Vec<usize> = parity.filter(|&i| self.live_home(stripe, i).is_some()).collect();
+            self.unmended.extend(there.into_iter().map(|i| (stripe, i as u8)));
+        }
         Ok(true)
     }
 

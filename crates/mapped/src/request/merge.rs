@@ -43,7 +43,7 @@ pub(super) async fn merge<I: Io>(
         match appended {
             Ok(true) => return Ok(()),
             Ok(false) => store.mark(Mark::MergeMoved),
-            Err(VolumeError::NoSpace) => {
+            Err(VolumeError::NoSpace) if !store.members().is_any_full() => {
                 store.mark(Mark::MergeStarved);
                 wait_for_room(stripes).await?;
             }

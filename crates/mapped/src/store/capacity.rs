@@ -95,8 +95,12 @@ impl<I: Io> Store<I> {
     /// Claims room for blocks that are not stored yet, until the request ends.
     ///
     /// # Errors
-    /// When the capacity does not allow it.
+    /// When the capacity does not allow it, or the journal waits for space on its members.
     pub(crate) fn claim_blocks(&self, new: u64) -> Result<Claim<'_>, VolumeError> {
+        if self.members.full.is_awaited() {
+            self.io.mark(Mark::WriteAwaitsSpace);
+            return Err(VolumeError::NoSpace);
+        }
         let reserved = self.room.reserved.get() + new;
         if new > 0 && self.tables.borrow().live_blocks + reserved > self.allocator.borrow().capacity_blocks()
         {
@@ -108,13 +112,17 @@ impl<I: Io> Store<I> {
     }
 
     /// The error for a request when reclaim has given up. Up to the capacity that should not happen while all members
-    /// are there.
+    /// are there, and have space for what they have addresses for.
     pub(crate) fn refuse_for_room(&self) -> VolumeError {
         let all_there = self
             .members
             .ids()
             .all(|m| matches!(self.members.get(m).state, MemberState::Active | MemberState::Removed));
-        if all_there && self.tables.borrow().live_blocks <= self.allocator.borrow().capacity_blocks() {
+        let is_thin = self.members.full.refusals() > 0;
+        if all_there
+            && !is_thin
+            && self.tables.borrow().live_blocks <= self.allocator.borrow().capacity_blocks()
+        {
             self.room.note_early_refusal();
         }
         self.no_room()

@@ -57,7 +57,7 @@ impl<I: Io> Stripes<I> {
         let id = self.store.take_stripe_id(purpose)?;
         let chooses = self.store.members().may_hedge();
         let burden = |m| if chooses { self.store.members().in_flight(m) } else { 0 };
-        let responds = |m| self.store.members().responds(m);
+        let responds = |m| self.store.members().responds(m) && self.store.members().has_space(m);
         let chunks = self.store.allocator_mut().allocate_stripe(columns, parity, purpose, responds, burden);
         self.note_allocated(id, chunks)
     }
@@ -65,8 +65,8 @@ impl<I: Io> Stripes<I> {
     /// A stripe for small writes, without waiting, on members that all respond; `None` when there are too few.
     pub(crate) fn allocate_responsive(&self, columns: usize) -> Option<(StripeId, StripeChunks)> {
         let id = self.store.take_stripe_id(Purpose::User)?;
-        let chunks =
-            self.store.allocator_mut().allocate_responsive(columns, |m| self.store.members().responds(m));
+        let responds = |m| self.store.members().responds(m) && self.store.members().has_space(m);
+        let chunks = self.store.allocator_mut().allocate_responsive(columns, responds);
         self.note_allocated(id, chunks)
     }
 

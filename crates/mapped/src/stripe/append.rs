@@ -22,7 +22,7 @@ use crate::stripe::open_stripe::OpenStripe;
 use crate::stripe::piece::{Condition, Piece};
 use sinew_core::completion::{AppendResult, Completion};
 use sinew_core::ids::{ChunkAddr, MemberId, SlotNo, StripeId};
-use sinew_core::io::{Gather, Io};
+use sinew_core::io::{Gather, Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::{Promise, Signal, batch, join_all};
 use sinew_core::volume::VolumeError;
@@ -207,6 +207,7 @@ impl<I: Io> Stripes<I> {
         if failed {
             self.store.abort(overlapped.take());
         }
+        let is_full = results.contains(&Err(IoError::NoSpace));
         for (home, result) in homes.iter().zip(results) {
             if let Err(error) = result {
                 self.store.members().report_failure(home.member, error).await;
@@ -216,7 +217,13 @@ impl<I: Io> Stripes<I> {
             self.store.unshare(stripe);
             return;
         };
-        if failed {
+        if is_full {
+            self.store.mark(Mark::RunNoSpace);
+            let refuse = |(piece, ticket): (Piece, Rc<Completion>)| {
+                ticket.done(piece.blocks(), Err(VolumeError::NoSpace));
+            };
+            pieces.into_iter().for_each(refuse);
+        } else if failed {
             self.store.mark(Mark::RunMemberLost);
             self.appender.queue_again(pieces);
         } else {

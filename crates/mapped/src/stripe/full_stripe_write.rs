@@ -30,7 +30,7 @@ impl<I: Io> Stripes<I> {
     /// Stores pieces as one stripe. They are at most a full stripe's blocks.
     ///
     /// # Errors
-    /// `NoSpace` when there is no room for `purpose`; a user's request waits for room first.
+    /// `NoSpace` when there is no room for `purpose`, or a member is full; a user's request waits for room first.
     pub(crate) async fn write_stripe(
         self: &Rc<Self>,
         pieces: &[Piece],
@@ -61,6 +61,7 @@ impl<I: Io> Stripes<I> {
             if !all_written {
                 self.store.abort(overlapped.take());
             }
+            let is_full = written.iter().any(|(_, result)| *result == Err(IoError::NoSpace));
             for (home, result) in written {
                 if let Err(error) = result {
                     self.store.members().report_failure(home.member, error).await;
@@ -74,8 +75,11 @@ impl<I: Io> Stripes<I> {
                 self.store.counters().stripes_written.add(1);
                 return committed.map(|()| id);
             }
-            self.store.mark(Mark::StripeMemberLost);
+            self.store.mark(if is_full { Mark::StripeNoSpace } else { Mark::StripeMemberLost });
             self.cancel_allocation(id, allocated);
+            if is_full {
+                return Err(VolumeError::NoSpace);
+            }
         }
         Err(VolumeError::Failed)
     }

@@ -120,7 +120,10 @@ impl<I: Io> Stripes<I> {
         let members =
             |(i, column): (usize, usize)| self.copies_of(&open[i].homes, column).map(|home| home.member);
         columns_of(&open)
-            .filter(|&at| members(at).all(|member| self.store.members().responds(member)))
+            .filter(|&at| {
+                let mut members = members(at);
+                members.all(|m| self.store.members().responds(m) && self.store.members().has_space(m))
+            })
             .min_by_key(|&at| members(at).map(|member| self.store.members().in_flight(member)).max())
     }
 

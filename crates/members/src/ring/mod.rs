@@ -4,5 +4,6 @@
 //! Both kinds of pool keep such a journal. They share the way in which a group gets to enough members without waiting for
 //! slow ones ([`writer`]), and in which recovery reads the rings ([`reader`]).
 
+pub mod copies;
 pub mod reader;
 pub mod writer;

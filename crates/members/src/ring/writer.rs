@@ -4,6 +4,9 @@
 //! as soon as enough members have it: spreading writes over the members that respond is the idea of FusionRAID (FAST '21,
 //! section 4.3); any position of a journal will do, so no data is moved for it. A member gets no further group while it
 //! still writes one that counts without it, so a write that ends late cannot overwrite a newer one.
+//!
+//! A member that is full gets no group either. It is no failed member: a group waits for space rather than to count with
+//! fewer copies.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -11,10 +14,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
+use crate::marks::Mark;
 use crate::members::Members;
 use sinew_core::coverage::MarkName;
 use sinew_core::ids::MemberId;
-use sinew_core::io::{Gather, Io};
+use sinew_core::io::{Gather, Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::{Signal, next_of, poll_next};
 use sinew_core::volume::VolumeError;
@@ -89,6 +93,8 @@ struct GroupWrite<F> {
     copies: usize,
     written: Vec<MemberId>,
     failed: Vec<MemberId>,
+    /// Members without space for it.
+    full: Vec<MemberId>,
     writing: Vec<(MemberId, Pin<Box<F>>)>,
     /// Members of `writing` that are late, so that others get the group as well.
     late: Vec<MemberId>,
@@ -104,7 +110,8 @@ impl<F> GroupWrite<F> {
     /// Whether the member can be asked to take the group.
     fn is_new(&self, member: MemberId) -> bool {
         let is_asked = self.writing.iter().any(|w| w.0 == member);
-        !is_asked && !self.written.contains(&member) && !self.failed.contains(&member)
+        let is_refused = self.failed.contains(&member) || self.full.contains(&member);
+        !is_asked && !self.written.contains(&member) && !is_refused
     }
 }
 
@@ -164,14 +171,28 @@ pub async fn write_group<I: Io, R: ReplicatedRing<I>>(
     let RingGroup { turn, position, data } = group;
     let (members, sets) = (ring.members(), ring.replica_sets(turn));
     let copies = if mutation::on(Mutation::OneJournalCopy) { 1 } else { ring.copies() };
-    let mut write =
-        GroupWrite { copies, written: Vec::new(), failed: Vec::new(), writing: Vec::new(), late: Vec::new() };
+    let mut write = GroupWrite {
+        copies,
+        written: Vec::new(),
+        failed: Vec::new(),
+        full: Vec::new(),
+        writing: Vec::new(),
+        late: Vec::new(),
+    };
+    let mut awaits_space = None;
     members.latency.earn();
     loop {
         write.written.retain(|&m| members.takes_new(m));
         for member in ring.room().wait(|| choose(&**ring, &sets, &write)).await {
             let copy = write_copy(Rc::clone(ring), member, position, Rc::clone(&data));
             write.writing.push((member, Box::pin(copy)));
+        }
+        if write.writing.is_empty() && !write.full.is_empty() && !is_complete(&sets, &write) {
+            members.io.mark(Mark::RingAwaitsSpace);
+            awaits_space.get_or_insert_with(|| members.full.begin_wait());
+            members.wait_for_space().await;
+            write.full.clear();
+            continue;
         }
         if write.writing.is_empty() && write.written.is_empty() {
             members.io.mark(R::MARKS.refused);
@@ -181,9 +202,13 @@ pub async fn write_group<I: Io, R: ReplicatedRing<I>>(
             break;
         }
         match next_ended(&**ring, &sets, &mut write).await {
-            Some((member, is_written)) => {
+            Some((member, result)) => {
                 write.late.retain(|&late| late != member);
-                if is_written { write.written.push(member) } else { write.failed.push(member) }
+                match result {
+                    Ok(()) => write.written.push(member),
+                    Err(IoError::NoSpace) => write.full.push(member),
+                    Err(_) => write.failed.push(member),
+                }
             }
             None if mutation::on(Mutation::CountLateJournal) => write.copies -= 1,
             None => write.late = write.writing.iter().map(|w| w.0).collect(),
@@ -230,29 +255,31 @@ fn choose<I: Io, R: ReplicatedRing<I>, F>(
     chosen
 }
 
-/// Writes a group to one member; whether that went well.
+/// Writes a group to one member.
 async fn write_copy<I: Io, R: ReplicatedRing<I>>(
     ring: Rc<R>,
     member: MemberId,
     position: u32,
     data: Gather,
-) -> bool {
+) -> Result<(), IoError> {
     let members = ring.members();
     let result = members.write_at(member, ring.offset(member, position), data).await;
-    if let Err(error) = result {
+    if let Err(error) = result
+        && error != IoError::NoSpace
+    {
         members.io.mark(R::MARKS.member_lost);
         members.report_failure(member, error).await;
     }
-    result.is_ok()
+    result
 }
 
-/// The next member whose write has ended, and whether that went well; `None` when all are late and others shall get the
+/// The next member whose write has ended, and the result; `None` when all are late and others shall get the
 /// group.
-async fn next_ended<I: Io, R: ReplicatedRing<I>, F: Future<Output = bool>>(
+async fn next_ended<I: Io, R: ReplicatedRing<I>, F: Future<Output = Result<(), IoError>>>(
     ring: &R,
     sets: &[Vec<MemberId>],
     write: &mut GroupWrite<F>,
-) -> Option<(MemberId, bool)> {
+) -> Option<(MemberId, Result<(), IoError>)> {
     let members = ring.members();
     let late_ns = write.writing.iter().map(|w| members.latency.late_ns(w.0)).max().unwrap_or(0);
     let may_be_late = members.may_hedge() && write.late.is_empty();
@@ -299,7 +326,7 @@ fn may_hedge<I: Io, R: ReplicatedRing<I>, F>(
 }
 
 /// Waits for writes that came too late to count. Until then nothing else is written to these members' rings.
-async fn await_late_copies<I: Io, R: ReplicatedRing<I>, F: Future<Output = bool>>(
+async fn await_late_copies<I: Io, R: ReplicatedRing<I>, F: Future<Output = Result<(), IoError>>>(
     ring: Rc<R>,
     mut writing: Vec<(MemberId, Pin<Box<F>>)>,
 ) {

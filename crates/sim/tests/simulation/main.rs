@@ -9,4 +9,5 @@ mod growth;
 mod md;
 mod model;
 mod opening;
+mod thin;
 mod world;

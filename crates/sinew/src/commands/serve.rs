@@ -51,9 +51,6 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
         for place in at.nbd_places() {
             say!("  NBD      {place}");
         }
-        if let Some(address) = at.metrics {
-            say!("  metrics  http://{address}/metrics");
-        }
         say!("  control  {}", at.control.display());
     })
 }

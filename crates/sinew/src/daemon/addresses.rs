@@ -12,8 +12,6 @@ pub(crate) struct Addresses {
     pub(crate) unix: Option<PathBuf>,
     /// For NBD.
     pub(crate) tcp: Option<SocketAddr>,
-    /// For metrics, over HTTP.
-    pub(crate) metrics: Option<SocketAddr>,
     /// The control socket.
     pub(crate) control: PathBuf,
 }

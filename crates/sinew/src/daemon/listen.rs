@@ -35,12 +35,6 @@ pub(crate) struct Listen {
     /// Allow a TCP address that other machines can reach. There is no authentication and no encryption.
     #[arg(long)]
     pub(crate) public: bool,
-    /// TCP address for metrics over HTTP, for Prometheus, for example 127.0.0.1:9809 (docs/metrics.md).
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
-    pub(crate) metrics: Option<SocketAddr>,
-    /// Allow an address for metrics that other machines can reach. They can read names, sizes and loads of volumes.
-    #[arg(long, requires = "metrics")]
-    pub(crate) metrics_public: bool,
     /// Control socket; by default NAME.sock in $XDG_RUNTIME_DIR/sinew or /run/sinew.
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
@@ -58,23 +52,15 @@ pub(crate) struct Listen {
 }
 
 impl Listen {
-    /// Refuses TCP addresses that other machines can reach, unless that is allowed.
+    /// Refuses a TCP address that other machines can reach, unless that is allowed.
     ///
     /// # Errors
-    /// When an address is not a loopback address, and `--public` or `--metrics-public` was not given.
+    /// When the address is not a loopback address and `--public` was not given.
     pub(crate) fn check(&self) -> Result<()> {
         match self.tcp {
             Some(address) if !address.ip().is_loopback() && !self.public => bail!(
                 "{address} can be reached by other machines, and there is no authentication and no encryption; \
                  use a loopback address such as 127.0.0.1:{}, or say --public to allow it",
-                address.port()
-            ),
-            _ => {}
-        }
-        match self.metrics {
-            Some(address) if !address.ip().is_loopback() && !self.metrics_public => bail!(
-                "{address} can be reached by other machines, and they could read the metrics without authentication; \
-                 use a loopback address such as 127.0.0.1:{}, or say --metrics-public to allow it",
                 address.port()
             ),
             _ => Ok(()),

@@ -19,9 +19,7 @@ use sinew_uring::{Config, Devices, UringIo};
 use super::addresses::Addresses;
 use super::listen::{Listen, bind_unix, set_mode};
 use super::nbd_sockets::Connections;
-use super::site::MetricsSite;
-use super::volume_stats::{ThreadStats, VolumeStats};
-use super::{control_socket, event_log, http, member_watch};
+use super::{control_socket, event_log, member_watch};
 use crate::out::complain;
 use crate::pool::host::{self, Kind, Open, Worker};
 use crate::pool::{fault_member, members, preset};
@@ -52,8 +50,7 @@ pub(crate) fn serve(
     }
     fault_member::give(&devices, &available.candidates, &listen.fault_member)?;
     let (senders, receivers) = (0..64).map(|_| async_channel::bounded(HANDOVER)).unzip();
-    let stats = VolumeStats::default();
-    let worker = Others { receivers, stats: stats.clone() };
+    let worker = Others(receivers);
     let cores = listen.cores.clone();
     host::with_pool(devices, kind, available.candidates, cores, worker, async |open| {
         let open = Rc::new(open);
@@ -65,7 +62,7 @@ pub(crate) fn serve(
             preset::apply(preset, &open.control).await?;
         }
         open.devices.begin_faults();
-        let server = Server::start(Rc::clone(&open), &listen, senders, stats)?;
+        let server = Server::start(Rc::clone(&open), &listen, senders)?;
         ready(&open, &server.addresses);
         let _ = stop.recv().await;
         complain!("stopping");
@@ -125,16 +122,12 @@ enum Handover {
 
 /// The threads beside the first.
 #[derive(Clone)]
-struct Others {
-    receivers: Vec<Receiver<Handover>>,
-    stats: VolumeStats,
-}
+struct Others(Vec<Receiver<Handover>>);
 
 impl Worker for Others {
     async fn work(self, thread: usize, io: UringIo, client: PoolClient<UringIo>, catalog: Catalog) {
-        let stats = ThreadStats::new(self.stats);
-        let connections = Connections::new(io.clone(), client, catalog, stats);
-        while let Ok(handover) = self.receivers[thread - 1].recv().await {
+        let connections = Connections::new(io.clone(), client, catalog);
+        while let Ok(handover) = self.0[thread - 1].recv().await {
             match handover {
                 Handover::Connection(fd) => connections.start(Stream::from_fd(&io, fd)),
                 Handover::Stop(done) => {
@@ -181,12 +174,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(
-        open: Rc<Open>,
-        listen: &Listen,
-        mut others: Vec<Sender<Handover>>,
-        stats: VolumeStats,
-    ) -> Result<Rc<Server>> {
+    fn start(open: Rc<Open>, listen: &Listen, mut others: Vec<Sender<Handover>>) -> Result<Rc<Server>> {
         others.truncate(open.threads - 1);
         let pool = open.control.config().name;
         let control = listen.control_path(&pool)?;
@@ -201,22 +189,11 @@ impl Server {
         let bind =
             |address| Listener::bind_tcp(&io, address).with_context(|| format!("cannot listen on {address}"));
         let tcp = listen.tcp.map(bind).transpose()?;
-        let metrics = listen.metrics.map(bind).transpose()?;
         bound.keep();
         let address = tcp.as_ref().and_then(Listener::address);
         let server = Rc::new(Server {
-            here: Connections::new(
-                io.clone(),
-                open.client.clone(),
-                open.control.catalog(),
-                ThreadStats::new(stats.clone()),
-            ),
-            addresses: Addresses {
-                unix: unix_path,
-                tcp: address,
-                metrics: metrics.as_ref().and_then(Listener::address),
-                control,
-            },
+            here: Connections::new(io.clone(), open.client.clone(), open.control.catalog()),
+            addresses: Addresses { unix: unix_path, tcp: address, control },
             others,
             next: Cell::new(0),
             stopping: Cell::new(false),
@@ -224,11 +201,7 @@ impl Server {
         });
         io.spawn(event_log::write(Rc::clone(&open)));
         io.spawn(member_watch::watch_members(Rc::clone(&open)));
-        let site = Rc::new(MetricsSite { open: Rc::clone(&open), stats });
-        if let Some(listener) = metrics {
-            io.spawn(http::serve(io.clone(), Rc::clone(&site), listener));
-        }
-        io.spawn(control_socket::serve(open, Rc::new(server.addresses.clone()), site, controls));
+        io.spawn(control_socket::serve(open, Rc::new(server.addresses.clone()), controls));
         for listener in unix.into_iter().chain(tcp) {
             io.spawn(Rc::clone(&server).accept(listener));
         }

@@ -64,14 +64,6 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// The faults injected into the member at a path, and the requests each of them struck, whether or not it still takes
-    /// part.
-    pub(crate) fn faults(&self, path: &str) -> Vec<(String, u64)> {
-        let candidates = self.candidates.borrow();
-        let known = candidates.iter().find(|known| known.path == path);
-        known.map(|known| self.devices.faults(known.device)).unwrap_or_default()
-    }
-
     /// Members that work, but whose device nodes or files are gone.
     pub(crate) fn unnamed(&self) -> Vec<usize> {
         let unnamed = self.unnamed.borrow();

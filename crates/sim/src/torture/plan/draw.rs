@@ -111,6 +111,8 @@ impl Plan {
             convert_free: 40,
             convert_mirrored: 100,
             convert_pause: 0,
+            physical: 0,
+            squeeze: 0.0,
             skip_troubles: Numbers::default(),
             skip_requests: Numbers::default(),
             added: Vec::new(),
@@ -132,6 +134,7 @@ impl Plan {
         plan.volumes.iter_mut().for_each(|blocks| *blocks = volume_max.min(*blocks));
         plan.draw_models(later);
         plan.draw_policy(&mut Rng::stream(seed, "plan, policy", 0));
+        plan.draw_thin(&mut Rng::stream(seed, "plan, thin", 0));
         // The few largest would take as long as all others together.
         let requests_max = match () {
             () if plan.has_disks() => 600,
@@ -185,6 +188,14 @@ impl Plan {
         if !flash.is_empty() && self.lost > 0 && rng.chance(0.4) {
             self.lost -= 1;
             self.members[flash[rng.below(flash.len() as u64) as usize]].traits = vec![Trait::Short];
+        }
+    }
+
+    /// Some pools are on thin members, whose physical space another tenant takes from time to time.
+    fn draw_thin(&mut self, rng: &mut Rng) {
+        if rng.chance(0.15) {
+            self.physical = 100;
+            self.squeeze = [0.005, 0.02, 0.1][rng.below(3) as usize];
         }
     }
 

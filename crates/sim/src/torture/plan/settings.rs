@@ -170,6 +170,10 @@ plan! {
     convert_mirrored: u64,
     /// and while clients move no more bytes per second on a member; 0 is any number.
     convert_pause: u64,
+    /// Physical space of each member in percent of its addresses; 0: members are not thin.
+    physical: u64,
+    /// Chance that another tenant takes physical space of thin members for a while, per check of the world.
+    squeeze: f64,
     /// Troubles to leave out, by their number in the run.
     skip_troubles: Numbers,
     /// Requests to leave out, by their number in the plan.

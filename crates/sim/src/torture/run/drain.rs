@@ -82,6 +82,7 @@ impl Run {
         for id in self.world.devices() {
             self.world.device(id).attach();
             self.world.device(id).end_silence();
+            self.world.device(id).end_squeeze();
         }
         for &id in self.short.borrow().iter() {
             self.world.device(id).remove_model();

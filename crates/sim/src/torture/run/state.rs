@@ -77,6 +77,8 @@ pub(super) struct Run {
     pub(super) troubled_at: u64,
     /// Troubles so far, those left out included.
     pub(super) troubles: u64,
+    /// Paces the other tenants of thin members.
+    pub(super) squeeze_rng: Rng,
     pub(super) tenancies: Rc<Tenancies>,
     pub(super) counters: CounterValues,
     pub(super) recovered: RecoveryReport,
@@ -128,6 +130,7 @@ impl Run {
             orders: Rc::default(),
             troubled_at: 0,
             troubles: 0,
+            squeeze_rng: Rng::stream(plan.seed, "squeeze", 0),
             tenancies: Rc::default(),
             counters: CounterValues::default(),
             recovered: RecoveryReport::default(),
@@ -155,6 +158,10 @@ impl Run {
         let mut rng = Rng::stream(plan.seed, "model", u64::from(id.0));
         if let Some(model) = kind.model(&mut rng) {
             self.world.device(id).set_model(model);
+        }
+        if plan.physical > 0 {
+            let device = self.world.device(id);
+            device.set_physical(device.bytes() / 100 * plan.physical);
         }
         self.kinds.borrow_mut().insert(id, kind.clone());
         id

@@ -24,6 +24,11 @@ const QUIET_NS: u64 = 200_000_000;
 /// The same with disks: longer than any queue.
 const QUIET_DISK_NS: u64 = 20_000_000_000;
 
+/// How long other tenants keep physical space.
+const SQUEEZE_NS: (u64, u64) = (1_000_000, 400_000_000);
+/// Bytes that they leave of it at most.
+const SQUEEZE_ROOM: u64 = 256 << 10;
+
 impl Run {
     /// Causes one trouble, or lets members count as whole again. Each trouble draws from a stream of its own, so that leaving
     /// one out changes no other.
@@ -52,6 +57,19 @@ impl Run {
         if plan.troubles.contains(&trouble) && !plan.skip_troubles.contains(number) {
             self.cause(pool, trouble, number, member, &mut rng);
         }
+    }
+
+    /// Other tenants take physical space of some members, or of all, for a while.
+    pub(super) fn squeeze(&mut self) {
+        let rng = &mut self.squeeze_rng;
+        let share = [1.0, 0.6, 0.2][rng.below(3) as usize];
+        let ns = rng.between(SQUEEZE_NS.0, SQUEEZE_NS.1);
+        let chosen: Vec<(usize, u64)> = (0..self.devices.borrow().len())
+            .map(|member| (rng.chance(share), rng.below(SQUEEZE_ROOM), member))
+            .filter_map(|(is_chosen, room, member)| is_chosen.then_some((member, room)))
+            .collect();
+        self.note(|| format!("other tenants take the space of members {chosen:?} for {ns} ns"));
+        chosen.into_iter().for_each(|(member, room)| self.device(member).squeeze(room, ns));
     }
 
     fn cause(&mut self, pool: &Rc<OpenPool>, trouble: Trouble, number: u64, member: usize, rng: &mut Rng) {

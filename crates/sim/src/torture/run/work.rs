@@ -98,6 +98,9 @@ impl Run {
             if self.rng.chance(self.work.plan.trouble) {
                 self.trouble(pool);
             }
+            if self.squeeze_rng.chance(self.work.plan.squeeze) {
+                self.squeeze();
+            }
             if self.work.plan.growing_array().is_some() && self.rng.chance(0.02) {
                 self.grow_array(pool);
             }

@@ -1,0 +1,55 @@
+//! Physical space of zram devices: compressed memory with a limit.
+//!
+//! A zram at its limit answers writes with EIO. Only its statistics tell that from a failure.
+
+use std::fs;
+
+use libc::dev_t;
+
+/// A write may have been refused for lack of space while this much was free: the pool of compressed pages grows by whole
+/// zspages, of up to 16 pages of 4 KiB for each of its size classes, and other processors may be allocating as well.
+pub(crate) const ZRAM_RESERVE: u64 = 1 << 20;
+
+/// Physical space of a device in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Space {
+    pub(crate) total: u64,
+    pub(crate) used: u64,
+}
+
+/// Whether a block device is a zram.
+pub(crate) fn is_zram(number: dev_t) -> bool {
+    let target = fs::read_link(path_of(number)).unwrap_or_default();
+    target.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("zram"))
+}
+
+/// The space of a zram; `None` if it has no limit.
+pub(crate) fn zram_space(number: dev_t) -> Option<Space> {
+    space_in(&fs::read_to_string(format!("{}/mm_stat", path_of(number))).ok()?)
+}
+
+fn path_of(number: dev_t) -> String {
+    format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number))
+}
+
+/// The fields of `mm_stat` are orig_data_size, compr_data_size, mem_used_total, mem_limit and others
+/// (Documentation/admin-guide/blockdev/zram.rst of Linux).
+fn space_in(mm_stat: &str) -> Option<Space> {
+    let field = |n: usize| mm_stat.split_ascii_whitespace().nth(n)?.parse::<u64>().ok();
+    let (used, total) = (field(2)?, field(3)?);
+    (total > 0).then_some(Space { total, used })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_space_is_the_limit_and_what_is_used_of_it() {
+        let stat = "  8388608  8011776  8232960 16777216  8232960        0        0     1955     1955\n";
+        assert_eq!(space_in(stat), Some(Space { total: 16_777_216, used: 8_232_960 }));
+        let unlimited = "4096 74 12288 0 12288 0 0 0 0";
+        assert_eq!(space_in(unlimited), None);
+        assert_eq!(space_in(""), None);
+    }
+}
