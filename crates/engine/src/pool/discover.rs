@@ -9,11 +9,15 @@ use sinew_core::ids::uuid_text;
 use sinew_core::io::{DeviceId, Io, IoError};
 use sinew_format::model::config::{Config, MemberConfig, MemberState};
 use sinew_format::superblock::Superblock;
+use sinew_members::full_members::RETRY_NS;
 
 use crate::pool::candidate::Candidate;
 use crate::pool::error::PoolError;
 use crate::pool::found::Found;
 use crate::pool::superblocks::{read_superblock, too_small, write_in_time};
+
+/// Attempts to store the configuration while members are full.
+const SPACE_ATTEMPTS: u32 = 50;
 
 /// Finds the one pool that the devices belong to and begins a new epoch of it on its active members.
 ///
@@ -150,23 +154,33 @@ fn require_enough(
 }
 
 /// Stores the next generation of the configuration on the given members. Members that are full keep an older one, if more
-/// have the new one than the pool survives the loss of.
+/// have the new one than the pool survives the loss of; otherwise this waits for space, for a second.
 async fn store<I: Io>(io: &I, config: &mut Config, devices: &[Option<DeviceId>]) -> Result<(), PoolError> {
     config.generation += 1;
-    let (mut stored, mut refused) = (0, None);
-    for (index, device) in devices.iter().enumerate() {
-        let Some(device) = device else { continue };
-        match write_in_time(io, *device, &config.members[index].path, index, config).await {
-            Ok(()) => stored += 1,
-            Err(error @ PoolError::Device { error: IoError::NoSpace, .. }) => {
-                io.mark(Mark::ConfigNoSpace);
-                refused = Some(error);
+    let mut left: Vec<(usize, DeviceId)> =
+        devices.iter().enumerate().filter_map(|(index, device)| Some((index, (*device)?))).collect();
+    let needed = left.len().min(config.geometry.failures() + 1);
+    let (mut stored, mut attempts) = (0, 0);
+    loop {
+        let mut full = Vec::new();
+        let mut refused = None;
+        for (index, device) in left {
+            match write_in_time(io, device, &config.members[index].path, index, config).await {
+                Ok(()) => stored += 1,
+                Err(error @ PoolError::Device { error: IoError::NoSpace, .. }) => {
+                    io.mark(Mark::ConfigNoSpace);
+                    full.push((index, device));
+                    refused = Some(error);
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
         }
-    }
-    match refused {
-        Some(error) if stored <= config.geometry.failures() => Err(error),
-        _ => Ok(()),
+        attempts += 1;
+        match refused {
+            Some(error) if stored < needed && attempts == SPACE_ATTEMPTS => return Err(error),
+            Some(_) if stored < needed => io.sleep(RETRY_NS).await,
+            _ => return Ok(()),
+        }
+        left = full;
     }
 }
