@@ -13,6 +13,7 @@
 //! standstill    why and since when the host waits
 //! jobs          the work that waits for dies
 //! mapping       where each block is; no time in it
+//! geometry      how granules, units and rows are numbered; divisor: division by their sizes
 //! rows          where units go on a drive that works with rows of all dies
 //! stripes       elastic stripes: which unit belongs to which, what a parity covers
 //! space         free and open rows, how much of each is live; victim: which one is cleaned
@@ -37,6 +38,8 @@ mod config;
 mod defect;
 mod die;
 mod dies;
+mod divisor;
+mod geometry;
 mod host;
 mod jobs;
 mod loss;

@@ -185,7 +185,7 @@ impl<'a> Aging<'a> {
                 self.mapping.moved_unit_programmed(started);
             }
             self.mapping.erase(first);
-            self.stats.erases += u64::from(self.mapping.plot_dies());
+            self.stats.erases += u64::from(self.mapping.geometry().plot_dies);
         }
     }
 

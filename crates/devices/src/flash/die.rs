@@ -74,6 +74,7 @@ impl Die {
     }
 
     /// How long the die has not been idle.
+    #[inline]
     pub(super) fn busy_for(&self, now: Ns) -> Ns {
         if self.work == Work::Idle { 0 } else { now - self.busy_since }
     }

@@ -541,7 +541,7 @@ impl Dies {
             Work::CleanSendOut(unit) => self.mapping.live_in(unit),
             _ => self.mapping.unit_granules(),
         };
-        let bytes = u64::from(granules) * u64::from(self.mapping.granule_bytes());
+        let bytes = u64::from(granules) * u64::from(self.mapping.geometry().granule_bytes);
         self.calendar.push(now + self.rules.transfer_ns(bytes), self.dies.len() + channel as usize);
     }
 

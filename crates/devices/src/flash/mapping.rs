@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use super::config::Config;
 use super::defect::{self, Defect};
+use super::geometry::Geometry;
 use super::observe::{FlashEvent, Observer};
 use super::rows::{MoverUnit, Opened, ParityCounts, RowSpace};
 use super::space::{Front, Space};
@@ -50,13 +51,7 @@ pub(super) struct Mapping {
     observer: Observer,
     /// Compressed bytes of each block; empty on a drive that does not compress.
     lengths: Vec<u16>,
-    /// Dies of a plot.
-    plot_dies: u32,
-    plot_rows: u32,
-    row_granules: u32,
-    block_granules: u32,
-    unit_granules: u32,
-    granule_bytes: u32,
+    geometry: Geometry,
     /// Whether what cleaning moves is on flash before its source is erased, so that parities keep their terms.
     moves_at_once: bool,
     /// Granules left empty by cleaning, since fragments of a compressed block stay together or a parity is due.
@@ -65,35 +60,24 @@ pub(super) struct Mapping {
 
 impl Mapping {
     pub(super) fn new(config: &Config, seed: u64) -> Mapping {
-        let granule_bytes = config.granule_bytes();
-        let per_block = BLOCK_BYTES / granule_bytes;
-        let unit_granules = config.unit_blocks() * per_block;
-        let block_granules = config.pages * unit_granules;
-        let (dies, plot_rows) = (config.all_dies(), config.erase_blocks);
-        let (plot_dies, plots) = if config.works_with_rows() { (dies, 1) } else { (1, dies) };
-        let rows = (plots * plot_rows) as usize;
-        let row_granules = plot_dies * block_granules;
-        let granules = rows * row_granules as usize;
+        let geometry = Geometry::new(config);
+        let (rows, units) = (geometry.rows() as usize, geometry.units() as usize);
+        let granules = units * geometry.unit_granules as usize;
         Mapping {
             map: vec![NONE; config.addresses() as usize],
             host_blocks: config.blocks,
             owner: vec![NONE; granules],
             buffered_units: vec![0; rows],
-            in_buffer: vec![0; granules / unit_granules as usize / 64 + 1],
-            space: Space::new(config, plots, row_granules, seed),
-            filled_units: vec![Vec::new(); plots as usize],
+            in_buffer: vec![0; units / 64 + 1],
+            space: Space::new(config, geometry.plots, geometry.row_granules, seed),
+            filled_units: vec![Vec::new(); geometry.plots as usize],
             rows: config.works_with_rows().then(|| Box::new(RowSpace::new(config))),
             observer: Observer::default(),
             lengths: vec![
                 BLOCK_BYTES as u16;
                 if config.compression.is_some() { config.blocks as usize } else { 0 }
             ],
-            plot_dies,
-            plot_rows,
-            row_granules,
-            block_granules,
-            unit_granules,
-            granule_bytes,
+            geometry,
             moves_at_once: config.raid5_layout().is_some(),
             padded: 0,
         }
@@ -103,17 +87,15 @@ impl Mapping {
         self.host_blocks
     }
 
+    #[inline]
     pub(super) fn unit_granules(&self) -> u32 {
-        self.unit_granules
+        self.geometry.unit_granules
     }
 
-    pub(super) fn granule_bytes(&self) -> u32 {
-        self.granule_bytes
-    }
-
-    /// Dies of a plot.
-    pub(super) fn plot_dies(&self) -> u32 {
-        self.plot_dies
+    /// How granules are numbered.
+    #[inline]
+    pub(super) fn geometry(&self) -> &Geometry {
+        &self.geometry
     }
 
     /// Which rows are free, and how much in each is live.
@@ -173,7 +155,7 @@ impl Mapping {
         if self.lengths.is_empty() {
             1
         } else {
-            u32::from(self.lengths[lba as usize]).div_ceil(self.granule_bytes)
+            u32::from(self.lengths[lba as usize]).div_ceil(self.geometry.granule_bytes)
         }
     }
 
@@ -195,7 +177,7 @@ impl Mapping {
         if self.lengths.is_empty() {
             return 1;
         }
-        let unit_end = (at / self.unit_granules + 1) * self.unit_granules;
+        let unit_end = (at / self.geometry.unit_granules + 1) * self.geometry.unit_granules;
         let rest = &self.owner[at as usize + 1..unit_end as usize];
         1 + rest.iter().take_while(|&&owner| owner == CONTINUED).count() as u32
     }
@@ -203,17 +185,7 @@ impl Mapping {
     /// The die of a unit.
     #[inline]
     pub(super) fn die_of(&self, unit: u32) -> u32 {
-        let block = unit / (self.block_granules / self.unit_granules);
-        if self.plot_dies == 1 { block / self.plot_rows } else { block % self.plot_dies }
-    }
-
-    #[inline]
-    fn row_of(&self, at: u32) -> usize {
-        (at / self.row_granules) as usize
-    }
-
-    fn plot_of(&self, die: u32) -> usize {
-        if self.plot_dies == 1 { die as usize } else { 0 }
+        self.geometry.die_of(unit)
     }
 
     /// Whether a unit is still in the buffer.
@@ -226,7 +198,7 @@ impl Mapping {
     #[inline]
     pub(super) fn programmed(&mut self, unit: u32) {
         self.in_buffer[unit as usize / 64] &= !(1 << (unit % 64));
-        let row = self.row_of(unit * self.unit_granules);
+        let row = self.geometry.row_of(unit * self.geometry.unit_granules);
         self.buffered_units[row] -= 1;
         if self.rows.is_some()
             && let Some(stripes) = self.stripes_mut()
@@ -238,32 +210,32 @@ impl Mapping {
 
     fn buffer(&mut self, unit: u32) {
         self.in_buffer[unit as usize / 64] |= 1 << (unit % 64);
-        let row = self.row_of(unit * self.unit_granules);
+        let row = self.geometry.row_of(unit * self.geometry.unit_granules);
         self.buffered_units[row] += 1;
     }
 
     /// Whether the host's data can go to a die now; on a drive that works with rows, to any.
     #[inline]
     pub(super) fn can_open(&self, die: u32) -> bool {
-        let plot = self.plot_of(die);
+        let plot = self.geometry.plot_of(die);
         let has_room = match &self.rows {
-            None => self.space.plots[plot].host.next < self.row_granules,
+            None => self.space.plots[plot].host.next < self.geometry.row_granules,
             Some(rows) => rows.has_room(Side::Host) || rows.has_room_for_a_new_stripe(Side::Host),
         };
-        self.space.can_open(plot, has_room, self.unit_granules)
+        self.space.can_open(plot, has_room, self.geometry.unit_granules)
     }
 
     /// The next unit of a die for the host's data; [`Mapping::can_open`] has said yes.
     #[inline]
     pub(super) fn open_unit(&mut self, die: u32) -> u32 {
         let mut front = self.space.plots[die as usize].host;
-        if front.next == self.row_granules {
+        if front.next == self.geometry.row_granules {
             front = self.space.open_row(die as usize);
         }
-        let at = front.row * self.row_granules + front.next;
-        front.next += self.unit_granules;
+        let at = front.row * self.geometry.row_granules + front.next;
+        front.next += self.geometry.unit_granules;
         self.space.plots[die as usize].host = front;
-        let unit = at / self.unit_granules;
+        let unit = self.geometry.unit_of(at);
         self.buffer(unit);
         unit
     }
@@ -277,7 +249,7 @@ impl Mapping {
         for next in 1..count {
             self.owner[(at + next) as usize] = CONTINUED;
         }
-        let row = self.row_of(at);
+        let row = self.geometry.row_of(at);
         self.space.add_live(row, count);
         if lba < self.host_blocks {
             self.observer.tell(|| FlashEvent::Placed { lba, at, count });
@@ -294,7 +266,7 @@ impl Mapping {
         for granule in at..at + count {
             self.owner[granule as usize] = NONE;
         }
-        let row = self.row_of(at);
+        let row = self.geometry.row_of(at);
         self.space.remove_live(row, count);
     }
 
@@ -306,37 +278,37 @@ impl Mapping {
         self.owner[at as usize] = address;
     }
 
+    #[inline]
     pub(super) fn is_cleaning(&self, die: u32) -> bool {
-        self.space.is_cleaning(self.plot_of(die))
+        self.space.is_cleaning(self.geometry.plot_of(die))
     }
 
     /// Starts cleaning the plot of a die that has not as many free rows as it should.
     pub(super) fn start_cleaning(&mut self, die: u32) {
-        self.space.start_cleaning(self.plot_of(die));
-    }
-
-    fn units_of(&self, row: u32) -> Range<u32> {
-        row * self.row_granules / self.unit_granules..(row + 1) * self.row_granules / self.unit_granules
+        self.space.start_cleaning(self.geometry.plot_of(die));
     }
 
     /// Picks a row of the plot of a die to clean, as the range of its units. Ends the cleaning when none is worth it.
     pub(super) fn choose_victim(&mut self, die: u32) -> Option<Range<u32>> {
-        let row = self.space.choose_victim(self.plot_of(die))?;
-        Some(self.units_of(row))
+        let row = self.space.choose_victim(self.geometry.plot_of(die))?;
+        Some(self.geometry.units_of(row))
     }
 
     /// Live granules in a unit.
     #[inline]
     pub(super) fn live_in(&self, unit: u32) -> u32 {
-        let at = (unit * self.unit_granules) as usize;
-        self.owner[at..at + self.unit_granules as usize].iter().filter(|&&owner| owner != NONE).count() as u32
+        let at = (unit * self.geometry.unit_granules) as usize;
+        self.owner[at..at + self.geometry.unit_granules as usize]
+            .iter()
+            .filter(|&&owner| owner != NONE)
+            .count() as u32
     }
 
     /// Moves what is live in a unit to where its plot gathers such data; returns the granules moved.
     pub(super) fn move_unit(&mut self, die: u32, unit: u32) -> u32 {
         let mut moved = 0;
-        let mut at = unit * self.unit_granules;
-        let end = at + self.unit_granules;
+        let mut at = unit * self.geometry.unit_granules;
+        let end = at + self.geometry.unit_granules;
         let in_rows = self.rows.is_some();
         while at < end {
             let lba = self.owner[at as usize];
@@ -353,7 +325,7 @@ impl Mapping {
             }
             at += count;
         }
-        let victim = self.row_of(unit * self.unit_granules);
+        let victim = self.geometry.row_of(unit * self.geometry.unit_granules);
         self.space.moved_away(victim, moved);
         moved
     }
@@ -367,30 +339,30 @@ impl Mapping {
             self.owner[(from + next) as usize] = NONE;
             self.owner[(to + next) as usize] = if next == 0 { lba } else { CONTINUED };
         }
-        let row = self.row_of(to);
+        let row = self.geometry.row_of(to);
         self.space.moved_to(row, count);
     }
 
     /// Room for moved data.
     fn mover_room(&mut self, die: u32, count: u32) -> u32 {
         let mut front = self.space.plots[die as usize].mover;
-        let mut used = front.next % self.unit_granules;
-        if used > 0 && self.unit_granules - used < count {
-            let gap = self.unit_granules - used;
+        let mut used = front.next - self.geometry.unit_of(front.next) * self.geometry.unit_granules;
+        if used > 0 && self.geometry.unit_granules - used < count {
+            let gap = self.geometry.unit_granules - used;
             self.padded += u64::from(gap);
             self.finish_mover_unit(die, front);
             (front.next, used) = (front.next + gap, 0);
         }
         if used == 0 {
-            if front.next == self.row_granules {
+            if front.next == self.geometry.row_granules {
                 front = self.space.open_row(die as usize);
             }
-            self.buffer((front.row * self.row_granules + front.next) / self.unit_granules);
+            self.buffer(self.geometry.unit_of(front.row * self.geometry.row_granules + front.next));
         }
-        let at = front.row * self.row_granules + front.next;
+        let at = front.row * self.geometry.row_granules + front.next;
         front.next += count;
         self.space.plots[die as usize].mover = front;
-        if front.next.is_multiple_of(self.unit_granules) {
+        if used + count == self.geometry.unit_granules {
             self.finish_mover_unit(die, Front { row: front.row, next: front.next - 1 });
         }
         at
@@ -400,24 +372,25 @@ impl Mapping {
     /// erased.
     pub(super) fn take_started_unit(&mut self, die: u32) -> Option<u32> {
         let mut front = self.space.plots[die as usize].mover;
-        let used = front.next % self.unit_granules;
+        let used = front.next % self.geometry.unit_granules;
         if !self.moves_at_once || used == 0 {
             return None;
         }
-        let unit = (front.row * self.row_granules + front.next) / self.unit_granules;
-        self.padded += u64::from(self.unit_granules - used);
-        front.next += self.unit_granules - used;
+        let unit = (front.row * self.geometry.row_granules + front.next) / self.geometry.unit_granules;
+        self.padded += u64::from(self.geometry.unit_granules - used);
+        front.next += self.geometry.unit_granules - used;
         self.space.plots[die as usize].mover = front;
         Some(unit)
     }
 
     /// The unit that holds granule `inside.next` is ready to be programmed.
     fn finish_mover_unit(&mut self, die: u32, inside: Front) {
-        let unit = (inside.row * self.row_granules + inside.next) / self.unit_granules;
+        let unit = self.geometry.unit_of(inside.row * self.geometry.row_granules + inside.next);
         self.filled_units[die as usize].push(unit);
     }
 
     /// Takes a unit that cleaning has filled.
+    #[inline]
     pub(super) fn take_filled_unit(&mut self, die: u32) -> Option<u32> {
         match &mut self.rows {
             None => self.filled_units[die as usize].pop(),
@@ -435,17 +408,17 @@ impl Mapping {
 
     /// Whether the row of a unit has units that are not yet on flash.
     pub(super) fn has_buffered_units(&self, unit: u32) -> bool {
-        self.buffered_units[self.row_of(unit * self.unit_granules)] > 0
+        self.buffered_units[self.geometry.row_of(unit * self.geometry.unit_granules)] > 0
     }
 
     /// Erases the row of a unit; nothing in it is live. Ends the cleaning of its plot when enough is free.
     pub(super) fn erase(&mut self, unit: u32) {
-        let row = self.row_of(unit * self.unit_granules);
+        let row = self.geometry.row_of(unit * self.geometry.unit_granules);
         self.space.erased(row);
         if let Some(stripes) = self.stripes_mut() {
             stripes.erased(row as u32);
         }
-        let units = self.units_of(row as u32);
+        let units = self.geometry.units_of(row as u32);
         self.observer.tell(|| FlashEvent::Erased { units });
     }
 }
@@ -540,7 +513,7 @@ impl Mapping {
     /// Room for moved data, in the open row of cleaning.
     fn row_room(&mut self, count: u32) -> u32 {
         let mut mover = match self.rows_mut().mover.take() {
-            Some(mover) if mover.used + count <= self.unit_granules => mover,
+            Some(mover) if mover.used + count <= self.geometry.unit_granules => mover,
             full => {
                 if let Some(full) = full {
                     self.seal_mover_unit(full);
@@ -553,7 +526,7 @@ impl Mapping {
                 MoverUnit { unit: opened.unit, used: 0 }
             }
         };
-        let at = mover.unit * self.unit_granules + mover.used;
+        let at = mover.unit * self.geometry.unit_granules + mover.used;
         mover.used += count;
         self.rows_mut().mover = Some(mover);
         at
@@ -561,7 +534,7 @@ impl Mapping {
 
     /// Has the unit that cleaning fills programmed if it is full.
     fn seal_full_mover_unit(&mut self) {
-        let unit_granules = self.unit_granules;
+        let unit_granules = self.geometry.unit_granules;
         let full = self.rows_mut().mover.take_if(|mover| mover.used == unit_granules);
         if let Some(full) = full {
             self.seal_mover_unit(full);
@@ -569,7 +542,7 @@ impl Mapping {
     }
 
     fn seal_mover_unit(&mut self, mover: MoverUnit) {
-        self.padded += u64::from(self.unit_granules - mover.used);
+        self.padded += u64::from(self.geometry.unit_granules - mover.used);
         self.rows_mut().add_filled(mover.unit);
         if let Some(parity) = self.join(Side::Mover, mover.unit) {
             self.rows_mut().add_filled(parity);

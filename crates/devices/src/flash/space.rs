@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use super::config::{Config, Policy, RESERVED};
+use super::divisor::Divisor;
 use super::victim::{self, Bounds, NO_VICTIM};
 use crate::{BLOCK_BYTES, Rng};
 
@@ -36,6 +37,7 @@ pub(super) struct Plot {
 pub(super) struct Space {
     pub(super) plots: Vec<Plot>,
     plot_rows: u32,
+    by_plot: Divisor,
     /// Row to live granules.
     live: Vec<u32>,
     erases: Vec<u32>,
@@ -78,6 +80,7 @@ impl Space {
         Space {
             plots: (0..plots).map(plot).collect(),
             plot_rows,
+            by_plot: Divisor::new(plot_rows),
             live: vec![NO_VICTIM; rows],
             erases: vec![0; rows],
             filled: vec![0; rows],
@@ -113,7 +116,7 @@ impl Space {
 
     #[inline]
     fn plot_of(&self, row: usize) -> usize {
-        row / self.plot_rows as usize
+        self.by_plot.divide(row as u32) as usize
     }
 
     /// Granules of a row have become live.

@@ -108,7 +108,7 @@ impl Ssd {
     pub fn space(&self) -> Option<Space> {
         self.config.compression.filter(|compression| compression.space_query)?;
         let mapping = self.dies.mapping();
-        let bytes = u64::from(mapping.granule_bytes());
+        let bytes = u64::from(mapping.geometry().granule_bytes);
         Some(Space { total: mapping.space().live_max() * bytes, used: mapping.space().live() * bytes })
     }
 
@@ -231,7 +231,7 @@ impl Ssd {
             let Some(extent) = self.dies.mapping().locate(lba) else {
                 continue;
             };
-            let next = extent.at / self.dies.mapping().unit_granules();
+            let next = self.dies.mapping().geometry().unit_of(extent.at);
             if next != unit {
                 pending += self.sense(unit, granules, id);
                 (unit, granules) = (next, 0);

@@ -9,7 +9,7 @@ impl Mapping {
         for lba in 0..self.map.len() as u32 {
             if let Some(Extent { at, count }) = self.locate(lba) {
                 assert_eq!(self.owner[at as usize], lba);
-                live[self.row_of(at)] += count;
+                live[self.geometry.row_of(at)] += count;
             }
         }
         let owned = self.owner.iter().filter(|&&owner| owner != NONE).count() as u32;
