@@ -12,7 +12,7 @@ use super::host::{HostInterface, Request};
 use super::jobs::{Job, PARITY_READ};
 use super::mapping::NONE;
 use super::placement::{OpenUnit, Placement};
-use super::raid5::Raid5;
+use super::raid5::{Due, Raid5};
 use super::redundancy::Redundancy;
 use super::stats::Stats;
 use crate::{BLOCK_BYTES, Kind, Ns, Outcome};
@@ -254,8 +254,10 @@ impl Buffer {
     /// P_wait has passed without data: writes the parity of the incomplete stripe, and the data that it covers before.
     pub(super) fn write_parity(&mut self, now: Ns, host: &mut HostInterface, dies: &mut Dies) {
         if let Some(raid5) = &mut self.raid5 {
-            if let Some(stripe) = raid5.stripes.take_due() {
-                self.update_parity(now, stripe, true, host, dies);
+            match raid5.stripes.take_due() {
+                Some(Due::Window(stripe)) => self.update_parity(now, stripe, true, host, dies),
+                Some(Due::Update) => self.seal_filling(now, dies),
+                None => {}
             }
         } else {
             self.seal_filling(now, dies);
@@ -316,7 +318,9 @@ impl Buffer {
         dies.hold_program(self.close(filling));
         let parity = dies.mapping_mut().seal_unit(filling.open.unit);
         dies.hold_parity(parity);
-        if self.parity_due != Ns::MAX && !dies.mapping().is_uncovered() {
+        // A batch may keep back a full stripe of which a part is on flash.
+        let starts_now = !matches!(self.drain, Drain::Batch { .. }) || defect::has(Defect::KeepInBatch);
+        if self.parity_due != Ns::MAX && starts_now && !dies.mapping().is_uncovered() {
             self.parity_due = Ns::MAX;
         }
         match self.drain {

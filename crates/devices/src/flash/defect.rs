@@ -19,11 +19,15 @@ pub enum Defect {
     FreeOldCopiesEarly,
     /// P_wait is counted from the first data of a stripe.
     WaitFromFirst,
+    /// The parity of a full RAID-5 stripe waits until its unit is full, however long that takes.
+    WaitForFullUnit,
+    /// A batch keeps back the rest of a full elastic stripe after P_wait.
+    KeepInBatch,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 8] = [
+    pub const ALL: [Defect; 10] = [
         Defect::EraseBeforeParity,
         Defect::ReuseDie,
         Defect::FormParityEarly,
@@ -32,6 +36,8 @@ impl Defect {
         Defect::DropOldCopies,
         Defect::FreeOldCopiesEarly,
         Defect::WaitFromFirst,
+        Defect::WaitForFullUnit,
+        Defect::KeepInBatch,
     ];
 }
 

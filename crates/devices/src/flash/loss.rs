@@ -1,7 +1,7 @@
 //! What is left of a block's content after a die or a page has failed: the drive's own answer, from its tables.
 
 use super::config::Config;
-use super::mapping::Mapping;
+use super::mapping::{Extent, Mapping};
 use super::raid5::Raid5;
 use super::redundancy::Redundancy;
 use super::stripes::{Available, Side};
@@ -67,55 +67,93 @@ pub(super) fn content(
     };
     let protected = config.redundancy.striping().is_some_and(|striping| striping.protected_buffer);
     let powered = powered || config.power_loss_protected || protected;
-    let (unit_granules, unit) = (mapping.unit_granules(), extent.at / mapping.unit_granules());
-    let is_failed = |unit: u32| {
-        let on_flash = !mapping.is_buffered(unit);
-        on_flash
-            && match failure {
+    let left = Left { config, mapping, raid5, failure, powered };
+    // A block that cleaning moves has its source too, until that is erased.
+    let mut found = Content::Lost;
+    for at in mapping.copies(extent.at) {
+        found = left.content_of_copy(lba, Extent { at, count: extent.count });
+        if !matches!(found, Content::Volatile | Content::Lost) {
+            break;
+        }
+    }
+    found
+}
+
+/// A drive after a failure.
+struct Left<'a> {
+    config: &'a Config,
+    mapping: &'a Mapping,
+    raid5: Option<&'a Raid5>,
+    failure: Option<Failure>,
+    powered: bool,
+}
+
+impl Left<'_> {
+    fn is_volatile(&self, unit: u32) -> bool {
+        !self.powered && self.mapping.is_buffered(unit)
+    }
+
+    fn is_failed(&self, unit: u32) -> bool {
+        !self.mapping.is_buffered(unit)
+            && match self.failure {
                 None => false,
-                Some(Failure::Die(die)) => mapping.die_of(unit) == die,
+                Some(Failure::Die(die)) => self.mapping.die_of(unit) == die,
                 Some(Failure::Unit(failed)) => unit == failed,
             }
-    };
-    if mapping.is_buffered(unit) && !powered {
-        return Content::Volatile;
     }
-    if !is_failed(unit) {
-        return Content::Stored { at: extent.at, count: extent.count };
+
+    /// The content of a block, of which only this copy is looked at.
+    fn content_of_copy(&self, lba: u32, copy: Extent) -> Content {
+        let unit = copy.at / self.mapping.unit_granules();
+        if self.is_volatile(unit) {
+            return Content::Volatile;
+        }
+        if !self.is_failed(unit) {
+            return Content::Stored { at: copy.at, count: copy.count };
+        }
+        match self.config.redundancy {
+            Redundancy::EccOnly => Content::Lost,
+            Redundancy::Raid5(_) => self.raid5_content(lba, copy),
+            Redundancy::Elastic(_) => self.elastic_content(unit, copy),
+        }
     }
-    match config.redundancy {
-        Redundancy::EccOnly => Content::Lost,
-        Redundancy::Raid5(_) => {
-            let raid5 = raid5.expect("the drive has RAID-5 stripes");
-            if raid5.is_uncovered(lba) {
-                return if powered { Content::Memory } else { Content::Lost };
-            }
-            let others = raid5.covered(lba).into_iter().filter(|&address| address != lba);
-            let terms: Vec<u32> =
-                others.filter_map(|address| mapping.locate(address)).map(|term| term.at).collect();
-            let is_gone = |&at: &u32| {
-                let unit = at / unit_granules;
-                is_failed(unit) || (!powered && mapping.is_buffered(unit))
-            };
-            if terms.iter().any(is_gone) {
-                return Content::Lost;
-            }
-            Content::Combined { terms: vec![terms], running: None, at: extent.at }
+
+    fn raid5_content(&self, lba: u32, copy: Extent) -> Content {
+        let raid5 = self.raid5.expect("the drive has RAID-5 stripes");
+        if raid5.is_uncovered(lba) {
+            return if self.powered { Content::Memory } else { Content::Lost };
         }
-        Redundancy::Elastic(_) => {
-            let programmed = |unit| !mapping.is_buffered(unit);
-            let available = Available { programmed: &programmed, powered };
-            let stripes = mapping.rows().and_then(|rows| rows.stripes.as_ref()).expect("there are stripes");
-            let Some(found) = stripes.terms(unit, &available) else {
-                return Content::Lost;
+        let others = raid5.covered(lba).into_iter().filter(|&address| address != lba);
+        let usable = |at| {
+            let is_left = |&at: &u32| {
+                let unit = at / self.mapping.unit_granules();
+                !self.is_failed(unit) && !self.is_volatile(unit)
             };
-            if found.units.iter().any(|&unit| is_failed(unit)) {
-                return Content::Lost;
-            }
-            let offset = extent.at - unit * unit_granules;
-            let terms = |offset| found.units.iter().map(|unit| unit * unit_granules + offset).collect();
-            let terms = (offset..offset + extent.count).map(terms).collect();
-            Content::Combined { terms, running: found.running, at: extent.at }
+            self.mapping.copies(at).find(is_left)
+        };
+        let terms: Option<Vec<u32>> =
+            others.filter_map(|address| self.mapping.locate(address)).map(|term| usable(term.at)).collect();
+        terms.map_or(Content::Lost, |terms| Content::Combined {
+            terms: vec![terms],
+            running: None,
+            at: copy.at,
+        })
+    }
+
+    fn elastic_content(&self, unit: u32, copy: Extent) -> Content {
+        let (mapping, unit_granules) = (self.mapping, self.mapping.unit_granules());
+        let programmed = |unit| !mapping.is_buffered(unit);
+        let available = Available { programmed: &programmed, powered: self.powered };
+        let stripes = mapping.rows().and_then(|rows| rows.stripes.as_ref()).expect("there are stripes");
+        let Some(found) = stripes.terms(unit, &available) else {
+            return Content::Lost;
+        };
+        if found.units.iter().any(|&unit| self.is_failed(unit)) {
+            return Content::Lost;
         }
+        let offset = copy.at - unit * unit_granules;
+        let terms = |offset| found.units.iter().map(|unit| unit * unit_granules + offset).collect();
+        let terms = (offset..offset + copy.count).map(terms).collect();
+        Content::Combined { terms, running: found.running, at: copy.at }
     }
 }

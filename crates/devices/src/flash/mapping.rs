@@ -7,6 +7,7 @@
 //! granule, and that granule to the block: 4 bytes each, the only state per block. A granule that holds nothing live is
 //! [`NONE`], so an overwrite needs no more than these two.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::config::Config;
@@ -54,6 +55,8 @@ pub(super) struct Mapping {
     geometry: Geometry,
     /// Whether what cleaning moves is on flash before its source is erased, so that parities keep their terms.
     moves_at_once: bool,
+    /// The granules that cleaning has moved to where they were moved from, until that is erased, on a drive with parity.
+    sources: Option<BTreeMap<u32, u32>>,
     /// Granules left empty by cleaning, since fragments of a compressed block stay together or a parity is due.
     padded: u64,
 }
@@ -79,6 +82,7 @@ impl Mapping {
             ],
             geometry,
             moves_at_once: config.raid5_layout().is_some(),
+            sources: config.redundancy.striping().map(|_| BTreeMap::new()),
             padded: 0,
         }
     }
@@ -208,6 +212,11 @@ impl Mapping {
         self.observer.tell(|| FlashEvent::Programmed { unit });
     }
 
+    /// Where a granule is, then where else it still is because cleaning has not erased its source yet.
+    pub(super) fn copies(&self, at: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(Some(at), |at| self.sources.as_ref()?.get(at).copied())
+    }
+
     fn buffer(&mut self, unit: u32) {
         self.in_buffer[unit as usize / 64] |= 1 << (unit % 64);
         let row = self.geometry.row_of(unit * self.geometry.unit_granules);
@@ -317,6 +326,9 @@ impl Mapping {
                 count = self.granules_at(at);
                 let to = if in_rows { self.row_room(count) } else { self.mover_room(die, count) };
                 self.relocate(lba, at, to, count);
+                if let Some(sources) = &mut self.sources {
+                    sources.extend((0..count).map(|part| (to + part, at + part)));
+                }
                 self.observer.tell(|| FlashEvent::Moved { from: at, to, count });
                 if in_rows {
                     self.seal_full_mover_unit();
@@ -415,6 +427,9 @@ impl Mapping {
     pub(super) fn erase(&mut self, unit: u32) {
         let row = self.geometry.row_of(unit * self.geometry.unit_granules);
         self.space.erased(row);
+        if let Some(sources) = &mut self.sources {
+            sources.retain(|_, from| self.geometry.row_of(*from) != row);
+        }
         if let Some(stripes) = self.stripes_mut() {
             stripes.erased(row as u32);
         }

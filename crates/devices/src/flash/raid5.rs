@@ -57,6 +57,14 @@ struct Pending {
     due: bool,
 }
 
+/// What is due once P_wait has ended.
+pub(super) enum Due {
+    /// The parity of a stripe is to be written.
+    Window(u32),
+    /// A parity that is being written is to get to flash.
+    Update,
+}
+
 /// What an update of a parity needs first.
 pub(super) struct Begun {
     /// Units to be read for it.
@@ -152,8 +160,16 @@ impl Raid5 {
     }
 
     fn is_due_at(&self, at: Ns, stripe: u32) -> bool {
-        let window =
-            self.pending.get(&stripe).and_then(|pending| pending.open.as_ref().filter(|_| !pending.due));
+        self.pending.get(&stripe).is_some_and(|pending| {
+            let waits = |update: &&Update| !update.urgent && !defect::has(Defect::WaitForFullUnit);
+            let update = pending.update.as_ref().filter(waits);
+            self.is_over(at, pending.open.as_ref().filter(|_| !pending.due))
+                || self.is_over(at, update.map(|update| &update.window))
+        })
+    }
+
+    /// Whether the P_wait of a window ends at this time.
+    fn is_over(&self, at: Ns, window: Option<&Window>) -> bool {
         self.wait_ns.zip(window).is_some_and(|(wait_ns, window)| window.last_change + wait_ns + 1 == at)
     }
 
@@ -171,9 +187,17 @@ impl Raid5 {
         self.clock.front().map_or(Ns::MAX, |&(at, _)| at)
     }
 
-    /// The stripe whose P_wait has ended at `at`, as [`Raid5::next_due`] has said.
-    pub(super) fn take_due(&mut self) -> Option<u32> {
-        self.clock.pop_front().map(|(_, stripe)| stripe)
+    /// The stripe whose P_wait has ended, as [`Raid5::next_due`] has said. Its parity that is being written, if there is one,
+    /// does not wait any longer until units are full.
+    pub(super) fn take_due(&mut self) -> Option<Due> {
+        let (at, stripe) = self.clock.pop_front()?;
+        let pending = self.pending.get_mut(&stripe)?;
+        if let Some(update) = &mut pending.update {
+            update.urgent = true;
+        }
+        let is_open = self.is_over(at, self.pending[&stripe].open.as_ref());
+        self.drop_stale();
+        Some(if is_open { Due::Window(stripe) } else { Due::Update })
     }
 
     /// A unit has been opened.
