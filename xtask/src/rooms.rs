@@ -82,8 +82,18 @@ pub(crate) const CRATES: &[CrateRow] = &[
     ),
 ];
 
-const ALL_OF_AN_ARRAY: &[&str] =
-    &["recovery", "background", "reshape", "request", "stripe", "md_dirty", "journal", "bitmap", "state"];
+const ALL_OF_AN_ARRAY: &[&str] = &[
+    "recovery",
+    "background",
+    "reshape",
+    "request",
+    "stripe",
+    "md_dirty",
+    "journal",
+    "forms",
+    "bitmap",
+    "state",
+];
 
 /// The crates that are divided into rooms.
 pub(crate) const HOUSES: &[House] = &[
@@ -105,13 +115,14 @@ pub(crate) const HOUSES: &[House] = &[
         rooms: &[
             room("state", &[]),
             room("bitmap", &["state"]),
-            room("journal", &["bitmap", "state"]),
-            room("md_dirty", &["journal", "bitmap", "state"]),
-            room("stripe", &["md_dirty", "journal", "bitmap", "state"]),
-            room("request", &["stripe", "md_dirty", "journal", "bitmap", "state"]),
-            room("reshape", &["stripe", "md_dirty", "journal", "bitmap", "state"]),
-            room("background", &["stripe", "md_dirty", "journal", "bitmap", "state"]),
-            room("recovery", &["stripe", "md_dirty", "journal", "bitmap", "state"]),
+            room("forms", &["state"]),
+            room("journal", &["forms", "bitmap", "state"]),
+            room("md_dirty", &["journal", "forms", "bitmap", "state"]),
+            room("stripe", &["md_dirty", "journal", "forms", "bitmap", "state"]),
+            room("request", &["stripe", "md_dirty", "journal", "forms", "bitmap", "state"]),
+            room("reshape", &["stripe", "md_dirty", "journal", "forms", "bitmap", "state"]),
+            room("background", &["stripe", "md_dirty", "journal", "forms", "bitmap", "state"]),
+            room("recovery", &["stripe", "md_dirty", "journal", "forms", "bitmap", "state"]),
             room("inspect", ALL_OF_AN_ARRAY),
             room(
                 "shard",
@@ -124,6 +135,7 @@ pub(crate) const HOUSES: &[House] = &[
                     "stripe",
                     "md_dirty",
                     "journal",
+                    "forms",
                     "bitmap",
                     "state",
                 ],

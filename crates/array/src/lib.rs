@@ -4,6 +4,7 @@
 //!
 //! - `state`: layout, members, counters, whether the array has failed;
 //! - `bitmap`: the write-intent bitmap;
+//! - `forms`: the form of each stripe of an elastic array, and its pages on the members;
 //! - `journal`: the log, dirty blocks, flush, and the progress of long work; `md_dirty`: the dirty flag of md's superblocks;
 //! - `stripe`: locks, barrier, reading, reconstructing and updating a stripe;
 //! - `request`, `background` and `reshape`: clients' requests, the jobs of a shard, growth. None of them uses another;
@@ -12,6 +13,7 @@
 
 mod background;
 mod bitmap;
+mod forms;
 mod inspect;
 mod journal;
 mod marks;

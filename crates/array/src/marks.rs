@@ -165,4 +165,42 @@ sinew_core::coverage_marks! {
     ArrayRowsCleared,
     /// What a growth was changing in place was put there at recovery.
     ArrayRecoverChanged,
+    /// An elastic array: form pages were written.
+    ArrayFormPagesWritten,
+    /// An elastic array: a member failed when a form page was written.
+    ArrayFormPageMemberLost,
+    /// An elastic array: a member had no space for a form page.
+    ArrayFormPageNoSpace,
+    /// An elastic array: a member had no space for a unit of a new form.
+    ArrayConvertNoSpace,
+    /// An elastic array: stripes got another form.
+    ArrayFormChanged,
+    /// An elastic array: the record of a change of forms could not be made durable.
+    ArrayFormUnsure,
+    /// An elastic array: stripes became mirrored.
+    ArrayPromoted,
+    /// An elastic array: stripes got parity instead of copies.
+    ArrayDemoted,
+    /// An elastic array: stripes became empty.
+    ArrayStripesEmptied,
+    /// An elastic array: empty stripes were written for the first time.
+    ArrayFirstWritten,
+    /// An elastic array: a first write came to nothing, because members came or went meanwhile.
+    ArrayFirstWriteVoid,
+    /// An elastic array: a conversion came to nothing, because members came or went meanwhile, or no stripe could be converted.
+    ArrayConvertVoid,
+    /// An elastic array: a conversion came to nothing and is tried again.
+    ArrayConvertRetried,
+    /// An elastic array: data to be converted was not readable in its place and was reconstructed.
+    ArrayConvertReconstructed,
+    /// An elastic array: a member failed when units of a new form were written.
+    ArrayConvertMemberLost,
+    /// An elastic array: units that no form uses were discarded.
+    ArrayTidied,
+    /// An elastic array: members came or went while units were discarded, so all of the untidy regions are looked at again.
+    ArrayTidyVoid,
+    /// An elastic array: units that no form uses could not be discarded yet.
+    ArrayTidyRetried,
+    /// An elastic array: recovery wrote a form page to a member that lacked it.
+    ArrayRecoverFormPageCopied,
 }

@@ -12,6 +12,7 @@ use sinew_core::mutation::{self, Mutation};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::config::MemberState;
+use sinew_format::model::form::ElasticPolicy;
 use sinew_format::model::mapped_geometry::MemberLayout;
 use sinew_members::members::Members;
 use sinew_members::message::{Reply, Request};
@@ -22,10 +23,13 @@ use sinew_members::status::ShardStatus;
 use sinew_members::throttle::Throttle;
 
 use crate::background::clear_bitmap::BitmapClearing;
+use crate::background::convert::Converter;
 use crate::background::destage::Destager;
 use crate::background::rebuild::Rebuild;
 use crate::background::scrub::Scrub;
+use crate::background::tidy::Tidier;
 use crate::bitmap::Bitmap;
+use crate::forms::Forms;
 use crate::inspect::Inspected;
 use crate::inspect::leak_check::leaks;
 use crate::inspect::status::status;
@@ -42,6 +46,7 @@ use crate::stripe::Stripes;
 pub struct ArrayShard<I> {
     state: Rc<ShardState<I>>,
     bitmap: Rc<Bitmap<I>>,
+    forms: Rc<Forms<I>>,
     journal: Rc<Journal<I>>,
     md_dirty: Rc<MdDirty<I>>,
     stripes: Rc<Stripes<I>>,
@@ -50,19 +55,34 @@ pub struct ArrayShard<I> {
     clearing: Rc<BitmapClearing<I>>,
     rebuild: Rc<Rebuild<I>>,
     scrub: Rc<Scrub<I>>,
+    tidier: Rc<Tidier<I>>,
+    converter: Rc<Converter<I>>,
     reshape: Rc<Reshape<I>>,
 }
 
 impl<I: Io> ArrayShard<I> {
     /// The rooms of a shard that recovery has found; none of its tasks runs yet.
     fn assemble(found: Recovered<I>) -> ArrayShard<I> {
-        let Recovered { io, layout, members, regions, log, dirty, resumed, unplaced, report: _ } = found;
+        let Recovered {
+            io,
+            layout,
+            members,
+            regions,
+            forms,
+            form_pages,
+            log,
+            dirty,
+            resumed,
+            unplaced,
+            report: _,
+        } = found;
         let tail = log.tail;
         let state = Rc::new(ShardState::new(io, layout, members));
         let bitmap = Rc::new(Bitmap::new(&state, regions));
-        let journal = Rc::new(Journal::new(&state, &bitmap, log, dirty, resumed));
+        let forms = Rc::new(Forms::new(&state, forms, form_pages));
+        let journal = Rc::new(Journal::new(&state, &bitmap, &forms, log, dirty, resumed));
         let md_dirty = Rc::new(MdDirty::new(&state, &bitmap, &journal));
-        let stripes = Rc::new(Stripes::new(&state, &bitmap, &journal, &md_dirty));
+        let stripes = Rc::new(Stripes::new(&state, &bitmap, &forms, &journal, &md_dirty));
         for UnplacedImage { stripe, place, data } in unplaced {
             stripes.keep_unplaced(stripe, place, &[data]);
             journal.pinned().pin_recovered(tail);
@@ -73,9 +93,12 @@ impl<I: Io> ArrayShard<I> {
             clearing: Rc::new(BitmapClearing::new(&state, &bitmap, &journal)),
             rebuild: Rc::new(Rebuild::new(&state, &bitmap, &journal, &stripes)),
             scrub: Rc::new(Scrub::new(&state, &bitmap, &journal, &stripes)),
+            tidier: Rc::new(Tidier::new(&state, &bitmap, &forms, &journal, &stripes)),
+            converter: Rc::new(Converter::new(&state, &forms, &stripes)),
             reshape: Rc::new(Reshape::new(&state, &bitmap, &journal, &stripes)),
             state,
             bitmap,
+            forms,
             journal,
             md_dirty,
             stripes,
@@ -101,6 +124,10 @@ impl<I: Io> ArrayShard<I> {
             io.spawn(Rc::clone(&self.rebuild).run());
         }
         io.spawn(Rc::clone(&self.scrub).run());
+        if self.state.layout().is_elastic() {
+            io.spawn(Rc::clone(&self.tidier).run());
+            io.spawn(Rc::clone(&self.converter).run());
+        }
         if !self.state.layout().is_fixed() {
             io.spawn(Rc::clone(&self.reshape).run());
         }
@@ -117,9 +144,11 @@ impl<I: Io> ArrayShard<I> {
         Inspected {
             state: &self.state,
             bitmap: &self.bitmap,
+            forms: &self.forms,
             journal: &self.journal,
             stripes: &self.stripes,
             requests: &self.requests,
+            converter: &self.converter,
             reshape: &self.reshape,
         }
     }
@@ -225,6 +254,10 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
             self.stripes.forget_unplaced_of(member);
         }
         self.state.note_losses();
+        if !was_active && state == MemberState::Active {
+            self.forms.write_all_again(self.journal.log().tail_durable());
+        }
+        self.tidier.note_member_change();
         self.journal.note_member_change();
         self.rebuild.wake();
         self.bitmap.wake_clearing();
@@ -255,6 +288,10 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
 
     fn leaks(&self) -> Vec<String> {
         leaks(&self.inspected())
+    }
+
+    fn set_elastic_policy(&self, policy: ElasticPolicy) {
+        self.converter.set_policy(policy);
     }
 
     fn reshape(

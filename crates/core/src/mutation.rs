@@ -105,11 +105,27 @@ pub enum Mutation {
     AroundUnlocked,
     /// Take a member out that has no physical space left.
     NoSpaceIsFailure,
+    /// Elastic arrays: write copies of data that is not durable in the journal yet.
+    CopiesBeforeJournal,
+    /// Elastic arrays: record a new form before its units are durable.
+    FormBeforeCopies,
+    /// Elastic arrays: discard units while reads without a lock are under way in them.
+    TrimUnderReaders,
+    /// Elastic arrays: do not discard units that a form stops to use.
+    LeakSlots,
+    /// Elastic arrays: rebuild one unit of a member in a stripe, where a mirrored stripe has several.
+    RebuildOneUnit,
+    /// Elastic arrays: at the first write of a stripe, do not write the columns without data.
+    EmptyUnfilled,
+    /// Elastic arrays: replay data from before a discard.
+    EmptyRevives,
+    /// Elastic arrays: convert stripes without their locks.
+    PromoteUnlocked,
 }
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 50] = [
+    pub const ALL: [Mutation; 58] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -156,6 +172,14 @@ impl Mutation {
         Mutation::ChangeUnlogged,
         Mutation::ForgetReaders,
         Mutation::AroundUnlocked,
+        Mutation::CopiesBeforeJournal,
+        Mutation::FormBeforeCopies,
+        Mutation::TrimUnderReaders,
+        Mutation::LeakSlots,
+        Mutation::RebuildOneUnit,
+        Mutation::EmptyUnfilled,
+        Mutation::EmptyRevives,
+        Mutation::PromoteUnlocked,
         Mutation::GiveUpNeeded,
         Mutation::ApplyUnlanded,
         Mutation::ForgetVoid,

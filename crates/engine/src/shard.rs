@@ -165,6 +165,7 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, request: ControlRequest) {
         ControlRequest::MovedEverywhere { to, key } => shard.moved_everywhere(to, key),
         ControlRequest::Throttle(limits) => shard.throttle().set(limits),
         ControlRequest::Policy(policy) => shard.set_policy(policy),
+        ControlRequest::ElasticPolicy(policy) => shard.set_elastic_policy(policy),
         ControlRequest::SpikeAvoidance(mode) => shard.members().set_spike_avoidance(mode),
         ControlRequest::IoTimeout(ns) => shard.members().io_timeouts.set(ns),
         ControlRequest::Status(reply) => {

@@ -6,6 +6,7 @@
 
 pub mod codec;
 pub mod foreign;
+pub mod form_page;
 pub mod journal_block;
 pub mod log_group;
 pub mod model;

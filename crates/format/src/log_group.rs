@@ -9,6 +9,7 @@ use sinew_core::checksum::crc32c;
 
 use crate::FORMAT_VERSION;
 use crate::codec::{DecodeError, Reader, Writer};
+use crate::model::form::Form;
 use sinew_core::ids::Uuid;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SNLG");
@@ -88,6 +89,14 @@ pub enum GroupRecord {
         upto: u64,
         /// The rows that this record adds to them: first, count.
         rows: Vec<(u32, u32)>,
+    },
+    /// Stripes of an elastic array have changed their form. After-images of them before this record do not apply, and if they
+    /// are empty now, neither does their data.
+    Form {
+        /// The form that they have now.
+        to: Form,
+        /// Runs of stripes: first, count.
+        stripes: Vec<(u64, u32)>,
     },
 }
 
@@ -185,8 +194,7 @@ impl GroupRecord {
     /// Number of its data blocks.
     pub fn data_blocks(&self) -> Option<u32> {
         match self {
-            GroupRecord::State(_) => Some(0),
-            GroupRecord::Changed { .. } => Some(0),
+            GroupRecord::State(_) | GroupRecord::Changed { .. } | GroupRecord::Form { .. } => Some(0),
             GroupRecord::Data { blocks, .. } | GroupRecord::Image { blocks, .. } => Some(*blocks),
             GroupRecord::Drain { offsets, parity, .. } => {
                 runs_blocks(offsets)?.checked_mul(parity.iter().flatten().count() as u32)
@@ -201,6 +209,7 @@ impl GroupRecord {
             GroupRecord::Data { .. } => 16,
             GroupRecord::Image { .. } => 18,
             GroupRecord::Changed { rows, .. } => 9 + runs_len(rows),
+            GroupRecord::Form { stripes, .. } => 3 + stripes.len() * 12,
             GroupRecord::Drain { slots, offsets, parity, .. } => {
                 17 + parity.iter().flatten().count() + runs_len(slots) + runs_len(offsets)
             }
@@ -243,6 +252,15 @@ impl GroupRecord {
                 w.u64(*upto);
                 write_runs(w, rows);
             }
+            GroupRecord::Form { to, stripes } => {
+                w.u8(7);
+                w.u8(*to as u8);
+                w.u16(stripes.len() as u16);
+                for &(first, count) in stripes {
+                    w.u64(first);
+                    w.u32(count);
+                }
+            }
         }
     }
 
@@ -267,6 +285,12 @@ impl GroupRecord {
                 }
                 let (slots, offsets) = (read_runs(r)?, read_runs(r)?);
                 GroupRecord::Drain { stripe, upto, slots, offsets, parity }
+            }
+            7 => {
+                let to = Form::from_number(r.u8()?).ok_or(DecodeError::Invalid("form of a record"))?;
+                let count = r.u16()?;
+                let stripes = (0..count).map(|_| Ok((r.u64()?, r.u32()?))).collect::<Result<_, _>>()?;
+                GroupRecord::Form { to, stripes }
             }
             _ => return Err(DecodeError::Invalid("kind of a record")),
         })
@@ -379,6 +403,7 @@ mod tests {
             drain(6, [None, Some(4)]),
             GroupRecord::Image { stripe: 70, unit: IMAGE_OF_P, offset: 5, blocks: 1 },
             GroupRecord::Changed { to: 5, upto: 80, rows: vec![(70, 3), (90, 1)] },
+            GroupRecord::Form { to: Form::Mirrored, stripes: vec![(1 << 40, 9), (3, 1)] },
         ];
         let data: Vec<u8> = (0..6 * BLOCK_BYTES).map(|i| (i / 100) as u8).collect();
         let crcs: Vec<u32> = data.chunks_exact(BLOCK_BYTES).map(crc32c).collect();

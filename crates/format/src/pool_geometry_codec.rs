@@ -4,6 +4,7 @@ use sinew_layout::{Level, Rotation};
 
 use crate::model::array_geometry::{ArrayGeometry, ArraySpec, StoredArray};
 use crate::model::array_growth::{Arrangement, GrowMethod, Grown};
+use crate::model::form::Elastic;
 use crate::model::mapped_geometry::{MEMBERS, MappedGeometry, Protection};
 use crate::model::pool_geometry::PoolGeometry;
 
@@ -37,13 +38,18 @@ pub(crate) fn encode_shape(shape: &PoolGeometry, w: &mut Writer) {
             });
             w.u8(a.members() as u8);
             w.u8(a.shards as u8);
-            w.u8(u8::from(a.journal) | u8::from(a.zeroed) << 1);
+            w.u8(u8::from(a.journal) | u8::from(a.zeroed) << 1 | u8::from(a.elastic.is_some()) << 2);
             w.u32(a.layout.chunk_bytes());
             w.u64(a.layout.member_chunks());
             w.u32(a.log_blocks);
             w.bytes(&a.log);
             w.u64(a.region_stripes);
             encode_grown(a.grown.as_ref(), w);
+            if let Some(elastic) = a.elastic {
+                w.u32(elastic.expect_milli);
+                w.u64(elastic.physical);
+                w.u32(elastic.form_pages);
+            }
         }
     }
 }
@@ -75,6 +81,10 @@ fn decode_array(r: &mut Reader<'_>, count: usize) -> Result<Option<ArrayGeometry
     let (chunk_bytes, member_chunks, log_blocks, log) = (r.u32()?, r.u64()?, r.u32()?, r.uuid()?);
     let region_stripes = r.u64()?;
     let Some(grown) = decode_grown(r)? else { return Ok(None) };
+    let elastic = match flags & 4 {
+        0 => None,
+        _ => Some(Elastic { expect_milli: r.u32()?, physical: r.u64()?, form_pages: r.u32()? }),
+    };
     let rotation = *Rotation::ALL.get(usize::from(rotation)).ok_or(DecodeError::Invalid("rotation"))?;
     let level = match number {
         0 => Level::Raid0,
@@ -87,8 +97,8 @@ fn decode_array(r: &mut Reader<'_>, count: usize) -> Result<Option<ArrayGeometry
         _ => return Err(DecodeError::Invalid("level")),
     };
     let (journal, zeroed) = (flags & 1 != 0, flags & 2 != 0);
-    let spec = ArraySpec { level, chunk_bytes, journal, spares: 0, zeroed };
-    if members > count || flags > 3 {
+    let spec = ArraySpec { level, chunk_bytes, journal, spares: 0, zeroed, elastic };
+    if members > count || flags > 7 || elastic.is_some_and(|elastic| elastic.form_pages == 0) {
         return Ok(None);
     }
     let stored = StoredArray { members, member_chunks, shards, log_blocks, region_stripes, grown };

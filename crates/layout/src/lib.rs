@@ -3,7 +3,7 @@
 //! [`geometry`] has md's levels. [`history`], [`fastscale`] and [`round_robin`] address striped and mirrored arrays
 //! that have grown any number of times; [`moves`] lists the copies of one growth, [`striping`] addresses an array during
 //! one. [`restripe`] and [`spread`] address arrays with parity, [`rows`] does so during their growth. [`grown`] joins all of
-//! them in one type. [`stats`] counts, and [`md`] reads and writes md's superblock.
+//! them in one type. [`elastic`] has the further copies of elastic stripes. [`stats`] counts, and [`md`] reads and writes md's superblock.
 //! docs/layouts.md has the formulas, their sources, and measurements.
 
 // Arrays as they are made.
@@ -29,6 +29,7 @@ pub mod stats;
 
 // Stripes that lie anywhere, and parity.
 pub mod declustered;
+pub mod elastic;
 pub mod parity;
 
 pub use cursor::Cursor;

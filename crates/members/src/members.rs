@@ -480,6 +480,20 @@ impl<I: Io> Members<I> {
         self.io.discard(device, origin + offset, chunks * CHUNK_BYTES).await
     }
 
+    /// Discards a range of the member's part of its device, if the device makes use of discards. A flush makes that durable.
+    ///
+    /// # Errors
+    /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
+    pub async fn discard_at(&self, member: MemberId, offset: u64, bytes: u64) -> Result<(), IoError> {
+        let (device, origin) = self.place(member)?;
+        if !self.io.takes_discards(device) {
+            return Ok(());
+        }
+        let result = self.io.discard(device, origin + offset, bytes).await;
+        self.note(member, |m| m.unflushed = true);
+        result
+    }
+
     /// Takes the active members that were written since their last flush; they count as flushed from now on.
     pub fn take_unflushed(&self) -> Vec<MemberId> {
         let mut list = self.list.borrow_mut();

@@ -11,6 +11,7 @@ use sinew_core::io::{DeviceId, IoError};
 use sinew_core::volume::{Extent, VolumeError};
 use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::config::MemberState;
+use sinew_format::model::form::ElasticPolicy;
 use sinew_format::model::mapped_geometry::MemberLayout;
 use sinew_format::model::policy::Policy;
 
@@ -170,6 +171,8 @@ pub enum ControlRequest {
     IoTimeout(Option<u64>),
     /// Change the layout and conversion of small writes.
     Policy(Policy),
+    /// Change how stripes of an elastic array change their form.
+    ElasticPolicy(ElasticPolicy),
     /// Report the shard's state.
     Status(Answer<ShardStatus>),
     /// Report the part of the state that costs nothing, however large the shard is.

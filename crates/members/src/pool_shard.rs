@@ -10,6 +10,7 @@ use sinew_core::io::{DeviceId, Io};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::config::{Config, MemberState};
+use sinew_format::model::form::ElasticPolicy;
 use sinew_format::model::mapped_geometry::MemberLayout;
 use sinew_format::model::policy::Policy;
 
@@ -105,6 +106,8 @@ pub trait PoolShard<I: Io>: Sized + 'static {
 
     /// Lays out and converts small writes by this policy. Mapped pools only.
     fn set_policy(&self, _policy: Policy) {}
+    /// Changes the form of stripes by this policy. Elastic arrays only.
+    fn set_elastic_policy(&self, _policy: ElasticPolicy) {}
     /// Frees every block of a deleted volume. Mapped pools only.
     ///
     /// # Errors

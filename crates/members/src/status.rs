@@ -118,6 +118,12 @@ counters! {
     stripes_resynced,
     /// Chunks of an array moved onto more members.
     chunks_moved,
+    /// Stripes of an elastic array that became mirrored.
+    stripes_promoted,
+    /// Stripes of an elastic array that got parity instead of copies.
+    stripes_demoted,
+    /// Stripes of an elastic array that became empty.
+    stripes_emptied,
 }
 
 /// A shard's state, or, added up, the pool's.
@@ -139,6 +145,10 @@ pub struct ShardStatus {
     pub stripes_mirrored: u64,
     /// Parity stripes.
     pub stripes_parity: u64,
+    /// Stripes of an elastic array that store nothing.
+    pub stripes_empty: u64,
+    /// Stripes of an elastic array that become mirrored or get parity by the order of an operator, and have not yet.
+    pub conversions_left: u64,
     /// Stripes with a missing or stale chunk.
     pub stripes_degraded: u64,
     /// Of `stripes_degraded`, stripes without any redundancy left, or lost.
@@ -196,6 +206,8 @@ impl ShardStatus {
         self.free_bytes += other.free_bytes;
         self.stripes_mirrored += other.stripes_mirrored;
         self.stripes_parity += other.stripes_parity;
+        self.stripes_empty += other.stripes_empty;
+        self.conversions_left += other.conversions_left;
         self.stripes_degraded += other.stripes_degraded;
         self.stripes_at_risk += other.stripes_at_risk;
         self.metadata_degraded += other.metadata_degraded;

@@ -60,6 +60,11 @@ impl Device {
         self.with(|device, _| gather(offset, len, |block| device.table.written(block)))
     }
 
+    /// Whether a range has any content that was written and not discarded.
+    pub fn is_written(&self, offset: u64, bytes: u64) -> bool {
+        self.with(|device, _| device.table.first_written(offset / BLOCK, (offset + bytes) / BLOCK).is_some())
+    }
+
     /// The content that would be left if the power failed now and no unflushed write survived. Any alignment.
     ///
     /// # Panics

@@ -7,6 +7,7 @@
 //! makes a failing plan smaller. docs/torture.md is the manual.
 
 mod clients;
+mod elastic_stripes;
 mod failure;
 mod oracle;
 mod plan;

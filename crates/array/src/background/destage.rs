@@ -13,15 +13,32 @@ use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
 use sinew_format::log_group::{GroupRecord, PARITY_MAX};
+use sinew_format::model::form::Form;
 
 use crate::bitmap::Bitmap;
 use crate::journal::Journal;
+use crate::journal::dirty_blocks::DirtyBlock;
 use crate::state::ShardState;
 use crate::stripe::Stripes;
 use crate::stripe::update::{PreparedStripe, runs_of};
 
 /// Stripes of a round at most.
 const STRIPES_MAX: usize = 128;
+
+/// The blocks of a round: stripe, slot and the group of the content taken.
+#[derive(Default)]
+struct Taken(Vec<(u64, u32, u64)>);
+
+impl Taken {
+    fn note(&mut self, stripe: u64, blocks: &[(u32, DirtyBlock)]) {
+        self.0.extend(blocks.iter().map(|(slot, block)| (stripe, *slot, block.seq)));
+    }
+
+    /// The newest group that a block is of.
+    fn newest_group(&self) -> u64 {
+        self.0.iter().map(|(_, _, group)| *group).max().unwrap_or(0)
+    }
+}
 
 /// Brings blocks from the journal to their stripes.
 pub(crate) struct Destager<I> {
@@ -53,15 +70,31 @@ impl<I: Io> Destager<I> {
             self.journal.wait_for_destage_request().await;
             while self.wants_destage() || self.journal.wants_tail() {
                 // A failed array is left alone: the log would ask for destaging again with every refusal.
-                if !self.state.has_failed() && self.destage_or_advance().await.is_ok() {
-                    self.journal.note_destage_success();
-                } else {
-                    self.state.mark(Mark::ArrayDrainStuck);
-                    self.journal.note_destage_failure();
-                    break;
+                let failed = Err(VolumeError::Failed);
+                let done = if self.state.has_failed() { failed } else { self.destage_or_advance().await };
+                match done {
+                    Ok(()) => self.journal.note_destage_success(),
+                    Err(error) => {
+                        self.state.mark(Mark::ArrayDrainStuck);
+                        self.journal.note_destage_failure(error);
+                        self.retry_with_space(error);
+                        break;
+                    }
                 }
             }
             self.journal.end_destaging();
+        }
+    }
+
+    /// First writes of stripes and form pages that a member has no space for wait for it here; other content waits in memory.
+    fn retry_with_space(self: &Rc<Self>, error: VolumeError) {
+        if self.state.layout().is_elastic() && error == VolumeError::NoSpace {
+            let destager = Rc::clone(self);
+            self.state.io().spawn(async move {
+                destager.state.members().wait_for_space().await;
+                destager.journal.note_destage_success();
+                destager.journal.wake_destager();
+            });
         }
     }
 
@@ -96,12 +129,16 @@ impl<I: Io> Destager<I> {
             locks.push(self.stripes.lock_exclusive(stripe).await);
         }
         let (upto, version) = (self.journal.log().last(), self.state.members().version());
-        let mut seqs: Vec<Vec<(u32, u64)>> = Vec::with_capacity(chosen.len());
-        let mut work = Vec::with_capacity(chosen.len());
+        let mut taken = Taken::default();
+        let (mut work, mut empty) = (Vec::with_capacity(chosen.len()), Vec::new());
         for (stripe, slots) in chosen {
             let blocks = self.journal.take_to_destage(stripe, &slots);
-            seqs.push(blocks.iter().map(|(slot, block)| (*slot, block.seq)).collect());
-            work.push((stripe, blocks.into_iter().map(|(slot, block)| (slot, block.data)).collect()));
+            taken.note(stripe, &blocks);
+            let blocks = blocks.into_iter().map(|(slot, block)| (slot, block.data)).collect();
+            match self.stripes.form(stripe) {
+                Form::Empty => empty.push((stripe, blocks)),
+                _ => work.push((stripe, blocks)),
+            }
         }
         let prepared =
             join_all(work.into_iter().map(|(stripe, blocks)| self.stripes.prepare(stripe, blocks))).await;
@@ -110,37 +147,68 @@ impl<I: Io> Destager<I> {
             self.state.mark(Mark::ArrayDrainVoid);
             return Ok(());
         }
+        self.update_stripes(&prepared, &taken, upto, version).await?;
+        if self.write_empty(empty).await? {
+            self.forget_destaged(&taken);
+        }
+        Ok(())
+    }
+
+    /// Changes stripes in place.
+    async fn update_stripes(
+        &self,
+        prepared: &[PreparedStripe],
+        taken: &Taken,
+        upto: u64,
+        version: u64,
+    ) -> Result<(), VolumeError> {
+        if prepared.is_empty() {
+            return Ok(());
+        }
         let uses: Vec<_> = prepared.iter().map(|p| self.bitmap.use_region_of(p.stripe)).collect();
         let regions: Vec<usize> = prepared.iter().map(|p| self.state.layout().region(p.stripe)).collect();
         self.bitmap.mark_with_next_flush(&regions);
-        if !mutation::on(Mutation::SkipAfterImage) {
-            self.append_images(&prepared, upto).await?;
+        // Copies need no after-image: what a crash leaves of them is written once more from the journal, which must have it
+        // durably.
+        let with_parity = |p: &&PreparedStripe| self.stripes.form(p.stripe) == Form::Parity;
+        let with_parity: Vec<&PreparedStripe> = prepared.iter().filter(with_parity).collect();
+        let is_durable = mutation::on(Mutation::CopiesBeforeJournal)
+            || self.journal.log().is_flushed(taken.newest_group());
+        if !with_parity.is_empty() || !is_durable {
+            if !mutation::on(Mutation::SkipAfterImage) {
+                self.append_images(&with_parity, upto).await?;
+            }
+            self.journal.flush().await?;
+            if self.state.members().version() == version {
+                self.bitmap.set_marked(&regions);
+            }
         }
-        self.journal.flush().await?;
-        if self.state.members().version() == version {
-            self.bitmap.set_marked(&regions);
-        }
+        self.stripes.settle_forms().await?;
         // From here on replay would change the stripes, so the round is carried out, with the members that are left.
         self.stripes.mark_regions(&regions).await?;
         let written = join_all(prepared.iter().map(|p| self.stripes.write_in_place(p))).await;
         drop(uses);
-        written.into_iter().try_for_each(|placed| placed.map(drop))?;
-        self.forget_destaged(&prepared, &seqs);
-        Ok(())
+        written.into_iter().try_for_each(|placed| placed.map(drop))
     }
 
-    /// The round's stripes are written. Their blocks are no longer read from the journal, whose groups stay until the next flush.
-    fn forget_destaged(&self, prepared: &[PreparedStripe], seqs: &[Vec<(u32, u64)>]) {
-        for (stripe, slots) in prepared.iter().zip(seqs) {
-            for &(slot, seq) in slots {
-                self.journal.forget_destaged(stripe.stripe, slot, seq);
-            }
-            self.state.counters().blocks_drained.add(slots.len() as u64);
+    /// Writes empty stripes for the first time, in the form that such stripes get now; false if that came to nothing.
+    async fn write_empty(&self, stripes: Vec<(u64, Vec<(u32, Buf)>)>) -> Result<bool, VolumeError> {
+        if stripes.is_empty() {
+            return Ok(true);
         }
+        self.stripes.write_first_of(&stripes, self.stripes.first_form()).await
+    }
+
+    /// The round's blocks are in their places. They are no longer read from the journal, whose groups stay until the next flush.
+    fn forget_destaged(&self, taken: &Taken) {
+        for &(stripe, slot, seq) in &taken.0 {
+            self.journal.forget_destaged(stripe, slot, seq);
+        }
+        self.state.counters().blocks_drained.add(taken.0.len() as u64);
         self.journal.pinned().end_destaging();
     }
 
-    async fn append_images(&self, prepared: &[PreparedStripe], upto: u64) -> Result<(), VolumeError> {
+    async fn append_images(&self, prepared: &[&PreparedStripe], upto: u64) -> Result<(), VolumeError> {
         let images: Vec<(GroupRecord, Vec<Buf>)> =
             prepared.iter().flat_map(|p| self.images(p, upto)).collect();
         if images.is_empty() {

@@ -99,7 +99,7 @@ impl<I: Io> Rebuild<I> {
         let version = self.state.members().version();
         let stripes: Vec<u64> = self.state.layout().region_stripes(region).collect();
         for stripes in stripes.chunks(STRIPES_AT_ONCE) {
-            let work = stripes.iter().map(|&stripe| self.rebuild_unit(stripe, member));
+            let work = stripes.iter().map(|&stripe| self.rebuild_units(stripe, member));
             if join_all(work).await.contains(&false) {
                 return false;
             }
@@ -111,29 +111,48 @@ impl<I: Io> Rebuild<I> {
         }
         self.state.mark(Mark::ArrayRebuilt);
         self.bitmap.set_up_to_date(usize::from(member.0), region);
+        if self.state.layout().is_elastic() {
+            // The member may hold units that stripes stopped to use while it was out.
+            self.bitmap.mark_untidy_with_next_flush(&[region]);
+            self.stripes.tidy_later(&self.state.layout().region_stripes(region).collect::<Vec<_>>());
+        }
         true
     }
 
-    async fn rebuild_unit(&self, stripe: u64, member: MemberId) -> bool {
-        let unit_of_member = || {
+    /// Rebuilds the units of a stripe that the member has: a mirrored stripe of an elastic array has several there.
+    async fn rebuild_units(&self, stripe: u64, member: MemberId) -> bool {
+        let units_of_member = || {
             let layout = self.state.layout();
-            layout.stripe_members(stripe).position(|of_unit| of_unit == member)
+            let mut units = layout.units(stripe, self.stripes.form(stripe));
+            units.retain(|&unit| layout.member(stripe, unit) == member);
+            if mutation::on(Mutation::RebuildOneUnit) {
+                units.truncate(1);
+            }
+            units
         };
-        if unit_of_member().is_none() {
+        if units_of_member().is_empty() {
             // A growth that holds the stripe may be about to give the member a unit that it could not write, because the member
             // was out.
             let _lock = self.stripes.lock_exclusive(stripe).await;
-            if unit_of_member().is_none() {
+            if units_of_member().is_empty() {
                 return true;
             }
         }
-        let chunk_blocks = self.state.layout().chunk_blocks;
-        self.state.throttle().pay(self.state.io(), u64::from(chunk_blocks) * BLOCK_BYTES as u64).await;
+        let bytes = u64::from(self.state.layout().chunk_blocks) * BLOCK_BYTES as u64;
+        self.state.throttle().pay(self.state.io(), bytes * units_of_member().len() as u64).await;
         self.state.yield_stripe_to_clients(stripe).await;
         let _lock = self.stripes.lock_exclusive(stripe).await;
-        // The unit may have moved meanwhile.
-        let Some(unit) = unit_of_member() else { return true };
-        let whole = UnitRun { unit, offset: 0, blocks: chunk_blocks };
+        // They may have moved, or the form may have changed, meanwhile.
+        for unit in units_of_member() {
+            if !self.rebuild_unit(stripe, unit).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn rebuild_unit(&self, stripe: u64, unit: usize) -> bool {
+        let whole = UnitRun { unit, offset: 0, blocks: self.state.layout().chunk_blocks };
         let Ok(mut content) = self.stripes.reconstruct(stripe, whole, &[unit]).await else {
             self.state.mark(Mark::ArrayRebuildUnreadable);
             return false;

@@ -106,8 +106,10 @@ impl<I: Io> Scrub<I> {
         self.state.throttle().pay(self.state.io(), bytes * self.state.layout().w as u64).await;
         self.state.yield_stripe_to_clients(stripe).await;
         let _lock = self.stripes.lock_exclusive(stripe).await;
-        let readable = self.stripes.health(stripe, &[]).readable;
-        for unit in (0..readable.len()).filter(|&unit| readable[unit]) {
+        let units = self.state.layout().units(stripe, self.stripes.form(stripe));
+        let readable: Vec<usize> =
+            units.into_iter().filter(|&unit| self.stripes.is_readable(stripe, unit)).collect();
+        for unit in readable {
             self.scrub_unit(stripe, unit).await;
         }
         let in_sync = !self.bitmap.regions().unsynced().get(self.state.layout().region(stripe));

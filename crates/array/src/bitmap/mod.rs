@@ -127,6 +127,21 @@ impl<I: Io> Bitmap<I> {
         self.regions.borrow_mut().set_synced(region);
     }
 
+    /// Marks regions as untidy; the next flush makes that durable.
+    pub(crate) fn mark_untidy_with_next_flush(&self, regions: &[usize]) {
+        regions.iter().for_each(|&region| self.regions.borrow_mut().set_untidy(region));
+    }
+
+    /// The untidy marks of these regions are durable.
+    pub(crate) fn set_untidy_marked(&self, regions: &[usize]) {
+        regions.iter().for_each(|&region| self.regions.borrow_mut().set_untidy_marked(region));
+    }
+
+    /// The regions' unused units hold nothing.
+    pub(crate) fn set_tidy(&self, regions: impl Iterator<Item = usize>) {
+        regions.for_each(|region| self.regions.borrow_mut().set_tidy(region));
+    }
+
     /// Something that the next state group carries has changed.
     pub(crate) fn touch(&self) {
         self.regions.borrow_mut().touch();

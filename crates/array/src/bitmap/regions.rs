@@ -4,7 +4,8 @@
 //! parity, may disagree. It is *stale* on a member that missed a write to it. Both marks are on the members, in the last state
 //! group of the log, before a write makes them true; the members may have more marks than needed, never fewer. It is
 //! *unsynced* until its first resync, unless the members were zeros at first: blocks that were never written need not match
-//! their parity or copies.
+//! their parity or copies. A region of an elastic array is *untidy* while stripes of it change their form: units that a stripe
+//! does not use may hold something that takes physical space. That mark is kept as the others are.
 
 use sinew_format::codec::{DecodeError, Reader, Writer};
 
@@ -96,6 +97,10 @@ pub(crate) struct Regions {
     /// For each member, the regions in which it is stale.
     stale: Vec<Bits>,
     unsynced: Bits,
+    /// Regions of an elastic array in which units that their stripes do not use may hold something.
+    untidy: Bits,
+    /// Of these, those that the members know.
+    untidy_marked: Bits,
     /// Regions whose marks are on the members, for the members' present states: they may be written.
     marked: Bits,
     /// Written since the last flush began; and written before, so that the flush under way covers them.
@@ -119,6 +124,8 @@ impl Regions {
             dirty: none.clone(),
             stale: vec![none.clone(); members],
             unsynced: if in_sync { none.clone() } else { Bits::full(count) },
+            untidy: none.clone(),
+            untidy_marked: none.clone(),
             marked: none.clone(),
             written: none.clone(),
             flushing: none.clone(),
@@ -154,6 +161,11 @@ impl Regions {
             let stale = Bits::read(&mut r, known)?;
             *regions.stale.get_mut(member).ok_or(DecodeError::Invalid("member of a state"))? = stale;
         }
+        // Arrays that are not elastic have no such set.
+        if !r.0.is_empty() {
+            regions.untidy = Bits::read(&mut r, known)?;
+            regions.untidy_marked = regions.untidy.clone();
+        }
         regions.extend(count, members);
         Ok((regions, LongWork { scrub: (scrub != u64::MAX).then_some(scrub), moved, moving_to }))
     }
@@ -164,9 +176,11 @@ impl Regions {
         self.stale.resize(members, Bits::new(known));
         if count > known {
             let known_sets = [&mut self.dirty, &mut self.unsynced, &mut self.marked];
+            let untidy_sets = [&mut self.untidy, &mut self.untidy_marked];
             let passing_sets = [&mut self.written, &mut self.flushing, &mut self.recent];
             known_sets
                 .into_iter()
+                .chain(untidy_sets)
                 .chain(passing_sets)
                 .chain(&mut self.stale)
                 .for_each(|bits| bits.extend(count));
@@ -212,6 +226,9 @@ impl Regions {
         for member in lagging {
             w.u8(member as u8);
             self.stale[member].write(&mut w);
+        }
+        if self.untidy.any() {
+            self.untidy.write(&mut w);
         }
         w.0
     }
@@ -312,6 +329,38 @@ impl Regions {
     /// The regions in which the member is stale.
     pub(crate) fn stale(&self, member: usize) -> &Bits {
         &self.stale[member]
+    }
+
+    /// Marks regions as untidy.
+    pub(crate) fn set_untidy(&mut self, region: usize) {
+        if !self.untidy.get(region) {
+            self.untidy.set(region);
+            self.changes += 1;
+        }
+    }
+
+    /// The members know that the region is untidy.
+    pub(crate) fn set_untidy_marked(&mut self, region: usize) {
+        self.untidy_marked.set(region);
+    }
+
+    /// Whether the members know that the region is untidy.
+    pub(crate) fn is_untidy_marked(&self, region: usize) -> bool {
+        self.untidy_marked.get(region)
+    }
+
+    /// The region is tidy again.
+    pub(crate) fn set_tidy(&mut self, region: usize) {
+        if self.untidy.get(region) {
+            self.untidy.clear(region);
+            self.untidy_marked.clear(region);
+            self.changes += 1;
+        }
+    }
+
+    /// The untidy regions.
+    pub(crate) fn untidy(&self) -> &Bits {
+        &self.untidy
     }
 
     /// The dirty regions.

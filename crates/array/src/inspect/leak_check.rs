@@ -13,6 +13,8 @@ pub(crate) fn leaks<I: Io>(shard: &Inspected<'_, I>) -> Vec<String> {
         ("entries to be logged", shard.journal.log().queued()),
         ("writes of the log", shard.journal.log().writes_under_way()),
         ("regions in use", shard.bitmap.regions().in_use()),
+        ("stripes to be tidied", shard.forms.untidy()),
+        ("untidy regions", shard.bitmap.regions().untidy().len() as usize),
         ("flushes", usize::from(shard.journal.is_flushing())),
     ];
     let index = shard.state.layout().index;

@@ -3,7 +3,9 @@
 pub(crate) mod leak_check;
 pub(crate) mod status;
 
+use crate::background::convert::Converter;
 use crate::bitmap::Bitmap;
+use crate::forms::Forms;
 use crate::journal::Journal;
 use crate::request::Requests;
 use crate::reshape::Reshape;
@@ -14,8 +16,10 @@ use crate::stripe::Stripes;
 pub(crate) struct Inspected<'a, I> {
     pub(crate) state: &'a ShardState<I>,
     pub(crate) bitmap: &'a Bitmap<I>,
+    pub(crate) forms: &'a Forms<I>,
     pub(crate) journal: &'a Journal<I>,
     pub(crate) stripes: &'a Stripes<I>,
     pub(crate) requests: &'a Requests<I>,
+    pub(crate) converter: &'a Converter<I>,
     pub(crate) reshape: &'a Reshape<I>,
 }

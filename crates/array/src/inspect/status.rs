@@ -3,6 +3,7 @@
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
+use sinew_format::model::form::Form;
 use sinew_members::status::ShardStatus;
 
 use crate::inspect::Inspected;
@@ -37,14 +38,19 @@ pub(crate) fn status<I: Io>(shard: &Inspected<'_, I>) -> ShardStatus {
         member_chunks_stale: vec![0; count],
         ..ShardStatus::default()
     };
-    match layout.is_mirror() {
-        true => status.stripes_mirrored = layout.stripes,
-        false => status.stripes_parity = layout.stripes,
-    }
-    match (layout.is_mirror(), layout.geometry.parity_columns()) {
-        (true, _) => status.stored_mirrored_bytes = data,
-        (false, 1..) => status.stored_parity_bytes = data,
-        (false, 0) => {}
+    status.stripes_mirrored = shard.forms.count(Form::Mirrored);
+    status.stripes_parity = shard.forms.count(Form::Parity);
+    match layout.fixed_form() {
+        _ if layout.is_elastic() => {
+            let stripe = u64::from(layout.stripe_slots()) * BLOCK_BYTES as u64;
+            status.stripes_empty = shard.forms.count(Form::Empty);
+            status.stored_mirrored_bytes = status.stripes_mirrored * stripe;
+            status.stored_parity_bytes = status.stripes_parity * stripe;
+            status.stored_bytes = status.stored_mirrored_bytes + status.stored_parity_bytes;
+            status.conversions_left = shard.converter.left();
+        }
+        Form::Parity => status.stored_parity_bytes = data,
+        _ => status.stored_mirrored_bytes = data,
     }
     let regions = shard.bitmap.regions();
     for region in 0..layout.regions() {
@@ -55,24 +61,35 @@ pub(crate) fn status<I: Io>(shard: &Inspected<'_, I>) -> ShardStatus {
         if (0..layout.geometry.members()).all(|m| !is_out(m) && !regions.is_stale(m, region)) {
             continue;
         }
-        // One turn of the rotation represents the others.
+        // One turn of the rotation represents the others, if all have the same form.
         let all = stripes.end - stripes.start;
-        let turn = match layout.is_regular() {
+        let turn = match layout.is_regular() && !layout.is_elastic() {
             true => layout.geometry.members() * layout.geometry.groups(),
             false => all as usize,
         };
         let times = (all / turn as u64).max(1);
         for stripe in stripes.take(turn) {
-            let mut lost = 0;
-            for unit in 0..layout.width(stripe) {
+            let form = shard.stripes.form(stripe);
+            let mut lost = Vec::new();
+            for unit in layout.units(stripe, form) {
                 let member = usize::from(layout.member(stripe, unit).0);
                 let stale = regions.is_stale(member, region);
-                lost += usize::from(stale || is_out(member));
+                if stale || is_out(member) {
+                    lost.push(unit);
+                }
                 status.member_chunks_stale[member] += u64::from(stale) * times;
                 status.rebuild_chunks_left += u64::from(stale && !is_out(member)) * times;
             }
-            status.stripes_degraded += u64::from(lost > 0) * times;
-            status.stripes_at_risk += u64::from(lost > 0 && lost >= layout.tolerates()) * times;
+            // Of a mirrored stripe the column counts that has lost the most copies.
+            let worst = match form {
+                Form::Mirrored => {
+                    let of = |column| layout.column_units(column).filter(|unit| lost.contains(unit)).count();
+                    (0..layout.columns(stripe)).map(of).max().unwrap_or(0)
+                }
+                _ => lost.len(),
+            };
+            status.stripes_degraded += u64::from(worst > 0) * times;
+            status.stripes_at_risk += u64::from(worst > 0 && worst >= layout.tolerates()) * times;
         }
     }
     status

@@ -12,7 +12,7 @@ use crate::journal::dirty_blocks::DirtyBlock;
 impl<I: Io> Journal<I> {
     /// A member's state has changed: older groups may be on too few members, so the tail is to move past them.
     pub(crate) fn note_member_change(&self) {
-        self.log.set_stuck(false);
+        self.log.set_stuck(None);
         if !mutation::on(Mutation::ForgetMetadataCopies) {
             self.want_tail_past_now();
         }
@@ -28,7 +28,8 @@ impl<I: Io> Journal<I> {
 
     /// The error for what finds no room in the log: members are full, or too many are out.
     pub(super) fn room_error(&self) -> VolumeError {
-        let is_full = self.pinned.has_unplaced() && !self.state.has_failed();
+        let is_full = self.pinned.has_unplaced() || self.log.stuck_by() == Some(VolumeError::NoSpace);
+        let is_full = is_full && !self.state.has_failed();
         if is_full { VolumeError::NoSpace } else { VolumeError::Failed }
     }
 
@@ -44,13 +45,13 @@ impl<I: Io> Journal<I> {
 
     /// The destager has made progress.
     pub(crate) fn note_destage_success(&self) {
-        self.log.set_stuck(false);
+        self.log.set_stuck(None);
     }
 
     /// The destager can do nothing now: requests that wait for room in the log are refused.
-    pub(crate) fn note_destage_failure(&self) {
+    pub(crate) fn note_destage_failure(&self, error: VolumeError) {
         self.requests.all_wanted.set(false);
-        self.log.set_stuck(true);
+        self.log.set_stuck(Some(error));
         self.log.notify_room();
     }
 
@@ -124,6 +125,7 @@ impl<I: Io> Journal<I> {
     }
 
     async fn record_tail(&self) -> Result<(), VolumeError> {
+        self.write_form_pages().await?;
         self.log.write_state().await?;
         self.flush().await
     }

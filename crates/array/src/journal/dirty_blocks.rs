@@ -108,6 +108,16 @@ impl DirtyBlocks {
         }
     }
 
+    /// Removes the blocks of a stripe that are in groups before this one.
+    pub(super) fn remove_before(&mut self, stripe: u64, group: u64) {
+        let old = |(slot, block): (u32, &DirtyBlock)| (block.seq < group).then_some(slot);
+        let slots: Vec<u32> = self.range(stripe, 0, STRIPE_SLOTS as u32).filter_map(old).collect();
+        for slot in slots {
+            self.blocks.remove(&self.key(stripe, slot));
+        }
+        self.version += 1;
+    }
+
     /// The oldest group that holds a dirty block.
     pub(crate) fn oldest(&mut self) -> Option<u64> {
         while let Some((seq, keys)) = self.groups.front() {

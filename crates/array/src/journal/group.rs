@@ -23,6 +23,8 @@ pub(super) struct BuiltGroup {
     pub(super) answers: Vec<Answer>,
     /// To the tasks that append images.
     pub(super) image_answers: Vec<Answer>,
+    /// To the tasks that change forms: the number of the group.
+    pub(super) form_answers: Vec<Fulfil<Result<u64, VolumeError>>>,
     pub(super) states: Vec<Fulfil<Result<(), VolumeError>>>,
     /// Changes of the regions that its state has.
     pub(super) changes: Option<u64>,

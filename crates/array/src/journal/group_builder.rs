@@ -33,6 +33,7 @@ struct GroupBuilder {
     contents: Vec<(Run, Buf)>,
     answers: Vec<Answer>,
     image_answers: Vec<Answer>,
+    form_answers: Vec<Fulfil<Result<u64, VolumeError>>>,
 }
 
 impl GroupBuilder {
@@ -93,6 +94,11 @@ impl<I: Io> Journal<I> {
         if with_state {
             log.state.set(seq);
         }
+        for record in &builder.records {
+            if let GroupRecord::Form { stripes, .. } = record {
+                self.forms.note_logged(each_stripe(stripes), seq);
+            }
+        }
         let tail = self.tail().min(seq);
         let header = GroupHeader {
             log: self.state.layout().geometry.log,
@@ -127,6 +133,7 @@ impl<I: Io> Journal<I> {
             contents: builder.contents,
             answers: builder.answers,
             image_answers: builder.image_answers,
+            form_answers: builder.form_answers,
             states,
             changes,
         }
@@ -134,20 +141,27 @@ impl<I: Io> Journal<I> {
 
     fn take_images(&self, builder: &mut GroupBuilder) {
         let mut images = self.log.images.borrow_mut();
-        while let Some(Entry::Image { record, .. }) = images.front() {
+        while let Some(Entry::Image { record, .. } | Entry::Form { record, .. }) = images.front() {
             let blocks = record.data_blocks().expect("its maker counted them");
             let full = builder.blocks + blocks > self.log.group_blocks()
                 || builder.head_bytes + record.encoded_len() > HEAD_BYTES_MAX;
             if full && !builder.records.is_empty() {
                 return;
             }
-            if let Some(Entry::Image { record, data, completion }) = images.pop_front() {
-                if let GroupRecord::Changed { upto, .. } = record {
-                    // No state in this group or a later one may say less.
-                    self.progress.note_changed(upto);
+            match images.pop_front() {
+                Some(Entry::Image { record, data, completion }) => {
+                    if let GroupRecord::Changed { upto, .. } = record {
+                        // No state in this group or a later one may say less.
+                        self.progress.note_changed(upto);
+                    }
+                    builder.push(record, data);
+                    builder.image_answers.push(Answer { completion, parts: 1, result: Ok(true) });
                 }
-                builder.push(record, data);
-                builder.image_answers.push(Answer { completion, parts: 1, result: Ok(true) });
+                Some(Entry::Form { record, logged }) => {
+                    builder.push(record, []);
+                    builder.form_answers.push(logged);
+                }
+                _ => unreachable!("this queue has no other entries"),
             }
         }
     }
@@ -186,7 +200,7 @@ impl<I: Io> Journal<I> {
                     builder.contents.push((run, merged));
                     builder.answers.push(Answer { completion, parts: 1, result: Ok(true) });
                 }
-                Entry::Image { .. } => unreachable!("images have a queue of their own"),
+                Entry::Image { .. } | Entry::Form { .. } => unreachable!("these have a queue of their own"),
             }
         }
     }
@@ -211,7 +225,8 @@ impl<I: Io> Journal<I> {
     /// The oldest group that replay would need.
     fn tail(&self) -> u64 {
         let dirty = self.dirty.borrow_mut().oldest();
-        let first = self.pinned.oldest_or(self.log.state.get());
+        let forms = self.forms.oldest().unwrap_or(u64::MAX);
+        let first = self.pinned.oldest_or(self.log.state.get()).min(forms);
         dirty.map_or(first, |dirty| dirty.min(first))
     }
 }
@@ -227,6 +242,11 @@ fn parity_runs(parity: &[(u8, Buf)], blocks: u32) -> Vec<ParityRun> {
         ParityRun { member: MemberId(run[0].0), first: at, data: concat(run.iter().map(|(_, buf)| buf)) }
     });
     runs.collect()
+}
+
+/// Every stripe of runs of stripes.
+pub(crate) fn each_stripe(runs: &[(u64, u32)]) -> impl Iterator<Item = u64> {
+    runs.iter().flat_map(|&(first, count)| first..first + u64::from(count))
 }
 
 /// The buffers as one write, those that follow one another in memory as one.

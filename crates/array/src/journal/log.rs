@@ -36,6 +36,8 @@ pub(crate) enum Entry {
     Merge { run: Run, at: usize, bytes: Rc<[u8]>, base: Buf, version: u64, completion: Rc<Completion> },
     /// A stripe's after-image, or a part of the images with which a growth changes rows.
     Image { record: GroupRecord, data: Vec<Buf>, completion: Rc<Completion> },
+    /// Stripes change their form. The answer is the group that has the record.
+    Form { record: GroupRecord, logged: Fulfil<Result<u64, VolumeError>> },
 }
 
 impl Entry {
@@ -46,6 +48,7 @@ impl Entry {
             Entry::Merge { completion, .. } | Entry::Image { completion, .. } => {
                 completion.done(1, Err(error));
             }
+            Entry::Form { logged, .. } => logged.fulfil(Err(VolumeError::Failed)),
         }
     }
 }
@@ -101,7 +104,7 @@ pub(crate) struct Log {
     pub(super) tails_written: RefCell<VecDeque<WrittenTail>>,
     tail_durable: Cell<u64>,
     /// Nothing can be destaged: it is no use to wait for room.
-    stuck: Cell<bool>,
+    stuck: Cell<Option<VolumeError>>,
     pub(super) epoch: u64,
     /// A group whose write failed on every member.
     pub(super) unwritten: RefCell<Option<BuiltGroup>>,
@@ -131,7 +134,7 @@ impl Log {
             state: Cell::new(start.state),
             tails_written: RefCell::default(),
             tail_durable: Cell::new(start.tail),
-            stuck: Cell::new(false),
+            stuck: Cell::new(None),
             epoch: start.epoch,
             unwritten: RefCell::default(),
             late: LateCopies::default(),
@@ -172,6 +175,11 @@ impl Log {
         self.last.get()
     }
 
+    /// Whether this group is known durable with all before it.
+    pub(crate) fn is_flushed(&self, group: u64) -> bool {
+        group <= self.flushed.get()
+    }
+
     /// The group at which a replay after a crash now would start, at the latest.
     pub(crate) fn tail_durable(&self) -> u64 {
         self.tail_durable.get()
@@ -184,11 +192,16 @@ impl Log {
 
     /// Whether nothing can be destaged, so that it is no use to wait for room.
     pub(crate) fn is_stuck(&self) -> bool {
+        self.stuck.get().is_some()
+    }
+
+    /// Why nothing can be destaged.
+    pub(super) fn stuck_by(&self) -> Option<VolumeError> {
         self.stuck.get()
     }
 
-    /// Notes whether blocks can be destaged.
-    pub(super) fn set_stuck(&self, stuck: bool) {
+    /// Notes why blocks cannot be destaged, or that they can.
+    pub(super) fn set_stuck(&self, stuck: Option<VolumeError>) {
         self.stuck.set(stuck);
     }
 
@@ -282,7 +295,7 @@ impl Log {
             self.tail_durable.get(),
             self.state.get(),
             self.ring,
-            self.stuck.get()
+            self.is_stuck()
         )
     }
 }

@@ -7,6 +7,7 @@ mod destage;
 mod destage_requests;
 pub(crate) mod dirty_blocks;
 mod flush;
+mod form_pages;
 mod group;
 pub(crate) mod group_builder;
 pub(crate) mod log;
@@ -15,18 +16,20 @@ pub(crate) mod progress;
 mod record_progress;
 mod writer;
 
-use std::cell::{Ref, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
 use sinew_core::buf::Buf;
 use sinew_core::completion::Completion;
 use sinew_core::io::Io;
-use sinew_core::sync::Promise;
+use sinew_core::sync::{Promise, Signal, promise};
 use sinew_core::volume::VolumeError;
 use sinew_format::log_group::GroupRecord;
+use sinew_format::model::form::Form;
 use sinew_members::group_flush::GroupFlush;
 
 use crate::bitmap::Bitmap;
+use crate::forms::Forms;
 use crate::journal::destage_requests::DestageRequests;
 use crate::journal::dirty_blocks::DirtyBlocks;
 use crate::journal::log::{Entry, Log, LogStart};
@@ -38,12 +41,16 @@ use crate::state::ShardState;
 pub(crate) struct Journal<I> {
     state: Rc<ShardState<I>>,
     bitmap: Rc<Bitmap<I>>,
+    forms: Rc<Forms<I>>,
     log: Log,
     dirty: RefCell<DirtyBlocks>,
     pinned: PinnedGroups,
     flushes: GroupFlush,
     requests: DestageRequests,
     progress: Progress,
+    /// Form pages are being written, and what waits for that.
+    writes_pages: Cell<bool>,
+    page_writes: Signal,
 }
 
 impl<I: Io> Journal<I> {
@@ -51,6 +58,7 @@ impl<I: Io> Journal<I> {
     pub(crate) fn new(
         state: &Rc<ShardState<I>>,
         bitmap: &Rc<Bitmap<I>>,
+        forms: &Rc<Forms<I>>,
         start: LogStart,
         dirty: DirtyBlocks,
         resumed: Resumed,
@@ -58,12 +66,15 @@ impl<I: Io> Journal<I> {
         Journal {
             state: Rc::clone(state),
             bitmap: Rc::clone(bitmap),
+            forms: Rc::clone(forms),
             requests: DestageRequests::new(start.next),
             log: Log::new(start),
             dirty: RefCell::new(dirty),
             pinned: PinnedGroups::default(),
             flushes: GroupFlush::default(),
             progress: Progress::new(resumed),
+            writes_pages: Cell::default(),
+            page_writes: Signal::default(),
         }
     }
 
@@ -106,8 +117,37 @@ impl<I: Io> Journal<I> {
         promise.await.map(|_| ())
     }
 
+    /// Appends the record that stripes change their form, ahead of clients' data; returns the group that has it, once that is
+    /// written.
+    ///
+    /// # Errors
+    /// [`VolumeError::Failed`] when the log cannot be written.
+    pub(crate) async fn append_form(&self, to: Form, stripes: &[u64]) -> Result<u64, VolumeError> {
+        let (logged, group) = promise();
+        let record = GroupRecord::Form { to, stripes: stripe_runs(stripes) };
+        self.log.append_images([Entry::Form { record, logged }]);
+        group.await
+    }
+
+    /// Drops the dirty blocks of a stripe that were written before this group: it has the record that the stripe is empty.
+    pub(crate) fn forget_before(&self, stripe: u64, group: u64) {
+        self.dirty.borrow_mut().remove_before(stripe, group);
+    }
+
     /// Has the next group carry the state and the tail; resolves when the group is written.
     pub(crate) fn write_state(&self) -> Promise<Result<(), VolumeError>> {
         self.log.write_state()
     }
+}
+
+/// Groups ascending stripes into runs: first, count.
+fn stripe_runs(stripes: &[u64]) -> Vec<(u64, u32)> {
+    let mut runs: Vec<(u64, u32)> = Vec::new();
+    for &stripe in stripes {
+        match runs.last_mut() {
+            Some((first, count)) if *first + u64::from(*count) == stripe => *count += 1,
+            _ => runs.push((stripe, 1)),
+        }
+    }
+    runs
 }

@@ -57,6 +57,7 @@ impl<I: Io> Journal<I> {
         let written = self.write_copies(&group).await;
         self.log.blocks_written.set(self.log.blocks_written.get() + u64::from(group.header.blocks));
         let states = std::mem::take(&mut group.states);
+        let form_answers = std::mem::take(&mut group.form_answers);
         if written.is_ok() {
             self.add_dirty_blocks(seq, group.contents);
             self.log.last.set(seq);
@@ -68,6 +69,7 @@ impl<I: Io> Journal<I> {
         }
         self.wake_destager();
         states.into_iter().for_each(|fulfil| fulfil.fulfil(written));
+        form_answers.into_iter().for_each(|logged| logged.fulfil(written.map(|()| seq)));
         answers.into_iter().for_each(|answer| answer.give(written));
         copies_written.fulfil(written);
         written

@@ -7,6 +7,7 @@
 //! before the shard is open (`finish`). In an array without a journal, dirty regions are resynced instead.
 
 pub(crate) mod finish;
+mod forms;
 mod groups;
 pub(crate) mod recover;
 mod replay;

@@ -17,6 +17,8 @@ use sinew_members::pool_shard::OpenShard;
 use sinew_members::recovery_report::RecoveryReport;
 
 use crate::bitmap::regions::Regions;
+use crate::forms::pages::FormPages;
+use crate::forms::table::FormTable;
 use crate::journal::dirty_blocks::DirtyBlocks;
 use crate::journal::log::LogStart;
 use crate::journal::progress::Resumed;
@@ -33,6 +35,8 @@ pub(crate) struct Recovered<I> {
     pub(crate) layout: ShardLayout,
     pub(crate) members: Members<I>,
     pub(crate) regions: Regions,
+    pub(crate) forms: FormTable,
+    pub(crate) form_pages: FormPages,
     pub(crate) log: LogStart,
     pub(crate) dirty: DirtyBlocks,
     pub(crate) resumed: Resumed,
@@ -60,7 +64,8 @@ pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I
     let layout = ShardLayout::new(geometry, index);
     let mut recovery = Recovery { io, index, config, layout, members, report };
     let chain = if geometry.md.is_none() { recovery.whole_chain().await? } else { Vec::new() };
-    let mut replayed = recovery.replay(&chain).await?;
+    let (table, form_pages) = recovery.read_forms().await?;
+    let mut replayed = recovery.replay(&chain, table, form_pages).await?;
     let mut unplaced = Vec::new();
     if geometry.md.is_none() {
         // The next recovery goes by the content of the log as it is now.
@@ -163,6 +168,8 @@ impl<I: Io> Recovery<I> {
             layout: self.layout,
             members: self.members,
             regions: replayed.regions,
+            forms: replayed.forms,
+            form_pages: replayed.form_pages,
             log,
             dirty,
             resumed,

@@ -26,10 +26,15 @@ use sinew_core::io::{Gather, Io};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_format::log_group::{Group, GroupRecord, IMAGE_OF_P, PARITY_MAX, Part};
+use sinew_format::model::form::Form;
 use sinew_members::open_error::RecoverError;
 use sinew_members::stripe_columns::StripeColumns;
 
 use crate::bitmap::regions::{LongWork, Regions};
+use crate::forms::page_of;
+use crate::forms::pages::FormPages;
+use crate::forms::table::FormTable;
+use crate::journal::group_builder::each_stripe;
 use crate::recovery::Recovery;
 use crate::recovery::groups::RingGroup;
 
@@ -45,6 +50,9 @@ pub(super) struct ImagePlace {
 /// The state that the groups amount to.
 pub(super) struct Replayed {
     pub(super) regions: Regions,
+    /// The forms, with the changes that the groups have.
+    pub(super) forms: FormTable,
+    pub(super) form_pages: FormPages,
     pub(super) work: LongWork,
     /// The last group with a state.
     pub(super) state: u64,
@@ -85,8 +93,13 @@ impl<I: Io> Recovery<I> {
     ///
     /// # Errors
     /// When a record is impossible, or a member fails.
-    pub(super) async fn replay(&mut self, chain: &[RingGroup]) -> Result<Replayed, RecoverError> {
-        let mut replayed = self.last_state(chain)?;
+    pub(super) async fn replay(
+        &mut self,
+        chain: &[RingGroup],
+        forms: FormTable,
+        form_pages: FormPages,
+    ) -> Result<Replayed, RecoverError> {
+        let mut replayed = self.last_state(chain, forms, form_pages)?;
         let growing = self.layout.growth().is_some() || self.layout.changing().is_some();
         if growing && usize::from(replayed.work.moving_to) == self.layout.geometry.members() {
             self.layout.set_moved(replayed.work.moved);
@@ -115,10 +128,17 @@ impl<I: Io> Recovery<I> {
     }
 
     /// The last state and the progress of a growth. Records of every group are checked against these.
-    fn last_state(&self, chain: &[RingGroup]) -> Result<Replayed, RecoverError> {
+    fn last_state(
+        &self,
+        chain: &[RingGroup],
+        forms: FormTable,
+        form_pages: FormPages,
+    ) -> Result<Replayed, RecoverError> {
         let geometry = self.layout.geometry;
         let mut replayed = Replayed {
-            regions: Regions::new(self.layout.regions(), geometry.members(), geometry.zeroed),
+            regions: self.first_regions(),
+            forms,
+            form_pages,
             work: LongWork::default(),
             state: 0,
             data: BTreeMap::new(),
@@ -142,6 +162,18 @@ impl<I: Io> Recovery<I> {
             }
         }
         Ok(replayed)
+    }
+
+    /// The regions of an array without any write. The stripes of an elastic array are empty, so there is nothing to resync; but
+    /// members that were not zeros may hold content that takes space.
+    fn first_regions(&self) -> Regions {
+        let geometry = self.layout.geometry;
+        let in_sync = geometry.zeroed || self.layout.is_elastic();
+        let mut regions = Regions::new(self.layout.regions(), geometry.members(), in_sync);
+        if self.layout.is_elastic() && !geometry.zeroed {
+            (0..self.layout.regions()).for_each(|region| regions.set_untidy(region));
+        }
+        regions
     }
 
     fn damaged(&self, what: &str) -> RecoverError {
@@ -238,6 +270,17 @@ impl<I: Io> Recovery<I> {
                     self.io.mark(Mark::ArrayRecoverChanged);
                     replayed.images.insert(place, buf);
                 }
+            }
+            GroupRecord::Form { to, stripes } => {
+                let possible = |&(first, count): &(u64, u32)| {
+                    first.checked_add(u64::from(count)).is_some_and(|end| end <= layout.stripes)
+                };
+                if !layout.is_elastic() || !stripes.iter().all(possible) {
+                    return Err(
+                        self.damaged("the journal changes the form of stripes that the array does not have")
+                    );
+                }
+                replayed.change_forms(*to, stripes, group.header.seq);
             }
         }
         Ok(())
@@ -374,6 +417,24 @@ impl Replayed {
         let versions = self.data.get(&(stripe, slot))?;
         let count = versions.partition_point(|(seq, _)| *seq <= upto);
         versions[..count].last().map(|(_, data)| data)
+    }
+
+    /// Stripes have changed their form. What was written to them in place before is durable, in the units of the new form, so
+    /// older after-images do not apply; and what was written before a discard is gone.
+    fn change_forms(&mut self, to: Form, stripes: &[(u64, u32)], group: u64) {
+        for stripe in each_stripe(stripes) {
+            self.forms.set(stripe, to);
+            self.form_pages.note_replayed(page_of(stripe), group);
+            let first = ImagePlace { stripe, unit: 0, offset: 0 };
+            let last = ImagePlace { stripe, unit: u16::MAX, offset: u32::MAX };
+            let void: Vec<ImagePlace> = self.images.range(first..=last).map(|(place, _)| *place).collect();
+            void.iter().for_each(|place| drop(self.images.remove(place)));
+            if to == Form::Empty && !mutation::on(Mutation::EmptyRevives) {
+                let void: Vec<(u64, u32)> =
+                    self.data.range((stripe, 0)..=(stripe, u32::MAX)).map(|(slot, _)| *slot).collect();
+                void.iter().for_each(|slot| drop(self.data.remove(slot)));
+            }
+        }
     }
 
     /// The newest content of a slot in groups up to `upto` becomes an image; older content is dropped.

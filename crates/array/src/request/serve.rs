@@ -27,7 +27,7 @@ impl<I: Io> Requests<I> {
             Request::Merge { local, at, bytes } => {
                 self.merge(local, at, bytes.into()).await.map(|()| Reply::Done)
             }
-            Request::Unmap { local, count } => self.write_zeros(local, count).await.map(|()| Reply::Done),
+            Request::Unmap { local, count } => self.discard(local, count).await.map(|()| Reply::Done),
             Request::Extents { count, .. } => Ok(Reply::Extents(self.extents(count))),
             Request::Flush => self.journal.flush().await.map(|()| Reply::Done),
         }

@@ -23,6 +23,8 @@ use crate::request::change::{Change, QueuedChange};
 
 /// Blocks of zeros written at once.
 const ZERO_BLOCKS: u64 = 256;
+/// Stripes discarded at once.
+const STRIPES_DISCARDED: usize = 256;
 
 impl<I: Io> Requests<I> {
     /// Stores whole consecutive blocks.
@@ -117,12 +119,38 @@ impl<I: Io> Requests<I> {
         }
     }
 
-    /// Discards consecutive blocks, which in an array means to write zeros.
+    /// Discards consecutive blocks. In an elastic array whole stripes become empty; elsewhere zeros are written.
     ///
     /// # Errors
     /// As for [`Requests::write`].
-    pub(crate) async fn write_zeros(self: &Rc<Self>, local: u64, count: u64) -> Result<(), VolumeError> {
+    pub(crate) async fn discard(self: &Rc<Self>, local: u64, count: u64) -> Result<(), VolumeError> {
         self.state.counters().discards.add(1);
+        if !self.state.layout().is_elastic() {
+            return self.write_zeros(local, count).await;
+        }
+        let (whole, stripes) = self.whole_stripes(local, count);
+        for some in stripes.chunks(STRIPES_DISCARDED) {
+            self.stripes.make_empty(some).await?;
+        }
+        self.write_zeros(local, whole.start - local).await?;
+        self.write_zeros(whole.end, local + count - whole.end).await
+    }
+
+    /// The blocks of these that make whole stripes, and the stripes.
+    fn whole_stripes(&self, local: u64, count: u64) -> (std::ops::Range<u64>, Vec<u64>) {
+        let layout = self.state.layout();
+        let blocks = u64::from(layout.stripe_slots());
+        let (first, end) = (local.next_multiple_of(blocks), (local + count) / blocks * blocks);
+        if first >= end {
+            return (local..local, Vec::new());
+        }
+        // Consecutive blocks fill a stripe before the next one begins.
+        let stripes =
+            (first / blocks..end / blocks).filter_map(|i| Some(layout.runs(i * blocks, 1).next()?.stripe));
+        (first..end, stripes.collect())
+    }
+
+    async fn write_zeros(self: &Rc<Self>, local: u64, count: u64) -> Result<(), VolumeError> {
         let zeros = Buf::zeroed(count.min(ZERO_BLOCKS) as usize * BLOCK_BYTES);
         let (mut at, end) = (local, local + count);
         while at < end {

@@ -3,6 +3,7 @@
 use crate::marks::Mark;
 use sinew_core::buf::Buf;
 use sinew_core::io::Io;
+use sinew_format::model::form::Form;
 use sinew_layout::parity;
 use sinew_members::stripe_columns::StripeColumns;
 
@@ -16,19 +17,56 @@ impl<I: Io> Stripes<I> {
     /// the other units to agree: the content of lost data is what parity, P first, says. The caller holds the stripe's lock,
     /// exclusively.
     pub(crate) async fn compare(&self, stripe: u64, mut wrong: impl FnMut(usize)) -> bool {
-        let whole = |unit| UnitRun { unit, offset: 0, blocks: self.state.layout().chunk_blocks };
+        match self.form(stripe) {
+            Form::Empty => true,
+            Form::Parity => self.compare_parity(stripe, &mut wrong).await,
+            Form::Mirrored => {
+                let mut whole = true;
+                for column in 0..self.state.layout().columns(stripe) {
+                    whole &= self.compare_copies(stripe, column, &mut wrong).await;
+                }
+                whole
+            }
+        }
+    }
+
+    fn whole_unit(&self, unit: usize) -> UnitRun {
+        UnitRun { unit, offset: 0, blocks: self.state.layout().chunk_blocks }
+    }
+
+    /// Compares the copies of a column. The first that can be read is right.
+    async fn compare_copies(&self, stripe: u64, column: usize, wrong: &mut impl FnMut(usize)) -> bool {
+        let mut bad = Vec::new();
+        let read = loop {
+            let copies = self.readable_copies(stripe, column, &bad);
+            if copies.is_empty() {
+                self.state.mark(Mark::ArrayCompareVoid);
+                return false;
+            }
+            let runs: Vec<UnitRun> = copies.into_iter().map(|unit| self.whole_unit(unit)).collect();
+            match self.read_runs(stripe, &runs).await {
+                Ok(read) => break read,
+                Err(unit) => bad.push(unit),
+            }
+        };
+        let right = &read[0].1;
+        let differing = read.iter().filter(|(_, buf)| buf.bytes() != right.bytes()).map(|(run, _)| run.unit);
+        for unit in differing.chain(bad) {
+            self.state.mark(Mark::ArrayDiffered);
+            wrong(unit);
+            self.repair(stripe, self.whole_unit(unit), right).await;
+        }
+        true
+    }
+
+    async fn compare_parity(&self, stripe: u64, wrong: &mut impl FnMut(usize)) -> bool {
         let mut bad = Vec::new();
         let (health, read) = loop {
             let health = self.health(stripe, &bad);
             let readable = |unit: &usize| health.readable[*unit];
             let there: Vec<UnitRun> =
-                (0..self.state.layout().width(stripe)).filter(readable).map(whole).collect();
-            let has_right = if self.state.layout().is_mirror() {
-                !there.is_empty()
-            } else {
-                health.parity_for(health.lost_data()).is_ok()
-            };
-            if !has_right {
+                (0..self.state.layout().width(stripe)).filter(readable).map(|u| self.whole_unit(u)).collect();
+            if health.parity_for(health.lost_data()).is_err() {
                 self.state.mark(Mark::ArrayCompareVoid);
                 return false;
             }
@@ -43,17 +81,14 @@ impl<I: Io> Stripes<I> {
         for unit in differing.into_iter().chain(bad) {
             self.state.mark(Mark::ArrayDiffered);
             wrong(unit);
-            self.repair(stripe, whole(unit), &right[unit]).await;
+            self.repair(stripe, self.whole_unit(unit), &right[unit]).await;
         }
         true
     }
 
-    /// The right content of each unit, given the units that were read: the first copy; or the data, where lost data comes from
-    /// parity, and the parity of all data.
+    /// The right content of each unit, given the units that were read: the data, where lost data comes from parity, and the
+    /// parity of all data.
     fn right_units(&self, health: &Health, read: &[(UnitRun, Buf)]) -> Vec<Buf> {
-        if self.state.layout().is_mirror() {
-            return vec![read[0].1.clone(); self.state.layout().w];
-        }
         let (k, m, bytes) = (health.k, self.state.layout().m, read[0].1.len());
         let lost: Vec<usize> = (0..k).filter(|&column| !health.readable[column]).collect();
         let mut known = StripeColumns::new(k, m);

@@ -11,6 +11,7 @@ use sinew_core::buf::Buf;
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
+use sinew_format::model::form::Form;
 use sinew_members::hedged_read::{Alternate, HedgeMarks, HedgedSource, ReadResult, ReadSlots};
 use sinew_members::members::Members;
 
@@ -69,14 +70,18 @@ impl<I: Io> HedgedSource<I> for Stripes<I> {
 
     fn alternate(&self, part: StripePart, unit: usize) -> Option<Alternate<usize>> {
         let stripe = part.stripe;
-        let health = self.health(stripe, &[unit]);
-        if !health.in_sync {
+        if !self.is_in_sync(stripe) {
             return None;
         }
-        if self.state.layout().is_mirror() {
-            let other = self.least_loaded_copy(stripe, &health)?;
-            return self.unit_responds(stripe, other).then_some(Alternate::Mirror(other));
+        match self.form(stripe) {
+            Form::Empty => return None,
+            Form::Mirrored => {
+                let other = self.least_loaded_copy(stripe, part.run.unit, &[unit])?;
+                return self.unit_responds(stripe, other).then_some(Alternate::Mirror(other));
+            }
+            Form::Parity => {}
         }
+        let health = self.health(stripe, &[unit]);
         if !self.locks.may_share(stripe) && !mutation::on(Mutation::AroundUnlocked) {
             return None;
         }

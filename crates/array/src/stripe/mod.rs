@@ -5,6 +5,10 @@
 mod admission;
 mod barrier;
 mod compare;
+mod convert;
+mod discard;
+mod first_write;
+mod form;
 mod hedged;
 mod locks;
 mod parity_plan;
@@ -20,9 +24,11 @@ pub(crate) mod update;
 use std::rc::Rc;
 
 use sinew_core::io::Io;
+use sinew_format::model::form::Form;
 use sinew_members::hedged_read::ReadSlots;
 
 use crate::bitmap::Bitmap;
+use crate::forms::Forms;
 use crate::journal::Journal;
 use crate::md_dirty::MdDirty;
 use crate::state::ShardState;
@@ -35,6 +41,7 @@ use crate::stripe::unplaced::Unplaced;
 pub(crate) struct Stripes<I> {
     state: Rc<ShardState<I>>,
     bitmap: Rc<Bitmap<I>>,
+    forms: Rc<Forms<I>>,
     journal: Rc<Journal<I>>,
     md_dirty: Rc<MdDirty<I>>,
     locks: StripeLocks,
@@ -48,12 +55,14 @@ impl<I: Io> Stripes<I> {
     pub(crate) fn new(
         state: &Rc<ShardState<I>>,
         bitmap: &Rc<Bitmap<I>>,
+        forms: &Rc<Forms<I>>,
         journal: &Rc<Journal<I>>,
         md_dirty: &Rc<MdDirty<I>>,
     ) -> Stripes<I> {
         Stripes {
             state: Rc::clone(state),
             bitmap: Rc::clone(bitmap),
+            forms: Rc::clone(forms),
             journal: Rc::clone(journal),
             md_dirty: Rc::clone(md_dirty),
             locks: StripeLocks::default(),
@@ -66,6 +75,11 @@ impl<I: Io> Stripes<I> {
     /// Locks a stripe to change it.
     pub(crate) async fn lock_exclusive(&self, stripe: u64) -> StripeLock<'_> {
         self.locks.exclusive(stripe).await
+    }
+
+    /// The form of a stripe. It changes only under the stripe's lock.
+    pub(crate) fn form(&self, stripe: u64) -> Form {
+        self.forms.get(stripe)
     }
 
     /// Stripes that are locked, or for which a task waits.

@@ -8,7 +8,7 @@ pub(crate) struct UnitRun {
     pub(crate) blocks: u32,
 }
 
-/// Part of a unit of a stripe; of a mirror, of any unit.
+/// Part of a data column of a stripe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StripePart {
     pub(crate) stripe: u64,

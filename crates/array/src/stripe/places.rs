@@ -11,6 +11,7 @@ use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::MemberId;
 use sinew_core::io::{Gather, Io, IoError};
+use sinew_format::model::form::Form;
 
 use crate::stripe::Stripes;
 use crate::stripe::unplaced::{UnplacedBlock, UnplacedRun};
@@ -72,6 +73,27 @@ impl<I: Io> Stripes<I> {
     /// A member went out: what it lacks comes back by rebuild.
     pub(crate) fn forget_unplaced_of(&self, member: MemberId) {
         self.forget_unplaced(|place| place.0 == member);
+    }
+
+    /// Whether all data of a stripe's columns is in its place.
+    pub(super) fn has_data_placed(&self, stripe: u64) -> bool {
+        self.unplaced.is_empty() || {
+            let layout = self.state.layout();
+            let bytes = layout.chunk_blocks as usize * BLOCK_BYTES;
+            (0..layout.k).all(|column| {
+                let (member, offset) = layout.home(stripe, column);
+                self.unplaced.within(member, offset, bytes).is_empty()
+            })
+        }
+    }
+
+    /// A stripe has this form now: content for units that the form does not use is not needed any more.
+    pub(super) fn forget_unplaced_units(&self, stripe: u64, form: Form) {
+        let layout = self.state.layout();
+        for unit in layout.unused_units(form) {
+            let (member, offset) = layout.home(stripe, unit);
+            self.note_placed(member, offset, layout.chunk_blocks as usize * BLOCK_BYTES);
+        }
     }
 
     fn forget_unplaced(&self, is_gone: impl Fn(&(MemberId, u64)) -> bool) {

@@ -5,10 +5,11 @@
 use std::rc::Rc;
 
 use crate::marks::Mark;
-use sinew_core::buf::Buf;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::{Io, IoError};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::array_shard_layout::{Run, ShardLayout};
+use sinew_format::model::form::Form;
 use sinew_members::hedged_read::{self, ReadOutcome};
 
 use crate::stripe::Stripes;
@@ -25,7 +26,7 @@ impl<I: Io> Stripes<I> {
         let part = UnitRun { unit: column as usize, offset, blocks: run.blocks };
         match self.read_unlocked(&layout, run.stripe, part).await {
             Some((_, Ok(buf))) => Ok(buf),
-            Some((unit, Err(_))) => self.read_and_repair(run.stripe, UnitRun { unit, ..part }).await,
+            Some((unit, Err(_))) => self.read_and_repair(run.stripe, part, unit).await,
             None => {
                 let _lock = self.locks.shared(run.stripe).await;
                 self.count_reconstruction(self.reconstruct(run.stripe, part, &[]).await)
@@ -33,7 +34,7 @@ impl<I: Io> Stripes<I> {
         }
     }
 
-    /// Reads part of a unit, or of any copy of it; returns which unit was read, or `None` when it is lost.
+    /// Reads part of a column from its unit, or from any copy; returns which unit was read, or `None` when all are lost.
     async fn read_unlocked(
         self: &Rc<Self>,
         layout: &ShardLayout,
@@ -45,10 +46,13 @@ impl<I: Io> Stripes<I> {
             _ => None,
         };
         let _read = self.journal.progress().begin_read();
-        let health = self.health(stripe, &[]);
-        let wanted =
-            if layout.is_mirror() { self.least_loaded_copy(stripe, &health) } else { Some(part.unit) };
-        let unit = wanted.filter(|&unit| health.readable[unit])?;
+        let unit = match self.form(stripe) {
+            Form::Empty => {
+                return Some((part.unit, Ok(Buf::zeroed(part.blocks as usize * BLOCK_BYTES))));
+            }
+            Form::Parity => Some(part.unit).filter(|&unit| self.is_readable(stripe, unit)),
+            Form::Mirrored => self.least_loaded_copy(stripe, part.unit, &[]),
+        }?;
         if !self.state.members().may_be_late() || layout.tolerates() == 0 || locked.is_some() {
             return Some((unit, self.read_unit(stripe, UnitRun { unit, ..part }).await));
         }
@@ -58,11 +62,14 @@ impl<I: Io> Stripes<I> {
         }
     }
 
-    /// Reconstructs a unit whose member failed to read it, and rewrites it there.
-    async fn read_and_repair(&self, stripe: u64, run: UnitRun) -> Result<Buf, VolumeError> {
+    /// Reconstructs part of a column after its member, or that of a copy, failed to read `unit`, and rewrites it there.
+    async fn read_and_repair(&self, stripe: u64, part: UnitRun, unit: usize) -> Result<Buf, VolumeError> {
         let _lock = self.locks.exclusive(stripe).await;
-        let content = self.count_reconstruction(self.reconstruct(stripe, run, &[run.unit]).await)?;
-        self.repair(stripe, run, &content).await;
+        let content = self.count_reconstruction(self.reconstruct(stripe, part, &[unit]).await)?;
+        // A change of form may have made the unit unused meanwhile.
+        if self.state.layout().units(stripe, self.form(stripe)).contains(&unit) {
+            self.repair(stripe, UnitRun { unit, ..part }, &content).await;
+        }
         Ok(content)
     }
 

@@ -1,8 +1,10 @@
-//! Reconstruction: part of a unit from the other units of its stripe, from another copy or from parity.
+//! Reconstruction: part of a unit from the other units of its stripe, from another copy or from parity. A stripe that is empty
+//! has zeros.
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
+use sinew_format::model::form::Form;
 use sinew_members::stripe_columns::StripeColumns;
 
 use crate::stripe::Stripes;
@@ -21,9 +23,10 @@ impl<I: Io> Stripes<I> {
     ) -> Result<Buf, VolumeError> {
         let mut bad = bad.to_vec();
         loop {
-            let result = match self.state.layout().is_mirror() {
-                true => self.read_another_copy(stripe, part, &bad).await,
-                false => self.reconstruct_from_parity(stripe, part, &bad).await,
+            let result = match self.form(stripe) {
+                Form::Empty => return Ok(Buf::zeroed(part.blocks as usize * BLOCK_BYTES)),
+                Form::Mirrored => self.read_another_copy(stripe, part, &bad).await,
+                Form::Parity => self.reconstruct_from_parity(stripe, part, &bad).await,
             };
             match result {
                 Ok(buf) => return Ok(buf),
@@ -39,7 +42,8 @@ impl<I: Io> Stripes<I> {
         part: UnitRun,
         bad: &[usize],
     ) -> Result<Buf, Option<usize>> {
-        let unit = self.least_loaded_copy(stripe, &self.health(stripe, bad)).ok_or(None)?;
+        let column = self.state.layout().column_of(part.unit).expect("a mirrored stripe has no parity");
+        let unit = self.least_loaded_copy(stripe, column, bad).ok_or(None)?;
         self.read_unit(stripe, UnitRun { unit, ..part }).await.map_err(|_| Some(unit))
     }
 

@@ -14,7 +14,7 @@ use crate::stripe::parity_plan::Health;
 use crate::stripe::part::UnitRun;
 
 impl<I: Io> Stripes<I> {
-    /// Which units of a stripe can be read and written. Units in `bad` have just proved unreadable.
+    /// Which units of a stripe with parity can be read and written. Units in `bad` have just proved unreadable.
     pub(crate) fn health(&self, stripe: u64, bad: &[usize]) -> Health {
         let (layout, regions) = (self.state.layout(), self.bitmap.regions());
         let region = layout.region(stripe);
@@ -37,14 +37,39 @@ impl<I: Io> Stripes<I> {
         (member, chunk + u64::from(offset) * BLOCK_BYTES as u64)
     }
 
-    /// The readable copy whose member has the fewest requests; before a resync always the first, which the resync will take
-    /// to be right.
-    pub(crate) fn least_loaded_copy(&self, stripe: u64, health: &Health) -> Option<usize> {
-        let mut copies = (0..self.state.layout().w).filter(|&unit| health.readable[unit]);
-        if !health.in_sync {
-            return copies.next();
+    /// Whether a unit's member is active.
+    pub(crate) fn is_writable(&self, stripe: u64, unit: usize) -> bool {
+        self.state.members().is_active(self.state.layout().member(stripe, unit))
+    }
+
+    /// Whether a unit's member is active and up to date.
+    pub(crate) fn is_readable(&self, stripe: u64, unit: usize) -> bool {
+        let layout = self.state.layout();
+        let member = layout.member(stripe, unit);
+        let stale = self.bitmap.regions().is_stale(usize::from(member.0), layout.region(stripe));
+        self.state.members().is_active(member) && (!stale || mutation::on(Mutation::ReadStale))
+    }
+
+    /// Whether copies, or data and parity, agree. Before the first resync they need not.
+    pub(crate) fn is_in_sync(&self, stripe: u64) -> bool {
+        !self.bitmap.regions().unsynced().get(self.state.layout().region(stripe))
+    }
+
+    /// The readable copies of a column of a mirrored stripe.
+    pub(crate) fn readable_copies(&self, stripe: u64, column: usize, bad: &[usize]) -> Vec<usize> {
+        let copies = self.state.layout().column_units(column);
+        copies.filter(|unit| !bad.contains(unit) && self.is_readable(stripe, *unit)).collect()
+    }
+
+    /// The readable copy of a column whose member has the fewest requests; before a resync always the first, which the resync
+    /// will take to be right.
+    pub(crate) fn least_loaded_copy(&self, stripe: u64, column: usize, bad: &[usize]) -> Option<usize> {
+        let copies = self.readable_copies(stripe, column, bad);
+        if !self.is_in_sync(stripe) {
+            return copies.first().copied();
         }
-        copies.min_by_key(|&unit| self.state.members().burden(self.state.layout().member(stripe, unit)))
+        let burden = |unit: &usize| self.state.members().burden(self.state.layout().member(stripe, *unit));
+        copies.into_iter().min_by_key(burden)
     }
 
     /// Reads part of a unit from its place. A fatal error is reported, so that the member goes out.

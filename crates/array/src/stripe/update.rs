@@ -11,6 +11,7 @@ use sinew_core::io::{Gather, Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
+use sinew_format::model::form::Form;
 use sinew_layout::parity;
 use sinew_members::stripe_columns::StripeColumns;
 use sinew_members::update_latency::ChangeParts;
@@ -78,7 +79,7 @@ impl<I: Io> Stripes<I> {
     ) -> Result<PreparedStripe, VolumeError> {
         let mut bad = Vec::new();
         loop {
-            if self.state.layout().is_mirror() {
+            if self.form(stripe) == Form::Mirrored {
                 return Ok(PreparedStripe { stripe, blocks, offsets: Vec::new(), parity: Vec::new() });
             }
             let health = self.health(stripe, &bad);
@@ -211,13 +212,15 @@ impl<I: Io> Stripes<I> {
             return Ok(());
         }
         let layout = self.state.layout();
-        let health = self.health(prepared.stripe, &[]);
         let mut old = Vec::new();
         for (slot, _) in &prepared.blocks {
             let (column, offset) = (slot / layout.chunk_blocks, slot % layout.chunk_blocks);
-            let unit = match layout.is_mirror() {
-                true => health.readable.iter().position(|&readable| readable).unwrap_or(0),
-                false => column as usize,
+            let unit = match self.form(prepared.stripe) {
+                Form::Mirrored => {
+                    let copies = self.readable_copies(prepared.stripe, column as usize, &[]);
+                    copies.first().copied().unwrap_or(column as usize)
+                }
+                _ => column as usize,
             };
             let (member, at) = self.place(prepared.stripe, unit, offset);
             if !self.is_unplaced(member, at) {
@@ -244,7 +247,8 @@ impl<I: Io> Stripes<I> {
     /// [`VolumeError::Failed`] when too many writes fail for the content to be reconstructed.
     pub(crate) async fn write_in_place(&self, prepared: &PreparedStripe) -> Result<bool, VolumeError> {
         let stripe = prepared.stripe;
-        if !self.state.layout().is_mirror() && prepared.parity.iter().all(Option::is_none) {
+        let form = self.form(stripe);
+        if form == Form::Parity && prepared.parity.iter().all(Option::is_none) {
             self.state.mark(Mark::ArrayWithoutParity);
         }
         let unit_writes = self.unit_writes(prepared);
@@ -269,13 +273,22 @@ impl<I: Io> Stripes<I> {
                 bad.push(write.unit);
             }
         }
-        let lost = self.health(stripe, &bad).readable.iter().filter(|&&readable| !readable).count();
-        if lost <= self.state.layout().tolerates() { Ok(is_placed) } else { Err(VolumeError::Failed) }
+        let kept = match form {
+            Form::Mirrored => {
+                let columns = 0..self.state.layout().columns(stripe);
+                columns.into_iter().all(|column| !self.readable_copies(stripe, column, &bad).is_empty())
+            }
+            _ => {
+                let lost = self.health(stripe, &bad).readable.iter().filter(|&&readable| !readable).count();
+                lost <= self.state.layout().tolerates()
+            }
+        };
+        if kept { Ok(is_placed) } else { Err(VolumeError::Failed) }
     }
 
     fn unit_writes(&self, prepared: &PreparedStripe) -> Vec<UnitWrite> {
         let (layout, stripe) = (self.state.layout(), prepared.stripe);
-        let k = layout.columns(stripe);
+        let (k, form) = (layout.columns(stripe), self.form(stripe));
         let there = |unit: usize| self.state.members().is_active(layout.member(stripe, unit));
         let mut unit_writes = Vec::new();
         let same_chunk = |a: &(u32, Buf), b: &(u32, Buf)| {
@@ -284,9 +297,9 @@ impl<I: Io> Stripes<I> {
         for run in prepared.blocks.chunk_by(same_chunk) {
             let data = concat(run.iter().map(|(_, buf)| buf));
             let (column, offset) = (run[0].0 / layout.chunk_blocks, run[0].0 % layout.chunk_blocks);
-            let units = if layout.is_mirror() { 0..layout.w } else { column as usize..column as usize + 1 };
-            for unit in units.filter(|&unit| there(unit)) {
-                if unit > 0 && layout.is_mirror() && mutation::on(Mutation::OneDataCopy) {
+            let copies = if form == Form::Mirrored { layout.tolerates() + 1 } else { 1 };
+            for unit in layout.column_units(column as usize).take(copies).filter(|&unit| there(unit)) {
+                if unit != column as usize && mutation::on(Mutation::OneDataCopy) {
                     continue;
                 }
                 unit_writes.push(UnitWrite { unit, offset, data: Rc::clone(&data) });

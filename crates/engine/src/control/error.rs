@@ -29,6 +29,9 @@ pub enum ControlError {
     /// Only mapped pools have a policy.
     #[error("an array stores every block at its place: it has no policy for small writes")]
     ArrayPolicy,
+    /// Only elastic arrays change the form of stripes.
+    #[error("the stripes of this pool do not change their form; those of an array made with --elastic do")]
+    NotElastic,
     /// There is no such member.
     #[error("there is no member {0}")]
     NoMember(usize),

@@ -3,6 +3,7 @@
 use crate::control::error::ControlError;
 use crate::control::store::Control;
 use sinew_core::io::Io;
+use sinew_format::model::form::ElasticPolicy;
 use sinew_format::model::policy::Policy;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::message::ControlRequest;
@@ -53,6 +54,20 @@ impl<I: Io> Control<I> {
         self.policy.set(policy);
         for shard in &self.shards {
             let _ = shard.send(ControlRequest::Policy(policy)).await;
+        }
+        Ok(())
+    }
+
+    /// Sets how stripes of an elastic array change their form.
+    ///
+    /// # Errors
+    /// When the pool is no elastic array.
+    pub async fn set_elastic_policy(&self, policy: ElasticPolicy) -> Result<(), ControlError> {
+        if self.config().geometry.array().is_none_or(|array| array.elastic.is_none()) {
+            return Err(ControlError::NotElastic);
+        }
+        for shard in &self.shards {
+            let _ = shard.send(ControlRequest::ElasticPolicy(policy)).await;
         }
         Ok(())
     }

@@ -188,7 +188,8 @@ impl Preset {
         let (kind, part_members) = match self.part {
             Part::Array(level) => {
                 let (chunk_bytes, journal, spares) = (CHUNK_BYTES as u32, false, 0);
-                let array = PoolKind::Array(ArraySpec { level, chunk_bytes, journal, spares, zeroed });
+                let array = ArraySpec { level, chunk_bytes, journal, spares, zeroed, elastic: None };
+                let array = PoolKind::Array(array);
                 (array, group * GROUPS / self.parts)
             }
             Part::Mapped(protection) => {

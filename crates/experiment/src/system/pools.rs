@@ -69,6 +69,7 @@ impl Composition {
                 journal: spec.array.journal,
                 spares: 0,
                 zeroed: true,
+                elastic: None,
             }),
             _ => PoolKind::Mapped {
                 protection: spec.pool.protection,

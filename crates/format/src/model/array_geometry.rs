@@ -1,7 +1,8 @@
 //! The shape of an array, and where a shard's share of it lies.
 //!
 //! A member is `[superblocks | shard 0's log | shard 1's log | … | data]`. The data area is md's layout for the level,
-//! from its first chunk to its last, whatever the number of shards: shards own runs of whole rows in turn.
+//! from its first chunk to its last, whatever the number of shards: shards own runs of whole rows in turn. In an elastic
+//! array the form pages of all shards lie before the data area, and the areas of the further slots behind it.
 
 use sinew_layout::{Geometry as Layout, GeometryError as LayoutError, Level, MEMBERS_MAX};
 
@@ -10,7 +11,9 @@ use crate::model::sharding::dealt;
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::Uuid;
 
+use crate::form_page::{FORM_PAGE_VERSIONS, FORMS_PER_PAGE};
 use crate::model::array_growth::{GrowError, GrowMethod, Grown};
+use crate::model::form::{EXPECT_RANGE, Elastic};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Largest chunk; md's default is 512 KiB.
@@ -57,6 +60,12 @@ pub enum ArrayError {
         /// The smallest usable size.
         need: u64,
     },
+    /// Not an elastic array.
+    #[error("{0} cannot be elastic; levels 5 and 6 can, with a journal")]
+    NotElastic(String),
+    /// Not a usable ratio.
+    #[error("the expected ratio of compression is 1 to 16, in thousandths 1000 to 16000, not {0}")]
+    Expect(u32),
     /// More shards than runs of rows.
     #[error("the array is too small for {0} shards; give fewer")]
     TooManyShards(usize),
@@ -85,6 +94,8 @@ pub struct ArraySpec {
     pub spares: usize,
     /// All members are known to be zeros, so that the array needs no first resync.
     pub zeroed: bool,
+    /// Stripes change between parity and mirrors.
+    pub elastic: Option<Elastic>,
 }
 
 /// The geometry of an array. Checked when it is made.
@@ -109,6 +120,8 @@ pub struct ArrayGeometry {
     pub zeroed: bool,
     /// The array is md's: its members hold md's superblocks, and no structure of Sinew.
     pub md: Option<Access>,
+    /// Its stripes change between parity and mirrors.
+    pub elastic: Option<Elastic>,
 }
 
 /// Whether arrays of a level grow by the methods for parity or by the others; `None` when they do not grow.
@@ -157,6 +170,9 @@ impl ArrayGeometry {
         // Reports an impossible level before impossible sizes.
         let probe = Layout::new(spec.level, members as u32, spec.chunk_bytes, chunk)?;
         let journal = spec.journal && probe.parities() > 0;
+        if let Some(elastic) = spec.elastic {
+            check_elastic(spec.level, journal, elastic)?;
+        }
         let least = if journal {
             JOURNAL_BLOCKS_LEAST.max(16 * probe.parities() * spec.chunk_bytes / BLOCK_BYTES as u32)
         } else {
@@ -168,14 +184,23 @@ impl ArrayGeometry {
             (None, true) => suited,
             (None, false) => least,
         };
-        let data = data_offset(shards, log_blocks);
-        let area = smallest.saturating_sub(data);
+        let slots = spec.elastic.map_or(1, |_| 1 + u64::from(probe.parities()));
+        let elastic = spec.elastic.map(|elastic| Elastic {
+            form_pages: match elastic.form_pages {
+                0 => form_pages(smallest / slots / chunk, shards),
+                pages => pages,
+            },
+            ..elastic
+        });
+        let data = data_offset(shards, log_blocks, elastic);
+        let most = elastic.and_then(|elastic| elastic.slot_bytes()).unwrap_or(u64::MAX);
+        let area = (smallest.saturating_sub(data) / slots).min(most);
         if area < chunk {
-            return Err(ArrayError::TooSmall { have: smallest, need: data + chunk });
+            return Err(ArrayError::TooSmall { have: smallest, need: data + slots * chunk });
         }
         let layout = Layout::new(spec.level, members as u32, spec.chunk_bytes, area)?;
-        let zeroed = spec.zeroed;
-        let geometry = ArrayGeometry::whole(layout, shards, journal, log_blocks, zeroed, None);
+        let whole = ArrayGeometry::whole(layout, shards, journal, log_blocks, spec.zeroed, None);
+        let geometry = ArrayGeometry { elastic, ..whole };
         if geometry.stripes() < geometry.extent_stripes() * (shards as u64 - 1) + 1 {
             return Err(ArrayError::TooManyShards(shards));
         }
@@ -220,6 +245,7 @@ impl ArrayGeometry {
             log: [0; 16],
             zeroed,
             md,
+            elastic: None,
         };
         let most = dealt(geometry.stripes(), geometry.extent_stripes(), 0, shards);
         geometry.region_stripes = most.div_ceil(REGIONS_MAX).max(REGION_STRIPES_LEAST);
@@ -237,7 +263,8 @@ impl ArrayGeometry {
     /// # Errors
     /// [`GrowError`] when the array cannot grow by this method, or by this number of members.
     pub fn grow(&self, method: GrowMethod, added: usize) -> Result<ArrayGeometry, GrowError> {
-        let own = grows_with_parity(self.layout.level()).filter(|_| self.md.is_none());
+        let fixed = self.md.is_some() || self.elastic.is_some();
+        let own = grows_with_parity(self.layout.level()).filter(|_| !fixed);
         let has_parity = own.ok_or_else(|| GrowError::Level(self.name()))?;
         if method.is_for_parity() != has_parity {
             return Err(GrowError::Unsuited { level: self.name(), method: method.name() });
@@ -297,8 +324,10 @@ impl ArrayGeometry {
     /// The geometry of a configuration found on a member; `None` when it is impossible.
     pub(crate) fn restore(spec: &ArraySpec, stored: StoredArray) -> Option<ArrayGeometry> {
         let StoredArray { members, member_chunks, shards, log_blocks, region_stripes, grown } = stored;
-        let area = member_chunks.checked_mul(u64::from(spec.chunk_bytes))?;
-        let smallest = data_offset(shards, log_blocks).checked_add(area).filter(|&b| b < 1 << 56)?;
+        let slots = spec.elastic.map_or(1, |_| 1 + u64::from(parities_of(spec.level)));
+        let area = member_chunks.checked_mul(u64::from(spec.chunk_bytes))?.checked_mul(slots)?;
+        let data = data_offset(shards, log_blocks, spec.elastic);
+        let smallest = data.checked_add(area).filter(|&b| b < 1 << 56)?;
         let geometry = ArrayGeometry::new(spec, members, smallest, shards, Some(log_blocks)).ok()?;
         let same = geometry.log_blocks == log_blocks
             && geometry.layout.member_chunks() == member_chunks
@@ -321,7 +350,8 @@ impl ArrayGeometry {
     /// The request from which it was made, without its spares.
     pub fn spec(&self) -> ArraySpec {
         let (level, chunk_bytes) = (self.layout.level(), self.layout.chunk_bytes());
-        ArraySpec { level, chunk_bytes, journal: self.journal, spares: 0, zeroed: self.zeroed }
+        let (zeroed, elastic) = (self.zeroed, self.elastic);
+        ArraySpec { level, chunk_bytes, journal: self.journal, spares: 0, zeroed, elastic }
     }
 
     /// Level and rotation as text.
@@ -404,16 +434,57 @@ impl ArrayGeometry {
 
     /// Bytes in use of a member, from its first byte.
     pub fn end_bytes(&self) -> u64 {
-        self.data_offset() + self.layout.member_chunks() * u64::from(self.layout.chunk_bytes())
+        let chunks = self.slots() * self.layout.member_chunks();
+        self.data_offset() + chunks * u64::from(self.layout.chunk_bytes())
     }
 
     /// Where the data area begins on each member, from its origin.
     pub fn data_offset(&self) -> u64 {
-        if self.md.is_some() { 0 } else { data_offset(self.shards, self.log_blocks) }
+        if self.md.is_some() { 0 } else { data_offset(self.shards, self.log_blocks, self.elastic) }
+    }
+
+    /// Areas of chunks on each member: one more for each copy that an elastic stripe may have.
+    pub fn slots(&self) -> u64 {
+        self.elastic.map_or(1, |_| 1 + u64::from(self.layout.parities()))
+    }
+
+    /// The offset of a version of a shard's form page on each member.
+    pub fn form_page_offset(&self, shard: usize, page: u32, version: u64) -> u64 {
+        let pages = self.elastic.map_or(0, |elastic| u64::from(elastic.form_pages));
+        let before = (shard as u64 * pages + u64::from(page)) * FORM_PAGE_VERSIONS;
+        logs_end(self.shards, self.log_blocks) + (before + version % FORM_PAGE_VERSIONS) * BLOCK
     }
 }
 
-fn data_offset(shards: usize, log_blocks: u32) -> u64 {
-    (SUPERBLOCK_AREA_BYTES + shards as u64 * u64::from(log_blocks) * BLOCK)
-        .next_multiple_of(SUPERBLOCK_AREA_BYTES)
+/// Parity columns of a level that can be elastic.
+fn parities_of(level: Level) -> u32 {
+    if matches!(level, Level::Raid6(_)) { 2 } else { 1 }
+}
+
+fn check_elastic(level: Level, journal: bool, elastic: Elastic) -> Result<(), ArrayError> {
+    if !matches!(level, Level::Raid5(_) | Level::Raid6(_)) || !journal {
+        return Err(ArrayError::NotElastic(level.to_string()));
+    }
+    match EXPECT_RANGE.contains(&elastic.expect_milli) {
+        true => Ok(()),
+        false => Err(ArrayError::Expect(elastic.expect_milli)),
+    }
+}
+
+/// Form pages of each shard for this number of rows in all, at most.
+fn form_pages(rows: u64, shards: usize) -> u32 {
+    // Shards own runs of rows, so one may have a run more than another.
+    let most = rows / shards as u64 + EXTENT_BLOCKS_LEAST;
+    most.div_ceil(FORMS_PER_PAGE) as u32
+}
+
+/// Where the logs of all shards end.
+fn logs_end(shards: usize, log_blocks: u32) -> u64 {
+    SUPERBLOCK_AREA_BYTES + shards as u64 * u64::from(log_blocks) * BLOCK
+}
+
+fn data_offset(shards: usize, log_blocks: u32, elastic: Option<Elastic>) -> u64 {
+    let pages = elastic.map_or(0, |elastic| u64::from(elastic.form_pages));
+    let forms = shards as u64 * pages * FORM_PAGE_VERSIONS * BLOCK;
+    (logs_end(shards, log_blocks) + forms).next_multiple_of(SUPERBLOCK_AREA_BYTES)
 }

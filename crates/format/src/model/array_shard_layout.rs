@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use sinew_layout::Home;
+use sinew_layout::elastic::copy_home;
 use sinew_layout::rows::{Cell as RowCell, Rows};
 use sinew_layout::spread::Share;
 use sinew_layout::striping::Growth;
@@ -12,12 +13,15 @@ use crate::model::sharding::dealt;
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::MemberId;
 
+use crate::form_page::FORMS_PER_PAGE;
 use crate::model::array_geometry::ArrayGeometry;
 use crate::model::array_growth::{Manner, Places};
+use crate::model::form::Form;
 
 /// One shard's part of an array: its stripes and its blocks, each numbered from 0 without gaps.
 ///
-/// A *unit* is a chunk of a stripe: data columns and then parity, or a chunk's copies. A *slot* is a block's place in
+/// A *unit* is a chunk of a stripe: data columns, then parity, then the copies that the data columns have in the mirrored
+/// form, copy by copy. Where stripes are a chunk and its copies there is one column and no parity. A *slot* is a block's place in
 /// the data columns of its stripe: column * chunk blocks + offset in the chunk.
 #[derive(Debug)]
 pub struct ShardLayout {
@@ -100,6 +104,60 @@ impl ShardLayout {
     /// Units of a stripe that may be lost.
     pub fn tolerates(&self) -> usize {
         self.w - self.k
+    }
+
+    /// Whether stripes change their form.
+    pub fn is_elastic(&self) -> bool {
+        self.geometry.elastic.is_some()
+    }
+
+    /// The form of all stripes of an array that is not elastic.
+    pub fn fixed_form(&self) -> Form {
+        if self.is_mirror() { Form::Mirrored } else { Form::Parity }
+    }
+
+    /// The column whose data a unit holds; `None` for parity.
+    pub fn column_of(&self, unit: usize) -> Option<usize> {
+        match unit.checked_sub(self.k + self.m) {
+            Some(copy) => Some(copy % self.k),
+            None => Some(unit).filter(|&unit| unit < self.k),
+        }
+    }
+
+    /// The units that hold the data of a column in the mirrored form.
+    pub fn column_units(&self, column: usize) -> impl Iterator<Item = usize> + use<> {
+        let (k, m) = (self.k, self.m);
+        std::iter::once(column).chain((0..self.tolerates()).map(move |copy| k + m + copy * k + column))
+    }
+
+    /// The units that a stripe of this form has.
+    pub fn units(&self, stripe: u64, form: Form) -> Vec<usize> {
+        match form {
+            Form::Empty => Vec::new(),
+            Form::Parity => (0..self.width(stripe)).collect(),
+            Form::Mirrored => (0..self.k).flat_map(|column| self.column_units(column)).collect(),
+        }
+    }
+
+    /// The units of an elastic stripe that a stripe of this form does not have.
+    pub fn unused_units(&self, form: Form) -> Vec<usize> {
+        let (parity, copies) = (self.k..self.k + self.m, self.k + self.m..self.k + self.m + self.m * self.k);
+        match form {
+            Form::Empty => (0..copies.end).collect(),
+            Form::Parity => copies.collect(),
+            Form::Mirrored => parity.collect(),
+        }
+    }
+
+    /// Form pages of the shard that have stripes.
+    pub fn form_pages(&self) -> u32 {
+        let pages = self.stripes.div_ceil(FORMS_PER_PAGE) as u32;
+        if self.is_elastic() { pages } else { 0 }
+    }
+
+    /// The offset of a version of a form page on each member.
+    pub fn form_page_offset(&self, page: u32, version: u64) -> u64 {
+        self.geometry.form_page_offset(self.index, page, version)
     }
 
     /// Data columns of a stripe.
@@ -195,6 +253,11 @@ impl ShardLayout {
             return Home { member, chunk: whole };
         }
         let layout = &self.geometry.layout;
+        if let Some(copy) = unit.checked_sub(self.w).filter(|_| self.is_elastic()) {
+            let column = layout.column_home(whole, (copy % self.k) as u32);
+            let slot = 1 + (copy / self.k) as u32;
+            return copy_home(column, slot, layout.members(), layout.member_chunks());
+        }
         let home = if let Some(places) = &self.places {
             Some(self.member_home(places.home(whole, self.moved.get()), unit))
         } else if self.is_mirror() {
@@ -368,7 +431,14 @@ mod tests {
     fn shards_share_every_place_and_agree_with_the_layout() {
         for (level, members) in levels() {
             for shards in [1usize, 3] {
-                let spec = ArraySpec { level, chunk_bytes: 8192, journal: true, spares: 0, zeroed: false };
+                let spec = ArraySpec {
+                    level,
+                    chunk_bytes: 8192,
+                    journal: true,
+                    spares: 0,
+                    zeroed: false,
+                    elastic: None,
+                };
                 let g = ArrayGeometry::new(&spec, members, 12 << 20, shards, None).unwrap();
                 let mut seen = BTreeMap::new();
                 for chunk in 0..g.layout.data_chunks() {
@@ -394,7 +464,14 @@ mod tests {
     #[test]
     fn what_an_array_survives() {
         let survives = |level, members: usize, lost: &[usize]| {
-            let spec = ArraySpec { level, chunk_bytes: 65536, journal: true, spares: 0, zeroed: false };
+            let spec = ArraySpec {
+                level,
+                chunk_bytes: 65536,
+                journal: true,
+                spares: 0,
+                zeroed: false,
+                elastic: None,
+            };
             let g = ArrayGeometry::new(&spec, members, 64 << 20, 1, None).unwrap();
             let lost: Vec<bool> = (0..members).map(|m| lost.contains(&m)).collect();
             g.survives(&lost)
@@ -412,8 +489,14 @@ mod tests {
 
     #[test]
     fn impossible_arrays_are_refused() {
-        let spec =
-            |level, chunk_bytes| ArraySpec { level, chunk_bytes, journal: true, spares: 0, zeroed: false };
+        let spec = |level, chunk_bytes| ArraySpec {
+            level,
+            chunk_bytes,
+            journal: true,
+            spares: 0,
+            zeroed: false,
+            elastic: None,
+        };
         let five = Level::Raid5(Rotation::LeftSymmetric);
         let new = |spec: &ArraySpec, shards| ArrayGeometry::new(spec, 3, 16 << 20, shards, None);
         assert!(matches!(new(&spec(five, 1000), 1), Err(ArrayError::Chunk(1000))));

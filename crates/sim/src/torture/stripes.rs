@@ -49,7 +49,7 @@ pub(crate) fn check(array: &ArrayGeometry, devices: &[Device]) -> Result<(), Str
 }
 
 /// Compares the parity of a stripe with its data, which is in falling order of its columns.
-fn check_parity(
+pub(super) fn check_parity(
     bytes: u32,
     data: impl Iterator<Item = Vec<u8>>,
     mut found: impl Iterator<Item = Vec<u8>>,

@@ -25,7 +25,14 @@ fn candidates(world: &World, count: usize) -> Vec<Candidate> {
 }
 
 fn spec(level: Level, journal: bool) -> PoolSpec {
-    let kind = PoolKind::Array(ArraySpec { level, chunk_bytes: 65536, journal, spares: 0, zeroed: true });
+    let kind = PoolKind::Array(ArraySpec {
+        level,
+        chunk_bytes: 65536,
+        journal,
+        spares: 0,
+        zeroed: true,
+        elastic: None,
+    });
     PoolSpec { name: "v".to_owned(), kind, shards: 1, journal_blocks: Some(RING_BLOCKS), force: false }
 }
 

@@ -52,7 +52,8 @@ fn clients_may_store_what_looks_like_a_log() {
     let (io, members, storing) = (world.io(), candidates.clone(), Rc::clone(&stored));
     let living = async move {
         let level = Level::Raid5(Rotation::LeftSymmetric);
-        let array = ArraySpec { level, chunk_bytes: 65536, journal: true, spares: 0, zeroed: true };
+        let array =
+            ArraySpec { level, chunk_bytes: 65536, journal: true, spares: 0, zeroed: true, elastic: None };
         let kind = PoolKind::Array(array);
         let journal_blocks = Some(LOG_BLOCKS as u32);
         let spec = PoolSpec { name: "v".to_owned(), kind, shards: 1, journal_blocks, force: false };

@@ -26,7 +26,8 @@ fn candidates(world: &World, count: usize) -> Vec<Candidate> {
 }
 
 fn spec(level: Level) -> PoolSpec {
-    let array = ArraySpec { level, chunk_bytes: 65536, journal: true, spares: 0, zeroed: false };
+    let array =
+        ArraySpec { level, chunk_bytes: 65536, journal: true, spares: 0, zeroed: false, elastic: None };
     let kind = PoolKind::Array(array);
     PoolSpec { name: "v".to_owned(), kind, shards: 1, journal_blocks: Some(512), force: true }
 }
@@ -109,7 +110,8 @@ fn longest_read_in_a_spike(level: Level, mode: SpikeAvoidance) -> u64 {
     let world = World::new(1);
     let members = candidates(&world, 6);
     let (io, held_up) = (world.io(), world.device(members[0].device));
-    let array = ArraySpec { level, chunk_bytes: 65536, journal: false, spares: 0, zeroed: true };
+    let array =
+        ArraySpec { level, chunk_bytes: 65536, journal: false, spares: 0, zeroed: true, elastic: None };
     let spec = PoolSpec { kind: PoolKind::Array(array), ..spec(level) };
     let reading = async move {
         pool::create(&io, &members, &spec).await.unwrap();

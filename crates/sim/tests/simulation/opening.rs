@@ -46,8 +46,14 @@ fn an_opening_that_did_not_come_about_counts_for_nothing() {
         };
         let mut members: Vec<Candidate> = (0..2).map(candidate).collect();
         let (io, made) = (world.io(), members.clone());
-        let array =
-            ArraySpec { level: Level::Raid1, chunk_bytes: 65536, journal: false, spares: 0, zeroed: true };
+        let array = ArraySpec {
+            level: Level::Raid1,
+            chunk_bytes: 65536,
+            journal: false,
+            spares: 0,
+            zeroed: true,
+            elastic: None,
+        };
         let kind = PoolKind::Array(array);
         let spec = PoolSpec { name: "v".to_owned(), kind, shards: 1, journal_blocks: None, force: false };
         world.block_on(async move { pool::create(&io, &made, &spec).await.unwrap() }).unwrap();

@@ -22,7 +22,7 @@ fn mapped() -> PoolKind {
 }
 
 fn array(level: Level, journal: bool) -> PoolKind {
-    PoolKind::Array(ArraySpec { level, chunk_bytes: 65536, journal, spares: 0, zeroed: true })
+    PoolKind::Array(ArraySpec { level, chunk_bytes: 65536, journal, spares: 0, zeroed: true, elastic: None })
 }
 
 fn kinds() -> [PoolKind; 5] {

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use sinew_engine::pool::PoolKind;
 use sinew_format::model::array_geometry::ArraySpec;
 use sinew_format::model::array_growth::GrowMethod;
+use sinew_format::model::form::Elastic;
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_layout::{LevelName, LevelParts, Rotation};
 
@@ -30,6 +31,7 @@ use crate::{report, units};
 pub(crate) enum ArrayCommand {
     Create(CreateArgs),
     Grow(GrowArgs),
+    Share(ShareArgs),
     Status(StatusArgs),
     Examine(ExamineArgs),
 }
@@ -68,6 +70,17 @@ pub(crate) struct CreateArgs {
     /// to.
     #[arg(long)]
     assume_zeroed: bool,
+    /// Levels 5 and 6, on members that compress or have more addresses than space: stripes change between parity and mirrors,
+    /// and discarded stripes take no space. The members need twice the addresses of the data and parity, thrice at level 6.
+    #[arg(long)]
+    elastic: bool,
+    /// Elastic arrays: the ratio of compression to expect of data and parity together, from 1 to 16. With --physical it
+    /// gives the size of the volume.
+    #[arg(long, value_name = "RATIO", requires = "elastic", default_value_t = 1.0)]
+    expect: f64,
+    /// Elastic arrays: the physical space of each member. Without it the size of the volume follows from the addresses.
+    #[arg(long, value_name = "SIZE", requires = "elastic", value_parser = units::parse_size)]
+    physical: Option<u64>,
     /// Shards, each served by one core; by default one for every two cores.
     #[arg(long, value_name = "N")]
     shards: Option<usize>,
@@ -106,6 +119,31 @@ pub(crate) struct GrowArgs {
     target: Target,
 }
 
+/// Sets the share of an elastic array's stripes that are mirrored, until the server ends; the others have parity. Mirrored stripes
+/// are faster to write and to read while a member is missing, and take more space.
+#[derive(Args)]
+pub(crate) struct ShareArgs {
+    /// The share in percent of the stripes that store data; `none` leaves all stripes as they are.
+    #[arg(value_name = "PERCENT", value_parser = parse_share)]
+    percent: Share,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// A share in percent, or none.
+#[derive(Clone, Copy)]
+struct Share(Option<u8>);
+
+fn parse_share(text: &str) -> Result<Share, String> {
+    match text {
+        "none" => Ok(Share(None)),
+        _ => match text.trim_end_matches('%').parse() {
+            Ok(percent @ 0..=100) => Ok(Share(Some(percent))),
+            _ => Err("a share is a whole number from 0 to 100, or none".to_owned()),
+        },
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -114,6 +152,7 @@ pub(crate) fn run(command: ArrayCommand) -> Result<()> {
     match command {
         ArrayCommand::Create(args) => create(&args),
         ArrayCommand::Grow(args) => grow(&args),
+        ArrayCommand::Share(args) => share(&args),
         ArrayCommand::Status(args) => status::run(&args),
         ArrayCommand::Examine(args) => examine::run(&args),
     }
@@ -138,6 +177,23 @@ fn grow(args: &GrowArgs) -> Result<()> {
     Ok(())
 }
 
+fn share(args: &ShareArgs) -> Result<()> {
+    args.target.ask(&Request::ArrayShare { percent: args.percent.0 })?;
+    match args.percent.0 {
+        Some(percent) => say!(
+            "{percent} % of the stripes that store data become mirrored; `sinew array status` shows them"
+        ),
+        None => say!("stripes keep the form that they have"),
+    }
+    Ok(())
+}
+
+/// The request for an elastic array. An impossible ratio is refused where the geometry is computed.
+fn elastic(args: &CreateArgs) -> Elastic {
+    let expect_milli = (args.expect * 1000.0).round().clamp(0.0, f64::from(u32::MAX)) as u32;
+    Elastic { expect_milli, physical: args.physical.unwrap_or(0), form_pages: 0 }
+}
+
 fn create(args: &CreateArgs) -> Result<()> {
     let new = NewPool {
         name: &args.name,
@@ -158,6 +214,7 @@ fn create(args: &CreateArgs) -> Result<()> {
             journal: !args.no_journal,
             spares: args.spares,
             zeroed: made || args.assume_zeroed,
+            elastic: args.elastic.then(|| elastic(args)),
         }))
     })?;
     let PoolGeometry::Array(array) = config.geometry else { unreachable!("an array was made") };

@@ -134,6 +134,7 @@ impl BenchArgs {
                 spares: 0,
                 // Members of files and memory are made for this; on others a resync would be measured as well.
                 zeroed: true,
+                elastic: None,
             }),
             None => PoolKind::Mapped {
                 protection: self.protection,

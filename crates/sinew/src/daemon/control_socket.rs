@@ -10,6 +10,7 @@ use sinew_core::io::Io;
 use sinew_core::transport::Part;
 use sinew_engine::control::ControlError;
 use sinew_engine::pool::Candidate;
+use sinew_format::model::form::ElasticPolicy;
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::throttle::Limits;
 use sinew_uring::net::{Listener, Stream};
@@ -197,6 +198,12 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
             for candidate in candidates {
                 keep(open, candidate, grown.clone())?;
             }
+        }
+        Request::ArrayShare { percent } => {
+            if percent.is_some_and(|percent| percent > 100) {
+                bail!("a share is at most 100 percent");
+            }
+            control.set_elastic_policy(ElasticPolicy { mirrored_share: percent }).await?;
         }
         Request::Scrub { run } => control.scrub(run).await?,
         Request::Policy { change } => {

@@ -129,7 +129,7 @@ fn of_pool(config: &Config, s: &ShardStatus, unnamed: &[usize]) -> Vec<Family> {
             "stripes",
             "Stripes by form",
             "form",
-            &[("mirrored", s.stripes_mirrored), ("parity", s.stripes_parity)],
+            &[("mirrored", s.stripes_mirrored), ("parity", s.stripes_parity), ("empty", s.stripes_empty)],
         ),
         gauge("stripes_degraded", "Stripes with a chunk that is not where it should be", s.stripes_degraded),
         gauge(

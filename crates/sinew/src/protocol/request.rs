@@ -66,6 +66,9 @@ pub(crate) enum Request {
         method: Option<GrowMethod>,
         force: bool,
     },
+    ArrayShare {
+        percent: Option<u8>,
+    },
     Scrub {
         run: bool,
     },

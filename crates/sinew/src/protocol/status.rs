@@ -62,10 +62,10 @@ pub(crate) fn pool(config: &Config, status: &ShardStatus, unnamed: &[usize]) -> 
         "stored_parity_bytes": status.stored_parity_bytes, "capacity_bytes": status.capacity_bytes,
         "raw_bytes": status.raw_bytes, "free_bytes": status.free_bytes,
         "stripes": { "mirrored": status.stripes_mirrored, "parity": status.stripes_parity,
-            "degraded": status.stripes_degraded, "at_risk": status.stripes_at_risk },
+            "empty": status.stripes_empty, "degraded": status.stripes_degraded, "at_risk": status.stripes_at_risk },
         "metadata_degraded": status.metadata_degraded > 0,
         "rebuild_chunks_left": status.rebuild_chunks_left, "rebalance_chunks_left": status.balance_chunks_left, "resync_stripes_left": status.resync_stripes_left, "scrub_stripes_left": status.scrub_stripes_left,
-        "growth_chunks_left": status.growth_chunks_left,
+        "growth_chunks_left": status.growth_chunks_left, "conversions_left": status.conversions_left,
         "table_bytes": status.table_bytes,
         "journal": { "blocks_used": status.journal_blocks_used, "blocks_written": status.journal_blocks_written },
         "counters": counters, "members": members, "volumes": volumes,
@@ -106,6 +106,10 @@ fn array_json(array: &ArrayGeometry) -> Value {
         "md": array.md.map(access_name),
         "growing": array.grown.and_then(|grown| grown.method()).map(GrowMethod::name),
         "sets": array.grown.map(|grown| grown.disks().to_vec()),
+        "elastic": array.elastic.map(|elastic| json!({
+            "expect": f64::from(elastic.expect_milli) / 1000.0,
+            "physical_bytes": (elastic.physical > 0).then_some(elastic.physical),
+        })),
     })
 }
 

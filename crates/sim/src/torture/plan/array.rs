@@ -1,11 +1,15 @@
 //! Arrays as settings.
 
 use sinew_format::model::array_geometry::ArraySpec;
+use sinew_format::model::form::Elastic;
 use sinew_layout::{Level, Rotation};
 
 use super::setting::Value;
 
-/// `none`, or a level and what else there is: `6:left-symmetric:64K:log:spares=1:zeroed`.
+/// An elastic array whose capacity follows from the addresses of its members.
+pub(super) const ELASTIC: Elastic = Elastic { expect_milli: 1000, physical: 0, form_pages: 0 };
+
+/// `none`, or a level and what else there is: `6/left-symmetric:64K:spares=1:log:zeroed:elastic`.
 impl Value for Option<ArraySpec> {
     fn show(&self) -> String {
         let Some(spec) = self else { return "none".to_owned() };
@@ -20,7 +24,8 @@ impl Value for Option<ArraySpec> {
         };
         let log = if spec.journal { ":log" } else { "" };
         let zeroed = if spec.zeroed { ":zeroed" } else { "" };
-        format!("{level}:{}K:spares={}{log}{zeroed}", spec.chunk_bytes / 1024, spec.spares)
+        let elastic = if spec.elastic.is_some() { ":elastic" } else { "" };
+        format!("{level}:{}K:spares={}{log}{zeroed}{elastic}", spec.chunk_bytes / 1024, spec.spares)
     }
 
     fn parse(text: &str) -> Result<Option<ArraySpec>, String> {
@@ -38,6 +43,9 @@ impl Value for Option<ArraySpec> {
         if spec.spares > 0 {
             all.push(Some(ArraySpec { spares: spec.spares - 1, ..spec }));
         }
+        if spec.elastic.is_some() {
+            all.push(Some(ArraySpec { elastic: None, ..spec }));
+        }
         if !spec.zeroed {
             all.push(Some(ArraySpec { zeroed: true, ..spec }));
         }
@@ -50,11 +58,12 @@ fn parse_array(text: &str) -> Option<ArraySpec> {
     let level = parse_level(parts.next()?)?;
     let chunk_bytes = parts.next()?.strip_suffix('K')?.parse::<u32>().ok()?.checked_mul(1024)?;
     let spares = parts.next()?.strip_prefix("spares=")?.parse().ok()?;
-    let mut spec = ArraySpec { level, chunk_bytes, journal: false, spares, zeroed: false };
+    let mut spec = ArraySpec { level, chunk_bytes, journal: false, spares, zeroed: false, elastic: None };
     for part in parts {
         match part {
             "log" => spec.journal = true,
             "zeroed" => spec.zeroed = true,
+            "elastic" => spec.elastic = Some(ELASTIC),
             _ => return None,
         }
     }

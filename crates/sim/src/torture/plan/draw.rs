@@ -74,6 +74,7 @@ impl Plan {
             members,
             array: None,
             array_growth: None,
+            mirrored_shares: Vec::new(),
             growth_cut: 0.0,
             journal_blocks: [40, 64, 200][rng.below(3) as usize],
             clients: rng.between(1, 12) as usize,

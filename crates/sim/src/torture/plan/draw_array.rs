@@ -4,6 +4,7 @@ use sinew_format::model::array_geometry::ArraySpec;
 use sinew_format::model::array_growth::GrowMethod;
 use sinew_layout::{Level, Rotation};
 
+use super::array::ELASTIC;
 use super::array_growth::ArrayGrowth;
 use super::check::has_open_hole;
 use super::events::{Corruptor, Ending};
@@ -26,8 +27,8 @@ impl Plan {
         let (level, count) = draw_level(rng, self.members.len() - spares);
         self.members.truncate(count + spares);
         let chunk_bytes = [4096, 8192, 16384, 65536][rng.below(4) as usize];
-        let spec =
-            ArraySpec { level, chunk_bytes, journal: rng.chance(0.7), spares, zeroed: rng.chance(0.7) };
+        let (journal, zeroed) = (rng.chance(0.7), rng.chance(0.7));
+        let spec = ArraySpec { level, chunk_bytes, journal, spares, zeroed, elastic: None };
         self.array = Some(spec);
         let grows = &mut Rng::stream(self.seed, "plan, growth", 0);
         if grows.chance(0.25) {
@@ -41,6 +42,7 @@ impl Plan {
         if may_grow && with_parity.chance(0.35) {
             self.make_parity_growing(with_parity);
         }
+        self.make_elastic(&mut Rng::stream(self.seed, "plan, elastic", 0));
         let spec = self.array.unwrap_or(spec);
         self.tenancies = 0;
         // A large write takes many more steps than in a mapped pool, because it goes through a small log.
@@ -60,6 +62,22 @@ impl Plan {
             self.endings = vec![Ending::Close];
         }
         self
+    }
+
+    /// Makes the array one whose stripes change between parity and mirrors, perhaps.
+    fn make_elastic(&mut self, rng: &mut Rng) {
+        let Some(spec) = &mut self.array else { return };
+        let may_be = matches!(spec.level, Level::Raid5(_) | Level::Raid6(_)) && spec.journal;
+        if !may_be || self.array_growth.is_some() || !rng.chance(0.7) {
+            return;
+        }
+        spec.elastic = Some(ELASTIC);
+        self.mirrored_shares =
+            (0..rng.between(1, 4)).map(|_| [0, 20, 60, 100][rng.below(4) as usize]).collect();
+        // Discards of whole stripes make them empty.
+        if rng.chance(0.5) {
+            self.discards = self.discards.max(rng.between(5, 30)).min(100 - self.flushes);
+        }
     }
 
     /// Makes the array one that can grow without parity, and adds the members for it.

@@ -102,6 +102,8 @@ plan! {
     array_growth: Option<ArrayGrowth>,
     /// Chance, per check of the world while the array grows, that the opening ends.
     growth_cut: f64,
+    /// Shares of mirrored stripes, in percent, between which operators of an elastic array change.
+    mirrored_shares: Vec<u64>,
     /// Failures of members and orders of operators that may happen.
     troubles: Vec<Trouble>,
     /// Chance of one of the troubles, per check of the world.
@@ -220,6 +222,11 @@ impl Plan {
     pub(crate) fn first_members(&self) -> usize {
         let later = self.growing_array().iter().flat_map(|growth| &growth.added).sum();
         self.members.len().saturating_sub(later)
+    }
+
+    /// Whether the pool is an elastic array.
+    pub(crate) fn is_elastic(&self) -> bool {
+        self.array.is_some_and(|spec| spec.elastic.is_some())
     }
 
     /// The growth of the array, if the pool is one.

@@ -1,7 +1,7 @@
 //! The acts of a run besides requests: their names, as counted in [`super::Outcome::reached`], and how long they last.
 
 /// Names of acts, as counted in [`super::Outcome::reached`].
-pub(super) const ACTS: [&str; 25] = [
+pub(super) const ACTS: [&str; 26] = [
     "blackouts",
     "members_left_out",
     "members_detached",
@@ -27,6 +27,7 @@ pub(super) const ACTS: [&str; 25] = [
     "throttles_ordered",
     "step_arounds_ordered",
     "growths_ordered",
+    "shares_ordered",
 ];
 
 /// How long a hung member answers nothing. The I/O timeout of most plans is shorter; while the pool is opened it is longer.

@@ -38,11 +38,15 @@ impl Run {
         let work = Rc::clone(&self.work);
         self.wait_until(&pool, "answering clients", |_| work.at_work.get() == 0)?;
         self.wait_until(&pool, "rebuilding", is_safe)?;
+        if self.work.plan.is_elastic() {
+            self.order_share(&pool);
+        }
         self.grow_array(&pool);
         let grown = |_: &ShardStatus| !array_of(&pool).is_some_and(|array| is_growing(&array));
         let orders = Rc::clone(&self.orders);
         self.wait_until(&pool, "growing", |status| orders.get() == 0 && grown(status))?;
         self.wait_until(&pool, "resyncing new stripes", is_safe)?;
+        self.wait_until(&pool, "converting", |status| status.conversions_left == 0)?;
         self.scrub(&pool, true)?;
         let errors = self.scrub(&pool, false)?;
         if errors > 0 {

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use sinew_core::io::DeviceId;
 use sinew_format::model::config::{Config, MemberState};
 
+use crate::device::DiscardReads;
 use crate::host::OpenPool;
 use crate::torture::failure::{Kind, Wrong};
-use crate::torture::stripes;
+use crate::torture::{elastic_stripes, stripes};
 
 use super::state::{Run, path_of};
 
@@ -68,6 +69,11 @@ impl Run {
             self.world.devices().into_iter().map(|id| (path_of(id), id)).collect();
         let members = config.members.iter().take(array.members());
         let devices: Vec<_> = members.map(|member| self.world.device(paths[&member.path])).collect();
-        stripes::check(array, &devices).map_err(|what| Kind::WrongData.of(what))
+        let frees = self.work.plan.discard_reads() == DiscardReads::Zeros;
+        let checked = match array.elastic {
+            Some(_) => elastic_stripes::check(array, &devices, frees),
+            None => stripes::check(array, &devices),
+        };
+        checked.map_err(|what| Kind::WrongData.of(what))
     }
 }

@@ -64,6 +64,8 @@ pub(super) struct Run {
     /// Orders so far that changed the number of members, and devices of the plan added by them.
     pub(super) growths: u64,
     pub(super) added: usize,
+    /// Orders so far that changed the share of mirrored stripes.
+    pub(super) shares_ordered: u64,
     /// Devices that run out of space: those of members, of earlier members and of later ones.
     pub(super) short: RefCell<Vec<DeviceId>>,
     pub(super) work: Rc<Work>,
@@ -124,6 +126,7 @@ impl Run {
             growth_rng: Rng::stream(plan.seed, "growth", 0),
             growths: 0,
             added: 0,
+            shares_ordered: 0,
             short: RefCell::default(),
             work: Rc::new(work),
             lost: BTreeSet::new(),

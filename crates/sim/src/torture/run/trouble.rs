@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use sinew_engine::pool::Candidate;
 use sinew_format::model::config::MemberState;
+use sinew_format::model::form::ElasticPolicy;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::status::ShardStatus;
 use sinew_members::throttle::Limits;
@@ -218,6 +219,23 @@ impl Run {
                 devices.borrow_mut()[member] = spare;
             }
         });
+    }
+
+    /// Has an operator of an elastic array set another share of mirrored stripes, or leave the forms as they are.
+    pub(super) fn order_share(&mut self, pool: &Rc<OpenPool>) {
+        let plan = &self.work.plan;
+        let mut rng = Rng::stream(plan.seed, "share", self.shares_ordered);
+        self.shares_ordered += 1;
+        let share = match plan.mirrored_shares.len() as u64 {
+            0 => None,
+            count if rng.chance(0.9) => Some(plan.mirrored_shares[rng.below(count) as usize] as u8),
+            _ => None,
+        };
+        self.note(|| format!("the mirrored share is to be {share:?}"));
+        let control = Rc::clone(&pool.control);
+        let policy = ElasticPolicy { mirrored_share: share };
+        self.order(async move { drop(control.set_elastic_policy(policy).await) });
+        self.count("shares_ordered");
     }
 
     /// Orders the next addition of an array's growth, if there is one and none is under way.

@@ -105,6 +105,9 @@ impl Run {
                 self.grow_array(pool);
             }
             self.grow(pool);
+            if self.work.plan.is_elastic() && self.rng.chance(0.05) {
+                self.order_share(pool);
+            }
             let grows = array_of(pool).is_some_and(|array| is_growing(&array));
             // A clean close comes when no client is at work.
             if grows && ending != Ending::Close && cut.chance(self.work.plan.growth_cut) {
