@@ -56,6 +56,15 @@ pub(crate) fn print(value: &Value) {
             bytes("capacity_bytes"),
             bytes("raw_bytes")
         );
+        if array["elastic"].is_object() {
+            let stripes = &value["stripes"];
+            say!(
+                "form      {} stripes mirrored, {} with parity, {} empty",
+                number(stripes, "mirrored"),
+                number(stripes, "parity"),
+                number(stripes, "empty")
+            );
+        }
     } else {
         print_space(value);
     }
@@ -72,6 +81,10 @@ pub(crate) fn print(value: &Value) {
     }
     if resync > 0 {
         work.push(format!("first resync, {resync} stripes left"));
+    }
+    let conversions = number(value, "conversions_left");
+    if conversions > 0 {
+        work.push(format!("conversion, {conversions} stripes left"));
     }
     if let Some(left) = value["growth_chunks_left"].as_u64() {
         work.push(format!("growth by {}, {left} chunks left", text(array, "growing")));
