@@ -208,6 +208,10 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
         self.state.set_closing();
         self.journal.progress().notify();
         self.stripes.wait_until_lowered().await;
+        if !self.state.layout().geometry.journal {
+            // Nothing but the memory has it.
+            self.stripes.wait_until_placed().await;
+        }
         if !self.state.has_log() {
             return self.journal.flush().await;
         }
@@ -221,6 +225,7 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
             // What has no space stays in the log, and is replayed.
             Ok(Err(VolumeError::NoSpace)) => self.journal.flush().await,
             Ok(destaged) => destaged,
+            Err(destaging) if !self.state.layout().geometry.journal => destaging.await,
             Err(destaging) => {
                 self.state.io().spawn(async move {
                     let _ = destaging.await;

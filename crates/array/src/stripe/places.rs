@@ -40,6 +40,13 @@ impl<I: Io> Stripes<I> {
         self.unplaced.blocks.borrow().len()
     }
 
+    /// Waits until every block is in its place, or the array has failed.
+    pub(crate) async fn wait_until_placed(&self) {
+        while !self.is_all_placed() && !self.state.has_failed() {
+            self.state.members().wait_for_space().await;
+        }
+    }
+
     /// Keeps content for which its member has no space, as if it were in its place.
     pub(crate) fn keep_unplaced(&self, stripe: u64, (member, offset): (MemberId, u64), data: &[Buf]) {
         self.state.mark(Mark::ArrayUnplaced);

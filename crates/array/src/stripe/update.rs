@@ -223,7 +223,8 @@ impl<I: Io> Stripes<I> {
                 _ => column as usize,
             };
             let (member, at) = self.place(prepared.stripe, unit, offset);
-            if !self.is_unplaced(member, at) {
+            // What is in the place of a stale unit is not its old content.
+            if !self.is_readable(prepared.stripe, unit) || !self.is_unplaced(member, at) {
                 continue;
             }
             if let Ok(buf) = self.state.members().read_at(member, at, BLOCK_BYTES).await {

@@ -9,6 +9,7 @@ mod aborted_records;
 pub(crate) mod complete;
 mod verify;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -37,6 +38,9 @@ use sinew_members::ring::reader::{Region, RegionMarks, Unit, read_regions};
 
 const READ_MARKS: RegionMarks =
     RegionMarks { unit_by_unit: Mark::RecoverPiecewise.name(), unit_lost: Mark::RecoverPieceLost.name() };
+
+/// Waits for space of one recovery, a second in all.
+const SPACE_ATTEMPTS: u32 = 50;
 
 /// Pages read at the same time.
 const PAGES_AT_ONCE: usize = 64;
@@ -72,6 +76,8 @@ struct Recovery<I> {
     touched: BTreeSet<StripeId>,
     /// Chunks that a member had no space to mend: they are not what they should be.
     unmended: BTreeSet<(StripeId, u8)>,
+    /// Waits for space that are left.
+    space_attempts: Cell<u32>,
     /// The last journal block known durable.
     flushed: Lsn,
     /// The blocks after it, with the records that proved sound.
@@ -147,6 +153,7 @@ impl<I: Io> Recovery<I> {
             lost,
             touched: BTreeSet::new(),
             unmended: BTreeSet::new(),
+            space_attempts: Cell::new(SPACE_ATTEMPTS),
             flushed: 0,
             unflushed: Vec::new(),
             config,
@@ -327,15 +334,18 @@ impl<I: Io> Recovery<I> {
         Ok(())
     }
 
-    /// Writes what a chunk should hold; false when its member has no space, so that the chunk is stale.
+    /// Writes what a chunk should hold; false when its member has no space, so that the chunk is stale. Until then the stripe
+    /// has less redundancy, so recovery waits for space at first, for a second in all.
     async fn mend(&self, home: ChunkAddr, offset: u32, data: Buf) -> Result<bool, RecoverError> {
-        match self.members.write(home, offset, Rc::new([data])).await {
-            Ok(()) => Ok(true),
-            Err(IoError::NoSpace) => {
-                self.io.mark(Mark::RecoverNoSpace);
-                Ok(false)
+        loop {
+            match self.members.write(home, offset, Rc::new([data.clone()])).await {
+                Ok(()) => return Ok(true),
+                Err(IoError::NoSpace) => self.io.mark(Mark::RecoverNoSpace),
+                Err(_) => return Err(self.lost(home.member)),
             }
-            Err(_) => Err(self.lost(home.member)),
+            let Some(left) = self.space_attempts.get().checked_sub(1) else { return Ok(false) };
+            self.space_attempts.set(left);
+            self.members.wait_for_space().await;
         }
     }
 
