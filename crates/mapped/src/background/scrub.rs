@@ -185,7 +185,7 @@ impl<I: Io> Scrubber<I> {
     }
 
     async fn scrub_parity(&self, stripe: StripeId, mut chunks: Vec<Vec<Buf>>) {
-        let (mut wrong, mut rows) = (Vec::new(), Vec::new());
+        let (mut wrong, mut right, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         let mut parity = self.stripes.compute_parity(&chunks);
         for (p, parity) in parity.iter().enumerate() {
             let Some(home) = self.stripes.live_home(stripe, self.store.geometry().parity_index(p)) else {
@@ -193,6 +193,7 @@ impl<I: Io> Scrubber<I> {
             };
             let found = self.stripes.read_home(home, 0, CHUNK_BLOCKS).await;
             if found.as_ref().is_ok_and(|found| found.bytes() == parity.bytes()) {
+                right.push((p, home));
                 continue;
             }
             wrong.push((p, home));
@@ -200,13 +201,19 @@ impl<I: Io> Scrubber<I> {
                 |row: &u32| found.as_ref().is_ok_and(|found| block(found, *row) != block(parity, *row));
             rows.extend((0..CHUNK_BLOCKS).filter(differs));
         }
+        let is_active = |(_, home): &&(usize, ChunkAddr)| self.store.members().is_active(home.member);
+        let errors = wrong.iter().filter(is_active).count() as u64;
         match self.zero_discarded(stripe, &rows, &mut chunks).await {
             Ok(false) => {}
-            Ok(true) => parity = self.stripes.compute_parity(&chunks),
+            Ok(true) => {
+                // The zeros change every parity, also one that was right for what they replace.
+                parity = self.stripes.compute_parity(&chunks);
+                wrong.append(&mut right);
+            }
             Err((member, error)) => self.store.members().report_failure(member, error).await,
         }
+        self.store.counters().scrub_errors.add(errors);
         for (p, home) in wrong.into_iter().filter(|(_, home)| self.store.members().is_active(home.member)) {
-            self.store.counters().scrub_errors.add(1);
             let written = self.store.members().write(home, 0, Rc::new([parity[p].clone()])).await;
             self.store.note_unflushed(stripe);
             match written {
