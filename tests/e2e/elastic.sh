@@ -1,0 +1,58 @@
+# Elastic arrays on zram, which has less physical space than addresses: full members, discards, forms, a crash.
+
+zrams=()
+# zram_members DISKSIZE LIMIT: four devices as the members.
+zram_members() {
+  [ -e /sys/class/zram-control/hot_add ] && [ "$(id -u)" = 0 ] || { echo "no zram, or not root"; return 77; }
+  zrams=(); members=()
+  local id
+  for _ in 1 2 3 4; do
+    id=$(cat /sys/class/zram-control/hot_add) || { echo "no zram device"; return 77; }
+    zrams+=("$id"); members+=("/dev/zram$id")
+    echo "$1" >"/sys/block/zram$id/disksize" && echo "$2" >"/sys/block/zram$id/mem_limit" || return 1
+    for _ in $(seq 50); do [ -b "/dev/zram$id" ] && break; sleep 0.1; done
+  done
+}
+zram_end() {
+  [ -n "$server" ] && stop -KILL
+  local id
+  for id in "${zrams[@]}"; do echo 1 >"/sys/block/zram$id/reset"; echo "$id" >/sys/class/zram-control/hot_remove; done 2>/dev/null
+  zrams=()
+}
+# Physical space in use on the first member, in bytes.
+zram_used() { awk '{print $3}' "/sys/block/zram${zrams[0]}/mm_stat"; }
+# until_used CONDITION: waits until the bytes in use meet an arithmetic condition on `used`.
+until_used() {
+  local used
+  for _ in $(seq 200); do used=$(zram_used); (("$1")) && return 0; sleep 0.1; done
+  echo "used $used, expected $1"; return 1
+}
+stripes() { ctl pool status --json | /usr/bin/python3 -c "import json,sys; print(json.load(sys.stdin)['stripes']['$1'])"; }
+until_stripes() { for _ in $(seq 200); do [ "$(stripes "$1")" = "$2" ] && return 0; sleep 0.1; done; ctl array status; return 1; }
+
+elastic_run() {
+  "$SINEW" array create v "${members[@]}" --level 5 --elastic --assume-zeroed --chunk 4K --shards 1 && start || return 1
+  # Random data beyond the physical space: refused, and no member is lost.
+  fio --name=f --ioengine=nbd "--uri=$(uri)" --rw=write --bs=64k --iodepth=8 --size=340M --refill_buffers=1 >"$dir/fio" 2>&1
+  grep -q "No space left on device" "$dir/fio" || { cat "$dir/fio"; return 1; }
+  [ "$(ctl pool status --json | grep -c '"state": "active"')" = 4 ] && health healthy || { ctl pool status; return 1; }
+  # Discards help at once.
+  fio --name=t --ioengine=nbd "--uri=$(uri)" --rw=trim --bs=3M --iodepth=1 --size=375M >"$dir/fio" 2>&1 || { cat "$dir/fio"; return 1; }
+  until_used "used < 10 << 20" && until_stripes parity 0 || return 1
+  head -c 100M /dev/urandom >"$dir/in" && nbdcopy "$dir/in" "$(uri)" || return 1
+  until_used "used > 30 << 20" || return 1
+  ctl array share 100 && until_stripes parity 0 && until_used "used > 45 << 20" || return 1
+  # A crash, and back to parity: the data stays, the space of the copies is free.
+  stop -KILL; start && ctl array share 0 && until_stripes mirrored 0 && until_used "used < 45 << 20" || return 1
+  nbdcopy "$(uri)" "$dir/back" && cmp -n $((100 << 20)) "$dir/in" "$dir/back" || return 1
+  stop
+}
+
+test_elastic_on_zram() {
+  need fio nbdcopy || return
+  local code
+  zram_members 256M 96M; code=$?
+  [ $code = 0 ] && { elastic_run; code=$?; }
+  zram_end
+  return $code
+}
