@@ -49,6 +49,10 @@ impl<I: Io> Stripes<I> {
 
     /// Keeps content for which its member has no space, as if it were in its place.
     pub(crate) fn keep_unplaced(&self, stripe: u64, (member, offset): (MemberId, u64), data: &[Buf]) {
+        if !self.state.members().is_active(member) {
+            // It went out while it refused the write: what it lacks comes back by rebuild.
+            return;
+        }
         self.state.mark(Mark::ArrayUnplaced);
         let region = self.state.layout().region(stripe);
         let mut blocks = self.unplaced.blocks.borrow_mut();
