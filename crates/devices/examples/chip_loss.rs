@@ -16,10 +16,7 @@ fn main() {
             eprintln!("seed {seed} failed: `chip_loss -- 1 {seed}` runs it again");
             std::process::exit(1);
         });
-        all.checked += found.checked;
-        all.combined += found.combined;
-        all.from_memory += found.from_memory;
-        all.lost += found.lost;
+        all.add(found);
     }
     println!("{seeds} seeds: {all:?}");
 }

@@ -8,27 +8,38 @@
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use sinew_devices::flash::{self, Config, Ssd};
+use sinew_devices::flash::{self, Config, Redundancy, Ssd, Striping};
 use sinew_devices::{Command, Device, Kind, Rng};
 
 const DEPTH: u64 = 32;
 const REQUESTS: u64 = 1_000_000;
+const PARITY_WAIT_NS: u64 = 200_000_000;
 
 fn main() {
     let wanted = std::env::args().nth(1);
     let gib: u32 = std::env::args().nth(2).map_or(16, |gib| gib.parse().expect("a number of GiB"));
+    let elastic = |units| slc_with(Redundancy::Elastic(Striping::new(units, PARITY_WAIT_NS)));
     let all = [
         ("slc", flash::slc()),
         ("mqsim", flash::mqsim()),
         ("femu", flash::femu()),
         ("consumer", flash::consumer()),
         ("datacenter", flash::datacenter()),
+        ("slc-rows", Config { rows: true, ..flash::slc() }),
+        ("slc-esap-8", elastic(8)),
+        ("slc-esap-16", elastic(16)),
+        ("slc-esap-32", elastic(32)),
+        ("slc-raid5-8", slc_with(Redundancy::Raid5(Striping::new(8, PARITY_WAIT_NS)))),
     ];
     for (name, config) in all {
         if wanted.as_ref().is_none_or(|wanted| wanted == name) {
             measure(name, config.sized(gib << 18, 0.15));
         }
     }
+}
+
+fn slc_with(redundancy: Redundancy) -> Config {
+    Config { redundancy, ..flash::slc() }
 }
 
 /// Seconds this thread has computed.
@@ -44,7 +55,7 @@ fn measure(name: &str, config: Config) {
     let start = clock();
     ssd.age(0.5);
     let aged = f64::from(ssd.blocks()) * 1.5 / (clock() - start);
-    println!("{name:10} aging             {:6.2} M blocks/s", aged / 1e6);
+    println!("{name:11} aging             {:6.2} M blocks/s", aged / 1e6);
     for (what, write_percent, blocks) in [
         ("4 KiB reads", 0, 1),
         ("4 KiB writes", 100, 1),
@@ -54,7 +65,7 @@ fn measure(name: &str, config: Config) {
         ssd.reset_stats();
         let (requests, virtual_s, real_s) = run(&mut ssd, write_percent, blocks);
         println!(
-            "{name:10} {what:17} {:6.2} M requests/s; {:8.0} per simulated second, amplification {:.2}",
+            "{name:11} {what:17} {:6.2} M requests/s; {:8.0} per simulated second, amplification {:.2}",
             requests as f64 / real_s / 1e6,
             requests as f64 / virtual_s,
             ssd.stats().write_amplification(),

@@ -15,23 +15,35 @@ const PART_BITS: u32 = 12;
 pub(crate) const PARTS_MAX: usize = 1 << PART_BITS;
 
 /// Events that happen in the order in which they were added.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Lane {
+    /// The time of the first event, or [`Ns::MAX`].
+    next: Ns,
     events: VecDeque<(Ns, u32)>,
 }
 
 impl Lane {
+    pub(crate) fn new() -> Lane {
+        Lane { next: Ns::MAX, events: VecDeque::new() }
+    }
+
+    #[inline]
     pub(crate) fn push(&mut self, at: Ns, item: u32) {
         debug_assert!(self.events.back().is_none_or(|&(last, _)| last <= at), "a lane keeps order");
+        self.next = self.next.min(at);
         self.events.push_back((at, item));
     }
 
+    #[inline]
     pub(crate) fn next(&self) -> Ns {
-        self.events.front().map_or(Ns::MAX, |&(at, _)| at)
+        self.next
     }
 
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<u32> {
-        self.events.pop_front().map(|(_, item)| item)
+        let (_, item) = self.events.pop_front()?;
+        self.next = self.events.front().map_or(Ns::MAX, |&(at, _)| at);
+        Some(item)
     }
 }
 
@@ -42,6 +54,7 @@ pub(crate) struct Calendar {
 }
 
 impl Calendar {
+    #[inline]
     pub(crate) fn push(&mut self, at: Ns, part: usize) {
         debug_assert!(part < PARTS_MAX);
         assert!(at < 1 << (64 - PART_BITS), "the clock of a model ends after 52 days");
@@ -53,10 +66,12 @@ impl Calendar {
         self.heap.retain(|&Reverse(key)| part_of(key) != part);
     }
 
+    #[inline]
     pub(crate) fn next(&self) -> Ns {
         self.heap.peek().map_or(Ns::MAX, |&Reverse(key)| key >> PART_BITS)
     }
 
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<usize> {
         self.heap.pop().map(|Reverse(key)| part_of(key))
     }

@@ -39,6 +39,11 @@ pub enum Outcome {
     Done,
     /// A compressing device has addresses left but nothing to store the data in; the blocks keep what they had.
     NoSpace,
+    /// A part of the device has failed, and since then it accepts reads only. The blocks keep what they had; those of a
+    /// request that was under way at that time may have their new content instead.
+    ReadOnly,
+    /// Blocks of a read were lost with a part of the device that has failed.
+    Unreadable,
 }
 
 /// A request that ended.

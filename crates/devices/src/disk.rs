@@ -80,7 +80,7 @@ impl Disk {
             cache: Cache::new(config.cache_segments, u64::from(config.cache_segment_blocks) * 8),
             waiting: VecDeque::new(),
             serving: None,
-            outgoing: Lane::default(),
+            outgoing: Lane::new(),
             sent: VecDeque::new(),
             now: 0,
             config,

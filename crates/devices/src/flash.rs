@@ -4,6 +4,7 @@
 //! ssd           Ssd: takes requests apart, passes commands down and results back; owns the parts below
 //! host          the host interface: controller, link, requests under way
 //! buffer        the write buffer, what a flush waits for, when parity is written
+//! epochs        what a flush waits for
 //! raid5         RAID-5 stripes whose parity is not up to date; raid5_layout: their addresses
 //! placement     which die takes the next unit
 //! aging         a long history at once
@@ -13,6 +14,7 @@
 //! standstill    why and since when the host waits
 //! jobs          the work that waits for dies
 //! mapping       where each block is; no time in it
+//! moves         what cleaning has moved, until its source is erased
 //! geometry      how granules, units and rows are numbered; divisor: division by their sizes
 //! rows          where units go on a drive that works with rows of all dies
 //! stripes       elastic stripes: which unit belongs to which, what a parity covers
@@ -39,12 +41,14 @@ mod defect;
 mod die;
 mod dies;
 mod divisor;
+mod epochs;
 mod geometry;
 mod host;
 mod jobs;
 mod loss;
 mod mapping;
 mod models;
+mod moves;
 mod observe;
 mod placement;
 mod raid5;

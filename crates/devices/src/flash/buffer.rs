@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use super::config::{Config, Drain};
 use super::defect::{self, Defect};
 use super::dies::Dies;
+use super::epochs::Epochs;
 use super::host::{HostInterface, Request};
 use super::jobs::{Job, PARITY_READ};
 use super::mapping::NONE;
@@ -54,15 +55,6 @@ impl Raid5Buffer {
     }
 }
 
-/// The writes between two flushes.
-#[derive(Clone, Copy, Debug)]
-struct Epoch {
-    /// Units not yet programmed.
-    units: u32,
-    /// The flush that waits for them, or [`NONE`] until it arrives.
-    flush: u32,
-}
-
 /// Writes that wait for room, the data that is not on flash yet, and the flushes that wait for it.
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
@@ -83,8 +75,7 @@ pub(super) struct Buffer {
     parity_due: Ns,
     /// Everything is written out in no time now.
     at_once: bool,
-    epochs: VecDeque<Epoch>,
-    first_epoch: u32,
+    epochs: Epochs,
     stats: Stats,
 }
 
@@ -108,8 +99,7 @@ impl Buffer {
             parity_wait_ns: config.parity_wait_ns(),
             parity_due: Ns::MAX,
             at_once: false,
-            epochs: VecDeque::from([Epoch { units: 0, flush: NONE }]),
-            first_epoch: 0,
+            epochs: Epochs::new(),
             stats: Stats::default(),
         }
     }
@@ -222,9 +212,7 @@ impl Buffer {
         if request != NONE {
             host.request_mut(request).pending += 1;
         }
-        let epoch = self.first_epoch.wrapping_add(self.epochs.len() as u32 - 1);
-        self.epochs.back_mut().expect("there is always an epoch").units += 1;
-        Filling { open, request, epoch }
+        Filling { open, request, epoch: self.epochs.open_unit() }
     }
 
     /// Puts a block into a unit that has room, and keeps the unit for the next block or seals it.
@@ -358,8 +346,7 @@ impl Buffer {
                 host.acknowledge(now, program.request);
             }
         }
-        let epoch = program.epoch.wrapping_sub(self.first_epoch) as usize;
-        self.epochs[epoch].units -= 1;
+        self.epochs.programmed(program.epoch);
         self.finish_flushes(now, host);
         let Some(raid5) = &mut self.raid5 else { return };
         let due = raid5.stripes.programmed(program.unit, dies.mapping_mut());
@@ -381,19 +368,30 @@ impl Buffer {
         if let Drain::Batch { .. } = self.drain {
             dies.start_batch(now);
         }
-        self.epochs.back_mut().expect("there is always an epoch").flush = id;
-        self.epochs.push_back(Epoch { units: 0, flush: NONE });
+        self.epochs.flush(id);
         self.finish_flushes(now, host);
     }
 
     fn finish_flushes(&mut self, now: Ns, host: &mut HostInterface) {
-        while let Some(&Epoch { units: 0, flush }) = self.epochs.front()
-            && flush != NONE
-        {
+        while let Some(flush) = self.epochs.take_flush() {
             host.acknowledge(now, flush);
-            self.epochs.pop_front();
-            self.first_epoch = self.first_epoch.wrapping_add(1);
         }
+    }
+
+    /// Gives up everything that waits, since the drive writes nothing any more; what is in the buffer stays there.
+    pub(super) fn stop(&mut self) {
+        self.admission.clear();
+        self.epochs = Epochs::new();
+        self.parity_due = Ns::MAX;
+        if let Some(raid5) = &mut self.raid5 {
+            raid5.stripes.stop();
+            raid5.without_room.clear();
+        }
+    }
+
+    /// Whether a power failure would lose data.
+    pub(super) fn is_volatile(&self) -> bool {
+        self.granules > 0 && !self.power_loss_protected
     }
 
     /// Puts everything in the buffer on flash in no time, with its parity. The drive must be idle.

@@ -23,11 +23,13 @@ pub enum Defect {
     WaitForFullUnit,
     /// A batch keeps back the rest of a full elastic stripe after P_wait.
     KeepInBatch,
+    /// Reads of blocks that were lost with a die end as if the blocks were there.
+    HideLoss,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 10] = [
+    pub const ALL: [Defect; 11] = [
         Defect::EraseBeforeParity,
         Defect::ReuseDie,
         Defect::FormParityEarly,
@@ -38,6 +40,7 @@ impl Defect {
         Defect::WaitFromFirst,
         Defect::WaitForFullUnit,
         Defect::KeepInBatch,
+        Defect::HideLoss,
     ];
 }
 

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use super::config::Config;
 use super::die::{Channel, Die, Suspended, Victim, Work};
-use super::jobs::{Job, Jobs};
+use super::jobs::{Finished, Job, Jobs};
 use super::mapping::{Mapping, NONE};
 use super::row_cleaning::{RowCleaning, Step};
 use super::rules::Rules;
@@ -20,15 +20,6 @@ use super::standstill::Standstill;
 use super::stats::Stats;
 use crate::Ns;
 use crate::calendar::{Calendar, Server};
-
-/// A command of the layers above that has ended.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Finished {
-    /// The data of one read of a request has left the flash.
-    Read { request: u32 },
-    /// A unit of the host's data is on flash.
-    Program(Job),
-}
 
 /// All dies and channels, what the dies hold, and the work that waits for them.
 #[derive(Clone, Debug)]
@@ -84,21 +75,15 @@ impl Dies {
 
     /// Counts of cleaning, of suspensions, of standstills, and of the time that dies have been busy until `now`.
     pub(super) fn stats_at(&self, now: Ns) -> Stats {
-        let (parity, unit) = (self.mapping.parity_counts(), u64::from(self.mapping.unit_granules()));
-        Stats {
-            padded_granules: self.mapping.padded(),
-            victim_granules: self.mapping.space().victim_live,
-            parity_granules: parity.full * unit,
-            partial_parity_granules: parity.partial * unit,
-            row_end_parity_granules: parity.row_end * unit,
-            cleaning_parity_granules: parity.cleaning * unit,
+        let own = Stats {
             moved_granules: self.stats.moved_granules
                 + self.row_cleaning.as_ref().map_or(0, |cleaning| cleaning.moved_granules),
             stalls: self.standstill.count(),
             stalled_ns: self.standstill.total_ns(),
             die_busy_ns: self.stats.die_busy_ns + self.dies.iter().map(|die| die.busy_for(now)).sum::<Ns>(),
             ..self.stats
-        }
+        };
+        own + self.mapping.stats()
     }
 
     /// Starts counting anew.
@@ -207,6 +192,20 @@ impl Dies {
         Some(program)
     }
 
+    /// Ends all work and all cleaning at once, unfinished; from now on there are only reads.
+    pub(super) fn stop(&mut self, now: Ns) {
+        for die in &mut self.dies {
+            self.stats.die_busy_ns += die.busy_for(now);
+            *die = Die::new(die.channel);
+        }
+        self.channels.fill(Channel::default());
+        (self.calendar, self.jobs) = (Calendar::default(), Jobs::new());
+        self.held_programs.clear();
+        self.standstill.stop(now);
+        let erasing = self.row_cleaning.as_mut().and_then(RowCleaning::stop);
+        self.mapping.stop_cleaning(erasing);
+    }
+
     /// Whether the host has to wait for the drive to move again.
     #[inline]
     pub(super) fn is_stopped(&self) -> bool {
@@ -285,12 +284,11 @@ impl Dies {
         }
     }
 
+    #[inline(always)]
     fn start_program(&mut self, now: Ns, id: u32) -> bool {
-        let job = self.dies[id as usize].programs.pop(&self.jobs);
-        if let Some(job) = job {
-            self.bring_in(now, id, Work::TakeIn(job));
-        }
-        job.is_some()
+        let Some(job) = self.dies[id as usize].programs.pop(&self.jobs) else { return false };
+        self.bring_in(now, id, Work::TakeIn(job));
+        true
     }
 }
 
@@ -386,7 +384,7 @@ impl Dies {
                 self.occupy_cells(now, id, Work::CleanSense(unit), self.rules.sense_ns);
                 return true;
             }
-            self.move_unit(id, unit);
+            self.stats.moved_granules += u64::from(self.mapping.move_unit(id, unit));
             if let Some(unit) = self.mapping.take_filled_unit(id) {
                 self.bring_in(now, id, Work::CleanTakeIn(unit));
                 return true;
@@ -423,11 +421,6 @@ impl Dies {
         self.occupy_cells(now, id, Work::Erase(first_unit), busy_ns);
     }
 
-    fn move_unit(&mut self, die: u32, unit: u32) {
-        let moved = self.mapping.move_unit(die, unit);
-        self.stats.moved_granules += u64::from(moved);
-    }
-
     /// Lets the host go on when it waits for all dies and all have cleaned enough.
     fn cleaning_ended(&mut self, now: Ns) {
         let exclusive = self.standstill.is_exclusive();
@@ -442,7 +435,7 @@ impl Dies {
     }
 }
 
-/// Cells and channels over time.
+/// Cells and channels over time. Every step of a die goes through most of these, so the small ones are inlined.
 impl Dies {
     /// The cells of a die are busy for a while.
     fn occupy_cells(&mut self, now: Ns, id: u32, work: Work, busy_ns: Ns) {
@@ -508,6 +501,7 @@ impl Dies {
     }
 
     /// A die needs its channel to get the data of a program.
+    #[inline(always)]
     fn bring_in(&mut self, now: Ns, id: u32, work: Work) {
         if self.request_channel(now, id, work) {
             self.brought_in(now, id);
@@ -515,11 +509,13 @@ impl Dies {
     }
 
     /// A die needs its channel to get rid of what it has sensed.
+    #[inline(always)]
     fn take_out(&mut self, now: Ns, id: u32, work: Work) -> Option<Finished> {
         if self.request_channel(now, id, work) { self.taken_out(now, id) } else { None }
     }
 
     /// Queues a die for its channel; returns whether the transfer is already done, since transfers take no time.
+    #[inline(always)]
     fn request_channel(&mut self, now: Ns, id: u32, work: Work) -> bool {
         self.begin(now, id, work);
         let channel = self.dies[id as usize].channel;
@@ -556,6 +552,7 @@ impl Dies {
         }
     }
 
+    #[inline(always)]
     fn brought_in(&mut self, now: Ns, id: u32) {
         let work = match self.dies[id as usize].work {
             Work::TakeIn(job) => Work::Program(job),
@@ -565,6 +562,7 @@ impl Dies {
         self.occupy_cells(now, id, work, self.rules.program_ns);
     }
 
+    #[inline(always)]
     fn taken_out(&mut self, now: Ns, id: u32) -> Option<Finished> {
         match self.dies[id as usize].work {
             Work::SendOut(job) => {
@@ -574,7 +572,7 @@ impl Dies {
             }
             Work::CleanSendOut(unit) => {
                 match &mut self.row_cleaning {
-                    None => self.move_unit(id, unit),
+                    None => self.stats.moved_granules += u64::from(self.mapping.move_unit(id, unit)),
                     Some(cleaning) => cleaning.unit_read(id, unit, &mut self.mapping),
                 }
                 self.idle(now, id);
@@ -584,6 +582,7 @@ impl Dies {
         }
     }
 
+    #[inline(always)]
     fn begin(&mut self, now: Ns, id: u32, work: Work) {
         let die = &mut self.dies[id as usize];
         if die.work == Work::Idle {
@@ -592,6 +591,7 @@ impl Dies {
         die.work = work;
     }
 
+    #[inline(always)]
     fn idle(&mut self, now: Ns, id: u32) {
         self.stats.die_busy_ns += self.dies[id as usize].busy_for(now);
         self.dies[id as usize].work = Work::Idle;

@@ -6,6 +6,15 @@ use super::config::Config;
 use super::divisor::Divisor;
 use crate::BLOCK_BYTES;
 
+/// The granules of a block, one after another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// The first granule.
+    pub(super) at: u32,
+    /// The number of granules.
+    pub(super) count: u32,
+}
+
 /// The numbering of a drive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Geometry {
@@ -14,9 +23,12 @@ pub(super) struct Geometry {
     pub(super) plot_dies: u32,
     plot_rows: u32,
     pub(super) row_granules: u32,
+    pub(super) row_units: u32,
     pub(super) unit_granules: u32,
     pub(super) granule_bytes: u32,
     by_row: Divisor,
+    /// By the units of a row.
+    by_row_units: Divisor,
     by_unit: Divisor,
     /// By the units of an erase block.
     by_block: Divisor,
@@ -36,9 +48,11 @@ impl Geometry {
             plot_dies,
             plot_rows: config.erase_blocks,
             row_granules,
+            row_units: row_granules / unit_granules,
             unit_granules,
             granule_bytes,
             by_row: Divisor::new(row_granules),
+            by_row_units: Divisor::new(row_granules / unit_granules),
             by_unit: Divisor::new(unit_granules),
             by_block: Divisor::new(config.pages),
             by_plot: Divisor::new(config.erase_blocks),
@@ -52,7 +66,7 @@ impl Geometry {
 
     /// Units of the drive.
     pub(super) fn units(&self) -> u32 {
-        self.rows() * (self.row_granules / self.unit_granules)
+        self.rows() * self.row_units
     }
 
     /// The unit of a granule.
@@ -65,6 +79,12 @@ impl Geometry {
     #[inline]
     pub(super) fn row_of(&self, at: u32) -> usize {
         self.by_row.divide(at) as usize
+    }
+
+    /// The row of a unit.
+    #[inline]
+    pub(super) fn row_of_unit(&self, unit: u32) -> usize {
+        self.by_row_units.divide(unit) as usize
     }
 
     /// The die of a unit.
@@ -80,9 +100,13 @@ impl Geometry {
         if self.plot_dies == 1 { die as usize } else { 0 }
     }
 
+    /// The granules of a row.
+    pub(super) fn granules_of(&self, row: u32) -> Range<u32> {
+        row * self.row_granules..(row + 1) * self.row_granules
+    }
+
     /// The units of a row.
     pub(super) fn units_of(&self, row: u32) -> Range<u32> {
-        let units = self.unit_of(self.row_granules);
-        row * units..(row + 1) * units
+        row * self.row_units..(row + 1) * self.row_units
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Request {
     /// Units to be read or programmed before the request ends.
     pub(super) pending: u32,
     pub(super) outcome: Outcome,
+    /// The request has arrived, and has no answer yet.
+    pub(super) inside: bool,
 }
 
 /// What happens next at the interface, with the number of the request.
@@ -60,10 +62,10 @@ impl HostInterface {
             controller: Server::default(),
             link_in: Server::default(),
             link_out: Server::default(),
-            incoming_writes: Lane::default(),
-            incoming: Lane::default(),
-            outgoing_reads: Lane::default(),
-            outgoing: Lane::default(),
+            incoming_writes: Lane::new(),
+            incoming: Lane::new(),
+            outgoing_reads: Lane::new(),
+            outgoing: Lane::new(),
         }
     }
 
@@ -91,7 +93,8 @@ impl HostInterface {
 
     fn accept(&mut self, now: Ns, submitted_at: Ns, command: Command) {
         self.outstanding += 1;
-        let request = Request { command, submitted_at, placed: 0, pending: 0, outcome: Outcome::Done };
+        let request =
+            Request { command, submitted_at, placed: 0, pending: 0, outcome: Outcome::Done, inside: false };
         let id = match self.free_requests.pop() {
             Some(id) => {
                 self.requests[id as usize] = request;
@@ -111,16 +114,24 @@ impl HostInterface {
         }
     }
 
+    /// The requests that have arrived and have no answer yet.
+    pub(super) fn inside(&self) -> Vec<u32> {
+        (0..self.requests.len() as u32).filter(|&id| self.requests[id as usize].inside).collect()
+    }
+
     /// Answers a request that has no data for the host.
     #[inline]
     pub(super) fn acknowledge(&mut self, now: Ns, id: u32) {
+        self.requests[id as usize].inside = false;
         self.outgoing.push(now, id);
     }
 
     /// Sends the data of a read to the host.
     #[inline]
     pub(super) fn send_data(&mut self, now: Ns, id: u32) {
-        let transfer_ns = u64::from(self.requests[id as usize].command.blocks) * self.link.block_ns;
+        let request = &mut self.requests[id as usize];
+        request.inside = false;
+        let transfer_ns = u64::from(request.command.blocks) * self.link.block_ns;
         let link = if self.link.duplex { &mut self.link_out } else { &mut self.link_in };
         let sent = link.serve(now, transfer_ns);
         self.outgoing_reads.push(sent, id);

@@ -18,6 +18,15 @@ pub(super) struct Job {
     pub(super) epoch: u32,
 }
 
+/// A command of the layers above that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Finished {
+    /// The data of one read of a request has left the flash.
+    Read { request: u32 },
+    /// A unit of the host's data is on flash.
+    Program(Job),
+}
+
 /// A job and the number of the job after it, in its queue or in the list of free entries.
 #[derive(Clone, Copy, Debug)]
 struct Entry {

@@ -1,7 +1,8 @@
 //! What is left of a block's content after a die or a page has failed: the drive's own answer, from its tables.
 
 use super::config::Config;
-use super::mapping::{Extent, Mapping};
+use super::geometry::Extent;
+use super::mapping::Mapping;
 use super::raid5::Raid5;
 use super::redundancy::Redundancy;
 use super::stripes::{Available, Side};

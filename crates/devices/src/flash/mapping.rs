@@ -7,15 +7,16 @@
 //! granule, and that granule to the block: 4 bytes each, the only state per block. A granule that holds nothing live is
 //! [`NONE`], so an overwrite needs no more than these two.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::config::Config;
 use super::defect::{self, Defect};
-use super::geometry::Geometry;
+use super::geometry::{Extent, Geometry};
+use super::moves::Moves;
 use super::observe::{FlashEvent, Observer};
 use super::rows::{MoverUnit, Opened, ParityCounts, RowSpace};
-use super::space::{Front, Space};
+use super::space::Space;
+use super::stats::Stats;
 use super::stripes::{Side, Stripes};
 use crate::BLOCK_BYTES;
 
@@ -23,15 +24,6 @@ use crate::BLOCK_BYTES;
 pub(super) const NONE: u32 = u32::MAX;
 /// Owner of a granule that continues the block in the granule before it.
 const CONTINUED: u32 = u32::MAX - 1;
-
-/// The granules of a block, one after another.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
-    /// The first granule.
-    pub(super) at: u32,
-    /// The number of granules.
-    pub(super) count: u32,
-}
 
 #[derive(Clone, Debug)]
 pub(super) struct Mapping {
@@ -55,8 +47,8 @@ pub(super) struct Mapping {
     geometry: Geometry,
     /// Whether what cleaning moves is on flash before its source is erased, so that parities keep their terms.
     moves_at_once: bool,
-    /// The granules that cleaning has moved to where they were moved from, until that is erased, on a drive with parity.
-    sources: Option<BTreeMap<u32, u32>>,
+    /// What cleaning has moved, until its source is erased, on a drive with parity.
+    moves: Option<Moves>,
     /// Granules left empty by cleaning, since fragments of a compressed block stay together or a parity is due.
     padded: u64,
 }
@@ -82,7 +74,7 @@ impl Mapping {
             ],
             geometry,
             moves_at_once: config.raid5_layout().is_some(),
-            sources: config.redundancy.striping().map(|_| BTreeMap::new()),
+            moves: config.redundancy.striping().map(|_| Moves::default()),
             padded: 0,
         }
     }
@@ -107,14 +99,19 @@ impl Mapping {
         &self.space
     }
 
-    /// Granules left empty by cleaning since the last reset.
-    pub(super) fn padded(&self) -> u64 {
-        self.padded
-    }
-
-    /// Parities written since the last reset, in units.
-    pub(super) fn parity_counts(&self) -> ParityCounts {
-        self.rows.as_ref().map_or_else(ParityCounts::default, |rows| rows.counts)
+    /// Counts of padding by cleaning, of victims, and of parities, since the last reset.
+    pub(super) fn stats(&self) -> Stats {
+        let parity = self.rows.as_ref().map_or_else(ParityCounts::default, |rows| rows.counts);
+        let unit = u64::from(self.geometry.unit_granules);
+        Stats {
+            padded_granules: self.padded,
+            victim_granules: self.space.victim_live,
+            parity_granules: parity.full * unit,
+            partial_parity_granules: parity.partial * unit,
+            row_end_parity_granules: parity.row_end * unit,
+            cleaning_parity_granules: parity.cleaning * unit,
+            ..Stats::default()
+        }
     }
 
     pub(super) fn reset_counts(&mut self) {
@@ -136,6 +133,7 @@ impl Mapping {
     }
 
     /// Whether there is space to write a block into `count` granules. Without compression there always is.
+    #[inline]
     pub(super) fn has_space(&self, lba: u32, count: u32) -> bool {
         if self.lengths.is_empty() {
             return true;
@@ -202,11 +200,9 @@ impl Mapping {
     #[inline]
     pub(super) fn programmed(&mut self, unit: u32) {
         self.in_buffer[unit as usize / 64] &= !(1 << (unit % 64));
-        let row = self.geometry.row_of(unit * self.geometry.unit_granules);
+        let row = self.geometry.row_of_unit(unit);
         self.buffered_units[row] -= 1;
-        if self.rows.is_some()
-            && let Some(stripes) = self.stripes_mut()
-        {
+        if let Some(stripes) = self.stripes_mut() {
             stripes.programmed(unit);
         }
         self.observer.tell(|| FlashEvent::Programmed { unit });
@@ -214,24 +210,25 @@ impl Mapping {
 
     /// Where a granule is, then where else it still is because cleaning has not erased its source yet.
     pub(super) fn copies(&self, at: u32) -> impl Iterator<Item = u32> {
-        std::iter::successors(Some(at), |at| self.sources.as_ref()?.get(at).copied())
+        std::iter::successors(Some(at), |&at| self.moves.as_ref()?.source_of(at))
     }
 
+    #[inline]
     fn buffer(&mut self, unit: u32) {
         self.in_buffer[unit as usize / 64] |= 1 << (unit % 64);
-        let row = self.geometry.row_of(unit * self.geometry.unit_granules);
+        let row = self.geometry.row_of_unit(unit);
         self.buffered_units[row] += 1;
     }
 
     /// Whether the host's data can go to a die now; on a drive that works with rows, to any.
-    #[inline]
+    #[inline(always)]
     pub(super) fn can_open(&self, die: u32) -> bool {
-        let plot = self.geometry.plot_of(die);
-        let has_room = match &self.rows {
-            None => self.space.plots[plot].host.next < self.geometry.row_granules,
-            Some(rows) => rows.has_room(Side::Host) || rows.has_room_for_a_new_stripe(Side::Host),
+        let Some(rows) = &self.rows else {
+            let has_room = self.space.plots[die as usize].host.next < self.geometry.row_granules;
+            return self.space.can_open(die as usize, has_room, self.geometry.unit_granules);
         };
-        self.space.can_open(plot, has_room, self.geometry.unit_granules)
+        let has_room = rows.has_room(Side::Host) || rows.has_room_for_a_new_stripe(Side::Host);
+        self.space.can_open(0, has_room, self.geometry.unit_granules)
     }
 
     /// The next unit of a die for the host's data; [`Mapping::can_open`] has said yes.
@@ -326,8 +323,8 @@ impl Mapping {
                 count = self.granules_at(at);
                 let to = if in_rows { self.row_room(count) } else { self.mover_room(die, count) };
                 self.relocate(lba, at, to, count);
-                if let Some(sources) = &mut self.sources {
-                    sources.extend((0..count).map(|part| (to + part, at + part)));
+                if let Some(moves) = &mut self.moves {
+                    moves.add(at, to, count);
                 }
                 self.observer.tell(|| FlashEvent::Moved { from: at, to, count });
                 if in_rows {
@@ -337,7 +334,7 @@ impl Mapping {
             }
             at += count;
         }
-        let victim = self.geometry.row_of(unit * self.geometry.unit_granules);
+        let victim = self.geometry.row_of_unit(unit);
         self.space.moved_away(victim, moved);
         moved
     }
@@ -358,24 +355,28 @@ impl Mapping {
     /// Room for moved data.
     fn mover_room(&mut self, die: u32, count: u32) -> u32 {
         let mut front = self.space.plots[die as usize].mover;
-        let mut used = front.next - self.geometry.unit_of(front.next) * self.geometry.unit_granules;
+        let mut unit = self.geometry.unit_of(front.next);
+        let used = front.next - unit * self.geometry.unit_granules;
+        let row_units = self.geometry.row_units;
         if used > 0 && self.geometry.unit_granules - used < count {
-            let gap = self.geometry.unit_granules - used;
-            self.padded += u64::from(gap);
-            self.finish_mover_unit(die, front);
-            (front.next, used) = (front.next + gap, 0);
+            self.padded += u64::from(self.geometry.unit_granules - used);
+            self.filled_units[die as usize].push(front.row * row_units + unit);
+            unit += 1;
+            front.next = unit * self.geometry.unit_granules;
         }
-        if used == 0 {
+        // A unit is begun.
+        if front.next == unit * self.geometry.unit_granules {
             if front.next == self.geometry.row_granules {
                 front = self.space.open_row(die as usize);
+                unit = 0;
             }
-            self.buffer(self.geometry.unit_of(front.row * self.geometry.row_granules + front.next));
+            self.buffer(front.row * row_units + unit);
         }
         let at = front.row * self.geometry.row_granules + front.next;
         front.next += count;
         self.space.plots[die as usize].mover = front;
-        if used + count == self.geometry.unit_granules {
-            self.finish_mover_unit(die, Front { row: front.row, next: front.next - 1 });
+        if front.next == (unit + 1) * self.geometry.unit_granules {
+            self.filled_units[die as usize].push(front.row * row_units + unit);
         }
         at
     }
@@ -395,12 +396,6 @@ impl Mapping {
         Some(unit)
     }
 
-    /// The unit that holds granule `inside.next` is ready to be programmed.
-    fn finish_mover_unit(&mut self, die: u32, inside: Front) {
-        let unit = self.geometry.unit_of(inside.row * self.geometry.row_granules + inside.next);
-        self.filled_units[die as usize].push(unit);
-    }
-
     /// Takes a unit that cleaning has filled.
     #[inline]
     pub(super) fn take_filled_unit(&mut self, die: u32) -> Option<u32> {
@@ -411,6 +406,7 @@ impl Mapping {
     }
 
     /// A unit that cleaning has filled is on flash.
+    #[inline]
     pub(super) fn moved_unit_programmed(&mut self, unit: u32) {
         self.programmed(unit);
         if let Some(rows) = &mut self.rows {
@@ -418,17 +414,29 @@ impl Mapping {
         }
     }
 
+    /// Ends all cleaning, unfinished. Some of the row that begins with `erasing` is erased.
+    pub(super) fn stop_cleaning(&mut self, erasing: Option<u32>) {
+        self.space.stop_cleaning();
+        self.filled_units.iter_mut().for_each(Vec::clear);
+        if let Some(rows) = &mut self.rows {
+            rows.stop_cleaning();
+        }
+        if let (Some(moves), Some(unit)) = (&mut self.moves, erasing) {
+            moves.erased(&self.geometry.granules_of(self.geometry.row_of_unit(unit) as u32));
+        }
+    }
+
     /// Whether the row of a unit has units that are not yet on flash.
     pub(super) fn has_buffered_units(&self, unit: u32) -> bool {
-        self.buffered_units[self.geometry.row_of(unit * self.geometry.unit_granules)] > 0
+        self.buffered_units[self.geometry.row_of_unit(unit)] > 0
     }
 
     /// Erases the row of a unit; nothing in it is live. Ends the cleaning of its plot when enough is free.
     pub(super) fn erase(&mut self, unit: u32) {
-        let row = self.geometry.row_of(unit * self.geometry.unit_granules);
+        let row = self.geometry.row_of_unit(unit);
         self.space.erased(row);
-        if let Some(sources) = &mut self.sources {
-            sources.retain(|_, from| self.geometry.row_of(*from) != row);
+        if let Some(moves) = &mut self.moves {
+            moves.erased(&self.geometry.granules_of(row as u32));
         }
         if let Some(stripes) = self.stripes_mut() {
             stripes.erased(row as u32);
@@ -444,6 +452,7 @@ impl Mapping {
         self.rows.as_mut().expect("the drive works with rows")
     }
 
+    #[inline]
     fn stripes_mut(&mut self) -> Option<&mut Stripes> {
         self.rows.as_mut()?.stripes.as_mut()
     }
@@ -456,10 +465,10 @@ impl Mapping {
     /// The next unit for the host's data, on the die that is filled least, then has the fewest programs `pending`;
     /// [`Mapping::can_open`] has said yes.
     pub(super) fn open_row_unit(&mut self, pending: impl Fn(u32) -> u32) -> Opened {
-        self.open_unit_of(Side::Host, pending)
+        self.open_unit_of(Side::Host, |rows| rows.take(pending))
     }
 
-    fn open_unit_of(&mut self, side: Side, pending: impl Fn(u32) -> u32) -> Opened {
+    fn open_unit_of(&mut self, side: Side, take: impl FnOnce(&mut RowSpace) -> u32) -> Opened {
         let mut parity = None;
         if !self.rows_mut().has_room(side) {
             parity = self.end_stripe(side);
@@ -472,7 +481,7 @@ impl Mapping {
                 self.rows_mut().open_row(side, front.row);
             }
         }
-        let unit = self.rows_mut().take(side, pending);
+        let unit = take(self.rows_mut());
         self.buffer(unit);
         Opened { unit, parity }
     }
@@ -533,8 +542,7 @@ impl Mapping {
                 if let Some(full) = full {
                     self.seal_mover_unit(full);
                 }
-                let waiting = self.rows_mut().filled_lengths();
-                let opened = self.open_unit_of(Side::Mover, |die| waiting[die as usize]);
+                let opened = self.open_unit_of(Side::Mover, RowSpace::take_for_moved);
                 if let Some(parity) = opened.parity {
                     self.rows_mut().add_filled(parity);
                 }

@@ -187,6 +187,11 @@ impl Raid5 {
         self.clock.front().map_or(Ns::MAX, |&(at, _)| at)
     }
 
+    /// No parity is due any more.
+    pub(super) fn stop(&mut self) {
+        self.clock.clear();
+    }
+
     /// The stripe whose P_wait has ended, as [`Raid5::next_due`] has said. Its parity that is being written, if there is one,
     /// does not wait any longer until units are full.
     pub(super) fn take_due(&mut self) -> Option<Due> {

@@ -37,6 +37,8 @@ struct Victim {
     to_erase: Vec<u32>,
     /// Dies that have not yet erased.
     unerased: u32,
+    /// A die has begun to erase.
+    erasing: bool,
 }
 
 /// The cleaning of a drive that works with rows.
@@ -80,6 +82,7 @@ impl RowCleaning {
                 drains: false,
                 to_erase: Vec::new(),
                 unerased: self.dies,
+                erasing: false,
             });
         }
         self.go_on(die, mapping)
@@ -116,6 +119,7 @@ impl RowCleaning {
             return self.program_or_wait(die, mapping);
         }
         victim.to_erase = (0..self.dies).filter(|&other| other != die).collect();
+        victim.erasing = true;
         self.wakes_all = true;
         Step::Erase(victim.first_unit + die * self.pages)
     }
@@ -128,6 +132,12 @@ impl RowCleaning {
     pub(super) fn unit_read(&mut self, die: u32, unit: u32, mapping: &mut Mapping) {
         self.moved_granules += u64::from(mapping.move_unit(die, unit));
         self.victim.as_mut().expect("a row is being cleaned").reading -= 1;
+    }
+
+    /// Gives up the cleaning, unfinished. Returns the first unit of the row if some of that is erased.
+    pub(super) fn stop(&mut self) -> Option<u32> {
+        self.wakes_all = false;
+        self.victim.take().filter(|victim| victim.erasing).map(|victim| victim.first_unit)
     }
 
     /// A die has erased its part; the last one frees the row.

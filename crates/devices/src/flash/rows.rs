@@ -204,17 +204,29 @@ impl RowSpace {
         }
     }
 
-    /// Gives out a unit for data in the open row of a side, which has room.
+    /// Gives out a unit for the host's data, in the open row of that, which has room.
     #[inline]
-    pub(super) fn take(&mut self, side: Side, pending: impl Fn(u32) -> u32) -> u32 {
-        let (die, page) = self.open[side as usize].take(pending);
+    pub(super) fn take(&mut self, pending: impl Fn(u32) -> u32) -> u32 {
+        let (die, page) = self.open[Side::Host as usize].take(pending);
+        self.unit(Side::Host, die, page)
+    }
+
+    /// Gives out a unit for data that cleaning moves, in the open row of that, which has room.
+    #[inline]
+    pub(super) fn take_for_moved(&mut self) -> u32 {
+        let filled = &self.filled;
+        let (die, page) = self.open[Side::Mover as usize].take(|die| filled[die as usize].len() as u32);
+        self.unit(Side::Mover, die, page)
+    }
+
+    fn unit(&self, side: Side, die: u32, page: u32) -> u32 {
         self.numbers[side as usize] * self.row_units + die * self.pages + page
     }
 
     fn take_parity(&mut self, side: Side) -> u32 {
         let filled = &self.filled;
         let (die, page) = self.open[side as usize].take_parity(|die| filled[die as usize].len() as u32);
-        self.numbers[side as usize] * self.row_units + die * self.pages + page
+        self.unit(side, die, page)
     }
 
     pub(super) fn is_uncovered(&self, side: Side) -> bool {
@@ -263,9 +275,10 @@ impl RowSpace {
         self.filled[die as usize].pop_front()
     }
 
-    /// Units that wait for each die to program them.
-    pub(super) fn filled_lengths(&self) -> Vec<u32> {
-        self.filled.iter().map(|units| units.len() as u32).collect()
+    /// Cleaning has nothing to program any more.
+    pub(super) fn stop_cleaning(&mut self) {
+        self.filled.iter_mut().for_each(VecDeque::clear);
+        self.woken.clear();
     }
 
     /// A die that has got a unit to program since the last call.

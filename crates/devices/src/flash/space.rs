@@ -185,6 +185,11 @@ impl Space {
         plot.cleaning |= plot.free.len() < self.high;
     }
 
+    /// Ends all cleaning.
+    pub(super) fn stop_cleaning(&mut self) {
+        self.plots.iter_mut().for_each(|plot| plot.cleaning = false);
+    }
+
     /// Picks a row of a plot to clean. Ends the cleaning when none is worth it.
     #[inline]
     pub(super) fn choose_victim(&mut self, number: usize) -> Option<u32> {

@@ -1,20 +1,21 @@
 //! A drive as its host sees it: it takes requests apart, and passes commands to its parts and their results back.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::aging::Aging;
 use super::buffer::Buffer;
 use super::config::Config;
-use super::dies::{Dies, Finished};
+use super::defect::{self, Defect};
+use super::dies::Dies;
 use super::host::{HostEvent, HostInterface};
-use super::jobs::{Job, PARITY_READ};
+use super::jobs::{Finished, Job, PARITY_READ};
 use super::loss::{self, Content, Failure, Losses};
 use super::mapping::NONE;
 use super::observe::FlashEvent;
 use super::placement::Placement;
 use super::stats::Stats;
 use crate::command::check;
-use crate::{Command, Completion, Device, Kind, Ns, Rng};
+use crate::{Command, Completion, Device, Kind, Ns, Outcome, Rng};
 
 /// Space of a compressing drive, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +36,15 @@ pub struct Ssd {
     dies: Dies,
     /// Requests that arrived while the drive stood still.
     stalled: VecDeque<u32>,
+    /// The die that has failed.
+    lost_die: Option<u32>,
     /// Draws the blocks that aging writes.
     rng: Rng,
     /// Counts of reads and of aging.
     stats: Stats,
     now: Ns,
+    /// When something happens next, or [`Ns::MAX`]: what [`Ssd::find_next`] gives after each call of the host.
+    next_at: Ns,
 }
 
 impl Ssd {
@@ -52,9 +57,11 @@ impl Ssd {
             placement: Placement::new(config.all_dies()),
             dies: Dies::new(&config, seed),
             stalled: VecDeque::new(),
+            lost_die: None,
             rng: Rng::new(seed ^ 1),
             stats: Stats::default(),
             now: 0,
+            next_at: Ns::MAX,
             config,
         }
     }
@@ -163,6 +170,30 @@ impl Ssd {
         loss::content(&self.config, self.dies.mapping(), self.buffer.raid5(), lba, failure, powered)
     }
 
+    /// A die fails at `now`: what it holds is gone. The drive is read-only from then on. Writes, discards, and flushes of
+    /// data that is only in volatile memory end with [`Outcome::ReadOnly`]. Blocks of the die are read from the rest of
+    /// their stripes, which takes the time of these reads, or end with [`Outcome::Unreadable`]. Returns what is left.
+    /// Panics when a die has failed before.
+    pub fn lose_die(&mut self, now: Ns, die: u32) -> Losses {
+        assert!(self.lost_die.is_none(), "a die has failed before");
+        assert!(die < self.config.all_dies() && now >= self.now && self.next_at >= now, "die {die} at {now}");
+        (self.now, self.lost_die) = (now, Some(die));
+        self.stalled.clear();
+        self.buffer.stop();
+        self.dies.stop(now);
+        // What was read for these requests has no receiver any more, so reads begin anew.
+        for id in self.host.inside() {
+            self.serve_after_loss(id, die);
+        }
+        self.next_at = self.find_next();
+        self.losses_after(Failure::Die(die), true)
+    }
+
+    /// The die that has failed, if one has.
+    pub fn lost_die(&self) -> Option<u32> {
+        self.lost_die
+    }
+
     /// What a failure would leave of all blocks, with power or after a power failure. A die of a drive whose stripes have
     /// more elements than it has dies takes blocks with it.
     pub fn losses_after(&self, failure: Failure, powered: bool) -> Losses {
@@ -178,8 +209,12 @@ impl Ssd {
     }
 
     fn start_aging(&mut self) -> Aging<'_> {
-        assert!(self.next_event().is_none(), "requests are under way");
+        assert!(
+            self.next_event().is_none() && self.lost_die.is_none(),
+            "requests are under way, or a die is lost"
+        );
         self.buffer.empty_at_once(self.now, &mut self.host, &mut self.dies);
+        self.next_at = self.find_next();
         Aging::new(&self.config, self.dies.mapping_mut(), &mut self.placement, &mut self.rng)
     }
 
@@ -199,6 +234,11 @@ impl Ssd {
     }
 
     fn arrived(&mut self, id: u32) {
+        self.host.request_mut(id).inside = true;
+        if let Some(die) = self.lost_die {
+            self.serve_after_loss(id, die);
+            return;
+        }
         if self.dies.is_stopped() {
             self.stalled.push_back(id);
             return;
@@ -239,6 +279,50 @@ impl Ssd {
             granules += extent.count;
         }
         pending += self.sense(unit, granules, id);
+        self.host.request_mut(id).pending = pending;
+        if pending == 0 {
+            self.host.send_data(self.now, id);
+        }
+    }
+
+    /// Serves a request of a drive that has lost a die.
+    #[cold]
+    fn serve_after_loss(&mut self, id: u32, die: u32) {
+        let command = self.host.request(id).command;
+        if command.kind == Kind::Read {
+            self.start_degraded_read(id, command, die);
+            return;
+        }
+        if command.kind != Kind::Flush || self.buffer.is_volatile() {
+            self.host.request_mut(id).outcome = Outcome::ReadOnly;
+        }
+        self.host.acknowledge(self.now, id);
+    }
+
+    /// Reads what is left, and the rest of the stripes of what is not: each unit once for all blocks that need it.
+    #[cold]
+    fn start_degraded_read(&mut self, id: u32, command: Command, die: u32) {
+        let mut wanted: BTreeMap<u32, u32> = BTreeMap::new();
+        for lba in command.lba..command.lba + command.blocks {
+            let mut want = |at, count| {
+                *wanted.entry(self.dies.mapping().geometry().unit_of(at)).or_default() += count;
+            };
+            match self.content_after(lba, Some(Failure::Die(die)), true) {
+                Content::Stored { at, count } => want(at, count),
+                Content::Combined { terms, .. } => {
+                    terms.into_iter().flatten().for_each(|term| want(term, 1));
+                    self.stats.combined_blocks += 1;
+                }
+                Content::Unwritten | Content::Memory => {}
+                Content::Volatile | Content::Lost => {
+                    if !defect::has(Defect::HideLoss) {
+                        self.host.request_mut(id).outcome = Outcome::Unreadable;
+                    }
+                    self.stats.unreadable_blocks += 1;
+                }
+            }
+        }
+        let pending = wanted.into_iter().map(|(unit, granules)| self.sense(unit, granules, id)).sum();
         self.host.request_mut(id).pending = pending;
         if pending == 0 {
             self.host.send_data(self.now, id);
@@ -300,7 +384,9 @@ impl Ssd {
         }
     }
 
-    fn next_at(&self) -> Ns {
+    /// When the host interface, a die, a channel or a parity is due next.
+    #[inline]
+    fn find_next(&self) -> Ns {
         self.host.next_event().min(self.dies.next_event()).min(self.buffer.parity_due())
     }
 }
@@ -312,27 +398,27 @@ impl Device for Ssd {
 
     fn submit(&mut self, now: Ns, command: Command) {
         check(&command, self.blocks());
-        debug_assert!(now >= self.now && self.next_at() >= now, "advance to the time of submission first");
+        debug_assert!(now >= self.now && self.next_at >= now, "advance to the time of submission first");
         self.now = now;
         if self.host.submit(now, command) {
             self.accepted(command);
+            self.next_at = self.find_next();
         }
     }
 
     fn next_event(&self) -> Option<Ns> {
-        let at = self.next_at();
-        (at != Ns::MAX).then_some(at)
+        debug_assert_eq!(self.next_at, self.find_next());
+        (self.next_at != Ns::MAX).then_some(self.next_at)
     }
 
     fn advance(&mut self, now: Ns, completions: &mut Vec<Completion>) {
-        loop {
-            let at = self.next_at();
-            if at > now {
-                break;
-            }
+        while self.next_at <= now {
+            let at = self.next_at;
             self.now = at;
             if self.dies.next_event() == at {
-                self.dies.take_event(at).into_iter().for_each(|ended| self.finished(ended));
+                if let Some(ended) = self.dies.take_event(at) {
+                    self.finished(ended);
+                }
             } else if self.buffer.parity_due() == at {
                 self.buffer.write_parity(at, &mut self.host, &mut self.dies);
             } else {
@@ -345,6 +431,7 @@ impl Device for Ssd {
             while self.dies.take_retry() {
                 self.retry();
             }
+            self.next_at = self.find_next();
         }
         self.now = self.now.max(now);
     }

@@ -72,6 +72,12 @@ impl Standstill {
         true
     }
 
+    /// No reason for a standstill is left, nor will there be one.
+    pub(super) fn stop(&mut self, now: Ns) {
+        (self.batch_units, self.exclusive_cleaning) = (0, false);
+        self.try_end(now);
+    }
+
     /// Standstills so far, the present one included.
     pub(super) fn count(&self) -> u64 {
         self.count

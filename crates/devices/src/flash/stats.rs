@@ -31,6 +31,10 @@ pub struct Stats {
     pub erases: u64,
     /// Pages sensed for the host.
     pub host_senses: u64,
+    /// Blocks read from the rest of their stripes, since their die has failed.
+    pub combined_blocks: u64,
+    /// Blocks of reads that were lost with their die.
+    pub unreadable_blocks: u64,
     /// Times that a program or an erase was suspended for reads.
     pub suspensions: u64,
     /// Times that the drive stopped for its host.
@@ -76,6 +80,8 @@ impl Add for Stats {
             victim_granules: self.victim_granules + other.victim_granules,
             erases: self.erases + other.erases,
             host_senses: self.host_senses + other.host_senses,
+            combined_blocks: self.combined_blocks + other.combined_blocks,
+            unreadable_blocks: self.unreadable_blocks + other.unreadable_blocks,
             suspensions: self.suspensions + other.suspensions,
             stalls: self.stalls + other.stalls,
             stalled_ns: self.stalled_ns + other.stalled_ns,

@@ -10,7 +10,7 @@ use sinew_devices::flash::{
     Cleaning, Config, Content, Drain, Failure, FlashEvent, ParityReads, Redundancy, Ssd, Striping, consumer,
     datacenter, femu, mqsim, slc,
 };
-use sinew_devices::{Command, Device, Kind, Ns, Rng};
+use sinew_devices::{Command, Device, Kind, Ns, Outcome, Rng};
 
 /// Requests under way at most, and blocks of one.
 const DEPTH: usize = 20;
@@ -156,6 +156,20 @@ pub(crate) struct Found {
     pub(crate) combined: u64,
     pub(crate) from_memory: u64,
     pub(crate) lost: u64,
+    /// Reads after the loss of a die that ended well though a block of them was on it, and those that did not.
+    pub(crate) degraded_reads: u64,
+    pub(crate) unreadable_reads: u64,
+}
+
+impl Found {
+    pub(crate) fn add(&mut self, other: Found) {
+        self.checked += other.checked;
+        self.combined += other.combined;
+        self.from_memory += other.from_memory;
+        self.lost += other.lost;
+        self.degraded_reads += other.degraded_reads;
+        self.unreadable_reads += other.unreadable_reads;
+    }
 }
 
 /// Checks every block after a failure.
@@ -301,7 +315,62 @@ pub(crate) fn run(seed: u64) -> Found {
             }
         }
     }
+    lose_die(&mut ssd, &mut ledger, &mut rng, submitted - done.len(), &mut found);
     found
+}
+
+/// A die fails for good: the drive still says the truth about each block, and goes on to do so; requests end as that says,
+/// those under way at that time too, and flash does not change any more.
+fn lose_die(ssd: &mut Ssd, ledger: &mut Ledger, rng: &mut Rng, under_way: usize, found: &mut Found) {
+    let die = rng.below(ssd.config().all_dies());
+    let failure = Some(Failure::Die(die));
+    let losses = ssd.lose_die(ssd.now(), die);
+    for powered in [true, false] {
+        check(ssd, ledger, failure, powered, found);
+    }
+    let contents = |ssd: &Ssd| {
+        (0..ssd.blocks()).map(|lba| ssd.content_after(lba, failure, true)).collect::<Vec<Content>>()
+    };
+    let before = contents(ssd);
+    let commands: Vec<Command> = (0..60)
+        .map(|tag| {
+            let kind =
+                [Kind::Write, Kind::Discard, Kind::Flush, Kind::Read, Kind::Read][rng.below(5) as usize];
+            let blocks = 1 + rng.below(BLOCKS_MAX);
+            Command { tag: 1 + tag, kind, lba: rng.below(ssd.blocks() - blocks), blocks }
+        })
+        .collect();
+    let mut done = Vec::new();
+    for &command in &commands {
+        if rng.below(2) == 0 {
+            step(ssd, ledger, &mut done, None);
+        }
+        ssd.submit(ssd.now(), command);
+    }
+    while ssd.next_event().is_some() {
+        step(ssd, ledger, &mut done, None);
+    }
+    assert_eq!(done.len(), under_way + commands.len(), "requests did not end after the loss of a die");
+    for completion in done.iter().filter(|completion| completion.tag > 0) {
+        let command = commands[completion.tag as usize - 1];
+        let read = &before[command.lba as usize..(command.lba + command.blocks) as usize];
+        let any = |is: fn(&Content) -> bool| command.kind == Kind::Read && read.iter().any(is);
+        let is_lost = any(|content| matches!(content, Content::Lost));
+        let expected = match command.kind {
+            Kind::Read if is_lost => Outcome::Unreadable,
+            Kind::Read => Outcome::Done,
+            // Data that is only in memory cannot get to flash.
+            Kind::Flush if completion.outcome == Outcome::Done => Outcome::Done,
+            Kind::Flush | Kind::Write | Kind::Discard => Outcome::ReadOnly,
+        };
+        assert_eq!(completion.outcome, expected, "{command:?} after the loss of die {die}");
+        found.unreadable_reads += u64::from(is_lost);
+        found.degraded_reads +=
+            u64::from(!is_lost && any(|content| matches!(content, Content::Combined { .. })));
+    }
+    assert_eq!(contents(ssd), before, "the drive has changed after the loss of a die");
+    let lost = (0..).zip(&before).filter(|(_, content)| matches!(content, Content::Lost)).map(|(lba, _)| lba);
+    assert_eq!(losses.lost, lost.collect::<Vec<u32>>());
 }
 
 /// Moves a drive to its next event, or through all events until a time.
