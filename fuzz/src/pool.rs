@@ -54,6 +54,7 @@ pub fn shape(choice: u8) -> Config {
         state: MemberState::Active,
         out_epoch: 0,
         path: format!("m{i}"),
+        physical: 0,
     };
     let volume =
         VolumeConfig { id: VolumeId(0), name: VOLUME.to_owned(), bytes: VOLUME_BYTES, deleting: false };
@@ -67,6 +68,7 @@ pub fn shape(choice: u8) -> Config {
         volumes: vec![volume],
         volume_next: 1,
         openings: Vec::new(),
+            damage: Vec::new(),
     }
 }
 
@@ -144,6 +146,7 @@ async fn live(io: SimIo, members: Vec<Candidate>) {
         shards: 1,
         journal_blocks: Some(JOURNAL_BLOCKS),
         force: false,
+        physical: None,
     };
     pool::create(&io, &members, &spec).await.expect("created");
     let open = OpenPool::open(io, members).await.expect("opened");

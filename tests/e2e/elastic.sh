@@ -28,6 +28,10 @@ until_used() {
   echo "used $used, expected $1"; return 1
 }
 stripes() { ctl pool status --json | /usr/bin/python3 -c "import json,sys; print(json.load(sys.stdin)['stripes']['$1'])"; }
+# The number of thin members, the source of their figures, and their space.
+physical() {
+  ctl pool status --json | /usr/bin/python3 -c "import json,sys; p=[m['physical'] for m in json.load(sys.stdin)['members']]; print(len(p), *sorted({x['source'] for x in p}), *sorted({x['total'] for x in p}))"
+}
 until_stripes() { for _ in $(seq 200); do [ "$(stripes "$1")" = "$2" ] && return 0; sleep 0.1; done; ctl array status; return 1; }
 
 elastic_run() {
@@ -35,15 +39,28 @@ elastic_run() {
   # Random data beyond the physical space: refused, and no member is lost.
   fio --name=f --ioengine=nbd "--uri=$(uri)" --rw=write --bs=64k --iodepth=8 --size=340M --refill_buffers=1 >"$dir/fio" 2>&1
   grep -q "No space left on device" "$dir/fio" || { cat "$dir/fio"; return 1; }
-  [ "$(ctl pool status --json | grep -c '"state": "active"')" = 4 ] && health healthy || { ctl pool status; return 1; }
+  [ "$(ctl pool status --json | grep -c '"state": "active"')" = 4 ] || { ctl pool status; return 1; }
+  # The control looks once a second.
+  for _ in $(seq 50); do health suspended && break; sleep 0.1; done
+  health suspended || { ctl pool status; return 1; }
+  ctl pool status --check >"$dir/check"; [ $? = 2 ] && grep -q "no physical space" "$dir/check" || { cat "$dir/check"; return 1; }
+  # The server knows the limit of each device and what it uses of it.
+  physical | grep -qx "4 zram 100663296" || { physical; return 1; }
+  ctl pool status | grep -q "^physical .* of 96 MiB ([89][0-9] %) on member 3" || { ctl pool status; return 1; }
+  ctl metrics | grep -q '^sinew_member_physical_bytes{pool="v",member="3",space="used"} ' || { ctl metrics; return 1; }
   # Discards help at once.
   fio --name=t --ioengine=nbd "--uri=$(uri)" --rw=trim --bs=3M --iodepth=1 --size=375M >"$dir/fio" 2>&1 || { cat "$dir/fio"; return 1; }
   until_used "used < 10 << 20" && until_stripes parity 0 || return 1
+  for _ in $(seq 200); do health healthy && break; sleep 0.1; done
+  health healthy || { echo "suspended with free space"; ctl pool status; return 1; }
   head -c 100M /dev/urandom >"$dir/in" && nbdcopy "$dir/in" "$(uri)" || return 1
   until_used "used > 30 << 20" || return 1
   ctl array share 100 && until_stripes parity 0 && until_used "used > 45 << 20" || return 1
   # A crash, and back to parity: the data stays, the space of the copies is free.
   stop -KILL; start && ctl array share 0 && until_stripes mirrored 0 && until_used "used < 45 << 20" || return 1
+  # A limit by hand, until it is lifted.
+  ctl member physical 1 64M && physical | grep -qx "4 zram 67108864 100663296" || { physical; return 1; }
+  ctl member physical 1 none && physical | grep -qx "4 zram 100663296" || { physical; return 1; }
   nbdcopy "$(uri)" "$dir/back" && cmp -n $((100 << 20)) "$dir/in" "$dir/back" || return 1
   stop
 }

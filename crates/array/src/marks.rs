@@ -1,6 +1,10 @@
 //! The coverage marks of an array: code that only faults, crashes and shortages reach.
 
 sinew_core::coverage_marks! {
+    /// An array: a rebuild waited for physical space.
+    ArrayRebuildAwaitsSpace,
+    /// An array: stripes did not become mirrored for lack of physical space.
+    ArrayPromotionAwaitsSpace,
     /// An array: regions that a lost member may have missed something in were marked.
     ArrayMemberMissed,
     /// An array: a replaced member was marked as stale everywhere.

@@ -262,7 +262,7 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
         if !was_active && state == MemberState::Active {
             self.forms.write_all_again(self.journal.log().tail_durable());
         }
-        self.tidier.note_member_change();
+        self.tidier.queue_all();
         self.journal.note_member_change();
         self.rebuild.wake();
         self.bitmap.wake_clearing();

@@ -6,18 +6,25 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::marks::Mark;
+use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::coverage::MarkName;
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_format::model::array_shard_layout::ShardLayout;
 use sinew_members::io_priority::BackgroundWork;
 use sinew_members::members::Members;
+use sinew_members::space_credit::SpaceNeed;
 use sinew_members::status::Counters;
 use sinew_members::throttle::Throttle;
 use sinew_members::update_latency::{ChangeParts, UpdateLatency};
 
 /// Pause before background work that failed is tried again.
 pub(crate) const RETRY_NS: u64 = 50_000_000;
+
+/// Stripes that can get parity instead of copies within the reserve of physical space.
+pub(crate) const RESERVED_STRIPES: u64 = 8;
+/// Physical space for two configurations of usual size on a member.
+const SUPERBLOCK_BYTES: u64 = 32 << 10;
 
 /// The state of a shard that all rooms share.
 pub(crate) struct ShardState<I> {
@@ -84,6 +91,21 @@ impl<I: Io> ShardState<I> {
     /// Replaces the layout.
     pub(crate) fn set_layout(&self, layout: ShardLayout) {
         self.layout.replace(Rc::new(layout));
+    }
+
+    /// The physical space that must be free for a client's write while `pending_blocks` are not in their places. The reserve is
+    /// enough to fill the log, the form pages and the superblocks, and for the parity of a small batch of conversions, as if
+    /// nothing of that had space yet.
+    pub(crate) fn space_need(&self, pending_blocks: u64) -> SpaceNeed {
+        let layout = self.layout();
+        let metadata_blocks = u64::from(layout.geometry.log_blocks) + 2 * u64::from(layout.form_pages());
+        let batch_chunks = if layout.is_elastic() { RESERVED_STRIPES * layout.m as u64 } else { 0 };
+        let blocks = metadata_blocks + batch_chunks * u64::from(layout.chunk_blocks);
+        SpaceNeed {
+            pending_blocks,
+            writes_of_block: layout.tolerates() as u64 + 1,
+            reserve: blocks * BLOCK_BYTES as u64 + SUPERBLOCK_BYTES,
+        }
     }
 
     /// Notes where the time of a stripe update went.

@@ -14,6 +14,7 @@ use std::task::Poll;
 
 use crate::buf::Buf;
 use crate::coverage::MarkName;
+use crate::physical::Physical;
 
 /// A device as its world numbers it. Only the world knows what it is: a file, a block device, memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,6 +135,11 @@ pub trait Io: Clone + 'static {
     /// # Errors
     /// [`IoError::Gone`] when there is no such device.
     fn space(&self, device: DeviceId) -> Result<Space, IoError>;
+    /// The physical space of a thin device at this moment; `None` if the device has as much as it has addresses, or does not
+    /// tell. It may take as long as a read, so it is not for the path of requests.
+    fn physical(&self, _device: DeviceId) -> impl Future<Output = Option<Physical>> {
+        async { None }
+    }
 }
 
 /// Lets every other task that is ready run before this one continues.

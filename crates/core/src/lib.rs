@@ -10,6 +10,7 @@ pub mod coverage;
 pub mod ids;
 pub mod io;
 pub mod mutation;
+pub mod physical;
 pub mod sync;
 pub mod transport;
 pub mod volume;

@@ -168,6 +168,11 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, request: ControlRequest) {
         ControlRequest::ElasticPolicy(policy) => shard.set_elastic_policy(policy),
         ControlRequest::SpikeAvoidance(mode) => shard.members().set_spike_avoidance(mode),
         ControlRequest::IoTimeout(ns) => shard.members().io_timeouts.set(ns),
+        ControlRequest::SpaceMark { done } => {
+            shard.members().space.mark();
+            let _ = done.send(Ok(()));
+        }
+        ControlRequest::SpaceAllotments(allotments) => shard.members().space.deal(allotments),
         ControlRequest::Status(reply) => {
             let _ = reply.send(shard.status());
         }

@@ -4,6 +4,7 @@
 //! leaves the previous generation readable.
 
 use crate::model::config::{Config, MemberConfig, MemberState, Opening, VolumeConfig};
+use crate::model::damage::{DamagedRange, DamagedRanges, VolumeDamage};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::checksum::crc32c;
 use sinew_core::ids::VolumeId;
@@ -120,6 +121,17 @@ fn encode_config(config: &Config) -> Vec<u8> {
         w.u64(opening.epoch);
         w.u64(opening.nonce);
     }
+    config.members.iter().for_each(|m| w.u64(m.physical));
+    w.u32(config.damage.len() as u32);
+    for VolumeDamage { volume, ranges } in &config.damage {
+        w.u32(volume.0);
+        w.u32(ranges.ranges().len() as u32);
+        for range in ranges.ranges() {
+            w.u64(range.first);
+            w.u64(range.blocks);
+            w.u64(range.since_s);
+        }
+    }
     w.0
 }
 
@@ -145,7 +157,7 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
         let path = r.text()?;
         let layout = shape.member_layout(bytes, page_slots, chunks, state);
         let layout = layout.ok_or(DecodeError::Invalid("member layout"))?;
-        members.push(MemberConfig { uuid, bytes, layout, state, out_epoch, path });
+        members.push(MemberConfig { uuid, bytes, layout, state, out_epoch, path, physical: 0 });
     }
     let volume_next = r.u32()?;
     let mut volumes: Vec<VolumeConfig> = Vec::new();
@@ -162,14 +174,42 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
     for _ in 0..r.u8()? {
         openings.push(Opening { epoch: r.u64()?, nonce: r.u64()? });
     }
+    // Pools of earlier versions end here.
+    if !r.0.is_empty() {
+        for member in &mut members {
+            member.physical = r.u64()?;
+        }
+    }
+    // So do those of versions that forgot damage.
+    let damage = if r.0.is_empty() { Vec::new() } else { decode_damage(&mut r, &volumes)? };
+    let geometry = shape;
     let config =
-        Config { pool, name, generation, epoch, geometry: shape, members, volumes, volume_next, openings };
+        Config { pool, name, generation, epoch, geometry, members, volumes, volume_next, openings, damage };
     let all = config.volumes.iter().fold(0u64, |all, v| all.saturating_add(v.bytes));
     // All members count: the volumes may be larger than the limit now if members were lost for good since.
     if all > config.volume_bytes_on(|_| true) {
         return Err(DecodeError::Invalid("size of volumes"));
     }
     Ok(config)
+}
+
+fn decode_damage(r: &mut Reader<'_>, volumes: &[VolumeConfig]) -> Result<Vec<VolumeDamage>, DecodeError> {
+    let wrong = DecodeError::Invalid("damage");
+    let mut damage: Vec<VolumeDamage> = Vec::new();
+    for _ in 0..r.u32()? {
+        let volume = VolumeId(r.u32()?);
+        let is_volume = volumes.iter().any(|v| v.id == volume);
+        if !is_volume || damage.last().is_some_and(|last| last.volume >= volume) {
+            return Err(wrong);
+        }
+        let mut ranges = Vec::new();
+        for _ in 0..r.u32()? {
+            ranges.push(DamagedRange { first: r.u64()?, blocks: r.u64()?, since_s: r.u64()? });
+        }
+        let ranges = DamagedRanges::from_stored(ranges).filter(|ranges| !ranges.is_empty());
+        damage.push(VolumeDamage { volume, ranges: ranges.ok_or_else(|| wrong.clone())? });
+    }
+    Ok(damage)
 }
 
 #[cfg(test)]
@@ -193,6 +233,7 @@ pub(crate) mod tests {
             state: states[usize::from(i)],
             out_epoch: 3,
             path: format!("/dev/m{i}"),
+            physical: u64::from(i) << 20,
         };
         Config {
             pool: [9; 16],
@@ -204,6 +245,11 @@ pub(crate) mod tests {
             volumes: vec![VolumeConfig { id: VolumeId(1), name: "v".into(), bytes: 1 << 20, deleting: true }],
             volume_next: 2,
             openings: vec![Opening { epoch: 5, nonce: 17 }],
+            damage: vec![VolumeDamage {
+                volume: VolumeId(1),
+                ranges: DamagedRanges::from_stored(vec![DamagedRange { first: 3, blocks: 2, since_s: 9 }])
+                    .unwrap(),
+            }],
         }
     }
 
@@ -213,6 +259,19 @@ pub(crate) mod tests {
         assert_eq!(Superblock::decode(sb.encode().unwrap().bytes()).as_ref(), Ok(&sb));
         sb.config.members[0].state = MemberState::Leaving;
         assert_eq!(Superblock::decode(sb.encode().unwrap().bytes()), Ok(sb));
+    }
+
+    #[test]
+    fn configurations_of_earlier_versions_are_read() {
+        let mut config = sample();
+        let bytes = encode_config(&config);
+        let damage = 4 + 4 + 4 + 24;
+        let before_damage = &bytes[..bytes.len() - damage];
+        config.damage.clear();
+        assert_eq!(decode_config(before_damage).unwrap(), config);
+        let earlier = &before_damage[..before_damage.len() - 8 * config.members.len()];
+        config.members.iter_mut().for_each(|member| member.physical = 0);
+        assert_eq!(decode_config(earlier).unwrap(), config);
     }
 
     #[test]

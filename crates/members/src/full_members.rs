@@ -15,6 +15,9 @@ use sinew_core::sync::Signal;
 /// Pause before a write that was refused is tried again. For as long the member counts as full.
 pub const RETRY_NS: u64 = 20_000_000;
 
+/// For how long a member that refused a write is shown as full: clients stop writing when they are refused.
+pub const SHOWN_NS: u64 = 10_000_000_000;
+
 /// The members of a shard that are full, and the writes that wait for space.
 #[derive(Default)]
 pub struct FullMembers {
@@ -43,6 +46,13 @@ impl FullMembers {
     pub(crate) fn contains(&self, member: MemberId, now: u64) -> bool {
         self.refusals.get() > 0
             && self.until.borrow().get(usize::from(member.0)).is_some_and(|&until| now < until)
+    }
+
+    /// Of each of the first `count` members, whether it has refused a write within this time.
+    pub fn refused_within(&self, ns: u64, now: u64, count: usize) -> Vec<bool> {
+        let until = self.until.borrow();
+        let has_refused = |until: &u64| *until > 0 && now < until.saturating_sub(RETRY_NS).saturating_add(ns);
+        (0..count).map(|member| until.get(member).is_some_and(has_refused)).collect()
     }
 
     /// Writes that members have refused for lack of space since the pool was opened.

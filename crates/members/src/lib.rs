@@ -18,6 +18,8 @@ pub mod open_error;
 pub mod pool_shard;
 pub mod recovery_report;
 pub mod ring;
+mod space_admission;
+pub mod space_credit;
 pub mod status;
 pub mod stripe_columns;
 pub mod throttle;

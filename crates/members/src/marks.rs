@@ -7,6 +7,10 @@ sinew_core::coverage_marks! {
     MemberFull,
     /// A group of a journal waited for physical space on its members.
     RingAwaitsSpace,
+    /// A client's write waited for physical space.
+    SpaceAwaited,
+    /// A client's write was refused before a member had to refuse it.
+    SpaceRefused,
     /// Recovery waited for physical space, for copies of what is in the journal.
     RecoveryAwaitsSpace,
 }

@@ -6,12 +6,13 @@ use std::rc::Rc;
 use async_channel::Sender;
 
 use crate::deadlines::Deadlines;
-use crate::full_members::{FullMembers, RETRY_NS};
+use crate::full_members::{FullMembers, RETRY_NS, SHOWN_NS};
 use crate::io_timeout::{IoTimeouts, PendingRequest};
 use crate::latency::{LatencyTable, MemberLatency, RequestKind, RequestStart, SpikeAvoidance};
 use crate::marks::Mark;
 use crate::member_stats::MemberStats;
 use crate::message::ShardEvent;
+use crate::space_credit::SpaceCredit;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::{ChunkAddr, MemberId};
 use sinew_core::io::{DeviceId, Gather, Io, IoError};
@@ -93,6 +94,8 @@ pub struct Members<I> {
     pub io_timeouts: Rc<IoTimeouts>,
     /// Members without physical space.
     pub full: FullMembers,
+    /// Physical space that may still be used.
+    pub space: SpaceCredit,
     /// Whether all devices carry out requests on the spot, so that none is ever pending.
     completes_on_the_spot: Cell<bool>,
 }
@@ -126,6 +129,7 @@ impl<I: Io> Members<I> {
             deadlines: Deadlines::default(),
             io_timeouts: Rc::default(),
             full: FullMembers::default(),
+            space: SpaceCredit::default(),
             completes_on_the_spot: Cell::new(false),
         };
         members.update_tracking();
@@ -217,6 +221,9 @@ impl<I: Io> Members<I> {
         }
         drop(list);
         self.update_tracking();
+        if is_other || !state.takes_part() {
+            self.space.forget(member);
+        }
         if is_other {
             self.latency.forget(member);
         }
@@ -253,6 +260,11 @@ impl<I: Io> Members<I> {
             latency.unanswered_ns = member.device.map_or(0, |device| self.io_timeouts.unanswered_ns(device));
         }
         all
+    }
+
+    /// Of each member, whether it has refused a write for lack of physical space a short time ago.
+    pub fn full_members(&self) -> Vec<bool> {
+        self.full.refused_within(SHOWN_NS, self.io.now(), self.count())
     }
 
     /// The cost of another read from the member.
@@ -403,7 +415,9 @@ impl<I: Io> Members<I> {
         let bytes: usize = data.iter().map(Buf::len).sum();
         self.note(member, |m| m.in_flight += 1);
         let sent = self.begin(member, device);
+        self.space.begin_write(member, bytes as u64);
         let result = self.io.write(device, origin + offset, data).await;
+        self.space.end_write(member, bytes as u64);
         self.end(member, RequestKind::Write, sent);
         self.note(member, |m| {
             m.in_flight -= 1;
@@ -420,6 +434,7 @@ impl<I: Io> Members<I> {
         if result == Err(IoError::NoSpace) {
             self.io.mark(Mark::MemberFull);
             self.full.note_refusal(member, self.io.now_coarse());
+            self.space.note_refusal(member);
         }
         result
     }

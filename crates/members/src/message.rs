@@ -3,9 +3,10 @@
 
 use crate::io_timeout::HungDevices;
 use crate::latency::SpikeAvoidance;
+use crate::space_credit::Allotment;
 use crate::status::ShardStatus;
 use crate::throttle::Limits;
-use sinew_core::buf::Buf;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::{MemberId, VolumeId};
 use sinew_core::io::{DeviceId, IoError};
 use sinew_core::volume::{Extent, VolumeError};
@@ -57,6 +58,17 @@ pub enum Request {
     },
     /// Makes everything durable.
     Flush,
+}
+
+impl Request {
+    /// Blocks that the request may store.
+    pub fn stored_blocks(&self) -> u64 {
+        match self {
+            Request::Write { data, .. } => (data.len() / BLOCK_BYTES) as u64,
+            Request::Merge { .. } => 1,
+            _ => 0,
+        }
+    }
 }
 
 /// The answer to a request.
@@ -173,6 +185,13 @@ pub enum ControlRequest {
     Policy(Policy),
     /// Change how stripes of an elastic array change their form.
     ElasticPolicy(ElasticPolicy),
+    /// The members are about to be asked for their physical space.
+    SpaceMark {
+        /// Answered when it is noted which writes have ended.
+        done: Answer<Result<(), VolumeError>>,
+    },
+    /// Physical space that the shard may use; none is limited beside these.
+    SpaceAllotments(Vec<Allotment>),
     /// Report the shard's state.
     Status(Answer<ShardStatus>),
     /// Report the part of the state that costs nothing, however large the shard is.
@@ -208,6 +227,11 @@ pub enum ShardEvent {
     Write {
         /// Answered with whether md's superblocks on all members say so, durably.
         done: Answer<bool>,
+    },
+    /// The shard needs to know how much physical space is free.
+    SpaceWanted {
+        /// Answered once the shard has figures that were asked for after this.
+        done: Answer<()>,
     },
     /// The shard has moved everything below a key in the array's growth, and has recorded that.
     Moved {

@@ -193,6 +193,12 @@ pub struct ShardStatus {
     pub member_chunks_parity: Vec<u64>,
     /// Stale chunks of an array on each member.
     pub member_chunks_stale: Vec<u64>,
+    /// Bytes of each member for chunks that store nothing now.
+    pub member_unused_bytes: Vec<u64>,
+    /// Of each member, whether it has refused a write for lack of physical space a short time ago.
+    pub member_full: Vec<bool>,
+    /// Shards in which writes that others depend on wait for physical space.
+    pub waits_for_space: u64,
 }
 
 impl ShardStatus {
@@ -234,6 +240,15 @@ impl ShardStatus {
         self.member_latency.resize(self.members.len(), MemberLatency::default());
         for (mine, theirs) in self.member_latency.iter_mut().zip(&other.member_latency) {
             mine.add(theirs);
+        }
+        self.member_unused_bytes.resize(self.members.len(), 0);
+        for (mine, theirs) in self.member_unused_bytes.iter_mut().zip(&other.member_unused_bytes) {
+            *mine += theirs;
+        }
+        self.waits_for_space += other.waits_for_space;
+        self.member_full.resize(self.members.len(), false);
+        for (mine, theirs) in self.member_full.iter_mut().zip(&other.member_full) {
+            *mine |= theirs;
         }
         self.member_chunks_stale.resize(self.members.len(), 0);
         for (mine, theirs) in self.member_chunks_stale.iter_mut().zip(&other.member_chunks_stale) {

@@ -12,12 +12,13 @@ use std::task::Waker;
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::{DeviceId, Gather, IoError};
-use sinew_devices::{Completion, Outcome};
+use sinew_devices::Completion;
 
 use crate::blocks::{Content, deep_copy, gather_bytes, is_aligned};
 use crate::device::{CrashPolicy, DeviceState};
-use crate::faults::{ENOSPC, OpKind};
+use crate::faults::OpKind;
 use crate::latency::Work;
+use crate::model::error_of;
 use crate::random::Rng;
 use crate::trace::{TraceHash, crc};
 
@@ -252,9 +253,9 @@ impl Core {
             let request = &mut self.requests[ticket.slot as usize];
             if request.generation == ticket.generation && request.event == IN_MODEL {
                 let delay_ns = request.delay_ns;
-                if completion.outcome == Outcome::NoSpace {
-                    request.verdict = Some(IoError::Failed(ENOSPC));
-                    self.devices[index].counts.no_space += 1;
+                let counts = &mut self.devices[index].counts;
+                if let Some(error) = error_of(completion.outcome, counts) {
+                    request.verdict = Some(IoError::Failed(error));
                 }
                 self.schedule(ticket.slot, self.now + delay_ns);
             }
@@ -506,6 +507,18 @@ impl Core {
     }
 
     /// From here on the device takes the time of its latency.
+    /// A die of a device with the model of an SSD fails.
+    pub(crate) fn lose_die(&mut self, id: DeviceId, die: u32) {
+        let now = self.now;
+        if let Some(device) = self.device_mut(id)
+            && let Some(modelled) = &mut device.model
+        {
+            modelled.lose_die(now, die);
+            device.counts.dies_lost += 1;
+            self.schedule_model(id.0 as usize);
+        }
+    }
+
     pub(crate) fn remove_model(&mut self, id: DeviceId) {
         let waits = |r: &Request| r.event == IN_MODEL && r.op.place().is_some_and(|place| place.device == id);
         assert!(!self.requests.iter().any(waits), "requests of the model are under way");

@@ -156,6 +156,12 @@ fault_counts! {
     write_errors,
     /// Writes for which a compressing or thin device had no room.
     no_space,
+    /// Dies of modelled SSDs that failed.
+    dies_lost,
+    /// Writes, discards and flushes that an SSD refused since it had lost a die.
+    refused_writes,
+    /// Reads that failed because an SSD had lost blocks of them with a die.
+    unreadable,
     /// Times another tenant took physical space of a thin device.
     squeezes,
     /// Flushes that failed.

@@ -162,6 +162,23 @@ impl Device {
         self.with_core(|core| core.remove_model(self.id));
     }
 
+    /// A die fails, if it has the model of an SSD that has not lost one yet. From then on it refuses writes, and it reads
+    /// only what its own redundancy covers. A number above that of the dies counts around.
+    ///
+    /// Returns whether a die has failed by this.
+    pub fn lose_die(&self, die: u32) -> bool {
+        let dies = self.model(Model::dies).unwrap_or(0);
+        if dies > 0 {
+            self.with_core(|core| core.lose_die(self.id, die % dies));
+        }
+        dies > 0
+    }
+
+    /// Whether it has lost a die.
+    pub fn has_lost_die(&self) -> bool {
+        self.with(|device, _| device.counts.dies_lost > 0 && device.model.is_some())
+    }
+
     /// Looks at its model, if it has one.
     pub fn model<T>(&self, look: impl FnOnce(&Model) -> T) -> Option<T> {
         self.with(|device, _| device.model.as_ref().map(|modelled| look(&modelled.model)))
@@ -193,15 +210,6 @@ impl Device {
             let taken = thin.limit(u64::MAX).saturating_sub(used + room);
             thin.take(taken, now.saturating_add(ns));
             device.counts.squeezes += 1;
-        });
-    }
-
-    /// Other tenants give back what they have taken.
-    pub fn end_squeeze(&self) {
-        self.with(|device, _| {
-            if let Some(thin) = &mut device.thin {
-                thin.take(0, 0);
-            }
         });
     }
 

@@ -5,6 +5,7 @@
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::{Gather, IoError};
+use sinew_core::physical::{Domain, Physical, PhysicalSource};
 
 use crate::blocks::{Content, Version, gather_bytes, leading, stored_length};
 use crate::device::{DeviceState, DiscardReads};
@@ -195,6 +196,13 @@ impl DeviceState {
         Ok(())
     }
 
+    /// The physical space, if it may be less than the addresses.
+    pub(crate) fn physical(&self, now: u64) -> Option<Physical> {
+        let (limit, used) = (self.thin.as_ref()?.limit(now), self.table.stored_bytes());
+        let free = Some(limit.saturating_sub(used));
+        Some(Physical { used, free, domain: Domain(u64::from(self.id.0)), source: PhysicalSource::Device })
+    }
+
     /// The number of leading blocks of a write for which there is space.
     pub(crate) fn blocks_with_space(&self, now: u64, first: u64, data: &Gather) -> u64 {
         let blocks = data.iter().map(|buf| buf.len() / BLOCK_BYTES).sum::<usize>() as u64;
@@ -203,8 +211,10 @@ impl DeviceState {
         let content = data.iter().flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES));
         let fits = content.zip(first..).take_while(|(content, block)| {
             let new = stored_length(content);
+            // The old content is there until the new one is (zram, copy on write).
+            let fits = new == 0 || used + new <= limit;
             used = used - self.table.stored_length_of(*block) + new;
-            new == 0 || used <= limit
+            fits
         });
         fits.count() as u64
     }

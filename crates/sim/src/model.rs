@@ -7,9 +7,9 @@
 
 use sinew_devices::disk::Disk;
 use sinew_devices::flash::Ssd;
-use sinew_devices::{BLOCK_BYTES, Command, Completion, Device as Timed, Kind};
+use sinew_devices::{BLOCK_BYTES, Command, Completion, Device as Timed, Kind, Outcome};
 
-use crate::faults::OpKind;
+use crate::faults::{EIO, ENOSPC, FaultCounts, OpKind};
 
 /// A timing model.
 #[derive(Clone, Debug)]
@@ -35,10 +35,30 @@ impl Model {
         }
     }
 
+    /// The dies that may fail; none of a disk, or of an SSD that has lost one.
+    pub(crate) fn dies(&self) -> u32 {
+        match self {
+            Model::Flash(ssd) if ssd.lost_die().is_none() => ssd.config().all_dies(),
+            Model::Flash(_) | Model::Disk(_) => 0,
+        }
+    }
+
     /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         u64::from(self.timed().blocks()) * u64::from(BLOCK_BYTES)
     }
+}
+
+/// The error with which a request ends, if it does, counted.
+pub(crate) fn error_of(outcome: Outcome, counts: &mut FaultCounts) -> Option<i32> {
+    let (error, count) = match outcome {
+        Outcome::Done => return None,
+        Outcome::NoSpace => (ENOSPC, &mut counts.no_space),
+        Outcome::ReadOnly => (EIO, &mut counts.refused_writes),
+        Outcome::Unreadable => (EIO, &mut counts.unreadable),
+    };
+    *count += 1;
+    Some(error)
 }
 
 /// How busy a device with a model has been since it got the model.
@@ -80,6 +100,13 @@ impl Modelled {
         let block = u64::from(BLOCK_BYTES);
         let command = Command { tag, kind, lba: (offset / block) as u32, blocks: (bytes / block) as u32 };
         self.model.timed_mut().submit(now, command);
+    }
+
+    /// A die of the SSD fails now.
+    pub(crate) fn lose_die(&mut self, now: u64, die: u32) {
+        if let Model::Flash(ssd) = &mut self.model {
+            ssd.lose_die(now, die);
+        }
     }
 
     pub(crate) fn next_event(&self) -> Option<u64> {

@@ -20,6 +20,7 @@ use std::task::{Context, Poll, Waker};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::coverage::MarkName;
 use sinew_core::io::{DeviceId, Gather, Io, IoError, Space};
+use sinew_core::physical::Physical;
 
 use crate::core::{Core, Op, Ticket, Turn};
 use crate::device::{CrashPolicy, DeviceConfig, DeviceState, DiscardReads};
@@ -462,6 +463,12 @@ impl Io for SimIo {
         let core = self.shared.core.borrow();
         let device = core.device(device).filter(|device| !device.gone && !device.abandoned);
         device.map(|device| Space { bytes: device.config.bytes }).ok_or(IoError::Gone)
+    }
+
+    async fn physical(&self, device: DeviceId) -> Option<Physical> {
+        let core = self.shared.core.borrow();
+        let now = core.now;
+        core.device(device).filter(|device| !device.gone && !device.abandoned)?.physical(now)
     }
 }
 

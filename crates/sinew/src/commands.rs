@@ -2,9 +2,11 @@
 
 pub(crate) mod array;
 pub(crate) mod bench;
+pub(crate) mod damage;
 pub(crate) mod events;
 pub(crate) mod examine;
 pub(crate) mod find;
+pub(crate) mod generate;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
 #[cfg(not(feature = "lab"))]
@@ -16,6 +18,7 @@ pub(crate) mod member;
 pub(crate) mod metrics;
 pub(crate) mod policy;
 pub(crate) mod pool;
+pub(crate) mod probe;
 pub(crate) mod replay;
 pub(crate) mod scrub;
 pub(crate) mod serve;

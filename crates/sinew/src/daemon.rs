@@ -1,15 +1,26 @@
-//! The daemon of `sinew serve` and `sinew up`: a pool of this process, its volumes over NBD, and its control socket.
+//! The daemon of `sinew serve` and `sinew up`: a pool of this process, its volumes over NBD, and its control socket, and
+//! its metrics over HTTP.
 
 mod addresses;
+pub(crate) mod config_file;
 mod control_socket;
 mod event_log;
+mod exposition;
+mod hook;
+mod http;
 mod listen;
 mod member_watch;
 mod metrics;
 mod nbd_sockets;
 mod rates;
+mod readiness;
 mod server;
 
+mod settings;
+mod site;
+mod volume_stats;
+
 pub(crate) use addresses::Addresses;
+pub(crate) use exposition::prometheus;
 pub(crate) use listen::{Listen, parse_address};
 pub(crate) use server::serve;

@@ -27,7 +27,7 @@ mod units;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::out::complain;
 
@@ -70,6 +70,8 @@ enum Command {
     Workload(commands::workload::WorkloadCommand),
     Torture(commands::lab::TortureArgs),
     Experiment(commands::lab::ExperimentArgs),
+    #[command(subcommand, hide = true)]
+    Generate(commands::generate::GenerateCommand),
 }
 
 fn main() -> ExitCode {
@@ -101,6 +103,7 @@ fn main() -> ExitCode {
         Command::Workload(command) => commands::workload::run(command),
         Command::Torture(args) => commands::lab::torture(args),
         Command::Experiment(args) => commands::lab::experiment(args),
+        Command::Generate(command) => commands::generate::run(command, Sinew::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,5 +1,6 @@
 //! Pools in this process: their members, making them, and opening them on a set of threads.
 
+pub(crate) mod assembly;
 pub(crate) mod cores;
 pub(crate) mod create;
 pub(crate) mod fault_member;

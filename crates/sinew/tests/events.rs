@@ -4,6 +4,9 @@ mod harness;
 
 use std::os::unix::fs::FileExt;
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
 use harness::{Sandbox, Server, wait_until};
 use serde_json::Value;
 
@@ -112,15 +115,20 @@ fn repaired_and_lost_blocks_are_events() {
     sandbox.ok(&["scrub", "start", "--wait"]);
     let repaired = hears(&sandbox, &server, "member-errors", |event| event["member"] == 1);
     assert_eq!(repaired["severity"], "warning");
-    assert!(events(&sandbox).iter().all(|event| event["event"] != "blocks-lost"));
+    let is_loss = |event: &Value| event["event"] == "blocks-lost" || event["event"] == "damage-found";
+    assert!(!events(&sandbox).iter().any(is_loss));
     ["m0", "m1", "m2", "m3"].into_iter().for_each(spoil);
     let mut failed = 0;
     for mib in 0..20 {
         failed += u32::from(client.read(mib << 20, 1 << 20) == Err(EIO));
     }
     assert!(failed > 0, "every copy was overwritten");
-    let lost = hears(&sandbox, &server, "blocks-lost", |event| event["reads"].as_u64() > Some(0));
+    let lost = hears(&sandbox, &server, "damage-found", |event| event["volume"] == "v");
     assert_eq!(lost["severity"], "error");
+    assert!(lost["offset"].as_u64().is_some() && lost["bytes"].as_u64() > Some(0), "{lost}");
+    let metrics = sandbox.ok(&["metrics"]);
+    assert!(metrics.contains("sinew_events_total{pool=\"tank\",event=\"damage-found\",severity=\"error\"}"));
+    assert!(metrics.contains("sinew_volume_damaged_bytes{pool=\"tank\",volume=\"v\"}"), "{metrics}");
     drop(client);
     server.stop();
 }
@@ -178,4 +186,70 @@ fn events_can_be_followed() {
     server.stop();
     // It ends with the server, and says so.
     wait_until("the end", || follower.try_wait().unwrap().is_some_and(|status| !status.success()));
+}
+
+#[test]
+fn a_hook_runs_for_each_event_and_its_failure_is_logged() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let script = "cat >>\"$1\"; echo \"$SINEW_POOL $SINEW_EVENT $SINEW_SEVERITY $SINEW_LEFT_OUT\" >>\"$1.env\"; \
+                  [ $SINEW_EVENT != volume-created ]";
+    let told = sandbox.path("told");
+    let hook = [
+        "--hook",
+        "sh",
+        "--hook",
+        "-c",
+        "--hook",
+        script,
+        "--hook",
+        "hook",
+        "--hook",
+        told.to_str().unwrap(),
+    ];
+    let server = sandbox.serve_with(&hook);
+    sandbox.ok(&["member", "offline", "1"]);
+    sandbox.ok(&["volume", "create", "w", "1M"]);
+    sandbox.ok(&["member", "online", "1", "--wait"]);
+    let lines = |name: &str| -> Vec<String> {
+        let text = std::fs::read_to_string(sandbox.path(name)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    };
+    wait_until("the hook ran", || lines("told.env").iter().any(|line| line == "tank member-back info 0"));
+    let events: Vec<Value> = lines("told").iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let numbers: Vec<u64> = events.iter().map(|event| event["number"].as_u64().unwrap()).collect();
+    assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "each once, in order: {numbers:?}");
+    let offline = events.iter().find(|event| event["event"] == "member-offline").expect("it was told");
+    assert_eq!((&offline["pool"], &offline["member"]), (&"tank".into(), &1.into()));
+    assert!(server.log().contains("the hook sh: ended with exit status: 1 for the event volume-created"));
+    server.stop();
+    assert!(sandbox.fails(&["serve", ".", "--hook", "./nothing"]).contains("there is no hook ./nothing"));
+}
+
+#[test]
+fn the_webhook_of_the_package_posts_events() {
+    if !harness::installed("curl") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/events", listener.local_addr().unwrap());
+    let webhook = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/hooks/webhook");
+    let server = sandbox.serve_with(&["--hook", webhook, "--hook", &url]);
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut request = String::new();
+    while !request.ends_with("}\n") {
+        let mut some = [0; 4096];
+        let got = stream.read(&mut some).unwrap();
+        assert!(got > 0, "{request}");
+        request += std::str::from_utf8(&some[..got]).unwrap();
+    }
+    stream.write_all(b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n").unwrap();
+    let (head, body) = request.split_once("\r\n\r\n").expect("a body");
+    assert!(head.starts_with("POST /events HTTP/1.1\r\n"), "{head}");
+    let event: Value = serde_json::from_str(body).unwrap();
+    assert_eq!((&event["event"], &event["pool"]), (&"opened".into(), &"tank".into()));
+    drop(listener);
+    server.stop();
 }

@@ -12,11 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::IoError;
+use sinew_core::physical::Physical;
 
 use crate::faults::{Fault, Faults};
+use crate::file_space::{file_space, statfs_of};
 use crate::iovecs::point_to;
 use crate::memory::Region;
-use crate::zram::{Space, ZRAM_RESERVE, is_zram, zram_space};
+use crate::zram::{ZRAM_RESERVE, is_zram, zram_space};
 
 /// How requests to a device are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,8 +310,17 @@ impl Device {
     }
 
     fn is_out_of_space(&self) -> bool {
-        let Some(Space { total, used }) = self.zram.and_then(zram_space) else { return false };
-        total.saturating_sub(used) < ZRAM_RESERVE
+        let free = self.zram.and_then(zram_space).and_then(|space| space.free);
+        free.is_some_and(|free| free < ZRAM_RESERVE)
+    }
+
+    /// The physical space of a thin device. A file system may block.
+    pub(crate) fn physical(&self) -> Option<Physical> {
+        match &self.backing {
+            Backing::File(file) => file_space(file),
+            Backing::Block(_) => self.zram.and_then(zram_space),
+            Backing::Memory(_) => None,
+        }
     }
 
     /// Reads the bytes after the last whole block. Through a descriptor of its own: that of the device passes the page cache
@@ -448,14 +459,6 @@ fn block_device_bytes(file: &File) -> io::Result<u64> {
     Ok(bytes)
 }
 
-fn file_system_of(file: &File) -> io::Result<libc::c_long> {
-    // SAFETY: statfs is plain integers, for which zeros are a value.
-    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel fills a structure that outlives the call.
-    checked(unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) })?;
-    Ok(stat.f_type)
-}
-
 /// Returns the route that suits the file system of a file, and whether a server or a user process implements that file
 /// system: such a file system blocks even on requests that must not block.
 fn route_of_file(file: &File) -> io::Result<(IoRoute, bool)> {
@@ -465,7 +468,7 @@ fn route_of_file(file: &File) -> io::Result<(IoRoute, bool)> {
     const SMB2_MAGIC: libc::c_long = 0xfe53_4d42;
     const V9FS_MAGIC: libc::c_long = 0x0102_1997;
     const CEPH_MAGIC: libc::c_long = 0x00c3_6400;
-    Ok(match file_system_of(file)? {
+    Ok(match statfs_of(file)?.f_type {
         libc::TMPFS_MAGIC | RAMFS_MAGIC => (IoRoute::Inline, false),
         libc::NFS_SUPER_MAGIC | FUSE_MAGIC | CIFS_MAGIC | SMB2_MAGIC | V9FS_MAGIC | CEPH_MAGIC => {
             (IoRoute::Ring, true)

@@ -10,6 +10,7 @@ use io_uring::squeue::Flags;
 use io_uring::{opcode, types};
 use sinew_core::buf::Buf;
 use sinew_core::io::{DeviceId, Gather, Io, IoError, Space};
+use sinew_core::physical::Physical;
 use sinew_devices::Kind;
 
 use crate::aside;
@@ -143,6 +144,17 @@ impl Io for UringIo {
 
     fn space(&self, device: DeviceId) -> Result<Space, IoError> {
         Ok(Space { bytes: self.core.device(device)?.bytes })
+    }
+
+    async fn physical(&self, device: DeviceId) -> Option<Physical> {
+        let handle = self.core.device(device).ok()?;
+        match (handle.route, &handle.backing) {
+            (IoRoute::Ring, Backing::File(_)) => {
+                let device = (*handle).clone();
+                aside::run(move || device.physical()).await
+            }
+            _ => handle.physical(),
+        }
     }
 }
 

@@ -19,6 +19,7 @@ mod devices;
 mod executor;
 mod fault_delays;
 mod faults;
+mod file_space;
 mod io;
 mod iovecs;
 mod memory;

@@ -5,17 +5,11 @@
 use std::fs;
 
 use libc::dev_t;
+use sinew_core::physical::{Domain, Physical, PhysicalSource};
 
 /// A write may have been refused for lack of space while this much was free: the pool of compressed pages grows by whole
 /// zspages, of up to 16 pages of 4 KiB for each of its size classes, and other processors may be allocating as well.
 pub(crate) const ZRAM_RESERVE: u64 = 1 << 20;
-
-/// Physical space of a device in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Space {
-    pub(crate) total: u64,
-    pub(crate) used: u64,
-}
 
 /// Whether a block device is a zram.
 pub(crate) fn is_zram(number: dev_t) -> bool {
@@ -23,9 +17,9 @@ pub(crate) fn is_zram(number: dev_t) -> bool {
     target.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("zram"))
 }
 
-/// The space of a zram; `None` if it has no limit.
-pub(crate) fn zram_space(number: dev_t) -> Option<Space> {
-    space_in(&fs::read_to_string(format!("{}/mm_stat", path_of(number))).ok()?)
+/// The physical space of a zram.
+pub(crate) fn zram_space(number: dev_t) -> Option<Physical> {
+    space_in(&fs::read_to_string(format!("{}/mm_stat", path_of(number))).ok()?, number)
 }
 
 fn path_of(number: dev_t) -> String {
@@ -34,10 +28,11 @@ fn path_of(number: dev_t) -> String {
 
 /// The fields of `mm_stat` are orig_data_size, compr_data_size, mem_used_total, mem_limit and others
 /// (Documentation/admin-guide/blockdev/zram.rst of Linux).
-fn space_in(mm_stat: &str) -> Option<Space> {
+fn space_in(mm_stat: &str, number: dev_t) -> Option<Physical> {
     let field = |n: usize| mm_stat.split_ascii_whitespace().nth(n)?.parse::<u64>().ok();
-    let (used, total) = (field(2)?, field(3)?);
-    (total > 0).then_some(Space { total, used })
+    let (used, limit) = (field(2)?, field(3)?);
+    let free = (limit > 0).then(|| limit.saturating_sub(used));
+    Some(Physical { used, free, domain: Domain(number), source: PhysicalSource::Zram })
 }
 
 #[cfg(test)]
@@ -46,10 +41,12 @@ mod tests {
 
     #[test]
     fn the_space_is_the_limit_and_what_is_used_of_it() {
+        let space = |stat| space_in(stat, 7).map(|physical| (physical.used, physical.free));
         let stat = "  8388608  8011776  8232960 16777216  8232960        0        0     1955     1955\n";
-        assert_eq!(space_in(stat), Some(Space { total: 16_777_216, used: 8_232_960 }));
+        assert_eq!(space(stat), Some((8_232_960, Some(8_544_256))));
+        assert_eq!(space("4096 74 12288 8192 12288 0 0 0 0"), Some((12_288, Some(0))));
         let unlimited = "4096 74 12288 0 12288 0 0 0 0";
-        assert_eq!(space_in(unlimited), None);
-        assert_eq!(space_in(""), None);
+        assert_eq!(space(unlimited), Some((12_288, None)));
+        assert_eq!(space(""), None);
     }
 }

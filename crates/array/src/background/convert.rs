@@ -84,9 +84,21 @@ impl<I: Io> Converter<I> {
         }
     }
 
+    /// Whether there is physical space for the copies of some stripes, beside what clients and the reserve need.
+    async fn has_credit(&self, stripes: u64) -> bool {
+        let layout = self.state.layout();
+        let blocks = stripes * u64::from(layout.stripe_slots());
+        let need = || self.state.space_need(blocks + self.stripes.blocks_to_place());
+        self.state.members().has_credit(need).await
+    }
+
     /// Converts some stripes; false when none could be converted.
     async fn convert_batch(&self, to: Form, count: u64) -> bool {
-        let from = if to == Form::Mirrored { Form::Parity } else { Form::Mirrored };
+        if to == Form::Mirrored && !self.has_credit(count).await {
+            self.state.mark(Mark::ArrayPromotionAwaitsSpace);
+            return false;
+        }
+        let from = to.counterpart();
         let mut chosen = Vec::with_capacity(count as usize);
         let mut next = self.cursor.get();
         while (chosen.len() as u64) < count

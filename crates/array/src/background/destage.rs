@@ -104,9 +104,12 @@ impl<I: Io> Destager<I> {
 
     async fn destage_or_advance(&self) -> Result<(), VolumeError> {
         if self.wants_destage() {
-            self.destage_round().await?;
-            let may_advance = self.journal.log().is_crowded() && self.stripes.is_all_placed();
-            if may_advance { self.journal.advance_tail().await } else { Ok(()) }
+            let done = self.destage_round().await;
+            // After a failure as well: what the round did bring to its place takes no room in the log then.
+            if self.journal.log().is_crowded() && self.stripes.is_all_placed() {
+                self.journal.advance_tail().await?;
+            }
+            done
         } else if self.stripes.is_all_placed() {
             self.journal.advance_tail().await
         } else {
@@ -129,16 +132,16 @@ impl<I: Io> Destager<I> {
             locks.push(self.stripes.lock_exclusive(stripe).await);
         }
         let (upto, version) = (self.journal.log().last(), self.state.members().version());
-        let mut taken = Taken::default();
+        let (mut taken, mut taken_of_empty) = (Taken::default(), Taken::default());
         let (mut work, mut empty) = (Vec::with_capacity(chosen.len()), Vec::new());
         for (stripe, slots) in chosen {
             let blocks = self.journal.take_to_destage(stripe, &slots);
+            let (stripes, taken) = match self.stripes.form(stripe) {
+                Form::Empty => (&mut empty, &mut taken_of_empty),
+                _ => (&mut work, &mut taken),
+            };
             taken.note(stripe, &blocks);
-            let blocks = blocks.into_iter().map(|(slot, block)| (slot, block.data)).collect();
-            match self.stripes.form(stripe) {
-                Form::Empty => empty.push((stripe, blocks)),
-                _ => work.push((stripe, blocks)),
-            }
+            stripes.push((stripe, blocks.into_iter().map(|(slot, block)| (slot, block.data)).collect()));
         }
         let prepared =
             join_all(work.into_iter().map(|(stripe, blocks)| self.stripes.prepare(stripe, blocks))).await;
@@ -148,8 +151,10 @@ impl<I: Io> Destager<I> {
             return Ok(());
         }
         self.update_stripes(&prepared, &taken, upto, version).await?;
+        // Now, since the empty stripes may have to wait for space: another round would log the same after-images again.
+        self.forget_destaged(&taken);
         if self.write_empty(empty).await? {
-            self.forget_destaged(&taken);
+            self.forget_destaged(&taken_of_empty);
         }
         Ok(())
     }
@@ -183,7 +188,7 @@ impl<I: Io> Destager<I> {
                 self.bitmap.set_marked(&regions);
             }
         }
-        self.stripes.settle_forms().await?;
+        self.journal.settle_forms().await?;
         // From here on replay would change the stripes, so the round is carried out, with the members that are left.
         self.stripes.mark_regions(&regions).await?;
         let written = join_all(prepared.iter().map(|p| self.stripes.write_in_place(p))).await;

@@ -99,12 +99,22 @@ impl<I: Io> Rebuild<I> {
         let version = self.state.members().version();
         let stripes: Vec<u64> = self.state.layout().region_stripes(region).collect();
         for stripes in stripes.chunks(STRIPES_AT_ONCE) {
+            let units = stripes.len() as u64 * (1 + self.state.layout().tolerates() as u64);
+            let blocks = units * u64::from(self.state.layout().chunk_blocks);
+            let need = || self.state.space_need(blocks + self.journal.dirty().len());
+            if !self.state.members().has_credit(need).await {
+                self.state.mark(Mark::ArrayRebuildAwaitsSpace);
+                return false;
+            }
             let work = stripes.iter().map(|&stripe| self.rebuild_units(stripe, member));
             if join_all(work).await.contains(&false) {
                 return false;
             }
         }
-        let recorded = self.journal.wait_for_tail_past_changes().await && self.journal.flush().await.is_ok();
+        // After a crash chunks are in their former places that have moved since the last record, and those were left out.
+        let recorded = self.journal.record_moves().await.is_ok()
+            && self.journal.wait_for_tail_past_changes().await
+            && self.journal.flush().await.is_ok();
         if !recorded || self.state.members().lost_since(member, version) {
             self.state.mark(Mark::ArrayRebuildVoid);
             return false;
@@ -191,7 +201,9 @@ impl<I: Io> Rebuild<I> {
         let same = self.state.layout().stripes == stripes && self.state.members().version() == version;
         // What has no space is not durable anywhere.
         let is_placed = self.stripes.is_all_placed();
-        let done = resynced && is_placed && self.journal.flush().await.is_ok() && same;
+        // As after a rebuild.
+        let recorded = self.journal.record_moves().await.is_ok() && self.journal.flush().await.is_ok();
+        let done = resynced && is_placed && recorded && same;
         if done {
             self.state.mark(Mark::ArrayEvened);
             self.bitmap.set_synced(region);

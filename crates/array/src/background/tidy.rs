@@ -69,17 +69,12 @@ impl<I: Io> Tidier<I> {
         }
     }
 
-    /// A member has come or gone: another look at all untidy regions.
-    pub(crate) fn note_member_change(&self) {
-        self.queue_all();
-    }
-
     fn is_wanted(&self) -> bool {
         self.bitmap.regions().untidy().any() && !self.state.is_closing() && !self.state.has_failed()
     }
 
     /// All stripes of untidy regions may need it: members may have lost discards, or have missed some.
-    fn queue_all(&self) {
+    pub(crate) fn queue_all(&self) {
         let layout = self.state.layout();
         let regions: Vec<usize> = self.bitmap.regions().untidy().ones().collect();
         for region in regions {
@@ -90,7 +85,7 @@ impl<I: Io> Tidier<I> {
     /// Tidies the stripes that are known to need it; false when some of them do again.
     async fn tidy_round(&self) -> bool {
         let stripes = self.forms.take_untidy();
-        if self.stripes.settle_forms().await.is_err() {
+        if self.journal.settle_forms().await.is_err() {
             self.forms.note_untidy(stripes);
             return false;
         }

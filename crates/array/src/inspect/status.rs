@@ -36,6 +36,9 @@ pub(crate) fn status<I: Io>(shard: &Inspected<'_, I>) -> ShardStatus {
         member_latency: shard.state.members().latencies(),
         member_chunks_used: vec![0; count],
         member_chunks_stale: vec![0; count],
+        member_unused_bytes: vec![unused_bytes(shard); count],
+        member_full: shard.state.members().full_members(),
+        waits_for_space: u64::from(shard.state.members().full.is_awaited()),
         ..ShardStatus::default()
     };
     status.stripes_mirrored = shard.forms.count(Form::Mirrored);
@@ -93,6 +96,19 @@ pub(crate) fn status<I: Io>(shard: &Inspected<'_, I>) -> ShardStatus {
         }
     }
     status
+}
+
+/// Bytes of a member for units that stripes do not have in their form. Parity and copies go around the members, so all have
+/// equally many.
+fn unused_bytes<I: Io>(shard: &Inspected<'_, I>) -> u64 {
+    let layout = shard.state.layout();
+    if !layout.is_elastic() {
+        return 0;
+    }
+    let unused = |form: Form| shard.forms.count(form) * layout.unused_units(form).len() as u64;
+    let units: u64 = Form::ALL.into_iter().map(unused).sum();
+    let chunk_bytes = u64::from(layout.chunk_blocks) * BLOCK_BYTES as u64;
+    units / layout.geometry.members() as u64 * chunk_bytes
 }
 
 fn waits<I: Io>(shard: &Inspected<'_, I>) -> String {

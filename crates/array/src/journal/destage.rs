@@ -38,6 +38,14 @@ impl<I: Io> Journal<I> {
         self.requests.wake.kick();
     }
 
+    /// Has the destager bring all blocks to their places: the credit counts those in the journal as if they took new space.
+    pub(crate) fn destage_for_space(&self) {
+        if !self.dirty.borrow().is_empty() {
+            self.requests.space_wanted.set(true);
+            self.requests.wake.kick();
+        }
+    }
+
     /// Resolves when the destager is to look for work.
     pub(crate) async fn wait_for_destage_request(&self) {
         self.requests.wake.kicked().await;
@@ -57,6 +65,7 @@ impl<I: Io> Journal<I> {
 
     /// The destager stops until it is woken.
     pub(crate) fn end_destaging(&self) {
+        self.requests.space_wanted.set(false);
         self.requests.done.notify();
     }
 
@@ -83,7 +92,8 @@ impl<I: Io> Journal<I> {
     /// Whether blocks are to go to their places. `behind_barrier` tells whether there are blocks of rows that requests wait for.
     pub(crate) fn wants_destage(&self, behind_barrier: impl Fn() -> bool) -> bool {
         let filled = self.log.used() > self.log.open_blocks() / 3;
-        let wanted = self.requests.all_wanted.get() || self.wants_tail() || filled || behind_barrier();
+        let asked = self.requests.all_wanted.get() || self.requests.space_wanted.get();
+        let wanted = asked || self.wants_tail() || filled || behind_barrier();
         wanted && !self.dirty.borrow().is_empty()
     }
 

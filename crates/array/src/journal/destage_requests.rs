@@ -13,6 +13,8 @@ pub(crate) struct DestageRequests {
     pub(super) tail_wanted: Cell<u64>,
     /// Every block is to go to its place.
     pub(super) all_wanted: Cell<bool>,
+    /// Likewise those that there are now: in their places they may take less physical space.
+    pub(super) space_wanted: Cell<bool>,
 }
 
 impl DestageRequests {
@@ -23,6 +25,7 @@ impl DestageRequests {
             done: Signal::default(),
             tail_wanted: Cell::new(next),
             all_wanted: Cell::new(false),
+            space_wanted: Cell::new(false),
         }
     }
 }

@@ -13,6 +13,18 @@ use crate::journal::Journal;
 const PAGES_AT_ONCE: usize = 32;
 
 impl<I: Io> Journal<I> {
+    /// Makes durable the records of all changes of forms that took effect without that.
+    ///
+    /// # Errors
+    /// As for [`Journal::flush`].
+    pub(crate) async fn settle_forms(&self) -> Result<(), VolumeError> {
+        if self.forms.is_unsure() {
+            self.flush().await?;
+            self.forms.set_unsure(false);
+        }
+        Ok(())
+    }
+
     /// Writes the form pages that lack changes, durably.
     ///
     /// # Errors
@@ -26,10 +38,7 @@ impl<I: Io> Journal<I> {
     }
 
     async fn write_taken_pages(&self) -> Result<(), VolumeError> {
-        if self.forms.is_unsure() {
-            self.flush().await?;
-            self.forms.set_unsure(false);
-        }
+        self.settle_forms().await?;
         let pages = self.forms.take_pages();
         if pages.is_empty() {
             return Ok(());

@@ -288,9 +288,10 @@ impl Log {
     /// The queues and positions in words, to diagnose a standstill.
     pub(crate) fn waits(&self) -> String {
         format!(
-            "log queue {}, images {}, next {}, tail {}, state {}, ring {}, stuck {}",
+            "log queue {}, images {}, states {}, next {}, tail {}, state {}, ring {}, stuck {}",
             self.queue.borrow().len(),
             self.images.borrow().len(),
+            self.states.borrow().len(),
             self.next.get(),
             self.tail_durable.get(),
             self.state.get(),

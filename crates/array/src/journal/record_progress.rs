@@ -54,6 +54,18 @@ impl<I: Io> Journal<I> {
         }
     }
 
+    /// Records on the members how far a growth of chunks has come, if one is under way.
+    ///
+    /// # Errors
+    /// As for [`Journal::flush`].
+    pub(crate) async fn record_moves(&self) -> Result<(), VolumeError> {
+        let layout = self.state.layout();
+        if layout.growth().is_none() {
+            return Ok(());
+        }
+        self.record_moved(layout.moved()).await
+    }
+
     async fn record(&self) -> Result<(), VolumeError> {
         let moved = self.state.layout().moved();
         if !mutation::on(Mutation::RecordUnflushed) {

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use sinew_core::io::Io;
+use sinew_core::volume::VolumeError;
+use sinew_members::space_credit::SpaceClaim;
 
 use crate::journal::Journal;
 use crate::request::change::QueuedChange;
@@ -36,6 +38,19 @@ impl<I: Io> Requests<I> {
     ) -> Requests<I> {
         let (state, journal, stripes) = (Rc::clone(state), Rc::clone(journal), Rc::clone(stripes));
         Requests { state, journal, stripes, queued: RefCell::default() }
+    }
+
+    /// Admits a client's write of some blocks, once there is physical space for it on thin members.
+    ///
+    /// # Errors
+    /// [`VolumeError::NoSpace`] when no space is freed for a while.
+    async fn admit(&self, blocks: u64) -> Result<SpaceClaim<'_>, VolumeError> {
+        let members = self.state.members();
+        let need = || self.state.space_need(self.journal.dirty().len());
+        if blocks > 0 && members.space.is_limited() && members.space.is_short(need()) {
+            self.journal.destage_for_space();
+        }
+        members.admit(blocks, need).await
     }
 
     /// Stripes with changes that wait.

@@ -19,6 +19,7 @@ impl<I: Io> Requests<I> {
         if changes && self.state.layout().geometry.is_read_only() {
             return Err(VolumeError::ReadOnly);
         }
+        let _space = self.admit(request.stored_blocks()).await?;
         self.state.throttle().note_request(self.state.io());
         let _request = self.state.begin_request();
         match request {

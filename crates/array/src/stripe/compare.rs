@@ -4,10 +4,10 @@ use crate::marks::Mark;
 use sinew_core::buf::Buf;
 use sinew_core::io::Io;
 use sinew_format::model::form::Form;
-use sinew_layout::parity;
 use sinew_members::stripe_columns::StripeColumns;
 
 use crate::stripe::Stripes;
+use crate::stripe::form::parity_of;
 use crate::stripe::parity_plan::Health;
 use crate::stripe::part::UnitRun;
 
@@ -39,11 +39,11 @@ impl<I: Io> Stripes<I> {
         let mut bad = Vec::new();
         let read = loop {
             let copies = self.readable_copies(stripe, column, &bad);
-            if copies.is_empty() {
+            let runs: Vec<UnitRun> = copies.map(|unit| self.whole_unit(unit)).collect();
+            if runs.is_empty() {
                 self.state.mark(Mark::ArrayCompareVoid);
                 return false;
             }
-            let runs: Vec<UnitRun> = copies.into_iter().map(|unit| self.whole_unit(unit)).collect();
             match self.read_runs(stripe, &runs).await {
                 Ok(read) => break read,
                 Err(unit) => bad.push(unit),
@@ -103,11 +103,7 @@ impl<I: Io> Stripes<I> {
             .for_each(|(run, buf)| units[run.unit] = Some(buf.clone()));
         lost.into_iter().zip(recovered).for_each(|(column, buf)| units[column] = Some(buf));
         let mut units: Vec<Buf> = units.into_iter().map(|unit| unit.expect("read or recovered")).collect();
-        let mut parity: Vec<Buf> = (0..m).map(|_| Buf::stale(bytes)).collect();
-        let columns: Vec<Option<&[u8]>> = units.iter().map(|buf| Some(buf.bytes())).collect();
-        let mut places: Vec<&mut [u8]> = parity.iter_mut().map(Buf::bytes_mut).collect();
-        parity::compute(&columns, &mut places);
-        units.append(&mut parity);
+        units.append(&mut parity_of(&units, m));
         units
     }
 }

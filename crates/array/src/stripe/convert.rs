@@ -11,13 +11,12 @@
 use std::rc::Rc;
 
 use crate::marks::Mark;
-use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::buf::Buf;
 use sinew_core::io::{Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
 use sinew_format::model::form::Form;
-use sinew_layout::parity;
 
 use crate::stripe::Stripes;
 use crate::stripe::part::UnitRun;
@@ -32,7 +31,7 @@ impl<I: Io> Stripes<I> {
     /// # Errors
     /// [`VolumeError::Failed`] when the array has failed. The forms that were not recorded are as before.
     pub(crate) async fn convert(&self, stripes: &[u64], to: Form) -> Result<usize, VolumeError> {
-        let from = if to == Form::Mirrored { Form::Parity } else { Form::Mirrored };
+        let from = to.counterpart();
         let change = self.forms.begin_change(stripes.to_vec());
         let _uses: Vec<_> = change.regions().iter().map(|&region| self.bitmap.use_region(region)).collect();
         self.mark_changing(change.regions()).await?;
@@ -80,18 +79,7 @@ impl<I: Io> Stripes<I> {
         let layout = self.state.layout();
         let columns = join_all((0..layout.k).map(|column| self.read_column(stripe, column))).await;
         let columns: Vec<Buf> = columns.into_iter().collect::<Result<_, _>>()?;
-        let units: Vec<(usize, Buf)> = match to {
-            Form::Mirrored => {
-                let copies =
-                    |column: usize| layout.column_units(column).skip(1).map(move |unit| (unit, column));
-                (0..layout.k).flat_map(copies).map(|(unit, column)| (unit, columns[column].clone())).collect()
-            }
-            _ => {
-                let parity = parity_of(&columns, layout.m);
-                parity.into_iter().enumerate().map(|(p, buf)| (layout.k + p, buf)).collect()
-            }
-        };
-        self.write_units(stripe, units).await
+        self.write_units(stripe, self.redundancy(&columns, to)).await
     }
 
     /// The content of a column, from the unit that every form has, if that is there.
@@ -129,14 +117,4 @@ impl<I: Io> Stripes<I> {
         });
         join_all(writes).await.into_iter().collect()
     }
-}
-
-/// The parity of whole columns.
-pub(super) fn parity_of(columns: &[Buf], m: usize) -> Vec<Buf> {
-    debug_assert!(columns.iter().all(|column| column.len().is_multiple_of(BLOCK_BYTES)));
-    let mut units: Vec<Buf> = (0..m).map(|_| Buf::stale(columns[0].len())).collect();
-    let data: Vec<Option<&[u8]>> = columns.iter().map(|column| Some(column.bytes())).collect();
-    let mut places: Vec<&mut [u8]> = units.iter_mut().map(Buf::bytes_mut).collect();
-    parity::compute(&data, &mut places);
-    units
 }

@@ -12,7 +12,7 @@ use sinew_core::volume::VolumeError;
 use sinew_format::model::form::Form;
 
 use crate::stripe::Stripes;
-use crate::stripe::convert::{STRIPES_AT_ONCE, parity_of};
+use crate::stripe::convert::STRIPES_AT_ONCE;
 
 impl<I: Io> Stripes<I> {
     /// The form of stripes that are written for the first time.
@@ -77,16 +77,7 @@ impl<I: Io> Stripes<I> {
                 blocks.iter().any(|(slot, _)| (slot / layout.chunk_blocks) as usize == *column)
             });
         }
-        match to {
-            Form::Mirrored => units.extend((0..layout.k).flat_map(|column| {
-                let copy = columns[column].clone();
-                layout.column_units(column).skip(1).map(move |unit| (unit, copy.clone()))
-            })),
-            _ => {
-                let parity = parity_of(&columns, layout.m);
-                units.extend(parity.into_iter().enumerate().map(|(p, buf)| (layout.k + p, buf)));
-            }
-        }
+        units.append(&mut self.redundancy(&columns, to));
         self.write_units(stripe, units).await
     }
 }

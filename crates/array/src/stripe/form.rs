@@ -1,9 +1,11 @@
 //! The change of a stripe's form: recording it, and which units each form needs.
 
 use crate::marks::Mark;
+use sinew_core::buf::Buf;
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
 use sinew_format::model::form::Form;
+use sinew_layout::parity;
 
 use crate::stripe::Stripes;
 
@@ -55,24 +57,40 @@ impl<I: Io> Stripes<I> {
                 let lost = layout.units(stripe, form).into_iter().filter(|&u| !self.is_readable(stripe, u));
                 lost.count() <= layout.m
             }
-            Form::Mirrored => (0..layout.k).all(|c| !self.readable_copies(stripe, c, &[]).is_empty()),
+            Form::Mirrored => self.has_copy_of_each(stripe, &[]),
         }
     }
 
-    /// Makes durable the records of all changes of forms that took effect without that.
-    ///
-    /// # Errors
-    /// As for [`Journal::flush`](crate::journal::Journal::flush).
-    pub(crate) async fn settle_forms(&self) -> Result<(), VolumeError> {
-        if self.forms.is_unsure() {
-            self.journal.flush().await?;
-            self.forms.set_unsure(false);
+    /// The units that a stripe with these columns has besides them in the form `to`: parity, or copies.
+    pub(super) fn redundancy(&self, columns: &[Buf], to: Form) -> Vec<(usize, Buf)> {
+        let layout = self.state.layout();
+        match to {
+            Form::Empty => Vec::new(),
+            Form::Parity => {
+                let parity = parity_of(columns, layout.m);
+                parity.into_iter().enumerate().map(|(p, buf)| (layout.k + p, buf)).collect()
+            }
+            Form::Mirrored => {
+                let copies = |(column, buf): (usize, &Buf)| {
+                    let buf = buf.clone();
+                    layout.column_units(column).skip(1).map(move |unit| (unit, buf.clone()))
+                };
+                columns.iter().enumerate().flat_map(copies).collect()
+            }
         }
-        Ok(())
     }
 
     /// Has the unused units of stripes discarded.
     pub(crate) fn tidy_later(&self, stripes: &[u64]) {
         self.forms.note_untidy(stripes.iter().copied());
     }
+}
+
+/// The parity of whole columns.
+pub(super) fn parity_of(columns: &[Buf], m: usize) -> Vec<Buf> {
+    let mut units: Vec<Buf> = (0..m).map(|_| Buf::stale(columns[0].len())).collect();
+    let data: Vec<Option<&[u8]>> = columns.iter().map(|column| Some(column.bytes())).collect();
+    let mut places: Vec<&mut [u8]> = units.iter_mut().map(Buf::bytes_mut).collect();
+    parity::compute(&data, &mut places);
+    units
 }

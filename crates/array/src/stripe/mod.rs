@@ -82,6 +82,11 @@ impl<I: Io> Stripes<I> {
         self.forms.get(stripe)
     }
 
+    /// Blocks of the journal that are not in their places.
+    pub(crate) fn blocks_to_place(&self) -> u64 {
+        self.journal.dirty().len()
+    }
+
     /// Stripes that are locked, or for which a task waits.
     pub(crate) fn locked(&self) -> usize {
         self.locks.count()

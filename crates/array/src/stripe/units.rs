@@ -16,19 +16,15 @@ use crate::stripe::part::UnitRun;
 impl<I: Io> Stripes<I> {
     /// Which units of a stripe with parity can be read and written. Units in `bad` have just proved unreadable.
     pub(crate) fn health(&self, stripe: u64, bad: &[usize]) -> Health {
-        let (layout, regions) = (self.state.layout(), self.bitmap.regions());
-        let region = layout.region(stripe);
-        let writable: Vec<bool> =
-            layout.stripe_members(stripe).map(|m| self.state.members().is_active(m)).collect();
-        let readable = layout
-            .stripe_members(stripe)
-            .enumerate()
-            .map(|(unit, m)| {
-                let stale = regions.is_stale(usize::from(m.0), region) && !mutation::on(Mutation::ReadStale);
-                writable[unit] && !stale && !bad.contains(&unit)
-            })
-            .collect();
-        Health { k: layout.columns(stripe), readable, writable, in_sync: !regions.unsynced().get(region) }
+        let layout = self.state.layout();
+        let units = 0..layout.width(stripe);
+        let readable = |unit| !bad.contains(&unit) && self.is_readable(stripe, unit);
+        Health {
+            k: layout.columns(stripe),
+            readable: units.clone().map(readable).collect(),
+            writable: units.map(|unit| self.is_writable(stripe, unit)).collect(),
+            in_sync: self.is_in_sync(stripe),
+        }
     }
 
     /// The member of a unit, and where a block of it lies there.
@@ -56,20 +52,31 @@ impl<I: Io> Stripes<I> {
     }
 
     /// The readable copies of a column of a mirrored stripe.
-    pub(crate) fn readable_copies(&self, stripe: u64, column: usize, bad: &[usize]) -> Vec<usize> {
+    pub(crate) fn readable_copies(
+        &self,
+        stripe: u64,
+        column: usize,
+        bad: &[usize],
+    ) -> impl Iterator<Item = usize> {
         let copies = self.state.layout().column_units(column);
-        copies.filter(|unit| !bad.contains(unit) && self.is_readable(stripe, *unit)).collect()
+        copies.filter(move |unit| !bad.contains(unit) && self.is_readable(stripe, *unit))
+    }
+
+    /// Whether each column of a mirrored stripe has a readable copy.
+    pub(crate) fn has_copy_of_each(&self, stripe: u64, bad: &[usize]) -> bool {
+        (0..self.state.layout().columns(stripe))
+            .all(|column| self.readable_copies(stripe, column, bad).next().is_some())
     }
 
     /// The readable copy of a column whose member has the fewest requests; before a resync always the first, which the resync
     /// will take to be right.
     pub(crate) fn least_loaded_copy(&self, stripe: u64, column: usize, bad: &[usize]) -> Option<usize> {
-        let copies = self.readable_copies(stripe, column, bad);
+        let mut copies = self.readable_copies(stripe, column, bad);
         if !self.is_in_sync(stripe) {
-            return copies.first().copied();
+            return copies.next();
         }
-        let burden = |unit: &usize| self.state.members().burden(self.state.layout().member(stripe, *unit));
-        copies.into_iter().min_by_key(burden)
+        let layout = self.state.layout();
+        copies.min_by_key(|&unit| self.state.members().burden(layout.member(stripe, unit)))
     }
 
     /// Reads part of a unit from its place. A fatal error is reported, so that the member goes out.

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::ids::MemberId;
 use sinew_core::io::{Gather, Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
@@ -64,6 +65,14 @@ pub(crate) fn runs_of(numbers: impl IntoIterator<Item = u32>) -> Vec<(u32, u32)>
         }
     }
     runs
+}
+
+/// The content of a block before a write that a member had no space for.
+struct OldBlock {
+    slot: u32,
+    content: Buf,
+    member: MemberId,
+    at: u64,
 }
 
 impl<I: Io> Stripes<I> {
@@ -205,40 +214,50 @@ impl<I: Io> Stripes<I> {
         }
     }
 
-    /// As [`Stripes::write_in_place`]. Where a member has no space for a unit that a resync would take to be right, its old
-    /// content counts: there is no journal that would have the new one after a crash.
+    /// As [`Stripes::write_in_place`]. Where a member has no space for data, the old content of all copies counts: there is no
+    /// journal that would have the new one after a crash.
     async fn write_or_roll_back(&self, prepared: &PreparedStripe) -> Result<(), VolumeError> {
         if self.write_in_place(prepared).await? {
             return Ok(());
         }
-        let layout = self.state.layout();
         let mut old = Vec::new();
         for (slot, _) in &prepared.blocks {
-            let (column, offset) = (slot / layout.chunk_blocks, slot % layout.chunk_blocks);
-            let unit = match self.form(prepared.stripe) {
-                Form::Mirrored => {
-                    let copies = self.readable_copies(prepared.stripe, column as usize, &[]);
-                    copies.first().copied().unwrap_or(column as usize)
-                }
-                _ => column as usize,
-            };
-            let (member, at) = self.place(prepared.stripe, unit, offset);
-            // What is in the place of a stale unit is not its old content.
-            if !self.is_readable(prepared.stripe, unit) || !self.is_unplaced(member, at) {
-                continue;
-            }
-            if let Ok(buf) = self.state.members().read_at(member, at, BLOCK_BYTES).await {
-                old.push((*slot, buf, member, at));
-            }
+            old.extend(self.old_block(prepared.stripe, *slot).await);
         }
         if !old.is_empty() {
             self.state.mark(Mark::ArrayRolledBack);
-            let blocks = old.iter().map(|(slot, buf, ..)| (*slot, buf.clone())).collect();
+            let blocks = old.iter().map(|block| (block.slot, block.content.clone())).collect();
             let prepared = self.prepare(prepared.stripe, blocks).await?;
             self.write_in_place(&prepared).await?;
-            old.iter().for_each(|(_, _, member, at)| self.note_placed(*member, *at, BLOCK_BYTES));
+            old.iter().for_each(|block| self.note_placed(block.member, block.at, BLOCK_BYTES));
         }
         Err(VolumeError::NoSpace)
+    }
+
+    /// The old content of a block, from a place for which its member had no space.
+    async fn old_block(&self, stripe: u64, slot: u32) -> Option<OldBlock> {
+        let layout = self.state.layout();
+        let (column, offset) = (slot / layout.chunk_blocks, slot % layout.chunk_blocks);
+        let copies = match self.form(stripe) {
+            Form::Mirrored => layout.tolerates() + 1,
+            _ => 1,
+        };
+        for unit in layout.column_units(column as usize).take(copies) {
+            let (member, at) = self.place(stripe, unit, offset);
+            // What is in the place of a stale unit is not its old content.
+            if !self.is_readable(stripe, unit) || !self.is_unplaced(member, at) {
+                continue;
+            }
+            match self.state.members().read_at(member, at, BLOCK_BYTES).await {
+                Ok(content) => return Some(OldBlock { slot, content, member, at }),
+                Err(error) => {
+                    if self.state.members().read_error_is_fatal(member, error) {
+                        self.state.members().report_failure(member, error).await;
+                    }
+                }
+            }
+        }
+        None
     }
 
     /// Writes a stripe's new content to every active member. The caller holds the stripe's lock, and the region is marked.
@@ -275,10 +294,7 @@ impl<I: Io> Stripes<I> {
             }
         }
         let kept = match form {
-            Form::Mirrored => {
-                let columns = 0..self.state.layout().columns(stripe);
-                columns.into_iter().all(|column| !self.readable_copies(stripe, column, &bad).is_empty())
-            }
+            Form::Mirrored => self.has_copy_of_each(stripe, &bad),
             _ => {
                 let lost = self.health(stripe, &bad).readable.iter().filter(|&&readable| !readable).count();
                 lost <= self.state.layout().tolerates()

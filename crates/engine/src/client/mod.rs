@@ -3,6 +3,7 @@
 //! A shard of the client's own thread is called directly; one of another thread through its mailbox, which is bounded.
 
 pub mod directory;
+mod known_damage;
 
 use std::ops::Deref;
 use std::rc::Rc;
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use async_channel::Sender;
 
+use crate::client::known_damage::KnownDamage;
 use crate::shard::Shard;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::VolumeId;
@@ -18,10 +20,14 @@ use sinew_core::io::Io;
 use sinew_core::sync::join_all;
 use sinew_core::volume::{Extent, Volume, VolumeError};
 use sinew_format::model::config::Config;
+use sinew_format::model::damage::DamagedRanges;
 use sinew_format::model::sharding::{ShardRange, dealt, shard_ranges};
 use sinew_members::message::{ControlRequest, Reply, Request};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Reads by which the damage in a range that cannot be read is narrowed down, at most. What is left is damaged as a whole,
+/// until its blocks are read well or written.
+const PROBES_MAX: u32 = 256;
 
 /// What all clients of a volume share.
 #[derive(Debug)]
@@ -34,17 +40,26 @@ pub struct VolumeShared {
     gone: AtomicBool,
     connections: AtomicUsize,
     refused_for_room: AtomicU64,
+    damage: KnownDamage,
 }
 
 impl VolumeShared {
-    pub(crate) fn new(id: VolumeId, bytes: u64, read_only: bool) -> VolumeShared {
+    pub(crate) fn new(id: VolumeId, bytes: u64, read_only: bool, damage: DamagedRanges) -> VolumeShared {
         let (bytes, gone, connections) = (AtomicU64::new(bytes), AtomicBool::new(false), AtomicUsize::new(0));
         let refused_for_room = AtomicU64::new(0);
-        VolumeShared { id, read_only, bytes, gone, connections, refused_for_room }
+        let damage = KnownDamage::new(damage);
+        VolumeShared { id, read_only, bytes, gone, connections, refused_for_room, damage }
+    }
+
+    /// What is known of its damage.
+    pub(crate) fn damage(&self) -> &KnownDamage {
+        &self.damage
     }
 
     pub(crate) fn set_bytes(&self, bytes: u64) {
         self.bytes.store(bytes, Ordering::SeqCst);
+        let end = bytes / BLOCK;
+        self.damage.note_good(end, u64::MAX - end);
     }
 
     pub(crate) fn set_gone(&self) {
@@ -205,7 +220,29 @@ impl<I: Io> VolumeHandle<I> {
             rest = rest.slice(bytes, rest.len() - bytes);
             Request::Write { local: part.local, data: front }
         };
-        self.call_parts(first, blocks, cut).await.map(|_| ())
+        self.call_parts(first, blocks, cut).await?;
+        self.shared.damage.note_good(first, blocks);
+        Ok(())
+    }
+
+    /// Finds the blocks of a range that cannot be read, by halves.
+    async fn find_damage(&self, first: u64, blocks: u64) {
+        let mut left = vec![(first, blocks)];
+        let mut probes = 0;
+        while let Some((first, blocks)) = left.pop() {
+            probes += 1;
+            let request = |part: ShardRange| Request::Read { local: part.local, count: part.blocks as u32 };
+            match self.call_parts(first, blocks, request).await {
+                Ok(_) => self.shared.damage.note_good(first, blocks),
+                Err(VolumeError::Failed) if blocks > 1 && probes < PROBES_MAX => {
+                    let half = blocks / 2;
+                    left.extend([(first + half, blocks - half), (first, half)]);
+                }
+                Err(VolumeError::Failed) => self.shared.damage.note_unreadable(first, blocks),
+                // The volume or its server is going away.
+                Err(_) => return,
+            }
+        }
     }
 
     async fn merge(&self, offset: u64, bytes: &[u8]) -> Result<(), VolumeError> {
@@ -213,7 +250,9 @@ impl<I: Io> VolumeHandle<I> {
         let part = parts.next().expect("one block has one part");
         let request =
             Request::Merge { local: part.local, at: (offset % BLOCK) as usize, bytes: bytes.to_vec() };
-        self.call(part.shard, request).await.map(|_| ())
+        self.call(part.shard, request).await?;
+        self.shared.damage.note_good(offset / BLOCK, 1);
+        Ok(())
     }
 
     async fn write_unaligned(&self, offset: u64, data: &Buf) -> Result<(), VolumeError> {
@@ -243,7 +282,9 @@ impl<I: Io> VolumeHandle<I> {
             let count = dealt(first + blocks, self.client.extent_blocks, shard, shards) - local;
             (count > 0).then(|| self.call(shard, Request::Unmap { local, count }))
         });
-        join_all(calls).await.into_iter().try_for_each(|reply| reply.map(|_| ()))
+        join_all(calls).await.into_iter().try_for_each(|reply| reply.map(|_| ()))?;
+        self.shared.damage.note_good(first, blocks);
+        Ok(())
     }
 }
 
@@ -257,7 +298,16 @@ impl<I: Io> Volume for VolumeHandle<I> {
         let (first, end) = (offset / BLOCK, (offset + u64::from(len)).div_ceil(BLOCK));
         let request = |part: ShardRange| Request::Read { local: part.local, count: part.blocks as u32 };
         let mut bufs = Vec::with_capacity(1);
-        for reply in self.call_parts(first, end - first, request).await? {
+        let replies = match self.call_parts(first, end - first, request).await {
+            Err(VolumeError::Failed) => {
+                self.shared.damage.note_failed_read();
+                self.find_damage(first, end - first).await;
+                return Err(VolumeError::Failed);
+            }
+            replies => replies?,
+        };
+        self.shared.damage.note_good(first, end - first);
+        for reply in replies {
             match reply {
                 Reply::Data(mut data) if bufs.is_empty() => std::mem::swap(&mut bufs, &mut data),
                 Reply::Data(data) => bufs.extend(data),

@@ -4,7 +4,7 @@
 //! [`KEPT`]; a reader that comes later sees a gap in the numbers. Nothing here waits for a reader.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use sinew_core::sync::Signal;
@@ -149,7 +149,25 @@ pub enum Event {
         /// Blocks rewritten from redundancy.
         repaired_blocks: u64,
     },
-    /// Reads of blocks without a good copy, since the last look.
+    /// Blocks of a volume had no good copy when a client read them.
+    DamageFound {
+        /// The volume.
+        volume: String,
+        /// The first byte.
+        offset: u64,
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// Damaged blocks of a volume were overwritten, discarded, or read well.
+    DamageEnded {
+        /// The volume.
+        volume: String,
+        /// The first byte.
+        offset: u64,
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// Background work met blocks without a good copy, since the last look.
     BlocksLost {
         /// Reads that failed for it.
         reads: u64,
@@ -210,6 +228,8 @@ impl Event {
             Event::PoolFailed => "pool-failed",
             Event::Member { change, .. } => change.parts().0,
             Event::MemberErrors { .. } => "member-errors",
+            Event::DamageFound { .. } => "damage-found",
+            Event::DamageEnded { .. } => "damage-ended",
             Event::BlocksLost { .. } => "blocks-lost",
             Event::NoSpace { .. } => "no-space",
             Event::SpaceUsed { .. } => "space-used",
@@ -225,7 +245,10 @@ impl Event {
     /// How urgent it is.
     pub fn severity(&self) -> Severity {
         match self {
-            Event::PoolFailed | Event::BlocksLost { .. } | Event::NoSpace { .. } => Severity::Error,
+            Event::PoolFailed
+            | Event::DamageFound { .. }
+            | Event::BlocksLost { .. }
+            | Event::NoSpace { .. } => Severity::Error,
             Event::Opened { out } if !out.is_empty() => Severity::Warning,
             Event::Member { change, .. } => change.parts().1,
             Event::MemberErrors { .. } | Event::SpaceUsed { .. } => Severity::Warning,
@@ -251,6 +274,12 @@ impl fmt::Display for Event {
                 "member {member}: {read_errors} read errors, {checksum_errors} checksum errors, \
                  {repaired_blocks} blocks repaired"
             ),
+            Event::DamageFound { volume, offset, bytes } => {
+                write!(f, "volume {volume}: {bytes} bytes at {offset} have no good copy")
+            }
+            Event::DamageEnded { volume, offset, bytes } => {
+                write!(f, "volume {volume}: {bytes} bytes at {offset} are no longer damaged")
+            }
             Event::BlocksLost { reads, unrepaired } => {
                 write!(f, "blocks without a good copy: {reads} reads failed, {unrepaired} found by a scrub")
             }
@@ -289,11 +318,19 @@ pub struct Events {
     entries: RefCell<VecDeque<Entry>>,
     last: Cell<u64>,
     added: Signal,
+    /// How many there were of each kind and severity.
+    counts: RefCell<BTreeMap<(&'static str, Severity), u64>>,
 }
 
 impl Events {
+    /// How many there were since the pool was opened, by kind and severity.
+    pub fn counts(&self) -> Vec<(&'static str, Severity, u64)> {
+        self.counts.borrow().iter().map(|(&(kind, severity), &count)| (kind, severity, count)).collect()
+    }
+
     /// Adds an event.
     pub(super) fn add(&self, at_ns: u64, event: Event) {
+        *self.counts.borrow_mut().entry((event.kind(), event.severity())).or_default() += 1;
         let number = self.last.get() + 1;
         self.last.set(number);
         let mut entries = self.entries.borrow_mut();
@@ -388,7 +425,15 @@ mod tests {
 
     fn member(uuid: u8, state: MemberState) -> MemberConfig {
         let path = format!("d{uuid}");
-        MemberConfig { uuid: [uuid; 16], bytes: 1, layout: Default::default(), state, out_epoch: 0, path }
+        MemberConfig {
+            uuid: [uuid; 16],
+            bytes: 1,
+            layout: Default::default(),
+            state,
+            out_epoch: 0,
+            path,
+            physical: 0,
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use sinew_members::status::ShardStatus;
 /// A mapped pool that stores more than this part of its capacity is almost full.
 const ALMOST_FULL_PERCENT: u64 = 95;
 
-/// How safe the data of a pool is, best first.
+/// The state of a pool, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
     /// The data has all the redundancy that it should have.
@@ -20,13 +20,24 @@ pub enum Health {
     Degraded,
     /// The loss of one more member may lose data.
     AtRisk,
-    /// Blocks without a good copy were found since the pool was opened.
+    /// Blocks had no good copy when they were read, and were not written or read well since.
     Damaged,
+    /// Writes wait, or are refused, because members have no physical space.
+    Suspended,
+    /// More members are out than the pool survives: it refuses everything until it is served again.
+    Failed,
 }
 
 impl Health {
     /// All of them, best first.
-    pub const ALL: [Health; 4] = [Health::Healthy, Health::Degraded, Health::AtRisk, Health::Damaged];
+    pub const ALL: [Health; 6] = [
+        Health::Healthy,
+        Health::Degraded,
+        Health::AtRisk,
+        Health::Damaged,
+        Health::Suspended,
+        Health::Failed,
+    ];
 
     /// Its name, in reports and on the control socket.
     pub fn name(self) -> &'static str {
@@ -35,19 +46,43 @@ impl Health {
             Health::Degraded => "degraded",
             Health::AtRisk => "at risk",
             Health::Damaged => "damaged",
+            Health::Suspended => "suspended",
+            Health::Failed => "failed",
         }
     }
+}
+
+/// Whether the data is safe, best first. Unlike the health it says nothing about service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Safety {
+    /// It has all its redundancy.
+    Whole,
+    /// Some of it has less redundancy than it should have.
+    LessRedundancy,
+    /// The loss of one more member may lose some of it.
+    AtRisk,
+    /// Not known before the pool is opened again: too many members are out to look.
+    Unknown,
+    /// Some of it has no good copy.
+    Lost,
 }
 
 /// What an operator should do. Members are given by their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Nothing.
-    Nothing,
+    /// Bring back members that are out, and serve the pool again: it has failed.
+    ServeAgain,
+    /// Give these members physical space: they have none.
+    MakePhysicalSpace(Vec<usize>),
     /// Mend members: a growth waits because chunks cannot be read, or cannot be written where they go.
     UnblockGrowth,
-    /// Restore the blocks without a good copy from a backup.
-    RestoreFromBackup,
+    /// Restore these ranges of volumes from a backup.
+    RestoreDamage {
+        /// How many there are.
+        ranges: usize,
+    },
+    /// Read the volumes to find what is damaged: background work met blocks without a good copy.
+    FindDamage,
     /// Wait for the rebuild under way.
     WaitForRebuild,
     /// Wait until redundancy is restored.
@@ -97,72 +132,175 @@ pub struct Medians {
     pub others_ns: Option<u64>,
 }
 
+/// What is known about a pool.
+#[derive(Clone)]
+pub struct Observed<'a> {
+    /// Its configuration.
+    pub config: &'a Config,
+    /// The status of all shards.
+    pub status: &'a ShardStatus,
+    /// Members that work, but whose device nodes or files are gone.
+    pub unnamed: &'a [usize],
+    /// More members are out than it survives.
+    pub has_failed: bool,
+    /// Requests of clients were refused for lack of room a short time ago.
+    pub refused_lately: bool,
+    /// Members whose physical space may end before their addresses do.
+    pub thin: Vec<usize>,
+    /// Damaged ranges of volumes.
+    pub damaged_ranges: usize,
+    /// Blocks without a good copy that background work met since the pool was opened.
+    pub unplaced_losses: u64,
+}
+
 /// The decision about a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assessment {
-    /// How safe the data is.
+    /// The state of the pool.
     pub health: Health,
-    /// What should be done first.
-    pub advice: Advice,
+    /// Whether the data is safe.
+    pub safety: Safety,
+    /// What should be done, the most urgent first.
+    pub advice: Vec<Advice>,
 }
 
-/// Decides how safe the data of a pool is and what should be done first. `unnamed` are members that work, but whose device
-/// nodes or files are gone.
-pub fn assess(config: &Config, status: &ShardStatus, unnamed: &[usize]) -> Assessment {
-    let out: Vec<usize> = config
-        .out()
-        .into_iter()
-        .enumerate()
-        .filter(|(_, is_out)| *is_out)
-        .map(|(member, _)| member)
-        .collect();
-    let evacuating = config.members.iter().any(|m| m.state == MemberState::Evacuating);
-    let is_mapped = matches!(config.geometry, PoolGeometry::Mapped(_));
-    let is_md = matches!(config.geometry, PoolGeometry::Array(array) if array.md.is_some());
-    let with_less_redundancy = if status.stripes_at_risk > 0 { Health::AtRisk } else { Health::Degraded };
-    let (health, advice) = if status.growth_stuck > 0 {
-        (Health::Degraded, Advice::UnblockGrowth)
-    } else if status.counters.scrub_unrepaired > 0 || status.counters.failed_reads > 0 {
-        (Health::Damaged, Advice::RestoreFromBackup)
-    } else if status.rebuild_chunks_left > 0 && status.stripes_degraded > 0 || evacuating {
-        // Chunks that move off a member that is leaving keep their redundancy meanwhile: no stripe is degraded then.
-        (with_less_redundancy, Advice::WaitForRebuild)
-    } else if !out.is_empty() && is_md {
-        (with_less_redundancy, Advice::AddWithMdadm(out))
-    } else if !out.is_empty() {
-        (with_less_redundancy, Advice::BringBackOrReplace { members: out, into_free_space: is_mapped })
-    } else if let Some(member) = config.members.iter().position(|m| m.state == MemberState::Leaving) {
-        (Health::Healthy, Advice::WaitForRemoval(member))
-    } else if status.stripes_degraded > 0 || status.metadata_degraded > 0 {
-        (Health::Degraded, Advice::WaitForRedundancy)
-    } else {
-        (Health::Healthy, advice_while_healthy(config, status, unnamed))
+/// Decides how a pool is and what should be done.
+pub fn assess(observed: &Observed<'_>) -> Assessment {
+    let safety = safety(observed);
+    let full = members_without_space(observed);
+    let waits = observed.status.waits_for_space > 0 || observed.refused_lately;
+    let health = match safety {
+        _ if observed.has_failed => Health::Failed,
+        _ if waits && !full.is_empty() => Health::Suspended,
+        Safety::Lost => Health::Damaged,
+        Safety::AtRisk => Health::AtRisk,
+        Safety::LessRedundancy => Health::Degraded,
+        Safety::Whole | Safety::Unknown => Health::Healthy,
     };
-    Assessment { health, advice }
+    Assessment { health, safety, advice: advice(observed, full) }
 }
 
-/// What should be done about a pool that has all its redundancy.
-fn advice_while_healthy(config: &Config, status: &ShardStatus, unnamed: &[usize]) -> Advice {
+fn members_in(config: &Config, state: MemberState) -> impl Iterator<Item = usize> {
+    config.members.iter().enumerate().filter(move |(_, m)| m.state == state).map(|(member, _)| member)
+}
+
+fn out_members(config: &Config) -> Vec<usize> {
+    let out = config.out().into_iter().enumerate();
+    out.filter(|(_, is_out)| *is_out).map(|(member, _)| member).collect()
+}
+
+fn full_members(status: &ShardStatus) -> Vec<usize> {
+    let full = status.member_full.iter().enumerate();
+    full.filter(|(_, is_full)| **is_full).map(|(member, _)| member).collect()
+}
+
+/// Whether metadata has fewer copies than it should have. A member that is leaving still has those that move off it.
+fn has_exposed_metadata(observed: &Observed<'_>) -> bool {
+    observed.status.metadata_degraded > 0
+        && members_in(observed.config, MemberState::Leaving).next().is_none()
+}
+
+/// Members that refused a write, or that clients were refused for: the shards keep space of thin members for the journal.
+fn members_without_space(observed: &Observed<'_>) -> Vec<usize> {
+    let Observed { config, status, .. } = observed;
+    let full = full_members(status);
     let is_mapped = matches!(config.geometry, PoolGeometry::Mapped(_));
-    if let Some(&member) = unnamed.first() {
-        return Advice::ReplaceBeforeStop(member);
+    if full.is_empty() && observed.refused_lately && !(is_mapped && is_almost_full(status)) {
+        return observed.thin.clone();
     }
-    if let Some(member) = status.members.iter().position(|m| m.checksum_errors > 0 || m.read_errors > 0) {
-        return Advice::Scrub(member);
+    full
+}
+
+fn is_almost_full(status: &ShardStatus) -> bool {
+    status.stored_bytes * 100 > status.capacity_bytes * ALMOST_FULL_PERCENT
+}
+
+fn has_lost(observed: &Observed<'_>) -> bool {
+    observed.damaged_ranges > 0 || observed.unplaced_losses > 0
+}
+
+fn safety(observed: &Observed<'_>) -> Safety {
+    let Observed { config, status, .. } = observed;
+    let is_rebuilt = status.rebuild_chunks_left > 0 && status.stripes_degraded > 0
+        || members_in(config, MemberState::Evacuating).next().is_some();
+    if observed.has_failed {
+        // What reads found while members went out one after the other says nothing about what is on the members.
+        Safety::Unknown
+    } else if has_lost(observed) {
+        Safety::Lost
+    } else if is_rebuilt || !out_members(config).is_empty() {
+        if status.stripes_at_risk > 0 { Safety::AtRisk } else { Safety::LessRedundancy }
+    } else if status.stripes_degraded > 0 || has_exposed_metadata(observed) || status.growth_stuck > 0 {
+        Safety::LessRedundancy
+    } else {
+        Safety::Whole
     }
-    if let Some(member) = status.member_latency.iter().position(|m| m.response == Response::Suspect) {
-        return Advice::ReplaceSlow(SlowMember {
+}
+
+/// All that should be done, the most urgent first: what brings service back, then what is lost, then redundancy, then what
+/// could become a problem.
+fn advice(observed: &Observed<'_>, full: Vec<usize>) -> Vec<Advice> {
+    let Observed { config, status, .. } = observed;
+    if observed.has_failed {
+        return vec![Advice::ServeAgain];
+    }
+    let is_mapped = matches!(config.geometry, PoolGeometry::Mapped(_));
+    let mut advice = Vec::new();
+    advice.extend((!full.is_empty()).then_some(Advice::MakePhysicalSpace(full)));
+    advice.extend((status.growth_stuck > 0).then_some(Advice::UnblockGrowth));
+    let ranges = observed.damaged_ranges;
+    advice.extend((ranges > 0).then_some(Advice::RestoreDamage { ranges }));
+    advice.extend((observed.unplaced_losses > 0).then_some(Advice::FindDamage));
+    advice.extend(observed.unnamed.iter().copied().map(Advice::ReplaceBeforeStop));
+    advice.extend(redundancy_advice(observed));
+    advice.extend(members_in(config, MemberState::Leaving).map(Advice::WaitForRemoval));
+    let wrong = status.members.iter().enumerate().filter(|(_, m)| m.checksum_errors > 0 || m.read_errors > 0);
+    let takes_part = |&member: &usize| config.members.get(member).is_some_and(|m| m.state.takes_part());
+    advice.extend(wrong.map(|(member, _)| member).filter(takes_part).map(Advice::Scrub));
+    let slow = status.member_latency.iter().enumerate().filter(|(_, m)| m.response == Response::Suspect);
+    advice.extend(slow.map(|(member, latency)| {
+        Advice::ReplaceSlow(SlowMember {
             member,
-            slow_for_ns: status.member_latency[member].slow_for_ns,
+            slow_for_ns: latency.slow_for_ns,
             reads: medians(&status.member_latency, member, |m| &m.reads),
             writes: medians(&status.member_latency, member, |m| &m.writes),
             can_leave: is_mapped,
-        });
+        })
+    }));
+    advice.extend((is_mapped && is_almost_full(status)).then_some(Advice::MakeRoom));
+    advice
+}
+
+/// What restores redundancy.
+fn redundancy_advice(observed: &Observed<'_>) -> Option<Advice> {
+    let Observed { config, status, .. } = observed;
+    let out: Vec<usize> = out_members(config)
+        .into_iter()
+        .filter(|&member| config.members[member].state != MemberState::Evacuating)
+        .collect();
+    let is_evacuating = members_in(config, MemberState::Evacuating).next().is_some();
+    match &config.geometry {
+        PoolGeometry::Array(array) if array.md.is_some() && !out.is_empty() => {
+            Some(Advice::AddWithMdadm(out))
+        }
+        geometry if !out.is_empty() => Some(Advice::BringBackOrReplace {
+            members: out,
+            into_free_space: matches!(geometry, PoolGeometry::Mapped(_)),
+        }),
+        // Chunks that move off a member that is leaving keep their redundancy meanwhile: no stripe is degraded then.
+        _ if status.rebuild_chunks_left > 0 && status.stripes_degraded > 0 || is_evacuating => {
+            Some(Advice::WaitForRebuild)
+        }
+        _ if status.stripes_degraded > 0 || has_exposed_metadata(observed) => Some(Advice::WaitForRedundancy),
+        _ => None,
     }
-    if is_mapped && status.stored_bytes * 100 > status.capacity_bytes * ALMOST_FULL_PERCENT {
-        return Advice::MakeRoom;
+}
+
+impl Advice {
+    /// Whether it asks for more than to wait.
+    pub fn needs_action(&self) -> bool {
+        !matches!(self, Advice::WaitForRebuild | Advice::WaitForRedundancy | Advice::WaitForRemoval(_))
     }
-    Advice::Nothing
 }
 
 fn medians(all: &[MemberLatency], member: usize, of: fn(&MemberLatency) -> &LatencyHistogram) -> Medians {
@@ -197,6 +335,7 @@ mod tests {
             state: *state,
             out_epoch: 0,
             path: format!("/dev/m{i}"),
+            physical: 0,
         };
         Config {
             pool: [9; 16],
@@ -208,6 +347,7 @@ mod tests {
             volumes: Vec::new(),
             volume_next: 0,
             openings: Vec::new(),
+            damage: Vec::new(),
         }
     }
 
@@ -228,75 +368,141 @@ mod tests {
         config(&states)
     }
 
+    fn observed<'a>(config: &'a Config, status: &'a ShardStatus) -> Observed<'a> {
+        Observed {
+            config,
+            status,
+            unnamed: &[],
+            has_failed: false,
+            refused_lately: false,
+            thin: Vec::new(),
+            damaged_ranges: 0,
+            unplaced_losses: 0,
+        }
+    }
+
+    fn assess_with(config: &Config, status: &ShardStatus, unnamed: &[usize]) -> Assessment {
+        assess(&Observed { unnamed, ..observed(config, status) })
+    }
+
     #[track_caller]
-    fn check(config: &Config, status: &ShardStatus, health: Health, advice: Advice) {
-        assert_eq!(assess(config, status, &[]), Assessment { health, advice });
+    fn check(config: &Config, status: &ShardStatus, health: Health, advice: &[Advice]) {
+        let found = assess_with(config, status, &[]);
+        assert_eq!((found.health, found.advice.as_slice()), (health, advice));
+    }
+
+    fn bring_back(member: usize) -> Advice {
+        Advice::BringBackOrReplace { members: vec![member], into_free_space: true }
     }
 
     #[test]
     fn a_whole_pool_is_healthy_and_needs_nothing() {
-        check(&config(&ACTIVE), &status(), Health::Healthy, Advice::Nothing);
+        check(&config(&ACTIVE), &status(), Health::Healthy, &[]);
         for state in [MemberState::Removed, MemberState::Spare] {
-            check(&with(1, state), &status(), Health::Healthy, Advice::Nothing);
+            check(&with(1, state), &status(), Health::Healthy, &[]);
         }
     }
 
     #[test]
     fn a_member_that_is_out_is_to_be_brought_back_or_replaced() {
-        let advice = Advice::BringBackOrReplace { members: vec![2], into_free_space: true };
         for state in [MemberState::Failed, MemberState::Offline, MemberState::Missing] {
-            check(&with(2, state), &status(), Health::Degraded, advice.clone());
+            check(&with(2, state), &status(), Health::Degraded, &[bring_back(2)]);
             let at_risk = ShardStatus { stripes_at_risk: 1, ..status() };
-            check(&with(2, state), &at_risk, Health::AtRisk, advice.clone());
+            check(&with(2, state), &at_risk, Health::AtRisk, &[bring_back(2)]);
         }
     }
 
     #[test]
     fn what_restores_redundancy_by_itself_is_waited_for() {
         let rebuild = ShardStatus { rebuild_chunks_left: 5, stripes_degraded: 3, ..status() };
-        check(&config(&ACTIVE), &rebuild, Health::Degraded, Advice::WaitForRebuild);
+        check(&config(&ACTIVE), &rebuild, Health::Degraded, &[Advice::WaitForRebuild]);
         let at_risk = ShardStatus { stripes_at_risk: 1, ..rebuild };
-        check(&config(&ACTIVE), &at_risk, Health::AtRisk, Advice::WaitForRebuild);
-        check(&with(1, MemberState::Evacuating), &status(), Health::Degraded, Advice::WaitForRebuild);
+        check(&config(&ACTIVE), &at_risk, Health::AtRisk, &[Advice::WaitForRebuild]);
+        check(&with(1, MemberState::Evacuating), &status(), Health::Degraded, &[Advice::WaitForRebuild]);
         let degraded = ShardStatus { stripes_degraded: 1, ..status() };
-        check(&config(&ACTIVE), &degraded, Health::Degraded, Advice::WaitForRedundancy);
+        check(&config(&ACTIVE), &degraded, Health::Degraded, &[Advice::WaitForRedundancy]);
         let metadata = ShardStatus { metadata_degraded: 1, ..status() };
-        check(&config(&ACTIVE), &metadata, Health::Degraded, Advice::WaitForRedundancy);
+        check(&config(&ACTIVE), &metadata, Health::Degraded, &[Advice::WaitForRedundancy]);
+        assert!(!Advice::WaitForRebuild.needs_action() && bring_back(1).needs_action());
     }
 
     #[test]
     fn a_member_that_is_leaving_takes_no_redundancy_along() {
-        let moving = ShardStatus { rebuild_chunks_left: 5, ..status() };
-        check(&with(3, MemberState::Leaving), &moving, Health::Healthy, Advice::WaitForRemoval(3));
+        let moving = ShardStatus { rebuild_chunks_left: 5, metadata_degraded: 1, ..status() };
+        check(&with(3, MemberState::Leaving), &moving, Health::Healthy, &[Advice::WaitForRemoval(3)]);
     }
 
     #[test]
-    fn damage_outweighs_members_that_are_out() {
-        let mut damaged = status();
-        damaged.counters.failed_reads = 1;
-        check(&with(2, MemberState::Failed), &damaged, Health::Damaged, Advice::RestoreFromBackup);
-        damaged.counters.failed_reads = 0;
-        damaged.counters.scrub_unrepaired = 1;
-        check(&config(&ACTIVE), &damaged, Health::Damaged, Advice::RestoreFromBackup);
+    fn damage_hides_no_member_that_is_out() {
+        let (config, status) = (with(2, MemberState::Failed), status());
+        let mut observed = observed(&config, &status);
+        observed.damaged_ranges = 3;
+        observed.unplaced_losses = 1;
+        let found = assess(&observed);
+        let advice = vec![Advice::RestoreDamage { ranges: 3 }, Advice::FindDamage, bring_back(2)];
+        assert_eq!(found, Assessment { health: Health::Damaged, safety: Safety::Lost, advice });
+        observed.damaged_ranges = 0;
+        assert_eq!(assess(&observed).health, Health::Damaged);
+        observed.unplaced_losses = 0;
+        assert_eq!(assess(&observed).health, Health::Degraded);
     }
 
     #[test]
     fn a_growth_that_waits_is_told_first() {
         let stuck = ShardStatus { growth_stuck: 1, ..status() };
-        check(&with(2, MemberState::Failed), &stuck, Health::Degraded, Advice::UnblockGrowth);
+        let advice = [Advice::UnblockGrowth, bring_back(2)];
+        check(&with(2, MemberState::Failed), &stuck, Health::Degraded, &advice);
+    }
+
+    #[test]
+    fn a_pool_without_physical_space_is_suspended_as_long_as_writes_wait_for_it() {
+        let mut full = status();
+        full.member_full = vec![false, true, true, false];
+        let advice = [Advice::MakePhysicalSpace(vec![1, 2])];
+        check(&config(&ACTIVE), &full, Health::Healthy, &advice);
+        let waiting = ShardStatus { waits_for_space: 1, ..full.clone() };
+        check(&config(&ACTIVE), &waiting, Health::Suspended, &advice);
+        let config = config(&ACTIVE);
+        let mut observed = Observed { refused_lately: true, ..observed(&config, &full) };
+        let found = assess(&observed);
+        assert_eq!((found.health, found.safety), (Health::Suspended, Safety::Whole));
+        // The shards refuse clients before a thin member is full.
+        let with_space = status();
+        observed.status = &with_space;
+        observed.thin = vec![0, 3];
+        let found = assess(&observed);
+        assert_eq!(
+            (found.health, found.advice),
+            (Health::Suspended, vec![Advice::MakePhysicalSpace(vec![0, 3])])
+        );
+        observed.thin.clear();
+        // A pool whose capacity is used up refuses requests too, and its members are not full.
+        let status = status();
+        observed.status = &status;
+        assert_eq!(assess(&observed).health, Health::Healthy);
+    }
+
+    #[test]
+    fn a_failed_pool_is_to_be_served_again_and_nothing_else() {
+        let status = status();
+        let config = config(&[MemberState::Failed; 4]);
+        let observed =
+            Observed { has_failed: true, unnamed: &[1], damaged_ranges: 9, ..observed(&config, &status) };
+        let advice = vec![Advice::ServeAgain];
+        assert_eq!(assess(&observed), Assessment { health: Health::Failed, safety: Safety::Unknown, advice });
     }
 
     #[test]
     fn a_healthy_pool_can_need_attention() {
-        let unnamed = assess(&config(&ACTIVE), &status(), &[1]);
-        assert_eq!(unnamed, Assessment { health: Health::Healthy, advice: Advice::ReplaceBeforeStop(1) });
+        let unnamed = assess_with(&config(&ACTIVE), &status(), &[1]);
+        assert_eq!((unnamed.health, unnamed.advice), (Health::Healthy, vec![Advice::ReplaceBeforeStop(1)]));
         let mut errors = status();
         errors.members[3].checksum_errors = 1;
-        check(&config(&ACTIVE), &errors, Health::Healthy, Advice::Scrub(3));
-        let full = ShardStatus { stored_bytes: 951, ..status() };
-        check(&config(&ACTIVE), &full, Health::Healthy, Advice::MakeRoom);
+        check(&config(&ACTIVE), &errors, Health::Healthy, &[Advice::Scrub(3)]);
+        errors.stored_bytes = 951;
+        check(&config(&ACTIVE), &errors, Health::Healthy, &[Advice::Scrub(3), Advice::MakeRoom]);
         let not_full = ShardStatus { stored_bytes: 950, ..status() };
-        check(&config(&ACTIVE), &not_full, Health::Healthy, Advice::Nothing);
+        check(&config(&ACTIVE), &not_full, Health::Healthy, &[]);
     }
 
     #[test]
@@ -306,6 +512,6 @@ mod tests {
         slow.member_latency[1].slow_for_ns = 7;
         let none = Medians { own_ns: None, others_ns: None };
         let evidence = SlowMember { member: 1, slow_for_ns: 7, reads: none, writes: none, can_leave: true };
-        check(&config(&ACTIVE), &slow, Health::Healthy, Advice::ReplaceSlow(evidence));
+        check(&config(&ACTIVE), &slow, Health::Healthy, &[Advice::ReplaceSlow(evidence)]);
     }
 }

@@ -4,6 +4,7 @@
 //! every active member before it takes effect; a member that fails is recorded as out before any write that skipped
 //! it is acknowledged.
 
+mod damage;
 mod error;
 pub mod events;
 pub mod health;
@@ -13,9 +14,11 @@ mod member_states;
 mod membership;
 mod observation;
 mod observe;
+pub mod physical_space;
 mod replace;
 mod reshape;
 mod settings;
+mod space;
 mod spares;
 mod store;
 mod volumes;
@@ -49,6 +52,7 @@ impl<I: Io> Control<I> {
     /// What is left to do once all shards are open: take back members that have returned, finish deleting volumes.
     pub async fn resume(self: &Rc<Self>, found: &Found) {
         self.is_open.set(true);
+        self.sample_space().await;
         let out = self.config.borrow().out().into_iter().enumerate().filter(|(_, is_out)| *is_out);
         let out = out.map(|(member, _)| member).collect();
         self.note(Event::Opened { out });
@@ -88,6 +92,10 @@ impl<I: Io> Control<I> {
             ShardEvent::Write { done } => {
                 let _ = done.send(self.declare_write().await);
             }
+            ShardEvent::SpaceWanted { done } => {
+                self.sample_space().await;
+                let _ = done.send(());
+            }
             ShardEvent::Moved { shard, to, key } => self.note_moved(shard, to, key).await,
             ShardEvent::Emptied => {
                 let _ = self.finish_leaving().await;
@@ -101,6 +109,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When a shard cannot.
     pub async fn close(&self) -> Result<(), ControlError> {
+        self.record_damage().await;
         self.ask_all(|done| ControlRequest::Close { done }).await?;
         self.declare_rest(true).await
     }

@@ -21,8 +21,14 @@ pub(super) struct Seen {
     slow: Vec<bool>,
     failed_reads: u64,
     unrepaired: u64,
+    /// Reads of clients that failed; the control tells where.
+    client_reads: u64,
+    /// Reads of background work that failed, and what scrubs could not repair.
+    unplaced_losses: u64,
     /// What is under way, and how much of it has been done so far.
     work: [(bool, u64); Work::ALL.len()],
+    /// How much had been done of each kind of work when the present run of it began.
+    done_at_begin: [u64; Work::ALL.len()],
     /// How many of the steps are used.
     space: usize,
     volumes: BTreeMap<String, (u64, usize)>,
@@ -30,7 +36,8 @@ pub(super) struct Seen {
 
 impl Seen {
     /// Takes a new look at the shards; gives what has happened since the last one, without paths of members.
-    pub(super) fn update(&mut self, status: &ShardStatus) -> Vec<Event> {
+    /// `client_reads` is the number of reads of clients that failed so far.
+    pub(super) fn update(&mut self, status: &ShardStatus, client_reads: u64) -> Vec<Event> {
         let mut events = Vec::new();
         self.members.resize(status.members.len(), MemberStats::default());
         for (member, (now, before)) in status.members.iter().zip(&self.members).enumerate() {
@@ -46,14 +53,22 @@ impl Seen {
         }
         self.members.clone_from(&status.members);
         let counters = &status.counters;
-        let reads = counters.failed_reads.saturating_sub(self.failed_reads);
+        // A client's read is tried block by block; whatever fails of it has a place in a volume.
+        let by_clients = client_reads > self.client_reads;
+        let reads = if by_clients { 0 } else { counters.failed_reads.saturating_sub(self.failed_reads) };
         let unrepaired = counters.scrub_unrepaired.saturating_sub(self.unrepaired);
         if reads > 0 || unrepaired > 0 {
             events.push(Event::BlocksLost { reads, unrepaired });
+            self.unplaced_losses += reads + unrepaired;
         }
+        self.client_reads = client_reads;
         (self.failed_reads, self.unrepaired) = (counters.failed_reads, counters.scrub_unrepaired);
         let work = Work::ALL.map(|work| progress(work, status));
-        for ((kind, (now, done)), (before, done_before)) in Work::ALL.into_iter().zip(work).zip(self.work) {
+        let looks = Work::ALL.into_iter().zip(work).zip(self.work).zip(&mut self.done_at_begin);
+        for (((kind, (now, done)), (before, done_before)), at_begin) in looks {
+            if now && !before {
+                *at_begin = done_before;
+            }
             // Short work begins and ends between two looks.
             let was_under_way = before || done > done_before;
             events.extend((!before && (now || was_under_way)).then_some(Event::WorkBegan(kind)));
@@ -70,6 +85,19 @@ impl Seen {
         }
         self.space = space;
         events
+    }
+
+    /// Losses whose places in volumes are not known, since the pool was opened.
+    pub(super) fn unplaced_losses(&self) -> u64 {
+        self.unplaced_losses
+    }
+
+    /// The work under way, and how much of it has been done since it began: chunks or stripes.
+    pub(super) fn work_done(&self) -> Vec<(Work, u64)> {
+        let all = Work::ALL.into_iter().zip(self.work).zip(self.done_at_begin);
+        all.filter(|((_, (now, _)), _)| *now)
+            .map(|((kind, (_, done)), at_begin)| (kind, done.saturating_sub(at_begin)))
+            .collect()
     }
 
     /// Members that have become slow, or no longer are.
@@ -115,7 +143,7 @@ mod tests {
     fn what_was_counted_between_two_looks_is_one_event() {
         let mut seen = Seen::default();
         let mut status = ShardStatus { capacity_bytes: 100, ..ShardStatus::default() };
-        assert_eq!(seen.update(&status), []);
+        assert_eq!(seen.update(&status, 0), []);
         status.members = vec![MemberStats::default(); 2];
         status.members[1].checksum_errors = 7;
         status.members[1].repaired_blocks = 6;
@@ -124,21 +152,32 @@ mod tests {
         let errors =
             Event::MemberErrors { member: 1, read_errors: 0, checksum_errors: 7, repaired_blocks: 6 };
         let lost = Event::BlocksLost { reads: 1, unrepaired: 0 };
-        assert_eq!(seen.update(&status), [errors, lost, Event::WorkBegan(Work::Scrub)]);
-        assert_eq!(seen.update(&status), []);
+        assert_eq!(seen.update(&status, 0), [errors, lost, Event::WorkBegan(Work::Scrub)]);
+        assert_eq!(seen.update(&status, 0), []);
+        status.counters.stripes_scrubbed = 4;
+        assert_eq!(seen.update(&status, 0), []);
+        assert_eq!(seen.work_done(), [(Work::Scrub, 4)]);
         status.scrub_stripes_left = None;
-        assert_eq!(seen.update(&status), [Event::WorkEnded(Work::Scrub)]);
+        assert_eq!(seen.update(&status, 0), [Event::WorkEnded(Work::Scrub)]);
+        // What a client could not read has a place, and is told with it.
+        status.counters.failed_reads = 3;
+        assert_eq!((seen.update(&status, 1), seen.unplaced_losses()), (vec![], 1));
+        status.counters.failed_reads = 4;
+        assert_eq!(seen.update(&status, 1), [Event::BlocksLost { reads: 1, unrepaired: 0 }]);
         // A rebuild that no look has seen under way.
         status.counters.chunks_rebuilt = 3;
-        assert_eq!(seen.update(&status), [Event::WorkBegan(Work::Rebuild), Event::WorkEnded(Work::Rebuild)]);
-        assert_eq!(seen.update(&status), []);
+        assert_eq!(
+            seen.update(&status, 1),
+            [Event::WorkBegan(Work::Rebuild), Event::WorkEnded(Work::Rebuild)]
+        );
+        assert_eq!(seen.update(&status, 1), []);
     }
 
     #[test]
     fn used_space_is_told_at_its_steps() {
         let mut seen = Seen::default();
         let mut told = |stored_bytes| {
-            seen.update(&ShardStatus { stored_bytes, capacity_bytes: 1000, ..ShardStatus::default() })
+            seen.update(&ShardStatus { stored_bytes, capacity_bytes: 1000, ..ShardStatus::default() }, 0)
         };
         assert_eq!(told(800), []);
         assert_eq!(told(801), [Event::SpaceUsed { percent: 80 }]);

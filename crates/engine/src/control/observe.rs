@@ -1,11 +1,12 @@
 //! The look at the shards that gives events, and the events about members.
 
 use sinew_core::io::Io;
+use sinew_members::full_members::SHOWN_NS;
 use sinew_members::message::ControlRequest;
 use sinew_members::status::{CounterValues, ShardStatus};
 
 use crate::control::error::ControlError;
-use crate::control::events::{Event, MemberChange};
+use crate::control::events::{Event, MemberChange, Work};
 use crate::control::store::Control;
 
 impl<I: Io> Control<I> {
@@ -16,17 +17,47 @@ impl<I: Io> Control<I> {
     pub async fn observe(&self) -> Result<CounterValues, ControlError> {
         let mut status = ShardStatus::default();
         self.ask_for(ControlRequest::Vitals).await?.iter().for_each(|shard| status.add(shard));
+        let events = self.observed(&status);
+        if events.iter().any(|event| matches!(event, Event::NoSpace { .. })) {
+            self.refused_at.set(Some(self.io.now()));
+        }
+        events.into_iter().for_each(|event| self.note(event));
+        self.record_damage().await;
+        Ok(status.counters)
+    }
+
+    /// What has happened since the last look.
+    fn observed(&self, status: &ShardStatus) -> Vec<Event> {
+        let client_reads = self.failed_client_reads();
         let mut seen = self.seen.borrow_mut();
-        let mut events = seen.update(&status);
-        for (member, change) in seen.update_slow(&status) {
+        let mut events = seen.update(status, client_reads);
+        for (member, change) in seen.update_slow(status) {
             events.extend(self.member_event(member, change));
         }
         for (name, volume) in self.catalog.lock().iter() {
             events.extend(seen.update_volume(name, volume.refused_for_room(), volume.connections()));
         }
-        drop(seen);
-        events.into_iter().for_each(|event| self.note(event));
-        Ok(status.counters)
+        events
+    }
+
+    /// Whether more members are out than the pool survives, so that it refuses everything until it is opened again.
+    pub fn has_failed(&self) -> bool {
+        self.failed.get()
+    }
+
+    /// Whether requests of clients were refused for lack of room a short time ago.
+    pub fn has_refused_lately(&self) -> bool {
+        self.refused_at.get().is_some_and(|at| self.io.now() - at < SHOWN_NS)
+    }
+
+    /// Blocks without a good copy that background work met, or a scrub of an array: their places in volumes are not known.
+    pub fn unplaced_losses(&self) -> u64 {
+        self.seen.borrow().unplaced_losses()
+    }
+
+    /// The work under way, and how much of it has been done since it began, as of the last look: chunks or stripes.
+    pub fn work_done(&self) -> Vec<(Work, u64)> {
+        self.seen.borrow().work_done()
     }
 
     /// The event that something became of a member; none if there is no such member.

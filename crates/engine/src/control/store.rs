@@ -1,7 +1,7 @@
 //! The state of an open pool's control and its durable configuration: the one way to change it, and to ask the shards.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,14 +12,16 @@ use crate::client::directory::Catalog;
 use crate::control::error::ControlError;
 use crate::control::events::{self, Event, Events};
 use crate::control::observation::Seen;
+use crate::control::physical_space::SpaceSamples;
 use crate::marks::Mark;
 use crate::pool::{self, Candidate, Found, SuperblockError};
 use crate::pool::{MdBlocks, store_md_superblocks};
-use sinew_core::ids::MemberId;
+use sinew_core::ids::{MemberId, VolumeId};
 use sinew_core::io::{DeviceId, Io, IoError};
 use sinew_core::sync::{Signal, join_all};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::config::{Config, MemberState};
+use sinew_format::model::damage::DamagedRanges;
 use sinew_format::model::policy::Policy;
 use sinew_members::full_members::RETRY_NS;
 use sinew_members::io_timeout::IoTimeouts;
@@ -60,6 +62,15 @@ pub struct Control<I> {
     /// What has happened.
     pub(super) events: Events,
     pub(super) seen: RefCell<Seen>,
+    /// When a look last found requests that were refused for lack of room.
+    pub(super) refused_at: Cell<Option<u64>>,
+    pub(super) space: Rc<SpaceSamples>,
+    /// The changes of damage that are stored, and the number of volumes.
+    pub(super) damage_recorded: Cell<(u64, usize)>,
+    /// Damage of volumes that was told and cannot be stored.
+    pub(super) damage_told: RefCell<BTreeMap<VolumeId, DamagedRanges>>,
+    /// The time of day at which the clock of `Io` was at 0, in seconds since 1970.
+    pub(super) wall_clock: Cell<u64>,
     /// All shards are recovered.
     pub(super) is_open: Cell<bool>,
     /// An order about members is under way.
@@ -83,9 +94,10 @@ impl<I: Io> Control<I> {
         let catalog = Catalog::default();
         let read_only = found.md.as_ref().is_some_and(|md| !md.is_writable());
         for volume in found.config.volumes.iter().filter(|v| !v.deleting) {
-            catalog
-                .lock()
-                .insert(volume.name.clone(), Arc::new(VolumeShared::new(volume.id, volume.bytes, read_only)));
+            let damage = found.config.damage.iter().find(|damage| damage.volume == volume.id);
+            let damage = damage.map(|damage| damage.ranges.clone()).unwrap_or_default();
+            let shared = VolumeShared::new(volume.id, volume.bytes, read_only, damage);
+            catalog.lock().insert(volume.name.clone(), Arc::new(shared));
         }
         Rc::new(Control {
             io,
@@ -107,6 +119,11 @@ impl<I: Io> Control<I> {
             timed_out: RefCell::default(),
             events: Events::default(),
             seen: RefCell::default(),
+            refused_at: Cell::new(None),
+            space: Rc::default(),
+            damage_recorded: Cell::default(),
+            damage_told: RefCell::default(),
+            wall_clock: Cell::default(),
             is_open: Cell::new(false),
             ordered: Cell::new(false),
             order_done: Signal::default(),

@@ -7,6 +7,7 @@ use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
 use sinew_format::model::config::{Config, VolumeConfig};
+use sinew_format::model::damage::DamagedRanges;
 use sinew_members::message::ControlRequest;
 
 use crate::control::{Control, ControlError};
@@ -53,7 +54,9 @@ impl<I: Io> Control<I> {
             Ok(())
         })
         .await?;
-        self.catalog.lock().insert(name.to_owned(), Arc::new(VolumeShared::new(id, bytes, false)));
+        self.catalog
+            .lock()
+            .insert(name.to_owned(), Arc::new(VolumeShared::new(id, bytes, false, DamagedRanges::default())));
         Ok(id)
     }
 
@@ -87,6 +90,7 @@ impl<I: Io> Control<I> {
         self.ask_all(|done| ControlRequest::Flush { done }).await?;
         self.change(|config| {
             config.volumes.retain(|v| v.id != volume);
+            config.damage.retain(|damage| damage.volume != volume);
             Ok(())
         })
         .await

@@ -27,6 +27,8 @@ pub struct PoolSpec {
     pub journal_blocks: Option<u32>,
     /// Take devices that hold something else.
     pub force: bool,
+    /// Physical bytes that the pool may use of each device; none for as many as the devices tell.
+    pub physical: Option<u64>,
 }
 
 /// What kind of pool it is to be.
@@ -64,17 +66,33 @@ pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Re
             refuse_used(io, candidate).await?;
         }
     }
-    let config = match spec.kind {
+    let mut config = match spec.kind {
         PoolKind::Mapped { protection, data_columns, checksums } => {
             new_mapped(io, devices, &sizes, spec, protection, data_columns, checksums)?
         }
         PoolKind::Array(array) => new_array(io, devices, &sizes, spec, &array)?,
     };
+    if let Some(physical) = spec.physical {
+        for (member, candidate) in config.members.iter_mut().zip(devices) {
+            require_known_use(io, candidate).await?;
+            member.physical = physical;
+        }
+    }
     for (index, candidate) in devices.iter().enumerate() {
         wipe(io, candidate).await?;
         write_in_time(io, candidate.device, &candidate.path, index, &config).await?;
     }
     Ok(config)
+}
+
+/// Refuses a limit of physical space for a device whose use of it cannot be known: one that does not tell it, and does not take
+/// back what is freed.
+pub(crate) async fn require_known_use(io: &impl Io, candidate: &Candidate) -> Result<(), PoolError> {
+    let device = candidate.device;
+    if io.takes_discards(device) || io.physical(device).await.is_some() {
+        return Ok(());
+    }
+    Err(PoolError::UnknownUse { path: candidate.path.clone() })
 }
 
 /// The configuration of a new mapped pool.
@@ -145,6 +163,7 @@ fn new_config(io: &impl Io, spec: &PoolSpec, shape: PoolGeometry, members: Vec<M
         volumes: Vec::new(),
         volume_next: 0,
         openings: Vec::new(),
+        damage: Vec::new(),
     }
 }
 
@@ -162,5 +181,6 @@ pub(crate) fn new_member(
         state: MemberState::Active,
         out_epoch: 0,
         path: candidate.path.clone(),
+        physical: 0,
     }
 }

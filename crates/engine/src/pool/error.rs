@@ -44,6 +44,14 @@ pub enum PoolError {
         /// What happened.
         error: IoError,
     },
+    /// Its use of physical space cannot be known.
+    #[error(
+        "{path} neither tells how much physical space it uses nor takes discards, so no limit (--physical) can be kept on it"
+    )]
+    UnknownUse {
+        /// The device.
+        path: String,
+    },
     /// No device holds a usable superblock.
     #[error("no pool found{}", list(.0))]
     NotFound(Vec<String>),

@@ -239,6 +239,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate], options: &MdOptions)
                 state: MemberState::Missing,
                 out_epoch: 0,
                 path: format!("(role {role} of the array)"),
+                physical: 0,
             });
             used.push((None, None));
             continue;
@@ -297,6 +298,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate], options: &MdOptions)
         volumes: vec![volume],
         volume_next: 1,
         openings: Vec::new(),
+        damage: Vec::new(),
     };
     Ok(Found {
         config: Rc::new(config),
@@ -332,5 +334,6 @@ fn member(
         state: MemberState::Active,
         out_epoch: 0,
         path,
+        physical: 0,
     })
 }

@@ -59,11 +59,7 @@ pub(crate) async fn write_in_time<I: Io>(
 pub async fn read_superblock<I: Io>(io: &I, device: DeviceId) -> Result<Superblock, DecodeError> {
     let mut best: Result<Superblock, DecodeError> = Err(DecodeError::Foreign);
     for offset in SLOT_OFFSETS {
-        let (buf, read) = answered(io, device, io.read(device, offset, Buf::stale(SLOT_BYTES))).await;
-        let found = match read {
-            Ok(()) => Superblock::decode(buf.bytes()),
-            Err(_) => Err(DecodeError::Invalid("superblock: it cannot be read")),
-        };
+        let found = answered(io, device, read_slot(io, device, offset)).await;
         best = match (best, found) {
             (Ok(a), Ok(b)) => Ok(if b.config.age() > a.config.age() { b } else { a }),
             (Ok(a), Err(_)) => Ok(a),
@@ -74,6 +70,14 @@ pub async fn read_superblock<I: Io>(io: &I, device: DeviceId) -> Result<Superblo
         };
     }
     best
+}
+
+async fn read_slot<I: Io>(io: &I, device: DeviceId, offset: u64) -> Result<Superblock, DecodeError> {
+    let (buf, read) = io.read(device, offset, Buf::stale(SLOT_BYTES)).await;
+    match read {
+        Ok(()) => Superblock::decode(buf.bytes()),
+        Err(_) => Err(DecodeError::Invalid("superblock: it cannot be read")),
+    }
 }
 
 /// Returns why a device is too small for the member that the configuration records on it; `None` if it is large enough.

@@ -232,6 +232,7 @@ fn open_part(
         shards: shards.unwrap_or(1),
         journal_blocks: None,
         force: false,
+        physical: None,
     };
     // An array is created with its one volume.
     let here = |i: &usize| !is_array && i % composition.parts == part;

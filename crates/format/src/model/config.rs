@@ -1,6 +1,7 @@
 //! The configuration of a pool: its members and their states, its volumes, its geometry. Every member holds it in its
 //! superblock.
 
+use crate::model::damage::VolumeDamage;
 use crate::model::mapped_geometry::{MappedGeometry, MemberLayout};
 use crate::model::pool_geometry::PoolGeometry;
 
@@ -29,6 +30,8 @@ pub struct Config {
     pub volume_next: u32,
     /// The last openings of the pool, the newest last.
     pub openings: Vec<Opening>,
+    /// Blocks of volumes that had no good copy when they were read, in the order of the volumes.
+    pub damage: Vec<VolumeDamage>,
 }
 
 /// One opening of a pool. Two diverged histories of a pool have different openings.
@@ -127,6 +130,8 @@ pub struct MemberConfig {
     pub out_epoch: u64,
     /// Its last known path, for messages.
     pub path: String,
+    /// Its physical bytes, if an operator has limited them; 0 for as many as the device tells.
+    pub physical: u64,
 }
 
 /// One volume.

@@ -16,6 +16,11 @@ impl Form {
     /// All forms.
     pub const ALL: [Form; 3] = [Form::Empty, Form::Parity, Form::Mirrored];
 
+    /// The other form of a stripe that stores something: what a conversion to this form begins with.
+    pub fn counterpart(self) -> Form {
+        if self == Form::Mirrored { Form::Parity } else { Form::Mirrored }
+    }
+
     /// The form with this number; `None` when there is none.
     pub fn from_number(number: u8) -> Option<Form> {
         Form::ALL.get(usize::from(number)).copied()

@@ -5,6 +5,7 @@ pub mod array_geometry;
 pub mod array_growth;
 pub mod array_shard_layout;
 pub mod config;
+pub mod damage;
 pub mod form;
 pub mod mapped_capacity;
 pub mod mapped_geometry;

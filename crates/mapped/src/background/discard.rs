@@ -32,7 +32,8 @@ impl<I: Io> Discarder<I> {
     pub(crate) async fn run(self: Rc<Self>) {
         loop {
             self.store.wakeups().discard.kicked().await;
-            let is_worth = |&member: &MemberId| self.store.allocator().is_worth_discarding(member);
+            let is_short = self.store.is_short_of_space();
+            let is_worth = |&member: &MemberId| self.store.allocator().is_worth_discarding(member, is_short);
             let members: Vec<MemberId> = self.store.members().ids().filter(is_worth).collect();
             // All at the same time, or placement would find some of them fuller than others meanwhile.
             join_all(members.into_iter().map(|member| self.discard(member))).await;

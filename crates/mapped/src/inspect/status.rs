@@ -59,6 +59,13 @@ pub(crate) fn vitals<I: Io>(stripes: &Stripes<I>, rebuild_left: u64, rebalance_l
         member_latency: store.members().latencies(),
         member_chunks_used: vec![0; store.members().count()],
         member_chunks_parity: vec![0; store.members().count()],
+        member_unused_bytes: store
+            .members()
+            .ids()
+            .map(|m| allocator.chunks_unused(m) * CHUNK_BYTES)
+            .collect(),
+        member_full: store.members().full_members(),
+        waits_for_space: u64::from(store.members().full.is_awaited()),
         ..ShardStatus::default()
     }
 }

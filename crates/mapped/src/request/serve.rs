@@ -22,6 +22,12 @@ pub(crate) async fn serve<I: Io>(
     if !matches!(request, Request::Flush) && store.is_deleted(volume) {
         return Err(VolumeError::Gone);
     }
+    let blocks = request.stored_blocks();
+    if blocks > 0 && store.is_short_of_space() {
+        // What was freed and not discarded yet takes space.
+        store.wakeups().discard.kick();
+    }
+    let _space = store.members().admit(blocks, || store.space_need()).await?;
     store.throttle().note_request(store.io());
     match request {
         Request::Read { local, count } => read::read(stripes, volume, local, count).await.map(Reply::Data),

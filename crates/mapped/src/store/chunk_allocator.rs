@@ -203,6 +203,12 @@ impl ChunkAllocator {
         member.chunks_all - member.chunks.count()
     }
 
+    /// Chunks of a member that are free and that its device knows to be free.
+    pub(crate) fn chunks_unused(&self, member: MemberId) -> u64 {
+        let chunks = &self.members[usize::from(member.0)].chunks;
+        u64::from(chunks.count() - chunks.undiscarded())
+    }
+
     /// Page slots of a member that are not free.
     pub(crate) fn page_slots_taken(&self, member: MemberId) -> u32 {
         let member = &self.members[usize::from(member.0)];
@@ -458,11 +464,12 @@ impl ChunkAllocator {
         }
     }
 
-    /// Whether enough of the free chunks of a member were in use lately, or may have been, to discard them.
-    pub(crate) fn is_worth_discarding(&self, member: MemberId) -> bool {
+    /// Whether enough of the free chunks of a member were in use lately, or may have been, to discard them; any is enough while
+    /// physical space is short.
+    pub(crate) fn is_worth_discarding(&self, member: MemberId, is_short: bool) -> bool {
         let entry = &self.members[usize::from(member.0)];
-        entry.usable
-            && entry.chunks.undiscarded() > (entry.chunks_all / DISCARD_PART).max(DISCARD_CHUNKS_LEAST)
+        let least = if is_short { 0 } else { (entry.chunks_all / DISCARD_PART).max(DISCARD_CHUNKS_LEAST) };
+        entry.usable && entry.chunks.undiscarded() > least
     }
 
     /// Takes consecutive free chunks to be discarded; `give_back_discarded` ends that.

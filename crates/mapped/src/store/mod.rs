@@ -19,6 +19,7 @@ pub(crate) mod overlapped_commit;
 pub(crate) mod page_snapshot;
 pub(crate) mod release;
 pub(crate) mod run_map;
+mod space;
 pub(crate) mod stale_marks;
 pub(crate) mod stripe_ids;
 pub(crate) mod stripe_locks;

@@ -100,6 +100,7 @@ impl Run {
             self.verify()?;
             let ending = self.work(&pool)?;
             progress(self);
+            self.check_credit()?;
             self.end(pool, ending)?;
         }
         self.opening = self.work.plan.openings;
@@ -121,6 +122,7 @@ impl Run {
             shards: plan.shards,
             journal_blocks: Some(plan.journal_blocks),
             force: false,
+            physical: None,
         };
         let (io, mut candidates, volumes) = (self.world.io(), self.candidates(), plan.volumes.clone());
         candidates.truncate(plan.first_members());

@@ -33,7 +33,14 @@ fn spec(level: Level, journal: bool) -> PoolSpec {
         zeroed: true,
         elastic: None,
     });
-    PoolSpec { name: "v".to_owned(), kind, shards: 1, journal_blocks: Some(RING_BLOCKS), force: false }
+    PoolSpec {
+        name: "v".to_owned(),
+        kind,
+        shards: 1,
+        journal_blocks: Some(RING_BLOCKS),
+        force: false,
+        physical: None,
+    }
 }
 
 fn content(block: u64) -> Buf {

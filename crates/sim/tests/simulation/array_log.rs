@@ -56,7 +56,8 @@ fn clients_may_store_what_looks_like_a_log() {
             ArraySpec { level, chunk_bytes: 65536, journal: true, spares: 0, zeroed: true, elastic: None };
         let kind = PoolKind::Array(array);
         let journal_blocks = Some(LOG_BLOCKS as u32);
-        let spec = PoolSpec { name: "v".to_owned(), kind, shards: 1, journal_blocks, force: false };
+        let spec =
+            PoolSpec { name: "v".to_owned(), kind, shards: 1, journal_blocks, force: false, physical: None };
         pool::create(&io, &members, &spec).await.unwrap();
         let open = OpenPool::open(io.clone(), members.clone(), || false).await.ok().unwrap();
         let volume = open.volume("v").unwrap();

@@ -29,7 +29,7 @@ fn spec(level: Level) -> PoolSpec {
     let array =
         ArraySpec { level, chunk_bytes: 65536, journal: true, spares: 0, zeroed: false, elastic: None };
     let kind = PoolKind::Array(array);
-    PoolSpec { name: "v".to_owned(), kind, shards: 1, journal_blocks: Some(512), force: true }
+    PoolSpec { name: "v".to_owned(), kind, shards: 1, journal_blocks: Some(512), force: true, physical: None }
 }
 
 /// A new member first gets the configuration by which it is known, before the others do. That configuration must survive a

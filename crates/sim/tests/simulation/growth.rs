@@ -40,6 +40,7 @@ impl Pool {
             shards: 1,
             journal_blocks: None,
             force: false,
+            physical: None,
         };
         let io = world.io();
         let open = world

@@ -3,6 +3,7 @@
 mod array_journal;
 mod array_log;
 mod arrays;
+mod damage;
 mod durability;
 mod faults;
 mod growth;

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::{DeviceId, Gather, Io, IoError};
-use sinew_devices::flash::{self, Ssd};
+use sinew_devices::flash::{self, Redundancy, Ssd, Striping};
 use sinew_devices::{Command, Device as _, Kind, disk};
-use sinew_sim::{CrashPolicy, DeviceConfig, Model, Usage, World};
+use sinew_sim::{CrashPolicy, DeviceConfig, EIO, Model, Usage, World};
 
 const BLOCKS: u32 = 1 << 14;
 
@@ -153,4 +153,45 @@ fn zeros_need_not_be_stored() {
     });
     assert_eq!(contents[0], contents[1]);
     assert!(contents[1].0[BLOCK_BYTES..2 * BLOCK_BYTES].iter().all(|&byte| byte == 7));
+}
+
+/// After the loss of a die a drive refuses writes. It reads all that its redundancy covers, or fails to read what was lost;
+/// what it reads is right.
+#[test]
+fn a_drive_that_loses_a_die_reads_what_its_redundancy_covers() {
+    let elastic = Redundancy::Elastic(Striping::new(8, 1_000_000));
+    for (redundancy, survives) in [(Redundancy::EccOnly, false), (elastic, true)] {
+        let world = World::new(1);
+        let config = flash::Config { redundancy, ..flash::slc() }.sized(BLOCKS, 0.3);
+        let device = with_model(&world, Model::Flash(Box::new(Ssd::new(config, 3))));
+        let io = world.io();
+        world
+            .block_on(async move {
+                for at in 0..800 {
+                    io.write(device, at * BLOCK_BYTES as u64, block(at as u8)).await.unwrap();
+                }
+            })
+            .unwrap();
+        assert!(world.device(device).lose_die(3) && !world.device(device).lose_die(2));
+        let io = world.io();
+        let unreadable = world.block_on(async move {
+            assert_eq!(io.write(device, 0, block(9)).await, Err(IoError::Failed(EIO)));
+            let mut unreadable = 0;
+            for at in 0..800 {
+                let (buf, outcome) = io.read(device, at * BLOCK_BYTES as u64, Buf::zeroed(BLOCK_BYTES)).await;
+                match outcome {
+                    Ok(()) => assert_eq!(buf.bytes()[0], at as u8),
+                    Err(error) => {
+                        assert_eq!(error, IoError::Failed(EIO));
+                        unreadable += 1;
+                    }
+                }
+            }
+            unreadable
+        });
+        assert_eq!(unreadable.unwrap(), if survives { 0 } else { 100 });
+        let counts = world.fault_counts();
+        assert_eq!((counts.dies_lost, counts.refused_writes), (1, 1));
+        assert_eq!(counts.unreadable, if survives { 0 } else { 100 });
+    }
 }

@@ -55,7 +55,14 @@ fn an_opening_that_did_not_come_about_counts_for_nothing() {
             elastic: None,
         };
         let kind = PoolKind::Array(array);
-        let spec = PoolSpec { name: "v".to_owned(), kind, shards: 1, journal_blocks: None, force: false };
+        let spec = PoolSpec {
+            name: "v".to_owned(),
+            kind,
+            shards: 1,
+            journal_blocks: None,
+            force: false,
+            physical: None,
+        };
         world.block_on(async move { pool::create(&io, &made, &spec).await.unwrap() }).unwrap();
         assert_eq!(serve(&world, &members, Some(1)), Ok(1));
 

@@ -4,13 +4,15 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::physical::PhysicalSource;
 use sinew_core::volume::{Volume, VolumeError};
-use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
+use sinew_engine::control::physical_space::PoolSpace;
+use sinew_engine::pool::{self, Candidate, PoolError, PoolKind, PoolSpec};
 use sinew_format::model::array_geometry::ArraySpec;
 use sinew_format::model::config::MemberState;
 use sinew_format::model::mapped_geometry::Protection;
 use sinew_layout::{Level, Rotation};
-use sinew_sim::{DeviceConfig, OpenPool, World};
+use sinew_sim::{DeviceConfig, DiscardReads, OpenPool, World};
 
 const MEMBER_BYTES: u64 = 16 << 20;
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -52,8 +54,14 @@ impl Thin {
             })
             .collect();
         let is_mapped = matches!(kind, PoolKind::Mapped { .. });
-        let spec =
-            PoolSpec { name: "v0".to_owned(), kind, shards: 1, journal_blocks: Some(64), force: false };
+        let spec = PoolSpec {
+            name: "v0".to_owned(),
+            kind,
+            shards: 1,
+            journal_blocks: Some(64),
+            force: false,
+            physical: None,
+        };
         let (io, members) = (world.io(), candidates.clone());
         world.block_on(async move { pool::create(&io, &members, &spec).await }).unwrap().unwrap();
         let thin = Thin { world, candidates };
@@ -164,5 +172,140 @@ fn full_members_stay_and_keep_what_was_acknowledged() {
         assert_stored(&thin, &pool, &again, 3);
         flush(&thin, &pool);
         assert_active(&pool);
+    }
+}
+
+fn sample(thin: &Thin, pool: &OpenPool) -> PoolSpace {
+    let control = Rc::clone(&pool.control);
+    thin.world.block_on(async move { control.sample_space().await }).unwrap();
+    pool.control.space()
+}
+
+#[test]
+fn physical_space_is_what_the_devices_tell() {
+    for kind in kinds() {
+        let thin = Thin::new(kind, MEMBER_BYTES / 2);
+        let pool = thin.open();
+        write_all(&thin, &pool, 100, 1);
+        let space = sample(&thin, &pool);
+        for (candidate, physical) in thin.candidates.iter().zip(&space.members) {
+            let physical = physical.expect("the member is thin");
+            assert_eq!(physical.used, thin.world.device(candidate.device).physical_used());
+            assert_eq!((physical.total(), physical.source), (Some(MEMBER_BYTES / 2), PhysicalSource::Device));
+        }
+        assert_eq!(space.domains.len(), thin.candidates.len());
+        assert!(space.domains.iter().all(|domain| domain.is_overcommitted));
+    }
+}
+
+#[test]
+fn a_limit_by_hand_is_kept_when_the_pool_is_opened_again() {
+    let thin = Thin::new(mapped(), MEMBER_BYTES);
+    let pool = thin.open();
+    let limit = MEMBER_BYTES / 4;
+    let control = Rc::clone(&pool.control);
+    thin.world.block_on(async move { control.set_physical(2, limit).await }).unwrap().unwrap();
+    let total = |space: &PoolSpace, member: usize| space.members[member].and_then(|p| p.total());
+    let space = sample(&thin, &pool);
+    assert_eq!((total(&space, 1), total(&space, 2)), (Some(MEMBER_BYTES), Some(limit)));
+    drop(pool);
+    thin.world.kill_process();
+    let pool = thin.open();
+    let space = sample(&thin, &pool);
+    assert_eq!((total(&space, 1), total(&space, 2)), (Some(MEMBER_BYTES), Some(limit)));
+    let control = Rc::clone(&pool.control);
+    thin.world.block_on(async move { control.set_physical(2, 0).await }).unwrap().unwrap();
+    assert_eq!(total(&sample(&thin, &pool), 2), Some(MEMBER_BYTES));
+}
+
+#[test]
+fn a_limit_by_hand_counts_what_the_pool_uses() {
+    let world = World::new(3);
+    let discard = [DiscardReads::Zeros, DiscardReads::Kept];
+    for (discard, is_known) in discard.into_iter().zip([true, false]) {
+        let config = DeviceConfig { discard, ..DeviceConfig::of_bytes(MEMBER_BYTES) };
+        let candidates: Vec<Candidate> = (0..4)
+            .map(|i| Candidate { device: world.add_device(config.clone()), path: format!("d{i}") })
+            .collect();
+        let spec = PoolSpec {
+            name: "v0".to_owned(),
+            kind: array(Level::Raid5(Rotation::LeftSymmetric), true),
+            shards: 1,
+            journal_blocks: Some(64),
+            force: false,
+            physical: Some(MEMBER_BYTES / 2),
+        };
+        let (io, members) = (world.io(), candidates.clone());
+        let made = world.block_on(async move { pool::create(&io, &members, &spec).await }).unwrap();
+        if !is_known {
+            assert!(matches!(made, Err(PoolError::UnknownUse { .. })), "{made:?}");
+            continue;
+        }
+        let (io, members) = (world.io(), candidates.clone());
+        let pool = world.block_on(OpenPool::open(io, members, || false)).unwrap().unwrap();
+        let control = Rc::clone(&pool.control);
+        world.block_on(async move { control.sample_space().await }).unwrap();
+        let config = pool.control.config();
+        for (member, physical) in pool.control.space().members.into_iter().enumerate() {
+            let physical = physical.expect("a limit was given");
+            assert_eq!(physical.source, PhysicalSource::Given);
+            assert_eq!(physical.used, config.end_bytes(member), "an array uses all of its places");
+        }
+    }
+}
+
+/// Writes that members had to refuse.
+fn refused_by_members(thin: &Thin) -> u64 {
+    thin.world.fault_counts().no_space
+}
+
+#[test]
+fn clients_are_refused_before_members_are_full() {
+    for kind in kinds() {
+        let thin = Thin::new(kind, MEMBER_BYTES / 2);
+        let pool = thin.open();
+        let answers = write_all(&thin, &pool, 6000, 1);
+        assert!(refused(&answers) > 0, "{kind:?}: more was written than there is space for");
+        assert!(answers.iter().filter(|answer| answer.get() == Some(Ok(()))).count() > 1000, "{kind:?}");
+        flush(&thin, &pool);
+        assert_eq!(refused_by_members(&thin), 0, "{kind:?}");
+        assert_stored(&thin, &pool, &answers, 1);
+        // Blocks of zeros take no space, so they make some in an array.
+        if matches!(kind, PoolKind::Array(_)) {
+            let volume = pool.volume("v0").unwrap();
+            let discarded = thin.world.block_on(async move { volume.discard(0, 4 << 20).await });
+            discarded.unwrap().unwrap();
+            flush(&thin, &pool);
+            // The first write may be refused while the zeros are on their way to their places.
+            write_all(&thin, &pool, 1, 2);
+            let again = write_all(&thin, &pool, 64, 2);
+            assert_eq!(refused(&again), 0, "{kind:?}: there is space again");
+        }
+        assert_active(&pool);
+        assert_eq!(refused_by_members(&thin), 0, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_pool_opens_while_its_members_are_full() {
+    for kind in kinds() {
+        let thin = Thin::new(kind, MEMBER_BYTES);
+        let pool = thin.open();
+        let answers = write_all(&thin, &pool, 300, 1);
+        flush(&thin, &pool);
+        // For the configuration, and the last blocks of a journal, which are written once more.
+        thin.set_room(256 << 10);
+        drop(pool);
+        thin.world.kill_process();
+        let pool = thin.open();
+        assert_active(&pool);
+        assert_stored(&thin, &pool, &answers, 1);
+        let during = write_all(&thin, &pool, 8, 2);
+        assert_eq!(refused(&during), 8, "{kind:?}");
+        assert_stored(&thin, &pool, &answers, 1);
+        thin.set_room(MEMBER_BYTES);
+        thin.world.run_for(WHILE_NS).unwrap();
+        let again = write_all(&thin, &pool, 8, 3);
+        assert!(again.iter().any(|answer| answer.get() == Some(Ok(()))), "{kind:?}");
     }
 }

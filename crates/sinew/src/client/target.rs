@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
@@ -10,14 +11,17 @@ use serde_json::Value;
 use crate::protocol::Request;
 use crate::protocol::socket::{directories, directory, is_alive};
 
+/// How long the state of a pool is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Where a running pool is reached: `--control`, or the only socket there is.
 #[derive(clap::Args, Debug, Default)]
 pub(crate) struct Target {
     /// Control socket of the running pool; by default the only one in the runtime directory.
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(long, global = true, value_name = "PATH", env = "SINEW_CONTROL")]
     control: Option<PathBuf>,
     /// Name of the running pool, when several run.
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME", env = "SINEW_POOL")]
     pool: Option<String>,
 }
 
@@ -34,9 +38,21 @@ impl Target {
                 path.display()
             )
         })?;
+        // What changes members can take as long as the devices do; a look at the state cannot.
+        if matches!(request, Request::Status | Request::Metrics | Request::Damage) {
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+        }
         stream.write_all(format!("{}\n", serde_json::to_string(request)?).as_bytes())?;
         let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).context("the server ended before it answered")?;
+        BufReader::new(stream).read_line(&mut line).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!(
+                "the server at {} does not answer within {} s: it is stopped, or waits for a device; see its log",
+                path.display(),
+                PATIENCE.as_secs()
+            ),
+            _ => anyhow!("the server ended before it answered ({error})"),
+        })?;
         let mut answer: Value = serde_json::from_str(&line).context("the server ended before it answered")?;
         match answer.get("error").and_then(Value::as_str) {
             Some(error) => bail!("{error}"),

@@ -78,8 +78,9 @@ pub(crate) struct CreateArgs {
     /// gives the size of the volume.
     #[arg(long, value_name = "RATIO", requires = "elastic", default_value_t = 1.0)]
     expect: f64,
-    /// Elastic arrays: the physical space of each member. Without it the size of the volume follows from the addresses.
-    #[arg(long, value_name = "SIZE", requires = "elastic", value_parser = units::parse_size)]
+    /// The physical space that the array may use of each member, if that has more addresses; by default as much as the member
+    /// tells. With it the size of an elastic array's volume follows from space and ratio, otherwise from the addresses.
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     physical: Option<u64>,
     /// Shards, each served by one core; by default one for every two cores.
     #[arg(long, value_name = "N")]
@@ -202,6 +203,7 @@ fn create(args: &CreateArgs) -> Result<()> {
         shards: args.shards,
         force: args.force,
         volumes: &[],
+        physical: args.physical,
     };
     let config = new.create(|made| {
         Ok(PoolKind::Array(ArraySpec {

@@ -210,6 +210,7 @@ fn on_fresh(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>, for
         shards: args.shards,
         journal_blocks: None,
         force,
+        physical: None,
     };
     host::run_alone(devices, async |io| pool::create(&io, &candidates, &spec).await)??;
     measure(args, devices, candidates)

@@ -13,6 +13,7 @@ use sinew_uring::Devices;
 
 use crate::daemon::{Listen, serve};
 use crate::out::say;
+use crate::pool::assembly::Source;
 use crate::pool::host::Kind;
 use crate::pool::members::{self, Seen};
 
@@ -103,7 +104,7 @@ pub(crate) fn run(args: FindArgs) -> Result<()> {
         [] => bail!("there is no pool here"),
         _ => bail!("these are members of several pools; name those of one"),
     }
-    serve(&args.members, Kind::Pool, args.listen, |open, ready| {
+    serve(Source::Named(args.members), Kind::Pool, args.listen, |open, ready| {
         for uri in open.control.catalog().names().iter().flat_map(|name| ready.uris(name)) {
             say!("serving {uri}");
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::Args;
 use sinew_members::latency::SpikeAvoidance;
 
@@ -10,9 +10,9 @@ use crate::client::Target;
 use crate::names;
 use crate::out::say;
 use crate::protocol::{IoTimeout, Request};
-use crate::units;
 
 /// Sets how members in a latency spike are detected and avoided, and the I/O timeout of hung members, until the server ends.
+/// The configuration file of a service sets them at each start.
 #[derive(Args)]
 pub(crate) struct LatencyArgs {
     /// How latency spikes are detected.
@@ -20,25 +20,10 @@ pub(crate) struct LatencyArgs {
     avoidance: Option<SpikeAvoidance>,
     /// Take a member out when a request to it has been pending for this long, for example 10s (the default), or `never`. A
     /// member that the pool cannot do without is waited for.
-    #[arg(long, alias = "give-up-after", value_name = "TIME", value_parser = io_timeout)]
+    #[arg(long, alias = "give-up-after", value_name = "TIME", value_parser = IoTimeout::parse)]
     io_timeout: Option<IoTimeout>,
     #[command(flatten)]
     target: Target,
-}
-
-/// A healthy SSD can need a second for a flush.
-const IO_TIMEOUT_MIN: Duration = Duration::from_secs(2);
-
-fn io_timeout(text: &str) -> Result<IoTimeout> {
-    if text == "never" {
-        return Ok(IoTimeout::Never);
-    }
-    let time = units::parse_time(text)?;
-    ensure!(
-        time >= IO_TIMEOUT_MIN,
-        "not before {IO_TIMEOUT_MIN:?}: a request to a healthy drive can take that long"
-    );
-    Ok(IoTimeout::Ms(u64::try_from(time.as_millis())?))
 }
 
 /// Runs the command.

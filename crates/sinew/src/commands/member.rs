@@ -72,6 +72,16 @@ pub(crate) enum MemberCommand {
         #[command(flatten)]
         target: Target,
     },
+    /// Limits the physical space that the pool may use of a member that has more addresses than space.
+    Physical {
+        /// Its number.
+        member: usize,
+        /// The limit; `none` is that of the device.
+        #[arg(value_name = "SIZE", value_parser = parse_physical)]
+        limit: u64,
+        #[command(flatten)]
+        target: Target,
+    },
     /// Replaces a member that is out: rebuilds onto a new device or, with none given, into the free space of the others. In
     /// an array, what replaces a spare that is gone is the next spare.
     Replace {
@@ -88,6 +98,11 @@ pub(crate) enum MemberCommand {
         #[command(flatten)]
         target: Target,
     },
+}
+
+/// A limit of physical space; 0 for none.
+fn parse_physical(text: &str) -> Result<u64> {
+    if text == "none" { Ok(0) } else { units::parse_size(text) }
 }
 
 /// Runs the command.
@@ -125,6 +140,14 @@ pub(crate) fn run(command: MemberCommand) -> Result<()> {
                 path: path.as_deref().map(members::absolute).transpose()?,
             })?;
             finish(&target, member, wait)
+        }
+        MemberCommand::Physical { member, limit, target } => {
+            target.ask(&Request::MemberPhysical { member, bytes: limit })?;
+            match limit {
+                0 => say!("member {member} has the physical space that its device tells"),
+                limit => say!("the pool uses {} of member {member} at most", units::bytes(limit)),
+            }
+            Ok(())
         }
         MemberCommand::Replace { member, path, force, wait, target } => {
             target.ask(&Request::MemberReplace {

@@ -4,13 +4,17 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::client::Target;
+use crate::daemon::prometheus;
 use crate::out::say;
 use crate::protocol::Request;
 
-/// Prints the numbers of the running pool as OpenMetrics text, for Prometheus; `GET /metrics` on the control socket gives
-/// the same.
+/// Prints the metrics of the running pool as OpenMetrics text; `GET /metrics` on the control socket, and on the address of
+/// `sinew serve --metrics`, gives the same.
 #[derive(Args)]
 pub(crate) struct MetricsArgs {
+    /// In the older text format of Prometheus, for the textfile collector of its node exporter.
+    #[arg(long)]
+    prometheus: bool,
     #[command(flatten)]
     target: Target,
 }
@@ -21,6 +25,11 @@ pub(crate) struct MetricsArgs {
 /// When the server cannot be reached.
 pub(crate) fn run(args: &MetricsArgs) -> Result<()> {
     let answer = args.target.ask(&Request::Metrics)?;
-    say!("{}", answer.as_str().context("the server gave no text")?.trim_end());
+    let text = answer.as_str().context("the server gave no text")?;
+    if args.prometheus {
+        say!("{}", prometheus(text).trim_end());
+    } else {
+        say!("{}", text.trim_end());
+    }
     Ok(())
 }

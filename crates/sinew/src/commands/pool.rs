@@ -9,7 +9,9 @@ use sinew_engine::pool::{self, PoolKind};
 use sinew_format::model::mapped_geometry::Protection;
 use sinew_uring::Devices;
 
+use super::damage::{self, DamageArgs};
 use super::find::{self, FindArgs};
+use super::probe::{self, ProbeArgs};
 use super::status::{self, StatusArgs};
 use crate::names::named;
 use crate::out::say;
@@ -23,7 +25,10 @@ pub(crate) enum PoolCommand {
     Create(CreateArgs),
     #[command(alias = "import")]
     Find(FindArgs),
+    #[command(hide = true)]
+    Probe(ProbeArgs),
     Status(StatusArgs),
+    Damage(DamageArgs),
     Destroy(DestroyArgs),
 }
 
@@ -57,6 +62,10 @@ pub(crate) struct CreateArgs {
     /// Make members that do not exist, as files of this size.
     #[arg(long, value_parser = units::parse_size)]
     size: Option<u64>,
+    /// The physical space that the pool may use of each member, if that has more addresses; by default as much as the member
+    /// tells.
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    physical: Option<u64>,
     /// A volume to make; may be given several times.
     #[arg(long = "volume", value_name = "NAME:SIZE", value_parser = volume)]
     volumes: Vec<(String, u64)>,
@@ -81,7 +90,9 @@ pub(crate) fn run(command: PoolCommand) -> Result<()> {
     match command {
         PoolCommand::Create(args) => create(&args),
         PoolCommand::Find(args) => find::run(args),
+        PoolCommand::Probe(args) => probe::run(&args),
         PoolCommand::Status(args) => status::run(&args),
+        PoolCommand::Damage(args) => damage::run(&args),
         PoolCommand::Destroy(args) => destroy(&args),
     }
 }
@@ -99,6 +110,7 @@ fn create(args: &CreateArgs) -> Result<()> {
         shards: args.shards,
         force: args.force,
         volumes: &args.volumes,
+        physical: args.physical,
     };
     let checksums = !args.no_checksums;
     let config = new.create(|zeroed| match &args.preset {

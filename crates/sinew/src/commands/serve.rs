@@ -7,9 +7,10 @@ use clap::Args;
 use sinew_engine::pool::md_arrays::MdOptions;
 use sinew_format::model::array_geometry::Access;
 
-use crate::daemon::{Listen, serve};
+use crate::daemon::{Listen, config_file, serve};
 use crate::names::access_name;
 use crate::out::say;
+use crate::pool::assembly::Source;
 use crate::pool::create::shards_default;
 use crate::pool::host::Kind;
 
@@ -19,8 +20,12 @@ use crate::pool::host::Kind;
 #[derive(Args)]
 pub(crate) struct ServeArgs {
     /// The pool's members: files, block devices, or directories of them or of links to them, such as /dev/disk/by-id.
-    #[arg(required = true, value_name = "MEMBER")]
+    #[arg(required_unless_present = "config", value_name = "MEMBER")]
     members: Vec<PathBuf>,
+    /// Serve a pool as this file says, which names the pool, its sockets and its settings, for example
+    /// /etc/sinew/tank.toml (docs/configuration.md). Waits for members that are not there yet.
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    config: Option<PathBuf>,
     /// The members are those of an array of md's (mdadm), by its own superblocks; it is served read-only, and nothing at
     /// all is written to them.
     #[arg(long)]
@@ -41,7 +46,11 @@ pub(crate) struct ServeArgs {
 /// When the pool cannot be opened or served.
 pub(crate) fn run(args: ServeArgs) -> Result<()> {
     let kind = if args.md { md_kind(args.write, args.force) } else { Kind::Pool };
-    serve(&args.members, kind, args.listen, |open, at| {
+    let (source, listen) = match &args.config {
+        Some(file) => config_file::read(file)?,
+        None => (Source::Named(args.members), args.listen),
+    };
+    serve(source, kind, listen, |open, at| {
         match kind {
             Kind::Pool => say!("serving pool {}", open.control.config().name),
             Kind::Md(options) => {
@@ -50,6 +59,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
         }
         for place in at.nbd_places() {
             say!("  NBD      {place}");
+        }
+        if let Some(address) = at.metrics {
+            say!("  metrics  http://{address}/metrics");
         }
         say!("  control  {}", at.control.display());
     })

@@ -10,6 +10,7 @@ use sinew_format::model::mapped_geometry::Protection;
 use crate::daemon::{Addresses, Listen, parse_address, serve};
 use crate::names::named;
 use crate::out::say;
+use crate::pool::assembly::Source;
 use crate::pool::create::NewPool;
 use crate::pool::fault_member::{self, FaultMember};
 use crate::pool::host::Kind;
@@ -74,7 +75,7 @@ pub(crate) fn run(args: UpArgs) -> Result<()> {
     let (tcp, public, fault_member) = (args.tcp, args.public, args.fault_member);
     let listen =
         Listen { unix: Some(unix), tcp, public, control: control.clone(), fault_member, ..Listen::default() };
-    serve(&named, Kind::Pool, listen, |open, at| {
+    serve(Source::Named(named), Kind::Pool, listen, |open, at| {
         let target = control.map(|path| format!(" --control {}", path.display())).unwrap_or_default();
         introduce(&dir, &open.control.catalog().names(), at, &target);
     })
@@ -94,6 +95,7 @@ fn make(args: &UpArgs, dir: &Path) -> Result<Vec<PathBuf>> {
         shards: None,
         force: false,
         volumes: &[("vol0".to_owned(), args.volume_size)],
+        physical: None,
     };
     let kind = PoolKind::Mapped { protection: args.protection, data_columns: 0, checksums: true };
     report::made(&new.create(|_| Ok(kind))?);

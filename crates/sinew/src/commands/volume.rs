@@ -2,9 +2,10 @@
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
+use serde_json::Value;
 
 use crate::client::Target;
-use crate::out::say;
+use crate::out::{complain, say};
 use crate::protocol::Request;
 use crate::{report, units};
 
@@ -67,8 +68,9 @@ pub(crate) enum VolumeCommand {
 pub(crate) fn run(command: VolumeCommand) -> Result<()> {
     match command {
         VolumeCommand::Create { name, size, target } => {
-            target.ask(&Request::VolumeCreate { name: name.clone(), bytes: size })?;
+            let made = target.ask(&Request::VolumeCreate { name: name.clone(), bytes: size })?;
             say!("made volume {name}, {}", units::bytes(size));
+            warn_of_overcommitment(&made);
         }
         VolumeCommand::List { json, target } => {
             let status = target.ask(&Request::Status)?;
@@ -86,9 +88,25 @@ pub(crate) fn run(command: VolumeCommand) -> Result<()> {
             say!("deleted volume {name}");
         }
         VolumeCommand::Resize { name, size, shrink, force, target } => {
-            target.ask(&Request::VolumeResize { name: name.clone(), bytes: size, shrink, force })?;
+            let resized =
+                target.ask(&Request::VolumeResize { name: name.clone(), bytes: size, shrink, force })?;
             say!("volume {name} has {} now", units::bytes(size));
+            warn_of_overcommitment(&resized);
         }
     }
     Ok(())
+}
+
+/// Says that the volumes can hold more than the pool, if that is so.
+fn warn_of_overcommitment(answer: &Value) {
+    let bytes = |key: &str| answer[key].as_u64().unwrap_or(0);
+    let (provisioned, capacity) = (bytes("provisioned_bytes"), bytes("capacity_bytes"));
+    if provisioned > capacity {
+        complain!(
+            "warning: the volumes have {} in all, and the pool can store {}: when it is full, writes are refused; watch \
+             `sinew pool status`",
+            units::bytes(provisioned),
+            units::bytes(capacity)
+        );
+    }
 }

@@ -12,6 +12,8 @@ pub(crate) struct Addresses {
     pub(crate) unix: Option<PathBuf>,
     /// For NBD.
     pub(crate) tcp: Option<SocketAddr>,
+    /// For metrics, over HTTP.
+    pub(crate) metrics: Option<SocketAddr>,
     /// The control socket.
     pub(crate) control: PathBuf,
 }

@@ -17,8 +17,10 @@ use sinew_uring::net::{Listener, Stream};
 use sinew_uring::{OpenError, OpenOptions};
 
 use super::addresses::Addresses;
-use super::metrics;
 use super::rates::Rates;
+use super::settings::Settings;
+use super::site::MetricsSite;
+use super::{http, metrics};
 use crate::pool::host::Open;
 use crate::pool::members::{InUse, refuse_twice};
 use crate::protocol::request::REQUEST_BYTES_MAX;
@@ -34,9 +36,17 @@ const EVENT_PAUSE_NS: u64 = 50_000_000;
 const DISCONNECT_NS: u64 = 500_000_000;
 
 /// Answers control connections until the daemon ends.
-pub(crate) async fn serve(open: Rc<Open>, addresses: Rc<Addresses>, listener: Listener) {
+pub(crate) async fn serve(
+    open: Rc<Open>,
+    addresses: Rc<Addresses>,
+    site: Rc<MetricsSite>,
+    listener: Listener,
+) {
     let started = SystemTime::now() - Duration::from_nanos(open.io.now());
-    let served = Rc::new(Served { open: Rc::clone(&open), addresses, rates: Rates::default(), started });
+    open.control
+        .set_wall_clock(started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()));
+    let served =
+        Rc::new(Served { open: Rc::clone(&open), addresses, site, rates: Rates::default(), started });
     let watched = Rc::clone(&served);
     open.io.spawn(async move { watched.rates.watch(&watched.open).await });
     while let Ok(stream) = listener.accept().await {
@@ -49,6 +59,7 @@ pub(crate) async fn serve(open: Rc<Open>, addresses: Rc<Addresses>, listener: Li
 struct Served {
     open: Rc<Open>,
     addresses: Rc<Addresses>,
+    site: Rc<MetricsSite>,
     rates: Rates,
     /// When the clock of the events was at 0.
     started: SystemTime,
@@ -64,11 +75,11 @@ async fn converse(served: Rc<Served>, stream: Stream) {
             return;
         }
         while let Some(end) = pending.iter().position(|&b| b == b'\n') {
-            let line: Vec<u8> = pending.drain(..=end).collect();
-            if line.starts_with(b"GET ") {
-                answer_http(&served, &stream, &line).await;
+            if pending.starts_with(b"GET ") || pending.starts_with(b"HEAD ") {
+                http::converse(&served.open.io, &*served.site, stream, pending).await;
                 return;
             }
+            let line: Vec<u8> = pending.drain(..=end).collect();
             let answer = match serde_json::from_slice::<Request>(&line) {
                 Ok(request) => answer(&served, request).await,
                 Err(error) => Err(anyhow!("not a request: {error}")),
@@ -85,32 +96,6 @@ async fn converse(served: Rc<Served>, stream: Stream) {
     }
 }
 
-/// Answers a scraper's HTTP request, and ends the connection: the rest of the request does not matter.
-async fn answer_http(served: &Served, stream: &Stream, line: &[u8]) {
-    let path = String::from_utf8_lossy(line).split(' ').nth(1).unwrap_or_default().trim().to_owned();
-    let (code, body) = match path.as_str() {
-        "/metrics" => match metrics_text(&served.open).await {
-            Ok(text) => ("200 OK", text),
-            Err(error) => ("500 Internal Server Error", format!("{error:#}\n")),
-        },
-        _ => ("404 Not Found", "there is only /metrics\n".to_owned()),
-    };
-    let kind = if code == "200 OK" { metrics::CONTENT_TYPE } else { "text/plain" };
-    let head = format!(
-        "HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
-    let parts = vec![Part::Bytes(head.into_bytes()), Part::Bytes(body.into_bytes())];
-    // The client may have left.
-    let _ = stream.send(parts).await;
-}
-
-async fn metrics_text(open: &Open) -> Result<String> {
-    let (config, status) = (open.control.config(), open.control.status().await?);
-    let faults: Vec<usize> = config.members.iter().map(|m| faults(open, &m.path).len()).collect();
-    metrics::text(&config, &status, &open.unnamed(), &faults)
-}
-
 async fn answer(served: &Served, request: Request) -> Result<Value> {
     let answer = carry_out(served, request).await;
     let_go(&served.open);
@@ -118,17 +103,23 @@ async fn answer(served: &Served, request: Request) -> Result<Value> {
 }
 
 async fn carry_out(served: &Served, request: Request) -> Result<Value> {
-    let Served { open, addresses, rates, started } = served;
+    let Served { open, addresses, site, rates, started } = served;
     let control = &open.control;
     match request {
         Request::Status => {
-            let mut status = status::pool(&control.config(), &control.status().await?, &open.unnamed());
+            let (config, shards, unnamed) = (control.config(), control.status().await?, open.unnamed());
+            let observed = open.observed(&config, &shards, &unnamed);
+            let mut status = status::pool(&observed, &control.space(), &addresses.control);
+            let done = control.work_done();
+            status["work"] =
+                done.into_iter().filter_map(|(work, done)| rates.work(work, done, &shards)).collect();
             if matches!(control.config().geometry, PoolGeometry::Mapped(_)) {
                 status["policy"] = status::policy(&control.policy());
             }
             status["spike_avoidance"] = json!(control.spike_avoidance().name());
             status["io_timeout_s"] = json!(control.io_timeout().map(|ns| ns as f64 / 1e9));
             status["nbd"] = json!({ "unix": addresses.unix, "tcp": addresses.tcp });
+            status["metrics"] = json!(addresses.metrics);
             status["per_second"] = rates.per_second();
             for volume in status["volumes"].as_array_mut().into_iter().flatten() {
                 let shared = volume["name"].as_str().and_then(|name| control.catalog().get(name));
@@ -136,15 +127,19 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
             }
             for (index, member) in status["members"].as_array_mut().into_iter().flatten().enumerate() {
                 member["timed_out"] = json!(control.has_timed_out(index));
-                let faults = faults(open, member["path"].as_str().unwrap_or_default());
+                let faults = open.faults(member["path"].as_str().unwrap_or_default());
                 let told = |(fault, requests)| json!({ "fault": fault, "requests": requests });
                 member["faults"] = faults.into_iter().map(told).collect();
             }
             return Ok(status);
         }
         Request::Events { after, wait } => return Ok(events(open, after, wait, *started).await),
-        Request::Metrics => return Ok(json!(metrics_text(open).await?)),
-        Request::VolumeCreate { name, bytes } => drop(control.create_volume(&name, bytes).await?),
+        Request::Damage => return Ok(status::damage(&control.damage())),
+        Request::Metrics => return Ok(json!(metrics::text(open, &site.stats).await?)),
+        Request::VolumeCreate { name, bytes } => {
+            control.create_volume(&name, bytes).await?;
+            return commitment(open).await;
+        }
         Request::VolumeDelete { name, force } => {
             refuse_connected(open, &name, force).await?;
             control.delete_volume(&name).await?;
@@ -160,6 +155,7 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
                 refuse_connected(open, &name, force).await?;
             }
             control.resize_volume(&name, bytes).await?;
+            return commitment(open).await;
         }
         Request::MemberOffline { member } => control.offline(member).await?,
         Request::MemberOnline { member, path } => {
@@ -180,6 +176,7 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
             keep(open, candidate, added.map(drop))?;
             return Ok(json!({ "member": member }));
         }
+        Request::MemberPhysical { member, bytes } => control.set_physical(member, bytes).await?,
         Request::MemberRemove { member, cancel: false } => control.remove(member).await?,
         Request::MemberRemove { member, cancel: true } => control.keep(member).await?,
         Request::ArrayGrow { paths, method, force } => {
@@ -200,27 +197,20 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
             }
         }
         Request::ArrayShare { percent } => {
-            if percent.is_some_and(|percent| percent > 100) {
-                bail!("a share is at most 100 percent");
-            }
-            control.set_elastic_policy(ElasticPolicy { mirrored_share: percent }).await?;
+            let elastic = Some(ElasticPolicy { mirrored_share: percent });
+            Settings { elastic, ..Settings::default() }.apply(control).await?;
         }
         Request::Scrub { run } => control.scrub(run).await?,
         Request::Policy { change } => {
-            let policy = change.apply(control.policy());
-            control.set_policy(policy).await?;
-            return Ok(status::policy(&policy));
+            let policy = Settings { policy: Some(change), ..Settings::default() }.apply(control).await?;
+            return Ok(policy.as_ref().map_or(Value::Null, status::policy));
         }
         Request::Latency { spike_avoidance, io_timeout } => {
-            if let Some(mode) = spike_avoidance {
-                control.set_spike_avoidance(mode).await;
-            }
-            if let Some(after) = io_timeout {
-                control.set_io_timeout(after.ns()).await;
-            }
+            Settings { spike_avoidance, io_timeout, ..Settings::default() }.apply(control).await?;
         }
         Request::Throttle { bytes_per_second, pause_above_iops } => {
-            control.throttle(Limits { bytes_per_second, pause_above_iops }).await;
+            let throttle = Some(Limits { bytes_per_second, pause_above_iops });
+            Settings { throttle, ..Settings::default() }.apply(control).await?;
         }
     }
     Ok(Value::Null)
@@ -238,6 +228,15 @@ async fn events(open: &Open, after: u64, wait: bool, started: SystemTime) -> Val
     json!({ "events": new, "last": events.last() })
 }
 
+/// What the volumes can hold in all, and what the pool can.
+async fn commitment(open: &Open) -> Result<Value> {
+    let volumes = open.control.config().volumes;
+    let provisioned: u64 = volumes.iter().filter(|v| !v.deleting).map(|v| v.bytes).sum();
+    Ok(
+        json!({ "provisioned_bytes": provisioned, "capacity_bytes": open.control.status().await?.capacity_bytes }),
+    )
+}
+
 /// Refuses what would take data away from connected clients, unless it is forced. The end of a connection is noticed some
 /// time after the client has closed it.
 async fn refuse_connected(open: &Open, name: &str, force: bool) -> Result<()> {
@@ -251,13 +250,6 @@ async fn refuse_connected(open: &Open, name: &str, force: bool) -> Result<()> {
         open.io.sleep(REOPEN_PAUSE_NS).await;
     }
     Ok(())
-}
-
-/// The faults injected into the member at a path, and the requests each of them struck, whether or not it still takes part.
-fn faults(open: &Open, path: &str) -> Vec<(String, u64)> {
-    let candidates = open.candidates.borrow();
-    let known = candidates.iter().find(|known| known.path == path);
-    known.map(|known| open.devices.faults(known.device)).unwrap_or_default()
 }
 
 /// Opens a device for the pool. One that this process still has open from before it went out is closed first.

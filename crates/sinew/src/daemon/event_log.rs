@@ -2,10 +2,14 @@
 
 use std::io::{self, IsTerminal};
 use std::rc::Rc;
+use std::time::{Duration, SystemTime};
 
+use sinew_core::io::Io;
 use sinew_engine::control::events::{Entry, Severity};
 
+use super::hook::Hook;
 use crate::pool::host::Open;
+use crate::protocol;
 
 /// Sends the events of this process to the standard error. Once only; a log that cannot be written is no reason to stop.
 pub(crate) fn begin() {
@@ -17,8 +21,9 @@ pub(crate) fn begin() {
     let _ = log.try_init();
 }
 
-/// Logs what happens to the pool until the daemon ends.
-pub(crate) async fn write(open: Rc<Open>) {
+/// Logs what happens to the pool, and has the hook run for it, until the daemon ends.
+pub(crate) async fn write(open: Rc<Open>, hook: Option<Hook>) {
+    let start = SystemTime::now() - Duration::from_nanos(open.io.now());
     let events = open.control.events();
     let mut last = 0;
     loop {
@@ -26,7 +31,12 @@ pub(crate) async fn write(open: Rc<Open>) {
         if let Some(lost) = new.first().map(|entry| entry.number - last - 1).filter(|lost| *lost > 0) {
             tracing::warn!("{lost} events were not logged, since too many came at once");
         }
-        new.iter().for_each(line);
+        for entry in &new {
+            line(entry);
+            if let Some(hook) = &hook {
+                hook.send(protocol::events::entry(entry, start));
+            }
+        }
         last = new.last().map_or(last, |entry| entry.number);
         events.wait_for_more(last).await;
     }

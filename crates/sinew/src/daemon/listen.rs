@@ -1,5 +1,6 @@
 //! Where and how a daemon serves, as its options say.
 
+use std::ffi::OsString;
 use std::fs::Permissions;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
@@ -11,6 +12,7 @@ use sinew_engine::pool::preset::Preset;
 use sinew_uring::UringIo;
 use sinew_uring::net::Listener;
 
+use super::settings::Settings;
 use crate::pool::cores::{self, CoreList};
 use crate::pool::fault_member::{self, FaultMember};
 use crate::pool::preset;
@@ -35,6 +37,12 @@ pub(crate) struct Listen {
     /// Allow a TCP address that other machines can reach. There is no authentication and no encryption.
     #[arg(long)]
     pub(crate) public: bool,
+    /// TCP address for metrics over HTTP, for Prometheus, for example 127.0.0.1:9809 (docs/metrics.md).
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Allow an address for metrics that other machines can reach. They can read names, sizes and loads of volumes.
+    #[arg(long, requires = "metrics")]
+    pub(crate) metrics_public: bool,
     /// Control socket; by default NAME.sock in $XDG_RUNTIME_DIR/sinew or /run/sinew.
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
@@ -44,23 +52,38 @@ pub(crate) struct Listen {
     /// Set the policy and the spike avoidance of a preset: sinew, fusionraid, fusion-nd, raid50 (docs/presets.md).
     #[arg(long, value_parser = preset::parse)]
     pub(crate) preset: Option<Preset>,
+    /// Run this program for each event, with the event as JSON on its standard input (docs/events.md). Given again: its
+    /// arguments.
+    #[arg(long, value_name = "PROGRAM", allow_hyphen_values = true)]
+    pub(crate) hook: Vec<OsString>,
     /// Inject a fault into a member, by its place in the list of members, from 0, for example
     /// 2:spikes,period=200ms,length=50ms,height=20ms or 2:corrupt-reads,rate=0.01 (docs/fault-members.md); can be given
     /// several times.
     #[arg(long, value_name = "FAULT", value_parser = fault_member::parse)]
     pub(crate) fault_member: Vec<FaultMember>,
+    /// Set before clients can connect.
+    #[arg(skip)]
+    pub(crate) settings: Settings,
 }
 
 impl Listen {
-    /// Refuses a TCP address that other machines can reach, unless that is allowed.
+    /// Refuses TCP addresses that other machines can reach, unless that is allowed.
     ///
     /// # Errors
-    /// When the address is not a loopback address and `--public` was not given.
+    /// When an address is not a loopback address, and `--public` or `--metrics-public` was not given.
     pub(crate) fn check(&self) -> Result<()> {
         match self.tcp {
             Some(address) if !address.ip().is_loopback() && !self.public => bail!(
                 "{address} can be reached by other machines, and there is no authentication and no encryption; \
                  use a loopback address such as 127.0.0.1:{}, or say --public to allow it",
+                address.port()
+            ),
+            _ => {}
+        }
+        match self.metrics {
+            Some(address) if !address.ip().is_loopback() && !self.metrics_public => bail!(
+                "{address} can be reached by other machines, and they could read the metrics without authentication; \
+                 use a loopback address such as 127.0.0.1:{}, or say --metrics-public to allow it",
                 address.port()
             ),
             _ => Ok(()),
@@ -127,13 +150,13 @@ pub(super) fn set_mode(path: &Path, mode: u32) -> Result<()> {
         .with_context(|| format!("cannot set the permissions of {}", path.display()))
 }
 
-fn parse_mode(text: &str) -> Result<u32> {
+pub(super) fn parse_mode(text: &str) -> Result<u32> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
     mode.with_context(|| format!("{text} is no mode: write three octal digits, for example 0660"))
 }
 
 /// A group by its number, or by its name in /etc/group.
-fn parse_group(text: &str) -> Result<u32> {
+pub(super) fn parse_group(text: &str) -> Result<u32> {
     if let Ok(number) = text.parse() {
         return Ok(number);
     }

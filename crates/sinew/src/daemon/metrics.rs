@@ -1,119 +1,77 @@
-//! The state of a pool as OpenMetrics text, for Prometheus and other scrapers.
+//! The state of a pool as metrics, for Prometheus and other scrapers. docs/metrics.md describes them.
 //!
-//! Names say their units; counters only grow until the pool is opened again or another device takes a member's place. Each
-//! scrape is a snapshot that is built anew, so nothing is kept between scrapes.
+//! Names say their units. Counters only grow until the pool is opened again, another device takes the place of a member, or
+//! a volume is deleted.
 
-use std::fmt;
-
-use anyhow::{Context, Result};
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
-use sinew_engine::control::health::{Health, assess};
-use sinew_format::model::config::Config;
+use anyhow::Result;
+use sinew_core::buf::BLOCK_BYTES;
+use sinew_core::ids::uuid_text;
+use sinew_engine::control::events::Severity;
+use sinew_engine::control::health::{Health, Observed, assess};
+use sinew_engine::control::physical_space::PoolSpace;
+use sinew_format::model::config::{Config, VolumeConfig};
+use sinew_format::model::damage::DamagedRanges;
 use sinew_members::latency::{LatencyHistogram, MemberLatency};
 use sinew_members::member_stats::MemberStats;
 use sinew_members::status::{CounterValues, ShardStatus};
 
-/// The content type, for HTTP.
-pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+use super::exposition::{Family, Histogram, Labels, Number, open_metrics};
+use super::volume_stats::{BOUNDS_NS, ERRORS, OPS, TimesSum, VolumeStats, VolumeSums};
+use crate::pool::host::Open;
 
-/// The text of a pool; `faults` has the number of injected faults of each member.
+const NS_PER_S: f64 = 1e9;
+
+/// The metrics of an open pool as OpenMetrics text.
 ///
 /// # Errors
-/// When the text cannot be encoded.
-pub(crate) fn text(
-    config: &Config,
-    status: &ShardStatus,
-    unnamed: &[usize],
-    faults: &[usize],
-) -> Result<String> {
-    let mut families = of_pool(config, status, unnamed);
-    families.extend(of_members(config, status, faults));
-    let mut registry = Registry::with_prefix("sinew");
-    registry.register_collector(Box::new(Snapshot(families)));
-    let mut text = String::new();
-    encode(&mut text, &registry).context("metrics cannot be written")?;
-    Ok(text)
+/// When a shard is gone, or the text cannot be encoded.
+pub(super) async fn text(open: &Open, stats: &VolumeStats) -> Result<String> {
+    let status = open.control.status().await?;
+    let config = open.control.config();
+    let volumes: Vec<&VolumeConfig> = config.volumes.iter().filter(|v| !v.deleting).collect();
+    stats.retain(&volumes.iter().map(|volume| volume.id).collect::<Vec<_>>());
+    let catalog = open.control.catalog();
+    let connections = |volume: &VolumeConfig| catalog.get(&volume.name).map_or(0, |v| v.connections());
+    let faults: Vec<usize> = config.members.iter().map(|m| open.faults(&m.path).len()).collect();
+    let mut families = of_pool(&open.observed(&config, &status, &open.unnamed()));
+    families.extend(of_space(&open.control.space()));
+    families.push(of_events(&open.control.events().counts()));
+    families.push(of_damage(&open.control.damage()));
+    families.extend(of_members(&config, &status, &faults));
+    let volumes: Vec<UsedVolume<'_>> = volumes
+        .into_iter()
+        .map(|volume| UsedVolume { volume, connections: connections(volume), sums: stats.of(volume.id) })
+        .collect();
+    families.extend(of_volumes(&volumes));
+    open_metrics(&config.name, families)
 }
 
-type Labels = Vec<(&'static str, String)>;
-
-/// A number with its labels.
-#[derive(Debug)]
-enum Sample {
-    Counter(Labels, u64),
-    Gauge(Labels, f64),
-}
-
-/// Numbers of one name.
-#[derive(Debug)]
-struct Family {
-    name: String,
-    help: String,
-    samples: Vec<Sample>,
-}
-
-#[derive(Debug)]
-struct Snapshot(Vec<Family>);
-
-impl Collector for Snapshot {
-    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        for Family { name, help, samples } in &self.0 {
-            let kind = match samples.first() {
-                Some(Sample::Counter(..)) => ConstCounter::new(0u64).metric_type(),
-                Some(Sample::Gauge(..)) => ConstGauge::new(0f64).metric_type(),
-                None => continue,
-            };
-            let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-            for sample in samples {
-                match sample {
-                    // A number without labels is alone in its family.
-                    Sample::Counter(labels, value) if labels.is_empty() => {
-                        ConstCounter::new(*value).encode(family)?;
-                        break;
-                    }
-                    Sample::Gauge(labels, value) if labels.is_empty() => {
-                        ConstGauge::new(*value).encode(family)?;
-                        break;
-                    }
-                    Sample::Counter(labels, value) => {
-                        ConstCounter::new(*value).encode(family.encode_family(labels)?)?;
-                    }
-                    Sample::Gauge(labels, value) => {
-                        ConstGauge::new(*value).encode(family.encode_family(labels)?)?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-fn family(name: &str, help: &str, samples: Vec<Sample>) -> Family {
-    // The encoder ends it with a full stop.
-    Family { name: name.to_owned(), help: help.trim_end_matches('.').to_owned(), samples }
+/// A volume and its use.
+struct UsedVolume<'a> {
+    volume: &'a VolumeConfig,
+    connections: usize,
+    sums: VolumeSums,
 }
 
 fn gauge(name: &str, help: &str, value: u64) -> Family {
-    family(name, help, vec![Sample::Gauge(Vec::new(), value as f64)])
+    Family::of(name, help, Number::Gauge(value as f64))
 }
 
 /// One number for each value of a label.
 fn gauges(name: &str, help: &str, label: &'static str, values: &[(&str, u64)]) -> Family {
-    let sample = |&(value, n): &(&str, u64)| Sample::Gauge(vec![(label, value.to_owned())], n as f64);
-    family(name, help, values.iter().map(sample).collect())
+    let sample = |&(value, n): &(&str, u64)| (vec![(label, value.to_owned())], Number::Gauge(n as f64));
+    Family::new(name, help, values.iter().map(sample).collect())
 }
 
-fn of_pool(config: &Config, s: &ShardStatus, unnamed: &[usize]) -> Vec<Family> {
-    let health = assess(config, s, unnamed).health;
+fn of_pool(observed: &Observed<'_>) -> Vec<Family> {
+    let Observed { config, status: s, .. } = *observed;
+    let health = assess(observed).health;
     let states = Health::ALL.map(|state| (state.name(), u64::from(state == health)));
     let scrub = s.scrub_stripes_left.unwrap_or(0);
     let growth = s.growth_chunks_left.unwrap_or(0);
+    let build = vec![("version", env!("CARGO_PKG_VERSION").to_owned()), ("uuid", uuid_text(&config.pool))];
     let mut families = vec![
+        Family::new("pool_info", "Version of the server and identity of the pool", vec![(build, ONE)]),
         gauges("health", "1 for what the pool is", "state", &states),
         gauge("stored_bytes", "Bytes that clients store", s.stored_bytes),
         gauges(
@@ -151,21 +109,75 @@ fn of_pool(config: &Config, s: &ShardStatus, unnamed: &[usize]) -> Vec<Family> {
         ),
         gauge("table_bytes", "Memory of the tables", s.table_bytes),
         gauge("journal_used_blocks", "Blocks of the journal in use", s.journal_blocks_used),
-        family(
+        Family::of(
             "journal_written_blocks",
             "Blocks of the journal written",
-            vec![Sample::Counter(Vec::new(), s.journal_blocks_written)],
+            Number::Counter(s.journal_blocks_written),
         ),
     ];
-    let counter = |((name, value), meaning): ((&str, u64), &&str)| {
-        family(name, meaning, vec![Sample::Counter(Vec::new(), value)])
-    };
     families.extend(s.counters.named().into_iter().zip(CounterValues::MEANINGS).map(counter));
-    let volumes = config.volumes.iter().filter(|v| !v.deleting);
-    let sizes = volumes.map(|v| Sample::Gauge(vec![("volume", v.name.clone())], v.bytes as f64));
-    families.push(family("volume_size_bytes", "Sizes of volumes", sizes.collect()));
     families
 }
+
+/// Events since the pool was opened.
+fn of_events(counts: &[(&'static str, Severity, u64)]) -> Family {
+    let sample = |&(event, severity, count): &(&'static str, Severity, u64)| {
+        let labels = vec![("event", event.to_owned()), ("severity", severity.name().to_owned())];
+        (labels, Number::Counter(count))
+    };
+    Family::new("events", "Events of the pool", counts.iter().map(sample).collect())
+}
+
+/// Damaged parts of volumes; nothing where there are none.
+fn of_damage(damage: &[(String, DamagedRanges)]) -> Family {
+    let bytes = |ranges: &DamagedRanges| {
+        ranges.ranges().iter().map(|range| range.blocks * BLOCK_BYTES as u64).sum::<u64>() as f64
+    };
+    let sample = |(volume, ranges): &(String, DamagedRanges)| {
+        (vec![("volume", volume.clone())], Number::Gauge(bytes(ranges)))
+    };
+    let help = "Bytes of the volume that had no good copy when they were read; absent if there are none";
+    Family::new("volume_damaged_bytes", help, damage.iter().map(sample).collect())
+}
+
+/// Physical space of thin members; nothing where there are none.
+fn of_space(space: &PoolSpace) -> Vec<Family> {
+    let mut bytes = Vec::new();
+    for (member, physical) in space.members.iter().enumerate() {
+        let Some(physical) = physical else { continue };
+        let sample = |of: &str, value: u64| (member_with(member, "space", of), Number::Gauge(value as f64));
+        bytes.push(sample("used", physical.used));
+        bytes.extend(physical.free.map(|free| sample("free", free)));
+    }
+    let mut until_full = Vec::new();
+    for domain in &space.domains {
+        let Some(seconds) = domain.full_in_s() else { continue };
+        until_full.extend(domain.members.iter().map(|m| (member(*m), Number::Gauge(seconds as f64))));
+    }
+    let help = "Seconds until the member's physical space is full at the rate of the last minute; absent if it does not grow";
+    vec![
+        Family::new(
+            "member_physical_bytes",
+            "Physical space of thin members: used, and free to be shared",
+            bytes,
+        ),
+        Family::new("member_physical_full_seconds", help, until_full),
+    ]
+}
+
+/// A counter of the state. Nanoseconds become seconds.
+fn counter(((name, value), meaning): ((&str, u64), &&str)) -> Family {
+    match (name.strip_suffix("_ns"), meaning.strip_prefix("Nanoseconds")) {
+        (Some(name), Some(rest)) => Family::of(
+            &format!("{name}_seconds"),
+            &format!("Seconds{rest}"),
+            Number::Seconds(value as f64 / NS_PER_S),
+        ),
+        _ => Family::of(name, meaning, Number::Counter(value)),
+    }
+}
+
+const ONE: Number = Number::Gauge(1.0);
 
 /// A name, its meaning, and how to read the number.
 type Counted<T> = (&'static str, &'static str, fn(&T) -> u64);
@@ -191,53 +203,118 @@ const ANSWERS: [Counted<MemberLatency>; 5] = [
     ("member_reconstructions", "Reads reconstructed from other members", |m| m.reconstructions),
 ];
 
+/// The label of a member.
+fn member(number: usize) -> Labels {
+    vec![("member", number.to_string())]
+}
+
+/// The label of a member, and another one.
+fn member_with(number: usize, name: &'static str, value: &str) -> Labels {
+    vec![("member", number.to_string()), (name, value.to_owned())]
+}
+
+/// A counter of every member.
+fn counters_of_members<T>(members: &[T], (name, help, of): Counted<T>) -> Family {
+    let each = members.iter().enumerate();
+    Family::new(name, help, each.map(|(i, m)| (member(i), Number::Counter(of(m)))).collect())
+}
+
+/// A gauge of every member.
+fn gauges_of_members(name: &str, help: &str, values: impl Iterator<Item = u64>) -> Family {
+    let sample = |(i, value)| (member(i), Number::Gauge(value as f64));
+    Family::new(name, help, values.enumerate().map(sample).collect())
+}
+
 fn of_members(config: &Config, status: &ShardStatus, faults: &[usize]) -> Vec<Family> {
-    let label = |member: usize| vec![("member", member.to_string())];
-    let with = |member: usize, name, value: &str| {
-        let mut labels = label(member);
-        labels.push((name, value.to_owned()));
-        labels
-    };
-    let mut families = Vec::new();
-    for (name, help, of) in REQUESTS {
-        let each = status.members.iter().enumerate();
-        families.push(family(name, help, each.map(|(i, m)| Sample::Counter(label(i), of(m))).collect()));
-    }
-    for (name, help, of) in ANSWERS {
-        let each = status.member_latency.iter().enumerate();
-        families.push(family(name, help, each.map(|(i, m)| Sample::Counter(label(i), of(m))).collect()));
-    }
+    let mut families: Vec<Family> =
+        REQUESTS.into_iter().map(|of| counters_of_members(&status.members, of)).collect();
+    families.extend(ANSWERS.into_iter().map(|of| counters_of_members(&status.member_latency, of)));
+    let latency = &status.member_latency;
     let members = || config.members.iter().enumerate();
-    let latency = || status.member_latency.iter().enumerate();
-    let states = members().map(|(i, m)| Sample::Gauge(with(i, "state", m.state.name()), 1.0));
-    families.push(family("member_state", "1 for the state that the member is in", states.collect()));
-    let sizes = members().map(|(i, m)| Sample::Gauge(label(i), m.bytes as f64));
-    families.push(family("member_size_bytes", "Sizes of members", sizes.collect()));
-    let used = status.member_chunks_used.iter().enumerate();
-    let used = used.map(|(i, &chunks)| Sample::Gauge(label(i), chunks as f64));
-    families.push(family("member_used_chunks", "Chunks of stripes on the member", used.collect()));
-    let responses = latency().map(|(i, m)| Sample::Gauge(with(i, "response", m.response.name()), 1.0));
-    families.push(family("member_response", "1 for how the member answers", responses.collect()));
-    let pending = latency().map(|(i, m)| Sample::Gauge(label(i), f64::from(m.stragglers)));
-    families.push(family(
-        "member_stragglers_pending",
-        "Requests pending for too long now",
-        pending.collect(),
-    ));
-    let faults = faults.iter().enumerate().map(|(i, &count)| Sample::Gauge(label(i), count as f64));
-    families.push(family("member_faults", "Faults injected into the member", faults.collect()));
-    let quantiles = |of: fn(&MemberLatency) -> &LatencyHistogram| {
-        let of_member = |(i, m): (usize, &MemberLatency)| {
-            let one = |(name, share)| {
-                let seconds = of(m).quantile_ns(share)? as f64 / 1e9;
-                Some(Sample::Gauge(with(i, "quantile", name), seconds))
-            };
-            [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999)].into_iter().filter_map(one).collect::<Vec<_>>()
-        };
-        latency().flat_map(of_member).collect()
-    };
-    let help = "How long a part of the member's latest requests took at most";
-    families.push(family("member_read_latency_seconds", help, quantiles(|m| &m.reads)));
-    families.push(family("member_write_latency_seconds", help, quantiles(|m| &m.writes)));
+    let infos = members().map(|(i, m)| {
+        let mut labels = member_with(i, "path", &m.path);
+        labels.push(("uuid", uuid_text(&m.uuid)));
+        (labels, ONE)
+    });
+    families.push(Family::new("member_info", "Where the member is, and its identity", infos.collect()));
+    let states = members().map(|(i, m)| (member_with(i, "state", m.state.name()), ONE));
+    families.push(Family::new("member_state", "1 for the state that the member is in", states.collect()));
+    let responses = latency.iter().enumerate();
+    let responses = responses.map(|(i, m)| (member_with(i, "response", m.response.name()), ONE));
+    families.push(Family::new("member_response", "1 for how the member answers", responses.collect()));
+    let sizes = config.members.iter().map(|m| m.bytes);
+    families.push(gauges_of_members("member_size_bytes", "Sizes of members", sizes));
+    let used = status.member_chunks_used.iter().copied();
+    families.push(gauges_of_members("member_used_chunks", "Chunks of stripes on the member", used));
+    let pending = latency.iter().map(|m| u64::from(m.stragglers));
+    let help = "Requests pending for too long now";
+    families.push(gauges_of_members("member_stragglers_pending", help, pending));
+    let unanswered = latency.iter().map(|m| m.unanswered_ns / 1_000_000_000);
+    let help = "How long the member's oldest request has been pending";
+    families.push(gauges_of_members("member_unanswered_seconds", help, unanswered));
+    let faults = faults.iter().map(|&count| count as u64);
+    families.push(gauges_of_members("member_faults", "Faults injected into the member", faults));
+    families.push(recent("member_read_latency_seconds", latency, |m| &m.reads));
+    families.push(recent("member_write_latency_seconds", latency, |m| &m.writes));
     families
+}
+
+/// How long parts of the latest requests took.
+fn recent(name: &str, members: &[MemberLatency], of: fn(&MemberLatency) -> &LatencyHistogram) -> Family {
+    let of_member = |(i, m): (usize, &MemberLatency)| {
+        let one = |(percentile, share)| {
+            let seconds = of(m).quantile_ns(share)? as f64 / NS_PER_S;
+            Some((member_with(i, "percentile", percentile), Number::Gauge(seconds)))
+        };
+        [("50", 0.5), ("99", 0.99), ("99.9", 0.999)].into_iter().filter_map(one).collect::<Vec<_>>()
+    };
+    let samples = members.iter().enumerate().flat_map(of_member).collect();
+    Family::new(name, "How long a part of the member's latest requests took at most", samples)
+}
+
+fn of_volumes(volumes: &[UsedVolume<'_>]) -> Vec<Family> {
+    let each = |name: &str, help: &str, of: fn(&UsedVolume<'_>) -> Number| {
+        let sample = |v: &UsedVolume<'_>| (volume(v), of(v));
+        Family::new(name, help, volumes.iter().map(sample).collect())
+    };
+    let times = volumes.iter().flat_map(|v| {
+        let with_op = |(op, times): (&str, &TimesSum)| (volume_with(v, "op", op), histogram(times));
+        OPS.into_iter().zip(&v.sums.times).map(with_op).collect::<Vec<_>>()
+    });
+    let errors = volumes.iter().flat_map(|v| {
+        let of_error = |(error, &n): (&str, &u64)| (volume_with(v, "error", error), Number::Counter(n));
+        ERRORS.into_iter().zip(&v.sums.errors).map(of_error).collect::<Vec<_>>()
+    });
+    vec![
+        each("volume_size_bytes", "Sizes of volumes", |v| Number::Gauge(v.volume.bytes as f64)),
+        each("volume_connections", "Connections of clients", |v| Number::Gauge(v.connections as f64)),
+        each("volume_read_bytes", "Bytes that clients read", |v| Number::Counter(v.sums.read_bytes)),
+        each("volume_written_bytes", "Bytes that clients wrote", |v| Number::Counter(v.sums.written_bytes)),
+        Family::new(
+            "volume_request_duration_seconds",
+            "Requests of clients, by how long they took in the server",
+            times.collect(),
+        ),
+        Family::new(
+            "volume_request_errors",
+            "Requests of clients that were answered with an error",
+            errors.collect(),
+        ),
+    ]
+}
+
+/// The label of a volume.
+fn volume(used: &UsedVolume<'_>) -> Labels {
+    vec![("volume", used.volume.name.clone())]
+}
+
+/// The label of a volume, and another one.
+fn volume_with(used: &UsedVolume<'_>, name: &'static str, value: &str) -> Labels {
+    vec![("volume", used.volume.name.clone()), (name, value.to_owned())]
+}
+
+fn histogram(times: &TimesSum) -> Number {
+    let ends = BOUNDS_NS.iter().map(|ns| *ns as f64 / NS_PER_S).chain([f64::INFINITY]);
+    let buckets = ends.zip(times.buckets).collect();
+    Number::Histogram(Histogram { buckets, sum_seconds: times.sum_ns as f64 / NS_PER_S })
 }

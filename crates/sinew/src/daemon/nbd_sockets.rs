@@ -12,27 +12,26 @@ use sinew_frontend::nbd::serve_connection;
 use sinew_uring::UringIo;
 use sinew_uring::net;
 
+use super::volume_stats::{Counted, ThreadStats};
 use crate::nbd_stream::NbdStream;
 
 /// How often a thread that stops looks whether its last connection has ended.
 const STOP_POLL_NS: u64 = 5_000_000;
 
-struct PoolExports {
-    client: PoolClient<UringIo>,
-    catalog: Catalog,
-}
+struct PoolExports(Rc<Connections>);
 
 impl Exports for PoolExports {
-    type Volume = VolumeHandle<UringIo>;
+    type Volume = Counted<UringIo, VolumeHandle<UringIo>>;
 
     fn names(&self) -> Vec<String> {
-        self.catalog.names()
+        self.0.catalog.names()
     }
 
     fn open(&self, name: &str) -> Option<Export<Self::Volume>> {
-        let shared = self.catalog.get(name)?;
-        let read_only = shared.read_only;
-        let volume = self.client.volume(shared);
+        let Connections { io, client, catalog, stats, .. } = &*self.0;
+        let shared = catalog.get(name)?;
+        let (id, read_only) = (shared.id, shared.read_only);
+        let volume = stats.counted(io, id, client.volume(shared));
         Some(Export { name: name.to_owned(), description: String::new(), volume, read_only })
     }
 }
@@ -42,15 +41,21 @@ pub(crate) struct Connections {
     io: UringIo,
     client: PoolClient<UringIo>,
     catalog: Catalog,
+    stats: ThreadStats,
     streams: RefCell<BTreeMap<u64, net::Stream>>,
     next: Cell<u64>,
     stopping: Cell<bool>,
 }
 
 impl Connections {
-    pub(crate) fn new(io: UringIo, client: PoolClient<UringIo>, catalog: Catalog) -> Rc<Connections> {
+    pub(crate) fn new(
+        io: UringIo,
+        client: PoolClient<UringIo>,
+        catalog: Catalog,
+        stats: ThreadStats,
+    ) -> Rc<Connections> {
         let (streams, next, stopping) = (RefCell::default(), Cell::new(0), Cell::new(false));
-        Rc::new(Connections { io, client, catalog, streams, next, stopping })
+        Rc::new(Connections { io, client, catalog, stats, streams, next, stopping })
     }
 
     /// Serves a connection on this thread.
@@ -62,7 +67,7 @@ impl Connections {
         self.streams.borrow_mut().insert(key, stream.clone());
         let all = Rc::clone(self);
         self.io.spawn(async move {
-            let exports = PoolExports { client: all.client.clone(), catalog: all.catalog.clone() };
+            let exports = PoolExports(Rc::clone(&all));
             // How a client's connection ends is the client's business.
             let _ = serve_connection(all.io.clone(), Rc::new(NbdStream(stream)), exports).await;
             all.streams.borrow_mut().remove(&key);

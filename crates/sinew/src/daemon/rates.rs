@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 use sinew_core::io::Io;
-use sinew_members::status::CounterValues;
+use sinew_engine::control::events::Work;
+use sinew_members::status::{CounterValues, ShardStatus};
 
 use crate::pool::host::Open;
 
@@ -26,6 +27,7 @@ impl Rates {
     pub(crate) async fn watch(&self, open: &Open) {
         while let Ok(counters) = open.control.observe().await {
             self.note(open.io.now(), counters);
+            open.control.refresh_space();
             open.io.sleep(LOOK_NS).await;
         }
     }
@@ -36,6 +38,23 @@ impl Rates {
         if seen.len() > SPANS + 1 {
             seen.pop_front();
         }
+    }
+
+    /// Work that is under way: how much of it is done since it began and left, and when it will end at the present rate.
+    pub(crate) fn work(&self, work: Work, done: u64, status: &ShardStatus) -> Option<Value> {
+        let (counter, unit, left) = match work {
+            Work::Rebuild => ("chunks_rebuilt", "chunks", Some(status.rebuild_chunks_left)),
+            Work::Rebalance => ("chunks_balanced", "chunks", Some(status.balance_chunks_left)),
+            Work::Scrub => ("stripes_scrubbed", "stripes", status.scrub_stripes_left),
+            Work::Growth => ("chunks_moved", "chunks", status.growth_chunks_left),
+            Work::Resync => ("stripes_resynced", "stripes", Some(status.resync_stripes_left)),
+        };
+        let left = left.filter(|left| *left > 0)?;
+        let rate = self.per_second()[counter].as_f64().filter(|rate| *rate > 0.0);
+        Some(json!({
+            "work": work.name(), "unit": unit, "done": done, "left": left, "percent": done * 100 / (done + left),
+            "per_second": rate, "seconds_left": rate.map(|rate| (left as f64 / rate).ceil() as u64),
+        }))
     }
 
     /// Per second, by the names of the counters; null before there are two looks.
@@ -76,5 +95,9 @@ mod tests {
         assert_eq!(rates.per_second()["reads"], 300.0);
         assert_eq!(rates.per_second()["over_s"], 5.0);
         assert_eq!(rates.per_second()["writes"], 0.0);
+        let status = ShardStatus { scrub_stripes_left: Some(30), ..ShardStatus::default() };
+        let scrub = rates.work(Work::Scrub, 10, &status).expect("a scrub is under way");
+        assert_eq!((&scrub["percent"], &scrub["seconds_left"]), (&json!(25), &Value::Null));
+        assert!(rates.work(Work::Rebuild, 10, &status).is_none());
     }
 }

@@ -17,10 +17,14 @@ use sinew_uring::threads::spawn_pinned;
 use sinew_uring::{Config, Devices, UringIo};
 
 use super::addresses::Addresses;
+use super::hook::Hook;
 use super::listen::{Listen, bind_unix, set_mode};
 use super::nbd_sockets::Connections;
-use super::{control_socket, event_log, member_watch};
+use super::site::MetricsSite;
+use super::volume_stats::{ThreadStats, VolumeStats};
+use super::{control_socket, event_log, http, member_watch, readiness};
 use crate::out::complain;
+use crate::pool::assembly::Source;
 use crate::pool::host::{self, Kind, Open, Worker};
 use crate::pool::{fault_member, members, preset};
 use crate::units;
@@ -35,7 +39,7 @@ const STOP: Duration = Duration::from_secs(10);
 /// # Errors
 /// When the pool cannot be opened, a socket cannot be bound, or not everything could be written at the end.
 pub(crate) fn serve(
-    named: &[PathBuf],
+    source: Source,
     kind: Kind,
     listen: Listen,
     ready: impl FnOnce(&Open, &Addresses),
@@ -43,14 +47,21 @@ pub(crate) fn serve(
     listen.check()?;
     event_log::begin();
     let stop = stop_signal()?;
+    let named = match source {
+        Source::Named(named) => named,
+        Source::Pool(assembly) => {
+            assembly.members(tell_of_wait, || stop.try_recv().is_ok() || stop.is_closed())?
+        }
+    };
     let devices = Devices::new();
-    let available = members::open_available(&devices, named, kind)?;
+    let available = members::open_available(&devices, &named, kind)?;
     for problem in &available.problems {
         complain!("warning: {problem}");
     }
     fault_member::give(&devices, &available.candidates, &listen.fault_member)?;
     let (senders, receivers) = (0..64).map(|_| async_channel::bounded(HANDOVER)).unzip();
-    let worker = Others(receivers);
+    let stats = VolumeStats::default();
+    let worker = Others { receivers, stats: stats.clone() };
     let cores = listen.cores.clone();
     host::with_pool(devices, kind, available.candidates, cores, worker, async |open| {
         let open = Rc::new(open);
@@ -61,10 +72,13 @@ pub(crate) fn serve(
         if let Some(preset) = &listen.preset {
             preset::apply(preset, &open.control).await?;
         }
+        listen.settings.apply(&open.control).await?;
         open.devices.begin_faults();
-        let server = Server::start(Rc::clone(&open), &listen, senders)?;
+        let server = Server::start(Rc::clone(&open), &listen, senders, stats)?;
         ready(&open, &server.addresses);
+        readiness::ready(&format!("serving pool {}", open.control.config().name));
         let _ = stop.recv().await;
+        readiness::stopping();
         complain!("stopping");
         if let Err(error) = server.stop().await {
             // Something hangs; waiting for the threads would hang too.
@@ -74,6 +88,11 @@ pub(crate) fn serve(
         complain!("stopped, everything is on the members");
         Ok(())
     })
+}
+
+fn tell_of_wait(status: &str) {
+    complain!("{status}");
+    readiness::status(status);
 }
 
 /// Hears of Ctrl-C, SIGTERM and SIGHUP on a thread of its own, so that they work while the pool is still being opened too.
@@ -122,12 +141,16 @@ enum Handover {
 
 /// The threads beside the first.
 #[derive(Clone)]
-struct Others(Vec<Receiver<Handover>>);
+struct Others {
+    receivers: Vec<Receiver<Handover>>,
+    stats: VolumeStats,
+}
 
 impl Worker for Others {
     async fn work(self, thread: usize, io: UringIo, client: PoolClient<UringIo>, catalog: Catalog) {
-        let connections = Connections::new(io.clone(), client, catalog);
-        while let Ok(handover) = self.0[thread - 1].recv().await {
+        let stats = ThreadStats::new(self.stats);
+        let connections = Connections::new(io.clone(), client, catalog, stats);
+        while let Ok(handover) = self.receivers[thread - 1].recv().await {
             match handover {
                 Handover::Connection(fd) => connections.start(Stream::from_fd(&io, fd)),
                 Handover::Stop(done) => {
@@ -174,10 +197,19 @@ struct Server {
 }
 
 impl Server {
-    fn start(open: Rc<Open>, listen: &Listen, mut others: Vec<Sender<Handover>>) -> Result<Rc<Server>> {
+    fn start(
+        open: Rc<Open>,
+        listen: &Listen,
+        mut others: Vec<Sender<Handover>>,
+        stats: VolumeStats,
+    ) -> Result<Rc<Server>> {
         others.truncate(open.threads - 1);
         let pool = open.control.config().name;
         let control = listen.control_path(&pool)?;
+        let hook = match listen.hook.as_slice() {
+            [] => None,
+            command => Some(Hook::start(command.to_vec(), pool.clone())?),
+        };
         let io = open.io.clone();
         let mut bound = Bound::default();
         let controls = bound.bind(&io, &control)?;
@@ -189,19 +221,34 @@ impl Server {
         let bind =
             |address| Listener::bind_tcp(&io, address).with_context(|| format!("cannot listen on {address}"));
         let tcp = listen.tcp.map(bind).transpose()?;
+        let metrics = listen.metrics.map(bind).transpose()?;
         bound.keep();
         let address = tcp.as_ref().and_then(Listener::address);
         let server = Rc::new(Server {
-            here: Connections::new(io.clone(), open.client.clone(), open.control.catalog()),
-            addresses: Addresses { unix: unix_path, tcp: address, control },
+            here: Connections::new(
+                io.clone(),
+                open.client.clone(),
+                open.control.catalog(),
+                ThreadStats::new(stats.clone()),
+            ),
+            addresses: Addresses {
+                unix: unix_path,
+                tcp: address,
+                metrics: metrics.as_ref().and_then(Listener::address),
+                control,
+            },
             others,
             next: Cell::new(0),
             stopping: Cell::new(false),
             open: Rc::clone(&open),
         });
-        io.spawn(event_log::write(Rc::clone(&open)));
+        io.spawn(event_log::write(Rc::clone(&open), hook));
         io.spawn(member_watch::watch_members(Rc::clone(&open)));
-        io.spawn(control_socket::serve(open, Rc::new(server.addresses.clone()), controls));
+        let site = Rc::new(MetricsSite { open: Rc::clone(&open), stats });
+        if let Some(listener) = metrics {
+            io.spawn(http::serve(io.clone(), Rc::clone(&site), listener));
+        }
+        io.spawn(control_socket::serve(open, Rc::new(server.addresses.clone()), site, controls));
         for listener in unix.into_iter().chain(tcp) {
             io.spawn(Rc::clone(&server).accept(listener));
         }

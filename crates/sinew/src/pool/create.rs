@@ -22,6 +22,8 @@ pub(crate) struct NewPool<'a> {
     pub(crate) shards: Option<usize>,
     pub(crate) force: bool,
     pub(crate) volumes: &'a [(String, u64)],
+    /// Physical bytes that the pool may use of each member; none for as many as the members tell.
+    pub(crate) physical: Option<u64>,
 }
 
 impl NewPool<'_> {
@@ -54,6 +56,7 @@ impl NewPool<'_> {
             shards: self.shards.unwrap_or_else(shards_default),
             journal_blocks: None,
             force: self.force,
+            physical: self.physical,
         };
         let devices = Devices::new();
         let candidates = members::open_all(&devices, self.members)?;

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use async_channel::{Receiver, Sender};
 use sinew_core::io::{DeviceId, Io};
 use sinew_engine::client::{PoolClient, ShardLink};
+use sinew_engine::control::health::Observed;
 use sinew_engine::control::{Catalog, Control};
 use sinew_engine::pool::md_arrays::{self, MdError, MdOptions};
 use sinew_engine::pool::{self, Candidate, Found, PoolError};
@@ -21,6 +22,7 @@ use sinew_members::message::ControlRequest;
 use sinew_members::message::ShardEvent;
 use sinew_members::open_error::RecoverError;
 use sinew_members::recovery_report::RecoveryReport;
+use sinew_members::status::ShardStatus;
 use sinew_uring::threads::{pin_to, spawn_pinned};
 use sinew_uring::{Config as RuntimeConfig, Devices, Runtime, UringIo};
 
@@ -64,6 +66,37 @@ pub(crate) struct Open {
 }
 
 impl Open {
+    /// The faults injected into the member at a path, and the requests each of them struck, whether or not it still takes
+    /// part.
+    pub(crate) fn faults(&self, path: &str) -> Vec<(String, u64)> {
+        let candidates = self.candidates.borrow();
+        let known = candidates.iter().find(|known| known.path == path);
+        known.map(|known| self.devices.faults(known.device)).unwrap_or_default()
+    }
+
+    /// What is known about the pool.
+    pub(crate) fn observed<'a>(
+        &self,
+        config: &'a Config,
+        status: &'a ShardStatus,
+        unnamed: &'a [usize],
+    ) -> Observed<'a> {
+        let has_failed = self.control.has_failed();
+        let domains = self.control.space().domains;
+        let thin = domains.into_iter().filter(|domain| domain.is_overcommitted);
+        let thin = thin.flat_map(|domain| domain.members).collect();
+        Observed {
+            config,
+            status,
+            unnamed,
+            has_failed,
+            refused_lately: self.control.has_refused_lately(),
+            thin,
+            damaged_ranges: self.control.damage().iter().map(|(_, ranges)| ranges.ranges().len()).sum(),
+            unplaced_losses: self.control.unplaced_losses(),
+        }
+    }
+
     /// Members that work, but whose device nodes or files are gone.
     pub(crate) fn unnamed(&self) -> Vec<usize> {
         let unnamed = self.unnamed.borrow();

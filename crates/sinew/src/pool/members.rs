@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use sinew_core::io::DeviceId;
 use sinew_engine::pool::{self, Candidate};
+use sinew_format::codec::DecodeError;
 use sinew_format::model::array_geometry::Access;
 use sinew_format::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
 use sinew_uring::{Devices, OpenError, OpenOptions};
@@ -172,6 +173,8 @@ pub(crate) fn each(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
 /// When a directory cannot be listed, or a file is named twice.
 pub(crate) fn expand(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
+    // Directories of links, such as /dev/disk/by-id, name each device several times.
+    let mut seen = BTreeSet::new();
     for path in named {
         let path = absolute(path)?;
         if path.is_dir() {
@@ -180,8 +183,6 @@ pub(crate) fn expand(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
             let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
             inside.retain(|path| is_member(path));
             inside.sort();
-            // A directory of links, such as /dev/disk/by-id, names each device several times.
-            let mut seen = BTreeSet::new();
             inside.retain(|path| seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())));
             paths.extend(inside);
         } else {
@@ -251,13 +252,24 @@ pub(crate) fn refuse_twice(paths: &[PathBuf]) -> Result<()> {
 
 /// Whether a regular file or a block device holds a superblock of any version, intact or not.
 fn is_member(path: &Path) -> bool {
+    slots(path).iter().any(|slot| *slot != Err(DecodeError::Foreign))
+}
+
+/// The newest superblock of a file or block device, read as any other program would: also while a server has it, and where
+/// io_uring is not available.
+pub(crate) fn peek(path: &Path) -> Option<Superblock> {
+    slots(path).into_iter().flatten().max_by_key(|superblock| superblock.config.generation)
+}
+
+/// The superblock slots that can be read.
+fn slots(path: &Path) -> Vec<Result<Superblock, DecodeError>> {
     if !std::fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.file_type().is_block_device()) {
-        return false;
+        return Vec::new();
     }
-    let Ok(file) = File::open(path) else { return false };
-    SLOT_OFFSETS.iter().any(|&offset| {
+    let Ok(file) = File::open(path) else { return Vec::new() };
+    let slot = |&offset: &u64| {
         let mut slot = vec![0; SLOT_BYTES];
-        let foreign = sinew_format::codec::DecodeError::Foreign;
-        file.read_exact_at(&mut slot, offset).is_ok() && Superblock::decode(&slot) != Err(foreign)
-    })
+        file.read_exact_at(&mut slot, offset).ok().map(|()| Superblock::decode(&slot))
+    };
+    SLOT_OFFSETS.iter().filter_map(slot).collect()
 }

@@ -28,6 +28,11 @@ pub(crate) fn entry(entry: &Entry, start: SystemTime) -> Value {
             put("checksum_errors", json!(checksum_errors));
             put("repaired_blocks", json!(repaired_blocks));
         }
+        Event::DamageFound { volume, offset, bytes } | Event::DamageEnded { volume, offset, bytes } => {
+            put("volume", json!(volume));
+            put("offset", json!(offset));
+            put("bytes", json!(bytes));
+        }
         Event::BlocksLost { reads, unrepaired } => {
             put("reads", json!(reads));
             put("unrepaired", json!(unrepaired));

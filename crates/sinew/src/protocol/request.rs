@@ -2,11 +2,15 @@
 
 use std::ops::Not;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::policy::{Packing, Policy};
 use sinew_members::latency::SpikeAvoidance;
+
+use crate::units;
 
 /// The longest request accepted.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 10;
@@ -17,6 +21,8 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 10;
 pub(crate) enum Request {
     Status,
     Metrics,
+    /// Which blocks of volumes are damaged.
+    Damage,
     Events {
         /// Those with higher numbers than this.
         after: u64,
@@ -56,6 +62,11 @@ pub(crate) enum Request {
     MemberAdd {
         path: PathBuf,
         force: bool,
+    },
+    /// `bytes` 0: no other limit than that of the device.
+    MemberPhysical {
+        member: usize,
+        bytes: u64,
     },
     MemberRemove {
         member: usize,
@@ -99,7 +110,26 @@ pub(crate) enum IoTimeout {
     Ms(u64),
 }
 
+/// A healthy SSD can need a second for a flush.
+const IO_TIMEOUT_MIN: Duration = Duration::from_secs(2);
+
 impl IoTimeout {
+    /// Reads a time such as 10s, or `never`.
+    ///
+    /// # Errors
+    /// When the text is neither, or the time is one that a healthy member can need.
+    pub(crate) fn parse(text: &str) -> Result<IoTimeout> {
+        if text == "never" {
+            return Ok(IoTimeout::Never);
+        }
+        let time = units::parse_time(text)?;
+        ensure!(
+            time >= IO_TIMEOUT_MIN,
+            "not before {IO_TIMEOUT_MIN:?}: a request to a healthy drive can take that long"
+        );
+        Ok(IoTimeout::Ms(u64::try_from(time.as_millis())?))
+    }
+
     /// In nanoseconds; none for never.
     pub(crate) fn ns(self) -> Option<u64> {
         match self {
@@ -179,6 +209,7 @@ mod tests {
             r#"{"member-online":{"member":0,"path":null}}"#,
             r#"{"member-replace":{"member":0,"path":"m","force":false}}"#,
             r#"{"member-add":{"path":"m","force":false}}"#,
+            r#"{"member-physical":{"member":0,"bytes":1048576}}"#,
             r#"{"member-remove":{"member":0,"cancel":false}}"#,
             r#"{"array-grow":{"paths":["m"],"method":"fastscale","force":false}}"#,
             r#"{"scrub":{"run":true}}"#,

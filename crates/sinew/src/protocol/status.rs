@@ -1,22 +1,29 @@
 //! The answer to `status`: the state of a pool as JSON. docs/control-api.md describes the fields.
 
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
 use serde_json::{Value, json};
+use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::uuid_text;
-use sinew_engine::control::health::{Assessment, assess};
+use sinew_core::physical::Physical;
+use sinew_engine::control::health::{Advice, Assessment, Health, Observed, assess};
+use sinew_engine::control::physical_space::{DomainSpace, PoolSpace};
 use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::config::Config;
+use sinew_format::model::damage::{DamagedRange, DamagedRanges};
 use sinew_format::model::policy::Policy;
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::latency::LatencyHistogram;
-use sinew_members::status::ShardStatus;
 
-use super::advice;
+use super::advice::{self, Addressed};
 use crate::names::access_name;
 
-/// The state of a pool, as far as its configuration and its shards know it. `unnamed` are members whose device nodes or
-/// files are gone.
-pub(crate) fn pool(config: &Config, status: &ShardStatus, unnamed: &[usize]) -> Value {
+/// The state of a pool, as far as its configuration and its shards know it. `control` is its control socket, for the
+/// commands in its advice.
+pub(crate) fn pool(observed: &Observed<'_>, space: &PoolSpace, control: &Path) -> Value {
+    let Observed { config, status, .. } = *observed;
     let members: Vec<Value> = config.members.iter().enumerate().map(|(i, m)| {
         let stats = status.members.get(i).copied().unwrap_or_default();
         let latency = status.member_latency.get(i).cloned().unwrap_or_default();
@@ -38,6 +45,7 @@ pub(crate) fn pool(config: &Config, status: &ShardStatus, unnamed: &[usize]) -> 
             "redirections": latency.redirections, "hedges": latency.hedges,
             "reconstructions": latency.reconstructions, "slower_than_peers_s": latency.slow_for_ns / 1_000_000_000,
             "unanswered_s": latency.unanswered_ns / 1_000_000_000,
+            "physical": space.members.get(i).copied().flatten().map(physical), "physical_limit": m.physical,
         })
     }).collect();
     let volumes: Vec<Value> = config
@@ -48,18 +56,24 @@ pub(crate) fn pool(config: &Config, status: &ShardStatus, unnamed: &[usize]) -> 
         .collect();
     let counters: serde_json::Map<String, Value> =
         status.counters.named().into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
-    let Assessment { health, advice } = assess(config, status, unnamed);
+    let Assessment { health, safety, advice } = assess(observed);
+    let needs_attention = health > Health::Healthy || advice.iter().any(Advice::needs_action);
+    let addressed = Addressed::new(config, control);
+    let provisioned: u64 = config.volumes.iter().filter(|v| !v.deleting).map(|v| v.bytes).sum();
     let (columns, array) = match &config.geometry {
         PoolGeometry::Mapped(g) => ((g.data_columns, g.parity_columns()), Value::Null),
         PoolGeometry::Array(a) => ((a.data_columns(), a.parity_columns()), array_json(a)),
     };
     json!({
         "pool": config.name, "uuid": uuid_text(&config.pool), "health": health.name(),
-        "advice": advice::text(&advice, config),
+        "data_safe": advice::safety(safety), "needs_attention": needs_attention,
+        "damaged_ranges": observed.damaged_ranges,
+        "advice": advice.iter().map(|advice| addressed.text(advice)).collect::<Vec<_>>(),
         "protection": config.geometry.name(), "data_columns": columns.0, "parity_columns": columns.1,
         "shards": config.geometry.shards(), "checksums": config.geometry.checksums(), "array": array,
         "stored_bytes": status.stored_bytes, "stored_mirrored_bytes": status.stored_mirrored_bytes,
         "stored_parity_bytes": status.stored_parity_bytes, "capacity_bytes": status.capacity_bytes,
+        "provisioned_bytes": provisioned, "overprovisioned": provisioned > status.capacity_bytes,
         "raw_bytes": status.raw_bytes, "free_bytes": status.free_bytes,
         "stripes": { "mirrored": status.stripes_mirrored, "parity": status.stripes_parity,
             "empty": status.stripes_empty, "degraded": status.stripes_degraded, "at_risk": status.stripes_at_risk },
@@ -69,6 +83,20 @@ pub(crate) fn pool(config: &Config, status: &ShardStatus, unnamed: &[usize]) -> 
         "table_bytes": status.table_bytes,
         "journal": { "blocks_used": status.journal_blocks_used, "blocks_written": status.journal_blocks_written },
         "counters": counters, "members": members, "volumes": volumes,
+        "physical": space.domains.iter().map(domain).collect::<Vec<_>>(),
+    })
+}
+
+fn physical(physical: Physical) -> Value {
+    let Physical { used, free, domain: _, source } = physical;
+    json!({ "used": used, "free": free, "total": physical.total(), "source": source.name() })
+}
+
+/// Space that members share.
+fn domain(space: &DomainSpace) -> Value {
+    json!({
+        "members": space.members, "used": space.used, "free": space.free, "growth_per_s": space.growth,
+        "full_in_s": space.full_in_s(), "overcommitted": space.is_overcommitted,
     })
 }
 
@@ -111,6 +139,21 @@ fn array_json(array: &ArrayGeometry) -> Value {
             "physical_bytes": (elastic.physical > 0).then_some(elastic.physical),
         })),
     })
+}
+
+/// The answer to `damage`: the damaged ranges of volumes.
+pub(crate) fn damage(damage: &[(String, DamagedRanges)]) -> Value {
+    let all =
+        damage.iter().flat_map(|(volume, ranges)| ranges.ranges().iter().map(move |range| (volume, range)));
+    let range = |(volume, range): (&String, &DamagedRange)| {
+        let since = UNIX_EPOCH + Duration::from_secs(range.since_s);
+        let since = (range.since_s > 0).then(|| humantime::format_rfc3339_seconds(since).to_string());
+        let block = BLOCK_BYTES as u64;
+        json!({
+            "volume": volume, "offset": range.first * block, "bytes": range.blocks * block, "since": since,
+        })
+    };
+    all.map(range).collect()
 }
 
 /// A policy, as the state and the answer to a change of it have it.

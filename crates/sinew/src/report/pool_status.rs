@@ -1,5 +1,7 @@
 //! The state of a pool for people: is the data safe, what is happening, what should be done.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::out::say;
@@ -20,12 +22,6 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 /// The state for people.
 pub(crate) fn print(value: &Value) {
     let bytes = |key: &str| units::bytes(number(value, key));
-    let safe = match text(value, "health") {
-        "healthy" => "yes",
-        "degraded" => "yes, but with less redundancy than it should have",
-        "at risk" => "yes, but the loss of one more member may lose data",
-        _ => "no",
-    };
     say!(
         "pool      {} ({}, {}+{}, {} shard{}, checksums {})",
         text(value, "pool"),
@@ -37,8 +33,8 @@ pub(crate) fn print(value: &Value) {
         if value["checksums"].as_bool() == Some(true) { "on" } else { "off" }
     );
     say!("health    {}", text(value, "health"));
-    say!("data safe {safe}");
-    say!("to do     {}", text(value, "advice"));
+    say!("data safe {}", text(value, "data_safe"));
+    print_advice(value);
     print_hung(value);
     print_faults(value);
     let array = &value["array"];
@@ -68,35 +64,53 @@ pub(crate) fn print(value: &Value) {
     } else {
         print_space(value);
     }
-    let rebuild = number(value, "rebuild_chunks_left");
-    let resync = number(value, "resync_stripes_left");
-    let scrub = value["scrub_stripes_left"].as_u64();
-    let mut work = Vec::new();
-    if rebuild > 0 {
-        work.push(format!("rebuild, {rebuild} chunks left"));
-    }
-    let balance = number(value, "rebalance_chunks_left");
-    if balance > 0 {
-        work.push(format!("rebalance, {balance} chunks left"));
-    }
-    if resync > 0 {
-        work.push(format!("first resync, {resync} stripes left"));
-    }
-    let conversions = number(value, "conversions_left");
-    if conversions > 0 {
-        work.push(format!("conversion, {conversions} stripes left"));
-    }
-    if let Some(left) = value["growth_chunks_left"].as_u64() {
-        work.push(format!("growth by {}, {left} chunks left", text(array, "growing")));
-    }
-    if let Some(left) = scrub {
-        work.push(format!("scrub, {left} stripes left"));
-    }
-    say!("working   {}", if work.is_empty() { "nothing".to_owned() } else { work.join("; ") });
+    print_physical(value);
+    print_work(value);
     print_rates(&value["per_second"]);
     print_members(value);
     print_latencies(value);
     print_volumes(value);
+}
+
+/// All that should be done, the most urgent first.
+fn print_advice(value: &Value) {
+    let advice: Vec<&str> =
+        value["advice"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if advice.is_empty() {
+        say!("to do     nothing");
+    }
+    for (i, advice) in advice.into_iter().enumerate() {
+        say!("{:10}{advice}", if i == 0 { "to do" } else { "" });
+    }
+}
+
+/// Long work: how far it is, and when it will end.
+fn print_work(value: &Value) {
+    let mut told = Vec::new();
+    for work in value["work"].as_array().into_iter().flatten() {
+        let name = match text(work, "work") {
+            "growth" => format!("growth by {}", text(&value["array"], "growing")),
+            name => name.to_owned(),
+        };
+        let rate = match (work["per_second"].as_f64(), work["seconds_left"].as_u64()) {
+            (Some(rate), Some(seconds)) => {
+                let left = humantime::format_duration(Duration::from_secs(seconds));
+                format!(", {rate:.0} a second, {left} left")
+            }
+            _ => String::new(),
+        };
+        told.push(format!(
+            "{name}, {} % done, {} {} left{rate}",
+            number(work, "percent"),
+            number(work, "left"),
+            text(work, "unit")
+        ));
+    }
+    let conversions = number(value, "conversions_left");
+    if conversions > 0 {
+        told.push(format!("conversion, {conversions} stripes left"));
+    }
+    say!("working   {}", if told.is_empty() { "nothing".to_owned() } else { told.join("; ") });
 }
 
 /// Members that do not answer: out because their requests timed out, or still waited for.
@@ -137,6 +151,15 @@ fn print_space(value: &Value) {
         bytes("free_bytes"),
         bytes("raw_bytes")
     );
+    say!(
+        "volumes   {} in all{}",
+        bytes("provisioned_bytes"),
+        if value["overprovisioned"] == true {
+            ", more than the capacity: writes can be refused before they are full"
+        } else {
+            ""
+        }
+    );
     let stripes = &value["stripes"];
     let mirrored = number(value, "stored_mirrored_bytes");
     say!(
@@ -150,6 +173,30 @@ fn print_space(value: &Value) {
         number(stripes, "parity"),
         number(stripes, "degraded")
     );
+}
+
+/// Physical space that may end before the addresses of its members do.
+fn print_physical(value: &Value) {
+    for space in value["physical"].as_array().into_iter().flatten() {
+        let Some(free) = space["free"].as_u64().filter(|_| space["overcommitted"] == true) else { continue };
+        let total = number(space, "used") + free;
+        let members: Vec<String> =
+            space["members"].as_array().into_iter().flatten().map(Value::to_string).collect();
+        let until = match space["full_in_s"].as_u64() {
+            Some(seconds) => format!(
+                "; full in {} at the rate of the last minute",
+                humantime::format_duration(Duration::from_secs(seconds))
+            ),
+            None => String::new(),
+        };
+        say!(
+            "physical  {} of {} ({} %) on member {}{until}",
+            units::bytes(number(space, "used")),
+            units::bytes(total),
+            number(space, "used") * 100 / total.max(1),
+            members.join(", ")
+        );
+    }
 }
 
 /// Rates of the last seconds that are not zero.

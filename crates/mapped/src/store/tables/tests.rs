@@ -29,6 +29,7 @@ fn config() -> Config {
         state: MemberState::Active,
         out_epoch: 0,
         path: format!("/dev/m{i}"),
+        physical: 0,
     };
     Config {
         pool: [9; 16],
@@ -40,6 +41,7 @@ fn config() -> Config {
         volumes: Vec::new(),
         volume_next: 0,
         openings: Vec::new(),
+        damage: Vec::new(),
     }
 }
 

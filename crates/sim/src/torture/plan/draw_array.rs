@@ -61,7 +61,16 @@ impl Plan {
         if is_calm {
             self.endings = vec![Ending::Close];
         }
+        self.make_tight(&mut Rng::stream(self.seed, "plan, tight", 0));
         self
+    }
+
+    /// Gives the members of some elastic arrays less physical space than the clients want.
+    fn make_tight(&mut self, rng: &mut Rng) {
+        let is_elastic = self.array.is_some_and(|spec| spec.elastic.is_some());
+        if is_elastic && self.physical == 0 && self.short() == 0 && self.corrupt == 0 && rng.chance(0.4) {
+            self.physical = [40, 60, 80][rng.below(3) as usize];
+        }
     }
 
     /// Makes the array one whose stripes change between parity and mirrors, perhaps.

@@ -11,7 +11,7 @@ choices! {
         Offline = "offline",
         /// An operator tries to take a member offline that the pool needs.
         OfflineNeeded = "offline_needed",
-        /// Writes and flushes of a member begin to fail.
+        /// Writes and flushes of a member begin to fail, or a die of an SSD fails.
         Fail = "fail",
         /// A member comes back as it was.
         Online = "online",

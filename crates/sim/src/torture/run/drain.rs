@@ -53,6 +53,7 @@ impl Run {
             return Err(Kind::ScrubErrors.of(format!("a second scrub still finds {errors} errors")));
         }
         self.verify()?;
+        self.check_damage(&pool)?;
         self.quiesce(&pool)?;
         self.collect(&pool)?;
         self.close(&pool)?;
@@ -86,7 +87,14 @@ impl Run {
         for id in self.world.devices() {
             self.world.device(id).attach();
             self.world.device(id).end_silence();
-            self.world.device(id).end_squeeze();
+            if self.work.plan.physical > 0 {
+                // More than the engine can write.
+                let device = self.world.device(id);
+                device.set_physical(4 * device.bytes());
+            }
+            if self.world.device(id).has_lost_die() {
+                self.world.device(id).remove_model();
+            }
         }
         for &id in self.short.borrow().iter() {
             self.world.device(id).remove_model();
@@ -158,6 +166,20 @@ impl Run {
                 .map_err(|e| Kind::NotDrained.of(format!("member {member} does not come back: {e}")))?;
         }
         Ok(())
+    }
+
+    /// No damage is recorded once every block was read well.
+    fn check_damage(&mut self, pool: &Rc<OpenPool>) -> Result<(), Wrong> {
+        let control = Rc::clone(&pool.control);
+        let looked = self.world.block_on(async move { control.observe().await });
+        looked.map_err(|e| Kind::Stuck.of(e))?.map_err(|e| Kind::WrongAnswer.of(format!("a look: {e}")))?;
+        match pool.control.config().damage.as_slice() {
+            [] => Ok(()),
+            damage => {
+                let what = format!("every block was read well, and this is recorded as damaged: {damage:?}");
+                Err(Kind::WrongAnswer.of(what))
+            }
+        }
     }
 
     /// Scrubs the pool, and returns the number of errors found. Without corruption there must be none.

@@ -73,6 +73,8 @@ pub(super) struct Run {
     pub(super) impaired: BTreeSet<usize>,
     /// Members that are, or recently were, out: redundancy is not restored yet.
     pub(super) lost: BTreeSet<usize>,
+    /// Members that hung while the pool needed them: until all are whole they may go out in place of others.
+    pub(super) needed: BTreeSet<usize>,
     /// Orders to the control under way.
     pub(super) orders: Rc<Cell<u32>>,
     /// Time of the last trouble of a member: its consequences may still be under way.
@@ -130,6 +132,7 @@ impl Run {
             short: RefCell::default(),
             work: Rc::new(work),
             lost: BTreeSet::new(),
+            needed: BTreeSet::new(),
             orders: Rc::default(),
             troubled_at: 0,
             troubles: 0,
@@ -225,6 +228,18 @@ impl Run {
         reached
     }
 
+    /// Fails when a member had to refuse a write although no other tenant took its space: clients were to be refused before.
+    pub(super) fn check_credit(&self) -> Result<(), Wrong> {
+        let plan = &self.work.plan;
+        let is_tight = plan.physical > 0 && plan.squeeze == 0.0 && plan.array.is_some();
+        match self.world.fault_counts().no_space {
+            1.. if is_tight && self.short.borrow().is_empty() => {
+                Err(Kind::WrongAnswer.of("a member had no space for a write that was admitted"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Fails when a client got a wrong answer.
     pub(super) fn check_wrong(&self) -> Result<(), Wrong> {
         match &*self.work.wrong.borrow() {
@@ -315,10 +330,12 @@ impl Run {
         });
     }
 
-    /// Whether a member may be lost such that no more members are impaired than the protection covers.
+    /// Whether a member may be lost such that no more members are impaired than the protection covers. None may after a member
+    /// hung that the pool needed: it may go out in place of one that came back.
     pub(super) fn may_lose(&self, member: usize) -> bool {
         let lost = self.lost.iter().filter(|m| !self.impaired.contains(m)).count();
-        self.lost.contains(&member) || self.impaired.contains(&member) || lost < self.work.plan.lost
+        let counts_already = self.lost.contains(&member) || self.impaired.contains(&member);
+        self.needed.is_empty() && (counts_already || lost < self.work.plan.lost)
     }
 
     /// Counts a member as lost.

@@ -82,7 +82,8 @@ impl Run {
         let is_out = !state.takes_part() && state != MemberState::Spare;
         // To the kernel, a device that went away and came back is another device: the pool has seen the old one fail by then.
         let is_hurt = self.lost.contains(&member) || self.impaired.contains(&member) || device.is_abandoned();
-        let is_mendable = is_hurt && (!device.is_gone() || is_out);
+        // A die that is lost stays lost: only another device helps.
+        let is_mendable = is_hurt && (!device.is_gone() || is_out) && !device.has_lost_die();
         let returns = matches!(trouble, Trouble::Online | Trouble::Replace);
         let act = match trouble {
             // A device cannot be opened again while requests to it are pending.
@@ -109,8 +110,12 @@ impl Run {
             }
             Trouble::Fail if self.may_lose(member) => {
                 self.lose(member);
-                device.set_faults(DeviceFaults { write_error: 0.2, flush_error: 0.2, ..device.faults() });
-                "members_made_to_fail"
+                if rng.chance(0.5) && device.lose_die(rng.below(64) as u32) {
+                    "members_made_to_lose_a_die"
+                } else {
+                    device.set_faults(DeviceFaults { write_error: 0.2, flush_error: 0.2, ..device.faults() });
+                    "members_made_to_fail"
+                }
             }
             Trouble::Online if is_mendable => {
                 self.mend(member);
@@ -133,7 +138,7 @@ impl Run {
                 self.order(async move { drop(control.replace(place, None, false).await) });
                 "members_evacuated"
             }
-            Trouble::Replace if is_hurt && is_out => {
+            Trouble::Replace if is_hurt && is_out && !device.has_lost_die() => {
                 self.mend(member);
                 // Not while another order, which may have read the device already, is under way.
                 if rng.chance(0.5) && self.orders.get() == 0 {
@@ -166,8 +171,9 @@ impl Run {
                 device.silence(rng.between(HANG_NS.0, HANG_NS.1));
                 "members_silent"
             }
-            // The pool needs the member, and has to wait for it.
-            Trouble::HungDevices if !is_out && self.is_at_limit(pool, place) => {
+            // The pool needs the member, and has to wait for it. Once another member is back, this one may go out instead.
+            Trouble::HungDevices if !is_out && self.impaired.is_empty() && self.is_at_limit(pool, place) => {
+                self.needed.insert(member);
                 device.silence(rng.between(HANG_NS.0, HANG_NS.1));
                 "members_not_missed"
             }
@@ -290,11 +296,14 @@ impl Run {
             let device = self.device(m);
             // A member whose place a spare has taken does not count.
             self.place_of(pool, m).is_some()
-                && (device.is_gone() || device.is_silent() || device.faults().write_error > 0.0)
+                && (device.is_gone()
+                    || device.is_silent()
+                    || device.has_lost_die()
+                    || device.faults().write_error > 0.0)
         };
         let quiet = if self.work.plan.has_disks() { QUIET_DISK_NS } else { QUIET_NS };
         let is_quiet = self.world.now() > self.troubled_at + quiet && self.orders.get() == 0;
-        if self.lost.is_empty() || !is_quiet || self.lost.iter().any(is_bad) {
+        if self.lost.is_empty() || !is_quiet || self.lost.iter().chain(&self.needed).any(is_bad) {
             return;
         }
         let control = Rc::clone(&pool.control);
@@ -312,6 +321,7 @@ impl Run {
         if all_in && answer.take().is_some_and(is_calm) {
             self.note(|| "all members are whole".to_owned());
             self.lost.clear();
+            self.needed.clear();
         }
     }
 }

@@ -1,0 +1,263 @@
+//! Damage: blocks without a good copy are told with their places, kept over crashes, and forgotten once they are good again.
+
+use std::rc::Rc;
+
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::volume::{Volume, VolumeError};
+use sinew_engine::control::events::Event;
+use sinew_engine::control::health::{Health, Observed, assess};
+use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
+use sinew_format::model::array_geometry::ArraySpec;
+use sinew_format::model::damage::DamagedRange;
+use sinew_format::model::mapped_geometry::Protection;
+use sinew_layout::Level;
+use sinew_sim::{Device, DeviceConfig, OpenPool, World};
+
+const MEMBER_BYTES: u64 = 16 << 20;
+const BLOCK: u64 = BLOCK_BYTES as u64;
+const BLOCKS: u64 = 64;
+
+struct Scene {
+    world: World,
+    candidates: Vec<Candidate>,
+    pool: Option<Rc<OpenPool>>,
+    /// The number of the last event that was looked at.
+    seen: u64,
+}
+
+/// The content of a block, which no other block has.
+fn content(block: u64) -> Vec<u8> {
+    (0..BLOCK).map(|i| (i * 7 + block * 13 + 5) as u8 ^ (block as u8)).collect()
+}
+
+impl Scene {
+    /// A pool with a volume of 64 blocks that hold their contents, durably.
+    fn new(kind: PoolKind) -> Scene {
+        let world = World::new(11);
+        let candidates: Vec<Candidate> = (0..4)
+            .map(|i| {
+                let device = world.add_device(DeviceConfig::of_bytes(MEMBER_BYTES));
+                Candidate { device, path: format!("d{i}") }
+            })
+            .collect();
+        let is_mapped = matches!(kind, PoolKind::Mapped { .. });
+        let name = "v".to_owned();
+        let spec = PoolSpec { name, kind, shards: 2, journal_blocks: Some(64), force: false, physical: None };
+        let (io, members) = (world.io(), candidates.clone());
+        world.block_on(async move { pool::create(&io, &members, &spec).await }).unwrap().unwrap();
+        let mut scene = Scene { world, candidates, pool: None, seen: 0 };
+        scene.open();
+        let control = Rc::clone(&scene.pool().control);
+        if is_mapped {
+            let made = scene.world.block_on(async move { control.create_volume("v", BLOCKS * BLOCK).await });
+            made.unwrap().unwrap();
+        }
+        for block in 0..BLOCKS {
+            scene.write(block);
+        }
+        let volume = scene.pool().volume("v").unwrap();
+        scene.world.block_on(async move { volume.flush().await }).unwrap().unwrap();
+        scene
+    }
+
+    fn pool(&self) -> &Rc<OpenPool> {
+        self.pool.as_ref().expect("it is open")
+    }
+
+    fn open(&mut self) {
+        let (io, members) = (self.world.io(), self.candidates.clone());
+        let open = self.world.block_on(OpenPool::open(io, members, || false)).unwrap().unwrap();
+        (self.pool, self.seen) = (Some(Rc::new(open)), 0);
+    }
+
+    fn crash(&mut self) {
+        self.pool = None;
+        self.world.kill_process();
+        self.open();
+    }
+
+    fn write(&self, block: u64) {
+        let volume = self.pool().volume("v").unwrap();
+        let data = Buf::copy_of(&content(block));
+        self.world.block_on(async move { volume.write(block * BLOCK, data, false).await }).unwrap().unwrap();
+    }
+
+    fn read(&self, first: u64, blocks: u64) -> Result<Vec<u8>, VolumeError> {
+        let volume = self.pool().volume("v").unwrap();
+        let read = async move { volume.read(first * BLOCK, (blocks * BLOCK) as u32).await };
+        let bufs = self.world.block_on(read).unwrap()?;
+        Ok(bufs.iter().flat_map(|buf| buf.bytes().to_vec()).collect())
+    }
+
+    /// The copies of a block on the members: device and offset.
+    fn copies(&self, block: u64) -> Vec<(Device, u64)> {
+        let wanted = content(block);
+        let mut found = Vec::new();
+        for candidate in &self.candidates {
+            let device = self.world.device(candidate.device);
+            let all = device.peek(0, MEMBER_BYTES as usize);
+            let here = all.chunks(BLOCK_BYTES).enumerate().filter(|(_, chunk)| *chunk == wanted);
+            found.extend(here.map(|(i, _)| (self.world.device(candidate.device), i as u64 * BLOCK)));
+        }
+        assert!(found.len() >= 2, "block {block} has {} copies", found.len());
+        found
+    }
+
+    /// The control looks; gives what it tells of damage since the last look.
+    fn look(&mut self) -> Vec<Event> {
+        let control = Rc::clone(&self.pool().control);
+        self.world.block_on(async move { control.observe().await }).unwrap().unwrap();
+        let new = self.pool().control.events().after(self.seen);
+        self.seen = new.last().map_or(self.seen, |entry| entry.number);
+        let is_of_damage = |event: &Event| {
+            matches!(
+                event,
+                Event::DamageFound { .. }
+                    | Event::DamageEnded { .. }
+                    | Event::BlocksLost { .. }
+                    | Event::PoolFailed
+            )
+        };
+        new.into_iter().map(|entry| entry.event).filter(is_of_damage).collect()
+    }
+
+    /// What is stored on the members, as an opening finds it.
+    fn stored(&self) -> Vec<(u64, u64)> {
+        let damage = self.pool().control.config().damage;
+        let ranges = damage.iter().flat_map(|damage| damage.ranges.ranges().iter().copied());
+        ranges
+            .map(|DamagedRange { first, blocks, since_s }| {
+                assert!(since_s >= 1_000_000, "it has a time");
+                (first, blocks)
+            })
+            .collect()
+    }
+
+    fn health(&self) -> Health {
+        let control = Rc::clone(&self.pool().control);
+        let status = self.world.block_on(async move { control.status().await }).unwrap().unwrap();
+        let control = &self.pool().control;
+        let damaged_ranges = control.damage().iter().map(|(_, ranges)| ranges.ranges().len()).sum();
+        assess(&Observed {
+            config: &control.config(),
+            status: &status,
+            unnamed: &[],
+            has_failed: control.has_failed(),
+            refused_lately: false,
+            thin: Vec::new(),
+            damaged_ranges,
+            unplaced_losses: control.unplaced_losses(),
+        })
+        .health
+    }
+}
+
+fn found(first: u64, blocks: u64) -> Event {
+    Event::DamageFound { volume: "v".to_owned(), offset: first * BLOCK, bytes: blocks * BLOCK }
+}
+
+fn ended(first: u64, blocks: u64) -> Event {
+    Event::DamageEnded { volume: "v".to_owned(), offset: first * BLOCK, bytes: blocks * BLOCK }
+}
+
+fn mapped() -> PoolKind {
+    PoolKind::Mapped { protection: Protection::Parity1, data_columns: 0, checksums: true }
+}
+
+fn mirrors() -> PoolKind {
+    let level = Level::Raid10 { copies: 2 };
+    PoolKind::Array(ArraySpec {
+        level,
+        chunk_bytes: 65536,
+        journal: false,
+        spares: 0,
+        zeroed: true,
+        elastic: None,
+    })
+}
+
+#[test]
+fn damage_is_told_with_its_place_and_kept_until_it_is_overwritten() {
+    for kind in [mapped(), mirrors()] {
+        let mut scene = Scene::new(kind);
+        scene.pool().control.set_wall_clock(1_000_000);
+        assert_eq!(scene.look(), []);
+        for block in [10, 11, 30] {
+            scene.copies(block).iter().for_each(|(device, at)| device.spoil(*at..at + BLOCK));
+        }
+        assert_eq!(scene.read(0, BLOCKS), Err(VolumeError::Failed));
+        assert_eq!(scene.look(), [found(10, 2), found(30, 1)]);
+        assert_eq!(scene.stored(), [(10, 2), (30, 1)]);
+        assert_eq!(scene.health(), Health::Damaged);
+        // What is known already is not told again.
+        assert_eq!(scene.read(8, 8), Err(VolumeError::Failed));
+        assert_eq!(scene.look(), []);
+        scene.crash();
+        scene.pool().control.set_wall_clock(2_000_000);
+        assert_eq!((scene.stored(), scene.health()), (vec![(10, 2), (30, 1)], Health::Damaged));
+        scene.write(10);
+        assert_eq!(scene.look(), [ended(10, 1)]);
+        scene.crash();
+        assert_eq!(scene.stored(), [(11, 1), (30, 1)]);
+        scene.write(11);
+        scene.write(30);
+        assert_eq!(scene.read(0, BLOCKS).unwrap(), (0..BLOCKS).flat_map(content).collect::<Vec<u8>>());
+        assert_eq!(scene.look(), [ended(11, 1), ended(30, 1)]);
+        assert_eq!((scene.stored(), scene.health()), (vec![], Health::Healthy));
+    }
+}
+
+#[test]
+fn damage_that_reads_well_again_is_forgotten() {
+    let mut scene = Scene::new(mapped());
+    scene.pool().control.set_wall_clock(1_000_000);
+    let copies = scene.copies(20);
+    copies.iter().for_each(|(device, at)| device.rot(at + 100, 3));
+    assert_eq!(scene.read(20, 1), Err(VolumeError::Failed));
+    assert_eq!(scene.look(), [found(20, 1)]);
+    // As memory that was wrong for a while.
+    copies.iter().for_each(|(device, at)| device.rot(at + 100, 3));
+    assert_eq!(scene.read(0, BLOCKS).unwrap(), (0..BLOCKS).flat_map(content).collect::<Vec<u8>>());
+    assert_eq!(scene.look(), [ended(20, 1)]);
+    assert_eq!(scene.health(), Health::Healthy);
+}
+
+#[test]
+fn a_discard_and_the_end_of_a_volume_end_its_damage() {
+    let mut scene = Scene::new(mapped());
+    scene.pool().control.set_wall_clock(1_000_000);
+    for block in [40, 50] {
+        scene.copies(block).iter().for_each(|(device, at)| device.rot(at + 100, 3));
+    }
+    assert_eq!(scene.read(32, 32), Err(VolumeError::Failed));
+    assert_eq!(scene.look(), [found(40, 1), found(50, 1)]);
+    let volume = scene.pool().volume("v").unwrap();
+    scene.world.block_on(async move { volume.discard(40 * BLOCK, BLOCK).await }).unwrap().unwrap();
+    assert_eq!(scene.look(), [ended(40, 1)]);
+    let control = Rc::clone(&scene.pool().control);
+    scene.world.block_on(async move { control.delete_volume("v").await }).unwrap().unwrap();
+    assert_eq!((scene.look(), scene.stored()), (vec![], vec![]));
+}
+
+#[test]
+fn a_pool_that_has_failed_invents_no_damage() {
+    let mut scene = Scene::new(mapped());
+    scene.pool().control.set_wall_clock(1_000_000);
+    for candidate in scene.candidates.iter().take(2) {
+        scene.world.device(candidate.device).detach(sinew_sim::CrashPolicy::DropAll);
+    }
+    let volume = scene.pool().volume("v").unwrap();
+    let data = Buf::copy_of(&content(1));
+    let written = scene.world.block_on(async move { volume.write(BLOCK, data, false).await }).unwrap();
+    assert!(written.is_err());
+    assert_eq!(scene.read(0, BLOCKS), Err(VolumeError::Failed));
+    assert_eq!(scene.look(), [Event::PoolFailed]);
+    assert_eq!(scene.health(), Health::Failed);
+    for candidate in scene.candidates.iter().take(2) {
+        scene.world.device(candidate.device).attach();
+    }
+    scene.crash();
+    assert_eq!(scene.stored(), []);
+    assert_eq!(scene.read(0, BLOCKS).unwrap(), (0..BLOCKS).flat_map(content).collect::<Vec<u8>>());
+    assert_eq!(scene.look(), []);
+}

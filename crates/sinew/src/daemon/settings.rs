@@ -1,0 +1,52 @@
+//! Settings that a running pool takes: policy, throttle, spike avoidance, I/O timeout, share of mirrored stripes. They are
+//! not stored on the members. The control socket changes them, and a configuration file gives them at each start.
+
+use anyhow::{Result, bail};
+use sinew_engine::control::Control;
+use sinew_format::model::form::ElasticPolicy;
+use sinew_format::model::policy::Policy;
+use sinew_members::latency::SpikeAvoidance;
+use sinew_members::throttle::Limits;
+use sinew_uring::UringIo;
+
+use crate::protocol::{IoTimeout, PolicyChange};
+
+/// A change of the settings; what is absent stays as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) policy: Option<PolicyChange>,
+    pub(crate) throttle: Option<Limits>,
+    pub(crate) spike_avoidance: Option<SpikeAvoidance>,
+    pub(crate) io_timeout: Option<IoTimeout>,
+    /// How the share of mirrored stripes of an elastic array is determined.
+    pub(crate) elastic: Option<ElasticPolicy>,
+}
+
+impl Settings {
+    /// Changes the settings of a pool. Gives its policy, if it has one that was to be changed.
+    ///
+    /// # Errors
+    /// When a setting is wrong, or one that this kind of pool does not have.
+    pub(crate) async fn apply(self, control: &Control<UringIo>) -> Result<Option<Policy>> {
+        let policy = self.policy.map(|change| change.apply(control.policy()));
+        if let Some(policy) = policy {
+            control.set_policy(policy).await?;
+        }
+        if let Some(limits) = self.throttle {
+            control.throttle(limits).await;
+        }
+        if let Some(mode) = self.spike_avoidance {
+            control.set_spike_avoidance(mode).await;
+        }
+        if let Some(after) = self.io_timeout {
+            control.set_io_timeout(after.ns()).await;
+        }
+        if let Some(elastic) = self.elastic {
+            if elastic.mirrored_share.is_some_and(|percent| percent > 100) {
+                bail!("a share is at most 100 percent");
+            }
+            control.set_elastic_policy(elastic).await?;
+        }
+        Ok(policy)
+    }
+}
