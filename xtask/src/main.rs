@@ -1,7 +1,8 @@
-//! Chores: `cargo xtask setup | check | test | tidy`.
+//! Chores: `cargo xtask setup | check | test | tidy | package`.
 
 mod code;
 mod house;
+mod package;
 mod prose;
 mod resolve;
 mod rooms;
@@ -23,7 +24,7 @@ const FRESH_SEEDS: u64 = 500;
 const FUZZ_SECONDS: u64 = 20;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
 /// are not asked for by name, since some releases have one of them in another.
-const PACKAGES: [(&str, &str); 22] = [
+const PACKAGES: [(&str, &str); 26] = [
     ("bcache-tools", "command -v make-bcache"),
     ("bindfs", "bindfs --version"),
     ("btrfs-progs", "mkfs.btrfs -V"),
@@ -41,21 +42,28 @@ const PACKAGES: [(&str, &str); 22] = [
     ("nbdfuse", "nbdfuse --version"),
     ("nbdkit", "nbdkit --version"),
     ("ntfs-3g", "command -v mkfs.ntfs"),
+    ("prometheus", "command -v prometheus && command -v promtool"),
+    ("man-db", "man --version"),
     ("python3-libnbd", "/usr/bin/python3 -c 'import nbd'"),
+    ("python3-seccomp", "/usr/bin/python3 -c 'import seccomp'"),
     ("qemu-utils", "qemu-img --version"),
     ("rocksdb-tools", "command -v db_bench"),
+    ("udev", "udevadm --version"),
     ("user-mode-linux", "command -v linux.uml"),
     ("xfsprogs", "mkfs.xfs -V"),
 ];
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    let result = match (args.next().as_deref(), args.next()) {
-        (Some("setup"), None) => setup(),
-        (Some("check"), None) => check(),
-        (Some("test"), None) => test(),
-        (Some("tidy"), None) => tidy::run(),
-        _ => Err("usage: cargo xtask setup | check | test | tidy".to_owned()),
+    let chore = args.next().unwrap_or_default();
+    let mut args = args.peekable();
+    let result = match (chore.as_str(), args.peek()) {
+        ("setup", None) => setup(),
+        ("check", None) => check(),
+        ("test", None) => test(),
+        ("tidy", None) => tidy::run(),
+        ("package", _) => package::run(root(), args),
+        _ => Err("usage: cargo xtask setup | check | test | tidy | package".to_owned()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
