@@ -9,7 +9,8 @@ use crate::members::Members;
 use crate::message::ShardEvent;
 use crate::space_credit::{SpaceClaim, SpaceNeed};
 
-/// The time that a write waits for space to be freed before it is refused. Later ones are refused at once until there is some.
+/// The time that a write waits for space to be freed before it is refused, since blocks last left the journal for their
+/// places. Later ones are refused at once until there is some.
 const WAIT_NS: u64 = 1_000_000_000;
 
 impl<I: Io> Members<I> {
@@ -17,7 +18,7 @@ impl<I: Io> Members<I> {
     /// until the request has ended.
     ///
     /// # Errors
-    /// [`VolumeError::NoSpace`] when no space is freed within a second.
+    /// [`VolumeError::NoSpace`] when for a second no space is freed, and no block that was admitted before gets to its place.
     pub async fn admit(
         &self,
         blocks: u64,
@@ -28,8 +29,12 @@ impl<I: Io> Members<I> {
         if blocks == 0 || !self.space.is_limited() || fits() {
             return Ok(self.space.claim(blocks));
         }
-        let began = self.io.now();
+        let (mut advanced, mut least_pending) = (self.io.now(), need().pending_blocks);
         loop {
+            let pending = need().pending_blocks;
+            if pending < least_pending {
+                (advanced, least_pending) = (self.io.now(), pending);
+            }
             let is_known = self.space.starved_at().is_some_and(|at| self.io.now() < at + RETRY_NS);
             if !is_known {
                 self.sample_space().await;
@@ -41,7 +46,7 @@ impl<I: Io> Members<I> {
             // Requests under way may take less than they claim, so only a shortage without them is one that lasts.
             let lasts = self.space.is_short_without_claims(blocks, need());
             let was_starved = self.space.starved_at().is_some();
-            if lasts && was_starved || self.io.now() - began >= WAIT_NS {
+            if lasts && was_starved || self.io.now() - advanced >= WAIT_NS {
                 self.io.mark(Mark::SpaceRefused);
                 if lasts && !is_known {
                     self.space.set_starved_at(Some(self.io.now()));
