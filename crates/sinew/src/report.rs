@@ -3,5 +3,5 @@
 mod made;
 mod pool_status;
 
-pub(crate) use made::made;
+pub(crate) use made::{made, made_json};
 pub(crate) use pool_status::{print, print_members, print_volumes};

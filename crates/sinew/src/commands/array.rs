@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use serde_json::{Value, json};
 use sinew_engine::pool::PoolKind;
 use sinew_format::model::array_geometry::ArraySpec;
 use sinew_format::model::array_growth::GrowMethod;
@@ -116,6 +117,9 @@ pub(crate) struct GrowArgs {
     /// Wait until the array has grown.
     #[arg(long)]
     wait: bool,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     target: Target,
 }
@@ -127,6 +131,9 @@ pub(crate) struct ShareArgs {
     /// The share in percent of the stripes that store data; `none` leaves all stripes as they are.
     #[arg(value_name = "PERCENT", value_parser = parse_share)]
     percent: Share,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     target: Target,
 }
@@ -163,24 +170,34 @@ fn grow(args: &GrowArgs) -> Result<()> {
     let paths = args.members.iter().map(|path| members::absolute(path)).collect::<Result<Vec<_>>>()?;
     members::make_files(&paths, args.size)?;
     args.target.ask(&Request::ArrayGrow { paths, method: args.method, force: args.force })?;
-    if !args.wait {
-        say!("the array grows; `sinew array status` shows the progress");
-        return Ok(());
+    if args.wait {
+        let left = |status: &Value| {
+            let growing = !status["array"]["growing"].is_null();
+            status["growth_chunks_left"].as_u64().unwrap_or(0).max(u64::from(growing))
+        };
+        wait_for(&args.target, "growth", left)?;
     }
-    let left = |status: &serde_json::Value| {
-        let growing = !status["array"]["growing"].is_null();
-        status["growth_chunks_left"].as_u64().unwrap_or(0).max(u64::from(growing))
-    };
-    wait_for(&args.target, "growth", left)?;
     let status = args.target.ask(&Request::Status)?;
-    let bytes = status["volumes"][0]["bytes"].as_u64().unwrap_or(0);
-    say!("the array has grown: {} members, volume of {}", status["array"]["members"], units::bytes(bytes));
+    let (array, bytes) = (&status["array"], &status["volumes"][0]["bytes"]);
+    match (args.json, args.wait) {
+        (true, _) => {
+            let grown = json!({ "members": array["members"], "bytes": bytes, "growing": array["growing"] });
+            say!("{grown:#}");
+        }
+        (false, false) => say!("the array grows; `sinew array status` shows the progress"),
+        (false, true) => say!(
+            "the array has grown: {} members, volume of {}",
+            array["members"],
+            units::bytes(bytes.as_u64().unwrap_or(0))
+        ),
+    }
     Ok(())
 }
 
 fn share(args: &ShareArgs) -> Result<()> {
     args.target.ask(&Request::ArrayShare { percent: args.percent.0 })?;
     match args.percent.0 {
+        share if args.json => say!("{:#}", json!({ "mirrored_share": share })),
         Some(percent) => say!(
             "{percent} % of the stripes that store data become mirrored; `sinew array status` shows them"
         ),
@@ -223,7 +240,7 @@ fn create(args: &CreateArgs) -> Result<()> {
     if args.json {
         say!(
             "{:#}",
-            serde_json::json!({
+            json!({
                 "array": config.name, "uuid": sinew_core::ids::uuid_text(&config.pool),
                 "protection": array.name(), "members": array.members(), "spares": args.spares,
                 "shards": array.shards, "chunk_bytes": array.layout.chunk_bytes(), "journal": array.journal,

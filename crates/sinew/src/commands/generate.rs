@@ -1,4 +1,5 @@
-//! `sinew generate`: manual pages and completions, from the definitions of the commands. Packages are made with it.
+//! `sinew generate`: manual pages, completions and the schema of the control socket, from their definitions in the program.
+//! Packages are made with it.
 
 use std::path::PathBuf;
 
@@ -7,8 +8,9 @@ use clap::{Command, Subcommand};
 use clap_complete::Shell;
 
 use crate::out::{say, stream};
+use crate::protocol::schema::schema;
 
-/// Generate manual pages and completions of the command line.
+/// Generate manual pages and completions of the command line, and the schema of the control socket.
 #[derive(Subcommand)]
 pub(crate) enum GenerateCommand {
     /// Prints the completions for a shell.
@@ -16,6 +18,8 @@ pub(crate) enum GenerateCommand {
         /// The shell.
         shell: Shell,
     },
+    /// Prints the JSON Schema of the requests and answers of the control socket.
+    Schema,
     /// Writes the manual pages of all commands into a directory.
     Man {
         /// The directory, which is made if it does not exist.
@@ -34,6 +38,10 @@ pub(crate) fn run(command: GenerateCommand, mut sinew: Command) -> Result<()> {
             clap_complete::generate(shell, &mut sinew, "sinew", &mut text);
             to.write_all(&text)
         }),
+        GenerateCommand::Schema => {
+            say!("{:#}", schema());
+            Ok(())
+        }
         GenerateCommand::Man { dir } => {
             std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
             clap_mangen::generate_to(sinew, &dir)

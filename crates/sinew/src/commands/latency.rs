@@ -22,6 +22,9 @@ pub(crate) struct LatencyArgs {
     /// member that the pool cannot do without is waited for.
     #[arg(long, alias = "give-up-after", value_name = "TIME", value_parser = IoTimeout::parse)]
     io_timeout: Option<IoTimeout>,
+    /// As JSON: both settings.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     target: Target,
 }
@@ -31,8 +34,14 @@ pub(crate) struct LatencyArgs {
 /// # Errors
 /// When the server cannot be reached.
 pub(crate) fn run(args: LatencyArgs) -> Result<()> {
-    let LatencyArgs { avoidance, io_timeout, target } = args;
+    let LatencyArgs { avoidance, io_timeout, json, target } = args;
     target.ask(&Request::Latency { spike_avoidance: avoidance, io_timeout })?;
+    if json {
+        let status = target.ask(&Request::Status)?;
+        let (avoidance, timeout) = (&status["spike_avoidance"], &status["io_timeout_s"]);
+        say!("{:#}", serde_json::json!({ "spike_avoidance": avoidance, "io_timeout_s": timeout }));
+        return Ok(());
+    }
     match avoidance {
         None => {}
         Some(SpikeAvoidance::Off) => say!("latency spikes are not detected"),

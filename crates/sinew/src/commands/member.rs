@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::client::{Target, wait_for};
 use crate::out::say;
@@ -37,6 +37,9 @@ pub(crate) enum MemberCommand {
         /// Wait until the rebalance has ended.
         #[arg(long)]
         wait: bool,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -50,6 +53,9 @@ pub(crate) enum MemberCommand {
         /// Wait until it has left.
         #[arg(long)]
         wait: bool,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -57,6 +63,9 @@ pub(crate) enum MemberCommand {
     Offline {
         /// Its number.
         member: usize,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -69,6 +78,9 @@ pub(crate) enum MemberCommand {
         /// Wait until it is up to date.
         #[arg(long)]
         wait: bool,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -79,6 +91,9 @@ pub(crate) enum MemberCommand {
         /// The limit; `none` is that of the device.
         #[arg(value_name = "SIZE", value_parser = parse_physical)]
         limit: u64,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -95,6 +110,9 @@ pub(crate) enum MemberCommand {
         /// Wait until everything is rebuilt.
         #[arg(long)]
         wait: bool,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -120,110 +138,134 @@ pub(crate) fn run(command: MemberCommand) -> Result<()> {
             }
             Ok(())
         }
-        MemberCommand::Add { paths, size, force, wait, target } => add(paths, size, force, wait, &target),
-        MemberCommand::Remove { member, cancel, wait, target } => {
+        MemberCommand::Add { paths, size, force, wait, json, target } => {
+            add(paths, size, force, wait, json, &target)
+        }
+        MemberCommand::Remove { member, cancel, wait, json, target } => {
             target.ask(&Request::MemberRemove { member, cancel })?;
-            if cancel {
-                say!("member {member} stays");
-                return Ok(());
-            }
-            finish_removal(&target, member, wait)
+            let told = match (cancel, wait) {
+                (true, _) => format!("member {member} stays"),
+                (false, true) => wait_for_removal(&target, member)?,
+                (false, false) => {
+                    format!("member {member} is leaving; `sinew pool status` shows the progress")
+                }
+            };
+            tell(&target, member, json, &told)
         }
-        MemberCommand::Offline { member, target } => {
+        MemberCommand::Offline { member, json, target } => {
             target.ask(&Request::MemberOffline { member })?;
-            say!("member {member} is offline; bring it back with `sinew member online {member}`");
-            Ok(())
+            let told =
+                format!("member {member} is offline; bring it back with `sinew member online {member}`");
+            tell(&target, member, json, &told)
         }
-        MemberCommand::Online { member, path, wait, target } => {
+        MemberCommand::Online { member, path, wait, json, target } => {
             target.ask(&Request::MemberOnline {
                 member,
                 path: path.as_deref().map(members::absolute).transpose()?,
             })?;
-            finish(&target, member, wait)
+            let told = finish(&target, member, wait)?;
+            tell(&target, member, json, &told)
         }
-        MemberCommand::Physical { member, limit, target } => {
+        MemberCommand::Physical { member, limit, json, target } => {
             target.ask(&Request::MemberPhysical { member, bytes: limit })?;
-            match limit {
-                0 => say!("member {member} has the physical space that its device tells"),
-                limit => say!("the pool uses {} of member {member} at most", units::bytes(limit)),
-            }
-            Ok(())
+            let told = match limit {
+                0 => format!("member {member} has the physical space that its device tells"),
+                limit => format!("the pool uses {} of member {member} at most", units::bytes(limit)),
+            };
+            tell(&target, member, json, &told)
         }
-        MemberCommand::Replace { member, path, force, wait, target } => {
+        MemberCommand::Replace { member, path, force, wait, json, target } => {
             target.ask(&Request::MemberReplace {
                 member,
                 path: path.as_deref().map(members::absolute).transpose()?,
                 force,
             })?;
-            finish(&target, member, wait)
+            let told = finish(&target, member, wait)?;
+            tell(&target, member, json, &told)
         }
     }
 }
 
-fn add(paths: Vec<PathBuf>, size: Option<u64>, force: bool, wait: bool, target: &Target) -> Result<()> {
+/// Says what became of a member: in words, or as its entry in the state.
+fn tell(target: &Target, member: usize, json: bool, told: &str) -> Result<()> {
+    if json {
+        say!("{:#}", target.ask(&Request::Status)?["members"][member]);
+    } else {
+        say!("{told}");
+    }
+    Ok(())
+}
+
+fn add(
+    paths: Vec<PathBuf>,
+    size: Option<u64>,
+    force: bool,
+    wait: bool,
+    json: bool,
+    target: &Target,
+) -> Result<()> {
     let paths = paths.iter().map(|path| members::absolute(path)).collect::<Result<Vec<_>>>()?;
     members::refuse_twice(&paths)?;
     let made = members::make_files(&paths, size)?;
+    let mut all = Vec::new();
     for (i, path) in paths.iter().enumerate() {
         let added = target.ask(&Request::MemberAdd { path: path.clone(), force });
         if added.is_err() {
             let unused = made.iter().filter(|path| paths[i..].contains(path));
             unused.for_each(|path| drop(std::fs::remove_file(path)));
         }
-        say!("{} is member {}", path.display(), added?["member"]);
+        let member = &added?["member"];
+        if !json {
+            say!("{} is member {member}", path.display());
+        }
+        all.push(json!({ "path": path, "member": member }));
     }
-    if !wait {
-        say!("data is being rebalanced; `sinew pool status` shows the progress");
-        return Ok(());
+    if wait {
+        wait_for(target, "rebalance", |status| status["rebalance_chunks_left"].as_u64().unwrap_or(0))?;
     }
-    wait_for(target, "rebalance", |status| status["rebalance_chunks_left"].as_u64().unwrap_or(0))?;
-    say!("the members have their share");
+    match (json, wait) {
+        (true, _) => say!("{:#}", json!(all)),
+        (false, true) => say!("the members have their share"),
+        (false, false) => say!("data is being rebalanced; `sinew pool status` shows the progress"),
+    }
     Ok(())
 }
 
-/// Says that a member is leaving, or waits until it has.
-fn finish_removal(target: &Target, member: usize, wait: bool) -> Result<()> {
+/// Waits until a member has left; gives that in words.
+fn wait_for_removal(target: &Target, member: usize) -> Result<String> {
     let state = |status: &Value| status["members"][member]["state"].as_str().unwrap_or("unknown").to_owned();
     let is_leaving = |status: &Value| ["leaving", "evacuating"].contains(&state(status).as_str());
-    if !wait {
-        say!("member {member} is leaving; `sinew pool status` shows the progress");
-        return Ok(());
-    }
     wait_for(target, "removal", |status| match is_leaving(status) {
         true => status["rebuild_chunks_left"].as_u64().unwrap_or(0) + 1,
         false => 0,
     })?;
     match state(&target.ask(&Request::Status)?).as_str() {
-        "removed" => say!("member {member} has left; its device can be taken away"),
+        "removed" => Ok(format!("member {member} has left; its device can be taken away")),
         state => bail!("member {member} is {state} now: it has not left"),
     }
-    Ok(())
 }
 
-/// Says that a rebuild is under way, or waits until it has come to a good end.
-fn finish(target: &Target, member: usize, wait: bool) -> Result<()> {
+/// Gives in words that a rebuild is under way, or waits until it has come to a good end.
+fn finish(target: &Target, member: usize, wait: bool) -> Result<String> {
     let state = &target.ask(&Request::Status)?["members"][member]["state"];
     if state == "spare" {
-        say!("member {member} is a spare now");
-        return Ok(());
+        return Ok(format!("member {member} is a spare now"));
     }
     if !wait {
-        say!("member {member} is being rebuilt; `sinew pool status` shows the progress");
-        return Ok(());
+        return Ok(format!("member {member} is being rebuilt; `sinew pool status` shows the progress"));
     }
     wait_for(target, "rebuild", rebuild_left)?;
     let status = target.ask(&Request::Status)?;
     match status["members"][member]["state"].as_str() {
-        Some("active") => say!("member {member} is up to date"),
-        Some("removed") if status["array"].is_object() => {
-            say!("member {member} has no place any more: the device has taken that of a member that was out");
-        }
-        Some("removed") => say!("the data of member {member} is on the others now"),
+        Some("active") => Ok(format!("member {member} is up to date")),
+        Some("removed") if status["array"].is_object() => Ok(format!(
+            "member {member} has no place any more: the device has taken that of a member that was out"
+        )),
+        Some("removed") => Ok(format!("the data of member {member} is on the others now")),
         state => {
             bail!("member {member} is {} now: the rebuild did not come to an end", state.unwrap_or("unknown"))
         }
     }
-    Ok(())
 }
 
 fn rebuild_left(status: &Value) -> u64 {

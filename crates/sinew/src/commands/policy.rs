@@ -33,6 +33,9 @@ pub(crate) struct PolicyArgs {
     /// Pause conversion while clients move more bytes per second than this on a member; `none` for never.
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     convert_pause_above: Option<u64>,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     target: Target,
 }
@@ -51,6 +54,10 @@ pub(crate) fn run(args: PolicyArgs) -> Result<()> {
         convert_pause_above: args.convert_pause_above,
     };
     let policy = args.target.ask(&Request::Policy { change })?;
+    if args.json {
+        say!("{policy:#}");
+        return Ok(());
+    }
     let text = |name: &str| policy[name].to_string().trim_matches('"').to_owned();
     say!("small writes       {}", text("packing"));
     say!(

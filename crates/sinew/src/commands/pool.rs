@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use serde_json::json;
 use sinew_engine::pool::preset::Preset;
 use sinew_engine::pool::{self, PoolKind};
 use sinew_format::model::mapped_geometry::Protection;
@@ -69,6 +70,9 @@ pub(crate) struct CreateArgs {
     /// A volume to make; may be given several times.
     #[arg(long = "volume", value_name = "NAME:SIZE", value_parser = volume)]
     volumes: Vec<(String, u64)>,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Removes a pool from its members. Its data is lost.
@@ -80,6 +84,9 @@ pub(crate) struct DestroyArgs {
     /// Really do it.
     #[arg(long)]
     yes: bool,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command.
@@ -119,7 +126,10 @@ fn create(args: &CreateArgs) -> Result<()> {
             Ok(PoolKind::Mapped { protection: args.protection, data_columns: args.data_columns, checksums })
         }
     })?;
-    report::made(&config);
+    match args.json {
+        true => say!("{:#}", report::made_json(&config, &args.volumes)),
+        false => report::made(&config),
+    }
     Ok(())
 }
 
@@ -149,6 +159,9 @@ fn destroy(args: &DestroyArgs) -> Result<()> {
         bail!("this would destroy {what}; nothing was changed; say --yes to do it");
     }
     wipe(&devices, &candidates)?;
-    say!("destroyed {what}");
+    match args.json {
+        true => say!("{:#}", json!({ "pools": pools, "members": candidates.len() })),
+        false => say!("destroyed {what}"),
+    }
     Ok(())
 }

@@ -17,6 +17,9 @@ pub(crate) struct ThrottleArgs {
     /// Pause while clients make more requests per second than this; 0 for never.
     #[arg(long, alias = "rest-above", value_name = "REQUESTS", default_value_t = 0)]
     pause_above: u64,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     target: Target,
 }
@@ -26,8 +29,12 @@ pub(crate) struct ThrottleArgs {
 /// # Errors
 /// When the server cannot be reached.
 pub(crate) fn run(args: ThrottleArgs) -> Result<()> {
-    let ThrottleArgs { rate, pause_above, target } = args;
+    let ThrottleArgs { rate, pause_above, json, target } = args;
     target.ask(&Request::Throttle { bytes_per_second: rate, pause_above_iops: pause_above })?;
+    if json {
+        say!("{:#}", serde_json::json!({ "bytes_per_second": rate, "pause_above_iops": pause_above }));
+        return Ok(());
+    }
     let pauses = match pause_above {
         0 => String::new(),
         n => format!(", and pauses while clients make more than {n} requests per second"),

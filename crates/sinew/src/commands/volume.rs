@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::client::Target;
 use crate::out::{complain, say};
@@ -19,6 +19,9 @@ pub(crate) enum VolumeCommand {
         /// Its size, for example 10G.
         #[arg(value_parser = units::parse_size)]
         size: u64,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -40,6 +43,9 @@ pub(crate) enum VolumeCommand {
         /// Delete it even while clients are connected to it: their requests fail from then on.
         #[arg(long)]
         force: bool,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -56,6 +62,9 @@ pub(crate) enum VolumeCommand {
         /// Shrink it even while clients are connected to it: their requests beyond the new end fail from then on.
         #[arg(long)]
         force: bool,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         target: Target,
     },
@@ -67,9 +76,12 @@ pub(crate) enum VolumeCommand {
 /// When the server cannot be reached or refuses the request, or a loss of data was not confirmed.
 pub(crate) fn run(command: VolumeCommand) -> Result<()> {
     match command {
-        VolumeCommand::Create { name, size, target } => {
+        VolumeCommand::Create { name, size, json, target } => {
             let made = target.ask(&Request::VolumeCreate { name: name.clone(), bytes: size })?;
-            say!("made volume {name}, {}", units::bytes(size));
+            match json {
+                true => say!("{:#}", sized(&name, size, &made)),
+                false => say!("made volume {name}, {}", units::bytes(size)),
+            }
             warn_of_overcommitment(&made);
         }
         VolumeCommand::List { json, target } => {
@@ -80,21 +92,35 @@ pub(crate) fn run(command: VolumeCommand) -> Result<()> {
                 report::print_volumes(&status);
             }
         }
-        VolumeCommand::Delete { name, yes, force, target } => {
+        VolumeCommand::Delete { name, yes, force, json, target } => {
             if !yes {
                 bail!("everything in {name} would be lost: say --yes to do it");
             }
             target.ask(&Request::VolumeDelete { name: name.clone(), force })?;
-            say!("deleted volume {name}");
+            match json {
+                true => say!("{:#}", json!({ "name": name })),
+                false => say!("deleted volume {name}"),
+            }
         }
-        VolumeCommand::Resize { name, size, shrink, force, target } => {
+        VolumeCommand::Resize { name, size, shrink, force, json, target } => {
             let resized =
                 target.ask(&Request::VolumeResize { name: name.clone(), bytes: size, shrink, force })?;
-            say!("volume {name} has {} now", units::bytes(size));
+            match json {
+                true => say!("{:#}", sized(&name, size, &resized)),
+                false => say!("volume {name} has {} now", units::bytes(size)),
+            }
             warn_of_overcommitment(&resized);
         }
     }
     Ok(())
+}
+
+/// A volume that was made or resized, with the sizes of all beside the capacity.
+fn sized(name: &str, bytes: u64, answer: &Value) -> Value {
+    json!({
+        "name": name, "bytes": bytes, "provisioned_bytes": answer["provisioned_bytes"],
+        "capacity_bytes": answer["capacity_bytes"],
+    })
 }
 
 /// Says that the volumes can hold more than the pool, if that is so.

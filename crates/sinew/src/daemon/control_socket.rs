@@ -5,7 +5,6 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
-use serde_json::{Value, json};
 use sinew_core::io::Io;
 use sinew_core::transport::Part;
 use sinew_engine::control::ControlError;
@@ -23,7 +22,9 @@ use super::site::MetricsSite;
 use super::{http, metrics};
 use crate::pool::host::Open;
 use crate::pool::members::{InUse, refuse_twice};
+use crate::protocol::answer::{AddedMember, Answer, Commitment, EventList, Line};
 use crate::protocol::request::REQUEST_BYTES_MAX;
+use crate::protocol::state::{InjectedFault, NbdPlaces, PoolState};
 use crate::protocol::{self, Request, status};
 
 /// How long, and how often, a device is opened again that another thread, or another process, has for a moment.
@@ -84,11 +85,12 @@ async fn converse(served: Rc<Served>, stream: Stream) {
                 Ok(request) => answer(&served, request).await,
                 Err(error) => Err(anyhow!("not a request: {error}")),
             };
-            let answer = match answer {
-                Ok(value) => json!({ "ok": value }),
-                Err(error) => json!({ "error": format!("{error:#}") }),
+            let line = match answer {
+                Ok(answer) => Line::Ok(answer),
+                Err(error) => Line::Error(format!("{error:#}")),
             };
-            let bytes = format!("{answer}\n").into_bytes();
+            let Ok(mut bytes) = serde_json::to_vec(&line) else { return };
+            bytes.push(b'\n');
             if stream.send(vec![Part::Bytes(bytes)]).await.1.is_err() {
                 return;
             }
@@ -96,46 +98,55 @@ async fn converse(served: Rc<Served>, stream: Stream) {
     }
 }
 
-async fn answer(served: &Served, request: Request) -> Result<Value> {
+async fn answer(served: &Served, request: Request) -> Result<Answer> {
     let answer = carry_out(served, request).await;
     let_go(&served.open);
     answer
 }
 
-async fn carry_out(served: &Served, request: Request) -> Result<Value> {
-    let Served { open, addresses, site, rates, started } = served;
+/// The state of the pool.
+async fn state(served: &Served) -> Result<PoolState> {
+    let Served { open, addresses, rates, .. } = served;
+    let control = &open.control;
+    let (config, shards, unnamed) = (control.config(), control.status().await?, open.unnamed());
+    let observed = open.observed(&config, &shards, &unnamed);
+    let mut state = status::pool(&observed, &control.space(), &addresses.control);
+    let done = control.work_done();
+    state.work = done.into_iter().filter_map(|(work, done)| rates.work(work, done, &shards)).collect();
+    state.policy = match config.geometry {
+        PoolGeometry::Mapped(_) => Some(status::policy(&control.policy())),
+        PoolGeometry::Array(_) => None,
+    };
+    state.spike_avoidance = control.spike_avoidance().name().to_owned();
+    state.io_timeout_s = control.io_timeout().map(|ns| ns as f64 / 1e9);
+    state.nbd = NbdPlaces {
+        unix: addresses.unix.as_ref().map(|path| path.display().to_string()),
+        tcp: addresses.tcp.map(|address| address.to_string()),
+    };
+    state.metrics = addresses.metrics.map(|address| address.to_string());
+    state.per_second = rates.per_second();
+    for volume in &mut state.volumes {
+        let shared = control.catalog().get(&volume.name);
+        volume.connections = shared.map_or(0, |shared| shared.connections() as u64);
+    }
+    for member in &mut state.members {
+        member.timed_out = control.has_timed_out(member.member);
+        let injected = |(fault, requests)| InjectedFault { fault, requests };
+        member.faults = open.faults(&member.path).into_iter().map(injected).collect();
+    }
+    Ok(state)
+}
+
+async fn carry_out(served: &Served, request: Request) -> Result<Answer> {
+    let Served { open, site, started, .. } = served;
     let control = &open.control;
     match request {
-        Request::Status => {
-            let (config, shards, unnamed) = (control.config(), control.status().await?, open.unnamed());
-            let observed = open.observed(&config, &shards, &unnamed);
-            let mut status = status::pool(&observed, &control.space(), &addresses.control);
-            let done = control.work_done();
-            status["work"] =
-                done.into_iter().filter_map(|(work, done)| rates.work(work, done, &shards)).collect();
-            if matches!(control.config().geometry, PoolGeometry::Mapped(_)) {
-                status["policy"] = status::policy(&control.policy());
-            }
-            status["spike_avoidance"] = json!(control.spike_avoidance().name());
-            status["io_timeout_s"] = json!(control.io_timeout().map(|ns| ns as f64 / 1e9));
-            status["nbd"] = json!({ "unix": addresses.unix, "tcp": addresses.tcp });
-            status["metrics"] = json!(addresses.metrics);
-            status["per_second"] = rates.per_second();
-            for volume in status["volumes"].as_array_mut().into_iter().flatten() {
-                let shared = volume["name"].as_str().and_then(|name| control.catalog().get(name));
-                volume["connections"] = json!(shared.map_or(0, |shared| shared.connections()));
-            }
-            for (index, member) in status["members"].as_array_mut().into_iter().flatten().enumerate() {
-                member["timed_out"] = json!(control.has_timed_out(index));
-                let faults = open.faults(member["path"].as_str().unwrap_or_default());
-                let told = |(fault, requests)| json!({ "fault": fault, "requests": requests });
-                member["faults"] = faults.into_iter().map(told).collect();
-            }
-            return Ok(status);
+        Request::Status => return Ok(Answer::Status(Box::new(state(served).await?))),
+        Request::Events { after, wait } => {
+            return Ok(Answer::Events(events(open, after, wait, *started).await));
         }
-        Request::Events { after, wait } => return Ok(events(open, after, wait, *started).await),
-        Request::Damage => return Ok(status::damage(&control.damage())),
-        Request::Metrics => return Ok(json!(metrics::text(open, &site.stats).await?)),
+        Request::Damage => return Ok(Answer::Damage(status::damage(&control.damage()))),
+        Request::Metrics => return Ok(Answer::Metrics(metrics::text(open, &site.stats).await?)),
         Request::VolumeCreate { name, bytes } => {
             control.create_volume(&name, bytes).await?;
             return commitment(open).await;
@@ -174,7 +185,7 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
             let added = control.add(candidate.clone(), force).await;
             let member = added.as_ref().copied().unwrap_or_default();
             keep(open, candidate, added.map(drop))?;
-            return Ok(json!({ "member": member }));
+            return Ok(Answer::Added(AddedMember { member }));
         }
         Request::MemberPhysical { member, bytes } => control.set_physical(member, bytes).await?,
         Request::MemberRemove { member, cancel: false } => control.remove(member).await?,
@@ -203,7 +214,7 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
         Request::Scrub { run } => control.scrub(run).await?,
         Request::Policy { change } => {
             let policy = Settings { policy: Some(change), ..Settings::default() }.apply(control).await?;
-            return Ok(policy.as_ref().map_or(Value::Null, status::policy));
+            return Ok(policy.map_or(Answer::Done, |policy| Answer::Policy(status::policy(&policy))));
         }
         Request::Latency { spike_avoidance, io_timeout } => {
             Settings { spike_avoidance, io_timeout, ..Settings::default() }.apply(control).await?;
@@ -213,28 +224,29 @@ async fn carry_out(served: &Served, request: Request) -> Result<Value> {
             Settings { throttle, ..Settings::default() }.apply(control).await?;
         }
     }
-    Ok(Value::Null)
+    Ok(Answer::Done)
 }
 
 /// What has happened after the event of this number. A wait ends in any case, since the client may have left.
-async fn events(open: &Open, after: u64, wait: bool, started: SystemTime) -> Value {
+async fn events(open: &Open, after: u64, wait: bool, started: SystemTime) -> EventList {
     let events = open.control.events();
     let began = open.io.now();
     while wait && events.last() <= after && open.io.now() - began < EVENT_WAIT_NS {
         open.io.sleep(EVENT_PAUSE_NS).await;
     }
-    let new: Vec<Value> =
-        events.after(after).iter().map(|entry| protocol::events::entry(entry, started)).collect();
-    json!({ "events": new, "last": events.last() })
+    let new = events.after(after);
+    EventList {
+        events: new.iter().map(|entry| protocol::events::entry(entry, started)).collect(),
+        last: events.last(),
+    }
 }
 
 /// What the volumes can hold in all, and what the pool can.
-async fn commitment(open: &Open) -> Result<Value> {
+async fn commitment(open: &Open) -> Result<Answer> {
     let volumes = open.control.config().volumes;
     let provisioned: u64 = volumes.iter().filter(|v| !v.deleting).map(|v| v.bytes).sum();
-    Ok(
-        json!({ "provisioned_bytes": provisioned, "capacity_bytes": open.control.status().await?.capacity_bytes }),
-    )
+    let capacity = open.control.status().await?.capacity_bytes;
+    Ok(Answer::Commitment(Commitment { provisioned_bytes: provisioned, capacity_bytes: capacity }))
 }
 
 /// Refuses what would take data away from connected clients, unless it is forced. The end of a connection is noticed some

@@ -34,7 +34,7 @@ pub(crate) async fn write(open: Rc<Open>, hook: Option<Hook>) {
         for entry in &new {
             line(entry);
             if let Some(hook) = &hook {
-                hook.send(protocol::events::entry(entry, start));
+                hook.send(&protocol::events::entry(entry, start));
             }
         }
         last = new.last().map_or(last, |entry| entry.number);

@@ -14,7 +14,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::protocol::answer::EventView;
 
 /// Events that wait for their run at most.
 const WAITING_MAX: usize = 256;
@@ -70,7 +72,8 @@ impl Hook {
     }
 
     /// Has the hook run for an event, when its turn comes.
-    pub(crate) fn send(&self, mut event: Value) {
+    pub(crate) fn send(&self, event: &EventView) {
+        let mut event = json!(event);
         event["pool"] = self.pool.as_str().into();
         let mut queue = lock(&self.shared);
         if queue.waiting.len() < WAITING_MAX {

@@ -4,14 +4,14 @@
 //! what has happened.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use serde_json::{Value, json};
 use sinew_core::io::Io;
 use sinew_engine::control::events::Work;
 use sinew_members::status::{CounterValues, ShardStatus};
 
 use crate::pool::host::Open;
+use crate::protocol::state::WorkState;
 
 /// How often counters are looked at.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -41,7 +41,7 @@ impl Rates {
     }
 
     /// Work that is under way: how much of it is done since it began and left, and when it will end at the present rate.
-    pub(crate) fn work(&self, work: Work, done: u64, status: &ShardStatus) -> Option<Value> {
+    pub(crate) fn work(&self, work: Work, done: u64, status: &ShardStatus) -> Option<WorkState> {
         let (counter, unit, left) = match work {
             Work::Rebuild => ("chunks_rebuilt", "chunks", Some(status.rebuild_chunks_left)),
             Work::Rebalance => ("chunks_balanced", "chunks", Some(status.balance_chunks_left)),
@@ -50,32 +50,36 @@ impl Rates {
             Work::Resync => ("stripes_resynced", "stripes", Some(status.resync_stripes_left)),
         };
         let left = left.filter(|left| *left > 0)?;
-        let rate = self.per_second()[counter].as_f64().filter(|rate| *rate > 0.0);
-        Some(json!({
-            "work": work.name(), "unit": unit, "done": done, "left": left, "percent": done * 100 / (done + left),
-            "per_second": rate, "seconds_left": rate.map(|rate| (left as f64 / rate).ceil() as u64),
-        }))
+        let rates = self.per_second();
+        let rate = rates.and_then(|rates| rates.get(counter).copied()).filter(|rate| *rate > 0.0);
+        Some(WorkState {
+            work: work.name().to_owned(),
+            unit: unit.to_owned(),
+            done,
+            left,
+            percent: done * 100 / (done + left),
+            per_second: rate,
+            seconds_left: rate.map(|rate| (left as f64 / rate).ceil() as u64),
+        })
     }
 
-    /// Per second, by the names of the counters; null before there are two looks.
-    pub(crate) fn per_second(&self) -> Value {
+    /// Per second, by the names of the counters; none before there are two looks.
+    pub(crate) fn per_second(&self) -> Option<BTreeMap<String, f64>> {
         let seen = self.0.borrow();
-        let (Some((then, before)), Some((now, after))) = (seen.front(), seen.back()) else {
-            return Value::Null;
-        };
+        let ((then, before), (now, after)) = (seen.front()?, seen.back()?);
         if now == then {
-            return Value::Null;
+            return None;
         }
         let seconds = (now - then) as f64 / 1e9;
         let pairs = after.named().into_iter().zip(before.named());
-        let mut rates: serde_json::Map<String, Value> = pairs
+        let mut rates: BTreeMap<String, f64> = pairs
             .map(|((name, after), (_, before))| {
                 let rate = after.saturating_sub(before) as f64 / seconds;
-                (name.to_owned(), json!((rate * 10.0).round() / 10.0))
+                (name.to_owned(), (rate * 10.0).round() / 10.0)
             })
             .collect();
-        rates.insert("over_s".to_owned(), json!((seconds * 10.0).round() / 10.0));
-        Value::Object(rates)
+        rates.insert("over_s".to_owned(), (seconds * 10.0).round() / 10.0);
+        Some(rates)
     }
 }
 
@@ -86,18 +90,19 @@ mod tests {
     #[test]
     fn rates_are_of_the_last_seconds() {
         let rates = Rates::default();
-        assert!(rates.per_second().is_null());
+        assert!(rates.per_second().is_none());
         for second in 0..20u64 {
             // 10 a second at first, then 300.
             let reads = if second < 10 { second * 10 } else { 100 + (second - 10) * 300 };
             rates.note(second * LOOK_NS, CounterValues { reads, ..CounterValues::default() });
         }
-        assert_eq!(rates.per_second()["reads"], 300.0);
-        assert_eq!(rates.per_second()["over_s"], 5.0);
-        assert_eq!(rates.per_second()["writes"], 0.0);
+        let per_second = rates.per_second().expect("two looks");
+        assert_eq!(per_second["reads"], 300.0);
+        assert_eq!(per_second["over_s"], 5.0);
+        assert_eq!(per_second["writes"], 0.0);
         let status = ShardStatus { scrub_stripes_left: Some(30), ..ShardStatus::default() };
         let scrub = rates.work(Work::Scrub, 10, &status).expect("a scrub is under way");
-        assert_eq!((&scrub["percent"], &scrub["seconds_left"]), (&json!(25), &Value::Null));
+        assert_eq!((scrub.percent, scrub.seconds_left), (25, None));
         assert!(rates.work(Work::Rebuild, 10, &status).is_none());
     }
 }

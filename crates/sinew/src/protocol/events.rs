@@ -1,62 +1,58 @@
-//! The answer to `events`: what has happened to a pool, as JSON. docs/control-api.md describes the fields.
+//! The answer to `events`: what has happened to a pool.
 
 use std::time::{Duration, SystemTime};
 
-use serde_json::{Map, Value, json};
 use sinew_engine::control::events::{Entry, Event};
 
+use super::answer::EventView;
+
 /// One event. `start` is when the clock of the events was at 0.
-pub(crate) fn entry(entry: &Entry, start: SystemTime) -> Value {
+pub(crate) fn entry(entry: &Entry, start: SystemTime) -> EventView {
     let time = start + Duration::from_nanos(entry.at_ns);
-    let mut value = Map::new();
-    let mut put = |name: &str, field: Value| drop(value.insert(name.to_owned(), field));
-    put("number", json!(entry.number));
-    put("time", json!(humantime::format_rfc3339_millis(time).to_string()));
-    put("severity", json!(entry.event.severity().name()));
-    put("event", json!(entry.event.kind()));
-    put("text", json!(entry.event.to_string()));
+    let view = EventView {
+        number: entry.number,
+        time: humantime::format_rfc3339_millis(time).to_string(),
+        severity: entry.event.severity().name().to_owned(),
+        event: entry.event.kind().to_owned(),
+        text: entry.event.to_string(),
+        ..EventView::default()
+    };
+    let some = |text: &String| Some(text.clone());
     match &entry.event {
-        Event::Opened { out } => put("out", json!(out)),
-        Event::PoolFailed => {}
+        Event::Opened { out } => EventView { out: Some(out.clone()), ..view },
+        Event::PoolFailed => view,
         Event::Member { member, path, change: _ } => {
-            put("member", json!(member));
-            put("path", json!(path));
+            EventView { member: Some(*member), path: some(path), ..view }
         }
-        Event::MemberErrors { member, read_errors, checksum_errors, repaired_blocks } => {
-            put("member", json!(member));
-            put("read_errors", json!(read_errors));
-            put("checksum_errors", json!(checksum_errors));
-            put("repaired_blocks", json!(repaired_blocks));
-        }
+        Event::MemberErrors { member, read_errors, checksum_errors, repaired_blocks } => EventView {
+            member: Some(*member),
+            read_errors: Some(*read_errors),
+            checksum_errors: Some(*checksum_errors),
+            repaired_blocks: Some(*repaired_blocks),
+            ..view
+        },
         Event::DamageFound { volume, offset, bytes } | Event::DamageEnded { volume, offset, bytes } => {
-            put("volume", json!(volume));
-            put("offset", json!(offset));
-            put("bytes", json!(bytes));
+            EventView { volume: some(volume), offset: Some(*offset), bytes: Some(*bytes), ..view }
         }
         Event::BlocksLost { reads, unrepaired } => {
-            put("reads", json!(reads));
-            put("unrepaired", json!(unrepaired));
+            EventView { reads: Some(*reads), unrepaired: Some(*unrepaired), ..view }
         }
         Event::NoSpace { volume, requests } => {
-            put("volume", json!(volume));
-            put("requests", json!(requests));
+            EventView { volume: some(volume), requests: Some(*requests), ..view }
         }
-        Event::SpaceUsed { percent } => put("percent", json!(percent)),
-        Event::WorkBegan(work) | Event::WorkEnded(work) => put("work", json!(work.name())),
+        Event::SpaceUsed { percent } => EventView { percent: Some(*percent), ..view },
+        Event::WorkBegan(work) | Event::WorkEnded(work) => {
+            EventView { work: Some(work.name().to_owned()), ..view }
+        }
         Event::VolumeCreated { volume, bytes } => {
-            put("volume", json!(volume));
-            put("bytes", json!(bytes));
+            EventView { volume: some(volume), bytes: Some(*bytes), ..view }
         }
-        Event::VolumeDeleted { volume } => put("volume", json!(volume)),
+        Event::VolumeDeleted { volume } => EventView { volume: some(volume), ..view },
         Event::VolumeResized { volume, from, bytes } => {
-            put("volume", json!(volume));
-            put("from", json!(from));
-            put("bytes", json!(bytes));
+            EventView { volume: some(volume), from: Some(*from), bytes: Some(*bytes), ..view }
         }
         Event::Clients { volume, connections } => {
-            put("volume", json!(volume));
-            put("connections", json!(connections));
+            EventView { volume: some(volume), connections: Some(*connections as u64), ..view }
         }
     }
-    Value::Object(value)
 }

@@ -5,24 +5,29 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::policy::{Packing, Policy};
 use sinew_members::latency::SpikeAvoidance;
 
+use super::names;
 use crate::units;
 
 /// The longest request accepted.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 10;
 
 /// A request to a running pool.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Request {
+    /// The state.
     Status,
+    /// The metrics as OpenMetrics text.
     Metrics,
     /// Which blocks of volumes are damaged.
     Damage,
+    /// What has happened.
     Events {
         /// Those with higher numbers than this.
         after: u64,
@@ -74,6 +79,8 @@ pub(crate) enum Request {
     },
     ArrayGrow {
         paths: Vec<PathBuf>,
+        #[serde(default)]
+        #[schemars(schema_with = "names::grow_method_or_null")]
         method: Option<GrowMethod>,
         force: bool,
     },
@@ -90,7 +97,8 @@ pub(crate) enum Request {
     },
     #[serde(alias = "step-around")]
     Latency {
-        #[serde(alias = "mode")]
+        #[serde(default, alias = "mode")]
+        #[schemars(schema_with = "names::spike_avoidance_or_null")]
         spike_avoidance: Option<SpikeAvoidance>,
         #[serde(alias = "give_up_after")]
         io_timeout: Option<IoTimeout>,
@@ -101,7 +109,7 @@ pub(crate) enum Request {
 }
 
 /// When a member that does not answer is taken out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum IoTimeout {
     /// Never: it is waited for until its kernel driver ends the request.
@@ -140,9 +148,10 @@ impl IoTimeout {
 }
 
 /// A change of a mapped pool's policy; what is absent stays as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct PolicyChange {
+    #[schemars(schema_with = "names::packing_or_null")]
     pub(crate) packing: Option<Packing>,
     #[serde(alias = "gather")]
     pub(crate) defragment: Option<bool>,

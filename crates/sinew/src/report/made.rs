@@ -1,5 +1,7 @@
 //! A pool or array that was made, for people.
 
+use serde_json::{Value, json};
+use sinew_core::ids::uuid_text;
 use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::config::Config;
 use sinew_format::model::mapped_geometry::MappedGeometry;
@@ -15,6 +17,17 @@ pub(crate) fn made(config: &Config) {
         PoolGeometry::Mapped(geometry) => mapped(config, geometry),
         PoolGeometry::Array(geometry) => array(config, geometry),
     }
+}
+
+/// A pool that was made with these volumes, as JSON.
+pub(crate) fn made_json(config: &Config, volumes: &[(String, u64)]) -> Value {
+    let volume = |(name, bytes): &(String, u64)| json!({ "name": name, "bytes": bytes });
+    let geometry = &config.geometry;
+    json!({
+        "pool": config.name, "uuid": uuid_text(&config.pool), "protection": geometry.name(),
+        "members": config.members.len(), "shards": geometry.shards(), "checksums": geometry.checksums(),
+        "volumes": volumes.iter().map(volume).collect::<Vec<_>>(),
+    })
 }
 
 fn mapped(config: &Config, g: &MappedGeometry) {
