@@ -24,10 +24,12 @@ const FRESH_SEEDS: u64 = 500;
 const FUZZ_SECONDS: u64 = 20;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
 /// are not asked for by name, since some releases have one of them in another.
-const PACKAGES: [(&str, &str); 26] = [
+const PACKAGES: [(&str, &str); 28] = [
     ("bcache-tools", "command -v make-bcache"),
     ("bindfs", "bindfs --version"),
     ("btrfs-progs", "mkfs.btrfs -V"),
+    ("chromium", "chromium --version"),
+    ("chromium-driver", "chromedriver --version"),
     ("cryptsetup-bin", "cryptsetup --version"),
     ("dosfstools", "command -v mkfs.vfat"),
     ("e2fsprogs", "mkfs.ext4 -V"),

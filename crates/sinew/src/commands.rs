@@ -24,6 +24,7 @@ pub(crate) mod scrub;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod throttle;
+pub(crate) mod top;
 pub(crate) mod topology;
 pub(crate) mod up;
 pub(crate) mod volume;

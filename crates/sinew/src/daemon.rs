@@ -1,11 +1,12 @@
-//! The daemon of `sinew serve` and `sinew up`: a pool of this process, its volumes over NBD, and its control socket, and
-//! its metrics over HTTP.
+//! The daemon of `sinew serve` and `sinew up`: a pool of this process, its volumes over NBD, its control socket, and its
+//! metrics and its page over HTTP.
 
 mod addresses;
 pub(crate) mod config_file;
 mod control_socket;
 mod event_log;
 mod exposition;
+mod history;
 mod hook;
 mod http;
 mod listen;
@@ -14,8 +15,8 @@ mod metrics;
 mod nbd_sockets;
 mod rates;
 mod readiness;
+mod served;
 mod server;
-
 mod settings;
 mod site;
 mod volume_stats;

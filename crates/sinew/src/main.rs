@@ -55,6 +55,7 @@ enum Command {
     Volume(commands::volume::VolumeCommand),
     #[command(subcommand)]
     Member(commands::member::MemberCommand),
+    Top(commands::top::TopArgs),
     Events(commands::events::EventsArgs),
     Metrics(commands::metrics::MetricsArgs),
     Scrub(commands::scrub::ScrubArgs),
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
         Command::Array(command) => commands::array::run(command),
         Command::Volume(command) => commands::volume::run(command),
         Command::Member(command) => commands::member::run(command),
+        Command::Top(args) => commands::top::run(&args),
         Command::Events(args) => commands::events::run(&args),
         Command::Metrics(args) => commands::metrics::run(&args),
         Command::Scrub(args) => commands::scrub::run(args),

@@ -2,6 +2,7 @@
 
 mod made;
 mod pool_status;
+pub(crate) mod top;
 
 pub(crate) use made::{made, made_json};
 pub(crate) use pool_status::{print, print_members, print_volumes};

@@ -145,6 +145,35 @@ fn scrapers_speak_http() {
 }
 
 #[test]
+fn the_page_is_of_this_server_alone() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let complaint = sandbox.fails(&["serve", ".", "--http", "0.0.0.0:0"]);
+    assert!(complaint.contains("--http-public"), "{complaint}");
+    let server = sandbox.serve_with(&["--http", "127.0.0.1:0"]);
+    assert!(server.log().contains("  page     http://127.0.0.1:"), "{}", server.log());
+    let address = server.status()["http"].as_str().expect("an address").to_owned();
+    let get = |path: &str, host: &str| {
+        let stream = TcpStream::connect(&address).unwrap();
+        ask(stream, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
+    };
+    for path in ["/", "/page.css", "/page.js", "/icon.svg", "/state", "/history", "/events"] {
+        let (head, body) = get(path, &address);
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {head}");
+        assert!(head.contains("Content-Security-Policy: default-src 'none'; "), "{path}: {head}");
+        assert!(!body.contains("https://") && !body.is_empty(), "{path} leads elsewhere");
+    }
+    let state: serde_json::Value = serde_json::from_str(&get("/state", "localhost").1).unwrap();
+    assert_eq!(state["pool"], "tank");
+    let events: serde_json::Value = serde_json::from_str(&get("/events", "[::1]:1").1).unwrap();
+    assert_eq!(events["events"][0]["event"], "opened");
+    // A name of another host that leads here, as in a rebinding attack.
+    assert!(get("/state", "example.org").0.starts_with("HTTP/1.1 421 "));
+    assert!(get("/metrics", &address).0.starts_with("HTTP/1.1 404 "));
+    server.stop();
+}
+
+#[test]
 fn metrics_are_not_open_to_other_machines_unless_asked_for() {
     let sandbox = Sandbox::new();
     sandbox.make_pool("tank");

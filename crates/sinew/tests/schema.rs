@@ -119,6 +119,9 @@ fn requests_and_answers_are_valid() {
         assert_eq!(state["members"][1]["faults"].as_array().map(Vec::len), Some(1));
         asker.ok(json!("metrics"));
         asker.ok(json!("damage"));
+        wait_until("there is a history", || {
+            asker.ok(json!("history"))["members"][0]["write_p99_us"][0].is_u64()
+        });
         asker.ok(json!({ "volume-create": { "name": "w", "bytes": 1 << 20 } }));
         asker.ok(json!({ "volume-resize": { "name": "w", "bytes": 2 << 20, "shrink": false } }));
         asker.ok(json!({ "volume-delete": { "name": "w" } }));

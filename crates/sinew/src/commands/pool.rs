@@ -25,7 +25,7 @@ use crate::{report, units};
 pub(crate) enum PoolCommand {
     Create(CreateArgs),
     #[command(alias = "import")]
-    Find(FindArgs),
+    Find(Box<FindArgs>),
     #[command(hide = true)]
     Probe(ProbeArgs),
     Status(StatusArgs),
@@ -96,7 +96,7 @@ pub(crate) struct DestroyArgs {
 pub(crate) fn run(command: PoolCommand) -> Result<()> {
     match command {
         PoolCommand::Create(args) => create(&args),
-        PoolCommand::Find(args) => find::run(args),
+        PoolCommand::Find(args) => find::run(*args),
         PoolCommand::Probe(args) => probe::run(&args),
         PoolCommand::Status(args) => status::run(&args),
         PoolCommand::Damage(args) => damage::run(&args),

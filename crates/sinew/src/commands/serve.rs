@@ -63,6 +63,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
         if let Some(address) = at.metrics {
             say!("  metrics  http://{address}/metrics");
         }
+        if let Some(address) = at.http {
+            say!("  page     http://{address}/");
+        }
         say!("  control  {}", at.control.display());
     })
 }

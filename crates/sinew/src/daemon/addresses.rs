@@ -14,6 +14,8 @@ pub(crate) struct Addresses {
     pub(crate) tcp: Option<SocketAddr>,
     /// For metrics, over HTTP.
     pub(crate) metrics: Option<SocketAddr>,
+    /// For the page, over HTTP.
+    pub(crate) http: Option<SocketAddr>,
     /// The control socket.
     pub(crate) control: PathBuf,
 }

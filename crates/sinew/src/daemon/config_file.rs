@@ -49,7 +49,9 @@ struct ConfigFile {
     #[serde(default)]
     nbd: Nbd,
     #[serde(default)]
-    metrics: Metrics,
+    metrics: HttpPlace,
+    #[serde(default)]
+    http: HttpPlace,
     #[serde(default)]
     events: Events,
     policy: Option<Policy>,
@@ -74,10 +76,10 @@ struct Nbd {
     public: bool,
 }
 
-/// The listener for metrics.
+/// A listener for HTTP: for metrics, or for the page.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Metrics {
+struct HttpPlace {
     #[serde(default, deserialize_with = "address")]
     tcp: Option<SocketAddr>,
     #[serde(default)]
@@ -193,6 +195,8 @@ fn parse(text: &str, named: &str) -> Result<(Source, Listen)> {
         public: file.nbd.public,
         metrics: file.metrics.tcp,
         metrics_public: file.metrics.public,
+        http: file.http.tcp,
+        http_public: file.http.public,
         control: file.control,
         cores: file.cores,
         preset: file.preset,
@@ -304,6 +308,8 @@ mod tests {
             tcp = '127.0.0.1:10809'
             [metrics]
             tcp = '127.0.0.1:9809'
+            [http]
+            tcp = '127.0.0.1:9810'
             [events]
             hook = ['/bin/hook', '-x']
             [policy]
@@ -326,6 +332,7 @@ mod tests {
         assert_eq!((listen.socket_mode, listen.socket_group), (Some(0o660), Some(7)));
         assert_eq!(listen.tcp, parse_address("127.0.0.1:10809").ok());
         assert_eq!(listen.metrics, parse_address("127.0.0.1:9809").ok());
+        assert_eq!(listen.http, parse_address("127.0.0.1:9810").ok());
         assert_eq!(listen.hook, ["/bin/hook", "-x"]);
         assert_eq!(listen.control, Some("/run/c".into()));
         assert_eq!(listen.cores.map(|cores| cores.0), Some(vec![0, 1]));

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
 use sinew_core::io::Io;
@@ -10,60 +9,32 @@ use sinew_core::transport::Part;
 use sinew_engine::control::ControlError;
 use sinew_engine::pool::Candidate;
 use sinew_format::model::form::ElasticPolicy;
-use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::throttle::Limits;
 use sinew_uring::net::{Listener, Stream};
 use sinew_uring::{OpenError, OpenOptions};
 
-use super::addresses::Addresses;
-use super::rates::Rates;
+use super::served::Served;
 use super::settings::Settings;
 use super::site::MetricsSite;
 use super::{http, metrics};
 use crate::pool::host::Open;
 use crate::pool::members::{InUse, refuse_twice};
-use crate::protocol::answer::{AddedMember, Answer, Commitment, EventList, Line};
+use crate::protocol::answer::{AddedMember, Answer, Commitment, Line};
 use crate::protocol::request::REQUEST_BYTES_MAX;
-use crate::protocol::state::{InjectedFault, NbdPlaces, PoolState};
-use crate::protocol::{self, Request, status};
+use crate::protocol::{Request, status};
 
 /// How long, and how often, a device is opened again that another thread, or another process, has for a moment.
 const REOPEN_NS: u64 = 2_000_000_000;
 const REOPEN_PAUSE_NS: u64 = 5_000_000;
-/// How long a request for events waits for one, and how often it looks.
-const EVENT_WAIT_NS: u64 = 30_000_000_000;
-const EVENT_PAUSE_NS: u64 = 50_000_000;
 /// How long a connection may take to end that its client has closed.
 const DISCONNECT_NS: u64 = 500_000_000;
 
 /// Answers control connections until the daemon ends.
-pub(crate) async fn serve(
-    open: Rc<Open>,
-    addresses: Rc<Addresses>,
-    site: Rc<MetricsSite>,
-    listener: Listener,
-) {
-    let started = SystemTime::now() - Duration::from_nanos(open.io.now());
-    open.control
-        .set_wall_clock(started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()));
-    let served =
-        Rc::new(Served { open: Rc::clone(&open), addresses, site, rates: Rates::default(), started });
-    let watched = Rc::clone(&served);
-    open.io.spawn(async move { watched.rates.watch(&watched.open).await });
+pub(super) async fn serve(served: Rc<Served>, listener: Listener) {
     while let Ok(stream) = listener.accept().await {
-        let served = Rc::clone(&served);
-        open.io.spawn(async move { converse(served, stream).await });
+        let own = Rc::clone(&served);
+        served.open.io.spawn(async move { converse(own, stream).await });
     }
-}
-
-/// The pool that requests are about.
-struct Served {
-    open: Rc<Open>,
-    addresses: Rc<Addresses>,
-    site: Rc<MetricsSite>,
-    rates: Rates,
-    /// When the clock of the events was at 0.
-    started: SystemTime,
 }
 
 async fn converse(served: Rc<Served>, stream: Stream) {
@@ -77,7 +48,8 @@ async fn converse(served: Rc<Served>, stream: Stream) {
         }
         while let Some(end) = pending.iter().position(|&b| b == b'\n') {
             if pending.starts_with(b"GET ") || pending.starts_with(b"HEAD ") {
-                http::converse(&served.open.io, &*served.site, stream, pending).await;
+                let site = MetricsSite(Rc::clone(&served));
+                http::converse(&served.open.io, &site, stream, pending).await;
                 return;
             }
             let line: Vec<u8> = pending.drain(..=end).collect();
@@ -104,49 +76,15 @@ async fn answer(served: &Served, request: Request) -> Result<Answer> {
     answer
 }
 
-/// The state of the pool.
-async fn state(served: &Served) -> Result<PoolState> {
-    let Served { open, addresses, rates, .. } = served;
-    let control = &open.control;
-    let (config, shards, unnamed) = (control.config(), control.status().await?, open.unnamed());
-    let observed = open.observed(&config, &shards, &unnamed);
-    let mut state = status::pool(&observed, &control.space(), &addresses.control);
-    let done = control.work_done();
-    state.work = done.into_iter().filter_map(|(work, done)| rates.work(work, done, &shards)).collect();
-    state.policy = match config.geometry {
-        PoolGeometry::Mapped(_) => Some(status::policy(&control.policy())),
-        PoolGeometry::Array(_) => None,
-    };
-    state.spike_avoidance = control.spike_avoidance().name().to_owned();
-    state.io_timeout_s = control.io_timeout().map(|ns| ns as f64 / 1e9);
-    state.nbd = NbdPlaces {
-        unix: addresses.unix.as_ref().map(|path| path.display().to_string()),
-        tcp: addresses.tcp.map(|address| address.to_string()),
-    };
-    state.metrics = addresses.metrics.map(|address| address.to_string());
-    state.per_second = rates.per_second();
-    for volume in &mut state.volumes {
-        let shared = control.catalog().get(&volume.name);
-        volume.connections = shared.map_or(0, |shared| shared.connections() as u64);
-    }
-    for member in &mut state.members {
-        member.timed_out = control.has_timed_out(member.member);
-        let injected = |(fault, requests)| InjectedFault { fault, requests };
-        member.faults = open.faults(&member.path).into_iter().map(injected).collect();
-    }
-    Ok(state)
-}
-
 async fn carry_out(served: &Served, request: Request) -> Result<Answer> {
-    let Served { open, site, started, .. } = served;
+    let open = &served.open;
     let control = &open.control;
     match request {
-        Request::Status => return Ok(Answer::Status(Box::new(state(served).await?))),
-        Request::Events { after, wait } => {
-            return Ok(Answer::Events(events(open, after, wait, *started).await));
-        }
+        Request::Status => return Ok(Answer::Status(Box::new(served.state().await?))),
+        Request::Events { after, wait } => return Ok(Answer::Events(served.events(after, wait).await)),
+        Request::History => return Ok(Answer::History(served.history())),
         Request::Damage => return Ok(Answer::Damage(status::damage(&control.damage()))),
-        Request::Metrics => return Ok(Answer::Metrics(metrics::text(open, &site.stats).await?)),
+        Request::Metrics => return Ok(Answer::Metrics(metrics::text(open, &served.stats).await?)),
         Request::VolumeCreate { name, bytes } => {
             control.create_volume(&name, bytes).await?;
             return commitment(open).await;
@@ -225,20 +163,6 @@ async fn carry_out(served: &Served, request: Request) -> Result<Answer> {
         }
     }
     Ok(Answer::Done)
-}
-
-/// What has happened after the event of this number. A wait ends in any case, since the client may have left.
-async fn events(open: &Open, after: u64, wait: bool, started: SystemTime) -> EventList {
-    let events = open.control.events();
-    let began = open.io.now();
-    while wait && events.last() <= after && open.io.now() - began < EVENT_WAIT_NS {
-        open.io.sleep(EVENT_PAUSE_NS).await;
-    }
-    let new = events.after(after);
-    EventList {
-        events: new.iter().map(|entry| protocol::events::entry(entry, started)).collect(),
-        last: events.last(),
-    }
 }
 
 /// What the volumes can hold in all, and what the pool can.

@@ -1,4 +1,4 @@
-//! HTTP as far as scrapers need it: one GET or HEAD for each connection, bounded in size, in time and in number.
+//! HTTP as far as scrapers and the page need it: one GET or HEAD for each connection, bounded in size, in time and in number.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -34,8 +34,16 @@ pub(super) enum Page {
 
 /// What a server has at its paths.
 pub(super) trait Site: 'static {
+    /// Headers of every page, each with its end.
+    const HEADERS: &str = "";
+
     /// The page at a path, without its query.
     fn page(&self, path: &str) -> impl Future<Output = Page>;
+
+    /// Whether requests are answered that are made to this host.
+    fn accepts(&self, _host: Option<&str>) -> bool {
+        true
+    }
 }
 
 /// Serves a site until the daemon ends.
@@ -74,7 +82,11 @@ pub(super) async fn converse<S: Site>(io: &UringIo, site: &S, stream: Stream, mu
     });
     if let Some(request) = read_head(&stream, &mut received).await {
         let answer = match request {
-            Ok(Request { path, head_only }) => encode(site.page(&path).await, head_only),
+            Ok(Request { host, .. }) if !site.accepts(host.as_deref()) => {
+                Refusal("421 Misdirected Request", "use an address or localhost as the name of this host")
+                    .encode()
+            }
+            Ok(Request { path, head_only, .. }) => encode(site.page(&path).await, S::HEADERS, head_only),
             Err(refusal) => refusal.encode(),
         };
         // The client may have left.
@@ -87,6 +99,7 @@ pub(super) async fn converse<S: Site>(io: &UringIo, site: &S, stream: Stream, mu
 #[derive(Debug, PartialEq)]
 struct Request {
     path: String,
+    host: Option<String>,
     /// The answer has no body.
     head_only: bool,
 }
@@ -126,20 +139,23 @@ fn parse(received: &[u8]) -> Option<Result<Request, Refusal>> {
         Err(_) => Some(Err(Refusal("400 Bad Request", "this is no HTTP request"))),
         Ok(httparse::Status::Complete(_)) => {
             let path = request.path.unwrap_or_default().split('?').next().unwrap_or_default().to_owned();
+            let host = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case("host"));
+            let host = host.map(|header| String::from_utf8_lossy(header.value).into_owned());
             Some(match request.method {
-                Some("GET") => Ok(Request { path, head_only: false }),
-                Some("HEAD") => Ok(Request { path, head_only: true }),
+                Some("GET") => Ok(Request { path, host, head_only: false }),
+                Some("HEAD") => Ok(Request { path, host, head_only: true }),
                 _ => Err(Refusal("405 Method Not Allowed", "there are only GET and HEAD")),
             })
         }
     }
 }
 
-fn encode(page: Page, head_only: bool) -> Vec<u8> {
+fn encode(page: Page, headers: &str, head_only: bool) -> Vec<u8> {
+    let lines = |text: String| format!("{text}\n");
     match page {
-        Page::Found(kind, text) => response("200 OK", kind, "", &text, head_only),
-        Page::Absent(text) => response("404 Not Found", PLAIN, "", &format!("{text}\n"), head_only),
-        Page::Failed(why) => response("500 Internal Server Error", PLAIN, "", &format!("{why}\n"), head_only),
+        Page::Found(kind, text) => response("200 OK", kind, headers, &text, head_only),
+        Page::Absent(text) => response("404 Not Found", PLAIN, headers, &lines(text.to_owned()), head_only),
+        Page::Failed(why) => response("500 Internal Server Error", PLAIN, headers, &lines(why), head_only),
     }
 }
 
@@ -158,9 +174,11 @@ mod tests {
 
     #[test]
     fn requests_are_read_whole_or_refused() {
-        let get = |path: &str, head_only| Some(Ok(Request { path: path.to_owned(), head_only }));
-        assert_eq!(parse(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), get("/metrics", false));
-        assert_eq!(parse(b"HEAD /metrics?name=a HTTP/1.0\r\n\r\n"), get("/metrics", true));
+        let get = |path: &str, host: Option<&str>, head_only| {
+            Some(Ok(Request { path: path.to_owned(), host: host.map(str::to_owned), head_only }))
+        };
+        assert_eq!(parse(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), get("/metrics", Some("x"), false));
+        assert_eq!(parse(b"HEAD /metrics?name=a HTTP/1.0\r\n\r\n"), get("/metrics", None, true));
         assert_eq!(parse(b"GET /metrics HTTP/1.1\r\nHost: x\r\n"), None);
         let code = |bytes: &[u8]| parse(bytes).and_then(Result::err).map(|refusal| &refusal.0[..3]);
         assert_eq!(code(b"POST /metrics HTTP/1.1\r\n\r\n"), Some("405"));
@@ -173,10 +191,11 @@ mod tests {
 
     #[test]
     fn a_head_has_the_length_of_the_body_and_no_body() {
-        let text = |page, head_only| String::from_utf8(encode(page, head_only)).unwrap();
+        let text = |page, head_only| String::from_utf8(encode(page, "A: b\r\n", head_only)).unwrap();
         let found = || Page::Found(PLAIN, "12345".to_owned());
         let (get, head) = (text(found(), false), text(found(), true));
         assert_eq!(get, format!("{head}12345"));
+        assert!(head.contains("\r\nA: b\r\n"));
         assert!(head.contains("\r\nContent-Length: 5\r\n") && head.ends_with("\r\n\r\n"));
         assert!(text(Page::Absent("no"), false).starts_with("HTTP/1.1 404 "));
     }

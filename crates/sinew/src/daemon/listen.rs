@@ -43,6 +43,12 @@ pub(crate) struct Listen {
     /// Allow an address for metrics that other machines can reach. They can read names, sizes and loads of volumes.
     #[arg(long, requires = "metrics")]
     pub(crate) metrics_public: bool,
+    /// TCP address for a page that shows the pool to browsers, for example 127.0.0.1:9810 (docs/page.md).
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    pub(crate) http: Option<SocketAddr>,
+    /// Allow an address for the page that other machines can reach. They can read the state of the pool.
+    #[arg(long, requires = "http")]
+    pub(crate) http_public: bool,
     /// Control socket; by default NAME.sock in $XDG_RUNTIME_DIR/sinew or /run/sinew.
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
@@ -70,7 +76,7 @@ impl Listen {
     /// Refuses TCP addresses that other machines can reach, unless that is allowed.
     ///
     /// # Errors
-    /// When an address is not a loopback address, and `--public` or `--metrics-public` was not given.
+    /// When an address is not a loopback address, and `--public`, `--metrics-public` or `--http-public` was not given.
     pub(crate) fn check(&self) -> Result<()> {
         match self.tcp {
             Some(address) if !address.ip().is_loopback() && !self.public => bail!(
@@ -84,6 +90,14 @@ impl Listen {
             Some(address) if !address.ip().is_loopback() && !self.metrics_public => bail!(
                 "{address} can be reached by other machines, and they could read the metrics without authentication; \
                  use a loopback address such as 127.0.0.1:{}, or say --metrics-public to allow it",
+                address.port()
+            ),
+            _ => {}
+        }
+        match self.http {
+            Some(address) if !address.ip().is_loopback() && !self.http_public => bail!(
+                "{address} can be reached by other machines, and they could read the state of the pool without \
+                 authentication; use a loopback address such as 127.0.0.1:{}, or say --http-public to allow it",
                 address.port()
             ),
             _ => Ok(()),

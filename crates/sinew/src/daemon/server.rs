@@ -20,7 +20,8 @@ use super::addresses::Addresses;
 use super::hook::Hook;
 use super::listen::{Listen, bind_unix, set_mode};
 use super::nbd_sockets::Connections;
-use super::site::MetricsSite;
+use super::served::Served;
+use super::site::{MetricsSite, PoolSite};
 use super::volume_stats::{ThreadStats, VolumeStats};
 use super::{control_socket, event_log, http, member_watch, readiness};
 use crate::out::complain;
@@ -222,6 +223,7 @@ impl Server {
             |address| Listener::bind_tcp(&io, address).with_context(|| format!("cannot listen on {address}"));
         let tcp = listen.tcp.map(bind).transpose()?;
         let metrics = listen.metrics.map(bind).transpose()?;
+        let page = listen.http.map(bind).transpose()?;
         bound.keep();
         let address = tcp.as_ref().and_then(Listener::address);
         let server = Rc::new(Server {
@@ -235,6 +237,7 @@ impl Server {
                 unix: unix_path,
                 tcp: address,
                 metrics: metrics.as_ref().and_then(Listener::address),
+                http: page.as_ref().and_then(Listener::address),
                 control,
             },
             others,
@@ -244,11 +247,17 @@ impl Server {
         });
         io.spawn(event_log::write(Rc::clone(&open), hook));
         io.spawn(member_watch::watch_members(Rc::clone(&open)));
-        let site = Rc::new(MetricsSite { open: Rc::clone(&open), stats });
+        let served = Served::new(open, server.addresses.clone(), stats);
+        served.watch();
         if let Some(listener) = metrics {
-            io.spawn(http::serve(io.clone(), Rc::clone(&site), listener));
+            let site = MetricsSite(Rc::clone(&served));
+            io.spawn(http::serve(io.clone(), Rc::new(site), listener));
         }
-        io.spawn(control_socket::serve(open, Rc::new(server.addresses.clone()), site, controls));
+        if let Some(listener) = page {
+            let site = PoolSite { served: Rc::clone(&served), is_public: listen.http_public };
+            io.spawn(http::serve(io.clone(), Rc::new(site), listener));
+        }
+        io.spawn(control_socket::serve(served, controls));
         for listener in unix.into_iter().chain(tcp) {
             io.spawn(Rc::clone(&server).accept(listener));
         }

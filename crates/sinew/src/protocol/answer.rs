@@ -14,6 +14,7 @@ pub(crate) enum Answer {
     Damage(Vec<DamagedPart>),
     Metrics(String),
     Events(EventList),
+    History(HistoryView),
     Commitment(Commitment),
     Added(AddedMember),
     Policy(PolicyState),
@@ -105,6 +106,32 @@ pub(crate) struct EventView {
     pub(crate) work: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) connections: Option<u64>,
+}
+
+/// The last ten minutes. All lists have the same length, the oldest sample first; there is one every `step_s` seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct HistoryView {
+    pub(crate) step_s: u64,
+    /// Members, by their numbers.
+    pub(crate) members: Vec<MemberHistory>,
+    /// Bytes that clients read.
+    pub(crate) read_bytes_per_s: Vec<u64>,
+    /// Bytes that clients wrote.
+    pub(crate) written_bytes_per_s: Vec<u64>,
+}
+
+/// The last ten minutes of a member.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct MemberHistory {
+    pub(crate) member: usize,
+    /// Of the recent reads at that time; null if there were none.
+    pub(crate) read_p99_us: Vec<Option<u64>>,
+    /// Of the recent writes at that time; null if there were none.
+    pub(crate) write_p99_us: Vec<Option<u64>>,
+    /// Latency spikes since the sample before.
+    pub(crate) spikes: Vec<u64>,
 }
 
 /// The sizes of all volumes beside the capacity.

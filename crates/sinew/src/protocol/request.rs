@@ -27,6 +27,8 @@ pub(crate) enum Request {
     Metrics,
     /// Which blocks of volumes are damaged.
     Damage,
+    /// The last minutes.
+    History,
     /// What has happened.
     Events {
         /// Those with higher numbers than this.
@@ -210,6 +212,7 @@ mod tests {
         for same in [
             r#""status""#,
             r#""metrics""#,
+            r#""history""#,
             r#"{"events":{"after":0,"wait":false}}"#,
             r#"{"volume-create":{"name":"v","bytes":4096}}"#,
             r#"{"volume-delete":{"name":"v"}}"#,

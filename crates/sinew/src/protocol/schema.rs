@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Request;
-use super::answer::{AddedMember, Commitment, DamagedPart, EventList, Line};
+use super::answer::{AddedMember, Commitment, DamagedPart, EventList, HistoryView, Line};
 use super::state::{API_VERSION, PolicyState, PoolState};
 
 /// The answer to each request, by the name of the request.
@@ -17,6 +17,7 @@ struct Answers {
     metrics: Line<String>,
     damage: Line<Vec<DamagedPart>>,
     events: Line<EventList>,
+    history: Line<HistoryView>,
     volume_create: Line<Commitment>,
     volume_delete: Line<()>,
     volume_resize: Line<Commitment>,

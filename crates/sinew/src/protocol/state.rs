@@ -107,6 +107,8 @@ pub(crate) struct PoolState {
     pub(crate) nbd: NbdPlaces,
     /// TCP address of the metrics; null if there is none.
     pub(crate) metrics: Option<String>,
+    /// TCP address of the page; null if there is none.
+    pub(crate) http: Option<String>,
 }
 
 /// An array.
