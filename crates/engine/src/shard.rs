@@ -172,7 +172,10 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, request: ControlRequest) {
             shard.members().space.mark();
             let _ = done.send(Ok(()));
         }
-        ControlRequest::SpaceAllotments(allotments) => shard.members().space.deal(allotments),
+        ControlRequest::SpaceAllotments { allotments, done } => {
+            shard.members().space.deal(allotments);
+            let _ = done.send(Ok(()));
+        }
         ControlRequest::Status(reply) => {
             let _ = reply.send(shard.status());
         }

@@ -191,7 +191,12 @@ pub enum ControlRequest {
         done: Answer<Result<(), VolumeError>>,
     },
     /// Physical space that the shard may use; none is limited beside these.
-    SpaceAllotments(Vec<Allotment>),
+    SpaceAllotments {
+        /// Of each domain.
+        allotments: Vec<Allotment>,
+        /// Answered when the shard counts with them.
+        done: Answer<Result<(), VolumeError>>,
+    },
     /// Report the shard's state.
     Status(Answer<ShardStatus>),
     /// Report the part of the state that costs nothing, however large the shard is.

@@ -26,7 +26,11 @@ impl<I: Io> Members<I> {
     ) -> Result<SpaceClaim<'_>, VolumeError> {
         // A request that waits claims nothing: it may fit when those under way have ended.
         let fits = || !self.space.is_short_for(blocks, need());
-        if blocks == 0 || !self.space.is_limited() || fits() {
+        if blocks == 0 || !self.space.is_limited() {
+            return Ok(self.space.claim(blocks));
+        }
+        if fits() {
+            self.space.set_starved_at(None);
             return Ok(self.space.claim(blocks));
         }
         let (mut advanced, mut least_pending) = (self.io.now(), need().pending_blocks);

@@ -83,9 +83,9 @@ impl<I: Io> Control<I> {
         }
         self.space.watch.borrow_mut().extend_trend(self.io.now());
         if is_marked {
-            for shard in &self.shards {
-                let _ = shard.send(ControlRequest::SpaceAllotments(allotments.clone())).await;
-            }
+            // Writes that wait for the figures must not meet the former ones.
+            let deal = |done| ControlRequest::SpaceAllotments { allotments: allotments.clone(), done };
+            let _ = self.ask_all(deal).await;
         }
     }
 
