@@ -1,5 +1,6 @@
-//! Chores: `cargo xtask setup | check | test | tidy | package`.
+//! Chores: `cargo xtask setup | check | test | tidy | package | book`.
 
+mod book;
 mod code;
 mod house;
 mod package;
@@ -55,6 +56,9 @@ const PACKAGES: [(&str, &str); 28] = [
     ("xfsprogs", "mkfs.xfs -V"),
 ];
 
+/// The version of mdbook that builds the manual.
+const MDBOOK: &str = "0.5.4";
+
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let chore = args.next().unwrap_or_default();
@@ -64,8 +68,9 @@ fn main() -> ExitCode {
         ("check", None) => check(),
         ("test", None) => test(),
         ("tidy", None) => tidy::run(),
+        ("book", None) => book(),
         ("package", _) => package::run(root(), args),
-        _ => Err("usage: cargo xtask setup | check | test | tidy | package".to_owned()),
+        _ => Err("usage: cargo xtask setup | check | test | tidy | package | book".to_owned()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -81,8 +86,14 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate is in a directory of the tree")
 }
 
-/// Installs what the end-to-end tests use, on Debian as root; otherwise says what is missing.
+/// Installs what builds the manual, and on Debian as root what the end-to-end tests use; otherwise says what is missing.
 fn setup() -> Result<(), String> {
+    if book::installed().is_none() {
+        let args = ["install", "--locked", "--no-default-features", "--version", MDBOOK, "mdbook"];
+        if let Err(error) = step("the tool for the manual", "cargo", &args) {
+            println!("{error}\nthe manual is not built");
+        }
+    }
     let missing: Vec<&str> = PACKAGES
         .into_iter()
         .filter(|(_, proof)| output("sh", &["-c", proof]).is_none())
@@ -124,6 +135,7 @@ fn check() -> Result<(), String> {
 fn test() -> Result<(), String> {
     let started = Instant::now();
     lints()?;
+    book()?;
     // As users compile it, without features.
     let plain = ["--workspace", "--profile", "checks", "--", "-D", "warnings"];
     cargo("clippy without features", "clippy", &plain)?;
@@ -144,6 +156,21 @@ fn lints() -> Result<(), String> {
     cargo("format", "fmt", &["--all", "--check"])?;
     cargo("tidy", "xtask", &["tidy"])?;
     cargo("clippy", "clippy", &[&WHOLE[..], &["--all-targets", "--", "-D", "warnings"]].concat())
+}
+
+/// Builds the manual and follows its links, where the tool for it is installed.
+fn book() -> Result<(), String> {
+    let started = Instant::now();
+    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
+    let out = root().join(target).join("book");
+    match book::build(root(), &out)? {
+        Some(pages) => {
+            let (place, seconds) = (out.join("html/index.html"), started.elapsed().as_secs_f64());
+            println!("== book: {pages} pages, {}: {seconds:.0} s", place.display());
+        }
+        None => println!("== book: skipped, mdbook is not installed"),
+    }
+    Ok(())
 }
 
 /// Runs the engine in the simulator: the seeds that failed once, those that take every path, and fresh ones.

@@ -8,6 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::book;
+
 /// Options of the chore.
 struct Options {
     /// A program that is built already; otherwise one is built.
@@ -144,8 +146,10 @@ fn stage(root: &Path, binary: &Path, tree: &Path) -> Result<(), String> {
         let is_program = fs::metadata(&from).is_ok_and(|meta| meta.permissions().mode() & 0o100 != 0);
         copy(&from, &to, if is_program { 0o755 } else { 0o644 })?;
     }
-    for entry in fs::read_dir(root.join("docs")).map_err(|error| format!("docs: {error}"))?.flatten() {
-        copy(&entry.path(), &tree.join("usr/share/doc/sinew").join(entry.file_name()), 0o644)?;
+    let docs = root.join("docs");
+    for file in book::files(&docs)? {
+        let name = file.strip_prefix(&docs).unwrap_or(&file);
+        copy(&file, &tree.join("usr/share/doc/sinew").join(name), 0o644)?;
     }
     let read = |path: &str| fs::read(root.join(path)).map_err(|error| format!("{path}: {error}"));
     let doc = tree.join("usr/share/doc/sinew");

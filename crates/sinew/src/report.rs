@@ -2,7 +2,9 @@
 
 mod made;
 mod pool_status;
+mod reference;
 pub(crate) mod top;
 
 pub(crate) use made::{made, made_json};
 pub(crate) use pool_status::{print, print_members, print_volumes};
+pub(crate) use reference::reference;

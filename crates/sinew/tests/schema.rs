@@ -1,3 +1,5 @@
+//! What is generated for the documents: the reference of commands is current.
+//!
 //! The JSON Schema of the control socket: the file in docs is the one that the program prints, and every request and every
 //! answer of a server is valid against it.
 
@@ -92,6 +94,16 @@ fn the_schema_in_the_documents_is_the_one_of_the_program() {
     assert_eq!(printed["version"], 1);
     let answers = printed["$defs"]["Answers"]["properties"].as_object().expect("answers");
     assert_eq!(requests(&printed), answers.keys().cloned().collect());
+}
+
+#[test]
+fn the_reference_in_the_documents_is_the_one_of_the_program() {
+    let printed = Sandbox::new().ok(&["generate", "reference"]);
+    let committed = include_str!("../../../docs/reference/commands.md");
+    assert!(
+        printed == committed,
+        "docs/reference/commands.md is not current: `sinew generate reference > docs/reference/commands.md`"
+    );
 }
 
 #[test]

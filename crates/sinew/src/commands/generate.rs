@@ -9,6 +9,7 @@ use clap_complete::Shell;
 
 use crate::out::{say, stream};
 use crate::protocol::schema::schema;
+use crate::report::reference;
 
 /// Generate manual pages and completions of the command line, and the schema of the control socket.
 #[derive(Subcommand)]
@@ -20,6 +21,8 @@ pub(crate) enum GenerateCommand {
     },
     /// Prints the JSON Schema of the requests and answers of the control socket.
     Schema,
+    /// Prints the reference of all commands as Markdown.
+    Reference,
     /// Writes the manual pages of all commands into a directory.
     Man {
         /// The directory, which is made if it does not exist.
@@ -40,6 +43,10 @@ pub(crate) fn run(command: GenerateCommand, mut sinew: Command) -> Result<()> {
         }),
         GenerateCommand::Schema => {
             say!("{:#}", schema());
+            Ok(())
+        }
+        GenerateCommand::Reference => {
+            say!("{}", reference(sinew).trim_end());
             Ok(())
         }
         GenerateCommand::Man { dir } => {
