@@ -301,7 +301,8 @@ impl<I: Io> Volume for VolumeHandle<I> {
         let replies = match self.call_parts(first, end - first, request).await {
             Err(VolumeError::Failed) => {
                 self.shared.damage.note_failed_read();
-                self.find_damage(first, end - first).await;
+                // On the heap: a future inside this one would make each read a larger task.
+                Box::pin(self.find_damage(first, end - first)).await;
                 return Err(VolumeError::Failed);
             }
             replies => replies?,

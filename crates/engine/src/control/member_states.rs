@@ -121,6 +121,7 @@ impl<I: Io> Control<I> {
             Ok(())
         })
         .await?;
+        self.absent.forget(index);
         self.tell_member(index).await;
         Ok(())
     }

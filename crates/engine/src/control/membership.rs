@@ -227,7 +227,7 @@ impl<I: Io> Control<I> {
     }
 
     /// Asks every shard; true when all say so.
-    async fn ask_whether(
+    pub(super) async fn ask_whether(
         &self,
         order: impl Fn(Answer<Result<bool, VolumeError>>) -> ControlRequest,
     ) -> Result<bool, VolumeError> {

@@ -10,7 +10,7 @@ use crate::control::events::{Event, MemberChange, Work};
 use crate::control::store::Control;
 
 impl<I: Io> Control<I> {
-    /// Looks at the shards and adds the events since the last look; gives the counters.
+    /// Looks at the shards and adds the events since the last look, and sees to members that stay away; gives the counters.
     ///
     /// # Errors
     /// When a shard is gone.
@@ -23,6 +23,7 @@ impl<I: Io> Control<I> {
         }
         events.into_iter().for_each(|event| self.note(event));
         self.record_damage().await;
+        self.evacuate_absent().await;
         Ok(status.counters)
     }
 

@@ -9,6 +9,7 @@ use async_channel::Sender;
 
 use crate::client::VolumeShared;
 use crate::client::directory::Catalog;
+use crate::control::absent_members::AbsentMembers;
 use crate::control::error::ControlError;
 use crate::control::events::{self, Event, Events};
 use crate::control::observation::Seen;
@@ -57,6 +58,7 @@ pub struct Control<I> {
     /// The control's own requests to members, and the I/O timeout.
     pub(super) io_timeouts: Rc<IoTimeouts>,
     pub(super) handling_hung: Cell<bool>,
+    pub(super) absent: AbsentMembers,
     /// Devices of members that exceeded the I/O timeout.
     pub(super) timed_out: RefCell<BTreeSet<DeviceId>>,
     /// What has happened.
@@ -116,6 +118,7 @@ impl<I: Io> Control<I> {
             changed: Signal::default(),
             io_timeouts: Rc::default(),
             handling_hung: Cell::new(false),
+            absent: AbsentMembers::default(),
             timed_out: RefCell::default(),
             events: Events::default(),
             seen: RefCell::default(),

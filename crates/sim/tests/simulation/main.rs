@@ -1,5 +1,6 @@
 //! Named scenarios in the simulated world: one program, since each would compile the engine again.
 
+mod absent;
 mod array_journal;
 mod array_log;
 mod arrays;

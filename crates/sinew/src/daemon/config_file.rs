@@ -41,6 +41,8 @@ struct ConfigFile {
     members: Option<Vec<PathBuf>>,
     #[serde(default, deserialize_with = "time")]
     wait: Option<Duration>,
+    #[serde(default, deserialize_with = "time")]
+    rebuild_after: Option<Duration>,
     control: Option<PathBuf>,
     #[serde(default, deserialize_with = "core_list")]
     cores: Option<CoreList>,
@@ -200,6 +202,7 @@ fn parse(text: &str, named: &str) -> Result<(Source, Listen)> {
         control: file.control,
         cores: file.cores,
         preset: file.preset,
+        rebuild_after: file.rebuild_after,
         hook: file.events.hook.into_iter().map(OsString::from).collect(),
         fault_member: Vec::new(),
         settings,
@@ -298,6 +301,7 @@ mod tests {
             pool = 'two words'
             members = ['/srv/m', '/dev/x']
             wait = '5s'
+            rebuild-after = '10m'
             cores = '0-1'
             control = '/run/c'
             preset = 'sinew'
@@ -335,6 +339,7 @@ mod tests {
         assert_eq!(listen.http, parse_address("127.0.0.1:9810").ok());
         assert_eq!(listen.hook, ["/bin/hook", "-x"]);
         assert_eq!(listen.control, Some("/run/c".into()));
+        assert_eq!(listen.rebuild_after, Some(Duration::from_secs(600)));
         assert_eq!(listen.cores.map(|cores| cores.0), Some(vec![0, 1]));
         assert_eq!(listen.preset.map(|preset| preset.name), Some("sinew"));
         let Settings { policy, throttle, spike_avoidance, io_timeout, elastic } = listen.settings;

@@ -5,6 +5,7 @@ use std::fs::Permissions;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -17,6 +18,7 @@ use crate::pool::cores::{self, CoreList};
 use crate::pool::fault_member::{self, FaultMember};
 use crate::pool::preset;
 use crate::protocol::socket;
+use crate::units;
 
 /// Where and how to serve.
 #[derive(Args, Clone, Default)]
@@ -58,6 +60,10 @@ pub(crate) struct Listen {
     /// Set the policy and the spike avoidance of a preset: sinew, fusionraid, fusion-nd, raid50 (docs/presets.md).
     #[arg(long, value_parser = preset::parse)]
     pub(crate) preset: Option<Preset>,
+    /// Rebuild what a member held into the free space of the others once it has been failed or missing for this long, for
+    /// example 10m. A member that was taken offline is waited for. By default it takes `sinew member replace N`.
+    #[arg(long, value_name = "TIME", value_parser = units::parse_time)]
+    pub(crate) rebuild_after: Option<Duration>,
     /// Run this program for each event, with the event as JSON on its standard input (docs/events.md). Given again: its
     /// arguments.
     #[arg(long, value_name = "PROGRAM", allow_hyphen_values = true)]

@@ -74,6 +74,9 @@ pub(crate) fn serve(
             preset::apply(preset, &open.control).await?;
         }
         listen.settings.apply(&open.control).await?;
+        if let Some(after) = listen.rebuild_after {
+            open.control.set_rebuild_after(Some(after.as_nanos() as u64))?;
+        }
         open.devices.begin_faults();
         let server = Server::start(Rc::clone(&open), &listen, senders, stats)?;
         ready(&open, &server.addresses);

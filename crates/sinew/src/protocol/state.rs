@@ -103,6 +103,8 @@ pub(crate) struct PoolState {
     pub(crate) spike_avoidance: String,
     /// Seconds after which a hung member is taken out; null for never.
     pub(crate) io_timeout_s: Option<f64>,
+    /// Seconds after which what a member held that stays away is rebuilt into free space; null for never.
+    pub(crate) rebuild_after_s: Option<f64>,
     /// Where volumes are served.
     pub(crate) nbd: NbdPlaces,
     /// TCP address of the metrics; null if there is none.
