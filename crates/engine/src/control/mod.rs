@@ -4,6 +4,7 @@
 //! every active member before it takes effect; a member that fails is recorded as out before any write that skipped
 //! it is acknowledged.
 
+mod absence;
 mod absent_members;
 mod damage;
 mod error;

@@ -9,7 +9,7 @@ use async_channel::Sender;
 
 use crate::client::VolumeShared;
 use crate::client::directory::Catalog;
-use crate::control::absent_members::AbsentMembers;
+use crate::control::absence::AbsentMembers;
 use crate::control::error::ControlError;
 use crate::control::events::{self, Event, Events};
 use crate::control::observation::Seen;
