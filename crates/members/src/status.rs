@@ -1,6 +1,9 @@
 //! State and counters of a shard, and their sums over the shards of a pool.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use sinew_core::ids::VolumeId;
 
 use crate::latency::MemberLatency;
 use crate::member_stats::MemberStats;
@@ -199,6 +202,8 @@ pub struct ShardStatus {
     pub member_full: Vec<bool>,
     /// Shards in which writes that others depend on wait for physical space.
     pub waits_for_space: u64,
+    /// Bytes that each volume of a mapped pool stores. Volumes without any may be absent.
+    pub volume_bytes: BTreeMap<VolumeId, u64>,
 }
 
 impl ShardStatus {
@@ -246,6 +251,9 @@ impl ShardStatus {
             *mine += theirs;
         }
         self.waits_for_space += other.waits_for_space;
+        for (volume, bytes) in &other.volume_bytes {
+            *self.volume_bytes.entry(*volume).or_default() += bytes;
+        }
         self.member_full.resize(self.members.len(), false);
         for (mine, theirs) in self.member_full.iter_mut().zip(&other.member_full) {
             *mine |= theirs;

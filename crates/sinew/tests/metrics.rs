@@ -60,6 +60,8 @@ fn metrics_tell_of_pool_members_and_volumes() {
     has(&text, "# TYPE sinew_member_written_bytes counter");
     has(&text, "# TYPE sinew_stripe_wait_seconds counter");
     has(&text, "sinew_volume_size_bytes{pool=\"tank\",volume=\"v\"} 41943040.0");
+    has(&text, "sinew_volume_stored_bytes{pool=\"tank\",volume=\"v\"} 1048576.0");
+    has(&text, "sinew_volume_stored_bytes{pool=\"tank\",volume=\"large\"} 0.0");
     has(&text, "sinew_volume_connections{pool=\"tank\",volume=\"v\"} 1.0");
     has(&text, "sinew_volume_connections{pool=\"tank\",volume=\"large\"} 0.0");
     has(&text, "sinew_volume_read_bytes_total{pool=\"tank\",volume=\"v\"} 1048576");
@@ -89,6 +91,8 @@ fn metrics_tell_of_pool_members_and_volumes() {
     has(&text, "# TYPE sinew_member_written_bytes_total counter");
     assert!(!text.contains("# EOF"));
     assert_in_order(&text, "tank");
+    let volumes = &server.status()["volumes"];
+    assert_eq!((&volumes[0]["used_bytes"], &volumes[1]["used_bytes"]), (&(1 << 20).into(), &0.into()));
     // Shares of what is stored add up, and rates are there after a second.
     let status = server.status();
     let bytes = |key: &str| status[key].as_u64().unwrap();

@@ -14,6 +14,7 @@ pub(crate) fn leaks<I: Io>(stripes: &Stripes<I>) -> Vec<String> {
     held.extend(held_chunks(stripes));
     held.extend(held_page_slots(stripes));
     held.extend(shared_members(stripes));
+    held.extend(wrong_counts(stripes));
     held
 }
 
@@ -75,6 +76,26 @@ fn shared_members<I: Io>(stripes: &Stripes<I>) -> Vec<String> {
         homes.iter().any(is_shared)
     });
     shared.map(|stripe| format!("shard {}: stripe {} twice on a member", store.index(), stripe.0)).collect()
+}
+
+/// Map pages whose number of live blocks is not what the map has, and live blocks that are of no volume.
+fn wrong_counts<I: Io>(stripes: &Stripes<I>) -> Vec<String> {
+    let store = stripes.store();
+    let tables = store.tables();
+    let in_map = |page: u32| tables.map.page_entries(page).count() as u64;
+    let wrong = (0..tables.map.pages_end()).filter(|&page| in_map(page) != tables.live.of_page(page));
+    let mut told: Vec<String> = wrong
+        .map(|page| {
+            let (shard, live, counted) = (store.index(), in_map(page), tables.live.of_page(page));
+            format!("shard {shard}: map page {page} has {live} live blocks, {counted} are counted")
+        })
+        .collect();
+    let of_volumes: u64 = tables.volume_blocks().values().sum();
+    if of_volumes != tables.live.total() {
+        let (shard, live) = (store.index(), tables.live.total());
+        told.push(format!("shard {shard}: volumes have {of_volumes} of {live} live blocks"));
+    }
+    told
 }
 
 /// Page slots that are neither free nor a page's.

@@ -38,7 +38,7 @@ pub(crate) fn vitals<I: Io>(stripes: &Stripes<I>, rebuild_left: u64, rebalance_l
     let allocator = store.allocator();
     let block = BLOCK_BYTES as u64;
     ShardStatus {
-        stored_bytes: tables.live_blocks * block,
+        stored_bytes: tables.live.total() * block,
         capacity_bytes: allocator.capacity_blocks() * block,
         raw_bytes: allocator.all_chunks() * CHUNK_BYTES,
         free_bytes: allocator.free_chunks() * CHUNK_BYTES,
@@ -76,6 +76,8 @@ pub(crate) fn status<I: Io>(stripes: &Stripes<I>, rebuild_left: u64, rebalance_l
     let store = stripes.store();
     let tables = store.tables();
     let block = BLOCK_BYTES as u64;
+    status.volume_bytes =
+        tables.volume_blocks().into_iter().map(|(volume, live)| (volume, live * block)).collect();
     for stripe in (0..tables.stripe_count()).map(StripeId) {
         let live_bytes = u64::from(tables.stripe(stripe).live) * block;
         match tables.stripe(stripe).state {

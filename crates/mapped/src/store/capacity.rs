@@ -102,7 +102,7 @@ impl<I: Io> Store<I> {
             return Err(VolumeError::NoSpace);
         }
         let reserved = self.room.reserved.get() + new;
-        if new > 0 && self.tables.borrow().live_blocks + reserved > self.allocator.borrow().capacity_blocks()
+        if new > 0 && self.tables.borrow().live.total() + reserved > self.allocator.borrow().capacity_blocks()
         {
             self.io.mark(Mark::WriteNoSpace);
             return Err(self.no_room());
@@ -121,7 +121,7 @@ impl<I: Io> Store<I> {
         let is_thin = self.members.full.refusals() > 0;
         if all_there
             && !is_thin
-            && self.tables.borrow().live_blocks <= self.allocator.borrow().capacity_blocks()
+            && self.tables.borrow().live.total() <= self.allocator.borrow().capacity_blocks()
         {
             self.room.note_early_refusal();
         }
@@ -143,7 +143,7 @@ impl<I: Io> Store<I> {
             let maps = g.map_pages_max(chunks).max(u64::from(tables.map.pages_end()));
             1 + stripes.div_ceil(g.stripes_per_page() as u64) + maps
         };
-        self.allocator.borrow().fits_without(member, tables.live_blocks, pages)
+        self.allocator.borrow().fits_without(member, tables.live.total(), pages)
     }
 
     /// Free chunks below which room is made.

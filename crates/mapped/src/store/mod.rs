@@ -13,6 +13,7 @@ pub(crate) mod flush;
 pub(crate) mod free_set;
 pub(crate) mod group_commit;
 pub(crate) mod journal;
+pub(crate) mod live_counts;
 pub(crate) mod membership;
 pub(crate) mod metadata_redundancy;
 pub(crate) mod overlapped_commit;

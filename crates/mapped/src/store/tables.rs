@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::store::dirty_pages::Pages;
+use crate::store::live_counts::LiveCounts;
 use crate::store::run_map::{GROUP_INDICES, NO_VALUE, RunMap};
 use sinew_core::ids::{ChunkAddr, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
 use sinew_format::codec::{DecodeError, Reader};
@@ -67,7 +68,7 @@ pub(crate) struct Tables {
     volume_pages: BTreeMap<VolumeId, Vec<Option<u32>>>,
     pub(crate) pages: Pages,
     /// Blocks the map holds.
-    pub(crate) live_blocks: u64,
+    pub(crate) live: LiveCounts,
     /// The next stripe of a scrub under way.
     pub(crate) scrub_next: Option<StripeId>,
     /// Live counts are kept from the moment recovery has counted once.
@@ -86,7 +87,7 @@ impl Tables {
             map_pages: Vec::new(),
             volume_pages: BTreeMap::new(),
             pages: Pages::default(),
-            live_blocks: 0,
+            live: LiveCounts::default(),
             scrub_next: None,
             counting: false,
         }
@@ -144,6 +145,12 @@ impl Tables {
     pub(crate) fn volume_pages(&self, volume: VolumeId) -> Vec<(u32, u32)> {
         let Some(pages) = self.volume_pages.get(&volume) else { return Vec::new() };
         pages.iter().enumerate().filter_map(|(i, page)| page.map(|p| (i as u32, p))).collect()
+    }
+
+    /// Live blocks of each volume.
+    pub(crate) fn volume_blocks(&self) -> BTreeMap<VolumeId, u64> {
+        let of = |pages: &Vec<Option<u32>>| pages.iter().flatten().map(|&page| self.live.of_page(page)).sum();
+        self.volume_pages.iter().map(|(&volume, pages)| (volume, of(pages))).collect()
     }
 
     /// The lowest unused map page not in `taken`.
@@ -258,7 +265,7 @@ impl Tables {
         if self.counting {
             let (stripe, ..) = self.geometry.place(slot);
             self.stripes[stripe.0 as usize].live += count as u16;
-            self.live_blocks += u64::from(count);
+            self.live.add(block, count);
         }
     }
 
@@ -303,9 +310,9 @@ impl Tables {
         if self.counting {
             let (stripe, ..) = self.geometry.place(slot);
             self.stripes[stripe.0 as usize].live += 1;
-            self.live_blocks += 1;
+            self.live.add(block, 1);
             if let Some(old) = old {
-                self.bury(old, effects);
+                self.bury(block, old, effects);
             }
         }
     }
@@ -319,15 +326,16 @@ impl Tables {
             }
         });
         for slot in dead {
-            self.bury(slot, effects);
+            self.bury(block, slot, effects);
         }
     }
 
-    fn bury(&mut self, slot: SlotNo, effects: &mut Effects) {
+    /// Counts that a block, of the same map page as `block`, is not in a slot any more.
+    fn bury(&mut self, block: ShardBlock, slot: SlotNo, effects: &mut Effects) {
         let (id, ..) = self.geometry.place(slot);
         let stripe = &mut self.stripes[id.0 as usize];
         stripe.live -= 1;
-        self.live_blocks -= 1;
+        self.live.remove(block);
         if stripe.live == 0 {
             effects.emptied.push(id);
         }
@@ -422,7 +430,7 @@ impl Tables {
     }
 
     fn count_live(&mut self) -> Check {
-        self.live_blocks = 0;
+        self.live = LiveCounts::default();
         for page in 0..self.map.pages_end() {
             let owned = self.map_pages.get(page as usize).is_some_and(Option::is_some);
             for (block, slot) in self.map.page_entries(page) {
@@ -433,7 +441,7 @@ impl Tables {
                     return Err(DecodeError::Invalid("block map: a block is where nothing is stored for it"));
                 }
                 self.stripes[id.0 as usize].live += 1;
-                self.live_blocks += 1;
+                self.live.add(ShardBlock(block), 1);
             }
         }
         Ok(())

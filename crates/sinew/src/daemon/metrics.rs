@@ -11,6 +11,7 @@ use sinew_engine::control::health::{Health, Observed, assess};
 use sinew_engine::control::physical_space::PoolSpace;
 use sinew_format::model::config::{Config, VolumeConfig};
 use sinew_format::model::damage::DamagedRanges;
+use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::latency::{LatencyHistogram, MemberLatency};
 use sinew_members::member_stats::MemberStats;
 use sinew_members::status::{CounterValues, ShardStatus};
@@ -38,9 +39,15 @@ pub(super) async fn text(open: &Open, stats: &VolumeStats) -> Result<String> {
     families.push(of_events(&open.control.events().counts()));
     families.push(of_damage(&open.control.damage()));
     families.extend(of_members(&config, &status, &faults));
+    let is_mapped = matches!(config.geometry, PoolGeometry::Mapped(_));
     let volumes: Vec<UsedVolume<'_>> = volumes
         .into_iter()
-        .map(|volume| UsedVolume { volume, connections: connections(volume), sums: stats.of(volume.id) })
+        .map(|volume| UsedVolume {
+            volume,
+            connections: connections(volume),
+            stored_bytes: is_mapped.then(|| status.volume_bytes.get(&volume.id).copied().unwrap_or(0)),
+            sums: stats.of(volume.id),
+        })
         .collect();
     families.extend(of_volumes(&volumes));
     open_metrics(&config.name, families)
@@ -50,6 +57,8 @@ pub(super) async fn text(open: &Open, stats: &VolumeStats) -> Result<String> {
 struct UsedVolume<'a> {
     volume: &'a VolumeConfig,
     connections: usize,
+    /// Of mapped pools only.
+    stored_bytes: Option<u64>,
     sums: VolumeSums,
 }
 
@@ -285,8 +294,10 @@ fn of_volumes(volumes: &[UsedVolume<'_>]) -> Vec<Family> {
         let of_error = |(error, &n): (&str, &u64)| (volume_with(v, "error", error), Number::Counter(n));
         ERRORS.into_iter().zip(&v.sums.errors).map(of_error).collect::<Vec<_>>()
     });
+    let stored = volumes.iter().filter_map(|v| Some((volume(v), Number::Gauge(v.stored_bytes? as f64))));
     vec![
         each("volume_size_bytes", "Sizes of volumes", |v| Number::Gauge(v.volume.bytes as f64)),
+        Family::new("volume_stored_bytes", "Bytes that the volume stores", stored.collect()),
         each("volume_connections", "Connections of clients", |v| Number::Gauge(v.connections as f64)),
         each("volume_read_bytes", "Bytes that clients read", |v| Number::Counter(v.sums.read_bytes)),
         each("volume_written_bytes", "Bytes that clients wrote", |v| Number::Counter(v.sums.written_bytes)),

@@ -332,6 +332,8 @@ pub(crate) struct SharedSpace {
 pub(crate) struct VolumeView {
     pub(crate) name: String,
     pub(crate) bytes: u64,
+    /// Bytes that it stores; null for an array.
+    pub(crate) used_bytes: Option<u64>,
     /// Connections of clients.
     pub(crate) connections: u64,
 }

@@ -84,13 +84,15 @@ pub(crate) fn pool(observed: &Observed<'_>, space: &PoolSpace, control: &Path) -
         counters: counters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         members: (0..config.members.len()).map(|i| member(observed, space, i)).collect(),
         physical: space.domains.iter().map(domain).collect(),
-        volumes: volumes().map(volume).collect(),
+        volumes: volumes().map(|v| volume(observed, v)).collect(),
         ..PoolState::default()
     }
 }
 
-fn volume(volume: &VolumeConfig) -> VolumeView {
-    VolumeView { name: volume.name.clone(), bytes: volume.bytes, connections: 0 }
+fn volume(observed: &Observed<'_>, volume: &VolumeConfig) -> VolumeView {
+    let used = observed.status.volume_bytes.get(&volume.id).copied().unwrap_or(0);
+    let used_bytes = matches!(observed.config.geometry, PoolGeometry::Mapped(_)).then_some(used);
+    VolumeView { name: volume.name.clone(), bytes: volume.bytes, used_bytes, connections: 0 }
 }
 
 fn member(observed: &Observed<'_>, space: &PoolSpace, i: usize) -> MemberView {

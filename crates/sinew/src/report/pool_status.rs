@@ -301,9 +301,11 @@ fn print_latencies(value: &Value) {
 
 /// The volumes as a table.
 pub(crate) fn print_volumes(value: &Value) {
-    let mut table = Table::new(&[("volume", Align::Left), ("size", Align::Right)]);
+    let columns = [("volume", Align::Left), ("size", Align::Right), ("used", Align::Right)];
+    let mut table = Table::new(&columns);
     for v in value["volumes"].as_array().into_iter().flatten() {
-        table.row([text(v, "name").to_owned(), units::bytes(number(v, "bytes"))]);
+        let used = v["used_bytes"].as_u64().map_or("-".to_owned(), units::bytes);
+        table.row([text(v, "name").to_owned(), units::bytes(number(v, "bytes")), used]);
     }
     say!("");
     table.print();

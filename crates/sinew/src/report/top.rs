@@ -259,10 +259,12 @@ fn chart(values: &[Option<u64>]) -> String {
 
 fn draw_volumes(frame: &mut Frame<'_>, state: &PoolState, area: Rect) {
     let rows = state.volumes.iter().map(|volume| {
-        Row::new(vec![volume.name.clone(), units::bytes(volume.bytes), volume.connections.to_string()])
+        let used = volume.used_bytes.map_or("-".to_owned(), units::bytes);
+        let clients = volume.connections.to_string();
+        Row::new(vec![volume.name.clone(), units::bytes(volume.bytes), used, clients])
     });
-    let widths = [Constraint::Min(6), Constraint::Length(10), Constraint::Length(8)];
-    let heads = Row::new(["name", "size", "clients"]).style(quiet());
+    let widths = [Constraint::Min(6), Constraint::Length(9), Constraint::Length(9), Constraint::Length(8)];
+    let heads = Row::new(["name", "size", "used", "clients"]).style(quiet());
     frame.render_widget(Table::new(rows, widths).header(heads).block(block("volumes")), area);
 }
 
@@ -326,7 +328,12 @@ mod tests {
             capacity_bytes: 4 << 30,
             stripes: StripeCounts { mirrored: 7, parity: 12, degraded: 5, ..StripeCounts::default() },
             members: (0..5).map(member).collect(),
-            volumes: vec![VolumeView { name: "vol".to_owned(), bytes: 2 << 30, connections: 1 }],
+            volumes: vec![VolumeView {
+                name: "vol".to_owned(),
+                bytes: 2 << 30,
+                used_bytes: Some(3 << 20),
+                connections: 1,
+            }],
             work: vec![WorkState {
                 work: "rebuild".to_owned(),
                 unit: "chunks".to_owned(),
@@ -378,6 +385,7 @@ mod tests {
             "▁",
             "/dev/disk/by-id/nvme-4",
             "vol",
+            "3 MiB",
             "07:35:27 member 2 failed and is out",
         ] {
             assert!(has(&lines, text), "{text}: {lines:#?}");

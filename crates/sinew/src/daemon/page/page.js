@@ -215,9 +215,10 @@ function showMembers() {
 }
 
 function showVolumes() {
-  const heads = [["volume"], ["size", "number"], ["connections", "number"]];
+  const heads = [["volume"], ["size", "number"], ["used", "number"], ["connections", "number"]];
   const rows = state.volumes.map((volume) => element("tr", {}, ...cells(heads, [
-    volume.name, bytes(volume.bytes), String(volume.connections)])));
+    volume.name, bytes(volume.bytes), volume.used_bytes === null ? "-" : bytes(volume.used_bytes),
+    String(volume.connections)])));
   table("volume-table", heads, rows);
 }
 
