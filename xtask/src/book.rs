@@ -26,7 +26,10 @@ pub(crate) fn build(root: &Path, out: &Path) -> Result<Option<usize>, String> {
     }
     let contents = read(&source.join("docs/SUMMARY.md"))?;
     check_listed(&source.join("docs"), &contents)?;
-    write(&source.join("SUMMARY.md"), &from_top(&contents))?;
+    // Documents link to the table of contents, so it is a page too. The README is the first page of the book, its index.
+    write(&source.join("docs/SUMMARY.md"), &contents.replace("](../README.md)", "](../index.md)"))?;
+    let listed = format!("{}\n[Contents](docs/SUMMARY.md)\n", from_top(&contents));
+    write(&source.join("SUMMARY.md"), &listed)?;
     write(&out.join("book.toml"), SETTINGS)?;
     let run =
         Command::new(mdbook).arg("build").arg(out).output().map_err(|error| format!("mdbook: {error}"))?;
