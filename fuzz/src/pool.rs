@@ -10,6 +10,7 @@ use sinew_engine::client::{PoolClient, ShardLink, VolumeHandle};
 use sinew_engine::control::Control;
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_engine::shard::Shard;
+use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
 use sinew_format::model::mapped_geometry::{MappedGeometry, Protection};
 use sinew_format::model::pool_geometry::PoolGeometry;
@@ -69,6 +70,7 @@ pub fn shape(choice: u8) -> Config {
         volume_next: 1,
         openings: Vec::new(),
             damage: Vec::new(),
+            elastic_policy: ElasticPolicy::DEFAULT,
     }
 }
 

@@ -199,6 +199,16 @@ sinew_core::coverage_marks! {
     ArrayConvertReconstructed,
     /// An elastic array: a member failed when units of a new form were written.
     ArrayConvertMemberLost,
+    /// An elastic array: the governor had used stripes become mirrored.
+    ArrayGovernorPromoted,
+    /// An elastic array: the governor had stripes get parity for lack of space.
+    ArrayGovernorDemoted,
+    /// An elastic array: the governor exchanged mirrored stripes for others.
+    ArrayGovernorExchanged,
+    /// An elastic array: the governor had stripes become mirrored that take less space so.
+    ArrayGovernorAutonomous,
+    /// An elastic array: a stripe kept its copies, because its parity would take as much space.
+    ArrayDemotionWouldGrow,
     /// An elastic array: units that no form uses were discarded.
     ArrayTidied,
     /// An elastic array: members came or went while units were discarded, so all of the untidy regions are looked at again.

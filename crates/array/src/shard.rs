@@ -12,7 +12,7 @@ use sinew_core::mutation::{self, Mutation};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::config::MemberState;
-use sinew_format::model::form::ElasticPolicy;
+use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::MemberLayout;
 use sinew_members::members::Members;
 use sinew_members::message::{Reply, Request};
@@ -23,8 +23,8 @@ use sinew_members::status::ShardStatus;
 use sinew_members::throttle::Throttle;
 
 use crate::background::clear_bitmap::BitmapClearing;
-use crate::background::convert::Converter;
 use crate::background::destage::Destager;
+use crate::background::govern::Governing;
 use crate::background::rebuild::Rebuild;
 use crate::background::scrub::Scrub;
 use crate::background::tidy::Tidier;
@@ -56,7 +56,7 @@ pub struct ArrayShard<I> {
     rebuild: Rc<Rebuild<I>>,
     scrub: Rc<Scrub<I>>,
     tidier: Rc<Tidier<I>>,
-    converter: Rc<Converter<I>>,
+    governing: Rc<Governing<I>>,
     reshape: Rc<Reshape<I>>,
 }
 
@@ -94,7 +94,7 @@ impl<I: Io> ArrayShard<I> {
             rebuild: Rc::new(Rebuild::new(&state, &bitmap, &journal, &stripes)),
             scrub: Rc::new(Scrub::new(&state, &bitmap, &journal, &stripes)),
             tidier: Rc::new(Tidier::new(&state, &bitmap, &forms, &journal, &stripes)),
-            converter: Rc::new(Converter::new(&state, &forms, &stripes)),
+            governing: Rc::new(Governing::new(&state, &bitmap, &forms, &stripes)),
             reshape: Rc::new(Reshape::new(&state, &bitmap, &journal, &stripes)),
             state,
             bitmap,
@@ -126,7 +126,7 @@ impl<I: Io> ArrayShard<I> {
         io.spawn(Rc::clone(&self.scrub).run());
         if self.state.layout().is_elastic() {
             io.spawn(Rc::clone(&self.tidier).run());
-            io.spawn(Rc::clone(&self.converter).run());
+            io.spawn(Rc::clone(&self.governing).run());
         }
         if !self.state.layout().is_fixed() {
             io.spawn(Rc::clone(&self.reshape).run());
@@ -148,7 +148,7 @@ impl<I: Io> ArrayShard<I> {
             journal: &self.journal,
             stripes: &self.stripes,
             requests: &self.requests,
-            converter: &self.converter,
+            governing: &self.governing,
             reshape: &self.reshape,
         }
     }
@@ -296,7 +296,7 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
     }
 
     fn set_elastic_policy(&self, policy: ElasticPolicy) {
-        self.converter.set_policy(policy);
+        self.governing.set_policy(policy);
     }
 
     fn reshape(

@@ -121,11 +121,17 @@ pub enum Mutation {
     EmptyRevives,
     /// Elastic arrays: convert stripes without their locks.
     PromoteUnlocked,
+    /// Elastic arrays: replay after-images from before a change of the form.
+    ForgetFormVoid,
+    /// Elastic arrays: give stripes parity that then take more space.
+    DemoteGrows,
+    /// Elastic arrays: exchange mirrored stripes for others whether that gains anything or not.
+    SwapForever,
 }
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 58] = [
+    pub const ALL: [Mutation; 61] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -180,6 +186,9 @@ impl Mutation {
         Mutation::EmptyUnfilled,
         Mutation::EmptyRevives,
         Mutation::PromoteUnlocked,
+        Mutation::ForgetFormVoid,
+        Mutation::DemoteGrows,
+        Mutation::SwapForever,
         Mutation::GiveUpNeeded,
         Mutation::ApplyUnlanded,
         Mutation::ForgetVoid,

@@ -5,6 +5,7 @@
 
 use crate::model::config::{Config, MemberConfig, MemberState, Opening, VolumeConfig};
 use crate::model::damage::{DamagedRange, DamagedRanges, VolumeDamage};
+use crate::model::elastic_policy::ElasticPolicy;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::checksum::crc32c;
 use sinew_core::ids::VolumeId;
@@ -132,6 +133,11 @@ fn encode_config(config: &Config) -> Vec<u8> {
             w.u64(range.since_s);
         }
     }
+    let elastic = config.geometry.array().is_some_and(|array| array.elastic.is_some());
+    w.u8(u8::from(elastic));
+    if elastic {
+        encode_elastic_policy(&config.elastic_policy, &mut w);
+    }
     w.0
 }
 
@@ -182,15 +188,66 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
     }
     // So do those of versions that forgot damage.
     let damage = if r.0.is_empty() { Vec::new() } else { decode_damage(&mut r, &volumes)? };
-    let geometry = shape;
-    let config =
-        Config { pool, name, generation, epoch, geometry, members, volumes, volume_next, openings, damage };
+    // And those of versions without a governor of elastic arrays.
+    let elastic_policy = match !r.0.is_empty() && r.u8()? != 0 {
+        true => decode_elastic_policy(&mut r)?,
+        false => ElasticPolicy::DEFAULT,
+    };
+    let config = Config {
+        pool,
+        name,
+        generation,
+        epoch,
+        geometry: shape,
+        members,
+        volumes,
+        volume_next,
+        openings,
+        damage,
+        elastic_policy,
+    };
     let all = config.volumes.iter().fold(0u64, |all, v| all.saturating_add(v.bytes));
     // All members count: the volumes may be larger than the limit now if members were lost for good since.
     if all > config.volume_bytes_on(|_| true) {
         return Err(DecodeError::Invalid("size of volumes"));
     }
     Ok(config)
+}
+
+/// A share that is not set.
+const NO_SHARE: u8 = u8::MAX;
+
+fn encode_elastic_policy(policy: &ElasticPolicy, w: &mut Writer) {
+    w.u8(policy.mirrored_share.unwrap_or(NO_SHARE));
+    w.u8(u8::from(policy.governed) | u8::from(policy.weighed) << 1 | u8::from(policy.autonomous) << 2);
+    w.u8(policy.low);
+    w.u8(policy.high);
+    w.u16(policy.hit_factor);
+    w.u16(policy.steady_permille);
+    w.u32(policy.interval_ms);
+    w.u64(policy.convert_rate);
+    w.u32(policy.autonomous_period_s);
+}
+
+fn decode_elastic_policy(r: &mut Reader<'_>) -> Result<ElasticPolicy, DecodeError> {
+    let (share, flags) = (r.u8()?, r.u8()?);
+    let policy = ElasticPolicy {
+        mirrored_share: Some(share).filter(|&share| share != NO_SHARE),
+        governed: flags & 1 != 0,
+        weighed: flags & 2 != 0,
+        autonomous: flags & 4 != 0,
+        low: r.u8()?,
+        high: r.u8()?,
+        hit_factor: r.u16()?,
+        steady_permille: r.u16()?,
+        interval_ms: r.u32()?,
+        convert_rate: r.u64()?,
+        autonomous_period_s: r.u32()?,
+    };
+    match policy.fault() {
+        None => Ok(policy),
+        Some(_) => Err(DecodeError::Invalid("policy of an elastic array")),
+    }
 }
 
 fn decode_damage(r: &mut Reader<'_>, volumes: &[VolumeConfig]) -> Result<Vec<VolumeDamage>, DecodeError> {
@@ -215,9 +272,12 @@ fn decode_damage(r: &mut Reader<'_>, volumes: &[VolumeConfig]) -> Result<Vec<Vol
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::model::mapped_geometry::{MappedGeometry, Protection};
+    use crate::model::array_geometry::{ArrayGeometry, ArraySpec};
+    use crate::model::form::Elastic;
+    use crate::model::mapped_geometry::{MappedGeometry, MemberLayout, Protection};
     use crate::model::pool_geometry::PoolGeometry;
     use proptest::prelude::*;
+    use sinew_layout::{Level, Rotation};
 
     pub(crate) fn sample() -> Config {
         let protection = Protection::Parity1;
@@ -250,7 +310,46 @@ pub(crate) mod tests {
                 ranges: DamagedRanges::from_stored(vec![DamagedRange { first: 3, blocks: 2, since_s: 9 }])
                     .unwrap(),
             }],
+            elastic_policy: ElasticPolicy::DEFAULT,
         }
+    }
+
+    /// An elastic array on four members.
+    fn elastic_sample() -> Config {
+        let elastic = Elastic { expect_milli: 1800, physical: 0, form_pages: 0 };
+        let level = Level::Raid5(Rotation::LeftSymmetric);
+        let spec = ArraySpec {
+            level,
+            chunk_bytes: 65536,
+            journal: true,
+            spares: 0,
+            zeroed: true,
+            elastic: Some(elastic),
+        };
+        let geometry = ArrayGeometry::new(&spec, 4, 64 << 20, 1, Some(64)).unwrap();
+        let mut config = Config { geometry: PoolGeometry::Array(geometry), damage: Vec::new(), ..sample() };
+        config.members.iter_mut().for_each(|member| member.layout = MemberLayout::default());
+        config
+    }
+
+    #[test]
+    fn the_policy_of_an_elastic_array_is_kept() {
+        let mut config = elastic_sample();
+        let earlier = {
+            let bytes = encode_config(&config);
+            decode_config(&bytes[..bytes.len() - 28 - 1]).unwrap()
+        };
+        assert_eq!(earlier.elastic_policy, ElasticPolicy::DEFAULT, "a version without a governor");
+        config.elastic_policy = ElasticPolicy {
+            low: 50,
+            high: 60,
+            convert_rate: 7,
+            autonomous: false,
+            ..ElasticPolicy::pinned(20)
+        };
+        assert_eq!(decode_config(&encode_config(&config)).as_ref(), Ok(&config));
+        config.elastic_policy.hit_factor = 0;
+        assert!(decode_config(&encode_config(&config)).is_err());
     }
 
     #[test]
@@ -265,8 +364,8 @@ pub(crate) mod tests {
     fn configurations_of_earlier_versions_are_read() {
         let mut config = sample();
         let bytes = encode_config(&config);
-        let damage = 4 + 4 + 4 + 24;
-        let before_damage = &bytes[..bytes.len() - damage];
+        let (damage, no_policy) = (4 + 4 + 4 + 24, 1);
+        let before_damage = &bytes[..bytes.len() - damage - no_policy];
         config.damage.clear();
         assert_eq!(decode_config(before_damage).unwrap(), config);
         let earlier = &before_damage[..before_damage.len() - 8 * config.members.len()];

@@ -12,7 +12,7 @@ use sinew_core::io::{DeviceId, IoError};
 use sinew_core::volume::{Extent, VolumeError};
 use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::config::MemberState;
-use sinew_format::model::form::ElasticPolicy;
+use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::MemberLayout;
 use sinew_format::model::policy::Policy;
 

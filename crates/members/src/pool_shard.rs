@@ -10,7 +10,7 @@ use sinew_core::io::{DeviceId, Io};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::config::{Config, MemberState};
-use sinew_format::model::form::ElasticPolicy;
+use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::MemberLayout;
 use sinew_format::model::policy::Policy;
 

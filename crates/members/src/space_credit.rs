@@ -17,6 +17,30 @@ pub struct Allotment {
     pub members: Vec<MemberId>,
     /// Bytes.
     pub free: u64,
+    /// Bytes that the members take of the domain.
+    pub used: u64,
+    /// Bytes that are free in the domain, for all shards.
+    pub free_in_all: u64,
+}
+
+impl Allotment {
+    /// The part of the space that is in use, in thousandths. Space that is not in use and not free is that of another tenant.
+    pub fn used_permille(&self) -> u32 {
+        let total = u128::from(self.used) + u128::from(self.free_in_all);
+        (u128::from(self.used) * 1000 / total.max(1)) as u32
+    }
+
+    /// The space that falls to each member.
+    pub fn member_bytes(&self) -> u64 {
+        self.used.saturating_add(self.free_in_all) / (self.members.len() as u64).max(1)
+    }
+
+    /// Bytes that each member may take until this percentage of the space is in use; below 0 if it has too many.
+    pub fn room_to(&self, percent: u8) -> i64 {
+        let total = i128::from(self.used) + i128::from(self.free_in_all);
+        let room = total * i128::from(percent) / 100 - i128::from(self.used);
+        (room / (self.members.len() as i128).max(1)) as i64
+    }
 }
 
 /// What has to fit the credit for a write to be admitted.
@@ -109,6 +133,11 @@ impl SpaceCredit {
         self.allotments.replace(allotments);
     }
 
+    /// The space of each domain that may end before the addresses of its members do, by the last figures.
+    pub fn domains(&self) -> Vec<Allotment> {
+        self.allotments.borrow().clone()
+    }
+
     /// Whether the space of any member may end before its addresses do.
     pub fn is_limited(&self) -> bool {
         !self.allotments.borrow().is_empty()
@@ -126,7 +155,7 @@ impl SpaceCredit {
     }
 
     /// Whether what is needed, with all claims and these blocks, exceeds the credit of a domain.
-    pub(crate) fn is_short_for(&self, blocks: u64, need: SpaceNeed) -> bool {
+    pub fn is_short_for(&self, blocks: u64, need: SpaceNeed) -> bool {
         self.is_short_without_claims(self.claimed.get() + blocks, need)
     }
 
@@ -164,12 +193,25 @@ mod tests {
     const BLOCK: u64 = BLOCK_BYTES as u64;
     const ONE: SpaceNeed = SpaceNeed { pending_blocks: 1, writes_of_block: 2, reserve: 0 };
 
+    fn allotment(members: Vec<MemberId>, free: u64) -> Allotment {
+        Allotment { members, free, used: 0, free_in_all: free }
+    }
+
     fn credit(members: &[u8], free_blocks: u64) -> SpaceCredit {
         let credit = SpaceCredit::default();
         credit.mark();
         let members = members.iter().map(|&member| MemberId(member)).collect();
-        credit.deal(vec![Allotment { members, free: free_blocks * BLOCK }]);
+        credit.deal(vec![allotment(members, free_blocks * BLOCK)]);
         credit
+    }
+
+    #[test]
+    fn room_is_counted_for_each_member_of_a_domain() {
+        let shared =
+            Allotment { used: 900, free_in_all: 100, ..allotment(vec![MemberId(0), MemberId(1)], 50) };
+        assert_eq!(shared.used_permille(), 900);
+        assert_eq!((shared.room_to(95), shared.room_to(80)), (25, -50));
+        assert_eq!(allotment(vec![MemberId(0)], 0).used_permille(), 0, "there is no space at all");
     }
 
     #[test]
@@ -185,10 +227,10 @@ mod tests {
         credit.mark();
         // The figures need not contain what ends from here on.
         credit.end_write(MemberId(0), BLOCK);
-        credit.deal(vec![Allotment { members: vec![MemberId(0)], free: 2 * BLOCK }]);
+        credit.deal(vec![allotment(vec![MemberId(0)], 2 * BLOCK)]);
         assert!(credit.is_short(ONE), "two writes had not ended when the figures were asked for");
         credit.mark();
-        credit.deal(vec![Allotment { members: vec![MemberId(0)], free: 2 * BLOCK }]);
+        credit.deal(vec![allotment(vec![MemberId(0)], 2 * BLOCK)]);
         assert!(!credit.is_short(ONE), "one still has not");
     }
 

@@ -129,6 +129,35 @@ counters! {
     stripes_emptied,
 }
 
+/// What the governor of an elastic array has seen lately.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GovernorStatus {
+    /// Requests of clients in the last minute in which there were some, one for each stripe that they used.
+    pub requests: u64,
+    /// Of `requests`, those that used a mirrored stripe.
+    pub hits: u64,
+    /// Bytes of data that were looked at for their compressibility; those of long ago count less.
+    pub data_bytes: u64,
+    /// The space that they are estimated to take.
+    pub data_stored_bytes: u64,
+    /// Bytes of parity, likewise.
+    pub parity_bytes: u64,
+    /// The space that they are estimated to take.
+    pub parity_stored_bytes: u64,
+}
+
+impl GovernorStatus {
+    /// Adds another shard's.
+    pub fn add(&mut self, other: &GovernorStatus) {
+        self.requests += other.requests;
+        self.hits += other.hits;
+        self.data_bytes += other.data_bytes;
+        self.data_stored_bytes += other.data_stored_bytes;
+        self.parity_bytes += other.parity_bytes;
+        self.parity_stored_bytes += other.parity_stored_bytes;
+    }
+}
+
 /// A shard's state, or, added up, the pool's.
 #[derive(Clone, Debug, Default)]
 pub struct ShardStatus {
@@ -150,8 +179,10 @@ pub struct ShardStatus {
     pub stripes_parity: u64,
     /// Stripes of an elastic array that store nothing.
     pub stripes_empty: u64,
-    /// Stripes of an elastic array that become mirrored or get parity by the order of an operator, and have not yet.
+    /// Stripes of an elastic array that become mirrored or get parity by an order, and have not yet.
     pub conversions_left: u64,
+    /// What the governor of an elastic array has seen.
+    pub governor: GovernorStatus,
     /// Stripes with a missing or stale chunk.
     pub stripes_degraded: u64,
     /// Of `stripes_degraded`, stripes without any redundancy left, or lost.
@@ -219,6 +250,7 @@ impl ShardStatus {
         self.stripes_parity += other.stripes_parity;
         self.stripes_empty += other.stripes_empty;
         self.conversions_left += other.conversions_left;
+        self.governor.add(&other.governor);
         self.stripes_degraded += other.stripes_degraded;
         self.stripes_at_risk += other.stripes_at_risk;
         self.metadata_degraded += other.metadata_degraded;

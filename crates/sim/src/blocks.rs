@@ -17,14 +17,16 @@ const PAGE_BLOCKS: usize = 128;
 struct Cell {
     written: Version,
     durable: Version,
+    /// The space that the written content takes, where that is counted.
+    length: u32,
 }
 
 /// The blocks of a device, as last written and as a power loss would leave them at worst.
 pub(crate) struct BlockTable {
     pages: Vec<Option<Box<[Cell; PAGE_BLOCKS]>>>,
     drop_zeros: bool,
-    /// Whether the space that written content takes is counted.
-    counts_space: bool,
+    /// How the space that written content takes is counted, if it is.
+    lengths: Option<Lengths>,
     stored_bytes: u64,
     /// The zeros dropped last, which loads write again and again: they need no second look.
     zeros: Option<Buf>,
@@ -35,14 +37,23 @@ impl BlockTable {
     pub(crate) fn new(blocks: u64, drop_zeros: bool) -> BlockTable {
         let pages = (blocks as usize).div_ceil(PAGE_BLOCKS);
         let pages = (0..pages).map(|_| None).collect();
-        BlockTable { pages, drop_zeros, counts_space: false, stored_bytes: 0, zeros: None }
+        BlockTable { pages, drop_zeros, lengths: None, stored_bytes: 0, zeros: None }
     }
 
     /// Counts the space that written content takes, from now on.
-    pub(crate) fn count_space(&mut self) {
-        self.counts_space = true;
-        let cells = self.pages.iter().flatten().flat_map(|page| page.iter());
-        self.stored_bytes = cells.map(|cell| length_of(&cell.written)).sum();
+    pub(crate) fn count_space(&mut self, lengths: Lengths) {
+        self.lengths = Some(lengths);
+        let cells = self.pages.iter_mut().flatten().flat_map(|page| page.iter_mut());
+        let lengths = cells.map(|cell| {
+            cell.length = length_of(&cell.written, lengths);
+            u64::from(cell.length)
+        });
+        self.stored_bytes = lengths.sum();
+    }
+
+    /// How the space that written content takes is counted.
+    pub(crate) fn lengths(&self) -> Lengths {
+        self.lengths.unwrap_or_default()
     }
 
     /// The space that all written content takes.
@@ -52,7 +63,7 @@ impl BlockTable {
 
     /// The space that a block takes.
     pub(crate) fn stored_length_of(&self, block: u64) -> u64 {
-        self.cell(block).map_or(0, |cell| length_of(&cell.written))
+        self.cell(block).map_or(0, |cell| u64::from(cell.length))
     }
 
     fn cell(&self, block: u64) -> Option<&Cell> {
@@ -69,12 +80,20 @@ impl BlockTable {
     }
 
     fn change(&mut self, block: u64, change: impl FnOnce(&mut Cell)) {
-        if !self.counts_space {
-            return change(self.cell_mut(block));
+        let Some(lengths) = self.lengths else { return change(self.cell_mut(block)) };
+        let cell = self.cell_mut(block);
+        let before = (cell.written.clone(), cell.length);
+        change(cell);
+        let is_same = match (&before.0, &cell.written) {
+            (Some(before), Some(after)) => before.is_same(after),
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_same {
+            cell.length = length_of(&cell.written, lengths);
+            let after = cell.length;
+            self.stored_bytes = self.stored_bytes - u64::from(before.1) + u64::from(after);
         }
-        let before = self.stored_length_of(block);
-        change(self.cell_mut(block));
-        self.stored_bytes = self.stored_bytes - before + self.stored_length_of(block);
     }
 
     fn drops(&mut self, buf: &Buf) -> bool {
@@ -155,8 +174,8 @@ impl BlockTable {
     }
 }
 
-fn length_of(version: &Version) -> u64 {
-    version.as_ref().map_or(0, |buf| stored_length(buf.bytes()))
+fn length_of(version: &Version, lengths: Lengths) -> u32 {
+    version.as_ref().map_or(0, |buf| stored_length(buf.bytes(), lengths))
 }
 
 /// What one request leaves on a device.
@@ -209,9 +228,31 @@ fn is_zero(block: &[u8]) -> bool {
     block == ZEROS
 }
 
+/// The space that blocks take on a thin device. A block of zeros takes none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lengths {
+    /// As much as they have bytes.
+    #[default]
+    Whole,
+    /// As much as LZ4 leaves of their content, like zram: what saves less than a fifth is stored as it is.
+    Lz4,
+}
+
+/// A block that LZ4 leaves more of is stored as it is.
+const STORED_WHOLE_ABOVE: usize = BLOCK_BYTES * 4 / 5;
+
 /// Bytes that a block takes on a thin device.
-pub(crate) fn stored_length(content: &[u8]) -> u64 {
-    if is_zero(content) { 0 } else { BLOCK_BYTES as u64 }
+pub(crate) fn stored_length(content: &[u8], lengths: Lengths) -> u32 {
+    if is_zero(content) {
+        return 0;
+    }
+    match lengths {
+        Lengths::Whole => BLOCK_BYTES as u32,
+        Lengths::Lz4 => match lz4_flex::block::compress(content).len() {
+            length if length <= STORED_WHOLE_ABOVE => length as u32,
+            _ => BLOCK_BYTES as u32,
+        },
+    }
 }
 
 /// The first blocks of a write.

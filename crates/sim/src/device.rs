@@ -388,9 +388,10 @@ impl DeviceState {
 
     /// Forgets all content and all damage, as if the device were exchanged for a new one.
     pub(crate) fn wipe(&mut self) {
+        let lengths = self.table.lengths();
         self.table = BlockTable::new(self.blocks(), self.config.drop_zeros);
         if self.thin.is_some() {
-            self.table.count_space();
+            self.table.count_space(lengths);
         }
         self.cache.clear();
         self.unreadable.clear();

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::DeviceId;
 
+use crate::blocks::Lengths;
 use crate::blocks::{Content, Version};
 use crate::core::Core;
 use crate::device::{CrashPolicy, DeviceState, DeviceStats};
@@ -193,7 +194,16 @@ impl Device {
     pub fn set_physical(&self, bytes: u64) {
         self.with(|device, _| {
             device.thin = Some(Thin::new(bytes));
-            device.table.count_space();
+            let lengths = device.table.lengths();
+            device.table.count_space(lengths);
+        });
+    }
+
+    /// As [`Device::set_physical`]; its blocks take as much of that as these lengths say.
+    pub fn set_compressing(&self, bytes: u64, lengths: Lengths) {
+        self.with(|device, _| {
+            device.thin = Some(Thin::new(bytes));
+            device.table.count_space(lengths);
         });
     }
 

@@ -210,7 +210,7 @@ impl DeviceState {
         let (limit, mut used) = (thin.limit(now), self.table.stored_bytes());
         let content = data.iter().flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES));
         let fits = content.zip(first..).take_while(|(content, block)| {
-            let new = stored_length(content);
+            let new = u64::from(stored_length(content, self.table.lengths()));
             // The old content is there until the new one is (zram, copy on write).
             let fits = new == 0 || used + new <= limit;
             used = used - self.table.stored_length_of(*block) + new;

@@ -44,6 +44,7 @@ pub mod torture;
 mod trace;
 mod world;
 
+pub use blocks::Lengths;
 pub use device::{CrashPolicy, DeviceConfig, DeviceStats, DiscardReads};
 pub use faults::{Corruption, CorruptionKind, DeviceFaults, EIO, ENOSPC, Fault, FaultCounts, OpKind};
 pub use handle::Device;

@@ -3,6 +3,7 @@
 pub(crate) mod array;
 pub(crate) mod bench;
 pub(crate) mod damage;
+pub(crate) mod elastic_policy;
 pub(crate) mod events;
 pub(crate) mod examine;
 pub(crate) mod find;

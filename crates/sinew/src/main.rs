@@ -46,7 +46,7 @@ struct Sinew {
 #[derive(Subcommand)]
 enum Command {
     Up(commands::up::UpArgs),
-    Serve(commands::serve::ServeArgs),
+    Serve(Box<commands::serve::ServeArgs>),
     #[command(subcommand)]
     Pool(commands::pool::PoolCommand),
     #[command(subcommand)]
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
     }));
     let result = match Sinew::parse().command {
         Command::Up(args) => commands::up::run(args),
-        Command::Serve(args) => commands::serve::run(args),
+        Command::Serve(args) => commands::serve::run(*args),
         Command::Pool(command) => commands::pool::run(command),
         Command::Array(command) => commands::array::run(command),
         Command::Volume(command) => commands::volume::run(command),

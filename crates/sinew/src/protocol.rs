@@ -14,4 +14,4 @@ pub(crate) mod socket;
 pub(crate) mod state;
 pub(crate) mod status;
 
-pub(crate) use request::{IoTimeout, PolicyChange, Request};
+pub(crate) use request::{ElasticChange, IoTimeout, PolicyChange, Request, Share};

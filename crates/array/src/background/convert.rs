@@ -1,4 +1,4 @@
-//! The conversion of stripes of an elastic array: towards the share of mirrored stripes that is wanted.
+//! The conversion of stripes of an elastic array in batches: the search for candidates, and the share that an operator has set.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -6,28 +6,48 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::io::Io;
-use sinew_format::model::form::{ElasticPolicy, Form};
+use sinew_core::mutation::{self, Mutation};
+use sinew_format::model::elastic_policy::ElasticPolicy;
+use sinew_format::model::form::Form;
+use sinew_members::space_credit::SpaceNeed;
+use sinew_members::throttle::{Limits, Throttle};
 
 use crate::forms::Forms;
 use crate::state::{RETRY_NS, ShardState};
 use crate::stripe::Stripes;
 
 /// Stripes of a batch, which share the flushes that a conversion needs.
-const BATCH_STRIPES: u64 = 64;
+pub(super) const BATCH_STRIPES: u64 = 64;
+/// Stripes that a search looks at before it gives up for now.
+const SEARCHED_MAX: u64 = 1 << 20;
+
+/// Which stripes are to be converted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Candidates {
+    /// Any, in their order.
+    Any,
+    /// Stripes with parity that were used lately; those that compress well with a higher probability.
+    Used,
+    /// Stripes with parity that are used again and again.
+    Hot,
+    /// Mirrored stripes, with a second chance for those that were used; those that compress well with a lower probability.
+    NotUsed,
+    /// Mirrored stripes that were not used lately.
+    Cold,
+}
 
 /// Converts the stripes of a shard.
-pub(crate) struct Converter<I> {
+pub(super) struct Converter<I> {
     state: Rc<ShardState<I>>,
     forms: Rc<Forms<I>>,
     stripes: Rc<Stripes<I>>,
-    policy: Cell<ElasticPolicy>,
-    /// Where the search for the next stripe to be converted begins.
-    cursor: Cell<u64>,
+    throttle: Throttle,
+    /// Where the search for the next stripe with parity begins, and that for the next mirrored one.
+    cursors: [Cell<u64>; 2],
 }
 
 impl<I: Io> Converter<I> {
-    /// The job, not yet running.
-    pub(crate) fn new(
+    pub(super) fn new(
         state: &Rc<ShardState<I>>,
         forms: &Rc<Forms<I>>,
         stripes: &Rc<Stripes<I>>,
@@ -36,45 +56,19 @@ impl<I: Io> Converter<I> {
             state: Rc::clone(state),
             forms: Rc::clone(forms),
             stripes: Rc::clone(stripes),
-            policy: Cell::default(),
-            cursor: Cell::new(0),
+            throttle: Throttle::default(),
+            cursors: Default::default(),
         }
     }
 
-    /// Converts by this policy from now on.
-    pub(crate) fn set_policy(&self, policy: ElasticPolicy) {
-        self.policy.set(policy);
-        self.forms.set_first(match policy.mirrored_share {
-            Some(share) if share >= 50 => Form::Mirrored,
-            _ => Form::Parity,
-        });
-        self.forms.wake_conversion();
+    /// Limits the rate of conversions by the governor, in bytes of data per second; 0 is no limit.
+    pub(super) fn set_rate(&self, bytes_per_second: u64) {
+        self.throttle.set(Limits { bytes_per_second, pause_above_iops: 0 });
     }
 
-    /// Stripes to be converted now.
-    pub(crate) fn left(&self) -> u64 {
-        self.wanted().map_or(0, |(_, count)| count)
-    }
-
-    /// Converts whenever the share is not the one that is wanted, for ever.
-    pub(crate) async fn run(self: Rc<Self>) {
-        loop {
-            self.forms.wait_for_change().await;
-            while let Some((to, count)) = self.wanted() {
-                if self.state.is_closing() || self.state.has_failed() {
-                    break;
-                }
-                if !self.convert_batch(to, count.min(BATCH_STRIPES)).await {
-                    self.state.mark(Mark::ArrayConvertRetried);
-                    self.state.io().sleep(RETRY_NS).await;
-                }
-            }
-        }
-    }
-
-    /// The form that stripes are to get now, and how many.
-    fn wanted(&self) -> Option<(Form, u64)> {
-        let share = u64::from(self.policy.get().mirrored_share?);
+    /// The form that stripes are to get, and how many, for a share of mirrored stripes that an operator has set.
+    pub(super) fn toward_share(&self, policy: &ElasticPolicy) -> Option<(Form, u64)> {
+        let share = u64::from(policy.mirrored_share?);
         let (mirrored, parity) = (self.forms.count(Form::Mirrored), self.forms.count(Form::Parity));
         let target = (mirrored + parity) * share / 100;
         match mirrored.cmp(&target) {
@@ -84,38 +78,115 @@ impl<I: Io> Converter<I> {
         }
     }
 
-    /// Whether there is physical space for the copies of some stripes, beside what clients and the reserve need.
-    async fn has_credit(&self, stripes: u64) -> bool {
-        let layout = self.state.layout();
-        let blocks = stripes * u64::from(layout.stripe_slots());
-        let need = || self.state.space_need(blocks + self.stripes.blocks_to_place());
-        self.state.members().has_credit(need).await
+    /// Converts stripes by the order of an operator.
+    pub(super) async fn convert_any(&self, to: Form, count: u64) {
+        let chosen = self.choose(to.counterpart(), count.min(BATCH_STRIPES), Candidates::Any, None).await;
+        if self.convert(chosen, to, false).await == 0 {
+            self.state.mark(Mark::ArrayConvertRetried);
+            self.state.io().sleep(RETRY_NS).await;
+        }
     }
 
-    /// Converts some stripes; false when none could be converted.
-    async fn convert_batch(&self, to: Form, count: u64) -> bool {
-        if to == Form::Mirrored && !self.has_credit(count).await {
-            self.state.mark(Mark::ArrayPromotionAwaitsSpace);
-            return false;
-        }
-        let from = to.counterpart();
+    /// Converts up to a batch of candidates; returns how many. `weighed`: by their compressibility.
+    pub(super) async fn convert_some(&self, to: Form, count: u64, of: Candidates, weighed: bool) -> u64 {
+        let chosen = self.choose_some(to, count, of, weighed).await;
+        self.convert(chosen, to, true).await
+    }
+
+    /// Chooses up to a batch of candidates to be converted.
+    pub(super) async fn choose_some(&self, to: Form, count: u64, of: Candidates, weighed: bool) -> Vec<u64> {
+        let weighing = (weighed && self.state.members().space.is_limited()).then_some(to);
+        self.choose(to.counterpart(), count.min(BATCH_STRIPES), of, weighing).await
+    }
+
+    /// Chooses stripes of the form `from`. With a form to be weighed for, a stripe is taken with a probability that follows from
+    /// its compressibility.
+    async fn choose(&self, from: Form, count: u64, of: Candidates, weighed_for: Option<Form>) -> Vec<u64> {
+        let cursor = &self.cursors[usize::from(from == Form::Mirrored)];
         let mut chosen = Vec::with_capacity(count as usize);
-        let mut next = self.cursor.get();
+        let (mut next, mut looked_at) = (cursor.get(), 0);
+        // Twice around: a second chance is taken at the first time.
+        let most = (2 * self.state.layout().stripes).min(SEARCHED_MAX);
         while (chosen.len() as u64) < count
+            && looked_at <= most
             && let Some(stripe) = self.forms.next_of(from, next)
             && !chosen.contains(&stripe)
         {
-            chosen.push(stripe);
+            let stripes = self.state.layout().stripes;
+            looked_at += 1 + (stripe + stripes - next.min(stripes)) % stripes;
             next = stripe + 1;
+            if self.is_candidate(stripe, of) && self.is_accepted(stripe, weighed_for).await {
+                chosen.push(stripe);
+            }
         }
-        self.cursor.set(next);
+        cursor.set(next);
         chosen.sort_unstable();
+        chosen
+    }
+
+    fn is_candidate(&self, stripe: u64, of: Candidates) -> bool {
+        let heat = self.forms.heat();
+        match of {
+            Candidates::Any => true,
+            Candidates::Hot | Candidates::Cold if mutation::on(Mutation::SwapForever) => true,
+            Candidates::Used => heat.is_used(stripe),
+            Candidates::Hot => heat.is_hot(stripe),
+            Candidates::NotUsed => !heat.take_chance(stripe),
+            Candidates::Cold => !heat.is_used(stripe),
+        }
+    }
+
+    /// Draws whether a stripe is taken: a promotion in proportion to its compressibility, a demotion inversely (section 3.2.2).
+    async fn is_accepted(&self, stripe: u64, weighed_for: Option<Form>) -> bool {
+        let Some(to) = weighed_for else { return true };
+        let mean = self.stripes.mean_compressibility().ratio_permille();
+        let own = self.stripes.estimate_space(stripe).await.and_then(|estimate| estimate.ratio_permille());
+        let (Some(own), Some(mean)) = (own, mean) else { return true };
+        let (better, worse) = if to == Form::Mirrored { (own, mean) } else { (mean, own) };
+        // A stripe of average compressibility is taken every second time.
+        self.state.io().random() % (2 * worse).max(1) < better
+    }
+
+    /// The number of stripes, of `stripes`, for whose copies there is physical space beside what clients and the reserve need.
+    async fn with_credit(&self, mut stripes: u64) -> u64 {
+        let layout = self.state.layout();
+        let need = |stripes: u64| {
+            let need = self.state.space_need(self.stripes.blocks_to_place());
+            // Copies go around the members.
+            let chunks = (stripes * layout.k as u64 * layout.m as u64).div_ceil(layout.w as u64);
+            let copies = chunks * u64::from(layout.chunk_blocks) * BLOCK_BYTES as u64;
+            SpaceNeed { reserve: need.reserve + copies, ..need }
+        };
+        let members = self.state.members();
+        if !members.has_credit(|| need(stripes)).await {
+            while stripes > 0 && members.space.is_short(need(stripes)) {
+                stripes /= 2;
+            }
+        }
+        stripes
+    }
+
+    /// Converts stripes, which ascend; returns how many. `judged`: none that would take more space with parity gets it.
+    pub(super) async fn convert(&self, mut chosen: Vec<u64>, to: Form, judged: bool) -> u64 {
+        if to == Form::Mirrored && !chosen.is_empty() {
+            chosen.truncate(self.with_credit(chosen.len() as u64).await as usize);
+            if chosen.is_empty() {
+                self.state.mark(Mark::ArrayPromotionAwaitsSpace);
+            }
+        }
+        if chosen.is_empty() {
+            return 0;
+        }
         let layout = self.state.layout();
         let bytes = u64::from(layout.chunk_blocks) * BLOCK_BYTES as u64 * layout.k as u64;
-        self.state.throttle().pay(self.state.io(), bytes * chosen.len() as u64).await;
+        let bytes = bytes * chosen.len() as u64;
+        self.state.throttle().pay(self.state.io(), bytes).await;
+        if judged {
+            self.throttle.pay(self.state.io(), bytes).await;
+        }
         for &stripe in &chosen {
             self.state.yield_stripe_to_clients(stripe).await;
         }
-        matches!(self.stripes.convert(&chosen, to).await, Ok(1..))
+        self.stripes.convert(&chosen, to, judged).await.map_or(0, |converted| converted as u64)
     }
 }

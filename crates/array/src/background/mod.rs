@@ -1,8 +1,10 @@
 //! Background work: the jobs that a shard of an array does by itself. Nothing here knows clients' requests.
 
 pub(crate) mod clear_bitmap;
-pub(crate) mod convert;
+mod convert;
 pub(crate) mod destage;
+pub(crate) mod govern;
+mod governor;
 pub(crate) mod rebuild;
 pub(crate) mod scrub;
 pub(crate) mod tidy;

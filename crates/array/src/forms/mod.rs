@@ -5,6 +5,7 @@
 //! it.) The log keeps the group until the page is durable. In an array that is not elastic every stripe has
 //! the one form of its level.
 
+pub(crate) mod heat;
 pub(crate) mod pages;
 pub(crate) mod table;
 
@@ -18,6 +19,7 @@ use sinew_core::sync::Kick;
 use sinew_format::form_page::{FORMS_PER_PAGE, FormPageHeader, encode_form_page};
 use sinew_format::model::form::Form;
 
+use crate::forms::heat::Heat;
 use crate::forms::pages::FormPages;
 use crate::forms::table::FormTable;
 use crate::state::ShardState;
@@ -38,6 +40,12 @@ pub(crate) struct Forms<I> {
     unsure: Cell<bool>,
     /// The form of stripes that are written for the first time.
     first: Cell<Form>,
+    heat: Heat,
+    /// The task that converts stripes sleeps until a client uses one.
+    sleeps: Cell<bool>,
+    /// Blocks of the largest write that waits for physical space, and the signal that there is one.
+    waiting_blocks: Cell<u64>,
+    pressed: Kick,
 }
 
 /// A change of the form of stripes that is under way. Dropping it ends it, and has the stripes tidied.
@@ -92,6 +100,10 @@ impl<I: Io> Forms<I> {
             changing: RefCell::default(),
             unsure: Cell::default(),
             first: Cell::new(Form::Parity),
+            heat: Heat::new(if state.layout().is_elastic() { state.layout().stripes } else { 0 }),
+            sleeps: Cell::new(false),
+            waiting_blocks: Cell::new(0),
+            pressed: Kick::default(),
         }
     }
 
@@ -150,6 +162,46 @@ impl<I: Io> Forms<I> {
     /// Resolves when there are stripes to be converted, perhaps.
     pub(crate) async fn wait_for_change(&self) {
         self.conversion_wanted.kicked().await;
+    }
+
+    /// Which stripes were used lately.
+    pub(crate) fn heat(&self) -> &Heat {
+        &self.heat
+    }
+
+    /// A client's request uses a stripe of an elastic array.
+    pub(crate) fn note_use(&self, stripe: u64, writes: bool) {
+        self.heat.note(stripe, self.get(stripe) == Form::Mirrored, writes);
+        if self.sleeps.take() {
+            self.conversion_wanted.kick();
+        }
+    }
+
+    /// Has the next use of a stripe wake the task that converts stripes.
+    pub(crate) fn sleep_until_used(&self) {
+        self.sleeps.set(true);
+    }
+
+    /// A client's write of this number of blocks waits for physical space.
+    pub(crate) fn note_waiting(&self, blocks: u64) {
+        self.waiting_blocks.set(self.waiting_blocks.get().max(blocks));
+        self.pressed.kick();
+        self.conversion_wanted.kick();
+    }
+
+    /// Blocks of the largest write that has waited for physical space since they were last taken; 0 if none has.
+    pub(crate) fn waiting_blocks(&self) -> u64 {
+        self.waiting_blocks.get()
+    }
+
+    /// Takes the number of [`Forms::waiting_blocks`].
+    pub(crate) fn take_waiting_blocks(&self) -> u64 {
+        self.waiting_blocks.take()
+    }
+
+    /// Resolves when a client's write waits for physical space.
+    pub(crate) async fn wait_for_pressure(&self) {
+        self.pressed.kicked().await;
     }
 
     /// A member has come, which may have old pages: all are to be written to it. Replay needs the log from `tail` on until then.

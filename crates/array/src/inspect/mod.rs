@@ -3,7 +3,7 @@
 pub(crate) mod leak_check;
 pub(crate) mod status;
 
-use crate::background::convert::Converter;
+use crate::background::govern::Governing;
 use crate::bitmap::Bitmap;
 use crate::forms::Forms;
 use crate::journal::Journal;
@@ -20,6 +20,6 @@ pub(crate) struct Inspected<'a, I> {
     pub(crate) journal: &'a Journal<I>,
     pub(crate) stripes: &'a Stripes<I>,
     pub(crate) requests: &'a Requests<I>,
-    pub(crate) converter: &'a Converter<I>,
+    pub(crate) governing: &'a Governing<I>,
     pub(crate) reshape: &'a Reshape<I>,
 }

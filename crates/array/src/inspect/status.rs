@@ -50,7 +50,8 @@ pub(crate) fn status<I: Io>(shard: &Inspected<'_, I>) -> ShardStatus {
             status.stored_mirrored_bytes = status.stripes_mirrored * stripe;
             status.stored_parity_bytes = status.stripes_parity * stripe;
             status.stored_bytes = status.stored_mirrored_bytes + status.stored_parity_bytes;
-            status.conversions_left = shard.converter.left();
+            status.conversions_left = shard.governing.left();
+            status.governor = shard.governing.status();
         }
         Form::Parity => status.stored_parity_bytes = data,
         _ => status.stored_mirrored_bytes = data,

@@ -428,7 +428,9 @@ impl Replayed {
             let first = ImagePlace { stripe, unit: 0, offset: 0 };
             let last = ImagePlace { stripe, unit: u16::MAX, offset: u32::MAX };
             let void: Vec<ImagePlace> = self.images.range(first..=last).map(|(place, _)| *place).collect();
-            void.iter().for_each(|place| drop(self.images.remove(place)));
+            if !mutation::on(Mutation::ForgetFormVoid) {
+                void.iter().for_each(|place| drop(self.images.remove(place)));
+            }
             if to == Form::Empty && !mutation::on(Mutation::EmptyRevives) {
                 let void: Vec<(u64, u32)> =
                     self.data.range((stripe, 0)..=(stripe, u32::MAX)).map(|(slot, _)| *slot).collect();

@@ -49,6 +49,7 @@ impl<I: Io> Requests<I> {
         let need = || self.state.space_need(self.journal.dirty().len());
         if blocks > 0 && members.space.is_limited() && members.space.is_short(need()) {
             self.journal.destage_for_space();
+            self.stripes.note_waiting(blocks);
         }
         members.admit(blocks, need).await
     }

@@ -21,6 +21,7 @@ impl<I: Io> Requests<I> {
         let _inside = self.stripes.enter_reading(local, u64::from(count)).await;
         let mut parts = Vec::with_capacity(1);
         for run in self.state.layout().runs(local, u64::from(count)) {
+            self.stripes.note_use(run.stripe, false);
             self.split_by_journal(run, &mut parts);
         }
         if let [ReadPart::Place(run)] = parts[..] {

@@ -50,6 +50,7 @@ impl<I: Io> Requests<I> {
     async fn write_blocks(self: &Rc<Self>, local: u64, data: Buf) -> Result<(), VolumeError> {
         let _inside = self.stripes.enter_writing(local, (data.len() / BLOCK_BYTES) as u64).await;
         let runs = self.data_runs(local, data);
+        runs.iter().for_each(|(run, _)| self.stripes.note_use(run.stripe, true));
         if self.state.layout().geometry.journal {
             if self.state.has_failed() {
                 return Err(VolumeError::Failed);
@@ -104,6 +105,7 @@ impl<I: Io> Requests<I> {
         self.require_space()?;
         let _inside = self.stripes.enter_writing(local, 1).await;
         let run = self.state.layout().runs(local, 1).next().expect("one block has one run");
+        self.stripes.note_use(run.stripe, true);
         if !self.state.layout().geometry.journal {
             return self.change_stripe(run.stripe, vec![Change::Part { slot: run.slot, at, bytes }]).await;
         }

@@ -19,6 +19,7 @@ use sinew_core::volume::VolumeError;
 use sinew_format::model::form::Form;
 
 use crate::stripe::Stripes;
+use crate::stripe::compressibility::Estimate;
 use crate::stripe::part::UnitRun;
 
 /// Stripes converted at once.
@@ -26,11 +27,17 @@ pub(super) const STRIPES_AT_ONCE: usize = 8;
 
 impl<I: Io> Stripes<I> {
     /// Changes stripes with parity into mirrored ones, or mirrored ones into stripes with parity; returns how many. Stripes of
-    /// another form are passed over, and so are those of which too much is lost for the new form. `stripes` ascend.
+    /// another form are passed over, and so are those of which too much is lost for the new form. If `judged`, so are those that
+    /// would take no less space with parity, as estimated from the content. `stripes` ascend.
     ///
     /// # Errors
     /// [`VolumeError::Failed`] when the array has failed. The forms that were not recorded are as before.
-    pub(crate) async fn convert(&self, stripes: &[u64], to: Form) -> Result<usize, VolumeError> {
+    pub(crate) async fn convert(
+        &self,
+        stripes: &[u64],
+        to: Form,
+        judged: bool,
+    ) -> Result<usize, VolumeError> {
         let from = to.counterpart();
         let change = self.forms.begin_change(stripes.to_vec());
         let _uses: Vec<_> = change.regions().iter().map(|&region| self.bitmap.use_region(region)).collect();
@@ -49,8 +56,11 @@ impl<I: Io> Stripes<I> {
         let chosen: Vec<u64> = stripes.iter().copied().filter(convertible).collect();
         let mut written = Vec::with_capacity(chosen.len());
         for some in chosen.chunks(STRIPES_AT_ONCE) {
-            let done = join_all(some.iter().map(|&stripe| self.write_new_units(stripe, to))).await;
-            written.extend(some.iter().zip(done).filter(|(_, done)| done.is_ok()).map(|(&stripe, _)| stripe));
+            let done = join_all(some.iter().map(|&stripe| self.write_new_units(stripe, to, judged))).await;
+            let is_written = |done: &Result<bool, VolumeError>| *done == Ok(true);
+            written.extend(
+                some.iter().zip(done).filter(|(_, done)| is_written(done)).map(|(&stripe, _)| stripe),
+            );
         }
         let recorded = self.finish_conversion(&written, to, version).await;
         drop(locks);
@@ -74,12 +84,31 @@ impl<I: Io> Stripes<I> {
         Ok(stripes.len())
     }
 
-    /// Writes the units that a stripe's new form has and its present form has not.
-    async fn write_new_units(&self, stripe: u64, to: Form) -> Result<(), VolumeError> {
+    /// Writes the units that a stripe's new form has and its present form has not; false if it is to keep that.
+    async fn write_new_units(&self, stripe: u64, to: Form, judged: bool) -> Result<bool, VolumeError> {
         let layout = self.state.layout();
         let columns = join_all((0..layout.k).map(|column| self.read_column(stripe, column))).await;
         let columns: Vec<Buf> = columns.into_iter().collect::<Result<_, _>>()?;
-        self.write_units(stripe, self.redundancy(&columns, to)).await
+        let units = self.redundancy(&columns, to);
+        if judged && !self.is_worthwhile(&columns, &units, to) {
+            self.state.mark(Mark::ArrayDemotionWouldGrow);
+            return Ok(false);
+        }
+        self.write_units(stripe, units).await.map(|()| true)
+    }
+
+    /// Notes how well the content of a stripe compresses. Parity in place of copies has to free space: under pressure for space
+    /// it would otherwise make things worse.
+    fn is_worthwhile(&self, columns: &[Buf], units: &[(usize, Buf)], to: Form) -> bool {
+        let parity: Vec<Buf> = match to {
+            Form::Parity => units.iter().map(|(_, buf)| buf.clone()).collect(),
+            _ => Vec::new(),
+        };
+        let estimate = Estimate::of(columns, &parity);
+        self.compressibility.add(estimate);
+        to != Form::Parity
+            || mutation::on(Mutation::DemoteGrows)
+            || estimate.parity_frees_space(self.state.layout().m)
     }
 
     /// The content of a column, from the unit that every form has, if that is there.

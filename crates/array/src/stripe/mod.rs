@@ -5,8 +5,10 @@
 mod admission;
 mod barrier;
 mod compare;
+mod compressibility;
 mod convert;
 mod discard;
+mod estimate;
 mod first_write;
 mod form;
 mod hedged;
@@ -33,6 +35,7 @@ use crate::journal::Journal;
 use crate::md_dirty::MdDirty;
 use crate::state::ShardState;
 use crate::stripe::barrier::Barrier;
+use crate::stripe::compressibility::MeanCompressibility;
 use crate::stripe::locks::{StripeLock, StripeLocks};
 use crate::stripe::part::StripePart;
 use crate::stripe::unplaced::Unplaced;
@@ -47,6 +50,7 @@ pub(crate) struct Stripes<I> {
     locks: StripeLocks,
     barrier: Barrier,
     unplaced: Unplaced,
+    compressibility: MeanCompressibility,
     read_slots: ReadSlots<Stripes<I>, StripePart, usize>,
 }
 
@@ -68,6 +72,7 @@ impl<I: Io> Stripes<I> {
             locks: StripeLocks::default(),
             barrier: Barrier::default(),
             unplaced: Unplaced::default(),
+            compressibility: MeanCompressibility::default(),
             read_slots: ReadSlots::default(),
         }
     }
@@ -80,6 +85,20 @@ impl<I: Io> Stripes<I> {
     /// The form of a stripe. It changes only under the stripe's lock.
     pub(crate) fn form(&self, stripe: u64) -> Form {
         self.forms.get(stripe)
+    }
+
+    /// A client's request uses a stripe.
+    pub(crate) fn note_use(&self, stripe: u64, writes: bool) {
+        if self.state.layout().is_elastic() {
+            self.forms.note_use(stripe, writes);
+        }
+    }
+
+    /// Notes that a client's write waits for physical space, which stripes can give up.
+    pub(crate) fn note_waiting(&self, blocks: u64) {
+        if self.state.layout().is_elastic() {
+            self.forms.note_waiting(blocks);
+        }
     }
 
     /// Blocks of the journal that are not in their places.

@@ -32,6 +32,9 @@ pub enum ControlError {
     /// Only elastic arrays change the form of stripes.
     #[error("the stripes of this pool do not change their form; those of an array made with --elastic do")]
     NotElastic,
+    /// The policy of an elastic array cannot be carried out.
+    #[error("{0}")]
+    ElasticPolicy(&'static str),
     /// There is no such member.
     #[error("there is no member {0}")]
     NoMember(usize),

@@ -317,6 +317,7 @@ fn medians(all: &[MemberLatency], member: usize, of: fn(&MemberLatency) -> &Late
 mod tests {
     use super::*;
     use sinew_format::model::config::MemberConfig;
+    use sinew_format::model::elastic_policy::ElasticPolicy;
     use sinew_format::model::mapped_geometry::{MappedGeometry, MemberLayout, Protection};
     use sinew_members::member_stats::MemberStats;
 
@@ -348,6 +349,7 @@ mod tests {
             volume_next: 0,
             openings: Vec::new(),
             damage: Vec::new(),
+            elastic_policy: ElasticPolicy::DEFAULT,
         }
     }
 

@@ -55,6 +55,7 @@ impl<I: Io> Control<I> {
     pub async fn resume(self: &Rc<Self>, found: &Found) {
         self.is_open.set(true);
         self.sample_space().await;
+        self.tell_elastic_policy().await;
         let out = self.config.borrow().out().into_iter().enumerate().filter(|(_, is_out)| *is_out);
         let out = out.map(|(member, _)| member).collect();
         self.note(Event::Opened { out });

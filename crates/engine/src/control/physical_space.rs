@@ -54,6 +54,8 @@ impl PoolSpace {
         let allotment = |domain: &DomainSpace| Allotment {
             members: domain.members.iter().map(|&member| MemberId(member as u8)).collect(),
             free: domain.free.unwrap_or(u64::MAX) / shards as u64,
+            used: domain.used,
+            free_in_all: domain.free.unwrap_or(u64::MAX),
         };
         limited.map(allotment).collect()
     }

@@ -1,9 +1,10 @@
-//! Settings that hold until the pool is closed: scrub, throttle, spike avoidance, I/O timeout, policy.
+//! Settings: scrub, throttle, spike avoidance, I/O timeout, policy. They hold until the pool is closed, but for the policy of
+//! an elastic array, which is in the configuration.
 
 use crate::control::error::ControlError;
 use crate::control::store::Control;
 use sinew_core::io::Io;
-use sinew_format::model::form::ElasticPolicy;
+use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::policy::Policy;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::message::ControlRequest;
@@ -58,18 +59,45 @@ impl<I: Io> Control<I> {
         Ok(())
     }
 
-    /// Sets how stripes of an elastic array change their form.
+    /// Sets how stripes of an elastic array change their form. It is kept in the configuration.
     ///
     /// # Errors
-    /// When the pool is no elastic array.
+    /// When the pool is no elastic array, the policy cannot be carried out, or the configuration cannot be stored.
     pub async fn set_elastic_policy(&self, policy: ElasticPolicy) -> Result<(), ControlError> {
-        if self.config().geometry.array().is_none_or(|array| array.elastic.is_none()) {
+        if !self.is_elastic() {
             return Err(ControlError::NotElastic);
         }
+        if let Some(fault) = policy.fault() {
+            return Err(ControlError::ElasticPolicy(fault));
+        }
+        self.change(|config| {
+            config.elastic_policy = policy;
+            Ok(())
+        })
+        .await?;
+        self.tell_elastic_policy().await;
+        Ok(())
+    }
+
+    /// Tells the shards of an elastic array the policy of the configuration.
+    pub(super) async fn tell_elastic_policy(&self) {
+        if !self.is_elastic() {
+            return;
+        }
         for shard in &self.shards {
+            // Looked up each time: the last change counts, whichever order is carried out last.
+            let policy = self.config.borrow().elastic_policy;
             let _ = shard.send(ControlRequest::ElasticPolicy(policy)).await;
         }
-        Ok(())
+    }
+
+    fn is_elastic(&self) -> bool {
+        self.config.borrow().geometry.array().is_some_and(|array| array.elastic.is_some())
+    }
+
+    /// How stripes of an elastic array change their form.
+    pub fn elastic_policy(&self) -> ElasticPolicy {
+        self.config.borrow().elastic_policy
     }
 
     /// Returns the policy.

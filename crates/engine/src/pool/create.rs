@@ -5,6 +5,7 @@ use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
 use sinew_format::model::array_geometry::{ArrayError, ArrayGeometry, ArraySpec};
 use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
+use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_capacity::capacity_blocks;
 use sinew_format::model::mapped_geometry::{MappedGeometry, MemberLayout, Protection};
 use sinew_format::model::pool_geometry::PoolGeometry;
@@ -164,6 +165,7 @@ fn new_config(io: &impl Io, spec: &PoolSpec, shape: PoolGeometry, members: Vec<M
         volume_next: 0,
         openings: Vec::new(),
         damage: Vec::new(),
+        elastic_policy: ElasticPolicy::DEFAULT,
     }
 }
 

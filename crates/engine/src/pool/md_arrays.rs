@@ -20,6 +20,7 @@ use sinew_core::ids::VolumeId;
 use sinew_core::io::{DeviceId, Io, IoError};
 use sinew_format::model::array_geometry::{Access, ArrayError, ArrayGeometry};
 use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
+use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::MemberLayout;
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::io_timeout::answered;
@@ -299,6 +300,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate], options: &MdOptions)
         volume_next: 1,
         openings: Vec::new(),
         damage: Vec::new(),
+        elastic_policy: ElasticPolicy::DEFAULT,
     };
     Ok(Found {
         config: Rc::new(config),

@@ -2,6 +2,7 @@
 //! superblock.
 
 use crate::model::damage::VolumeDamage;
+use crate::model::elastic_policy::ElasticPolicy;
 use crate::model::mapped_geometry::{MappedGeometry, MemberLayout};
 use crate::model::pool_geometry::PoolGeometry;
 
@@ -32,6 +33,8 @@ pub struct Config {
     pub openings: Vec<Opening>,
     /// Blocks of volumes that had no good copy when they were read, in the order of the volumes.
     pub damage: Vec<VolumeDamage>,
+    /// When stripes change their form, in an elastic array; the default in other pools.
+    pub elastic_policy: ElasticPolicy,
 }
 
 /// One opening of a pool. Two diverged histories of a pool have different openings.

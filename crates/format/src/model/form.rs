@@ -55,11 +55,3 @@ impl Elastic {
         (self.physical > 0).then_some(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 }
-
-/// How stripes of an elastic array change their form. It is not stored on the members, and may be changed at any time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ElasticPolicy {
-    /// Keep this percentage of the stripes that store something mirrored, whatever the physical space; `None` leaves forms as
-    /// they are.
-    pub mirrored_share: Option<u8>,
-}

@@ -6,6 +6,7 @@ pub mod array_growth;
 pub mod array_shard_layout;
 pub mod config;
 pub mod damage;
+pub mod elastic_policy;
 pub mod form;
 pub mod mapped_capacity;
 pub mod mapped_geometry;

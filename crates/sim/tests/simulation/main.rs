@@ -7,6 +7,7 @@ mod arrays;
 mod damage;
 mod durability;
 mod faults;
+mod governor;
 mod growth;
 mod md;
 mod model;

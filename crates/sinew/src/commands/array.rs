@@ -12,6 +12,7 @@ use sinew_format::model::form::Elastic;
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_layout::{LevelName, LevelParts, Rotation};
 
+use super::elastic_policy::{self, PolicyArgs, ShareArgs};
 use super::examine::{self, ExamineArgs};
 use super::status::{self, StatusArgs};
 use crate::client::{Target, wait_for};
@@ -33,6 +34,7 @@ pub(crate) enum ArrayCommand {
     Create(CreateArgs),
     Grow(GrowArgs),
     Share(ShareArgs),
+    Policy(PolicyArgs),
     Status(StatusArgs),
     Examine(ExamineArgs),
 }
@@ -124,34 +126,6 @@ pub(crate) struct GrowArgs {
     target: Target,
 }
 
-/// Sets the share of an elastic array's stripes that are mirrored, until the server ends; the others have parity. Mirrored stripes
-/// are faster to write and to read while a member is missing, and take more space.
-#[derive(Args)]
-pub(crate) struct ShareArgs {
-    /// The share in percent of the stripes that store data; `none` leaves all stripes as they are.
-    #[arg(value_name = "PERCENT", value_parser = parse_share)]
-    percent: Share,
-    /// As JSON.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    target: Target,
-}
-
-/// A share in percent, or none.
-#[derive(Clone, Copy)]
-struct Share(Option<u8>);
-
-fn parse_share(text: &str) -> Result<Share, String> {
-    match text {
-        "none" => Ok(Share(None)),
-        _ => match text.trim_end_matches('%').parse() {
-            Ok(percent @ 0..=100) => Ok(Share(Some(percent))),
-            _ => Err("a share is a whole number from 0 to 100, or none".to_owned()),
-        },
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -160,7 +134,8 @@ pub(crate) fn run(command: ArrayCommand) -> Result<()> {
     match command {
         ArrayCommand::Create(args) => create(&args),
         ArrayCommand::Grow(args) => grow(&args),
-        ArrayCommand::Share(args) => share(&args),
+        ArrayCommand::Share(args) => elastic_policy::share(&args),
+        ArrayCommand::Policy(args) => elastic_policy::policy(&args),
         ArrayCommand::Status(args) => status::run(&args),
         ArrayCommand::Examine(args) => examine::run(&args),
     }
@@ -190,18 +165,6 @@ fn grow(args: &GrowArgs) -> Result<()> {
             array["members"],
             units::bytes(bytes.as_u64().unwrap_or(0))
         ),
-    }
-    Ok(())
-}
-
-fn share(args: &ShareArgs) -> Result<()> {
-    args.target.ask(&Request::ArrayShare { percent: args.percent.0 })?;
-    match args.percent.0 {
-        share if args.json => say!("{:#}", json!({ "mirrored_share": share })),
-        Some(percent) => say!(
-            "{percent} % of the stripes that store data become mirrored; `sinew array status` shows them"
-        ),
-        None => say!("stripes keep the form that they have"),
     }
     Ok(())
 }

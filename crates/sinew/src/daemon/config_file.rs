@@ -12,7 +12,6 @@ use anyhow::{Context, Result, anyhow, ensure};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use sinew_engine::pool::preset::Preset;
-use sinew_format::model::form::ElasticPolicy;
 use sinew_format::model::policy::Packing;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::throttle::Limits;
@@ -22,7 +21,7 @@ use super::settings::Settings;
 use crate::pool::assembly::{Assembly, Source};
 use crate::pool::cores::{self, CoreList};
 use crate::pool::preset;
-use crate::protocol::{IoTimeout, PolicyChange};
+use crate::protocol::{ElasticChange, IoTimeout, PolicyChange};
 use crate::units;
 
 /// The places that are searched for members if none are named. The names in the first stay the same over restarts; the
@@ -184,7 +183,8 @@ fn parse(text: &str, named: &str) -> Result<(Source, Listen)> {
         io_timeout: file.latency.io_timeout,
         elastic: match file.elastic {
             Some(elastic) => {
-                Some(ElasticPolicy { mirrored_share: percent("mirrored-share", elastic.mirrored_share)? })
+                let share = percent("mirrored-share", elastic.mirrored_share)?;
+                Some(ElasticChange { share: Some(share.into()), ..ElasticChange::default() })
             }
             None => None,
         },
@@ -273,6 +273,7 @@ fn io_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Option<IoTimeout>, D
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Share;
 
     const EXAMPLE: &str = include_str!("../../../../packaging/pool.toml");
 
@@ -349,7 +350,7 @@ mod tests {
         assert_eq!(throttle, Some(Limits { bytes_per_second: 100 << 20, pause_above_iops: 300 }));
         assert_eq!(spike_avoidance, Some(SpikeAvoidance::Consumer));
         assert_eq!(io_timeout, Some(IoTimeout::Never));
-        assert_eq!(elastic.and_then(|elastic| elastic.mirrored_share), Some(25));
+        assert_eq!(elastic.and_then(|elastic| elastic.share), Some(Share::Percent(25)));
     }
 
     #[test]

@@ -8,7 +8,6 @@ use sinew_core::io::Io;
 use sinew_core::transport::Part;
 use sinew_engine::control::ControlError;
 use sinew_engine::pool::Candidate;
-use sinew_format::model::form::ElasticPolicy;
 use sinew_members::throttle::Limits;
 use sinew_uring::net::{Listener, Stream};
 use sinew_uring::{OpenError, OpenOptions};
@@ -21,7 +20,7 @@ use crate::pool::host::Open;
 use crate::pool::members::{InUse, refuse_twice};
 use crate::protocol::answer::{AddedMember, Answer, Commitment, Line};
 use crate::protocol::request::REQUEST_BYTES_MAX;
-use crate::protocol::{Request, status};
+use crate::protocol::{ElasticChange, Request, status};
 
 /// How long, and how often, a device is opened again that another thread, or another process, has for a moment.
 const REOPEN_NS: u64 = 2_000_000_000;
@@ -146,8 +145,12 @@ async fn carry_out(served: &Served, request: Request) -> Result<Answer> {
             }
         }
         Request::ArrayShare { percent } => {
-            let elastic = Some(ElasticPolicy { mirrored_share: percent });
-            Settings { elastic, ..Settings::default() }.apply(control).await?;
+            let change = ElasticChange { share: Some(percent.into()), ..ElasticChange::default() };
+            Settings { elastic: Some(change), ..Settings::default() }.apply(control).await?;
+        }
+        Request::ArrayPolicy { change } => {
+            Settings { elastic: Some(change), ..Settings::default() }.apply(control).await?;
+            return Ok(Answer::ElasticPolicy(status::elastic_policy(&control.elastic_policy())));
         }
         Request::Scrub { run } => control.scrub(run).await?,
         Request::Policy { change } => {

@@ -124,6 +124,27 @@ fn of_pool(observed: &Observed<'_>) -> Vec<Family> {
             Number::Counter(s.journal_blocks_written),
         ),
     ];
+    if config.geometry.array().is_some_and(|array| array.elastic.is_some()) {
+        let (g, requests) = (&s.governor, s.governor.requests.saturating_sub(s.governor.hits));
+        families.push(gauges(
+            "governor_requests",
+            "Requests of the last minute, by the form of their stripe",
+            "form",
+            &[("mirrored", g.hits), ("other", requests)],
+        ));
+        families.push(gauges(
+            "governor_sampled_bytes",
+            "Content that was looked at for its compressibility",
+            "of",
+            &[("data", g.data_bytes), ("parity", g.parity_bytes)],
+        ));
+        families.push(gauges(
+            "governor_sampled_stored_bytes",
+            "The space that it is estimated to take",
+            "of",
+            &[("data", g.data_stored_bytes), ("parity", g.parity_stored_bytes)],
+        ));
+    }
     families.extend(s.counters.named().into_iter().zip(CounterValues::MEANINGS).map(counter));
     families
 }

@@ -1,15 +1,14 @@
-//! Settings that a running pool takes: policy, throttle, spike avoidance, I/O timeout, share of mirrored stripes. They are
-//! not stored on the members. The control socket changes them, and a configuration file gives them at each start.
+//! Settings that a running pool takes: policy, throttle, spike avoidance, I/O timeout, policy of an elastic array. But for the
+//! last they are not stored on the members. The control socket changes them, and a configuration file gives them at each start.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use sinew_engine::control::Control;
-use sinew_format::model::form::ElasticPolicy;
 use sinew_format::model::policy::Policy;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::throttle::Limits;
 use sinew_uring::UringIo;
 
-use crate::protocol::{IoTimeout, PolicyChange};
+use crate::protocol::{ElasticChange, IoTimeout, PolicyChange};
 
 /// A change of the settings; what is absent stays as it is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,8 +17,8 @@ pub(crate) struct Settings {
     pub(crate) throttle: Option<Limits>,
     pub(crate) spike_avoidance: Option<SpikeAvoidance>,
     pub(crate) io_timeout: Option<IoTimeout>,
-    /// How the share of mirrored stripes of an elastic array is determined.
-    pub(crate) elastic: Option<ElasticPolicy>,
+    /// How stripes of an elastic array change their form. This is stored on the members.
+    pub(crate) elastic: Option<ElasticChange>,
 }
 
 impl Settings {
@@ -41,11 +40,8 @@ impl Settings {
         if let Some(after) = self.io_timeout {
             control.set_io_timeout(after.ns()).await;
         }
-        if let Some(elastic) = self.elastic {
-            if elastic.mirrored_share.is_some_and(|percent| percent > 100) {
-                bail!("a share is at most 100 percent");
-            }
-            control.set_elastic_policy(elastic).await?;
+        if let Some(change) = self.elastic {
+            control.set_elastic_policy(change.apply(control.elastic_policy())).await?;
         }
         Ok(policy)
     }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::names;
-use super::state::{PolicyState, PoolState};
+use super::state::{ElasticPolicyState, PolicyState, PoolState};
 
 /// An answer to a request.
 #[derive(Debug, Serialize)]
@@ -18,6 +18,7 @@ pub(crate) enum Answer {
     Commitment(Commitment),
     Added(AddedMember),
     Policy(PolicyState),
+    ElasticPolicy(ElasticPolicyState),
     /// It is done; null.
     Done,
 }

@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sinew_format::model::array_growth::GrowMethod;
+use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::policy::{Packing, Policy};
 use sinew_members::latency::SpikeAvoidance;
 
@@ -88,6 +89,9 @@ pub(crate) enum Request {
     },
     ArrayShare {
         percent: Option<u8>,
+    },
+    ArrayPolicy {
+        change: ElasticChange,
     },
     Scrub {
         run: bool,
@@ -180,6 +184,87 @@ impl PolicyChange {
     }
 }
 
+/// The share of mirrored stripes of an elastic array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Share {
+    /// As the governor finds it.
+    None,
+    /// Of the stripes that store data.
+    Percent(u8),
+}
+
+impl Share {
+    /// Reads a number from 0 to 100, or `none`.
+    ///
+    /// # Errors
+    /// When the text is neither.
+    pub(crate) fn parse(text: &str) -> Result<Share, String> {
+        match text {
+            "none" => Ok(Share::None),
+            _ => match text.trim_end_matches('%').parse() {
+                Ok(percent @ 0..=100) => Ok(Share::Percent(percent)),
+                _ => Err("a share is a whole number from 0 to 100, or none".to_owned()),
+            },
+        }
+    }
+
+    /// In percent.
+    pub(crate) fn percent(self) -> Option<u8> {
+        match self {
+            Share::None => None,
+            Share::Percent(percent) => Some(percent),
+        }
+    }
+}
+
+impl From<Option<u8>> for Share {
+    fn from(percent: Option<u8>) -> Share {
+        percent.map_or(Share::None, Share::Percent)
+    }
+}
+
+/// A change of the policy of an elastic array; what is absent stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ElasticChange {
+    pub(crate) share: Option<Share>,
+    pub(crate) govern: Option<bool>,
+    /// Percent.
+    pub(crate) low: Option<u8>,
+    /// Percent.
+    pub(crate) high: Option<u8>,
+    /// Percent.
+    pub(crate) hit_factor: Option<u16>,
+    /// Thousandths.
+    pub(crate) steady: Option<u16>,
+    pub(crate) interval_ms: Option<u32>,
+    /// Bytes per second; 0 for no limit.
+    pub(crate) convert_rate: Option<u64>,
+    pub(crate) weigh: Option<bool>,
+    pub(crate) autonomous: Option<bool>,
+    pub(crate) autonomous_period_s: Option<u32>,
+}
+
+impl ElasticChange {
+    /// The policy after the change.
+    pub(crate) fn apply(self, policy: ElasticPolicy) -> ElasticPolicy {
+        ElasticPolicy {
+            mirrored_share: self.share.map_or(policy.mirrored_share, Share::percent),
+            governed: self.govern.unwrap_or(policy.governed),
+            low: self.low.unwrap_or(policy.low),
+            high: self.high.unwrap_or(policy.high),
+            hit_factor: self.hit_factor.unwrap_or(policy.hit_factor),
+            steady_permille: self.steady.unwrap_or(policy.steady_permille),
+            interval_ms: self.interval_ms.unwrap_or(policy.interval_ms),
+            convert_rate: self.convert_rate.unwrap_or(policy.convert_rate),
+            weighed: self.weigh.unwrap_or(policy.weighed),
+            autonomous: self.autonomous.unwrap_or(policy.autonomous),
+            autonomous_period_s: self.autonomous_period_s.unwrap_or(policy.autonomous_period_s),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -189,6 +274,17 @@ mod tests {
     fn read(text: &str) -> Value {
         let request: Request = serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         json!(request)
+    }
+
+    #[test]
+    fn a_change_of_an_elastic_policy_changes_what_it_names() {
+        let text = r#"{"array-policy":{"change":{"share":{"percent":60},"low":70,"govern":false}}}"#;
+        let request: Request = serde_json::from_str(text).expect("a request");
+        let Request::ArrayPolicy { change } = request else { panic!("{request:?}") };
+        let expected = ElasticPolicy { low: 70, governed: false, ..ElasticPolicy::pinned(60) };
+        assert_eq!(change.apply(ElasticPolicy::DEFAULT), expected);
+        let lifted = ElasticChange { share: Some(Share::None), ..ElasticChange::default() };
+        assert_eq!(lifted.apply(expected).mirrored_share, None);
     }
 
     #[test]
@@ -224,6 +320,7 @@ mod tests {
             r#"{"member-physical":{"member":0,"bytes":1048576}}"#,
             r#"{"member-remove":{"member":0,"cancel":false}}"#,
             r#"{"array-grow":{"paths":["m"],"method":"fastscale","force":false}}"#,
+            r#"{"array-share":{"percent":60}}"#,
             r#"{"scrub":{"run":true}}"#,
         ] {
             assert_eq!(read(same), serde_json::from_str::<Value>(same).expect("JSON"));

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Request;
 use super::answer::{AddedMember, Commitment, DamagedPart, EventList, HistoryView, Line};
-use super::state::{API_VERSION, PolicyState, PoolState};
+use super::state::{API_VERSION, ElasticPolicyState, PolicyState, PoolState};
 
 /// The answer to each request, by the name of the request.
 #[derive(Serialize, JsonSchema)]
@@ -29,6 +29,7 @@ struct Answers {
     member_remove: Line<()>,
     array_grow: Line<()>,
     array_share: Line<()>,
+    array_policy: Line<ElasticPolicyState>,
     scrub: Line<()>,
     throttle: Line<()>,
     latency: Line<()>,

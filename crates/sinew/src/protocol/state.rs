@@ -152,6 +152,54 @@ pub(crate) struct ElasticState {
     pub(crate) expect: f64,
     /// The physical space of each member that its size relies on; null if none was given.
     pub(crate) physical_bytes: Option<u64>,
+    /// When stripes change their form.
+    pub(crate) policy: ElasticPolicyState,
+    /// What the governor has seen lately.
+    pub(crate) governor: GovernorState,
+}
+
+/// When stripes of an elastic array change their form.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct ElasticPolicyState {
+    /// Percent; null leaves the share to the governor.
+    pub(crate) mirrored_share: Option<u8>,
+    /// Whether the governor changes forms.
+    pub(crate) govern: bool,
+    /// Percent of the physical space below which stripes become mirrored.
+    pub(crate) low: u8,
+    /// Percent of the physical space above which stripes get parity.
+    pub(crate) high: u8,
+    /// Stripes are exchanged while the share of hits is below this many times the share of mirrored stripes.
+    pub(crate) hit_factor: f64,
+    /// The use is steady while ten samples lie within this percentage of the space.
+    pub(crate) steady: f64,
+    /// Time between two samples.
+    pub(crate) interval_ms: u32,
+    /// Bytes of data per second; 0 for no limit.
+    pub(crate) convert_rate: u64,
+    /// Whether stripes that compress better are preferred.
+    pub(crate) weigh: bool,
+    /// Whether stripes that take less space mirrored become so whatever the space.
+    pub(crate) autonomous: bool,
+    /// Time in which all stripes are looked at for that.
+    pub(crate) autonomous_period_s: u32,
+}
+
+/// What the governor of an elastic array has seen lately.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct GovernorState {
+    /// Requests of the last minute, one for each stripe that they used.
+    pub(crate) requests: u64,
+    /// Of those, requests to mirrored stripes.
+    pub(crate) hits: u64,
+    /// Null without requests.
+    pub(crate) hit_rate: Option<f64>,
+    /// The estimated ratio of compression of data; null while none is known.
+    pub(crate) data_ratio: Option<f64>,
+    /// The estimated ratio of compression of parity; null while none is known.
+    pub(crate) parity_ratio: Option<f64>,
 }
 
 /// The write policy of a mapped pool.

@@ -12,15 +12,17 @@ use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::config::{Config, VolumeConfig};
 use sinew_format::model::damage::{DamagedRange, DamagedRanges};
+use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::policy::Policy;
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::latency::LatencyHistogram;
+use sinew_members::status::GovernorStatus;
 
 use super::advice::{self, Addressed};
 use super::answer::DamagedPart;
 use super::state::{
-    API_VERSION, ArrayState, ElasticState, JournalState, MemberSpace, MemberView, Percentiles, PolicyState,
-    PoolState, SharedSpace, StripeCounts, VolumeView,
+    API_VERSION, ArrayState, ElasticPolicyState, ElasticState, GovernorState, JournalState, MemberSpace,
+    MemberView, Percentiles, PolicyState, PoolState, SharedSpace, StripeCounts, VolumeView,
 };
 use crate::names::access_name;
 
@@ -35,7 +37,9 @@ pub(crate) fn pool(observed: &Observed<'_>, space: &PoolSpace, control: &Path) -
     let provisioned: u64 = volumes().map(|v| v.bytes).sum();
     let (columns, array) = match &config.geometry {
         PoolGeometry::Mapped(g) => ((g.data_columns, g.parity_columns()), None),
-        PoolGeometry::Array(a) => ((a.data_columns(), a.parity_columns()), Some(array_state(a))),
+        PoolGeometry::Array(a) => {
+            ((a.data_columns(), a.parity_columns()), Some(array_state(a, config, &status.governor)))
+        }
     };
     let counters = status.counters.named();
     PoolState {
@@ -180,7 +184,7 @@ fn member_chunks(config: &Config, member: usize) -> u64 {
     }
 }
 
-fn array_state(array: &ArrayGeometry) -> ArrayState {
+fn array_state(array: &ArrayGeometry, config: &Config, governor: &GovernorStatus) -> ArrayState {
     let level = array.layout.level();
     ArrayState {
         level: u32::from(level.number()),
@@ -200,7 +204,37 @@ fn array_state(array: &ArrayGeometry) -> ArrayState {
         elastic: array.elastic.map(|elastic| ElasticState {
             expect: f64::from(elastic.expect_milli) / 1000.0,
             physical_bytes: (elastic.physical > 0).then_some(elastic.physical),
+            policy: elastic_policy(&config.elastic_policy),
+            governor: governor_state(governor),
         }),
+    }
+}
+
+fn governor_state(seen: &GovernorStatus) -> GovernorState {
+    let ratio = |all: u64, part: u64| (part > 0).then(|| all as f64 / part as f64);
+    GovernorState {
+        requests: seen.requests,
+        hits: seen.hits,
+        hit_rate: (seen.requests > 0).then(|| seen.hits as f64 / seen.requests as f64),
+        data_ratio: ratio(seen.data_bytes, seen.data_stored_bytes),
+        parity_ratio: ratio(seen.parity_bytes, seen.parity_stored_bytes),
+    }
+}
+
+/// The policy of an elastic array, as the state and the answer to a change of it have it.
+pub(crate) fn elastic_policy(policy: &ElasticPolicy) -> ElasticPolicyState {
+    ElasticPolicyState {
+        mirrored_share: policy.mirrored_share,
+        govern: policy.governed,
+        low: policy.low,
+        high: policy.high,
+        hit_factor: f64::from(policy.hit_factor) / 100.0,
+        steady: f64::from(policy.steady_permille) / 10.0,
+        interval_ms: policy.interval_ms,
+        convert_rate: policy.convert_rate,
+        weigh: policy.weighed,
+        autonomous: policy.autonomous,
+        autonomous_period_s: policy.autonomous_period_s,
     }
 }
 

@@ -53,13 +53,7 @@ pub(crate) fn print(value: &Value) {
             bytes("raw_bytes")
         );
         if array["elastic"].is_object() {
-            let stripes = &value["stripes"];
-            say!(
-                "form      {} stripes mirrored, {} with parity, {} empty",
-                number(stripes, "mirrored"),
-                number(stripes, "parity"),
-                number(stripes, "empty")
-            );
+            print_forms(value);
         }
     } else {
         print_space(value);
@@ -70,6 +64,30 @@ pub(crate) fn print(value: &Value) {
     print_members(value);
     print_latencies(value);
     print_volumes(value);
+}
+
+/// The forms of an elastic array's stripes, and what the governor goes by.
+fn print_forms(value: &Value) {
+    let (stripes, governor) = (&value["stripes"], &value["array"]["elastic"]["governor"]);
+    let of = |form: &str| number(stripes, form);
+    let all = of("mirrored") + of("parity") + of("empty");
+    let percent = |form: &str| of(form) as f64 * 100.0 / all.max(1) as f64;
+    let hits = match governor["hit_rate"].as_f64() {
+        Some(rate) => {
+            format!("; {:.0} % of the requests of the last minute used a mirrored stripe", rate * 100.0)
+        }
+        None => String::new(),
+    };
+    say!(
+        "form      {:.1} % mirrored, {:.1} % parity, {:.1} % empty{hits}",
+        percent("mirrored"),
+        percent("parity"),
+        percent("empty")
+    );
+    if let Some(data) = governor["data_ratio"].as_f64() {
+        let parity = governor["parity_ratio"].as_f64().map(|ratio| format!(", its parity {ratio:.1}"));
+        say!("content   data compresses {data:.1}{} (estimated)", parity.unwrap_or_default());
+    }
 }
 
 /// All that should be done, the most urgent first.

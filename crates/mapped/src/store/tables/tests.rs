@@ -3,6 +3,7 @@
 use sinew_core::ids::{ChunkAddr, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
 use sinew_format::journal_block::Record;
 use sinew_format::model::config::{Config, MemberConfig, MemberState};
+use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::{MappedGeometry, Protection};
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_format::record_check::RecordCheck;
@@ -42,6 +43,7 @@ fn config() -> Config {
         volume_next: 0,
         openings: Vec::new(),
         damage: Vec::new(),
+        elastic_policy: ElasticPolicy::DEFAULT,
     }
 }
 

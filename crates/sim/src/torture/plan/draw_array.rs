@@ -71,6 +71,11 @@ impl Plan {
         if is_elastic && self.physical == 0 && self.short() == 0 && self.corrupt == 0 && rng.chance(0.4) {
             self.physical = [40, 60, 80][rng.below(3) as usize];
         }
+        let rng = &mut Rng::stream(self.seed, "plan, compressing", 0);
+        if is_elastic && self.physical > 0 && rng.chance(0.5) {
+            self.compressing = true;
+            self.physical = self.physical.min([15, 25, 40, 60][rng.below(4) as usize]);
+        }
     }
 
     /// Makes the array one whose stripes change between parity and mirrors, perhaps.
@@ -83,6 +88,9 @@ impl Plan {
         spec.elastic = Some(ELASTIC);
         self.mirrored_shares =
             (0..rng.between(1, 4)).map(|_| [0, 20, 60, 100][rng.below(4) as usize]).collect();
+        let governor = &mut Rng::stream(self.seed, "plan, governor", 0);
+        self.governor = [0, 1, 5, 20, 200][governor.below(5) as usize];
+        self.governor_low = [10, 30, 50, 80][governor.below(4) as usize];
         // Discards of whole stripes make them empty.
         if rng.chance(0.5) {
             self.discards = self.discards.max(rng.between(5, 30)).min(100 - self.flushes);

@@ -1,6 +1,7 @@
 //! The settings of a plan: their names, values and documentation, and the sizes that follow from them.
 
 use sinew_format::model::array_geometry::{ArrayGeometry, ArraySpec};
+use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::{
     CHUNK_BLOCKS, GeometryError, MappedGeometry, OVERCOMMIT, Protection,
 };
@@ -104,6 +105,10 @@ plan! {
     growth_cut: f64,
     /// Shares of mirrored stripes, in percent, between which operators of an elastic array change.
     mirrored_shares: Vec<u64>,
+    /// Milliseconds between two samples of the governor of an elastic array; 0: stripes keep their form, but for orders.
+    governor: u64,
+    /// Lower limit of the physical use that the governor keeps, in percent; the upper one is 10 more.
+    governor_low: u64,
     /// Failures of members and orders of operators that may happen.
     troubles: Vec<Trouble>,
     /// Chance of one of the troubles, per check of the world.
@@ -174,6 +179,8 @@ plan! {
     convert_pause: u64,
     /// Physical space of each member in percent of its addresses; 0: members are not thin.
     physical: u64,
+    /// Blocks take as much of the physical space as LZ4 leaves of them.
+    compressing: bool,
     /// Chance that another tenant takes physical space of thin members for a while, per check of the world.
     squeeze: f64,
     /// Troubles to leave out, by their number in the run.
@@ -258,6 +265,19 @@ impl Plan {
     pub(crate) fn discard_reads(&self) -> DiscardReads {
         let all = [DiscardReads::Kept, DiscardReads::Zeros, DiscardReads::Anything, DiscardReads::Unstable];
         all[Rng::stream(self.seed, "discards", 0).below(4) as usize]
+    }
+
+    /// The policy of an elastic array, but for the shares that are ordered.
+    pub(crate) fn elastic_policy(&self) -> ElasticPolicy {
+        let low = self.governor_low.min(90) as u8;
+        ElasticPolicy {
+            governed: self.governor > 0,
+            low,
+            high: low + 10,
+            interval_ms: self.governor.clamp(1, 1000) as u32,
+            autonomous_period_s: 1,
+            ..ElasticPolicy::DEFAULT
+        }
     }
 
     /// The policy of a mapped pool.

@@ -10,6 +10,7 @@ use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_members::recovery_report::RecoveryReport;
 use sinew_members::status::{CounterValues, ShardStatus};
 
+use crate::blocks::Lengths;
 use crate::faults::DeviceFaults;
 use crate::handle::Device;
 use crate::host::OpenPool;
@@ -167,7 +168,8 @@ impl Run {
         }
         if plan.physical > 0 {
             let device = self.world.device(id);
-            device.set_physical(device.bytes() / 100 * plan.physical);
+            let lengths = if plan.compressing { Lengths::Lz4 } else { Lengths::Whole };
+            device.set_compressing(device.bytes() / 100 * plan.physical, lengths);
         }
         self.kinds.borrow_mut().insert(id, kind.clone());
         id

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use sinew_engine::pool::Candidate;
 use sinew_format::model::config::MemberState;
-use sinew_format::model::form::ElasticPolicy;
+use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::status::ShardStatus;
 use sinew_members::throttle::Limits;
@@ -239,7 +239,10 @@ impl Run {
         };
         self.note(|| format!("the mirrored share is to be {share:?}"));
         let control = Rc::clone(&pool.control);
-        let policy = ElasticPolicy { mirrored_share: share };
+        let policy = match share {
+            Some(share) => ElasticPolicy::pinned(share),
+            None => plan.elastic_policy(),
+        };
         self.order(async move { drop(control.set_elastic_policy(policy).await) });
         self.count("shares_ordered");
     }
