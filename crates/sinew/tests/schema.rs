@@ -176,6 +176,9 @@ fn requests_and_answers_are_valid() {
         let _server = elastic.serve(&["a0", "a1", "a2"]);
         let mut asker = Asker::new(&schema, &elastic.path("sinew/five.sock"));
         asker.ok(json!({ "array-share": { "percent": 50 } }));
+        let change = json!({ "share": "none", "low": 70, "hit_factor": 200 });
+        assert_eq!(asker.ok(json!({ "array-policy": { "change": change } }))["low"], 70);
+        assert!(asker.ask(&json!({ "array-policy": { "change": { "high": 60 } } }))["error"].is_string());
         assert!(asker.ok(json!("status"))["array"]["elastic"].is_object());
         assert!(asker.ask(&json!({ "policy": { "change": {} } }))["error"].is_string());
         done.extend(asker.done);
