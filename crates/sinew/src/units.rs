@@ -35,7 +35,7 @@ pub(crate) fn parse_rate(text: &str) -> Result<u64> {
     if text == "none" { Ok(0) } else { parse_size(text) }
 }
 
-/// A time from a number with us, ms or s.
+/// A time from a number with us, ms, s, m (minutes) or h.
 ///
 /// # Errors
 /// When the text is no such time.
@@ -46,7 +46,9 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration> {
         "us" => Ok(Duration::from_micros(number)),
         "ms" => Ok(Duration::from_millis(number)),
         "s" => Ok(Duration::from_secs(number)),
-        _ => bail!("{text}: a time is in us, ms or s"),
+        "m" => Ok(Duration::from_mins(number)),
+        "h" => Ok(Duration::from_hours(number)),
+        _ => bail!("{text}: a time is in us, ms, s, m or h"),
     }
 }
 

@@ -277,7 +277,7 @@ mod tests {
             ("2:spikes,period=1s", "length is missing"),
             ("2:spikes,period=1ms,length=1s,height=1ms", "not longer"),
             ("2:spikes,period=0s,length=0s,height=1ms", "period is 0"),
-            ("1:spikes,period=1s,length=1ms,height=5", "us, ms or s"),
+            ("1:spikes,period=1s,length=1ms,height=5", "a time is in us, ms, s, m or h"),
             ("1:read-errors", "say which requests"),
             ("1:read-errors,rate=2", "part of all"),
             ("1:read-errors,rate=NaN", "part of all"),
