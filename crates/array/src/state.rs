@@ -13,7 +13,7 @@ use sinew_core::io::Io;
 use sinew_format::model::array_shard_layout::ShardLayout;
 use sinew_members::io_priority::BackgroundWork;
 use sinew_members::members::Members;
-use sinew_members::space_credit::SpaceNeed;
+use sinew_members::space_credit::{SUPERBLOCK_BYTES, SpaceNeed};
 use sinew_members::status::Counters;
 use sinew_members::throttle::Throttle;
 use sinew_members::update_latency::{ChangeParts, UpdateLatency};
@@ -23,8 +23,6 @@ pub(crate) const RETRY_NS: u64 = 50_000_000;
 
 /// Stripes that can get parity instead of copies within the reserve of physical space.
 pub(crate) const RESERVED_STRIPES: u64 = 8;
-/// Physical space for two configurations of usual size on a member.
-const SUPERBLOCK_BYTES: u64 = 32 << 10;
 
 /// The state of a shard that all rooms share.
 pub(crate) struct ShardState<I> {

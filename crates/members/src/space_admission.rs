@@ -64,9 +64,10 @@ impl<I: Io> Members<I> {
 
     /// Whether there is physical space for what a background task needs, by new figures if the last ones have too little.
     pub async fn has_credit(&self, need: impl Fn() -> SpaceNeed) -> bool {
-        if self.space.is_limited() && self.space.is_short(need()) {
-            self.sample_space().await;
+        if !self.space.is_short(need()) {
+            return true;
         }
+        self.sample_space().await;
         !self.space.is_short(need())
     }
 

@@ -10,6 +10,9 @@ use std::cell::{Cell, RefCell};
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::MemberId;
 
+/// Physical space for two configurations of usual size on a member, in bytes.
+pub const SUPERBLOCK_BYTES: u64 = 32 << 10;
+
 /// Free space of a domain that a shard may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allotment {

@@ -30,7 +30,7 @@ fn assert_in_order(text: &str, pool: &str) {
         match line.strip_prefix("# TYPE ") {
             Some(kind) => {
                 name = kind.split(' ').next().unwrap();
-                assert!(told.insert(name), "{name} is told twice");
+                assert!(told.insert(name), "{name} has two TYPE lines");
             }
             None if line.starts_with("# HELP ") => {}
             None => {

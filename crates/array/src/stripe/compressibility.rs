@@ -105,16 +105,8 @@ impl MeanCompressibility {
 
 #[cfg(test)]
 mod tests {
-    use sinew_layout::parity;
-
     use super::*;
-
-    fn parity_of(columns: &[Buf]) -> Vec<Buf> {
-        let mut p = Buf::stale(BLOCK_BYTES);
-        let data: Vec<Option<&[u8]>> = columns.iter().map(|column| Some(column.bytes())).collect();
-        parity::compute(&data, &mut [p.bytes_mut()]);
-        vec![p]
-    }
+    use crate::stripe::form::parity_of;
 
     /// A block whose first bytes are random and whose others repeat.
     fn block(random_bytes: usize, seed: u64) -> Buf {
@@ -140,7 +132,7 @@ mod tests {
                 buf
             })
             .collect();
-        let estimate = Estimate::of(&quarters, &parity_of(&quarters));
+        let estimate = Estimate::of(&quarters, &parity_of(&quarters, 1));
         assert_eq!((estimate.data, estimate.parity), (3 * BLOCK_BYTES as u64, BLOCK_BYTES as u64));
         assert!((3000..3300).contains(&estimate.data_stored), "{estimate:?}");
         assert!((3000..=4096).contains(&estimate.parity_stored), "{estimate:?}");

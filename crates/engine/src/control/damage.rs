@@ -53,7 +53,7 @@ impl<I: Io> Control<I> {
         let none = DamagedRanges::default();
         for (VolumeDamage { volume, ranges }, name) in found {
             let known = match self.md {
-                // Not stored, so each is told once by what was told before.
+                // An md array stores no damage: an event covers the ranges that no earlier event has covered.
                 Some(_) => self.damage_told.borrow_mut().insert(volume, ranges.clone()).unwrap_or_default(),
                 None => before.iter().find(|d| d.volume == volume).map_or(&none, |d| &d.ranges).clone(),
             };

@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(seen.work_done(), [(Work::Scrub, 4)]);
         status.scrub_stripes_left = None;
         assert_eq!(seen.update(&status, 0), [Event::WorkEnded(Work::Scrub)]);
-        // What a client could not read has a place, and is told with it.
+        // Blocks that a client could not read have their own event, with volume and offset.
         status.counters.failed_reads = 3;
         assert_eq!((seen.update(&status, 1), seen.unplaced_losses()), (vec![], 1));
         status.counters.failed_reads = 4;

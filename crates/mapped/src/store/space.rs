@@ -3,24 +3,21 @@
 use crate::store::Store;
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::io::Io;
-use sinew_format::model::mapped_geometry::CHUNK_BYTES;
-use sinew_members::space_credit::SpaceNeed;
+use sinew_format::model::mapped_geometry::{CHUNK_BYTES, PAGE_BYTES};
+use sinew_members::space_credit::{SUPERBLOCK_BYTES, SpaceNeed};
 
 /// Table pages of 16 KiB that may get new places before their former ones are free.
 const RESERVED_PAGES: u64 = 64;
-const PAGE_BYTES: u64 = 16 << 10;
 /// Chunks that a conversion or a compaction may need on a member before it frees any.
 const RESERVED_CHUNKS: u64 = 8;
-/// Two configurations of usual size.
-const SUPERBLOCK_BYTES: u64 = 32 << 10;
 
 impl<I: Io> Store<I> {
     /// The physical space that must be free for a client's write, besides its own blocks: enough to fill the journal, for a
     /// round of table pages, for the superblocks, and for the first step of a conversion or a compaction.
     pub(crate) fn space_need(&self) -> SpaceNeed {
         let journal = u64::from(self.geometry().journal_blocks) * BLOCK_BYTES as u64;
-        let reserve =
-            journal + RESERVED_PAGES * PAGE_BYTES + RESERVED_CHUNKS * CHUNK_BYTES + SUPERBLOCK_BYTES;
+        let pages = RESERVED_PAGES * PAGE_BYTES as u64;
+        let reserve = journal + pages + RESERVED_CHUNKS * CHUNK_BYTES + SUPERBLOCK_BYTES;
         SpaceNeed { pending_blocks: 0, writes_of_block: self.geometry().copies() as u64, reserve }
     }
 

@@ -1,7 +1,7 @@
 //! The hook: a program of the operator that is run for each event, one after the other, outside of the threads that serve.
 //!
-//! A hook that is slow delays later hooks and nothing else. Events that come while too many wait are left out, and the next
-//! run is told how many. A hook that does not end is killed.
+//! A hook that is slow delays later hooks and nothing else. Events beyond the limit of the queue are dropped, and the next
+//! run gets the number of dropped events. A hook that exceeds its time limit is killed.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

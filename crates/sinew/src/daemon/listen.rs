@@ -84,30 +84,31 @@ impl Listen {
     /// # Errors
     /// When an address is not a loopback address, and `--public`, `--metrics-public` or `--http-public` was not given.
     pub(crate) fn check(&self) -> Result<()> {
-        match self.tcp {
-            Some(address) if !address.ip().is_loopback() && !self.public => bail!(
-                "{address} can be reached by other machines, and there is no authentication and no encryption; \
-                 use a loopback address such as 127.0.0.1:{}, or say --public to allow it",
-                address.port()
+        let listeners = [
+            (self.tcp, self.public, "there is no authentication and no encryption", "--public"),
+            (
+                self.metrics,
+                self.metrics_public,
+                "they could read the metrics without authentication",
+                "--metrics-public",
             ),
-            _ => {}
-        }
-        match self.metrics {
-            Some(address) if !address.ip().is_loopback() && !self.metrics_public => bail!(
-                "{address} can be reached by other machines, and they could read the metrics without authentication; \
-                 use a loopback address such as 127.0.0.1:{}, or say --metrics-public to allow it",
-                address.port()
+            (
+                self.http,
+                self.http_public,
+                "they could read the state of the pool without authentication",
+                "--http-public",
             ),
-            _ => {}
+        ];
+        for (address, is_allowed, risk, option) in listeners {
+            if let Some(address) = address.filter(|address| !address.ip().is_loopback() && !is_allowed) {
+                bail!(
+                    "{address} can be reached by other machines, and {risk}; use a loopback address such as \
+                     127.0.0.1:{}, or say {option} to allow it",
+                    address.port()
+                );
+            }
         }
-        match self.http {
-            Some(address) if !address.ip().is_loopback() && !self.http_public => bail!(
-                "{address} can be reached by other machines, and they could read the state of the pool without \
-                 authentication; use a loopback address such as 127.0.0.1:{}, or say --http-public to allow it",
-                address.port()
-            ),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// The path of the control socket of a pool.

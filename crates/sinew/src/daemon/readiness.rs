@@ -1,5 +1,5 @@
-//! What a service manager is told: readiness, the state in a line, the begin of the stop (sd_notify(3)). Without one, that
-//! is without the variable NOTIFY_SOCKET, nothing happens.
+//! Notifications to the service manager (sd_notify(3)): readiness, a status line, the begin of the stop. Without the variable
+//! NOTIFY_SOCKET nothing is sent.
 
 use sd_notify::NotifyState;
 

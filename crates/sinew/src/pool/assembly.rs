@@ -46,7 +46,7 @@ struct Found {
 }
 
 impl Assembly {
-    /// Waits for the members. `tell` is told what is waited for whenever that changes; `is_stopped` ends the wait.
+    /// Waits for the members. `tell` gets a status line with the missing members whenever it changes; `is_stopped` ends the wait.
     ///
     /// # Errors
     /// When there are several pools of this name, or no member of it has come.
