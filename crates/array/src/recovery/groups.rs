@@ -132,12 +132,13 @@ impl<I: Io> Recovery<I> {
     }
 }
 
-/// The numbers of the groups from the tail of the group `last` up to itself; `None` when one is missing.
+/// The numbers of the groups from the tail of the group `last` up to itself; `None` when one is missing. The tail is the place
+/// of a group, or one at the end of the ring where no group fitted: then the next group is the first.
 fn chain_of(groups: &BTreeMap<u64, RingGroup>, last: u64) -> Option<Vec<u64>> {
     let mut chain = vec![last];
     let mut header = groups.get(&last)?.group.header;
     let tail = header.tail;
-    while header.seq > tail {
+    while header.before >= tail {
         let before = groups.get(&header.before)?.group.header;
         if before.epoch > header.epoch {
             return None;
@@ -146,5 +147,5 @@ fn chain_of(groups: &BTreeMap<u64, RingGroup>, last: u64) -> Option<Vec<u64>> {
         chain.push(header.seq);
     }
     chain.reverse();
-    (header.seq == tail).then_some(chain)
+    Some(chain)
 }
