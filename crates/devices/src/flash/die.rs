@@ -39,6 +39,13 @@ pub(super) struct Victim {
     pub(super) end_unit: u32,
 }
 
+impl Victim {
+    /// An erase block of these units, of which none has been looked at.
+    pub(super) fn of(units: Range<u32>) -> Victim {
+        Victim { first_unit: units.start, next_unit: units.start, end_unit: units.end }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Die {
     pub(super) channel: u32,
@@ -71,6 +78,15 @@ impl Die {
             host_had_turn: false,
             busy_since: 0,
         }
+    }
+
+    /// The die does something from now on.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, now: Ns, work: Work) {
+        if self.work == Work::Idle {
+            self.busy_since = now;
+        }
+        self.work = work;
     }
 
     /// How long the die has not been idle.

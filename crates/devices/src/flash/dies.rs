@@ -192,6 +192,12 @@ impl Dies {
         Some(program)
     }
 
+    /// Takes the program that has ended.
+    #[inline]
+    pub(super) fn take_program(&mut self, job: u32) -> Job {
+        self.jobs.take(job)
+    }
+
     /// Ends all work and all cleaning at once, unfinished; from now on there are only reads.
     pub(super) fn stop(&mut self, now: Ns) {
         for die in &mut self.dies {
@@ -262,21 +268,25 @@ impl Dies {
 
     /// Gives an idle die something to do.
     fn start(&mut self, now: Ns, id: u32) {
-        if self.dies[id as usize].work != Work::Idle {
-            return;
+        if self.dies[id as usize].work == Work::Idle {
+            self.start_next(now, id);
         }
-        if let Some(job) = self.dies[id as usize].reads.pop(&self.jobs) {
+    }
+
+    fn start_next(&mut self, now: Ns, id: u32) {
+        let die = &mut self.dies[id as usize];
+        if let Some(job) = die.reads.pop(&self.jobs) {
             self.occupy_cells(now, id, Work::Sense(job), self.rules.sense_ns);
             return;
         }
-        if let Some(Suspended { work, left_ns }) = self.dies[id as usize].suspended.take() {
+        if let Some(Suspended { work, left_ns }) = die.suspended.take() {
             self.occupy_cells(now, id, work, left_ns);
             return;
         }
-        let host_may = !self.standstill.is_exclusive();
-        let host_first = host_may && !self.dies[id as usize].host_had_turn;
-        if host_first && self.start_program(now, id) {
-            self.dies[id as usize].host_had_turn = true;
+        let host_first = !die.host_had_turn && !self.standstill.is_exclusive();
+        if host_first && let Some(job) = die.programs.pop(&self.jobs) {
+            die.host_had_turn = true;
+            self.bring_in(now, id, Work::TakeIn(job));
         } else if self.start_cleaning_step(now, id) {
             self.dies[id as usize].host_had_turn = false;
         } else if !self.standstill.is_exclusive() {
@@ -400,11 +410,7 @@ impl Dies {
     fn victim(&mut self, now: Ns, id: u32) -> Option<Victim> {
         let die = &mut self.dies[id as usize];
         if die.victim.is_none() && self.mapping.is_cleaning(id) {
-            die.victim = self.mapping.choose_victim(id).map(|units| Victim {
-                first_unit: units.start,
-                next_unit: units.start,
-                end_unit: units.end,
-            });
+            die.victim = self.mapping.choose_victim(id).map(Victim::of);
             if die.victim.is_none() {
                 self.cleaning_ended(now);
             }
@@ -439,10 +445,11 @@ impl Dies {
 impl Dies {
     /// The cells of a die are busy for a while.
     fn occupy_cells(&mut self, now: Ns, id: u32, work: Work, busy_ns: Ns) {
-        self.begin(now, id, work);
-        self.dies[id as usize].cells = now..now + busy_ns;
+        let die = &mut self.dies[id as usize];
+        die.begin(now, work);
+        die.cells = now..now + busy_ns;
         self.calendar.push(now + busy_ns, id as usize);
-        if !self.dies[id as usize].reads.is_empty() {
+        if !die.reads.is_empty() {
             self.suspend(now, id);
         }
     }
@@ -473,13 +480,12 @@ impl Dies {
             Work::Sense(job) => return self.take_out(now, id, Work::SendOut(job)),
             Work::CleanSense(unit) => return self.take_out(now, id, Work::CleanSendOut(unit)),
             Work::Program(job) => {
-                let program = self.jobs.take(job);
-                self.mapping.programmed(program.unit);
+                self.mapping.programmed(self.jobs.get(job).unit);
                 self.dies[id as usize].programs_pending -= 1;
                 self.idle(now, id);
                 self.standstill.unit_programmed();
                 self.retry = true;
-                return Some(Finished::Program(program));
+                return Some(Finished::Program { job });
             }
             Work::CleanProgram(unit) => {
                 self.mapping.moved_unit_programmed(unit);
@@ -517,8 +523,9 @@ impl Dies {
     /// Queues a die for its channel; returns whether the transfer is already done, since transfers take no time.
     #[inline(always)]
     fn request_channel(&mut self, now: Ns, id: u32, work: Work) -> bool {
-        self.begin(now, id, work);
-        let channel = self.dies[id as usize].channel;
+        let die = &mut self.dies[id as usize];
+        die.begin(now, work);
+        let channel = die.channel;
         if self.rules.channel_block_ns == 0 {
             return true;
         }
@@ -582,19 +589,12 @@ impl Dies {
         }
     }
 
-    #[inline(always)]
-    fn begin(&mut self, now: Ns, id: u32, work: Work) {
-        let die = &mut self.dies[id as usize];
-        if die.work == Work::Idle {
-            die.busy_since = now;
-        }
-        die.work = work;
-    }
-
+    /// A die has ended its work.
     #[inline(always)]
     fn idle(&mut self, now: Ns, id: u32) {
-        self.stats.die_busy_ns += self.dies[id as usize].busy_for(now);
-        self.dies[id as usize].work = Work::Idle;
-        self.start(now, id);
+        let die = &mut self.dies[id as usize];
+        self.stats.die_busy_ns += now - die.busy_since;
+        die.work = Work::Idle;
+        self.start_next(now, id);
     }
 }

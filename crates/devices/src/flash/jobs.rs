@@ -18,13 +18,13 @@ pub(super) struct Job {
     pub(super) epoch: u32,
 }
 
-/// A command of the layers above that has ended.
+/// A command of the layers above that has ended. Small enough to be returned in registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Finished {
     /// The data of one read of a request has left the flash.
     Read { request: u32 },
-    /// A unit of the host's data is on flash.
-    Program(Job),
+    /// A unit of the host's data is on flash: the job [`Dies::take_program`](super::dies::Dies::take_program) takes.
+    Program { job: u32 },
 }
 
 /// A job and the number of the job after it, in its queue or in the list of free entries.

@@ -353,7 +353,8 @@ impl Ssd {
                     self.host.send_data(self.now, id);
                 }
             }
-            Finished::Program(program) => {
+            Finished::Program { job } => {
+                let program = self.dies.take_program(job);
                 self.buffer.unit_programmed(self.now, program, &mut self.host, &mut self.dies)
             }
         }
