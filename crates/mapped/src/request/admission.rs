@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::store::capacity::Claim;
+use crate::store::room::Claim;
 use crate::stripe::Stripes;
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;

@@ -26,7 +26,7 @@ pub(crate) async fn read<I: Io>(
     let _epoch = store.epochs().enter();
     let mut stretches = Vec::with_capacity(1);
     store.stretches(volume, local, count, |stretch| stretches.push(stretch));
-    stripes.note_scatter(volume, local, count, &stretches);
+    stripes.note_scatter(volume, local..local + u64::from(count), &stretches);
     if let [one] = stretches[..] {
         return Ok(vec![read_stretch(stripes, one).await?]);
     }

@@ -19,11 +19,13 @@ pub(crate) mod metadata_redundancy;
 pub(crate) mod overlapped_commit;
 pub(crate) mod page_snapshot;
 pub(crate) mod release;
+pub(crate) mod room;
 pub(crate) mod run_map;
 mod space;
 pub(crate) mod stale_marks;
 pub(crate) mod stripe_ids;
 pub(crate) mod stripe_locks;
+mod stripe_use;
 pub(crate) mod tables;
 pub(crate) mod volumes;
 pub(crate) mod wakeups;
@@ -42,11 +44,11 @@ use sinew_members::members::Members;
 use sinew_members::status::Counters;
 use sinew_members::throttle::Throttle;
 
-use self::capacity::Room;
 use self::chunk_allocator::ChunkAllocator;
 use self::epoch_reclaim::Epochs;
 use self::journal::Journal;
-use self::stripe_locks::StripeUse;
+use self::room::Room;
+use self::stripe_use::StripeUse;
 use self::tables::{StripeState, Tables};
 use self::wakeups::Wakeups;
 

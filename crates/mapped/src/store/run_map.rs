@@ -10,13 +10,13 @@
 //! slab; nothing but the two directories ever moves. Dropped fragments are reused, not given back.
 
 mod fragments;
+mod group;
 
 use sinew_format::model::mapped_geometry::{PAGE_INDICES, VALUE_LIMIT};
 
 use fragments::{Fragment, Fragments, VACANT};
-
-/// Indices of a group: this number of consecutive values costs one word.
-pub(crate) const GROUP_INDICES: u32 = 16;
+pub(crate) use group::GROUP_INDICES;
+use group::{EMPTY, Group};
 
 /// Stands for no entry where all values of a group are given.
 pub(crate) const NO_VALUE: u32 = VACANT;
@@ -24,36 +24,6 @@ pub(crate) const NO_VALUE: u32 = VACANT;
 const PAGE_GROUPS: usize = (PAGE_INDICES / GROUP_INDICES) as usize;
 
 type Page = [u32; PAGE_GROUPS];
-
-/// What a group is, as its word says it.
-#[derive(Clone, Copy)]
-enum Group {
-    Empty,
-    /// The first of consecutive values.
-    Run(u32),
-    /// Its place in the slab.
-    Mixed(u32),
-}
-
-const EMPTY: u32 = u32::MAX;
-
-impl Group {
-    fn of(word: u32) -> Group {
-        match word {
-            EMPTY => Group::Empty,
-            run if run < VALUE_LIMIT => Group::Run(run),
-            mixed => Group::Mixed(mixed - VALUE_LIMIT),
-        }
-    }
-
-    fn word(self) -> u32 {
-        match self {
-            Group::Empty => EMPTY,
-            Group::Run(first) => first,
-            Group::Mixed(place) => VALUE_LIMIT + place,
-        }
-    }
-}
 
 /// The array. See the module for what it costs.
 #[derive(Debug, Default)]

@@ -3,14 +3,9 @@
 use std::rc::Rc;
 
 use crate::store::Store;
+use crate::store::stripe_use::StripeUse;
 use sinew_core::ids::StripeId;
 use sinew_core::io::Io;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StripeUse {
-    Shared(u32),
-    Alone,
-}
 
 /// A stripe held by background work alone.
 pub(crate) struct StripeLock<I: Io> {

@@ -5,7 +5,9 @@
 
 pub(crate) mod allocate;
 pub(crate) mod append;
+pub(crate) mod appender;
 pub(crate) mod checksums;
+mod copies;
 pub(crate) mod full_stripe_write;
 pub(crate) mod health;
 pub(crate) mod hedged;
@@ -18,25 +20,28 @@ pub(crate) mod read;
 pub(crate) mod read_cache;
 pub(crate) mod reconstruct;
 pub(crate) mod repair;
+pub(crate) mod repair_chunk;
 pub(crate) mod row;
 pub(crate) mod scatter_hints;
 pub(crate) mod second_chance;
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 
-use sinew_core::ids::{ChunkAddr, StripeId};
+use sinew_core::ids::{ChunkAddr, StripeId, VolumeId};
 use sinew_core::io::Io;
 use sinew_format::model::policy::Policy;
 use sinew_members::hedged_read::ReadSlots;
 
-use self::append::Appender;
+use self::appender::Appender;
 use self::part::ChunkPart;
 use self::read_cache::ReadCache;
 use self::scatter_hints::ScatterHints;
 use self::second_chance::SecondChance;
 use crate::store::Store;
+use crate::store::volumes::Stretch;
 
 /// The stripes of a shard.
 pub(crate) struct Stripes<I> {
@@ -96,5 +101,18 @@ impl<I: Io> Stripes<I> {
     /// Which stripes clients have used since conversion last looked at them.
     pub(crate) fn second_chance(&self) -> &SecondChance {
         &self.second_chance
+    }
+
+    /// Notes that a client reads these blocks of a volume, which consist of these stretches.
+    pub(crate) fn note_scatter(&self, volume: VolumeId, blocks: Range<u64>, stretches: &[Stretch]) {
+        let unit = u64::from(self.store.geometry().slots_per_stripe());
+        if self.policy.get().gather && self.scatter_hints.note(volume, blocks, stretches, unit) {
+            self.store.wakeups().defragment.kick();
+        }
+    }
+
+    /// A place to be defragmented: a volume, and the first block there.
+    pub(crate) fn next_scattered(&self) -> Option<(VolumeId, u64)> {
+        self.scatter_hints.next()
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use crate::store::chunk_allocator::StripeChunks;
 use crate::stripe::Stripes;
-use crate::stripe::append::Run;
+use crate::stripe::appender::Run;
 use crate::stripe::open_stripe::OpenStripe;
 use sinew_core::ids::{ChunkAddr, MemberId, StripeId};
 use sinew_core::io::Io;

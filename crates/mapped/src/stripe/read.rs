@@ -1,17 +1,13 @@
-//! Reading part of a stripe: from the least burdened good copy, and if there is none, from the rest of the stripe.
-//!
-//! Every block with a known checksum is verified. A block that does not match, or cannot be read, is fetched from the
-//! redundancy, rewritten where it was bad, and counted.
+//! Reading part of a stripe: hedged where members may be late, otherwise one copy after the other.
 
 use std::rc::Rc;
 
 use crate::marks::Mark;
-use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use crate::stripe::part::ChunkPart;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::ids::{ChunkAddr, SlotNo, StripeId};
-use sinew_core::io::{Io, IoError};
+use sinew_core::ids::{SlotNo, StripeId};
+use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
 
@@ -29,73 +25,10 @@ impl<I: Io> Stripes<I> {
         self.read_part_without(part, Vec::new()).await
     }
 
-    /// As `read_part`, with copies known to be `bad`, which are rewritten.
-    pub(super) async fn read_part_without(
-        self: &Rc<Self>,
-        part: ChunkPart,
-        mut bad: Vec<(usize, ChunkAddr)>,
-    ) -> Result<Buf, VolumeError> {
-        while let Some((index, home)) = self.next_copy(part, &bad) {
-            let result = self.store.members().read(home, part.offset, part.count).await;
-            if let Some(buf) = self.classify_read(part, home, result).await {
-                if !bad.is_empty() {
-                    self.repair(part, &bad, &buf).await;
-                }
-                return Ok(buf);
-            }
-            bad.push((index, home));
-        }
-        let buf = self.reconstruct_part(part).await.ok_or(VolumeError::Failed);
-        match &buf {
-            Ok(buf) => {
-                self.store.mark(Mark::ReadReconstructed);
-                self.store.counters().reconstructed_reads.add(1);
-                self.repair(part, &bad, buf).await;
-            }
-            Err(_) => {
-                self.store.mark(Mark::ReadLost);
-                self.store.counters().failed_reads.add(1);
-            }
-        }
-        buf
-    }
-
-    /// What was read, if it is good; otherwise what follows from that for the member.
-    pub(super) async fn classify_read(
-        &self,
-        part: ChunkPart,
-        home: ChunkAddr,
-        result: Result<Buf, IoError>,
-    ) -> Option<Buf> {
-        match result {
-            Ok(buf) if self.matches(part, &buf, home) => return Some(buf),
-            Ok(_) => self.store.mark(Mark::ReadChecksumBad),
-            Err(error) if self.store.members().read_error_is_fatal(home.member, error) => {
-                self.store.mark(Mark::ReadMemberLost);
-                self.store.members().report_failure(home.member, error).await;
-            }
-            Err(_) => self.store.mark(Mark::ReadFailed),
-        }
-        None
-    }
-
-    /// The good copy, not yet tried, whose member has least to do.
-    pub(super) fn next_copy(
-        &self,
-        part: ChunkPart,
-        tried: &[(usize, ChunkAddr)],
-    ) -> Option<(usize, ChunkAddr)> {
-        let tables = self.store.tables();
-        let g = self.store.geometry();
-        if tables.stripe(part.stripe).state == StripeState::Free {
-            return None;
-        }
-        g.copies_of(part.column)
-            .filter_map(|index| Some((index, tables.good_home(part.stripe, index)?)))
-            .filter(|copy| {
-                self.store.members().is_active(copy.1.member) && !tried.iter().any(|t| t.1 == copy.1)
-            })
-            .min_by_key(|copy| self.store.members().burden(copy.1.member))
+    /// The part of a column that consecutive slots of one chunk are.
+    pub(crate) fn part_at(&self, slot: SlotNo, count: u32) -> ChunkPart {
+        let (stripe, column, offset) = self.store.geometry().place(slot);
+        ChunkPart { stripe, column, offset, count }
     }
 
     /// A whole data chunk, block by block where it must be.
@@ -118,16 +51,5 @@ impl<I: Io> Stripes<I> {
             chunk.bytes_mut()[offset as usize * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(block.bytes());
         }
         Ok(chunk)
-    }
-
-    /// Reads part of a chunk at one home as it is there, counting and acting on errors.
-    pub(crate) async fn read_home(&self, home: ChunkAddr, offset: u32, count: u32) -> Result<Buf, IoError> {
-        let result = self.store.members().read(home, offset, count).await;
-        if let Err(error) = result
-            && self.store.members().read_error_is_fatal(home.member, error)
-        {
-            self.store.members().report_failure(home.member, error).await;
-        }
-        result
     }
 }

@@ -3,15 +3,14 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::store::volumes::Stretch;
-use crate::stripe::Stripes;
 use sinew_core::ids::VolumeId;
-use sinew_core::io::Io;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
 
 /// A read of fewer blocks is not a sequential one.
-const SEQUENTIAL_BLOCKS: u32 = 16;
+const SEQUENTIAL_BLOCKS: u64 = 16;
 
 /// Blocks in stretches shorter than this, on average, are scattered: a read of them costs more in requests than in
 /// bytes.
@@ -29,24 +28,31 @@ pub(crate) struct ScatterHints {
     places: RefCell<VecDeque<(VolumeId, u64)>>,
 }
 
-impl<I: Io> Stripes<I> {
-    /// Notes that a client reads blocks that consist of these stretches.
-    pub(crate) fn note_scatter(&self, volume: VolumeId, local: u64, count: u32, stretches: &[Stretch]) {
-        if count < SEQUENTIAL_BLOCKS || !self.policy.get().gather || !is_scattered(stretches) {
-            return;
+impl ScatterHints {
+    /// Notes that a client reads these blocks, which consist of these stretches, in places of `unit` blocks; whether a place
+    /// was added.
+    pub(super) fn note(
+        &self,
+        volume: VolumeId,
+        blocks: Range<u64>,
+        stretches: &[Stretch],
+        unit: u64,
+    ) -> bool {
+        if blocks.end - blocks.start < SEQUENTIAL_BLOCKS || !is_scattered(stretches) {
+            return false;
         }
-        let unit = u64::from(self.store.geometry().slots_per_stripe());
-        let mut places = self.scatter_hints.places.borrow_mut();
-        for first in (local / unit..(local + u64::from(count)).div_ceil(unit)).map(|n| n * unit) {
+        let mut places = self.places.borrow_mut();
+        let before = places.len();
+        for first in (blocks.start / unit..blocks.end.div_ceil(unit)).map(|n| n * unit) {
             if places.len() < PLACES_MAX && !places.contains(&(volume, first)) {
                 places.push_back((volume, first));
-                self.store.wakeups().defragment.kick();
             }
         }
+        places.len() > before
     }
 
-    pub(crate) fn next_scattered(&self) -> Option<(VolumeId, u64)> {
-        self.scatter_hints.places.borrow_mut().pop_front()
+    pub(super) fn next(&self) -> Option<(VolumeId, u64)> {
+        self.places.borrow_mut().pop_front()
     }
 }
 

@@ -3,7 +3,9 @@
 //! Blocks of 64 KiB are allocated when the free list is empty and stay; a place is stable as long as it is in use. A
 //! free place holds the next free one in its first slot.
 
-use crate::store::run_map::{GROUP_INDICES, Group, VALUE_LIMIT};
+use sinew_format::model::mapped_geometry::VALUE_LIMIT;
+
+use crate::store::run_map::group::{GROUP_INDICES, Group};
 
 /// A slot without a value. No value is that large.
 pub(crate) const VACANT: u32 = u32::MAX;

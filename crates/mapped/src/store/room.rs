@@ -1,0 +1,92 @@
+//! Requests and jobs that wait for free chunks, and the blocks that requests have claimed.
+
+use std::cell::Cell;
+
+use sinew_core::sync::Signal;
+
+/// Requests and jobs that wait for free chunks, and what was refused to them.
+#[derive(Default)]
+pub(crate) struct Room {
+    /// Clients' stripes that wait for room.
+    waiting: Cell<u32>,
+    /// A chunk to be rebuilt found no member with room.
+    rebuild_starved: Cell<bool>,
+    /// Free space has grown, or reclaim has given up.
+    changed: Signal,
+    /// Times reclaim found nothing that would make room although clients waited.
+    given_up: Cell<u64>,
+    /// Times clients were refused for that although no more than the capacity was stored.
+    refused_early: Cell<u64>,
+    /// Blocks that requests under way have claimed.
+    reserved: Cell<u64>,
+}
+
+impl Room {
+    /// Clients' stripes that wait for room.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.waiting.get()
+    }
+
+    pub(crate) fn begin_wait(&self) {
+        self.waiting.set(self.waiting.get() + 1);
+    }
+
+    pub(crate) fn end_wait(&self) {
+        self.waiting.set(self.waiting.get() - 1);
+    }
+
+    /// Notified when free space has grown, or when reclaim gives up.
+    pub(crate) fn changed(&self) -> &Signal {
+        &self.changed
+    }
+
+    /// Times reclaim has given up.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.given_up.get()
+    }
+
+    /// Reclaim can make no more room: requests that wait are refused.
+    pub(crate) fn give_up(&self) {
+        self.given_up.set(self.given_up.get() + 1);
+        self.changed.notify();
+    }
+
+    pub(crate) fn refused_early(&self) -> u64 {
+        self.refused_early.get()
+    }
+
+    pub(super) fn note_early_refusal(&self) {
+        self.refused_early.set(self.refused_early.get() + 1);
+    }
+
+    pub(crate) fn set_rebuild_starved(&self) {
+        self.rebuild_starved.set(true);
+    }
+
+    pub(crate) fn take_rebuild_starved(&self) -> bool {
+        self.rebuild_starved.take()
+    }
+
+    /// Blocks that requests under way have claimed.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved.get()
+    }
+
+    /// Claims blocks until the claim is dropped.
+    pub(super) fn claim(&self, blocks: u64) -> Claim<'_> {
+        self.reserved.set(self.reserved.get() + blocks);
+        Claim { reserved: &self.reserved, blocks }
+    }
+}
+
+/// Room that a request has claimed for blocks that were not stored before.
+pub(crate) struct Claim<'a> {
+    reserved: &'a Cell<u64>,
+    blocks: u64,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.reserved.set(self.reserved.get() - self.blocks);
+    }
+}

@@ -1,0 +1,115 @@
+//! The queue of small writes, and the stripes that they are appended to.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use crate::stripe::open_stripe::OpenStripe;
+use crate::stripe::piece::{Condition, Piece};
+use sinew_core::completion::{AppendResult, Completion};
+use sinew_core::ids::{ChunkAddr, SlotNo, StripeId};
+use sinew_core::sync::{Promise, Signal};
+use sinew_core::volume::VolumeError;
+
+/// The queue of small writes and the stripes they go to.
+#[derive(Default)]
+pub(crate) struct Appender {
+    pub(super) queue: RefCell<VecDeque<(Piece, Rc<Completion>)>>,
+    pub(super) work: Signal,
+    /// The oldest first.
+    pub(super) open: RefCell<Vec<OpenStripe>>,
+    pub(super) in_flight: Cell<u32>,
+    /// Appending waits for room. Conditional pieces do not wait with it, since the requests that queued them hold up
+    /// the release of chunks.
+    pub(super) starved: Cell<bool>,
+}
+
+/// One run of blocks for one column.
+pub(crate) struct Run {
+    pub(super) stripe: StripeId,
+    pub(super) slot: SlotNo,
+    pub(super) offset: u32,
+    pub(super) homes: Vec<ChunkAddr>,
+    pub(super) pieces: Vec<(Piece, Rc<Completion>)>,
+}
+
+impl Appender {
+    /// Queues pieces; resolves when all of them are stored and findable.
+    pub(crate) fn append(&self, pieces: Vec<Piece>) -> Promise<AppendResult> {
+        let (ticket, promise) = Completion::new(pieces.iter().map(Piece::blocks).sum());
+        self.queue.borrow_mut().extend(pieces.into_iter().map(|piece| (piece, Rc::clone(&ticket))));
+        if self.starved.get() {
+            self.refuse_conditional();
+        }
+        self.work.notify();
+        promise
+    }
+
+    /// Queues pieces again whose run did not succeed, in front of all others.
+    pub(super) fn queue_again(&self, pieces: Vec<(Piece, Rc<Completion>)>) {
+        let mut queue = self.queue.borrow_mut();
+        pieces.into_iter().rev().for_each(|entry| queue.push_front(entry));
+        drop(queue);
+        if self.starved.get() {
+            self.refuse_conditional();
+        }
+    }
+
+    /// Its state, for the diagnosis of a standstill.
+    pub(crate) fn waits(&self) -> String {
+        let open = self.open.borrow();
+        let open: Vec<_> = open.iter().map(|open| (open.id, &open.fill)).collect();
+        let (queued, in_flight) = (self.queue.borrow().len(), self.in_flight.get());
+        format!("append queue {queued}, in flight {in_flight}, starved {}, open {open:?}", self.is_starved())
+    }
+
+    /// Pieces and runs that are not stored yet.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.borrow().len() + self.in_flight.get() as usize
+    }
+
+    /// The stripes being appended to.
+    pub(super) fn open_stripes(&self) -> Vec<StripeId> {
+        self.open.borrow().iter().map(|open| open.id).collect()
+    }
+
+    /// Stripes that nothing can be appended to and that are not closed.
+    pub(crate) fn full_stripes(&self) -> usize {
+        self.open.borrow().iter().filter(|open| open.is_full()).count()
+    }
+
+    /// Whether a stripe is being appended to.
+    pub(crate) fn is_open(&self, stripe: StripeId) -> bool {
+        self.open.borrow().iter().any(|open| open.id == stripe)
+    }
+
+    /// Whether appending waits for room.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.starved.get()
+    }
+
+    /// Sends conditional pieces away; false when there are none.
+    pub(super) fn refuse_conditional(&self) -> bool {
+        let queued = std::mem::take(&mut *self.queue.borrow_mut());
+        let (clients, conditional): (VecDeque<_>, VecDeque<_>) =
+            queued.into_iter().partition(|(piece, _)| piece.condition == Condition::Always);
+        *self.queue.borrow_mut() = clients;
+        let any = !conditional.is_empty();
+        for (piece, ticket) in conditional {
+            ticket.done(piece.blocks(), Err(VolumeError::NoSpace));
+        }
+        any
+    }
+
+    pub(super) fn run_ended(&self) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        self.work.notify();
+    }
+
+    pub(super) fn fail_all(&self, error: VolumeError) {
+        let queued = std::mem::take(&mut *self.queue.borrow_mut());
+        for (piece, ticket) in queued {
+            ticket.done(piece.blocks(), Err(error));
+        }
+    }
+}
