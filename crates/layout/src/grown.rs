@@ -159,6 +159,14 @@ impl Grown {
         self.rows
     }
 
+    /// Members that a row is on: all, but for rows of an array with parity that an addition has left as they were.
+    pub fn row_members(&self, row: u64) -> u32 {
+        match &self.addressing {
+            Addressing::Spread(array) => array.columns(row) + self.parities(),
+            _ => self.members(),
+        }
+    }
+
     /// Logical blocks, each as large as a chunk.
     pub fn blocks(&self) -> u64 {
         match &self.addressing {

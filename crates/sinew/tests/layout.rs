@@ -112,6 +112,30 @@ fn a_list_ends_when_the_reader_closes_the_pipe() {
     }
 }
 
+#[test]
+fn an_elastic_array_is_drawn_slot_by_slot() {
+    let sandbox = Sandbox::new();
+    let args = ["layout", "--level", "5", "--members", "4", "--rows", "2", "--elastic", "--form", "mirrored"];
+    let drawn = sandbox.ok(&args);
+    let expected = "\
+RAID 5, left-symmetric, 4 members, elastic, all stripes mirrored: 2 rows, 6 blocks
+
+row  slot  m0  m1  m2  m3
+  0     0   0   1   2   -
+  0     1   -   0   1   2
+  1     0   4   5   -   3
+  1     1   3   4   5   -
+";
+    assert_eq!(drawn, expected);
+    let with_parity = sandbox.ok(&args[..8]);
+    assert!(with_parity.contains("  0     0   0   1   2   P\n  0     1   -   -   -   -"), "{with_parity}");
+    let json = sandbox.ok(&[&args[..], &["--json", "--blocks", "3..4"]].concat());
+    let copies: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+    let places: Vec<_> =
+        copies.iter().map(|copy| (copy["member"].as_u64(), copy["chunk"].as_u64())).collect();
+    assert_eq!(places, [(Some(3), Some(1)), (Some(0), Some(3))], "{json}");
+}
+
 fn layout(args: &str) -> Vec<&str> {
     [vec!["layout", "--members", "4"], args.split(' ').collect()].concat()
 }
@@ -133,6 +157,8 @@ fn what_cannot_be_shown_is_explained() {
     fails("--level 0 --grow 1,0 --method fastscale", &["an addition of 0 members"]);
     fails("--level 50 --groups 3", &["4 members do not divide into 3"]);
     fails("--level 0 --rows 0", &["0 rows"]);
+    fails("--level 10 --elastic", &["cannot be elastic", "5 and 6"]);
+    fails("--level 5 --elastic --form empty", &["--form parity"]);
     fails("--level 0 --blocks 60..65", &["64 blocks", "--rows"]);
     fails("--level 0 --stats --against 1", &["--grow and --method"]);
     assert!(sandbox.misused(&layout("--level 0 --grow 1")).contains("--method"));

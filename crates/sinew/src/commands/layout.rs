@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use sinew_format::model::form::Form;
+use sinew_layout::elastic::Slots;
 use sinew_layout::grown::{Grown, Method};
 use sinew_layout::history::History;
 use sinew_layout::{LevelName, LevelParts, Rotation};
@@ -24,6 +26,7 @@ mod statistics;
 ///   sinew layout --level 5 --members 4
 ///   sinew layout --level 0 --members 4 --grow 1,1,2 --method fastscale --blocks 0..10
 ///   sinew layout --level 5 --members 4 --grow 1,1 --method spread --rows 100000 --stats
+///   sinew layout --level 5 --members 4 --elastic --form mirrored --rows 4
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct LayoutArgs {
@@ -42,9 +45,15 @@ pub(crate) struct LayoutArgs {
     /// Groups of equally many members, for levels 50 and 60.
     #[arg(long, value_name = "N", default_value_t = 2)]
     groups: u32,
-    /// Chunks of each member.
+    /// Chunks of each member; of an elastic array in each slot.
     #[arg(long, value_name = "N", default_value_t = 16)]
     rows: u32,
+    /// An elastic array, of level 5 or 6: a slot for each copy that a stripe may have lies behind slot 0.
+    #[arg(long, conflicts_with = "stats")]
+    elastic: bool,
+    /// The form of all stripes of an elastic array.
+    #[arg(long, value_parser = named::<Form>(), default_value_t = Form::Parity, requires = "elastic")]
+    form: Form,
     /// Members that were added since, addition by addition.
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', requires = "method")]
     grow: Vec<u32>,
@@ -99,6 +108,23 @@ impl LayoutArgs {
         Ok(Grown::new(level, history, method, self.rows)?)
     }
 
+    /// The slots of the array.
+    fn slots<'a>(&self, array: &'a Grown) -> Result<Slots<'a>> {
+        if !self.elastic {
+            return Ok(Slots::one(array));
+        }
+        ensure!(
+            self.form != Form::Empty,
+            "an empty stripe uses no place; ask for --form parity or --form mirrored"
+        );
+        let slots = Slots::elastic(array, self.form == Form::Mirrored);
+        slots.with_context(|| format!("{} cannot be elastic; levels 5 and 6 can", array.level()))
+    }
+
+    fn form_in_words(&self) -> &'static str {
+        if self.form == Form::Mirrored { "mirrored" } else { "with parity" }
+    }
+
     /// A description for people.
     fn title(&self, array: &Grown) -> Result<String> {
         let grown = match self.method {
@@ -107,8 +133,12 @@ impl LayoutArgs {
             }
             None => String::new(),
         };
+        let form = match self.elastic {
+            true => format!(", elastic, all stripes {}", self.form_in_words()),
+            false => String::new(),
+        };
         Ok(format!(
-            "{}, {} members{grown}: {} rows, {} blocks",
+            "{}, {} members{grown}{form}: {} rows, {} blocks",
             array.level(),
             self.members,
             self.rows,
@@ -129,6 +159,7 @@ pub(crate) fn run(args: &LayoutArgs) -> Result<()> {
         );
     }
     let array = args.array(&args.grow)?;
+    let slots = args.slots(&array)?;
     if args.stats {
         let history = statistics::History {
             grow: &args.grow,
@@ -154,8 +185,8 @@ pub(crate) fn run(args: &LayoutArgs) -> Result<()> {
     // Only by blocks can one go through an array that does not say which chunk a block is in.
     let by_blocks = args.blocks.is_some() || array.place(0, 0).chunk.is_none();
     if args.json {
-        return if by_blocks { places::blocks_json(&array, blocks) } else { places::all_json(&array) };
+        return if by_blocks { places::blocks_json(&slots, blocks) } else { places::all_json(&slots) };
     }
     say!("{}\n", args.title(&array)?);
-    if by_blocks { places::table(&array, blocks) } else { places::map(&array) }
+    if by_blocks { places::table(&slots, blocks) } else { places::map(&slots) }
 }

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use anyhow::Result;
 use serde::Serialize;
-use sinew_layout::grown::Grown;
-use sinew_layout::{Home, Role};
+use sinew_layout::Role;
+use sinew_layout::elastic::Slots;
 
 use crate::out;
 
@@ -17,7 +17,7 @@ struct Entry {
     /// The block; null for parity and what is unused.
     block: Option<u64>,
     member: u32,
-    /// Null where the way of growing leaves it open.
+    /// Null where the way of growing leaves it open. The slots of an elastic array follow one another.
     chunk: Option<u64>,
     role: &'static str,
     /// Of arrays that keep several copies.
@@ -29,11 +29,11 @@ struct Entry {
 }
 
 /// The copies of blocks, in the order of blocks.
-fn copies(array: &Grown, blocks: Range<u64>) -> impl Iterator<Item = Entry> {
+fn copies(slots: &Slots<'_>, blocks: Range<u64>) -> impl Iterator<Item = Entry> {
     blocks.flat_map(move |block| {
-        (0..array.copies()).map(move |copy| {
-            let place = array.place(block, copy);
-            let copy = (array.copies() > 1).then_some(copy);
+        (0..slots.copies()).map(move |copy| {
+            let place = slots.place(block, copy);
+            let copy = (slots.copies() > 1).then_some(copy);
             Entry {
                 block: Some(block),
                 member: place.member,
@@ -47,18 +47,21 @@ fn copies(array: &Grown, blocks: Range<u64>) -> impl Iterator<Item = Entry> {
 }
 
 /// All places, row by row.
-fn places(array: &Grown) -> impl Iterator<Item = Entry> {
-    let homes = (0..u64::from(array.rows()))
-        .flat_map(|chunk| (0..array.members()).map(move |member| Home { member, chunk }));
-    homes.filter_map(move |home| {
-        let (block, role, copy, stripe) = match array.role(home)? {
+fn places(slots: &Slots<'_>) -> impl Iterator<Item = Entry> {
+    let rows = u64::from(slots.array().rows());
+    let members = slots.array().members();
+    let all = (0..rows).flat_map(move |row| {
+        (0..slots.count()).flat_map(move |slot| (0..members).map(move |member| (slot, row, member)))
+    });
+    all.filter_map(move |(slot, row, member)| {
+        let (block, role, copy, stripe) = match slots.role(slot, row, member)? {
             Role::Data { logical, copy } => (Some(logical), "data", Some(copy), None),
             Role::P { stripe } => (None, "P", None, Some(stripe)),
             Role::Q { stripe } => (None, "Q", None, Some(stripe)),
             Role::Unused => (None, "unused", None, None),
         };
-        let copy = copy.filter(|_| array.copies() > 1);
-        Some(Entry { block, member: home.member, chunk: Some(home.chunk), role, copy, stripe })
+        let copy = copy.filter(|_| slots.copies() > 1);
+        Some(Entry { block, member, chunk: Some(u64::from(slot) * rows + row), role, copy, stripe })
     })
 }
 
@@ -66,16 +69,16 @@ fn places(array: &Grown) -> impl Iterator<Item = Entry> {
 ///
 /// # Errors
 /// When the output cannot be written.
-pub(super) fn blocks_json(array: &Grown, blocks: Range<u64>) -> Result<()> {
-    json(copies(array, blocks))
+pub(super) fn blocks_json(slots: &Slots<'_>, blocks: Range<u64>) -> Result<()> {
+    json(copies(slots, blocks))
 }
 
 /// Lists all places as JSON, row by row.
 ///
 /// # Errors
 /// When the output cannot be written.
-pub(super) fn all_json(array: &Grown) -> Result<()> {
-    json(places(array))
+pub(super) fn all_json(slots: &Slots<'_>) -> Result<()> {
+    json(places(slots))
 }
 
 /// A list, an entry a line.
@@ -94,13 +97,13 @@ fn json(entries: impl Iterator<Item = Entry>) -> Result<()> {
 ///
 /// # Errors
 /// When the output cannot be written.
-pub(super) fn table(array: &Grown, blocks: Range<u64>) -> Result<()> {
+pub(super) fn table(slots: &Slots<'_>, blocks: Range<u64>) -> Result<()> {
     let width = digits(blocks.end - 1).max("block".len());
-    let has_copies = array.copies() > 1;
+    let has_copies = slots.copies() > 1;
     out::stream(|to| {
         let copy = if has_copies { "  copy" } else { "" };
         writeln!(to, "{:>width$}{copy}  member  chunk", "block")?;
-        for Entry { block, member, chunk, copy, .. } in copies(array, blocks) {
+        for Entry { block, member, chunk, copy, .. } in copies(slots, blocks) {
             write!(to, "{:>width$}", block.unwrap_or_default())?;
             if let Some(copy) = copy {
                 write!(to, "  {copy:>4}")?;
@@ -112,23 +115,27 @@ pub(super) fn table(array: &Grown, blocks: Range<u64>) -> Result<()> {
     })
 }
 
-/// A line for each row, a column for each member.
+/// A line for each row, of an elastic array for each slot of it; a column for each member.
 ///
 /// # Errors
 /// When the output cannot be written.
-pub(super) fn map(array: &Grown) -> Result<()> {
-    let rows = u64::from(array.rows());
+pub(super) fn map(slots: &Slots<'_>) -> Result<()> {
+    let (rows, members) = (u64::from(slots.array().rows()), slots.array().members());
     let number = digits(rows - 1).max("row".len());
-    let cell = digits(array.blocks() - 1).max(digits(u64::from(array.members()) - 1) + 1);
+    let cell = digits(slots.array().blocks() - 1).max(digits(u64::from(members) - 1) + 1);
+    let has_slots = slots.count() > 1;
     out::stream(|to| {
-        write!(to, "{:>number$} ", "row")?;
-        for member in 0..array.members() {
+        write!(to, "{:>number$} {}", "row", if has_slots { " slot" } else { "" })?;
+        for member in 0..members {
             write!(to, "  {:>cell$}", format_args!("m{member}").to_string())?;
         }
-        for row in 0..rows {
+        for (row, slot) in (0..rows).flat_map(|row| (0..slots.count()).map(move |slot| (row, slot))) {
             write!(to, "\n{row:>number$} ")?;
-            for member in 0..array.members() {
-                match array.role(Home { member, chunk: row }) {
+            if has_slots {
+                write!(to, " {slot:>4}")?;
+            }
+            for member in 0..members {
+                match slots.role(slot, row, member) {
                     Some(Role::Data { logical, .. }) => write!(to, "  {logical:>cell$}")?,
                     Some(Role::P { .. }) => write!(to, "  {:>cell$}", "P")?,
                     Some(Role::Q { .. }) => write!(to, "  {:>cell$}", "Q")?,
