@@ -18,6 +18,8 @@ pub(crate) struct Progress {
     /// Reads without a lock in flight, in two counters: those that began before the last wait for them, and after it.
     reads: [Cell<u32>; 2],
     phase: Cell<usize>,
+    /// A task waits for them.
+    awaited: Cell<bool>,
     /// The next stripe of the scrub under way.
     scrub_next: Cell<Option<u64>>,
 }
@@ -44,6 +46,16 @@ impl Drop for UnlockedRead<'_> {
         if left == 0 {
             self.progress.signal.notify();
         }
+    }
+}
+
+/// The turn of a task that waits for reads; dropping it gives it to the next one.
+struct Turn<'a>(&'a Progress);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.awaited.set(false);
+        self.0.signal.notify();
     }
 }
 
@@ -110,10 +122,12 @@ impl Progress {
         UnlockedRead { progress: self, phase }
     }
 
-    /// Waits until the reads without a lock that have begun are over.
+    /// Waits until the reads without a lock that have begun are over. One task waits at a time, a growth or the discarding of
+    /// unused units: the reads in the other counter are over when it begins.
     pub(crate) async fn wait_for_unlocked_reads(&self) {
+        self.signal.wait(|| (!self.awaited.replace(true)).then_some(())).await;
+        let _turn = Turn(self);
         let before = self.phase.get();
-        // The reads that the last caller waited for are over; there is no other caller now.
         self.phase.set(1 - before);
         self.signal.wait(|| (self.reads[before].get() == 0).then_some(())).await;
     }
