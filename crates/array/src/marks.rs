@@ -209,6 +209,16 @@ sinew_core::coverage_marks! {
     ArrayGovernorAutonomous,
     /// An elastic array: a stripe kept its copies, because its parity would take as much space.
     ArrayDemotionWouldGrow,
+    /// An elastic array: mirrored rows got parity before a growth changed them.
+    ArrayMoveDemoted,
+    /// An elastic array: empty rows got parity before a growth added columns to them.
+    ArrayMoveFilled,
+    /// An elastic array: an empty row that gets nothing became wider.
+    ArrayMoveKeptEmpty,
+    /// An elastic array: rows that a growth has taken apart became empty.
+    ArrayMoveEmptied,
+    /// An elastic array: rows about to be changed by a growth could not have parity yet.
+    ArrayMoveWithoutForm,
     /// An elastic array: units that no form uses were discarded.
     ArrayTidied,
     /// An elastic array: members came or went while units were discarded, so all of the untidy regions are looked at again.

@@ -304,6 +304,10 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
         geometry: ArrayGeometry,
         members: &[(MemberState, Option<DeviceId>)],
     ) -> Result<(), VolumeError> {
+        if geometry.members() > self.state.layout().geometry.members() {
+            // The new members have no form pages yet.
+            self.forms.write_all_again(self.journal.log().tail_durable());
+        }
         self.reshape.set_geometry(geometry, members);
         self.rebuild.wake();
         Ok(())

@@ -125,13 +125,17 @@ pub enum Mutation {
     ForgetFormVoid,
     /// Elastic arrays: give stripes parity that then take more space.
     DemoteGrows,
+    /// Elastic arrays: let mirrored rows become wider without giving them parity first.
+    GrowMirrored,
+    /// Elastic arrays: let a growth add columns to an empty row without giving it parity first.
+    GrowUnfilled,
     /// Elastic arrays: exchange mirrored stripes for others whether that gains anything or not.
     SwapForever,
 }
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 61] = [
+    pub const ALL: [Mutation; 63] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -188,6 +192,8 @@ impl Mutation {
         Mutation::PromoteUnlocked,
         Mutation::ForgetFormVoid,
         Mutation::DemoteGrows,
+        Mutation::GrowMirrored,
+        Mutation::GrowUnfilled,
         Mutation::SwapForever,
         Mutation::GiveUpNeeded,
         Mutation::ApplyUnlanded,

@@ -28,7 +28,9 @@ const OF_BOTH: [Mutation; 8] = [
 ];
 
 /// Defects of growing arrays.
-const OF_ARRAY_GROWTH: [Mutation; 5] = [
+const OF_ARRAY_GROWTH: [Mutation; 7] = [
+    Mutation::GrowMirrored,
+    Mutation::GrowUnfilled,
     Mutation::ChangeUnlogged,
     Mutation::RecordUnflushed,
     Mutation::WriteUnrecorded,
@@ -46,7 +48,9 @@ const BY_SCENARIO: [(Mutation, Scenario); 2] = [
 ];
 
 /// Defects of elastic arrays.
-const OF_ELASTIC: [Mutation; 9] = [
+const OF_ELASTIC: [Mutation; 11] = [
+    Mutation::GrowMirrored,
+    Mutation::GrowUnfilled,
     Mutation::ForgetFormVoid,
     Mutation::CopiesBeforeJournal,
     Mutation::FormBeforeCopies,
@@ -60,7 +64,7 @@ const OF_ELASTIC: [Mutation; 9] = [
 
 /// The seeds that found the defects which the first six seeds do not find, as the test prints them. They are played before
 /// the others, to save time; when what is drawn has changed, the search goes on without them.
-const FOUND_BY: [(Mutation, u64); 34] = [
+const FOUND_BY: [(Mutation, u64); 36] = [
     (Mutation::AroundUnlocked, 182),
     (Mutation::ChangeUnflushed, 73),
     (Mutation::ChangeUnlogged, 602),
@@ -75,6 +79,8 @@ const FOUND_BY: [(Mutation, u64); 34] = [
     (Mutation::ForgetStale, 14),
     (Mutation::ForgetVoid, 52),
     (Mutation::GiveUpNeeded, 9),
+    (Mutation::GrowMirrored, 133),
+    (Mutation::GrowUnfilled, 133),
     (Mutation::KeepEpoch, 12),
     (Mutation::LeakChunks, 6),
     (Mutation::LeaveEarly, 7),

@@ -9,7 +9,6 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
-use sinew_core::sync::join_all;
 
 use crate::bitmap::Bitmap;
 use crate::forms::Forms;
@@ -95,8 +94,9 @@ impl<I: Io> Tidier<I> {
         let all: Vec<u64> = stripes.iter().copied().collect();
         let mut failed = BTreeSet::new();
         for some in all.chunks(STRIPES_AT_ONCE) {
-            let tidied = join_all(some.iter().map(|&stripe| self.stripes.tidy(stripe))).await;
-            failed.extend(some.iter().zip(tidied).filter(|(_, tidied)| !tidied).map(|(&stripe, _)| stripe));
+            if !self.stripes.tidy(some).await {
+                failed.extend(some);
+            }
         }
         let is_whole = failed.is_empty();
         if !is_whole {

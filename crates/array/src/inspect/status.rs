@@ -87,7 +87,9 @@ pub(crate) fn status<I: Io>(shard: &Inspected<'_, I>) -> ShardStatus {
             // Of a mirrored stripe the column counts that has lost the most copies.
             let worst = match form {
                 Form::Mirrored => {
-                    let of = |column| layout.column_units(column).filter(|unit| lost.contains(unit)).count();
+                    let of = |column| {
+                        layout.column_units(stripe, column).filter(|unit| lost.contains(unit)).count()
+                    };
                     (0..layout.columns(stripe)).map(of).max().unwrap_or(0)
                 }
                 _ => lost.len(),
@@ -106,7 +108,8 @@ fn unused_bytes<I: Io>(shard: &Inspected<'_, I>) -> u64 {
     if !layout.is_elastic() {
         return 0;
     }
-    let unused = |form: Form| shard.forms.count(form) * layout.unused_units(form).len() as u64;
+    let places = layout.geometry.slots() * layout.geometry.members() as u64;
+    let unused = |form: Form| shard.forms.count(form) * (places - layout.chunks_used(form));
     let units: u64 = Form::ALL.into_iter().map(unused).sum();
     let chunk_bytes = u64::from(layout.chunk_blocks) * BLOCK_BYTES as u64;
     units / layout.geometry.members() as u64 * chunk_bytes

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as MapEntry;
+use std::ops::Range;
 use std::rc::Rc;
 
 use crate::marks::Mark;
@@ -25,6 +26,8 @@ use crate::request::change::{Change, QueuedChange};
 const ZERO_BLOCKS: u64 = 256;
 /// Stripes discarded at once.
 const STRIPES_DISCARDED: usize = 256;
+/// Blocks of a discard that are looked at together.
+const DISCARDED_BLOCKS: u64 = 1 << 16;
 
 impl<I: Io> Requests<I> {
     /// Stores whole consecutive blocks.
@@ -130,26 +133,46 @@ impl<I: Io> Requests<I> {
         if !self.state.layout().is_elastic() {
             return self.write_zeros(local, count).await;
         }
-        let (whole, stripes) = self.whole_stripes(local, count);
+        // Where no row has grown, consecutive blocks fill a stripe before the next one begins.
+        let window = DISCARDED_BLOCKS.next_multiple_of(u64::from(self.state.layout().stripe_slots()));
+        let (mut at, end) = (local, local + count);
+        while at < end {
+            let upto = ((at / window + 1) * window).min(end);
+            for rest in self.empty_whole_stripes(at, upto - at).await? {
+                self.write_zeros(rest.start, rest.end - rest.start).await?;
+            }
+            at = upto;
+        }
+        Ok(())
+    }
+
+    /// Makes the stripes empty that have no other blocks than these; returns the blocks of other stripes.
+    async fn empty_whole_stripes(&self, local: u64, count: u64) -> Result<Vec<Range<u64>>, VolumeError> {
+        // Rows do not change meanwhile.
+        let _inside = self.stripes.enter_writing(local, count).await;
+        let layout = self.state.layout();
+        let mut blocks: BTreeMap<u64, u64> = BTreeMap::new();
+        for run in layout.runs(local, count) {
+            *blocks.entry(run.stripe).or_default() += u64::from(run.blocks);
+        }
+        blocks.retain(|&stripe, blocks| {
+            *blocks == layout.columns(stripe) as u64 * u64::from(layout.chunk_blocks)
+        });
+        let stripes: Vec<u64> = blocks.keys().copied().collect();
         for some in stripes.chunks(STRIPES_DISCARDED) {
             self.stripes.make_empty(some).await?;
         }
-        self.write_zeros(local, whole.start - local).await?;
-        self.write_zeros(whole.end, local + count - whole.end).await
-    }
-
-    /// The blocks of these that make whole stripes, and the stripes.
-    fn whole_stripes(&self, local: u64, count: u64) -> (std::ops::Range<u64>, Vec<u64>) {
-        let layout = self.state.layout();
-        let blocks = u64::from(layout.stripe_slots());
-        let (first, end) = (local.next_multiple_of(blocks), (local + count) / blocks * blocks);
-        if first >= end {
-            return (local..local, Vec::new());
+        let (mut rest, mut at): (Vec<Range<u64>>, u64) = (Vec::new(), local);
+        for run in layout.runs(local, count) {
+            let end = at + u64::from(run.blocks);
+            match rest.last_mut() {
+                _ if blocks.contains_key(&run.stripe) => {}
+                Some(last) if last.end == at => last.end = end,
+                _ => rest.push(at..end),
+            }
+            at = end;
         }
-        // Consecutive blocks fill a stripe before the next one begins.
-        let stripes =
-            (first / blocks..end / blocks).filter_map(|i| Some(layout.runs(i * blocks, 1).next()?.stripe));
-        (first..end, stripes.collect())
+        Ok(rest)
     }
 
     async fn write_zeros(self: &Rc<Self>, local: u64, count: u64) -> Result<(), VolumeError> {

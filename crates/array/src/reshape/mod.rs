@@ -1,6 +1,7 @@
 //! Reshape: growth of an array onto more members, of chunks without parity and of rows with parity.
 
 mod chunks;
+mod row_forms;
 mod rows;
 mod run;
 

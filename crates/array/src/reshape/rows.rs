@@ -9,7 +9,7 @@
 //! this is the usual write hole.
 //!
 //! Rows that were taken apart are filled with zeros, and hold no block of a client until the growth has ended. After a crash
-//! they are filled again.
+//! they are filled again. `row_forms` is what elastic arrays do instead, and before.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -96,6 +96,7 @@ impl<I: Io> Reshape<I> {
 
     /// Records that all rows have changed, and tells the control.
     async fn end_changes(&self, layout: &ShardLayout, rows: &Rows) -> Result<(), VolumeError> {
+        self.tidy_rows_from(layout, rows.end()).await?;
         self.journal.flush().await?;
         self.commit(layout, rows, rows.end(), &[]).await?;
         self.journal.report_moved().await;
@@ -142,7 +143,10 @@ impl<I: Io> Reshape<I> {
             self.make_room(&batch).await?;
         }
         let result = match self.stripes.raise_barrier(involved.clone()).await {
-            Some(_closed) => self.change_behind_barrier(layout, rows, &batch, &changed, &involved).await,
+            Some(_closed) => match self.settle_rows(&batch.changes, batch.clears).await {
+                Ok(()) => self.change_behind_barrier(layout, rows, &batch, &changed, &involved).await,
+                Err(error) => Err(error),
+            },
             None => Err(VolumeError::Failed),
         };
         self.journal.log().reserve(0);
@@ -172,6 +176,17 @@ impl<I: Io> Reshape<I> {
         let regions: BTreeSet<usize> = changed.iter().map(|&row| layout.region(row)).collect();
         let regions: Vec<usize> = regions.into_iter().collect();
         let version = self.state.members().version();
+        if layout.is_elastic() && batch.clears {
+            self.state.mark(Mark::ArrayRowsCleared);
+            layout.set_moved(batch.upto);
+            return Ok(());
+        }
+        self.require_parity(&batch.changes)?;
+        // Once wider, the rows do not use all places that they did, nor all that the new members have.
+        let _widening = match layout.is_elastic() {
+            true => Some(self.stripes.begin_widening(changed.iter().copied().collect()).await?),
+            false => None,
+        };
         self.stripes.mark_regions(&regions).await?;
         let contents =
             join_all(batch.changes.iter().map(|change| self.new_content(layout, rows, change))).await;
@@ -289,6 +304,10 @@ impl<I: Io> Reshape<I> {
         rows: &Rows,
         change: &Change,
     ) -> Result<Vec<UnitWrite>, VolumeError> {
+        if layout.is_elastic() && !self.fills(change) {
+            self.state.mark(Mark::ArrayMoveKeptEmpty);
+            return Ok(Vec::new());
+        }
         let whole = |unit| UnitRun { unit, offset: 0, blocks: layout.chunk_blocks };
         let bytes = layout.chunk_blocks as usize * BLOCK_BYTES;
         let (row, end) = (change.row, rows.end());

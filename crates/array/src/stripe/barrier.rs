@@ -29,6 +29,11 @@ impl Drop for RaisedBarrier<'_> {
 }
 
 impl Barrier {
+    /// Whether requests for this row wait.
+    pub(super) fn holds(&self, row: u64) -> bool {
+        self.rows.borrow().contains(&row)
+    }
+
     /// Whether requests for some rows wait.
     pub(super) fn is_raised(&self) -> bool {
         !self.rows.borrow().is_empty()

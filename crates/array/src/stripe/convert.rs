@@ -51,7 +51,12 @@ impl<I: Io> Stripes<I> {
             });
         }
         let convertible = |&stripe: &u64| {
-            self.form(stripe) == from && self.may_have_form(stripe, to) && self.has_data_placed(stripe)
+            // A growth changes rows that have parity.
+            let is_held = to == Form::Mirrored && self.barrier.holds(stripe);
+            self.form(stripe) == from
+                && !is_held
+                && self.may_have_form(stripe, to)
+                && self.has_data_placed(stripe)
         };
         let chosen: Vec<u64> = stripes.iter().copied().filter(convertible).collect();
         let mut written = Vec::with_capacity(chosen.len());
@@ -87,9 +92,10 @@ impl<I: Io> Stripes<I> {
     /// Writes the units that a stripe's new form has and its present form has not; false if it is to keep that.
     async fn write_new_units(&self, stripe: u64, to: Form, judged: bool) -> Result<bool, VolumeError> {
         let layout = self.state.layout();
-        let columns = join_all((0..layout.k).map(|column| self.read_column(stripe, column))).await;
+        let columns =
+            join_all((0..layout.columns(stripe)).map(|column| self.read_column(stripe, column))).await;
         let columns: Vec<Buf> = columns.into_iter().collect::<Result<_, _>>()?;
-        let units = self.redundancy(&columns, to);
+        let units = self.redundancy(stripe, &columns, to);
         if judged && !self.is_worthwhile(&columns, &units, to) {
             self.state.mark(Mark::ArrayDemotionWouldGrow);
             return Ok(false);

@@ -4,8 +4,10 @@ use crate::marks::Mark;
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
+use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
 use sinew_format::model::form::Form;
+use sinew_layout::Home;
 
 use crate::stripe::Stripes;
 
@@ -34,24 +36,32 @@ impl<I: Io> Stripes<I> {
         Ok(())
     }
 
-    /// Discards the units that a stripe's form does not use; false when a member could not.
-    pub(crate) async fn tidy(&self, stripe: u64) -> bool {
-        let _lock = self.locks.exclusive(stripe).await;
-        if self.forms.is_stripe_untidy(stripe) && !mutation::on(Mutation::TrimUnderReaders) {
-            // Its form has changed since the reads were waited for: another round discards.
-            return true;
+    /// Discards the places that the forms of stripes do not use, neighbouring ones together; false when a member could not.
+    /// `stripes` ascend.
+    pub(crate) async fn tidy(&self, stripes: &[u64]) -> bool {
+        let mut locks = Vec::with_capacity(stripes.len());
+        for &stripe in stripes {
+            locks.push(self.locks.exclusive(stripe).await);
         }
         let layout = self.state.layout();
-        let bytes = u64::from(layout.chunk_blocks) * BLOCK_BYTES as u64;
-        let mut tidied = true;
-        for unit in layout.unused_units(self.form(stripe)) {
-            let (member, offset) = self.place(stripe, unit, 0);
+        // The form of others has changed since the reads were waited for: another round discards.
+        let may_tidy =
+            |stripe: u64| !self.forms.is_stripe_untidy(stripe) || mutation::on(Mutation::TrimUnderReaders);
+        let stripes = stripes.iter().copied().filter(|&stripe| may_tidy(stripe));
+        let mut places: Vec<Home> =
+            stripes.flat_map(|stripe| layout.unused_places(stripe, self.form(stripe))).collect();
+        places.sort_unstable();
+        let chunk_bytes = u64::from(layout.chunk_blocks) * BLOCK_BYTES as u64;
+        let is_next = |a: &Home, b: &Home| a.member == b.member && a.chunk + 1 == b.chunk;
+        let discards = places.chunk_by(is_next).map(|run| async {
+            let (member, offset) = layout.place_of(run[0]);
             if !self.state.members().is_active(member) || mutation::on(Mutation::LeakSlots) {
-                continue;
+                return true;
             }
             // A failed discard harms nothing but the space.
-            tidied &= self.state.members().discard_at(member, offset, bytes).await.is_ok();
-        }
-        tidied
+            let bytes = run.len() as u64 * chunk_bytes;
+            self.state.members().discard_at(member, offset, bytes).await.is_ok()
+        });
+        join_all(discards).await.into_iter().all(|discarded| discarded)
     }
 }

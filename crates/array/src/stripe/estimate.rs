@@ -23,7 +23,7 @@ impl<I: Io> Stripes<I> {
         let offset = (self.state.io().random() % u64::from(layout.chunk_blocks)) as u32;
         let column =
             |column: usize| Run { stripe, slot: column as u32 * layout.chunk_blocks + offset, blocks: 1 };
-        let reads = join_all((0..layout.k).map(|index| self.read_run(column(index)))).await;
+        let reads = join_all((0..layout.columns(stripe)).map(|index| self.read_run(column(index)))).await;
         let columns: Vec<Buf> = reads.into_iter().collect::<Result<_, _>>().ok()?;
         let estimate = Estimate::of(&columns, &parity_of(&columns, layout.m));
         self.compressibility.add(estimate);

@@ -58,6 +58,20 @@ impl<I: Io> Stripes<I> {
         Ok(true)
     }
 
+    /// Gives empty stripes parity, with zeros everywhere. Stripes of another form are passed over. `stripes` ascend.
+    ///
+    /// # Errors
+    /// As for [`Stripes::write_first_of`].
+    pub(crate) async fn fill_empty(&self, stripes: &[u64]) -> Result<bool, VolumeError> {
+        let mut locks = Vec::with_capacity(stripes.len());
+        for &stripe in stripes {
+            locks.push(self.locks.exclusive(stripe).await);
+        }
+        let empty = |&stripe: &u64| (self.form(stripe) == Form::Empty).then(|| (stripe, Vec::new()));
+        let stripes: Vec<(u64, Vec<(u32, Buf)>)> = stripes.iter().filter_map(empty).collect();
+        self.write_first_of(&stripes, Form::Parity).await
+    }
+
     /// Writes all units that an empty stripe has in the form `to`; `blocks` are its slots with data.
     ///
     /// # Errors
@@ -65,7 +79,7 @@ impl<I: Io> Stripes<I> {
     async fn write_first(&self, stripe: u64, blocks: &[(u32, Buf)], to: Form) -> Result<(), VolumeError> {
         let layout = self.state.layout();
         let chunk_bytes = layout.chunk_blocks as usize * BLOCK_BYTES;
-        let mut columns: Vec<Buf> = (0..layout.k).map(|_| Buf::zeroed(chunk_bytes)).collect();
+        let mut columns: Vec<Buf> = (0..layout.columns(stripe)).map(|_| Buf::zeroed(chunk_bytes)).collect();
         for (slot, data) in blocks {
             let (column, offset) = (slot / layout.chunk_blocks, slot % layout.chunk_blocks);
             let from = offset as usize * BLOCK_BYTES;
@@ -77,7 +91,7 @@ impl<I: Io> Stripes<I> {
                 blocks.iter().any(|(slot, _)| (slot / layout.chunk_blocks) as usize == *column)
             });
         }
-        units.append(&mut self.redundancy(&columns, to));
+        units.append(&mut self.redundancy(stripe, &columns, to));
         self.write_units(stripe, units).await
     }
 }

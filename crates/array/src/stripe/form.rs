@@ -7,6 +7,7 @@ use sinew_core::volume::VolumeError;
 use sinew_format::model::form::Form;
 use sinew_layout::parity;
 
+use crate::forms::FormChange;
 use crate::stripe::Stripes;
 
 impl<I: Io> Stripes<I> {
@@ -21,6 +22,17 @@ impl<I: Io> Stripes<I> {
             self.bitmap.set_untidy_marked(regions);
         }
         self.mark_regions(regions).await
+    }
+
+    /// Begins to make stripes wider, which ascend: until the result is dropped their regions stay untidy, and then they are
+    /// tidied.
+    ///
+    /// # Errors
+    /// As for [`Journal::flush`](crate::journal::Journal::flush).
+    pub(crate) async fn begin_widening(&self, stripes: Vec<u64>) -> Result<FormChange<'_, I>, VolumeError> {
+        let change = self.forms.begin_change(stripes);
+        self.mark_changing(change.regions()).await?;
+        Ok(change)
     }
 
     /// Records durably that stripes have a new form, and lets them have it. The caller holds their locks, and all that the new
@@ -61,19 +73,19 @@ impl<I: Io> Stripes<I> {
         }
     }
 
-    /// The units that a stripe with these columns has besides them in the form `to`: parity, or copies.
-    pub(super) fn redundancy(&self, columns: &[Buf], to: Form) -> Vec<(usize, Buf)> {
+    /// The units that a stripe with this content of its columns has besides them in the form `to`: parity, or copies.
+    pub(super) fn redundancy(&self, stripe: u64, columns: &[Buf], to: Form) -> Vec<(usize, Buf)> {
         let layout = self.state.layout();
         match to {
             Form::Empty => Vec::new(),
             Form::Parity => {
                 let parity = parity_of(columns, layout.m);
-                parity.into_iter().enumerate().map(|(p, buf)| (layout.k + p, buf)).collect()
+                parity.into_iter().enumerate().map(|(p, buf)| (columns.len() + p, buf)).collect()
             }
             Form::Mirrored => {
                 let copies = |(column, buf): (usize, &Buf)| {
                     let buf = buf.clone();
-                    layout.column_units(column).skip(1).map(move |unit| (unit, buf.clone()))
+                    layout.column_units(stripe, column).skip(1).map(move |unit| (unit, buf.clone()))
                 };
                 columns.iter().enumerate().flat_map(copies).collect()
             }

@@ -91,7 +91,7 @@ impl<I: Io> Stripes<I> {
         self.unplaced.is_empty() || {
             let layout = self.state.layout();
             let bytes = layout.chunk_blocks as usize * BLOCK_BYTES;
-            (0..layout.k).all(|column| {
+            (0..layout.columns(stripe)).all(|column| {
                 let (member, offset) = layout.home(stripe, column);
                 self.unplaced.within(member, offset, bytes).is_empty()
             })
@@ -101,8 +101,11 @@ impl<I: Io> Stripes<I> {
     /// A stripe has this form now: content for units that the form does not use is not needed any more.
     pub(super) fn forget_unplaced_units(&self, stripe: u64, form: Form) {
         let layout = self.state.layout();
-        for unit in layout.unused_units(form) {
-            let (member, offset) = layout.home(stripe, unit);
+        if self.unplaced.is_empty() {
+            return;
+        }
+        for place in layout.unused_places(stripe, form) {
+            let (member, offset) = layout.place_of(place);
             self.note_placed(member, offset, layout.chunk_blocks as usize * BLOCK_BYTES);
         }
     }

@@ -42,7 +42,8 @@ impl<I: Io> Stripes<I> {
         part: UnitRun,
         bad: &[usize],
     ) -> Result<Buf, Option<usize>> {
-        let column = self.state.layout().column_of(part.unit).expect("a mirrored stripe has no parity");
+        let column =
+            self.state.layout().column_of(stripe, part.unit).expect("a mirrored stripe has no parity");
         let unit = self.least_loaded_copy(stripe, column, bad).ok_or(None)?;
         self.read_unit(stripe, UnitRun { unit, ..part }).await.map_err(|_| Some(unit))
     }

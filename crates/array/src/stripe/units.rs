@@ -58,7 +58,7 @@ impl<I: Io> Stripes<I> {
         column: usize,
         bad: &[usize],
     ) -> impl Iterator<Item = usize> {
-        let copies = self.state.layout().column_units(column);
+        let copies = self.state.layout().column_units(stripe, column);
         copies.filter(move |unit| !bad.contains(unit) && self.is_readable(stripe, *unit))
     }
 

@@ -242,7 +242,7 @@ impl<I: Io> Stripes<I> {
             Form::Mirrored => layout.tolerates() + 1,
             _ => 1,
         };
-        for unit in layout.column_units(column as usize).take(copies) {
+        for unit in layout.column_units(stripe, column as usize).take(copies) {
             let (member, at) = self.place(stripe, unit, offset);
             // What is in the place of a stale unit is not its old content.
             if !self.is_readable(stripe, unit) || !self.is_unplaced(member, at) {
@@ -315,7 +315,8 @@ impl<I: Io> Stripes<I> {
             let data = concat(run.iter().map(|(_, buf)| buf));
             let (column, offset) = (run[0].0 / layout.chunk_blocks, run[0].0 % layout.chunk_blocks);
             let copies = if form == Form::Mirrored { layout.tolerates() + 1 } else { 1 };
-            for unit in layout.column_units(column as usize).take(copies).filter(|&unit| there(unit)) {
+            let units = layout.column_units(stripe, column as usize).take(copies);
+            for unit in units.filter(|&unit| there(unit)) {
                 if unit != column as usize && mutation::on(Mutation::OneDataCopy) {
                     continue;
                 }

@@ -44,7 +44,12 @@ impl<I: Io> Control<I> {
             if !force {
                 pool::refuse_used(&self.io, candidate).await?;
             }
-            members.push(pool::new_member(&self.io, candidate, have, MemberLayout::default()));
+            let physical = next.elastic.map_or(0, |elastic| elastic.physical);
+            if physical > 0 {
+                pool::require_known_use(&self.io, candidate).await?;
+            }
+            let member = pool::new_member(&self.io, candidate, have, MemberLayout::default());
+            members.push(MemberConfig { physical, ..member });
         }
         for candidate in devices {
             pool::wipe(&self.io, candidate).await?;

@@ -263,8 +263,7 @@ impl ArrayGeometry {
     /// # Errors
     /// [`GrowError`] when the array cannot grow by this method, or by this number of members.
     pub fn grow(&self, method: GrowMethod, added: usize) -> Result<ArrayGeometry, GrowError> {
-        let fixed = self.md.is_some() || self.elastic.is_some();
-        let own = grows_with_parity(self.layout.level()).filter(|_| !fixed);
+        let own = grows_with_parity(self.layout.level()).filter(|_| self.md.is_none());
         let has_parity = own.ok_or_else(|| GrowError::Level(self.name()))?;
         if method.is_for_parity() != has_parity {
             return Err(GrowError::Unsuited { level: self.name(), method: method.name() });

@@ -116,17 +116,18 @@ impl ShardLayout {
         if self.is_mirror() { Form::Mirrored } else { Form::Parity }
     }
 
-    /// The column whose data a unit holds; `None` for parity.
-    pub fn column_of(&self, unit: usize) -> Option<usize> {
-        match unit.checked_sub(self.k + self.m) {
-            Some(copy) => Some(copy % self.k),
-            None => Some(unit).filter(|&unit| unit < self.k),
+    /// The column whose data a unit of a stripe holds; `None` for parity.
+    pub fn column_of(&self, stripe: u64, unit: usize) -> Option<usize> {
+        let k = self.columns(stripe);
+        match unit.checked_sub(k + self.m) {
+            Some(copy) => Some(copy % k),
+            None => Some(unit).filter(|&unit| unit < k),
         }
     }
 
-    /// The units that hold the data of a column in the mirrored form.
-    pub fn column_units(&self, column: usize) -> impl Iterator<Item = usize> + use<> {
-        let (k, m) = (self.k, self.m);
+    /// The units that hold the data of a column of a stripe in the mirrored form.
+    pub fn column_units(&self, stripe: u64, column: usize) -> impl Iterator<Item = usize> + use<> {
+        let (k, m) = (self.columns(stripe), self.m);
         std::iter::once(column).chain((0..self.tolerates()).map(move |copy| k + m + copy * k + column))
     }
 
@@ -135,18 +136,33 @@ impl ShardLayout {
         match form {
             Form::Empty => Vec::new(),
             Form::Parity => (0..self.width(stripe)).collect(),
-            Form::Mirrored => (0..self.k).flat_map(|column| self.column_units(column)).collect(),
+            Form::Mirrored => {
+                (0..self.columns(stripe)).flat_map(|column| self.column_units(stripe, column)).collect()
+            }
         }
     }
 
-    /// The units of an elastic stripe that a stripe of this form does not have.
-    pub fn unused_units(&self, form: Form) -> Vec<usize> {
-        let (parity, copies) = (self.k..self.k + self.m, self.k + self.m..self.k + self.m + self.m * self.k);
-        match form {
-            Form::Empty => (0..copies.end).collect(),
-            Form::Parity => copies.collect(),
-            Form::Mirrored => parity.collect(),
-        }
+    /// The places of an elastic stripe, in all slots and on all members, that this form of it does not use. They include those
+    /// that the stripe has used before a growth, and places that no stripe uses.
+    pub fn unused_places(&self, stripe: u64, form: Form) -> Vec<Home> {
+        let used: Vec<Home> =
+            self.units(stripe, form).into_iter().map(|unit| self.unit_home(stripe, unit)).collect();
+        let (area, row) = (self.geometry.layout.member_chunks(), self.whole(stripe));
+        let members = 0..self.geometry.layout.members();
+        let places = members.flat_map(|member| {
+            (0..self.geometry.slots()).map(move |slot| Home { member, chunk: slot * area + row })
+        });
+        places.filter(|place| !used.contains(place)).collect()
+    }
+
+    /// Chunks of an elastic stripe of the widest that a form uses.
+    pub fn chunks_used(&self, form: Form) -> u64 {
+        let chunks = match form {
+            Form::Empty => 0,
+            Form::Parity => self.w,
+            Form::Mirrored => self.k * (1 + self.m),
+        };
+        chunks as u64
     }
 
     /// Form pages of the shard that have stripes.
@@ -237,13 +253,24 @@ impl ShardLayout {
 
     /// A unit's member and the first byte of its chunk there.
     pub fn home(&self, stripe: u64, unit: usize) -> (MemberId, u64) {
-        let home = self.unit_home(stripe, unit);
+        self.place_of(self.unit_home(stripe, unit))
+    }
+
+    /// The member of a chunk, and its first byte there.
+    pub fn place_of(&self, home: Home) -> (MemberId, u64) {
         (MemberId(home.member as u8), self.chunk_offset(home))
     }
 
     /// A unit's member and the number of its chunk there.
     pub fn unit_home(&self, stripe: u64, unit: usize) -> Home {
         let whole = self.whole(stripe);
+        let width = self.width(stripe);
+        if let Some(copy) = unit.checked_sub(width).filter(|_| self.is_elastic()) {
+            let k = self.columns(stripe);
+            let column = self.unit_home(stripe, copy % k);
+            let area = self.geometry.layout.member_chunks();
+            return copy_home(column, 1 + (copy / k) as u32, width as u32, area);
+        }
         if let Some(rows) = &self.rows {
             let moved = self.moved.get();
             let member = match unit.checked_sub(rows.columns(stripe, moved) as usize) {
@@ -253,11 +280,6 @@ impl ShardLayout {
             return Home { member, chunk: whole };
         }
         let layout = &self.geometry.layout;
-        if let Some(copy) = unit.checked_sub(self.w).filter(|_| self.is_elastic()) {
-            let column = layout.column_home(whole, (copy % self.k) as u32);
-            let slot = 1 + (copy / self.k) as u32;
-            return copy_home(column, slot, layout.members(), layout.member_chunks());
-        }
         let home = if let Some(places) = &self.places {
             Some(self.member_home(places.home(whole, self.moved.get()), unit))
         } else if self.is_mirror() {

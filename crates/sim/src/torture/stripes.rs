@@ -30,9 +30,8 @@ pub(crate) fn check(array: &ArrayGeometry, devices: &[Device]) -> Result<(), Str
             }
         });
     }
-    if let Some(grown) = array.grown {
-        let disks: Vec<u32> = grown.disks().iter().copied().map(u32::from).collect();
-        return check_grown(array, &disks, chunk);
+    if array.grown.is_some() {
+        return check_grown(array, chunk);
     }
     for logical in 0..layout.data_chunks() {
         data[layout.stripe_of(logical) as usize].push(logical);
@@ -70,21 +69,30 @@ pub(super) fn check_parity(
     Ok(())
 }
 
-/// Checks an array with parity that has grown by spread; `disks` are its numbers of members at first and after each addition.
-fn check_grown(array: &ArrayGeometry, disks: &[u32], chunk: impl Fn(Home) -> Vec<u8>) -> Result<(), String> {
+/// The rows of one shard of an array with parity that has grown by spread; `None` if it has not.
+pub(super) fn grown_rows(array: &ArrayGeometry, index: u64) -> Result<Option<Spread>, String> {
+    let Some(grown) = array.grown else { return Ok(None) };
+    let disks: Vec<u32> = grown.disks().iter().copied().map(u32::from).collect();
     let (layout, parities) = (&array.layout, array.layout.parities());
     let first_row_blocks = u64::from((disks[0] - parities) * array.chunk_blocks());
     let first = History::new(disks[0]).map_err(|e| e.to_string())?;
     let history = disks.windows(2).try_fold(first, |history, pair| history.with(pair[1] - pair[0]));
     let history = history.map_err(|e| e.to_string())?;
     let rotation = layout.level().rotation().ok_or("parity without a rotation")?;
+    let share = Share { run: array.extent_blocks() / first_row_blocks, index, shards: array.shards as u64 };
+    let rows = (0..).take_while(|&row| share.whole(row) < layout.member_chunks()).count();
+    let spread = Spread::new(&history, rows as u32, rotation, parities).map_err(|e| e.to_string())?;
+    Ok(Some(spread.of_share(share)))
+}
+
+/// Checks an array with parity that has grown by spread.
+fn check_grown(array: &ArrayGeometry, chunk: impl Fn(Home) -> Vec<u8>) -> Result<(), String> {
+    let layout = &array.layout;
     for index in 0..array.shards as u64 {
-        let share =
-            Share { run: array.extent_blocks() / first_row_blocks, index, shards: array.shards as u64 };
-        let rows = (0..).take_while(|&row| share.whole(row) < layout.member_chunks()).count();
-        let spread = Spread::new(&history, rows as u32, rotation, parities).map_err(|e| e.to_string())?;
-        let spread = spread.of_share(share);
-        for row in 0..rows as u64 {
+        let Some(spread) = grown_rows(array, index)? else { return Ok(()) };
+        let run = array.extent_stripes();
+        let share = Share { run, index, shards: array.shards as u64 };
+        for row in 0..u64::from(spread.rows()) {
             let place = |member: u32| chunk(Home { member, chunk: share.whole(row) });
             let data = (0..spread.columns(row)).rev().map(|column| place(spread.member(row, column)));
             let found = spread.parity(row).map(|home| place(home.member));

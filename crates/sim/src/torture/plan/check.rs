@@ -82,9 +82,6 @@ impl Plan {
         if self.corrupt > 0 && self.corruptions.iter().any(silent) {
             return Err("without checksums members may only fail to read: latent, read_error".to_owned());
         }
-        if spec.elastic.is_some() && self.array_growth.is_some() {
-            return Err("an elastic array does not grow".to_owned());
-        }
         if self.mirrored_shares.iter().any(|&share| share > 100) {
             return Err("a share is at most 100 percent".to_owned());
         }

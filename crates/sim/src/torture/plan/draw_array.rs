@@ -82,7 +82,11 @@ impl Plan {
     fn make_elastic(&mut self, rng: &mut Rng) {
         let Some(spec) = &mut self.array else { return };
         let may_be = matches!(spec.level, Level::Raid5(_) | Level::Raid6(_)) && spec.journal;
-        if !may_be || self.array_growth.is_some() || !rng.chance(0.7) {
+        let grows = self.array_growth.is_some();
+        if !may_be
+            || !rng.chance(0.7)
+            || grows && !Rng::stream(self.seed, "plan, elastic growth", 0).chance(0.5)
+        {
             return;
         }
         spec.elastic = Some(ELASTIC);
