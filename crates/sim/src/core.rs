@@ -10,15 +10,17 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::task::Waker;
 
-use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::io::{DeviceId, Gather, IoError};
 use sinew_devices::Completion;
 
-use crate::blocks::{Content, deep_copy, gather_bytes, is_aligned};
+use crate::blocks::{Content, deep_copy};
+use crate::controller::Controller;
 use crate::device::{CrashPolicy, DeviceState};
 use crate::faults::OpKind;
 use crate::latency::Work;
 use crate::model::error_of;
+use crate::op::{Op, Place, half_done};
 use crate::random::Rng;
 use crate::trace::{TraceHash, crc};
 
@@ -32,54 +34,6 @@ const IN_MODEL: u64 = u64::MAX;
 /// The bit of an event's slot that makes it the number of a device.
 const OF_DEVICE: u32 = 1 << 31;
 
-/// The operation of a request.
-pub(crate) enum Op {
-    /// Nothing: the slot is free.
-    Empty,
-    /// `Io::sleep`
-    Sleep { until: u64 },
-    /// `Io::read`
-    Read { device: DeviceId, offset: u64, buf: Buf },
-    /// `Io::write`
-    Write { device: DeviceId, offset: u64, data: Gather },
-    /// `Io::flush`, issued when `upto` was the device's last completed write.
-    Flush { device: DeviceId, upto: u64 },
-    /// `Io::discard`
-    Discard { device: DeviceId, offset: u64, bytes: u64 },
-}
-
-/// The effect of an `Op` on a device, in plain numbers.
-#[derive(Clone, Copy)]
-struct Place {
-    device: DeviceId,
-    kind: OpKind,
-    offset: u64,
-    bytes: u64,
-}
-
-impl Op {
-    fn place(&self) -> Option<Place> {
-        let place = |device: &DeviceId, kind, offset: u64, bytes: u64| {
-            Some(Place { device: *device, kind, offset, bytes })
-        };
-        match self {
-            Op::Empty | Op::Sleep { .. } => None,
-            Op::Read { device, offset, buf } => place(device, OpKind::Read, *offset, buf.len() as u64),
-            Op::Write { device, offset, data } => place(device, OpKind::Write, *offset, gather_bytes(data)),
-            Op::Flush { device, .. } => place(device, OpKind::Flush, 0, 0),
-            Op::Discard { device, offset, bytes } => place(device, OpKind::Discard, *offset, *bytes),
-        }
-    }
-
-    fn is_aligned(&self) -> bool {
-        match self {
-            Op::Read { buf, .. } => is_aligned(std::slice::from_ref(buf)),
-            Op::Write { data, .. } => is_aligned(data),
-            _ => true,
-        }
-    }
-}
-
 struct Request {
     generation: u32,
     /// Order number of the event that completes the request; 0 when there is none.
@@ -87,6 +41,8 @@ struct Request {
     op: Op,
     /// Nanoseconds added to the model's time.
     delay_ns: u64,
+    /// The controller before the device has the request; the model gets it at the next event.
+    in_controller: bool,
     /// The outcome, if it is known before the device is asked.
     verdict: Option<IoError>,
     outcome: Option<Result<(), IoError>>,
@@ -149,6 +105,7 @@ pub(crate) struct Core {
     requests: Vec<Request>,
     free: Vec<u32>,
     pub(crate) devices: Vec<DeviceState>,
+    pub(crate) controllers: Vec<Controller>,
     /// Requests that a model has just completed; empty between two turns.
     ended: Vec<Completion>,
     pub(crate) trace: TraceHash,
@@ -168,6 +125,7 @@ impl Core {
             requests: Vec::new(),
             free: Vec::new(),
             devices: Vec::new(),
+            controllers: Vec::new(),
             ended: Vec::new(),
             trace: TraceHash::default(),
             hashes_content: true,
@@ -197,7 +155,7 @@ impl Core {
         {
             *data = deep_copy(data);
         }
-        let admission = self.admit(&op);
+        let (now, admission) = (self.now, self.admit(&op));
         let slot = self.free.pop().unwrap_or_else(|| {
             self.requests.push(Request::unused());
             self.requests.len() as u32 - 1
@@ -211,19 +169,37 @@ impl Core {
                 self.schedule(slot, at);
             }
             Admission::Model(place, delay_ns) => {
-                request.event = IN_MODEL;
                 request.delay_ns = delay_ns;
-                self.submit_to_model(ticket, place);
+                match self.controller_of(place.device) {
+                    None => self.submit_to_model(ticket, place),
+                    Some(controller) => {
+                        let at = controller.take_in(now, place);
+                        self.requests[slot as usize].in_controller = true;
+                        self.schedule(slot, at);
+                    }
+                }
             }
         }
         ticket
     }
 
     fn submit_to_model(&mut self, ticket: Ticket, place: Place) {
+        self.requests[ticket.slot as usize].event = IN_MODEL;
         let index = place.device.0 as usize;
         let modelled = self.devices[index].model.as_mut().expect("admitted for it");
         modelled.submit(self.now, ticket.to_tag(), place.kind, place.offset, place.bytes);
         self.schedule_model(index);
+    }
+
+    fn controller_of(&mut self, device: DeviceId) -> Option<&mut Controller> {
+        let controller = self.device(device)?.controller?;
+        self.controllers.get_mut(controller)
+    }
+
+    /// When the host has the answer to a request that a model ends now.
+    fn send_back(&mut self, place: Place) -> u64 {
+        let now = self.now;
+        self.controller_of(place.device).map_or(now, |controller| controller.send_back(now, place))
     }
 
     /// Schedules an event for a model's next one.
@@ -257,11 +233,21 @@ impl Core {
                 if let Some(error) = error_of(completion.outcome, counts) {
                     request.verdict = Some(IoError::Failed(error));
                 }
-                self.schedule(ticket.slot, self.now + delay_ns);
+                let sent = request.op.place().map_or(self.now, |place| self.send_back(place));
+                self.schedule(ticket.slot, sent + delay_ns);
             }
         }
         self.ended = ended;
         self.schedule_model(index);
+    }
+
+    /// The device that a request is for, if the request leaves the controller before that now. A device that lost its model
+    /// meanwhile has nothing to hand it to.
+    fn leaves_controller(&mut self, slot: u32) -> Option<Place> {
+        let request = &mut self.requests[slot as usize];
+        let leaves = std::mem::take(&mut request.in_controller) && request.verdict.is_none();
+        let place = request.op.place().filter(|_| leaves)?;
+        self.device(place.device).is_some_and(|device| device.model.is_some()).then_some(place)
     }
 
     fn schedule(&mut self, slot: u32, at: u64) {
@@ -377,6 +363,11 @@ impl Core {
     }
 
     fn complete(&mut self, slot: u32) -> Option<Waker> {
+        if let Some(place) = self.leaves_controller(slot) {
+            let generation = self.requests[slot as usize].generation;
+            self.submit_to_model(Ticket { slot, generation }, place);
+            return None;
+        }
         if let Some(later) = self.silence_of(slot) {
             self.schedule(slot, later);
             return None;
@@ -506,7 +497,6 @@ impl Core {
         self.trace.word(u64::from(id.0));
     }
 
-    /// From here on the device takes the time of its latency.
     /// A die of a device with the model of an SSD fails.
     pub(crate) fn lose_die(&mut self, id: DeviceId, die: u32) {
         let now = self.now;
@@ -519,6 +509,7 @@ impl Core {
         }
     }
 
+    /// From here on the device takes the time of its latency.
     pub(crate) fn remove_model(&mut self, id: DeviceId) {
         let waits = |r: &Request| r.event == IN_MODEL && r.op.place().is_some_and(|place| place.device == id);
         assert!(!self.requests.iter().any(waits), "requests of the model are under way");
@@ -579,22 +570,12 @@ impl Request {
             event: 0,
             op: Op::Empty,
             delay_ns: 0,
+            in_controller: false,
             verdict: None,
             outcome: None,
             waker: None,
             orphan: false,
             abandoned: false,
         }
-    }
-}
-
-/// The content that a request in flight may leave on the device when the power fails or the process ends.
-fn half_done(op: &Op, device: &mut DeviceState) -> Option<Content> {
-    match op {
-        Op::Write { offset, data, .. } => {
-            Some(Content::Gather { first: offset / BLOCK, data: Gather::clone(data) })
-        }
-        Op::Discard { offset, bytes, .. } => Some(device.discarded(offset / BLOCK, bytes / BLOCK)),
-        _ => None,
     }
 }

@@ -145,6 +145,8 @@ pub(crate) struct DeviceState {
     pub(crate) unstable: BTreeSet<u64>,
     /// The model, in place of `timing`.
     pub(crate) model: Option<Modelled>,
+    /// The number of the controller before its model.
+    pub(crate) controller: Option<usize>,
     /// The physical space, if it may be less than the addresses.
     pub(crate) thin: Option<Thin>,
     pub(crate) scripts: VecDeque<Scripted>,
@@ -177,6 +179,7 @@ impl DeviceState {
             battery_backed: Vec::new(),
             unstable: BTreeSet::new(),
             model: None,
+            controller: None,
             thin: None,
             scripts: VecDeque::new(),
             allowed: Vec::new(),

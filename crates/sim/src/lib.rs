@@ -20,6 +20,8 @@
 //! blocks      sparse content, shared by reference
 //! latency     when a request completes
 //! model       when it completes on a modelled SSD or disk
+//! controller  what several modelled devices share
+//! op          the operations that requests carry
 //! faults      fault settings, scripts, counts, the log of corruption
 //! thin        the physical space of a device
 //! random      seeded streams, one per purpose
@@ -28,6 +30,7 @@
 //! ```
 
 mod blocks;
+mod controller;
 mod core;
 mod device;
 mod executor;
@@ -37,6 +40,7 @@ mod host;
 mod inject;
 mod latency;
 mod model;
+mod op;
 mod random;
 mod shared;
 mod thin;
@@ -45,6 +49,7 @@ mod trace;
 mod world;
 
 pub use blocks::Lengths;
+pub use controller::{ControllerLimits, ControllerUsage};
 pub use device::{CrashPolicy, DeviceConfig, DeviceStats, DiscardReads};
 pub use faults::{Corruption, CorruptionKind, DeviceFaults, EIO, ENOSPC, Fault, FaultCounts, OpKind};
 pub use handle::Device;

@@ -22,10 +22,12 @@ use sinew_core::coverage::MarkName;
 use sinew_core::io::{DeviceId, Gather, Io, IoError, Space};
 use sinew_core::physical::Physical;
 
-use crate::core::{Core, Op, Ticket, Turn};
+use crate::controller::{Controller, ControllerLimits, ControllerUsage};
+use crate::core::{Core, Ticket, Turn};
 use crate::device::{CrashPolicy, DeviceConfig, DeviceState, DiscardReads};
 use crate::faults::{Corruption, FaultCounts};
 use crate::handle::Device;
+use crate::op::Op;
 use crate::random::Rng;
 use crate::shared::Shared;
 
@@ -134,6 +136,23 @@ impl World {
         let id = DeviceId(core.devices.len() as u32);
         core.devices.push(DeviceState::new(id, config, self.seed));
         id
+    }
+
+    /// Adds a controller, which devices with a model share from now on; controllers count up from 0. A device behind another
+    /// controller leaves that one.
+    pub fn add_controller(&self, limits: ControllerLimits, devices: &[DeviceId]) -> usize {
+        let mut core = self.shared.core.borrow_mut();
+        let number = core.controllers.len();
+        core.controllers.push(Controller::new(limits));
+        for &id in devices {
+            core.device_mut(id).into_iter().for_each(|device| device.controller = Some(number));
+        }
+        number
+    }
+
+    /// For how long the parts of a controller have worked; `None` if there is none of this number.
+    pub fn controller_usage(&self, number: usize) -> Option<ControllerUsage> {
+        self.shared.core.borrow().controllers.get(number).map(Controller::usage)
     }
 
     /// The handle of a device.

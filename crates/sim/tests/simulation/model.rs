@@ -7,7 +7,7 @@ use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::{DeviceId, Gather, Io, IoError};
 use sinew_devices::flash::{self, Redundancy, Ssd, Striping};
 use sinew_devices::{Command, Device as _, Kind, disk};
-use sinew_sim::{CrashPolicy, DeviceConfig, EIO, Model, Usage, World};
+use sinew_sim::{ControllerLimits, CrashPolicy, DeviceConfig, EIO, Model, Usage, World};
 
 const BLOCKS: u32 = 1 << 14;
 
@@ -194,4 +194,73 @@ fn a_drive_that_loses_a_die_reads_what_its_redundancy_covers() {
         assert_eq!((counts.dies_lost, counts.refused_writes), (1, 1));
         assert_eq!(counts.unreadable, if survives { 0 } else { 100 });
     }
+}
+
+/// Issues 16 reads of four unwritten blocks, which take a model no time, to each device at once; returns when the last one ends.
+fn read_at_once(world: &World, devices: &[DeviceId]) -> u64 {
+    let (from, ended) = (world.now(), Rc::new(RefCell::new(Vec::new())));
+    for (device, number) in devices.iter().flat_map(|&device| (0..16u64).map(move |number| (device, number)))
+    {
+        let (io, ended) = (world.io(), Rc::clone(&ended));
+        world.spawn(async move {
+            let read = io.read(device, number * 4 * BLOCK_BYTES as u64, Buf::zeroed(4 * BLOCK_BYTES)).await;
+            assert_eq!(read.1, Ok(()));
+            ended.borrow_mut().push(io.now());
+        });
+    }
+    world.run_until(|| ended.borrow().len() == 16 * devices.len()).unwrap();
+    let last = *ended.borrow().iter().max().unwrap();
+    last - from
+}
+
+#[test]
+fn devices_share_the_commands_and_the_links_of_their_controller() {
+    let world = World::new(1);
+    let devices = [0, 1].map(|_| with_model(&world, Model::Flash(Box::new(ssd()))));
+    assert_eq!(read_at_once(&world, &devices), 0);
+    // 16 KiB take 16.384 us on a link.
+    let limits = ControllerLimits { command_ns: 10_000, bytes_per_s: 1_000_000_000 };
+    let both = world.add_controller(limits, &devices);
+    assert_eq!(read_at_once(&world, &devices), 10_000 + 32 * 16_384);
+    let usage = world.controller_usage(both).unwrap();
+    assert_eq!((usage.commands_ns, usage.inward_ns, usage.outward_ns), (320_000, 0, 32 * 16_384));
+    let second = world.add_controller(limits, &devices[1..]);
+    assert_eq!(read_at_once(&world, &devices), 10_000 + 16 * 16_384);
+    assert_eq!(world.controller_usage(second).unwrap().outward_ns, 16 * 16_384);
+    assert!(world.controller_usage(second + 1).is_none());
+    // With slow commands, these are the limit.
+    world.add_controller(ControllerLimits { command_ns: 50_000, ..limits }, &devices);
+    assert_eq!(read_at_once(&world, &devices), 32 * 50_000 + 16_384);
+    world.add_controller(ControllerLimits::default(), &devices);
+    assert_eq!(read_at_once(&world, &devices), 0);
+}
+
+#[test]
+fn requests_in_a_controller_end_when_their_device_goes_away_or_the_power_fails() {
+    let world = World::new(2);
+    let device = with_model(&world, Model::Flash(Box::new(ssd())));
+    world.add_controller(ControllerLimits { command_ns: 1_000_000, bytes_per_s: 0 }, &[device]);
+    let outcomes = Rc::new(RefCell::new(Vec::new()));
+    let write_all = |count: u64| {
+        for number in 0..count {
+            let (io, outcomes) = (world.io(), Rc::clone(&outcomes));
+            world.spawn(async move {
+                let outcome = io.write(device, number * BLOCK_BYTES as u64, block(7)).await;
+                outcomes.borrow_mut().push(outcome);
+            });
+        }
+    };
+    write_all(10);
+    world.run_for(3_500_000).unwrap();
+    world.device(device).detach(CrashPolicy::KeepAll);
+    world.run_until(|| outcomes.borrow().len() == 10).unwrap();
+    assert_eq!(outcomes.take().iter().filter(|outcome| outcome.is_ok()).count(), 3);
+    world.device(device).attach();
+    write_all(10);
+    world.run_for(3_500_000).unwrap();
+    world.crash(CrashPolicy::DropAll);
+    outcomes.take();
+    write_all(10);
+    world.run_until(|| outcomes.borrow().len() == 10).unwrap();
+    assert!(outcomes.take().iter().all(Result::is_ok));
 }
