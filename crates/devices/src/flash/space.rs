@@ -102,6 +102,11 @@ impl Space {
         &self.erases
     }
 
+    /// The live granules of each row; `None` for one that is erased.
+    pub(super) fn live_of_rows(&self) -> impl Iterator<Item = Option<u32>> {
+        self.live.iter().map(|&live| (live != NO_VICTIM).then_some(live))
+    }
+
     /// Granules that live data may take.
     #[inline]
     pub(super) fn live_max(&self) -> u64 {

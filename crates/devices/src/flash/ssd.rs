@@ -98,6 +98,13 @@ impl Ssd {
         self.dies.mapping().space().erases()
     }
 
+    /// For each erase block (or row), the part of it that is live; `None` for one that is erased.
+    pub fn live_shares(&self) -> impl Iterator<Item = Option<f64>> {
+        let mapping = self.dies.mapping();
+        let granules = f64::from(mapping.geometry().row_granules);
+        mapping.space().live_of_rows().map(move |live| live.map(|live| f64::from(live) / granules))
+    }
+
     /// Whether a block holds data.
     pub fn is_written(&self, lba: u32) -> bool {
         self.dies.mapping().locate(lba).is_some()

@@ -8,6 +8,7 @@ use sinew_layout::LevelName;
 use sinew_workload::Pace;
 use toml::Value;
 
+use crate::file::fails::ReplacementName;
 use crate::file::growth::GrowthSpec;
 use crate::file::head::Head;
 use crate::file::names::{GivenThresholds, ModelName, PresetName, SpikeAvoidanceSpec, TargetName};
@@ -40,7 +41,9 @@ impl Spec {
             return Err(Error::setting("volumes", "the list is empty"));
         }
         self.check_preset()?;
+        self.check_controllers()?;
         self.check_array()?;
+        self.check_fails()?;
         self.check_pool()?;
         for (i, volume) in self.volumes.iter().enumerate() {
             if volume.size.0 == 0 || !volume.size.0.is_multiple_of(4096) {
@@ -92,6 +95,61 @@ impl Spec {
         Ok(())
     }
 
+    fn check_fails(&self) -> Result<()> {
+        let Some(fails) = &self.fails else { return Ok(()) };
+        let members: usize = self.members.iter().map(|group| group.count).sum();
+        let replaces = matches!(fails.replace, ReplacementName::New | ReplacementName::Spare);
+        if self.preset.is_some() || self.target == TargetName::Member || self.grows.is_some() {
+            let why = "only a pool or an array without a preset that does not grow can lose a member";
+            return Err(Error::setting("fails", why));
+        }
+        if fails.member + usize::from(replaces) >= members {
+            let why = format!("there is no member {} beside what replaces it", fails.member);
+            return Err(Error::setting("fails.member", why));
+        }
+        if !(0.0..=self.run.duration_s).contains(&fails.at_s) {
+            return Err(Error::setting("fails.at_s", "the member fails during the measured time"));
+        }
+        let (of_arrays, is_array) =
+            (fails.replace == ReplacementName::Spare, self.target == TargetName::Array);
+        if of_arrays && !is_array || fails.replace == ReplacementName::FreeSpace && is_array {
+            let why = "only an array has spares, and only a mapped pool rebuilds into free space";
+            return Err(Error::setting("fails.replace", why));
+        }
+        let Some(loss) = &fails.loss else { return Ok(()) };
+        if fails.replace == ReplacementName::None {
+            return Err(Error::setting("fails.loss", "nothing is rebuilt, so no rate is measured"));
+        }
+        loss.check_without_rate()
+    }
+
+    fn check_controllers(&self) -> Result<()> {
+        for (i, controller) in self.controllers.iter().enumerate() {
+            let setting = |name| format!("controllers.{i}.{name}");
+            if controller.members == 0 {
+                return Err(Error::setting(setting("members"), "a controller has at least one member"));
+            }
+            if controller.iops.is_some_and(|iops| !(1.0..=1e9).contains(&iops)) {
+                return Err(Error::setting(
+                    setting("iops"),
+                    "the limit is from 1 to 1e9 commands per second",
+                ));
+            }
+            if controller.bandwidth.is_some_and(|rate| rate.0 == 0) {
+                return Err(Error::setting(setting("bandwidth"), "the limit is at least 1 byte per second"));
+            }
+        }
+        let (members, behind): (usize, usize) = (
+            self.members.iter().map(|group| group.count).sum(),
+            self.controllers.iter().map(|controller| controller.members).sum(),
+        );
+        if behind > members {
+            let why = format!("{behind} members are behind controllers, but there are {members}");
+            return Err(Error::setting("controllers", why));
+        }
+        Ok(())
+    }
+
     fn check_pool(&self) -> Result<()> {
         if let Some(SpikeAvoidanceSpec::Given(GivenThresholds { late_s, up, down })) =
             self.pool.spike_avoidance
@@ -114,7 +172,9 @@ impl Spec {
     }
 
     fn check_array(&self) -> Result<()> {
-        check_level("array.level", self.array.level)?;
+        if self.array.level != LevelName::Raid1 || self.grows.is_some() {
+            check_level("array.level", self.array.level)?;
+        }
         let is_array = self.target == TargetName::Array;
         if is_array && self.volumes.len() != 1 {
             return Err(Error::setting("volumes", "an array has exactly one volume"));
@@ -203,7 +263,10 @@ impl MemberSpec {
 fn check_level(name: &str, level: LevelName) -> Result<()> {
     match level {
         LevelName::Raid0 | LevelName::Raid10 | LevelName::Raid5 | LevelName::Raid6 => Ok(()),
-        other => Err(Error::setting(name, format!("{other} cannot grow; use raid0, raid10, raid5 or raid6"))),
+        other => {
+            let why = format!("{other} cannot grow here; use raid0, raid10, raid5 or raid6");
+            Err(Error::setting(name, why))
+        }
     }
 }
 
@@ -243,12 +306,22 @@ impl Head {
                     return Err(Error::setting(setting, why));
                 }
             }
+            if let PublishedValue::Predicted { block_writes } = &published.published {
+                for (name, case) in [("writes", &block_writes.writes), ("reads", &block_writes.reads)] {
+                    if !self.cases.iter().any(|known| known.name == *case) {
+                        let setting = format!("{setting}.published.block_writes.{name}");
+                        return Err(Error::setting(setting, format!("there is no case {case}")));
+                    }
+                }
+            }
             if published.has_wildcard() && (published.divided_by.is_some() || published.highest) {
                 let why = "a figure with * cannot have divided_by or highest";
                 return Err(Error::setting(setting, why));
             }
-            if published.has_wildcard() && matches!(published.published, PublishedValue::Figure(_)) {
-                let why = "the published value of a figure with * cannot be a figure of a run";
+            if published.has_wildcard()
+                && !matches!(published.published, PublishedValue::Number(_) | PublishedValue::Range(_))
+            {
+                let why = "the published value of a figure with * cannot come from runs";
                 return Err(Error::setting(setting, why));
             }
         }

@@ -65,6 +65,23 @@ pub enum PublishedValue {
     Range([f64; 2]),
     /// The result of a closed form for the run: the path of a figure of the same run.
     Figure(String),
+    /// Random single blocks per second that an array writes, predicted from runs of one of its drives; divided by the prediction
+    /// of the runs of `over`, if there are any.
+    Predicted {
+        /// The runs of the drive.
+        block_writes: DriveRuns,
+    },
+}
+
+/// The cases with the runs of one drive alone, from which an array is predicted. Those with the same swept values as the run
+/// of the array are used, or the only ones of a case that is not swept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriveRuns {
+    /// The case in which it writes random single blocks.
+    pub writes: String,
+    /// The case in which it reads them.
+    pub reads: String,
 }
 
 /// The unit in which a figure is shown.

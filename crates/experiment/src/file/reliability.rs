@@ -208,19 +208,7 @@ impl ReliabilitySpec {
             return Err(Error::setting("reliability.seeds", "the list is empty"));
         }
         if let Some(pool) = &self.pool {
-            pool.pool()?.check().map_err(|error| invalid("pool", &error))?;
-            if !(pool.mission_years.is_finite() && pool.mission_years > 0.0) {
-                return Err(Error::setting(
-                    "reliability.pool.mission_years",
-                    "the value is a positive number of years",
-                ));
-            }
-            if pool.cycles == 1 {
-                return Err(Error::setting(
-                    "reliability.pool.cycles",
-                    "an interval needs two cycles or more",
-                ));
-            }
+            pool.check()?;
         }
         if let Some(flash) = &self.flash {
             flash.check()?;
@@ -240,6 +228,34 @@ pub(crate) fn invalid(table: &str, error: &sinew_reliability::Error) -> Error {
 }
 
 impl PoolLossSpec {
+    fn check(&self) -> Result<()> {
+        self.pool()?.check().map_err(|error| invalid("pool", &error))?;
+        if !(self.mission_years.is_finite() && self.mission_years > 0.0) {
+            let why = "the value is a positive number of years";
+            return Err(Error::setting("reliability.pool.mission_years", why));
+        }
+        if self.cycles == 1 {
+            let why = "an interval needs two cycles or more";
+            return Err(Error::setting("reliability.pool.cycles", why));
+        }
+        Ok(())
+    }
+
+    /// Checks the table of a run that measures the rate of the rebuild.
+    pub(crate) fn check_without_rate(&self) -> Result<()> {
+        if self.rebuild_hours.is_some() || self.rebuild_rate.is_some() {
+            let why = "the rate of the rebuild is measured: leave out rebuild_hours and rebuild_rate";
+            return Err(Error::setting("fails.loss", why));
+        }
+        self.rebuilt_at(1e6).check()
+    }
+
+    /// The same with the time that the used bytes take at a measured rate, in bytes of a lost member per second.
+    pub(crate) fn rebuilt_at(&self, bytes_per_s: f64) -> PoolLossSpec {
+        let hours = self.used.0 as f64 / bytes_per_s / 3600.0;
+        PoolLossSpec { rebuild_hours: Some(hours), rebuild_rate: None, ..self.clone() }
+    }
+
     /// The pool of the arithmetic.
     pub(crate) fn pool(&self) -> Result<Pool> {
         let width = self.width.unwrap_or(self.members);

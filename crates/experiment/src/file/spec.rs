@@ -10,6 +10,7 @@ use sinew_format::model::policy::Policy;
 use sinew_layout::LevelName;
 use sinew_workload::{ByteSize, Pace, Workload};
 
+use crate::file::fails::{FailsSpec, ReplacementName};
 use crate::file::head::experiment_file;
 use crate::file::names::{
     ModelName, ParityReadsName, PresetName, RedundancyName, SpareOf, SpikeAvoidanceSpec, TargetName,
@@ -31,6 +32,9 @@ experiment_file! {
         pub layer: LayerSpec,
         /// Groups of equal members.
         pub members: Vec<MemberSpec>,
+        /// Controllers, which members share; the first has the first members, and so on. Members beyond have none.
+        #[serde(default)]
+        pub controllers: Vec<ControllerSpec>,
         /// The pool of the members.
         #[serde(default)]
         pub pool: PoolSpec,
@@ -40,6 +44,9 @@ experiment_file! {
         /// How the pool or array grows during the run.
         #[serde(default)]
         pub grows: Option<OnlineGrowthSpec>,
+        /// A member that fails during the measurement.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub fails: Option<FailsSpec>,
         /// The volumes, by number. An array has one, whose `size` is ignored.
         pub volumes: Vec<VolumeSpec>,
         /// When requests are issued.
@@ -98,6 +105,20 @@ pub struct MemberSpec {
     /// The number of members, the first ones, that complete no request from the start of the load to its end.
     #[serde(default)]
     pub stalled: usize,
+}
+
+/// A controller between the host and several members: one command at a time, one link in each direction.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControllerSpec {
+    /// The number of its members.
+    pub members: usize,
+    /// Commands per second; no limit where not given.
+    #[serde(default)]
+    pub iops: Option<f64>,
+    /// Bytes per second of each direction; no limit where not given.
+    #[serde(default)]
+    pub bandwidth: Option<ByteSize>,
 }
 
 /// Redundancy inside an SSD.
@@ -221,7 +242,7 @@ impl Default for LayerSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArraySpec {
-    /// The level, one that can grow. RAID 10 has two near copies; RAID 5 and 6 are left-symmetric.
+    /// The level; raid1 cannot grow. RAID 10 has two near copies; RAID 5 and 6 are left-symmetric.
     pub level: LevelName,
     /// Bytes of a chunk.
     #[serde(default = "chunk")]
@@ -229,6 +250,9 @@ pub struct ArraySpec {
     /// Levels with parity: use a journal.
     #[serde(default)]
     pub journal: bool,
+    /// The metadata of the members is in memory with a battery: dirty marks take no time, as in an array without them.
+    #[serde(default)]
+    pub battery: bool,
     /// The number of shards; 1 by default.
     #[serde(default)]
     pub shards: Option<usize>,
@@ -236,7 +260,7 @@ pub struct ArraySpec {
 
 impl Default for ArraySpec {
     fn default() -> ArraySpec {
-        ArraySpec { level: LevelName::Raid0, chunk: chunk(), journal: false, shards: None }
+        ArraySpec { level: LevelName::Raid0, chunk: chunk(), journal: false, battery: false, shards: None }
     }
 }
 
@@ -278,9 +302,16 @@ pub struct VolumeSpec {
 }
 
 impl Spec {
-    /// Of `members` members, the number that the pool or array has before it grows.
-    pub(crate) fn members_before_growth(&self, members: usize) -> usize {
-        members - self.grows.iter().flat_map(|grows| &grows.added).sum::<usize>()
+    /// Of `members` members, the number that the pool or array is created with, spares included: without those that are added,
+    /// or that replace one that fails.
+    pub(crate) fn members_at_creation(&self, members: usize) -> usize {
+        let new = self.fails.iter().filter(|fails| fails.replace == ReplacementName::New).count();
+        members - self.grows.iter().flat_map(|grows| &grows.added).sum::<usize>() - new
+    }
+
+    /// Of the members at creation, the number of spares of an array.
+    pub(crate) fn spares(&self) -> usize {
+        self.fails.iter().filter(|fails| fails.replace == ReplacementName::Spare).count()
     }
 }
 

@@ -5,9 +5,9 @@ use crate::report::tables::{KINDS, QUANTILES, VOLUME_COLUMNS, latency_cells, vol
 use crate::report::{growth_columns, reliability_columns};
 use crate::results::reliability::ReliabilityFigures;
 use crate::results::schema::{Comparison, Figures, GrowthFigures, Results};
-use crate::results::simulated::Simulated;
+use crate::results::simulated::{RebuiltResult, Simulated};
 use crate::results::summary::{Group, groups};
-use crate::units::{percent, three_digits};
+use crate::units::{bytes, magnitude, percent, three_digits, time};
 
 /// Tables of latencies, of members and writes, and of published figures and ours.
 pub fn text(results: &Results) -> String {
@@ -15,7 +15,8 @@ pub fn text(results: &Results) -> String {
     let growth = growth(&groups(&results.runs, Figures::growth));
     let reliability = reliability(&groups(&results.runs, Figures::reliability));
     let references = references(&results.references);
-    let of_simulations = [latencies(&simulated), volumes(&simulated), members(&simulated)];
+    let of_simulations =
+        [latencies(&simulated), volumes(&simulated), members(&simulated), rebuilds(&simulated)];
     let tables = of_simulations.into_iter().chain([growth, reliability, references]);
     let tables: Vec<_> = tables.filter(|table| !table.is_empty()).collect();
     tables.join("\n")
@@ -78,6 +79,27 @@ fn members(groups: &[Group<'_>]) -> String {
         rows.push(vec![group.name().to_owned(), busy, array, figure(|f| f.writes.flash_amplification)]);
     }
     table(&rows, 1)
+}
+
+/// Rebuilds of members that failed; nothing where none did.
+fn rebuilds(groups: &[Group<'_>]) -> String {
+    let header = ["", "rebuilt", "in", "per s", "P(pool lost)", "P(any loss)"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for group in groups.iter().filter(|group| group.first().rebuilt.is_some()) {
+        let figure = |what: fn(&RebuiltResult) -> Option<f64>, show: fn(f64) -> String| {
+            let found = group.over_seeds(|f| f.rebuilt.as_ref().and_then(what));
+            found.map_or("-".to_owned(), |found| found.show(show))
+        };
+        rows.push(vec![
+            group.name().to_owned(),
+            figure(|rebuilt| Some(rebuilt.bytes as f64), bytes),
+            figure(|rebuilt| rebuilt.took_ns.map(|took| took as f64), time),
+            figure(|rebuilt| rebuilt.bytes_per_s, bytes),
+            figure(|rebuilt| rebuilt.loss.as_ref().map(|loss| loss.loss), magnitude),
+            figure(|rebuilt| rebuilt.loss.as_ref().map(|loss| loss.any_loss), magnitude),
+        ]);
+    }
+    if rows.len() == 1 { String::new() } else { table(&rows, 1) }
 }
 
 fn mean_busy(figures: &Simulated) -> f64 {

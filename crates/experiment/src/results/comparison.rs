@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use sinew_devices::theory::{BlockWrites, DriveRates};
+use sinew_layout::LevelName;
 
-use crate::file::published::{PublishedFigure, PublishedValue, RunSelector};
+use crate::file::published::{DriveRuns, PublishedFigure, PublishedValue, RunSelector};
 use crate::results::schema::{Comparison, Figures, RunResult};
+use crate::results::simulated::ArrayResult;
 use crate::results::spread::Spread;
 use crate::results::summary::{self, Group};
 use crate::{Error, Result};
@@ -67,6 +70,11 @@ fn with_group(
     let value = match &published.published {
         PublishedValue::Number(number) => [*number; 2],
         PublishedValue::Range(range) => *range,
+        PublishedValue::Predicted { block_writes } => {
+            let of_over = published.over.as_ref().and_then(|over| select(over, groups).next());
+            let base = of_over.map(|over| predicted(block_writes, over, groups)).transpose()?;
+            [predicted(block_writes, group, groups)? / base.unwrap_or(1.0); 2]
+        }
         PublishedValue::Figure(path) => {
             let values: Vec<f64> = figure(group, path)?.into_iter().flatten().collect();
             let spread = Spread::of(&values).ok_or_else(|| format!("no run has a figure {path}"))?;
@@ -85,6 +93,38 @@ fn with_group(
     })
 }
 
+/// Random single blocks per second that the array of a group writes, by the rates of one of its drives. A drive alone writes
+/// what it writes.
+fn predicted(
+    runs: &DriveRuns,
+    group: &Group<'_, Figures>,
+    groups: &[Group<'_, Figures>],
+) -> Result<f64, String> {
+    let rate = |case: &str, path: &str| {
+        let of_case = || groups.iter().filter(|found| found.case() == Some(case));
+        let same = of_case().find(|found| found.settings() == group.settings());
+        let alone = same.or_else(|| of_case().find(|found| found.settings().is_empty()));
+        let found = alone.ok_or_else(|| format!("no run of {case} has the values of {}", group.name()))?;
+        let rates: Vec<f64> = figure(found, path)?.into_iter().flatten().collect();
+        Spread::of(&rates).map(|rate| rate.mean).ok_or_else(|| format!("{case} has no figure {path}"))
+    };
+    let drive = DriveRates {
+        writes_per_s: rate(&runs.writes, "requests.write.iops")?,
+        reads_per_s: rate(&runs.reads, "requests.read.iops")?,
+    };
+    let array = group.first().simulated().and_then(|figures| figures.array);
+    let Some(ArrayResult { level, members }) = array else { return Ok(drive.writes_per_s) };
+    let writes = match level {
+        LevelName::Raid0 => BlockWrites::copied(members, 1),
+        LevelName::Raid1 => BlockWrites::copied(members, members),
+        LevelName::Raid10 => BlockWrites::copied(members, 2),
+        LevelName::Raid5 => BlockWrites::with_parity(members, 1),
+        LevelName::Raid6 => BlockWrites::with_parity(members, 2),
+        other => return Err(format!("there is no prediction for {other}")),
+    };
+    Ok(writes.per_second(drive))
+}
+
 /// Compares a published figure with the figures of all names that its `*` stands for. The figure of a name is the mean over the
 /// selected runs, divided by that of the `over` runs if there are any; the spread is over the names.
 fn over_names(published: &PublishedFigure, groups: &[Group<'_, Figures>]) -> Result<Comparison, String> {
@@ -99,7 +139,7 @@ fn over_names(published: &PublishedFigure, groups: &[Group<'_, Figures>]) -> Res
     let value = match published.published {
         PublishedValue::Number(number) => [number; 2],
         PublishedValue::Range(range) => range,
-        PublishedValue::Figure(_) => unreachable!("the plan rejects it"),
+        PublishedValue::Figure(_) | PublishedValue::Predicted { .. } => unreachable!("the plan rejects it"),
     };
     Ok(Comparison {
         what: published.what.clone(),

@@ -10,7 +10,7 @@ pub(crate) mod summary;
 pub use reliability::{AgeingFigures, ErrorFigures, FlashLifeFigures, PoolLossFigures, ReliabilityFigures};
 pub use schema::{AddressingTimes, Comparison, Figures, GrowthFigures, Results, RunResult, SCHEMA};
 pub use simulated::{
-    FlashResult, Interval, KindResult, MemberResult, OnlineGrowthResult, PoolResult, PoolState, Simulated,
-    Spikes, StripeUpdates, VolumeResult, WriteResult,
+    ArrayResult, ControllerResult, FlashResult, Interval, KindResult, MemberResult, OnlineGrowthResult,
+    PoolResult, PoolState, RebuiltResult, Simulated, Spikes, StripeUpdates, VolumeResult, WriteResult,
 };
 pub use spread::Spread;

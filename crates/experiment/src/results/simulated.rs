@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use sinew_format::model::mapped_geometry::Protection;
+use sinew_layout::LevelName;
 use sinew_workload::{BucketReport, Distribution, KindReport};
 
 use crate::file::names::ModelName;
+use crate::results::reliability::PoolLossFigures;
 
 /// The figures of the engine, or of a member alone, under a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,9 +31,18 @@ pub struct Simulated {
     pub writes: WriteResult,
     /// The pool; nothing for a member alone, or for an array.
     pub pool: Option<PoolResult>,
+    /// The array; nothing for a pool, a preset or a member alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArrayResult>,
+    /// Each controller.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub controllers: Vec<ControllerResult>,
     /// The growth during measurement, if the pool or array grew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grew: Option<OnlineGrowthResult>,
+    /// The rebuild, if a member failed during measurement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuilt: Option<RebuiltResult>,
     /// The latency of stripe updates; only of an array without a journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<StripeUpdates>,
@@ -40,6 +51,28 @@ pub struct Simulated {
     pub spikes: Option<Spikes>,
     /// Bytes and the state of the pool over time. The length of an interval is [`Simulated::interval_s`] or a multiple of it.
     pub series: Vec<Interval>,
+}
+
+/// An array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayResult {
+    /// The level.
+    pub level: LevelName,
+    /// The number of members before any growth.
+    pub members: u32,
+}
+
+/// A controller during measurement: the part of the time for which each of its parts worked.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ControllerResult {
+    /// The number of its members.
+    pub members: usize,
+    /// On commands.
+    pub commands_busy: f64,
+    /// On data to the members.
+    pub inward_busy: f64,
+    /// On data from the members.
+    pub outward_busy: f64,
 }
 
 /// The mean times that updates of stripes spend waiting. A write updates one stripe or several.
@@ -90,6 +123,21 @@ pub struct OnlineGrowthResult {
     pub latency_max_ns: u64,
     /// The mean latency of the requests during measurement.
     pub latency_mean_ns: f64,
+}
+
+/// The rebuild of what a failed member held.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RebuiltResult {
+    /// From the failure until nothing was degraded any more; nothing if the measurement ended before, or if nothing replaced the
+    /// member.
+    pub took_ns: Option<u64>,
+    /// Bytes of the chunks rebuilt.
+    pub bytes: u64,
+    /// `bytes` per second of `took_ns`.
+    pub bytes_per_s: Option<f64>,
+    /// How probable a loss is with this rate, if the file asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<PoolLossFigures>,
 }
 
 /// Requests of one kind that were due during measurement.
@@ -178,6 +226,13 @@ pub struct FlashResult {
     pub stalls: u64,
     /// The sum of these times.
     pub stalled_ns: u64,
+    /// The number of erase blocks by the live part of each, when measurement began: first the erased ones, then those with up to
+    /// 10 % live, up to 20 %, and so on. On a drive that works with rows, of rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub live_before: Vec<u64>,
+    /// The same when measurement ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub live_after: Vec<u64>,
     /// Pairs of a number of erases, over the whole life of the drive with aging, and the number of erase blocks with it.
     pub erase_counts: Vec<(u32, u64)>,
 }

@@ -6,16 +6,18 @@ use sinew_devices::flash::Stats;
 use sinew_members::latency::{MemberLatency, SpikeAvoidance};
 use sinew_members::status::ShardStatus;
 use sinew_members::update_latency::ChangeParts;
+use sinew_sim::ControllerUsage;
 use sinew_workload::Kind;
 
-use crate::file::spec::Spec;
+use crate::file::names::TargetName;
+use crate::file::spec::{ControllerSpec, Spec};
 use crate::results::simulated::{
-    FlashResult, KindResult, MemberResult, OnlineGrowthResult, ParityResult, PoolResult, Simulated, Spikes,
-    StripeUpdates, VolumeResult, WriteResult,
+    ArrayResult, ControllerResult, FlashResult, KindResult, MemberResult, OnlineGrowthResult, ParityResult,
+    PoolResult, RebuiltResult, Simulated, Spikes, StripeUpdates, VolumeResult, WriteResult,
 };
 use crate::run::histogram::VolumeHistogram;
 use crate::run::load::Load;
-use crate::run::measure::{Measured, fraction, pool_state, programmed_blocks};
+use crate::run::measure::{LiveShares, Measured, fraction, pool_state, programmed_blocks};
 use crate::system::members::{FlashFacts, Member};
 use crate::system::pools::Pools;
 
@@ -31,12 +33,17 @@ pub(crate) struct Observed<'a> {
     pub(crate) measured: Measured,
     pub(crate) requests: BTreeMap<String, KindResult>,
     pub(crate) grew: Option<OnlineGrowthResult>,
+    pub(crate) rebuilt: Option<RebuiltResult>,
 }
 
 /// All figures of a run that was measured from `measure_from` on, in virtual nanoseconds.
 pub(crate) fn simulated(spec: &Spec, measure_from: u64, observed: Observed<'_>) -> Simulated {
-    let Observed { load, members, pools, measured, requests, grew } = observed;
+    let Observed { load, members, pools, measured, requests, grew, rebuilt } = observed;
     let volumes = by_volume(load, &spec.workload.names(), measure_from + measured.ran_ns);
+    let array = (spec.preset.is_none() && spec.target == TargetName::Array).then(|| ArrayResult {
+        level: spec.array.level,
+        members: (spec.members_at_creation(members.len()) - spec.spares()) as u32,
+    });
     let members = member_results(members, &measured);
     let Measured { before, after, series, ran_ns, .. } = measured;
     let states = before.pool.as_ref().zip(after.pool.as_ref());
@@ -55,10 +62,32 @@ pub(crate) fn simulated(spec: &Spec, measure_from: u64, observed: Observed<'_>) 
         requests,
         volumes,
         members,
+        array,
+        controllers: controllers(spec, &before.controllers, &after.controllers, ran_ns),
         pool: pools.and_then(|pools| pool_result(pools, before.pool, after.pool)),
         grew,
+        rebuilt,
         series,
     }
+}
+
+fn controllers(
+    spec: &Spec,
+    before: &[ControllerUsage],
+    after: &[ControllerUsage],
+    ran_ns: u64,
+) -> Vec<ControllerResult> {
+    let result = |(spec, (before, after)): (&ControllerSpec, (&ControllerUsage, &ControllerUsage))| {
+        // What a controller has taken on counts at once, so a queue at the end could count for more than the time.
+        let busy = |of: fn(&ControllerUsage) -> u64| fraction((of(after) - of(before)).min(ran_ns), ran_ns);
+        ControllerResult {
+            members: spec.members,
+            commands_busy: busy(|usage| usage.commands_ns),
+            inward_busy: busy(|usage| usage.inward_ns),
+            outward_busy: busy(|usage| usage.outward_ns),
+        }
+    };
+    spec.controllers.iter().zip(before.iter().zip(after)).map(result).collect()
 }
 
 /// The name of a kind of requests in the JSON.
@@ -96,10 +125,11 @@ fn by_volume(load: &Load, names: &[(u32, String)], end: u64) -> BTreeMap<String,
 }
 
 fn member_results(members: &[Member], measured: &Measured) -> Vec<MemberResult> {
-    let Measured { before, after, busy_series, erase_counts, ran_ns, .. } = measured;
+    let Measured { before, after, busy_series, live_before, live_after, erase_counts, ran_ns, .. } = measured;
     let result = |(i, member): (usize, &Member)| {
         let (now, then) = (&after.devices[i], &before.devices[i]);
         let flash = member.flash.zip(now.flash.as_ref().zip(then.flash.as_ref()));
+        let live = (&live_before[i], &live_after[i]);
         MemberResult {
             model: member.model,
             bytes: member.bytes,
@@ -112,7 +142,7 @@ fn member_results(members: &[Member], measured: &Measured) -> Vec<MemberResult> 
             queue: fraction((now.usage.request_ns - then.usage.request_ns) as u64, *ran_ns),
             busy_series: busy_series[i].clone(),
             flash: flash
-                .map(|(facts, (now, then))| flash_result(facts, *ran_ns, now, then, &erase_counts[i])),
+                .map(|(facts, (now, then))| flash_result(facts, *ran_ns, now, then, live, &erase_counts[i])),
         }
     };
     members.iter().enumerate().map(result).collect()
@@ -123,6 +153,7 @@ fn flash_result(
     ran_ns: u64,
     now: &Stats,
     then: &Stats,
+    live: (&LiveShares, &LiveShares),
     erase_counts: &BTreeMap<u32, u64>,
 ) -> FlashResult {
     let written_blocks = now.written_blocks - then.written_blocks;
@@ -154,6 +185,8 @@ fn flash_result(
         programmed_blocks,
         write_amplification: ratio(programmed_blocks, written_blocks),
         closed_form_amplification: facts.closed_form_amplification,
+        live_before: live.0.to_vec(),
+        live_after: live.1.to_vec(),
         erases: now.erases - then.erases,
         stalls: now.stalls - then.stalls,
         stalled_ns: now.stalled_ns - then.stalled_ns,

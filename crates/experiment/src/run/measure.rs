@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sinew_devices::flash::Stats;
 use sinew_members::status::ShardStatus;
-use sinew_sim::{DeviceStats, Model, Usage, World};
+use sinew_sim::{ControllerUsage, DeviceStats, Model, Usage, World};
 
 use crate::file::spec::Spec;
 use crate::progress::Progress;
@@ -31,6 +31,7 @@ pub(crate) struct Subjects<'a> {
 pub(crate) struct Snapshot {
     pub(crate) devices: Vec<DeviceSnapshot>,
     pub(crate) pool: Option<ShardStatus>,
+    pub(crate) controllers: Vec<ControllerUsage>,
     pub(crate) client_bytes: u64,
 }
 
@@ -42,6 +43,9 @@ pub(crate) struct DeviceSnapshot {
     pub(crate) flash: Option<Stats>,
 }
 
+/// The number of erase blocks that are erased, then of those with up to 10 % live, up to 20 %, and so on.
+pub(crate) type LiveShares = [u64; 11];
+
 /// A completed measurement.
 pub(crate) struct Measured {
     pub(crate) before: Snapshot,
@@ -49,6 +53,10 @@ pub(crate) struct Measured {
     /// For each member, the fraction of each interval with a request in flight.
     pub(crate) busy_series: Vec<Vec<f64>>,
     pub(crate) series: Vec<Interval>,
+    /// For each member, the number of erase blocks by their live part at the beginning.
+    pub(crate) live_before: Vec<LiveShares>,
+    /// The same at the end.
+    pub(crate) live_after: Vec<LiveShares>,
     /// For each member, the number of erase blocks by their number of erases.
     pub(crate) erase_counts: Vec<BTreeMap<u32, u64>>,
     /// The measured time, in virtual nanoseconds.
@@ -80,6 +88,7 @@ pub(crate) fn measure(
     let run_for = |time| world.run_for(time).map_err(|stuck| Error::engine("running the load", stuck));
     let (duration, interval) = (nanoseconds(spec.run.duration_s), nanoseconds(spec.run.interval_s));
     let before = snapshot(world, subjects)?;
+    let live_before = members.iter().map(|m| live_shares(world, m)).collect();
     let busy_ns = |m: &Member| world.device(m.device).usage().unwrap_or_default().busy_ns;
     let mut busy: Vec<u64> = members.iter().map(busy_ns).collect();
     let mut busy_series = vec![Vec::new(); members.len()];
@@ -108,10 +117,20 @@ pub(crate) fn measure(
         }
     }
     let after = last.expect("a duration is above 0");
+    let live_after = members.iter().map(|m| live_shares(world, m)).collect();
     let erase_counts = members.iter().map(|m| erase_counts(world, m)).collect();
     progress("draining", 1.0);
     world.run_until(|| load.has_ended()).map_err(|stuck| Error::engine("running the load", stuck))?;
-    Ok(Measured { before, after, busy_series, series, erase_counts, ran_ns: elapsed })
+    Ok(Measured {
+        before,
+        after,
+        busy_series,
+        series,
+        live_before,
+        live_after,
+        erase_counts,
+        ran_ns: elapsed,
+    })
 }
 
 fn snapshot(world: &World, subjects: &Subjects<'_>) -> Result<Snapshot> {
@@ -131,8 +150,20 @@ fn snapshot(world: &World, subjects: &Subjects<'_>) -> Result<Snapshot> {
     Ok(Snapshot {
         devices: subjects.members.iter().map(device).collect(),
         pool: subjects.pools.map(|pools| pools.status(world)).transpose()?,
+        controllers: (0..).map_while(|number| world.controller_usage(number)).collect(),
         client_bytes: subjects.load.written_bytes(),
     })
+}
+
+fn live_shares(world: &World, member: &Member) -> LiveShares {
+    let mut shares = LiveShares::default();
+    world.device(member.device).model(|model| {
+        let Model::Flash(ssd) = model else { return };
+        for live in ssd.live_shares() {
+            shares[live.map_or(0, |live| ((live * 10.0).ceil() as usize).clamp(1, 10))] += 1;
+        }
+    });
+    shares
 }
 
 fn erase_counts(world: &World, member: &Member) -> BTreeMap<u32, u64> {

@@ -6,6 +6,7 @@ pub(crate) mod growth_arithmetic;
 mod histogram;
 mod load;
 mod measure;
+mod member_failure;
 mod online_growth;
 pub(crate) mod reliability_arithmetic;
 pub(crate) mod simulation;

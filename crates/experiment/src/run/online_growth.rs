@@ -95,7 +95,7 @@ impl OnlineGrowth {
             failed: Rc::default(),
             before: ChunkBytes::of(world, pool),
         };
-        let mut next = spec.members_before_growth(members.len());
+        let mut next = spec.members_at_creation(members.len());
         let mut additions = Vec::new();
         for &added in &grows.added {
             additions.push((next..next + added).map(|i| members[i].candidate(i)).collect::<Vec<_>>());

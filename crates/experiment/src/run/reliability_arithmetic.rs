@@ -34,7 +34,11 @@ pub(crate) fn run(spec: &ReliabilitySpec, seed: u64, progress: &Progress) -> Res
     Ok(ReliabilityFigures { pool, flash, ageing })
 }
 
-fn of_pool(spec: &PoolLossSpec, seed: u64) -> Result<PoolLossFigures> {
+/// The figures of a pool whose members fail.
+///
+/// # Errors
+/// [`crate::Error::Setting`] if a value has no meaning.
+pub(crate) fn of_pool(spec: &PoolLossSpec, seed: u64) -> Result<PoolLossFigures> {
     let pool = spec.pool()?;
     loss_of(spec, &pool, seed).map_err(|error| invalid("pool", &error))
 }

@@ -12,6 +12,7 @@ use crate::results::simulated::Simulated;
 use crate::run::figures::{self, Observed};
 use crate::run::load::{self, Load, Overwrite, Times};
 use crate::run::measure::{Subjects, measure, warm_up};
+use crate::run::member_failure::MemberFailure;
 use crate::run::online_growth::OnlineGrowth;
 use crate::system::members::{self, AgedDrives, Member};
 use crate::system::pools::Pools;
@@ -49,6 +50,7 @@ pub(crate) fn run(
     };
     let alone = spec.target == TargetName::Member;
     let members = members::make(&world, &spec.members, alone, discard, aged)?;
+    members::add_controllers(&world, &spec.controllers, &members);
     let (pools, target) = match spec.target {
         TargetName::Member => (None, on_member(&world, spec, &members[0])?),
         _ => {
@@ -77,8 +79,15 @@ pub(crate) fn run(
     }
     warm_up(&world, spec, progress)?;
     let growth = grow(false);
+    let fails = spec.fails.as_ref().zip(growing_pool);
+    let failure =
+        fails.map(|(fails, pool)| MemberFailure::start(&world, fails, pool, &members)).transpose()?;
+    let until_rebuilt = spec.fails.as_ref().is_some_and(|fails| fails.to_the_end);
     let until_grown = spec.grows.as_ref().is_some_and(|grows| grows.measure_until_grown);
-    let is_over = || until_grown && growth.as_ref().is_some_and(OnlineGrowth::has_ended);
+    let is_over = || {
+        until_grown && growth.as_ref().is_some_and(OnlineGrowth::has_ended)
+            || until_rebuilt && failure.as_ref().is_some_and(MemberFailure::has_ended)
+    };
     let subjects = Subjects { load: &load, members: &members, pools: pools.as_ref() };
     let measured = measure(&world, spec, &subjects, is_over, progress);
     // The failure of the load explains an error of the measurement.
@@ -91,9 +100,13 @@ pub(crate) fn run(
         Some((growth, pool)) => Some(growth.result(&world, pool, requests.values())?),
         None => None,
     };
+    let rebuilt = match failure.as_ref().zip(fails) {
+        Some((failure, (fails, pool))) => Some(failure.result(&world, pool, fails, seed)?),
+        None => None,
+    };
     let member_requests = members.iter().map(|m| count_requests(&world.device(m.device).stats())).sum();
     let observed =
-        Observed { load: &load, members: &members, pools: pools.as_ref(), measured, requests, grew };
+        Observed { load: &load, members: &members, pools: pools.as_ref(), measured, requests, grew, rebuilt };
     let figures = figures::simulated(spec, times.measure_from, observed);
     Ok(SimulatedRun { figures, member_requests })
 }

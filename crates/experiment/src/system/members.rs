@@ -9,10 +9,10 @@ use sinew_core::io::DeviceId;
 use sinew_devices::flash::{self, ParityReads, Redundancy, Ssd, Striping};
 use sinew_devices::{BLOCK_BYTES, Device, disk, theory};
 use sinew_engine::pool::Candidate;
-use sinew_sim::{DeviceConfig, DiscardReads, Model, World};
+use sinew_sim::{ControllerLimits, DeviceConfig, DiscardReads, Model, World};
 
 use crate::file::names::{ModelName, ParityReadsName, RedundancyName, SpareOf};
-use crate::file::spec::{MemberSpec, RedundancySpec};
+use crate::file::spec::{ControllerSpec, MemberSpec, RedundancySpec};
 use crate::{Error, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -108,6 +108,19 @@ pub(crate) fn make(
     let drives = aged.map_or_else(|| make_drives(&descriptions), |aged| aged.get(&descriptions))?;
     let stalled = groups.iter().flat_map(|group| (0..group.count).map(|i| i < group.stalled));
     Ok(drives.into_iter().zip(stalled).map(|(drive, stalled)| add(world, drive, stalled, discard)).collect())
+}
+
+/// Puts controllers before the members: the first ones behind the first controller, and so on.
+pub(crate) fn add_controllers(world: &World, controllers: &[ControllerSpec], members: &[Member]) {
+    let mut devices = members.iter().map(|member| member.device);
+    for controller in controllers {
+        let behind: Vec<DeviceId> = devices.by_ref().take(controller.members).collect();
+        let limits = ControllerLimits {
+            command_ns: controller.iops.map_or(0, |iops| (1e9 / iops).round() as u64),
+            bytes_per_s: controller.bandwidth.map_or(0, |rate| rate.0),
+        };
+        world.add_controller(limits, &behind);
+    }
 }
 
 /// Makes drives on all cores, because ageing takes long.

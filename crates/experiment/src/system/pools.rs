@@ -67,7 +67,7 @@ impl Composition {
                 level: spec.array.level.level(LevelParts::default()),
                 chunk_bytes: spec.array.chunk.0 as u32,
                 journal: spec.array.journal,
-                spares: 0,
+                spares: spec.spares(),
                 zeroed: true,
                 elastic: None,
             }),
@@ -79,11 +79,11 @@ impl Composition {
         };
         Ok(Composition {
             parts: 1,
-            part_members: spec.members_before_growth(members),
+            part_members: spec.members_at_creation(members),
             kind,
             spike_avoidance: spec.pool.spike_avoidance.map_or_else(SpikeAvoidance::default, Into::into),
             policy: spec.pool.policy.applied_to(Policy::DEFAULT),
-            battery: false,
+            battery: spec.target == TargetName::Array && spec.array.battery,
             layer: None,
         })
     }
