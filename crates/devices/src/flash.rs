@@ -20,6 +20,11 @@
 //! stripes       elastic stripes: which unit belongs to which, what a parity covers
 //! space         free and open rows, how much of each is live; victim: which one is cleaned
 //! loss          what is left after a die or a page has failed
+//! features      parts that a drive may have or not
+//! wear          static wear levelling
+//! folding       when an SLC cache is folded
+//! slc_region    the erase blocks of an SLC cache
+//! mapping_cache what of the mapping table is in memory
 //! defect        deliberate defects, which the tests must find
 //! observe       changes of what flash holds, for an observer that keeps its content
 //! stats         counters
@@ -42,11 +47,14 @@ mod die;
 mod dies;
 mod divisor;
 mod epochs;
+mod features;
+mod folding;
 mod geometry;
 mod host;
 mod jobs;
 mod loss;
 mod mapping;
+mod mapping_cache;
 mod models;
 mod moves;
 mod observe;
@@ -57,6 +65,7 @@ mod redundancy;
 mod row_cleaning;
 mod rows;
 mod rules;
+mod slc_region;
 mod space;
 mod ssd;
 mod standstill;
@@ -65,11 +74,13 @@ mod stripes;
 #[cfg(test)]
 mod tests;
 mod victim;
+mod wear;
 
 pub use config::{Cleaning, Compression, Config, Drain, Link, Policy, Suspend};
 pub use defect::Defect;
 #[cfg(feature = "mutations")]
 pub use defect::set_defect;
+pub use features::{MappingCache, SlcCache, WearLevelling};
 pub use loss::{Content, Failure, Losses};
 pub use models::{SUSPEND, consumer, datacenter, femu, mqsim, pitfalls, slc};
 pub use observe::FlashEvent;

@@ -15,6 +15,8 @@ pub(super) struct Aging<'a> {
     rng: &'a mut Rng,
     filling: Option<OpenUnit>,
     raid5: Option<Layout>,
+    /// Pages of a mapping table on flash.
+    table_pages: u32,
     /// The unit that is being filled, for each die, on a drive with RAID-5 stripes.
     fillings: Vec<Option<OpenUnit>>,
     stats: Stats,
@@ -29,10 +31,20 @@ impl<'a> Aging<'a> {
     ) -> Aging<'a> {
         let raid5 = config.raid5_layout();
         let fillings = vec![None; config.all_dies() as usize];
-        Aging { mapping, placement, rng, filling: None, raid5, fillings, stats: Stats::default() }
+        let table_pages = config.table_pages();
+        Aging {
+            mapping,
+            placement,
+            rng,
+            filling: None,
+            raid5,
+            table_pages,
+            fillings,
+            stats: Stats::default(),
+        }
     }
 
-    /// Writes every block once, in order.
+    /// Writes every block once, in order, and the pages of a mapping table on flash.
     pub(super) fn fill(&mut self) {
         for lba in 0..self.mapping.blocks() {
             self.write(lba);
@@ -41,6 +53,8 @@ impl<'a> Aging<'a> {
                 self.write_parity(stripe);
             }
         }
+        let table = self.mapping.blocks()..self.mapping.blocks() + self.table_pages;
+        table.for_each(|page| self.write(page));
     }
 
     /// Writes `count` random blocks among the first `span`.

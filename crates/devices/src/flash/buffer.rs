@@ -3,6 +3,8 @@
 //! A block gets its place on flash when it enters the buffer, so the buffer is no more than the units that have places
 //! and are not programmed yet. One unit at a time is filled.
 
+mod table_pages;
+
 use std::collections::VecDeque;
 
 use super::config::{Config, Drain};

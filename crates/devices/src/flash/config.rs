@@ -1,5 +1,6 @@
 //! What a drive is made of.
 
+use super::features::{MappingCache, SlcCache, WearLevelling};
 use super::raid5_layout::Layout;
 use super::redundancy::{Redundancy, Striping};
 use crate::{BLOCK_BYTES, Ns};
@@ -49,6 +50,12 @@ pub struct Config {
     pub cleaning: Cleaning,
     /// Transparent compression, if any.
     pub compression: Option<Compression>,
+    /// Static wear levelling, if any.
+    pub wear_levelling: Option<WearLevelling>,
+    /// How much of the mapping table is in memory; all of it if nothing is given.
+    pub mapping_cache: Option<MappingCache>,
+    /// Erase blocks that are programmed with one bit per cell, if any.
+    pub slc_cache: Option<SlcCache>,
     /// Redundancy inside the drive.
     pub redundancy: Redundancy,
     /// Whether erase blocks of all dies with the same number are opened, cleaned and erased as one row. Elastic stripes
@@ -147,11 +154,13 @@ impl Config {
     pub fn sized(mut self, blocks: u32, spare: f64) -> Config {
         let per_plane_block =
             u64::from(self.all_dies() * self.planes) * u64::from(self.pages * self.page_bytes);
+        self.blocks = blocks;
         let bytes = f64::from(blocks) * f64::from(BLOCK_BYTES) * self.redundancy.flash_per_data();
-        let kept = (bytes / per_plane_block as f64).ceil() as u32;
+        let table = f64::from(self.table_pages()) * f64::from(BLOCK_BYTES);
+        let kept = ((bytes + table) / per_plane_block as f64).ceil() as u32;
         let least = kept + self.idle_blocks(kept);
         self.erase_blocks = ((bytes * (1.0 + spare) / per_plane_block as f64).round() as u32).max(least);
-        self.blocks = blocks;
+        self.erase_blocks += self.slc_cache.map_or(0, |slc| slc.erase_blocks);
         self
     }
 
@@ -162,15 +171,23 @@ impl Config {
 
     /// Physical blocks over those that the offered ones and the parity of full stripes take.
     pub fn alpha(&self) -> f64 {
-        self.physical_blocks() as f64 / (f64::from(self.blocks) * self.redundancy.flash_per_data())
+        let main = self.physical_blocks() as f64 * f64::from(self.main_erase_blocks());
+        let main = main / f64::from(self.erase_blocks);
+        main / (f64::from(self.blocks) * self.redundancy.flash_per_data())
     }
 
     /// Physical over offered blocks where cleaning chooses: without the erase blocks that are free or being filled, and
     /// without the data in those. This is what the closed forms of [`crate::theory`] mean.
     pub fn usable_alpha(&self) -> f64 {
         // A die that cleans in its smallest steps has `low` blocks free on average and two open ones, each half full.
-        let closed = f64::from(self.erase_blocks) - f64::from(self.cleaning.low) - 2.0;
-        closed / (f64::from(self.erase_blocks) / self.alpha() - 1.0)
+        let erase_blocks = f64::from(self.main_erase_blocks());
+        let closed = erase_blocks - f64::from(self.cleaning.low) - 2.0;
+        closed / (erase_blocks / self.alpha() - 1.0)
+    }
+
+    /// Erase blocks of a plane without those of an SLC cache.
+    pub(super) fn main_erase_blocks(&self) -> u32 {
+        self.erase_blocks.saturating_sub(self.slc_cache.map_or(0, |slc| slc.erase_blocks))
     }
 
     /// Blocks of 4 KiB of flash, spare space included.
@@ -195,6 +212,11 @@ impl Config {
     /// blocks or ends of stripes leave gaps.
     pub(super) fn mover_rows(&self) -> u32 {
         1 + u32::from(self.compression.is_some() || self.elastic().is_some())
+    }
+
+    /// Rows of a plot that wear levelling fills.
+    pub(super) fn cold_rows(&self) -> u32 {
+        u32::from(self.wear_levelling.is_some())
     }
 
     /// The elastic stripes, if there are any.
@@ -232,9 +254,14 @@ impl Config {
     /// Addresses of the mapping: those of the host, and what a redundancy stores beside them.
     pub(super) fn addresses(&self) -> u32 {
         let Some(layout) = self.raid5_layout() else {
-            return self.blocks;
+            return self.blocks + self.table_pages();
         };
         self.blocks + layout.stripes() + self.kept_copies(self.blocks + layout.stripes())
+    }
+
+    /// Pages of the mapping table that are on flash; their addresses follow those of the host.
+    pub(super) fn table_pages(&self) -> u32 {
+        self.mapping_cache.map_or(0, |_| MappingCache::table_pages(self.blocks))
     }
 
     /// The addresses of RAID-5 stripes, if there are any.
@@ -248,7 +275,7 @@ impl Config {
     /// Old copies that a RAID-5 keeps at most: half of what a die has beyond its share of `live` blocks, since all may be
     /// on one die.
     fn kept_copies(&self, live: u32) -> u32 {
-        let usable = (self.erase_blocks + 1).saturating_sub(RESERVED + self.mover_rows());
+        let usable = (self.erase_blocks + 1).saturating_sub(RESERVED + self.cold_rows() + self.mover_rows());
         (usable * self.pages * self.unit_blocks()).saturating_sub(live.div_ceil(self.all_dies())) / 2
     }
 
@@ -258,7 +285,7 @@ impl Config {
         // Even if all rows are equally full, cleaning one has to gain more than the ends of stripes waste.
         let unevenness =
             self.elastic().map_or(0, |_| kept * (UNITS_LOST + 2) / (self.all_dies() * self.pages) + 1);
-        self.cleaning_high().max(RESERVED) + 3 + unevenness
+        self.cleaning_high().max(RESERVED) + 3 + unevenness + self.cold_rows()
     }
 
     /// Free rows below which cleaning starts.
@@ -273,7 +300,7 @@ impl Config {
 
     /// Panics with what is wrong.
     pub(super) fn check(&self) {
-        let parts = self.all_dies() + self.channels;
+        let parts = self.all_dies() + self.channels + u32::from(self.slc_cache.is_some());
         assert!(
             self.all_dies() > 0 && (parts as usize) <= crate::calendar::PARTS_MAX,
             "{parts} dies and channels"
@@ -293,15 +320,61 @@ impl Config {
         assert!(self.cleaning_low() > self.mover_rows(), "cleaning starts before the host may open no more");
         assert!(self.cleaning.high > self.cleaning.low, "cleaning ends above where it starts");
         assert!(self.queue_depth > 0 && self.buffer_blocks >= self.unit_blocks(), "queue and buffer");
-        let live = if self.compression.is_some() { 0.0 } else { f64::from(self.blocks) };
+        let stored = f64::from(self.blocks + self.table_pages());
+        let live = if self.compression.is_some() { 0.0 } else { stored };
         let live = (live * self.redundancy.flash_per_data()).ceil() as u64;
         let per_row = u64::from(self.all_dies() * self.pages * self.unit_blocks());
         let kept = live.div_ceil(per_row) as u32;
-        let room = u64::from(self.erase_blocks.saturating_sub(self.idle_blocks(kept))) * per_row;
+        let room = u64::from(self.main_erase_blocks().saturating_sub(self.idle_blocks(kept))) * per_row;
         assert!(live <= room, "{live} blocks do not leave room for cleaning in {room}");
-        if let Err(why) = self.check_redundancy() {
+        if let Err(why) = self.check_redundancy().and_then(|()| self.check_features()) {
             panic!("{why}");
         }
+    }
+
+    /// Whether the parts that the drive has go together.
+    ///
+    /// # Errors
+    /// What is wrong, and what to change.
+    pub fn check_features(&self) -> Result<(), String> {
+        if self.wear_levelling.is_some_and(|levelling| levelling.spread == 0) {
+            return Err("wear levelling needs a spread of at least 1 erase".to_owned());
+        }
+        if self.wear_levelling.is_some() && self.works_with_rows() {
+            return Err(
+                "wear levelling goes with drives whose dies clean on their own, not with rows or eSAP"
+                    .to_owned(),
+            );
+        }
+        if let Some(slc) = self.slc_cache {
+            if slc.bits < 2 || slc.erase_blocks < 2 || self.pages < slc.bits {
+                return Err(
+                    "an SLC cache has at least 2 erase blocks of each die, and at most 1 / 2 of their pages"
+                        .to_owned(),
+                );
+            }
+            let elsewhere = self.works_with_rows() || self.redundancy != Redundancy::EccOnly;
+            if elsewhere || self.compression.is_some() || self.cleaning.exclusive {
+                return Err(
+                    "an SLC cache goes with drives whose dies clean on their own, without redundancy inside \
+                            and without compression"
+                        .to_owned(),
+                );
+            }
+        }
+        let Some(cache) = self.mapping_cache else { return Ok(()) };
+        if cache.pages < MappingCache::PAGES_MIN {
+            let least = MappingCache::PAGES_MIN;
+            return Err(format!("a mapping cache has at least {least} pages, not {}", cache.pages));
+        }
+        if self.compression.is_some() || matches!(self.redundancy, Redundancy::Raid5(_)) {
+            return Err(
+                "a drive that compresses, or with RAID-5 inside, has its whole mapping table in memory: \
+                        leave out the mapping cache"
+                    .to_owned(),
+            );
+        }
+        Ok(())
     }
 
     /// Whether the drive can have its redundancy.

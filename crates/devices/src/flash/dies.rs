@@ -8,10 +8,16 @@
 //! The layers above give commands ([`Dies::read`], [`Dies::start_held`], [`Dies::start_batch`]) and learn from
 //! [`Dies::take_event`] which of them has ended. Nothing here calls them back.
 
+mod at_once;
+mod counts;
+mod stop;
+mod waiting;
+
 use std::collections::VecDeque;
 
 use super::config::Config;
 use super::die::{Channel, Die, Suspended, Victim, Work};
+use super::folding::Folding;
 use super::jobs::{Finished, Job, Jobs};
 use super::mapping::{Mapping, NONE};
 use super::row_cleaning::{RowCleaning, Step};
@@ -26,6 +32,8 @@ use crate::calendar::{Calendar, Server};
 pub(super) struct Dies {
     rules: Rules,
     mapping: Mapping,
+    /// The SLC cache, if there is one.
+    folding: Option<Folding>,
     /// The cleaning of a drive that works with rows.
     row_cleaning: Option<RowCleaning>,
     dies: Vec<Die>,
@@ -48,6 +56,7 @@ impl Dies {
         Dies {
             rules: Rules::new(config),
             mapping: Mapping::new(config, seed),
+            folding: config.slc_cache.map(Folding::new),
             row_cleaning: config.works_with_rows().then(|| RowCleaning::new(config.all_dies(), config.pages)),
             dies: (0..config.all_dies()).map(|die| Die::new(die % config.channels)).collect(),
             channels: vec![Channel::default(); config.channels as usize],
@@ -73,30 +82,6 @@ impl Dies {
         &mut self.mapping
     }
 
-    /// Counts of cleaning, of suspensions, of standstills, and of the time that dies have been busy until `now`.
-    pub(super) fn stats_at(&self, now: Ns) -> Stats {
-        let own = Stats {
-            moved_granules: self.stats.moved_granules
-                + self.row_cleaning.as_ref().map_or(0, |cleaning| cleaning.moved_granules),
-            stalls: self.standstill.count(),
-            stalled_ns: self.standstill.total_ns(),
-            die_busy_ns: self.stats.die_busy_ns + self.dies.iter().map(|die| die.busy_for(now)).sum::<Ns>(),
-            ..self.stats
-        };
-        own + self.mapping.stats()
-    }
-
-    /// Starts counting anew.
-    pub(super) fn reset_stats(&mut self, now: Ns) {
-        self.stats = Stats::default();
-        self.dies.iter_mut().for_each(|die| die.busy_since = now);
-        self.standstill.reset_counters();
-        self.mapping.reset_counts();
-        if let Some(cleaning) = &mut self.row_cleaning {
-            cleaning.moved_granules = 0;
-        }
-    }
-
     /// Units assigned to a die and not yet programmed.
     #[inline]
     pub(super) fn programs_pending(&self, die: u32) -> u32 {
@@ -106,19 +91,14 @@ impl Dies {
     /// Opens a unit for the host's data on a die that can take one; cleaning starts if free space gets short.
     #[inline]
     pub(super) fn open_unit(&mut self, now: Ns, die: u32) -> u32 {
+        self.note_host(now);
         self.dies[die as usize].programs_pending += 1;
         let was_cleaning = self.mapping.is_cleaning(die);
-        let unit = self.mapping.open_unit(die);
+        let unit = self.mapping.open_cached_unit(die);
         if !was_cleaning && self.mapping.is_cleaning(die) {
             self.start_cleaning(now, die);
         }
         unit
-    }
-
-    /// As [`Dies::open_unit`], while nothing takes time.
-    pub(super) fn open_unit_at_once(&mut self, die: u32) -> u32 {
-        self.dies[die as usize].programs_pending += 1;
-        self.mapping.open_unit(die)
     }
 
     /// Opens a unit for the host's data on a drive that works with rows, if it can take one; cleaning starts if free space
@@ -151,6 +131,7 @@ impl Dies {
     /// Reads granules of a unit.
     #[inline]
     pub(super) fn read(&mut self, now: Ns, read: Job) {
+        self.note_host(now);
         let die = self.mapping.die_of(read.unit);
         let job = self.jobs.add(read);
         self.dies[die as usize].reads.push(&mut self.jobs, job);
@@ -183,50 +164,10 @@ impl Dies {
         }
     }
 
-    /// Ends a program that was held, in no time; the drive must be idle.
-    pub(super) fn program_held_at_once(&mut self) -> Option<Job> {
-        let job = self.held_programs.pop_front()?;
-        let program = self.jobs.take(job);
-        self.dies[self.mapping.die_of(program.unit) as usize].programs_pending -= 1;
-        self.mapping.programmed(program.unit);
-        Some(program)
-    }
-
     /// Takes the program that has ended.
     #[inline]
     pub(super) fn take_program(&mut self, job: u32) -> Job {
         self.jobs.take(job)
-    }
-
-    /// Ends all work and all cleaning at once, unfinished; from now on there are only reads.
-    pub(super) fn stop(&mut self, now: Ns) {
-        for die in &mut self.dies {
-            self.stats.die_busy_ns += die.busy_for(now);
-            *die = Die::new(die.channel);
-        }
-        self.channels.fill(Channel::default());
-        (self.calendar, self.jobs) = (Calendar::default(), Jobs::new());
-        self.held_programs.clear();
-        self.standstill.stop(now);
-        let erasing = self.row_cleaning.as_mut().and_then(RowCleaning::stop);
-        self.mapping.stop_cleaning(erasing);
-    }
-
-    /// Whether the host has to wait for the drive to move again.
-    #[inline]
-    pub(super) fn is_stopped(&self) -> bool {
-        self.standstill.is_stopped()
-    }
-
-    /// Ends a standstill if no reason for it is left; returns whether the host may go on.
-    pub(super) fn try_resume(&mut self, now: Ns) -> bool {
-        self.standstill.try_end(now)
-    }
-
-    /// Whether requests that wait may have room since the last call.
-    #[inline]
-    pub(super) fn take_retry(&mut self) -> bool {
-        std::mem::take(&mut self.retry)
     }
 
     /// When a die or a channel is done next; [`Ns::MAX`] if all are idle.
@@ -250,11 +191,56 @@ impl Dies {
             return self.array_done(now, part as u32);
         }
         let channel = part - self.dies.len();
+        if channel == self.channels.len() {
+            self.look_for_silence(now);
+            return None;
+        }
         let served = self.channels[channel].serves.take();
         if let Some(next) = self.channels[channel].waiting.pop_front() {
             self.occupy_channel(now, channel as u32, next);
         }
         self.transfer_done(now, served?)
+    }
+}
+
+/// The SLC cache of a drive that has one.
+impl Dies {
+    /// The host uses the drive now.
+    #[inline]
+    fn note_host(&mut self, now: Ns) {
+        let Some(folding) = &mut self.folding else { return };
+        self.mapping.set_idle(false);
+        if let Some(at) = folding.used(now) {
+            self.calendar.push(at, self.dies.len() + self.channels.len());
+        }
+    }
+
+    /// Looks whether the host is silent; if so, every die folds what it has in the cache.
+    #[cold]
+    fn look_for_silence(&mut self, now: Ns) {
+        if let Some(at) = self.folding.as_mut().and_then(|folding| folding.look(now)) {
+            return self.calendar.push(at, self.dies.len() + self.channels.len());
+        }
+        self.mapping.set_idle(true);
+        (0..self.dies.len() as u32).for_each(|die| self.start(now, die));
+    }
+
+    #[inline]
+    fn program_ns(&self, work: Work) -> Ns {
+        match (&self.folding, work) {
+            (Some(folding), Work::Program(job)) if self.mapping.is_slc(self.jobs.get(job).unit) => {
+                folding.parameters.program_ns
+            }
+            _ => self.rules.program_ns,
+        }
+    }
+
+    #[inline]
+    fn sense_ns(&self, unit: u32) -> Ns {
+        match &self.folding {
+            Some(folding) if self.mapping.is_slc(unit) => folding.parameters.sense_ns,
+            _ => self.rules.sense_ns,
+        }
     }
 }
 
@@ -276,7 +262,7 @@ impl Dies {
     fn start_next(&mut self, now: Ns, id: u32) {
         let die = &mut self.dies[id as usize];
         if let Some(job) = die.reads.pop(&self.jobs) {
-            self.occupy_cells(now, id, Work::Sense(job), self.rules.sense_ns);
+            self.occupy_cells(now, id, Work::Sense(job), self.sense_ns(self.jobs.get(job).unit));
             return;
         }
         if let Some(Suspended { work, left_ns }) = die.suspended.take() {
@@ -391,7 +377,7 @@ impl Dies {
                 continue;
             }
             if !self.mapping.is_buffered(unit) {
-                self.occupy_cells(now, id, Work::CleanSense(unit), self.rules.sense_ns);
+                self.occupy_cells(now, id, Work::CleanSense(unit), self.sense_ns(unit));
                 return true;
             }
             self.stats.moved_granules += u64::from(self.mapping.move_unit(id, unit));
@@ -414,6 +400,10 @@ impl Dies {
             if die.victim.is_none() {
                 self.cleaning_ended(now);
             }
+        }
+        if self.folding.is_some() && self.dies[id as usize].victim.is_none() {
+            let row = self.mapping.fold_victim(id);
+            self.dies[id as usize].victim = row.map(Victim::of);
         }
         self.dies[id as usize].victim
     }
@@ -566,7 +556,7 @@ impl Dies {
             Work::CleanTakeIn(unit) => Work::CleanProgram(unit),
             work => unreachable!("a transfer to {work:?}"),
         };
-        self.occupy_cells(now, id, work, self.rules.program_ns);
+        self.occupy_cells(now, id, work, self.program_ns(work));
     }
 
     #[inline(always)]

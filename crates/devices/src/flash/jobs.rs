@@ -5,6 +5,9 @@ use super::mapping::NONE;
 /// Marks a request number as that of a stripe whose parity needs a read.
 pub(super) const PARITY_READ: u32 = 1 << 31;
 
+/// Marks a request number as that of a page of the mapping table that is read.
+pub(super) const TABLE_READ: u32 = 1 << 30;
+
 /// A unit to be read or programmed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
@@ -12,7 +15,8 @@ pub(super) struct Job {
     pub(super) unit: u32,
     /// Granules to be read, or granules of data in a unit to be programmed.
     pub(super) granules: u32,
-    /// The request that waits for the job, or [`NONE`], or a stripe with the mark [`PARITY_READ`].
+    /// The request that waits for the job, or [`NONE`], or a stripe with the mark [`PARITY_READ`],
+    /// or a page of the mapping table with the mark [`TABLE_READ`].
     pub(super) request: u32,
     /// The flush epoch of a program; no meaning for a read.
     pub(super) epoch: u32,

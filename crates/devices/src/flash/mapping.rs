@@ -15,6 +15,7 @@ use super::geometry::{Extent, Geometry};
 use super::moves::Moves;
 use super::observe::{FlashEvent, Observer};
 use super::rows::{MoverUnit, Opened, ParityCounts, RowSpace};
+use super::slc_region::SlcRegion;
 use super::space::Space;
 use super::stats::Stats;
 use super::stripes::{Side, Stripes};
@@ -41,6 +42,8 @@ pub(super) struct Mapping {
     filled_units: Vec<Vec<u32>>,
     /// Where units go on a drive that works with rows of all dies.
     rows: Option<Box<RowSpace>>,
+    /// The SLC cache, if there is one.
+    slc: Option<Box<SlcRegion>>,
     observer: Observer,
     /// Compressed bytes of each block; empty on a drive that does not compress.
     lengths: Vec<u16>,
@@ -49,6 +52,8 @@ pub(super) struct Mapping {
     moves_at_once: bool,
     /// What cleaning has moved, until its source is erased, on a drive with parity.
     moves: Option<Moves>,
+    /// Blocks that cleaning has moved, on a drive whose mapping table is on flash.
+    moved_blocks: Option<Vec<u32>>,
     /// Granules left empty by cleaning, since fragments of a compressed block stay together or a parity is due.
     padded: u64,
 }
@@ -67,6 +72,9 @@ impl Mapping {
             space: Space::new(config, geometry.plots, geometry.row_granules, seed),
             filled_units: vec![Vec::new(); geometry.plots as usize],
             rows: config.works_with_rows().then(|| Box::new(RowSpace::new(config))),
+            slc: config
+                .slc_cache
+                .map(|slc| Box::new(SlcRegion::new(slc, geometry.plots, config.erase_blocks, config.pages))),
             observer: Observer::default(),
             lengths: vec![
                 BLOCK_BYTES as u16;
@@ -75,6 +83,7 @@ impl Mapping {
             geometry,
             moves_at_once: config.raid5_layout().is_some(),
             moves: config.redundancy.striping().map(|_| Moves::default()),
+            moved_blocks: config.mapping_cache.map(|_| Vec::new()),
             padded: 0,
         }
     }
@@ -106,6 +115,8 @@ impl Mapping {
         Stats {
             padded_granules: self.padded,
             victim_granules: self.space.victim_live,
+            levelled_rows: self.space.levelled_rows(),
+            slc_granules: self.slc.as_ref().map_or(0, |slc| slc.units) * unit,
             parity_granules: parity.full * unit,
             partial_parity_granules: parity.partial * unit,
             row_end_parity_granules: parity.row_end * unit,
@@ -115,7 +126,9 @@ impl Mapping {
     }
 
     pub(super) fn reset_counts(&mut self) {
-        (self.padded, self.space.victim_live) = (0, 0);
+        self.padded = 0;
+        self.space.reset_counts();
+        self.slc.iter_mut().for_each(|slc| slc.units = 0);
         if let Some(rows) = &mut self.rows {
             rows.counts = ParityCounts::default();
         }
@@ -140,15 +153,6 @@ impl Mapping {
         }
         let old = self.locate(lba).map_or(0, |extent| extent.count);
         self.space.live() + u64::from(count) <= self.space.live_max() + u64::from(old)
-    }
-
-    pub(super) fn announce_length(&mut self, lba: u32, bytes: u16) {
-        self.lengths[lba as usize] = bytes.clamp(1, BLOCK_BYTES as u16);
-    }
-
-    /// Compressed bytes of a block; 0 if there is none.
-    pub(super) fn length(&self, lba: u32) -> u16 {
-        if self.map[lba as usize] == NONE { 0 } else { self.lengths[lba as usize] }
     }
 
     /// Granules that the next write of a block takes.
@@ -224,7 +228,8 @@ impl Mapping {
     #[inline(always)]
     pub(super) fn can_open(&self, die: u32) -> bool {
         let Some(rows) = &self.rows else {
-            let has_room = self.space.plots[die as usize].host.next < self.geometry.row_granules;
+            let has_room = self.space.plots[die as usize].host.next < self.geometry.row_granules
+                || self.slc.as_ref().is_some_and(|slc| slc.has_room(die));
             return self.space.can_open(die as usize, has_room, self.geometry.unit_granules);
         };
         let has_room = rows.has_room(Side::Host) || rows.has_room_for_a_new_stripe(Side::Host);
@@ -276,14 +281,6 @@ impl Mapping {
         self.space.remove_live(row, count);
     }
 
-    /// What `lba` holds belongs to another address from now on.
-    pub(super) fn rename(&mut self, lba: u32, address: u32) {
-        let at = std::mem::replace(&mut self.map[lba as usize], NONE);
-        debug_assert!(at != NONE && self.map[address as usize] == NONE);
-        self.map[address as usize] = at;
-        self.owner[at as usize] = address;
-    }
-
     #[inline]
     pub(super) fn is_cleaning(&self, die: u32) -> bool {
         self.space.is_cleaning(self.geometry.plot_of(die))
@@ -312,6 +309,12 @@ impl Mapping {
 
     /// Moves what is live in a unit to where its plot gathers such data; returns the granules moved.
     pub(super) fn move_unit(&mut self, die: u32, unit: u32) -> u32 {
+        if let Some(moved) = &mut self.moved_blocks {
+            // Their entries in the mapping table are on flash.
+            let (at, blocks) = ((unit * self.geometry.unit_granules) as usize, self.host_blocks);
+            let owners = &self.owner[at..at + self.geometry.unit_granules as usize];
+            moved.extend(owners.iter().filter(|&&owner| owner < blocks));
+        }
         let mut moved = 0;
         let mut at = unit * self.geometry.unit_granules;
         let end = at + self.geometry.unit_granules;
@@ -414,18 +417,6 @@ impl Mapping {
         }
     }
 
-    /// Ends all cleaning, unfinished. Some of the row that begins with `erasing` is erased.
-    pub(super) fn stop_cleaning(&mut self, erasing: Option<u32>) {
-        self.space.stop_cleaning();
-        self.filled_units.iter_mut().for_each(Vec::clear);
-        if let Some(rows) = &mut self.rows {
-            rows.stop_cleaning();
-        }
-        if let (Some(moves), Some(unit)) = (&mut self.moves, erasing) {
-            moves.erased(&self.geometry.granules_of(self.geometry.row_of_unit(unit) as u32));
-        }
-    }
-
     /// Whether the row of a unit has units that are not yet on flash.
     pub(super) fn has_buffered_units(&self, unit: u32) -> bool {
         self.buffered_units[self.geometry.row_of_unit(unit)] > 0
@@ -434,7 +425,13 @@ impl Mapping {
     /// Erases the row of a unit; nothing in it is live. Ends the cleaning of its plot when enough is free.
     pub(super) fn erase(&mut self, unit: u32) {
         let row = self.geometry.row_of_unit(unit);
-        self.space.erased(row);
+        match &mut self.slc {
+            Some(slc) if slc.has(row as u32) => {
+                slc.erased(row as u32);
+                self.space.erased_elsewhere(row);
+            }
+            _ => self.space.erased(row),
+        }
         if let Some(moves) = &mut self.moves {
             moves.erased(&self.geometry.granules_of(row as u32));
         }
@@ -592,5 +589,10 @@ impl Mapping {
     }
 }
 
+mod lengths;
+mod moved_blocks;
+mod rename;
+mod slc;
+mod stop;
 #[cfg(test)]
 mod verify;

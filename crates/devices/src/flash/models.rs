@@ -48,6 +48,9 @@ pub fn slc() -> Config {
         compression: None,
         redundancy: Redundancy::EccOnly,
         rows: false,
+        wear_levelling: None,
+        mapping_cache: None,
+        slc_cache: None,
     };
     config.sized(8 << 18, 0.05)
 }
@@ -85,6 +88,9 @@ pub fn mqsim() -> Config {
         compression: None,
         redundancy: Redundancy::EccOnly,
         rows: false,
+        wear_levelling: None,
+        mapping_cache: None,
+        slc_cache: None,
     }
 }
 
@@ -119,6 +125,9 @@ pub fn femu() -> Config {
         compression: None,
         redundancy: Redundancy::EccOnly,
         rows: false,
+        wear_levelling: None,
+        mapping_cache: None,
+        slc_cache: None,
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use super::config::{Config, Policy, RESERVED};
 use super::divisor::Divisor;
 use super::victim::{self, Bounds, NO_VICTIM};
+use super::wear::{self, Levelling};
 use crate::{BLOCK_BYTES, Rng};
 
 /// No row.
@@ -27,6 +28,11 @@ pub(super) struct Plot {
     pub(super) host: Front,
     /// Where cleaning moves live data.
     pub(super) mover: Front,
+    /// Where wear levelling moves cold data: in rows of its own, since cold data between data that changes would keep what dies
+    /// there from being reclaimed. While such a row is cleaned, this front and `mover` are exchanged.
+    cold: Front,
+    /// The row that is cleaned for its wear.
+    levelled: Option<u32>,
     live: u32,
     bounds: Bounds,
     cleaning: bool,
@@ -37,6 +43,8 @@ pub(super) struct Plot {
 pub(super) struct Space {
     pub(super) plots: Vec<Plot>,
     plot_rows: u32,
+    /// Rows of a plot that are opened and cleaned here; the others belong to an SLC cache.
+    main_rows: u32,
     by_plot: Divisor,
     /// Row to live granules.
     live: Vec<u32>,
@@ -53,6 +61,7 @@ pub(super) struct Space {
     plot_live_max: u32,
     /// Live granules from which cleaning a row gains nothing.
     full: u32,
+    levelling: Option<Levelling>,
     /// Live granules of the rows chosen for cleaning.
     pub(super) victim_live: u64,
 }
@@ -60,13 +69,15 @@ pub(super) struct Space {
 impl Space {
     /// The space of a drive with `plots` plots of rows of `row_granules`.
     pub(super) fn new(config: &Config, plots: u32, row_granules: u32, seed: u64) -> Space {
-        let plot_rows = config.erase_blocks;
+        let (plot_rows, main_rows) = (config.erase_blocks, config.main_erase_blocks());
         let per_block = BLOCK_BYTES / config.granule_bytes();
         let closed = Front { row: NO_ROW, next: row_granules };
         let plot = |plot: u32| Plot {
-            free: (plot * plot_rows..(plot + 1) * plot_rows).collect(),
+            free: (plot * plot_rows..plot * plot_rows + main_rows).collect(),
             host: closed,
             mover: closed,
+            cold: closed,
+            levelled: None,
             live: 0,
             bounds: Bounds::new(plot_rows as usize),
             cleaning: false,
@@ -75,11 +86,12 @@ impl Space {
         // A compressed block never straddles two units, so up to per_block - 1 granules of each may stay empty.
         let unit_granules = config.unit_blocks() * per_block;
         let usable = u64::from(unit_granules - (per_block - 1));
-        let usable_rows = plot_rows - RESERVED - config.mover_rows() + 1;
+        let usable_rows = main_rows - RESERVED - config.cold_rows() - config.mover_rows() + 1;
         let plot_live_max = config.data_of(u64::from(usable_rows * (row_granules / unit_granules))) * usable;
         Space {
             plots: (0..plots).map(plot).collect(),
             plot_rows,
+            main_rows,
             by_plot: Divisor::new(plot_rows),
             live: vec![NO_VICTIM; rows],
             erases: vec![0; rows],
@@ -92,8 +104,20 @@ impl Space {
             mover_rows: config.mover_rows() as usize,
             plot_live_max: plot_live_max as u32,
             full: config.worth_cleaning() * per_block,
+            levelling: config.wear_levelling.map(Levelling::new),
             victim_live: 0,
         }
+    }
+
+    /// Rows that were cleaned for their wear.
+    pub(super) fn levelled_rows(&self) -> u64 {
+        self.levelling.map_or(0, |levelling| levelling.chosen)
+    }
+
+    /// Starts counting anew.
+    pub(super) fn reset_counts(&mut self) {
+        self.victim_live = 0;
+        self.levelling.iter_mut().for_each(|levelling| levelling.chosen = 0);
     }
 
     /// Erases of each row.
@@ -166,7 +190,11 @@ impl Space {
     #[inline]
     pub(super) fn open_row(&mut self, number: usize) -> Front {
         let plot = &mut self.plots[number];
-        let row = plot.free.pop_front().expect("cleaning keeps free rows for itself");
+        let row = match plot.levelled {
+            None => plot.free.pop_front(),
+            Some(_) => wear::take_most_worn(&mut plot.free, &self.erases),
+        };
+        let row = row.expect("cleaning keeps free rows for itself");
         plot.cleaning |= plot.free.len() < self.low;
         // One of the two fronts leaves its row, which may be cleaned from now on.
         for left in [plot.host.row, plot.mover.row].into_iter().filter(|&left| left != NO_ROW) {
@@ -176,6 +204,23 @@ impl Space {
         self.filled[row as usize] = self.opened;
         self.opened += 1;
         Front { row, next: 0 }
+    }
+
+    /// Whether a plot has a free row beyond those that are kept for cleaning.
+    pub(super) fn has_free_row(&self, plot: usize) -> bool {
+        self.plots[plot].free.len() > self.mover_rows
+    }
+
+    /// A row that is not in the care of its plot is being filled from now on.
+    pub(super) fn open_elsewhere(&mut self, row: usize) {
+        self.live[row] = 0;
+    }
+
+    /// Such a row has been erased; nothing in it is live.
+    pub(super) fn erased_elsewhere(&mut self, row: usize) {
+        debug_assert_eq!(self.live[row], 0);
+        self.live[row] = NO_VICTIM;
+        self.erases[row] += 1;
     }
 
     #[inline]
@@ -200,12 +245,16 @@ impl Space {
     pub(super) fn choose_victim(&mut self, number: usize) -> Option<u32> {
         let plot = &mut self.plots[number];
         let first = number as u32 * self.plot_rows;
-        let range = first as usize..(first + self.plot_rows) as usize;
+        let range = first as usize..(first + self.main_rows) as usize;
         let live = &mut self.live[range.clone()];
-        let open = [plot.host.row, plot.mover.row].map(|row| (row != NO_ROW).then(|| (row - first) as usize));
+        let open = [plot.host.row, plot.mover.row, plot.cold.row]
+            .map(|row| (row != NO_ROW).then(|| (row - first) as usize));
         let counts = open.map(|row| row.map(|row| std::mem::replace(&mut live[row], NO_VICTIM)));
         let (policy, full) = (self.policy, self.full);
-        let victim = victim::choose(policy, live, &mut plot.bounds, &self.filled[range], full, &mut self.rng);
+        let worn = self.levelling.as_mut().and_then(|wear| wear.victim(live, &self.erases[range.clone()]));
+        let victim = worn.or_else(|| {
+            victim::choose(policy, live, &mut plot.bounds, &self.filled[range], full, &mut self.rng)
+        });
         for (row, count) in open.into_iter().zip(counts) {
             if let (Some(row), Some(count)) = (row, count) {
                 live[row] = count;
@@ -214,6 +263,10 @@ impl Space {
         }
         plot.cleaning = victim.is_some();
         let row = first + victim? as u32;
+        if worn.is_some() {
+            plot.levelled = Some(row);
+            std::mem::swap(&mut plot.mover, &mut plot.cold);
+        }
         self.victim_live += u64::from(self.live[row as usize]);
         Some(row)
     }
@@ -226,6 +279,9 @@ impl Space {
         self.erases[row] += 1;
         let plot = self.plot_of(row);
         let plot = &mut self.plots[plot];
+        if plot.levelled.take_if(|levelled| *levelled == row as u32).is_some() {
+            std::mem::swap(&mut plot.mover, &mut plot.cold);
+        }
         plot.free.push_back(row as u32);
         if plot.free.len() >= self.high {
             plot.cleaning = false;

@@ -7,10 +7,12 @@ use super::buffer::Buffer;
 use super::config::Config;
 use super::defect::{self, Defect};
 use super::dies::Dies;
+use super::features::MappingCache;
 use super::host::{HostEvent, HostInterface};
-use super::jobs::{Finished, Job, PARITY_READ};
+use super::jobs::{Finished, Job, PARITY_READ, TABLE_READ};
 use super::loss::{self, Content, Failure, Losses};
 use super::mapping::NONE;
+use super::mapping_cache::{Lookup, TableCache};
 use super::observe::FlashEvent;
 use super::placement::Placement;
 use super::stats::Stats;
@@ -34,6 +36,8 @@ pub struct Ssd {
     buffer: Buffer,
     placement: Placement,
     dies: Dies,
+    /// What of the mapping table is in memory, on a drive that keeps it on flash.
+    table: Option<Box<TableCache>>,
     /// Requests that arrived while the drive stood still.
     stalled: VecDeque<u32>,
     /// The die that has failed.
@@ -56,6 +60,7 @@ impl Ssd {
             buffer: Buffer::new(&config),
             placement: Placement::new(config.all_dies()),
             dies: Dies::new(&config, seed),
+            table: config.mapping_cache.map(|cache| Box::new(TableCache::new(cache, config.blocks))),
             stalled: VecDeque::new(),
             lost_die: None,
             rng: Rng::new(seed ^ 1),
@@ -141,6 +146,7 @@ impl Ssd {
         aging.fill();
         aging.overwrite((f64::from(blocks) * overwrites) as u64, blocks);
         aging.finish();
+        self.dies.mapping_mut().take_moved_blocks();
         self.reset_stats();
     }
 
@@ -149,6 +155,7 @@ impl Ssd {
         let mut aging = self.start_aging();
         aging.overwrite(count, span);
         let stats = aging.finish();
+        self.dies.mapping_mut().take_moved_blocks();
         self.stats = self.stats + stats;
     }
 
@@ -186,6 +193,7 @@ impl Ssd {
         assert!(die < self.config.all_dies() && now >= self.now && self.next_at >= now, "die {die} at {now}");
         (self.now, self.lost_die) = (now, Some(die));
         self.stalled.clear();
+        self.table.iter_mut().for_each(|table| table.stop());
         self.buffer.stop();
         self.dies.stop(now);
         // What was read for these requests has no receiver any more, so reads begin anew.
@@ -250,6 +258,12 @@ impl Ssd {
             self.stalled.push_back(id);
             return;
         }
+        if self.table.is_none() || self.is_mapped(id) {
+            self.serve(id);
+        }
+    }
+
+    fn serve(&mut self, id: u32) {
         let command = self.host.request(id).command;
         match command.kind {
             Kind::Read => self.start_read(id, command),
@@ -349,7 +363,10 @@ impl Ssd {
     /// The one place where the drive learns that a command to its dies has ended.
     fn finished(&mut self, finished: Finished) {
         match finished {
-            Finished::Read { request } if request & PARITY_READ != 0 => {
+            Finished::Read { request } if request >= TABLE_READ => {
+                if request & PARITY_READ == 0 {
+                    return self.table_page_read(request & !TABLE_READ);
+                }
                 let stripe = request & !PARITY_READ;
                 self.buffer.parity_read_done(self.now, stripe, &mut self.host, &mut self.dies);
             }
@@ -368,6 +385,9 @@ impl Ssd {
     }
 
     fn admit(&mut self) {
+        if self.table.is_some() {
+            self.keep_table();
+        }
         self.buffer.admit(self.now, &mut self.host, &mut self.placement, &mut self.dies);
     }
 
@@ -396,6 +416,96 @@ impl Ssd {
     #[inline]
     fn find_next(&self) -> Ns {
         self.host.next_event().min(self.dies.next_event()).min(self.buffer.parity_due())
+    }
+}
+
+/// The mapping table of a drive that keeps it on flash: requests wait until the entries that they need are in memory.
+impl Ssd {
+    /// Whether all entries that a request needs are in memory. Otherwise it waits for pages of the table.
+    fn is_mapped(&mut self, id: u32) -> bool {
+        let Some(mut table) = self.table.take() else { return true };
+        let Command { kind, lba, blocks, .. } = self.host.request(id).command;
+        let mut waits = 0;
+        if kind != Kind::Flush && blocks > 0 {
+            let (first, last) = (lba / MappingCache::ENTRIES, (lba + blocks - 1) / MappingCache::ENTRIES);
+            for page in first..=last {
+                if !self.look_up(&mut table, page, kind != Kind::Read) {
+                    table.wait(page, id);
+                    waits += 1;
+                }
+            }
+        }
+        self.host.request_mut(id).pending = waits;
+        self.table = Some(table);
+        waits == 0
+    }
+
+    /// Uses an entry of a page; returns whether the page is in memory. Otherwise it is being read from now on.
+    fn look_up(&mut self, table: &mut TableCache, page: u32, changes: bool) -> bool {
+        match table.look_up(page, changes) {
+            Lookup::Hit => return true,
+            Lookup::Wait => return false,
+            Lookup::Miss => {}
+        }
+        let mapping = self.dies.mapping();
+        let extent = mapping.locate(mapping.blocks() + page);
+        let unit = extent.map_or(NONE, |extent| mapping.geometry().unit_of(extent.at));
+        if unit == NONE || mapping.is_buffered(unit) {
+            // It was never programmed, or is in the buffer.
+            table.read(page);
+            return true;
+        }
+        self.stats.mapping_reads += 1;
+        self.dies.read(self.now, Job { unit, granules: 1, request: TABLE_READ | page, epoch: 0 });
+        false
+    }
+
+    /// A page of the table has been read: requests that wait for nothing else are served.
+    #[cold]
+    fn table_page_read(&mut self, page: u32) {
+        let waiting = self.table.as_mut().map(|table| table.read(page)).unwrap_or_default();
+        for id in waiting {
+            let request = self.host.request_mut(id);
+            request.pending -= 1;
+            if request.pending > 0 {
+                continue;
+            }
+            if self.dies.is_stopped() {
+                self.stalled.push_back(id);
+            } else {
+                self.serve(id);
+            }
+        }
+        self.write_table_pages();
+    }
+
+    /// Enters what cleaning has moved into the table, and has pages programmed that left the memory.
+    fn keep_table(&mut self) {
+        let moved = self.dies.mapping_mut().take_moved_blocks();
+        let Some(mut table) = self.table.take() else { return };
+        for lba in moved {
+            self.look_up(&mut table, lba / MappingCache::ENTRIES, true);
+        }
+        self.table = Some(table);
+        self.write_table_pages();
+    }
+
+    /// Has pages programmed that left the memory, as far as there is room.
+    fn write_table_pages(&mut self) {
+        let Some(mut table) = self.table.take() else { return };
+        while let Some(page) = table.next_leaving() {
+            let address = self.blocks_of_host() + page;
+            let (host, placement, dies) = (&mut self.host, &mut self.placement, &mut self.dies);
+            if !self.buffer.write_table_page(self.now, address, host, placement, dies) {
+                break;
+            }
+            table.left();
+        }
+        self.table = Some(table);
+    }
+
+    fn blocks_of_host(&self) -> u32 {
+        self.dies.mapping().blocks()
     }
 }
 
@@ -438,6 +548,9 @@ impl Device for Ssd {
             }
             while self.dies.take_retry() {
                 self.retry();
+            }
+            if self.table.is_some() {
+                self.keep_table();
             }
             self.next_at = self.find_next();
         }

@@ -23,6 +23,14 @@ pub struct Stats {
     pub row_end_parity_granules: u64,
     /// Granules of parity programmed over data that cleaning moved (PW_GC).
     pub cleaning_parity_granules: u64,
+    /// Granules of the mapping table programmed, because pages of it left the memory.
+    pub mapping_granules: u64,
+    /// Granules of the mapping table read, because their pages were not in memory.
+    pub mapping_reads: u64,
+    /// Granules of the host's units in the SLC cache.
+    pub slc_granules: u64,
+    /// Erase blocks or rows that were cleaned because they are worn least.
+    pub levelled_rows: u64,
     /// Blocks read to compute parities (PR).
     pub parity_reads: u64,
     /// Live granules of the erase blocks or rows that cleaning chose.
@@ -46,7 +54,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Granules programmed: for the host, by cleaning, as padding, as parity.
+    /// Granules programmed: for the host, by cleaning, as padding, as parity, of the mapping table.
     pub fn programmed_granules(&self) -> u64 {
         self.written_granules
             + self.moved_granules
@@ -55,6 +63,7 @@ impl Stats {
             + self.partial_parity_granules
             + self.row_end_parity_granules
             + self.cleaning_parity_granules
+            + self.mapping_granules
     }
 
     /// Granules programmed per granule written by the host.
@@ -76,6 +85,10 @@ impl Add for Stats {
             partial_parity_granules: self.partial_parity_granules + other.partial_parity_granules,
             row_end_parity_granules: self.row_end_parity_granules + other.row_end_parity_granules,
             cleaning_parity_granules: self.cleaning_parity_granules + other.cleaning_parity_granules,
+            mapping_granules: self.mapping_granules + other.mapping_granules,
+            mapping_reads: self.mapping_reads + other.mapping_reads,
+            slc_granules: self.slc_granules + other.slc_granules,
+            levelled_rows: self.levelled_rows + other.levelled_rows,
             parity_reads: self.parity_reads + other.parity_reads,
             victim_granules: self.victim_granules + other.victim_granules,
             erases: self.erases + other.erases,

@@ -23,8 +23,45 @@ fn drives() -> Vec<Config> {
         plain.map(move |config| small(Config { redundancy, ..config.clone() }))
     });
     let with = |redundancy| kinds.iter().map(move |config| small(Config { redundancy, ..config.clone() }));
+    let slc_cache = SlcCache {
+        erase_blocks: 4,
+        bits: 3,
+        sense_ns: 25_000,
+        program_ns: 200_000,
+        fold_after_ns: 50_000_000,
+    };
+    let features = [
+        Config { wear_levelling: Some(WearLevelling { spread: 3 }), ..slc() },
+        Config { wear_levelling: Some(WearLevelling { spread: 1 }), policy: Policy::Fifo, ..femu() },
+        Config { wear_levelling: Some(WearLevelling { spread: 2 }), ..datacenter() },
+        Config { wear_levelling: Some(WearLevelling { spread: 2 }), ..consumer() },
+        Config {
+            wear_levelling: Some(WearLevelling { spread: 2 }),
+            redundancy: Redundancy::Raid5(Striping::new(4, 200_000)),
+            ..slc()
+        },
+        Config { mapping_cache: Some(MappingCache { pages: 8 }), ..slc() },
+        Config { mapping_cache: Some(MappingCache { pages: 8 }), ..mqsim() },
+        Config { mapping_cache: Some(MappingCache { pages: 8 }), ..consumer() },
+        Config { slc_cache: Some(slc_cache), ..mqsim() },
+        Config { slc_cache: Some(SlcCache { fold_after_ns: 1000, ..slc_cache }), ..slc() },
+        Config {
+            slc_cache: Some(slc_cache),
+            mapping_cache: Some(MappingCache { pages: 8 }),
+            wear_levelling: Some(WearLevelling { spread: 2 }),
+            suspend: SUSPEND,
+            ..datacenter()
+        },
+        Config { mapping_cache: Some(MappingCache { pages: 8 }), rows: true, ..datacenter() },
+        Config {
+            mapping_cache: Some(MappingCache { pages: 8 }),
+            redundancy: Redundancy::Elastic(Striping::new(8, 300_000)),
+            ..slc()
+        },
+    ];
+    let features = features.map(|config| Config { pages: 16, ..config }.sized(1 << 14, 0.3));
     let rows = kinds.iter().map(|config| small(Config { rows: true, ..config.clone() }));
-    redundancies.into_iter().flat_map(with).chain(rows).chain(with_raid5).collect()
+    redundancies.into_iter().flat_map(with).chain(rows).chain(with_raid5).chain(features).collect()
 }
 
 fn small(config: Config) -> Config {

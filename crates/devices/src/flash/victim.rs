@@ -33,12 +33,14 @@ impl Bounds {
 
     /// The first of the blocks with the least live granules, if those are fewer than `full`.
     fn emptiest(&mut self, live: &[u32], full: u32) -> Option<usize> {
+        // Blocks beyond `live` are never victims.
+        let groups = live.len().div_ceil(GROUP);
         loop {
-            let bound = self.least.iter().copied().min()?;
+            let bound = self.least[..groups].iter().copied().min()?;
             if bound >= full {
                 return None;
             }
-            let group = self.least.iter().position(|&least| least == bound)?;
+            let group = self.least[..groups].iter().position(|&least| least == bound)?;
             let first = group * GROUP;
             let members = &live[first..live.len().min(first + GROUP)];
             if let Some(block) = members.iter().position(|&count| count == bound) {
