@@ -57,6 +57,17 @@ builtin![
     "esap",
     "esap-parity",
     "esap-ablation",
+    "esap-model",
+    "esap-speed",
+    "pitfalls-arrays",
+    "pitfalls-prediction",
+    "bottleneck",
+    "asymmetry",
+    "history",
+    "rebuild",
+    "mapping-cache",
+    "slc-cache",
+    "wear-levelling",
 ];
 
 /// The environment variable that names the directory of the traces that these experiments replay.

@@ -8,6 +8,7 @@ use sinew_layout::LevelName;
 use sinew_workload::Pace;
 use toml::Value;
 
+use crate::file::drive::DriveSpec;
 use crate::file::fails::ReplacementName;
 use crate::file::growth::GrowthSpec;
 use crate::file::head::Head;
@@ -238,6 +239,11 @@ impl MemberSpec {
         at_least_zero(&setting("aging"), self.aging.unwrap_or(0.0))?;
         at_least_zero(&setting("spare"), self.spare.unwrap_or(0.0))?;
         at_least_zero(&setting("redundancy.wait_ms"), self.redundancy.wait_ms)?;
+        if let Some(slc) = self.drive.slc_cache {
+            at_least_zero(&setting("drive.slc_cache.sense_us"), slc.sense_us)?;
+            at_least_zero(&setting("drive.slc_cache.program_us"), slc.program_us)?;
+            at_least_zero(&setting("drive.slc_cache.fold_after_ms"), slc.fold_after_ms)?;
+        }
         let is_disk = matches!(self.model, ModelName::Ultrastar36z15 | ModelName::Constellation2);
         let of_flash = [
             ("aging", self.aging.is_some()),
@@ -245,6 +251,7 @@ impl MemberSpec {
             ("pages", self.pages.is_some()),
             ("suspend", self.suspend),
             ("redundancy", self.redundancy != RedundancySpec::default()),
+            ("drive", self.drive != DriveSpec::default()),
         ];
         if self.suspend && self.model == ModelName::Consumer {
             return Err(Error::setting(

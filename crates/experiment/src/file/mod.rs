@@ -5,6 +5,7 @@
 
 pub mod builtin;
 pub(crate) mod check;
+pub mod drive;
 pub mod fails;
 pub mod growth;
 pub(crate) mod head;

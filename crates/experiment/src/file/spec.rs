@@ -10,6 +10,7 @@ use sinew_format::model::policy::Policy;
 use sinew_layout::LevelName;
 use sinew_workload::{ByteSize, Pace, Workload};
 
+use crate::file::drive::DriveSpec;
 use crate::file::fails::{FailsSpec, ReplacementName};
 use crate::file::head::experiment_file;
 use crate::file::names::{
@@ -99,6 +100,9 @@ pub struct MemberSpec {
     /// SSDs: reads suspend programs and erases.
     #[serde(default)]
     pub suspend: bool,
+    /// SSDs: parts that the model does not have by itself.
+    #[serde(default)]
+    pub drive: DriveSpec,
     /// SSDs: redundancy inside the drive.
     #[serde(default)]
     pub redundancy: RedundancySpec,

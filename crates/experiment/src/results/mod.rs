@@ -11,6 +11,7 @@ pub use reliability::{AgeingFigures, ErrorFigures, FlashLifeFigures, PoolLossFig
 pub use schema::{AddressingTimes, Comparison, Figures, GrowthFigures, Results, RunResult, SCHEMA};
 pub use simulated::{
     ArrayResult, ControllerResult, FlashResult, Interval, KindResult, MemberResult, OnlineGrowthResult,
-    PoolResult, PoolState, RebuiltResult, Simulated, Spikes, StripeUpdates, VolumeResult, WriteResult,
+    PoolResult, PoolState, RebuiltResult, Simulated, Spikes, StripeUpdates, VolumeResult, WearModelResult,
+    WriteResult,
 };
 pub use spread::Spread;

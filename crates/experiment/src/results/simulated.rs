@@ -220,8 +220,32 @@ pub struct FlashResult {
     /// The mean fraction of an erase block that was live when it was chosen for cleaning; nothing if none was cleaned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim_live: Option<f64>,
+    /// The P/E cycles and page writes that the balance and the mean field of docs/reliability.md predict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<WearModelResult>,
     /// The number of erase blocks cleaned.
     pub erases: u64,
+    /// The same, divided by the erase blocks of the drive.
+    #[serde(default)]
+    pub pe_cycles: f64,
+    /// Blocks of the mapping table read because they were not in memory.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub mapping_reads: u64,
+    /// Blocks of the mapping table programmed because they left the memory.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub mapping_blocks: u64,
+    /// Blocks that the host's writes took in the SLC cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub slc_blocks: u64,
+    /// Erase blocks cleaned because they were worn least.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub levelled: u64,
+    /// The fewest and the most erases of an erase block over the whole life of the drive with aging.
+    #[serde(default)]
+    pub erases_least: u32,
+    /// See `erases_least`.
+    #[serde(default)]
+    pub erases_most: u32,
     /// How often the drive stopped serving its host.
     pub stalls: u64,
     /// The sum of these times.
@@ -235,6 +259,23 @@ pub struct FlashResult {
     pub live_after: Vec<u64>,
     /// Pairs of a number of erases, over the whole life of the drive with aging, and the number of erase blocks with it.
     pub erase_counts: Vec<(u32, u64)>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Predictions for an SSD under the writes of a run, with its measured partial parities (eSAP) or parity writes (RAID-5).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WearModelResult {
+    /// Blocks programmed, by the balance with the measured live part of victims.
+    pub page_writes: f64,
+    /// P/E cycles, by the same.
+    pub pe_cycles: f64,
+    /// The live part of victims under uniformly random writes, by the mean field; nothing where it has no solution.
+    pub victim_live: Option<f64>,
+    /// Blocks programmed by the mean field; nothing where it has no solution.
+    pub random_page_writes: Option<f64>,
 }
 
 /// Parity of an SSD with redundancy, in blocks of 4 KiB.

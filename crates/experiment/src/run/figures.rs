@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sinew_devices::flash::Stats;
+use sinew_devices::flash::{Redundancy, Stats};
 use sinew_members::latency::{MemberLatency, SpikeAvoidance};
 use sinew_members::status::ShardStatus;
 use sinew_members::update_latency::ChangeParts;
@@ -18,6 +18,7 @@ use crate::results::simulated::{
 use crate::run::histogram::VolumeHistogram;
 use crate::run::load::Load;
 use crate::run::measure::{LiveShares, Measured, fraction, pool_state, programmed_blocks};
+use crate::run::wear_model;
 use crate::system::members::{FlashFacts, Member};
 use crate::system::pools::Pools;
 
@@ -159,7 +160,7 @@ fn flash_result(
     let written_blocks = now.written_blocks - then.written_blocks;
     let programmed_blocks = programmed_blocks(now) - programmed_blocks(then);
     let counted = |count: fn(&Stats) -> u64| count(now) - count(then);
-    let parity = facts.has_parity.then(|| {
+    let parity = (facts.redundancy != Redundancy::EccOnly).then(|| {
         let full = counted(|stats| stats.parity_granules);
         let partial = counted(|stats| stats.partial_parity_granules);
         let row_end = counted(|stats| stats.row_end_parity_granules);
@@ -176,9 +177,18 @@ fn flash_result(
         }
     });
     let erased_blocks = counted(|stats| stats.erases) * u64::from(facts.erase_block_blocks);
+    let victim_live = ratio(counted(|stats| stats.victim_granules), erased_blocks);
     FlashResult {
+        model: wear_model::predict(&facts, written_blocks, parity.as_ref(), victim_live),
         parity,
-        victim_live: ratio(counted(|stats| stats.victim_granules), erased_blocks),
+        victim_live,
+        pe_cycles: erased_blocks as f64 / facts.physical_blocks as f64,
+        mapping_reads: counted(|stats| stats.mapping_reads),
+        mapping_blocks: counted(|stats| stats.mapping_granules),
+        slc_blocks: counted(|stats| stats.slc_granules),
+        levelled: counted(|stats| stats.levelled_rows),
+        erases_least: erase_counts.keys().next().copied().unwrap_or(0),
+        erases_most: erase_counts.keys().next_back().copied().unwrap_or(0),
         spare: (facts.spare * 1e6).round() / 1e6,
         die_busy: fraction(now.die_busy_ns - then.die_busy_ns, ran_ns * u64::from(facts.dies)),
         written_blocks,

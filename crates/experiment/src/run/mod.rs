@@ -10,3 +10,4 @@ mod member_failure;
 mod online_growth;
 pub(crate) mod reliability_arithmetic;
 pub(crate) mod simulation;
+mod wear_model;

@@ -6,11 +6,14 @@
 use std::sync::Mutex;
 
 use sinew_core::io::DeviceId;
-use sinew_devices::flash::{self, ParityReads, Redundancy, Ssd, Striping};
+use sinew_devices::flash::{
+    self, MappingCache, ParityReads, Redundancy, SlcCache, Ssd, Striping, WearLevelling,
+};
 use sinew_devices::{BLOCK_BYTES, Device, disk, theory};
 use sinew_engine::pool::Candidate;
 use sinew_sim::{ControllerLimits, DeviceConfig, DiscardReads, Model, World};
 
+use crate::file::drive::DriveSpec;
 use crate::file::names::{ModelName, ParityReadsName, RedundancyName, SpareOf};
 use crate::file::spec::{ControllerSpec, MemberSpec, RedundancySpec};
 use crate::{Error, Result};
@@ -39,8 +42,11 @@ pub(crate) struct FlashFacts {
     pub(crate) dies: u32,
     /// Blocks of an erase block.
     pub(crate) erase_block_blocks: u32,
-    /// Whether the drive writes parity.
-    pub(crate) has_parity: bool,
+    /// The redundancy.
+    pub(crate) redundancy: Redundancy,
+    /// Blocks that the drive offers, and blocks of flash.
+    pub(crate) blocks: u32,
+    pub(crate) physical_blocks: u64,
     /// The write amplification of random overwrites according to the closed form.
     pub(crate) closed_form_amplification: f64,
 }
@@ -155,7 +161,9 @@ impl Drive {
                     spare: config.alpha() - 1.0,
                     dies: config.all_dies(),
                     erase_block_blocks: granules,
-                    has_parity: config.redundancy != Redundancy::EccOnly,
+                    redundancy: config.redundancy,
+                    blocks: config.blocks,
+                    physical_blocks: config.physical_blocks(),
                     closed_form_amplification: config.redundancy.flash_per_data()
                         * theory::greedy_write_amplification(config.usable_alpha(), granules),
                 };
@@ -236,8 +244,25 @@ fn sized(mut config: flash::Config, spec: &MemberSpec) -> Result<flash::Config, 
             (stripes - 1.0) * 100.0
         ));
     }
+    add_parts(&mut config, &spec.drive);
     let sized = config.sized(blocks, spare);
-    sized.check_redundancy().map(|()| sized)
+    sized.check_redundancy().and_then(|()| sized.check_features()).map(|()| sized)
+}
+
+/// Adds the parts that the model does not have by itself.
+fn add_parts(config: &mut flash::Config, spec: &DriveSpec) {
+    config.power_loss_protected |= spec.protected;
+    config.wear_levelling = spec.wear_spread.map(|spread| WearLevelling { spread });
+    config.mapping_cache = spec
+        .mapping_memory
+        .map(|bytes| MappingCache { pages: u32::try_from(bytes.0 / BLOCK).unwrap_or(u32::MAX) });
+    config.slc_cache = spec.slc_cache.map(|slc| SlcCache {
+        erase_blocks: slc.erase_blocks,
+        bits: slc.bits,
+        sense_ns: (slc.sense_us * 1e3).round() as u64,
+        program_ns: (slc.program_us * 1e3).round() as u64,
+        fold_after_ns: (slc.fold_after_ms * 1e6).round() as u64,
+    });
 }
 
 /// The redundancy of a group.
