@@ -147,8 +147,8 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
         self.store.throttle()
     }
 
-    async fn serve(&self, volume: VolumeId, request: Request) -> Result<Reply, VolumeError> {
-        serve::serve(&self.stripes, volume, request).await
+    fn serve(&self, volume: VolumeId, request: Request) -> impl Future<Output = Result<Reply, VolumeError>> {
+        serve::serve(&self.stripes, volume, request)
     }
 
     async fn flush(&self) -> Result<(), VolumeError> {

@@ -380,13 +380,20 @@ impl<I: Io> Members<I> {
         Ok((entry.device.ok_or(IoError::Gone)?, entry.layout.origin))
     }
 
+    /// As `place`, for a request that is in flight from now on.
+    fn enter(&self, member: MemberId) -> Result<(DeviceId, u64), IoError> {
+        let entry = &mut self.list.borrow_mut()[usize::from(member.0)];
+        let device = entry.device.ok_or(IoError::Gone)?;
+        entry.in_flight += 1;
+        Ok((device, entry.layout.origin))
+    }
+
     /// Reads `bytes` bytes at `offset` of the member's part of its device.
     ///
     /// # Errors
     /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
     pub async fn read_at(&self, member: MemberId, offset: u64, bytes: usize) -> Result<Buf, IoError> {
-        let (device, origin) = self.place(member)?;
-        self.note(member, |m| m.in_flight += 1);
+        let (device, origin) = self.enter(member)?;
         let sent = self.begin(member, device);
         let (buf, result) = self.io.read(device, origin + offset, Buf::stale(bytes)).await;
         self.end(member, RequestKind::Read, sent);
@@ -411,9 +418,8 @@ impl<I: Io> Members<I> {
     /// # Errors
     /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
     pub async fn write_at(&self, member: MemberId, offset: u64, data: Gather) -> Result<(), IoError> {
-        let (device, origin) = self.place(member)?;
+        let (device, origin) = self.enter(member)?;
         let bytes: usize = data.iter().map(Buf::len).sum();
-        self.note(member, |m| m.in_flight += 1);
         let sent = self.begin(member, device);
         self.space.begin_write(member, bytes as u64);
         let result = self.io.write(device, origin + offset, data).await;
@@ -462,10 +468,15 @@ impl<I: Io> Members<I> {
     ///
     /// # Errors
     /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
-    pub async fn read(&self, home: ChunkAddr, block: u32, count: u32) -> Result<Buf, IoError> {
+    pub fn read(
+        &self,
+        home: ChunkAddr,
+        block: u32,
+        count: u32,
+    ) -> impl Future<Output = Result<Buf, IoError>> {
         debug_assert!(block + count <= CHUNK_BLOCKS);
         let offset = self.chunk_offset(home, block);
-        self.read_at(home.member, offset, count as usize * BLOCK_BYTES).await
+        self.read_at(home.member, offset, count as usize * BLOCK_BYTES)
     }
 
     /// Writes into a chunk, from `block` on.

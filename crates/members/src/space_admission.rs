@@ -24,11 +24,21 @@ impl<I: Io> Members<I> {
         blocks: u64,
         need: impl Fn() -> SpaceNeed,
     ) -> Result<SpaceClaim<'_>, VolumeError> {
-        // A request that waits claims nothing: it may fit when those under way have ended.
-        let fits = || !self.space.is_short_for(blocks, need());
         if blocks == 0 || !self.space.is_limited() {
             return Ok(self.space.claim(blocks));
         }
+        // On the heap: no request of a pool with space for all its addresses carries the size of this future.
+        Box::pin(self.admit_limited(blocks, need)).await
+    }
+
+    /// Admits a client's write to members whose space is limited.
+    async fn admit_limited(
+        &self,
+        blocks: u64,
+        need: impl Fn() -> SpaceNeed,
+    ) -> Result<SpaceClaim<'_>, VolumeError> {
+        // A request that waits claims nothing: it may fit when those under way have ended.
+        let fits = || !self.space.is_short_for(blocks, need());
         if fits() {
             self.space.set_starved_at(None);
             return Ok(self.space.claim(blocks));

@@ -116,20 +116,17 @@ impl<I: Io> PoolClient<I> {
     pub fn volume(&self, shared: Arc<VolumeShared>) -> VolumeHandle<I> {
         VolumeHandle { client: self.clone(), shared: Rc::new(Connected::new(shared)) }
     }
+}
 
-    async fn call(&self, shard: usize, volume: VolumeId, request: Request) -> Result<Reply, VolumeError> {
-        match &self.shards[shard] {
-            ShardLink::Here(shard) => shard.serve(volume, request).await,
-            ShardLink::There(mailbox) => {
-                let (reply, answer) = oneshot::async_channel();
-                mailbox
-                    .send(ControlRequest::Request { volume, request, reply })
-                    .await
-                    .map_err(|_| VolumeError::Gone)?;
-                answer.await.unwrap_or(Err(VolumeError::Gone))
-            }
-        }
-    }
+/// Sends a request to a shard of another thread, and waits for the answer.
+async fn call_there(
+    mailbox: &Sender<ControlRequest>,
+    volume: VolumeId,
+    request: Request,
+) -> Result<Reply, VolumeError> {
+    let (reply, answer) = oneshot::async_channel();
+    mailbox.send(ControlRequest::Request { volume, request, reply }).await.map_err(|_| VolumeError::Gone)?;
+    answer.await.unwrap_or(Err(VolumeError::Gone))
 }
 
 /// A volume that is counted as connected until this is dropped.
@@ -187,31 +184,57 @@ impl<I: Io> VolumeHandle<I> {
     }
 
     async fn call(&self, shard: usize, request: Request) -> Result<Reply, VolumeError> {
-        let answer = self.client.call(shard, self.shared.id, request).await;
+        let answer = match &self.client.shards[shard] {
+            ShardLink::Here(shard) => shard.serve(self.shared.id, request).await,
+            ShardLink::There(mailbox) => call_there(mailbox, self.shared.id, request).await,
+        };
         if matches!(answer, Err(VolumeError::NoSpace)) {
             self.shared.refused_for_room.fetch_add(1, Ordering::Relaxed);
         }
         answer
     }
 
-    /// Sends one request per part and gives the replies in order; a single part without ado.
+    /// The part that a range consists of, if it is one alone.
+    fn only_part(&self, first: u64, blocks: u64) -> Option<ShardRange> {
+        self.parts(first, blocks).next().filter(|part| part.blocks == blocks)
+    }
+
+    /// Sends one request per part and gives the replies in order.
     async fn call_parts(
         &self,
         first: u64,
         blocks: u64,
         mut request: impl FnMut(ShardRange) -> Request,
     ) -> Result<Vec<Reply>, VolumeError> {
-        let mut parts = self.parts(first, blocks);
-        let Some(one) = parts.next() else { return Ok(Vec::new()) };
-        if one.blocks == blocks {
-            return Ok(vec![self.call(one.shard, request(one)).await?]);
-        }
         let calls: Vec<_> =
-            std::iter::once(one).chain(parts).map(|part| self.call(part.shard, request(part))).collect();
+            self.parts(first, blocks).map(|part| self.call(part.shard, request(part))).collect();
         join_all(calls).await.into_iter().collect()
     }
 
+    async fn read_blocks(&self, first: u64, blocks: u64) -> Result<Vec<Buf>, VolumeError> {
+        if let Some(part) = self.only_part(first, blocks) {
+            let request = Request::Read { local: part.local, count: blocks as u32 };
+            return self.call(part.shard, request).await.map(data_of);
+        }
+        let request = |part: ShardRange| Request::Read { local: part.local, count: part.blocks as u32 };
+        let replies = Box::pin(self.call_parts(first, blocks, request)).await?;
+        Ok(replies.into_iter().flat_map(data_of).collect())
+    }
+
     async fn write_blocks(&self, first: u64, data: Buf) -> Result<(), VolumeError> {
+        let blocks = (data.len() / BLOCK_BYTES) as u64;
+        match self.only_part(first, blocks) {
+            Some(part) => {
+                self.call(part.shard, Request::Write { local: part.local, data }).await?;
+            }
+            None => Box::pin(self.write_parts(first, data)).await?,
+        }
+        self.shared.damage.note_good(first, blocks);
+        Ok(())
+    }
+
+    /// Writes blocks that belong to several extents.
+    async fn write_parts(&self, first: u64, data: Buf) -> Result<(), VolumeError> {
         let blocks = (data.len() / BLOCK_BYTES) as u64;
         let mut rest = data;
         let cut = |part: ShardRange| {
@@ -220,9 +243,7 @@ impl<I: Io> VolumeHandle<I> {
             rest = rest.slice(bytes, rest.len() - bytes);
             Request::Write { local: part.local, data: front }
         };
-        self.call_parts(first, blocks, cut).await?;
-        self.shared.damage.note_good(first, blocks);
-        Ok(())
+        self.call_parts(first, blocks, cut).await.map(drop)
     }
 
     /// Finds the blocks of a range that cannot be read, by halves.
@@ -231,8 +252,7 @@ impl<I: Io> VolumeHandle<I> {
         let mut probes = 0;
         while let Some((first, blocks)) = left.pop() {
             probes += 1;
-            let request = |part: ShardRange| Request::Read { local: part.local, count: part.blocks as u32 };
-            match self.call_parts(first, blocks, request).await {
+            match self.read_blocks(first, blocks).await {
                 Ok(_) => self.shared.damage.note_good(first, blocks),
                 Err(VolumeError::Failed) if blocks > 1 && probes < PROBES_MAX => {
                     let half = blocks / 2;
@@ -296,25 +316,16 @@ impl<I: Io> Volume for VolumeHandle<I> {
     async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, VolumeError> {
         self.check(offset, u64::from(len))?;
         let (first, end) = (offset / BLOCK, (offset + u64::from(len)).div_ceil(BLOCK));
-        let request = |part: ShardRange| Request::Read { local: part.local, count: part.blocks as u32 };
-        let mut bufs = Vec::with_capacity(1);
-        let replies = match self.call_parts(first, end - first, request).await {
+        let mut bufs = match self.read_blocks(first, end - first).await {
             Err(VolumeError::Failed) => {
                 self.shared.damage.note_failed_read();
                 // On the heap: a future inside this one would make each read a larger task.
                 Box::pin(self.find_damage(first, end - first)).await;
                 return Err(VolumeError::Failed);
             }
-            replies => replies?,
+            bufs => bufs?,
         };
         self.shared.damage.note_good(first, end - first);
-        for reply in replies {
-            match reply {
-                Reply::Data(mut data) if bufs.is_empty() => std::mem::swap(&mut bufs, &mut data),
-                Reply::Data(data) => bufs.extend(data),
-                _ => unreachable!("a read is answered with data"),
-            }
-        }
         trim(&mut bufs, (offset % BLOCK) as usize, len as usize);
         Ok(bufs)
     }
@@ -324,9 +335,9 @@ impl<I: Io> Volume for VolumeHandle<I> {
         if offset.is_multiple_of(BLOCK) && data.len().is_multiple_of(BLOCK_BYTES) {
             self.write_blocks(offset / BLOCK, data).await?;
         } else {
-            self.write_unaligned(offset, &data).await?;
+            Box::pin(self.write_unaligned(offset, &data)).await?;
         }
-        if fua { self.flush().await } else { Ok(()) }
+        if fua { Box::pin(self.flush()).await } else { Ok(()) }
     }
 
     async fn flush(&self) -> Result<(), VolumeError> {
@@ -377,6 +388,14 @@ impl<I: Io> Volume for VolumeHandle<I> {
             back.bytes -= end * BLOCK - (offset + len);
         }
         Ok(merged)
+    }
+}
+
+/// What a read is answered with.
+fn data_of(reply: Reply) -> Vec<Buf> {
+    match reply {
+        Reply::Data(data) => data,
+        _ => unreachable!("a read is answered with data"),
     }
 }
 

@@ -24,12 +24,25 @@ pub(crate) async fn read<I: Io>(
     store.counters().reads.add(1);
     store.counters().read_bytes.add(u64::from(count) * BLOCK_BYTES as u64);
     let _epoch = store.epochs().enter();
-    let mut stretches = Vec::with_capacity(1);
+    let first = store.first_stretch(volume, local, count);
+    if first.count == count {
+        stripes.note_scatter(volume, local..local + u64::from(count), &[first]);
+        return Ok(vec![read_stretch(stripes, first).await?]);
+    }
+    Box::pin(read_stretches(stripes, volume, local, count)).await
+}
+
+/// Reads blocks that consist of several stretches.
+async fn read_stretches<I: Io>(
+    stripes: &Rc<Stripes<I>>,
+    volume: VolumeId,
+    local: u64,
+    count: u32,
+) -> Result<Vec<Buf>, VolumeError> {
+    let store = stripes.store();
+    let mut stretches = Vec::new();
     store.stretches(volume, local, count, |stretch| stretches.push(stretch));
     stripes.note_scatter(volume, local..local + u64::from(count), &stretches);
-    if let [one] = stretches[..] {
-        return Ok(vec![read_stretch(stripes, one).await?]);
-    }
     let holding = store.members().may_hedge().then(|| stripes.read_cache().hold());
     let read = async |stretch| {
         let buf = read_stretch(stripes, stretch).await?;
@@ -58,7 +71,7 @@ async fn read_stretch<I: Io>(stripes: &Rc<Stripes<I>>, stretch: Stretch) -> Resu
     match stripes.read_slots(slot, stretch.count).await {
         Err(VolumeError::Failed) => {
             store.mark(Mark::ReadBlockByBlock);
-            read_block_by_block(stripes, stretch).await
+            Box::pin(read_block_by_block(stripes, stretch)).await
         }
         result => result,
     }

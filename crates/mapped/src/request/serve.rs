@@ -34,13 +34,14 @@ pub(crate) async fn serve<I: Io>(
         Request::Write { local, data } => {
             write::write(stripes, volume, local, data).await.map(|()| Reply::Done)
         }
+        // The rare requests on the heap: every request is a task with space for the largest of these futures.
         Request::Merge { local, at, bytes } => {
-            merge::merge(stripes, volume, local, at, &bytes).await.map(|()| Reply::Done)
+            Box::pin(merge::merge(stripes, volume, local, at, &bytes)).await.map(|()| Reply::Done)
         }
         Request::Unmap { local, count } => {
-            discard::unmap(store, volume, local, count).await.map(|()| Reply::Done)
+            Box::pin(discard::unmap(store, volume, local, count)).await.map(|()| Reply::Done)
         }
         Request::Extents { local, count } => Ok(Reply::Extents(read::extents(store, volume, local, count))),
-        Request::Flush => store.flush().await.map(|()| Reply::Done),
+        Request::Flush => Box::pin(store.flush()).await.map(|()| Reply::Done),
     }
 }

@@ -29,7 +29,23 @@ pub(crate) async fn write<I: Io>(
     store.counters().written_bytes.add(data.len() as u64);
     let blocks = (data.len() / BLOCK_BYTES) as u32;
     let _claim = claim(stripes, volume, local, blocks)?;
-    let mut pieces = cut_pieces(stripes, volume, local, data)?;
+    let pieces = cut_pieces(stripes, volume, local, data)?;
+    if pieces.is_empty() {
+        return Ok(());
+    }
+    if !is_large(stripes, blocks) {
+        return stripes.appender().append(pieces.into()).await.map(|_| ());
+    }
+    Box::pin(write_large(stripes, blocks, pieces)).await
+}
+
+/// Writes `blocks` blocks: as full stripes as far as they fill such, and appends the rest.
+async fn write_large<I: Io>(
+    stripes: &Rc<Stripes<I>>,
+    blocks: u32,
+    mut pieces: VecDeque<Piece>,
+) -> Result<(), VolumeError> {
+    let store = stripes.store();
     let mut full_stripes = Vec::new();
     let mut left = blocks;
     while is_large(stripes, left) {
@@ -75,6 +91,10 @@ fn cut_pieces<I: Io>(
         let room = (PAGE_INDICES - split_local(local).1) as usize * BLOCK_BYTES;
         let bytes = rest.len().min(room);
         let block = store.block_for_write(volume, local)?;
+        if bytes == rest.len() {
+            pieces.push_back(Piece { block, data: rest, condition: Condition::Always });
+            break;
+        }
         pieces.push_back(Piece { block, data: rest.slice(0, bytes), condition: Condition::Always });
         rest = rest.slice(bytes, rest.len() - bytes);
         local += (bytes / BLOCK_BYTES) as u64;

@@ -85,22 +85,27 @@ impl<I: Io> Store<I> {
         Ok(ShardBlock(page * PAGE_INDICES + within))
     }
 
+    /// The first of the stretches that consecutive blocks of a volume consist of; for most requests it is the only one.
+    pub(crate) fn first_stretch(&self, volume: VolumeId, local: u64, count: u32) -> Stretch {
+        let tables = self.tables.borrow();
+        let (index, within) = split_local(local);
+        let in_page = count.min(PAGE_INDICES - within);
+        match tables.volume_page(volume, index) {
+            None => Stretch { block: ShardBlock(0), slot: None, count: in_page },
+            Some(page) => {
+                let block = ShardBlock(page * PAGE_INDICES + within);
+                let (slot, run) = tables.map.get_run(block.0, in_page);
+                let run = slot.map_or(run, |s| run.min(CHUNK_BLOCKS - s % CHUNK_BLOCKS));
+                Stretch { block, slot: slot.map(SlotNo), count: run }
+            }
+        }
+    }
+
     /// Tells the stretches that consecutive blocks of a volume consist of, in order.
     pub(crate) fn stretches(&self, volume: VolumeId, local: u64, count: u32, mut tell: impl FnMut(Stretch)) {
-        let tables = self.tables.borrow();
         let (mut local, mut left) = (local, count);
         while left > 0 {
-            let (index, within) = split_local(local);
-            let in_page = left.min(PAGE_INDICES - within);
-            let stretch = match tables.volume_page(volume, index) {
-                None => Stretch { block: ShardBlock(0), slot: None, count: in_page },
-                Some(page) => {
-                    let block = ShardBlock(page * PAGE_INDICES + within);
-                    let (slot, run) = tables.map.get_run(block.0, in_page);
-                    let run = slot.map_or(run, |s| run.min(CHUNK_BLOCKS - s % CHUNK_BLOCKS));
-                    Stretch { block, slot: slot.map(SlotNo), count: run }
-                }
-            };
+            let stretch = self.first_stretch(volume, local, left);
             tell(stretch);
             local += u64::from(stretch.count);
             left -= stretch.count;

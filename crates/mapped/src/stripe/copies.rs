@@ -47,6 +47,19 @@ impl<I: Io> Stripes<I> {
         buf
     }
 
+    /// What a copy gave, or what can be had without it.
+    pub(super) async fn accept(
+        self: &Rc<Self>,
+        part: ChunkPart,
+        copy: (usize, ChunkAddr),
+        result: Result<Buf, IoError>,
+    ) -> Result<Buf, VolumeError> {
+        match self.classify_read(part, copy.1, result).await {
+            Some(buf) => Ok(buf),
+            None => self.read_part_without(part, vec![copy]).await,
+        }
+    }
+
     /// What was read, if it is good; otherwise what follows from that for the member.
     pub(super) async fn classify_read(
         &self,

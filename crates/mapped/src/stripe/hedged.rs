@@ -10,10 +10,7 @@ use crate::stripe::part::ChunkPart;
 use sinew_core::buf::Buf;
 use sinew_core::ids::{ChunkAddr, MemberId};
 use sinew_core::io::Io;
-use sinew_core::volume::VolumeError;
-use sinew_members::hedged_read::{
-    self, Alternate, HedgeMarks, HedgedSource, ReadOutcome, ReadResult, ReadSlots,
-};
+use sinew_members::hedged_read::{Alternate, HedgeMarks, HedgedSource, ReadResult, ReadSlots};
 use sinew_members::members::Members;
 
 impl<I: Io> HedgedSource<I> for Stripes<I> {
@@ -99,32 +96,5 @@ impl<I: Io> HedgedSource<I> for Stripes<I> {
 
     fn read_guard(&self) -> EpochGuard {
         self.store.epochs().pin_oldest()
-    }
-}
-
-impl<I: Io> Stripes<I> {
-    /// Reads part of a data column, not waiting for a member that is late if it can be had otherwise.
-    pub(super) async fn read_hedged(self: &Rc<Self>, part: ChunkPart) -> Result<Buf, VolumeError> {
-        let Some(copy) = self.next_copy(part, &[]) else {
-            return Box::pin(self.read_part_without(part, Vec::new())).await;
-        };
-        match hedged_read::read(self, part, copy).await {
-            ReadOutcome::Alternate(buf) => Ok(buf),
-            ReadOutcome::Primary(Ok(buf)) if self.mismatches(part, &buf) == 0 => Ok(buf),
-            ReadOutcome::Primary(result) => Box::pin(self.accept(part, copy, result)).await,
-        }
-    }
-
-    /// What a copy gave, or what can be had without it.
-    async fn accept(
-        self: &Rc<Self>,
-        part: ChunkPart,
-        copy: (usize, ChunkAddr),
-        result: ReadResult,
-    ) -> Result<Buf, VolumeError> {
-        match self.classify_read(part, copy.1, result).await {
-            Some(buf) => Ok(buf),
-            None => Box::pin(self.read_part_without(part, vec![copy])).await,
-        }
     }
 }

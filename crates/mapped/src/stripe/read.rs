@@ -10,19 +10,38 @@ use sinew_core::ids::{SlotNo, StripeId};
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
+use sinew_members::hedged_read::{self, ReadOutcome};
 
 impl<I: Io> Stripes<I> {
     /// Reads consecutive slots of one chunk. The caller is inside an epoch.
-    pub(crate) async fn read_slots(self: &Rc<Self>, slot: SlotNo, count: u32) -> Result<Buf, VolumeError> {
-        self.read_part(self.part_at(slot, count)).await
+    pub(crate) fn read_slots(
+        self: &Rc<Self>,
+        slot: SlotNo,
+        count: u32,
+    ) -> impl Future<Output = Result<Buf, VolumeError>> {
+        self.read_part(self.part_at(slot, count))
     }
 
     /// Reads part of a data column from its copies or the rest of the stripe. The caller is inside an epoch.
+    ///
+    /// What follows when the first copy does not have the part is on the heap, so that the common case does not carry the size
+    /// of its futures.
     async fn read_part(self: &Rc<Self>, part: ChunkPart) -> Result<Buf, VolumeError> {
-        if self.store.members().may_be_late() {
-            return self.read_hedged(part).await;
+        let Some(copy) = self.next_copy(part, &[]) else {
+            return Box::pin(self.read_part_without(part, Vec::new())).await;
+        };
+        let result = if self.store.members().may_be_late() {
+            match hedged_read::read(self, part, copy).await {
+                ReadOutcome::Alternate(buf) => return Ok(buf),
+                ReadOutcome::Primary(result) => result,
+            }
+        } else {
+            self.store.members().read(copy.1, part.offset, part.count).await
+        };
+        match result {
+            Ok(buf) if self.mismatches(part, &buf) == 0 => Ok(buf),
+            result => Box::pin(self.accept(part, copy, result)).await,
         }
-        self.read_part_without(part, Vec::new()).await
     }
 
     /// The part of a column that consecutive slots of one chunk are.
