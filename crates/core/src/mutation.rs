@@ -109,6 +109,18 @@ pub enum Mutation {
     CopiesBeforeJournal,
     /// Elastic arrays: record a new form before its units are durable.
     FormBeforeCopies,
+    /// Elastic arrays: discard the units of the former form before the new one is recorded.
+    TrimBeforeForm,
+    /// Elastic arrays: convert what a stale member has of a stripe.
+    DemoteFromStale,
+    /// Elastic arrays: put the copies of a column on its own member.
+    CopiesTogether,
+    /// Elastic arrays: let the tail of the log pass changes of forms that no page on the members has.
+    TailPassesForms,
+    /// Elastic arrays: write form pages to one member.
+    OneFormCopy,
+    /// Elastic arrays: read empty stripes from their members.
+    EmptyReadsDevice,
     /// Elastic arrays: discard units while reads without a lock are under way in them.
     TrimUnderReaders,
     /// Elastic arrays: do not discard units that a form stops to use.
@@ -135,7 +147,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 63] = [
+    pub const ALL: [Mutation; 69] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -184,6 +196,12 @@ impl Mutation {
         Mutation::AroundUnlocked,
         Mutation::CopiesBeforeJournal,
         Mutation::FormBeforeCopies,
+        Mutation::TrimBeforeForm,
+        Mutation::DemoteFromStale,
+        Mutation::CopiesTogether,
+        Mutation::TailPassesForms,
+        Mutation::OneFormCopy,
+        Mutation::EmptyReadsDevice,
         Mutation::TrimUnderReaders,
         Mutation::LeakSlots,
         Mutation::RebuildOneUnit,

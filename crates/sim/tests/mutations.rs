@@ -48,7 +48,13 @@ const BY_SCENARIO: [(Mutation, Scenario); 2] = [
 ];
 
 /// Defects of elastic arrays.
-const OF_ELASTIC: [Mutation; 11] = [
+const OF_ELASTIC: [Mutation; 17] = [
+    Mutation::TrimBeforeForm,
+    Mutation::DemoteFromStale,
+    Mutation::CopiesTogether,
+    Mutation::TailPassesForms,
+    Mutation::OneFormCopy,
+    Mutation::EmptyReadsDevice,
     Mutation::GrowMirrored,
     Mutation::GrowUnfilled,
     Mutation::ForgetFormVoid,
@@ -64,14 +70,17 @@ const OF_ELASTIC: [Mutation; 11] = [
 
 /// The seeds that found the defects which the first six seeds do not find, as the test prints them. They are played before
 /// the others, to save time; when what is drawn has changed, the search goes on without them.
-const FOUND_BY: [(Mutation, u64); 36] = [
+const FOUND_BY: [(Mutation, u64); 42] = [
     (Mutation::AroundUnlocked, 182),
     (Mutation::ChangeUnflushed, 73),
     (Mutation::ChangeUnlogged, 602),
     (Mutation::ConvertWithoutFlush, 277),
+    (Mutation::CopiesTogether, 48),
     (Mutation::CountLateJournal, 615),
     (Mutation::CountLateRun, 15),
+    (Mutation::DemoteFromStale, 345),
     (Mutation::DrainOutOfOrder, 10),
+    (Mutation::EmptyReadsDevice, 45),
     (Mutation::FlushAround, 18),
     (Mutation::ForgetDirty, 9),
     (Mutation::ForgetFormVoid, 1202),
@@ -86,6 +95,7 @@ const FOUND_BY: [(Mutation, u64); 36] = [
     (Mutation::LeaveEarly, 7),
     (Mutation::LoseImageParity, 66),
     (Mutation::NeverCompact, 16),
+    (Mutation::OneFormCopy, 48),
     (Mutation::OneJournalCopy, 7),
     (Mutation::OverwriteUnmoved, 91),
     (Mutation::PagesBeforeJournal, 12),
@@ -98,6 +108,8 @@ const FOUND_BY: [(Mutation, u64); 36] = [
     (Mutation::SkipReplay, 48),
     (Mutation::SkipResync, 14),
     (Mutation::StrayImageParity, 103),
+    (Mutation::TailPassesForms, 214),
+    (Mutation::TrimBeforeForm, 376),
     (Mutation::UseBeforeStored, 12),
     (Mutation::WriteUnrecorded, 259),
     (Mutation::WrongCoefficient, 149),

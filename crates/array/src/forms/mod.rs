@@ -15,6 +15,7 @@ use std::rc::Rc;
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::Kick;
 use sinew_format::form_page::{FORMS_PER_PAGE, FormPageHeader, encode_form_page};
 use sinew_format::model::form::Form;
@@ -211,7 +212,7 @@ impl<I: Io> Forms<I> {
 
     /// The oldest group that replay needs because a form page on the members lacks its changes.
     pub(crate) fn oldest(&self) -> Option<u64> {
-        self.pages.borrow().oldest()
+        self.pages.borrow().oldest().filter(|_| !mutation::on(Mutation::TailPassesForms))
     }
 
     /// Takes the pages that lack changes, to be written to all active members.

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use crate::marks::Mark;
 use sinew_core::io::{Io, IoError};
+use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
 
@@ -46,8 +47,10 @@ impl<I: Io> Journal<I> {
         self.state.mark(Mark::ArrayFormPagesWritten);
         let members = self.state.members();
         for pages in pages.chunks(PAGES_AT_ONCE) {
+            let copies = if mutation::on(Mutation::OneFormCopy) { 1 } else { usize::MAX };
             let places = pages.iter().flat_map(|page| {
-                self.state.layout().member_ids().filter(|&m| members.is_active(m)).map(move |m| (m, page))
+                let active = self.state.layout().member_ids().filter(|&m| members.is_active(m));
+                active.take(copies).map(move |m| (m, page))
             });
             let written = join_all(places.map(|(member, page)| async move {
                 let written = members.write_at(member, page.offset, Rc::new([page.content.clone()])).await;

@@ -80,6 +80,9 @@ impl<I: Io> Stripes<I> {
             self.state.mark(Mark::ArrayConvertVoid);
             return Ok(0);
         }
+        if mutation::on(Mutation::TrimBeforeForm) {
+            self.discard_unused(stripes.iter().map(|&stripe| (stripe, to))).await;
+        }
         self.record_form(to, stripes).await?;
         self.state.mark(if to == Form::Mirrored { Mark::ArrayPromoted } else { Mark::ArrayDemoted });
         let counters = self.state.counters();
@@ -120,7 +123,8 @@ impl<I: Io> Stripes<I> {
     /// The content of a column, from the unit that every form has, if that is there.
     async fn read_column(&self, stripe: u64, column: usize) -> Result<Buf, VolumeError> {
         let whole = UnitRun { unit: column, offset: 0, blocks: self.state.layout().chunk_blocks };
-        if self.is_readable(stripe, column)
+        let is_blind = mutation::on(Mutation::DemoteFromStale) && self.is_writable(stripe, column);
+        if (self.is_readable(stripe, column) || is_blind)
             && let Ok(buf) = self.read_unit(stripe, whole).await
         {
             return Ok(buf);

@@ -43,13 +43,19 @@ impl<I: Io> Stripes<I> {
         for &stripe in stripes {
             locks.push(self.locks.exclusive(stripe).await);
         }
-        let layout = self.state.layout();
         // The form of others has changed since the reads were waited for: another round discards.
         let may_tidy =
-            |stripe: u64| !self.forms.is_stripe_untidy(stripe) || mutation::on(Mutation::TrimUnderReaders);
-        let stripes = stripes.iter().copied().filter(|&stripe| may_tidy(stripe));
+            |stripe: &u64| !self.forms.is_stripe_untidy(*stripe) || mutation::on(Mutation::TrimUnderReaders);
+        let stripes = stripes.iter().copied().filter(may_tidy);
+        self.discard_unused(stripes.map(|stripe| (stripe, self.form(stripe)))).await
+    }
+
+    /// Discards the places that these forms of stripes do not use; false when a member could not. The caller holds the stripes'
+    /// locks.
+    pub(super) async fn discard_unused(&self, stripes: impl Iterator<Item = (u64, Form)>) -> bool {
+        let layout = self.state.layout();
         let mut places: Vec<Home> =
-            stripes.flat_map(|stripe| layout.unused_places(stripe, self.form(stripe))).collect();
+            stripes.flat_map(|(stripe, form)| layout.unused_places(stripe, form)).collect();
         places.sort_unstable();
         let chunk_bytes = u64::from(layout.chunk_blocks) * BLOCK_BYTES as u64;
         let is_next = |a: &Home, b: &Home| a.member == b.member && a.chunk + 1 == b.chunk;

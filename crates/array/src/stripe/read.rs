@@ -7,6 +7,7 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::{Io, IoError};
+use sinew_core::mutation::{self, Mutation};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::array_shard_layout::{Run, ShardLayout};
 use sinew_format::model::form::Form;
@@ -47,10 +48,10 @@ impl<I: Io> Stripes<I> {
         };
         let _read = self.journal.progress().begin_read();
         let unit = match self.form(stripe) {
-            Form::Empty => {
+            Form::Empty if !mutation::on(Mutation::EmptyReadsDevice) => {
                 return Some((part.unit, Ok(Buf::zeroed(part.blocks as usize * BLOCK_BYTES))));
             }
-            Form::Parity => Some(part.unit).filter(|&unit| self.is_readable(stripe, unit)),
+            Form::Empty | Form::Parity => Some(part.unit).filter(|&unit| self.is_readable(stripe, unit)),
             Form::Mirrored => self.least_loaded_copy(stripe, part.unit, &[]),
         }?;
         if !self.state.members().may_be_late() || layout.tolerates() == 0 || locked.is_some() {

@@ -12,6 +12,7 @@ use crate::model::mapped_geometry::SUPERBLOCK_AREA_BYTES;
 use crate::model::sharding::dealt;
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::MemberId;
+use sinew_core::mutation::{self, Mutation};
 
 use crate::form_page::FORMS_PER_PAGE;
 use crate::model::array_geometry::ArrayGeometry;
@@ -269,7 +270,11 @@ impl ShardLayout {
             let k = self.columns(stripe);
             let column = self.unit_home(stripe, copy % k);
             let area = self.geometry.layout.member_chunks();
-            return copy_home(column, 1 + (copy / k) as u32, width as u32, area);
+            let slot = 1 + (copy / k) as u32;
+            if mutation::on(Mutation::CopiesTogether) {
+                return Home { chunk: column.chunk + u64::from(slot) * area, ..column };
+            }
+            return copy_home(column, slot, width as u32, area);
         }
         if let Some(rows) = &self.rows {
             let moved = self.moved.get();
