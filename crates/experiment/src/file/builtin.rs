@@ -68,6 +68,10 @@ builtin![
     "mapping-cache",
     "slc-cache",
     "wear-levelling",
+    "elastic-amplification",
+    "elastic-forms",
+    "elastic-conversion",
+    "elastic-coverage",
 ];
 
 /// The environment variable that names the directory of the traces that these experiments replay.

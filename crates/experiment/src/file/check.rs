@@ -177,6 +177,7 @@ impl Spec {
             check_level("array.level", self.array.level)?;
         }
         let is_array = self.target == TargetName::Array;
+        self.check_elastic(is_array)?;
         if is_array && self.volumes.len() != 1 {
             return Err(Error::setting("volumes", "an array has exactly one volume"));
         }
@@ -199,6 +200,48 @@ impl Spec {
             ));
         }
         Ok(())
+    }
+}
+
+impl Spec {
+    fn check_elastic(&self, is_array: bool) -> Result<()> {
+        for (i, volume) in self.volumes.iter().enumerate() {
+            if !(volume.fill_part > 0.0 && volume.fill_part <= 1.0) {
+                return Err(Error::setting(
+                    format!("volumes.{i}.fill_part"),
+                    "the value is above 0 and at most 1",
+                ));
+            }
+        }
+        let members: usize = self.members.iter().map(|group| group.count).sum();
+        if self.array.out > 0 && (!is_array || self.array.out >= members) {
+            return Err(Error::setting(
+                "array.out",
+                "only members of an array are taken out, and not all of them",
+            ));
+        }
+        if self.content.is_some() && self.preset.is_some() {
+            return Err(Error::setting("content", "the layers of presets write zeros"));
+        }
+        let Some(elastic) = &self.array.elastic else { return Ok(()) };
+        let setting = |name: &str| format!("array.elastic.{name}");
+        if !is_array {
+            return Err(Error::setting("array.elastic", "the target is not an array"));
+        }
+        let shares = [("mirrored_share", elastic.mirrored_share), ("convert_to", elastic.convert_to)];
+        if let Some((name, _)) = shares.iter().find(|(_, share)| share.is_some_and(|share| share > 100)) {
+            return Err(Error::setting(setting(name), "the value is a percentage"));
+        }
+        if elastic.govern && shares.iter().any(|(_, share)| share.is_some()) {
+            return Err(Error::setting(setting("govern"), "either the governor or a share sets the forms"));
+        }
+        if elastic.convert_to.is_some() && elastic.mirrored_share == elastic.convert_to {
+            return Err(Error::setting(setting("convert_to"), "the stripes have that share already"));
+        }
+        match elastic.policy(elastic.mirrored_share).fault() {
+            Some(fault) => Err(Error::setting("array.elastic", fault)),
+            None => Ok(()),
+        }
     }
 }
 

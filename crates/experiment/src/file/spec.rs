@@ -5,10 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 use sinew_format::model::array_growth::GrowMethod;
+use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::policy::Policy;
 use sinew_layout::LevelName;
-use sinew_workload::{ByteSize, Pace, Workload};
+use sinew_workload::{ByteSize, ContentSpec, Pace, Workload};
 
 use crate::file::drive::DriveSpec;
 use crate::file::fails::{FailsSpec, ReplacementName};
@@ -53,6 +54,9 @@ experiment_file! {
         /// When requests are issued.
         #[serde(default = "open_loop")]
         pub pace: Pace,
+        /// What is written: zeros where not given, which simulated members do not store.
+        #[serde(default)]
+        pub content: Option<ContentSpec>,
         /// The requests.
         pub workload: Workload,
     }
@@ -106,6 +110,10 @@ pub struct MemberSpec {
     /// SSDs: redundancy inside the drive.
     #[serde(default)]
     pub redundancy: RedundancySpec,
+    /// The physical space of each member, which compresses every block by LZ4 (in a unit of the model's own where that
+    /// compresses). As much as addresses where not given.
+    #[serde(default)]
+    pub physical: Option<ByteSize>,
     /// The number of members, the first ones, that complete no request from the start of the load to its end.
     #[serde(default)]
     pub stalled: usize,
@@ -260,12 +268,51 @@ pub struct ArraySpec {
     /// The number of shards; 1 by default.
     #[serde(default)]
     pub shards: Option<usize>,
+    /// The number of members, the last ones, that are taken out before the load.
+    #[serde(default)]
+    pub out: usize,
+    /// Stripes change between parity and mirrors.
+    #[serde(default)]
+    pub elastic: Option<ElasticSpec>,
 }
 
 impl Default for ArraySpec {
     fn default() -> ArraySpec {
-        ArraySpec { level: LevelName::Raid0, chunk: chunk(), journal: false, battery: false, shards: None }
+        ArraySpec {
+            level: LevelName::Raid0,
+            chunk: chunk(),
+            journal: false,
+            battery: false,
+            shards: None,
+            out: 0,
+            elastic: None,
+        }
     }
+}
+
+/// An elastic array. Volumes are filled with all stripes having parity.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ElasticSpec {
+    /// The ratio of compression expected of data and parity together (a_exp). With `physical` of the members it gives the size of
+    /// the volume.
+    #[serde(default = "one_to_one")]
+    pub expect: f64,
+    /// The percentage of the stripes that are mirrored when the load begins, and from then on.
+    #[serde(default)]
+    pub mirrored_share: Option<u8>,
+    /// At the beginning of measurement, stripes are converted to this percentage. Measurement ends when they are.
+    #[serde(default)]
+    pub convert_to: Option<u8>,
+    /// The governor changes forms, from the beginning of the load.
+    #[serde(default)]
+    pub govern: bool,
+    /// Its limits of physical use, in percent; 80 and 90 where not given.
+    #[serde(default)]
+    pub low: Option<u8>,
+    /// The upper one.
+    #[serde(default)]
+    pub high: Option<u8>,
 }
 
 /// How a pool or array grows during a run.
@@ -297,6 +344,9 @@ pub struct VolumeSpec {
     /// Write the whole volume in order before the load begins.
     #[serde(default)]
     pub fill: bool,
+    /// The part of the volume that `fill` writes, from its start.
+    #[serde(default = "whole")]
+    pub fill_part: f64,
     /// After that, write this many times its size at random.
     #[serde(default)]
     pub overwrite: f64,
@@ -305,7 +355,26 @@ pub struct VolumeSpec {
     pub overwrite_unit: ByteSize,
 }
 
+impl ElasticSpec {
+    /// The policy of the array while this share is kept mirrored, if one is.
+    pub(crate) fn policy(&self, mirrored_share: Option<u8>) -> ElasticPolicy {
+        let default = ElasticPolicy::DEFAULT;
+        ElasticPolicy {
+            mirrored_share,
+            governed: self.govern,
+            low: self.low.unwrap_or(default.low),
+            high: self.high.unwrap_or(default.high),
+            ..default
+        }
+    }
+}
+
 impl Spec {
+    /// The least physical space of a member that has a limit; 0 if none has.
+    pub(crate) fn physical(&self) -> u64 {
+        self.members.iter().filter_map(|group| group.physical).map(|bytes| bytes.0).min().unwrap_or(0)
+    }
+
     /// Of `members` members, the number that the pool or array is created with, spares included: without those that are added,
     /// or that replace one that fails.
     pub(crate) fn members_at_creation(&self, members: usize) -> usize {
@@ -329,6 +398,14 @@ fn buffer() -> ByteSize {
 
 fn chunk() -> ByteSize {
     ByteSize(64 << 10)
+}
+
+fn one_to_one() -> f64 {
+    1.0
+}
+
+fn whole() -> f64 {
+    1.0
 }
 
 fn tenth() -> f64 {

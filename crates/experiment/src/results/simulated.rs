@@ -29,6 +29,12 @@ pub struct Simulated {
     pub members: Vec<MemberResult>,
     /// Bytes written at each level from clients to flash.
     pub writes: WriteResult,
+    /// Bytes read by clients and from members.
+    #[serde(default)]
+    pub reads: ReadResult,
+    /// An elastic array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elastic: Option<ElasticResult>,
     /// The pool; nothing for a member alone, or for an array.
     pub pool: Option<PoolResult>,
     /// The array; nothing for a pool, a preset or a member alone.
@@ -310,6 +316,68 @@ pub struct WriteResult {
     pub array_amplification: Option<f64>,
     /// Bytes programmed divided by those written to SSDs; nothing without SSDs.
     pub flash_amplification: Option<f64>,
+    /// Bytes read from members divided by those that clients wrote: what a load of writes alone has to read. Nothing if no client
+    /// wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_amplification: Option<f64>,
+}
+
+/// Bytes read during measurement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReadResult {
+    /// Bytes of completed reads of clients.
+    pub client_bytes: u64,
+    /// Bytes read from members.
+    pub member_bytes: u64,
+    /// `member_bytes` divided by `client_bytes`; nothing if no client read.
+    pub amplification: Option<f64>,
+}
+
+/// An elastic array at the end of measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ElasticResult {
+    /// The number of stripes that store nothing.
+    pub stripes_empty: u64,
+    /// The number of stripes with parity.
+    pub stripes_parity: u64,
+    /// The number of mirrored stripes.
+    pub stripes_mirrored: u64,
+    /// The fraction of the stripes that store something which are mirrored.
+    pub share: f64,
+    /// The same by the closed form of figures 9 and 10 of the paper, from the compressibility that the governor has found, less the
+    /// space of the journals; nothing without a limit of physical space.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_form_share: Option<f64>,
+    /// a_usr: bytes of data divided by the space that they take, as the governor has found it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_ratio: Option<f64>,
+    /// a_pty: the same of parity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parity_ratio: Option<f64>,
+    /// Physical bytes of all members.
+    pub physical_bytes: u64,
+    /// Those in use.
+    pub physical_used_bytes: u64,
+    /// The conversion during measurement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub converted: Option<ConversionResult>,
+}
+
+/// A conversion of stripes of an elastic array.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConversionResult {
+    /// Stripes that became mirrored.
+    pub promoted: u64,
+    /// Stripes that got parity.
+    pub demoted: u64,
+    /// The data of both, in bytes.
+    pub bytes: u64,
+    /// How long it took, or until the end of measurement.
+    pub took_ns: u64,
+    /// `bytes` by that time.
+    pub bytes_per_s: f64,
+    /// Whether it ended.
+    pub ended: bool,
 }
 
 /// An interval of a time series.

@@ -12,8 +12,9 @@ use sinew_workload::Kind;
 use crate::file::names::TargetName;
 use crate::file::spec::{ControllerSpec, Spec};
 use crate::results::simulated::{
-    ArrayResult, ControllerResult, FlashResult, KindResult, MemberResult, OnlineGrowthResult, ParityResult,
-    PoolResult, RebuiltResult, Simulated, Spikes, StripeUpdates, VolumeResult, WriteResult,
+    ArrayResult, ControllerResult, ElasticResult, FlashResult, KindResult, MemberResult, OnlineGrowthResult,
+    ParityResult, PoolResult, ReadResult, RebuiltResult, Simulated, Spikes, StripeUpdates, VolumeResult,
+    WriteResult,
 };
 use crate::run::histogram::VolumeHistogram;
 use crate::run::load::Load;
@@ -35,11 +36,12 @@ pub(crate) struct Observed<'a> {
     pub(crate) requests: BTreeMap<String, KindResult>,
     pub(crate) grew: Option<OnlineGrowthResult>,
     pub(crate) rebuilt: Option<RebuiltResult>,
+    pub(crate) elastic: Option<ElasticResult>,
 }
 
 /// All figures of a run that was measured from `measure_from` on, in virtual nanoseconds.
 pub(crate) fn simulated(spec: &Spec, measure_from: u64, observed: Observed<'_>) -> Simulated {
-    let Observed { load, members, pools, measured, requests, grew, rebuilt } = observed;
+    let Observed { load, members, pools, measured, requests, grew, rebuilt, elastic } = observed;
     let volumes = by_volume(load, &spec.workload.names(), measure_from + measured.ran_ns);
     let array = (spec.preset.is_none() && spec.target == TargetName::Array).then(|| ArrayResult {
         level: spec.array.level,
@@ -60,6 +62,8 @@ pub(crate) fn simulated(spec: &Spec, measure_from: u64, observed: Observed<'_>) 
         before_s: measure_from as f64 / 1e9,
         interval_s: spec.run.interval_s,
         writes: write_result(after.client_bytes - before.client_bytes, &members),
+        reads: read_result(after.client_read_bytes - before.client_read_bytes, &members),
+        elastic,
         requests,
         volumes,
         members,
@@ -218,8 +222,14 @@ fn write_result(client_bytes: u64, members: &[MemberResult]) -> WriteResult {
         member_bytes,
         programmed_bytes,
         array_amplification: ratio(member_bytes, client_bytes),
+        read_amplification: ratio(members.iter().map(|m| m.read_bytes).sum(), client_bytes),
         flash_amplification: ratio(programmed_bytes, reached_flash),
     }
+}
+
+fn read_result(client_bytes: u64, members: &[MemberResult]) -> ReadResult {
+    let member_bytes = members.iter().map(|m| m.read_bytes).sum();
+    ReadResult { client_bytes, member_bytes, amplification: ratio(member_bytes, client_bytes) }
 }
 
 /// The stripe updates between two states; nothing if there were none.

@@ -27,8 +27,9 @@ pub(crate) struct Load {
     /// By volume.
     volumes: RefCell<Vec<VolumeHistogram>>,
     measure_from: u64,
-    /// Bytes of completed writes, warm-up included.
+    /// Bytes of completed writes and of completed reads, warm-up included.
     written_bytes: Cell<u64>,
+    read_bytes: Cell<u64>,
     failure: RefCell<Option<Error>>,
     ended: Cell<bool>,
     /// No further requests are issued.
@@ -65,6 +66,7 @@ impl Load {
             volumes: RefCell::new(volumes),
             measure_from: times.measure_from,
             written_bytes: Cell::new(0),
+            read_bytes: Cell::new(0),
             failure: RefCell::new(None),
             ended: Cell::new(false),
             stopped: Cell::new(false),
@@ -145,8 +147,13 @@ impl Load {
 
     fn record(&self, done: &Done, error: Option<String>) {
         let Request { kind, len, volume, .. } = done.issue.request;
-        if kind == Kind::Write && done.ok {
-            self.written_bytes.set(self.written_bytes.get() + len);
+        let bytes = match kind {
+            Kind::Write => Some(&self.written_bytes),
+            Kind::Read => Some(&self.read_bytes),
+            _ => None,
+        };
+        if let Some(bytes) = bytes.filter(|_| done.ok) {
+            bytes.set(bytes.get() + len);
         }
         if done.issue.due_ns >= self.measure_from {
             self.kinds.borrow_mut()[kind.index()].record(done, error);
@@ -174,6 +181,11 @@ impl Load {
         self.written_bytes.get()
     }
 
+    /// Bytes of completed reads, warm-up included.
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.read_bytes.get()
+    }
+
     /// Takes the histograms by kind, in the order of `Kind::ALL`.
     pub(crate) fn take_kinds(&self) -> Vec<KindHistogram> {
         std::mem::take(&mut self.kinds.borrow_mut())
@@ -185,7 +197,7 @@ impl Load {
     }
 }
 
-/// Writes a whole volume in sequential order.
+/// Writes this part of a volume from its start, in sequential order.
 ///
 /// # Errors
 /// [`Error::Engine`] if a write fails.
@@ -193,9 +205,10 @@ pub(crate) fn fill(
     world: &World,
     target: &Target,
     volume: u32,
+    part: f64,
     progress: impl Fn(f64) + 'static,
 ) -> Result<()> {
-    let bytes = target.bytes(volume);
+    let bytes = (target.bytes(volume) as f64 * part) as u64 / 4096 * 4096;
     let next = Cell::new(0);
     let extent = move || {
         let offset = next.replace(next.get() + FILL_BYTES);

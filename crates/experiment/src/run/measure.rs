@@ -33,6 +33,8 @@ pub(crate) struct Snapshot {
     pub(crate) pool: Option<ShardStatus>,
     pub(crate) controllers: Vec<ControllerUsage>,
     pub(crate) client_bytes: u64,
+    /// Bytes of completed reads of clients.
+    pub(crate) client_read_bytes: u64,
 }
 
 /// The counters of a member.
@@ -152,6 +154,7 @@ fn snapshot(world: &World, subjects: &Subjects<'_>) -> Result<Snapshot> {
         pool: subjects.pools.map(|pools| pools.status(world)).transpose()?,
         controllers: (0..).map_while(|number| world.controller_usage(number)).collect(),
         client_bytes: subjects.load.written_bytes(),
+        client_read_bytes: subjects.load.read_bytes(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! The execution of one run: a simulation under load, or the arithmetic of growth or reliability.
 
 mod addressing_times;
+mod elastic;
 mod figures;
 pub(crate) mod growth_arithmetic;
 mod histogram;

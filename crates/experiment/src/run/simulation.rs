@@ -4,11 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sinew_sim::{DeviceStats, DiscardReads, World};
+use sinew_workload::Content;
 
 use crate::file::names::{PresetName, TargetName};
 use crate::file::spec::Spec;
 use crate::progress::Progress;
 use crate::results::simulated::Simulated;
+use crate::run::elastic::{self, Conversion};
 use crate::run::figures::{self, Observed};
 use crate::run::load::{self, Load, Overwrite, Times};
 use crate::run::measure::{Subjects, measure, warm_up};
@@ -46,6 +48,8 @@ pub(crate) fn run(
     progress("aging members", 0.0);
     let discard = match spec.preset {
         Some(PresetName(preset)) if preset.discard => DiscardReads::Zeros,
+        // Discards free the places that forms do not use.
+        _ if spec.array.elastic.is_some() => DiscardReads::Zeros,
         _ => DiscardReads::Kept,
     };
     let alone = spec.target == TargetName::Member;
@@ -58,6 +62,10 @@ pub(crate) fn run(
             (Some(pools), target)
         }
     };
+    let target = match &spec.content {
+        Some(content) => target.writing(Content::new(content, seed, base)?),
+        None => target,
+    };
     fill(&world, spec, &target, progress)?;
     // A system that grows has one part.
     let growing_pool = pools.as_ref().map(Pools::only);
@@ -68,6 +76,10 @@ pub(crate) fn run(
     if let Some((growth, pool)) = grow(true).zip(growing_pool) {
         progress("growing", 0.0);
         growth.wait(&world, pool, &target)?;
+    }
+    if let Some(pool) = growing_pool.filter(|_| spec.target == TargetName::Array) {
+        progress("preparing the array", 0.0);
+        elastic::prepare(&world, spec, pool, members.len())?;
     }
     let mut workload = spec.workload.clone();
     workload.add_to_seeds(seed);
@@ -84,8 +96,13 @@ pub(crate) fn run(
         fails.map(|(fails, pool)| MemberFailure::start(&world, fails, pool, &members)).transpose()?;
     let until_rebuilt = spec.fails.as_ref().is_some_and(|fails| fails.to_the_end);
     let until_grown = spec.grows.as_ref().is_some_and(|grows| grows.measure_until_grown);
+    let conversion = match growing_pool {
+        Some(pool) => Conversion::start(&world, spec, pool)?,
+        None => None,
+    };
     let is_over = || {
         until_grown && growth.as_ref().is_some_and(OnlineGrowth::has_ended)
+            || conversion.as_ref().is_some_and(Conversion::has_ended)
             || until_rebuilt && failure.as_ref().is_some_and(MemberFailure::has_ended)
     };
     let subjects = Subjects { load: &load, members: &members, pools: pools.as_ref() };
@@ -104,9 +121,20 @@ pub(crate) fn run(
         Some((failure, (fails, pool))) => Some(failure.result(&world, pool, fails, seed)?),
         None => None,
     };
+    let converted = conversion.as_ref().zip(growing_pool);
+    let converted = converted.map(|(conversion, pool)| conversion.result(&world, pool)).transpose()?;
+    let elastic = elastic::result(&world, spec, growing_pool, &members, converted)?;
     let member_requests = members.iter().map(|m| count_requests(&world.device(m.device).stats())).sum();
-    let observed =
-        Observed { load: &load, members: &members, pools: pools.as_ref(), measured, requests, grew, rebuilt };
+    let observed = Observed {
+        load: &load,
+        members: &members,
+        pools: pools.as_ref(),
+        measured,
+        requests,
+        grew,
+        rebuilt,
+        elastic,
+    };
     let figures = figures::simulated(spec, times.measure_from, observed);
     Ok(SimulatedRun { figures, member_requests })
 }
@@ -138,7 +166,7 @@ fn fill(world: &World, spec: &Spec, target: &Target, progress: &Progress) -> Res
     for (number, volume) in (0..).zip(&spec.volumes) {
         if volume.fill {
             let progress = Arc::clone(progress);
-            load::fill(world, target, number, move |done| progress("filling", done))?;
+            load::fill(world, target, number, volume.fill_part, move |done| progress("filling", done))?;
         }
     }
     for (number, volume) in (0..).zip(&spec.volumes).filter(|(_, volume)| volume.overwrite > 0.0) {

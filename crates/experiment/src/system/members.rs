@@ -11,7 +11,8 @@ use sinew_devices::flash::{
 };
 use sinew_devices::{BLOCK_BYTES, Device, disk, theory};
 use sinew_engine::pool::Candidate;
-use sinew_sim::{ControllerLimits, DeviceConfig, DiscardReads, Model, World};
+use sinew_sim::{ControllerLimits, DeviceConfig, DiscardReads, Lengths, Model, World};
+use sinew_workload::ByteSize;
 
 use crate::file::drive::DriveSpec;
 use crate::file::names::{ModelName, ParityReadsName, RedundancyName, SpareOf};
@@ -113,7 +114,16 @@ pub(crate) fn make(
     let descriptions: Vec<_> = every.take(wanted).enumerate().map(description).collect();
     let drives = aged.map_or_else(|| make_drives(&descriptions), |aged| aged.get(&descriptions))?;
     let stalled = groups.iter().flat_map(|group| (0..group.count).map(|i| i < group.stalled));
-    Ok(drives.into_iter().zip(stalled).map(|(drive, stalled)| add(world, drive, stalled, discard)).collect())
+    let physical = groups.iter().flat_map(|group| std::iter::repeat_n(group.physical, group.count));
+    let all = drives.into_iter().zip(stalled).zip(physical);
+    let members = all.map(|((drive, stalled), physical)| {
+        let member = add(world, drive, stalled, discard);
+        if let Some(ByteSize(bytes)) = physical {
+            world.device(member.device).set_compressing(bytes, Lengths::Lz4);
+        }
+        member
+    });
+    Ok(members.collect())
 }
 
 /// Puts controllers before the members: the first ones behind the first controller, and so on.

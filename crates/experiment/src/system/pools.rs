@@ -6,6 +6,8 @@ use sinew_core::io::DeviceId;
 use sinew_engine::pool::preset::Layer;
 use sinew_engine::pool::{self, Candidate, PoolKind};
 use sinew_format::model::array_geometry::ArraySpec;
+use sinew_format::model::elastic_policy::ElasticPolicy;
+use sinew_format::model::form::Elastic;
 use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::policy::Policy;
 use sinew_format::model::pool_geometry::PoolGeometry;
@@ -69,7 +71,11 @@ impl Composition {
                 journal: spec.array.journal,
                 spares: spec.spares(),
                 zeroed: true,
-                elastic: None,
+                elastic: spec.array.elastic.map(|elastic| Elastic {
+                    expect_milli: (elastic.expect * 1000.0).round() as u32,
+                    physical: spec.physical(),
+                    form_pages: 0,
+                }),
             }),
             _ => PoolKind::Mapped {
                 protection: spec.pool.protection,
@@ -225,6 +231,7 @@ fn open_part(
     candidates: Vec<Candidate>,
 ) -> Result<OpenPool> {
     let is_array = matches!(composition.kind, PoolKind::Array(_));
+    let is_elastic = matches!(composition.kind, PoolKind::Array(array) if array.elastic.is_some());
     let shards = if spec.target == TargetName::Array { spec.array.shards } else { spec.pool.shards };
     let pool_spec = pool::PoolSpec {
         name: NAME.to_owned(),
@@ -258,6 +265,11 @@ fn open_part(
         pool.control.set_spike_avoidance(spike_avoidance).await;
         if !is_array {
             let set = pool.control.set_policy(policy).await;
+            set.map_err(|error| Error::engine("setting the policy", error))?;
+        }
+        if is_elastic {
+            // Until the volume is filled, no stripe changes its form.
+            let set = pool.control.set_elastic_policy(ElasticPolicy::FIXED).await;
             set.map_err(|error| Error::engine("setting the policy", error))?;
         }
         Ok::<_, Error>(pool)

@@ -1,6 +1,6 @@
 //! Where requests go: the volumes of a pool, ranges of arrays with or without a layer above, or one member alone.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
@@ -8,7 +8,7 @@ use sinew_core::io::{DeviceId, Io};
 use sinew_core::volume::{Volume, VolumeError};
 use sinew_engine::client::VolumeHandle;
 use sinew_sim::SimIo;
-use sinew_workload::{Kind, Request};
+use sinew_workload::{Content, Kind, Request};
 
 use crate::system::layer::{Layered, Store};
 use crate::{Error, Result};
@@ -21,6 +21,8 @@ pub(crate) struct Target {
     volumes: Rc<Vec<TargetVolume>>,
     /// A buffer of zeros, as long as the longest write so far.
     zeros: Rc<RefCell<Buf>>,
+    /// What is written instead of zeros, and the number of writes so far.
+    content: Option<Rc<(Content, Cell<u64>)>>,
 }
 
 /// What clients see as a volume.
@@ -74,7 +76,13 @@ impl WholeBlocks {
 impl Target {
     /// A target of these volumes.
     pub(crate) fn new(volumes: Vec<TargetVolume>) -> Target {
-        Target { volumes: Rc::new(volumes), zeros: Rc::new(RefCell::new(Buf::zeroed(1 << 20))) }
+        let zeros = Rc::new(RefCell::new(Buf::zeroed(1 << 20)));
+        Target { volumes: Rc::new(volumes), zeros, content: None }
+    }
+
+    /// The same target, to which this content is written.
+    pub(crate) fn writing(self, content: Content) -> Target {
+        Target { content: Some(Rc::new((content, Cell::new(0)))), ..self }
     }
 
     /// A target of one member: volumes of these sizes, one after the other.
@@ -120,7 +128,19 @@ impl Target {
         zeros.slice(0, len as usize)
     }
 
-    /// Executes a request; writes write zeros.
+    /// What a write of `len` bytes at `offset` of a volume writes.
+    fn data(&self, volume: u32, offset: u64, len: u64) -> Buf {
+        let Some(content) = &self.content else { return self.zeros(len) };
+        let (content, writes) = (&content.0, &content.1);
+        writes.set(writes.get() + 1);
+        let mut buf = Buf::stale(len as usize);
+        for (block, bytes) in (offset / BLOCK..).zip(buf.bytes_mut().chunks_mut(BLOCK_BYTES)) {
+            content.fill(volume, block, writes.get(), bytes);
+        }
+        buf
+    }
+
+    /// Executes a request.
     ///
     /// # Errors
     /// The message of the error of the volume or the member.
@@ -143,7 +163,7 @@ impl Target {
         let Request { offset, len, .. } = request;
         match request.kind {
             Kind::Read => volume.read(offset, len as u32).await.map(drop),
-            Kind::Write => volume.write(offset, self.zeros(len), false).await,
+            Kind::Write => volume.write(offset, self.data(request.volume, offset, len), false).await,
             Kind::Discard => volume.discard(offset, len).await,
             Kind::Flush => volume.flush().await,
         }
@@ -170,7 +190,10 @@ impl Target {
         let WholeBlocks { offset, len } = WholeBlocks::of(&request);
         let done = match request.kind {
             Kind::Read => io.read(device, from + offset, Buf::stale(len as usize)).await.1,
-            Kind::Write => io.write(device, from + offset, Rc::new([self.zeros(len)])).await,
+            Kind::Write => {
+                let data = self.data(request.volume, offset, len);
+                io.write(device, from + offset, Rc::new([data])).await
+            }
             Kind::Discard => io.discard(device, from + offset, len).await,
             Kind::Flush => io.flush(device).await,
         };
