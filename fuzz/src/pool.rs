@@ -14,6 +14,7 @@ use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
 use sinew_format::model::mapped_geometry::{MappedGeometry, Protection};
 use sinew_format::model::pool_geometry::PoolGeometry;
+use sinew_members::open_mode::OpenMode;
 use sinew_members::pool_shard::OpenShard;
 use sinew_sim::{DeviceConfig, SimIo, World};
 
@@ -113,7 +114,7 @@ impl OpenPool {
         for (index, mailbox) in mailboxes.into_iter().enumerate() {
             let config = Rc::clone(&found.config);
             let (io, devices, control) = (io.clone(), &found.devices[..], events.clone());
-            let opened = Shard::open(OpenShard { io, index, config, devices, control }, mailbox).await;
+            let opened = Shard::open(OpenShard { io, index, config, devices, control, mode: OpenMode::ReadWrite }, mailbox).await;
             links.push(ShardLink::Here(opened.map_err(|error| error.to_string())?.0));
         }
         control.resume(&found).await;

@@ -107,14 +107,20 @@ impl<I: Io> ArrayShard<I> {
 
     /// Starts the tasks that the end of recovery needs.
     fn start(&self) {
-        let (io, state) = (self.state.io(), Rc::clone(&self.state));
-        io.spawn(async move { state.members().run_deadlines().await });
+        let io = self.state.io();
+        self.start_reading();
         io.spawn(Rc::clone(&self.stripes).run_placing());
         if self.state.has_log() {
             io.spawn(Rc::clone(&self.journal).run());
             io.spawn(Rc::clone(&self.destager).run());
             io.spawn(Rc::clone(&self.clearing).run());
         }
+    }
+
+    /// Starts what reads need, which is all that runs in an array of Sinew's that is served read-only.
+    fn start_reading(&self) {
+        let state = Rc::clone(&self.state);
+        self.state.io().spawn(async move { state.members().run_deadlines().await });
     }
 
     /// Starts the jobs that need a recovered shard: no member may be rebuilt from copies that still disagree.
@@ -165,6 +171,12 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
         let shard = Rc::new(ArrayShard::assemble(found));
         shard.state.note_losses();
         recovered(Rc::clone(&shard));
+        if shard.members().are_read_only() {
+            // What is in the journal is read from there.
+            shard.start_reading();
+            report.elapsed_ns = shard.state.io().now() - started;
+            return Ok((shard, report));
+        }
         shard.start();
         let finishing = Box::pin(Rc::clone(&shard).finish());
         match shard.members().full.unless_awaited(finishing).await {
@@ -200,11 +212,17 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
     }
 
     async fn flush(&self) -> Result<(), VolumeError> {
+        if self.members().are_read_only() {
+            return Ok(());
+        }
         self.journal.flush().await
     }
 
     /// Leaves nothing for the next opening to replay.
     async fn close(&self) -> Result<(), VolumeError> {
+        if self.members().are_read_only() {
+            return Ok(());
+        }
         self.state.set_closing();
         self.journal.progress().notify();
         self.stripes.wait_until_lowered().await;

@@ -119,6 +119,11 @@ impl<I: Io> ShardState<I> {
         self.update_latency.borrow().clone()
     }
 
+    /// Whether nothing is written to the members.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.layout().geometry.is_read_only() || self.members.are_read_only()
+    }
+
     /// Whether the array has redundancy, so that there is something to keep consistent.
     pub(crate) fn has_redundancy(&self) -> bool {
         self.layout().tolerates() > 0

@@ -105,6 +105,10 @@ pub enum Mutation {
     AroundUnlocked,
     /// Take a member out that has no physical space left.
     NoSpaceIsFailure,
+    /// Write what recovery mends to the members of a pool that is opened read-only.
+    WriteReadOnly,
+    /// As a last resort, read where the map says without asking the stripe whose slot that is.
+    TrustOldMap,
     /// Elastic arrays: write copies of data that is not durable in the journal yet.
     CopiesBeforeJournal,
     /// Elastic arrays: record a new form before its units are durable.
@@ -147,7 +151,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 69] = [
+    pub const ALL: [Mutation; 71] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -217,6 +221,8 @@ impl Mutation {
         Mutation::ApplyUnlanded,
         Mutation::ForgetVoid,
         Mutation::NoSpaceIsFailure,
+        Mutation::WriteReadOnly,
+        Mutation::TrustOldMap,
     ];
 }
 

@@ -33,6 +33,8 @@ sinew_core::coverage_marks! {
     OpenedWithReturned,
     /// A member is missing when the pool is opened.
     OpenedWithout,
+    /// A pool was opened read-only with more members missing than it survives.
+    OpenedAsLastResort,
     /// A device that has been replaced was found when the pool was opened.
     OpenedWithReplaced,
     /// A pool was opened with a member that an opening was stored on which did not come about, while others went on.

@@ -15,6 +15,7 @@ use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_mapped::MappedShard;
 use sinew_members::message::{ControlRequest, Reply, Request, ShardEvent};
 use sinew_members::open_error::RecoverError;
+use sinew_members::open_mode::OpenMode;
 use sinew_members::pool_shard::{OpenShard, PoolShard};
 use sinew_members::recovery_report::RecoveryReport;
 use sinew_members::status::ShardStatus;
@@ -30,13 +31,14 @@ pub async fn open_shards<I: Io>(
     devices: &[Option<DeviceId>],
     mailboxes: Vec<(usize, Receiver<ControlRequest>)>,
     control: &Sender<ShardEvent>,
+    mode: OpenMode,
 ) -> Result<(BTreeMap<usize, Shard<I>>, RecoveryReport), RecoverError> {
     let (done, answers) = async_channel::bounded(mailboxes.len().max(1));
     for (index, mailbox) in mailboxes {
         let (config, devices) = (Rc::clone(config), devices.to_vec());
         let (shard_io, control, done) = (io.clone(), control.clone(), done.clone());
         io.spawn(async move {
-            let shard = OpenShard { io: shard_io, index, config, devices: &devices, control };
+            let shard = OpenShard { io: shard_io, index, config, devices: &devices, control, mode };
             let opened = Shard::open(shard, mailbox).await;
             let _ = done.send((index, opened)).await;
         });

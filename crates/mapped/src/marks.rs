@@ -234,6 +234,10 @@ sinew_core::coverage_marks! {
     RecordVoided,
     /// The same before anything was recorded.
     RecordWithdrawn,
+    /// A last resort went on without a journal block that no member has.
+    LastResortGap,
+    /// A last resort refused to read blocks that the tables do not know.
+    ReadUnknown,
     /// Recovery left out a record that was taken back.
     RecoverVoided,
     /// The same of one that opened a stripe.

@@ -97,14 +97,19 @@ impl<I: Io> MappedShard<I> {
         io.spawn(Rc::clone(&self.stripes).run_appender());
         io.spawn(Rc::clone(&self.checkpointer).run());
         io.spawn(Rc::clone(&self.reclaimer).run());
-        let alarms = Rc::clone(store);
-        io.spawn(async move { alarms.members().run_deadlines().await });
+        self.start_reading();
         io.spawn(Rc::clone(&self.rebuilder).run());
         io.spawn(Rc::clone(&self.rebalancer).run());
         io.spawn(Rc::clone(&self.scrubber).run());
         io.spawn(Rc::clone(&self.defragmenter).run());
         io.spawn(Rc::clone(&self.discarder).run());
         store.wakeups().discard.kick();
+    }
+
+    /// Starts what reads need, which is all that runs in a pool that is served read-only.
+    fn start_reading(&self) {
+        let alarms = Rc::clone(&self.store);
+        self.store.io().spawn(async move { alarms.members().run_deadlines().await });
     }
 }
 
@@ -117,6 +122,11 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
         let Recovered { store, mut report, touched, unmended } = recovery::recover(open).await?;
         let shard = MappedShard::assemble(store, control);
         recovered(Rc::clone(&shard));
+        if shard.members().are_read_only() {
+            shard.start_reading();
+            report.elapsed_ns = shard.io().now() - started;
+            return Ok((shard, report));
+        }
         shard.start();
         let completing = Box::pin(recovery::complete::complete(Rc::clone(&shard.store), touched, unmended));
         match shard.members().full.unless_awaited(completing).await {
@@ -152,10 +162,13 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
     }
 
     async fn flush(&self) -> Result<(), VolumeError> {
-        self.store.flush().await
+        if self.members().are_read_only() { Ok(()) } else { self.store.flush().await }
     }
 
     async fn close(&self) -> Result<(), VolumeError> {
+        if self.members().are_read_only() {
+            return Ok(());
+        }
         self.store.begin_closing();
         self.checkpointer.finish().await?;
         // No write may come to a place after the pool was opened again.
@@ -171,9 +184,12 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
         layout: MemberLayout,
     ) {
         let was_active = self.store.set_member(member, state, device, layout);
-        if was_active && !state.takes_part() {
+        if was_active && !state.takes_part() && !self.members().are_read_only() {
             self.stripes.abandon_member(member);
             self.store.lose_member(member);
+        }
+        if self.members().are_read_only() {
+            return;
         }
         self.compactor.retry_unreadable();
         self.store.restore_redundancy();

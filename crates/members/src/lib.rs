@@ -15,6 +15,8 @@ pub mod member_stats;
 pub mod members;
 pub mod message;
 pub mod open_error;
+pub mod open_mode;
+mod overlay;
 pub mod pool_shard;
 pub mod recovery_report;
 pub mod ring;

@@ -12,6 +12,8 @@ use crate::latency::{LatencyTable, MemberLatency, RequestKind, RequestStart, Spi
 use crate::marks::Mark;
 use crate::member_stats::MemberStats;
 use crate::message::ShardEvent;
+use crate::open_mode::OpenMode;
+use crate::overlay::Overlay;
 use crate::space_credit::SpaceCredit;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::{ChunkAddr, MemberId};
@@ -98,6 +100,8 @@ pub struct Members<I> {
     pub space: SpaceCredit,
     /// Whether all devices carry out requests on the spot, so that none is ever pending.
     completes_on_the_spot: Cell<bool>,
+    /// What was written, if the pool is served read-only.
+    overlay: Option<Overlay>,
 }
 
 impl<I: Io> Members<I> {
@@ -113,6 +117,7 @@ impl<I: Io> Members<I> {
         control: Sender<ShardEvent>,
         members: &[MemberConfig],
         devices: &[Option<DeviceId>],
+        mode: OpenMode,
     ) -> Members<I> {
         let member = |(member, &device): (&MemberConfig, &Option<DeviceId>)| {
             Member::new(device, member.state, member.layout)
@@ -131,6 +136,7 @@ impl<I: Io> Members<I> {
             full: FullMembers::default(),
             space: SpaceCredit::default(),
             completes_on_the_spot: Cell::new(false),
+            overlay: mode.is_read_only().then(Overlay::default),
         };
         members.update_tracking();
         members.run_io_timeouts();
@@ -144,6 +150,11 @@ impl<I: Io> Members<I> {
             // Control only goes away with the whole pool.
             timeouts.run(io, async |hung| drop(control.send(ShardEvent::Hung(hung)).await)).await;
         });
+    }
+
+    /// Whether nothing is written to the devices.
+    pub fn are_read_only(&self) -> bool {
+        self.overlay.is_some()
     }
 
     /// Number of members, those that are out included.
@@ -393,6 +404,10 @@ impl<I: Io> Members<I> {
     /// # Errors
     /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
     pub async fn read_at(&self, member: MemberId, offset: u64, bytes: usize) -> Result<Buf, IoError> {
+        if self.overlay.as_ref().is_some_and(|overlay| overlay.has_all(member, offset, bytes)) {
+            self.place(member)?;
+            return Ok(self.patched(member, offset, Buf::zeroed(bytes)));
+        }
         let (device, origin) = self.enter(member)?;
         let sent = self.begin(member, device);
         let (buf, result) = self.io.read(device, origin + offset, Buf::stale(bytes)).await;
@@ -410,7 +425,15 @@ impl<I: Io> Members<I> {
                 }
             }
         });
-        result.map(|()| buf)
+        result.map(|()| self.patched(member, offset, buf))
+    }
+
+    /// What was read, with what stays in memory of a pool that is served read-only.
+    fn patched(&self, member: MemberId, offset: u64, buf: Buf) -> Buf {
+        match &self.overlay {
+            Some(overlay) => overlay.patch(member, offset, buf),
+            None => buf,
+        }
     }
 
     /// Writes at `offset` of the member's part of its device.
@@ -418,6 +441,11 @@ impl<I: Io> Members<I> {
     /// # Errors
     /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
     pub async fn write_at(&self, member: MemberId, offset: u64, data: Gather) -> Result<(), IoError> {
+        if let Some(overlay) = self.overlay.as_ref().filter(|_| !mutation::on(Mutation::WriteReadOnly)) {
+            self.place(member)?;
+            overlay.write(member, offset, &data);
+            return Ok(());
+        }
         let (device, origin) = self.enter(member)?;
         let bytes: usize = data.iter().map(Buf::len).sum();
         let sent = self.begin(member, device);
@@ -493,7 +521,7 @@ impl<I: Io> Members<I> {
 
     /// Whether the member's device makes use of discards.
     pub fn takes_discards(&self, member: MemberId) -> bool {
-        self.get(member).device.is_some_and(|device| self.io.takes_discards(device))
+        !self.are_read_only() && self.get(member).device.is_some_and(|device| self.io.takes_discards(device))
     }
 
     /// Discards `chunks` consecutive chunks.
@@ -503,6 +531,9 @@ impl<I: Io> Members<I> {
     pub async fn discard(&self, first: ChunkAddr, chunks: u64) -> Result<(), IoError> {
         let offset = self.chunk_offset(first, 0);
         let (device, origin) = self.place(first.member)?;
+        if self.are_read_only() {
+            return Ok(());
+        }
         self.io.discard(device, origin + offset, chunks * CHUNK_BYTES).await
     }
 
@@ -512,7 +543,7 @@ impl<I: Io> Members<I> {
     /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
     pub async fn discard_at(&self, member: MemberId, offset: u64, bytes: u64) -> Result<(), IoError> {
         let (device, origin) = self.place(member)?;
-        if !self.io.takes_discards(device) {
+        if self.are_read_only() || !self.io.takes_discards(device) {
             return Ok(());
         }
         let result = self.io.discard(device, origin + offset, bytes).await;
@@ -543,6 +574,9 @@ impl<I: Io> Members<I> {
     /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
     pub async fn flush(&self, member: MemberId) -> Result<(), IoError> {
         let device = self.get(member).device.ok_or(IoError::Gone)?;
+        if self.are_read_only() {
+            return Ok(());
+        }
         let pending = self.pending_request(device);
         let result = self.io.flush(device).await;
         pending.into_iter().for_each(|pending| self.io_timeouts.end(pending));

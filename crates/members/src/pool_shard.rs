@@ -17,6 +17,7 @@ use sinew_format::model::policy::Policy;
 use crate::members::Members;
 use crate::message::{Reply, Request, ShardEvent};
 use crate::open_error::RecoverError;
+use crate::open_mode::OpenMode;
 use crate::recovery_report::RecoveryReport;
 use crate::status::ShardStatus;
 use crate::throttle::Throttle;
@@ -33,6 +34,8 @@ pub struct OpenShard<'a, I> {
     pub devices: &'a [Option<DeviceId>],
     /// Events for the pool's control.
     pub control: Sender<ShardEvent>,
+    /// How the pool is opened.
+    pub mode: OpenMode,
 }
 
 /// One shard of an open pool. All methods run on the thread on which the shard was opened.

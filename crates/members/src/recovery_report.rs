@@ -13,6 +13,10 @@ pub struct RecoveryReport {
     pub records_verified: u64,
     /// Of the records verified, those dropped because their data was not durable.
     pub records_dropped: u64,
+    /// Journal blocks needed that no member has. Only a pool that is opened as a last resort goes on without them.
+    pub blocks_missing: u64,
+    /// Blocks of volumes whose tables contradict each other, so that reading them fails. Last resort only.
+    pub blocks_unknown: u64,
     /// Nanoseconds that recovery took.
     pub elapsed_ns: u64,
 }
@@ -25,6 +29,8 @@ impl RecoveryReport {
         self.blocks_replayed += other.blocks_replayed;
         self.records_verified += other.records_verified;
         self.records_dropped += other.records_dropped;
+        self.blocks_missing += other.blocks_missing;
+        self.blocks_unknown += other.blocks_unknown;
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
     }
 }

@@ -88,6 +88,19 @@ impl OpenPool {
         OpenPool::open_found(io, found, remote).await
     }
 
+    /// As [`OpenPool::open`], read-only: with any number of members missing.
+    ///
+    /// # Errors
+    /// [`OpenError`] when there is no such pool, or nothing of it can be read.
+    pub async fn open_read_only(
+        io: SimIo,
+        devices: Vec<Candidate>,
+        remote: impl FnMut() -> bool,
+    ) -> Result<OpenPool, OpenError> {
+        let found = pool::discover_read_only(&io, &devices).await.map_err(OpenError::of_discovery)?;
+        OpenPool::open_found(io, found, remote).await
+    }
+
     /// Opens a pool that was discovered, whether it is Sinew's or md's.
     ///
     /// # Errors
@@ -104,7 +117,8 @@ impl OpenPool {
         let control = Control::new(io.clone(), &found, senders.clone());
         io.spawn(Rc::clone(&control).run(inbox));
         let mailboxes = receivers.into_iter().enumerate().collect();
-        let opened = shard::open_shards(&io, &found.config, &found.devices, mailboxes, &events).await;
+        let opened =
+            shard::open_shards(&io, &found.config, &found.devices, mailboxes, &events, found.mode).await;
         let (shards, recovery) = opened.map_err(|error| OpenError::of_recovery(error, &found))?;
         let shards: Vec<Shard<SimIo>> = shards.into_values().collect();
         let link = |(shard, sender): (&Shard<SimIo>, &Sender<ControlRequest>)| match remote() {

@@ -133,10 +133,7 @@ impl<I: Io> Scrub<I> {
         self.state.mark(Mark::ArrayScrubUnreadable);
         self.state.counters().scrub_errors.add(1);
         let repaired = match self.stripes.reconstruct(stripe, whole, &[unit]).await {
-            Ok(right) => {
-                self.state.layout().geometry.is_read_only()
-                    || self.stripes.repair(stripe, whole, &right).await
-            }
+            Ok(right) => self.state.is_read_only() || self.stripes.repair(stripe, whole, &right).await,
             Err(_) => false,
         };
         if !repaired {

@@ -16,8 +16,11 @@ impl<I: Io> Requests<I> {
     pub(crate) async fn serve(self: &Rc<Self>, request: Request) -> Result<Reply, VolumeError> {
         let changes =
             matches!(request, Request::Write { .. } | Request::Merge { .. } | Request::Unmap { .. });
-        if changes && self.state.layout().geometry.is_read_only() {
+        if changes && self.state.is_read_only() {
             return Err(VolumeError::ReadOnly);
+        }
+        if matches!(request, Request::Flush) && self.state.members().are_read_only() {
+            return Ok(Reply::Done);
         }
         let _space = self.admit(request.stored_blocks()).await?;
         self.state.throttle().note_request(self.state.io());

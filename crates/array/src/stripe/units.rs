@@ -112,7 +112,7 @@ impl<I: Io> Stripes<I> {
     /// stripe's lock, exclusively.
     pub(crate) async fn repair(&self, stripe: u64, run: UnitRun, right: &Buf) -> bool {
         let (member, offset) = self.place(stripe, run.unit, run.offset);
-        if !self.state.members().is_active(member) || self.state.layout().geometry.is_read_only() {
+        if !self.state.members().is_active(member) || self.state.is_read_only() {
             return false;
         }
         match self.write_place(member, offset, Rc::new([right.clone()])).await {

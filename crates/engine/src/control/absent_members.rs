@@ -15,6 +15,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the pool is an array, which has a place for each member.
     pub fn set_rebuild_after(&self, after: Option<u64>) -> Result<(), ControlError> {
+        self.refuse_read_only()?;
         if self.config.borrow().geometry.members_placed().is_some() {
             return Err(ControlError::NoEvacuation);
         }

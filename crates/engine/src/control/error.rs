@@ -100,6 +100,11 @@ pub enum ControlError {
     /// What a member of an array held cannot go elsewhere.
     #[error("every member of an array has its place, so what it held can only go to a new device: give one")]
     NoEvacuation,
+    /// Nothing is changed.
+    #[error(
+        "the pool is served read-only, so nothing of it is changed; stop this server and serve it without --read-only for that"
+    )]
+    ReadOnly,
     /// What only mdadm does.
     #[error(
         "the members of an md array come and go by mdadm: stop this server, then use mdadm --add or --re-add"

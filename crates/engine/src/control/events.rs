@@ -9,6 +9,7 @@ use std::fmt;
 
 use sinew_core::sync::Signal;
 use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
+use sinew_members::open_mode::OpenMode;
 
 /// Events kept for readers.
 pub const KEPT: usize = 1024;
@@ -126,6 +127,8 @@ pub enum Event {
     Opened {
         /// Numbers of the members that are out.
         out: Vec<usize>,
+        /// How it was opened.
+        mode: OpenMode,
     },
     /// More members failed than the pool survives: it refuses everything until it is opened again.
     PoolFailed,
@@ -249,7 +252,8 @@ impl Event {
             | Event::DamageFound { .. }
             | Event::BlocksLost { .. }
             | Event::NoSpace { .. } => Severity::Error,
-            Event::Opened { out } if !out.is_empty() => Severity::Warning,
+            Event::Opened { mode: OpenMode::LastResort, .. } => Severity::Error,
+            Event::Opened { out, .. } if !out.is_empty() => Severity::Warning,
             Event::Member { change, .. } => change.parts().1,
             Event::MemberErrors { .. } | Event::SpaceUsed { .. } => Severity::Warning,
             _ => Severity::Info,
@@ -260,10 +264,19 @@ impl Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::Opened { out } if out.is_empty() => f.write_str("the pool is open with all members"),
-            Event::Opened { out } => {
+            Event::Opened { out, mode } => {
+                f.write_str(match mode {
+                    OpenMode::ReadWrite => "the pool is open",
+                    OpenMode::ReadOnly => "the pool is open read-only",
+                    OpenMode::LastResort => {
+                        "the pool is open read-only as a last resort, since more members are missing than it survives,"
+                    }
+                })?;
                 let out: Vec<String> = out.iter().map(usize::to_string).collect();
-                write!(f, "the pool is open without member {}", out.join(", "))
+                match out.as_slice() {
+                    [] => f.write_str(" with all members"),
+                    out => write!(f, " without member {}", out.join(", ")),
+                }
             }
             Event::PoolFailed => f.write_str(
                 "the pool has failed: more members are out than it survives; it refuses everything until it is served again",

@@ -6,6 +6,7 @@
 use sinew_format::model::config::{Config, MemberState};
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::latency::{LatencyHistogram, MemberLatency, Response};
+use sinew_members::open_mode::OpenMode;
 use sinew_members::status::ShardStatus;
 
 /// A mapped pool that stores more than this part of its capacity is almost full.
@@ -24,7 +25,8 @@ pub enum Health {
     Damaged,
     /// Writes wait, or are refused, because members have no physical space.
     Suspended,
-    /// More members are out than the pool survives: it refuses everything until it is served again.
+    /// More members are out than the pool survives: it refuses everything until it is served again, unless it was opened
+    /// read-only as a last resort.
     Failed,
 }
 
@@ -72,6 +74,10 @@ pub enum Safety {
 pub enum Advice {
     /// Bring back members that are out, and serve the pool again: it has failed.
     ServeAgain,
+    /// Copy what can be read; bring these members back and serve the pool again: it is open as a last resort.
+    RescueData(Vec<usize>),
+    /// Serve the pool without --read-only to change anything.
+    ServeForWriting,
     /// Give these members physical space: they have none.
     MakePhysicalSpace(Vec<usize>),
     /// Mend members: a growth waits because chunks cannot be read, or cannot be written where they go.
@@ -141,6 +147,8 @@ pub struct Observed<'a> {
     pub status: &'a ShardStatus,
     /// Members that work, but whose device nodes or files are gone.
     pub unnamed: &'a [usize],
+    /// How the pool was opened.
+    pub mode: OpenMode,
     /// More members are out than it survives.
     pub has_failed: bool,
     /// Requests of clients were refused for lack of room a short time ago.
@@ -170,7 +178,7 @@ pub fn assess(observed: &Observed<'_>) -> Assessment {
     let full = members_without_space(observed);
     let waits = observed.status.waits_for_space > 0 || observed.refused_lately;
     let health = match safety {
-        _ if observed.has_failed => Health::Failed,
+        _ if observed.has_failed || observed.mode == OpenMode::LastResort => Health::Failed,
         _ if waits && !full.is_empty() => Health::Suspended,
         Safety::Lost => Health::Damaged,
         Safety::AtRisk => Health::AtRisk,
@@ -223,7 +231,7 @@ fn safety(observed: &Observed<'_>) -> Safety {
     let Observed { config, status, .. } = observed;
     let is_rebuilt = status.rebuild_chunks_left > 0 && status.stripes_degraded > 0
         || members_in(config, MemberState::Evacuating).next().is_some();
-    if observed.has_failed {
+    if observed.has_failed || observed.mode == OpenMode::LastResort {
         // What reads found while members went out one after the other says nothing about what is on the members.
         Safety::Unknown
     } else if has_lost(observed) {
@@ -243,6 +251,12 @@ fn advice(observed: &Observed<'_>, full: Vec<usize>) -> Vec<Advice> {
     let Observed { config, status, .. } = observed;
     if observed.has_failed {
         return vec![Advice::ServeAgain];
+    }
+    if observed.mode == OpenMode::LastResort {
+        return vec![Advice::RescueData(out_members(config))];
+    }
+    if observed.mode.is_read_only() {
+        return read_only_advice(observed);
     }
     let is_mapped = matches!(config.geometry, PoolGeometry::Mapped(_));
     let mut advice = Vec::new();
@@ -269,6 +283,13 @@ fn advice(observed: &Observed<'_>, full: Vec<usize>) -> Vec<Advice> {
     }));
     advice.extend((is_mapped && is_almost_full(status)).then_some(Advice::MakeRoom));
     advice
+}
+
+/// What can be done about a pool that is served read-only: nothing of it is changed before it is served again.
+fn read_only_advice(observed: &Observed<'_>) -> Vec<Advice> {
+    let ranges = observed.damaged_ranges;
+    let damage = (ranges > 0).then_some(Advice::RestoreDamage { ranges });
+    damage.into_iter().chain([Advice::ServeForWriting]).collect()
 }
 
 /// What restores redundancy.
@@ -299,7 +320,13 @@ fn redundancy_advice(observed: &Observed<'_>) -> Option<Advice> {
 impl Advice {
     /// Whether it asks for more than to wait.
     pub fn needs_action(&self) -> bool {
-        !matches!(self, Advice::WaitForRebuild | Advice::WaitForRedundancy | Advice::WaitForRemoval(_))
+        !matches!(
+            self,
+            Advice::WaitForRebuild
+                | Advice::WaitForRedundancy
+                | Advice::WaitForRemoval(_)
+                | Advice::ServeForWriting
+        )
     }
 }
 
@@ -375,6 +402,7 @@ mod tests {
             config,
             status,
             unnamed: &[],
+            mode: OpenMode::ReadWrite,
             has_failed: false,
             refused_lately: false,
             thin: Vec::new(),
@@ -491,6 +519,18 @@ mod tests {
         let observed =
             Observed { has_failed: true, unnamed: &[1], damaged_ranges: 9, ..observed(&config, &status) };
         let advice = vec![Advice::ServeAgain];
+        assert_eq!(assess(&observed), Assessment { health: Health::Failed, safety: Safety::Unknown, advice });
+    }
+
+    #[test]
+    fn a_pool_that_is_served_read_only_says_so_and_what_can_be_done() {
+        let (config, status) = (with(2, MemberState::Missing), status());
+        let mut observed = Observed { mode: OpenMode::ReadOnly, ..observed(&config, &status) };
+        let found = assess(&observed);
+        assert_eq!((found.health, found.advice), (Health::Degraded, vec![Advice::ServeForWriting]));
+        observed.mode = OpenMode::LastResort;
+        observed.damaged_ranges = 3;
+        let advice = vec![Advice::RescueData(vec![2])];
         assert_eq!(assess(&observed), Assessment { health: Health::Failed, safety: Safety::Unknown, advice });
     }
 

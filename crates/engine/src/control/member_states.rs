@@ -15,6 +15,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the pool cannot do without it.
     pub async fn offline(&self, index: usize) -> Result<(), ControlError> {
+        self.refuse_read_only()?;
         let _turn = self.turn().await;
         let state = self.member(index)?;
         if state != MemberState::Active {
@@ -57,6 +58,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the device is not that member, or the member is not out.
     pub async fn online(&self, index: usize, candidate: Candidate) -> Result<(), ControlError> {
+        self.refuse_read_only()?;
         self.refuse_md()?;
         let turn = self.turn().await;
         let state = self.member(index)?;

@@ -24,6 +24,7 @@ impl<I: Io> Control<I> {
     }
 
     fn refuse_places(&self) -> Result<(), ControlError> {
+        self.refuse_read_only()?;
         self.refuse_md()?;
         match self.config.borrow().geometry.members_placed() {
             None => Ok(()),

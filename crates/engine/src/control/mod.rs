@@ -58,7 +58,10 @@ impl<I: Io> Control<I> {
         self.tell_elastic_policy().await;
         let out = self.config.borrow().out().into_iter().enumerate().filter(|(_, is_out)| *is_out);
         let out = out.map(|(member, _)| member).collect();
-        self.note(Event::Opened { out });
+        self.note(Event::Opened { out, mode: self.mode });
+        if self.mode.is_read_only() {
+            return self.read_returned(found).await;
+        }
         for &(member, device) in &found.returned {
             self.io.mark(Mark::OpenedWithReturned);
             let path = self.config.borrow().members[usize::from(member.0)].path.clone();
@@ -81,11 +84,19 @@ impl<I: Io> Control<I> {
         }
     }
 
+    /// Has members read again that were away, as far as the tables say that they are up to date.
+    async fn read_returned(&self, found: &Found) {
+        for &(member, device) in &found.returned {
+            let _ = self.activate(usize::from(member.0), device, |_| ()).await;
+        }
+    }
+
     async fn take_event(self: Rc<Self>, event: ShardEvent) {
         match event {
             ShardEvent::MemberFailed { member, done, .. } => {
                 // Without redundancy nothing is gained by doing without it: its requests fail, others may not.
-                if self.config.borrow().geometry.failures() > 0 {
+                // Nor is anything lost by asking it again when nothing is written.
+                if self.config.borrow().geometry.failures() > 0 && !self.mode.is_read_only() {
                     // When nothing is left to store the failure on, the pool as a whole has failed.
                     let _ = self.take_out(member, MemberState::Failed).await;
                 }

@@ -22,6 +22,7 @@ impl<I: Io> Control<I> {
         new: Option<Candidate>,
         force: bool,
     ) -> Result<(), ControlError> {
+        self.refuse_read_only()?;
         self.refuse_md()?;
         let turn = self.turn().await;
         let state = self.member(index)?;

@@ -28,6 +28,7 @@ impl<I: Io> Control<I> {
         method: Option<GrowMethod>,
         force: bool,
     ) -> Result<(), ControlError> {
+        self.refuse_read_only()?;
         self.refuse_md()?;
         let turn = self.turn().await;
         let before = self.array()?;

@@ -16,6 +16,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When a shard cannot record it.
     pub async fn scrub(&self, run: bool) -> Result<(), ControlError> {
+        self.refuse_read_only()?;
         Ok(self.ask_all(|done| ControlRequest::Scrub { run, done }).await?)
     }
 
@@ -49,6 +50,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the pool is an array.
     pub async fn set_policy(&self, policy: Policy) -> Result<(), ControlError> {
+        self.refuse_read_only()?;
         if self.config().geometry.mapped().is_none() {
             return Err(ControlError::ArrayPolicy);
         }
@@ -64,6 +66,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the pool is no elastic array, the policy cannot be carried out, or the configuration cannot be stored.
     pub async fn set_elastic_policy(&self, policy: ElasticPolicy) -> Result<(), ControlError> {
+        self.refuse_read_only()?;
         if !self.is_elastic() {
             return Err(ControlError::NotElastic);
         }

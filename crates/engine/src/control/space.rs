@@ -137,6 +137,7 @@ impl<I: Io> Control<I> {
     /// When there is no such member, its device cannot tell its use and takes no discards, or the configuration cannot be
     /// stored.
     pub async fn set_physical(&self, index: usize, physical: u64) -> Result<(), ControlError> {
+        self.refuse_read_only()?;
         self.refuse_md()?;
         self.member(index)?;
         let device = self.devices.borrow()[index];

@@ -11,6 +11,9 @@ use crate::control::{Control, ControlError};
 impl<I: Io> Control<I> {
     /// Has spares take the places of members that failed or have not come back.
     pub(super) async fn use_spares(&self) {
+        if self.mode.is_read_only() {
+            return;
+        }
         let _turn = self.turn().await;
         loop {
             let (index, spare) = {

@@ -28,6 +28,7 @@ use sinew_members::full_members::RETRY_NS;
 use sinew_members::io_timeout::IoTimeouts;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::message::{Answer, ControlRequest};
+use sinew_members::open_mode::OpenMode;
 use sinew_members::status::ShardStatus;
 
 /// Whether a member in this state gets every change of the configuration.
@@ -42,6 +43,7 @@ pub struct Control<I> {
     pub(super) devices: RefCell<Vec<Option<DeviceId>>>,
     pub(super) shards: Vec<Sender<ControlRequest>>,
     pub(super) catalog: Catalog,
+    pub(super) mode: OpenMode,
     /// Where the configuration is kept, of an array of md's.
     pub(super) md: Option<RefCell<MdBlocks>>,
     /// Counts the times a shard was about to write to an array of md's that it had not declared as written.
@@ -94,7 +96,7 @@ impl<I: Io> Control<I> {
     /// A control for a pool just found. `shards` are the mailboxes, in order.
     pub fn new(io: I, found: &Found, shards: Vec<Sender<ControlRequest>>) -> Rc<Control<I>> {
         let catalog = Catalog::default();
-        let read_only = found.md.as_ref().is_some_and(|md| !md.is_writable());
+        let read_only = found.mode.is_read_only() || found.md.as_ref().is_some_and(|md| !md.is_writable());
         for volume in found.config.volumes.iter().filter(|v| !v.deleting) {
             let damage = found.config.damage.iter().find(|damage| damage.volume == volume.id);
             let damage = damage.map(|damage| damage.ranges.clone()).unwrap_or_default();
@@ -107,6 +109,7 @@ impl<I: Io> Control<I> {
             devices: RefCell::new(found.devices.clone()),
             shards,
             catalog,
+            mode: found.mode,
             md: found.md.clone().map(RefCell::new),
             write_orders: Cell::new(0),
             md_written: Signal::default(),
@@ -211,6 +214,13 @@ impl<I: Io> Control<I> {
     pub(super) async fn store(&self, mut next: Config, joining: Option<usize>) -> Result<(), ControlError> {
         if self.failed.get() {
             return Err(ControlError::Failed);
+        }
+        // What changes by itself is known in memory only.
+        if self.mode.is_read_only() {
+            let changes = events::changes(&self.config.borrow(), &next);
+            *self.config.borrow_mut() = next;
+            changes.into_iter().for_each(|change| self.note(change));
+            return Ok(());
         }
         let mut failed = Vec::new();
         loop {
@@ -384,6 +394,16 @@ impl<I: Io> Control<I> {
     /// The member that a device is, as long as it takes part.
     pub(super) fn member_on(&self, device: DeviceId) -> Option<usize> {
         self.devices_in_use().into_iter().find(|&(_, used)| used == device).map(|(index, _)| index)
+    }
+
+    /// How the pool was opened.
+    pub fn mode(&self) -> OpenMode {
+        self.mode
+    }
+
+    /// Refuses what would change something on the members.
+    pub(super) fn refuse_read_only(&self) -> Result<(), ControlError> {
+        if self.mode.is_read_only() { Err(ControlError::ReadOnly) } else { Ok(()) }
     }
 
     /// Refuses what only mdadm does.

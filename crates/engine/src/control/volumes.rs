@@ -38,6 +38,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the name or size cannot be had.
     pub async fn create_volume(&self, name: &str, bytes: u64) -> Result<VolumeId, ControlError> {
+        self.refuse_read_only()?;
         if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
             return Err(ControlError::VolumeName);
         }
@@ -71,6 +72,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When there is none of that name.
     pub async fn delete_volume(&self, name: &str) -> Result<(), ControlError> {
+        self.refuse_read_only()?;
         self.refuse_array()?;
         let id = self.find(name)?.id;
         self.change(|config| {
@@ -101,6 +103,7 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When there is none of that name, or the size cannot be had.
     pub async fn resize_volume(&self, name: &str, bytes: u64) -> Result<(), ControlError> {
+        self.refuse_read_only()?;
         self.refuse_array()?;
         let (volume, shared) = (self.find(name)?, self.catalog.get(name));
         self.check_size(&self.config.borrow(), Some(volume.id), bytes)?;

@@ -10,6 +10,7 @@ use sinew_core::io::{DeviceId, Io, IoError};
 use sinew_format::model::config::{Config, MemberConfig, MemberState};
 use sinew_format::superblock::Superblock;
 use sinew_members::full_members::RETRY_NS;
+use sinew_members::open_mode::OpenMode;
 
 use crate::pool::candidate::Candidate;
 use crate::pool::error::PoolError;
@@ -24,6 +25,21 @@ const SPACE_ATTEMPTS: u32 = 50;
 /// # Errors
 /// When there is no pool, or several, or too many members are missing; the error names each member concerned.
 pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, PoolError> {
+    let mut found = find(io, devices, OpenMode::ReadWrite).await?;
+    store(io, Rc::make_mut(&mut found.config), &found.devices).await?;
+    Ok(found)
+}
+
+/// As [`discover`], to be opened read-only: nothing is written. A mapped pool with checksums is found with more members missing
+/// than it survives, too, if any is there.
+///
+/// # Errors
+/// As for [`discover`].
+pub async fn discover_read_only<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, PoolError> {
+    find(io, devices, OpenMode::ReadOnly).await
+}
+
+async fn find<I: Io>(io: &I, devices: &[Candidate], mode: OpenMode) -> Result<Found, PoolError> {
     let (superblocks, mut warnings) = read_all(io, devices).await;
     let was_cut_off = |config: &Config| {
         superblocks.iter().any(|(_, other)| config.was_cut_off(&other.config, usize::from(other.member)))
@@ -71,7 +87,15 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
         member.path = candidate.path.clone();
         found[index] = Some(candidate.device);
     }
-    require_enough(&config, &found, &paths, &warnings)?;
+    let mode = match require_enough(&config, &found, &paths, &warnings) {
+        Ok(()) => mode,
+        Err(_) if mode.is_read_only() && has_last_resort(&config) => {
+            io.mark(Mark::OpenedAsLastResort);
+            warnings.push(last_resort(&config, &found));
+            OpenMode::LastResort
+        }
+        Err(error) => return Err(error),
+    };
     let epoch = if sinew_core::mutation::on(sinew_core::mutation::Mutation::KeepEpoch) {
         config.epoch.max(1)
     } else {
@@ -90,7 +114,11 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
                 member.out_epoch = epoch;
             }
             (MemberState::Missing, Some(device)) => returned.push((MemberId(index as u8), device)),
-            (MemberState::Removed, Some(device)) if is_mapped => {
+            // The tables know which of its chunks are not up to date.
+            (MemberState::Failed | MemberState::Offline, Some(device)) if mode == OpenMode::LastResort => {
+                returned.push((MemberId(index as u8), device));
+            }
+            (MemberState::Removed, Some(device)) if is_mapped && !mode.is_read_only() => {
                 removed.push((MemberId(index as u8), device))
             }
             _ => {}
@@ -102,8 +130,32 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
         .zip(&found)
         .map(|(m, &d)| d.filter(|_| m.state.takes_part() || m.state == MemberState::Spare))
         .collect();
-    store(io, &mut config, &devices).await?;
-    Ok(Found { config: Rc::new(config), devices, returned, removed, warnings, md: None })
+    Ok(Found { config: Rc::new(config), devices, returned, removed, warnings, mode, md: None })
+}
+
+/// Whether what is left of a pool can be read when more members are missing than it survives: only checksums tell right data
+/// from wrong then.
+fn has_last_resort(config: &Config) -> bool {
+    config.geometry.mapped().is_some_and(|geometry| geometry.checksums)
+}
+
+/// What is opened with more members missing than the pool survives, and of which age it is.
+fn last_resort(config: &Config, found: &[Option<DeviceId>]) -> String {
+    let line = |(i, m): (usize, &MemberConfig)| match (m.state, found[i]) {
+        (MemberState::Removed | MemberState::Spare, _)
+        | (MemberState::Active | MemberState::Leaving, Some(_)) => None,
+        (state, Some(_)) => Some(format!("member {i} is here and was {}", state.name())),
+        (_, None) => Some(format!("member {i}, last seen at {}: not found", m.path)),
+    };
+    let lines: Vec<String> = config.members.iter().enumerate().filter_map(line).collect();
+    format!(
+        "more members are missing than the pool survives; it is opened as a last resort: what can be read is read, all else \
+         fails, and blocks may have an older content than the last one where the newest tables are lost; the members that \
+         are there know of opening {} and change {} of the configuration; {}",
+        config.epoch,
+        config.generation,
+        lines.join("; ")
+    )
 }
 
 /// The generation after which the next one is above all that were found, and goes to the other slot than the newest is in:
@@ -150,7 +202,13 @@ fn require_enough(
         format!("member {i}, last seen at {}: {state}", paths.get(&i).unwrap_or(&m.path))
     };
     let members = missing.iter().map(line).chain(warnings.iter().cloned()).collect();
-    Err(PoolError::TooFewMembers { pool: config.name.clone(), missing: missing.len(), failures, members })
+    Err(PoolError::TooFewMembers {
+        pool: config.name.clone(),
+        missing: missing.len(),
+        failures,
+        last_resort: has_last_resort(config),
+        members,
+    })
 }
 
 /// Stores the next generation of the configuration on the given members. Members that are full keep an older one, if more

@@ -67,7 +67,7 @@ pub enum PoolError {
         second: String,
     },
     /// Too few members are there.
-    #[error("pool {pool} cannot be opened: {missing} of its members are not available and it is sure to survive the loss of {failures}{}", list(.members))]
+    #[error("pool {pool} cannot be opened: {missing} of its members are not available and it is sure to survive the loss of {failures}; bring members back{}{}", if *.last_resort { ", or read what is left with --read-only" } else { "" }, list(.members))]
     TooFewMembers {
         /// The pool's name.
         pool: String,
@@ -75,6 +75,8 @@ pub enum PoolError {
         missing: usize,
         /// How many it survives.
         failures: usize,
+        /// Whether what is left may be read as a last resort.
+        last_resort: bool,
         /// What is known of each.
         members: Vec<String>,
     },

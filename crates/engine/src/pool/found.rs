@@ -5,13 +5,14 @@ use std::rc::Rc;
 use sinew_core::ids::MemberId;
 use sinew_core::io::DeviceId;
 use sinew_format::model::config::Config;
+use sinew_members::open_mode::OpenMode;
 
 use crate::pool::md_superblocks::MdBlocks;
 
 /// A pool found on its members, not yet opened.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The configuration to open it with: this epoch's, and already on the active members.
+    /// The configuration to open it with: this epoch's, and already on the active members unless it is opened read-only.
     pub config: Rc<Config>,
     /// The device of each member that is there.
     pub devices: Vec<Option<DeviceId>>,
@@ -21,6 +22,8 @@ pub struct Found {
     pub removed: Vec<(MemberId, DeviceId)>,
     /// What an operator should know about devices that were not used.
     pub warnings: Vec<String>,
+    /// How it is to be opened.
+    pub mode: OpenMode,
     /// md's superblocks, where they take the place of ours.
     pub md: Option<MdBlocks>,
 }

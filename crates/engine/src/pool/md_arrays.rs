@@ -24,6 +24,7 @@ use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::MemberLayout;
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::io_timeout::answered;
+use sinew_members::open_mode::OpenMode;
 
 /// How an array of md's is to be opened.
 #[derive(Clone, Copy, Debug)]
@@ -308,6 +309,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate], options: &MdOptions)
         returned: Vec::new(),
         removed: Vec::new(),
         warnings,
+        mode: OpenMode::ReadWrite,
         md: Some(md),
     })
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::marks::Mark;
+use crate::recovery::{JournalEnds, Recovery};
 use crate::store::Store;
+use crate::store::tables::Effects;
 use crate::store::tables::StripeState;
 use sinew_core::ids::StripeId;
 use sinew_core::io::Io;
@@ -40,4 +42,25 @@ pub(crate) async fn complete<I: Io>(
     store.restore_redundancy();
     store.journal().mark().await?;
     store.flush().await
+}
+
+impl<I: Io> Recovery<I> {
+    /// The part of the end of recovery that reads need, in memory only: a member that is out may have missed data that was
+    /// not known durable, and may be read again later.
+    pub(super) fn apply_missed(&mut self, ends: JournalEnds) {
+        let mut missed = Vec::new();
+        for &stripe in &self.touched {
+            if self.tables.stripe(stripe).state == StripeState::Free {
+                continue;
+            }
+            for (index, home) in self.tables.homes(stripe).iter().enumerate() {
+                if home.is_some_and(|home| !self.members.is_active(home.member)) {
+                    missed.push(Record::Stale { stripe, index: index as u8 });
+                }
+            }
+        }
+        for record in missed {
+            self.tables.apply(ends.last + 1, &record, &mut Effects::default());
+        }
+    }
 }

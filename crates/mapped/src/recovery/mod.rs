@@ -31,6 +31,7 @@ use sinew_format::record_check::RecordCheck;
 use sinew_format::table_page::{PageHeader, PageId};
 use sinew_members::members::Members;
 use sinew_members::open_error::RecoverError;
+use sinew_members::open_mode::OpenMode;
 use sinew_members::pool_shard::OpenShard;
 use sinew_members::recovery_report::RecoveryReport;
 use sinew_members::ring::copies::write_copies;
@@ -62,6 +63,7 @@ struct Recovery<I> {
     config: Rc<Config>,
     bounds: RecordCheck,
     members: Members<I>,
+    mode: OpenMode,
     tables: Tables,
     report: RecoveryReport,
     /// Parity stripes whose writing was not known durable.
@@ -108,9 +110,9 @@ pub(crate) struct Recovered<I> {
 /// # Errors
 /// When the content of the active members is not enough, or impossible.
 pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I>, RecoverError> {
-    let OpenShard { io, index, config, devices, control } = open;
-    let members = Members::new(io.clone(), index, control, &config.members, devices);
-    let mut recovery = Recovery::new(io, index, config, members, BTreeSet::new());
+    let OpenShard { io, index, config, devices, control, mode } = open;
+    let members = Members::new(io.clone(), index, control, &config.members, devices, mode);
+    let mut recovery = Recovery::new(io, index, config, members, mode, BTreeSet::new());
     let ends = loop {
         recovery.load_pages().await?;
         let ends = recovery.replay().await?;
@@ -122,13 +124,17 @@ pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I
         }
         recovery.io.mark(Mark::RecoverAgain);
         let Recovery { io, config, members, lost, .. } = recovery;
-        recovery = Recovery::new(io, index, config, members, lost);
+        recovery = Recovery::new(io, index, config, members, mode, lost);
     };
     recovery.rewrite_unflushed(ends.tail).await?;
     recovery.flush().await?;
-    let (report, touched) = (recovery.report, std::mem::take(&mut recovery.touched));
-    let unmended = std::mem::take(&mut recovery.unmended);
+    if mode.is_read_only() {
+        recovery.apply_missed(ends);
+    }
+    let mut report = recovery.report;
+    let (touched, unmended) = (std::mem::take(&mut recovery.touched), std::mem::take(&mut recovery.unmended));
     let store = recovery.finish(ends)?;
+    report.blocks_unknown = store.tables().unknown_blocks();
     Ok(Recovered { store, report, touched, unmended })
 }
 
@@ -138,12 +144,14 @@ impl<I: Io> Recovery<I> {
         index: usize,
         config: Rc<Config>,
         members: Members<I>,
+        mode: OpenMode,
         lost: BTreeSet<SlotNo>,
     ) -> Recovery<I> {
         Recovery {
             io,
             index,
             members,
+            mode,
             tables: Tables::new(config.mapped()),
             bounds: RecordCheck::new(&config),
             report: RecoveryReport::default(),
@@ -190,6 +198,10 @@ impl<I: Io> Recovery<I> {
             }
             let contents = join_all(some.iter().map(|(id, page)| self.read_page(*id, page))).await;
             for ((id, mut page), content) in some.into_iter().zip(contents) {
+                // Its blocks are unknown then, as those of pages without any copy.
+                if content.is_err() && self.mode == OpenMode::LastResort {
+                    continue;
+                }
                 let loaded = self.tables.load_page(id, content?.bytes(), &self.bounds);
                 loaded.map_err(|error| self.damaged(format!("page {id:?}: {error}")))?;
                 // The same version may have been written twice; copies beyond those due are free space.
@@ -247,10 +259,21 @@ impl<I: Io> Recovery<I> {
             );
         }
         self.flushed = blocks.values().map(|b| b.header.flushed).max().unwrap_or(0);
+        let needed = self.flushed.max(newest_page);
         let mut epoch = 0;
         let mut lsn = tail;
         let mut chain = Vec::new();
-        while let Some(block) = blocks.remove(&lsn).filter(|b| b.header.epoch >= epoch) {
+        loop {
+            let Some(block) = blocks.remove(&lsn).filter(|b| b.header.epoch >= epoch) else {
+                if self.mode == OpenMode::LastResort && lsn <= needed {
+                    // What it changed is as it was before, or as a later block has it.
+                    self.io.mark(Mark::LastResortGap);
+                    self.report.blocks_missing += 1;
+                    lsn += 1;
+                    continue;
+                }
+                break;
+            };
             epoch = block.header.epoch;
             let wrong = |error| self.damaged(format!("journal block {lsn}: {error}"));
             let records = decode_records(block.data.bytes()).map_err(wrong)?;
@@ -275,7 +298,7 @@ impl<I: Io> Recovery<I> {
             }
             self.report.blocks_replayed += 1;
         }
-        if lsn <= self.flushed.max(newest_page) {
+        if lsn <= needed {
             return Err(self.gap(lsn));
         }
         Ok(JournalEnds { last: lsn - 1, tail })
@@ -368,7 +391,8 @@ impl<I: Io> Recovery<I> {
         }
         for stripe in (0..self.tables.stripe_count()).map(StripeId) {
             for &home in self.tables.homes(stripe).iter().flatten() {
-                if !allocator.claim(home) {
+                // Tables of different age may disagree; checksums tell whose content a chunk has.
+                if !allocator.claim(home) && self.mode != OpenMode::LastResort {
                     let (chunk, member) = (home.chunk, home.member.0);
                     return Err(
                         self.damaged(format!("chunk {chunk} of member {member} belongs to two stripes"))
@@ -379,7 +403,13 @@ impl<I: Io> Recovery<I> {
         for (_, copies) in self.tables.pages.written() {
             copies.iter().for_each(|&copy| allocator.claim_page(copy));
         }
-        let complete = self.tables.complete();
+        let complete = match self.mode {
+            OpenMode::LastResort => {
+                self.tables.complete_as_far_as_known();
+                Ok(())
+            }
+            _ => self.tables.complete(),
+        };
         complete.map_err(|error| self.damaged(error.to_string()))?;
         let journal = Journal::new(config.epoch, ends.last, ends.tail, self.flushed);
         Ok(Store::new(StoreParts {

@@ -59,13 +59,18 @@ pub(super) fn extents<I: Io>(store: &Rc<Store<I>>, volume: VolumeId, local: u64,
     let mut extents = Vec::new();
     store.stretches(volume, local, count, |s| {
         let bytes = u64::from(s.count) * BLOCK_BYTES as u64;
-        extents.push(Extent { bytes, allocated: s.slot.is_some() });
+        // Holes would be taken for zeros.
+        extents.push(Extent { bytes, allocated: s.slot.is_some() || !s.is_known });
     });
     extents
 }
 
 async fn read_stretch<I: Io>(stripes: &Rc<Stripes<I>>, stretch: Stretch) -> Result<Buf, VolumeError> {
     let store = stripes.store();
+    if !stretch.is_known {
+        store.mark(Mark::ReadUnknown);
+        return Err(VolumeError::Failed);
+    }
     let Some(slot) = stretch.slot else { return Ok(Buf::zeroed(stretch.count as usize * BLOCK_BYTES)) };
     stripes.second_chance().note(store.geometry().place(slot).0);
     match stripes.read_slots(slot, stretch.count).await {

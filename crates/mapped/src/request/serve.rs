@@ -22,6 +22,15 @@ pub(crate) async fn serve<I: Io>(
     if !matches!(request, Request::Flush) && store.is_deleted(volume) {
         return Err(VolumeError::Gone);
     }
+    if store.members().are_read_only() {
+        match request {
+            Request::Write { .. } | Request::Merge { .. } | Request::Unmap { .. } => {
+                return Err(VolumeError::ReadOnly);
+            }
+            Request::Flush => return Ok(Reply::Done),
+            Request::Read { .. } | Request::Extents { .. } => {}
+        }
+    }
     let blocks = request.stored_blocks();
     if blocks > 0 && store.is_short_of_space() {
         // What was freed and not discarded yet takes space.

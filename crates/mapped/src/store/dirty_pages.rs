@@ -71,6 +71,15 @@ impl Pages {
         state.ever_written = true;
     }
 
+    /// The last journal block that a page contains; 0 if it was never written.
+    pub(super) fn lsn(&self, page: PageId) -> Lsn {
+        match page {
+            PageId::Shard => self.shard.lsn,
+            PageId::Stripes(number) => self.stripes.get(number as usize).map_or(0, |state| state.lsn),
+            PageId::Map(number) => self.map.get(number as usize).map_or(0, |state| state.lsn),
+        }
+    }
+
     /// The last journal block that any page contains.
     pub(crate) fn newest(&self) -> Lsn {
         self.all().map(|(_, state)| state.lsn).max().unwrap_or(0)

@@ -6,7 +6,7 @@
 //!
 //! The map alone decides which slot of a block is live. Owners only say where to look; dead slots keep theirs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::store::dirty_pages::Pages;
 use crate::store::live_counts::LiveCounts;
@@ -73,6 +73,8 @@ pub(crate) struct Tables {
     pub(crate) scrub_next: Option<StripeId>,
     /// Live counts are kept from the moment recovery has counted once.
     counting: bool,
+    /// The blocks that contradict something, if the pool was opened as a last resort.
+    unknown: Option<BTreeSet<ShardBlock>>,
 }
 
 impl Tables {
@@ -90,6 +92,7 @@ impl Tables {
             live: LiveCounts::default(),
             scrub_next: None,
             counting: false,
+            unknown: None,
         }
     }
 
@@ -234,8 +237,7 @@ impl Tables {
                     effects.dropped.push(*page);
                 }
             }
-            // The records that it cancels were not applied.
-            Record::Void { .. } => {}
+            Record::Void { .. } => {} // The records that it cancels were not applied.
             Record::Scrub { next } => {
                 if self.pages.admits(PageId::Shard, lsn) {
                     self.scrub_next = *next;
@@ -593,5 +595,6 @@ impl Tables {
     }
 }
 
+mod last_resort;
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,8 @@ pub(crate) struct Stretch {
     pub(crate) block: ShardBlock,
     pub(crate) slot: Option<SlotNo>,
     pub(crate) count: u32,
+    /// False where the tables do not tell whether anything is stored.
+    pub(crate) is_known: bool,
 }
 
 /// A request under way on a volume.
@@ -91,12 +93,20 @@ impl<I: Io> Store<I> {
         let (index, within) = split_local(local);
         let in_page = count.min(PAGE_INDICES - within);
         match tables.volume_page(volume, index) {
-            None => Stretch { block: ShardBlock(0), slot: None, count: in_page },
+            None => {
+                Stretch { block: ShardBlock(0), slot: None, count: in_page, is_known: tables.knows_all() }
+            }
             Some(page) => {
                 let block = ShardBlock(page * PAGE_INDICES + within);
                 let (slot, run) = tables.map.get_run(block.0, in_page);
                 let run = slot.map_or(run, |s| run.min(CHUNK_BLOCKS - s % CHUNK_BLOCKS));
-                Stretch { block, slot: slot.map(SlotNo), count: run }
+                match slot {
+                    Some(slot) => Stretch { block, slot: Some(SlotNo(slot)), count: run, is_known: true },
+                    None => {
+                        let (is_known, count) = tables.known_run(block, run);
+                        Stretch { block, slot: None, count, is_known }
+                    }
+                }
             }
         }
     }

@@ -12,6 +12,9 @@ use sinew_core::io::Io;
 impl<I: Io> Stripes<I> {
     /// Rewrites good content where it was bad, unless the chunk has another home by now.
     pub(super) async fn repair(self: &Rc<Self>, part: ChunkPart, bad: &[(usize, ChunkAddr)], good: &Buf) {
+        if self.store.members().are_read_only() {
+            return;
+        }
         for &(index, home) in bad {
             if self.live_home(part.stripe, index) != Some(home) {
                 self.store.mark(Mark::ReadRepairVoid);

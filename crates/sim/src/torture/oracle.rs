@@ -251,6 +251,28 @@ impl Oracle {
         Ok(())
     }
 
+    /// Checks a content without taking note of it: what the block may hold now, or, of `any_age`, ever has.
+    pub(crate) fn check(&self, place: Place, content: &[u8], any_age: bool) -> Result<(), String> {
+        let block = self.blocks.get(&place);
+        let mut legal: Vec<Version> = block.map_or(vec![0], |block| block.possible().collect());
+        if any_age {
+            legal.push(0);
+            legal.extend(block.iter().flat_map(|block| &block.begun));
+        }
+        legal.sort_unstable();
+        legal.dedup();
+        match self.recognise(place, content, &legal) {
+            Some(_) => Ok(()),
+            None => {
+                let found = describe(place, content);
+                Err(format!(
+                    "volume {} block {}: read {found}, legal are versions {legal:?}",
+                    place.0, place.1
+                ))
+            }
+        }
+    }
+
     /// Finds a content among the legal versions. A pattern contains its version, so that few have to be generated to compare.
     fn recognise(&self, place: Place, content: &[u8], legal: &[Version]) -> Option<Version> {
         let named = u64::from_le_bytes(content[16..24].try_into().expect("eight bytes"));

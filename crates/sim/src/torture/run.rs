@@ -6,6 +6,7 @@
 //! places    which place of the pool a member has
 //! ending    how an opening ends
 //! opening   opening the pool
+//! inspection  read-only openings of copies of the devices
 //! trouble   failures of members, orders of operators
 //! growth    members added and removed
 //! work      clients at work during one opening
@@ -18,6 +19,7 @@ mod acts;
 mod drain;
 mod ending;
 mod growth;
+mod inspection;
 mod opening;
 mod places;
 mod state;
@@ -94,6 +96,7 @@ impl Run {
         for opening in 0..self.work.plan.openings {
             self.opening = opening;
             progress(self);
+            self.inspect()?;
             self.trouble_opening();
             let Some(pool) = self.open(true)? else { continue };
             self.set_faults(self.work.plan.corruption);

@@ -142,6 +142,7 @@ impl Scene {
             config: &control.config(),
             status: &status,
             unnamed: &[],
+            mode: control.mode(),
             has_failed: control.has_failed(),
             refused_lately: false,
             thin: Vec::new(),

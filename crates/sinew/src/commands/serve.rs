@@ -26,6 +26,10 @@ pub(crate) struct ServeArgs {
     /// /etc/sinew/tank.toml (docs/configuration.md). Waits for members that are not there yet.
     #[arg(long, value_name = "FILE", exclusive = true)]
     config: Option<PathBuf>,
+    /// Serve the pool read-only: nothing at all is written to its members. A pool with checksums is served with more members
+    /// missing than it survives, too: what can be read is read, all else fails.
+    #[arg(long, conflicts_with_all = ["md", "preset", "rebuild_after"])]
+    read_only: bool,
     /// The members are those of an array of md's (mdadm), by its own superblocks; it is served read-only, and nothing at
     /// all is written to them.
     #[arg(long)]
@@ -45,14 +49,21 @@ pub(crate) struct ServeArgs {
 /// # Errors
 /// When the pool cannot be opened or served.
 pub(crate) fn run(args: ServeArgs) -> Result<()> {
-    let kind = if args.md { md_kind(args.write, args.force) } else { Kind::Pool };
-    let (source, listen) = match &args.config {
+    let kind = match args.md {
+        true => md_kind(args.write, args.force),
+        false if args.read_only => Kind::ReadOnly,
+        false => Kind::Pool,
+    };
+    let (source, kind, listen) = match &args.config {
         Some(file) => config_file::read(file)?,
-        None => (Source::Named(args.members), args.listen),
+        None => (Source::Named(args.members), kind, args.listen),
     };
     serve(source, kind, listen, |open, at| {
         match kind {
             Kind::Pool => say!("serving pool {}", open.control.config().name),
+            Kind::ReadOnly => {
+                say!("serving pool {}, {}", open.control.config().name, open.control.mode().name());
+            }
             Kind::Md(options) => {
                 say!("serving md array {}, {}", open.control.config().name, access_name(options.access))
             }

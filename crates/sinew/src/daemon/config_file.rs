@@ -20,6 +20,7 @@ use super::listen::{Listen, parse_address, parse_group, parse_mode};
 use super::settings::Settings;
 use crate::pool::assembly::{Assembly, Source};
 use crate::pool::cores::{self, CoreList};
+use crate::pool::host::Kind;
 use crate::pool::preset;
 use crate::protocol::{ElasticChange, IoTimeout, PolicyChange};
 use crate::units;
@@ -42,6 +43,8 @@ struct ConfigFile {
     wait: Option<Duration>,
     #[serde(default, deserialize_with = "time")]
     rebuild_after: Option<Duration>,
+    #[serde(default)]
+    read_only: bool,
     control: Option<PathBuf>,
     #[serde(default, deserialize_with = "core_list")]
     cores: Option<CoreList>,
@@ -139,7 +142,7 @@ struct Elastic {
 ///
 /// # Errors
 /// When it cannot be read, or says something that is wrong; the error names the line.
-pub(crate) fn read(path: &Path) -> Result<(Source, Listen)> {
+pub(crate) fn read(path: &Path) -> Result<(Source, Kind, Listen)> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let named = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     parse(&text, named).with_context(|| format!("{} is wrong", path.display()))
@@ -147,7 +150,7 @@ pub(crate) fn read(path: &Path) -> Result<(Source, Listen)> {
 
 /// # Errors
 /// When the text is not TOML, has a key that is not known, or a value that is wrong.
-fn parse(text: &str, named: &str) -> Result<(Source, Listen)> {
+fn parse(text: &str, named: &str) -> Result<(Source, Kind, Listen)> {
     let file: ConfigFile =
         toml::from_str(text).map_err(|error| anyhow!("{}", error.to_string().trim_end()))?;
     let pool = file.pool.unwrap_or_else(|| named.to_owned());
@@ -207,7 +210,8 @@ fn parse(text: &str, named: &str) -> Result<(Source, Listen)> {
         fault_member: Vec::new(),
         settings,
     };
-    Ok((Source::Pool(assembly), listen))
+    let kind = if file.read_only { Kind::ReadOnly } else { Kind::Pool };
+    Ok((Source::Pool(assembly), kind, listen))
 }
 
 /// Reads a text as an option of the command does.
@@ -303,6 +307,7 @@ mod tests {
             members = ['/srv/m', '/dev/x']
             wait = '5s'
             rebuild-after = '10m'
+            read-only = true
             cores = '0-1'
             control = '/run/c'
             preset = 'sinew'
@@ -332,7 +337,8 @@ mod tests {
         let assembly = assembly(text);
         assert_eq!(assembly.pool, "two words");
         assert_eq!((assembly.places.len(), assembly.wait), (2, Duration::from_secs(5)));
-        let listen = parse(text, "tank").expect("a right file").1;
+        let (_, kind, listen) = parse(text, "tank").expect("a right file");
+        assert!(matches!(kind, Kind::ReadOnly));
         assert_eq!(listen.unix, Some("/run/n".into()));
         assert_eq!((listen.socket_mode, listen.socket_group), (Some(0o660), Some(7)));
         assert_eq!(listen.tcp, parse_address("127.0.0.1:10809").ok());

@@ -70,11 +70,13 @@ pub(crate) fn serve(
             complain!("warning: {warning}");
         }
         report_recovery(&open);
-        if let Some(preset) = &listen.preset {
+        let is_read_only = open.control.mode().is_read_only();
+        if let Some(preset) = listen.preset.as_ref().filter(|_| !is_read_only) {
             preset::apply(preset, &open.control).await?;
         }
-        listen.settings.apply(&open.control).await?;
-        if let Some(after) = listen.rebuild_after {
+        let settings = if is_read_only { listen.settings.of_reading() } else { listen.settings };
+        settings.apply(&open.control).await?;
+        if let Some(after) = listen.rebuild_after.filter(|_| !is_read_only) {
             open.control.set_rebuild_after(Some(after.as_nanos() as u64))?;
         }
         open.devices.begin_faults();
@@ -89,7 +91,7 @@ pub(crate) fn serve(
             complain!("{error:#}");
             std::process::exit(1);
         }
-        complain!("stopped, everything is on the members");
+        complain!("{}", if is_read_only { "stopped" } else { "stopped, everything is on the members" });
         Ok(())
     })
 }
@@ -123,7 +125,17 @@ fn stop_signal() -> Result<Receiver<()>> {
 
 fn report_recovery(open: &Open) {
     let r = open.recovery;
-    if r.blocks_replayed > 0 && (r.pages > 0 || r.records_verified > 0) {
+    if r.blocks_missing > 0 || r.blocks_unknown > 0 {
+        complain!(
+            "warning: as a last resort: {} blocks of the journal are on no member, so what they changed may have its older \
+             content; the place of {} blocks that were found is unknown, so they cannot be read",
+            r.blocks_missing,
+            r.blocks_unknown
+        );
+    }
+    if open.control.mode().is_read_only() {
+        complain!("nothing is written to the members");
+    } else if r.blocks_replayed > 0 && (r.pages > 0 || r.records_verified > 0) {
         complain!(
             "recovered in {:.1} ms: {} read, {} pages, {} journal blocks replayed, {} of {} unflushed records dropped",
             r.elapsed_ns as f64 / 1e6,

@@ -22,6 +22,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Those that a pool takes which is served read-only.
+    pub(crate) fn of_reading(self) -> Settings {
+        Settings { policy: None, throttle: None, elastic: None, ..self }
+    }
+
     /// Changes the settings of a pool. Gives its policy, if it has one that was to be changed.
     ///
     /// # Errors

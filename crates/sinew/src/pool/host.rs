@@ -21,6 +21,7 @@ use sinew_format::model::config::Config;
 use sinew_members::message::ControlRequest;
 use sinew_members::message::ShardEvent;
 use sinew_members::open_error::RecoverError;
+use sinew_members::open_mode::OpenMode;
 use sinew_members::recovery_report::RecoveryReport;
 use sinew_members::status::ShardStatus;
 use sinew_uring::threads::{pin_to, spawn_pinned};
@@ -89,6 +90,7 @@ impl Open {
             config,
             status,
             unnamed,
+            mode: self.control.mode(),
             has_failed,
             refused_lately: self.control.has_refused_lately(),
             thin,
@@ -132,12 +134,14 @@ struct ThreadSeed {
     mailboxes: Vec<(usize, Receiver<ControlRequest>)>,
     senders: Vec<Sender<ControlRequest>>,
     events: Sender<ShardEvent>,
+    mode: OpenMode,
 }
 
 impl ThreadSeed {
     async fn open(self, io: &UringIo) -> Result<(PoolClient<UringIo>, RecoveryReport), RecoverError> {
         let config = Rc::new(self.config);
-        let opened = shard::open_shards(io, &config, &self.devices, self.mailboxes, &self.events).await;
+        let opened =
+            shard::open_shards(io, &config, &self.devices, self.mailboxes, &self.events, self.mode).await;
         let (shards, report) = opened?;
         let mut links: Vec<ShardLink<UringIo>> = self.senders.into_iter().map(ShardLink::There).collect();
         for (index, shard) in shards {
@@ -152,6 +156,8 @@ impl ThreadSeed {
 pub(crate) enum Kind {
     /// A pool or array of ours.
     Pool,
+    /// The same, so that nothing is written to its members.
+    ReadOnly,
     /// An array of md's.
     Md(MdOptions),
 }
@@ -188,8 +194,11 @@ impl Failure {
 impl Kind {
     async fn discover(self, io: &UringIo, candidates: &[Candidate]) -> Result<Found, Failure> {
         match self {
-            Kind::Pool => {
-                let found = pool::discover(io, candidates).await;
+            Kind::Pool | Kind::ReadOnly => {
+                let found = match self {
+                    Kind::ReadOnly => pool::discover_read_only(io, candidates).await,
+                    _ => pool::discover(io, candidates).await,
+                };
                 found.map_err(|error| Failure::of_discovery(error, candidates))
             }
             Kind::Md(options) => md_arrays::discover(io, candidates, &options).await.map_err(|error| {
@@ -349,6 +358,7 @@ fn seeds(
         mailboxes: Vec::new(),
         senders: senders.to_vec(),
         events: events.clone(),
+        mode: found.mode,
     };
     let mut seeds: Vec<ThreadSeed> = (0..threads).map(seed).collect();
     for (shard, mailbox) in receivers.into_iter().enumerate() {

@@ -42,6 +42,7 @@ pub(crate) fn open_available(devices: &Devices, named: &[PathBuf], kind: Kind) -
     let (mut candidates, mut problems) = (Vec::new(), Vec::new());
     let (paths, read_only) = match kind {
         Kind::Pool => (expand(named)?, false),
+        Kind::ReadOnly => (expand(named)?, true),
         Kind::Md(options) => (each(named)?, options.access == Access::ReadOnly),
     };
     let options = OpenOptions { read_only, ..OpenOptions::default() };

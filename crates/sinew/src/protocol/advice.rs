@@ -35,6 +35,16 @@ impl<'a> Addressed<'a> {
                  members: see to their devices, stop this server, and serve the pool again"
                     .to_owned()
             }
+            Advice::RescueData(members) => format!(
+                "more members are missing than the pool survives: copy what can be read, for example with nbdcopy or ddrescue; \
+                 if member {} can be brought back, stop this server and serve the pool again with it",
+                list(members)
+            ),
+            Advice::ServeForWriting => {
+                "nothing is written while the pool is served read-only: for repairs and changes stop this server, and serve \
+                 it without --read-only"
+                    .to_owned()
+            }
             Advice::MakePhysicalSpace(members) => format!(
                 "member {}: no physical space, so writes wait or are refused: make space where the member is (its file \
                  system, thin pool or zram), or discard data of volumes; writes go on by themselves",

@@ -19,7 +19,7 @@ pub(crate) fn entry(entry: &Entry, start: SystemTime) -> EventView {
     };
     let some = |text: &String| Some(text.clone());
     match &entry.event {
-        Event::Opened { out } => EventView { out: Some(out.clone()), ..view },
+        Event::Opened { out, .. } => EventView { out: Some(out.clone()), ..view },
         Event::PoolFailed => view,
         Event::Member { member, path, change: _ } => {
             EventView { member: Some(*member), path: some(path), ..view }

@@ -29,6 +29,9 @@ pub(crate) struct PoolState {
     /// `failed`: more members are out than the pool survives, so it refuses everything until it is served again.
     #[schemars(schema_with = "names::health")]
     pub(crate) health: String,
+    /// `read-write`; `read-only`: nothing is written to the members; `last-resort`: the same, with more members missing than
+    /// the pool survives.
+    pub(crate) access: String,
     /// Whether the data is safe, for people.
     pub(crate) data_safe: String,
     /// False if there is nothing to do but to wait.

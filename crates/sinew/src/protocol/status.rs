@@ -16,6 +16,7 @@ use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::policy::Policy;
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::latency::LatencyHistogram;
+use sinew_members::open_mode::OpenMode;
 use sinew_members::status::GovernorStatus;
 
 use super::advice::{self, Addressed};
@@ -48,6 +49,7 @@ pub(crate) fn pool(observed: &Observed<'_>, space: &PoolSpace, control: &Path) -
         pool: config.name.clone(),
         uuid: uuid_text(&config.pool),
         health: health.name().to_owned(),
+        access: access(observed).to_owned(),
         data_safe: advice::safety(safety).to_owned(),
         needs_attention,
         damaged_ranges: observed.damaged_ranges,
@@ -90,6 +92,14 @@ pub(crate) fn pool(observed: &Observed<'_>, space: &PoolSpace, control: &Path) -
         physical: space.domains.iter().map(domain).collect(),
         volumes: volumes().map(|v| volume(observed, v)).collect(),
         ..PoolState::default()
+    }
+}
+
+/// Whether the members are written; md's arrays say that by themselves.
+fn access(observed: &Observed<'_>) -> &'static str {
+    match observed.config.geometry {
+        PoolGeometry::Array(array) if array.is_read_only() => OpenMode::ReadOnly.name(),
+        _ => observed.mode.name(),
     }
 }
 

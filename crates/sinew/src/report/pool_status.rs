@@ -33,6 +33,11 @@ pub(crate) fn print(value: &Value) {
         if value["checksums"].as_bool() == Some(true) { "on" } else { "off" }
     );
     say!("health    {}", text(value, "health"));
+    match text(value, "access") {
+        "read-only" => say!("access    read-only, nothing is written to the members"),
+        "last-resort" => say!("access    last resort: read-only, what cannot be read fails"),
+        _ => {}
+    }
     say!("data safe {}", text(value, "data_safe"));
     print_advice(value);
     print_hung(value);

@@ -1,7 +1,7 @@
 //! The acts of a run besides requests: their names, as counted in [`super::Outcome::reached`], and how long they last.
 
 /// Names of acts, as counted in [`super::Outcome::reached`].
-pub(super) const ACTS: [&str; 27] = [
+pub(super) const ACTS: [&str; 29] = [
     "blackouts",
     "members_left_out",
     "members_detached",
@@ -29,6 +29,8 @@ pub(super) const ACTS: [&str; 27] = [
     "step_arounds_ordered",
     "growths_ordered",
     "shares_ordered",
+    "inspections",
+    "inspections_with_few",
 ];
 
 /// How long a hung member answers nothing. The I/O timeout of most plans is shorter; while the pool is opened it is longer.

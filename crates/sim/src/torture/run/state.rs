@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::rc::Rc;
 
+use sinew_core::coverage::MarkName;
 use sinew_core::io::DeviceId;
 use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_members::recovery_report::RecoveryReport;
@@ -88,6 +89,8 @@ pub(super) struct Run {
     pub(super) counters: CounterValues,
     pub(super) recovered: RecoveryReport,
     pub(super) acts: BTreeMap<&'static str, u64>,
+    /// Marks reached in inspections.
+    pub(super) inspected: BTreeMap<MarkName, u64>,
     pub(super) opening: usize,
 }
 
@@ -142,6 +145,7 @@ impl Run {
             counters: CounterValues::default(),
             recovered: RecoveryReport::default(),
             acts: BTreeMap::new(),
+            inspected: BTreeMap::new(),
             opening: 0,
         };
         for member in 0..plan.members.len() {
@@ -227,6 +231,9 @@ impl Run {
         reached.extend(self.counters.named());
         reached.extend(self.world.fault_counts().named());
         reached.extend(self.world.marks_reached().into_iter().map(|(mark, count)| (mark.text(), count)));
+        for (mark, count) in &self.inspected {
+            *reached.entry(mark.text()).or_default() += count;
+        }
         reached
     }
 
