@@ -183,7 +183,10 @@ fn impossible_pools_are_explained() {
     let sandbox = Sandbox::new();
     let create = |args: &[&str]| sandbox.fails(&[&["pool", "create", "p"], args].concat());
     says(&create(&["a", "b", "c"]), &["a does not exist", "--size"]);
-    says(&create(&["a", "b", "--size", "64M"]), &["3 to 255 members", "2 given"]);
+    says(
+        &create(&["a", "b", "--size", "64M"]),
+        &["3 to 255 members", "2 with --protection mirror", "2 given"],
+    );
     says(&create(&["a", "b", "c", "--size", "1M"]), &["too few for a member", "at least"]);
     says(&create(&["a", "b", "c", "--size", "64M", "--data-columns", "5"]), &["5+1", "the pool has 3"]);
     says(&create(&["a", "b", "c", "--size", "64M", "--shards", "99"]), &["1 to 64 shards"]);

@@ -25,8 +25,8 @@ pub const PAGE_HEADER_BYTES: usize = 256;
 pub const SUPERBLOCK_AREA_BYTES: u64 = 1 << 20;
 /// Volume blocks are dealt over the shards in extents of this many blocks (1 MiB).
 pub const EXTENT_BLOCKS: u64 = 256;
-/// The fewest and the most members of a pool.
-pub const MEMBERS: std::ops::RangeInclusive<usize> = 3..=255;
+/// The fewest and the most members of a pool. Only a mirror of two copies can have two.
+pub const MEMBERS: std::ops::RangeInclusive<usize> = 2..=255;
 /// The widest stripe, k + m.
 pub const STRIPE_WIDTH_MAX: usize = 32;
 /// Volumes may add up to this many times the raw capacity.
@@ -79,7 +79,7 @@ named! {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Too few or too many members.
-    #[error("a pool has {least} to {most} members; {0} given", least = MEMBERS.start(), most = MEMBERS.end())]
+    #[error("a pool has 3 to {most} members, or 2 with --protection mirror; {0} given", most = MEMBERS.end())]
     Members(usize),
     /// The stripe does not fit the members or the format.
     #[error("a stripe of {data}+{parity} needs {needed} to {max} chunks on distinct members; the pool has {members}", max = STRIPE_WIDTH_MAX)]
@@ -140,7 +140,8 @@ impl MappedGeometry {
     /// [`GeometryError`] if such a pool is impossible with this number of members.
     pub fn checked_for(self, members: usize) -> Result<MappedGeometry, GeometryError> {
         let MappedGeometry { protection, data_columns, shards, .. } = self;
-        if !MEMBERS.contains(&members) {
+        let is_pair = matches!(protection, Protection::Mirror { copies: 2 });
+        if !MEMBERS.contains(&members) || members == 2 && !is_pair {
             return Err(GeometryError::Members(members));
         }
         if let Protection::Mirror { copies } = protection
@@ -188,7 +189,8 @@ impl MappedGeometry {
 
     /// The fewest members of a pool with this geometry.
     pub fn members_least(&self) -> usize {
-        (self.data_columns + self.parity_columns()).max(self.copies()).max(*MEMBERS.start())
+        let is_pair = matches!(self.protection, Protection::Mirror { copies: 2 });
+        (self.data_columns + self.parity_columns()).max(self.copies()).max(if is_pair { 2 } else { 3 })
     }
 
     /// Chunks a stripe can have: k data, m parity, f mirrors of each data column, in this order.

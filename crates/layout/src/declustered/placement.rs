@@ -33,9 +33,9 @@ impl Placement {
     /// The templates for `members` members. The seed makes pools and shards differ from each other.
     ///
     /// # Panics
-    /// When there are fewer than 3 or more than 255 members.
+    /// When there are fewer than 2 or more than 255 members.
     pub fn new(members: usize, seed: u64) -> Placement {
-        assert!((3..=255).contains(&members), "{members} members, there are 3 to 255");
+        assert!((2..=255).contains(&members), "{members} members, there are 2 to 255");
         let n = members as u64;
         let templates = match Field::of_order(members) {
             Some(field) => Templates::Squares { field, first: (mix(seed) % (n - 1), mix(!seed) % n) },

@@ -152,6 +152,7 @@ impl Plan {
         if arrays.chance(0.25) {
             return plan.of_array(arrays);
         }
+        plan.draw_pair(&mut Rng::stream(seed, "plan, pair", 0));
         plan.draw_growth(&mut Rng::stream(seed, "plan, growth", 0));
         plan
     }
@@ -216,6 +217,17 @@ impl Plan {
         self.convert_free = [0, 10, 40, 100][rng.below(4) as usize];
         self.convert_mirrored = [100, 100, 10, 0][rng.below(4) as usize];
         self.convert_pause = [0, 0, 1_000_000, 40_000_000][rng.below(4) as usize];
+    }
+
+    /// Some mirrors have two members, so that one holds everything while the other is out.
+    fn draw_pair(&mut self, rng: &mut Rng) {
+        if self.protection != (Protection::Mirror { copies: 2 }) || !rng.chance(0.3) {
+            return;
+        }
+        self.members.truncate(2);
+        self.data_columns = [0, 0, 1][rng.below(3) as usize];
+        let volume_max = self.blocks_max().expect("the shape of a pair") / self.volumes.len() as u64;
+        self.volumes.iter_mut().for_each(|blocks| *blocks = volume_max.min(*blocks));
     }
 
     /// Half of all mapped pools grow or shrink, by devices like their members, some of them of other sizes.
