@@ -28,6 +28,32 @@ impl<I: Io> Control<I> {
         self.absent.rebuild_after.get()
     }
 
+    /// Whether the free space of the others takes what any one member holds, should it stay away; none for arrays, whose members
+    /// have their places.
+    ///
+    /// # Errors
+    /// When a shard is gone.
+    pub async fn has_room_to_rebuild(&self) -> Result<Option<bool>, ControlError> {
+        let (active, needed) = {
+            let config = self.config.borrow();
+            let Some(geometry) = config.geometry.mapped() else { return Ok(None) };
+            let members = config.members.iter().enumerate();
+            let active = members.filter(|(_, member)| member.state == MemberState::Active);
+            let active: Vec<usize> = active.map(|(index, _)| index).collect();
+            (active, (geometry.data_columns + geometry.parity_columns()).max(geometry.copies()))
+        };
+        if active.len() <= needed {
+            return Ok(Some(false));
+        }
+        for index in active {
+            let member = MemberId(index as u8);
+            if !self.ask_whether(|done| ControlRequest::FitsWithout { member, done }).await? {
+                return Ok(Some(false));
+            }
+        }
+        Ok(Some(true))
+    }
+
     /// Begins to rebuild what members held that have been away for too long, one after the other. Without enough members, or
     /// room for it, nothing begins; the next look tries again.
     pub(super) async fn evacuate_absent(&self) {

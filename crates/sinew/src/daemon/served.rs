@@ -69,6 +69,7 @@ impl Served {
         state.spike_avoidance = control.spike_avoidance().name().to_owned();
         state.io_timeout_s = control.io_timeout().map(|ns| ns as f64 / 1e9);
         state.rebuild_after_s = control.rebuild_after().map(|ns| ns as f64 / 1e9);
+        state.rebuild_room = control.has_room_to_rebuild().await?;
         state.nbd = NbdPlaces {
             unix: addresses.unix.as_ref().map(|path| path.display().to_string()),
             tcp: addresses.tcp.map(|address| address.to_string()),

@@ -108,6 +108,8 @@ pub(crate) struct PoolState {
     pub(crate) io_timeout_s: Option<f64>,
     /// Seconds after which what a member held that stays away is rebuilt into free space; null for never.
     pub(crate) rebuild_after_s: Option<f64>,
+    /// Whether the free space of the others takes what any one member holds, should it be lost; null for an array.
+    pub(crate) rebuild_room: Option<bool>,
     /// Where volumes are served.
     pub(crate) nbd: NbdPlaces,
     /// TCP address of the metrics; null if there is none.

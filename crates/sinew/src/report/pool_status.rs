@@ -174,6 +174,17 @@ fn print_space(value: &Value) {
         bytes("free_bytes"),
         bytes("raw_bytes")
     );
+    let after = match value["rebuild_after_s"].as_f64() {
+        Some(seconds) => {
+            format!("after {}", humantime::format_duration(Duration::from_secs(seconds as u64)))
+        }
+        None => "on request".to_owned(),
+    };
+    match value["rebuild_room"].as_bool() {
+        Some(true) => say!("spare     room to rebuild any one member into free space ({after})"),
+        Some(false) => say!("spare     no room to rebuild a lost member without a new device"),
+        None => {}
+    }
     say!(
         "volumes   {} in all{}",
         bytes("provisioned_bytes"),
