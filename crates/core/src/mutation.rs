@@ -109,6 +109,10 @@ pub enum Mutation {
     WriteReadOnly,
     /// As a last resort, read where the map says without asking the stripe whose slot that is.
     TrustOldMap,
+    /// Add no event when a member fails.
+    LoseEvents,
+    /// Tell of errors and repairs of members twice.
+    InventEvents,
     /// Elastic arrays: write copies of data that is not durable in the journal yet.
     CopiesBeforeJournal,
     /// Elastic arrays: record a new form before its units are durable.
@@ -151,7 +155,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 71] = [
+    pub const ALL: [Mutation; 73] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -223,6 +227,8 @@ impl Mutation {
         Mutation::NoSpaceIsFailure,
         Mutation::WriteReadOnly,
         Mutation::TrustOldMap,
+        Mutation::LoseEvents,
+        Mutation::InventEvents,
     ];
 }
 

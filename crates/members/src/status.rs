@@ -213,6 +213,9 @@ pub struct ShardStatus {
     pub failures_reported: u64,
     /// Tasks and what they wait for, for the diagnosis of a standstill.
     pub waits: String,
+    /// Blocks of volumes, as the shard numbers them, that had no good copy and have not been written since. Of one shard of a
+    /// mapped pool only.
+    pub lost_blocks: Vec<(VolumeId, u64)>,
     /// Counters.
     pub counters: CounterValues,
     /// Breakdown of the latency of stripe updates; of arrays without a journal only.

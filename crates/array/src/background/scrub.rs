@@ -136,7 +136,9 @@ impl<I: Io> Scrub<I> {
             Ok(right) => self.state.is_read_only() || self.stripes.repair(stripe, whole, &right).await,
             Err(_) => false,
         };
-        if !repaired {
+        // A member that failed meanwhile is rebuilt, or replaced.
+        let is_active = self.state.members().is_active(self.state.layout().member(stripe, unit));
+        if !repaired && is_active {
             self.state.counters().scrub_unrepaired.add(1);
         }
     }

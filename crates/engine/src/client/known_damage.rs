@@ -35,7 +35,7 @@ impl KnownDamage {
     }
 
     /// These blocks cannot be read.
-    pub(super) fn note_unreadable(&self, first: u64, blocks: u64) {
+    pub(crate) fn note_unreadable(&self, first: u64, blocks: u64) {
         let mut ranges = self.lock();
         if ranges.add(first, blocks, 0) {
             self.any.store(true, Ordering::SeqCst);

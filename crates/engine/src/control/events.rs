@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
+use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::Signal;
 use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
 use sinew_members::open_mode::OpenMode;
@@ -343,6 +344,18 @@ impl Events {
 
     /// Adds an event.
     pub(super) fn add(&self, at_ns: u64, event: Event) {
+        if mutation::on(Mutation::LoseEvents)
+            && matches!(event, Event::Member { change: MemberChange::Failed, .. })
+        {
+            return;
+        }
+        if mutation::on(Mutation::InventEvents) && matches!(event, Event::MemberErrors { .. }) {
+            self.keep(at_ns, event.clone());
+        }
+        self.keep(at_ns, event);
+    }
+
+    fn keep(&self, at_ns: u64, event: Event) {
         *self.counts.borrow_mut().entry((event.kind(), event.severity())).or_default() += 1;
         let number = self.last.get() + 1;
         self.last.set(number);

@@ -36,8 +36,9 @@ pub(super) struct Seen {
 
 impl Seen {
     /// Takes a new look at the shards; gives what has happened since the last one, without paths of members.
-    /// `client_reads` is the number of reads of clients that failed so far.
-    pub(super) fn update(&mut self, status: &ShardStatus, client_reads: u64) -> Vec<Event> {
+    /// `client_reads` is the number of reads of clients that failed so far. Blocks that a pool lost which `has_places` have their
+    /// own events, with volume and offset.
+    pub(super) fn update(&mut self, status: &ShardStatus, client_reads: u64, has_places: bool) -> Vec<Event> {
         let mut events = Vec::new();
         self.members.resize(status.members.len(), MemberStats::default());
         for (member, (now, before)) in status.members.iter().zip(&self.members).enumerate() {
@@ -54,9 +55,11 @@ impl Seen {
         self.members.clone_from(&status.members);
         let counters = &status.counters;
         // A client's read is tried block by block; whatever fails of it has a place in a volume.
-        let by_clients = client_reads > self.client_reads;
+        let by_clients = client_reads > self.client_reads || has_places;
         let reads = if by_clients { 0 } else { counters.failed_reads.saturating_sub(self.failed_reads) };
+        // What a scrub of a pool that has places cannot repair is no loss unless a live block is among it.
         let unrepaired = counters.scrub_unrepaired.saturating_sub(self.unrepaired);
+        let unrepaired = if has_places { 0 } else { unrepaired };
         if reads > 0 || unrepaired > 0 {
             events.push(Event::BlocksLost { reads, unrepaired });
             self.unplaced_losses += reads + unrepaired;
@@ -143,7 +146,7 @@ mod tests {
     fn what_was_counted_between_two_looks_is_one_event() {
         let mut seen = Seen::default();
         let mut status = ShardStatus { capacity_bytes: 100, ..ShardStatus::default() };
-        assert_eq!(seen.update(&status, 0), []);
+        assert_eq!(seen.update(&status, 0, false), []);
         status.members = vec![MemberStats::default(); 2];
         status.members[1].checksum_errors = 7;
         status.members[1].repaired_blocks = 6;
@@ -152,32 +155,39 @@ mod tests {
         let errors =
             Event::MemberErrors { member: 1, read_errors: 0, checksum_errors: 7, repaired_blocks: 6 };
         let lost = Event::BlocksLost { reads: 1, unrepaired: 0 };
-        assert_eq!(seen.update(&status, 0), [errors, lost, Event::WorkBegan(Work::Scrub)]);
-        assert_eq!(seen.update(&status, 0), []);
+        assert_eq!(seen.update(&status, 0, false), [errors, lost, Event::WorkBegan(Work::Scrub)]);
+        assert_eq!(seen.update(&status, 0, false), []);
         status.counters.stripes_scrubbed = 4;
-        assert_eq!(seen.update(&status, 0), []);
+        assert_eq!(seen.update(&status, 0, false), []);
         assert_eq!(seen.work_done(), [(Work::Scrub, 4)]);
         status.scrub_stripes_left = None;
-        assert_eq!(seen.update(&status, 0), [Event::WorkEnded(Work::Scrub)]);
+        assert_eq!(seen.update(&status, 0, false), [Event::WorkEnded(Work::Scrub)]);
         // Blocks that a client could not read have their own event, with volume and offset.
         status.counters.failed_reads = 3;
-        assert_eq!((seen.update(&status, 1), seen.unplaced_losses()), (vec![], 1));
+        assert_eq!((seen.update(&status, 1, false), seen.unplaced_losses()), (vec![], 1));
         status.counters.failed_reads = 4;
-        assert_eq!(seen.update(&status, 1), [Event::BlocksLost { reads: 1, unrepaired: 0 }]);
+        assert_eq!(seen.update(&status, 1, false), [Event::BlocksLost { reads: 1, unrepaired: 0 }]);
+        // Nor have those of a pool that knows their places.
+        status.counters.failed_reads = 5;
+        assert_eq!((seen.update(&status, 1, true), seen.unplaced_losses()), (vec![], 2));
         // A rebuild that no look has seen under way.
         status.counters.chunks_rebuilt = 3;
         assert_eq!(
-            seen.update(&status, 1),
+            seen.update(&status, 1, false),
             [Event::WorkBegan(Work::Rebuild), Event::WorkEnded(Work::Rebuild)]
         );
-        assert_eq!(seen.update(&status, 1), []);
+        assert_eq!(seen.update(&status, 1, false), []);
     }
 
     #[test]
     fn used_space_is_told_at_its_steps() {
         let mut seen = Seen::default();
         let mut told = |stored_bytes| {
-            seen.update(&ShardStatus { stored_bytes, capacity_bytes: 1000, ..ShardStatus::default() }, 0)
+            seen.update(
+                &ShardStatus { stored_bytes, capacity_bytes: 1000, ..ShardStatus::default() },
+                0,
+                false,
+            )
         };
         assert_eq!(told(800), []);
         assert_eq!(told(801), [Event::SpaceUsed { percent: 80 }]);

@@ -1,6 +1,10 @@
 //! The look at the shards that gives events, and the events about members.
 
+use std::collections::BTreeSet;
+
+use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
+use sinew_format::model::sharding::volume_block;
 use sinew_members::full_members::SHOWN_NS;
 use sinew_members::message::ControlRequest;
 use sinew_members::status::{CounterValues, ShardStatus};
@@ -15,8 +19,10 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When a shard is gone.
     pub async fn observe(&self) -> Result<CounterValues, ControlError> {
+        let shards = self.ask_for(ControlRequest::Vitals).await?;
         let mut status = ShardStatus::default();
-        self.ask_for(ControlRequest::Vitals).await?.iter().for_each(|shard| status.add(shard));
+        shards.iter().for_each(|shard| status.add(shard));
+        self.place_lost_blocks(&shards);
         let events = self.observed(&status);
         if events.iter().any(|event| matches!(event, Event::NoSpace { .. })) {
             self.refused_at.set(Some(self.io.now()));
@@ -27,11 +33,32 @@ impl<I: Io> Control<I> {
         Ok(status.counters)
     }
 
+    /// Notes the damage of volumes that background work has met. Each block is noted once; what ends damage ends it. Nothing is
+    /// noted once the pool has failed, since then all reads fail.
+    fn place_lost_blocks(&self, shards: &[ShardStatus]) {
+        if self.failed.get() {
+            return;
+        }
+        let extent = self.config.borrow().geometry.extent_blocks();
+        let lost = shards.iter().enumerate().flat_map(|(shard, status)| {
+            let place = move |&(volume, local)| (volume, volume_block(local, extent, shard, shards.len()));
+            status.lost_blocks.iter().map(place)
+        });
+        let lost: BTreeSet<(VolumeId, u64)> = lost.collect();
+        let known = self.lost_blocks.replace(lost.clone());
+        for &(volume, block) in lost.difference(&known) {
+            if let Some(volume) = self.catalog.lock().values().find(|shared| shared.id == volume) {
+                volume.damage().note_unreadable(block, 1);
+            }
+        }
+    }
+
     /// What has happened since the last look.
     fn observed(&self, status: &ShardStatus) -> Vec<Event> {
         let client_reads = self.failed_client_reads();
         let mut seen = self.seen.borrow_mut();
-        let mut events = seen.update(status, client_reads);
+        let has_places = self.config.borrow().geometry.mapped().is_some();
+        let mut events = seen.update(status, client_reads, has_places);
         for (member, change) in seen.update_slow(status) {
             events.extend(self.member_event(member, change));
         }
@@ -51,7 +78,7 @@ impl<I: Io> Control<I> {
         self.refused_at.get().is_some_and(|at| self.io.now() - at < SHOWN_NS)
     }
 
-    /// Blocks without a good copy that background work met, or a scrub of an array: their places in volumes are not known.
+    /// Blocks of an array without a good copy that background work met: their places in volumes are not known.
     pub fn unplaced_losses(&self) -> u64 {
         self.seen.borrow().unplaced_losses()
     }

@@ -66,6 +66,8 @@ pub struct Control<I> {
     /// What has happened.
     pub(super) events: Events,
     pub(super) seen: RefCell<Seen>,
+    /// Blocks of volumes that the shards had lost at the last look.
+    pub(super) lost_blocks: RefCell<BTreeSet<(VolumeId, u64)>>,
     /// When a look last found requests that were refused for lack of room.
     pub(super) refused_at: Cell<Option<u64>>,
     pub(super) space: Rc<SpaceSamples>,
@@ -125,6 +127,7 @@ impl<I: Io> Control<I> {
             timed_out: RefCell::default(),
             events: Events::default(),
             seen: RefCell::default(),
+            lost_blocks: RefCell::default(),
             refused_at: Cell::new(None),
             space: Rc::default(),
             damage_recorded: Cell::default(),

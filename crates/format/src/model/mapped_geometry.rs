@@ -154,6 +154,8 @@ impl MappedGeometry {
         }
         let parity = protection.parity_columns();
         let data_columns = match (data_columns, protection) {
+            // Alone, one of two members takes stripes of one column only.
+            (0, Protection::Mirror { .. }) if members == 2 => 1,
             (0, Protection::Mirror { .. }) => 4.min(members),
             (0, _) => (members - usize::from(members > 4)).saturating_sub(parity).clamp(1, 8),
             (k, _) => k,

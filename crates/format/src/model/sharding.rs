@@ -43,6 +43,12 @@ pub fn dealt(count: u64, run: u64, index: usize, shards: usize) -> u64 {
     whole * run + part
 }
 
+/// The number in its volume of the block that shard `shard` numbers `local`.
+pub fn volume_block(local: u64, extent_blocks: u64, shard: usize, shards: usize) -> u64 {
+    let (turn, within) = (local / extent_blocks, local % extent_blocks);
+    (turn * shards as u64 + shard as u64) * extent_blocks + within
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +61,7 @@ mod tests {
                 let part = shard_ranges(block, 1, extent, shards).next().unwrap();
                 assert!(seen.insert((part.shard, part.local)));
                 assert_eq!(dealt(block, extent, part.shard, shards), part.local);
+                assert_eq!(volume_block(part.local, extent, part.shard, shards), block);
             }
             let all: u64 = (0..shards).map(|s| dealt(777, extent, s, shards)).sum();
             assert_eq!(all, 777);

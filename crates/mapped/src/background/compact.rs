@@ -197,7 +197,7 @@ impl<I: Io> Compactor<I> {
         while let Some(&start) = rest.first() {
             let room = (CHUNK_BLOCKS - start.0 % CHUNK_BLOCKS) as usize;
             let run = rest.iter().take(room).zip(start.0..).take_while(|(slot, n)| slot.0 == *n).count();
-            let data = self.stripes.read_slots(start, run as u32).await.ok()?;
+            let data = self.stripes.read_slots_singly(start, run as u32).await.ok()?;
             for (i, &slot) in rest[..run].iter().enumerate() {
                 // Dead by now: its owner has a newer place.
                 let Some(block) = self.store.tables().is_live(slot) else { continue };

@@ -105,7 +105,7 @@ impl<I: Io> Defragmenter<I> {
     /// The blocks of a stored stretch, each for itself; `None` when they cannot be read.
     async fn pieces_of(&self, stretch: Stretch) -> Option<Vec<Piece>> {
         let slot = stretch.slot?;
-        let data = self.stripes.read_slots(slot, stretch.count).await.ok()?;
+        let data = self.stripes.read_slots_singly(slot, stretch.count).await.ok()?;
         let piece = |i: u32| Piece {
             block: ShardBlock(stretch.block.0 + i),
             data: data.slice(i as usize * BLOCK_BYTES, BLOCK_BYTES),

@@ -55,6 +55,7 @@ pub(crate) fn vitals<I: Io>(stripes: &Stripes<I>, rebuild_left: u64, rebalance_l
         failures_reported: store.members().failures_reported.get(),
         waits: waits(stripes),
         counters: store.counters().values(),
+        lost_blocks: stripes.lost_blocks(),
         members: store.members().ids().map(|m| store.members().get(m).stats).collect(),
         member_latency: store.members().latencies(),
         member_chunks_used: vec![0; store.members().count()],

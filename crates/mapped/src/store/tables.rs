@@ -144,12 +144,6 @@ impl Tables {
         *self.volume_pages.get(&volume)?.get(index as usize)?
     }
 
-    /// Map pages of a volume, with the part each holds.
-    pub(crate) fn volume_pages(&self, volume: VolumeId) -> Vec<(u32, u32)> {
-        let Some(pages) = self.volume_pages.get(&volume) else { return Vec::new() };
-        pages.iter().enumerate().filter_map(|(i, page)| page.map(|p| (i as u32, p))).collect()
-    }
-
     /// Live blocks of each volume.
     pub(crate) fn volume_blocks(&self) -> BTreeMap<VolumeId, u64> {
         let of = |pages: &Vec<Option<u32>>| pages.iter().flatten().map(|&page| self.live.of_page(page)).sum();
@@ -596,5 +590,6 @@ impl Tables {
 }
 
 mod last_resort;
+mod places;
 #[cfg(test)]
 mod tests;

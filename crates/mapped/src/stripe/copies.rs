@@ -41,7 +41,7 @@ impl<I: Io> Stripes<I> {
             }
             Err(_) => {
                 self.store.mark(Mark::ReadLost);
-                self.store.counters().failed_reads.add(1);
+                self.note_lost(part);
             }
         }
         buf

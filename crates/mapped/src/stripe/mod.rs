@@ -11,6 +11,7 @@ mod copies;
 pub(crate) mod full_stripe_write;
 pub(crate) mod health;
 pub(crate) mod hedged;
+pub(crate) mod lost_blocks;
 pub(crate) mod open_stripe;
 pub(crate) mod open_stripes;
 pub(crate) mod parity;
@@ -36,6 +37,7 @@ use sinew_format::model::policy::Policy;
 use sinew_members::hedged_read::ReadSlots;
 
 use self::appender::Appender;
+use self::lost_blocks::LostBlocks;
 use self::part::ChunkPart;
 use self::read_cache::ReadCache;
 use self::scatter_hints::ScatterHints;
@@ -54,6 +56,7 @@ pub(crate) struct Stripes<I> {
     convertible: RefCell<VecDeque<StripeId>>,
     second_chance: SecondChance,
     scatter_hints: ScatterHints,
+    lost_blocks: LostBlocks,
 }
 
 impl<I: Io> Stripes<I> {
@@ -67,6 +70,7 @@ impl<I: Io> Stripes<I> {
             convertible: RefCell::default(),
             second_chance: SecondChance::default(),
             scatter_hints: ScatterHints::default(),
+            lost_blocks: LostBlocks::default(),
         })
     }
 
@@ -114,5 +118,21 @@ impl<I: Io> Stripes<I> {
     /// A place to be defragmented: a volume, and the first block there.
     pub(crate) fn next_scattered(&self) -> Option<(VolumeId, u64)> {
         self.scatter_hints.next()
+    }
+
+    /// Notes that a part has no good copy. Of several blocks most may be good, and one that is not live is no loss: only a
+    /// single live block counts.
+    pub(crate) fn note_lost(&self, part: ChunkPart) {
+        let slot = self.store.geometry().slot(part.stripe, part.column, part.offset);
+        let Some(block) = self.store.tables().is_live(slot).filter(|_| part.count == 1) else { return };
+        self.store.counters().failed_reads.add(1);
+        self.lost_blocks.add(block, slot);
+    }
+
+    /// Blocks of volumes, as the shard numbers them, that could not be read and have not been written since.
+    pub(crate) fn lost_blocks(&self) -> Vec<(VolumeId, u64)> {
+        let tables = self.store.tables();
+        let lost = self.lost_blocks.retain(|block, slot| tables.lookup(block) == Some(slot));
+        lost.into_iter().filter_map(|block| tables.place_in_volume(block)).collect()
     }
 }

@@ -64,11 +64,37 @@ impl<I: Io> Stripes<I> {
             return Ok(buf);
         }
         self.store.mark(Mark::ChunkBlockByBlock);
-        let mut chunk = Buf::zeroed(CHUNK_BLOCKS as usize * BLOCK_BYTES);
-        for offset in 0..CHUNK_BLOCKS {
-            let block = self.read_part(ChunkPart { offset, count: 1, ..whole }).await?;
-            chunk.bytes_mut()[offset as usize * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(block.bytes());
+        self.read_blocks(whole).await
+    }
+
+    /// As [`Stripes::read_slots`], block by block where it must be.
+    ///
+    /// # Errors
+    /// When a block of it cannot be had from anywhere.
+    pub(crate) async fn read_slots_singly(
+        self: &Rc<Self>,
+        slot: SlotNo,
+        count: u32,
+    ) -> Result<Buf, VolumeError> {
+        match self.read_slots(slot, count).await {
+            Ok(buf) => Ok(buf),
+            Err(_) => self.read_blocks(self.part_at(slot, count)).await,
         }
-        Ok(chunk)
+    }
+
+    /// Reads each block of a part for itself. All are tried, so that all that are lost are known.
+    async fn read_blocks(self: &Rc<Self>, whole: ChunkPart) -> Result<Buf, VolumeError> {
+        let mut data = Buf::zeroed(whole.count as usize * BLOCK_BYTES);
+        let mut is_lost = false;
+        for i in 0..whole.count {
+            match self.read_part(ChunkPart { offset: whole.offset + i, count: 1, ..whole }).await {
+                Ok(block) => {
+                    data.bytes_mut()[i as usize * BLOCK_BYTES..][..BLOCK_BYTES]
+                        .copy_from_slice(block.bytes());
+                }
+                Err(_) => is_lost = true,
+            }
+        }
+        if is_lost { Err(VolumeError::Failed) } else { Ok(data) }
     }
 }

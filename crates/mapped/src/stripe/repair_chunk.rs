@@ -20,6 +20,7 @@ impl<I: Io> Stripes<I> {
         index: usize,
         home: ChunkAddr,
     ) -> Option<Buf> {
+        let mut is_lost = false;
         for offset in 0..CHUNK_BLOCKS {
             let part = ChunkPart { stripe, column, offset, count: 1 };
             let damaged = match self.read_home(home, offset, 1).await {
@@ -27,8 +28,12 @@ impl<I: Io> Stripes<I> {
                 Err(_) => true,
             };
             if damaged {
-                self.read_part_without(part, vec![(index, home)]).await.ok()?;
+                // All are tried, so that all that are lost are known.
+                is_lost |= self.read_part_without(part, vec![(index, home)]).await.is_err();
             }
+        }
+        if is_lost {
+            return None;
         }
         if self.live_home(stripe, index) != Some(home) {
             self.store.mark(Mark::ReadRepairVoid);

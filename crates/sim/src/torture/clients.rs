@@ -34,6 +34,8 @@ pub(crate) struct Work {
     pub(crate) answered: Cell<u64>,
     /// Of those, with "no space".
     pub(crate) no_space: Cell<u64>,
+    /// The same since the pool was opened.
+    pub(crate) refusals: Cell<u64>,
     /// Requests refused in a blackout.
     pub(crate) refused: Cell<u64>,
     pub(crate) io: SimIo,
@@ -149,6 +151,7 @@ fn check(work: &Work, what: &str, result: Result<(), VolumeError>) -> bool {
         Ok(()) => true,
         Err(VolumeError::NoSpace) if what != "read" && what != "flush" => {
             work.no_space.set(work.no_space.get() + 1);
+            work.refusals.set(work.refusals.get() + 1);
             false
         }
         Err(error) => {

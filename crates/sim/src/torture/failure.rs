@@ -27,6 +27,8 @@ pub enum Kind {
     Leak,
     /// Errors found by a scrub that should find none.
     ScrubErrors,
+    /// An event that is missing, or tells what has not happened.
+    WrongEvents,
     /// Two runs of one plan that differ.
     NotRepeated,
 }
@@ -44,6 +46,7 @@ impl Kind {
             Kind::NotDrained => "not drained",
             Kind::Leak => "leak",
             Kind::ScrubErrors => "scrub errors",
+            Kind::WrongEvents => "wrong events",
             Kind::NotRepeated => "not repeated",
         }
     }

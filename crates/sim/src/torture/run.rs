@@ -4,6 +4,7 @@
 //! state     the world, the members, the counts
 //! acts      names of acts
 //! places    which place of the pool a member has
+//! event_check  whether events tell what happened, and nothing else
 //! ending    how an opening ends
 //! opening   opening the pool
 //! inspection  read-only openings of copies of the devices
@@ -18,6 +19,7 @@
 mod acts;
 mod drain;
 mod ending;
+mod event_check;
 mod growth;
 mod inspection;
 mod opening;
@@ -104,6 +106,7 @@ impl Run {
             let ending = self.work(&pool)?;
             progress(self);
             self.check_credit()?;
+            self.check_events(&pool)?;
             self.end(pool, ending)?;
         }
         self.opening = self.work.plan.openings;

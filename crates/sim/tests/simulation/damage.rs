@@ -209,6 +209,27 @@ fn damage_is_told_with_its_place_and_kept_until_it_is_overwritten() {
 }
 
 #[test]
+fn what_background_work_cannot_read_has_its_place() {
+    let mut scene = Scene::new(mapped());
+    scene.pool().control.set_wall_clock(1_000_000);
+    for block in [10, 11, 30] {
+        scene.copies(block).iter().for_each(|(device, at)| device.spoil(*at..at + BLOCK));
+    }
+    let control = Rc::clone(&scene.pool().control);
+    scene.world.block_on(async move { control.scrub(true).await }).unwrap().unwrap();
+    scene.world.run_for(60_000_000_000).unwrap();
+    let told = scene.look();
+    assert!(told.contains(&found(10, 2)) && told.contains(&found(30, 1)), "{told:?}");
+    assert_eq!((scene.stored(), scene.health()), (vec![(10, 2), (30, 1)], Health::Damaged));
+    assert_eq!(scene.pool().control.unplaced_losses(), 0);
+    for block in [10, 11, 30] {
+        scene.write(block);
+    }
+    assert_eq!(scene.look(), [ended(10, 2), ended(30, 1)]);
+    assert_eq!(scene.health(), Health::Healthy);
+}
+
+#[test]
 fn damage_that_reads_well_again_is_forgotten() {
     let mut scene = Scene::new(mapped());
     scene.pool().control.set_wall_clock(1_000_000);

@@ -225,7 +225,7 @@ impl Plan {
             return;
         }
         self.members.truncate(2);
-        self.data_columns = [0, 0, 1][rng.below(3) as usize];
+        self.data_columns = [0, 0, 2][rng.below(3) as usize];
         let volume_max = self.blocks_max().expect("the shape of a pair") / self.volumes.len() as u64;
         self.volumes.iter_mut().for_each(|blocks| *blocks = volume_max.min(*blocks));
     }

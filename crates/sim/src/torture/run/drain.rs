@@ -55,6 +55,7 @@ impl Run {
         self.verify()?;
         self.check_damage(&pool)?;
         self.quiesce(&pool)?;
+        self.check_events(&pool)?;
         self.collect(&pool)?;
         self.close(&pool)?;
         self.check_left(&pool)?;

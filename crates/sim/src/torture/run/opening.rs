@@ -149,6 +149,7 @@ impl Run {
 
     fn opened(&mut self, pool: OpenPool) -> Result<Rc<OpenPool>, Wrong> {
         let pool = Rc::new(pool);
+        self.work.refusals.set(0);
         self.recovered.add(&pool.recovery);
         let volumes = 0..self.work.volume_blocks.borrow().len();
         let handles = volumes.filter_map(|i| Some((i, pool.volume(&format!("v{i}"))?))).collect();

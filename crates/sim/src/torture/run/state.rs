@@ -118,6 +118,7 @@ impl Run {
             at_work: Cell::new(0),
             answered: Cell::new(0),
             no_space: Cell::new(0),
+            refusals: Cell::new(0),
             refused: Cell::new(0),
             io: world.io(),
             log,

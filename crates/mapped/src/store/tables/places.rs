@@ -1,0 +1,19 @@
+//! Places: which map pages a volume has, and where in its volume a block is.
+
+use crate::store::tables::Tables;
+use sinew_core::ids::{ShardBlock, VolumeId};
+use sinew_format::model::mapped_geometry::PAGE_INDICES;
+
+impl Tables {
+    /// Map pages of a volume, with the part each holds.
+    pub(crate) fn volume_pages(&self, volume: VolumeId) -> Vec<(u32, u32)> {
+        let Some(pages) = self.volume_pages.get(&volume) else { return Vec::new() };
+        pages.iter().enumerate().filter_map(|(i, page)| page.map(|p| (i as u32, p))).collect()
+    }
+
+    /// The volume that a block belongs to, and the number of the block among those of the volume in this shard.
+    pub(crate) fn place_in_volume(&self, block: ShardBlock) -> Option<(VolumeId, u64)> {
+        let (volume, index) = (*self.map_pages.get((block.0 / PAGE_INDICES) as usize)?)?;
+        Some((volume, u64::from(index) * u64::from(PAGE_INDICES) + u64::from(block.0 % PAGE_INDICES)))
+    }
+}
