@@ -8,6 +8,7 @@ pub(crate) mod events;
 pub(crate) mod examine;
 pub(crate) mod find;
 pub(crate) mod generate;
+pub(crate) mod groups;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
 #[cfg(not(feature = "lab"))]

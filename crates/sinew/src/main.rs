@@ -27,7 +27,7 @@ mod units;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::out::complain;
 
@@ -84,7 +84,9 @@ fn main() -> ExitCode {
             std::process::abort();
         }
     }));
-    let result = match Sinew::parse().command {
+    let matches = commands::groups::grouped(Sinew::command()).get_matches();
+    let sinew = Sinew::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let result = match sinew.command {
         Command::Up(args) => commands::up::run(args),
         Command::Serve(args) => commands::serve::run(*args),
         Command::Pool(command) => commands::pool::run(command),

@@ -66,7 +66,7 @@ fn members_come_and_go_while_the_pool_is_served() {
     assert!(holds(&server, &data));
     // Its device is free for something else, and that is all it is good for.
     sandbox.ok(&["member", "list"]);
-    assert!(sandbox.ok(&["pool", "find", "m2"]).contains("no pool found"));
+    assert!(sandbox.fails(&["pool", "find", "m2"]).contains("no pool found"));
     std::fs::remove_file(sandbox.path("m2")).unwrap();
     server.stop();
     let server = sandbox.serve(&["."]);

@@ -196,6 +196,20 @@ fn impossible_pools_are_explained() {
 }
 
 #[test]
+fn volumes_have_plain_names_and_sizes_that_fit() {
+    let sandbox = Sandbox::new();
+    let server = sandbox.up("data");
+    assert_eq!(server.status()["volumes"][0]["name"], "vol0");
+    for name in ["a b", "../../x", "ü", "", "-v"] {
+        says(&sandbox.fails(&["volume", "create", "--", name, "1M"]), &["letters", "digits"]);
+    }
+    says(&sandbox.fails(&["volume", "create", "v", "4097"]), &["multiple of 4096"]);
+    says(&sandbox.fails(&["volume", "create", "v", "1T"]), &["MiB are left", "add members"]);
+    sandbox.ok(&["volume", "create", "vm-101_disk.0:a+b", "1M"]);
+    server.stop();
+}
+
+#[test]
 fn wrong_arguments_are_usage_errors() {
     let sandbox = Sandbox::new();
     says(&sandbox.misused(&["volume", "create", "v", "lots"]), &["lots is not a size", "64K"]);

@@ -144,7 +144,7 @@ fn without_a_runtime_directory_a_user_has_one_of_their_own() {
         command.env_remove("XDG_RUNTIME_DIR").env("TMPDIR", &home).current_dir(&home);
         command
     };
-    let mut child = run(&["up", "data", "--size", "64M", "--volume-size", "8M"]).spawn().unwrap();
+    let mut child = run(&["up", "data", "--size", "64M"]).spawn().unwrap();
     let control = sandbox.path("sinew-65534/data.sock");
     harness::wait_until("the server comes", || {
         control.symlink_metadata().is_ok_and(|m| m.file_type().is_socket())

@@ -5,6 +5,7 @@ use sinew_core::volume::VolumeError;
 use sinew_format::codec::DecodeError;
 use sinew_format::model::array_growth::GrowError;
 use sinew_format::model::mapped_geometry::MEMBERS;
+use sinew_format::model::name::{RULE, VOLUME_NAME_MAX};
 
 /// Why the control did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,15 +17,22 @@ pub enum ControlError {
     #[error("there is a volume {0} already")]
     VolumeExists(String),
     /// The name cannot be used.
-    #[error("a volume's name has 1 to 128 bytes and no control characters")]
+    #[error("a volume's name has 1 to {} {}", VOLUME_NAME_MAX, RULE)]
     VolumeName,
+    /// The size is no number of blocks.
+    #[error("a volume's size is a multiple of 4096 bytes, and not 0")]
+    VolumeBlocks,
     /// The size cannot be had.
     #[error(
-        "a volume's size is a multiple of 4096 bytes, and all volumes together are at most {max} bytes in this pool"
+        "all volumes together have at most {} MiB in this pool, of which {} MiB are left; choose a smaller size, or add members",
+        .max >> 20,
+        .left >> 20
     )]
     VolumeSize {
         /// Bytes that all volumes may have together.
         max: u64,
+        /// Bytes of these that the others leave.
+        left: u64,
     },
     /// Only mapped pools have a policy.
     #[error("an array stores every block at its place: it has no policy for small writes")]
@@ -161,7 +169,8 @@ pub enum MembershipError {
     NoRoomWithout,
     /// The volumes would be larger than the pool allows.
     #[error(
-        "without this member all volumes together may have at most {max} bytes; delete or shrink some, or add members first"
+        "without this member all volumes together may have at most {} MiB; delete or shrink some, or add members first",
+        .max >> 20
     )]
     VolumesTooLarge {
         /// Bytes that all volumes may have together.

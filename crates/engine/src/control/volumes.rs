@@ -8,6 +8,7 @@ use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
 use sinew_format::model::config::{Config, VolumeConfig};
 use sinew_format::model::damage::DamagedRanges;
+use sinew_format::model::name::{self, VOLUME_NAME_MAX};
 use sinew_members::message::ControlRequest;
 
 use crate::control::{Control, ControlError};
@@ -16,13 +17,15 @@ impl<I: Io> Control<I> {
     fn check_size(&self, config: &Config, without: Option<VolumeId>, bytes: u64) -> Result<(), ControlError> {
         let max = self.config.borrow().volume_bytes_max();
         let others: u64 = config.volumes.iter().filter(|v| Some(v.id) != without).map(|v| v.bytes).sum();
-        let whole = bytes > 0 && bytes.is_multiple_of(BLOCK_BYTES as u64);
+        if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES as u64) {
+            return Err(ControlError::VolumeBlocks);
+        }
         // One may always become smaller, even if members were lost for good since they were made.
         let before = config.volumes.iter().find(|v| Some(v.id) == without).map_or(0, |v| v.bytes);
-        if whole && others.saturating_add(bytes) <= max.max(others.saturating_add(before)) {
+        if others.saturating_add(bytes) <= max.max(others.saturating_add(before)) {
             Ok(())
         } else {
-            Err(ControlError::VolumeSize { max })
+            Err(ControlError::VolumeSize { max, left: max.saturating_sub(others) })
         }
     }
 
@@ -39,7 +42,7 @@ impl<I: Io> Control<I> {
     /// When the name or size cannot be had.
     pub async fn create_volume(&self, name: &str, bytes: u64) -> Result<VolumeId, ControlError> {
         self.refuse_read_only()?;
-        if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
+        if !name::is_valid(name, VOLUME_NAME_MAX) {
             return Err(ControlError::VolumeName);
         }
         self.refuse_array()?;

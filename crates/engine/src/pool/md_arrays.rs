@@ -22,6 +22,7 @@ use sinew_format::model::array_geometry::{Access, ArrayError, ArrayGeometry};
 use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::MemberLayout;
+use sinew_format::model::name;
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::io_timeout::answered;
 use sinew_members::open_mode::OpenMode;
@@ -182,10 +183,7 @@ fn left_out(path: &str, why: LeftOut) -> String {
 fn name_of(block: &Superblock) -> String {
     let name = block.set_name();
     let name = name.rsplit(':').next().unwrap_or_default();
-    let name: String =
-        name.chars().map(|c| if c == '/' || c.is_control() || c.is_whitespace() { '-' } else { c }).collect();
-    let name = name.trim_start_matches('.');
-    if name.is_empty() { "md".to_owned() } else { name.to_owned() }
+    name::fitting(name, "md")
 }
 
 async fn read_block<I: Io>(io: &I, candidate: &Candidate) -> Result<Block, MdError> {

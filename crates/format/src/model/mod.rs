@@ -11,6 +11,7 @@ pub mod form;
 pub mod mapped_capacity;
 pub mod mapped_geometry;
 pub mod member_state;
+pub mod name;
 pub mod policy;
 pub mod pool_geometry;
 pub mod sharding;

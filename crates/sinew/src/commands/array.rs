@@ -23,7 +23,7 @@ use crate::pool::members;
 use crate::protocol::Request;
 use crate::{report, units};
 
-/// Make and look at arrays: RAID 0, 1, 10, 5, 6, 50 and 60 as md lays them out.
+/// Arrays of RAID 0, 1, 10, 5, 6, 50 and 60, as md lays them out.
 ///
 /// An array is a pool of another kind: one volume, named as the array, spans it. `sinew serve`, `up`, `member`, `scrub`,
 /// `throttle`, `pool find` and `pool destroy` work on it as on any pool. Unlike mapped pools (`sinew pool`), arrays keep

@@ -33,7 +33,7 @@ const NAME: &str = "bench";
 /// Bytes of a memory member touched at once.
 const TOUCH_BYTES: u64 = 1 << 20;
 
-/// Measures a pool under load from this process.
+/// Benchmark of a pool under load from this process.
 ///
 /// Without MEMBER it makes a fresh pool of memory members, or of files in a directory that go afterwards. With MEMBER it
 /// makes one on those and leaves it; a pool that is there already is used only if a benchmark made it, or with

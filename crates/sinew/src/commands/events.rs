@@ -8,9 +8,9 @@ use crate::client::Target;
 use crate::out::say;
 use crate::protocol::Request;
 
-/// Lists what has happened to the running pool since it was opened: members that failed or came back, blocks repaired or
-/// lost, space, long work, volumes, clients.
+/// Events of the running pool since it was opened.
 ///
+/// Members that failed or came back, blocks repaired or lost, space, long work, volumes, clients.
 /// The server keeps the latest 1024 events, and logs each of them.
 #[derive(Args)]
 pub(crate) struct EventsArgs {

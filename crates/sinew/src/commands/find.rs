@@ -87,7 +87,7 @@ struct Member {
 /// Runs the command.
 ///
 /// # Errors
-/// When a path cannot be listed, or with `--serve` the pool cannot be served.
+/// When a path cannot be listed, there is no pool, or with `--serve` the pool cannot be served.
 pub(crate) fn run(args: FindArgs) -> Result<()> {
     let overview = look(&args.members)?;
     if args.json {
@@ -95,13 +95,15 @@ pub(crate) fn run(args: FindArgs) -> Result<()> {
     } else {
         print(&overview);
     }
+    if overview.pools.is_empty() {
+        bail!("no pool found");
+    }
     if !args.serve {
         return Ok(());
     }
     match overview.pools.as_slice() {
         [one] if one.can_be_served => {}
         [one] => bail!("pool {} cannot be served", one.pool),
-        [] => bail!("there is no pool here"),
         _ => bail!("these are members of several pools; name those of one"),
     }
     serve(Source::Named(args.members), Kind::Pool, args.listen, |open, ready| {
@@ -205,8 +207,5 @@ fn print(overview: &Overview) {
     }
     for other in &overview.others {
         say!("{}: {}", other.path, other.what);
-    }
-    if overview.pools.is_empty() {
-        say!("no pool found");
     }
 }

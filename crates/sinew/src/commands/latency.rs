@@ -11,6 +11,8 @@ use crate::names;
 use crate::out::say;
 use crate::protocol::{IoTimeout, Request};
 
+/// Spike avoidance and I/O timeout of members.
+///
 /// Sets how members in a latency spike are detected and avoided, and the I/O timeout of hung members, until the server ends.
 /// The configuration file of a service sets them at each start.
 #[derive(Args)]

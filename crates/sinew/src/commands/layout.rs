@@ -16,7 +16,9 @@ use crate::out::say;
 mod places;
 mod statistics;
 
-/// Shows where each block of an array lies, and how even that is. Nothing is read or written: it is arithmetic.
+/// Places of the blocks of an array, as arithmetic.
+///
+/// Shows where each block lies, and how even that is. Nothing is read or written.
 ///
 /// A block is as large as a chunk, a row is the chunks at the same place of all members. Without --grow the array is new,
 /// as md lays it out. Without --blocks, --stats and --json it is drawn row by row: numbers are blocks, P and Q parity, - is

@@ -12,7 +12,7 @@ use crate::pool::members;
 use crate::protocol::Request;
 use crate::{report, units};
 
-/// List, add, remove, take offline, bring back and replace members of the running pool.
+/// Members of the running pool: list, add, remove, replace.
 #[derive(Subcommand)]
 pub(crate) enum MemberCommand {
     /// Lists the members.

@@ -8,8 +8,9 @@ use crate::daemon::prometheus;
 use crate::out::say;
 use crate::protocol::Request;
 
-/// Prints the metrics of the running pool as OpenMetrics text; `GET /metrics` on the control socket, and on the address of
-/// `sinew serve --metrics`, gives the same.
+/// Metrics of the running pool as OpenMetrics text.
+///
+/// `GET /metrics` on the control socket, and on the address of `sinew serve --metrics`, gives the same.
 #[derive(Args)]
 pub(crate) struct MetricsArgs {
     /// In the older text format of Prometheus, for the textfile collector of its node exporter.

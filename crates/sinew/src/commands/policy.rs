@@ -10,6 +10,8 @@ use crate::out::say;
 use crate::protocol::{PolicyChange, Request};
 use crate::units;
 
+/// Layout of small writes, and conversion to parity.
+///
 /// Sets how a mapped pool lays out small writes and when mirrored stripes become parity stripes, until the server ends.
 /// Options that are absent change nothing; without options the command shows the policy.
 #[derive(Args)]

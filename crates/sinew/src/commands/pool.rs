@@ -20,7 +20,7 @@ use crate::pool::create::{NewPool, wipe};
 use crate::pool::{host, members, preset};
 use crate::{report, units};
 
-/// Make, look at, and destroy pools.
+/// Pools: create, find, status, damage, destroy.
 #[derive(Subcommand)]
 pub(crate) enum PoolCommand {
     Create(CreateArgs),

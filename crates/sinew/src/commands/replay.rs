@@ -27,8 +27,9 @@ const TICK_NS: u64 = 200_000_000;
 /// Spans of time that a run of known length is divided into.
 const SPANS: f64 = 100.0;
 
-/// Replays a workload against a pool or an NBD server: paced, measured and, with --verify, checked.
+/// Replay of a workload against a pool or an NBD server.
 ///
+/// Requests are paced and measured; with --verify, all content is checked.
 /// The content of the volumes is overwritten. Without --duration and --limit a generator runs until Ctrl-C, which prints the
 /// report of what has been done.
 #[derive(Args)]

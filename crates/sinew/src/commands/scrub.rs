@@ -7,7 +7,9 @@ use crate::client::{Target, wait_for};
 use crate::out::say;
 use crate::protocol::Request;
 
-/// Reads everything stored, checks checksums, copies and parity, and mends what is wrong.
+/// Verification of everything stored, with repair.
+///
+/// Reads all stripes, checks checksums, copies and parity, and mends what is wrong.
 #[derive(Args)]
 pub(crate) struct ScrubArgs {
     /// The action.

@@ -14,8 +14,9 @@ use crate::pool::assembly::Source;
 use crate::pool::create::shards_default;
 use crate::pool::host::Kind;
 
-/// Opens a pool and serves its volumes over NBD until Ctrl-C, SIGTERM or SIGHUP.
+/// Serves the volumes of a pool over NBD.
 ///
+/// Ctrl-C, SIGTERM and SIGHUP stop the server.
 /// Members that are not there are left out as long as the pool can do without them; the status names them.
 #[derive(Args)]
 pub(crate) struct ServeArgs {

@@ -8,7 +8,9 @@ use crate::out::say;
 use crate::protocol::Request;
 use crate::units;
 
-/// Limits the rate of conversion, compaction, rebuild, rebalance, growth and scrub.
+/// Limits of the rate of background work.
+///
+/// They hold for conversion, compaction, rebuild, rebalance, growth and scrub.
 #[derive(Args)]
 pub(crate) struct ThrottleArgs {
     /// Bytes per second for the whole pool, for example 100M; `none` for no limit.

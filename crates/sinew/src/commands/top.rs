@@ -14,9 +14,9 @@ use crate::protocol::answer::EventList;
 use crate::report::top::{View, draw};
 use crate::units;
 
-/// Shows the running pool in the terminal and keeps it up to date: health, members with their latencies of the last ten
-/// minutes, space, background work, volumes, events.
+/// Live view of the running pool in the terminal.
 ///
+/// Shows health, members with their latencies of the last ten minutes, space, background work, volumes and events.
 /// The arrow keys scroll the members, Page Up and Page Down the events; q ends.
 #[derive(Args)]
 pub(crate) struct TopArgs {

@@ -13,7 +13,9 @@ use crate::out::say;
 
 mod measure;
 
-/// Shows where drives hang (NUMA nodes, PCIe links, switches, controllers), where the bottleneck is, and what to do.
+/// I/O topology of the machine, its bottleneck, and advice.
+///
+/// Shows where drives hang: NUMA nodes, PCIe links, switches, controllers.
 ///
 /// Everything comes from sysfs; what it does not say is shown as unknown. Nothing is written to any drive.
 ///

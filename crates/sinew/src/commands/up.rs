@@ -6,10 +6,11 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use sinew_engine::pool::PoolKind;
 use sinew_format::model::mapped_geometry::Protection;
+use sinew_format::model::name;
 
 use crate::daemon::{Addresses, Listen, parse_address, serve};
 use crate::names::named;
-use crate::out::say;
+use crate::out::{complain, say};
 use crate::pool::assembly::Source;
 use crate::pool::create::NewPool;
 use crate::pool::fault_member::{self, FaultMember};
@@ -18,29 +19,40 @@ use crate::pool::members;
 use crate::protocol::socket;
 use crate::{report, units};
 
+/// Members of a new pool, unless told otherwise.
+const MEMBERS: usize = 4;
+
+/// Bytes of each.
+const MEMBER_BYTES: u64 = 1 << 30;
+
+/// Bytes of the first volume at most, unless told otherwise.
+const VOLUME_BYTES_MAX: u64 = 2 << 30;
+
+const MIB: u64 = 1 << 20;
+
 /// The longest path a Unix socket can have.
 const SOCKET_PATH_MAX: usize = 107;
 
-/// Makes a small pool of file members in a directory, if there is none yet, and serves it until Ctrl-C.
+/// A small pool of files, made if there is none yet, and served.
 ///
-/// Stop it with Ctrl-C and start it again any time: what was written stays.
+/// The members are files in a directory. Stop the server with Ctrl-C and start it again any time: what was written stays.
 #[derive(Args)]
 pub(crate) struct UpArgs {
     /// The directory.
     #[arg(default_value = "sinew-data")]
     dir: PathBuf,
-    /// Members of a new pool.
-    #[arg(long, default_value_t = 4)]
-    members: usize,
-    /// Size of each member of a new pool; the files take space only as it is used.
-    #[arg(long, default_value = "1G", value_parser = units::parse_size)]
-    size: u64,
-    /// Protection of a new pool.
-    #[arg(long, value_parser = named::<Protection>(), default_value_t)]
-    protection: Protection,
-    /// Size of the volume `vol0` of a new pool.
-    #[arg(long, default_value = "2G", value_parser = units::parse_size)]
-    volume_size: u64,
+    /// Members of a new pool [default: 4].
+    #[arg(long)]
+    members: Option<usize>,
+    /// Size of each member of a new pool [default: 1G]; the files take space only as it is used.
+    #[arg(long, value_parser = units::parse_size)]
+    size: Option<u64>,
+    /// Protection of a new pool [default: parity1].
+    #[arg(long, value_parser = named::<Protection>())]
+    protection: Option<Protection>,
+    /// Size of the volume `vol0` of a new pool [default: half of the members' space, at most 2G].
+    #[arg(long, value_parser = units::parse_size)]
+    volume_size: Option<u64>,
     /// Serve on this TCP address too, for example 127.0.0.1:10809.
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     tcp: Option<std::net::SocketAddr>,
@@ -69,6 +81,11 @@ pub(crate) fn run(args: UpArgs) -> Result<()> {
     let mut named = members::expand(std::slice::from_ref(&dir))?;
     if named.is_empty() {
         named = make(&args, &dir)?;
+    } else if args.describes_a_new_pool() {
+        complain!(
+            "{} holds a pool already: --members, --size, --protection and --volume-size change nothing",
+            dir.display()
+        );
     }
     // The usual place if this user may use it, so that other commands find the pool by themselves.
     let control = if socket::make_directory().is_ok() { None } else { Some(dir.join("control.sock")) };
@@ -81,23 +98,39 @@ pub(crate) fn run(args: UpArgs) -> Result<()> {
     })
 }
 
+impl UpArgs {
+    /// Whether an option is given that only a new pool has.
+    fn describes_a_new_pool(&self) -> bool {
+        self.members.is_some()
+            || self.size.is_some()
+            || self.protection.is_some()
+            || self.volume_size.is_some()
+    }
+}
+
 fn make(args: &UpArgs, dir: &Path) -> Result<Vec<PathBuf>> {
-    let paths: Vec<PathBuf> = (0..args.members).map(|i| dir.join(format!("member{i}"))).collect();
+    let (count, size) = (args.members.unwrap_or(MEMBERS), args.size.unwrap_or(MEMBER_BYTES));
+    let half = (count as u64).saturating_mul(size) / 2;
+    let volume = args.volume_size.unwrap_or(half.min(VOLUME_BYTES_MAX) / MIB * MIB);
+    let paths: Vec<PathBuf> = (0..count).map(|i| dir.join(format!("member{i}"))).collect();
     if let Some(taken) = paths.iter().find(|path| path.exists()) {
         bail!("{} is there already and not a Sinew member; choose another directory", taken.display());
     }
-    let name = dir.file_name().map(|n| n.to_string_lossy().trim_start_matches('.').to_owned());
-    let name = name.filter(|n| !n.is_empty()).unwrap_or_else(|| "sinew".to_owned());
+    let name = name::fitting(&dir.file_name().unwrap_or_default().to_string_lossy(), "sinew");
     let new = NewPool {
         name: &name,
         members: &paths,
-        size: Some(args.size),
+        size: Some(size),
         shards: None,
         force: false,
-        volumes: &[("vol0".to_owned(), args.volume_size)],
+        volumes: &[("vol0".to_owned(), volume)],
         physical: None,
     };
-    let kind = PoolKind::Mapped { protection: args.protection, data_columns: 0, checksums: true };
+    let kind = PoolKind::Mapped {
+        protection: args.protection.unwrap_or_default(),
+        data_columns: 0,
+        checksums: true,
+    };
     report::made(&new.create(|_| Ok(kind))?);
     Ok(paths)
 }

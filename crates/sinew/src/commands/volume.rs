@@ -9,7 +9,7 @@ use crate::out::{complain, say};
 use crate::protocol::Request;
 use crate::{report, units};
 
-/// Make, list, delete and resize volumes of the running pool.
+/// Volumes of the running pool: create, list, delete, resize.
 #[derive(Subcommand)]
 pub(crate) enum VolumeCommand {
     /// Makes a volume.

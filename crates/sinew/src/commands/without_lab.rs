@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use anyhow::{Result, bail};
 use clap::Args;
 
-/// Runs the engine in a simulated world of faulty devices and crashes; needs a build with the feature `lab`.
+/// Test of the engine in simulated worlds; needs the feature `lab`.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct TortureArgs {
@@ -13,7 +13,7 @@ pub(crate) struct TortureArgs {
     ignored: Ignored,
 }
 
-/// Runs the engine on simulated SSDs and disks as a file describes it; needs a build with the feature `lab`.
+/// Experiments on simulated drives; needs the feature `lab`.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct ExperimentArgs {

@@ -18,7 +18,7 @@ const PUBLISHED: [(usize, &str); 2] = [(2, "67.8 %, 25 of 28"), (4, "91.4 %")];
 /// The volume that generators get to be mixed: where requests go does not matter.
 const COMPLEMENT_VOLUME: u64 = 100 << 30;
 
-/// Looks at workloads: traces, descriptions and generators.
+/// Traces, descriptions and generators of workloads.
 #[derive(Subcommand)]
 pub(crate) enum WorkloadCommand {
     Inspect(InspectArgs),

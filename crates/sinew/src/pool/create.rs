@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use sinew_engine::pool::{self, PoolKind, PoolSpec};
 use sinew_format::model::config::Config;
+use sinew_format::model::name::{self, POOL_NAME_MAX};
 use sinew_uring::Devices;
 
 use super::host::{self, Idle};
@@ -34,8 +35,8 @@ impl NewPool<'_> {
     pub(crate) fn create(&self, kind: impl FnOnce(bool) -> Result<PoolKind>) -> Result<Config> {
         // The name becomes part of the path of the control socket.
         let name = self.name;
-        if name.is_empty() || name.len() > 64 || name.contains(['/', '\0']) || name.starts_with('.') {
-            bail!("{name:?} cannot be a pool's name: 1 to 64 bytes, no slash, no dot in front");
+        if !name::is_valid(name, POOL_NAME_MAX) {
+            bail!("{name:?} cannot be a pool's name: 1 to {POOL_NAME_MAX} {}", name::RULE);
         }
         let paths = self.members.iter().map(|path| members::absolute(path)).collect::<Result<Vec<_>>>()?;
         members::refuse_twice(&paths)?;

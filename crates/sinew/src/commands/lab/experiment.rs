@@ -15,7 +15,7 @@ use sinew_experiment::{report, terminal};
 
 use crate::out::say;
 
-/// Runs the engine on simulated SSDs and disks, or lets arrays grow, as a file describes it.
+/// Experiments on simulated SSDs and disks, described in a file.
 #[derive(Args)]
 pub(crate) struct ExperimentArgs {
     #[command(subcommand)]

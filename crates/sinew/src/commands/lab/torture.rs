@@ -20,7 +20,9 @@ pub(crate) fn expects_panics() -> bool {
     RUNNING.load(Ordering::Relaxed)
 }
 
-/// Runs the engine in a simulated world of faulty devices and crashes, one world per seed, and checks every answer.
+/// Test of the engine in simulated worlds of faults and crashes.
+///
+/// A seed stands for one world; every answer of the engine is checked.
 ///
 /// The manual is docs/torture.md.
 #[derive(Args)]
