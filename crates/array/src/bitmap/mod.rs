@@ -149,7 +149,7 @@ impl<I: Io> Bitmap<I> {
 
     /// A growth has brought more regions or members.
     pub(crate) fn extend(&self, regions: usize, members: usize) {
-        self.regions.borrow_mut().extend(regions, members);
+        self.regions.borrow_mut().extend(regions, members, self.state.has_redundancy());
     }
 
     /// The content of a state group.

@@ -4,8 +4,9 @@
 //! parity, may disagree. It is *stale* on a member that missed a write to it. Both marks are on the members, in the last state
 //! group of the log, before a write makes them true; the members may have more marks than needed, never fewer. It is
 //! *unsynced* until its first resync, unless the members were zeros at first: blocks that were never written need not match
-//! their parity or copies. A region of an elastic array is *untidy* while stripes of it change their form: units that a stripe
-//! does not use may hold something that takes physical space. That mark is kept as the others are.
+//! their parity or copies. Without redundancy there is nothing to match, and no region is unsynced. A region of an elastic
+//! array is *untidy* while stripes of it change their form: units that a stripe does not use may hold something that takes
+//! physical space. That mark is kept as the others are.
 
 use sinew_format::codec::{DecodeError, Reader, Writer};
 
@@ -137,7 +138,8 @@ impl Regions {
         }
     }
 
-    /// Decodes a state group, with the progress of long work. Regions that a growth has added since are unsynced.
+    /// Decodes a state group, with the progress of long work. Regions that a growth has added since are unsynced, unless the
+    /// array has no redundancy.
     ///
     /// # Errors
     /// When the bytes are no state of this many regions and members.
@@ -145,6 +147,7 @@ impl Regions {
         bytes: &[u8],
         count: usize,
         members: usize,
+        has_redundancy: bool,
     ) -> Result<(Regions, LongWork), DecodeError> {
         let mut r = Reader(bytes);
         let (scrub, moved) = (r.u64()?, r.u64()?);
@@ -166,12 +169,17 @@ impl Regions {
             regions.untidy = Bits::read(&mut r, known)?;
             regions.untidy_marked = regions.untidy.clone();
         }
-        regions.extend(count, members);
+        regions.extend(count, members, has_redundancy);
+        if !has_redundancy {
+            // Former versions marked the regions of a growth in arrays of any level.
+            regions.unsynced = Bits::new(count);
+        }
         Ok((regions, LongWork { scrub: (scrub != u64::MAX).then_some(scrub), moved, moving_to }))
     }
 
     /// A growth has added regions, in places that held other content; it may also have added stripes to the former last region.
-    pub(crate) fn extend(&mut self, count: usize, members: usize) {
+    /// Their redundancy, if the array has any, does not match that content.
+    pub(crate) fn extend(&mut self, count: usize, members: usize, has_redundancy: bool) {
         let known = self.users.len();
         self.stale.resize(members, Bits::new(known));
         if count > known {
@@ -185,7 +193,9 @@ impl Regions {
                 .chain(&mut self.stale)
                 .for_each(|bits| bits.extend(count));
             self.users.resize(count, 0);
-            (known.saturating_sub(1)..count).for_each(|region| self.unsynced.set(region));
+            if has_redundancy {
+                (known.saturating_sub(1)..count).for_each(|region| self.unsynced.set(region));
+            }
         }
         self.changes += 1;
     }
@@ -420,13 +430,26 @@ mod tests {
         let work = LongWork { scrub: Some(5), moved: 9, moving_to: 3 };
         let bytes = regions.encode(work);
         assert!(!regions.dirty().any() && regions.is_stale(2, 70));
-        let (again, found) = Regions::decode(&bytes, 100, 3).unwrap();
+        let (again, found) = Regions::decode(&bytes, 100, 3, true).unwrap();
         assert_eq!((found, again.stale(2).len(), again.stale(1).len()), (work, 1, 0));
-        let (grown, _) = Regions::decode(&bytes, 130, 4).unwrap();
+        let (grown, _) = Regions::decode(&bytes, 130, 4, true).unwrap();
         assert!(grown.is_stale(2, 70) && grown.unsynced().ones().eq(99..130));
-        assert!(Regions::decode(&bytes, 99, 3).is_err());
-        assert!(Regions::decode(&bytes, 100, 2).is_err());
-        assert!(Regions::decode(&bytes[..bytes.len() - 1], 100, 3).is_err());
+        assert!(Regions::decode(&bytes, 99, 3, true).is_err());
+        assert!(Regions::decode(&bytes, 100, 2, true).is_err());
+        assert!(Regions::decode(&bytes[..bytes.len() - 1], 100, 3, true).is_err());
+    }
+
+    #[test]
+    fn without_redundancy_no_region_awaits_a_resync() {
+        let mut regions = Regions::new(10, 4, true);
+        regions.extend(15, 5, false);
+        assert!(!regions.unsynced().any());
+        // As a former version left it.
+        regions.extend(20, 6, true);
+        assert!(regions.unsynced().ones().eq(14..20));
+        let bytes = regions.encode(LongWork::default());
+        let (again, _) = Regions::decode(&bytes, 25, 7, false).unwrap();
+        assert!(!again.unsynced().any());
     }
 
     #[test]

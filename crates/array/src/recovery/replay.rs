@@ -149,7 +149,9 @@ impl<I: Io> Recovery<I> {
             for record in &group.records {
                 match record {
                     GroupRecord::State(bytes) => {
-                        let decoded = Regions::decode(bytes, self.layout.regions(), geometry.members());
+                        let redundant = self.layout.tolerates() > 0;
+                        let decoded =
+                            Regions::decode(bytes, self.layout.regions(), geometry.members(), redundant);
                         let (regions, work) = decoded.map_err(|error| self.damaged(&error.to_string()))?;
                         (replayed.regions, replayed.work) = (regions, work);
                         replayed.state = group.header.seq;
@@ -164,11 +166,11 @@ impl<I: Io> Recovery<I> {
         Ok(replayed)
     }
 
-    /// The regions of an array without any write. The stripes of an elastic array are empty, so there is nothing to resync; but
-    /// members that were not zeros may hold content that takes space.
+    /// The regions of an array without any write. Without redundancy, and while the stripes of an elastic array are empty, there
+    /// is nothing to resync; but members that were not zeros may hold content that takes space.
     fn first_regions(&self) -> Regions {
         let geometry = self.layout.geometry;
-        let in_sync = geometry.zeroed || self.layout.is_elastic();
+        let in_sync = geometry.zeroed || self.layout.is_elastic() || self.layout.tolerates() == 0;
         let mut regions = Regions::new(self.layout.regions(), geometry.members(), in_sync);
         if self.layout.is_elastic() && !geometry.zeroed {
             (0..self.layout.regions()).for_each(|region| regions.set_untidy(region));

@@ -152,3 +152,60 @@ fn reads_step_around_a_member_in_a_spike() {
     let nothing_to_do = longest_read_in_a_spike(Level::Raid0, SpikeAvoidance::Auto);
     assert!(nothing_to_do > 40_000_000, "without redundancy: {nothing_to_do} ns");
 }
+
+/// Members with arbitrary content that are made an array of four, which then grows by two: the stripes resynced by then, and the
+/// errors that a scrub finds.
+fn resynced_after_growth(level: Level, method: GrowMethod) -> (u64, u64) {
+    let world = World::new(1);
+    let members = candidates(&world, 6);
+    let io = world.io();
+    let array =
+        ArraySpec { level, chunk_bytes: 65536, journal: false, spares: 0, zeroed: false, elastic: None };
+    let spec = PoolSpec { kind: PoolKind::Array(array), ..spec(level) };
+    let living = async move {
+        for (i, member) in members.iter().enumerate() {
+            let content = Buf::copy_of(&vec![i as u8 + 1; MEMBER_BYTES as usize]);
+            io.write(member.device, 0, Rc::new([content])).await.unwrap();
+        }
+        pool::create(&io, &members[..4], &spec).await.unwrap();
+        let open = OpenPool::open(io.clone(), members[..4].to_vec(), || false).await.ok().unwrap();
+        let control = Rc::clone(&open.control);
+        let volume = open.volume("v").unwrap();
+        let before = volume.size_bytes() / BLOCK_BYTES as u64;
+        let content = |block: u64| Buf::copy_of(&[(block * 7 + block / 251) as u8; BLOCK_BYTES]);
+        for block in 0..before {
+            volume.write(block * BLOCK_BYTES as u64, content(block), false).await.unwrap();
+        }
+        control.grow(&members[4..], Some(method), true).await.unwrap();
+        while volume.size_bytes() / BLOCK_BYTES as u64 == before
+            || control.status().await.unwrap().resync_stripes_left > 0
+        {
+            io.sleep(LOOK_NS).await;
+        }
+        // Long enough for work that a status does not show.
+        io.sleep(100 * LOOK_NS).await;
+        for block in 0..before {
+            let read = volume.read(block * BLOCK_BYTES as u64, BLOCK_BYTES as u32).await.unwrap();
+            assert_eq!(read[0].bytes(), content(block).bytes(), "block {block}");
+        }
+        let resynced = control.status().await.unwrap().counters.stripes_resynced;
+        control.scrub(true).await.unwrap();
+        while control.status().await.unwrap().scrub_stripes_left.is_some() {
+            io.sleep(LOOK_NS).await;
+        }
+        let counters = control.status().await.unwrap().counters;
+        (resynced, counters.scrub_errors + counters.scrub_unrepaired)
+    };
+    world.block_on(living).unwrap()
+}
+
+/// Where there is nothing to match, a resync would read and write all that is new for nothing, beside clients. Copies on members
+/// that held other content must be made to match.
+#[test]
+fn only_redundancy_is_resynced_after_a_growth() {
+    for method in [GrowMethod::FastScale, GrowMethod::RoundRobin] {
+        assert_eq!(resynced_after_growth(Level::Raid0, method), (0, 0), "{method:?}");
+        let (resynced, wrong) = resynced_after_growth(Level::Raid10 { copies: 2 }, method);
+        assert!(resynced > 0 && wrong == 0, "{method:?}: {resynced} stripes resynced, {wrong} wrong");
+    }
+}
