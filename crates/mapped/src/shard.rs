@@ -22,7 +22,8 @@ use crate::background::scrub::Scrubber;
 use crate::inspect::leak_check;
 use crate::inspect::status;
 use crate::marks::Mark;
-use crate::recovery::{self, Recovered};
+use crate::recovery;
+use crate::recovery::recover::Recovered;
 use crate::request::{discard, serve};
 use crate::store::Store;
 use crate::stripe::Stripes;
@@ -119,7 +120,7 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
         recovered: impl FnOnce(Rc<Self>),
     ) -> Result<(Rc<Self>, RecoveryReport), RecoverError> {
         let (started, index, control) = (open.io.now(), open.index, open.control.clone());
-        let Recovered { store, mut report, touched, unmended } = recovery::recover(open).await?;
+        let Recovered { store, mut report, touched, unmended } = recovery::recover::recover(open).await?;
         let shard = MappedShard::assemble(store, control);
         recovered(Rc::clone(&shard));
         if shard.members().are_read_only() {

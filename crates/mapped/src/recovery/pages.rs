@@ -1,0 +1,89 @@
+//! Reading the table pages: the newest intact copy of each.
+
+use std::collections::BTreeMap;
+
+use crate::marks::Mark;
+use crate::recovery::{READ_MARKS, Recovery};
+use crate::store::dirty_pages::PageCopy;
+use sinew_core::buf::Buf;
+use sinew_core::ids::Lsn;
+use sinew_core::io::Io;
+use sinew_core::sync::join_all;
+use sinew_format::model::mapped_geometry::PAGE_BYTES;
+use sinew_format::table_page::{PageHeader, PageId};
+use sinew_members::open_error::RecoverError;
+use sinew_members::open_mode::OpenMode;
+use sinew_members::ring::reader::{Region, Unit, read_regions};
+
+/// Pages read at the same time.
+const PAGES_AT_ONCE: usize = 64;
+
+/// The newest intact version of a page, and where copies of it are; at least one.
+struct FoundPage {
+    lsn: Lsn,
+    copies: Vec<PageCopy>,
+}
+
+impl<I: Io> Recovery<I> {
+    pub(super) async fn load_pages(&mut self) -> Result<(), RecoverError> {
+        let (index, io, pool) = (self.index, self.io.clone(), self.config.pool);
+        let mut found: BTreeMap<PageId, FoundPage> = BTreeMap::new();
+        let regions = self.members.active().into_iter().map(|m| {
+            let layout = self.members.get(m).layout;
+            let bytes = u64::from(layout.page_slots) * PAGE_BYTES as u64;
+            (m, Region { offset: layout.page_offset(index, 0), bytes })
+        });
+        let pages = |Unit { member, at, data }: Unit| {
+            let Ok(header) = PageHeader::open(&mut data.bytes().to_vec()) else { return };
+            if header.pool != pool || usize::from(header.shard) != index {
+                return;
+            }
+            let copy = PageCopy { member, slot: (at / PAGE_BYTES as u64) as u32 };
+            match found.get_mut(&header.page) {
+                Some(page) if page.lsn == header.lsn => page.copies.push(copy),
+                Some(page) if page.lsn > header.lsn => io.mark(Mark::RecoverPageOlder),
+                _ => drop(found.insert(header.page, FoundPage { lsn: header.lsn, copies: vec![copy] })),
+            }
+        };
+        self.report.bytes_read += read_regions(&self.members, regions, PAGE_BYTES, READ_MARKS, pages).await;
+        // Their content is read again rather than kept: it is as large as the tables that are made of it.
+        let mut found = found.into_iter();
+        loop {
+            let some: Vec<_> = found.by_ref().take(PAGES_AT_ONCE).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            let contents = join_all(some.iter().map(|(id, page)| self.read_page(*id, page))).await;
+            for ((id, mut page), content) in some.into_iter().zip(contents) {
+                // Its blocks are unknown then, as those of pages without any copy.
+                if content.is_err() && self.mode == OpenMode::LastResort {
+                    continue;
+                }
+                let loaded = self.tables.load_page(id, content?.bytes(), &self.bounds);
+                loaded.map_err(|error| self.damaged(format!("page {id:?}: {error}")))?;
+                // The same version may have been written twice; copies beyond those due are free space.
+                page.copies.sort_by_key(|c| c.member);
+                page.copies.dedup_by_key(|c| c.member);
+                page.copies.truncate(self.config.mapped().copies());
+                self.tables.pages.loaded(id, page.lsn, page.copies);
+                self.report.pages += 1;
+                self.report.bytes_read += PAGE_BYTES as u64;
+            }
+        }
+    }
+
+    /// Reads a page from any of its copies.
+    async fn read_page(&self, id: PageId, page: &FoundPage) -> Result<Buf, RecoverError> {
+        for copy in &page.copies {
+            let offset = self.members.get(copy.member).layout.page_offset(self.index, copy.slot);
+            if let Ok(buf) = self.members.read_at(copy.member, offset, PAGE_BYTES).await
+                && PageHeader::open(&mut buf.bytes().to_vec())
+                    .is_ok_and(|h| h.page == id && h.lsn == page.lsn)
+            {
+                return Ok(buf);
+            }
+        }
+        // It was there a moment ago.
+        Err(RecoverError::MemberFailed { shard: self.index, member: page.copies[0].member })
+    }
+}
