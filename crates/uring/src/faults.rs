@@ -32,7 +32,7 @@ pub enum Fault {
     /// No request is answered, for a time or for ever.
     Silence(Silence),
     /// Every request takes the additional time of a modelled drive.
-    Latency(DriveModel),
+    Latency(Box<DriveModel>),
     /// Reads or writes fail with EIO.
     Errors(Side, Chance),
     /// Reads return, or writes store, wrong data without an error.

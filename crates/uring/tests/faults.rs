@@ -58,7 +58,7 @@ fn faults_begin_when_told_and_are_counted() {
 fn a_member_takes_the_time_of_a_drive() {
     let config = flash::datacenter();
     let drive = DriveModel { name: "datacenter", config, aged: Some(0.5), seed: 1 };
-    let (devices, device, runtime) = member_with(vec![Fault::Latency(drive)]);
+    let (devices, device, runtime) = member_with(vec![Fault::Latency(Box::new(drive))]);
     let io = runtime.io();
     assert!(!io.answers_at_once(device));
     devices.begin_faults();

@@ -55,7 +55,7 @@ pub(crate) fn parse(text: &str) -> Result<FaultMember> {
             after: settings.take("after", units::parse_time)?.unwrap_or_default(),
             length: settings.take("length", units::parse_time)?,
         }),
-        "latency" => Fault::Latency(drive(&mut settings)?),
+        "latency" => Fault::Latency(Box::new(drive(&mut settings)?)),
         "read-errors" => Fault::Errors(Side::Reads, chance(&mut settings)?),
         "write-errors" => Fault::Errors(Side::Writes, chance(&mut settings)?),
         "corrupt-reads" => Fault::Corruption(Side::Reads, chance(&mut settings)?, damage(&mut settings)?),
