@@ -94,9 +94,9 @@ pub(crate) fn run(args: FindArgs) -> Result<()> {
         say!("{}", serde_json::to_string_pretty(&overview)?);
     } else {
         print(&overview);
-    }
-    if overview.pools.is_empty() {
-        bail!("no pool found");
+        if overview.pools.is_empty() {
+            bail!("no pool found");
+        }
     }
     if !args.serve {
         return Ok(());
