@@ -32,7 +32,7 @@ pub(crate) struct Tenancies {
 }
 
 fn name(volume: usize) -> String {
-    format!("tenant {volume}")
+    format!("tenant-{volume}")
 }
 
 impl Tenancies {
