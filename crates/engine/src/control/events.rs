@@ -386,16 +386,20 @@ impl Events {
 
 /// The events that lead from one configuration to the next.
 pub(super) fn changes(old: &Config, new: &Config) -> Vec<Event> {
-    let members = new.members.iter().enumerate().filter_map(|(member, now)| {
-        let change = member_change(old.members.get(member), now)?;
-        Some(Event::Member { member, path: now.path.clone(), change })
+    let members = new.members.iter().enumerate().flat_map(|(member, now)| {
+        let changes = match old.members.get(member) {
+            Some(before) => member_change(before, now).into_iter().collect(),
+            // A new member may have failed in the same step.
+            None if now.state == MemberState::Failed => vec![MemberChange::Added, MemberChange::Failed],
+            None => vec![MemberChange::Added],
+        };
+        changes.into_iter().map(move |change| Event::Member { member, path: now.path.clone(), change })
     });
     members.chain(volume_changes(&old.volumes, &new.volumes)).collect()
 }
 
-fn member_change(before: Option<&MemberConfig>, now: &MemberConfig) -> Option<MemberChange> {
+fn member_change(before: &MemberConfig, now: &MemberConfig) -> Option<MemberChange> {
     use MemberState as State;
-    let Some(before) = before else { return Some(MemberChange::Added) };
     let is_other = before.uuid != now.uuid;
     if before.state == now.state && !is_other {
         return None;
@@ -465,7 +469,7 @@ mod tests {
     #[test]
     fn every_change_of_a_member_has_its_event() {
         use MemberState::*;
-        let change = |from, to| member_change(Some(&member(1, from)), &member(1, to));
+        let change = |from, to| member_change(&member(1, from), &member(1, to));
         assert_eq!(change(Active, Active), None);
         assert_eq!(change(Active, Failed), Some(MemberChange::Failed));
         assert_eq!(change(Spare, Failed), Some(MemberChange::Failed));
@@ -475,12 +479,11 @@ mod tests {
         assert_eq!(change(Evacuating, Removed), Some(MemberChange::Removed));
         assert_eq!(change(Active, Leaving), Some(MemberChange::Leaving));
         assert_eq!(change(Leaving, Active), Some(MemberChange::Kept));
-        let replaced = |from, to| member_change(Some(&member(1, from)), &member(2, to));
+        let replaced = |from, to| member_change(&member(1, from), &member(2, to));
         assert_eq!(replaced(Failed, Active), Some(MemberChange::Replaced));
         assert_eq!(replaced(Removed, Active), Some(MemberChange::Added));
         // A spare takes the place of a member, whose entry goes to the number of the spare.
         assert_eq!(replaced(Spare, Removed), Some(MemberChange::Removed));
-        assert_eq!(member_change(None, &member(3, Active)), Some(MemberChange::Added));
     }
 
     #[test]
