@@ -105,9 +105,9 @@ def main(url, control, sinew, directory="."):
     def command(*args):
         return subprocess.run([sinew, *args, "--control", control], check=True, capture_output=True, text=True).stdout
 
-    # A volume whose name is markup is shown as text.
-    markup = "<b>v</b>"
-    command("volume", "create", markup, "1M")
+    # A member whose path has markup is shown as text.
+    markup = "m4<u>"
+    command("volume", "create", "w", "1M")
     status, sent = headers(url)
     policy = sent.get("Content-Security-Policy", "")
     assert status == 200 and "default-src 'none'" in policy and "unsafe" not in policy, sent
@@ -124,7 +124,7 @@ def main(url, control, sinew, directory="."):
         desktop.wait("a spike", lambda: desktop.run("return document.querySelectorAll('#member-table line.spike').length") >= 1)
         assert "t" == desktop.text("#pool"), desktop.text("#pool")
         assert desktop.run("return document.querySelectorAll('#member-table tbody tr').length") == 5
-        assert markup in desktop.text("#volume-table") and desktop.run("return document.querySelector('#volume-table b')") is None
+        assert markup in desktop.text("#member-table") and desktop.run("return document.querySelector('#member-table u')") is None
         assert "injected fault, member 1" in desktop.text("#faults")
         assert "created" in desktop.text("#events") or "made" in desktop.text("#events"), desktop.text("#events")
         assert not overflows(desktop)
