@@ -9,18 +9,20 @@ pub const POOL_NAME_MAX: usize = 64;
 /// What a name consists of, for messages.
 pub const RULE: &str = "letters of ASCII, digits, and . _ - : + behind the first one";
 
+fn is_allowed(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "._-:+".contains(c)
+}
+
 /// Whether something new may have this name. What has another one, from an earlier version, keeps it.
 pub fn is_valid(name: &str, bytes_max: usize) -> bool {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-:+".contains(c);
     (1..=bytes_max).contains(&name.len())
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.chars().all(allowed)
+        && name.chars().all(is_allowed)
 }
 
 /// A pool's name that is like this text, with `-` for what a name cannot have; `otherwise` if nothing is left.
 pub fn fitting(text: &str, otherwise: &str) -> String {
-    let fits = |c: char| if c.is_ascii_alphanumeric() || "._-:+".contains(c) { c } else { '-' };
-    let name: String = text.chars().map(fits).collect();
+    let name: String = text.chars().map(|c| if is_allowed(c) { c } else { '-' }).collect();
     let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
     let name = &name[..name.len().min(POOL_NAME_MAX)];
     if name.is_empty() { otherwise.to_owned() } else { name.to_owned() }
