@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
     let ended = Rc::new(Cell::new(false));
     let (end, task, stream) = (Rc::clone(&ended), io.clone(), Rc::new(ClientEnd(wire.clone())));
     io.spawn(async move {
-        if let Ok(client) = Client::connect(&task, stream, "disk", 1_000_000_000).await {
+        if let Ok(client) = Client::connect(&task, stream, "disk", 1_000_000_000, None).await {
             let _ = client.read(4096, 64).await;
             let _ = client.write(512, &Buf::zeroed(1000)).await;
             let _ = client.read(0, 70_000).await;

@@ -25,7 +25,7 @@ const FRESH_SEEDS: u64 = 500;
 const FUZZ_SECONDS: u64 = 20;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
 /// are not asked for by name, since some releases have one of them in another.
-const PACKAGES: [(&str, &str); 28] = [
+const PACKAGES: [(&str, &str); 29] = [
     ("bcache-tools", "command -v make-bcache"),
     ("bindfs", "bindfs --version"),
     ("btrfs-progs", "mkfs.btrfs -V"),
@@ -45,6 +45,7 @@ const PACKAGES: [(&str, &str); 28] = [
     ("nbdfuse", "nbdfuse --version"),
     ("nbdkit", "nbdkit --version"),
     ("ntfs-3g", "command -v mkfs.ntfs"),
+    ("openssl", "openssl version"),
     ("prometheus", "command -v prometheus && command -v promtool"),
     ("man-db", "man --version"),
     ("python3-libnbd", "/usr/bin/python3 -c 'import nbd'"),

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use memory::{MemoryExports, MemoryVolume, TaskIo};
 use sinew_core::buf::Buf;
-use sinew_frontend::nbd::serve_connection;
+use sinew_frontend::nbd::{TlsMode, serve_connection};
 use sinew_frontend::transport::{Part, Stream};
 use smol::Async;
 use smol::io::AsyncWriteExt;
@@ -73,7 +73,8 @@ fn main() -> io::Result<()> {
         std::thread::spawn(move || {
             let Ok(socket) = Async::new(stream) else { return };
             let io = TaskIo::new();
-            let end = io.block_on(serve_connection(io.clone(), Rc::new(Socket(socket)), exports));
+            let served = serve_connection(io.clone(), Rc::new(Socket(socket)), exports, &TlsMode::Off);
+            let end = io.block_on(served);
             eprintln!("connection ended: {end:?}");
         });
     }

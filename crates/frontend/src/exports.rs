@@ -32,4 +32,10 @@ pub trait Exports: 'static {
         let mut names = self.names();
         if names.len() == 1 { names.pop() } else { None }
     }
+
+    /// Hears that the client of this connection was refused, and why. `names` are those of the client's certificate, as far
+    /// as it was believed.
+    fn refused(&self, names: &[String], why: &str) {
+        let _ = (names, why);
+    }
 }

@@ -12,6 +12,8 @@
 //!
 //! The other way, [`client`] sends requests to a server elsewhere, which [`uri`] names.
 //!
+//! All of it runs on a [`Channel`](crate::tls::Channel): the stream of the connection, plain or with TLS on it.
+//!
 //! The handshake before it is a state machine without I/O ([`handshake`]). Whatever a client sends, memory per
 //! connection is bounded and the worst end is a closed connection.
 
@@ -28,5 +30,5 @@ pub mod transmission;
 pub mod uri;
 
 pub use client::{Client, ClientError, ExportTerms};
-pub use server::{ConnectionEnd, serve_connection};
-pub use uri::NbdUri;
+pub use server::{ConnectionEnd, TlsMode, serve_connection};
+pub use uri::{NbdUri, UriTls};

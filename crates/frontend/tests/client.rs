@@ -13,7 +13,7 @@ use sinew_core::buf::Buf;
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
 use sinew_frontend::nbd::proto::{self, Errno, chunk};
-use sinew_frontend::nbd::{Client, ClientError, serve_connection};
+use sinew_frontend::nbd::{Client, ClientError, TlsMode, serve_connection};
 
 type WireClient = Client<TaskIo, ClientEnd>;
 
@@ -21,7 +21,7 @@ const BYTES: u64 = 64 << 20;
 const PATIENCE_NS: u64 = 1_000_000_000;
 
 async fn connect(io: &TaskIo, wire: &Wire, export: &str) -> Result<WireClient, ClientError> {
-    Client::connect(io, Rc::new(ClientEnd(wire.clone())), export, PATIENCE_NS).await
+    Client::connect(io, Rc::new(ClientEnd(wire.clone())), export, PATIENCE_NS, None).await
 }
 
 /// A client of the project's own server on a memory volume.
@@ -29,7 +29,7 @@ fn served<T>(cuts: &[usize], exports: MemoryExports, test: impl AsyncFnOnce(Wire
     let (io, wire) = (TaskIo::new(), Wire::cut(cuts));
     let (server, stream) = (io.clone(), Rc::new(wire.clone()));
     io.spawn(async move {
-        let _ = serve_connection(server, stream, exports).await;
+        let _ = serve_connection(server, stream, exports, &TlsMode::Off).await;
     });
     io.block_on(async {
         let client = connect(&io, &wire, "disk").await.expect("the export is there");
@@ -136,7 +136,7 @@ fn a_read_only_export_is_not_written_to() {
     let (server, exports) = (io.clone(), one_disk(&MemoryVolume::new(BYTES)));
     let stream = Rc::new(wire.clone());
     io.spawn(async move {
-        let _ = serve_connection(server, stream, exports).await;
+        let _ = serve_connection(server, stream, exports, &TlsMode::Off).await;
     });
     io.block_on(async {
         let client = connect(&io, &wire, "archive").await.expect("it is there");
@@ -152,7 +152,7 @@ fn an_export_that_is_not_there_is_named() {
     let (server, exports) = (io.clone(), one_disk(&MemoryVolume::new(BYTES)));
     let stream = Rc::new(wire.clone());
     io.spawn(async move {
-        let _ = serve_connection(server, stream, exports).await;
+        let _ = serve_connection(server, stream, exports, &TlsMode::Off).await;
     });
     let error = io.block_on(connect(&io, &wire, "nothing")).err().expect("there is no such export");
     assert!(error.to_string().contains("no export \"nothing\""), "{error}");

@@ -67,7 +67,7 @@ fn nonsense_in_info_is_refused_and_haggling_goes_on() {
     assert_eq!(kinds(bench.talk(&option(code::GO, &info_data("z", &[])))), [option_reply::ERR_UNKNOWN]);
     assert_eq!(kinds(bench.talk(&option(code::GO, b"\0\0\0\x09a\0\0"))), [option_reply::ERR_INVALID]);
     assert_eq!(kinds(bench.talk(&option(code::GO, b"\0\0\0\x01\xff\0\0"))), [option_reply::ERR_INVALID]);
-    assert_eq!(kinds(bench.talk(&option(code::STARTTLS, &[]))), [option_reply::ERR_UNSUP]);
+    assert_eq!(kinds(bench.talk(&option(code::STARTTLS, &[]))), [option_reply::ERR_POLICY]);
     assert_eq!(kinds(bench.talk(&option(code::STRUCTURED_REPLY, b"x"))), [option_reply::ERR_INVALID]);
     assert_eq!(kinds(bench.talk(&option(4711, b"data"))), [option_reply::ERR_UNSUP]);
     assert_eq!(kinds(bench.talk(&option(code::GO, &info_data("a", &[])))), [option_reply::INFO, 1]);

@@ -15,10 +15,12 @@ mod metrics;
 mod nbd_sockets;
 mod rates;
 mod readiness;
+mod refusals;
 mod served;
 mod server;
 mod settings;
 mod site;
+mod tls_options;
 mod volume_stats;
 
 pub(crate) use addresses::Addresses;

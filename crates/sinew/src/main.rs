@@ -6,7 +6,7 @@
 //! report     states of pools for people                 bench, replay   load and its results
 //! pool       pools in this process: members, making and opening them
 //! protocol   requests and answers of the control socket
-//! names, units, table, out   names of levels and protections; sizes and times; the terminal
+//! names, units, table, tls, out   names of levels and protections; sizes and times; certificates; the terminal
 //! ```
 //!
 //! Each imports those below it, and none above it.
@@ -23,6 +23,7 @@ mod protocol;
 mod replay;
 mod report;
 mod table;
+mod tls;
 mod units;
 
 use std::process::ExitCode;

@@ -5,7 +5,7 @@
 //! task may receive while another sends; two tasks that send (or receive) at once on one stream interleave.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -109,6 +109,11 @@ impl Stream {
     pub fn into_fd(self) -> Result<OwnedFd, Stream> {
         let Stream { io, fd } = self;
         Rc::try_unwrap(fd).map_err(|fd| Stream { io, fd })
+    }
+
+    /// The address of the other end, if this is a TCP connection that is still open.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        TcpStream::from(self.fd.try_clone().ok()?).peer_addr().ok()
     }
 
     /// Receives into `buf[at..]`. Returns the number of bytes, at least one; 0 is the end of the stream.

@@ -222,6 +222,15 @@ pub enum Event {
         /// Connections to it now.
         connections: usize,
     },
+    /// A client was refused since the last look.
+    ClientRefused {
+        /// Its address, and the names in its certificate.
+        client: String,
+        /// Why.
+        reason: String,
+        /// How often.
+        times: u64,
+    },
 }
 
 impl Event {
@@ -243,6 +252,7 @@ impl Event {
             Event::VolumeDeleted { .. } => "volume-deleted",
             Event::VolumeResized { .. } => "volume-resized",
             Event::Clients { .. } => "clients",
+            Event::ClientRefused { .. } => "client-refused",
         }
     }
 
@@ -256,7 +266,9 @@ impl Event {
             Event::Opened { mode: OpenMode::LastResort, .. } => Severity::Error,
             Event::Opened { out, .. } if !out.is_empty() => Severity::Warning,
             Event::Member { change, .. } => change.parts().1,
-            Event::MemberErrors { .. } | Event::SpaceUsed { .. } => Severity::Warning,
+            Event::MemberErrors { .. } | Event::SpaceUsed { .. } | Event::ClientRefused { .. } => {
+                Severity::Warning
+            }
             _ => Severity::Info,
         }
     }
@@ -310,6 +322,12 @@ impl fmt::Display for Event {
             }
             Event::Clients { volume, connections } => {
                 write!(f, "volume {volume} has {connections} client connections")
+            }
+            Event::ClientRefused { client, reason, times: 1 } => {
+                write!(f, "a client {client} was refused: {reason}")
+            }
+            Event::ClientRefused { client, reason, times } => {
+                write!(f, "a client {client} was refused {times} times: {reason}")
             }
         }
     }

@@ -149,6 +149,11 @@ impl<I: Io> Control<I> {
         self.events.add(self.io.now(), event);
     }
 
+    /// Adds an event of what happened to clients before they reached a volume.
+    pub fn note_client_refused(&self, client: String, reason: String, times: u64) {
+        self.note(Event::ClientRefused { client, reason, times });
+    }
+
     /// The configuration now.
     pub fn config(&self) -> Config {
         self.config.borrow().clone()

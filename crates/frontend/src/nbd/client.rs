@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!     uri          where a server and its export are
-//!     handshake    greeting, structured replies, the choice of an export
+//!     handshake    greeting, TLS, structured replies, the choice of an export
 //!     client       requests with their cookies, the task that receives, the bound on waiting
 //!     error        refusals, and how a connection ends
 //!     export_terms size and features of the export
@@ -33,6 +33,7 @@ use super::input::Input;
 use super::outbox::Outbox;
 use super::proto::{self, Errno, ReplyHeader, Request, chunk, command, transmission_flag};
 use super::server::HANDSHAKE_NS_MAX;
+use crate::tls::{Channel, ClientTls};
 use crate::transport::Stream;
 use assembly::Assembly;
 pub use error::ClientError;
@@ -56,7 +57,7 @@ impl<I, S> Clone for Client<I, S> {
 
 struct Shared<I, S> {
     io: I,
-    stream: Rc<S>,
+    stream: Rc<Channel<S>>,
     terms: ExportTerms,
     patience_ns: u64,
     state: RefCell<State>,
@@ -103,22 +104,22 @@ impl State {
 }
 
 impl<I: Io, S: Stream> Client<I, S> {
-    /// Chooses the export on a fresh stream. `patience_ns` is how long an answer may take, before the connection counts
-    /// as lost.
+    /// Chooses the export on a fresh stream, with `tls` through TLS or not at all. `patience_ns` is how long an answer may
+    /// take, before the connection counts as lost.
     ///
     /// # Errors
-    /// When the connection breaks, the server does not answer in time, breaks the protocol, or refuses the export.
+    /// When the connection breaks, the server does not answer in time, breaks the protocol, does not agree on TLS, or refuses
+    /// the export.
     pub async fn connect(
         io: &I,
         stream: Rc<S>,
         export: &str,
         patience_ns: u64,
+        tls: Option<&ClientTls>,
     ) -> Result<Client<I, S>, ClientError> {
-        let mut input = Input::new(Rc::clone(&stream));
-        let negotiation = handshake::negotiate(&stream, &mut input, export);
-        let result = within(io, &stream, HANDSHAKE_NS_MAX, negotiation).await;
-        let terms = match result.unwrap_or(Err(ClientError::Silent(HANDSHAKE_NS_MAX))) {
-            Ok(terms) => terms,
+        let result = within(io, &stream, HANDSHAKE_NS_MAX, negotiate(&stream, export, tls)).await;
+        let (stream, input, terms) = match result.unwrap_or(Err(ClientError::Silent(HANDSHAKE_NS_MAX))) {
+            Ok(negotiated) => negotiated,
             Err(error) => {
                 stream.shutdown();
                 return Err(error);
@@ -190,7 +191,11 @@ impl<I: Io, S: Stream> Client<I, S> {
         let shared = &self.shared;
         if shared.queue(command::DISC, 0, 0, 0, None) {
             let send = Rc::clone(shared).send();
-            let _ = within(&shared.io, &shared.stream, shared.patience_ns, send).await;
+            let leave = async {
+                send.await;
+                shared.stream.goodbye().await;
+            };
+            let _ = within(&shared.io, &shared.stream, shared.patience_ns, leave).await;
         }
         shared.end(ClientError::Closed);
     }
@@ -208,6 +213,29 @@ impl<I: Io, S: Stream> Client<I, S> {
     fn pieces(&self, offset: u64, len: u64, most: u32) -> impl Iterator<Item = (u64, u32)> + use<I, S> {
         let most = u64::from(most);
         (0..len.div_ceil(most)).map(move |i| (offset + i * most, most.min(len - i * most) as u32))
+    }
+}
+
+/// A connection behind its handshake: its stream, what was received and not used, what was agreed on.
+type Negotiated<S> = (Rc<Channel<S>>, Input<Channel<S>>, ExportTerms);
+
+async fn negotiate<S: Stream>(
+    stream: &Rc<S>,
+    export: &str,
+    tls: Option<&ClientTls>,
+) -> Result<Negotiated<S>, ClientError> {
+    let mut channel = Channel::plain(Rc::clone(stream));
+    let mut input = Input::new(Rc::clone(&channel));
+    handshake::greet(&channel, &mut input).await?;
+    if let Some(tls) = tls {
+        handshake::start_tls(&channel, &mut input).await?;
+        let secured = Channel::secured(Rc::clone(stream), tls.connection()).await;
+        channel = secured.map_err(ClientError::NoTls)?;
+        input = Input::new(Rc::clone(&channel));
+    }
+    match handshake::choose(&channel, &mut input, export).await {
+        Ok(terms) => Ok((channel, input, terms)),
+        Err(error) => Err(channel.failure().map_or(error, ClientError::NoTls)),
     }
 }
 
@@ -281,14 +309,14 @@ impl<I: Io, S: Stream> Shared<I, S> {
     }
 
     /// Takes replies until the end of the connection.
-    async fn receive(self: Rc<Self>, mut input: Input<S>) {
+    async fn receive(self: Rc<Self>, mut input: Input<Channel<S>>) {
         match self.replies(&mut input).await {
             Err(error) => self.end(error),
             Ok(never) => match never {},
         }
     }
 
-    async fn replies(&self, input: &mut Input<S>) -> Result<Infallible, ClientError> {
+    async fn replies(&self, input: &mut Input<Channel<S>>) -> Result<Infallible, ClientError> {
         loop {
             match ReplyHeader::decode(&input.header().await?) {
                 Some(ReplyHeader::Simple { cookie, error }) => self.simple(input, cookie, error).await?,
@@ -301,7 +329,12 @@ impl<I: Io, S: Stream> Shared<I, S> {
         }
     }
 
-    async fn simple(&self, input: &mut Input<S>, cookie: u64, error: u32) -> Result<(), ClientError> {
+    async fn simple(
+        &self,
+        input: &mut Input<Channel<S>>,
+        cookie: u64,
+        error: u32,
+    ) -> Result<(), ClientError> {
         let read = self.state.borrow_mut().answered(cookie)?.data.as_ref().map(Assembly::len);
         let outcome = match (error, read) {
             (0, None) => Ok(None),
@@ -317,7 +350,7 @@ impl<I: Io, S: Stream> Shared<I, S> {
 
     async fn chunk(
         &self,
-        input: &mut Input<S>,
+        input: &mut Input<Channel<S>>,
         cookie: u64,
         kind: u16,
         flags: u16,

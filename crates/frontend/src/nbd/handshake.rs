@@ -10,6 +10,7 @@ use super::proto::{
     self, InfoRequest, MetaRequest, OptionHeader, handshake_flag, info, option, option_reply,
 };
 use crate::exports::{Export, Exports};
+use crate::tls::Grant;
 
 /// The longest option kept in memory. Longer ones are skipped and refused. Holds dozens of the longest names.
 pub const OPTION_BYTES_MAX: usize = 32 << 10;
@@ -24,6 +25,24 @@ const ALLOCATION: &str = "base:allocation";
 pub const ALLOCATION_CONTEXT: u32 = 1;
 /// Padding after the answer to EXPORT_NAME, for clients from before NO_ZEROES.
 const PADDING_BYTES: usize = 124;
+
+/// How a connection is protected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// It is not, and TLS is not offered.
+    None,
+    /// It is not yet; the client may ask for TLS.
+    Offered,
+    /// It is not yet; nothing is told without TLS.
+    Required,
+    /// By TLS.
+    Tls {
+        /// The names in the client's certificate.
+        names: Vec<String>,
+        /// What the client may use.
+        grant: Grant,
+    },
+}
 
 /// What the handshake agreed on.
 #[derive(Debug)]
@@ -52,6 +71,9 @@ pub enum HandshakeEnd {
 pub enum Progress<V> {
     /// The number of bytes of input consumed; 0 if more input is needed.
     Consumed(usize),
+    /// TLS begins behind this number of bytes of input, which must be all that has come. Goes on with
+    /// [`Handshake::protected`].
+    StartTls(usize),
     /// The handshake is over. The number of bytes of input consumed; requests follow them.
     Done(usize, Session<V>),
     /// The connection must be closed.
@@ -68,26 +90,43 @@ enum State {
 /// A handshake under way.
 pub struct Handshake<E> {
     exports: E,
+    protection: Protection,
     state: State,
     options: u32,
     no_zeroes: bool,
     structured: bool,
+    /// The client has asked for something that only TLS gives.
+    is_refused: bool,
     /// The export whose allocation context the client selected.
     allocation_of: Option<String>,
 }
 
 impl<E: Exports> Handshake<E> {
     /// Starts a handshake; the greeting is appended to `out`.
-    pub fn start(exports: E, out: &mut Vec<u8>) -> Handshake<E> {
+    pub fn start(exports: E, protection: Protection, out: &mut Vec<u8>) -> Handshake<E> {
         proto::greeting(out, handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
         Handshake {
             exports,
+            protection,
             state: State::ClientFlags,
             options: 0,
             no_zeroes: false,
             structured: false,
+            is_refused: false,
             allocation_of: None,
         }
+    }
+
+    /// Goes on with TLS, for a client with these names. What was agreed on before is forgotten: it may be the words of another sender.
+    pub fn protected(&mut self, names: Vec<String>, grant: Grant) {
+        self.protection = Protection::Tls { names, grant };
+        self.structured = false;
+        self.allocation_of = None;
+    }
+
+    /// What the handshake is about.
+    pub fn exports(&self) -> &E {
+        &self.exports
     }
 
     /// Does one step on the input not yet used. Input of [`OPTION_BYTES_MAX`] and a header is always enough for one.
@@ -105,6 +144,14 @@ impl<E: Exports> Handshake<E> {
         let known = u32::from(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
         if flags & !known != 0 {
             return Progress::End(HandshakeEnd::Violation("unknown handshake flag"));
+        }
+        let fixed = flags & u32::from(handshake_flag::FIXED_NEWSTYLE) != 0;
+        if !fixed {
+            if self.protection == Protection::Required {
+                self.exports.refused(&[], "TLS is required, and it does not know the handshake for that");
+                return Progress::End(HandshakeEnd::Violation("TLS is required"));
+            }
+            self.protection = Protection::None;
         }
         self.no_zeroes = flags & u32::from(handshake_flag::NO_ZEROES) != 0;
         self.state = State::Option;
@@ -144,13 +191,28 @@ impl<E: Exports> Handshake<E> {
         if skipped == left {
             self.state = State::Option;
             self.options += 1;
-            proto::option_reply(out, option, option_reply::ERR_TOO_BIG, &[b"option too long"]);
+            let kind = match self.protection {
+                Protection::Required => option_reply::ERR_TLS_REQD,
+                _ => option_reply::ERR_TOO_BIG,
+            };
+            proto::option_reply(out, option, kind, &[b"option too long"]);
         }
         Progress::Consumed(skipped)
     }
 
     fn answer(&mut self, code: u32, data: &[u8], used: usize, out: &mut Vec<u8>) -> Progress<E::Volume> {
+        if self.protection == Protection::Required && !matches!(code, option::STARTTLS | option::ABORT) {
+            if !std::mem::replace(&mut self.is_refused, true) {
+                self.exports.refused(&[], "it did not ask for TLS, which is required");
+            }
+            if code == option::EXPORT_NAME {
+                return Progress::End(HandshakeEnd::Violation("TLS is required"));
+            }
+            proto::option_reply(out, code, option_reply::ERR_TLS_REQD, &[b"TLS is required"]);
+            return Progress::Consumed(used);
+        }
         match code {
+            option::STARTTLS => return self.start_tls(data, used, out),
             option::EXPORT_NAME => return self.export_name(data, used, out),
             option::ABORT => {
                 proto::option_reply(out, code, option_reply::ACK, &[]);
@@ -172,12 +234,51 @@ impl<E: Exports> Handshake<E> {
         Progress::Consumed(used)
     }
 
-    /// Finds an export; the empty name stands for the default.
-    fn open(&self, name: &str) -> Option<Export<E::Volume>> {
-        if name.is_empty() {
-            self.exports.default_name().and_then(|name| self.exports.open(&name))
-        } else {
-            self.exports.open(name)
+    fn start_tls(&self, data: &[u8], used: usize, out: &mut Vec<u8>) -> Progress<E::Volume> {
+        let kind = match self.protection {
+            Protection::None => option_reply::ERR_POLICY,
+            Protection::Tls { .. } => option_reply::ERR_INVALID,
+            _ if !data.is_empty() => option_reply::ERR_INVALID,
+            Protection::Offered | Protection::Required => option_reply::ACK,
+        };
+        proto::option_reply(out, option::STARTTLS, kind, &[]);
+        if kind == option_reply::ACK { Progress::StartTls(used) } else { Progress::Consumed(used) }
+    }
+
+    /// Finds an export that the client may use; the empty name stands for the default. Otherwise the error: of names that the
+    /// client may not use it does not tell whether they exist.
+    fn open(&self, name: &str) -> Result<Export<E::Volume>, (u32, &'static [u8])> {
+        let unknown = (option_reply::ERR_UNKNOWN, &b"no such export"[..]);
+        let default = if name.is_empty() { Some(self.default_name().ok_or(unknown)?) } else { None };
+        let name = default.as_deref().unwrap_or(name);
+        if let Protection::Tls { names, grant } = &self.protection
+            && !grant.covers(name)
+        {
+            self.exports.refused(names, &format!("it may not use export {name:?}"));
+            return Err((
+                option_reply::ERR_POLICY,
+                b"the certificate of this client does not allow this export",
+            ));
+        }
+        self.exports.open(name).ok_or(unknown)
+    }
+
+    /// The names of all exports that the client may use.
+    fn names(&self) -> Vec<String> {
+        let mut names = self.exports.names();
+        if let Protection::Tls { grant, .. } = &self.protection {
+            names.retain(|name| grant.covers(name));
+        }
+        names
+    }
+
+    fn default_name(&self) -> Option<String> {
+        match &self.protection {
+            Protection::Tls { grant: Grant::Only(_), .. } => {
+                let mut names = self.names();
+                if names.len() == 1 { names.pop() } else { None }
+            }
+            _ => self.exports.default_name(),
         }
     }
 
@@ -187,7 +288,7 @@ impl<E: Exports> Handshake<E> {
     }
 
     fn export_name(&mut self, data: &[u8], used: usize, out: &mut Vec<u8>) -> Progress<E::Volume> {
-        let Some(export) = std::str::from_utf8(data).ok().and_then(|name| self.open(name)) else {
+        let Some(export) = std::str::from_utf8(data).ok().and_then(|name| self.open(name).ok()) else {
             return Progress::End(HandshakeEnd::UnknownExport);
         };
         out.extend_from_slice(&export.volume.size_bytes().to_be_bytes());
@@ -204,9 +305,12 @@ impl<E: Exports> Handshake<E> {
             proto::option_reply(out, code, option_reply::ERR_INVALID, &[]);
             return None;
         };
-        let Some(export) = self.open(request.name) else {
-            proto::option_reply(out, code, option_reply::ERR_UNKNOWN, &[b"no such export"]);
-            return None;
+        let export = match self.open(request.name) {
+            Ok(export) => export,
+            Err((kind, why)) => {
+                proto::option_reply(out, code, kind, &[why]);
+                return None;
+            }
         };
         let mut piece = |kind: u16, data: &[&[u8]]| {
             let kind = kind.to_be_bytes();
@@ -234,7 +338,7 @@ impl<E: Exports> Handshake<E> {
         if !data.is_empty() {
             return proto::option_reply(out, option::LIST, option_reply::ERR_INVALID, &[]);
         }
-        for name in self.exports.names().iter().filter(|name| name.len() <= proto::STRING_BYTES_MAX) {
+        for name in self.names().iter().filter(|name| name.len() <= proto::STRING_BYTES_MAX) {
             let len = (name.len() as u32).to_be_bytes();
             proto::option_reply(out, option::LIST, option_reply::SERVER, &[&len, name.as_bytes()]);
         }
@@ -256,8 +360,9 @@ impl<E: Exports> Handshake<E> {
         let Some(request) = MetaRequest::decode(data).filter(|_| self.structured) else {
             return proto::option_reply(out, code, option_reply::ERR_INVALID, &[]);
         };
-        let Some(export) = self.open(request.name) else {
-            return proto::option_reply(out, code, option_reply::ERR_UNKNOWN, &[b"no such export"]);
+        let export = match self.open(request.name) {
+            Ok(export) => export,
+            Err((kind, why)) => return proto::option_reply(out, code, kind, &[why]),
         };
         let named = request.queries.contains(&ALLOCATION);
         // Wildcards list, but never select.

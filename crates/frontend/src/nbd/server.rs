@@ -4,6 +4,7 @@
 //! a future with I/O in flight: what must end early, ends because the stream is shut down.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use sinew_core::io::Io;
 use sinew_core::volume::Volume;
@@ -12,15 +13,47 @@ use super::connection::Connection;
 pub use super::connection::{BYTES_MAX, REQUESTS_MAX};
 use super::deadline::within;
 use super::execute::{STATUS_HELD_BYTES, ZEROES_BYTES};
-use super::handshake::{Handshake, HandshakeEnd, Progress, Session};
+use super::handshake::{Handshake, HandshakeEnd, Progress, Protection, Session};
 use super::input::{Closed, Input};
 use super::proto::{Request, command};
 use super::transmission::{Terms, Verdict, check_request};
 use crate::exports::Exports;
+use crate::tls::{Channel, Grant, ServerTls};
 use crate::transport::{Part, Stream};
 
-/// How long the handshake may take.
+/// How long the handshake may take, with that of TLS.
 pub const HANDSHAKE_NS_MAX: u64 = 30_000_000_000;
+/// How long the last words of TLS may take.
+const GOODBYE_NS_MAX: u64 = 1_000_000_000;
+
+/// Whether the clients of a listener must, may or cannot use TLS.
+#[derive(Clone, Debug, Default)]
+pub enum TlsMode {
+    /// There is none.
+    #[default]
+    Off,
+    /// Clients that ask for it get it.
+    Allow(Arc<ServerTls>),
+    /// Clients that do not ask for it get nothing.
+    Require(Arc<ServerTls>),
+}
+
+impl TlsMode {
+    fn server(&self) -> Option<&ServerTls> {
+        match self {
+            TlsMode::Off => None,
+            TlsMode::Allow(server) | TlsMode::Require(server) => Some(server),
+        }
+    }
+
+    fn protection(&self) -> Protection {
+        match self {
+            TlsMode::Off => Protection::None,
+            TlsMode::Allow(_) => Protection::Offered,
+            TlsMode::Require(_) => Protection::Required,
+        }
+    }
+}
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +68,8 @@ pub enum ConnectionEnd {
     Violation(&'static str),
     /// The handshake took too long.
     TimedOut,
+    /// The client and we could not agree on TLS.
+    NoTls,
 }
 
 impl From<HandshakeEnd> for ConnectionEnd {
@@ -54,47 +89,80 @@ pub async fn serve_connection<I: Io, S: Stream, E: Exports>(
     io: I,
     stream: Rc<S>,
     exports: E,
+    tls: &TlsMode,
 ) -> ConnectionEnd {
-    let mut input = Input::new(Rc::clone(&stream));
-    let end = match negotiate(&io, &stream, &mut input, exports).await {
-        Ok(session) => transmit(&io, &stream, &mut input, session).await,
-        Err(end) => end,
+    let end = match within(&io, &stream, HANDSHAKE_NS_MAX, negotiate(&stream, exports, tls)).await {
+        Some(Ok((channel, mut input, session))) => {
+            let end = transmit(&io, &channel, &mut input, session).await;
+            if end == ConnectionEnd::Disconnected {
+                within(&io, &stream, GOODBYE_NS_MAX, channel.goodbye()).await;
+            }
+            end
+        }
+        Some(Err(end)) => end,
+        None => ConnectionEnd::TimedOut,
     };
     stream.shutdown();
     end
 }
 
-async fn negotiate<I: Io, S: Stream, E: Exports>(
-    io: &I,
-    stream: &Rc<S>,
-    input: &mut Input<S>,
-    exports: E,
-) -> Result<Session<E::Volume>, ConnectionEnd> {
-    let session = within(io, stream, HANDSHAKE_NS_MAX, haggle(stream, input, exports)).await;
-    session.unwrap_or(Err(ConnectionEnd::TimedOut))
-}
+/// A connection behind its handshake: its stream, what was received and not used, what was agreed on.
+type Negotiated<S, V> = (Rc<Channel<S>>, Input<Channel<S>>, Session<V>);
 
-async fn haggle<S: Stream, E: Exports>(
+async fn negotiate<S: Stream, E: Exports>(
     stream: &Rc<S>,
-    input: &mut Input<S>,
     exports: E,
-) -> Result<Session<E::Volume>, ConnectionEnd> {
+    tls: &TlsMode,
+) -> Result<Negotiated<S, E::Volume>, ConnectionEnd> {
+    let mut channel = Channel::plain(Rc::clone(stream));
+    let mut input = Input::new(Rc::clone(&channel));
     let mut out = Vec::new();
-    let mut handshake = Handshake::start(exports, &mut out);
+    let mut handshake = Handshake::start(exports, tls.protection(), &mut out);
     loop {
         let progress = handshake.advance(input.unread(), &mut out);
         if !out.is_empty() {
-            let (_, sent) = stream.send(vec![Part::Bytes(std::mem::take(&mut out))]).await;
+            let (_, sent) = channel.send(vec![Part::Bytes(std::mem::take(&mut out))]).await;
             sent.map_err(|_| ConnectionEnd::Vanished)?;
         }
         match progress {
             Progress::Consumed(0) => input.fill().await.map_err(|Closed| ConnectionEnd::Vanished)?,
             Progress::Consumed(len) => input.consume(len),
+            Progress::StartTls(len) => {
+                input.consume(len);
+                if !input.unread().is_empty() {
+                    // It could be the words of another, put in front of what the client will say.
+                    handshake.exports().refused(&[], "it sent more behind STARTTLS before that was answered");
+                    return Err(ConnectionEnd::Violation("data behind STARTTLS"));
+                }
+                channel = start_tls(stream, &mut handshake, tls).await?;
+                input = Input::new(Rc::clone(&channel));
+            }
             Progress::Done(len, session) => {
                 input.consume(len);
-                return Ok(session);
+                return Ok((channel, input, session));
             }
             Progress::End(end) => return Err(end.into()),
+        }
+    }
+}
+
+/// Puts TLS on the connection, and finds out the names of the client and what it may use.
+async fn start_tls<S: Stream, E: Exports>(
+    stream: &Rc<S>,
+    handshake: &mut Handshake<E>,
+    tls: &TlsMode,
+) -> Result<Rc<Channel<S>>, ConnectionEnd> {
+    let server = tls.server().expect("it was offered");
+    match Channel::secured(Rc::clone(stream), server.connection()).await {
+        Ok(channel) => {
+            let names = channel.peer_names();
+            let grant = server.allowed.as_ref().map_or(Grant::All, |allowed| allowed.grant(&names));
+            handshake.protected(names, grant);
+            Ok(channel)
+        }
+        Err(error) => {
+            handshake.exports().refused(&[], &error.to_string());
+            Err(ConnectionEnd::NoTls)
         }
     }
 }

@@ -5,10 +5,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use sinew_core::io::Io;
+use sinew_frontend::exports::Exports;
 use sinew_frontend::nbd::proto::{
     self, InfoRequest, Request, handshake_flag, info, option_reply, transmission_flag,
 };
-use sinew_frontend::nbd::{ConnectionEnd, serve_connection};
+use sinew_frontend::nbd::{ConnectionEnd, TlsMode, serve_connection};
 
 use super::memory::{MemoryExports, MemoryVolume, TaskIo};
 use super::wire::Wire;
@@ -156,11 +157,16 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Starts serving `exports` on `wire`; `volume` is the one the test looks at.
+    /// Starts serving `exports` on `wire` without TLS; `volume` is the one the test looks at.
     pub(crate) fn start(wire: Wire, volume: MemoryVolume, exports: MemoryExports) -> Bench {
+        Bench::start_with(wire, volume, exports, TlsMode::Off)
+    }
+
+    /// Starts serving `exports` on `wire`; `volume` is the one the test looks at.
+    pub(crate) fn start_with(wire: Wire, volume: MemoryVolume, exports: impl Exports, tls: TlsMode) -> Bench {
         let bench = Bench { io: TaskIo::new(), wire, volume, end: Rc::default() };
         let (io, stream, end) = (bench.io.clone(), Rc::new(bench.wire.clone()), Rc::clone(&bench.end));
-        bench.io.spawn(async move { end.set(Some(serve_connection(io, stream, exports).await)) });
+        bench.io.spawn(async move { end.set(Some(serve_connection(io, stream, exports, &tls).await)) });
         bench
     }
 

@@ -56,7 +56,7 @@ pub(crate) struct UpArgs {
     /// Serve on this TCP address too, for example 127.0.0.1:10809.
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     tcp: Option<std::net::SocketAddr>,
-    /// Allow a TCP address that other machines can reach. There is no authentication and no encryption.
+    /// Allow a TCP address that other machines can reach. There is no authentication and no encryption; `sinew serve` has TLS.
     #[arg(long)]
     public: bool,
     /// Inject a fault into a member, as `sinew serve` does.

@@ -2,6 +2,7 @@
 //! docs/configuration.md describes it. A key that is not known is an error, as is a value that an option of `sinew serve`
 //! would refuse.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -18,11 +19,13 @@ use sinew_members::throttle::Limits;
 
 use super::listen::{Listen, parse_address, parse_group, parse_mode};
 use super::settings::Settings;
+use super::tls_options::{AllowedClient, TlsOptions};
 use crate::pool::assembly::{Assembly, Source};
 use crate::pool::cores::{self, CoreList};
 use crate::pool::host::Kind;
 use crate::pool::preset;
 use crate::protocol::{ElasticChange, IoTimeout, PolicyChange};
+use crate::tls::TlsChoice;
 use crate::units;
 
 /// The places that are searched for members if none are named. The names in the first stay the same over restarts; the
@@ -78,6 +81,32 @@ struct Nbd {
     tcp: Option<SocketAddr>,
     #[serde(default)]
     public: bool,
+    #[serde(default)]
+    tls: Tls,
+}
+
+/// TLS of the sockets for NBD.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Tls {
+    mode: Option<TlsChoice>,
+    certificates: Option<PathBuf>,
+    verify_peer: Option<bool>,
+    /// Names of clients, and the exports that each may use.
+    #[serde(default)]
+    clients: BTreeMap<String, Vec<String>>,
+}
+
+impl Tls {
+    fn options(self) -> TlsOptions {
+        let client = |(name, exports)| AllowedClient { name, exports };
+        TlsOptions {
+            tls: self.mode,
+            tls_certificates: self.certificates,
+            tls_verify_peer: self.verify_peer,
+            tls_client: self.clients.into_iter().map(client).collect(),
+        }
+    }
 }
 
 /// A listener for HTTP: for metrics, or for the page.
@@ -198,6 +227,7 @@ fn parse(text: &str, named: &str) -> Result<(Source, Kind, Listen)> {
         socket_group: file.nbd.group,
         tcp: file.nbd.tcp,
         public: file.nbd.public,
+        tls: file.nbd.tls.options(),
         metrics: file.metrics.tcp,
         metrics_public: file.metrics.public,
         http: file.http.tcp,
@@ -316,6 +346,12 @@ mod tests {
             mode = '0660'
             group = '7'
             tcp = '127.0.0.1:10809'
+            [nbd.tls]
+            mode = 'require'
+            certificates = '/etc/sinew/tls'
+            verify-peer = true
+            [nbd.tls.clients]
+            'a.example.org' = ['x', 'y']
             [metrics]
             tcp = '127.0.0.1:9809'
             [http]
@@ -342,6 +378,11 @@ mod tests {
         assert_eq!(listen.unix, Some("/run/n".into()));
         assert_eq!((listen.socket_mode, listen.socket_group), (Some(0o660), Some(7)));
         assert_eq!(listen.tcp, parse_address("127.0.0.1:10809").ok());
+        assert_eq!(listen.tls.tls, Some(TlsChoice::Require));
+        assert_eq!(listen.tls.tls_certificates, Some("/etc/sinew/tls".into()));
+        assert_eq!(listen.tls.tls_verify_peer, Some(true));
+        let (name, exports) = ("a.example.org".to_owned(), vec!["x".to_owned(), "y".to_owned()]);
+        assert_eq!(listen.tls.tls_client, [AllowedClient { name, exports }]);
         assert_eq!(listen.metrics, parse_address("127.0.0.1:9809").ok());
         assert_eq!(listen.http, parse_address("127.0.0.1:9810").ok());
         assert_eq!(listen.hook, ["/bin/hook", "-x"]);
@@ -365,6 +406,8 @@ mod tests {
         assert!(wrong("\nwait = 'soon'").contains("line 2"));
         assert!(wrong("[nbd]\nmode = '999'").contains("three octal digits"));
         assert!(wrong("[nbd]\ntpc = 'x'").contains("unknown field `tpc`"));
+        assert!(wrong("[nbd.tls]\nmode = 'on'").contains("off, allow, require"));
+        assert!(wrong("[nbd.tls]\ncertificate = 'x'").contains("unknown field `certificate`"));
         assert!(wrong("[latency]\nio-timeout = '1s'").contains("not before"));
         assert!(wrong("[latency]\nspike-avoidance = 'watch'").contains("simulations"));
         assert!(wrong("[policy]\nconvert-below-free = 101").contains("convert-below-free is a percentage"));

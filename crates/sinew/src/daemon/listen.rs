@@ -14,6 +14,7 @@ use sinew_uring::UringIo;
 use sinew_uring::net::Listener;
 
 use super::settings::Settings;
+use super::tls_options::TlsOptions;
 use crate::pool::cores::{self, CoreList};
 use crate::pool::fault_member::{self, FaultMember};
 use crate::pool::preset;
@@ -36,9 +37,12 @@ pub(crate) struct Listen {
     /// TCP address for NBD, for example 127.0.0.1:10809 or localhost:10809.
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     pub(crate) tcp: Option<SocketAddr>,
-    /// Allow a TCP address that other machines can reach. There is no authentication and no encryption.
+    /// Allow a TCP address that other machines can reach, although clients need not prove their identity: without TLS, or
+    /// with TLS that does not demand certificates of clients.
     #[arg(long)]
     pub(crate) public: bool,
+    #[command(flatten)]
+    pub(crate) tls: TlsOptions,
     /// TCP address for metrics over HTTP, for Prometheus, for example 127.0.0.1:9809 (docs/metrics.md).
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     pub(crate) metrics: Option<SocketAddr>,
@@ -79,30 +83,25 @@ pub(crate) struct Listen {
 }
 
 impl Listen {
-    /// Refuses TCP addresses that other machines can reach, unless that is allowed.
+    /// Refuses TCP addresses that other machines can reach, unless that is allowed; for NBD it is if clients prove their
+    /// identity.
     ///
     /// # Errors
     /// When an address is not a loopback address, and `--public`, `--metrics-public` or `--http-public` was not given.
     pub(crate) fn check(&self) -> Result<()> {
+        let without_tls = "they need not prove their identity";
+        let tls = "demand TLS with certificates (`sinew serve --tls-certificates DIR`, docs/howto/tls.md), ";
+        let is_safe = self.public || self.tls.authenticates();
+        let (metrics, page) = ("they could read the metrics", "they could read the state of the pool");
         let listeners = [
-            (self.tcp, self.public, "there is no authentication and no encryption", "--public"),
-            (
-                self.metrics,
-                self.metrics_public,
-                "they could read the metrics without authentication",
-                "--metrics-public",
-            ),
-            (
-                self.http,
-                self.http_public,
-                "they could read the state of the pool without authentication",
-                "--http-public",
-            ),
+            (self.tcp, is_safe, without_tls, tls, "--public"),
+            (self.metrics, self.metrics_public, metrics, "", "--metrics-public"),
+            (self.http, self.http_public, page, "", "--http-public"),
         ];
-        for (address, is_allowed, risk, option) in listeners {
+        for (address, is_allowed, risk, instead, option) in listeners {
             if let Some(address) = address.filter(|address| !address.ip().is_loopback() && !is_allowed) {
                 bail!(
-                    "{address} can be reached by other machines, and {risk}; use a loopback address such as \
+                    "{address} can be reached by other machines, and {risk}; {instead}use a loopback address such as \
                      127.0.0.1:{}, or say {option} to allow it",
                     address.port()
                 );

@@ -8,31 +8,69 @@ use sinew_core::io::Io;
 use sinew_engine::client::{PoolClient, VolumeHandle};
 use sinew_engine::control::Catalog;
 use sinew_frontend::exports::{Export, Exports};
-use sinew_frontend::nbd::serve_connection;
+use sinew_frontend::nbd::{TlsMode, serve_connection};
 use sinew_uring::UringIo;
 use sinew_uring::net;
 
+use super::refusals::Refusals;
+use super::tls_options::TlsModes;
 use super::volume_stats::{Counted, ThreadStats};
 use crate::nbd_stream::NbdStream;
 
 /// How often a thread that stops looks whether its last connection has ended.
 const STOP_POLL_NS: u64 = 5_000_000;
 
-struct PoolExports(Rc<Connections>);
+/// What a connection may find.
+struct PoolExports {
+    all: Rc<Connections>,
+    /// The client of the connection, for people.
+    client: String,
+}
+
+/// The listener that a connection came through.
+#[derive(Clone, Copy)]
+pub(super) enum Door {
+    Unix,
+    Tcp,
+}
+
+/// How clients are let in, on all threads.
+#[derive(Clone, Default)]
+pub(super) struct Entrance {
+    pub(super) tls: TlsModes,
+    pub(super) refusals: Refusals,
+}
+
+impl Entrance {
+    fn tls(&self, door: Door) -> &TlsMode {
+        match door {
+            Door::Unix => &self.tls.unix,
+            Door::Tcp => &self.tls.tcp,
+        }
+    }
+}
 
 impl Exports for PoolExports {
     type Volume = Counted<UringIo, VolumeHandle<UringIo>>;
 
     fn names(&self) -> Vec<String> {
-        self.0.catalog.names()
+        self.all.catalog.names()
     }
 
     fn open(&self, name: &str) -> Option<Export<Self::Volume>> {
-        let Connections { io, client, catalog, stats, .. } = &*self.0;
+        let Connections { io, client, catalog, stats, .. } = &*self.all;
         let shared = catalog.get(name)?;
         let (id, read_only) = (shared.id, shared.read_only);
         let volume = stats.counted(io, id, client.volume(shared));
         Some(Export { name: name.to_owned(), description: String::new(), volume, read_only })
+    }
+
+    fn refused(&self, names: &[String], why: &str) {
+        let client = match names {
+            [] => self.client.clone(),
+            names => format!("{} ({})", self.client, names.join(", ").escape_debug()),
+        };
+        self.all.entrance.refusals.count(&client, why);
     }
 }
 
@@ -42,6 +80,7 @@ pub(crate) struct Connections {
     client: PoolClient<UringIo>,
     catalog: Catalog,
     stats: ThreadStats,
+    entrance: Entrance,
     streams: RefCell<BTreeMap<u64, net::Stream>>,
     next: Cell<u64>,
     stopping: Cell<bool>,
@@ -53,13 +92,14 @@ impl Connections {
         client: PoolClient<UringIo>,
         catalog: Catalog,
         stats: ThreadStats,
+        entrance: Entrance,
     ) -> Rc<Connections> {
         let (streams, next, stopping) = (RefCell::default(), Cell::new(0), Cell::new(false));
-        Rc::new(Connections { io, client, catalog, stats, streams, next, stopping })
+        Rc::new(Connections { io, client, catalog, stats, entrance, streams, next, stopping })
     }
 
     /// Serves a connection on this thread.
-    pub(crate) fn start(self: &Rc<Self>, stream: net::Stream) {
+    pub(super) fn start(self: &Rc<Self>, stream: net::Stream, door: Door) {
         if self.stopping.get() {
             return;
         }
@@ -67,9 +107,14 @@ impl Connections {
         self.streams.borrow_mut().insert(key, stream.clone());
         let all = Rc::clone(self);
         self.io.spawn(async move {
-            let exports = PoolExports(Rc::clone(&all));
+            let client = match door {
+                Door::Unix => "of the Unix socket".to_owned(),
+                Door::Tcp => stream.peer().map_or("that has left".to_owned(), |peer| peer.ip().to_string()),
+            };
+            let exports = PoolExports { all: Rc::clone(&all), client };
+            let (stream, tls) = (Rc::new(NbdStream(stream)), all.entrance.tls(door));
             // How a client's connection ends is the client's business.
-            let _ = serve_connection(all.io.clone(), Rc::new(NbdStream(stream)), exports).await;
+            let _ = serve_connection(all.io.clone(), stream, exports, tls).await;
             all.streams.borrow_mut().remove(&key);
         });
     }

@@ -73,6 +73,7 @@ impl Served {
         state.nbd = NbdPlaces {
             unix: addresses.unix.as_ref().map(|path| path.display().to_string()),
             tcp: addresses.tcp.map(|address| address.to_string()),
+            tls: addresses.tls.name().to_owned(),
         };
         state.metrics = addresses.metrics.map(|address| address.to_string());
         state.http = addresses.http.map(|address| address.to_string());

@@ -19,11 +19,11 @@ use sinew_uring::{Config, Devices, UringIo};
 use super::addresses::Addresses;
 use super::hook::Hook;
 use super::listen::{Listen, bind_unix, set_mode};
-use super::nbd_sockets::Connections;
+use super::nbd_sockets::{Connections, Door, Entrance};
 use super::served::Served;
 use super::site::{MetricsSite, PoolSite};
 use super::volume_stats::{ThreadStats, VolumeStats};
-use super::{control_socket, event_log, http, member_watch, readiness};
+use super::{control_socket, event_log, http, member_watch, readiness, refusals};
 use crate::out::complain;
 use crate::pool::assembly::Source;
 use crate::pool::host::{self, Kind, Open, Worker};
@@ -46,6 +46,7 @@ pub(crate) fn serve(
     ready: impl FnOnce(&Open, &Addresses),
 ) -> Result<()> {
     listen.check()?;
+    let entrance = Entrance { tls: listen.tls.load()?, ..Entrance::default() };
     event_log::begin();
     let stop = stop_signal()?;
     let named = match source {
@@ -62,7 +63,7 @@ pub(crate) fn serve(
     fault_member::give(&devices, &available.candidates, &listen.fault_member)?;
     let (senders, receivers) = (0..64).map(|_| async_channel::bounded(HANDOVER)).unzip();
     let stats = VolumeStats::default();
-    let worker = Others { receivers, stats: stats.clone() };
+    let worker = Others { receivers, stats: stats.clone(), entrance: entrance.clone() };
     let cores = listen.cores.clone();
     host::with_pool(devices, kind, available.candidates, cores, worker, async |open| {
         let open = Rc::new(open);
@@ -80,7 +81,7 @@ pub(crate) fn serve(
             open.control.set_rebuild_after(Some(after.as_nanos() as u64))?;
         }
         open.devices.begin_faults();
-        let server = Server::start(Rc::clone(&open), &listen, senders, stats)?;
+        let server = Server::start(Rc::clone(&open), &listen, senders, stats, entrance)?;
         ready(&open, &server.addresses);
         readiness::ready(&format!("serving pool {}", open.control.config().name));
         let _ = stop.recv().await;
@@ -150,7 +151,7 @@ fn report_recovery(open: &Open) {
 
 /// A message from the first thread to another.
 enum Handover {
-    Connection(OwnedFd),
+    Connection(OwnedFd, Door),
     /// End all connections, answer, and end.
     Stop(Sender<()>),
 }
@@ -160,15 +161,16 @@ enum Handover {
 struct Others {
     receivers: Vec<Receiver<Handover>>,
     stats: VolumeStats,
+    entrance: Entrance,
 }
 
 impl Worker for Others {
     async fn work(self, thread: usize, io: UringIo, client: PoolClient<UringIo>, catalog: Catalog) {
         let stats = ThreadStats::new(self.stats);
-        let connections = Connections::new(io.clone(), client, catalog, stats);
+        let connections = Connections::new(io.clone(), client, catalog, stats, self.entrance);
         while let Ok(handover) = self.receivers[thread - 1].recv().await {
             match handover {
-                Handover::Connection(fd) => connections.start(Stream::from_fd(&io, fd)),
+                Handover::Connection(fd, door) => connections.start(Stream::from_fd(&io, fd), door),
                 Handover::Stop(done) => {
                     connections.stop().await;
                     let _ = done.send(()).await;
@@ -218,6 +220,7 @@ impl Server {
         listen: &Listen,
         mut others: Vec<Sender<Handover>>,
         stats: VolumeStats,
+        entrance: Entrance,
     ) -> Result<Rc<Server>> {
         others.truncate(open.threads - 1);
         let pool = open.control.config().name;
@@ -241,16 +244,19 @@ impl Server {
         let page = listen.http.map(bind).transpose()?;
         bound.keep();
         let address = tcp.as_ref().and_then(Listener::address);
+        let refusals = entrance.refusals.clone();
         let server = Rc::new(Server {
             here: Connections::new(
                 io.clone(),
                 open.client.clone(),
                 open.control.catalog(),
                 ThreadStats::new(stats.clone()),
+                entrance,
             ),
             addresses: Addresses {
                 unix: unix_path,
                 tcp: address,
+                tls: listen.tls.choice(),
                 metrics: metrics.as_ref().and_then(Listener::address),
                 http: page.as_ref().and_then(Listener::address),
                 control,
@@ -262,6 +268,7 @@ impl Server {
         });
         io.spawn(event_log::write(Rc::clone(&open), hook));
         io.spawn(member_watch::watch_members(Rc::clone(&open)));
+        io.spawn(refusals::watch(Rc::clone(&open), refusals));
         let served = Served::new(open, server.addresses.clone(), stats);
         served.watch();
         if let Some(listener) = metrics {
@@ -273,14 +280,14 @@ impl Server {
             io.spawn(http::serve(io.clone(), Rc::new(site), listener));
         }
         io.spawn(control_socket::serve(served, controls));
-        for listener in unix.into_iter().chain(tcp) {
-            io.spawn(Rc::clone(&server).accept(listener));
+        for (listener, door) in [(unix, Door::Unix), (tcp, Door::Tcp)] {
+            listener.into_iter().for_each(|listener| io.spawn(Rc::clone(&server).accept(listener, door)));
         }
         Ok(server)
     }
 
     /// Deals connections over the threads.
-    async fn accept(self: Rc<Self>, listener: Listener) {
+    async fn accept(self: Rc<Self>, listener: Listener, door: Door) {
         loop {
             let stream = match listener.accept().await {
                 Ok(stream) => stream,
@@ -297,9 +304,9 @@ impl Server {
             let thread = self.next.get() % self.open.threads;
             self.next.set(thread + 1);
             if thread == 0 {
-                self.here.start(stream);
+                self.here.start(stream, door);
             } else if let Ok(fd) = stream.into_fd() {
-                let _ = self.others[thread - 1].send(Handover::Connection(fd)).await;
+                let _ = self.others[thread - 1].send(Handover::Connection(fd, door)).await;
             }
         }
     }

@@ -107,6 +107,15 @@ pub(crate) struct EventView {
     pub(crate) work: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) connections: Option<u64>,
+    /// Address and names of a client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client: Option<String>,
+    /// Why a client was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    /// How often a client was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) times: Option<u64>,
 }
 
 /// The last ten minutes. All lists have the same length, the oldest sample first; there is one every `step_s` seconds.

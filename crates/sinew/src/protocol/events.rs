@@ -54,5 +54,8 @@ pub(crate) fn entry(entry: &Entry, start: SystemTime) -> EventView {
         Event::Clients { volume, connections } => {
             EventView { volume: some(volume), connections: Some(*connections as u64), ..view }
         }
+        Event::ClientRefused { client, reason, times } => {
+            EventView { client: some(client), reason: some(reason), times: Some(*times), ..view }
+        }
     }
 }

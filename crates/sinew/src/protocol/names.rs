@@ -8,6 +8,8 @@ use sinew_format::model::policy::Packing;
 use sinew_layout::names::{Named, valid};
 use sinew_members::latency::{Response, SpikeAvoidance};
 
+use crate::tls::TlsChoice;
+
 fn one_of(names: &[&str]) -> Schema {
     json_schema!({ "type": "string", "enum": names })
 }
@@ -32,6 +34,10 @@ pub(super) fn response(_: &mut SchemaGenerator) -> Schema {
 
 pub(super) fn severity(_: &mut SchemaGenerator) -> Schema {
     one_of(&[Severity::Info, Severity::Warning, Severity::Error].map(Severity::name))
+}
+
+pub(super) fn tls(_: &mut SchemaGenerator) -> Schema {
+    one_of(&valid::<TlsChoice>())
 }
 
 pub(super) fn packing(_: &mut SchemaGenerator) -> Schema {

@@ -399,4 +399,7 @@ pub(crate) struct NbdPlaces {
     pub(crate) unix: Option<String>,
     /// TCP address.
     pub(crate) tcp: Option<String>,
+    /// Whether clients over TCP use TLS.
+    #[schemars(schema_with = "names::tls")]
+    pub(crate) tls: String,
 }

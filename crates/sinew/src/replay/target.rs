@@ -16,6 +16,7 @@ use sinew_engine::client::VolumeHandle;
 use sinew_frontend::nbd::proto::{Errno, transmission_flag};
 use sinew_frontend::nbd::uri::Place;
 use sinew_frontend::nbd::{Client, ClientError, NbdUri};
+use sinew_frontend::tls::ClientTls;
 use sinew_uring::{Devices, UringIo, net};
 use sinew_workload::{Kind, Request};
 
@@ -24,6 +25,7 @@ use crate::nbd_stream::NbdStream;
 use crate::pool::host::{Kind as PoolKind, Open};
 use crate::pool::members::{self, Available, InUse};
 use crate::protocol::{Request as ControlRequest, socket};
+use crate::tls;
 
 /// How long a server's machine may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -95,13 +97,16 @@ fn exports(status: &Value, volumes: &[String]) -> Result<Vec<NbdUri>> {
     let names = choose(&known, volumes)?;
     let place = match (status["nbd"]["unix"].as_str(), status["nbd"]["tcp"].as_str()) {
         (Some(path), _) => Place::Unix(path.into()),
+        (None, Some(address)) if status["nbd"]["tls"] == "require" => bail!(
+            "the server takes only TLS at {address}; name an nbds:// URI with tls-certificates=DIR (docs/howto/tls.md)"
+        ),
         (None, Some(address)) => {
             let address: std::net::SocketAddr = address.parse().context("the server's address")?;
             NbdUri::tcp(address, "").place
         }
         (None, None) => bail!("the server does not say where it serves NBD; name an NBD URI"),
     };
-    Ok(names.into_iter().map(|export| NbdUri { place: place.clone(), export }).collect())
+    Ok(names.into_iter().map(|export| NbdUri { place: place.clone(), export, tls: None }).collect())
 }
 
 /// The volumes that were asked for, or all.
@@ -152,7 +157,7 @@ impl From<ClientError> for Failure {
                 Errno::NotSup => "not supported",
                 Errno::Shutdown => "gone",
             },
-            ClientError::NoExport(_) | ClientError::Closed => "connection lost",
+            ClientError::NoExport(_) | ClientError::NoTls(_) | ClientError::Closed => "connection lost",
             ClientError::Silent(_) => "no answer",
             ClientError::Violation(_) => "protocol broken",
         };
@@ -200,10 +205,12 @@ impl Target {
         let mut ways = Vec::new();
         for uri in uris {
             let mut clients = Vec::new();
+            let tls = client_tls(uri)?;
             for _ in 0..connections {
                 let stream = connected(&uri.place).with_context(|| format!("cannot connect to {uri}"))?;
                 let stream = Rc::new(NbdStream(net::Stream::from_fd(io, stream)));
-                let client = Client::connect(io, stream, &uri.export, patience.as_nanos() as u64).await;
+                let patience_ns = patience.as_nanos() as u64;
+                let client = Client::connect(io, stream, &uri.export, patience_ns, tls.as_ref()).await;
                 clients.push(client.with_context(|| format!("cannot connect to {uri}"))?);
             }
             if connections > 1 && !clients[0].terms().can(transmission_flag::CAN_MULTI_CONN) {
@@ -268,6 +275,22 @@ impl Target {
             }
         }
     }
+}
+
+/// What a URI says of TLS.
+fn client_tls(uri: &NbdUri) -> Result<Option<ClientTls>> {
+    let Some(said) = &uri.tls else { return Ok(None) };
+    let certificates = said.certificates.as_deref().with_context(|| {
+        format!(
+            "{uri} does not say where the certificates are; add tls-certificates=DIR, with ca-cert.pem there"
+        )
+    })?;
+    let name = match (&said.hostname, &uri.place) {
+        (Some(name), _) => name,
+        (None, Place::Tcp(host, _)) => host,
+        (None, Place::Unix(_)) => bail!("{uri} does not name the server; add tls-hostname=NAME"),
+    };
+    tls::client(certificates, name).map(Some)
 }
 
 /// A connected socket. It blocks this thread: nothing else is under way yet.

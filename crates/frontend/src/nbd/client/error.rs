@@ -2,6 +2,7 @@
 
 use super::super::input::Closed;
 use super::super::proto::Errno;
+use crate::tls::TlsError;
 
 /// Why a request was not carried out, or that is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +18,9 @@ pub enum ClientError {
     /// The server did not agree to serve the export; says why.
     #[error("the server refused the connection: {0}")]
     NoExport(String),
+    /// Server and client could not agree on TLS; says why.
+    #[error("no TLS with the server: {0}")]
+    NoTls(TlsError),
     /// The server closed the connection, or the network did.
     #[error("the server closed the connection")]
     Closed,

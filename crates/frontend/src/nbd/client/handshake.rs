@@ -22,8 +22,32 @@ const PAYLOAD_BYTES_DEFAULT: u32 = 32 << 20;
 /// The words of one option's final reply.
 type Answer = Result<(), (u32, String)>;
 
-/// From the greeting to the beginning of transmission.
-pub(super) async fn negotiate<S: Stream>(
+/// The greeting and the flags.
+pub(super) async fn greet<S: Stream>(stream: &Rc<S>, input: &mut Input<S>) -> Result<(), ClientError> {
+    let greeting = proto::decode_greeting(&input.header().await?);
+    let flags = greeting.ok_or(ClientError::Violation("no greeting of an NBD server of the newstyle"))?;
+    if flags & handshake_flag::FIXED_NEWSTYLE == 0 {
+        return Err(ClientError::NoExport("it does not know the fixed newstyle handshake".into()));
+    }
+    let ours = flags & (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
+    send(stream, u32::from(ours).to_be_bytes().to_vec()).await
+}
+
+/// Asks for TLS. What follows must come through it.
+pub(super) async fn start_tls<S: Stream>(stream: &Rc<S>, input: &mut Input<S>) -> Result<(), ClientError> {
+    match (Talk { stream, input }).ask(option::STARTTLS, &[], |_| Ok(())).await? {
+        Ok(()) if input.unread().is_empty() => Ok(()),
+        Ok(()) => Err(ClientError::Violation("data behind the answer to STARTTLS")),
+        Err((_, message)) => {
+            let why = "it does not offer TLS, and without it nothing is asked";
+            let message = if message.is_empty() { why.to_owned() } else { format!("{why} ({message})") };
+            Err(ClientError::NoExport(message))
+        }
+    }
+}
+
+/// Chooses an export.
+pub(super) async fn choose<S: Stream>(
     stream: &Rc<S>,
     input: &mut Input<S>,
     export: &str,
@@ -31,14 +55,6 @@ pub(super) async fn negotiate<S: Stream>(
     if export.len() > STRING_BYTES_MAX {
         return Err(ClientError::NoExport("the name of the export is too long".into()));
     }
-    let greeting = proto::decode_greeting(&input.header().await?);
-    let flags = greeting.ok_or(ClientError::Violation("no greeting of an NBD server of the newstyle"))?;
-    if flags & handshake_flag::FIXED_NEWSTYLE == 0 {
-        return Err(ClientError::NoExport("it does not know the fixed newstyle handshake".into()));
-    }
-    let ours = flags & (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
-    send(stream, u32::from(ours).to_be_bytes().to_vec()).await?;
-
     let mut talk = Talk { stream, input };
     let structured = talk.ask(option::STRUCTURED_REPLY, &[], |_| Ok(())).await?.is_ok();
     let mut data = Vec::new();
@@ -77,7 +93,7 @@ fn terms(
 fn why_not(export: &str, kind: u32, message: &str) -> String {
     let why = match kind {
         option_reply::ERR_UNKNOWN => format!("it has no export {export:?}"),
-        option_reply::ERR_TLS_REQD => "it demands TLS, which this client does not know".to_owned(),
+        option_reply::ERR_TLS_REQD => "it demands TLS; name an nbds:// URI".to_owned(),
         option_reply::ERR_UNSUP => "it is too old and knows no option GO".to_owned(),
         option_reply::ERR_POLICY => "its configuration forbids it".to_owned(),
         kind => format!("error {:#x}", kind & !option_reply::ERR),
