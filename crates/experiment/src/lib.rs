@@ -11,12 +11,12 @@
 //! error     what can go wrong
 //! units     seconds to nanoseconds, figures for people
 //! progress  how a run reports its progress
-//! file/     the file: spec, growth and reliability with the head that all have, names, published figures,
+//! file/     the file: spec, growth and reliability with the head that all have, names, published figures, ratios,
 //!           checks, overrides by path, the files that ship with the program
 //! plan      from a file to checked runs
 //! system/   the system under test: members, pools and arrays, layers of presets, the target of requests
-//! results/  the JSON: schema, simulated, reliability, spread over seeds; the comparison with published figures; the summary of seeds
-//! run/      one run: simulation, load, measure, histogram, figures, wear_model, online_growth, member_failure; growth_arithmetic, reliability_arithmetic
+//! results/  the JSON: schema, simulated, reliability, spread over seeds; the comparison with published figures; paired ratios; the summary of seeds
+//! run/      one run: simulation, load, backlog, steady, measure, histogram, figures, wear_model, online_growth, member_failure; growth_arithmetic, reliability_arithmetic
 //! batch/    many runs on several threads, with a cache of results
 //! report/   text for a terminal; html with charts, drawn by svg
 //! ```
@@ -33,7 +33,7 @@ mod system;
 mod units;
 
 pub use error::{Error, Result};
-pub use file::{builtin, drive, fails, growth, names, published, reliability, spec};
+pub use file::{band, builtin, drive, fails, growth, names, published, ratio, reliability, spec};
 
 /// The former name of [`builtin`].
 pub use file::builtin as named;

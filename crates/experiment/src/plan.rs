@@ -10,6 +10,7 @@ use crate::file::growth::{GrowthFile, GrowthSpec};
 use crate::file::head::{CaseSpec, Head};
 use crate::file::overrides::{self, Overrides};
 use crate::file::published::PublishedFigure;
+use crate::file::ratio::RatioSpec;
 use crate::file::reliability::{ReliabilityFile, ReliabilitySpec};
 use crate::file::spec::Spec;
 use crate::{Error, Result};
@@ -29,6 +30,8 @@ pub struct Plan {
     pub runs: Vec<Run>,
     /// Published figures to compare the results with.
     pub references: Vec<PublishedFigure>,
+    /// Ratios of figures of paired runs.
+    pub ratios: Vec<RatioSpec>,
     /// The text of the file.
     pub text: String,
 }
@@ -79,7 +82,7 @@ impl FileKind {
 }
 
 /// The tables of the head that decide which runs there are. A run's own document is without them.
-const HEAD_TABLES: [&str; 4] = ["cases", "sweep", "quick", "references"];
+const HEAD_TABLES: [&str; 5] = ["cases", "sweep", "quick", "references", "ratios"];
 
 impl Subject {
     fn read(document: Table) -> Result<Subject, toml::de::Error> {
@@ -205,6 +208,7 @@ impl Plan {
             base: base.to_owned(),
             runs,
             references: head.references,
+            ratios: head.ratios,
             text: text.to_owned(),
         })
     }

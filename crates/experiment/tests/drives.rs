@@ -31,6 +31,8 @@ drive = { protected = true }
 [array]
 level = "raid0"
 chunk = "16K"
+
+[pool]
 battery = true
 
 [[volumes]]

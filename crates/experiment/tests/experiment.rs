@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sinew_experiment::batch::{self, Options, Outcome};
 use sinew_experiment::plan::Plan;
-use sinew_experiment::results::Results;
+use sinew_experiment::results::{Part, Results};
 use sinew_experiment::{Error, builtin, report};
 
 /// A small pool under a short load.
@@ -257,4 +257,64 @@ fn a_request_outside_its_volume_ends_the_run() {
     let error = batch::execute(&plan, &options, &(Arc::new(|_| {}) as batch::Observer)).unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert!(source.contains("leaves volume 0") && source.contains("fold_into"), "{source}");
+}
+
+#[test]
+fn ratios_are_of_paired_runs() {
+    let ratio = "\n[[ratios]]\nwhat = \"median of reads\"\nfigure = \"requests.read.latency.p50_ns\"\n\
+                 of = { case = \"pool\" }\nover = { case = \"alone\" }\napart = true\nwithin = [5.0, 6.0]\n";
+    let results = execute(&plan(&format!("{SMALL}{ratio}")).unwrap(), 2, None).results;
+    let median = |index: usize| {
+        let figures = results.runs[index].figures.simulated().unwrap();
+        figures.requests["read"].summary.latency.p50_ns as f64
+    };
+    // Runs are ordered by case, then by speed, then by seed.
+    let logarithms: Vec<f64> = (0..4).map(|run| (median(run) / median(run + 4)).ln()).collect();
+    let mean = |values: &[f64]| (values.iter().sum::<f64>() / values.len() as f64).exp();
+    let [all, slow, fast] = &results.ratios[..] else { panic!("{:?}", results.ratios) };
+    assert_eq!((all.pairs, slow.pairs, fast.pairs), (4, 2, 2));
+    for (ratio, pairs) in [(all, &logarithms[..]), (slow, &logarithms[..2]), (fast, &logarithms[2..])] {
+        assert!((ratio.mean.unwrap() - mean(pairs)).abs() < 1e-9, "{ratio:?}");
+    }
+    let [low, high] = all.interval.unwrap();
+    assert!(low <= all.mean.unwrap() && all.mean.unwrap() <= high && slow.interval.is_none());
+    assert!(!all.holds(), "far outside: {all:?}");
+    assert!(report::text(&results).contains("outside 5 to 6"));
+    assert!(report::html(&results).unwrap().contains("Ratios of paired runs"));
+
+    let rare = ratio.replace("p50_ns", "p99_ns");
+    let results = execute(&plan(&format!("{SMALL}{rare}")).unwrap(), 2, None).results;
+    assert_eq!((results.ratios[0].mean, results.ratios[0].too_few_requests), (None, 4), "one request above");
+}
+
+#[test]
+fn an_overload_is_called_saturated() {
+    let results = execute(&plan(SMALL).unwrap(), 2, None).results;
+    let load = |run: usize| results.runs[run].figures.simulated().unwrap().load.unwrap();
+    assert!((0..8).all(|run| !load(run).saturated && load(run).completed > 0));
+    let heavy = SMALL.replace("iops = 1000.0", "iops = 50000.0").replace("[1.0, 2.0]", "[1.0]");
+    let heavy = heavy.split("[[references]]").next().unwrap().to_owned();
+    let results = execute(&plan(&heavy).unwrap(), 2, None).results;
+    let loads: Vec<_> =
+        results.runs.iter().map(|run| run.figures.simulated().unwrap().load.unwrap()).collect();
+    assert!(loads.iter().all(|load| load.saturated), "{loads:?}");
+    assert!(report::text(&results).contains("SATURATED in 2 of 2 runs"));
+}
+
+#[test]
+fn a_warm_up_lasts_until_the_load_is_steady() {
+    let steady = |within: f64| {
+        let steady =
+            format!("warm_up_s = 0.05\nsteady = {{ window_s = 0.1, within = {within}, max_s = 0.5 }}");
+        let text = SMALL.replace("warm_up_s = 0.05", &steady).replace("[1.0, 2.0]", "[1.0]");
+        let text = text.split("[[references]]").next().unwrap().to_owned();
+        let results = execute(&plan(&text).unwrap(), 2, None).results;
+        results.runs[0].figures.simulated().unwrap().steadiness.clone().unwrap()
+    };
+    let (loose, strict) = (steady(0.9), steady(1e-6));
+    assert_eq!((loose.reached, strict.reached), (Some(true), Some(false)));
+    assert!((loose.warm_up_s - 0.35).abs() < 1e-9 && (strict.warm_up_s - 0.55).abs() < 1e-9);
+    assert_eq!(loose.quarters.len(), 4);
+    let known = |quarter: &Part| quarter.flash_amplification.is_some() && quarter.read_p99_ns.is_none();
+    assert!(loose.quarters.iter().all(known), "25 reads have no p99");
 }

@@ -125,6 +125,11 @@ impl<S: Iterator<Item = Result<Request>>> Replay<S> {
         Replay { end_ns, ..self }
     }
 
+    /// As [`Replay::until`], of a stream that is being paced.
+    pub fn end_at(&mut self, end_ns: u64) {
+        self.end_ns = end_ns;
+    }
+
     /// Issues nothing more.
     pub fn stop(&mut self) {
         (self.head, self.ended) = (None, true);

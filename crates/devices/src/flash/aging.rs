@@ -71,6 +71,12 @@ impl<'a> Aging<'a> {
         }
     }
 
+    /// Forgets the content of every block. Panics on a drive with RAID-5 stripes, whose parities would have to be written.
+    pub(super) fn trim(&mut self) {
+        assert!(self.raid5.is_none(), "a discard of a block of a RAID-5 stripe writes parity");
+        (0..self.mapping.blocks()).for_each(|lba| self.mapping.forget(lba));
+    }
+
     fn write_parity(&mut self, stripe: u32) {
         let Some(layout) = self.raid5 else { return };
         let address = layout.parity_address(stripe);

@@ -150,6 +150,12 @@ impl Ssd {
         self.reset_stats();
     }
 
+    /// Discards all of the drive at once, as may be done when it is taken into use: its history is its wear alone. Panics while
+    /// requests are under way, and on a drive with RAID-5 stripes.
+    pub fn trim_at_once(&mut self) {
+        self.start_aging().trim();
+    }
+
     /// Writes `count` random blocks among the first `span`, at once. Panics while requests are under way.
     pub fn overwrite_at_once(&mut self, count: u64, span: u32) {
         let mut aging = self.start_aging();

@@ -267,6 +267,19 @@ fn space_runs_out_before_addresses_do() {
 }
 
 #[test]
+fn a_drive_that_was_discarded_once_keeps_its_wear_alone() {
+    let mut ssd = Ssd::new(small(super::datacenter()), 5);
+    ssd.age(1.0);
+    let wear = ssd.erase_counts().to_vec();
+    ssd.trim_at_once();
+    assert!((0..ssd.blocks()).all(|lba| !ssd.is_written(lba)));
+    assert_eq!(ssd.erase_counts(), wear);
+    load(&mut ssd, 5, 400);
+    let stats = ssd.stats();
+    assert!(stats.written_blocks > 0 && stats.victim_granules == 0, "nothing live is moved: {stats:?}");
+}
+
+#[test]
 fn wear_is_counted() {
     let mut ssd = Ssd::new(slc().sized(1 << 16, 0.2), 1);
     ssd.age(2.0);

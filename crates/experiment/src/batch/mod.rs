@@ -10,8 +10,8 @@ use crate::batch::cache::Cache;
 use crate::file::overrides;
 use crate::plan::{Plan, Run, Subject};
 use crate::progress::Progress;
-use crate::results::comparison;
 use crate::results::schema::{Figures, Results, RunResult, SCHEMA};
+use crate::results::{comparison, pairs};
 use crate::run::{growth_arithmetic, reliability_arithmetic, simulation};
 use crate::system::members::AgedDrives;
 use crate::{Error, Result};
@@ -62,20 +62,20 @@ struct Completed {
 ///
 /// # Errors
 /// The first error of a run, after which no further run begins; an error of the cache; and [`Error::Setting`] if a published
-/// figure names a figure that no run has.
+/// figure or a ratio names a figure that no run has.
 pub fn execute(plan: &Plan, options: &Options, observer: &Observer) -> Result<Outcome> {
     let cache = options.cache.clone().map(Cache::new).transpose()?;
     // A single run gains nothing from kept drives, which take gigabytes.
     let aged = (plan.runs.len() > 1).then(AgedDrives::default);
     let executor = Executor { plan, cache: cache.as_ref(), aged: aged.as_ref(), observer };
+    // Runs with equal seeds follow each other, since they may have the same drives.
+    let mut order: Vec<usize> = (0..plan.runs.len()).collect();
+    order.sort_by_key(|&index| plan.runs[index].seed);
     let next = AtomicUsize::new(0);
     let (completed, failure) = (Mutex::new(vec![None; plan.runs.len()]), Mutex::new(None));
     let work = || {
         while failure.lock().expect("no panic while held").is_none() {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= plan.runs.len() {
-                return;
-            }
+            let Some(&index) = order.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
             match executor.run(index) {
                 Ok(run) => completed.lock().expect("no panic while held")[index] = Some(run),
                 Err(error) => {
@@ -113,7 +113,8 @@ fn outcome(plan: &Plan, completed: Vec<Completed>) -> Result<Outcome> {
         experiment: plan.name.clone(),
         description: plan.description.clone(),
         quick: plan.quick,
-        references: comparison::compare(&plan.references, &runs)?,
+        references: comparison::compare(&plan.references, &runs, plan.quick)?,
+        ratios: pairs::ratios(&plan.ratios, &runs, plan.quick)?,
         runs,
         file: plan.text.clone(),
     };

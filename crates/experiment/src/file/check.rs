@@ -8,11 +8,14 @@ use sinew_layout::LevelName;
 use sinew_workload::Pace;
 use toml::Value;
 
+use crate::file::band::Band;
 use crate::file::drive::DriveSpec;
 use crate::file::fails::ReplacementName;
 use crate::file::growth::GrowthSpec;
 use crate::file::head::Head;
-use crate::file::names::{GivenThresholds, ModelName, PresetName, SpikeAvoidanceSpec, TargetName};
+use crate::file::names::{
+    GivenThresholds, ModelName, PresetName, RedundancyName, SpikeAvoidanceSpec, TargetName,
+};
 use crate::file::published::{PublishedValue, RunSelector};
 use crate::file::spec::{
     ArraySpec, LayerSpec, MemberSpec, PolicySpec, PoolSpec, RedundancySpec, RunSpec, Spec,
@@ -72,11 +75,11 @@ impl Spec {
             let is_set = self.layer != LayerSpec::default();
             return if is_set { Err(Error::setting("layer", "only a preset has a layer")) } else { Ok(()) };
         };
-        let PoolSpec { shards, throttle, spike_avoidance, policy, .. } = self.pool.clone();
-        let allowed = PoolSpec { shards, throttle, spike_avoidance, policy, ..PoolSpec::default() };
+        let PoolSpec { shards, throttle, spike_avoidance, battery, policy, .. } = self.pool.clone();
+        let allowed = PoolSpec { shards, throttle, spike_avoidance, battery, policy, ..PoolSpec::default() };
         let is_allowed = self.target == TargetName::default() && self.pool == allowed;
         if !is_allowed || self.array != ArraySpec::default() {
-            let why = "a preset defines target, pool and array; only shards, throttle, step_around and policy of pool can be set with it";
+            let why = "a preset defines target, pool and array; only shards, throttle, step_around, battery and policy of pool can be set with it";
             return Err(Error::setting("preset", why));
         }
         if self.grows.is_some() {
@@ -253,6 +256,18 @@ impl RunSpec {
             }
         }
         at_least_zero("run.warm_up_s", self.warm_up_s)?;
+        if let Some(steady) = &self.steady {
+            let times = [("run.steady.window_s", steady.window_s), ("run.steady.max_s", steady.max_s)];
+            for (name, seconds) in times {
+                if !(seconds > 0.0 && seconds < TIME_MAX_S) {
+                    let why = format!("{seconds} is not a positive time below 30 days");
+                    return Err(Error::setting(name, why));
+                }
+            }
+            if !(steady.within > 0.0 && steady.within < 1.0) {
+                return Err(Error::setting("run.steady.within", "the value is a fraction between 0 and 1"));
+            }
+        }
         if self.duration_s / self.interval_s > INTERVALS_MAX {
             let why = format!("{} s are more than {INTERVALS_MAX} intervals", self.duration_s);
             return Err(Error::setting("run.interval_s", why));
@@ -292,6 +307,7 @@ impl MemberSpec {
             ("aging", self.aging.is_some()),
             ("spare", self.spare.is_some()),
             ("pages", self.pages.is_some()),
+            ("trimmed", self.trimmed),
             ("suspend", self.suspend),
             ("redundancy", self.redundancy != RedundancySpec::default()),
             ("drive", self.drive != DriveSpec::default()),
@@ -301,6 +317,10 @@ impl MemberSpec {
                 setting("suspend"),
                 "the consumer drive does not suspend erases: it stops as a whole for them",
             ));
+        }
+        if self.trimmed && self.redundancy.scheme == RedundancyName::Raid5 {
+            let why = "a drive with RAID-5 inside writes parity for discards: it cannot be discarded at once";
+            return Err(Error::setting(setting("trimmed"), why));
         }
         match of_flash.iter().find(|(_, given)| is_disk && *given) {
             Some((name, _)) => Err(Error::setting(setting(name), "a disk has no such setting")),
@@ -338,12 +358,32 @@ impl GrowthSpec {
     }
 }
 
+fn check_bands(setting: &str, within: Option<Band>, quick_within: Option<Band>) -> Result<()> {
+    for (name, band) in [("within", within), ("quick_within", quick_within)] {
+        band.map_or(Ok(()), |band| band.check(&format!("{setting}.{name}")))?;
+    }
+    Ok(())
+}
+
 impl Head {
-    /// Checks that every published figure selects runs, and that its options go together. `combinations` are those of the
-    /// swept values.
+    /// Checks that every published figure and every ratio selects runs, and that its options go together. `combinations` are
+    /// those of the swept values.
     pub(crate) fn check_published(&self, combinations: &[BTreeMap<String, Value>]) -> Result<()> {
+        for (i, ratio) in self.ratios.iter().enumerate() {
+            check_bands(&format!("ratios.{i}"), ratio.within, ratio.quick_within)?;
+            for (name, selector) in [("of", &ratio.of), ("over", &ratio.over)] {
+                if self.count_selected(selector, combinations) == 0 {
+                    return Err(Error::setting(format!("ratios.{i}.{name}"), "there is no such run"));
+                }
+            }
+            if ratio.over == RunSelector::default() {
+                let why = "it names neither a case nor swept values, so each run is divided by itself";
+                return Err(Error::setting(format!("ratios.{i}.over"), why));
+            }
+        }
         for (i, published) in self.references.iter().enumerate() {
             let setting = format!("references.{i}");
+            check_bands(&setting, published.within, published.quick_within)?;
             for (name, selector) in [("of", Some(&published.of)), ("over", published.over.as_ref())] {
                 let Some(selector) = selector else { continue };
                 let setting = format!("{setting}.{name}");

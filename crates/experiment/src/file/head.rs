@@ -1,5 +1,5 @@
-//! The head that every experiment file has, whatever it describes: its description, cases, sweep, quick run and published
-//! figures. Declared once, for all kinds of files.
+//! The head that every experiment file has, whatever it describes: its description, cases, sweep, quick run, published figures
+//! and ratios. Declared once, for all kinds of files.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +8,7 @@ use toml::Value;
 
 use crate::file::overrides::Overrides;
 use crate::file::published::PublishedFigure;
+use crate::file::ratio::RatioSpec;
 
 /// The head of a file, apart from the rest of it.
 pub(crate) struct Head {
@@ -16,6 +17,7 @@ pub(crate) struct Head {
     pub(crate) sweep: BTreeMap<String, Vec<Value>>,
     pub(crate) quick: Overrides,
     pub(crate) references: Vec<PublishedFigure>,
+    pub(crate) ratios: Vec<RatioSpec>,
 }
 
 /// A system to compare with others.
@@ -60,12 +62,15 @@ macro_rules! experiment_file {
             /// Published figures to compare the results with.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub references: Vec<$crate::file::published::PublishedFigure>,
+            /// Ratios of figures of paired runs.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub ratios: Vec<$crate::file::ratio::RatioSpec>,
         }
 
         impl From<$name> for $crate::file::head::Head {
             fn from(file: $name) -> Self {
-                let $name { description, cases, sweep, quick, references, .. } = file;
-                Self { description, cases, sweep, quick, references }
+                let $name { description, cases, sweep, quick, references, ratios, .. } = file;
+                Self { description, cases, sweep, quick, references, ratios }
             }
         }
     };

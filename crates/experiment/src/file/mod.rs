@@ -3,6 +3,7 @@
 //! Nothing here runs anything or performs I/O. A file is read, changed by the paths that a case, a sweep or a quick run sets,
 //! and checked; [`crate::plan`] makes the list of runs of it.
 
+pub mod band;
 pub mod builtin;
 pub(crate) mod check;
 pub mod drive;
@@ -12,5 +13,6 @@ pub(crate) mod head;
 pub mod names;
 pub(crate) mod overrides;
 pub mod published;
+pub mod ratio;
 pub mod reliability;
 pub mod spec;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
+use crate::file::band::Band;
 use crate::file::overrides;
 use crate::units;
 
@@ -36,6 +37,12 @@ pub struct PublishedFigure {
     pub highest: bool,
     /// The published value.
     pub published: PublishedValue,
+    /// The band in which our figure must lie: with `--check` a run fails when it lies outside. None where nothing is claimed.
+    #[serde(default)]
+    pub within: Option<Band>,
+    /// The same for a quick run; `within` where not given.
+    #[serde(default)]
+    pub quick_within: Option<Band>,
     /// The unit of both figures.
     #[serde(default)]
     pub unit: Unit,
@@ -118,6 +125,11 @@ impl PublishedFigure {
     /// Whether the path of our figure has a `*`, which stands for several names.
     pub(crate) fn has_wildcard(&self) -> bool {
         self.figure.split('.').any(|part| part == "*")
+    }
+
+    /// The band for our figure in a whole or a quick run.
+    pub(crate) fn band(&self, quick: bool) -> Option<Band> {
+        Band::of_run(quick, self.within, self.quick_within)
     }
 
     /// Our figure as an expression over paths: `highest requests.write.iops / that of CASE`.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::Protection;
-use sinew_format::model::policy::Policy;
+use sinew_format::model::policy::{Packing, Policy};
 use sinew_layout::LevelName;
 use sinew_workload::{ByteSize, ContentSpec, Pace, Workload};
 
@@ -71,12 +71,29 @@ pub struct RunSpec {
     /// The time under load before measurement begins, in simulated seconds.
     #[serde(default)]
     pub warm_up_s: f64,
+    /// After `warm_up_s`, warm up until the load is steady.
+    #[serde(default)]
+    pub steady: Option<SteadySpec>,
     /// The length of an interval of every time series.
     #[serde(default = "tenth")]
     pub interval_s: f64,
     /// The seeds; one run for each.
     #[serde(default = "one_seed")]
     pub seeds: Vec<u64>,
+}
+
+/// When a warm-up has made the load steady: flash amplification and the p99 of reads and of writes of three consecutive windows
+/// lie within a bound of their means.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SteadySpec {
+    /// The length of a window, in simulated seconds.
+    pub window_s: f64,
+    /// The bound, as a fraction of the mean.
+    #[serde(default = "twentieth")]
+    pub within: f64,
+    /// Begin measurement after this time in any case; the results then say that the load was not steady.
+    pub max_s: f64,
 }
 
 /// A group of equal members.
@@ -94,6 +111,9 @@ pub struct MemberSpec {
     /// SSDs: write the whole drive once, then this many times its size at random. A drive is new where not given.
     #[serde(default)]
     pub aging: Option<f64>,
+    /// SSDs: after ageing, discard all of the drive once, as may be done when it is taken into use.
+    #[serde(default)]
+    pub trimmed: bool,
     /// SSDs: spare flash as a fraction of the size; that of the model where not given.
     #[serde(default)]
     pub spare: Option<f64>,
@@ -197,6 +217,10 @@ pub struct PoolSpec {
     /// How latency spikes of members are detected; `auto`, or the setting of the preset, where not given.
     #[serde(default, rename = "step_around", alias = "spike_avoidance")]
     pub spike_avoidance: Option<SpikeAvoidanceSpec>,
+    /// Keep the metadata of members, of a pool or an array, in battery-backed memory, where it costs the members nothing; as
+    /// the preset says where not given, and not without a preset.
+    #[serde(default)]
+    pub battery: Option<bool>,
     /// Changes to the policy of a mapped pool.
     #[serde(default)]
     pub policy: PolicySpec,
@@ -206,6 +230,12 @@ pub struct PoolSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicySpec {
+    /// The layout of small writes.
+    #[serde(default)]
+    pub packing: Option<Packing>,
+    /// Whether members are told what is free, and make use of it; as the preset says where not given, and not without a preset.
+    #[serde(default)]
+    pub discard: Option<bool>,
     /// Whether blocks that are read in sequence but stored apart are defragmented.
     #[serde(default, rename = "gather", alias = "defragment")]
     pub defragment: Option<bool>,
@@ -221,6 +251,8 @@ impl PolicySpec {
     /// The policy with these changes.
     pub(crate) fn applied_to(self, policy: Policy) -> Policy {
         Policy {
+            packing: self.packing.unwrap_or(policy.packing),
+            discard: self.discard.unwrap_or(policy.discard),
             gather: self.defragment.unwrap_or(policy.gather),
             convert_below_free: self.convert_below_free.unwrap_or(policy.convert_below_free),
             convert_pause_above: self.convert_pause_above.unwrap_or(policy.convert_pause_above),
@@ -262,9 +294,6 @@ pub struct ArraySpec {
     /// Levels with parity: use a journal.
     #[serde(default)]
     pub journal: bool,
-    /// The metadata of the members is in memory with a battery: dirty marks take no time, as in an array without them.
-    #[serde(default)]
-    pub battery: bool,
     /// The number of shards; 1 by default.
     #[serde(default)]
     pub shards: Option<usize>,
@@ -282,7 +311,6 @@ impl Default for ArraySpec {
             level: LevelName::Raid0,
             chunk: chunk(),
             journal: false,
-            battery: false,
             shards: None,
             out: 0,
             elastic: None,
@@ -406,6 +434,10 @@ fn one_to_one() -> f64 {
 
 fn whole() -> f64 {
     1.0
+}
+
+fn twentieth() -> f64 {
+    0.05
 }
 
 fn tenth() -> f64 {

@@ -4,7 +4,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::Result;
 use crate::report::charts::{self, Sweep, TimeChart};
-use crate::report::tables::{KINDS, QUANTILES, VOLUME_COLUMNS, latency_cells, volume_rows};
+use crate::report::tables::{KINDS, QUANTILES, VOLUME_COLUMNS, latency_cells, ratio_rows, volume_rows};
 use crate::report::{columns, growth_columns, reliability_columns, svg};
 use crate::results::reliability::ReliabilityFigures;
 use crate::results::schema::{Comparison, Figures, GrowthFigures, Results};
@@ -40,6 +40,7 @@ pub fn html(results: &Results) -> Result<String> {
                 @if let Some(first) = simulated.first() { (simulated_note(results, first)) }
                 @if results.quick { p.note { "A quick run, not the whole experiment." } }
                 (comparison_table(&results.references))
+                @if !results.ratios.is_empty() { h2 { "Ratios of paired runs" } (row_table(&ratio_rows(&results.ratios))) }
                 @if !simulated.is_empty() { (simulations(&simulated, &results.references)?) }
                 @if !growth.is_empty() { (growths(&growth, &results.references)?) }
                 @if !reliability.is_empty() { (reliabilities(&reliability, &results.references)?) }
@@ -143,7 +144,7 @@ fn comparison_table(references: &[Comparison]) -> Markup {
                     td { (found.what) }
                     td.words { (found.label()) }
                     td { (found.show_published()) }
-                    td { (found.show_ours()) }
+                    td { (found.show_ours()) " " (found.show_violation()) }
                     td.words { (found.source) }
                 } } }
             } }
@@ -217,7 +218,7 @@ fn latency_table(groups: &[Group<'_>]) -> Markup {
         @for error in groups.iter().flat_map(|g| KINDS.iter().flat_map(|k| g.kind(k))).filter_map(|k| k.first_error.as_ref()).take(1) {
             p.note { "The first error: " (error) "." }
         }
-        p.note { "Latency is counted from when a request was due. Percentiles with fewer than ten requests above them are left out." }
+        p.note { "Latency is counted from when a request was due. Percentiles with fewer than twenty requests of a run above them are left out." }
     }
 }
 
@@ -227,7 +228,7 @@ fn volume_table(groups: &[Group<'_>]) -> Markup {
     html! {
         @if !rows.is_empty() {
             div.wide { table {
-                caption { "Latency by volume, all kinds of requests: means over the runs, with their range" }
+                caption { "Latency by volume: geometric means over the runs, with their range" }
                 thead { tr { @for column in VOLUME_COLUMNS { th { (column) } } } }
                 tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
             } }
@@ -294,7 +295,7 @@ fn member_row(index: usize, member: &MemberResult) -> Markup {
 /// A row of the table of writes and space: its heading, the figure, and how it is shown.
 struct Row(&'static str, fn(&Simulated) -> Option<f64>, fn(f64) -> String);
 
-const WRITE_ROWS: [Row; 12] = [
+const WRITE_ROWS: [Row; 14] = [
     Row("written by clients", |f| Some(f.writes.client_bytes as f64), bytes),
     Row("written to members", |f| Some(f.writes.member_bytes as f64), bytes),
     Row("programmed into flash", |f| Some(f.writes.programmed_bytes as f64), bytes),
@@ -307,6 +308,8 @@ const WRITE_ROWS: [Row; 12] = [
     Row("parity stripes at the end", |f| pool(f, |p| p.after.stripes_parity as f64), three_digits),
     Row("degraded stripes at the end", |f| pool(f, |p| p.after.stripes_degraded as f64), three_digits),
     Row("memory of the tables", |f| pool(f, |p| p.after.table_bytes as f64), bytes),
+    Row("from the first to the last quarter", |f| f.steadiness.as_ref()?.change, percent),
+    Row("completed of a load that saturates", |f| f.load?.saturated_part(), percent),
 ];
 
 fn pool(figures: &Simulated, figure: impl Fn(&PoolResult) -> f64) -> Option<f64> {

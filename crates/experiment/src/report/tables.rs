@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use sinew_workload::Distribution;
 
+use crate::results::ratio::Ratio;
 use crate::results::spread::Spread;
-use crate::results::summary::Group;
+use crate::results::summary::{Group, is_quantile_known};
 use crate::units::time;
 
 /// The kinds of requests, in the order of the rows.
@@ -40,32 +41,82 @@ pub(crate) fn latency_cells(group: &Group<'_>, kind: &str) -> Vec<String> {
     cells
 }
 
-/// The columns of the volume table. The second is the case, the third the number of runs; quantiles are means over the runs, with
-/// their range.
-pub(crate) const VOLUME_COLUMNS: [&str; 6] = ["volume", "", "runs", "p50", "p99", "p99.9"];
+/// The rows of the table of ratios, the headings first.
+pub(crate) fn ratio_rows(ratios: &[Ratio]) -> Vec<Vec<String>> {
+    let headings = ["", "", "ratio", "95 % interval", "pairs", "above 1", "left out", ""];
+    let mut rows = vec![headings.map(str::to_owned).to_vec()];
+    rows.extend(ratios.iter().map(|ratio| {
+        vec![
+            ratio.what.clone(),
+            ratio.label(),
+            ratio.show_mean(),
+            ratio.show_interval(),
+            ratio.pairs.to_string(),
+            format!("{} of {}", ratio.above_one, ratio.ratios),
+            ratio.show_left_out(),
+            ratio.show_violation(),
+        ]
+    }));
+    rows
+}
 
-/// The rows of the volume table, by name and then in the order of the cases.
+/// The columns of the volume table. The second is the case, the third the kind of requests, the fourth the number of runs;
+/// quantiles are geometric means over the runs, with their range.
+pub(crate) const VOLUME_COLUMNS: [&str; 7] = ["volume", "", "", "runs", "p50", "p99", "p99.9"];
+
+/// A quantile of the volume table.
+struct VolumeQuantile {
+    fraction: f64,
+    of: fn(&Distribution) -> u64,
+}
+
+/// The quantiles of the volume table.
+const VOLUME_QUANTILES: [VolumeQuantile; 3] = [
+    VolumeQuantile { fraction: 0.5, of: |latency| latency.p50_ns },
+    VolumeQuantile { fraction: 0.99, of: |latency| latency.p99_ns },
+    VolumeQuantile { fraction: 0.999, of: |latency| latency.p99_9_ns },
+];
+
+/// A row of the volume table: the name of the volume, the number of the case, the kind of requests.
+type VolumeRow<'a> = (&'a str, usize, &'a str);
+
+/// The requests of one row in one run.
+struct VolumeRun<'a> {
+    requests: u64,
+    latency: &'a Distribution,
+}
+
+/// The rows of the volume table, by name, then in the order of the cases, then reads before writes. A quantile is left out if a
+/// run has too few requests above it.
 pub(crate) fn volume_rows(groups: &[Group<'_>]) -> Vec<Vec<String>> {
     let mut cases: Vec<Option<&str>> = Vec::new();
-    let mut found: BTreeMap<(&str, usize), Vec<&Distribution>> = BTreeMap::new();
+    let mut found: BTreeMap<VolumeRow<'_>, Vec<VolumeRun<'_>>> = BTreeMap::new();
     for group in groups {
         let case = cases.iter().position(|&case| case == group.case()).unwrap_or(cases.len());
         if case == cases.len() {
             cases.push(group.case());
         }
         for (name, volume) in group.runs.iter().flat_map(|run| &run.figures.volumes) {
-            found.entry((name, case)).or_default().push(&volume.latency);
+            for (kind, requests, latency) in
+                [("read", volume.reads, &volume.read), ("write", volume.writes, &volume.write)]
+            {
+                let run = latency.iter().map(|latency| VolumeRun { requests, latency });
+                found.entry((name, case, kind)).or_default().extend(run);
+            }
         }
     }
-    let row = |((name, case), runs): ((&str, usize), Vec<&Distribution>)| {
-        let figure = |of: fn(&Distribution) -> u64| {
-            let all: Vec<f64> = runs.iter().map(|latency| of(latency) as f64).collect();
-            Spread::of(&all).map_or("-".to_owned(), |spread| spread.show(time))
+    let row = |((name, case, kind), runs): (VolumeRow<'_>, Vec<VolumeRun<'_>>)| {
+        let figure = |quantile: &VolumeQuantile| {
+            if !runs.iter().all(|run| is_quantile_known(quantile.fraction, run.requests)) {
+                return "-".to_owned();
+            }
+            let all: Vec<f64> = runs.iter().map(|run| (quantile.of)(run.latency) as f64).collect();
+            Spread::geometric(&all).map_or("-".to_owned(), |spread| spread.show(time))
         };
         let case = cases[case].unwrap_or("all").to_owned();
-        let mut cells = vec![name.to_owned(), case, runs.len().to_string()];
-        cells.extend([figure(|l| l.p50_ns), figure(|l| l.p99_ns), figure(|l| l.p99_9_ns)]);
+        let mut cells = vec![name.to_owned(), case, kind.to_owned(), runs.len().to_string()];
+        cells.extend(VOLUME_QUANTILES.iter().map(figure));
         cells
     };
-    found.into_iter().map(row).collect()
+    found.into_iter().filter(|(_, runs)| !runs.is_empty()).map(row).collect()
 }

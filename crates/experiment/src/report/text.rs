@@ -1,13 +1,18 @@
 //! The report for a terminal.
 
 use crate::report::columns::rows;
-use crate::report::tables::{KINDS, QUANTILES, VOLUME_COLUMNS, latency_cells, volume_rows};
+use crate::report::tables::{KINDS, QUANTILES, VOLUME_COLUMNS, latency_cells, ratio_rows, volume_rows};
 use crate::report::{growth_columns, reliability_columns};
+use crate::results::ratio::Ratio;
 use crate::results::reliability::ReliabilityFigures;
 use crate::results::schema::{Comparison, Figures, GrowthFigures, Results};
 use crate::results::simulated::{RebuiltResult, Simulated};
+use crate::results::spread::Spread;
 use crate::results::summary::{Group, groups};
 use crate::units::{bytes, magnitude, percent, three_digits, time};
+
+/// A run is called not steady if its last quarter differs from its first by more than this.
+const CHANGE_MAX: f64 = 0.1;
 
 /// Tables of latencies, of members and writes, and of published figures and ours.
 pub fn text(results: &Results) -> String {
@@ -15,9 +20,10 @@ pub fn text(results: &Results) -> String {
     let growth = growth(&groups(&results.runs, Figures::growth));
     let reliability = reliability(&groups(&results.runs, Figures::reliability));
     let references = references(&results.references);
+    let ratios = ratios(&results.ratios);
     let of_simulations =
         [latencies(&simulated), volumes(&simulated), members(&simulated), rebuilds(&simulated)];
-    let tables = of_simulations.into_iter().chain([growth, reliability, references]);
+    let tables = of_simulations.into_iter().chain([growth, reliability, references, ratios]);
     let tables: Vec<_> = tables.filter(|table| !table.is_empty()).collect();
     tables.join("\n")
 }
@@ -61,14 +67,14 @@ fn volumes(groups: &[Group<'_>]) -> String {
         return String::new();
     }
     rows.insert(0, VOLUME_COLUMNS.map(str::to_owned).to_vec());
-    table(&rows, 2)
+    table(&rows, 3)
 }
 
 fn members(groups: &[Group<'_>]) -> String {
     if groups.is_empty() {
         return String::new();
     }
-    let header = ["", "members busy", "amplification in array", "in flash"];
+    let header = ["", "members busy", "amplification in array", "in flash", "first to last quarter", ""];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for group in groups {
         let figure = |what: fn(&Simulated) -> Option<f64>| {
@@ -76,9 +82,25 @@ fn members(groups: &[Group<'_>]) -> String {
         };
         let busy = group.over_seeds(|f| Some(mean_busy(f))).map_or("-".to_owned(), |busy| busy.show(percent));
         let array = figure(|f| f.writes.array_amplification);
-        rows.push(vec![group.name().to_owned(), busy, array, figure(|f| f.writes.flash_amplification)]);
+        let change = group.over_seeds(|f| f.steadiness.as_ref()?.change);
+        let change = change.map_or("-".to_owned(), |change| match change.high {
+            high if high > CHANGE_MAX => format!("NOT STEADY, {}", percent(high)),
+            high => percent(high),
+        });
+        let flash = figure(|f| f.writes.flash_amplification);
+        rows.push(vec![group.name().to_owned(), busy, array, flash, change, saturation(group)]);
     }
     table(&rows, 1)
+}
+
+/// The number of saturated runs, and how much of the load they completed; empty if none was.
+fn saturation(group: &Group<'_>) -> String {
+    let saturated = group.runs.iter().filter_map(|run| run.figures.load?.saturated_part());
+    let parts: Vec<f64> = saturated.collect();
+    let (count, runs) = (parts.len(), group.runs.len());
+    let show =
+        |part: Spread| format!("SATURATED in {count} of {runs} runs, completed {}", part.show(percent));
+    Spread::of(&parts).map_or(String::new(), show)
 }
 
 /// Rebuilds of members that failed; nothing where none did.
@@ -106,11 +128,15 @@ fn mean_busy(figures: &Simulated) -> f64 {
     figures.members.iter().map(|m| m.busy).sum::<f64>() / figures.members.len().max(1) as f64
 }
 
+fn ratios(ratios: &[Ratio]) -> String {
+    if ratios.is_empty() { String::new() } else { table(&ratio_rows(ratios), 2) }
+}
+
 fn references(references: &[Comparison]) -> String {
     if references.is_empty() {
         return String::new();
     }
-    let mut rows = vec![["", "", "published", "ours", ""].map(str::to_owned).to_vec()];
+    let mut rows = vec![["", "", "published", "ours", "", ""].map(str::to_owned).to_vec()];
     let mut sources: Vec<&str> = Vec::new();
     for found in references {
         if !sources.contains(&found.source.as_str()) {
@@ -123,6 +149,7 @@ fn references(references: &[Comparison]) -> String {
             of,
             found.show_published(),
             found.show_ours(),
+            found.show_violation(),
             format!("[{number}]"),
         ]);
     }

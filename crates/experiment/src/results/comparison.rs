@@ -7,34 +7,40 @@ use sinew_devices::theory::{BlockWrites, DriveRates};
 use sinew_layout::LevelName;
 
 use crate::file::published::{DriveRuns, PublishedFigure, PublishedValue, RunSelector};
+use crate::results::paths;
 use crate::results::schema::{Comparison, Figures, RunResult};
 use crate::results::simulated::ArrayResult;
 use crate::results::spread::Spread;
 use crate::results::summary::{self, Group};
 use crate::{Error, Result};
 
-/// Compares the results with all published figures.
+/// Compares the results of a whole or a quick run with all published figures.
 ///
 /// # Errors
 /// [`Error::Setting`] if a published figure names a figure that a selected run does not have.
-pub(crate) fn compare(published: &[PublishedFigure], runs: &[RunResult]) -> Result<Vec<Comparison>> {
+pub(crate) fn compare(
+    published: &[PublishedFigure],
+    runs: &[RunResult],
+    quick: bool,
+) -> Result<Vec<Comparison>> {
     let groups = summary::groups(runs, |figures| Some(figures));
     let mut all = Vec::new();
     for (i, published) in published.iter().enumerate() {
         let invalid = |why| Error::setting(format!("references.{i}"), why);
-        if published.has_wildcard() {
-            all.push(over_names(published, &groups).map_err(invalid)?);
-            continue;
-        }
         let mut found = Vec::new();
-        for group in select(&published.of, &groups) {
-            found.push(with_group(published, group, &groups).map_err(invalid)?);
+        if published.has_wildcard() {
+            found.push(over_names(published, &groups).map_err(invalid)?);
+        } else {
+            for group in select(&published.of, &groups) {
+                found.push(with_group(published, group, &groups).map_err(invalid)?);
+            }
         }
         if published.highest {
             let mean = |comparison: &Comparison| comparison.ours.map_or(f64::NEG_INFINITY, |ours| ours.mean);
             found = found.into_iter().max_by(|a, b| mean(a).total_cmp(&mean(b))).into_iter().collect();
         }
-        all.append(&mut found);
+        let within = published.band(quick);
+        all.extend(found.into_iter().map(|comparison| Comparison { within, ..comparison }));
     }
     Ok(all)
 }
@@ -89,6 +95,7 @@ fn with_group(
         unit: published.unit,
         published: value,
         ours: Spread::of(&ours.into_iter().flatten().collect::<Vec<_>>()),
+        within: None,
         source: published.source.clone(),
     })
 }
@@ -149,6 +156,7 @@ fn over_names(published: &PublishedFigure, groups: &[Group<'_, Figures>]) -> Res
         unit: published.unit,
         published: value,
         ours: Spread::of(&ours.into_values().map(less).collect::<Vec<_>>()),
+        within: None,
         source: published.source.clone(),
     })
 }
@@ -161,27 +169,14 @@ fn means_by_name(
 ) -> Result<BTreeMap<String, f64>, String> {
     let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for run in select(selector, groups).flat_map(|group| &group.runs) {
-        for name in names_at(run.figures, path)? {
-            if let Some(figure) = at(run.figures, &path.replacen('*', &name, 1))? {
+        let json = json_of(run.figures);
+        for name in paths::names_at(&json, path)? {
+            if let Some(figure) = paths::at(&json, &path.replacen('*', &name, 1))? {
                 all.entry(name).or_default().push(figure);
             }
         }
     }
     Ok(all.into_iter().map(|(name, found)| (name, found.iter().sum::<f64>() / found.len() as f64)).collect())
-}
-
-/// The names that the first `*` of a path stands for in a run.
-fn names_at(figures: &Figures, path: &str) -> Result<Vec<String>, String> {
-    let json = json_of(figures);
-    let mut here = &json;
-    for part in path.split('.') {
-        if part == "*" {
-            let names = here.as_object().map(|table| table.keys().cloned().collect());
-            return names.ok_or_else(|| format!("{path}: the * is not at a table of names"));
-        }
-        here = here.get(part).ok_or_else(|| missing(path, part))?;
-    }
-    Ok(Vec::new())
 }
 
 fn ratio(of: Option<f64>, to: Option<f64>) -> Option<f64> {
@@ -195,25 +190,9 @@ fn figure(group: &Group<'_, Figures>, path: &str) -> Result<Vec<Option<f64>>, St
 }
 
 fn at(figures: &Figures, path: &str) -> Result<Option<f64>, String> {
-    let json = json_of(figures);
-    let mut here = &json;
-    for part in path.split('.') {
-        let next = match part.parse::<usize>() {
-            Ok(index) => here.get(index),
-            Err(_) => here.get(part),
-        };
-        here = next.ok_or_else(|| missing(path, part))?;
-    }
-    match here {
-        Value::Null => Ok(None),
-        here => here.as_f64().map(Some).ok_or_else(|| format!("{path} is not a number")),
-    }
+    paths::at(&json_of(figures), path)
 }
 
 fn json_of(figures: &Figures) -> Value {
     serde_json::to_value(figures).expect("figures are numbers and names")
-}
-
-fn missing(path: &str, part: &str) -> String {
-    format!("a run has no figure {path}: there is no {part}")
 }

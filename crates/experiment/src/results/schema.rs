@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
+use crate::file::band::Band;
 use crate::file::overrides;
 use crate::file::published::Unit;
+use crate::results::ratio::Ratio;
 use crate::results::reliability::ReliabilityFigures;
 use crate::results::simulated::Simulated;
 use crate::results::spread::Spread;
@@ -31,6 +33,9 @@ pub struct Results {
     pub runs: Vec<RunResult>,
     /// Published figures and ours.
     pub references: Vec<Comparison>,
+    /// Ratios of figures of paired runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ratios: Vec<Ratio>,
     /// The text of the file.
     pub file: String,
 }
@@ -127,6 +132,9 @@ pub struct Comparison {
     pub published: [f64; 2],
     /// Our figure over the seeds; nothing if no run has the figure.
     pub ours: Option<Spread>,
+    /// The band in which the mean of ours must lie, if the file states one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<Band>,
     /// The publication, and the place in it.
     pub source: String,
 }
@@ -182,6 +190,28 @@ impl Comparison {
     /// Our figure, for people.
     pub(crate) fn show_ours(&self) -> String {
         self.ours.map_or("-".to_owned(), |ours| ours.show(|value| self.unit.show(value)))
+    }
+
+    /// Whether ours lies in the stated band. Without a band nothing is claimed, and a band is not met without a figure.
+    pub fn holds(&self) -> bool {
+        self.within.is_none_or(|band| band.contains(self.mean()))
+    }
+
+    /// The band that ours has left, for people; empty if it has not.
+    pub fn show_violation(&self) -> String {
+        let violation = |band: Band| band.violation(self.mean(), |value| self.unit.show(value));
+        self.within.map_or(String::new(), violation)
+    }
+
+    fn mean(&self) -> Option<f64> {
+        self.ours.map(|ours| ours.mean)
+    }
+
+    /// What is compared, with both values and the band that ours has left, for people.
+    pub fn describe(&self) -> String {
+        let of = self.label();
+        let of = if of.is_empty() { of } else { format!(" ({of})") };
+        format!("{}{of}: ours {}, {}", self.what, self.show_ours(), self.show_violation())
     }
 
     /// The case and the swept values of the runs, for people.

@@ -21,6 +21,12 @@ pub struct Simulated {
     pub interval_s: f64,
     /// Requests by kind; a kind without requests is absent.
     pub requests: BTreeMap<String, KindResult>,
+    /// How the load was served; nothing in a closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadResult>,
+    /// How steady the run was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steadiness: Option<Steadiness>,
     /// Requests by volume, if there are several volumes. A volume has the name of its workload if no other volume has the same,
     /// otherwise `volume0` and so on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -79,6 +85,56 @@ pub struct ControllerResult {
     pub inward_busy: f64,
     /// On data from the members.
     pub outward_busy: f64,
+}
+
+/// How a load was served. The backlog are requests that were due and not completed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadResult {
+    /// The number of requests due during measurement.
+    pub due: u64,
+    /// The number of requests completed during measurement.
+    pub completed: u64,
+    /// The mean backlog.
+    pub backlog_mean: f64,
+    /// The largest backlog.
+    pub backlog_max: f64,
+    /// The backlog when measurement ended.
+    pub backlog_end: f64,
+    /// The backlog grew by more than 1 % of the requests due, and over the last half with a confidence of 95 %: the load is
+    /// more than the system can serve, and its latencies are no figures of merit.
+    pub saturated: bool,
+}
+
+impl LoadResult {
+    /// The part of the requests due that a saturated system completed; nothing if it was not saturated.
+    pub fn saturated_part(&self) -> Option<f64> {
+        self.saturated.then(|| self.completed as f64 / self.due.max(1) as f64)
+    }
+}
+
+/// How steady a run was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Steadiness {
+    /// How long the warm-up under load took, in simulated seconds.
+    pub warm_up_s: f64,
+    /// Whether the warm-up ended because the load was steady; nothing if the file does not ask for that.
+    pub reached: Option<bool>,
+    /// The quarters of the measured time.
+    pub quarters: Vec<Part>,
+    /// By how much the figures of the last quarter differ from those of the first, at most, as a fraction of the first;
+    /// nothing if they have no figure in common.
+    pub change: Option<f64>,
+}
+
+/// A part of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// Bytes programmed into flash, divided by those that reached it; nothing if none did.
+    pub flash_amplification: Option<f64>,
+    /// The 99th percentile of the latency of reads; nothing if fewer than twenty were above it.
+    pub read_p99_ns: Option<u64>,
+    /// The same of writes.
+    pub write_p99_ns: Option<u64>,
 }
 
 /// The mean times that updates of stripes spend waiting. A write updates one stripe or several.
@@ -171,6 +227,12 @@ pub struct VolumeResult {
     pub errors: u64,
     /// The latency of requests of all kinds, counted from when a request was due.
     pub latency: Distribution,
+    /// The number of completed reads and of completed writes, errors included.
+    #[serde(default)]
+    pub reads: u64,
+    /// See `reads`.
+    #[serde(default)]
+    pub writes: u64,
     /// The latency of reads; nothing if there were none.
     pub read: Option<Distribution>,
     /// The latency of writes; nothing if there were none.

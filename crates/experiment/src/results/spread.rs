@@ -22,6 +22,13 @@ impl Spread {
         (!values.is_empty()).then_some(Spread { mean, low, high })
     }
 
+    /// As [`Spread::of`], with the geometric mean, of positive values.
+    pub(crate) fn geometric(values: &[f64]) -> Option<Spread> {
+        let spread = Spread::of(values)?;
+        let logarithms: f64 = values.iter().map(|value| value.ln()).sum();
+        Some(Spread { mean: (logarithms / values.len() as f64).exp(), ..spread })
+    }
+
     /// The mean, and the range if its ends look different.
     pub(crate) fn show(&self, show: impl Fn(f64) -> String) -> String {
         let (mean, low, high) = (show(self.mean), show(self.low), show(self.high));

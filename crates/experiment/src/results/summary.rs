@@ -78,7 +78,8 @@ impl<'a> Group<'a> {
             *counts.entry(ns).or_insert(0) += count;
         }
         let total = counts.values().sum();
-        Latencies { counts, total }
+        let fewest = self.kind(kind).map(|found| found.summary.requests).min().unwrap_or(0);
+        Latencies { counts, total, fewest }
     }
 }
 
@@ -87,6 +88,8 @@ pub(crate) struct Latencies {
     /// The number of requests of each latency.
     counts: BTreeMap<u64, u64>,
     pub(crate) total: u64,
+    /// The number of requests of the run that has the fewest.
+    fewest: u64,
 }
 
 /// A step of a cumulative distribution of latencies.
@@ -97,8 +100,13 @@ pub(crate) struct LatencyStep {
     pub(crate) requests: u64,
 }
 
-/// A quantile means something if at least this many requests are above it. Fewer depend on chance.
-const REQUESTS_ABOVE_MIN: f64 = 10.0;
+/// A quantile means something if at least this many requests of a run are above it. Fewer depend on chance.
+const REQUESTS_ABOVE_MIN: f64 = 20.0;
+
+/// Whether enough of `requests` requests are above a quantile. Up to the median any number is enough.
+pub(crate) fn is_quantile_known(quantile: f64, requests: u64) -> bool {
+    quantile <= 0.5 || requests as f64 * (1.0 - quantile) >= REQUESTS_ABOVE_MIN
+}
 
 impl Latencies {
     /// The latency that the fraction `quantile` of all requests does not exceed.
@@ -116,11 +124,10 @@ impl Latencies {
         })
     }
 
-    /// [`Latencies::at`] for people; a dash if too few requests are above the quantile.
+    /// [`Latencies::at`] for people; a dash if a run has too few requests above the quantile.
     pub(crate) fn show(&self, quantile: f64) -> String {
-        let above = self.total as f64 * (1.0 - quantile);
         match self.at(quantile) {
-            Some(ns) if above >= REQUESTS_ABOVE_MIN || quantile <= 0.5 => time(ns as f64),
+            Some(ns) if is_quantile_known(quantile, self.fewest) => time(ns as f64),
             _ => "-".to_owned(),
         }
     }
@@ -132,7 +139,8 @@ mod tests {
 
     #[test]
     fn quantiles_of_a_histogram() {
-        let latencies = Latencies { counts: BTreeMap::from([(10, 50), (20, 49), (30, 1)]), total: 100 };
+        let counts = BTreeMap::from([(10, 50), (20, 49), (30, 1)]);
+        let latencies = Latencies { counts, total: 100, fewest: 100 };
         assert_eq!(
             (latencies.at(0.5), latencies.at(0.51), latencies.at(0.99)),
             (Some(10), Some(20), Some(20))

@@ -13,13 +13,13 @@ use crate::file::names::TargetName;
 use crate::file::spec::{ControllerSpec, Spec};
 use crate::results::simulated::{
     ArrayResult, ControllerResult, ElasticResult, FlashResult, KindResult, MemberResult, OnlineGrowthResult,
-    ParityResult, PoolResult, ReadResult, RebuiltResult, Simulated, Spikes, StripeUpdates, VolumeResult,
-    WriteResult,
+    ParityResult, PoolResult, ReadResult, RebuiltResult, Simulated, Spikes, Steadiness, StripeUpdates,
+    VolumeResult, WriteResult,
 };
 use crate::run::histogram::VolumeHistogram;
-use crate::run::load::Load;
+use crate::run::load::{Load, Times};
 use crate::run::measure::{LiveShares, Measured, fraction, pool_state, programmed_blocks};
-use crate::run::wear_model;
+use crate::run::{steady, wear_model};
 use crate::system::members::{FlashFacts, Member};
 use crate::system::pools::Pools;
 
@@ -37,18 +37,22 @@ pub(crate) struct Observed<'a> {
     pub(crate) grew: Option<OnlineGrowthResult>,
     pub(crate) rebuilt: Option<RebuiltResult>,
     pub(crate) elastic: Option<ElasticResult>,
+    /// Whether the warm-up ended because the load was steady, if it was to.
+    pub(crate) reached_steady: Option<bool>,
 }
 
-/// All figures of a run that was measured from `measure_from` on, in virtual nanoseconds.
-pub(crate) fn simulated(spec: &Spec, measure_from: u64, observed: Observed<'_>) -> Simulated {
-    let Observed { load, members, pools, measured, requests, grew, rebuilt, elastic } = observed;
+/// All figures of a run with these times of its load.
+pub(crate) fn simulated(spec: &Spec, times: Times, observed: Observed<'_>) -> Simulated {
+    let Observed { load, members, pools, measured, requests, grew, rebuilt, elastic, reached_steady } =
+        observed;
+    let Times { measure_from, .. } = times;
     let volumes = by_volume(load, &spec.workload.names(), measure_from + measured.ran_ns);
     let array = (spec.preset.is_none() && spec.target == TargetName::Array).then(|| ArrayResult {
         level: spec.array.level,
         members: (spec.members_at_creation(members.len()) - spec.spares()) as u32,
     });
     let members = member_results(members, &measured);
-    let Measured { before, after, series, ran_ns, .. } = measured;
+    let Measured { before, after, series, quarters, ran_ns, .. } = measured;
     let states = before.pool.as_ref().zip(after.pool.as_ref());
     // Without detection, the counters have spikes that were detected before it was switched off.
     let detecting = pools.filter(|pools| pools.spike_avoidance() != SpikeAvoidance::Off);
@@ -61,6 +65,13 @@ pub(crate) fn simulated(spec: &Spec, measure_from: u64, observed: Observed<'_>) 
         duration_s: ran_ns as f64 / 1e9,
         before_s: measure_from as f64 / 1e9,
         interval_s: spec.run.interval_s,
+        load: load.backlog(spec.pace, ran_ns),
+        steadiness: Some(Steadiness {
+            warm_up_s: (measure_from - times.start) as f64 / 1e9,
+            reached: reached_steady,
+            change: steady::change(&quarters),
+            quarters,
+        }),
         writes: write_result(after.client_bytes - before.client_bytes, &members),
         reads: read_result(after.client_read_bytes - before.client_read_bytes, &members),
         elastic,

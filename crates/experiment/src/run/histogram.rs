@@ -71,8 +71,11 @@ impl VolumeHistogram {
         let mut kinds = self.0.finish(end_ns).kinds;
         let sum = |figure: fn(&KindReport) -> u64| kinds.values().map(figure).sum();
         let (requests, errors) = (sum(|kind| kind.requests), sum(|kind| kind.errors));
-        let mut of = |kind| kinds.remove(&kind).map(|report| report.latency);
-        let (read, write) = (of(Kind::Read), of(Kind::Write));
-        VolumeResult { volume, requests, errors, latency, read, write }
+        let mut of = |kind| {
+            let report = kinds.remove(&kind);
+            (report.as_ref().map_or(0, |report| report.requests), report.map(|report| report.latency))
+        };
+        let ((reads, read), (writes, write)) = (of(Kind::Read), of(Kind::Write));
+        VolumeResult { volume, requests, errors, latency, reads, writes, read, write }
     }
 }

@@ -7,8 +7,11 @@ use std::task::{Poll, Waker};
 
 use sinew_core::io::Io;
 use sinew_sim::{Rng, SimIo, World};
-use sinew_workload::{Boxed, Done, Issue, Kind, Next, Pace, Replay, Request};
+use sinew_workload::{Boxed, Done, Issue, Kind, Next, Pace, Recorder, Replay, Request};
 
+use crate::results::simulated::LoadResult;
+use crate::results::summary::is_quantile_known;
+use crate::run::backlog::Backlog;
 use crate::run::histogram::{KindHistogram, VolumeHistogram};
 use crate::system::target::Target;
 use crate::{Error, Result};
@@ -22,11 +25,9 @@ const FILL_DEPTH: usize = 16;
 pub(crate) struct Load {
     replay: RefCell<Replay<Boxed>>,
     target: Target,
-    /// By kind, in the order of `Kind::ALL`.
-    kinds: RefCell<Vec<KindHistogram>>,
-    /// By volume.
-    volumes: RefCell<Vec<VolumeHistogram>>,
-    measure_from: u64,
+    measured: RefCell<Records>,
+    /// Requests that completed since the present window began: of the warm-up, or a quarter of the measured time.
+    window: RefCell<Recorder>,
     /// Bytes of completed writes and of completed reads, warm-up included.
     written_bytes: Cell<u64>,
     read_bytes: Cell<u64>,
@@ -36,6 +37,30 @@ pub(crate) struct Load {
     stopped: Cell<bool>,
     /// The issuing task, while it waits for a completion.
     waiting: RefCell<Option<Waker>>,
+}
+
+/// What is recorded of the measured requests.
+struct Records {
+    /// Requests due before are not measured.
+    from: u64,
+    /// By kind, in the order of `Kind::ALL`.
+    kinds: Vec<KindHistogram>,
+    /// By volume.
+    volumes: Vec<VolumeHistogram>,
+    backlog: Backlog,
+}
+
+impl Records {
+    fn new(times: Times, volumes: usize) -> Records {
+        let Times { measure_from: from, end, interval, .. } = times;
+        let volume = || VolumeHistogram::new(from, end - from);
+        Records {
+            from,
+            kinds: Kind::ALL.iter().map(|&kind| KindHistogram::new(kind, from, interval)).collect(),
+            volumes: std::iter::repeat_with(volume).take(volumes).collect(),
+            backlog: Backlog::new(from, end - from),
+        }
+    }
 }
 
 /// When a load starts, is measured from, and ends; and the interval of time series. All in virtual nanoseconds.
@@ -56,15 +81,11 @@ impl Load {
         pace: Pace,
         times: Times,
     ) -> Rc<Load> {
-        let kind = |&kind: &Kind| KindHistogram::new(kind, times.measure_from, times.interval);
-        let volume = || VolumeHistogram::new(times.measure_from, times.end - times.measure_from);
-        let volumes = std::iter::repeat_with(volume).take(target.volumes()).collect();
         let load = Rc::new(Load {
             replay: RefCell::new(Replay::new(requests, pace, times.start).until(times.end)),
+            measured: RefCell::new(Records::new(times, target.volumes())),
             target,
-            kinds: RefCell::new(Kind::ALL.iter().map(kind).collect()),
-            volumes: RefCell::new(volumes),
-            measure_from: times.measure_from,
+            window: RefCell::new(Recorder::new(times.start, u64::MAX)),
             written_bytes: Cell::new(0),
             read_bytes: Cell::new(0),
             failure: RefCell::new(None),
@@ -81,6 +102,27 @@ impl Load {
             issuing.ended.set(true);
         });
         load
+    }
+
+    /// Measures requests from another time on, to another end. Forgets what was recorded.
+    pub(crate) fn measure(&self, times: Times) {
+        *self.measured.borrow_mut() = Records::new(times, self.target.volumes());
+        self.replay.borrow_mut().end_at(times.end);
+    }
+
+    /// Ends the present window at `now` and begins the next one. Returns the p99 of its reads and of its writes; nothing where
+    /// too few requests are above it.
+    pub(crate) fn next_window(&self, now: u64) -> [Option<u64>; 2] {
+        let window = self.window.replace(Recorder::new(now, u64::MAX)).finish(now);
+        [Kind::Read, Kind::Write].map(|kind| {
+            let known = window.kinds.get(&kind).filter(|kind| is_quantile_known(0.99, kind.requests))?;
+            Some(known.latency.p99_ns)
+        })
+    }
+
+    /// The backlog of the measured time.
+    pub(crate) fn backlog(&self, pace: Pace, ran_ns: u64) -> Option<LoadResult> {
+        self.measured.borrow().backlog.result(pace, ran_ns)
     }
 
     /// Issues requests until there are no more, or until one fails its check.
@@ -155,9 +197,12 @@ impl Load {
         if let Some(bytes) = bytes.filter(|_| done.ok) {
             bytes.set(bytes.get() + len);
         }
-        if done.issue.due_ns >= self.measure_from {
-            self.kinds.borrow_mut()[kind.index()].record(done, error);
-            self.volumes.borrow_mut()[volume as usize].record(done);
+        self.window.borrow_mut().record(done);
+        let mut measured = self.measured.borrow_mut();
+        measured.backlog.record(done);
+        if done.issue.due_ns >= measured.from {
+            measured.kinds[kind.index()].record(done, error);
+            measured.volumes[volume as usize].record(done);
         }
     }
 
@@ -188,12 +233,12 @@ impl Load {
 
     /// Takes the histograms by kind, in the order of `Kind::ALL`.
     pub(crate) fn take_kinds(&self) -> Vec<KindHistogram> {
-        std::mem::take(&mut self.kinds.borrow_mut())
+        std::mem::take(&mut self.measured.borrow_mut().kinds)
     }
 
     /// Takes the histograms by volume, in the order of the volumes.
     pub(crate) fn take_volumes(&self) -> Vec<VolumeHistogram> {
-        std::mem::take(&mut self.volumes.borrow_mut())
+        std::mem::take(&mut self.measured.borrow_mut().volumes)
     }
 }
 

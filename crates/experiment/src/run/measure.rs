@@ -8,8 +8,9 @@ use sinew_sim::{ControllerUsage, DeviceStats, Model, Usage, World};
 
 use crate::file::spec::Spec;
 use crate::progress::Progress;
-use crate::results::simulated::{Interval, PoolState};
+use crate::results::simulated::{Interval, Part, PoolState};
 use crate::run::load::Load;
+use crate::run::steady;
 use crate::system::members::Member;
 use crate::system::pools::Pools;
 use crate::units::nanoseconds;
@@ -18,6 +19,8 @@ use crate::{Error, Result};
 /// The most snapshots of a run: reading the status of a pool takes real time. With more intervals than that, a snapshot covers
 /// several.
 const SNAPSHOTS_MAX: usize = 100;
+/// Parts that are compared with each other.
+const QUARTERS: u64 = 4;
 
 /// What is measured.
 pub(crate) struct Subjects<'a> {
@@ -55,6 +58,8 @@ pub(crate) struct Measured {
     /// For each member, the fraction of each interval with a request in flight.
     pub(crate) busy_series: Vec<Vec<f64>>,
     pub(crate) series: Vec<Interval>,
+    /// The quarters of the measured time.
+    pub(crate) quarters: Vec<Part>,
     /// For each member, the number of erase blocks by their live part at the beginning.
     pub(crate) live_before: Vec<LiveShares>,
     /// The same at the end.
@@ -65,13 +70,50 @@ pub(crate) struct Measured {
     pub(crate) ran_ns: u64,
 }
 
-/// Runs the load until measurement begins.
+/// Runs the load until measurement begins. Returns whether it was steady by then; nothing if the file does not ask for that.
 ///
 /// # Errors
-/// [`Error::Engine`] if the world makes no progress.
-pub(crate) fn warm_up(world: &World, spec: &Spec, progress: &Progress) -> Result<()> {
+/// [`Error::Engine`] if the world makes no progress or a pool does not report its status.
+pub(crate) fn warm_up(
+    world: &World,
+    spec: &Spec,
+    subjects: &Subjects<'_>,
+    progress: &Progress,
+) -> Result<Option<bool>> {
     progress("warming up", 0.0);
-    world.run_for(nanoseconds(spec.run.warm_up_s)).map_err(|stuck| Error::engine("running the load", stuck))
+    let run_for = |seconds| {
+        let ran = world.run_for(nanoseconds(seconds));
+        ran.map_err(|stuck| Error::engine("running the load", stuck))
+    };
+    run_for(spec.run.warm_up_s)?;
+    subjects.load.next_window(world.now());
+    let Some(steady) = &spec.run.steady else { return Ok(None) };
+    let (mut windows, mut took_s) = (Vec::new(), 0.0);
+    let mut last = snapshot(world, subjects)?;
+    while !steady::is_steady(steady, &windows) {
+        if took_s + steady.window_s > steady.max_s || subjects.load.has_ended() {
+            return Ok(Some(false));
+        }
+        run_for(steady.window_s)?;
+        took_s += steady.window_s;
+        let now = snapshot(world, subjects)?;
+        windows.push(part(world, subjects.load, &[difference(0, &now, &last)]));
+        last = now;
+        progress("warming up", took_s / steady.max_s);
+    }
+    Ok(Some(true))
+}
+
+/// The figures of the part of the run that is ending and had these intervals.
+fn part(world: &World, load: &Load, intervals: &[Interval]) -> Part {
+    let sum = |of: fn(&Interval) -> u64| intervals.iter().map(of).sum::<u64>() as f64;
+    let reached = sum(|interval| interval.reached_flash_bytes);
+    let [read_p99_ns, write_p99_ns] = load.next_window(world.now());
+    Part {
+        flash_amplification: (reached > 0.0).then(|| sum(|interval| interval.programmed_bytes) / reached),
+        read_p99_ns,
+        write_p99_ns,
+    }
 }
 
 /// Runs the load for the measured time, or until `is_over` at the end of an interval, takes snapshots, and waits for the last
@@ -97,6 +139,8 @@ pub(crate) fn measure(
     let intervals_of_snapshot = (duration.div_ceil(interval) as usize).div_ceil(SNAPSHOTS_MAX);
     let (mut last, mut series) = (None, Vec::new());
     let (mut elapsed, mut intervals) = (0, 0);
+    // A quarter begins with the interval `quarter_from`.
+    let (mut quarters, mut quarter_from) = (Vec::new(), 0);
     while elapsed < duration {
         let length = interval.min(duration - elapsed);
         run_for(length)?;
@@ -111,6 +155,10 @@ pub(crate) fn measure(
             let now = snapshot(world, subjects)?;
             series.push(difference(elapsed, &now, last.as_ref().unwrap_or(&before)));
             last = Some(now);
+            if elapsed * QUARTERS >= duration * (quarters.len() as u64 + 1) {
+                quarters.push(part(world, load, &series[quarter_from..]));
+                quarter_from = series.len();
+            }
         }
         progress("running", elapsed as f64 / duration as f64);
         if is_over {
@@ -128,6 +176,7 @@ pub(crate) fn measure(
         after,
         busy_series,
         series,
+        quarters,
         live_before,
         live_after,
         erase_counts,

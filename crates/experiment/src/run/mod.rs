@@ -1,6 +1,7 @@
 //! The execution of one run: a simulation under load, or the arithmetic of growth or reliability.
 
 mod addressing_times;
+mod backlog;
 mod elastic;
 mod figures;
 pub(crate) mod growth_arithmetic;
@@ -11,4 +12,5 @@ mod member_failure;
 mod online_growth;
 pub(crate) mod reliability_arithmetic;
 pub(crate) mod simulation;
+mod steady;
 mod wear_model;

@@ -46,12 +46,11 @@ pub(crate) fn run(
     world.set_step_limit(u64::MAX);
     world.trace_no_content();
     progress("aging members", 0.0);
-    let discard = match spec.preset {
-        Some(PresetName(preset)) if preset.discard => DiscardReads::Zeros,
-        // Discards free the places that forms do not use.
-        _ if spec.array.elastic.is_some() => DiscardReads::Zeros,
-        _ => DiscardReads::Kept,
-    };
+    let by_preset = spec.preset.is_some_and(|PresetName(preset)| preset.discard);
+    let by_pool = spec.pool.policy.discard.unwrap_or(by_preset);
+    // Discards free the places that forms of an elastic array do not use.
+    let discards = by_pool || spec.array.elastic.is_some();
+    let discard = if discards { DiscardReads::Zeros } else { DiscardReads::Kept };
     let alone = spec.target == TargetName::Member;
     let members = members::make(&world, &spec.members, alone, discard, aged)?;
     members::add_controllers(&world, &spec.controllers, &members);
@@ -84,12 +83,18 @@ pub(crate) fn run(
     let mut workload = spec.workload.clone();
     workload.add_to_seeds(seed);
     let requests = workload.open(base)?.requests;
-    let times = times_from(world.now(), spec);
+    let mut times = times_from(world.now(), spec);
     let load = Load::start(&world, target, requests, spec.pace, times);
     for member in members.iter().filter(|member| member.stalled) {
         world.device(member.device).hold_up(times.end - times.start);
     }
-    warm_up(&world, spec, progress)?;
+    let subjects = Subjects { load: &load, members: &members, pools: pools.as_ref() };
+    let reached_steady = warm_up(&world, spec, &subjects, progress)?;
+    if reached_steady.is_some() {
+        let measure_from = world.now();
+        times = Times { measure_from, end: measure_from + nanoseconds(spec.run.duration_s), ..times };
+        load.measure(times);
+    }
     let growth = grow(false);
     let fails = spec.fails.as_ref().zip(growing_pool);
     let failure =
@@ -105,7 +110,6 @@ pub(crate) fn run(
             || conversion.as_ref().is_some_and(Conversion::has_ended)
             || until_rebuilt && failure.as_ref().is_some_and(MemberFailure::has_ended)
     };
-    let subjects = Subjects { load: &load, members: &members, pools: pools.as_ref() };
     let measured = measure(&world, spec, &subjects, is_over, progress);
     // The failure of the load explains an error of the measurement.
     if let Some(failure) = load.take_failure() {
@@ -134,14 +138,16 @@ pub(crate) fn run(
         grew,
         rebuilt,
         elastic,
+        reached_steady,
     };
-    let figures = figures::simulated(spec, times.measure_from, observed);
+    let figures = figures::simulated(spec, times, observed);
     Ok(SimulatedRun { figures, member_requests })
 }
 
-/// The times of a load that starts at `start`.
+/// The times of a load that starts at `start`; the latest ones if it warms up until it is steady.
 fn times_from(start: u64, spec: &Spec) -> Times {
-    let measure_from = start + nanoseconds(spec.run.warm_up_s);
+    let steady_s = spec.run.steady.as_ref().map_or(0.0, |steady| steady.max_s);
+    let measure_from = start + nanoseconds(spec.run.warm_up_s + steady_s);
     let end = measure_from + nanoseconds(spec.run.duration_s);
     Times { start, measure_from, end, interval: nanoseconds(spec.run.interval_s) }
 }

@@ -181,6 +181,9 @@ impl Drive {
                 if let Some(times) = spec.aging {
                     ssd.age(times);
                 }
+                if spec.trimmed {
+                    ssd.trim_at_once();
+                }
                 let bytes = u64::from(ssd.blocks()) * BLOCK;
                 (Model::Flash(Box::new(ssd)), bytes, Some(flash))
             }

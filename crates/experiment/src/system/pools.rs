@@ -60,7 +60,7 @@ impl Composition {
                     .spike_avoidance
                     .map_or(preset.spike_avoidance, SpikeAvoidance::from),
                 policy: spec.pool.policy.applied_to(preset.policy),
-                battery: preset.battery,
+                battery: spec.pool.battery.unwrap_or(preset.battery),
                 layer: preset.layer,
             });
         }
@@ -89,7 +89,7 @@ impl Composition {
             kind,
             spike_avoidance: spec.pool.spike_avoidance.map_or_else(SpikeAvoidance::default, Into::into),
             policy: spec.pool.policy.applied_to(Policy::DEFAULT),
-            battery: spec.target == TargetName::Array && spec.array.battery,
+            battery: spec.pool.battery.unwrap_or(false),
             layer: None,
         })
     }

@@ -11,6 +11,7 @@ use serde_json::json;
 use sinew_experiment::batch::{self, Observer, Options, Step};
 use sinew_experiment::named::{self, Named};
 use sinew_experiment::plan::Plan;
+use sinew_experiment::results::{Comparison, Ratio, Results};
 use sinew_experiment::{report, terminal};
 
 use crate::out::say;
@@ -41,6 +42,9 @@ struct RunArgs {
     /// Run what the file says for a quick look, with the first seed only.
     #[arg(long)]
     quick: bool,
+    /// Fail if a figure lies outside the band that the file states for it.
+    #[arg(long)]
+    check: bool,
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -104,7 +108,7 @@ fn run_one(args: &RunArgs) -> Result<()> {
     }
     if args.json {
         say!("{}", results.to_json());
-        return Ok(());
+        return check(args, results);
     }
     say!("{}", terminal::text(results));
     let seconds = started.elapsed().as_secs_f64();
@@ -123,6 +127,17 @@ fn run_one(args: &RunArgs) -> Result<()> {
     );
     if let Some(path) = &args.report {
         say!("report: {}", path.display());
+    }
+    check(args, results)
+}
+
+/// With `--check`, fails if a figure lies outside its band.
+fn check(args: &RunArgs, results: &Results) -> Result<()> {
+    let references = results.references.iter().filter(|found| !found.holds()).map(Comparison::describe);
+    let ratios = results.ratios.iter().filter(|found| !found.holds()).map(Ratio::describe);
+    let left: Vec<String> = references.chain(ratios).collect();
+    if args.check && !left.is_empty() {
+        bail!("{} figures lie outside their bands:\n  {}", left.len(), left.join("\n  "));
     }
     Ok(())
 }
