@@ -12,7 +12,7 @@
 //!
 //! The other way, [`client`] sends requests to a server elsewhere, which [`uri`] names.
 //!
-//! All of it runs on a [`Channel`](crate::tls::Channel): the stream of the connection, plain or with TLS on it.
+//! All of it runs on any stream: that of the connection, or one with TLS ([`crate::tls`]) on it.
 //!
 //! The handshake before it is a state machine without I/O ([`handshake`]). Whatever a client sends, memory per
 //! connection is bounded and the worst end is a closed connection.

@@ -5,7 +5,7 @@
 //!     names         a certificate -> the names of its owner
 //!     allow_list    names of a client -> the exports that it may use
 //!     session       the record layer: plaintext <-> records on a stream
-//!     channel       the stream of a connection: plain, or with a session on it
+//!     channel       the stream of a client: plain, or with a session on it
 //! ```
 //!
 //! The protocol is that of rustls, with TLS 1.3 and 1.2. A plain connection costs nothing of it. Bytes of a protected one are
@@ -19,6 +19,7 @@ mod names;
 mod session;
 
 pub use allow_list::{AllowList, Grant};
-pub use channel::Channel;
+pub(crate) use channel::Channel;
 pub use credentials::{ClientTls, CredentialsError, ServerTls};
 pub use session::TlsError;
+pub(crate) use session::TlsStream;

@@ -33,7 +33,7 @@ use super::input::Input;
 use super::outbox::Outbox;
 use super::proto::{self, Errno, ReplyHeader, Request, chunk, command, transmission_flag};
 use super::server::HANDSHAKE_NS_MAX;
-use crate::tls::{Channel, ClientTls};
+use crate::tls::{Channel, ClientTls, TlsStream};
 use crate::transport::Stream;
 use assembly::Assembly;
 pub use error::ClientError;
@@ -224,13 +224,13 @@ async fn negotiate<S: Stream>(
     export: &str,
     tls: Option<&ClientTls>,
 ) -> Result<Negotiated<S>, ClientError> {
-    let mut channel = Channel::plain(Rc::clone(stream));
+    let mut channel = Rc::new(Channel::Plain(Rc::clone(stream)));
     let mut input = Input::new(Rc::clone(&channel));
     handshake::greet(&channel, &mut input).await?;
     if let Some(tls) = tls {
         handshake::start_tls(&channel, &mut input).await?;
-        let secured = Channel::secured(Rc::clone(stream), tls.connection()).await;
-        channel = secured.map_err(ClientError::NoTls)?;
+        let secured = TlsStream::open(Rc::clone(stream), tls.connection()).await;
+        channel = Rc::new(Channel::Tls(secured.map_err(ClientError::NoTls)?));
         input = Input::new(Rc::clone(&channel));
     }
     match handshake::choose(&channel, &mut input, export).await {

@@ -18,7 +18,7 @@ use super::input::{Closed, Input};
 use super::proto::{Request, command};
 use super::transmission::{Terms, Verdict, check_request};
 use crate::exports::Exports;
-use crate::tls::{Channel, Grant, ServerTls};
+use crate::tls::{Grant, ServerTls, TlsStream};
 use crate::transport::{Part, Stream};
 
 /// How long the handshake may take, with that of TLS.
@@ -91,14 +91,11 @@ pub async fn serve_connection<I: Io, S: Stream, E: Exports>(
     exports: E,
     tls: &TlsMode,
 ) -> ConnectionEnd {
-    let end = match within(&io, &stream, HANDSHAKE_NS_MAX, negotiate(&stream, exports, tls)).await {
-        Some(Ok((channel, mut input, session))) => {
-            let end = transmit(&io, &channel, &mut input, session).await;
-            if end == ConnectionEnd::Disconnected {
-                within(&io, &stream, GOODBYE_NS_MAX, channel.goodbye()).await;
-            }
-            end
-        }
+    let mut input = Input::new(Rc::clone(&stream));
+    let negotiation = negotiate(&stream, &mut input, exports, tls);
+    let end = match within(&io, &stream, HANDSHAKE_NS_MAX, negotiation).await {
+        Some(Ok(Negotiated::Plain(session))) => transmit(&io, &stream, &mut input, session).await,
+        Some(Ok(Negotiated::Tls(secured))) => Box::pin(transmit_secured(&io, &stream, *secured)).await,
         Some(Err(end)) => end,
         None => ConnectionEnd::TimedOut,
     };
@@ -106,22 +103,72 @@ pub async fn serve_connection<I: Io, S: Stream, E: Exports>(
     end
 }
 
-/// A connection behind its handshake: its stream, what was received and not used, what was agreed on.
-type Negotiated<S, V> = (Rc<Channel<S>>, Input<Channel<S>>, Session<V>);
+/// What a handshake has led to.
+enum Negotiated<S, V> {
+    Plain(Session<V>),
+    Tls(Box<Secured<S, V>>),
+}
+
+/// A connection that is to go on through TLS: its stream, what was received and not used, what was agreed on.
+struct Secured<S, V> {
+    stream: Rc<TlsStream<S>>,
+    input: Input<TlsStream<S>>,
+    session: Session<V>,
+}
 
 async fn negotiate<S: Stream, E: Exports>(
     stream: &Rc<S>,
+    input: &mut Input<S>,
     exports: E,
     tls: &TlsMode,
 ) -> Result<Negotiated<S, E::Volume>, ConnectionEnd> {
-    let mut channel = Channel::plain(Rc::clone(stream));
-    let mut input = Input::new(Rc::clone(&channel));
     let mut out = Vec::new();
     let mut handshake = Handshake::start(exports, tls.protection(), &mut out);
+    if let Haggled::Session(session) = haggle(stream, input, &mut handshake, out).await? {
+        return Ok(Negotiated::Plain(session));
+    }
+    if !input.unread().is_empty() {
+        // It could be the words of another, put in front of what the client will say.
+        handshake.exports().refused(&[], "it sent more behind STARTTLS before that was answered");
+        return Err(ConnectionEnd::Violation("data behind STARTTLS"));
+    }
+    let server = tls.server().expect("it was offered");
+    let stream = match TlsStream::open(Rc::clone(stream), server.connection()).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            handshake.exports().refused(&[], &error.to_string());
+            return Err(ConnectionEnd::NoTls);
+        }
+    };
+    let names = stream.peer_names();
+    let grant = server.allowed.as_ref().map_or(Grant::All, |allowed| allowed.grant(&names));
+    handshake.protected(names, grant);
+    let mut input = Input::new(Rc::clone(&stream));
+    match haggle(&stream, &mut input, &mut handshake, Vec::new()).await? {
+        Haggled::Session(session) => Ok(Negotiated::Tls(Box::new(Secured { stream, input, session }))),
+        Haggled::StartTls => unreachable!("refused inside of TLS"),
+    }
+}
+
+/// Why options end.
+enum Haggled<V> {
+    /// An export was chosen.
+    Session(Session<V>),
+    /// TLS begins.
+    StartTls,
+}
+
+/// Answers options, after `out` was sent.
+async fn haggle<S: Stream, E: Exports>(
+    stream: &Rc<S>,
+    input: &mut Input<S>,
+    handshake: &mut Handshake<E>,
+    mut out: Vec<u8>,
+) -> Result<Haggled<E::Volume>, ConnectionEnd> {
     loop {
         let progress = handshake.advance(input.unread(), &mut out);
         if !out.is_empty() {
-            let (_, sent) = channel.send(vec![Part::Bytes(std::mem::take(&mut out))]).await;
+            let (_, sent) = stream.send(vec![Part::Bytes(std::mem::take(&mut out))]).await;
             sent.map_err(|_| ConnectionEnd::Vanished)?;
         }
         match progress {
@@ -129,42 +176,28 @@ async fn negotiate<S: Stream, E: Exports>(
             Progress::Consumed(len) => input.consume(len),
             Progress::StartTls(len) => {
                 input.consume(len);
-                if !input.unread().is_empty() {
-                    // It could be the words of another, put in front of what the client will say.
-                    handshake.exports().refused(&[], "it sent more behind STARTTLS before that was answered");
-                    return Err(ConnectionEnd::Violation("data behind STARTTLS"));
-                }
-                channel = start_tls(stream, &mut handshake, tls).await?;
-                input = Input::new(Rc::clone(&channel));
+                return Ok(Haggled::StartTls);
             }
             Progress::Done(len, session) => {
                 input.consume(len);
-                return Ok((channel, input, session));
+                return Ok(Haggled::Session(session));
             }
             Progress::End(end) => return Err(end.into()),
         }
     }
 }
 
-/// Puts TLS on the connection, and finds out the names of the client and what it may use.
-async fn start_tls<S: Stream, E: Exports>(
+async fn transmit_secured<I: Io, S: Stream, V: Volume>(
+    io: &I,
     stream: &Rc<S>,
-    handshake: &mut Handshake<E>,
-    tls: &TlsMode,
-) -> Result<Rc<Channel<S>>, ConnectionEnd> {
-    let server = tls.server().expect("it was offered");
-    match Channel::secured(Rc::clone(stream), server.connection()).await {
-        Ok(channel) => {
-            let names = channel.peer_names();
-            let grant = server.allowed.as_ref().map_or(Grant::All, |allowed| allowed.grant(&names));
-            handshake.protected(names, grant);
-            Ok(channel)
-        }
-        Err(error) => {
-            handshake.exports().refused(&[], &error.to_string());
-            Err(ConnectionEnd::NoTls)
-        }
+    secured: Secured<S, V>,
+) -> ConnectionEnd {
+    let Secured { stream: tls, mut input, session } = secured;
+    let end = transmit(io, &tls, &mut input, session).await;
+    if end == ConnectionEnd::Disconnected {
+        within(io, stream, GOODBYE_NS_MAX, tls.goodbye()).await;
     }
+    end
 }
 
 async fn transmit<I: Io, S: Stream, V: Volume>(

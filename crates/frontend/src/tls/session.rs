@@ -9,7 +9,9 @@ use std::io::{self, IoSlice, Read, Write};
 use std::rc::Rc;
 
 use rustls::{AlertDescription, CertificateError, Connection, Error};
+use sinew_core::buf::Buf;
 
+use super::names::names_of;
 use crate::transport::{Part, Stream};
 
 /// The most that is encrypted before it is sent.
@@ -67,7 +69,7 @@ struct Incoming {
 }
 
 /// A stream with TLS on it.
-pub(super) struct Session<S> {
+pub(crate) struct TlsStream<S> {
     stream: Rc<S>,
     tls: RefCell<Connection>,
     incoming: RefCell<Incoming>,
@@ -78,15 +80,19 @@ pub(super) struct Session<S> {
     is_sending: Cell<bool>,
 }
 
-impl<S: Stream> Session<S> {
+impl<S: Stream> TlsStream<S> {
     /// Does the handshake of TLS. The stream must have nothing behind it that was already received.
     ///
     /// # Errors
     /// When the stream ends, or a side does not accept the other.
-    pub(super) async fn open(stream: Rc<S>, mut tls: Connection) -> Result<Session<S>, TlsError> {
+    pub(crate) async fn open(
+        stream: Rc<S>,
+        tls: Result<Connection, TlsError>,
+    ) -> Result<Rc<TlsStream<S>>, TlsError> {
+        let mut tls = tls?;
         tls.set_buffer_limit(Some(SEND_BYTES));
         let incoming = Incoming { bytes: vec![0; RECEIVE_BYTES], start: 0, end: 0 };
-        let session = Session {
+        let session = TlsStream {
             stream,
             tls: RefCell::new(tls),
             incoming: RefCell::new(incoming),
@@ -97,7 +103,7 @@ impl<S: Stream> Session<S> {
         loop {
             session.flush().await.map_err(|_| TlsError::Closed)?;
             if !session.tls.borrow().is_handshaking() {
-                return Ok(session);
+                return Ok(Rc::new(session));
             }
             let digested = session.digest();
             match digested {
@@ -116,23 +122,21 @@ impl<S: Stream> Session<S> {
         }
     }
 
-    /// The peer's own certificate, in DER, if it has shown one.
-    pub(super) fn peer_certificate(&self) -> Option<Vec<u8>> {
+    /// The names in the peer's certificate; none if it has shown none.
+    pub(crate) fn peer_names(&self) -> Vec<String> {
         let tls = self.tls.borrow();
-        tls.peer_certificates().and_then(|chain| chain.first()).map(|first| first.to_vec())
+        let certificate = tls.peer_certificates().and_then(|chain| chain.first());
+        certificate.map_or_else(Vec::new, |der| names_of(der))
     }
 
     /// Why the peer, or this side, ended the session. A client hears that its certificate is not believed only when it has
     /// done its own part of the handshake.
-    pub(super) fn failure(&self) -> Option<TlsError> {
+    pub(crate) fn failure(&self) -> Option<TlsError> {
         self.failure.borrow().clone()
     }
 
     /// Receives plaintext into `room`, which is not empty. Zero bytes mean the end.
-    ///
-    /// # Errors
-    /// When the connection is broken, or records are forged.
-    pub(super) async fn read(&self, room: &mut [u8]) -> io::Result<usize> {
+    async fn read(&self, room: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.decrypt(room) {
                 Ok(Some(len)) => return Ok(len),
@@ -151,28 +155,10 @@ impl<S: Stream> Session<S> {
         }
     }
 
-    /// Sends all parts.
-    ///
-    /// # Errors
-    /// When the connection is broken.
-    pub(super) async fn write(&self, parts: &[Part]) -> io::Result<()> {
-        self.is_sending.set(true);
-        let sent = self.encrypt_and_send(parts).await;
-        self.is_sending.set(false);
-        sent
-    }
-
-    /// Tells the peer that nothing follows.
-    ///
-    /// # Errors
-    /// When the connection is broken.
-    pub(super) async fn goodbye(&self) -> io::Result<()> {
+    /// Tells the peer that nothing follows. It may have left already.
+    pub(crate) async fn goodbye(&self) {
         self.tls.borrow_mut().send_close_notify();
-        self.flush().await
-    }
-
-    pub(super) fn shutdown(&self) {
-        self.stream.shutdown();
+        let _ = self.flush().await;
     }
 
     /// Decrypts what was received. `None` if more must be received; zero bytes are the peer's goodbye.
@@ -252,6 +238,29 @@ impl<S: Stream> Session<S> {
             }
             sent?;
         }
+    }
+}
+
+impl<S: Stream> Stream for TlsStream<S> {
+    async fn recv(&self, mut buf: Vec<u8>, at: usize) -> (Vec<u8>, io::Result<usize>) {
+        let received = self.read(&mut buf[at..]).await;
+        (buf, received)
+    }
+
+    async fn recv_buf(&self, mut buf: Buf, at: usize) -> (Buf, io::Result<usize>) {
+        let received = self.read(&mut buf.bytes_mut()[at..]).await;
+        (buf, received)
+    }
+
+    async fn send(&self, parts: Vec<Part>) -> (Vec<Part>, io::Result<()>) {
+        self.is_sending.set(true);
+        let sent = self.encrypt_and_send(&parts).await;
+        self.is_sending.set(false);
+        (parts, sent)
+    }
+
+    fn shutdown(&self) {
+        self.stream.shutdown();
     }
 }
 
