@@ -1,7 +1,8 @@
 //! A whole NBD connection over a memory volume, fed whatever the fuzzer finds.
 //!
 //! The first byte chooses how the stream is cut, how far the handshake was done by a well-behaved client before, and
-//! whether the client takes replies; the second whether TLS is off, offered, required, or already asked for. Whatever follows,
+//! whether the client takes replies; the second whether TLS is off, offered, required, or already asked for,
+//! and whether headers are extended. Whatever follows,
 //! the connection must not panic, and must end with its client.
 
 #![no_main]
@@ -11,7 +12,7 @@ mod harness;
 
 use std::sync::{Arc, LazyLock};
 
-use harness::client::{Bench, hello, option};
+use harness::client::{Bench, hello, hello_extended, option};
 use harness::memory::{MemoryExports, MemoryVolume};
 use harness::wire::Wire;
 use libfuzzer_sys::fuzz_target;
@@ -49,6 +50,7 @@ fuzz_target!(|data: &[u8]| {
         0 => {}
         1 => drop(bench.talk(&[0, 0, 0, 3])),
         2 => drop(bench.talk(&hello("disk", false))),
+        _ if tls & 4 != 0 => drop(bench.talk(&hello_extended("disk"))),
         _ => drop(bench.talk(&hello("disk", true))),
     }
     if choice & 16 != 0 {

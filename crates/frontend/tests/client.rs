@@ -12,13 +12,14 @@ use proptest::prelude::*;
 use sinew_core::buf::Buf;
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
-use sinew_frontend::nbd::proto::{self, Errno, chunk};
+use sinew_frontend::nbd::proto::{self, Errno, Headers, ReplyTo, chunk};
 use sinew_frontend::nbd::{Client, ClientError, TlsMode, serve_connection};
 
 type WireClient = Client<TaskIo, ClientEnd>;
 
 const BYTES: u64 = 64 << 20;
 const PATIENCE_NS: u64 = 1_000_000_000;
+const ONE: ReplyTo = ReplyTo::Structured { cookie: 1 };
 
 async fn connect(io: &TaskIo, wire: &Wire, export: &str) -> Result<WireClient, ClientError> {
     Client::connect(io, Rc::new(ClientEnd(wire.clone())), export, PATIENCE_NS, None).await
@@ -54,7 +55,7 @@ fn what_is_written_is_read() {
     for cuts in [&[][..], &[1], &[27, 1, 4096], &[7, 29, 512]] {
         let volume = MemoryVolume::new(BYTES);
         served(cuts, one_disk(&volume), async |client| {
-            assert_eq!((client.terms().bytes, client.terms().structured), (BYTES, true));
+            assert_eq!((client.terms().bytes, client.terms().headers), (BYTES, Headers::Extended));
             for (offset, len) in [(0, 4096), (4096, 100_000), (BYTES - 512, 512), (777, 333)] {
                 let data = pattern(len, offset as usize);
                 client.write(offset, &data).await.expect("written");
@@ -73,6 +74,17 @@ fn what_is_written_is_read() {
         });
         assert_eq!(volume.counts().0, 1);
     }
+}
+
+#[test]
+fn a_trim_of_terabytes_is_one_request_where_the_server_knows_long_ones() {
+    let volume = MemoryVolume::new(1 << 45);
+    served(&[7, 29, 512], one_disk(&volume), async |client| {
+        client.write(1 << 44, &pattern(8192, 1)).await.expect("written");
+        client.trim(4096, (1 << 45) - 4096).await.expect("trimmed");
+        assert_eq!(bytes(&client.read(1 << 44, 8192).await.expect("read")), [0; 8192]);
+    });
+    assert_eq!(volume.discards(), 1);
 }
 
 #[test]
@@ -166,8 +178,17 @@ fn answered(
     reply: &[u8],
     then: impl FnOnce(&TaskIo, &Wire),
 ) -> Option<Result<Vec<u8>, ClientError>> {
+    answered_behind(&welcome(BYTES, structured), reply, then)
+}
+
+/// As [`answered`], behind these words of the handshake.
+fn answered_behind(
+    welcome: &[u8],
+    reply: &[u8],
+    then: impl FnOnce(&TaskIo, &Wire),
+) -> Option<Result<Vec<u8>, ClientError>> {
     let (io, wire) = (TaskIo::new(), Wire::default());
-    wire.push_replies(&welcome(BYTES, structured));
+    wire.push_replies(welcome);
     let (done, task, stream) = (Read::default(), io.clone(), wire.clone());
     let result = Rc::clone(&done);
     io.spawn(async move {
@@ -183,6 +204,46 @@ fn answered(
     result.map(|read| read.map(|parts| bytes(&parts)))
 }
 
+/// A read of a client with extended headers, answered by a server that is none.
+fn answered_extended(reply: &[u8]) -> Option<Result<Vec<u8>, ClientError>> {
+    let mut hello = welcome(BYTES, false);
+    // The first answer becomes a yes, so the second one, to what is asked for less, does not come.
+    let (greeting, replies) = hello.split_at_mut(proto::GREETING_BYTES);
+    let (first, rest) = replies.split_at_mut(proto::OPTION_REPLY_BYTES);
+    first[12..16].copy_from_slice(&proto::option_reply::ACK.to_be_bytes());
+    let hello = [greeting, first, &mut rest[proto::OPTION_REPLY_BYTES..]].concat();
+    answered_behind(&hello, reply, |_, _| ())
+}
+
+#[test]
+fn extended_replies_are_told_from_nonsense() {
+    let to = |cookie| ReplyTo::Extended { cookie, offset: 4096 };
+    let good = reply(|out| {
+        proto::hole_chunk(out, to(1), 0, 4096 + 32, 32);
+        proto::data_chunk(out, to(1), chunk::FLAG_DONE, 4096, 32);
+        out.extend([9; 32]);
+    });
+    assert_eq!(answered_extended(&good), Some(Ok([[9; 32], [0; 32]].concat())));
+    let refused = reply(|out| proto::error_chunk(out, to(1), Errno::NoSpc, "full"));
+    assert!(matches!(
+        answered_extended(&refused),
+        Some(Err(ClientError::Refused { errno: Errno::NoSpc, .. }))
+    ));
+    let mut absurd = reply(|out| proto::chunk_header(out, to(1), chunk::OFFSET_DATA, 0, 8 + 32));
+    absurd[24] = 255;
+    for wrong in [
+        absurd,
+        reply(|out| proto::chunk_header(out, to(2), chunk::NONE, chunk::FLAG_DONE, 0)),
+        reply(|out| proto::chunk_header(out, to(1), chunk::NONE, chunk::FLAG_DONE, 0)),
+        // Structured headers, and simple replies, are not extended ones.
+        reply(|out| proto::error_chunk(out, ONE, Errno::Io, "a long enough message")),
+        reply(|out| (0..2).for_each(|_| proto::simple_reply(out, 1, 0))),
+    ] {
+        let found = answered_extended(&wrong);
+        assert!(matches!(found, Some(Err(ClientError::Violation(_)))), "{found:?}");
+    }
+}
+
 fn reply(make: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     make(&mut out);
@@ -192,10 +253,10 @@ fn reply(make: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 #[test]
 fn chunks_in_any_order_make_a_read() {
     let chunks = reply(|out| {
-        proto::hole_chunk(out, 1, 0, 4096 + 32, 32);
-        proto::data_chunk(out, 1, 0, 4096, 32);
+        proto::hole_chunk(out, ONE, 0, 4096 + 32, 32);
+        proto::data_chunk(out, ONE, 0, 4096, 32);
         out.extend([9; 32]);
-        proto::chunk_header(out, 1, chunk::NONE, chunk::FLAG_DONE, 0);
+        proto::chunk_header(out, ONE, chunk::NONE, chunk::FLAG_DONE, 0);
     });
     let wanted = [[9; 32], [0; 32]].concat();
     assert_eq!(answered(true, &chunks, |_, _| ()), Some(Ok(wanted)));
@@ -210,7 +271,7 @@ fn chunks_in_any_order_make_a_read() {
 fn servers_that_break_the_protocol_are_left() {
     let whole = |cookie, offset, len: u32| {
         reply(|out| {
-            proto::data_chunk(out, cookie, chunk::FLAG_DONE, offset, len);
+            proto::data_chunk(out, ReplyTo::Structured { cookie }, chunk::FLAG_DONE, offset, len);
             out.extend(vec![1; len as usize]);
         })
     };
@@ -221,16 +282,16 @@ fn servers_that_break_the_protocol_are_left() {
         (true, whole(1, 4095, 64)),
         (true, whole(1, 0, 64)),
         (true, whole(1, 4096, 65)),
-        (true, reply(|out| proto::chunk_header(out, 1, chunk::NONE, chunk::FLAG_DONE, 0))),
-        (true, reply(|out| proto::chunk_header(out, 1, chunk::NONE, 0, u32::MAX))),
-        (true, reply(|out| proto::chunk_header(out, 1, chunk::OFFSET_DATA, 0, u32::MAX))),
-        (true, reply(|out| proto::chunk_header(out, 1, chunk::ERROR, 0, u32::MAX))),
-        (true, reply(|out| proto::hole_chunk(out, 1, chunk::FLAG_DONE, 4096, u32::MAX))),
+        (true, reply(|out| proto::chunk_header(out, ONE, chunk::NONE, chunk::FLAG_DONE, 0))),
+        (true, reply(|out| proto::chunk_header(out, ONE, chunk::NONE, 0, u32::MAX))),
+        (true, reply(|out| proto::chunk_header(out, ONE, chunk::OFFSET_DATA, 0, u32::MAX))),
+        (true, reply(|out| proto::chunk_header(out, ONE, chunk::ERROR, 0, u32::MAX))),
+        (true, reply(|out| proto::hole_chunk(out, ONE, chunk::FLAG_DONE, 4096, u32::MAX))),
         (true, reply(|out| proto::simple_reply(out, 1, 0))),
         (
             true,
             reply(|out| {
-                proto::chunk_header(out, 1, chunk::ERROR, chunk::FLAG_DONE, 6);
+                proto::chunk_header(out, ONE, chunk::ERROR, chunk::FLAG_DONE, 6);
                 out.extend([0, 0, 0, 5, 255, 255]);
             }),
         ),
@@ -246,7 +307,7 @@ fn servers_that_break_the_protocol_are_left() {
 #[test]
 fn a_server_that_vanishes_or_stalls_is_left() {
     let half = reply(|out| {
-        proto::data_chunk(out, 1, chunk::FLAG_DONE, 4096, 64);
+        proto::data_chunk(out, ONE, chunk::FLAG_DONE, 4096, 64);
         out.extend([1; 20]);
     });
     let vanished = answered(true, &half, |io, wire| {
@@ -288,7 +349,7 @@ proptest! {
     ) {
         let mut bytes = if good > 0 { welcome(BYTES, good == 2) } else { Vec::new() };
         bytes.extend(reply(|out| {
-            proto::data_chunk(out, 1, chunk::FLAG_DONE, 4096, 64);
+            proto::data_chunk(out, ONE, chunk::FLAG_DONE, 4096, 64);
             out.extend([1; 64]);
         }));
         bytes.extend(noise);

@@ -143,6 +143,20 @@ fn block_status_needs_a_context_of_the_same_export() {
 }
 
 #[test]
+fn extended_headers_take_the_place_of_structured_replies() {
+    let bench = haggling();
+    let ask = |code: u32, data: &[u8]| kinds(bench.talk(&option(code, data)));
+    assert_eq!(ask(code::EXTENDED_HEADERS, b"x"), [option_reply::ERR_INVALID]);
+    assert_eq!(ask(code::STRUCTURED_REPLY, &[]), [option_reply::ACK]);
+    assert_eq!(ask(code::EXTENDED_HEADERS, &[]), [option_reply::ACK]);
+    assert_eq!(ask(code::STRUCTURED_REPLY, &[]), [option_reply::ERR_EXT_HEADER_REQD]);
+    let context = meta_data("b", &["base:allocation"]);
+    assert_eq!(ask(code::SET_META_CONTEXT, &context), [option_reply::META_CONTEXT, option_reply::ACK]);
+    bench.talk(&option(code::EXPORT_NAME, b"b"));
+    assert_eq!(bench.end(), Some(ConnectionEnd::Violation("EXPORT_NAME with extended headers")));
+}
+
+#[test]
 fn abort_is_acknowledged() {
     let bench = haggling();
     assert_eq!(kinds(bench.talk(&option(code::ABORT, b"whatever"))), [option_reply::ACK]);

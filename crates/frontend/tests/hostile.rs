@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::client::{Bench, Reply, hello, request};
+use harness::client::{Bench, Reply, extended_request, hello, hello_extended, request};
 use harness::memory::{MemoryExports, MemoryVolume};
 use harness::wire::Wire;
 use proptest::prelude::*;
@@ -101,6 +101,26 @@ proptest! {
         }
         script.truncate(cut.index(script.len()) + 1);
         Bench::one_disk(Wire::default()).talk(&script);
+    }
+}
+
+proptest! {
+    #[test]
+    fn extended_headers_with_any_damage_end_in_peace(
+        kinds in prop::collection::vec((0u16..10, 0u16..64, 0u64..9000), 1..12),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        cuts in prop::collection::vec(1usize..9000, 1..8),
+    ) {
+        let mut script = hello_extended("disk");
+        for (at, (kind, flags, len)) in kinds.iter().enumerate() {
+            let payload = if *kind == command::WRITE { payload(at, *len as u32) } else { vec![] };
+            script.extend(extended_request(*kind, *flags, at as u64, (at as u64 * 65536, *len), &payload));
+        }
+        for (at, byte) in damage {
+            let at = at.index(script.len());
+            script[at] = byte;
+        }
+        Bench::one_disk(Wire::cut(&cuts)).talk(&script);
     }
 }
 

@@ -20,7 +20,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, crypto};
 use sinew_core::buf::Buf;
 use sinew_core::io::Io;
 use sinew_frontend::exports::{Export, Exports};
-use sinew_frontend::nbd::proto::{command, option as code, option_reply};
+use sinew_frontend::nbd::proto::{Headers, command, option as code, option_reply};
 use sinew_frontend::nbd::server::HANDSHAKE_NS_MAX;
 use sinew_frontend::nbd::{Client, ClientError, ConnectionEnd, TlsMode, serve_connection};
 use sinew_frontend::tls::credentials::OwnPem;
@@ -189,7 +189,7 @@ fn what_is_written_through_tls_is_read() {
         for cuts in [&[][..], &[1], &[27, 1, 4096], &[7, 29, 512]] {
             let (_, heard) = connect(mode.clone(), cuts, "disk", Some(&tls), async |client| {
                 let client = client.expect("connected");
-                assert_eq!((client.terms().bytes, client.terms().structured), (BYTES, true));
+                assert_eq!((client.terms().bytes, client.terms().headers), (BYTES, Headers::Extended));
                 for (offset, len) in [(0, 4096), (4096, 100_000), (BYTES - 512, 512), (777, 333)] {
                     let data = pattern(len, offset as usize);
                     client.write(offset, &data).await.expect("written");

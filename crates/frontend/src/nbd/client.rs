@@ -31,7 +31,10 @@ use sinew_core::io::Io;
 use super::deadline::within;
 use super::input::Input;
 use super::outbox::Outbox;
-use super::proto::{self, Errno, ReplyHeader, Request, chunk, command, transmission_flag};
+use super::proto::{
+    self, Errno, ExtendedChunk, Headers, ReplyHeader, Request, chunk, command, command_flag,
+    transmission_flag,
+};
 use super::server::HANDSHAKE_NS_MAX;
 use crate::tls::{Channel, ClientTls, TlsStream};
 use crate::transport::Stream;
@@ -40,7 +43,7 @@ pub use error::ClientError;
 pub use export_terms::ExportTerms;
 
 /// The longest message of an error that is taken.
-const ERROR_BYTES_MAX: u32 = 8 << 10;
+const ERROR_BYTES_MAX: u64 = 8 << 10;
 /// Parts of a client's patience after which it looks whether a request has waited too long.
 const LOOKS: u64 = 4;
 
@@ -143,7 +146,8 @@ impl<I: Io, S: Stream> Client<I, S> {
     /// When the server reports an error or the connection is lost; see [`ClientError`].
     pub async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, ClientError> {
         let mut parts = Vec::new();
-        for (offset, len) in self.pieces(offset, u64::from(len), self.terms().payload_bytes_max) {
+        let most = u64::from(self.terms().payload_bytes_max);
+        for (offset, len) in pieces(offset, u64::from(len), most) {
             parts.extend(self.shared.call(command::READ, offset, len, None).await?);
         }
         Ok(parts)
@@ -155,7 +159,8 @@ impl<I: Io, S: Stream> Client<I, S> {
     /// When the export is read-only, the server reports an error, or the connection is lost; see [`ClientError`].
     pub async fn write(&self, offset: u64, data: &Buf) -> Result<(), ClientError> {
         self.check(None, "the export is read-only")?;
-        for (at, len) in self.pieces(offset, data.len() as u64, self.terms().payload_bytes_max) {
+        let most = u64::from(self.terms().payload_bytes_max);
+        for (at, len) in pieces(offset, data.len() as u64, most) {
             let piece = data.slice((at - offset) as usize, len as usize);
             self.shared.call(command::WRITE, at, len, Some(piece)).await?;
         }
@@ -178,9 +183,9 @@ impl<I: Io, S: Stream> Client<I, S> {
     pub async fn trim(&self, offset: u64, len: u64) -> Result<(), ClientError> {
         self.check(None, "the export is read-only")?;
         self.check(Some(transmission_flag::SEND_TRIM), "the server knows no trim")?;
-        for (offset, len) in
-            self.pieces(offset, len, u32::MAX / self.terms().block_bytes * self.terms().block_bytes)
-        {
+        let bits = if self.terms().headers == Headers::Extended { u64::MAX } else { u64::from(u32::MAX) };
+        let block = u64::from(self.terms().block_bytes);
+        for (offset, len) in pieces(offset, len, bits / block * block) {
             self.shared.call(command::TRIM, offset, len, None).await?;
         }
         Ok(())
@@ -208,12 +213,11 @@ impl<I: Io, S: Stream> Client<I, S> {
         };
         if able { Ok(()) } else { Err(ClientError::refused(errno, message)) }
     }
+}
 
-    /// A range in requests of at most `most` bytes.
-    fn pieces(&self, offset: u64, len: u64, most: u32) -> impl Iterator<Item = (u64, u32)> + use<I, S> {
-        let most = u64::from(most);
-        (0..len.div_ceil(most)).map(move |i| (offset + i * most, most.min(len - i * most) as u32))
-    }
+/// A range in requests of at most `most` bytes.
+fn pieces(offset: u64, len: u64, most: u64) -> impl Iterator<Item = (u64, u64)> {
+    (0..len.div_ceil(most)).map(move |i| (offset + i * most, most.min(len - i * most)))
 }
 
 /// A connection behind its handshake: its stream, what was received and not used, what was agreed on.
@@ -241,14 +245,14 @@ async fn negotiate<S: Stream>(
 
 impl<I: Io, S: Stream> Shared<I, S> {
     /// One request and its reply: of a read, the data.
-    async fn call(self: &Rc<Self>, command: u16, offset: u64, len: u32, payload: Option<Buf>) -> Outcome {
+    async fn call(self: &Rc<Self>, command: u16, offset: u64, len: u64, payload: Option<Buf>) -> Outcome {
         let cookie = {
             let state = &mut *self.state.borrow_mut();
             if let Some(end) = &state.end {
                 return Err(end.clone());
             }
             state.cookie += 1;
-            let data = (command == command::READ).then(|| Assembly::new(offset, len));
+            let data = (command == command::READ).then(|| Assembly::new(offset, len as u32));
             let since_ns = self.io.now();
             let pending = Pending { since_ns, data, refusal: None, outcome: None, waker: None };
             state.pending.insert(state.cookie, pending);
@@ -279,9 +283,12 @@ impl<I: Io, S: Stream> Shared<I, S> {
     }
 
     /// Queues a request. True if the caller has to start sending.
-    fn queue(&self, command: u16, cookie: u64, offset: u64, len: u32, payload: Option<Buf>) -> bool {
+    fn queue(&self, command: u16, cookie: u64, offset: u64, len: u64, payload: Option<Buf>) -> bool {
         let state = &mut *self.state.borrow_mut();
-        Request { flags: 0, command, cookie, offset, len }.encode(state.outbox.bytes());
+        let headers = self.terms.headers;
+        let is_extended_write = headers == Headers::Extended && command == command::WRITE;
+        let flags = if is_extended_write { command_flag::PAYLOAD_LEN } else { 0 };
+        Request { flags, command, cookie, offset, len }.encode(state.outbox.bytes(), headers);
         if let Some(payload) = payload {
             state.outbox.data(payload);
         }
@@ -318,10 +325,19 @@ impl<I: Io, S: Stream> Shared<I, S> {
 
     async fn replies(&self, input: &mut Input<Channel<S>>) -> Result<Infallible, ClientError> {
         loop {
+            if self.terms.headers == Headers::Extended {
+                let header = ExtendedChunk::decode(&input.header().await?);
+                let header = header.ok_or(ClientError::Violation("bad magic of an extended reply"))?;
+                self.chunk(input, header.cookie, header.kind, header.flags, header.len).await?;
+                continue;
+            }
             match ReplyHeader::decode(&input.header().await?) {
                 Some(ReplyHeader::Simple { cookie, error }) => self.simple(input, cookie, error).await?,
-                Some(ReplyHeader::Chunk { cookie, kind, flags }) if self.terms.structured => {
-                    self.chunk(input, cookie, kind, flags).await?;
+                Some(ReplyHeader::Chunk { cookie, kind, flags })
+                    if self.terms.headers == Headers::Structured =>
+                {
+                    let len = u32::from_be_bytes(input.header().await?);
+                    self.chunk(input, cookie, kind, flags, u64::from(len)).await?;
                 }
                 Some(_) => return Err(ClientError::Violation("a structured reply that was not agreed on")),
                 None => return Err(ClientError::Violation("bad magic of a reply")),
@@ -338,7 +354,7 @@ impl<I: Io, S: Stream> Shared<I, S> {
         let read = self.state.borrow_mut().answered(cookie)?.data.as_ref().map(Assembly::len);
         let outcome = match (error, read) {
             (0, None) => Ok(None),
-            (0, Some(_)) if self.terms.structured => {
+            (0, Some(_)) if self.terms.headers != Headers::Simple => {
                 return Err(ClientError::Violation("a simple reply to a read"));
             }
             (0, Some(len)) => Ok(Some(input.payload(len).await?)),
@@ -354,12 +370,12 @@ impl<I: Io, S: Stream> Shared<I, S> {
         cookie: u64,
         kind: u16,
         flags: u16,
+        len: u64,
     ) -> Result<(), ClientError> {
-        let len = u32::from_be_bytes(input.header().await?);
         let asked = self.state.borrow_mut().answered(cookie)?.data.as_ref().map_or(0, Assembly::len);
         match (kind, len) {
             (chunk::NONE, 0) => {}
-            (chunk::OFFSET_DATA, 9..) if asked as u64 >= u64::from(len) - 8 => {
+            (chunk::OFFSET_DATA, 9..) if asked as u64 >= len - 8 => {
                 let offset = u64::from_be_bytes(input.header().await?);
                 let data = input.payload(len as usize - 8).await?;
                 self.assemble(cookie, |assembly| assembly.put(offset, data))?;

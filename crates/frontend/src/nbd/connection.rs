@@ -18,7 +18,7 @@ use sinew_core::volume::Volume;
 
 use super::execute::{Outcome, encode, execute};
 use super::outbox::Outbox;
-use super::proto::{Request, command};
+use super::proto::Request;
 use super::transmission::{Command, Refusal, Terms, refusal_of};
 use crate::transport::Stream;
 
@@ -142,8 +142,7 @@ impl<S: Stream, V: Volume> Connection<S, V> {
             state.wake_driver();
             return false;
         }
-        let is_read = request.command == command::READ;
-        encode(&mut state.outbox, request.cookie, self.terms.structured, is_read, result);
+        encode(&mut state.outbox, request, self.terms.headers, result);
         state.queued.add(held);
         !std::mem::replace(&mut state.sending, true)
     }

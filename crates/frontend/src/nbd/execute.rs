@@ -5,7 +5,7 @@ use sinew_core::volume::{Volume, VolumeError};
 
 use super::handshake::ALLOCATION_CONTEXT;
 use super::outbox::Outbox;
-use super::proto::{self, chunk, state};
+use super::proto::{self, Headers, ReplyTo, Request, chunk, command, state};
 use super::transmission::{Command, Range, Refusal};
 
 /// Zeros inside a read are told as a hole from this length on: a shorter one costs the client more in messages than it
@@ -17,8 +17,12 @@ const EXTENTS_MAX: usize = 8192;
 /// extent does not cost a list of a whole disk, and no list gets long.
 const STATUS_BYTES_FIRST: u64 = 1 << 20;
 const STATUS_BYTES_MAX: u64 = 64 << 20;
-/// The memory a block status may take: its extents, and the volume's for one window of single blocks.
-pub(super) const STATUS_HELD_BYTES: u64 = EXTENTS_MAX as u64 * 8 + STATUS_BYTES_MAX / BLOCK_BYTES as u64 * 16;
+/// The memory a block status may take: its extents, here and on the wire, and the volume's for one
+/// window of single blocks.
+pub(super) const STATUS_HELD_BYTES: u64 =
+    EXTENTS_MAX as u64 * 32 + STATUS_BYTES_MAX / BLOCK_BYTES as u64 * 16;
+/// No reply to block status covers more: a longer request would keep a shard busy for long. A client asks again behind it.
+const STATUS_COVERED_BYTES_MAX: u64 = 64 << 30;
 /// Zeros written at once where holes are not wanted.
 pub(super) const ZEROES_BYTES: u64 = 1 << 20;
 
@@ -29,7 +33,7 @@ pub(super) enum Outcome {
     /// The data read; its range, and whether holes may be told apart.
     Data(Vec<Buf>, Range, bool),
     /// Extents as length and state bits.
-    Extents(Vec<(u32, u32)>),
+    Extents(Vec<(u64, u32)>),
 }
 
 /// Carries out a command; `payload` is what a write brought along.
@@ -41,7 +45,7 @@ pub(super) async fn execute<V: Volume>(
     match command {
         Command::Read { range: Range { len: 0, .. }, .. } | Command::Cache => {}
         Command::Read { range, holes } => {
-            let data = volume.read(range.offset, range.len).await?;
+            let data = volume.read(range.offset, range.len as u32).await?;
             let len: usize = data.iter().map(Buf::len).sum();
             // A reply of another length would put the stream out of step and hand garbage to the client.
             assert_eq!(len, range.len as usize, "the volume's read gave another length than asked for");
@@ -56,13 +60,13 @@ pub(super) async fn execute<V: Volume>(
         }
         Command::Flush => volume.flush().await?,
         Command::Trim { range, fua } => {
-            volume.discard(range.offset, u64::from(range.len)).await?;
+            volume.discard(range.offset, range.len).await?;
             if fua {
                 volume.flush().await?;
             }
         }
         Command::WriteZeroes { range, fua, free: true } => {
-            volume.write_zeroes(range.offset, u64::from(range.len), fua).await?;
+            volume.write_zeroes(range.offset, range.len, fua).await?;
         }
         Command::WriteZeroes { range, fua, free: false } => store_zeroes(volume, range, fua).await?,
         Command::Status { range, one } => return extents(volume, range, one).await.map(Outcome::Extents),
@@ -72,8 +76,8 @@ pub(super) async fn execute<V: Volume>(
 
 /// Writes zeros as data, so that the range stays allocated.
 async fn store_zeroes<V: Volume>(volume: &V, range: Range, fua: bool) -> Result<(), VolumeError> {
-    let end = range.offset + u64::from(range.len);
-    let zeroes = Buf::zeroed(ZEROES_BYTES.min(u64::from(range.len)) as usize);
+    let end = range.offset + range.len;
+    let zeroes = Buf::zeroed(ZEROES_BYTES.min(range.len) as usize);
     let block = BLOCK_BYTES as u64;
     let mut at = range.offset;
     while at < end {
@@ -86,22 +90,20 @@ async fn store_zeroes<V: Volume>(volume: &V, range: Range, fua: bool) -> Result<
 }
 
 /// The extents of a range as the wire has them; at least one, maybe fewer than would cover the range.
-async fn extents<V: Volume>(volume: &V, range: Range, one: bool) -> Result<Vec<(u32, u32)>, VolumeError> {
-    let end = range.offset + u64::from(range.len);
-    let mut found: Vec<(u32, u32)> = Vec::new();
+async fn extents<V: Volume>(volume: &V, range: Range, one: bool) -> Result<Vec<(u64, u32)>, VolumeError> {
+    let end = range.offset + range.len.min(STATUS_COVERED_BYTES_MAX);
+    let mut found: Vec<(u64, u32)> = Vec::new();
     let mut at = range.offset;
     let mut window = STATUS_BYTES_FIRST;
     while at < end {
         let len = window.min(end - at);
         for extent in volume.status(at, len).await? {
             let bits = if extent.allocated { 0 } else { state::HOLE | state::ZERO };
-            // No extent is longer than the request, whose length is 32 bits.
-            let bytes = extent.bytes as u32;
             let full = one || found.len() == EXTENTS_MAX;
             match found.last_mut() {
-                Some((last, last_bits)) if *last_bits == bits => *last += bytes,
+                Some((last, last_bits)) if *last_bits == bits => *last += extent.bytes,
                 Some(_) if full => return Ok(found),
-                _ => found.push((bytes, bits)),
+                _ => found.push((extent.bytes, bits)),
             }
         }
         at += len;
@@ -113,34 +115,39 @@ async fn extents<V: Volume>(volume: &V, range: Range, one: bool) -> Result<Vec<(
 /// Encodes the reply to a request.
 pub(super) fn encode(
     outbox: &mut Outbox,
-    cookie: u64,
-    structured: bool,
-    always_structured: bool,
+    request: &Request,
+    headers: Headers,
     result: Result<Outcome, Refusal>,
 ) {
+    let cookie = request.cookie;
+    let to = match headers {
+        Headers::Extended => ReplyTo::Extended { cookie, offset: request.offset },
+        Headers::Structured => ReplyTo::Structured { cookie },
+        Headers::Simple => {
+            let error = result.as_ref().err().map_or(0, |refusal| refusal.errno as u32);
+            proto::simple_reply(outbox.bytes(), cookie, error);
+            if let Ok(Outcome::Data(data, _, _)) = result {
+                data.into_iter().for_each(|buf| outbox.data(buf));
+            }
+            return;
+        }
+    };
     match result {
-        Err(refusal) if structured => {
-            proto::error_chunk(outbox.bytes(), cookie, refusal.errno, refusal.message);
-        }
-        Err(refusal) => proto::simple_reply(outbox.bytes(), cookie, refusal.errno as u32),
-        Ok(Outcome::Done) if structured && always_structured => {
-            proto::chunk_header(outbox.bytes(), cookie, chunk::NONE, chunk::FLAG_DONE, 0);
-        }
+        Err(refusal) => proto::error_chunk(outbox.bytes(), to, refusal.errno, refusal.message),
         // Shorter than its structured form, and allowed where there is no payload.
-        Ok(Outcome::Done) => proto::simple_reply(outbox.bytes(), cookie, 0),
-        Ok(Outcome::Data(data, _, _)) if !structured => {
+        Ok(Outcome::Done) if headers == Headers::Structured && request.command != command::READ => {
             proto::simple_reply(outbox.bytes(), cookie, 0);
-            data.into_iter().for_each(|buf| outbox.data(buf));
         }
-        Ok(Outcome::Data(data, range, holes)) => encode_chunks(outbox, cookie, data, range, holes),
+        Ok(Outcome::Done) => proto::chunk_header(outbox.bytes(), to, chunk::NONE, chunk::FLAG_DONE, 0),
+        Ok(Outcome::Data(data, range, holes)) => encode_chunks(outbox, to, data, range, holes),
         Ok(Outcome::Extents(extents)) => {
-            proto::status_chunk(outbox.bytes(), cookie, ALLOCATION_CONTEXT, &extents);
+            proto::status_chunk(outbox.bytes(), to, ALLOCATION_CONTEXT, &extents);
         }
     }
 }
 
 /// Encodes read data as chunks of data and holes.
-fn encode_chunks(outbox: &mut Outbox, cookie: u64, data: Vec<Buf>, range: Range, holes: bool) {
+fn encode_chunks(outbox: &mut Outbox, to: ReplyTo, data: Vec<Buf>, range: Range, holes: bool) {
     let len = range.len as usize;
     let mut at = 0;
     let mut next = 0;
@@ -152,11 +159,11 @@ fn encode_chunks(outbox: &mut Outbox, cookie: u64, data: Vec<Buf>, range: Range,
         let flags = if end == len { chunk::FLAG_DONE } else { 0 };
         let (offset, bytes) = (range.offset + at as u64, (end - at) as u32);
         if is_hole {
-            proto::hole_chunk(outbox.bytes(), cookie, flags, offset, bytes);
+            proto::hole_chunk(outbox.bytes(), to, flags, offset, bytes);
             data.advance(end - at, |_| {});
             next += 1;
         } else {
-            proto::data_chunk(outbox.bytes(), cookie, flags, offset, bytes);
+            proto::data_chunk(outbox.bytes(), to, flags, offset, bytes);
             data.advance(end - at, |buf| outbox.data(buf));
         }
         at = end;
@@ -255,9 +262,9 @@ mod tests {
         ) {
             let data = data(&pattern, piece);
             let want: Vec<u8> = data.iter().flat_map(|buf| buf.bytes().to_vec()).collect();
-            let range = Range { offset: 77, len: want.len() as u32 };
+            let range = Range { offset: 77, len: want.len() as u64 };
             let mut outbox = Outbox::default();
-            encode_chunks(&mut outbox, 5, data, range, holes);
+            encode_chunks(&mut outbox, ReplyTo::Structured { cookie: 5 }, data, range, holes);
             let wire: Vec<u8> = outbox.take().iter().flat_map(|part| part.bytes().to_vec()).collect();
             let (mut at, mut got) = (0, Vec::new());
             while at < wire.len() {

@@ -7,7 +7,7 @@
 use sinew_core::volume::Volume;
 
 use super::proto::{
-    self, InfoRequest, MetaRequest, OptionHeader, handshake_flag, info, option, option_reply,
+    self, Headers, InfoRequest, MetaRequest, OptionHeader, handshake_flag, info, option, option_reply,
 };
 use crate::exports::{Export, Exports};
 use crate::tls::Grant;
@@ -49,8 +49,8 @@ pub enum Protection {
 pub struct Session<V> {
     /// What is served.
     pub export: Export<V>,
-    /// Replies with data are structured.
-    pub structured: bool,
+    /// The headers of requests and replies.
+    pub headers: Headers,
     /// Block status tells `base:allocation`.
     pub allocation: bool,
 }
@@ -94,7 +94,7 @@ pub struct Handshake<E> {
     state: State,
     options: u32,
     no_zeroes: bool,
-    structured: bool,
+    headers: Headers,
     /// The client has asked for something that only TLS gives.
     is_refused: bool,
     /// The export whose allocation context the client selected.
@@ -111,7 +111,7 @@ impl<E: Exports> Handshake<E> {
             state: State::ClientFlags,
             options: 0,
             no_zeroes: false,
-            structured: false,
+            headers: Headers::Simple,
             is_refused: false,
             allocation_of: None,
         }
@@ -120,7 +120,7 @@ impl<E: Exports> Handshake<E> {
     /// Goes on with TLS, for a client with these names. What was agreed on before is forgotten: it may be the words of another sender.
     pub fn protected(&mut self, names: Vec<String>, grant: Grant) {
         self.protection = Protection::Tls { names, grant };
-        self.structured = false;
+        self.headers = Headers::Simple;
         self.allocation_of = None;
     }
 
@@ -227,7 +227,7 @@ impl<E: Exports> Handshake<E> {
                 }
             }
             option::LIST => self.list(data, out),
-            option::STRUCTURED_REPLY => self.structured_reply(data, out),
+            option::STRUCTURED_REPLY | option::EXTENDED_HEADERS => self.choose_headers(code, data, out),
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(code, data, out),
             _ => proto::option_reply(out, code, option_reply::ERR_UNSUP, &[]),
         }
@@ -284,15 +284,19 @@ impl<E: Exports> Handshake<E> {
 
     fn session(&mut self, export: Export<E::Volume>) -> Session<E::Volume> {
         let allocation = self.allocation_of.as_deref() == Some(export.name.as_str());
-        Session { export, structured: self.structured, allocation }
+        Session { export, headers: self.headers, allocation }
     }
 
     fn export_name(&mut self, data: &[u8], used: usize, out: &mut Vec<u8>) -> Progress<E::Volume> {
+        if self.headers == Headers::Extended {
+            // The option is older than extended headers, and the protocol forbids both together.
+            return Progress::End(HandshakeEnd::Violation("EXPORT_NAME with extended headers"));
+        }
         let Some(export) = std::str::from_utf8(data).ok().and_then(|name| self.open(name).ok()) else {
             return Progress::End(HandshakeEnd::UnknownExport);
         };
         out.extend_from_slice(&export.volume.size_bytes().to_be_bytes());
-        out.extend_from_slice(&transmission_flags(export.read_only, self.structured).to_be_bytes());
+        out.extend_from_slice(&transmission_flags(export.read_only, self.headers).to_be_bytes());
         if !self.no_zeroes {
             out.resize(out.len() + PADDING_BYTES, 0);
         }
@@ -318,7 +322,7 @@ impl<E: Exports> Handshake<E> {
             proto::option_reply(out, code, option_reply::INFO, &pieces);
         };
         let size = export.volume.size_bytes().to_be_bytes();
-        let flags = transmission_flags(export.read_only, self.structured).to_be_bytes();
+        let flags = transmission_flags(export.read_only, self.headers).to_be_bytes();
         piece(info::EXPORT, &[&size, &flags]);
         if request.wants(info::NAME) {
             piece(info::NAME, &[export.name.as_bytes()]);
@@ -345,10 +349,18 @@ impl<E: Exports> Handshake<E> {
         proto::option_reply(out, option::LIST, option_reply::ACK, &[]);
     }
 
-    fn structured_reply(&mut self, data: &[u8], out: &mut Vec<u8>) {
-        self.structured |= data.is_empty();
-        let kind = if data.is_empty() { option_reply::ACK } else { option_reply::ERR_INVALID };
-        proto::option_reply(out, option::STRUCTURED_REPLY, kind, &[]);
+    /// Structured replies or extended headers, which contain them.
+    fn choose_headers(&mut self, code: u32, data: &[u8], out: &mut Vec<u8>) {
+        let wanted = if code == option::EXTENDED_HEADERS { Headers::Extended } else { Headers::Structured };
+        let kind = match self.headers {
+            _ if !data.is_empty() => option_reply::ERR_INVALID,
+            Headers::Extended if wanted == Headers::Structured => option_reply::ERR_EXT_HEADER_REQD,
+            _ => {
+                self.headers = wanted;
+                option_reply::ACK
+            }
+        };
+        proto::option_reply(out, code, kind, &[]);
     }
 
     fn meta_context(&mut self, code: u32, data: &[u8], out: &mut Vec<u8>) {
@@ -357,7 +369,7 @@ impl<E: Exports> Handshake<E> {
             // A selection replaces the one before even when it fails.
             self.allocation_of = None;
         }
-        let Some(request) = MetaRequest::decode(data).filter(|_| self.structured) else {
+        let Some(request) = MetaRequest::decode(data).filter(|_| self.headers >= Headers::Structured) else {
             return proto::option_reply(out, code, option_reply::ERR_INVALID, &[]);
         };
         let export = match self.open(request.name) {
@@ -379,11 +391,11 @@ impl<E: Exports> Handshake<E> {
 }
 
 /// What an export can do, as announced. Several connections are fine: a volume's flush covers all its completed writes.
-fn transmission_flags(read_only: bool, structured: bool) -> u16 {
+fn transmission_flags(read_only: bool, headers: Headers) -> u16 {
     use super::proto::transmission_flag::*;
     let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN | SEND_CACHE;
     flags |= if read_only { READ_ONLY } else { SEND_TRIM | SEND_WRITE_ZEROES | SEND_FAST_ZERO };
-    if structured {
+    if headers >= Headers::Structured {
         flags |= SEND_DF;
     }
     flags

@@ -3,184 +3,20 @@
 //! Decoders take bytes and give values or `None`; no input makes them panic or allocate more than the input's size.
 //! Encoders append to a vector. All integers are big-endian. Names follow the protocol's document.
 
-/// Opens the greeting.
-pub const GREETING_MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");
-/// Ends the greeting's magic and opens every option.
-pub const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");
-/// Opens every reply to an option.
-pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// Opens every request.
-pub const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// Opens a simple reply.
-pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
-/// Opens a chunk of a structured reply.
-pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
+mod words;
 
-/// Bytes of an option's header.
-pub const OPTION_HEADER_BYTES: usize = 16;
-/// Bytes of a request's header.
-pub const REQUEST_BYTES: usize = 28;
-/// Bytes of the greeting.
-pub const GREETING_BYTES: usize = 18;
-/// Bytes of the header of a reply to an option.
-pub const OPTION_REPLY_BYTES: usize = 20;
-/// Bytes of a simple reply, and of a chunk's header without the length that ends it.
-pub const REPLY_BYTES: usize = 16;
-/// The longest name or other string the protocol allows.
-pub const STRING_BYTES_MAX: usize = 4096;
-/// The largest payload of a read or write we accept and announce.
-pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
+pub use words::*;
 
-/// Handshake flags, sent by the server; the client answers with the same bits.
-pub mod handshake_flag {
-    /// Options and their replies are framed.
-    pub const FIXED_NEWSTYLE: u16 = 1 << 0;
-    /// No padding after the answer to `EXPORT_NAME`.
-    pub const NO_ZEROES: u16 = 1 << 1;
-}
-
-/// Options of the handshake.
-pub mod option {
-    /// Choose an export, without a way to report errors.
-    pub const EXPORT_NAME: u32 = 1;
-    /// End the handshake without choosing.
-    pub const ABORT: u32 = 2;
-    /// List the exports.
-    pub const LIST: u32 = 3;
-    /// Upgrade to TLS.
-    pub const STARTTLS: u32 = 5;
-    /// Describe an export.
-    pub const INFO: u32 = 6;
-    /// Describe and choose an export.
-    pub const GO: u32 = 7;
-    /// Turn structured replies on.
-    pub const STRUCTURED_REPLY: u32 = 8;
-    /// List what block status can tell.
-    pub const LIST_META_CONTEXT: u32 = 9;
-    /// Choose what block status tells.
-    pub const SET_META_CONTEXT: u32 = 10;
-}
-
-/// Types of replies to options.
-pub mod option_reply {
-    /// Done.
-    pub const ACK: u32 = 1;
-    /// An export's name.
-    pub const SERVER: u32 = 2;
-    /// One piece of information about an export.
-    pub const INFO: u32 = 3;
-    /// A metadata context.
-    pub const META_CONTEXT: u32 = 4;
-    /// The bit that all errors have.
-    pub const ERR: u32 = 1 << 31;
-    /// The option is unknown.
-    pub const ERR_UNSUP: u32 = (1 << 31) + 1;
-    /// The server's configuration forbids it.
-    pub const ERR_POLICY: u32 = (1 << 31) + 2;
-    /// The option's data makes no sense.
-    pub const ERR_INVALID: u32 = (1 << 31) + 3;
-    /// Only after an upgrade to TLS.
-    pub const ERR_TLS_REQD: u32 = (1 << 31) + 5;
-    /// There is no such export.
-    pub const ERR_UNKNOWN: u32 = (1 << 31) + 6;
-    /// The option is too long.
-    pub const ERR_TOO_BIG: u32 = (1 << 31) + 9;
-}
-
-/// Kinds of information about an export.
-pub mod info {
-    /// Size and transmission flags.
-    pub const EXPORT: u16 = 0;
-    /// The canonical name.
-    pub const NAME: u16 = 1;
-    /// A line for people.
-    pub const DESCRIPTION: u16 = 2;
-    /// Minimum, preferred and maximum sizes of requests.
-    pub const BLOCK_SIZE: u16 = 3;
-}
-
-/// Transmission flags: what an export can do.
-pub mod transmission_flag {
-    /// The field is valid.
-    pub const HAS_FLAGS: u16 = 1 << 0;
-    /// Nothing can be changed.
-    pub const READ_ONLY: u16 = 1 << 1;
-    /// FLUSH is known.
-    pub const SEND_FLUSH: u16 = 1 << 2;
-    /// The FUA flag is known.
-    pub const SEND_FUA: u16 = 1 << 3;
-    /// TRIM is known.
-    pub const SEND_TRIM: u16 = 1 << 5;
-    /// WRITE_ZEROES is known.
-    pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
-    /// The DF flag is known; only with structured replies.
-    pub const SEND_DF: u16 = 1 << 7;
-    /// A flush on one connection covers the writes completed on all.
-    pub const CAN_MULTI_CONN: u16 = 1 << 8;
-    /// CACHE is known.
-    pub const SEND_CACHE: u16 = 1 << 10;
-    /// The FAST_ZERO flag is known.
-    pub const SEND_FAST_ZERO: u16 = 1 << 11;
-}
-
-/// Commands.
-pub mod command {
-    /// Read.
-    pub const READ: u16 = 0;
-    /// Write; the payload follows the header.
-    pub const WRITE: u16 = 1;
-    /// Disconnect; has no reply.
-    pub const DISC: u16 = 2;
-    /// Make completed writes durable.
-    pub const FLUSH: u16 = 3;
-    /// Forget a range.
-    pub const TRIM: u16 = 4;
-    /// A range will soon be read.
-    pub const CACHE: u16 = 5;
-    /// Make a range read as zeros.
-    pub const WRITE_ZEROES: u16 = 6;
-    /// What is stored in a range.
-    pub const BLOCK_STATUS: u16 = 7;
-}
-
-/// Flags of a command.
-pub mod command_flag {
-    /// Reply only once durable.
-    pub const FUA: u16 = 1 << 0;
-    /// Zeroed blocks stay allocated.
-    pub const NO_HOLE: u16 = 1 << 1;
-    /// Reply with one chunk of data.
-    pub const DF: u16 = 1 << 2;
-    /// Reply with one extent.
-    pub const REQ_ONE: u16 = 1 << 3;
-    /// Zero only if faster than writing.
-    pub const FAST_ZERO: u16 = 1 << 4;
-}
-
-/// Types of chunks.
-pub mod chunk {
-    /// Only ends the reply.
-    pub const NONE: u16 = 0;
-    /// Data at an offset.
-    pub const OFFSET_DATA: u16 = 1;
-    /// Zeros at an offset.
-    pub const OFFSET_HOLE: u16 = 2;
-    /// Extents and their state.
-    pub const BLOCK_STATUS: u16 = 5;
-    /// The bit that all errors have.
-    pub const ERRORS: u16 = 1 << 15;
-    /// An error with a message.
-    pub const ERROR: u16 = (1 << 15) + 1;
-    /// Flag: the reply's last chunk.
-    pub const FLAG_DONE: u16 = 1 << 0;
-}
-
-/// State bits of an extent in the context `base:allocation`.
-pub mod state {
-    /// Nothing is allocated.
-    pub const HOLE: u32 = 1 << 0;
-    /// Reads as zeros.
-    pub const ZERO: u32 = 1 << 1;
+/// The headers of requests and replies, as the handshake agreed on. Each is more than the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Headers {
+    /// Compact requests, simple replies.
+    #[default]
+    Simple,
+    /// Compact requests; replies with data are structured.
+    Structured,
+    /// Extended requests and replies.
+    Extended,
 }
 
 /// Errors as a reply carries them.
@@ -336,12 +172,12 @@ pub struct Request {
     pub cookie: u64,
     /// Bytes from the export's start.
     pub offset: u64,
-    /// Bytes.
-    pub len: u32,
+    /// Bytes. Of a compact request 32 bits.
+    pub len: u64,
 }
 
 impl Request {
-    /// `None` if the magic is wrong: the stream is out of step.
+    /// A compact request. `None` if the magic is wrong: the stream is out of step.
     pub fn decode(bytes: &[u8; REQUEST_BYTES]) -> Option<Request> {
         let mut fields = Fields(bytes);
         if fields.u32()? != REQUEST_MAGIC {
@@ -352,18 +188,43 @@ impl Request {
             command: fields.u16()?,
             cookie: fields.u64()?,
             offset: fields.u64()?,
-            len: fields.u32()?,
+            len: u64::from(fields.u32()?),
+        })
+    }
+
+    /// An extended request. `None` if the magic is wrong: the stream is out of step.
+    pub fn decode_extended(bytes: &[u8; EXTENDED_BYTES]) -> Option<Request> {
+        let mut fields = Fields(bytes);
+        if fields.u32()? != EXTENDED_REQUEST_MAGIC {
+            return None;
+        }
+        Some(Request {
+            flags: fields.u16()?,
+            command: fields.u16()?,
+            cookie: fields.u64()?,
+            offset: fields.u64()?,
+            len: fields.u64()?,
         })
     }
 
     /// The header as a client sends it.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&REQUEST_MAGIC.to_be_bytes());
+    ///
+    /// # Panics
+    /// When the length does not fit a compact request.
+    pub fn encode(&self, out: &mut Vec<u8>, headers: Headers) {
+        let is_extended = headers == Headers::Extended;
+        let magic = if is_extended { EXTENDED_REQUEST_MAGIC } else { REQUEST_MAGIC };
+        out.extend_from_slice(&magic.to_be_bytes());
         out.extend_from_slice(&self.flags.to_be_bytes());
         out.extend_from_slice(&self.command.to_be_bytes());
         out.extend_from_slice(&self.cookie.to_be_bytes());
         out.extend_from_slice(&self.offset.to_be_bytes());
-        out.extend_from_slice(&self.len.to_be_bytes());
+        if is_extended {
+            out.extend_from_slice(&self.len.to_be_bytes());
+        } else {
+            let len = u32::try_from(self.len).expect("compact requests are shorter than 4 GiB");
+            out.extend_from_slice(&len.to_be_bytes());
+        }
     }
 }
 
@@ -470,6 +331,38 @@ impl ReplyHeader {
     }
 }
 
+/// The header of a chunk of an extended reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtendedChunk {
+    /// See [`chunk`].
+    pub flags: u16,
+    /// See [`chunk`].
+    pub kind: u16,
+    /// Of the request answered.
+    pub cookie: u64,
+    /// Of the request answered.
+    pub offset: u64,
+    /// Bytes of payload that follow.
+    pub len: u64,
+}
+
+impl ExtendedChunk {
+    /// `None` if the magic is wrong: the stream is out of step.
+    pub fn decode(bytes: &[u8; EXTENDED_BYTES]) -> Option<ExtendedChunk> {
+        let mut fields = Fields(bytes);
+        if fields.u32()? != EXTENDED_CHUNK_MAGIC {
+            return None;
+        }
+        Some(ExtendedChunk {
+            flags: fields.u16()?,
+            kind: fields.u16()?,
+            cookie: fields.u64()?,
+            offset: fields.u64()?,
+            len: fields.u64()?,
+        })
+    }
+}
+
 /// The errno and the message of a chunk that is an error. What may follow the message belongs to its kind.
 pub fn decode_error(data: &[u8]) -> Option<(u32, String)> {
     let mut fields = Fields(data);
@@ -496,45 +389,83 @@ pub fn simple_reply(out: &mut Vec<u8>, cookie: u64, error: u32) {
     out.extend_from_slice(&cookie.to_be_bytes());
 }
 
+/// The request that chunks answer, and the headers that they have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyTo {
+    /// Structured headers.
+    Structured {
+        /// Of the request.
+        cookie: u64,
+    },
+    /// Extended headers.
+    Extended {
+        /// Of the request.
+        cookie: u64,
+        /// Of the request.
+        offset: u64,
+    },
+}
+
 /// A chunk's header; `len` bytes of payload follow it.
-pub fn chunk_header(out: &mut Vec<u8>, cookie: u64, kind: u16, flags: u16, len: u32) {
-    out.extend_from_slice(&CHUNK_MAGIC.to_be_bytes());
+pub fn chunk_header(out: &mut Vec<u8>, to: ReplyTo, kind: u16, flags: u16, len: u32) {
+    let (magic, cookie) = match to {
+        ReplyTo::Structured { cookie } => (CHUNK_MAGIC, cookie),
+        ReplyTo::Extended { cookie, .. } => (EXTENDED_CHUNK_MAGIC, cookie),
+    };
+    out.extend_from_slice(&magic.to_be_bytes());
     out.extend_from_slice(&flags.to_be_bytes());
     out.extend_from_slice(&kind.to_be_bytes());
     out.extend_from_slice(&cookie.to_be_bytes());
+    if let ReplyTo::Extended { offset, .. } = to {
+        out.extend_from_slice(&offset.to_be_bytes());
+        out.extend_from_slice(&[0; 4]);
+    }
     out.extend_from_slice(&len.to_be_bytes());
 }
 
-/// What precedes `len` bytes of data at `offset` in a structured reply.
-pub fn data_chunk(out: &mut Vec<u8>, cookie: u64, flags: u16, offset: u64, len: u32) {
-    chunk_header(out, cookie, chunk::OFFSET_DATA, flags, len + 8);
+/// What precedes `len` bytes of data at `offset`.
+pub fn data_chunk(out: &mut Vec<u8>, to: ReplyTo, flags: u16, offset: u64, len: u32) {
+    chunk_header(out, to, chunk::OFFSET_DATA, flags, len + 8);
     out.extend_from_slice(&offset.to_be_bytes());
 }
 
-/// `len` bytes of zeros at `offset` in a structured reply.
-pub fn hole_chunk(out: &mut Vec<u8>, cookie: u64, flags: u16, offset: u64, len: u32) {
-    chunk_header(out, cookie, chunk::OFFSET_HOLE, flags, 12);
+/// `len` bytes of zeros at `offset`.
+pub fn hole_chunk(out: &mut Vec<u8>, to: ReplyTo, flags: u16, offset: u64, len: u32) {
+    chunk_header(out, to, chunk::OFFSET_HOLE, flags, 12);
     out.extend_from_slice(&offset.to_be_bytes());
     out.extend_from_slice(&len.to_be_bytes());
 }
 
-/// A structured reply that is one error.
-pub fn error_chunk(out: &mut Vec<u8>, cookie: u64, error: Errno, message: &str) {
+/// A reply that is one error.
+pub fn error_chunk(out: &mut Vec<u8>, to: ReplyTo, error: Errno, message: &str) {
     let message = &message.as_bytes()[..message.len().min(STRING_BYTES_MAX)];
-    chunk_header(out, cookie, chunk::ERROR, chunk::FLAG_DONE, 6 + message.len() as u32);
+    chunk_header(out, to, chunk::ERROR, chunk::FLAG_DONE, 6 + message.len() as u32);
     out.extend_from_slice(&(error as u32).to_be_bytes());
     out.extend_from_slice(&(message.len() as u16).to_be_bytes());
     out.extend_from_slice(message);
 }
 
-/// A structured reply that is the extents (length, [`state`] bits) of one context.
-pub fn status_chunk(out: &mut Vec<u8>, cookie: u64, context: u32, extents: &[(u32, u32)]) {
-    let len = 4 + 8 * extents.len() as u32;
-    chunk_header(out, cookie, chunk::BLOCK_STATUS, chunk::FLAG_DONE, len);
-    out.extend_from_slice(&context.to_be_bytes());
-    for (bytes, state) in extents {
-        out.extend_from_slice(&bytes.to_be_bytes());
-        out.extend_from_slice(&state.to_be_bytes());
+/// A reply that is the extents (length, [`state`] bits) of one context. Of a compact request none is longer than 32 bits.
+pub fn status_chunk(out: &mut Vec<u8>, to: ReplyTo, context: u32, extents: &[(u64, u32)]) {
+    let count = extents.len() as u32;
+    match to {
+        ReplyTo::Structured { .. } => {
+            chunk_header(out, to, chunk::BLOCK_STATUS, chunk::FLAG_DONE, 4 + 8 * count);
+            out.extend_from_slice(&context.to_be_bytes());
+            for (bytes, state) in extents {
+                out.extend_from_slice(&(*bytes as u32).to_be_bytes());
+                out.extend_from_slice(&state.to_be_bytes());
+            }
+        }
+        ReplyTo::Extended { .. } => {
+            chunk_header(out, to, chunk::BLOCK_STATUS_EXT, chunk::FLAG_DONE, 8 + 16 * count);
+            out.extend_from_slice(&context.to_be_bytes());
+            out.extend_from_slice(&count.to_be_bytes());
+            for (bytes, state) in extents {
+                out.extend_from_slice(&bytes.to_be_bytes());
+                out.extend_from_slice(&u64::from(*state).to_be_bytes());
+            }
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use super::deadline::within;
 use super::execute::{STATUS_HELD_BYTES, ZEROES_BYTES};
 use super::handshake::{Handshake, HandshakeEnd, Progress, Protection, Session};
 use super::input::{Closed, Input};
-use super::proto::{Request, command};
+use super::proto::{Headers, Request, command};
 use super::transmission::{Terms, Verdict, check_request};
 use crate::exports::Exports;
 use crate::tls::{Grant, ServerTls, TlsStream};
@@ -206,9 +206,9 @@ async fn transmit<I: Io, S: Stream, V: Volume>(
     input: &mut Input<S>,
     session: Session<V>,
 ) -> ConnectionEnd {
-    let Session { export, structured, allocation } = session;
+    let Session { export, headers, allocation } = session;
     let announced_bytes = export.volume.size_bytes();
-    let terms = Terms { structured, allocation, read_only: export.read_only, announced_bytes };
+    let terms = Terms { headers, allocation, read_only: export.read_only, announced_bytes };
     let connection = Rc::new(Connection::new(Rc::clone(stream), export.volume, terms));
     let end = match requests(io, &connection, input).await {
         Ok(end) => end,
@@ -229,10 +229,16 @@ async fn requests<I: Io, S: Stream, V: Volume>(
     input: &mut Input<S>,
 ) -> Result<ConnectionEnd, Closed> {
     loop {
-        let Some(request) = Request::decode(&input.header().await?) else {
+        let request = match connection.terms.headers {
+            Headers::Extended => Request::decode_extended(&input.header().await?),
+            Headers::Simple | Headers::Structured => Request::decode(&input.header().await?),
+        };
+        let Some(request) = request else {
             return Ok(ConnectionEnd::Violation("bad magic of a request"));
         };
-        let payload_bytes = if request.command == command::WRITE { request.len as usize } else { 0 };
+        let Some(payload_bytes) = connection.terms.payload_bytes(&request) else {
+            return Ok(ConnectionEnd::Violation("a payload of more than 4 GiB"));
+        };
         let verdict = check_request(&request, connection.terms, connection.volume.size_bytes());
         let bytes = match verdict {
             Verdict::Disconnect => return Ok(ConnectionEnd::Disconnected),
@@ -260,9 +266,9 @@ async fn requests<I: Io, S: Stream, V: Volume>(
 /// The memory a request's data takes, at most.
 fn held_bytes(request: &Request) -> u64 {
     match request.command {
-        command::READ | command::WRITE => u64::from(request.len),
+        command::READ | command::WRITE => request.len,
         command::BLOCK_STATUS => STATUS_HELD_BYTES,
-        command::WRITE_ZEROES => ZEROES_BYTES.min(u64::from(request.len)),
+        command::WRITE_ZEROES => ZEROES_BYTES.min(request.len),
         _ => 0,
     }
 }

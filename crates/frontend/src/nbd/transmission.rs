@@ -5,13 +5,13 @@
 
 use sinew_core::volume::VolumeError;
 
-use super::proto::{Errno, PAYLOAD_BYTES_MAX, Request, command, command_flag};
+use super::proto::{Errno, Headers, PAYLOAD_BYTES_MAX, Request, command, command_flag};
 
 /// What the handshake agreed on, as far as requests are concerned.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// Replies with data are structured.
-    pub structured: bool,
+    /// The headers of requests and replies.
+    pub headers: Headers,
     /// Block status may be asked for.
     pub allocation: bool,
     /// Nothing may be changed.
@@ -20,13 +20,32 @@ pub struct Terms {
     pub announced_bytes: u64,
 }
 
+impl Terms {
+    /// Whether replies with data are chunks.
+    fn is_structured(self) -> bool {
+        self.headers >= Headers::Structured
+    }
+
+    /// The bytes of payload behind the header of a request. More than a connection can bear is `None`.
+    pub fn payload_bytes(self, request: &Request) -> Option<usize> {
+        let is_extended = self.headers == Headers::Extended;
+        // With extended headers other commands may announce a payload too; none of them takes one.
+        let has_payload = request.command == command::WRITE
+            || (is_extended && request.flags & command_flag::PAYLOAD_LEN != 0);
+        match request.len {
+            _ if !has_payload => Some(0),
+            len => u32::try_from(len).ok().map(|len| len as usize),
+        }
+    }
+}
+
 /// A range of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// Bytes from the start.
     pub offset: u64,
     /// Bytes.
-    pub len: u32,
+    pub len: u64,
 }
 
 /// A checked command.
@@ -120,7 +139,7 @@ fn checked(request: &Request, terms: Terms, size: u64) -> Result<Command, Refusa
     }
     check_len(request, terms)?;
     let range = Range { offset: request.offset, len: request.len };
-    let end = request.offset.checked_add(u64::from(request.len));
+    let end = request.offset.checked_add(request.len);
     if end.is_none_or(|end| end > size) {
         return Err(match end {
             // A volume without bytes is one that was deleted.
@@ -135,7 +154,7 @@ fn checked(request: &Request, terms: Terms, size: u64) -> Result<Command, Refusa
     let has = |flag| request.flags & flag != 0;
     let fua = has(command_flag::FUA);
     Ok(match request.command {
-        command::READ => Command::Read { range, holes: terms.structured && !has(command_flag::DF) },
+        command::READ => Command::Read { range, holes: terms.is_structured() && !has(command_flag::DF) },
         command::WRITE => Command::Write { range, fua },
         command::FLUSH => Command::Flush,
         command::TRIM => Command::Trim { range, fua },
@@ -153,7 +172,8 @@ fn check_flags(request: &Request, terms: Terms) -> Result<(), Refusal> {
     // Some clients set FUA on everything, and the protocol lets them.
     let allowed = command_flag::FUA
         | match request.command {
-            command::READ if terms.structured => command_flag::DF,
+            command::READ if terms.is_structured() => command_flag::DF,
+            command::WRITE if terms.headers == Headers::Extended => command_flag::PAYLOAD_LEN,
             command::WRITE_ZEROES => command_flag::NO_HOLE | command_flag::FAST_ZERO,
             command::BLOCK_STATUS => command_flag::REQ_ONE,
             _ => 0,
@@ -165,11 +185,12 @@ fn check_flags(request: &Request, terms: Terms) -> Result<(), Refusal> {
 }
 
 fn check_len(request: &Request, terms: Terms) -> Result<(), Refusal> {
+    let is_long = request.len > u64::from(PAYLOAD_BYTES_MAX);
     match request.command {
-        command::READ if request.len > PAYLOAD_BYTES_MAX && terms.structured => {
+        command::READ if is_long && terms.is_structured() => {
             Err(Refusal::new(Errno::Overflow, "read longer than the announced maximum"))
         }
-        command::READ | command::WRITE if request.len > PAYLOAD_BYTES_MAX => {
+        command::READ | command::WRITE if is_long => {
             Err(Refusal::new(Errno::Inval, "payload longer than the announced maximum"))
         }
         command::FLUSH if request.offset != 0 || request.len != 0 => {
@@ -208,9 +229,9 @@ mod tests {
 
     const SIZE: u64 = 1 << 20;
     const TERMS: Terms =
-        Terms { structured: true, allocation: true, read_only: false, announced_bytes: SIZE };
+        Terms { headers: Headers::Structured, allocation: true, read_only: false, announced_bytes: SIZE };
 
-    fn planned(command: u16, flags: u16, offset: u64, len: u32, terms: Terms) -> Verdict {
+    fn planned(command: u16, flags: u16, offset: u64, len: u64, terms: Terms) -> Verdict {
         check_request(&Request { flags, command, cookie: 1, offset, len }, terms, SIZE)
     }
 
@@ -223,7 +244,9 @@ mod tests {
 
     #[test]
     fn ranges_past_the_end_get_the_errno_of_their_command() {
-        for (offset, len) in [(SIZE, 1), (SIZE - 1, 2), (u64::MAX, 1), (u64::MAX, u32::MAX), (SIZE + 1, 0)] {
+        for (offset, len) in
+            [(SIZE, 1), (SIZE - 1, 2), (u64::MAX, 1), (u64::MAX, u64::from(u32::MAX)), (SIZE + 1, 0)]
+        {
             for (code, want) in [
                 (command::READ, Errno::Inval),
                 (command::WRITE, Errno::NoSpc),
@@ -232,7 +255,7 @@ mod tests {
                 (command::CACHE, Errno::Inval),
                 (command::BLOCK_STATUS, Errno::Inval),
             ] {
-                let len = if code <= command::WRITE { len.min(PAYLOAD_BYTES_MAX) } else { len };
+                let len = if code <= command::WRITE { len.min(u64::from(PAYLOAD_BYTES_MAX)) } else { len };
                 if code == command::BLOCK_STATUS && len == 0 {
                     continue;
                 }
@@ -270,7 +293,7 @@ mod tests {
         for flag in 0..16u16 {
             let bit = 1 << flag;
             for code in 0..9u16 {
-                let len = u32::from(code != command::FLUSH);
+                let len = u64::from(code != command::FLUSH);
                 let known = bit == command_flag::FUA
                     || (code == command::READ && bit == command_flag::DF)
                     || (code == command::WRITE_ZEROES && bit & 0b1_0010 != 0)
@@ -282,7 +305,7 @@ mod tests {
                 }
             }
         }
-        let simple = Terms { structured: false, ..TERMS };
+        let simple = Terms { headers: Headers::Simple, ..TERMS };
         assert_eq!(errno(planned(command::READ, command_flag::DF, 0, 1, simple)), Errno::Inval);
     }
 
@@ -304,13 +327,13 @@ mod tests {
 
     #[test]
     fn oversized_payloads_are_refused() {
-        let len = PAYLOAD_BYTES_MAX + 1;
-        let at = |code, structured| {
+        let len = u64::from(PAYLOAD_BYTES_MAX) + 1;
+        let at = |code, headers| {
             let request = Request { flags: 0, command: code, cookie: 0, offset: 0, len };
-            errno(check_request(&request, Terms { structured, ..TERMS }, u64::MAX))
+            errno(check_request(&request, Terms { headers, ..TERMS }, u64::MAX))
         };
-        assert_eq!(at(command::READ, true), Errno::Overflow);
-        assert_eq!(at(command::READ, false), Errno::Inval);
-        assert_eq!(at(command::WRITE, true), Errno::Inval);
+        assert_eq!(at(command::READ, Headers::Structured), Errno::Overflow);
+        assert_eq!(at(command::READ, Headers::Simple), Errno::Inval);
+        assert_eq!(at(command::WRITE, Headers::Structured), Errno::Inval);
     }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use sinew_core::io::Io;
 use sinew_frontend::exports::Exports;
 use sinew_frontend::nbd::proto::{
-    self, InfoRequest, Request, handshake_flag, info, option_reply, transmission_flag,
+    self, Headers, InfoRequest, Request, handshake_flag, info, option_reply, transmission_flag,
 };
 use sinew_frontend::nbd::{ConnectionEnd, TlsMode, serve_connection};
 
@@ -52,10 +52,20 @@ pub(crate) fn hello(name: &str, structured: bool) -> Vec<u8> {
     out
 }
 
+/// As [`hello`], with extended headers.
+pub(crate) fn hello_extended(name: &str) -> Vec<u8> {
+    let mut out = 3u32.to_be_bytes().to_vec();
+    out.extend(option(proto::option::EXTENDED_HEADERS, &[]));
+    out.extend(option(proto::option::SET_META_CONTEXT, &meta_data(name, &["base:allocation"])));
+    out.extend(option(proto::option::GO, &info_data(name, &[])));
+    out
+}
+
 /// What a server of `bytes` says up to the beginning of transmission.
 pub(crate) fn welcome(bytes: u64, structured: bool) -> Vec<u8> {
     let mut out = Vec::new();
     proto::greeting(&mut out, handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
+    proto::option_reply(&mut out, proto::option::EXTENDED_HEADERS, option_reply::ERR_UNSUP, &[]);
     let kind = if structured { option_reply::ACK } else { option_reply::ERR_UNSUP };
     proto::option_reply(&mut out, proto::option::STRUCTURED_REPLY, kind, &[]);
     let flags = transmission_flag::HAS_FLAGS | transmission_flag::SEND_FLUSH;
@@ -75,7 +85,21 @@ pub(crate) fn request(
     payload: &[u8],
 ) -> Vec<u8> {
     let mut out = Vec::new();
-    Request { flags, command, cookie, offset, len }.encode(&mut out);
+    Request { flags, command, cookie, offset, len: u64::from(len) }.encode(&mut out, Headers::Simple);
+    out.extend(payload);
+    out
+}
+
+/// An extended request as sent, with its payload.
+pub(crate) fn extended_request(
+    command: u16,
+    flags: u16,
+    cookie: u64,
+    (offset, len): (u64, u64),
+    payload: &[u8],
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    Request { flags, command, cookie, offset, len }.encode(&mut out, Headers::Extended);
     out.extend(payload);
     out
 }
@@ -143,6 +167,30 @@ impl Received {
                 let len = self.int(4) as usize;
                 replies.push(Reply::Chunk { cookie, done, kind, data: self.take(len) });
             }
+        }
+        replies
+    }
+}
+
+/// A chunk of an extended reply, with the offset of its request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExtendedReply {
+    pub(crate) cookie: u64,
+    pub(crate) offset: u64,
+    pub(crate) done: bool,
+    pub(crate) kind: u16,
+    pub(crate) data: Vec<u8>,
+}
+
+impl Received {
+    /// All messages of a connection with extended headers.
+    pub(crate) fn extended_replies(mut self) -> Vec<ExtendedReply> {
+        let mut replies = Vec::new();
+        while !self.0.is_empty() {
+            assert_eq!(self.int(4) as u32, proto::EXTENDED_CHUNK_MAGIC);
+            let (done, kind) = (self.int(2) == 1, self.int(2) as u16);
+            let (cookie, offset, len) = (self.int(8), self.int(8), self.int(8) as usize);
+            replies.push(ExtendedReply { cookie, offset, done, kind, data: self.take(len) });
         }
         replies
     }

@@ -21,6 +21,7 @@ struct Content {
     error: Option<VolumeError>,
     flushes: u64,
     fuas: u64,
+    discards: u64,
 }
 
 /// Blocks in memory, shared by all handles.
@@ -35,7 +36,8 @@ pub(crate) struct MemoryVolume {
 
 impl MemoryVolume {
     pub(crate) fn new(bytes: u64) -> MemoryVolume {
-        let content = Content { bytes, blocks: BTreeMap::new(), error: None, flushes: 0, fuas: 0 };
+        let content =
+            Content { bytes, blocks: BTreeMap::new(), error: None, flushes: 0, fuas: 0, discards: 0 };
         MemoryVolume { content: Arc::new(Mutex::new(content)), yields: 0, held: Arc::default() }
     }
 
@@ -48,6 +50,11 @@ impl MemoryVolume {
     pub(crate) fn counts(&self) -> (u64, u64) {
         let content = self.content.lock().unwrap();
         (content.flushes, content.fuas)
+    }
+
+    /// Discards so far.
+    pub(crate) fn discards(&self) -> u64 {
+        self.content.lock().unwrap().discards
     }
 
     /// Makes requests wait until `release`.
@@ -146,6 +153,7 @@ impl Volume for MemoryVolume {
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), VolumeError> {
         self.begin(offset, len).await?;
+        self.content.lock().unwrap().discards += 1;
         self.forget(offset, len);
         Ok(())
     }

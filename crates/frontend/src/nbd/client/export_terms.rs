@@ -1,5 +1,7 @@
 //! The terms on which a server serves an export.
 
+use super::super::proto::Headers;
+
 /// The terms on which a server serves an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExportTerms {
@@ -11,8 +13,8 @@ pub struct ExportTerms {
     pub block_bytes: u32,
     /// The largest payload of a request.
     pub payload_bytes_max: u32,
-    /// Whether replies to reads are structured.
-    pub structured: bool,
+    /// The headers of requests and replies.
+    pub headers: Headers,
 }
 
 impl ExportTerms {

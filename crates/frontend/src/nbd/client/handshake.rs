@@ -7,8 +7,8 @@ use sinew_core::buf::Buf;
 use super::super::handshake::OPTION_BYTES_MAX;
 use super::super::input::Input;
 use super::super::proto::{
-    self, Info, InfoRequest, OptionReplyHeader, PAYLOAD_BYTES_MAX, STRING_BYTES_MAX, handshake_flag, info,
-    option, option_reply,
+    self, Headers, Info, InfoRequest, OptionReplyHeader, PAYLOAD_BYTES_MAX, STRING_BYTES_MAX, handshake_flag,
+    info, option, option_reply,
 };
 use super::error::ClientError;
 use super::export_terms::ExportTerms;
@@ -56,7 +56,16 @@ pub(super) async fn choose<S: Stream>(
         return Err(ClientError::NoExport("the name of the export is too long".into()));
     }
     let mut talk = Talk { stream, input };
-    let structured = talk.ask(option::STRUCTURED_REPLY, &[], |_| Ok(())).await?.is_ok();
+    let mut headers = Headers::Simple;
+    // A server that does not know the option refuses it and is asked for less.
+    for (code, wanted) in
+        [(option::EXTENDED_HEADERS, Headers::Extended), (option::STRUCTURED_REPLY, Headers::Structured)]
+    {
+        if talk.ask(code, &[], |_| Ok(())).await?.is_ok() {
+            headers = wanted;
+            break;
+        }
+    }
     let mut data = Vec::new();
     InfoRequest::encode(&mut data, export, &[info::BLOCK_SIZE]);
     let (mut about, mut sizes) = (None, (1, PAYLOAD_BYTES_DEFAULT));
@@ -73,21 +82,21 @@ pub(super) async fn choose<S: Stream>(
         return Err(ClientError::NoExport(why_not(export, kind, &message)));
     }
     let (bytes, flags) = about.ok_or(ClientError::Violation("an export without a size"))?;
-    terms(bytes, flags, sizes, structured)
+    terms(bytes, flags, sizes, headers)
 }
 
 fn terms(
     bytes: u64,
     flags: u16,
     (minimum, maximum): (u32, u32),
-    structured: bool,
+    headers: Headers,
 ) -> Result<ExportTerms, ClientError> {
     // The protocol's bounds: powers of two up to 64 KiB, and a maximum that is a multiple.
     if !minimum.is_power_of_two() || minimum > 64 << 10 || maximum < minimum {
         return Err(ClientError::Violation("block sizes that make no sense"));
     }
     let payload_bytes_max = maximum.min(PAYLOAD_BYTES_MAX) / minimum * minimum;
-    Ok(ExportTerms { bytes, flags, block_bytes: minimum, payload_bytes_max, structured })
+    Ok(ExportTerms { bytes, flags, block_bytes: minimum, payload_bytes_max, headers })
 }
 
 fn why_not(export: &str, kind: u32, message: &str) -> String {

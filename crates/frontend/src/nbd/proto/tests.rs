@@ -5,11 +5,18 @@ use proptest::prelude::*;
 
 proptest! {
     #[test]
-    fn a_request_survives_coding(flags: u16, command: u16, cookie: u64, offset: u64, len: u32) {
-        let request = Request { flags, command, cookie, offset, len };
+    fn a_request_survives_coding(flags: u16, command: u16, cookie: u64, offset: u64, len: u64) {
+        let request = Request { flags, command, cookie, offset, len: len & 0xffff_ffff };
         let mut bytes = Vec::new();
-        request.encode(&mut bytes);
+        request.encode(&mut bytes, Headers::Structured);
         prop_assert_eq!(Request::decode(bytes.as_slice().try_into().unwrap()), Some(request));
+        bytes.clear();
+        let request = Request { len, ..request };
+        request.encode(&mut bytes, Headers::Extended);
+        let extended = bytes.as_slice().try_into().unwrap();
+        prop_assert_eq!(Request::decode_extended(extended), Some(request));
+        // The two do not pass for each other.
+        prop_assert_eq!(Request::decode(bytes[..REQUEST_BYTES].try_into().unwrap()), None);
     }
 
     #[test]
@@ -27,10 +34,15 @@ proptest! {
         let simple = ReplyHeader::decode(bytes.as_slice().try_into().unwrap());
         prop_assert_eq!(simple, Some(ReplyHeader::Simple { cookie, error }));
         bytes.clear();
-        chunk_header(&mut bytes, cookie, kind, flags, len);
+        chunk_header(&mut bytes, ReplyTo::Structured { cookie }, kind, flags, len);
         let (header, rest) = bytes.split_first_chunk().unwrap();
         prop_assert_eq!(ReplyHeader::decode(header), Some(ReplyHeader::Chunk { cookie, kind, flags }));
         prop_assert_eq!(rest, len.to_be_bytes());
+        bytes.clear();
+        chunk_header(&mut bytes, ReplyTo::Extended { cookie, offset: !cookie }, kind, flags, len);
+        let header = ExtendedChunk::decode(bytes.as_slice().try_into().unwrap());
+        let len = u64::from(len);
+        prop_assert_eq!(header, Some(ExtendedChunk { flags, kind, cookie, offset: !cookie, len }));
     }
 }
 
