@@ -110,6 +110,14 @@ pub enum ControlRequest {
         /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,
     },
+    /// The pool has failed: all its members are out at the same moment. Told one after the other, a shard would record on those
+    /// left that the first ones miss something.
+    Fail {
+        /// The members that took part, and how their devices are divided.
+        members: Vec<(MemberId, MemberLayout)>,
+        /// Answered when it is done.
+        done: Answer<Result<(), VolumeError>>,
+    },
     /// Record that all chunks of a member that is out are stale.
     StaleMember {
         /// The member.

@@ -290,10 +290,13 @@ impl<I: Io> Control<I> {
         if !self.failed.replace(true) {
             self.note(Event::PoolFailed);
         }
+        let mut members = Vec::new();
         for (index, _) in self.devices_in_use() {
-            self.config.borrow_mut().members[index].state = MemberState::Failed;
-            self.tell_member(index).await;
+            let member = &mut self.config.borrow_mut().members[index];
+            member.state = MemberState::Failed;
+            members.push((MemberId(index as u8), member.layout));
         }
+        let _ = self.ask_all(|done| ControlRequest::Fail { members: members.clone(), done }).await;
     }
 
     /// Asks every shard and waits for all.

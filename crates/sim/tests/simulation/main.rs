@@ -6,6 +6,7 @@ mod array_log;
 mod arrays;
 mod damage;
 mod durability;
+mod failed_pool;
 mod faults;
 mod governor;
 mod growth;
