@@ -1,7 +1,8 @@
-//! Chores: `cargo xtask setup | check | test | tidy | package | book`.
+//! Chores: `cargo xtask setup | check | test | experiments | tidy | package | book`.
 
 mod book;
 mod code;
+mod experiments;
 mod house;
 mod package;
 mod prose;
@@ -68,10 +69,12 @@ fn main() -> ExitCode {
         ("setup", None) => setup(),
         ("check", None) => check(),
         ("test", None) => test(),
+        ("experiments", _) => all_experiments(args),
         ("tidy", None) => tidy::run(),
         ("book", None) => book(),
         ("package", _) => package::run(root(), args),
-        _ => Err("usage: cargo xtask setup | check | test | tidy | package | book".to_owned()),
+        _ => Err("usage: cargo xtask setup | check | test | experiments [NAME ...] | tidy | package | book"
+            .to_owned()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -144,12 +147,19 @@ fn test() -> Result<(), String> {
     // Clients wait most of the time; meanwhile the simulator uses the processors.
     std::thread::scope(|scope| {
         let clients = scope.spawn(end_to_end);
-        let simulated = torture_all();
+        let simulated =
+            torture_all().and_then(|()| experiments::TESTED.into_iter().try_for_each(experiments::quick));
         clients.join().map_err(|_| "end to end panicked".to_owned())?.and(simulated)
     })?;
     fuzz()?;
     println!("== all passed: {:.0} s", started.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// Runs the quick forms of the experiments that are named, or of all.
+fn all_experiments(named: impl Iterator<Item = String>) -> Result<(), String> {
+    cargo("build of the experiments", "build", &[&WHOLE[..], &["--bin", "sinew", "--quiet"]].concat())?;
+    experiments::run(named)
 }
 
 /// What looks at the sources only, the quickest first.
