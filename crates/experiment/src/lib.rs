@@ -16,7 +16,7 @@
 //! plan      from a file to checked runs
 //! system/   the system under test: members, pools and arrays, layers of presets, the target of requests
 //! results/  the JSON: schema, simulated, reliability, spread over seeds; the comparison with published figures; paired ratios; the summary of seeds
-//! run/      one run: simulation, load, backlog, steady, measure, histogram, figures, wear_model, online_growth, member_failure; growth_arithmetic, reliability_arithmetic
+//! run/      one run: simulation, capacity, load, backlog, steady, measure, histogram, figures, wear_model, online_growth, member_failure; growth_arithmetic, reliability_arithmetic
 //! batch/    many runs on several threads, with a cache of results
 //! report/   text for a terminal; html with charts, drawn by svg
 //! ```
@@ -33,7 +33,7 @@ mod system;
 mod units;
 
 pub use error::{Error, Result};
-pub use file::{band, builtin, drive, fails, growth, names, published, ratio, reliability, spec};
+pub use file::{band, builtin, capacity, drive, fails, growth, names, published, ratio, reliability, spec};
 
 /// The former name of [`builtin`].
 pub use file::builtin as named;

@@ -318,3 +318,42 @@ fn a_warm_up_lasts_until_the_load_is_steady() {
     let known = |quarter: &Part| quarter.flash_amplification.is_some() && quarter.read_p99_ns.is_none();
     assert!(loose.quarters.iter().all(known), "25 reads have no p99");
 }
+
+#[test]
+fn the_largest_load_served_is_searched_for() {
+    let alone = SMALL.split("[[cases]]").next().unwrap();
+    let text = |capacity: &str| {
+        let alone =
+            alone.replace("iops = 1000.0", "iops = 4000.0").replace("duration_s = 0.2", "duration_s = 2.5");
+        format!("{}\n[capacity]\n{capacity}\n", alone.replacen("[run]", "target = \"member\"\n\n[run]", 1))
+    };
+    let found = |capacity: &str| {
+        let results = execute(&plan(&text(capacity)).unwrap(), 2, None).results;
+        let figures = results.runs[0].figures.simulated().unwrap().clone();
+        (figures.capacity.clone().unwrap(), figures, results)
+    };
+    let (free, figures, results) = found("from = 0.5\nwithin = 0.1");
+    let speed = free.speed.unwrap();
+    assert!(!figures.load.unwrap().saturated, "the figures are those at the largest speed served");
+    let refused = free.tried.iter().find(|load| !load.served).unwrap();
+    assert!(refused.saturated && refused.speed > speed && refused.speed <= speed * 1.1, "{free:?}");
+    assert!(report::text(&results).contains("largest speed served"));
+    assert!(report::html(&results).unwrap().contains("Capacity"));
+
+    let bound = free.tried[0].write_p99_ns.unwrap_or_else(|| panic!("{free:?}")) as f64 / 1e6 * 1.05;
+    let (bounded, figures, _) = found(&format!("from = 0.5\nwithin = 0.1\np99_ms = {bound}"));
+    assert!(bounded.speed.unwrap() <= speed, "{bounded:?} and {free:?}");
+    for kind in ["read", "write"] {
+        assert!(figures.requests[kind].summary.latency.p99_ns as f64 <= bound * 1e6, "{kind}");
+    }
+    let (at_max, ..) = found("from = 0.1\nmax = 0.1");
+    assert_eq!((at_max.speed, at_max.at_max, at_max.tried.len()), (Some(0.1), true, 1));
+
+    let few = plan(&text("from = 0.01\np99_ms = 1.0")).unwrap();
+    let options = Options { threads: 1, cache: None };
+    let error = batch::execute(&few, &options, &(Arc::new(|_| {}) as batch::Observer)).unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("capacity.p99_ms") && source.contains("measure longer"), "{source}");
+    let closed = plan(&text("from = 1").replace("[run]", "pace.closed.depth = 4\n\n[run]")).unwrap_err();
+    assert!(closed.to_string().contains("a closed loop"), "{closed}");
+}

@@ -12,7 +12,7 @@ use crate::plan::{Plan, Run, Subject};
 use crate::progress::Progress;
 use crate::results::schema::{Figures, Results, RunResult, SCHEMA};
 use crate::results::{comparison, pairs};
-use crate::run::{growth_arithmetic, reliability_arithmetic, simulation};
+use crate::run::{capacity, growth_arithmetic, reliability_arithmetic, simulation};
 use crate::system::members::AgedDrives;
 use crate::{Error, Result};
 
@@ -145,9 +145,12 @@ impl Executor<'_> {
         let progress: Progress = Arc::new(move |doing, part| observer(Step { run: index, doing, part }));
         let executed = match &run.subject {
             Subject::Simulation(spec) => {
-                simulation::run(spec, run.seed, &self.plan.base, self.aged, &progress).map(|simulated| {
-                    (Figures::Simulated(Box::new(simulated.figures)), simulated.member_requests)
-                })
+                let (base, aged) = (self.plan.base.as_path(), self.aged);
+                let simulated = match &spec.capacity {
+                    Some(search) => capacity::run(spec, search, run.seed, base, aged, &progress),
+                    None => simulation::run(spec, run.seed, base, aged, &progress),
+                };
+                simulated.map(|ran| (Figures::Simulated(Box::new(ran.figures)), ran.member_requests))
             }
             Subject::Growth(spec) => growth_arithmetic::run(spec, &progress)
                 .map(|growth| (Figures::Growth { growth: Box::new(growth) }, 0)),

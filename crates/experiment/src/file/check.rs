@@ -48,6 +48,7 @@ impl Spec {
         self.check_controllers()?;
         self.check_array()?;
         self.check_fails()?;
+        self.check_capacity()?;
         self.check_pool()?;
         for (i, volume) in self.volumes.iter().enumerate() {
             if volume.size.0 == 0 || !volume.size.0.is_multiple_of(4096) {
@@ -125,6 +126,20 @@ impl Spec {
             return Err(Error::setting("fails.loss", "nothing is rebuilt, so no rate is measured"));
         }
         loss.check_without_rate()
+    }
+
+    fn check_capacity(&self) -> Result<()> {
+        let Some(capacity) = &self.capacity else { return Ok(()) };
+        if matches!(self.pace, Pace::Closed { .. }) {
+            let why = "a closed loop offers no more than is served; measure its rate";
+            return Err(Error::setting("capacity", why));
+        }
+        let ends_early = self.array.elastic.is_some_and(|elastic| elastic.convert_to.is_some());
+        if self.grows.is_some() || self.fails.is_some() || ends_early {
+            let why = "a system that grows, converts or loses a member has no single capacity";
+            return Err(Error::setting("capacity", why));
+        }
+        capacity.check()
     }
 
     fn check_controllers(&self) -> Result<()> {

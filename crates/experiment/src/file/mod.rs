@@ -5,6 +5,7 @@
 
 pub mod band;
 pub mod builtin;
+pub mod capacity;
 pub(crate) mod check;
 pub mod drive;
 pub mod fails;

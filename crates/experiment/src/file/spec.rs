@@ -11,6 +11,7 @@ use sinew_format::model::policy::{Packing, Policy};
 use sinew_layout::LevelName;
 use sinew_workload::{ByteSize, ContentSpec, Pace, Workload};
 
+use crate::file::capacity::CapacitySpec;
 use crate::file::drive::DriveSpec;
 use crate::file::fails::{FailsSpec, ReplacementName};
 use crate::file::head::experiment_file;
@@ -49,6 +50,9 @@ experiment_file! {
         /// A member that fails during the measurement.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub fails: Option<FailsSpec>,
+        /// Search for the largest load that is served.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub capacity: Option<CapacitySpec>,
         /// The volumes, by number. An array has one, whose `size` is ignored.
         pub volumes: Vec<VolumeSpec>,
         /// When requests are issued.

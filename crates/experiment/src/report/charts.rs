@@ -9,6 +9,7 @@ use crate::Result;
 use crate::file::overrides;
 use crate::file::published::Unit;
 use crate::report::svg::{self, Axis, Curve, Ring};
+use crate::results::capacity::TriedLoad;
 use crate::results::schema::Comparison;
 use crate::results::simulated::{Interval, KindResult, Simulated};
 use crate::results::summary::Group;
@@ -109,6 +110,22 @@ pub(crate) fn rate_over_time(groups: &[Group<'_>], kind: &str) -> Result<String>
     let curves: Vec<_> = groups.iter().enumerate().filter_map(curve).collect();
     let y = Axis::linear(end(&curves, &[]), mark);
     svg::draw(&Axis::seconds(duration_s(groups)), &y, groups.len(), &curves, &[])
+}
+
+/// The 99th percentile of latency against the requests completed per second, at the loads that a search for the capacity tried.
+///
+/// # Errors
+/// [`crate::Error::Drawing`] if the chart cannot be drawn.
+pub(crate) fn latency_by_load(groups: &[Group<'_>], kind: &str) -> Result<String> {
+    let p99 = |load: &TriedLoad| if kind == "read" { load.read_p99_ns } else { load.write_p99_ns };
+    let curve = |(index, group): (usize, &Group<'_>)| {
+        let tried = &group.first().capacity.as_ref()?.tried;
+        let points = tried.iter().filter_map(|load| Some((load.completed_per_s, p99(load)? as f64)));
+        Some(Curve { index, points: points.collect(), dotted: true })
+    };
+    let curves: Vec<_> = groups.iter().enumerate().filter_map(curve).collect();
+    let x = Axis::log(curves.iter().flat_map(|curve| &curve.points).map(|point| point.0), mark);
+    svg::draw(&x, &latency_axis(&curves, &[]), groups.len(), &curves, &[])
 }
 
 /// How busy each member of a group was, over time.

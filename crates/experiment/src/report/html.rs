@@ -4,7 +4,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::Result;
 use crate::report::charts::{self, Sweep, TimeChart};
-use crate::report::tables::{KINDS, QUANTILES, VOLUME_COLUMNS, latency_cells, ratio_rows, volume_rows};
+use crate::report::tables::{
+    KINDS, QUANTILES, VOLUME_COLUMNS, capacity_rows, latency_cells, ratio_rows, volume_rows,
+};
 use crate::report::{columns, growth_columns, reliability_columns, svg};
 use crate::results::reliability::ReliabilityFigures;
 use crate::results::schema::{Comparison, Figures, GrowthFigures, Results};
@@ -68,6 +70,7 @@ fn simulations(groups: &[Group<'_>], references: &[Comparison]) -> Result<Markup
     Ok(html! {
         (swept(charts::sweep(groups, &charts::SWEPT, references)?))
         @if groups.len() > 1 { ul.legend.top { (legend(groups.iter().map(Group::name))) } }
+        (capacities(groups)?)
         h2 { "Latency" }
         (latency_table(groups))
         (volume_table(groups))
@@ -196,6 +199,19 @@ fn members(group: &Group<'_>) -> Result<Markup> {
     Ok(html! {
         div.plots { figure { (PreEscaped(charts::busy(group)?)) } }
         div.wide { (member_table(group)) }
+    })
+}
+
+/// The largest loads served, and the latency at every load that was tried; nothing if none was searched for.
+fn capacities(groups: &[Group<'_>]) -> Result<Markup> {
+    let rows = capacity_rows(groups);
+    if rows.is_empty() {
+        return Ok(html! {});
+    }
+    Ok(html! {
+        h2 { "Capacity" }
+        (row_table(&rows))
+        (kind_charts(groups, "99th percentile of latency by requests completed per second", charts::latency_by_load)?)
     })
 }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use sinew_workload::Distribution;
 
+use crate::results::capacity::CapacityResult;
 use crate::results::ratio::Ratio;
 use crate::results::spread::Spread;
 use crate::results::summary::{Group, is_quantile_known};
-use crate::units::time;
+use crate::units::{three_digits, time};
 
 /// The kinds of requests, in the order of the rows.
 pub(crate) const KINDS: [&str; 4] = ["read", "write", "discard", "flush"];
@@ -58,6 +59,42 @@ pub(crate) fn ratio_rows(ratios: &[Ratio]) -> Vec<Vec<String>> {
         ]
     }));
     rows
+}
+
+/// The rows of the table of capacities, the headings first; nothing if none was searched for.
+pub(crate) fn capacity_rows(groups: &[Group<'_>]) -> Vec<Vec<String>> {
+    let headings = ["", "largest speed served", "requests per second", "bound of p99", ""];
+    let mut rows = vec![headings.map(str::to_owned).to_vec()];
+    for group in groups {
+        let searched = || group.runs.iter().filter_map(|run| run.figures.capacity.as_ref());
+        let Some(first) = searched().next() else { continue };
+        let figure = |of: fn(&CapacityResult) -> Option<f64>| {
+            Spread::of(&searched().filter_map(of).collect::<Vec<_>>())
+                .map_or("-".to_owned(), |found| found.show(three_digits))
+        };
+        let (none, at_max) = (
+            searched().filter(|found| found.speed.is_none()).count(),
+            searched().filter(|found| found.at_max).count(),
+        );
+        let mut notes = Vec::new();
+        if none > 0 {
+            notes.push(format!("serves no speed that was tried in {none} of {} runs", searched().count()));
+        }
+        if at_max > 0 {
+            notes.push(format!(
+                "at least: the highest speed allowed, in {at_max} of {} runs",
+                searched().count()
+            ));
+        }
+        rows.push(vec![
+            group.name().to_owned(),
+            figure(|found| found.speed),
+            figure(CapacityResult::completed_per_s),
+            first.p99_bound_ns.map_or("-".to_owned(), |bound| time(bound as f64)),
+            notes.join("; "),
+        ]);
+    }
+    if rows.len() == 1 { Vec::new() } else { rows }
 }
 
 /// The columns of the volume table. The second is the case, the third the kind of requests, the fourth the number of runs;

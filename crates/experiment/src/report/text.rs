@@ -1,7 +1,9 @@
 //! The report for a terminal.
 
 use crate::report::columns::rows;
-use crate::report::tables::{KINDS, QUANTILES, VOLUME_COLUMNS, latency_cells, ratio_rows, volume_rows};
+use crate::report::tables::{
+    KINDS, QUANTILES, VOLUME_COLUMNS, capacity_rows, latency_cells, ratio_rows, volume_rows,
+};
 use crate::report::{growth_columns, reliability_columns};
 use crate::results::ratio::Ratio;
 use crate::results::reliability::ReliabilityFigures;
@@ -21,8 +23,13 @@ pub fn text(results: &Results) -> String {
     let reliability = reliability(&groups(&results.runs, Figures::reliability));
     let references = references(&results.references);
     let ratios = ratios(&results.ratios);
-    let of_simulations =
-        [latencies(&simulated), volumes(&simulated), members(&simulated), rebuilds(&simulated)];
+    let of_simulations = [
+        latencies(&simulated),
+        volumes(&simulated),
+        members(&simulated),
+        rebuilds(&simulated),
+        capacities(&simulated),
+    ];
     let tables = of_simulations.into_iter().chain([growth, reliability, references, ratios]);
     let tables: Vec<_> = tables.filter(|table| !table.is_empty()).collect();
     tables.join("\n")
@@ -122,6 +129,11 @@ fn rebuilds(groups: &[Group<'_>]) -> String {
         ]);
     }
     if rows.len() == 1 { String::new() } else { table(&rows, 1) }
+}
+
+fn capacities(groups: &[Group<'_>]) -> String {
+    let rows = capacity_rows(groups);
+    if rows.is_empty() { String::new() } else { table(&rows, 1) }
 }
 
 fn mean_busy(figures: &Simulated) -> f64 {

@@ -1,5 +1,6 @@
 //! The results of experiments: their JSON, the comparison with published figures, ratios of paired runs, and their summary over seeds.
 
+pub(crate) mod capacity;
 pub(crate) mod comparison;
 pub(crate) mod pairs;
 pub(crate) mod paths;
@@ -10,6 +11,7 @@ pub(crate) mod simulated;
 pub(crate) mod spread;
 pub(crate) mod summary;
 
+pub use capacity::{CapacityResult, TriedLoad};
 pub use ratio::Ratio;
 pub use reliability::{AgeingFigures, ErrorFigures, FlashLifeFigures, PoolLossFigures, ReliabilityFigures};
 pub use schema::{AddressingTimes, Comparison, Figures, GrowthFigures, Results, RunResult, SCHEMA};

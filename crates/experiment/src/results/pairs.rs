@@ -40,6 +40,7 @@ struct Found {
     ratios: usize,
     above_one: usize,
     too_few_requests: usize,
+    one_sided: usize,
     saturated: usize,
 }
 
@@ -99,6 +100,7 @@ fn ratio(
         ratios: found.ratios,
         above_one: found.above_one,
         too_few_requests: found.too_few_requests,
+        one_sided: found.one_sided,
         saturated: found.saturated,
         within: None,
     })
@@ -129,7 +131,11 @@ fn add_pair(
     let mut logarithms = Vec::new();
     for path in figures(&spec.figure, &of.json)? {
         let figure = |known: &Known<'_>| paths::at(&known.json, &path);
-        let (Some(of_figure), Some(over_figure)) = (figure(of)?, figure(over)?) else { continue };
+        let both = (figure(of)?, figure(over)?);
+        let (Some(of_figure), Some(over_figure)) = both else {
+            found.one_sided += usize::from(both.0.is_some() != both.1.is_some());
+            continue;
+        };
         if !(has_enough(&of.json, &path)? && has_enough(&over.json, &path)?) {
             found.too_few_requests += 1;
             continue;

@@ -30,6 +30,8 @@ pub struct Ratio {
     pub above_one: usize,
     /// Ratios left out, because too few requests were above the quantile.
     pub too_few_requests: usize,
+    /// Ratios left out, because one of the two runs has no such figure.
+    pub one_sided: usize,
     /// Pairs left out, because one of their runs was saturated.
     pub saturated: usize,
     /// The band in which the mean must lie, if the file states one.
@@ -62,8 +64,9 @@ impl Ratio {
     /// What was left out, for people; empty if nothing was.
     pub(crate) fn show_left_out(&self) -> String {
         let few = (self.too_few_requests > 0).then(|| format!("{} with few requests", self.too_few_requests));
+        let one_sided = (self.one_sided > 0).then(|| format!("{} that one side lacks", self.one_sided));
         let saturated = (self.saturated > 0).then(|| format!("{} saturated pairs", self.saturated));
-        few.into_iter().chain(saturated).collect::<Vec<_>>().join(", ")
+        few.into_iter().chain(one_sided).chain(saturated).collect::<Vec<_>>().join(", ")
     }
 
     /// The band that the mean has left, for people; empty if it has not.

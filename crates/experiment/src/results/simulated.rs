@@ -8,6 +8,7 @@ use sinew_layout::LevelName;
 use sinew_workload::{BucketReport, Distribution, KindReport};
 
 use crate::file::names::ModelName;
+use crate::results::capacity::CapacityResult;
 use crate::results::reliability::PoolLossFigures;
 
 /// The figures of the engine, or of a member alone, under a load.
@@ -24,6 +25,9 @@ pub struct Simulated {
     /// How the load was served; nothing in a closed loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadResult>,
+    /// The largest load served, if the file asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<CapacityResult>,
     /// How steady the run was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steadiness: Option<Steadiness>,

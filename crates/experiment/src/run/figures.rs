@@ -66,6 +66,7 @@ pub(crate) fn simulated(spec: &Spec, times: Times, observed: Observed<'_>) -> Si
         before_s: measure_from as f64 / 1e9,
         interval_s: spec.run.interval_s,
         load: load.backlog(spec.pace, ran_ns),
+        capacity: None,
         steadiness: Some(Steadiness {
             warm_up_s: (measure_from - times.start) as f64 / 1e9,
             reached: reached_steady,

@@ -2,6 +2,7 @@
 
 mod addressing_times;
 mod backlog;
+pub(crate) mod capacity;
 mod elastic;
 mod figures;
 pub(crate) mod growth_arithmetic;
