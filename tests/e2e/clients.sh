@@ -8,6 +8,24 @@ test_clients_info() {
   nbdinfo --map "$(uri)" | grep -q hole
 }
 
+# libnbd makes the socket, starts the server with it (LISTEN_FDS), and ends the server.
+test_clients_socket_activation() {
+  need nbdinfo nbdcopy || return
+  fresh 256M 64M && stop || return 1
+  local serve=("$SINEW" serve "${members[@]}" --control "$dir/ctl")
+  # The server prints to the same output.
+  nbdinfo --size -- [ "${serve[@]}" ] | grep -qx 67108864 || return 1
+  nbdinfo -- [ "${serve[@]}" ] | grep -q 'description: volume of the Sinew pool t' || return 1
+  head -c 64M /dev/urandom >"$dir/in"
+  nbdcopy -- "$dir/in" [ "${serve[@]}" ] && nbdcopy -- [ "${serve[@]}" ] "$dir/back" && cmp "$dir/in" "$dir/back" || return 1
+  if command -v systemd-socket-activate >/dev/null; then
+    systemd-socket-activate -l 127.0.0.1:10897 "${serve[@]}" & server=$!
+    for _ in $(seq 50); do (echo >/dev/tcp/127.0.0.1/10897) 2>/dev/null && break; sleep 0.1; done
+    nbdcopy nbd://127.0.0.1:10897/v "$dir/back" && cmp "$dir/in" "$dir/back" && [ -S "$dir/ctl" ] || return 1
+    stop
+  fi
+}
+
 test_clients_nbdcopy() {
   need nbdcopy || return
   fresh 256M 256M || return 1

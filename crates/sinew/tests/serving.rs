@@ -3,9 +3,10 @@
 mod harness;
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use harness::Sandbox;
+use harness::{Sandbox, Server};
 
 const EIO: u32 = 5;
 const ENOSPC: u32 = 28;
@@ -43,6 +44,43 @@ fn a_volume_in_use_is_neither_deleted_nor_shrunk_unless_forced() {
     });
     sandbox.ok(&["volume", "delete", "w", "--yes"]);
     server.stop();
+}
+
+#[test]
+fn a_socket_of_the_starter_is_served_and_left_in_place() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let path = sandbox.path("given.sock");
+    let given = UnixListener::bind(&path).unwrap();
+    // Systemd may leave it so; the server must not turn in circles then.
+    given.set_nonblocking(true).unwrap();
+    let server = Server::inherits(&sandbox, given.into(), path.clone());
+    let mut client = server.connect("v");
+    client.write(0, &[1; 4096]).unwrap();
+    assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]);
+    assert_eq!(server.status()["nbd"]["unix"], path.display().to_string());
+    assert!(!sandbox.path("sinew/nbd").exists(), "it has a socket and needs no other");
+    server.stop();
+    assert!(path.exists(), "the socket is its starter's");
+}
+
+#[test]
+fn sockets_of_the_starter_are_checked() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let serve = |given: std::os::fd::OwnedFd, options: &[&str]| {
+        let output = sandbox.inheriting_command(given, options).output().unwrap();
+        (output.status.code(), harness::text(&output.stderr))
+    };
+    let file = std::fs::File::open(sandbox.path("m0")).unwrap();
+    let (code, complaint) = serve(file.into(), &[]);
+    assert!(code == Some(1) && complaint.contains("LISTEN_FDS"), "{complaint}");
+    let unconnected = std::os::unix::net::UnixDatagram::unbound().unwrap();
+    let (code, complaint) = serve(unconnected.into(), &[]);
+    assert!(code == Some(1) && complaint.contains("no stream socket that listens"), "{complaint}");
+    let public = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let (code, complaint) = serve(public.into(), &[]);
+    assert!(code == Some(1) && complaint.contains("--public"), "{complaint}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::rc::Rc;
 
@@ -44,6 +44,19 @@ impl Listener {
     /// When the socket cannot be bound.
     pub fn bind_unix(io: &UringIo, path: impl AsRef<Path>) -> io::Result<Listener> {
         Ok(Listener { io: io.clone(), fd: Rc::new(UnixListener::bind(path)?.into()), address: None })
+    }
+
+    /// Takes over a socket that listens, over TCP or at a Unix socket; it must block.
+    pub fn from_fd(io: &UringIo, fd: OwnedFd) -> Listener {
+        let listener = TcpListener::from(fd);
+        let address = listener.local_addr().ok();
+        Listener { io: io.clone(), fd: Rc::new(listener.into()), address }
+    }
+
+    /// The path of the Unix socket it listens at, if it has one.
+    pub fn path(&self) -> Option<PathBuf> {
+        let listener = UnixListener::from(self.fd.try_clone().ok()?);
+        listener.local_addr().ok()?.as_pathname().map(Path::to_owned)
     }
 
     /// The TCP address it listens on.

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use sinew_engine::pool::preset::Preset;
 use sinew_uring::UringIo;
@@ -24,7 +24,8 @@ use crate::units;
 /// Where and how to serve.
 #[derive(Args, Clone, Default)]
 pub(crate) struct Listen {
-    /// Unix socket for NBD; by default, without --tcp, nbd/NAME.sock beside the default control socket.
+    /// Unix socket for NBD; by default, without --tcp and without sockets from the starter of the process (LISTEN_FDS),
+    /// nbd/NAME.sock beside the default control socket.
     #[arg(long, value_name = "PATH")]
     pub(crate) unix: Option<PathBuf>,
     /// Permissions of the Unix socket for NBD, in octal, for example 0660.
@@ -83,31 +84,36 @@ pub(crate) struct Listen {
 }
 
 impl Listen {
-    /// Refuses TCP addresses that other machines can reach, unless that is allowed; for NBD it is if clients prove their
-    /// identity.
+    /// Refuses TCP addresses that other machines can reach, unless that is allowed.
     ///
     /// # Errors
     /// When an address is not a loopback address, and `--public`, `--metrics-public` or `--http-public` was not given.
     pub(crate) fn check(&self) -> Result<()> {
-        let without_tls = "they need not prove their identity";
-        let tls = "demand TLS with certificates (`sinew serve --tls-certificates DIR`, docs/howto/tls.md), ";
-        let is_safe = self.public || self.tls.authenticates();
+        self.tcp.map_or(Ok(()), |address| self.check_nbd(address))?;
         let (metrics, page) = ("they could read the metrics", "they could read the state of the pool");
         let listeners = [
-            (self.tcp, is_safe, without_tls, tls, "--public"),
-            (self.metrics, self.metrics_public, metrics, "", "--metrics-public"),
-            (self.http, self.http_public, page, "", "--http-public"),
+            (self.metrics, self.metrics_public, metrics, "--metrics-public"),
+            (self.http, self.http_public, page, "--http-public"),
         ];
-        for (address, is_allowed, risk, instead, option) in listeners {
-            if let Some(address) = address.filter(|address| !address.ip().is_loopback() && !is_allowed) {
-                bail!(
-                    "{address} can be reached by other machines, and {risk}; {instead}use a loopback address such as \
-                     127.0.0.1:{}, or say {option} to allow it",
-                    address.port()
-                );
-            }
+        for (address, is_allowed, risk, option) in listeners {
+            address
+                .filter(|_| !is_allowed)
+                .map_or(Ok(()), |address| check_loopback(address, risk, "", option))?;
         }
         Ok(())
+    }
+
+    /// Refuses a TCP address for NBD that other machines can reach, unless that is allowed or clients prove their identity.
+    ///
+    /// # Errors
+    /// When it is not a loopback address, and neither `--public` nor TLS that demands certificates was given.
+    pub(super) fn check_nbd(&self, address: SocketAddr) -> Result<()> {
+        if self.public || self.tls.authenticates() {
+            return Ok(());
+        }
+        let instead =
+            "demand TLS with certificates (`sinew serve --tls-certificates DIR`, docs/howto/tls.md), ";
+        check_loopback(address, "they need not prove their identity", instead, "--public")
     }
 
     /// The path of the control socket of a pool.
@@ -121,14 +127,15 @@ impl Listen {
         }
     }
 
-    /// The path of the Unix socket for NBD, if there is to be one.
+    /// The path of the Unix socket for NBD, if there is to be one: not if there is another socket, for example one that the
+    /// process was started with.
     ///
     /// # Errors
     /// When none was given, and the directory of these sockets cannot be made.
-    pub(crate) fn nbd_path(&self, pool: &str) -> Result<Option<PathBuf>> {
+    pub(crate) fn nbd_path(&self, pool: &str, has_others: bool) -> Result<Option<PathBuf>> {
         match &self.unix {
             Some(path) => Ok(Some(std::path::absolute(path)?)),
-            None if self.tcp.is_some() => Ok(None),
+            None if self.tcp.is_some() || has_others => Ok(None),
             None => {
                 // In a directory of its own: every socket beside the control sockets is taken for one.
                 let above = socket::make_directory()?;
@@ -161,6 +168,18 @@ impl Listen {
         }
         self.socket_mode().map_or(Ok(()), |mode| set_mode(socket, mode))
     }
+}
+
+/// # Errors
+/// When it is not a loopback address.
+fn check_loopback(address: SocketAddr, risk: &str, instead: &str, option: &str) -> Result<()> {
+    ensure!(
+        address.ip().is_loopback(),
+        "{address} can be reached by other machines, and {risk}; {instead}use a loopback address such as 127.0.0.1:{}, or \
+         say {option} to allow it",
+        address.port()
+    );
+    Ok(())
 }
 
 /// # Errors

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
 
 use sinew_core::io::Io;
 use sinew_engine::client::{PoolClient, VolumeHandle};
@@ -39,6 +40,8 @@ pub(super) enum Door {
 pub(super) struct Entrance {
     pub(super) tls: TlsModes,
     pub(super) refusals: Refusals,
+    /// What clients are told of a volume beside its name.
+    pub(super) description: Arc<OnceLock<String>>,
 }
 
 impl Entrance {
@@ -58,11 +61,12 @@ impl Exports for PoolExports {
     }
 
     fn open(&self, name: &str) -> Option<Export<Self::Volume>> {
-        let Connections { io, client, catalog, stats, .. } = &*self.all;
+        let Connections { io, client, catalog, stats, entrance, .. } = &*self.all;
         let shared = catalog.get(name)?;
         let (id, read_only) = (shared.id, shared.read_only);
         let volume = stats.counted(io, id, client.volume(shared));
-        Some(Export { name: name.to_owned(), description: String::new(), volume, read_only })
+        let description = entrance.description.get().cloned().unwrap_or_default();
+        Some(Export { name: name.to_owned(), description, volume, read_only })
     }
 
     fn refused(&self, names: &[String], why: &str) {

@@ -14,7 +14,7 @@ use sinew_engine::control::Catalog;
 use sinew_uring::net::{Listener, Stream};
 use sinew_uring::signal::{Signal, Signals};
 use sinew_uring::threads::spawn_pinned;
-use sinew_uring::{Config, Devices, UringIo};
+use sinew_uring::{Config, Devices, UringIo, inherited};
 
 use super::addresses::Addresses;
 use super::hook::Hook;
@@ -46,6 +46,8 @@ pub(crate) fn serve(
     ready: impl FnOnce(&Open, &Addresses),
 ) -> Result<()> {
     listen.check()?;
+    // First, before this process opens descriptors itself.
+    let inherited = inherited::sockets().context("cannot take the sockets that LISTEN_FDS names")?;
     let entrance = Entrance { tls: listen.tls.load()?, ..Entrance::default() };
     event_log::begin();
     let stop = stop_signal()?;
@@ -81,7 +83,7 @@ pub(crate) fn serve(
             open.control.set_rebuild_after(Some(after.as_nanos() as u64))?;
         }
         open.devices.begin_faults();
-        let server = Server::start(Rc::clone(&open), &listen, senders, stats, entrance)?;
+        let server = Server::start(Rc::clone(&open), &listen, inherited, senders, stats, entrance)?;
         ready(&open, &server.addresses);
         readiness::ready(&format!("serving pool {}", open.control.config().name));
         let _ = stop.recv().await;
@@ -208,6 +210,8 @@ impl Drop for Bound {
 struct Server {
     open: Rc<Open>,
     addresses: Addresses,
+    /// The Unix socket for NBD that this server made.
+    unix: Option<PathBuf>,
     here: Rc<Connections>,
     others: Vec<Sender<Handover>>,
     next: Cell<usize>,
@@ -218,6 +222,7 @@ impl Server {
     fn start(
         open: Rc<Open>,
         listen: &Listen,
+        inherited: Vec<OwnedFd>,
         mut others: Vec<Sender<Handover>>,
         stats: VolumeStats,
         entrance: Entrance,
@@ -234,7 +239,11 @@ impl Server {
         let controls = bound.bind(&io, &control)?;
         // Access to it is access to the pool.
         set_mode(&control, 0o600)?;
-        let unix_path = listen.nbd_path(&pool)?;
+        let inherited: Vec<_> = inherited.into_iter().map(|fd| Listener::from_fd(&io, fd)).collect();
+        for address in inherited.iter().filter_map(Listener::address) {
+            listen.check_nbd(address)?;
+        }
+        let unix_path = listen.nbd_path(&pool, !inherited.is_empty())?;
         let unix = unix_path.as_deref().map(|path| bound.bind(&io, path)).transpose()?;
         unix_path.as_deref().map_or(Ok(()), |path| listen.set_access(path))?;
         let bind =
@@ -243,7 +252,8 @@ impl Server {
         let metrics = listen.metrics.map(bind).transpose()?;
         let page = listen.http.map(bind).transpose()?;
         bound.keep();
-        let address = tcp.as_ref().and_then(Listener::address);
+        let listeners: Vec<Listener> = unix.into_iter().chain(tcp).chain(inherited).collect();
+        let _ = entrance.description.set(format!("volume of the Sinew pool {pool}"));
         let refusals = entrance.refusals.clone();
         let server = Rc::new(Server {
             here: Connections::new(
@@ -254,13 +264,14 @@ impl Server {
                 entrance,
             ),
             addresses: Addresses {
-                unix: unix_path,
-                tcp: address,
+                unix: listeners.iter().find_map(Listener::path),
+                tcp: listeners.iter().find_map(Listener::address),
                 tls: listen.tls.choice(),
                 metrics: metrics.as_ref().and_then(Listener::address),
                 http: page.as_ref().and_then(Listener::address),
                 control,
             },
+            unix: unix_path,
             others,
             next: Cell::new(0),
             stopping: Cell::new(false),
@@ -280,8 +291,9 @@ impl Server {
             io.spawn(http::serve(io.clone(), Rc::new(site), listener));
         }
         io.spawn(control_socket::serve(served, controls));
-        for (listener, door) in [(unix, Door::Unix), (tcp, Door::Tcp)] {
-            listener.into_iter().for_each(|listener| io.spawn(Rc::clone(&server).accept(listener, door)));
+        for listener in listeners {
+            let door = if listener.address().is_some() { Door::Tcp } else { Door::Unix };
+            io.spawn(Rc::clone(&server).accept(listener, door));
         }
         Ok(server)
     }
@@ -314,7 +326,7 @@ impl Server {
     /// Ends all connections and writes everything out.
     async fn stop(&self) -> Result<()> {
         self.stopping.set(true);
-        for path in self.addresses.unix.iter().chain([&self.addresses.control]) {
+        for path in self.unix.iter().chain([&self.addresses.control]) {
             let _ = std::fs::remove_file(path);
         }
         let (done, ended) = async_channel::bounded(self.others.len().max(1));

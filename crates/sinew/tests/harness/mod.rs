@@ -5,6 +5,7 @@
 
 pub(crate) mod nbd;
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -30,6 +31,15 @@ impl Sandbox {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
         command.args(args).current_dir(self.0.path()).env("XDG_RUNTIME_DIR", self.0.path());
+        command
+    }
+
+    /// A server on the members of this directory whose third descriptor is named by `LISTEN_FDS`.
+    pub(crate) fn inheriting_command(&self, given: OwnedFd, options: &[&str]) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$@\" 3<&0 </dev/null"]);
+        command.args([env!("CARGO_BIN_EXE_sinew"), "serve", "."]).args(options).stdin(given);
+        command.current_dir(self.0.path()).env("XDG_RUNTIME_DIR", self.0.path());
         command
     }
 
@@ -125,6 +135,8 @@ pub(crate) fn installed(program: &str) -> bool {
 pub(crate) struct Server<'a> {
     child: Child,
     pub(crate) socket: PathBuf,
+    /// It makes the socket, and removes it when it stops.
+    makes_socket: bool,
     sandbox: &'a Sandbox,
 }
 
@@ -133,8 +145,20 @@ impl<'a> Server<'a> {
         let _ = std::fs::remove_file(&socket);
         let log = std::fs::File::create(sandbox.path("server.log")).expect("a log file");
         command.stdout(log.try_clone().expect("a log file")).stderr(log);
-        let mut server = Server { child: command.spawn().expect("the server starts"), socket, sandbox };
+        let child = command.spawn().expect("the server starts");
+        let mut server = Server { child, socket, makes_socket: true, sandbox };
         server.wait_until(|server| is_listening(&server.socket));
+        server
+    }
+
+    /// Starts a server on the members of this directory that is given a socket by its starter.
+    pub(crate) fn inherits(sandbox: &'a Sandbox, given: OwnedFd, socket: PathBuf) -> Server<'a> {
+        let log = std::fs::File::create(sandbox.path("server.log")).expect("a log file");
+        let mut command = sandbox.inheriting_command(given, &[]);
+        command.stdout(log.try_clone().expect("a log file")).stderr(log);
+        let child = command.spawn().expect("the server starts");
+        let mut server = Server { child, socket, makes_socket: false, sandbox };
+        server.wait_until(|server| server.log().contains("control"));
         server
     }
 
@@ -200,7 +224,7 @@ impl<'a> Server<'a> {
             }
         };
         assert_eq!(status.code(), Some(0), "{}", self.log());
-        assert!(!self.socket.exists(), "the socket is left behind");
+        assert_eq!(self.socket.exists(), !self.makes_socket, "the socket is left behind, or was of another");
         self.log()
     }
 }
