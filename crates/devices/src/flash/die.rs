@@ -55,8 +55,6 @@ pub(super) struct Die {
     pub(super) suspended: Option<Suspended>,
     pub(super) reads: Queue,
     pub(super) programs: Queue,
-    /// Units assigned to the die and not yet programmed.
-    pub(super) programs_pending: u32,
     pub(super) victim: Option<Victim>,
     /// Whether the host had the last turn, so that cleaning has the next.
     pub(super) host_had_turn: bool,
@@ -73,7 +71,6 @@ impl Die {
             suspended: None,
             reads: Queue::EMPTY,
             programs: Queue::EMPTY,
-            programs_pending: 0,
             victim: None,
             host_had_turn: false,
             busy_since: 0,

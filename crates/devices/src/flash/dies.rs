@@ -37,6 +37,8 @@ pub(super) struct Dies {
     /// The cleaning of a drive that works with rows.
     row_cleaning: Option<RowCleaning>,
     dies: Vec<Die>,
+    /// Units assigned to each die and not yet programmed: side by side, since a placement looks at many of them.
+    programs_pending: Vec<u32>,
     channels: Vec<Channel>,
     jobs: Jobs,
     calendar: Calendar,
@@ -58,6 +60,7 @@ impl Dies {
             mapping: Mapping::new(config, seed),
             folding: config.slc_cache.map(Folding::new),
             row_cleaning: config.works_with_rows().then(|| RowCleaning::new(config.all_dies(), config.pages)),
+            programs_pending: vec![0; config.all_dies() as usize],
             dies: (0..config.all_dies()).map(|die| Die::new(die % config.channels)).collect(),
             channels: vec![Channel::default(); config.channels as usize],
             jobs: Jobs::new(),
@@ -82,17 +85,17 @@ impl Dies {
         &mut self.mapping
     }
 
-    /// Units assigned to a die and not yet programmed.
+    /// Units assigned to each die and not yet programmed.
     #[inline]
-    pub(super) fn programs_pending(&self, die: u32) -> u32 {
-        self.dies[die as usize].programs_pending
+    pub(super) fn programs_pending(&self) -> &[u32] {
+        &self.programs_pending
     }
 
     /// Opens a unit for the host's data on a die that can take one; cleaning starts if free space gets short.
     #[inline]
     pub(super) fn open_unit(&mut self, now: Ns, die: u32) -> u32 {
         self.note_host(now);
-        self.dies[die as usize].programs_pending += 1;
+        self.programs_pending[die as usize] += 1;
         let was_cleaning = self.mapping.is_cleaning(die);
         let unit = self.mapping.open_cached_unit(die);
         if !was_cleaning && self.mapping.is_cleaning(die) {
@@ -107,10 +110,10 @@ impl Dies {
         if !self.mapping.can_open(0) {
             return None;
         }
-        let (was_cleaning, dies) = (self.mapping.is_cleaning(0), &self.dies);
-        let opened = self.mapping.open_row_unit(|die| dies[die as usize].programs_pending);
+        let (was_cleaning, pending) = (self.mapping.is_cleaning(0), &self.programs_pending);
+        let opened = self.mapping.open_row_unit(|die| pending[die as usize]);
         let die = self.mapping.die_of(opened.unit);
-        self.dies[die as usize].programs_pending += 1;
+        self.programs_pending[die as usize] += 1;
         self.hold_parity(opened.parity);
         if !was_cleaning && self.mapping.is_cleaning(0) {
             self.start_cleaning(now, die);
@@ -123,7 +126,7 @@ impl Dies {
     #[inline]
     pub(super) fn hold_parity(&mut self, parity: Option<u32>) {
         if let Some(unit) = parity {
-            self.dies[self.mapping.die_of(unit) as usize].programs_pending += 1;
+            self.programs_pending[self.mapping.die_of(unit) as usize] += 1;
             self.hold_program(Job { unit, granules: 0, request: NONE, epoch: 0 });
         }
     }
@@ -471,7 +474,7 @@ impl Dies {
             Work::CleanSense(unit) => return self.take_out(now, id, Work::CleanSendOut(unit)),
             Work::Program(job) => {
                 self.mapping.programmed(self.jobs.get(job).unit);
-                self.dies[id as usize].programs_pending -= 1;
+                self.programs_pending[id as usize] -= 1;
                 self.idle(now, id);
                 self.standstill.unit_programmed();
                 self.retry = true;

@@ -69,27 +69,28 @@ impl Placement {
             let unit = dies.open_row_unit(now)?;
             return Some(OpenUnit::new(unit, dies.mapping()));
         }
-        let mut best = None;
-        let mut least = u32::MAX;
-        for step in 0..self.dies {
-            let die = self.die_after(step);
-            let queued = dies.programs_pending(die);
-            if queued < least && dies.mapping().can_open(die) {
-                (best, least) = (Some(die), queued);
-                if queued == 0 {
-                    break;
-                }
-            }
-        }
-        let die = best?;
+        let die = self.least_pending(dies)?;
         self.next_die = if die + 1 < self.dies { die + 1 } else { 0 };
         let unit = dies.open_unit(now, die);
         Some(OpenUnit::new(unit, dies.mapping()))
     }
 
-    fn die_after(&self, step: u32) -> u32 {
-        let die = self.next_die + step;
-        if die < self.dies { die } else { die - self.dies }
+    /// The die with the fewest programs before it of those that can take a unit; the first of these in the rotation.
+    #[inline]
+    fn least_pending(&self, dies: &Dies) -> Option<u32> {
+        let (mut best, mut least) = (None, u32::MAX);
+        let (before, from) = dies.programs_pending().split_at(self.next_die as usize);
+        for (first, pending) in [(self.next_die, from), (0, before)] {
+            for (die, &queued) in (first..).zip(pending) {
+                if queued < least && dies.mapping().can_open(die) {
+                    if queued == 0 {
+                        return Some(die);
+                    }
+                    (best, least) = (Some(die), queued);
+                }
+            }
+        }
+        best
     }
 
     /// The next die in rotation, for writes that take no time.

@@ -5,7 +5,7 @@ use super::{Dies, Job};
 impl Dies {
     /// As [`Dies::open_unit`], while nothing takes time.
     pub(in crate::flash) fn open_unit_at_once(&mut self, die: u32) -> u32 {
-        self.dies[die as usize].programs_pending += 1;
+        self.programs_pending[die as usize] += 1;
         self.mapping.open_unit(die)
     }
 
@@ -13,7 +13,7 @@ impl Dies {
     pub(in crate::flash) fn program_held_at_once(&mut self) -> Option<Job> {
         let job = self.held_programs.pop_front()?;
         let program = self.jobs.take(job);
-        self.dies[self.mapping.die_of(program.unit) as usize].programs_pending -= 1;
+        self.programs_pending[self.mapping.die_of(program.unit) as usize] -= 1;
         self.mapping.programmed(program.unit);
         Some(program)
     }

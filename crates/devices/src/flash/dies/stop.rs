@@ -12,6 +12,7 @@ impl Dies {
             *die = Die::new(die.channel);
         }
         self.channels.fill(Channel::default());
+        self.programs_pending.fill(0);
         (self.calendar, self.jobs) = (Calendar::default(), Jobs::new());
         self.folding.iter_mut().for_each(Folding::stop);
         self.held_programs.clear();
