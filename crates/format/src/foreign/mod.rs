@@ -69,11 +69,19 @@ pub fn content(bytes: u64, extents: &[Extent]) -> Content {
     let ends = ends(bytes);
     let is_end = |offset: u64| ends.iter().any(|end| end.contains(&offset));
     let first = |extent: &Extent| {
-        let at = extent.bytes.iter().position(|&byte| byte != 0)? as u64;
+        let at = first_used(&extent.bytes)? as u64;
         Some(extent.offset + at).filter(|&offset| is_end(offset))
     };
     let first_byte = extents.iter().filter_map(first).min();
     Content { findings: find(&Image::new(bytes, extents)), first_byte }
+}
+
+/// The place of the first byte that is not 0. Most of what is searched are zeros, which are looked at by runs.
+fn first_used(bytes: &[u8]) -> Option<usize> {
+    const RUN: usize = 128;
+    let is_used = |run: &[u8]| run.iter().fold(0, |all, byte| all | byte) != 0;
+    let at = bytes.chunks(RUN).position(is_used)? * RUN;
+    bytes[at..].iter().position(|&byte| byte != 0).map(|within| at + within)
 }
 
 #[cfg(test)]
