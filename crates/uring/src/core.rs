@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use io_uring::squeue::Entry;
+use pin_project_lite::pin_project;
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::io::{DeviceId, IoError};
 use slab::Slab;
@@ -137,11 +138,7 @@ impl Core {
     /// Starts a task on this runtime.
     pub(crate) fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
         let key = self.tasks.borrow().vacant_key();
-        let listed = Listed { core: Rc::clone(self), key };
-        let waker = self.executor.spawn(async move {
-            let _listed = listed;
-            task.await;
-        });
+        let waker = self.executor.spawn(ListedTask { task, _listed: Listed { core: Rc::clone(self), key } });
         // Still the vacant key: spawning runs nothing.
         self.tasks.borrow_mut().insert(waker);
     }
@@ -211,6 +208,23 @@ impl Drop for Sleep {
         if let Some(key) = self.key {
             let _waker = self.core.timers.borrow_mut().cancel(key);
         }
+    }
+}
+
+pin_project! {
+    /// A task with its entry. An `async` block that waits for a task would hold it twice: as a capture, and as what it waits for.
+    struct ListedTask<T> {
+        #[pin]
+        task: T,
+        _listed: Listed,
+    }
+}
+
+impl<T: Future<Output = ()>> Future for ListedTask<T> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.project().task.poll(context)
     }
 }
 

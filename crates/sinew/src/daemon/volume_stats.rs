@@ -187,13 +187,8 @@ pub(super) struct Counted<I, V> {
 }
 
 impl<I: Io, V> Counted<I, V> {
-    async fn time<T>(
-        &self,
-        op: Op,
-        request: impl Future<Output = Result<T, VolumeError>>,
-    ) -> Result<T, VolumeError> {
-        let began = self.io.now();
-        let result = request.await;
+    /// Counts a request that began at `began`. The requests are not passed on to be waited for: that would copy their futures.
+    fn counted<T>(&self, op: Op, began: u64, result: Result<T, VolumeError>) -> Result<T, VolumeError> {
         self.counts.count(op, self.io.now() - began, result.as_ref().err().copied());
         result
     }
@@ -205,28 +200,32 @@ impl<I: Io, V: Volume> Volume for Counted<I, V> {
     }
 
     async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, VolumeError> {
-        let data = self.time(Op::Read, self.volume.read(offset, len)).await?;
+        let began = self.io.now();
+        let data = self.counted(Op::Read, began, self.volume.read(offset, len).await)?;
         add(&self.counts.read_bytes, u64::from(len));
         Ok(data)
     }
 
     async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), VolumeError> {
-        let bytes = data.len() as u64;
-        self.time(Op::Write, self.volume.write(offset, data, fua)).await?;
+        let (began, bytes) = (self.io.now(), data.len() as u64);
+        self.counted(Op::Write, began, self.volume.write(offset, data, fua).await)?;
         add(&self.counts.written_bytes, bytes);
         Ok(())
     }
 
     async fn flush(&self) -> Result<(), VolumeError> {
-        self.time(Op::Flush, self.volume.flush()).await
+        let began = self.io.now();
+        self.counted(Op::Flush, began, self.volume.flush().await)
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), VolumeError> {
-        self.time(Op::Discard, self.volume.discard(offset, len)).await
+        let began = self.io.now();
+        self.counted(Op::Discard, began, self.volume.discard(offset, len).await)
     }
 
     async fn write_zeroes(&self, offset: u64, len: u64, fua: bool) -> Result<(), VolumeError> {
-        self.time(Op::WriteZeroes, self.volume.write_zeroes(offset, len, fua)).await
+        let began = self.io.now();
+        self.counted(Op::WriteZeroes, began, self.volume.write_zeroes(offset, len, fua).await)
     }
 
     async fn status(&self, offset: u64, len: u64) -> Result<Vec<Extent>, VolumeError> {
