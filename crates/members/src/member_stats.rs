@@ -1,5 +1,8 @@
 //! Counts of the requests that one shard sent to one member.
 
+/// Failed reads of one shard after which the control is asked to do without a member, and after as many again each time.
+const READ_ERRORS_MANY: u32 = 64;
+
 /// Requests of one shard to one member, and their errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberStats {
@@ -41,6 +44,17 @@ impl MemberStats {
             checksum_errors: self.checksum_errors.saturating_sub(earlier.checksum_errors),
             repaired_blocks: self.repaired_blocks.saturating_sub(earlier.repaired_blocks),
         }
+    }
+
+    /// Whether many reads have failed since there were `told` errors, which are then as many as now.
+    pub(crate) fn has_many_read_errors(&self, told: &mut u32) -> bool {
+        // The count begins anew with another device.
+        *told = (*told).min(self.read_errors);
+        let has_many = self.read_errors - *told >= READ_ERRORS_MANY;
+        if has_many {
+            *told = self.read_errors;
+        }
+        has_many
     }
 
     /// Adds the counts of another shard.

@@ -22,9 +22,6 @@ use sinew_core::mutation::{self, Mutation};
 use sinew_format::model::config::{MemberConfig, MemberState};
 use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, CHUNK_BYTES, MemberLayout};
 
-/// Read errors after which a member counts as failed even if other reads succeed.
-const READ_ERRORS_MAX: u32 = 64;
-
 /// One member of the pool.
 #[derive(Clone, Debug)]
 pub struct Member {
@@ -41,6 +38,8 @@ pub struct Member {
     /// The value of `Members::version` when the member last went out.
     lost_at: u64,
     in_flight: u32,
+    /// Read errors at the time when the control was last told of many.
+    read_errors_told: u32,
     /// Requests of this shard since the device joined.
     pub stats: MemberStats,
 }
@@ -55,6 +54,7 @@ impl Member {
             failed: None,
             lost_at: 0,
             in_flight: 0,
+            read_errors_told: 0,
             stats: MemberStats::default(),
         }
     }
@@ -380,9 +380,19 @@ impl<I: Io> Members<I> {
         self.note(member, |m| m.stats.repaired_blocks += blocks);
     }
 
-    /// Whether the member counts as failed after this read error.
-    pub fn read_error_is_fatal(&self, member: MemberId, error: IoError) -> bool {
-        error == IoError::Gone || self.get(member).stats.read_errors > READ_ERRORS_MAX
+    /// Tells the control what a failed read means for the member: without its device it is out; with many bad blocks it goes
+    /// out if the pool can do without it, since what else it holds can be read. Returns whether the member is out.
+    pub async fn report_read_error(&self, member: MemberId, error: IoError) -> bool {
+        if error == IoError::Gone {
+            self.report_failure(member, error).await;
+            return true;
+        }
+        let mut has_many = false;
+        self.note(member, |m| has_many = m.stats.has_many_read_errors(&mut m.read_errors_told));
+        if has_many {
+            self.report(ShardEvent::ManyReadErrors { member }).await;
+        }
+        false
     }
 
     /// The member's device, and the offset at which its part of the device begins.

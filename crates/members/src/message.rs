@@ -236,6 +236,11 @@ pub enum ShardEvent {
         /// Answered without a value.
         done: Answer<()>,
     },
+    /// A member could not read many blocks.
+    ManyReadErrors {
+        /// The member.
+        member: MemberId,
+    },
     /// The first write to an array of md's is about to begin.
     Write {
         /// Answered with whether md's superblocks on all members say so, durably.

@@ -60,13 +60,28 @@ impl<I: Io> Rebuild<I> {
         loop {
             self.wake.kicked().await;
             let mut done = 0;
+            // Where the search for work begins: regions that cannot be rebuilt now are passed over until all others are.
+            let (mut stale_from, mut unsynced_from) = (0, 0);
             while !self.state.has_failed() {
-                let stale = self.next_stale();
-                let unsynced = self.bitmap.regions().unsynced().ones().next();
+                let stale = self.next_stale(stale_from);
+                let unsynced =
+                    self.bitmap.regions().unsynced().ones().find(|&region| region >= unsynced_from);
                 let worked = match (stale, unsynced) {
-                    (Some((member, region)), _) => self.rebuild_region(member, region).await,
-                    (None, Some(region)) => self.first_resync(region).await,
-                    (None, None) => break,
+                    (Some((member, region)), _) => {
+                        let worked = self.rebuild_region(member, region).await;
+                        stale_from = if worked { stale_from } else { region + 1 };
+                        worked
+                    }
+                    (None, Some(region)) => {
+                        let worked = self.first_resync(region).await;
+                        unsynced_from = if worked { unsynced_from } else { region + 1 };
+                        worked
+                    }
+                    (None, None) if (stale_from, unsynced_from) == (0, 0) => break,
+                    (None, None) => {
+                        (stale_from, unsynced_from) = (0, 0);
+                        continue;
+                    }
                 };
                 done += usize::from(worked);
                 if !worked {
@@ -82,14 +97,14 @@ impl<I: Io> Rebuild<I> {
         }
     }
 
-    /// An active member and a region in which it is stale.
-    fn next_stale(&self) -> Option<(MemberId, usize)> {
+    /// An active member and a region from `from` on in which it is stale.
+    fn next_stale(&self, from: usize) -> Option<(MemberId, usize)> {
         let regions = self.bitmap.regions();
         let layout = self.state.layout();
         layout
             .member_ids()
             .filter(|&m| self.state.members().is_active(m))
-            .find_map(|m| Some((m, regions.stale(usize::from(m.0)).ones().next()?)))
+            .find_map(|m| Some((m, regions.stale(usize::from(m.0)).ones().find(|&region| region >= from)?)))
     }
 
     /// Brings a member up to date in a region; false when that fails for now. The member counts as stale until the log needs no

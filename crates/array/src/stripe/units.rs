@@ -87,10 +87,9 @@ impl<I: Io> Stripes<I> {
         let (member, offset) = self.place(stripe, run.unit, run.offset);
         let result = self.read_place(member, offset, run.blocks as usize * BLOCK_BYTES).await;
         if let Err(error) = result
-            && self.state.members().read_error_is_fatal(member, error)
+            && self.state.members().report_read_error(member, error).await
         {
             self.state.mark(Mark::ArrayReadMemberLost);
-            self.state.members().report_failure(member, error).await;
         }
         result
     }

@@ -251,9 +251,7 @@ impl<I: Io> Stripes<I> {
             match self.state.members().read_at(member, at, BLOCK_BYTES).await {
                 Ok(content) => return Some(OldBlock { slot, content, member, at }),
                 Err(error) => {
-                    if self.state.members().read_error_is_fatal(member, error) {
-                        self.state.members().report_failure(member, error).await;
-                    }
+                    self.state.members().report_read_error(member, error).await;
                 }
             }
         }

@@ -103,6 +103,11 @@ impl<I: Io> Control<I> {
                 let _ = done.send(());
                 self.use_spares().await;
             }
+            ShardEvent::ManyReadErrors { member } if !self.mode.is_read_only() => {
+                // Where it is needed, it stays: all else that it holds can be read.
+                let _ = self.fail(usize::from(member.0)).await;
+            }
+            ShardEvent::ManyReadErrors { .. } => {}
             ShardEvent::Write { done } => {
                 let _ = done.send(self.declare_write().await);
             }

@@ -70,11 +70,10 @@ impl<I: Io> Stripes<I> {
         match result {
             Ok(buf) if self.matches(part, &buf, home) => return Some(buf),
             Ok(_) => self.store.mark(Mark::ReadChecksumBad),
-            Err(error) if self.store.members().read_error_is_fatal(home.member, error) => {
-                self.store.mark(Mark::ReadMemberLost);
-                self.store.members().report_failure(home.member, error).await;
+            Err(error) => {
+                let is_out = self.store.members().report_read_error(home.member, error).await;
+                self.store.mark(if is_out { Mark::ReadMemberLost } else { Mark::ReadFailed });
             }
-            Err(_) => self.store.mark(Mark::ReadFailed),
         }
         None
     }
@@ -101,10 +100,8 @@ impl<I: Io> Stripes<I> {
     /// Reads part of a chunk at one home as it is there, counting and acting on errors.
     pub(crate) async fn read_home(&self, home: ChunkAddr, offset: u32, count: u32) -> Result<Buf, IoError> {
         let result = self.store.members().read(home, offset, count).await;
-        if let Err(error) = result
-            && self.store.members().read_error_is_fatal(home.member, error)
-        {
-            self.store.members().report_failure(home.member, error).await;
+        if let Err(error) = result {
+            self.store.members().report_read_error(home.member, error).await;
         }
         result
     }

@@ -8,11 +8,12 @@ use sinew_core::volume::Volume;
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_format::model::array_geometry::ArraySpec;
 use sinew_format::model::array_growth::GrowMethod;
+use sinew_format::model::config::MemberState;
 use sinew_format::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
 use sinew_layout::{Level, Rotation};
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::throttle::Limits;
-use sinew_sim::{DeviceConfig, OpenPool, World};
+use sinew_sim::{DeviceConfig, DeviceFaults, OpenPool, World};
 
 const MEMBER_BYTES: u64 = 8 << 20;
 const LOOK_NS: u64 = 10_000_000;
@@ -100,6 +101,67 @@ fn a_first_resync_with_a_member_out_makes_p_and_q_agree() {
         }
         let counters = control.status().await.unwrap().counters;
         assert_eq!((counters.scrub_errors, counters.scrub_unrepaired), (0, 0));
+    };
+    world.block_on(living).unwrap();
+}
+
+/// A member returns while another one has blocks that cannot be read: all regions but those of these blocks are rebuilt, and the
+/// other member stays, however often they are read.
+#[test]
+fn a_rebuild_passes_over_what_cannot_be_read() {
+    /// Two chunks, which hold a whole one wherever chunks begin.
+    const BAD_BLOCKS: std::ops::Range<u64> = 1000..1032;
+    /// Chunks of a member in two regions of a small array.
+    const CHUNKS_LEFT_MAX: u64 = 16;
+    const LOOKS: u32 = 1000;
+    let world = World::new(1);
+    let mut members = candidates(&world, 4);
+    let faults = DeviceFaults { latent_error: 1.0, ..DeviceFaults::default() };
+    let faulty = DeviceConfig { faults, ..DeviceConfig::of_bytes(MEMBER_BYTES) };
+    members[0].device = world.add_device(faulty);
+    let bad = BAD_BLOCKS.start * BLOCK_BYTES as u64..BAD_BLOCKS.end * BLOCK_BYTES as u64;
+    let io = world.io();
+    let (started, device) = (members.clone(), members[0].device);
+    let open = world
+        .block_on(async move {
+            pool::create(&io, &started, &spec(Level::Raid5(Rotation::LeftSymmetric))).await.unwrap();
+            let open = OpenPool::open(io.clone(), started.clone(), || false).await.ok().unwrap();
+            open.control.offline(1).await.unwrap();
+            let volume = open.volume("v").unwrap();
+            for block in 0..volume.size_bytes() / BLOCK_BYTES as u64 {
+                let content = Buf::copy_of(&[block as u8; BLOCK_BYTES]);
+                volume.write(block * BLOCK_BYTES as u64, content, false).await.unwrap();
+            }
+            volume.flush().await.unwrap();
+            open
+        })
+        .unwrap();
+    world.allow_corruption(device, bad);
+    let (io, path) = (world.io(), members[1].clone());
+    let living = async move {
+        let volume = open.volume("v").unwrap();
+        let blocks = volume.size_bytes() / BLOCK_BYTES as u64;
+        open.control.online(1, path).await.unwrap();
+        for _ in 0..LOOKS {
+            io.sleep(LOOK_NS).await;
+        }
+        let status = open.control.status().await.unwrap();
+        let left = status.rebuild_chunks_left as u64;
+        assert!((1..=CHUNKS_LEFT_MAX).contains(&left), "{left} chunks are left to rebuild");
+        assert!(status.members[0].read_errors > 64, "{} read errors", status.members[0].read_errors);
+        assert!(open.control.config().members.iter().all(|member| member.state == MemberState::Active));
+        let mut lost = Vec::new();
+        for block in 0..blocks {
+            match volume.read(block * BLOCK_BYTES as u64, BLOCK_BYTES as u32).await {
+                Ok(read) => assert_eq!(read[0].bytes(), [block as u8; BLOCK_BYTES], "block {block}"),
+                Err(_) => lost.push(block),
+            }
+        }
+        let most = 2 * (BAD_BLOCKS.end - BAD_BLOCKS.start) as usize;
+        assert!(
+            (1..=most).contains(&lost.len()),
+            "what is in bad blocks, or is computed from them: {lost:?}"
+        );
     };
     world.block_on(living).unwrap();
 }
