@@ -150,8 +150,10 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, request: ControlRequest) {
             shard.members().forget(member);
             let _ = done.send(shard.stale_member(member).await);
         }
-        ControlRequest::FitsWithout { member, done } => {
-            let _ = done.send(shard.fits_without(member));
+        ControlRequest::FitsWithout { members, done } => {
+            let fits: Result<Vec<bool>, VolumeError> =
+                members.into_iter().map(|member| shard.fits_without(member)).collect();
+            let _ = done.send(fits.map(|fits| !fits.contains(&false)));
         }
         ControlRequest::IsEmpty { member, done } => {
             let _ = done.send(shard.is_empty(member).await);

@@ -125,10 +125,10 @@ pub enum ControlRequest {
         /// Answered when that is durable.
         done: Answer<Result<(), VolumeError>>,
     },
-    /// Report whether the other members have room for all stored data and for the tables.
+    /// Report whether the other members have room for all stored data and for the tables, without any one of these.
     FitsWithout {
-        /// The member.
-        member: MemberId,
+        /// The members.
+        members: Vec<MemberId>,
         /// Answered when it is done.
         done: Answer<Result<bool, VolumeError>>,
     },

@@ -4,4 +4,4 @@ mod progress;
 mod target;
 
 pub(crate) use progress::wait_for;
-pub(crate) use target::Target;
+pub(crate) use target::{Target, running};

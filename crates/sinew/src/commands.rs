@@ -16,6 +16,7 @@ pub(crate) mod lab;
 pub(crate) mod lab;
 pub(crate) mod latency;
 pub(crate) mod layout;
+pub(crate) mod list;
 pub(crate) mod member;
 pub(crate) mod metrics;
 pub(crate) mod policy;

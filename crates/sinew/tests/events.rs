@@ -83,6 +83,52 @@ fn acts_of_operators_and_clients_are_events() {
 }
 
 #[test]
+fn settings_and_devices_that_lose_their_names_are_events() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    std::fs::rename(sandbox.path("m1"), sandbox.path("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(sandbox.path("elsewhere"), sandbox.path("m1")).unwrap();
+    let server = sandbox.serve(&["m0", "m1", "m2", "m3"]);
+    hears(&sandbox, &server, "opened", |_| true);
+    let setting = |name: &'static str, value: &'static str| {
+        let is_it =
+            |event: &Value| event["setting"] == name && event["value"].as_str().unwrap().contains(value);
+        hears(&sandbox, &server, "setting-changed", is_it);
+    };
+    sandbox.ok(&["throttle", "3M", "--pause-above", "70"]);
+    setting("throttle", "3145728 bytes/s, pause above 70 requests/s");
+    assert!(
+        sandbox.ok(&["throttle"]).contains("3 MiB per second, and pauses while clients make more than 70")
+    );
+    sandbox.ok(&["throttle", "--pause-above", "0"]);
+    setting("throttle", "3145728 bytes/s, no pause");
+    assert_eq!(sandbox.json(&["throttle", "--json"])["bytes_per_second"], 3 << 20);
+    assert_eq!(server.status()["throttle"]["pause_above_iops"], 0);
+    sandbox.ok(&["policy", "--discard", "false"]);
+    setting("policy", "discard false");
+    sandbox.ok(&["latency", "off", "--io-timeout", "30s"]);
+    setting("spike-avoidance", "off");
+    setting("io-timeout", "30000 ms");
+    let shown = sandbox.ok(&["latency"]);
+    assert!(shown.contains("not detected") && shown.contains("time out after 30s"), "{shown}");
+    sandbox.ok(&["member", "physical", "1", "1G"]);
+    setting("physical-space", "1073741824 bytes on member 1");
+    // Nothing changes, so there is nothing to tell.
+    let last = events(&sandbox).len();
+    sandbox.ok(&["policy", "--discard", "false"]);
+    assert_eq!(events(&sandbox).len(), last);
+    std::fs::remove_file(sandbox.path("m1")).unwrap();
+    let gone = hears(&sandbox, &server, "member-unnamed", |event| event["member"] == 1);
+    assert_eq!(gone["severity"], "warning");
+    assert!(server.status()["advice"][0].as_str().unwrap().contains("does not exist any more"));
+    std::os::unix::fs::symlink(sandbox.path("elsewhere"), sandbox.path("m1")).unwrap();
+    hears(&sandbox, &server, "member-named", |event| event["member"] == 1);
+    // A new pool is balanced.
+    assert!(!events(&sandbox).iter().any(|event| event["work"] == "rebalance"), "{:#?}", events(&sandbox));
+    server.stop();
+}
+
+#[test]
 fn a_start_without_a_member_is_a_warning() {
     let sandbox = Sandbox::new();
     sandbox.make_pool("tank");

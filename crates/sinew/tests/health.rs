@@ -129,6 +129,11 @@ fn damage_is_known_until_it_is_written_again_also_after_a_crash() {
     drop(client);
     server.stop();
     assert!(spoil(&sandbox, &content) >= 2);
+    let spoiled = {
+        let mut spoiled = content.clone();
+        spoiled[1000] ^= 1;
+        spoiled
+    };
     let server = sandbox.serve(&["."]);
     assert_eq!(check(&sandbox).0, Some(0), "not known before it is read");
     let mut client = server.connect("v");
@@ -155,6 +160,39 @@ fn damage_is_known_until_it_is_written_again_also_after_a_crash() {
     assert_eq!(sandbox.ok(&["pool", "damage"]), "no damage is known\n");
     assert_eq!(client.read(3 * 4096, 4096).unwrap(), content);
     drop(client);
+    server.stop();
+    // Damage that was none ends when the blocks are read well.
+    assert!(spoil(&sandbox, &content) >= 2);
+    let server = sandbox.serve(&["."]);
+    assert_eq!(server.connect("v").read(3 * 4096, 4096), Err(EIO));
+    wait_until("it is found", || server.status()["health"] == "damaged");
+    wait_until("it is stored", || sandbox.ok(&["events"]).contains("have no good copy"));
+    server.stop();
+    assert!(spoil(&sandbox, &spoiled) >= 2);
+    let server = sandbox.serve(&["."]);
+    assert_eq!(server.status()["health"], "damaged");
+    assert_eq!(server.connect("v").read(3 * 4096, 4096).unwrap(), content);
+    wait_until("it has ended", || sandbox.ok(&["events"]).contains("are no longer damaged"));
+    assert_eq!(check(&sandbox).0, Some(0));
+    server.stop();
+}
+
+#[test]
+fn a_member_that_stays_away_is_rebuilt_into_free_space() {
+    let sandbox = Sandbox::new();
+    let create = ["pool", "create", "tank", "m0", "m1", "m2", "m3", "--size", "64M", "--data-columns", "2"];
+    sandbox.ok(&[&create[..], &["--volume", "v:40M"]].concat());
+    let server = sandbox.serve_with(&["--rebuild-after", "1s"]);
+    server.connect("v").write(0, &vec![6; 10 << 20]).unwrap();
+    let status = server.status();
+    assert_eq!((&status["rebuild_after_s"], &status["rebuild_room"]), (&1.0.into(), &true.into()));
+    assert!(sandbox.ok(&["pool", "status"]).contains("rebuild any one member into free space (after 1s)"));
+    std::fs::remove_file(sandbox.path("m2")).unwrap();
+    wait_until("it is rebuilt", || server.status()["members"][2]["state"] == "removed");
+    wait_until("the pool is healthy", || check(&sandbox).0 == Some(0));
+    let told = sandbox.ok(&["events"]);
+    assert!(told.contains("what it held is rebuilt into free space"), "{told}");
+    assert_eq!(server.connect("v").read(0, 10 << 20).unwrap(), vec![6; 10 << 20]);
     server.stop();
 }
 

@@ -60,6 +60,8 @@ fn volumes_come_go_and_change() {
     assert!(sandbox.fails(&["volume", "create", "w", "8M"]).contains("there is a volume w already"));
     assert!(sandbox.fails(&["volume", "create", "x", "1000"]).contains("multiple of 4096"));
     assert!(sandbox.fails(&["volume", "delete", "w"]).contains("--yes"));
+    // What is not there cannot be lost.
+    assert_eq!(sandbox.fails(&["volume", "delete", "nope"]), "sinew: there is no volume nope\n");
     assert!(sandbox.fails(&["volume", "resize", "w", "4M"]).contains("--shrink"));
     sandbox.ok(&["volume", "resize", "w", "4M", "--shrink"]);
     sandbox.ok(&["volume", "resize", "w", "16M"]);
@@ -85,6 +87,8 @@ fn up_goes_on_after_a_crash() {
     let server = sandbox.up("data");
     assert_eq!(server.connect("vol0").read(0, data.len() as u32).unwrap(), data);
     assert_eq!(server.status()["health"], "healthy");
+    // Its options are those of a new pool.
+    assert!(server.log().contains("holds a pool already: --members, --size"), "{}", server.log());
     server.stop();
     let server = sandbox.up("data");
     assert_eq!(server.connect("vol0").read(0, data.len() as u32).unwrap(), data);
@@ -198,6 +202,12 @@ fn a_member_goes_offline_and_returns() {
     assert_eq!(server.status()["health"], "healthy");
     assert_eq!(client.read(0, data.len() as u32).unwrap(), data);
     assert!(sandbox.fails(&["member", "online", "9"]).contains("there is no member 9"));
+    let offline = sandbox.ok(&["member", "offline", "1", "--pool", "tank"]);
+    assert!(offline.contains("`sinew member online 1 --pool tank`"), "{offline}");
+    std::fs::rename(sandbox.path("m1"), sandbox.path("away")).unwrap();
+    let gone = sandbox.fails(&["member", "online", "1"]);
+    assert_eq!(gone.matches("os error 2").count(), 1, "{gone}");
+    sandbox.ok(&["member", "online", "1", "away", "--wait"]);
     server.stop();
 }
 
@@ -237,6 +247,35 @@ fn the_control_socket_answers_line_by_line() {
     assert_eq!(next()["ok"]["volumes"][0]["name"], "v");
     server.stop();
     assert!(!sandbox.path("sinew/tank.sock").exists());
+}
+
+#[test]
+fn pools_that_are_served_are_listed() {
+    let sandbox = Sandbox::new();
+    sandbox.make_pool("tank");
+    let server = sandbox.serve_at_default("tank", &["."]);
+    let other = Sandbox::new();
+    let create = ["pool", "create", "pond", "m0", "m1", "m2", "--size", "64M"];
+    other.ok(&create);
+    let mut serve = other.command(&["serve", ".", "--unix", "nbd.sock"]);
+    let mut pond = serve.env("XDG_RUNTIME_DIR", sandbox.path("")).spawn().unwrap();
+    wait_until("both are listed", || {
+        sandbox.json(&["pool", "list", "--json"]).as_array().unwrap().len() == 2
+    });
+    let listed = sandbox.json(&["pool", "list", "--json"]);
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|p| (&p["pool"], &p["health"])).collect();
+    assert_eq!(json!(names), json!([["pond", "healthy"], ["tank", "healthy"]]));
+    let shown = sandbox.ok(&["pool", "list"]);
+    assert!(shown.contains("pond") && shown.contains("tank") && shown.contains("tank.sock"), "{shown}");
+    // A command is about one of them.
+    assert!(sandbox.fails(&["pool", "status"]).contains("several pools are served: pond, tank"));
+    let by_name = sandbox.command(&["pool", "status", "--check"]).env("SINEW_POOL", "pond").output().unwrap();
+    assert_eq!(harness::text(&by_name.stdout), "pond: healthy\n");
+    assert!(sandbox.ok(&["pool", "history", "--pool", "pond"]).contains("the pool is open"));
+    let _ = pond.kill();
+    let _ = pond.wait();
+    server.stop();
+    assert_eq!(sandbox.ok(&["pool", "list"]), "no pool is served\n");
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! Members that stay away: after a while, what they held is rebuilt into the free space of the others.
 
-use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_format::model::config::MemberState;
-use sinew_members::message::ControlRequest;
 
+use crate::control::events::Event;
 use crate::control::{Control, ControlError};
 
 impl<I: Io> Control<I> {
@@ -19,7 +18,10 @@ impl<I: Io> Control<I> {
         if self.config.borrow().geometry.members_placed().is_some() {
             return Err(ControlError::NoEvacuation);
         }
-        self.absent.rebuild_after.set(after);
+        if self.absent.rebuild_after.replace(after) != after {
+            let value = after.map_or("never".to_owned(), |ns| format!("{} s", ns / 1_000_000_000));
+            self.note(Event::SettingChanged { setting: "rebuild-after", value });
+        }
         Ok(())
     }
 
@@ -45,13 +47,7 @@ impl<I: Io> Control<I> {
         if active.len() <= needed {
             return Ok(Some(false));
         }
-        for index in active {
-            let member = MemberId(index as u8);
-            if !self.ask_whether(|done| ControlRequest::FitsWithout { member, done }).await? {
-                return Ok(Some(false));
-            }
-        }
-        Ok(Some(true))
+        Ok(Some(self.fits_without(&active).await?))
     }
 
     /// Begins to rebuild what members held that have been away for too long, one after the other. Without enough members, or
@@ -69,9 +65,7 @@ impl<I: Io> Control<I> {
             if self.ordered.get() {
                 return;
             }
-            let member = MemberId(index as u8);
-            let fits = self.ask_whether(|done| ControlRequest::FitsWithout { member, done }).await;
-            if fits.is_ok_and(|fits| fits) {
+            if self.fits_without(&[index]).await.is_ok_and(|fits| fits) {
                 let _ = self.replace(index, None, false).await;
             }
         }

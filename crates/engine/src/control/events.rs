@@ -66,6 +66,10 @@ pub enum MemberChange {
     Slow,
     /// It is as fast as its peers again.
     NotSlow,
+    /// It works, but its device node or file is gone.
+    Unnamed,
+    /// Its device node or file is there again.
+    Named,
 }
 
 impl MemberChange {
@@ -86,6 +90,8 @@ impl MemberChange {
             Removed => ("member-removed", Info, "has left"),
             Slow => ("member-slow", Warning, "has been slower than its peers for long"),
             NotSlow => ("member-not-slow", Info, "is as fast as its peers again"),
+            Unnamed => ("member-unnamed", Warning, "works, but its device node or file is gone"),
+            Named => ("member-named", Info, "has its device node or file again"),
         }
     }
 }
@@ -103,11 +109,14 @@ pub enum Work {
     Growth,
     /// Makes parity match data.
     Resync,
+    /// Gives stripes of an elastic array the form that an operator has ordered.
+    Conversion,
 }
 
 impl Work {
     /// All kinds.
-    pub const ALL: [Work; 5] = [Work::Rebuild, Work::Rebalance, Work::Scrub, Work::Growth, Work::Resync];
+    pub const ALL: [Work; 6] =
+        [Work::Rebuild, Work::Rebalance, Work::Scrub, Work::Growth, Work::Resync, Work::Conversion];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -117,6 +126,7 @@ impl Work {
             Work::Scrub => "scrub",
             Work::Growth => "growth",
             Work::Resync => "resync",
+            Work::Conversion => "conversion",
         }
     }
 }
@@ -133,6 +143,24 @@ pub enum Event {
     },
     /// More members failed than the pool survives: it refuses everything until it is opened again.
     PoolFailed,
+    /// Writes wait or are refused, since these members have no physical space.
+    Suspended {
+        /// Their numbers.
+        members: Vec<usize>,
+    },
+    /// Writes go on.
+    Resumed,
+    /// A growth waits: chunks cannot be read, or cannot be written where they go.
+    GrowthWaits,
+    /// A growth that waited goes on.
+    GrowthGoesOn,
+    /// An operator changed a setting.
+    SettingChanged {
+        /// Its name.
+        setting: &'static str,
+        /// What it is now.
+        value: String,
+    },
     /// A member changed.
     Member {
         /// Its number.
@@ -239,6 +267,11 @@ impl Event {
         match self {
             Event::Opened { .. } => "opened",
             Event::PoolFailed => "pool-failed",
+            Event::Suspended { .. } => "pool-suspended",
+            Event::Resumed => "pool-resumed",
+            Event::GrowthWaits => "growth-waits",
+            Event::GrowthGoesOn => "growth-goes-on",
+            Event::SettingChanged { .. } => "setting-changed",
             Event::Member { change, .. } => change.parts().0,
             Event::MemberErrors { .. } => "member-errors",
             Event::DamageFound { .. } => "damage-found",
@@ -260,15 +293,17 @@ impl Event {
     pub fn severity(&self) -> Severity {
         match self {
             Event::PoolFailed
+            | Event::Suspended { .. }
             | Event::DamageFound { .. }
             | Event::BlocksLost { .. }
             | Event::NoSpace { .. } => Severity::Error,
             Event::Opened { mode: OpenMode::LastResort, .. } => Severity::Error,
             Event::Opened { out, .. } if !out.is_empty() => Severity::Warning,
             Event::Member { change, .. } => change.parts().1,
-            Event::MemberErrors { .. } | Event::SpaceUsed { .. } | Event::ClientRefused { .. } => {
-                Severity::Warning
-            }
+            Event::MemberErrors { .. }
+            | Event::SpaceUsed { .. }
+            | Event::ClientRefused { .. }
+            | Event::GrowthWaits => Severity::Warning,
             _ => Severity::Info,
         }
     }
@@ -285,15 +320,23 @@ impl fmt::Display for Event {
                         "the pool is open read-only as a last resort, since more members are missing than it survives,"
                     }
                 })?;
-                let out: Vec<String> = out.iter().map(usize::to_string).collect();
                 match out.as_slice() {
                     [] => f.write_str(" with all members"),
-                    out => write!(f, " without member {}", out.join(", ")),
+                    out => write!(f, " without member {}", list(out)),
                 }
             }
             Event::PoolFailed => f.write_str(
                 "the pool has failed: more members are out than it survives; it refuses everything until it is served again",
             ),
+            Event::Suspended { members } => {
+                write!(f, "writes wait or are refused: no physical space on member {}", list(members))
+            }
+            Event::Resumed => f.write_str("members have physical space again; writes go on"),
+            Event::GrowthWaits => {
+                f.write_str("the growth waits: chunks cannot be read, or cannot be written where they go")
+            }
+            Event::GrowthGoesOn => f.write_str("the growth goes on"),
+            Event::SettingChanged { setting, value } => write!(f, "{setting} is now {value}"),
             Event::Member { member, path, change } => write!(f, "member {member} ({path}) {}", change.parts().2),
             Event::MemberErrors { member, read_errors, checksum_errors, repaired_blocks } => write!(
                 f,
@@ -331,6 +374,10 @@ impl fmt::Display for Event {
             }
         }
     }
+}
+
+fn list(members: &[usize]) -> String {
+    members.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// An event, its number, and when it happened.

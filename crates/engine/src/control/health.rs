@@ -176,16 +176,26 @@ pub struct Assessment {
 pub fn assess(observed: &Observed<'_>) -> Assessment {
     let safety = safety(observed);
     let full = members_without_space(observed);
-    let waits = observed.status.waits_for_space > 0 || observed.refused_lately;
     let health = match safety {
-        _ if observed.has_failed || observed.mode == OpenMode::LastResort => Health::Failed,
-        _ if waits && !full.is_empty() => Health::Suspended,
+        _ if !is_served(observed) => Health::Failed,
+        _ if !suspended_for(observed).is_empty() => Health::Suspended,
         Safety::Lost => Health::Damaged,
         Safety::AtRisk => Health::AtRisk,
         Safety::LessRedundancy => Health::Degraded,
         Safety::Whole | Safety::Unknown => Health::Healthy,
     };
     Assessment { health, safety, advice: advice(observed, full) }
+}
+
+/// Members without physical space for which writes wait or are refused; none unless the pool is suspended.
+pub(super) fn suspended_for(observed: &Observed<'_>) -> Vec<usize> {
+    let waits = observed.status.waits_for_space > 0 || observed.refused_lately;
+    if waits && is_served(observed) { members_without_space(observed) } else { Vec::new() }
+}
+
+/// Whether it serves requests, for all of which there are enough members.
+fn is_served(observed: &Observed<'_>) -> bool {
+    !observed.has_failed && observed.mode != OpenMode::LastResort
 }
 
 fn members_in(config: &Config, state: MemberState) -> impl Iterator<Item = usize> {
@@ -231,7 +241,7 @@ fn safety(observed: &Observed<'_>) -> Safety {
     let Observed { config, status, .. } = observed;
     let is_rebuilt = status.rebuild_chunks_left > 0 && status.stripes_degraded > 0
         || members_in(config, MemberState::Evacuating).next().is_some();
-    if observed.has_failed || observed.mode == OpenMode::LastResort {
+    if !is_served(observed) {
         // What reads found while members went out one after the other says nothing about what is on the members.
         Safety::Unknown
     } else if has_lost(observed) {

@@ -141,8 +141,7 @@ impl<I: Io> Control<I> {
         if volumes > max {
             return Err(MembershipError::VolumesTooLarge { max }.into());
         }
-        let member = MemberId(index as u8);
-        if !self.ask_whether(|done| ControlRequest::FitsWithout { member, done }).await? {
+        if !self.fits_without(&[index]).await? {
             self.io.mark(Mark::RemovalRefused);
             return Err(MembershipError::NoRoomWithout.into());
         }
@@ -225,6 +224,12 @@ impl<I: Io> Control<I> {
     pub(super) async fn clear(&self, index: usize, device: DeviceId) {
         let path = self.config.borrow().members[index].path.clone();
         let _ = pool::clear(&self.io, &Candidate { device, path }).await;
+    }
+
+    /// Whether the other members have room for everything, without any one of these.
+    pub(super) async fn fits_without(&self, members: &[usize]) -> Result<bool, VolumeError> {
+        let members: Vec<MemberId> = members.iter().map(|&index| MemberId(index as u8)).collect();
+        self.ask_whether(|done| ControlRequest::FitsWithout { members: members.clone(), done }).await
     }
 
     /// Asks every shard; true when all say so.

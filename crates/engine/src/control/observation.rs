@@ -29,6 +29,14 @@ pub(super) struct Seen {
     work: [(bool, u64); Work::ALL.len()],
     /// How much had been done of each kind of work when the present run of it began.
     done_at_begin: [u64; Work::ALL.len()],
+    /// Kinds of work that were told to have begun.
+    told: [bool; Work::ALL.len()],
+    /// An operator has ordered stripes of an elastic array to change their form.
+    conversion_ordered: bool,
+    /// The growth waits.
+    growth_waits: bool,
+    /// Members without physical space for which writes wait or are refused.
+    suspended: Vec<usize>,
     /// How many of the steps are used.
     space: usize,
     volumes: BTreeMap<String, (u64, usize)>,
@@ -66,18 +74,12 @@ impl Seen {
         }
         self.client_reads = client_reads;
         (self.failed_reads, self.unrepaired) = (counters.failed_reads, counters.scrub_unrepaired);
-        let work = Work::ALL.map(|work| progress(work, status));
-        let looks = Work::ALL.into_iter().zip(work).zip(self.work).zip(&mut self.done_at_begin);
-        for (((kind, (now, done)), (before, done_before)), at_begin) in looks {
-            if now && !before {
-                *at_begin = done_before;
-            }
-            // Short work begins and ends between two looks.
-            let was_under_way = before || done > done_before;
-            events.extend((!before && (now || was_under_way)).then_some(Event::WorkBegan(kind)));
-            events.extend((!now && was_under_way).then_some(Event::WorkEnded(kind)));
+        events.extend(self.update_work(status));
+        let waits = status.growth_stuck > 0;
+        if waits != self.growth_waits {
+            events.push(if waits { Event::GrowthWaits } else { Event::GrowthGoesOn });
         }
-        self.work = work;
+        self.growth_waits = waits;
         let is_used = |percent: &&u64| {
             let used = u128::from(status.stored_bytes) * 100;
             used > u128::from(status.capacity_bytes) * u128::from(**percent)
@@ -88,6 +90,50 @@ impl Seen {
         }
         self.space = space;
         events
+    }
+
+    /// Work that has begun or ended.
+    fn update_work(&mut self, status: &ShardStatus) -> Vec<Event> {
+        let mut events = Vec::new();
+        let ordered = self.conversion_ordered;
+        let work = Work::ALL.map(|work| match work {
+            // The governor converts all the time, which is no work that begins and ends.
+            Work::Conversion if !ordered => (false, progress(work, status).1),
+            work => progress(work, status),
+        });
+        for (i, kind) in Work::ALL.into_iter().enumerate() {
+            let ((now, done), (before, done_before)) = (work[i], self.work[i]);
+            if now && !before {
+                self.done_at_begin[i] = done_before;
+            }
+            // Short work begins and ends between two looks.
+            let is_short = done > done_before && (kind != Work::Conversion || ordered);
+            let was_under_way = self.told[i] || is_short;
+            // The rebalancer looks whenever a pool is opened and members come or go, and mostly finds nothing to move.
+            let is_work = now && (kind != Work::Rebalance || done > self.done_at_begin[i]);
+            events.extend((!self.told[i] && (is_work || was_under_way)).then_some(Event::WorkBegan(kind)));
+            events.extend((!now && was_under_way).then_some(Event::WorkEnded(kind)));
+            self.told[i] = now && (is_work || was_under_way);
+        }
+        self.work = work;
+        self.conversion_ordered = ordered && status.conversions_left > 0;
+        events
+    }
+
+    /// An operator has ordered stripes of an elastic array to change their form.
+    pub(super) fn note_conversion_order(&mut self) {
+        self.conversion_ordered = true;
+    }
+
+    /// The members for which writes wait or are refused; none unless the pool is suspended.
+    pub(super) fn update_suspended(&mut self, members: Vec<usize>) -> Option<Event> {
+        let was_suspended = !self.suspended.is_empty();
+        self.suspended = members;
+        match (was_suspended, self.suspended.is_empty()) {
+            (false, false) => Some(Event::Suspended { members: self.suspended.clone() }),
+            (true, true) => Some(Event::Resumed),
+            _ => None,
+        }
     }
 
     /// Losses whose places in volumes are not known, since the pool was opened.
@@ -135,6 +181,9 @@ fn progress(work: Work, status: &ShardStatus) -> (bool, u64) {
         Work::Scrub => (status.scrub_stripes_left.is_some(), counters.stripes_scrubbed),
         Work::Growth => (status.growth_chunks_left.is_some(), counters.chunks_moved),
         Work::Resync => (status.resync_stripes_left > 0, counters.stripes_resynced),
+        Work::Conversion => {
+            (status.conversions_left > 0, counters.stripes_promoted + counters.stripes_demoted)
+        }
     }
 }
 
@@ -177,6 +226,54 @@ mod tests {
             [Event::WorkBegan(Work::Rebuild), Event::WorkEnded(Work::Rebuild)]
         );
         assert_eq!(seen.update(&status, 1, false), []);
+    }
+
+    #[test]
+    fn a_rebalance_that_moves_nothing_is_not_told() {
+        let mut seen = Seen::default();
+        let mut status = ShardStatus { balance_chunks_left: 1, ..ShardStatus::default() };
+        assert_eq!(seen.update(&status, 0, true), []);
+        status.balance_chunks_left = 0;
+        assert_eq!(seen.update(&status, 0, true), []);
+        status.balance_chunks_left = 9;
+        assert_eq!(seen.update(&status, 0, true), []);
+        status.counters.chunks_balanced = 2;
+        assert_eq!(seen.update(&status, 0, true), [Event::WorkBegan(Work::Rebalance)]);
+        assert_eq!((seen.update(&status, 0, true), seen.work_done()), (vec![], vec![(Work::Rebalance, 2)]));
+        (status.balance_chunks_left, status.counters.chunks_balanced) = (0, 9);
+        assert_eq!(seen.update(&status, 0, true), [Event::WorkEnded(Work::Rebalance)]);
+        // One that no look has seen under way.
+        status.counters.chunks_balanced = 10;
+        let both = [Event::WorkBegan(Work::Rebalance), Event::WorkEnded(Work::Rebalance)];
+        assert_eq!(seen.update(&status, 0, true), both);
+    }
+
+    #[test]
+    fn a_conversion_is_told_when_it_was_ordered() {
+        let mut seen = Seen::default();
+        let mut status = ShardStatus { conversions_left: 3, ..ShardStatus::default() };
+        status.counters.stripes_promoted = 5;
+        assert_eq!(seen.update(&status, 0, true), []);
+        seen.note_conversion_order();
+        assert_eq!(seen.update(&status, 0, true), [Event::WorkBegan(Work::Conversion)]);
+        (status.conversions_left, status.counters.stripes_demoted) = (0, 3);
+        assert_eq!(seen.update(&status, 0, true), [Event::WorkEnded(Work::Conversion)]);
+        (status.conversions_left, status.counters.stripes_demoted) = (2, 4);
+        assert_eq!(seen.update(&status, 0, true), []);
+    }
+
+    #[test]
+    fn suspension_and_waiting_growth_are_told_when_they_begin_and_end() {
+        let mut seen = Seen::default();
+        assert_eq!(seen.update_suspended(vec![]), None);
+        assert_eq!(seen.update_suspended(vec![1]), Some(Event::Suspended { members: vec![1] }));
+        assert_eq!(seen.update_suspended(vec![1, 2]), None);
+        assert_eq!(seen.update_suspended(vec![]), Some(Event::Resumed));
+        let mut status = ShardStatus { growth_stuck: 1, ..ShardStatus::default() };
+        assert_eq!(seen.update(&status, 0, false), [Event::GrowthWaits]);
+        assert_eq!(seen.update(&status, 0, false), []);
+        status.growth_stuck = 0;
+        assert_eq!(seen.update(&status, 0, false), [Event::GrowthGoesOn]);
     }
 
     #[test]

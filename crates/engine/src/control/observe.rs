@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use sinew_core::ids::VolumeId;
-use sinew_core::io::Io;
+use sinew_core::io::{DeviceId, Io};
+use sinew_format::model::config::Config;
 use sinew_format::model::sharding::volume_block;
 use sinew_members::full_members::SHOWN_NS;
 use sinew_members::message::ControlRequest;
@@ -11,6 +12,7 @@ use sinew_members::status::{CounterValues, ShardStatus};
 
 use crate::control::error::ControlError;
 use crate::control::events::{Event, MemberChange, Work};
+use crate::control::health::{Observed, suspended_for};
 use crate::control::store::Control;
 
 impl<I: Io> Control<I> {
@@ -23,11 +25,14 @@ impl<I: Io> Control<I> {
         let mut status = ShardStatus::default();
         shards.iter().for_each(|shard| status.add(shard));
         self.place_lost_blocks(&shards);
-        let events = self.observed(&status);
+        let events = self.happened(&status);
         if events.iter().any(|event| matches!(event, Event::NoSpace { .. })) {
             self.refused_at.set(Some(self.io.now()));
         }
-        events.into_iter().for_each(|event| self.note(event));
+        let config = self.config();
+        let suspended_for = suspended_for(&self.observed(&config, &status, &[]));
+        let suspended = self.seen.borrow_mut().update_suspended(suspended_for);
+        events.into_iter().chain(suspended).for_each(|event| self.note(event));
         self.record_damage().await;
         self.evacuate_absent().await;
         Ok(status.counters)
@@ -53,8 +58,50 @@ impl<I: Io> Control<I> {
         }
     }
 
+    /// What is known about the pool, for its assessment.
+    pub fn observed<'a>(
+        &self,
+        config: &'a Config,
+        status: &'a ShardStatus,
+        unnamed: &'a [usize],
+    ) -> Observed<'a> {
+        let thin = self.space().domains.into_iter().filter(|domain| domain.is_overcommitted);
+        Observed {
+            config,
+            status,
+            unnamed,
+            mode: self.mode,
+            has_failed: self.failed.get(),
+            refused_lately: self.has_refused_lately(),
+            thin: thin.flat_map(|domain| domain.members).collect(),
+            damaged_ranges: self.damage().iter().map(|(_, ranges)| ranges.ranges().len()).sum(),
+            unplaced_losses: self.seen.borrow().unplaced_losses(),
+        }
+    }
+
+    /// Notes whether the device node or file of a device that works is gone.
+    pub fn set_unnamed(&self, device: DeviceId, is_unnamed: bool) {
+        let has_changed = match is_unnamed {
+            true => self.unnamed.borrow_mut().insert(device),
+            false => self.unnamed.borrow_mut().remove(&device),
+        };
+        let change = if is_unnamed { MemberChange::Unnamed } else { MemberChange::Named };
+        let member = self.member_on(device).filter(|_| has_changed);
+        member
+            .and_then(|member| self.member_event(member, change))
+            .into_iter()
+            .for_each(|event| self.note(event));
+    }
+
+    /// Members that work, but whose device nodes or files are gone.
+    pub fn unnamed(&self) -> Vec<usize> {
+        let unnamed = self.unnamed.borrow();
+        let in_use = self.devices_in_use().into_iter();
+        in_use.filter(|(_, device)| unnamed.contains(device)).map(|(member, _)| member).collect()
+    }
+
     /// What has happened since the last look.
-    fn observed(&self, status: &ShardStatus) -> Vec<Event> {
+    fn happened(&self, status: &ShardStatus) -> Vec<Event> {
         let client_reads = self.failed_client_reads();
         let mut seen = self.seen.borrow_mut();
         let has_places = self.config.borrow().geometry.mapped().is_some();

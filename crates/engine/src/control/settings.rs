@@ -2,6 +2,7 @@
 //! an elastic array, which is in the configuration.
 
 use crate::control::error::ControlError;
+use crate::control::events::Event;
 use crate::control::store::Control;
 use sinew_core::io::Io;
 use sinew_format::model::elastic_policy::ElasticPolicy;
@@ -22,6 +23,17 @@ impl<I: Io> Control<I> {
 
     /// Limits background work of the whole pool.
     pub async fn throttle(&self, bounds: Limits) {
+        if self.throttle.replace(bounds) != bounds {
+            let Limits { bytes_per_second, pause_above_iops } = bounds;
+            let rate = if bytes_per_second == 0 {
+                "no limit".to_owned()
+            } else {
+                format!("{bytes_per_second} bytes/s")
+            };
+            let pause = format!("pause above {pause_above_iops} requests/s");
+            let pause = if pause_above_iops == 0 { "no pause".to_owned() } else { pause };
+            self.note_setting("throttle", format!("{rate}, {pause}"));
+        }
         let shards = self.shards.len() as u64;
         let share = Limits {
             bytes_per_second: bounds.bytes_per_second.div_ceil(shards),
@@ -32,9 +44,21 @@ impl<I: Io> Control<I> {
         }
     }
 
+    /// The limits of background work of the whole pool.
+    pub fn limits(&self) -> Limits {
+        self.throttle.get()
+    }
+
+    /// Tells that an operator has changed a setting.
+    fn note_setting(&self, setting: &'static str, value: String) {
+        self.note(Event::SettingChanged { setting, value });
+    }
+
     /// Sets the mode of spike avoidance.
     pub async fn set_spike_avoidance(&self, mode: SpikeAvoidance) {
-        self.spike_avoidance.set(mode);
+        if self.spike_avoidance.replace(mode) != mode {
+            self.note_setting("spike-avoidance", mode.name().to_owned());
+        }
         for shard in &self.shards {
             let _ = shard.send(ControlRequest::SpikeAvoidance(mode)).await;
         }
@@ -54,7 +78,9 @@ impl<I: Io> Control<I> {
         if self.config().geometry.mapped().is_none() {
             return Err(ControlError::ArrayPolicy);
         }
-        self.policy.set(policy);
+        if self.policy.replace(policy) != policy {
+            self.note_setting("policy", policy.to_string());
+        }
         for shard in &self.shards {
             let _ = shard.send(ControlRequest::Policy(policy)).await;
         }
@@ -73,11 +99,18 @@ impl<I: Io> Control<I> {
         if let Some(fault) = policy.fault() {
             return Err(ControlError::ElasticPolicy(fault));
         }
+        let before = self.elastic_policy();
         self.change(|config| {
             config.elastic_policy = policy;
             Ok(())
         })
         .await?;
+        if policy != before {
+            self.note_setting("elastic-policy", policy.to_string());
+        }
+        if policy.mirrored_share.is_some_and(|share| before.mirrored_share != Some(share)) {
+            self.seen.borrow_mut().note_conversion_order();
+        }
         self.tell_elastic_policy().await;
         Ok(())
     }
@@ -110,6 +143,10 @@ impl<I: Io> Control<I> {
 
     /// Sets the I/O timeout; `None` disables it. A member that exceeds it is taken out, unless the pool cannot work without it.
     pub async fn set_io_timeout(&self, ns: Option<u64>) {
+        if self.io_timeout() != ns {
+            let after = ns.map_or("never".to_owned(), |ns| format!("{} ms", ns / 1_000_000));
+            self.note_setting("io-timeout", after);
+        }
         self.io_timeouts.set(ns);
         for shard in &self.shards {
             let _ = shard.send(ControlRequest::IoTimeout(ns)).await;

@@ -13,6 +13,7 @@ use sinew_members::message::ControlRequest;
 use sinew_members::status::ShardStatus;
 
 use crate::control::error::ControlError;
+use crate::control::events::Event;
 use crate::control::physical_space::PoolSpace;
 use crate::control::store::Control;
 use crate::pool::{self, Candidate};
@@ -147,11 +148,17 @@ impl<I: Io> Control<I> {
             let path = self.config.borrow().members[index].path.clone();
             pool::require_known_use(&self.io, &Candidate { device, path }).await?;
         }
+        let before = self.config.borrow().members[index].physical;
         self.change(|config| {
             config.members[index].physical = physical;
             Ok(())
         })
         .await?;
+        if physical != before {
+            let limit = if physical == 0 { "no limit".to_owned() } else { format!("{physical} bytes") };
+            let value = format!("{limit} on member {index}");
+            self.note(Event::SettingChanged { setting: "physical-space", value });
+        }
         self.sample_space().await;
         Ok(())
     }

@@ -30,6 +30,7 @@ use sinew_members::latency::SpikeAvoidance;
 use sinew_members::message::{Answer, ControlRequest};
 use sinew_members::open_mode::OpenMode;
 use sinew_members::status::ShardStatus;
+use sinew_members::throttle::Limits;
 
 /// Whether a member in this state gets every change of the configuration.
 pub(super) fn is_told(state: MemberState) -> bool {
@@ -55,6 +56,7 @@ pub struct Control<I> {
     pub(super) failed: Cell<bool>,
     pub(super) spike_avoidance: Cell<SpikeAvoidance>,
     pub(super) policy: Cell<Policy>,
+    pub(super) throttle: Cell<Limits>,
     pub(super) changing: Cell<bool>,
     pub(super) changed: Signal,
     /// The control's own requests to members, and the I/O timeout.
@@ -68,6 +70,8 @@ pub struct Control<I> {
     pub(super) seen: RefCell<Seen>,
     /// Blocks of volumes that the shards had lost at the last look.
     pub(super) lost_blocks: RefCell<BTreeSet<(VolumeId, u64)>>,
+    /// Devices that work, but whose device nodes or files are gone.
+    pub(super) unnamed: RefCell<BTreeSet<DeviceId>>,
     /// When a look last found requests that were refused for lack of room.
     pub(super) refused_at: Cell<Option<u64>>,
     pub(super) space: Rc<SpaceSamples>,
@@ -119,6 +123,7 @@ impl<I: Io> Control<I> {
             failed: Cell::new(false),
             spike_avoidance: Cell::default(),
             policy: Cell::default(),
+            throttle: Cell::default(),
             changing: Cell::new(false),
             changed: Signal::default(),
             io_timeouts: Rc::default(),
@@ -128,6 +133,7 @@ impl<I: Io> Control<I> {
             events: Events::default(),
             seen: RefCell::default(),
             lost_blocks: RefCell::default(),
+            unnamed: RefCell::default(),
             refused_at: Cell::new(None),
             space: Rc::default(),
             damage_recorded: Cell::default(),

@@ -1,6 +1,8 @@
 //! The policy of an elastic array: when its stripes change their form (Elastic RAID, 2022, section 3.2). It is part of the
 //! configuration, so that limits of physical space hold after a restart.
 
+use std::fmt;
+
 /// How stripes of an elastic array change their form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElasticPolicy {
@@ -33,6 +35,30 @@ pub struct ElasticPolicy {
 impl Default for ElasticPolicy {
     fn default() -> ElasticPolicy {
         ElasticPolicy::DEFAULT
+    }
+}
+
+impl fmt::Display for ElasticPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.mirrored_share {
+            Some(share) => write!(f, "mirrored share {share} %")?,
+            None => f.write_str("mirrored share as the governor finds")?,
+        }
+        write!(
+            f,
+            ", govern {}, low {} %, high {} %, hit factor {} %, steady {} per mille, interval {} ms, convert rate {} bytes/s, \
+             weigh {}, autonomous {} in {} s",
+            self.governed,
+            self.low,
+            self.high,
+            self.hit_factor,
+            self.steady_permille,
+            self.interval_ms,
+            self.convert_rate,
+            self.weighed,
+            self.autonomous,
+            self.autonomous_period_s
+        )
     }
 }
 

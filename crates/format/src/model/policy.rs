@@ -1,6 +1,8 @@
 //! The policy of a mapped pool: the layout of small writes, and the conversion of mirrored stripes. It is not stored on the
 //! members, and may be changed at any time.
 
+use std::fmt;
+
 use sinew_layout::named;
 
 /// The layout of small writes in mirrored stripes.
@@ -37,6 +39,21 @@ pub struct Policy {
     /// Pause conversion while clients move more bytes per second than this on any member; 0 is no limit. Clients have priority
     /// in any case, except when the pool runs out of room.
     pub convert_pause_above: u64,
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "packing {}, defragment {}, discard {}, convert-below-free {}, convert-above-mirrored {}, convert-pause-above {}",
+            self.packing.name(),
+            self.gather,
+            self.discard,
+            self.convert_below_free,
+            self.convert_above_mirrored,
+            self.convert_pause_above
+        )
+    }
 }
 
 impl Default for Policy {

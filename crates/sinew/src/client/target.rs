@@ -60,6 +60,20 @@ impl Target {
         }
     }
 
+    /// A pool by its control socket.
+    pub(crate) fn at(control: &Path) -> Target {
+        Target { control: Some(control.to_owned()), pool: None }
+    }
+
+    /// The options that name the pool, behind a command that is to be run; nothing if none were given.
+    pub(crate) fn options(&self) -> String {
+        match (&self.control, &self.pool) {
+            (Some(control), _) => format!(" --control {}", control.display()),
+            (None, Some(pool)) => format!(" --pool {pool}"),
+            (None, None) => String::new(),
+        }
+    }
+
     /// The same, or the running pool of this name where nothing was said.
     pub(crate) fn or_pool(&self, name: &str) -> Target {
         let pool = if self.control.is_none() { self.pool.clone().or(Some(name.to_owned())) } else { None };
@@ -81,25 +95,8 @@ impl Target {
             let alive = places.clone().find(|path| is_alive(path));
             return Ok(alive.unwrap_or_else(|| directory().join(format!("{pool}.sock"))));
         }
-        let mut sockets = Vec::new();
-        let mut closed = Vec::new();
-        for dir in directories() {
-            match std::fs::read_dir(&dir) {
-                Ok(entries) => sockets.extend(entries.flatten().map(|e| e.path()).filter(|p| is_alive(p))),
-                Err(error) if error.kind() == ErrorKind::PermissionDenied => closed.push(dir),
-                Err(_) => {}
-            }
-        }
-        match sockets.as_slice() {
+        match running()?.as_slice() {
             [one] => Ok(one.clone()),
-            [] if !closed.is_empty() => {
-                let closed: Vec<_> = closed.iter().map(|dir| dir.display().to_string()).collect();
-                bail!(
-                    "this user serves no pool, and may not look for others in {}; \
-                     run the command as the user of the server, or say --control PATH",
-                    closed.join(", ")
-                )
-            }
             [] => {
                 bail!("no pool is served; start one with `sinew serve` or `sinew up`, or say --control PATH")
             }
@@ -109,4 +106,31 @@ impl Target {
             }
         }
     }
+}
+
+/// The control sockets of the pools that are served, those in the usual directories.
+///
+/// # Errors
+/// When there is none, and one of the directories may not be read.
+pub(crate) fn running() -> Result<Vec<PathBuf>> {
+    let mut sockets = Vec::new();
+    let mut closed = Vec::new();
+    for dir in directories() {
+        match std::fs::read_dir(&dir) {
+            Ok(entries) => sockets.extend(entries.flatten().map(|e| e.path()).filter(|p| is_alive(p))),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                closed.push(dir.display().to_string())
+            }
+            Err(_) => {}
+        }
+    }
+    if sockets.is_empty() && !closed.is_empty() {
+        bail!(
+            "this user serves no pool, and may not look for others in {}; run the command as the user of the server, or say \
+             --control PATH",
+            closed.join(", ")
+        );
+    }
+    sockets.sort();
+    Ok(sockets)
 }

@@ -20,8 +20,8 @@ use crate::pool::members::{self, Seen};
 /// Finds the pools that files and devices belong to, and says whether they can be served. Changes nothing.
 #[derive(Args)]
 pub(crate) struct FindArgs {
-    /// Files, block devices, or directories of them or of links to them, such as /dev/disk/by-id.
-    #[arg(required = true, value_name = "MEMBER")]
+    /// Files, block devices, or directories of them or of links to them; by default /dev/disk/by-id and /dev.
+    #[arg(value_name = "MEMBER")]
     members: Vec<PathBuf>,
     /// Serve the pool if it can be, as `sinew serve` does.
     #[arg(long, conflicts_with = "json")]
@@ -89,13 +89,15 @@ struct Member {
 /// # Errors
 /// When a path cannot be listed, there is no pool, or with `--serve` the pool cannot be served.
 pub(crate) fn run(args: FindArgs) -> Result<()> {
-    let overview = look(&args.members)?;
+    let named = if args.members.is_empty() { members::places_of_devices() } else { args.members };
+    let overview = look(&named)?;
     if args.json {
         say!("{}", serde_json::to_string_pretty(&overview)?);
     } else {
         print(&overview);
         if overview.pools.is_empty() {
-            bail!("no pool found");
+            let named: Vec<_> = named.iter().map(|path| path.display().to_string()).collect();
+            bail!("no pool found in {}", named.join(", "));
         }
     }
     if !args.serve {
@@ -106,7 +108,7 @@ pub(crate) fn run(args: FindArgs) -> Result<()> {
         [one] => bail!("pool {} cannot be served", one.pool),
         _ => bail!("these are members of several pools; name those of one"),
     }
-    serve(Source::Named(args.members), Kind::Pool, args.listen, |open, ready| {
+    serve(Source::Named(named), Kind::Pool, args.listen, |open, ready| {
         for uri in open.control.catalog().names().iter().flat_map(|name| ready.uris(name)) {
             say!("serving {uri}");
         }

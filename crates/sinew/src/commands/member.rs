@@ -154,8 +154,10 @@ pub(crate) fn run(command: MemberCommand) -> Result<()> {
         }
         MemberCommand::Offline { member, json, target } => {
             target.ask(&Request::MemberOffline { member })?;
-            let told =
-                format!("member {member} is offline; bring it back with `sinew member online {member}`");
+            let told = format!(
+                "member {member} is offline; bring it back with `sinew member online {member}{}`",
+                target.options()
+            );
             tell(&target, member, json, &told)
         }
         MemberCommand::Online { member, path, wait, json, target } => {

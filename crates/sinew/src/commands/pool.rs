@@ -11,7 +11,9 @@ use sinew_format::model::mapped_geometry::Protection;
 use sinew_uring::Devices;
 
 use super::damage::{self, DamageArgs};
+use super::events::{self, EventsArgs};
 use super::find::{self, FindArgs};
+use super::list::{self, ListArgs};
 use super::probe::{self, ProbeArgs};
 use super::status::{self, StatusArgs};
 use crate::names::named;
@@ -20,7 +22,7 @@ use crate::pool::create::{NewPool, wipe};
 use crate::pool::{host, members, preset};
 use crate::{report, units};
 
-/// Pools: create, find, status, damage, destroy.
+/// Pools: create, find, list, status, damage, destroy.
 #[derive(Subcommand)]
 pub(crate) enum PoolCommand {
     Create(CreateArgs),
@@ -28,7 +30,11 @@ pub(crate) enum PoolCommand {
     Find(Box<FindArgs>),
     #[command(hide = true)]
     Probe(ProbeArgs),
+    List(ListArgs),
     Status(StatusArgs),
+    /// As `sinew events`.
+    #[command(alias = "history", hide = true)]
+    Events(EventsArgs),
     Damage(DamageArgs),
     Destroy(DestroyArgs),
 }
@@ -98,7 +104,9 @@ pub(crate) fn run(command: PoolCommand) -> Result<()> {
         PoolCommand::Create(args) => create(&args),
         PoolCommand::Find(args) => find::run(*args),
         PoolCommand::Probe(args) => probe::run(&args),
+        PoolCommand::List(args) => list::run(&args),
         PoolCommand::Status(args) => status::run(&args),
+        PoolCommand::Events(args) => events::run(&args),
         PoolCommand::Damage(args) => damage::run(&args),
         PoolCommand::Destroy(args) => destroy(&args),
     }

@@ -94,6 +94,10 @@ pub(crate) fn run(command: VolumeCommand) -> Result<()> {
         }
         VolumeCommand::Delete { name, yes, force, json, target } => {
             if !yes {
+                let volumes = target.ask(&Request::Status)?["volumes"].take();
+                if !volumes.as_array().into_iter().flatten().any(|volume| volume["name"] == name.as_str()) {
+                    bail!("there is no volume {name}");
+                }
                 bail!("everything in {name} would be lost: say --yes to do it");
             }
             target.ask(&Request::VolumeDelete { name: name.clone(), force })?;

@@ -23,14 +23,10 @@ use super::tls_options::{AllowedClient, TlsOptions};
 use crate::pool::assembly::{Assembly, Source};
 use crate::pool::cores::{self, CoreList};
 use crate::pool::host::Kind;
-use crate::pool::preset;
+use crate::pool::{members, preset};
 use crate::protocol::{ElasticChange, IoTimeout, PolicyChange};
 use crate::tls::TlsChoice;
 use crate::units;
-
-/// The places that are searched for members if none are named. The names in the first stay the same over restarts; the
-/// second has devices that have no such name.
-const PLACES: [&str; 2] = ["/dev/disk/by-id", "/dev"];
 /// The time to wait for members that are missing if none is given: drives behind an expander can take this long.
 const WAIT: Duration = Duration::from_secs(30);
 
@@ -186,7 +182,7 @@ fn parse(text: &str, named: &str) -> Result<(Source, Kind, Listen)> {
     ensure!(!pool.is_empty(), "it does not name a pool; write pool = \"NAME\"");
     let places = match file.members {
         Some(places) => places,
-        None => PLACES.iter().map(PathBuf::from).collect(),
+        None => members::PLACES.iter().map(PathBuf::from).collect(),
     };
     let assembly = Assembly { pool, uuid: file.uuid, places, wait: file.wait.unwrap_or(WAIT) };
     let spike_avoidance = file.latency.spike_avoidance;
@@ -327,7 +323,7 @@ mod tests {
     fn an_empty_file_serves_the_pool_of_its_name() {
         let assembly = assembly("");
         assert_eq!((assembly.pool.as_str(), assembly.wait), ("tank", WAIT));
-        assert_eq!(assembly.places, PLACES.map(PathBuf::from));
+        assert_eq!(assembly.places, members::PLACES.map(PathBuf::from));
     }
 
     #[test]

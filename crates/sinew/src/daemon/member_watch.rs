@@ -36,12 +36,15 @@ type Asked = RefCell<BTreeSet<DeviceId>>;
 async fn watch_member(open: Rc<Open>, asked: Rc<Asked>, member: usize, device: DeviceId) {
     let harm = open.devices.harm(device).await;
     match harm {
-        None => drop(open.unnamed.borrow_mut().remove(&device)),
-        Some(Harm::Unnamed) => drop(open.unnamed.borrow_mut().insert(device)),
+        None => open.control.set_unnamed(device, false),
+        Some(Harm::Unnamed) => open.control.set_unnamed(device, true),
         Some(harm) => {
             match open.control.fail(member).await {
                 Ok(()) => complain!("warning: member {member} is out: {harm}"),
-                Err(error) => complain!("warning: member {member}: {harm}; {error}"),
+                Err(error) => {
+                    open.control.set_unnamed(device, true);
+                    complain!("warning: member {member}: {harm}; {error}");
+                }
             }
             return;
         }

@@ -34,7 +34,7 @@ pub(super) async fn text(open: &Open, stats: &VolumeStats) -> Result<String> {
     let catalog = open.control.catalog();
     let connections = |volume: &VolumeConfig| catalog.get(&volume.name).map_or(0, |v| v.connections());
     let faults: Vec<usize> = config.members.iter().map(|m| open.faults(&m.path).len()).collect();
-    let mut families = of_pool(&open.observed(&config, &status, &open.unnamed()));
+    let mut families = of_pool(&open.control.observed(&config, &status, &open.control.unnamed()));
     families.extend(of_space(&open.control.space()));
     families.push(of_events(&open.control.events().counts()));
     families.push(of_damage(&open.control.damage()));

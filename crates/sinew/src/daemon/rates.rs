@@ -42,16 +42,21 @@ impl Rates {
 
     /// Work that is under way: how much of it is done since it began and left, and when it will end at the present rate.
     pub(crate) fn work(&self, work: Work, done: u64, status: &ShardStatus) -> Option<WorkState> {
-        let (counter, unit, left) = match work {
-            Work::Rebuild => ("chunks_rebuilt", "chunks", Some(status.rebuild_chunks_left)),
-            Work::Rebalance => ("chunks_balanced", "chunks", Some(status.balance_chunks_left)),
-            Work::Scrub => ("stripes_scrubbed", "stripes", status.scrub_stripes_left),
-            Work::Growth => ("chunks_moved", "chunks", status.growth_chunks_left),
-            Work::Resync => ("stripes_resynced", "stripes", Some(status.resync_stripes_left)),
+        let (counters, unit, left): (&[&str], _, _) = match work {
+            Work::Rebuild => (&["chunks_rebuilt"], "chunks", Some(status.rebuild_chunks_left)),
+            Work::Rebalance => (&["chunks_balanced"], "chunks", Some(status.balance_chunks_left)),
+            Work::Scrub => (&["stripes_scrubbed"], "stripes", status.scrub_stripes_left),
+            Work::Growth => (&["chunks_moved"], "chunks", status.growth_chunks_left),
+            Work::Resync => (&["stripes_resynced"], "stripes", Some(status.resync_stripes_left)),
+            Work::Conversion => {
+                (&["stripes_promoted", "stripes_demoted"], "stripes", Some(status.conversions_left))
+            }
         };
         let left = left.filter(|left| *left > 0)?;
         let rates = self.per_second();
-        let rate = rates.and_then(|rates| rates.get(counter).copied()).filter(|rate| *rate > 0.0);
+        let sum =
+            |rates: BTreeMap<String, f64>| counters.iter().filter_map(|name| rates.get(*name)).sum::<f64>();
+        let rate = rates.map(sum).filter(|rate| *rate > 0.0);
         Some(WorkState {
             work: work.name().to_owned(),
             unit: unit.to_owned(),

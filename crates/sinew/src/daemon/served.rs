@@ -13,7 +13,7 @@ use super::rates::Rates;
 use super::volume_stats::VolumeStats;
 use crate::pool::host::Open;
 use crate::protocol::answer::{EventList, HistoryView};
-use crate::protocol::state::{InjectedFault, NbdPlaces, PoolState};
+use crate::protocol::state::{InjectedFault, NbdPlaces, PoolState, ThrottleState};
 use crate::protocol::{self, status};
 
 /// How long a request for events waits for one, and how often it looks.
@@ -57,14 +57,19 @@ impl Served {
     pub(super) async fn state(&self) -> Result<PoolState> {
         let Served { open, addresses, rates, .. } = self;
         let control = &open.control;
-        let (config, shards, unnamed) = (control.config(), control.status().await?, open.unnamed());
-        let observed = open.observed(&config, &shards, &unnamed);
+        let (config, shards, unnamed) = (control.config(), control.status().await?, control.unnamed());
+        let observed = control.observed(&config, &shards, &unnamed);
         let mut state = status::pool(&observed, &control.space(), &addresses.control);
         let done = control.work_done();
         state.work = done.into_iter().filter_map(|(work, done)| rates.work(work, done, &shards)).collect();
         state.policy = match config.geometry {
             PoolGeometry::Mapped(_) => Some(status::policy(&control.policy())),
             PoolGeometry::Array(_) => None,
+        };
+        let limits = control.limits();
+        state.throttle = ThrottleState {
+            bytes_per_second: limits.bytes_per_second,
+            pause_above_iops: limits.pause_above_iops,
         };
         state.spike_avoidance = control.spike_avoidance().name().to_owned();
         state.io_timeout_s = control.io_timeout().map(|ns| ns as f64 / 1e9);

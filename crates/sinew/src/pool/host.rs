@@ -4,7 +4,6 @@
 //! the reason, the pool is opened again without it.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::thread::JoinHandle;
 
@@ -12,7 +11,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use async_channel::{Receiver, Sender};
 use sinew_core::io::{DeviceId, Io};
 use sinew_engine::client::{PoolClient, ShardLink};
-use sinew_engine::control::health::Observed;
 use sinew_engine::control::{Catalog, Control};
 use sinew_engine::pool::md_arrays::{self, MdError, MdOptions};
 use sinew_engine::pool::{self, Candidate, Found, PoolError};
@@ -23,7 +21,6 @@ use sinew_members::message::ShardEvent;
 use sinew_members::open_error::RecoverError;
 use sinew_members::open_mode::OpenMode;
 use sinew_members::recovery_report::RecoveryReport;
-use sinew_members::status::ShardStatus;
 use sinew_uring::threads::{pin_to, spawn_pinned};
 use sinew_uring::{Config as RuntimeConfig, Devices, Runtime, UringIo};
 
@@ -60,8 +57,6 @@ pub(crate) struct Open {
     pub(crate) client: PoolClient<UringIo>,
     pub(crate) recovery: RecoveryReport,
     pub(crate) warnings: Vec<String>,
-    /// Devices that work, but whose device nodes or files are gone.
-    pub(crate) unnamed: RefCell<BTreeSet<DeviceId>>,
     /// Threads that run shards, the first included.
     pub(crate) threads: usize,
 }
@@ -73,37 +68,6 @@ impl Open {
         let candidates = self.candidates.borrow();
         let known = candidates.iter().find(|known| known.path == path);
         known.map(|known| self.devices.faults(known.device)).unwrap_or_default()
-    }
-
-    /// What is known about the pool.
-    pub(crate) fn observed<'a>(
-        &self,
-        config: &'a Config,
-        status: &'a ShardStatus,
-        unnamed: &'a [usize],
-    ) -> Observed<'a> {
-        let has_failed = self.control.has_failed();
-        let domains = self.control.space().domains;
-        let thin = domains.into_iter().filter(|domain| domain.is_overcommitted);
-        let thin = thin.flat_map(|domain| domain.members).collect();
-        Observed {
-            config,
-            status,
-            unnamed,
-            mode: self.control.mode(),
-            has_failed,
-            refused_lately: self.control.has_refused_lately(),
-            thin,
-            damaged_ranges: self.control.damage().iter().map(|(_, ranges)| ranges.ranges().len()).sum(),
-            unplaced_losses: self.control.unplaced_losses(),
-        }
-    }
-
-    /// Members that work, but whose device nodes or files are gone.
-    pub(crate) fn unnamed(&self) -> Vec<usize> {
-        let unnamed = self.unnamed.borrow();
-        let in_use = self.control.devices_in_use().into_iter();
-        in_use.filter(|(_, device)| unnamed.contains(device)).map(|(member, _)| member).collect()
     }
 }
 
@@ -339,7 +303,6 @@ impl Attempt<'_> {
             client,
             recovery,
             warnings: found.warnings,
-            unnamed: RefCell::default(),
             threads: count,
         })
     }

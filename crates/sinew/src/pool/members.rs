@@ -27,6 +27,15 @@ const IN_USE_PAUSE: Duration = Duration::from_millis(10);
 /// The only directory in /dev that is for files: a file system in memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
+/// The places that are searched for members if none are named. The names in the first stay the same over restarts; the
+/// second has devices that have no such name.
+pub(crate) const PLACES: [&str; 2] = ["/dev/disk/by-id", "/dev"];
+
+/// Those of [`PLACES`] that this machine has.
+pub(crate) fn places_of_devices() -> Vec<PathBuf> {
+    PLACES.iter().map(PathBuf::from).filter(|place| place.is_dir()).collect()
+}
+
 /// Members that could be opened, and a line for each that could not.
 pub(crate) struct Available {
     pub(crate) candidates: Vec<Candidate>,

@@ -71,6 +71,9 @@ pub(crate) struct EventView {
     /// Members without which the pool was opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) out: Option<Vec<usize>>,
+    /// Members that have no physical space.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) members: Option<Vec<usize>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) member: Option<usize>,
     /// Where the member is.
@@ -116,6 +119,12 @@ pub(crate) struct EventView {
     /// How often a client was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) times: Option<u64>,
+    /// Name of a setting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) setting: Option<String>,
+    /// What it is now, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value: Option<String>,
 }
 
 /// The last ten minutes. All lists have the same length, the oldest sample first; there is one every `step_s` seconds.

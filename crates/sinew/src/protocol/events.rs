@@ -20,7 +20,11 @@ pub(crate) fn entry(entry: &Entry, start: SystemTime) -> EventView {
     let some = |text: &String| Some(text.clone());
     match &entry.event {
         Event::Opened { out, .. } => EventView { out: Some(out.clone()), ..view },
-        Event::PoolFailed => view,
+        Event::PoolFailed | Event::Resumed | Event::GrowthWaits | Event::GrowthGoesOn => view,
+        Event::Suspended { members } => EventView { members: Some(members.clone()), ..view },
+        Event::SettingChanged { setting, value } => {
+            EventView { setting: Some((*setting).to_owned()), value: some(value), ..view }
+        }
         Event::Member { member, path, change: _ } => {
             EventView { member: Some(*member), path: some(path), ..view }
         }

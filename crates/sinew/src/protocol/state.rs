@@ -54,6 +54,8 @@ pub(crate) struct PoolState {
     pub(crate) array: Option<ArrayState>,
     /// Null for an array.
     pub(crate) policy: Option<PolicyState>,
+    /// Limits of background work.
+    pub(crate) throttle: ThrottleState,
     /// Bytes that clients store.
     pub(crate) stored_bytes: u64,
     /// Of the stored bytes, those in mirrored stripes.
@@ -224,6 +226,16 @@ pub(crate) struct PolicyState {
     pub(crate) convert_above_mirrored: u8,
     /// Bytes per second of client I/O on a member; 0 for never.
     pub(crate) convert_pause_above: u64,
+}
+
+/// Limits of background work of the whole pool: conversion, compaction, rebuild, rebalance, growth, scrub.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct ThrottleState {
+    /// 0 for no limit.
+    pub(crate) bytes_per_second: u64,
+    /// It pauses while clients make more requests per second than this; 0 for never.
+    pub(crate) pause_above_iops: u64,
 }
 
 /// Numbers of stripes.

@@ -1,5 +1,6 @@
 //! The state of a pool for people: is the data safe, what is happening, what should be done.
 
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -19,6 +20,20 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or("?")
 }
 
+/// A state of health, on a terminal in the colour of its urgency unless NO_COLOR is set.
+fn painted(health: &str) -> String {
+    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
+    if is_plain || !io::stdout().is_terminal() {
+        return health.to_owned();
+    }
+    let colour = match health {
+        "healthy" => 32,
+        "degraded" | "at risk" => 33,
+        _ => 31,
+    };
+    format!("\x1b[1;{colour}m{health}\x1b[0m")
+}
+
 /// The state for people.
 pub(crate) fn print(value: &Value) {
     let bytes = |key: &str| units::bytes(number(value, key));
@@ -32,7 +47,7 @@ pub(crate) fn print(value: &Value) {
         if number(value, "shards") == 1 { "" } else { "s" },
         if value["checksums"].as_bool() == Some(true) { "on" } else { "off" }
     );
-    say!("health    {}", text(value, "health"));
+    say!("health    {}", painted(text(value, "health")));
     match text(value, "access") {
         "read-only" => say!("access    read-only, nothing is written to the members"),
         "last-resort" => say!("access    last resort: read-only, what cannot be read fails"),
@@ -130,7 +145,8 @@ fn print_work(value: &Value) {
         ));
     }
     let conversions = number(value, "conversions_left");
-    if conversions > 0 {
+    let is_told = told.iter().any(|work| work.starts_with("conversion"));
+    if conversions > 0 && !is_told {
         told.push(format!("conversion, {conversions} stripes left"));
     }
     say!("working   {}", if told.is_empty() { "nothing".to_owned() } else { told.join("; ") });
@@ -142,7 +158,7 @@ fn print_hung(value: &Value) {
         let (member, seconds) = (number(m, "member"), number(m, "unanswered_s"));
         if m["timed_out"] == true {
             say!(
-                "TIMED OUT member {member} did not answer and is out; when it answers again, or was reset, bring it back (`sinew member online {member}`)"
+                "TIMED OUT member {member} did not answer and is out; bring it back when it answers again, or was reset"
             );
         } else if seconds >= HUNG_S {
             say!("HUNG      member {member} has not answered a request for {seconds} s");

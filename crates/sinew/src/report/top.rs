@@ -164,7 +164,7 @@ fn draw_work(frame: &mut Frame<'_>, state: &PoolState, area: Rect) {
     );
     let mut lines = vec![Line::raw(clients)];
     lines.extend(state.work.iter().map(|work| Line::raw(progress(work))));
-    if state.conversions_left > 0 {
+    if state.conversions_left > 0 && !state.work.iter().any(|work| work.work == "conversion") {
         lines.push(Line::raw(format!("conversion: {} stripes left", state.conversions_left)));
     }
     if lines.len() == 1 {

@@ -74,7 +74,7 @@ fn told_out(entries: &[Entry]) -> BTreeSet<usize> {
             Event::Member { member, change, .. } => match change {
                 Failed | Offline | Missing | Evacuating => drop(told.insert(*member)),
                 Back | Replaced | Added | Kept | Removed => drop(told.remove(member)),
-                Hung | Leaving | Slow | NotSlow => {}
+                Hung | Leaving | Slow | NotSlow | Unnamed | Named => {}
             },
             _ => {}
         }

@@ -121,7 +121,7 @@ function showWork() {
     return bar(work.work, work.done, work.done + work.left,
       `${work.percent} %, ${work.left} ${work.unit} left${pace}`);
   });
-  if (state.conversions_left > 0) shown.push(element("p", {}, `conversion: ${state.conversions_left} stripes left`));
+  if (state.conversions_left > 0 && !state.work.some((work) => work.work === "conversion")) shown.push(element("p", {}, `conversion: ${state.conversions_left} stripes left`));
   fill("work", ...(shown.length > 0 ? shown : [element("p", { class: "quiet" }, "nothing")]));
 }
 

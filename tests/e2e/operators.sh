@@ -1,0 +1,61 @@
+# What operators meet around the data: a full file system below the members, other users, terminals.
+
+# Serves a pool of sparse files in a file system in memory that is smaller than they are.
+test_operators_full_file_system() {
+  need nbdcopy mount umount || return
+  [ -n "$server" ] && stop -KILL
+  mkdir -p "$dir/small" && mount -t tmpfs -o size=96M none "$dir/small" || { echo "no mounts"; return 77; }
+  full_file_system; local code=$?
+  [ -n "$server" ] && stop
+  umount -l "$dir/small"
+  return $code
+}
+until_health() { for _ in $(seq 200); do health "$1" && return 0; sleep 0.1; done; echo "not $1"; ctl pool status; return 1; }
+full_file_system() {
+  members=("$dir"/small/m{0..3})
+  "$SINEW" pool create t "${members[@]}" --size 64M --volume v:96M >/dev/null && start || return 1
+  head -c 16M /dev/urandom >"$dir/in" && nbdcopy --flush "$dir/in" "$(uri)" || return 1
+  # A write waits, or is refused; the copy ends when there is room.
+  head -c 90M /dev/urandom >"$dir/more" && { nbdcopy --flush "$dir/more" "$(uri)" >/dev/null 2>&1 & } && local load=$!
+  until_health suspended || return 1
+  [ "$(ctl pool status --json | grep -c '"state": "active"')" = 4 ] || { echo "a member is out"; ctl pool status; return 1; }
+  ctl pool status --check >"$dir/check"; [ $? = 2 ] && grep -q "no physical space" "$dir/check" || { cat "$dir/check"; return 1; }
+  ctl pool status | grep -q '^data safe yes$' || { ctl pool status; return 1; }
+  for _ in $(seq 50); do ctl events --json | grep -q '"event":"pool-suspended"' && break; sleep 0.1; done
+  ctl events --json | grep -q '"event":"pool-suspended".*"severity":"error"' || { ctl events; return 1; }
+  grep -q 'ERROR writes wait or are refused: no physical space on member' "$dir/log" || return 1
+  # A crash changes nothing of it, and what was acknowledged is read.
+  stop -KILL; wait "$load"
+  start || return 1
+  mount -o remount,size=300M "$dir/small" && until_health healthy || return 1
+  nbdcopy --flush "$dir/more" "$(uri)" && nbdcopy "$(uri)" "$dir/back" && cmp -n $((90 << 20)) "$dir/more" "$dir/back" || return 1
+  ctl scrub --wait >/dev/null && health healthy || { ctl pool status; return 1; }
+}
+
+# A user to whom the control sockets are closed is not told that there is no pool.
+test_operators_other_user() {
+  need unshare setpriv mount || return
+  [ "$(id -u)" = 0 ] || { echo "not root"; return 77; }
+  local said
+  said=$(env -u XDG_RUNTIME_DIR -u SINEW_CONTROL -u SINEW_POOL unshare --mount bash -c '
+    mount -t tmpfs none /run && mkdir -m 0700 /run/sinew && cp "$1" /run/program || exit 77
+    setpriv --reuid=65534 --regid=65534 --clear-groups env TMPDIR=/run /run/program pool status 2>&1; echo "exit $?"' _ "$SINEW")
+  [ $? = 77 ] && { echo "no mounts"; return 77; }
+  [[ "$said" == *"may not look for others in /run/sinew"*"exit 1" ]] || { echo "$said"; return 1; }
+}
+
+# On a terminal: the colour of health, and the live view, which ends with q.
+test_operators_terminal() {
+  need script || return
+  fresh 64M 32M || return 1
+  local shown
+  terminal() { TERM=xterm script -qec "$*" /dev/null </dev/null; }
+  shown=$(terminal "'$SINEW' pool status --control '$dir/ctl'")
+  [[ "$shown" == *$'health    \e[1;32mhealthy\e[0m'* ]] || { echo "no colour: $shown"; return 1; }
+  shown=$(NO_COLOR=1 terminal "'$SINEW' pool status --control '$dir/ctl'")
+  [[ "$shown" == *"health    healthy"* ]] || { echo "$shown"; return 1; }
+  ctl pool status | grep -q '^health    healthy$' || return 1
+  (sleep 1; printf q) | TERM=xterm timeout 20 script -qec "stty rows 40 cols 120; '$SINEW' top --control '$dir/ctl'" /dev/null >"$dir/screen" ||
+    { tail -c 2000 "$dir/screen"; return 1; }
+  grep -q 'healthy' "$dir/screen" && grep -q 'm4' "$dir/screen" || { tail -c 2000 "$dir/screen"; return 1; }
+}
