@@ -57,5 +57,5 @@ test_operators_terminal() {
   ctl pool status | grep -q '^health    healthy$' || return 1
   (sleep 1; printf q) | TERM=xterm timeout 20 script -qec "stty rows 40 cols 120; '$SINEW' top --control '$dir/ctl'" /dev/null >"$dir/screen" ||
     { tail -c 2000 "$dir/screen"; return 1; }
-  grep -q 'healthy' "$dir/screen" && grep -q 'm4' "$dir/screen" || { tail -c 2000 "$dir/screen"; return 1; }
+  grep -q HEALTHY "$dir/screen" && grep -q active "$dir/screen" || { tail -c 2000 "$dir/screen"; return 1; }
 }
