@@ -8,9 +8,9 @@
 //!     channel       the stream of a client: plain, or with a session on it
 //! ```
 //!
-//! The protocol is that of rustls, with TLS 1.3 and 1.2. A plain connection costs nothing of it. Bytes of a protected one are
-//! encrypted from where they lie, and decrypted to where they belong, through the buffers of the record layer; keys are not
-//! handed to the kernel.
+//! The protocol is that of rustls, with TLS 1.3 and 1.2. A plain connection passes what it carries as it is. Bytes of a
+//! protected one are encrypted from where they lie, and decrypted to where they belong, through the buffers of the record
+//! layer; keys are not handed to the kernel.
 
 pub mod allow_list;
 mod channel;
