@@ -14,10 +14,14 @@ pub(crate) struct StripeRow<'a> {
 }
 
 impl StripeRow<'_> {
-    /// The `wanted` column from the others without `left_out`, `None` when these are too few. It may be wrong where a column is
-    /// silently wrong.
+    /// The `wanted` column from the others without `left_out`, `None` when these are too few, or the stripe has no such column.
+    /// It may be wrong where a column is silently wrong.
     pub(crate) fn recover(&self, wanted: usize, left_out: Option<usize>) -> Option<Buf> {
         let (k, m) = (self.geometry.data_columns, self.geometry.parity_columns());
+        if (self.used..k).contains(&wanted) {
+            // A last resort may have an older table of the stripe, which was narrower.
+            return None;
+        }
         let mut known = StripeColumns::new(k, m);
         (self.used..k).for_each(|column| known.set_absent(column));
         let read = self.columns.iter().enumerate().filter_map(|(i, buf)| Some((i, buf.as_ref()?)));
