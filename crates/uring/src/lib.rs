@@ -2,7 +2,8 @@
 //!
 //! [`Runtime`] runs the tasks of one thread; [`UringIo`] is its handle and implements the engine's `Io`. [`Devices`] is
 //! shared by all runtimes of the process. [`net`] moves bytes for frontends, [`signal`] waits for SIGINT and SIGTERM,
-//! [`inherited`] has the sockets of the process's starter, [`threads`] starts a runtime on a core of its own. [`Fault`]s can be injected into members.
+//! [`inherited`] has the sockets that the process was started with, [`threads`] starts a runtime on a core of its own.
+//! [`Fault`]s can be injected into members.
 //!
 //! A request the kernel still works on owns its memory in a slot of the ring, so dropping its future is sound: the slot
 //! frees the memory when the completion arrives.

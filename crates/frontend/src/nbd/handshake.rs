@@ -29,11 +29,11 @@ const PADDING_BYTES: usize = 124;
 /// How a connection is protected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protection {
-    /// It is not, and TLS is not offered.
+    /// By nothing; TLS is not offered.
     None,
-    /// It is not yet; the client may ask for TLS.
+    /// Not yet by TLS; the client may ask for it.
     Offered,
-    /// It is not yet; nothing is told without TLS.
+    /// Not yet by TLS; the server refuses every other option until the client has asked for TLS.
     Required,
     /// By TLS.
     Tls {

@@ -58,7 +58,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<()> {
     Ok(())
 }
 
-/// What is told of a pool; of one that does not answer, its name and the reason.
+/// The entry of a pool in the list. If its server does not answer, the entry holds the pool's name and the error.
 fn entry(control: &Path) -> Value {
     match Target::at(control).ask(&Request::Status) {
         Ok(status) => json!({
