@@ -1,6 +1,6 @@
 //! The encoding of a pool's geometry in the configuration.
 
-use sinew_layout::{Level, Rotation};
+use sinew_layout::{Level, ParityWeights, Rotation};
 
 use crate::model::array_geometry::{ArrayGeometry, ArraySpec, StoredArray};
 use crate::model::array_growth::{Arrangement, GrowMethod, Grown};
@@ -12,6 +12,8 @@ use crate::codec::{DecodeError, Reader, Writer};
 
 /// The byte that marks an array, in place of the protection of a mapped pool.
 const ARRAY: u8 = 0x20;
+/// The byte in place of md's number of the rotation where members hold parity by weights.
+const WEIGHTED: u8 = Rotation::ALL.len() as u8;
 
 pub(crate) fn encode_shape(shape: &PoolGeometry, w: &mut Writer) {
     match shape {
@@ -30,7 +32,7 @@ pub(crate) fn encode_shape(shape: &PoolGeometry, w: &mut Writer) {
             let level = a.layout.level();
             w.u8(ARRAY);
             w.u8(level.number());
-            w.u8(level.rotation().map_or(0, |rotation| rotation as u8));
+            w.u8(level.rotation().map_or(0, Rotation::number));
             w.u8(match level {
                 Level::Raid10 { copies } => copies as u8,
                 Level::Raid50 { groups, .. } | Level::Raid60 { groups, .. } => groups as u8,
@@ -49,6 +51,9 @@ pub(crate) fn encode_shape(shape: &PoolGeometry, w: &mut Writer) {
                 w.u32(elastic.expect_milli);
                 w.u64(elastic.physical);
                 w.u32(elastic.form_pages);
+            }
+            if let Some(weights) = level.weights() {
+                w.bytes(&weights.weights());
             }
         }
     }
@@ -85,7 +90,14 @@ fn decode_array(r: &mut Reader<'_>, count: usize) -> Result<Option<ArrayGeometry
         0 => None,
         _ => Some(Elastic { expect_milli: r.u32()?, physical: r.u64()?, form_pages: r.u32()? }),
     };
-    let rotation = *Rotation::ALL.get(usize::from(rotation)).ok_or(DecodeError::Invalid("rotation"))?;
+    let rotation = match Rotation::ALL.get(usize::from(rotation)) {
+        Some(&rotation) => rotation,
+        None if rotation == WEIGHTED => {
+            let weights = ParityWeights::new(r.take(members)?);
+            Rotation::Weighted(weights.map_err(|_| DecodeError::Invalid("parity weights"))?)
+        }
+        None => return Err(DecodeError::Invalid("rotation")),
+    };
     let level = match number {
         0 => Level::Raid0,
         1 => Level::Raid1,

@@ -277,7 +277,7 @@ pub(crate) mod tests {
     use crate::model::mapped_geometry::{MappedGeometry, MemberLayout, Protection};
     use crate::model::pool_geometry::PoolGeometry;
     use proptest::prelude::*;
-    use sinew_layout::{Level, Rotation};
+    use sinew_layout::{Level, ParityWeights, Rotation};
 
     pub(crate) fn sample() -> Config {
         let protection = Protection::Parity1;
@@ -330,6 +330,23 @@ pub(crate) mod tests {
         let mut config = Config { geometry: PoolGeometry::Array(geometry), damage: Vec::new(), ..sample() };
         config.members.iter_mut().for_each(|member| member.layout = MemberLayout::default());
         config
+    }
+
+    #[test]
+    fn parity_weights_are_kept() {
+        let mut config = elastic_sample();
+        let weights = ParityWeights::new(&[4, 2, 1, 1]).unwrap();
+        let PoolGeometry::Array(array) = config.geometry else { unreachable!("a sample of an array") };
+        let level = Level::Raid5(Rotation::Weighted(weights));
+        let spec = ArraySpec { level, elastic: None, ..array.spec() };
+        config.geometry = PoolGeometry::Array(ArrayGeometry::new(&spec, 4, 64 << 20, 1, Some(64)).unwrap());
+        let bytes = encode_config(&config);
+        assert_eq!(decode_config(&bytes).as_ref(), Ok(&config));
+        // Weights of no member, in place of those.
+        let at = bytes.windows(4).position(|at| at == [4, 2, 1, 1]).unwrap();
+        let mut none = bytes.clone();
+        none[at..at + 4].fill(0);
+        assert_eq!(decode_config(&none), Err(DecodeError::Invalid("parity weights")));
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! The static levels: RAID 0, 1, 10, 5, 6, 50 and 60, with chunks where md puts them.
 //!
 //! Guarantees, for every valid [`Geometry`]: [`Geometry::homes`], [`Geometry::parity`] and [`Geometry::role`] are
-//! inverse to each other, no two chunks of a stripe share a member, and parity is as even as the number of stripes
-//! allows. Addresses are in chunks; bytes appear only when a geometry is made.
+//! inverse to each other, no two chunks of a stripe share a member, and without weights parity is as even as the number of
+//! stripes allows. Addresses are in chunks; bytes appear only when a geometry is made.
 
 use std::fmt;
 
 use crate::MEMBERS_MAX;
+use crate::parity_weights::ParityWeights;
 use crate::rotation::{Cell, Rotation, Stripes};
 
 /// The level of a static array.
@@ -63,6 +64,11 @@ impl Level {
             _ => None,
         }
     }
+
+    /// The weights by which members hold parity; `None` where they hold equal shares of it, or there is none.
+    pub fn weights(self) -> Option<ParityWeights> {
+        self.rotation().and_then(Rotation::weights)
+    }
 }
 
 impl fmt::Display for Level {
@@ -71,6 +77,8 @@ impl fmt::Display for Level {
             Level::Raid0 => write!(f, "RAID 0"),
             Level::Raid1 => write!(f, "RAID 1"),
             Level::Raid10 { copies } => write!(f, "RAID 10, {copies} near copies"),
+            Level::Raid5(Rotation::Weighted(weights)) => write!(f, "RAID 5, parity weights {weights}"),
+            Level::Raid6(Rotation::Weighted(weights)) => write!(f, "RAID 6, parity weights {weights}"),
             Level::Raid5(rotation) => write!(f, "RAID 5, {rotation}"),
             Level::Raid6(rotation) => write!(f, "RAID 6, {rotation}"),
             Level::Raid50 { rotation, .. } => write!(f, "RAID 50, {rotation}"),
@@ -144,6 +152,20 @@ pub enum GeometryError {
     /// A chunk size that is not a whole number of sectors of 512 bytes.
     #[error("a chunk of {0} bytes; it must be a multiple of 512 greater than 0")]
     Chunk(u32),
+    /// Weights for another number of members.
+    #[error("{weights} parity weights for {members} members; give one for each, spares not counted")]
+    Weights {
+        /// Weights.
+        weights: u32,
+        /// Members.
+        members: u32,
+    },
+    /// Weights that put two parities of a stripe on one member.
+    #[error("with two parities no parity weight can exceed half of the sum; the weights are {0}")]
+    Overweight(ParityWeights),
+    /// Weights of a level that has groups.
+    #[error("levels 50 and 60 have no parity weights; levels 5 and 6 have")]
+    GroupedWeights,
     /// A member that holds no whole chunk.
     #[error("a member of {member_bytes} bytes holds no chunk of {chunk_bytes} bytes")]
     Empty {
@@ -260,6 +282,14 @@ impl Geometry {
         }
     }
 
+    /// Consecutive stripes that contain every combination of members that occurs in stripes.
+    pub fn turn(&self) -> u64 {
+        match self.shape {
+            Shape::Near { .. } => u64::from(self.members),
+            Shape::Parity { groups, stripes } => u64::from(stripes.turn()) * u64::from(groups),
+        }
+    }
+
     /// The stripe of a logical chunk.
     pub fn stripe_of(&self, logical: u64) -> u64 {
         self.stripe_column(logical).0
@@ -372,6 +402,18 @@ impl Geometry {
     }
 }
 
+fn check_weights(rotation: Rotation, members: u32, groups: u32, parities: u32) -> Result<(), GeometryError> {
+    match rotation.weights() {
+        None => Ok(()),
+        Some(_) if groups > 1 => Err(GeometryError::GroupedWeights),
+        Some(weights) if weights.members() != members => {
+            Err(GeometryError::Weights { weights: weights.members(), members })
+        }
+        Some(weights) if !weights.allow(parities) => Err(GeometryError::Overweight(weights)),
+        Some(_) => Ok(()),
+    }
+}
+
 fn shape(level: Level, members: u32) -> Result<Shape, GeometryError> {
     let at_least = |min: u32| {
         let fits = (min..=MEMBERS_MAX).contains(&members);
@@ -385,6 +427,7 @@ fn shape(level: Level, members: u32) -> Result<Shape, GeometryError> {
             return Err(GeometryError::Groups { members, groups });
         }
         at_least(min * groups)?;
+        check_weights(rotation, members, groups, parities)?;
         Ok(Shape::Parity { groups, stripes: Stripes { rotation, width: members / groups, parities } })
     };
     let grouped = |groups: u32| {

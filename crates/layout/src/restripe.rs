@@ -21,9 +21,9 @@ pub struct Restripe {
          RAID 6, the same level, chunk size and member size, and more members"
 )]
 pub struct RestripeError {
-    from: Level,
+    from: Box<Level>,
     from_members: u32,
-    to: Level,
+    to: Box<Level>,
     to_members: u32,
 }
 
@@ -51,9 +51,9 @@ impl Restripe {
             return Ok(Restripe { old, new });
         }
         Err(RestripeError {
-            from: old.level(),
+            from: Box::new(old.level()),
             from_members: old.members(),
-            to: new.level(),
+            to: Box::new(new.level()),
             to_members: new.members(),
         })
     }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sinew_layout::stats::{Counts, coefficient_of_variation};
-use sinew_layout::{Geometry, GeometryError, Home, Level, Role, Rotation};
+use sinew_layout::{Geometry, GeometryError, Home, Level, ParityWeights, Role, Rotation};
 
 const CHUNK: u32 = 65536;
 
@@ -10,7 +10,23 @@ fn geometry(level: Level, members: u32, rows: u64) -> Geometry {
     Geometry::new(level, members, CHUNK, rows * u64::from(CHUNK)).unwrap()
 }
 
+/// Levels 5 and 6 with weights for 3 to 8 members, of which at least two are as large as any.
+fn weighted_geometry() -> impl Strategy<Value = Geometry> {
+    (prop::collection::vec(0u8..4, 2..7), 3u8..8, any::<bool>(), 1u64..60).prop_map(
+        |(mut weights, most, two, rows)| {
+            weights.splice(1..1, [most; 2]);
+            let rotation = Rotation::Weighted(ParityWeights::new(&weights).unwrap());
+            let level = if two { Level::Raid6(rotation) } else { Level::Raid5(rotation) };
+            geometry(level, weights.len() as u32, rows)
+        },
+    )
+}
+
 fn any_geometry() -> impl Strategy<Value = Geometry> {
+    prop_oneof![rotated_geometry(), weighted_geometry()]
+}
+
+fn rotated_geometry() -> impl Strategy<Value = Geometry> {
     let rotation = (0usize..4).prop_map(|i| Rotation::ALL[i]);
     (0u32..7, 1u32..9, 2u32..5, rotation, 1u64..60).prop_map(|(kind, n, groups, rotation, rows)| {
         let (level, members) = match kind {
@@ -67,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn parity_is_even(g in any_geometry()) {
+    fn parity_is_even_without_weights(g in rotated_geometry()) {
         let count = |g: &Geometry| Counts::of(g.members(), g.member_chunks(), |home| g.role(home)).parity;
         let parity = count(&g);
         let (min, max) = (parity.iter().min().unwrap(), parity.iter().max().unwrap());
@@ -154,4 +170,26 @@ fn what_cannot_be_is_refused() {
     assert!(matches!(make(Level::Raid60 { groups: 2, rotation }, 6), GeometryError::Members { min: 8, .. }));
     assert_eq!(Geometry::new(Level::Raid0, 2, 1000, bytes), Err(GeometryError::Chunk(1000)));
     assert!(matches!(Geometry::new(Level::Raid0, 2, CHUNK, 100), Err(GeometryError::Empty { .. })));
+}
+
+#[test]
+fn weights_that_do_not_fit_are_refused() {
+    let weighted = |weights: &[u8]| Rotation::Weighted(ParityWeights::new(weights).unwrap());
+    let make = |level, members| Geometry::new(level, members, CHUNK, 1 << 30).unwrap_err().to_string();
+    assert!(make(Level::Raid5(weighted(&[2, 1, 1])), 4).contains("3 parity weights for 4 members"));
+    assert!(
+        make(Level::Raid6(weighted(&[4, 1, 1, 1])), 4).contains("half of the sum; the weights are 4,1,1,1")
+    );
+    let grouped = Level::Raid50 { groups: 2, rotation: weighted(&[1; 6]) };
+    assert!(make(grouped, 6).contains("levels 5 and 6 have"));
+}
+
+#[test]
+fn weights_share_the_parity_of_a_turn() {
+    let level = Level::Raid5(Rotation::Weighted(ParityWeights::new(&[60, 10, 10, 10, 10]).unwrap()));
+    let g = geometry(level, 5, 100);
+    assert_eq!(g.turn(), 10);
+    let mut held = [0; 5];
+    (0..g.stripes()).flat_map(|stripe| g.parity(stripe)).for_each(|home| held[home.member as usize] += 1);
+    assert_eq!(held, [60, 10, 10, 10, 10]);
 }

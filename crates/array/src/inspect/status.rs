@@ -68,7 +68,7 @@ pub(crate) fn status<I: Io>(shard: &Inspected<'_, I>) -> ShardStatus {
         // One turn of the rotation represents the others, if all have the same form.
         let all = stripes.end - stripes.start;
         let turn = match layout.is_regular() && !layout.is_elastic() {
-            true => layout.geometry.members() * layout.geometry.groups(),
+            true => layout.geometry.layout.turn() as usize,
             false => all as usize,
         };
         let times = (all / turn as u64).max(1);

@@ -56,6 +56,7 @@ builtin![
     "mttdl",
     "esap-reliability",
     "ageing-together",
+    "uneven-parity",
     "esap",
     "esap-parity",
     "esap-ablation",

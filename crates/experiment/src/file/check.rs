@@ -241,6 +241,11 @@ impl Spec {
         if self.content.is_some() && self.preset.is_some() {
             return Err(Error::setting("content", "the layers of presets write zeros"));
         }
+        self.array.full_level()?;
+        if self.array.parity_weights.is_some() && (!is_array || self.grows.is_some()) {
+            let why = "only an array that does not grow has weights, and the target is none";
+            return Err(Error::setting("array.parity_weights", why));
+        }
         let Some(elastic) = &self.array.elastic else { return Ok(()) };
         let setting = |name: &str| format!("array.elastic.{name}");
         if !is_array {

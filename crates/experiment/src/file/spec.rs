@@ -8,9 +8,10 @@ use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::policy::{Packing, Policy};
-use sinew_layout::LevelName;
+use sinew_layout::{Level, LevelName, LevelParts, ParityWeights, Rotation};
 use sinew_workload::{ByteSize, ContentSpec, Pace, Workload};
 
+use crate::Error;
 use crate::file::capacity::CapacitySpec;
 use crate::file::drive::DriveSpec;
 use crate::file::fails::{FailsSpec, ReplacementName};
@@ -290,11 +291,14 @@ impl Default for LayerSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArraySpec {
-    /// The level; raid1 cannot grow. RAID 10 has two near copies; RAID 5 and 6 are left-symmetric.
+    /// The level; raid1 cannot grow. RAID 10 has two near copies; RAID 5 and 6 without weights are left-symmetric.
     pub level: LevelName,
     /// Bytes of a chunk.
     #[serde(default = "chunk")]
     pub chunk: ByteSize,
+    /// RAID 5 and 6: members hold parity in proportion to these numbers, one for each member; equal shares where not given.
+    #[serde(default)]
+    pub parity_weights: Option<Vec<u8>>,
     /// Levels with parity: use a journal.
     #[serde(default)]
     pub journal: bool,
@@ -309,11 +313,28 @@ pub struct ArraySpec {
     pub elastic: Option<ElasticSpec>,
 }
 
+impl ArraySpec {
+    /// The level with its parameters.
+    ///
+    /// # Errors
+    /// Weights that no array has, or of a level that has none.
+    pub fn full_level(&self) -> Result<Level, Error> {
+        let Some(weights) = &self.parity_weights else { return Ok(self.level.level(LevelParts::default())) };
+        let wrong = |why: String| Error::setting("array.parity_weights", why);
+        if !matches!(self.level, LevelName::Raid5 | LevelName::Raid6) {
+            return Err(wrong(format!("levels raid5 and raid6 have weights, {} has none", self.level)));
+        }
+        let weights = ParityWeights::new(weights).map_err(|why| wrong(why.to_string()))?;
+        Ok(self.level.level(LevelParts { rotation: Rotation::Weighted(weights), ..LevelParts::default() }))
+    }
+}
+
 impl Default for ArraySpec {
     fn default() -> ArraySpec {
         ArraySpec {
             level: LevelName::Raid0,
             chunk: chunk(),
+            parity_weights: None,
             journal: false,
             shards: None,
             out: 0,

@@ -11,7 +11,6 @@ use sinew_format::model::form::Elastic;
 use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::policy::Policy;
 use sinew_format::model::pool_geometry::PoolGeometry;
-use sinew_layout::LevelParts;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::status::ShardStatus;
 use sinew_members::throttle::Limits;
@@ -66,7 +65,7 @@ impl Composition {
         }
         let kind = match spec.target {
             TargetName::Array => PoolKind::Array(ArraySpec {
-                level: spec.array.level.level(LevelParts::default()),
+                level: spec.array.full_level()?,
                 chunk_bytes: spec.array.chunk.0 as u32,
                 journal: spec.array.journal,
                 spares: spec.spares(),

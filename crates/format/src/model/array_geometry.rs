@@ -66,6 +66,9 @@ pub enum ArrayError {
     /// Not a usable ratio.
     #[error("the expected ratio of compression is 1 to 16, in thousandths 1000 to 16000, not {0}")]
     Expect(u32),
+    /// Copies of elastic stripes take the space of members evenly, and so does parity there.
+    #[error("an elastic array cannot have parity weights; leave out one of the two")]
+    WeightedElastic,
     /// More shards than runs of rows.
     #[error("the array is too small for {0} shards; give fewer")]
     TooManyShards(usize),
@@ -127,6 +130,7 @@ pub struct ArrayGeometry {
 /// Whether arrays of a level grow by the methods for parity or by the others; `None` when they do not grow.
 fn grows_with_parity(level: Level) -> Option<bool> {
     match level {
+        _ if level.weights().is_some() => None,
         Level::Raid5(_) | Level::Raid6(_) => Some(true),
         Level::Raid0 | Level::Raid10 { .. } => Some(false),
         _ => None,
@@ -263,6 +267,9 @@ impl ArrayGeometry {
     /// # Errors
     /// [`GrowError`] when the array cannot grow by this method, or by this number of members.
     pub fn grow(&self, method: GrowMethod, added: usize) -> Result<ArrayGeometry, GrowError> {
+        if let Some(weights) = self.layout.level().weights() {
+            return Err(GrowError::Weighted(weights));
+        }
         let own = grows_with_parity(self.layout.level()).filter(|_| self.md.is_none());
         let has_parity = own.ok_or_else(|| GrowError::Level(self.name()))?;
         if method.is_for_parity() != has_parity {
@@ -463,6 +470,9 @@ fn parities_of(level: Level) -> u32 {
 fn check_elastic(level: Level, journal: bool, elastic: Elastic) -> Result<(), ArrayError> {
     if !matches!(level, Level::Raid5(_) | Level::Raid6(_)) || !journal {
         return Err(ArrayError::NotElastic(level.to_string()));
+    }
+    if level.weights().is_some() {
+        return Err(ArrayError::WeightedElastic);
     }
     match EXPECT_RANGE.contains(&elastic.expect_milli) {
         true => Ok(()),

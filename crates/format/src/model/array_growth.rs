@@ -4,7 +4,7 @@ use sinew_layout::history::History;
 use sinew_layout::rows::Rows;
 use sinew_layout::spread::{Share, Spread};
 use sinew_layout::striping::{Growth, Striping, StripingKind, blocks};
-use sinew_layout::{Geometry as Layout, Home, named};
+use sinew_layout::{Geometry as Layout, Home, ParityWeights, named};
 
 /// Additions of members that an array records at most. Additions that end in the layout of a new array are dropped.
 pub const ADDITIONS_MAX: usize = 32;
@@ -182,6 +182,11 @@ pub enum GrowError {
     /// Arrays of this level do not grow.
     #[error("{0} does not grow; RAID 0, 10, 5 and 6 do")]
     Level(String),
+    /// Every method deals parity evenly.
+    #[error(
+        "an array with parity weights ({0}) does not grow; copy its data to a new array with more members"
+    )]
+    Weighted(ParityWeights),
     /// The method is for other levels.
     #[error("{level} does not grow by {method}; give another --method, or none")]
     Unsuited {

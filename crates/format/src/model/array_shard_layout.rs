@@ -423,8 +423,7 @@ impl ArrayGeometry {
             let sets = lost[..self.members()].chunks(self.layout.copies() as usize);
             return sets.into_iter().all(|set| set.iter().filter(|&&lost| lost).count() <= tolerates);
         }
-        // One turn of the rotation contains every combination of members that occurs in stripes.
-        let stripes = self.stripes().min((self.members() * self.groups()) as u64);
+        let stripes = self.stripes().min(self.layout.turn());
         let slice = ShardLayout::new(ArrayGeometry { shards: 1, ..*self }, 0);
         (0..stripes).all(|stripe| {
             let units = (0..self.width()).filter(|&unit| lost[usize::from(slice.member(stripe, unit).0)]);
@@ -437,8 +436,14 @@ impl ArrayGeometry {
 mod tests {
     use super::*;
     use crate::model::array_geometry::{ArrayError, ArraySpec};
-    use sinew_layout::{Level, Rotation};
+    use crate::model::array_growth::{GrowError, GrowMethod};
+    use crate::model::form::Elastic;
+    use sinew_layout::{Level, ParityWeights, Rotation};
     use std::collections::BTreeMap;
+
+    fn weighted(weights: &[u8]) -> Rotation {
+        Rotation::Weighted(ParityWeights::new(weights).unwrap())
+    }
 
     fn levels() -> Vec<(Level, usize)> {
         let rotation = Rotation::LeftSymmetric;
@@ -449,6 +454,8 @@ mod tests {
             (Level::Raid5(Rotation::RightAsymmetric), 4),
             (Level::Raid6(rotation), 5),
             (Level::Raid6(Rotation::RightAsymmetric), 5),
+            (Level::Raid5(weighted(&[4, 2, 1, 1])), 4),
+            (Level::Raid6(weighted(&[5, 3, 1, 1, 0])), 5),
             (Level::Raid50 { groups: 2, rotation }, 6),
             (Level::Raid60 { groups: 2, rotation }, 8),
         ]
@@ -529,6 +536,12 @@ mod tests {
         assert!(matches!(new(&spec(five, 1000), 1), Err(ArrayError::Chunk(1000))));
         assert!(matches!(new(&spec(five, 65536), 65), Err(ArrayError::Shards(65))));
         assert!(matches!(new(&spec(Level::Raid10 { copies: 4 }, 65536), 1), Err(ArrayError::Layout(_))));
+        let skewed = Level::Raid5(weighted(&[4, 1, 1]));
+        let elastic = Elastic { expect_milli: 1000, physical: 0, form_pages: 0 };
+        let elastic = ArraySpec { elastic: Some(elastic), ..spec(skewed, 65536) };
+        assert_eq!(new(&elastic, 1), Err(ArrayError::WeightedElastic));
+        let grown = new(&spec(skewed, 65536), 1).unwrap().grow(GrowMethod::Spread, 1);
+        assert!(matches!(grown, Err(GrowError::Weighted(_))));
         let small = ArrayGeometry::new(&spec(five, 65536), 3, 1 << 20, 1, None);
         assert!(matches!(small, Err(ArrayError::TooSmall { .. })));
     }

@@ -148,7 +148,7 @@ fn geometry(block: &Superblock) -> Result<Geometry, MdError> {
 fn level(block: &Superblock) -> Result<Level, Unsupported> {
     let (number, layout) = (block.level(), block.layout());
     let rotation = || {
-        let found = Rotation::ALL.into_iter().find(|&rotation| rotation as u32 == layout);
+        let found = Rotation::ALL.into_iter().find(|&rotation| u32::from(rotation.number()) == layout);
         found.ok_or(Unsupported::Layout { level: number, layout })
     };
     match number {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sinew_engine::pool::PoolKind;
@@ -10,7 +10,7 @@ use sinew_format::model::array_geometry::ArraySpec;
 use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::form::Elastic;
 use sinew_format::model::pool_geometry::PoolGeometry;
-use sinew_layout::{LevelName, LevelParts, Rotation};
+use sinew_layout::{LevelName, LevelParts, ParityWeights, Rotation};
 
 use super::elastic_policy::{self, PolicyArgs, ShareArgs};
 use super::examine::{self, ExamineArgs};
@@ -53,6 +53,11 @@ pub(crate) struct CreateArgs {
     /// How parity rotates.
     #[arg(long, value_parser = named::<Rotation>(), default_value_t)]
     layout: Rotation,
+    /// Levels 5 and 6: members hold parity in proportion to these numbers, one for each member, spares not counted, instead
+    /// of equal shares. Members with more parity are written more, so SSDs wear out one after the other. For example 4,2,1,1.
+    /// Only ratios count. Such an array cannot grow.
+    #[arg(long, value_name = "N,N,...", conflicts_with_all = ["layout", "elastic"])]
+    parity_weights: Option<ParityWeights>,
     /// Bytes of a chunk, a multiple of 4096 and at most 1M.
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = units::parse_size)]
     chunk: u64,
@@ -175,6 +180,21 @@ fn elastic(args: &CreateArgs) -> Elastic {
     Elastic { expect_milli, physical: args.physical.unwrap_or(0), form_pages: 0 }
 }
 
+/// The rotation that --layout or --parity-weights ask for.
+///
+/// # Errors
+/// When the level has no weights.
+pub(super) fn rotation(
+    level: LevelName,
+    layout: Rotation,
+    weights: Option<ParityWeights>,
+) -> Result<Rotation> {
+    if weights.is_some() && !matches!(level, LevelName::Raid5 | LevelName::Raid6) {
+        bail!("--parity-weights is for levels 5 and 6; {level} has none");
+    }
+    Ok(weights.map_or(layout, Rotation::Weighted))
+}
+
 fn create(args: &CreateArgs) -> Result<()> {
     let new = NewPool {
         name: &args.name,
@@ -185,13 +205,10 @@ fn create(args: &CreateArgs) -> Result<()> {
         volumes: &[],
         physical: args.physical,
     };
+    let rotation = rotation(args.level, args.layout, args.parity_weights)?;
     let config = new.create(|made| {
         Ok(PoolKind::Array(ArraySpec {
-            level: args.level.level(LevelParts {
-                rotation: args.layout,
-                copies: args.copies,
-                groups: args.groups,
-            }),
+            level: args.level.level(LevelParts { rotation, copies: args.copies, groups: args.groups }),
             chunk_bytes: u32::try_from(args.chunk).unwrap_or(u32::MAX),
             journal: !args.no_journal,
             spares: args.spares,

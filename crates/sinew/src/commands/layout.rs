@@ -8,8 +8,9 @@ use sinew_format::model::form::Form;
 use sinew_layout::elastic::Slots;
 use sinew_layout::grown::{Grown, Method};
 use sinew_layout::history::History;
-use sinew_layout::{LevelName, LevelParts, Rotation};
+use sinew_layout::{LevelName, LevelParts, ParityWeights, Rotation};
 
+use super::array;
 use crate::names::named;
 use crate::out::say;
 
@@ -41,6 +42,9 @@ pub(crate) struct LayoutArgs {
     /// How parity rotates.
     #[arg(long, value_parser = named::<Rotation>(), default_value_t)]
     layout: Rotation,
+    /// Levels 5 and 6: members hold parity in proportion to these numbers, one for each member.
+    #[arg(long, value_name = "N,N,...", conflicts_with_all = ["layout", "elastic", "grow"])]
+    parity_weights: Option<ParityWeights>,
     /// Copies of every block, for level 10.
     #[arg(long, value_name = "N", default_value_t = 2)]
     copies: u32,
@@ -100,7 +104,8 @@ fn range(text: &str) -> Result<Range<u64>> {
 impl LayoutArgs {
     /// The array after these additions.
     fn array(&self, added: &[u32]) -> Result<Grown> {
-        let parts = LevelParts { rotation: self.layout, copies: self.copies, groups: self.groups };
+        let rotation = array::rotation(self.level, self.layout, self.parity_weights)?;
+        let parts = LevelParts { rotation, copies: self.copies, groups: self.groups };
         let level = self.level.level(parts);
         let Some(method) = self.method else { return Ok(Grown::fresh(level, self.members, self.rows)?) };
         let mut history = History::new(self.members)?;

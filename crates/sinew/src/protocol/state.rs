@@ -128,6 +128,8 @@ pub(crate) struct ArrayState {
     pub(crate) level: u32,
     /// How parity rotates; null for levels without parity.
     pub(crate) layout: Option<String>,
+    /// The weights by which members hold parity, in lowest terms; null where they hold equal shares of it, or there is none.
+    pub(crate) parity_weights: Option<Vec<u8>>,
     /// Copies of each chunk.
     pub(crate) copies: u64,
     /// Groups of members, of levels 50 and 60.

@@ -199,6 +199,7 @@ fn array_state(array: &ArrayGeometry, config: &Config, governor: &GovernorStatus
     ArrayState {
         level: u32::from(level.number()),
         layout: level.rotation().map(|r| r.to_string()),
+        parity_weights: level.weights().map(|weights| weights.weights()),
         copies: array.layout.copies() as u64,
         groups: array.groups() as u64,
         members: array.members() as u64,

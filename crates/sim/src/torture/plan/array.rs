@@ -2,14 +2,14 @@
 
 use sinew_format::model::array_geometry::ArraySpec;
 use sinew_format::model::form::Elastic;
-use sinew_layout::{Level, Rotation};
+use sinew_layout::{Level, ParityWeights, Rotation};
 
 use super::setting::Value;
 
 /// An elastic array whose capacity follows from the addresses of its members.
 pub(super) const ELASTIC: Elastic = Elastic { expect_milli: 1000, physical: 0, form_pages: 0 };
 
-/// `none`, or a level and what else there is: `6/left-symmetric:64K:spares=1:log:zeroed:elastic`.
+/// `none`, or a level and what else there is: `6/left-symmetric:64K:spares=1:log:zeroed:elastic`, `5/weights-4-2-1-1:4K:spares=0`.
 impl Value for Option<ArraySpec> {
     fn show(&self) -> String {
         let Some(spec) = self else { return "none".to_owned() };
@@ -17,8 +17,8 @@ impl Value for Option<ArraySpec> {
             Level::Raid0 => "0".to_owned(),
             Level::Raid1 => "1".to_owned(),
             Level::Raid10 { copies } => format!("10/{copies}"),
-            Level::Raid5(rotation) => format!("5/{rotation}"),
-            Level::Raid6(rotation) => format!("6/{rotation}"),
+            Level::Raid5(rotation) => format!("5/{}", show_rotation(rotation)),
+            Level::Raid6(rotation) => format!("6/{}", show_rotation(rotation)),
             Level::Raid50 { groups, rotation } => format!("50/{groups}/{rotation}"),
             Level::Raid60 { groups, rotation } => format!("60/{groups}/{rotation}"),
         };
@@ -46,10 +46,34 @@ impl Value for Option<ArraySpec> {
         if spec.elastic.is_some() {
             all.push(Some(ArraySpec { elastic: None, ..spec }));
         }
+        match spec.level {
+            Level::Raid5(Rotation::Weighted(_)) => {
+                all.push(Some(ArraySpec { level: Level::Raid5(Rotation::default()), ..spec }));
+            }
+            Level::Raid6(Rotation::Weighted(_)) => {
+                all.push(Some(ArraySpec { level: Level::Raid6(Rotation::default()), ..spec }));
+            }
+            _ => {}
+        }
         if !spec.zeroed {
             all.push(Some(ArraySpec { zeroed: true, ..spec }));
         }
         all
+    }
+}
+
+/// The name of a rotation, or the weights of members: `weights-4-2-1-1`.
+fn show_rotation(rotation: Rotation) -> String {
+    match rotation.weights() {
+        Some(weights) => format!("weights-{}", weights.to_string().replace(',', "-")),
+        None => rotation.to_string(),
+    }
+}
+
+fn parse_rotation(text: &str) -> Option<Rotation> {
+    match text.strip_prefix("weights-") {
+        Some(weights) => weights.replace('-', ",").parse::<ParityWeights>().ok().map(Rotation::Weighted),
+        None => text.parse().ok(),
     }
 }
 
@@ -72,7 +96,7 @@ fn parse_array(text: &str) -> Option<ArraySpec> {
 
 fn parse_level(text: &str) -> Option<Level> {
     let words: Vec<&str> = text.split('/').collect();
-    let rotation = |name: &str| name.parse::<Rotation>().ok();
+    let rotation = parse_rotation;
     Some(match words[..] {
         ["0"] => Level::Raid0,
         ["1"] => Level::Raid1,

@@ -2,7 +2,7 @@
 
 use sinew_format::model::array_geometry::ArraySpec;
 use sinew_format::model::array_growth::GrowMethod;
-use sinew_layout::{Level, Rotation};
+use sinew_layout::{Level, ParityWeights, Rotation};
 
 use super::array::ELASTIC;
 use super::array_growth::ArrayGrowth;
@@ -43,6 +43,7 @@ impl Plan {
             self.make_parity_growing(with_parity);
         }
         self.make_elastic(&mut Rng::stream(self.seed, "plan, elastic", 0));
+        self.make_weighted(&mut Rng::stream(self.seed, "plan, parity weights", 0));
         let spec = self.array.unwrap_or(spec);
         self.tenancies = 0;
         // A large write takes many more steps than in a mapped pool, because it goes through a small log.
@@ -99,6 +100,27 @@ impl Plan {
         if rng.chance(0.5) {
             self.discards = self.discards.max(rng.between(5, 30)).min(100 - self.flushes);
         }
+    }
+
+    /// Gives the members of some arrays with parity unequal shares of it.
+    fn make_weighted(&mut self, rng: &mut Rng) {
+        let members = self.members.len();
+        let Some(spec) = &mut self.array else { return };
+        let parities = match spec.level {
+            Level::Raid5(_) => 1,
+            Level::Raid6(_) => 2,
+            _ => return,
+        };
+        if spec.elastic.is_some() || self.array_growth.is_some() || !rng.chance(0.4) {
+            return;
+        }
+        let weights: Vec<u8> = (spec.spares..members).map(|_| rng.below(6) as u8).collect();
+        let Some(weights) = ParityWeights::new(&weights).ok().filter(|weights| weights.allow(parities))
+        else {
+            return;
+        };
+        let rotation = Rotation::Weighted(weights);
+        spec.level = if parities == 1 { Level::Raid5(rotation) } else { Level::Raid6(rotation) };
     }
 
     /// Makes the array one that can grow without parity, and adds the members for it.
