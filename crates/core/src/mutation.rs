@@ -61,8 +61,6 @@ pub enum Mutation {
     ApplyUnlanded,
     /// Write no abort record for records whose data was not written.
     ForgetVoid,
-    /// Acknowledge a write of which a cancelled record had held up others, without committing it again.
-    CountHeldUp,
     /// Abandon a hung member that the pool needs.
     GiveUpNeeded,
     /// Leave members in a latency spike out of a flush.
@@ -157,7 +155,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 74] = [
+    pub const ALL: [Mutation; 73] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -226,7 +224,6 @@ impl Mutation {
         Mutation::GiveUpNeeded,
         Mutation::ApplyUnlanded,
         Mutation::ForgetVoid,
-        Mutation::CountHeldUp,
         Mutation::NoSpaceIsFailure,
         Mutation::WriteReadOnly,
         Mutation::TrustOldMap,

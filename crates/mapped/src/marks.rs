@@ -244,10 +244,6 @@ sinew_core::coverage_marks! {
     RecoverStripeVoided,
     /// A client's large write was late, so that its records went to the journal once more.
     StripeLate,
-    /// Records whose data held up later records were cancelled.
-    CommitHeldUp,
-    /// The write of such data ended, and its records were committed again.
-    HeldUpCommitted,
     /// A member had no space for a small write.
     RunNoSpace,
     /// A member had no space for a chunk of a stripe.

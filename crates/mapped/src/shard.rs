@@ -95,7 +95,6 @@ impl<I: Io> MappedShard<I> {
         store.note_all_emptied(stripes.clone());
         self.stripes.convertible().extend(stripes);
         io.spawn(Rc::clone(store).run_journal());
-        io.spawn(Rc::clone(store).run_hold_ups());
         io.spawn(Rc::clone(&self.stripes).run_appender());
         io.spawn(Rc::clone(&self.checkpointer).run());
         io.spawn(Rc::clone(&self.reclaimer).run());

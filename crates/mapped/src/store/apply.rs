@@ -20,9 +20,6 @@ impl<I: Io> Store<I> {
         while let Some(block) = next() {
             self.apply_block(block);
         }
-        if self.journal.held_up_since().is_some() {
-            self.journal.held_up.kick();
-        }
         self.journal.room.notify();
     }
 

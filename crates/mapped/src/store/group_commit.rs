@@ -94,14 +94,7 @@ impl<I: Io> Store<I> {
         let mut blocks = Vec::new();
         while (blocks.len() as u64) < room.blocks.min(until_wrap).min(GROUP_BLOCKS) {
             let Some((records, data_statuses, waiters)) = journal.take_block(room.reserved) else { break };
-            blocks.push(Block {
-                lsn: journal.next.get(),
-                records,
-                data_statuses,
-                waiters,
-                written: None,
-                written_at: None,
-            });
+            blocks.push(Block { lsn: journal.next.get(), records, data_statuses, waiters, written: None });
             journal.next.set(journal.next.get() + 1);
         }
         let mut data = Buf::zeroed(blocks.len() * BLOCK_BYTES);
@@ -129,10 +122,7 @@ impl<I: Io> Store<I> {
         journal.in_flight.set(journal.in_flight.get() - 1);
         journal.blocks_written.set(journal.blocks_written.get() + (lsns.end - lsns.start));
         let mut unapplied = journal.unapplied.borrow_mut();
-        unapplied.iter_mut().filter(|b| lsns.contains(&b.lsn)).for_each(|b| {
-            b.written = Some(written);
-            b.written_at = Some(self.io.now_coarse());
-        });
+        unapplied.iter_mut().filter(|b| lsns.contains(&b.lsn)).for_each(|b| b.written = Some(written));
         drop(unapplied);
         self.apply_ready();
     }

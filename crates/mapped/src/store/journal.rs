@@ -11,7 +11,7 @@ use std::rc::Rc;
 use crate::store::data_status::DataStatus;
 use sinew_core::ids::{Lsn, MemberId};
 use sinew_core::mutation::{self, Mutation};
-use sinew_core::sync::{Fulfil, Kick, Promise, Signal, promise};
+use sinew_core::sync::{Fulfil, Promise, Signal, promise};
 use sinew_core::volume::VolumeError;
 use sinew_format::journal_block::{JOURNAL_PAYLOAD_BYTES, JournalHeader, Record};
 use sinew_members::ring::writer::LateCopies;
@@ -55,8 +55,6 @@ pub(crate) struct Journal {
     pub(super) in_flight: Cell<usize>,
     /// Overlapped commits under way.
     pub(super) overlapped: Cell<u32>,
-    /// The first block that is not applied waits for data alone.
-    pub(super) held_up: Kick,
 }
 
 impl Journal {
@@ -78,7 +76,6 @@ impl Journal {
             unapplied: RefCell::default(),
             in_flight: Cell::new(0),
             overlapped: Cell::new(0),
-            held_up: Kick::default(),
         }
     }
 
@@ -116,18 +113,6 @@ impl Journal {
     /// Blocks that are not written, or wait for one before them or for their data.
     pub(crate) fn unapplied(&self) -> usize {
         self.unapplied.borrow().len()
-    }
-
-    /// When the first block that is not applied was written, if it waits for data alone.
-    pub(super) fn held_up_since(&self) -> Option<u64> {
-        self.unapplied.borrow().front().filter(|block| !block.is_settled()).and_then(|block| block.written_at)
-    }
-
-    /// The data that it waits for.
-    pub(super) fn awaited_first(&self) -> Vec<Rc<DataStatus>> {
-        let unapplied = self.unapplied.borrow();
-        let all = unapplied.front().into_iter().flat_map(|block| block.data_statuses.iter().flatten());
-        all.filter(|status| !status.is_settled()).map(Rc::clone).collect()
     }
 
     /// Whether a member still writes what is written without it.
@@ -283,8 +268,6 @@ pub(crate) struct Block {
     pub(super) waiters: Vec<Fulfil<CommitResult>>,
     /// What came of its group.
     pub(super) written: Option<CommitResult>,
-    /// When it was.
-    pub(super) written_at: Option<u64>,
 }
 
 impl Block {

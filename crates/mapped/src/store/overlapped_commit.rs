@@ -1,8 +1,8 @@
 //! Overlapped commit: records go to the journal while the data that they name is still being written.
 //!
 //! The records are applied, and count, once all copies of the data are written; until then no later record counts either.
-//! When the data is late or holds up other records, or a write fails, an abort record cancels them. After a crash the
-//! checksums tell which data was written.
+//! When the data is late, or a write fails, an abort record cancels them. After a crash the checksums tell which data was
+//! written.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::data_status::DataStatus;
 use crate::store::journal::CommitResult;
-use sinew_core::ids::{ChunkAddr, SlotNo};
+use sinew_core::ids::{ChunkAddr, Lsn, SlotNo};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::Promise;
@@ -23,15 +23,29 @@ use sinew_format::journal_block::Record;
 /// ring, 286 to a block.
 const OVERLAPPED_MAX: u32 = 512;
 
-/// A record that is in the journal waits for its data for this long at most: all later records wait with it. To be
-/// committed again costs its own write one more group, a fraction of this time. Where many members are late, what counts as
-/// late takes much longer.
-const HELD_UP_NS: u64 = 1_000_000;
-
 /// A commit of records whose data is still being written.
 pub(crate) struct OverlappedCommit {
-    data_status: Rc<DataStatus>,
-    committed: Promise<CommitResult>,
+    pub(super) data_status: Rc<DataStatus>,
+    pub(super) committed: Promise<CommitResult>,
+    /// The slots they are about, and the first block that may have them.
+    pub(super) first: SlotNo,
+    pub(super) slots: u32,
+    pub(super) since: Lsn,
+}
+
+impl OverlappedCommit {
+    /// The records that cancel them.
+    pub(crate) fn abort_records(&self) -> Vec<Record> {
+        let most = u32::from(u8::MAX);
+        let parts = (0..self.slots).step_by(most as usize);
+        parts
+            .map(|done| Record::Void {
+                slot: SlotNo(self.first.0 + done),
+                count: (self.slots - done).min(most) as u8,
+                since: self.since,
+            })
+            .collect()
+    }
 }
 
 impl<I: Io> Store<I> {
@@ -47,9 +61,9 @@ impl<I: Io> Store<I> {
             return None;
         }
         self.journal.overlapped.set(count + 1);
-        let data_status = Rc::new(DataStatus::new(first, slots, since));
+        let data_status = Rc::default();
         let committed = self.journal.commit_overlapped(records(), &data_status);
-        Some(OverlappedCommit { data_status, committed })
+        Some(OverlappedCommit { data_status, committed, first, slots, since })
     }
 
     /// The status of the data is known.
@@ -66,59 +80,25 @@ impl<I: Io> Store<I> {
         records: impl FnOnce() -> Vec<Record>,
     ) -> CommitResult {
         let Some(overlapped) = overlapped else { return self.journal.commit(records()).await };
-        if overlapped.data_status.is_settled() {
-            if mutation::on(Mutation::CountHeldUp) {
-                return Ok(());
-            }
-            self.io.mark(Mark::HeldUpCommitted);
-            return self.journal.commit(records()).await;
-        }
         self.set_data_status(&overlapped.data_status, true);
         self.apply_ready();
         overlapped.committed.await
     }
 
-    /// Cancels a commit whose data is late or failed to be written, unless that is done. No flush counts before the abort
-    /// record is durable, too, since recovery trusts what is flushed.
+    /// Cancels a commit whose data is late or failed to be written. No flush counts before the abort record is
+    /// durable, too, since recovery trusts what is flushed.
     pub(crate) fn abort(self: &Rc<Self>, overlapped: Option<OverlappedCommit>) {
-        if let Some(overlapped) = overlapped.filter(|commit| !commit.data_status.is_settled()) {
-            self.cancel(&overlapped.data_status);
-            self.apply_ready();
-        }
-    }
-
-    fn cancel(self: &Rc<Self>, data_status: &DataStatus) {
-        self.set_data_status(data_status, false);
-        if data_status.recorded.get() {
+        let Some(overlapped) = overlapped else { return };
+        self.set_data_status(&overlapped.data_status, false);
+        if overlapped.data_status.recorded.get() {
             self.io.mark(Mark::RecordVoided);
             if !mutation::on(Mutation::ForgetVoid) {
-                self.commit_marks(data_status.abort_records());
+                self.commit_marks(overlapped.abort_records());
             }
         } else {
             self.io.mark(Mark::RecordWithdrawn);
         }
-    }
-
-    /// The task that cancels commits which hold up others. It never ends.
-    pub(crate) async fn run_hold_ups(self: Rc<Self>) {
-        loop {
-            self.journal.held_up.kicked().await;
-            while let Some(since) = self.journal.held_up_since() {
-                let (now, due) = (self.io.now(), since + HELD_UP_NS);
-                if now < due {
-                    self.io.sleep(due - now).await;
-                    continue;
-                }
-                self.io.mark(Mark::CommitHeldUp);
-                for data_status in self.journal.awaited_first() {
-                    // Several records name the same data.
-                    if !data_status.is_settled() {
-                        self.cancel(&data_status);
-                    }
-                }
-                self.apply_ready();
-            }
-        }
+        self.apply_ready();
     }
 
     /// The results of writes to these homes; `None` when they are late.
