@@ -230,6 +230,10 @@ impl Mutation {
         Mutation::LoseEvents,
         Mutation::InventEvents,
     ];
+
+    /// Those that make an array worse but leave its data right: the torture does not see them, named scenarios of the
+    /// simulator's tests do.
+    pub const BY_SCENARIO: [Mutation; 2] = [Mutation::DemoteGrows, Mutation::SwapForever];
 }
 
 #[cfg(feature = "mutations")]

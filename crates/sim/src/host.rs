@@ -1,9 +1,12 @@
 //! Opening a pool in the simulated world, as a server does.
 
+use std::pin::Pin;
 use std::rc::Rc;
 
 use async_channel::Sender;
+use sinew_core::buf::Buf;
 use sinew_core::io::Io;
+use sinew_core::volume::{Extent, Volume, VolumeError};
 use sinew_engine::client::{PoolClient, ShardLink, VolumeHandle};
 use sinew_engine::control::Control;
 use sinew_engine::pool::{self, Candidate, Found, PoolError};
@@ -73,6 +76,13 @@ impl OpenError {
     }
 }
 
+/// A future on the heap. Async functions are compiled again, with all that they call, by every crate that awaits them;
+/// one behind this is compiled here alone. The engine is the greatest part of what the tests compile.
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Which of the shards are reached by their mailbox.
+type Remote<'a> = Box<dyn FnMut() -> bool + 'a>;
+
 impl OpenPool {
     /// Opens the pool on these devices. Shards for which `remote` is true are reached by their mailbox, as if on another
     /// thread, the others directly.
@@ -84,8 +94,8 @@ impl OpenPool {
         devices: Vec<Candidate>,
         remote: impl FnMut() -> bool,
     ) -> Result<OpenPool, OpenError> {
-        let found = pool::discover(&io, &devices).await.map_err(OpenError::of_discovery)?;
-        OpenPool::open_found(io, found, remote).await
+        let found = discover(&io, &devices).await.map_err(OpenError::of_discovery)?;
+        open_found(io, found, Box::new(remote)).await
     }
 
     /// As [`OpenPool::open`], read-only: with any number of members missing.
@@ -98,7 +108,7 @@ impl OpenPool {
         remote: impl FnMut() -> bool,
     ) -> Result<OpenPool, OpenError> {
         let found = pool::discover_read_only(&io, &devices).await.map_err(OpenError::of_discovery)?;
-        OpenPool::open_found(io, found, remote).await
+        open_found(io, found, Box::new(remote)).await
     }
 
     /// Opens a pool that was discovered, whether it is Sinew's or md's.
@@ -108,8 +118,35 @@ impl OpenPool {
     pub async fn open_found(
         io: SimIo,
         found: Found,
-        mut remote: impl FnMut() -> bool,
+        remote: impl FnMut() -> bool,
     ) -> Result<OpenPool, OpenError> {
+        open_found(io, found, Box::new(remote)).await
+    }
+
+    /// Resources that the shards hold without use; see [`Shard::leaks`].
+    pub fn leaks(&self) -> Vec<String> {
+        self.shards.iter().flat_map(|shard| shard.leaks()).collect()
+    }
+
+    /// Moves of chunks that would make members noticeably more even; see [`Shard::unbalanced`].
+    pub fn unbalanced(&self) -> Vec<String> {
+        self.shards.iter().flat_map(|shard| shard.unbalanced()).collect()
+    }
+
+    /// A volume by name.
+    pub fn volume(&self, name: &str) -> Option<SimVolume> {
+        Some(SimVolume(self.client.volume(self.control.catalog().get(name)?)))
+    }
+}
+
+#[inline(never)]
+fn discover<'a>(io: &'a SimIo, devices: &'a [Candidate]) -> Boxed<'a, Result<Found, PoolError>> {
+    Box::pin(pool::discover(io, devices))
+}
+
+#[inline(never)]
+fn open_found<'a>(io: SimIo, found: Found, mut remote: Remote<'a>) -> Boxed<'a, Result<OpenPool, OpenError>> {
+    Box::pin(async move {
         let shards = found.config.geometry.shards();
         let (events, inbox) = async_channel::bounded(MAILBOX);
         let (senders, receivers): (Vec<_>, Vec<_>) =
@@ -128,20 +165,47 @@ impl OpenPool {
         let links = shards.iter().zip(&senders).map(link).collect();
         control.resume(&found).await;
         Ok(OpenPool { control, client: PoolClient::new(&found.config, links), recovery, shards })
+    })
+}
+
+/// A volume of an open pool, for one connection. All clones are that connection.
+#[derive(Clone)]
+pub struct SimVolume(VolumeHandle<SimIo>);
+
+#[expect(refining_impl_trait, reason = "on the heap, so that other crates do not compile the engine again")]
+impl Volume for SimVolume {
+    #[inline(never)]
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
     }
 
-    /// Resources that the shards hold without use; see [`Shard::leaks`].
-    pub fn leaks(&self) -> Vec<String> {
-        self.shards.iter().flat_map(|shard| shard.leaks()).collect()
+    #[inline(never)]
+    fn read(&self, offset: u64, len: u32) -> Boxed<'_, Result<Vec<Buf>, VolumeError>> {
+        Box::pin(self.0.read(offset, len))
     }
 
-    /// Moves of chunks that would make members noticeably more even; see [`Shard::unbalanced`].
-    pub fn unbalanced(&self) -> Vec<String> {
-        self.shards.iter().flat_map(|shard| shard.unbalanced()).collect()
+    #[inline(never)]
+    fn write(&self, offset: u64, data: Buf, fua: bool) -> Boxed<'_, Result<(), VolumeError>> {
+        Box::pin(self.0.write(offset, data, fua))
     }
 
-    /// A volume by name.
-    pub fn volume(&self, name: &str) -> Option<VolumeHandle<SimIo>> {
-        Some(self.client.volume(self.control.catalog().get(name)?))
+    #[inline(never)]
+    fn flush(&self) -> Boxed<'_, Result<(), VolumeError>> {
+        Box::pin(self.0.flush())
+    }
+
+    #[inline(never)]
+    fn discard(&self, offset: u64, len: u64) -> Boxed<'_, Result<(), VolumeError>> {
+        Box::pin(self.0.discard(offset, len))
+    }
+
+    #[inline(never)]
+    fn write_zeroes(&self, offset: u64, len: u64, fua: bool) -> Boxed<'_, Result<(), VolumeError>> {
+        Box::pin(self.0.write_zeroes(offset, len, fua))
+    }
+
+    #[inline(never)]
+    fn status(&self, offset: u64, len: u64) -> Boxed<'_, Result<Vec<Extent>, VolumeError>> {
+        Box::pin(self.0.status(offset, len))
     }
 }

@@ -53,7 +53,7 @@ pub use controller::{ControllerLimits, ControllerUsage};
 pub use device::{CrashPolicy, DeviceConfig, DeviceStats, DiscardReads};
 pub use faults::{Corruption, CorruptionKind, DeviceFaults, EIO, ENOSPC, Fault, FaultCounts, OpKind};
 pub use handle::Device;
-pub use host::{OpenError, OpenPool};
+pub use host::{OpenError, OpenPool, SimVolume};
 pub use latency::Latency;
 pub use model::{Model, Usage};
 pub use random::Rng;

@@ -7,9 +7,6 @@ use std::time::Instant;
 use sinew_core::mutation::{Mutation, choose};
 use sinew_sim::torture::{Failure, Kind, Plan, run, shrink};
 
-#[path = "simulation/governor.rs"]
-mod governor;
-
 /// Seeds tried for each defect before it counts as not found.
 const SEEDS_MAX: usize = 600;
 /// Runs that shrinking may take.
@@ -36,15 +33,6 @@ const OF_ARRAY_GROWTH: [Mutation; 7] = [
     Mutation::WriteUnrecorded,
     Mutation::OverwriteUnmoved,
     Mutation::ForgetReaders,
-];
-
-/// A named scenario, which tells what is wrong.
-type Scenario = fn() -> Result<(), String>;
-
-/// Defects that make an array worse but leave its data right: named scenarios show them.
-const BY_SCENARIO: [(Mutation, Scenario); 2] = [
-    (Mutation::DemoteGrows, governor::demotion_never_grows),
-    (Mutation::SwapForever, governor::uniform_load_rests),
 ];
 
 /// Defects of elastic arrays.
@@ -269,19 +257,9 @@ fn silence_panics() {
 }
 
 #[test]
-fn defects_that_scenarios_show_are_found() {
-    for (way, scenario) in BY_SCENARIO {
-        choose(Some(way));
-        let shown = scenario();
-        choose(None);
-        assert!(shown.is_err(), "{way:?} is not found");
-    }
-}
-
-#[test]
 fn every_deliberate_defect_is_found() {
     silence_panics();
-    let by_scenario = |way: &Mutation| BY_SCENARIO.iter().any(|(shown, _)| shown == way);
+    let by_scenario = |way: &Mutation| Mutation::BY_SCENARIO.contains(way);
     let ways: Vec<Mutation> = Mutation::ALL.into_iter().filter(|way| !by_scenario(way)).collect();
     let missed = missed(&ways, |way, plan| {
         let is_elastic = plan.array.is_some_and(|array| array.elastic.is_some());

@@ -6,8 +6,7 @@ use std::rc::Rc;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::{DeviceId, Io};
 use sinew_core::volume::{Volume, VolumeError};
-use sinew_engine::client::VolumeHandle;
-use sinew_sim::SimIo;
+use sinew_sim::{SimIo, SimVolume};
 use sinew_workload::{Content, Kind, Request};
 
 use crate::system::layer::{Layered, Store};
@@ -28,7 +27,7 @@ pub(crate) struct Target {
 /// What clients see as a volume.
 pub(crate) enum TargetVolume {
     /// A volume of a pool.
-    Volume(VolumeHandle<SimIo>),
+    Volume(SimVolume),
     /// A range of an array, or of the layer above it.
     Layered {
         /// The array or layer.
@@ -159,7 +158,7 @@ impl Target {
         }
     }
 
-    async fn on_volume(&self, volume: &VolumeHandle<SimIo>, request: Request) -> Result<(), VolumeError> {
+    async fn on_volume(&self, volume: &SimVolume, request: Request) -> Result<(), VolumeError> {
         let Request { offset, len, .. } = request;
         match request.kind {
             Kind::Read => volume.read(offset, len as u32).await.map(drop),

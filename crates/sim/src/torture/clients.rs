@@ -7,8 +7,8 @@ use std::rc::Rc;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::Io;
 use sinew_core::volume::{Volume, VolumeError};
-use sinew_engine::client::VolumeHandle;
 
+use crate::host::SimVolume;
 use crate::random::Rng;
 use crate::torture::failure::{Kind, Log, Wrong};
 use crate::torture::oracle::{Oracle, data_of};
@@ -23,7 +23,7 @@ pub(crate) struct Work {
     /// Sizes of the volumes in blocks, as far as clients know.
     pub(crate) volume_blocks: RefCell<Vec<u64>>,
     pub(crate) oracle: RefCell<Oracle>,
-    pub(crate) volumes: RefCell<BTreeMap<usize, VolumeHandle<SimIo>>>,
+    pub(crate) volumes: RefCell<BTreeMap<usize, SimVolume>>,
     /// The first illegal answer.
     pub(crate) wrong: RefCell<Option<Wrong>>,
     /// Whether all members are gone: requests may fail, but must be answered.
@@ -44,7 +44,7 @@ pub(crate) struct Work {
 
 impl Work {
     /// A volume of the pool now open.
-    pub(crate) fn volume(&self, volume: usize) -> VolumeHandle<SimIo> {
+    pub(crate) fn volume(&self, volume: usize) -> SimVolume {
         self.volumes.borrow()[&volume].clone()
     }
 

@@ -1,6 +1,6 @@
 //! The governor of an elastic array: forms follow physical use, heat and compressibility, and come to rest.
 //!
-//! Each scenario says what is wrong instead of panicking, since the test of mutations plays some of them as well.
+//! Scenarios that show deliberate defects say what is wrong instead of panicking.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -294,6 +294,22 @@ pub(crate) fn demotion_never_grows() -> Result<(), String> {
 #[test]
 fn stripes_that_take_less_space_mirrored_stay_so() {
     demotion_never_grows().unwrap();
+}
+
+#[cfg(feature = "mutations")]
+#[test]
+fn defects_that_leave_data_right_are_found() {
+    use sinew_core::mutation::{Mutation, choose};
+    for defect in Mutation::BY_SCENARIO {
+        choose(Some(defect));
+        let shown = match defect {
+            Mutation::DemoteGrows => demotion_never_grows(),
+            Mutation::SwapForever => uniform_load_rests(),
+            other => panic!("no scenario shows {other:?}"),
+        };
+        choose(None);
+        assert!(shown.is_err(), "{defect:?} is not found");
+    }
 }
 
 #[test]

@@ -6,11 +6,10 @@ use std::rc::Rc;
 use sinew_core::buf::Buf;
 use sinew_core::io::Io;
 use sinew_core::volume::{Volume, VolumeError};
-use sinew_engine::client::VolumeHandle;
 use sinew_engine::pool::preset::Layer;
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_layout::Level;
-use sinew_sim::{OpenPool, SimIo, World};
+use sinew_sim::{OpenPool, SimIo, SimVolume, World};
 
 use crate::file::spec::LayerSpec;
 use crate::system::layer::log::{Log, SegmentGeometry};
@@ -21,7 +20,7 @@ use crate::{Error, Result};
 
 /// The one volume of an array.
 pub(crate) struct Array {
-    volume: VolumeHandle<SimIo>,
+    volume: SimVolume,
     io: SimIo,
     /// The time of md's software for each write, if it is to be simulated.
     software: Option<RefCell<MdSoftware>>,
@@ -67,7 +66,7 @@ impl Layered {
     pub(crate) fn new(
         world: &World,
         part: &OpenPool,
-        array: VolumeHandle<SimIo>,
+        array: SimVolume,
         layer: Option<Layer>,
         spec: &LayerSpec,
     ) -> Result<Layered> {
