@@ -6,6 +6,7 @@
 use std::rc::Rc;
 
 use crate::marks::Mark;
+use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::{MemberId, VolumeId};
 use sinew_core::io::{DeviceId, Io};
 use sinew_core::mutation::{self, Mutation};
@@ -110,6 +111,7 @@ impl<I: Io> ArrayShard<I> {
         let io = self.state.io();
         self.start_reading();
         io.spawn(Rc::clone(&self.stripes).run_placing());
+        io.spawn(Rc::clone(&self.stripes).run_locating());
         if self.state.has_log() {
             io.spawn(Rc::clone(&self.journal).run());
             io.spawn(Rc::clone(&self.destager).run());
@@ -155,6 +157,7 @@ impl<I: Io> ArrayShard<I> {
             stripes: &self.stripes,
             requests: &self.requests,
             governing: &self.governing,
+            rebuild: &self.rebuild,
             reshape: &self.reshape,
         }
     }
@@ -208,7 +211,18 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
     }
 
     async fn serve(&self, _volume: VolumeId, request: Request) -> Result<Reply, VolumeError> {
-        self.requests.serve(request).await
+        let (changed, count) = match &request {
+            Request::Write { local, data } => (*local, (data.len() / BLOCK_BYTES) as u64),
+            Request::Merge { local, .. } => (*local, 1),
+            Request::Unmap { local, count } => (*local, *count),
+            _ => (0, 0),
+        };
+        let reply = self.requests.serve(request).await?;
+        if self.stripes.forget_lost(changed, count) {
+            // A rebuild may have waited for it.
+            self.rebuild.wake();
+        }
+        Ok(reply)
     }
 
     async fn flush(&self) -> Result<(), VolumeError> {

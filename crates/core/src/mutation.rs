@@ -133,6 +133,8 @@ pub enum Mutation {
     TrimUnderReaders,
     /// Elastic arrays: do not discard units that a form stops to use.
     LeakSlots,
+    /// Arrays: do not note where blocks without a good copy are.
+    ForgetLostBlocks,
     /// Elastic arrays: rebuild one unit of a member in a stripe, where a mirrored stripe has several.
     RebuildOneUnit,
     /// Elastic arrays: at the first write of a stripe, do not write the columns without data.
@@ -155,7 +157,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 73] = [
+    pub const ALL: [Mutation; 74] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -212,6 +214,7 @@ impl Mutation {
         Mutation::EmptyReadsDevice,
         Mutation::TrimUnderReaders,
         Mutation::LeakSlots,
+        Mutation::ForgetLostBlocks,
         Mutation::RebuildOneUnit,
         Mutation::EmptyUnfilled,
         Mutation::EmptyRevives,
@@ -233,7 +236,8 @@ impl Mutation {
 
     /// Those that make an array worse but leave its data right: the torture does not see them, named scenarios of the
     /// simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 2] = [Mutation::DemoteGrows, Mutation::SwapForever];
+    pub const BY_SCENARIO: [Mutation; 3] =
+        [Mutation::DemoteGrows, Mutation::ForgetLostBlocks, Mutation::SwapForever];
 }
 
 #[cfg(feature = "mutations")]

@@ -310,6 +310,18 @@ impl Geometry {
         }
     }
 
+    /// The logical chunk in a column of a stripe.
+    pub fn chunk_in(&self, stripe: u64, column: u32) -> u64 {
+        match self.shape {
+            Shape::Near { .. } => stripe,
+            Shape::Parity { groups, stripes } => {
+                let (row, group) = (stripe / u64::from(groups), stripe % u64::from(groups));
+                let position = stripes.position(row, column);
+                (row * u64::from(stripes.columns()) + u64::from(position)) * u64::from(groups) + group
+            }
+        }
+    }
+
     /// The address of a data column of a stripe. Only levels with parity have columns.
     pub fn column_home(&self, stripe: u64, column: u32) -> Home {
         assert!(stripe < self.stripes(), "stripe {stripe} is beyond the array");

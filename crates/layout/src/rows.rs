@@ -65,6 +65,13 @@ impl Row<'_> {
         Cell { row, column }
     }
 
+    fn chunk(&self, cell: Cell) -> u64 {
+        match self {
+            Row::Spread(spread) => spread.logical(cell.row, cell.column),
+            Row::Standard(geometry) => geometry.chunk_in(cell.row, cell.column),
+        }
+    }
+
     fn member(&self, cell: Cell) -> u32 {
         match self {
             Row::Spread(spread) => spread.member(cell.row, cell.column),
@@ -170,6 +177,11 @@ impl Rows {
         } else {
             self.after().cell(chunk)
         }
+    }
+
+    /// The chunk in a data column of a row; `None` where that holds none, or none any more.
+    pub fn chunk(&self, cell: Cell, done: u64) -> Option<u64> {
+        Some(self.now(cell.row, done).chunk(cell)).filter(|&chunk| self.cell(chunk, done) == cell)
     }
 
     /// The member that has a data column.

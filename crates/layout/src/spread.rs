@@ -472,7 +472,7 @@ impl Spread {
     }
 
     /// The logical chunk in a column of a row: the additions backwards.
-    fn logical(&self, mut row: u64, mut column: u32) -> u64 {
+    pub(crate) fn logical(&self, mut row: u64, mut column: u32) -> u64 {
         for step in self.steps.iter().rev() {
             match step.place(row) {
                 Some((region, Place::Apart { j })) => {

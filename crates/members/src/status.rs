@@ -201,6 +201,8 @@ pub struct ShardStatus {
     pub growth_chunks_left: Option<u64>,
     /// Shards whose growth waits because chunks cannot be read or written now.
     pub growth_stuck: u64,
+    /// Regions of members of an array whose rebuild waits because other units of their stripes cannot be read.
+    pub rebuild_stuck: u64,
     /// Heap bytes of the tables.
     pub table_bytes: u64,
     /// Blocks of the journal in use.
@@ -213,8 +215,7 @@ pub struct ShardStatus {
     pub failures_reported: u64,
     /// Tasks and what they wait for, for the diagnosis of a standstill.
     pub waits: String,
-    /// Blocks of volumes, as the shard numbers them, that had no good copy and have not been written since. Of one shard of a
-    /// mapped pool only.
+    /// Blocks of volumes, as the shard numbers them, that had no good copy and have not been written since. Of one shard only.
     pub lost_blocks: Vec<(VolumeId, u64)>,
     /// Counters.
     pub counters: CounterValues,
@@ -264,6 +265,7 @@ impl ShardStatus {
         self.scrub_stripes_left = sum(self.scrub_stripes_left, other.scrub_stripes_left);
         self.growth_chunks_left = sum(self.growth_chunks_left, other.growth_chunks_left);
         self.growth_stuck += other.growth_stuck;
+        self.rebuild_stuck += other.rebuild_stuck;
         self.table_bytes += other.table_bytes;
         self.journal_blocks_used += other.journal_blocks_used;
         self.journal_blocks_written += other.journal_blocks_written;

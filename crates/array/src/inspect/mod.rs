@@ -4,6 +4,7 @@ pub(crate) mod leak_check;
 pub(crate) mod status;
 
 use crate::background::govern::Governing;
+use crate::background::rebuild::Rebuild;
 use crate::bitmap::Bitmap;
 use crate::forms::Forms;
 use crate::journal::Journal;
@@ -21,5 +22,6 @@ pub(crate) struct Inspected<'a, I> {
     pub(crate) stripes: &'a Stripes<I>,
     pub(crate) requests: &'a Requests<I>,
     pub(crate) governing: &'a Governing<I>,
+    pub(crate) rebuild: &'a Rebuild<I>,
     pub(crate) reshape: &'a Reshape<I>,
 }

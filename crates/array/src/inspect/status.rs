@@ -1,7 +1,7 @@
 //! The status of a shard: counters, degraded stripes, and the work that background jobs have left.
 
 use sinew_core::buf::BLOCK_BYTES;
-use sinew_core::ids::MemberId;
+use sinew_core::ids::{MemberId, VolumeId};
 use sinew_core::io::Io;
 use sinew_format::model::form::Form;
 use sinew_members::status::ShardStatus;
@@ -37,6 +37,8 @@ pub(crate) fn status<I: Io>(shard: &Inspected<'_, I>) -> ShardStatus {
         member_chunks_used: vec![0; count],
         member_chunks_stale: vec![0; count],
         member_unused_bytes: vec![unused_bytes(shard); count],
+        lost_blocks: shard.stripes.lost_blocks().into_iter().map(|block| (VolumeId(0), block)).collect(),
+        rebuild_stuck: shard.rebuild.regions_stuck(),
         member_full: shard.state.members().full_members(),
         waits_for_space: u64::from(shard.state.members().full.is_awaited()),
         ..ShardStatus::default()

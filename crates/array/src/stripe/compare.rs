@@ -42,6 +42,7 @@ impl<I: Io> Stripes<I> {
             let runs: Vec<UnitRun> = copies.map(|unit| self.whole_unit(unit)).collect();
             if runs.is_empty() {
                 self.state.mark(Mark::ArrayCompareVoid);
+                self.losses.suspect(stripe);
                 return false;
             }
             match self.read_runs(stripe, &runs).await {
@@ -68,6 +69,7 @@ impl<I: Io> Stripes<I> {
                 (0..self.state.layout().width(stripe)).filter(readable).map(|u| self.whole_unit(u)).collect();
             if health.parity_for(health.lost_data()).is_err() {
                 self.state.mark(Mark::ArrayCompareVoid);
+                self.losses.suspect(stripe);
                 return false;
             }
             match self.read_runs(stripe, &there).await {

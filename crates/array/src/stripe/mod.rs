@@ -13,6 +13,7 @@ mod first_write;
 mod form;
 mod hedged;
 mod locks;
+mod losses;
 mod parity_plan;
 pub(crate) mod part;
 mod places;
@@ -37,6 +38,7 @@ use crate::state::ShardState;
 use crate::stripe::barrier::Barrier;
 use crate::stripe::compressibility::MeanCompressibility;
 use crate::stripe::locks::{StripeLock, StripeLocks};
+use crate::stripe::losses::Losses;
 use crate::stripe::part::StripePart;
 use crate::stripe::unplaced::Unplaced;
 
@@ -50,6 +52,7 @@ pub(crate) struct Stripes<I> {
     locks: StripeLocks,
     barrier: Barrier,
     unplaced: Unplaced,
+    losses: Losses,
     compressibility: MeanCompressibility,
     read_slots: ReadSlots<Stripes<I>, StripePart, usize>,
 }
@@ -72,6 +75,7 @@ impl<I: Io> Stripes<I> {
             locks: StripeLocks::default(),
             barrier: Barrier::default(),
             unplaced: Unplaced::default(),
+            losses: Losses::default(),
             compressibility: MeanCompressibility::default(),
             read_slots: ReadSlots::default(),
         }

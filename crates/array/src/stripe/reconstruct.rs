@@ -31,7 +31,10 @@ impl<I: Io> Stripes<I> {
             match result {
                 Ok(buf) => return Ok(buf),
                 Err(Some(unit)) => bad.push(unit),
-                Err(None) => return Err(VolumeError::Failed),
+                Err(None) => {
+                    self.losses.suspect(stripe);
+                    return Err(VolumeError::Failed);
+                }
             }
         }
     }

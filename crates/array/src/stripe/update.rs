@@ -93,8 +93,10 @@ impl<I: Io> Stripes<I> {
             }
             let health = self.health(stripe, &bad);
             let slots: Vec<u32> = blocks.iter().map(|(slot, _)| *slot).collect();
-            let plan = plan_parity(&slots, self.state.layout().chunk_blocks, &health)
-                .map_err(|_| VolumeError::Failed)?;
+            let Ok(plan) = plan_parity(&slots, self.state.layout().chunk_blocks, &health) else {
+                self.losses.suspect(stripe);
+                return Err(VolumeError::Failed);
+            };
             match self.read_runs(stripe, &plan.reads).await {
                 Ok(old) => {
                     let parity = self.new_parity(&plan, &health, &blocks, &OldContent(old));

@@ -54,6 +54,11 @@ impl Kick {
         self.signal.notify();
     }
 
+    /// Whether there was a kick since the task was last woken; it counts as seen.
+    pub fn take(&self) -> bool {
+        self.kicked.take()
+    }
+
     /// Resolves after the next kick, or at once when there was a kick since the last call resolved.
     pub async fn kicked(&self) {
         self.signal.wait(|| self.kicked.take().then_some(())).await;

@@ -15,8 +15,6 @@ pub(crate) struct KnownDamage {
     any: AtomicBool,
     /// Counts changes.
     changes: AtomicU64,
-    /// Reads of clients that failed, whether or not they found something new.
-    failed_reads: AtomicU64,
 }
 
 impl KnownDamage {
@@ -27,11 +25,6 @@ impl KnownDamage {
 
     fn lock(&self) -> MutexGuard<'_, DamagedRanges> {
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts a read that failed.
-    pub(super) fn note_failed_read(&self) {
-        self.failed_reads.fetch_add(1, Ordering::SeqCst);
     }
 
     /// These blocks cannot be read.
@@ -58,11 +51,6 @@ impl KnownDamage {
     /// How often the damage has changed.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
-    }
-
-    /// Reads of clients that failed so far.
-    pub(crate) fn failed_reads(&self) -> u64 {
-        self.failed_reads.load(Ordering::SeqCst)
     }
 
     /// The ranges, those found since the last call with this time.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use async_channel::Sender;
 
-use crate::client::known_damage::KnownDamage;
+pub(crate) use crate::client::known_damage::KnownDamage;
 use crate::shard::Shard;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::VolumeId;
@@ -318,7 +318,6 @@ impl<I: Io> Volume for VolumeHandle<I> {
         let (first, end) = (offset / BLOCK, (offset + u64::from(len)).div_ceil(BLOCK));
         let mut bufs = match self.read_blocks(first, end - first).await {
             Err(VolumeError::Failed) => {
-                self.shared.damage.note_failed_read();
                 // On the heap: a future inside this one would make each read a larger task.
                 Box::pin(self.find_damage(first, end - first)).await;
                 return Err(VolumeError::Failed);

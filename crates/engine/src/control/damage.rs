@@ -74,9 +74,4 @@ impl<I: Io> Control<I> {
         let damage = volumes.iter().map(|(name, volume)| (name.clone(), volume.damage().stamped(0)));
         damage.filter(|(_, ranges)| !ranges.is_empty()).collect()
     }
-
-    /// Reads of clients that found no good copy, so far.
-    pub(super) fn failed_client_reads(&self) -> u64 {
-        self.catalog.lock().values().map(|volume| volume.damage().failed_reads()).sum()
-    }
 }

@@ -154,6 +154,10 @@ pub enum Event {
     GrowthWaits,
     /// A growth that waited goes on.
     GrowthGoesOn,
+    /// A rebuild waits: other units of the stripes cannot be read.
+    RebuildWaits,
+    /// No rebuild waits any more.
+    RebuildGoesOn,
     /// An operator changed a setting.
     SettingChanged {
         /// Its name.
@@ -181,7 +185,7 @@ pub enum Event {
         /// Blocks rewritten from redundancy.
         repaired_blocks: u64,
     },
-    /// Blocks of a volume had no good copy when a client read them.
+    /// Blocks of a volume had no good copy when a client or background work read them.
     DamageFound {
         /// The volume.
         volume: String,
@@ -198,13 +202,6 @@ pub enum Event {
         offset: u64,
         /// How many bytes.
         bytes: u64,
-    },
-    /// Background work met blocks without a good copy, since the last look.
-    BlocksLost {
-        /// Reads that failed for it.
-        reads: u64,
-        /// Blocks or chunks that a scrub could not repair.
-        unrepaired: u64,
     },
     /// Writes that were refused for lack of room, since the last look.
     NoSpace {
@@ -271,12 +268,13 @@ impl Event {
             Event::Resumed => "pool-resumed",
             Event::GrowthWaits => "growth-waits",
             Event::GrowthGoesOn => "growth-goes-on",
+            Event::RebuildWaits => "rebuild-waits",
+            Event::RebuildGoesOn => "rebuild-goes-on",
             Event::SettingChanged { .. } => "setting-changed",
             Event::Member { change, .. } => change.parts().0,
             Event::MemberErrors { .. } => "member-errors",
             Event::DamageFound { .. } => "damage-found",
             Event::DamageEnded { .. } => "damage-ended",
-            Event::BlocksLost { .. } => "blocks-lost",
             Event::NoSpace { .. } => "no-space",
             Event::SpaceUsed { .. } => "space-used",
             Event::WorkBegan(_) => "work-began",
@@ -295,7 +293,6 @@ impl Event {
             Event::PoolFailed
             | Event::Suspended { .. }
             | Event::DamageFound { .. }
-            | Event::BlocksLost { .. }
             | Event::NoSpace { .. } => Severity::Error,
             Event::Opened { mode: OpenMode::LastResort, .. } => Severity::Error,
             Event::Opened { out, .. } if !out.is_empty() => Severity::Warning,
@@ -303,7 +300,8 @@ impl Event {
             Event::MemberErrors { .. }
             | Event::SpaceUsed { .. }
             | Event::ClientRefused { .. }
-            | Event::GrowthWaits => Severity::Warning,
+            | Event::GrowthWaits
+            | Event::RebuildWaits => Severity::Warning,
             _ => Severity::Info,
         }
     }
@@ -336,6 +334,10 @@ impl fmt::Display for Event {
                 f.write_str("the growth waits: chunks cannot be read, or cannot be written where they go")
             }
             Event::GrowthGoesOn => f.write_str("the growth goes on"),
+            Event::RebuildWaits => {
+                f.write_str("the rebuild waits for stripes with blocks that cannot be read; everything else is rebuilt")
+            }
+            Event::RebuildGoesOn => f.write_str("the rebuild does not wait any more"),
             Event::SettingChanged { setting, value } => write!(f, "{setting} is now {value}"),
             Event::Member { member, path, change } => write!(f, "member {member} ({path}) {}", change.parts().2),
             Event::MemberErrors { member, read_errors, checksum_errors, repaired_blocks } => write!(
@@ -348,9 +350,6 @@ impl fmt::Display for Event {
             }
             Event::DamageEnded { volume, offset, bytes } => {
                 write!(f, "volume {volume}: {bytes} bytes at {offset} are no longer damaged")
-            }
-            Event::BlocksLost { reads, unrepaired } => {
-                write!(f, "blocks without a good copy: {reads} reads failed, {unrepaired} found by a scrub")
             }
             Event::NoSpace { volume, requests } => {
                 write!(f, "volume {volume}: {requests} requests refused, no space is left in the pool")

@@ -82,13 +82,13 @@ pub enum Advice {
     MakePhysicalSpace(Vec<usize>),
     /// Mend members: a growth waits because chunks cannot be read, or cannot be written where they go.
     UnblockGrowth,
+    /// Write damaged blocks again, or replace the members that cannot read: a rebuild waits for blocks that cannot be read.
+    UnblockRebuild,
     /// Restore these ranges of volumes from a backup.
     RestoreDamage {
         /// How many there are.
         ranges: usize,
     },
-    /// Read the volumes to find what is damaged: background work met blocks without a good copy.
-    FindDamage,
     /// Wait for the rebuild under way.
     WaitForRebuild,
     /// Wait until redundancy is restored.
@@ -157,8 +157,6 @@ pub struct Observed<'a> {
     pub thin: Vec<usize>,
     /// Damaged ranges of volumes.
     pub damaged_ranges: usize,
-    /// Blocks without a good copy that background work met since the pool was opened.
-    pub unplaced_losses: u64,
 }
 
 /// The decision about a pool.
@@ -234,7 +232,7 @@ fn is_almost_full(status: &ShardStatus) -> bool {
 }
 
 fn has_lost(observed: &Observed<'_>) -> bool {
-    observed.damaged_ranges > 0 || observed.unplaced_losses > 0
+    observed.damaged_ranges > 0
 }
 
 fn safety(observed: &Observed<'_>) -> Safety {
@@ -274,7 +272,7 @@ fn advice(observed: &Observed<'_>, full: Vec<usize>) -> Vec<Advice> {
     advice.extend((status.growth_stuck > 0).then_some(Advice::UnblockGrowth));
     let ranges = observed.damaged_ranges;
     advice.extend((ranges > 0).then_some(Advice::RestoreDamage { ranges }));
-    advice.extend((observed.unplaced_losses > 0).then_some(Advice::FindDamage));
+    advice.extend((status.rebuild_stuck > 0).then_some(Advice::UnblockRebuild));
     advice.extend(observed.unnamed.iter().copied().map(Advice::ReplaceBeforeStop));
     advice.extend(redundancy_advice(observed));
     advice.extend(members_in(config, MemberState::Leaving).map(Advice::WaitForRemoval));
@@ -417,7 +415,6 @@ mod tests {
             refused_lately: false,
             thin: Vec::new(),
             damaged_ranges: 0,
-            unplaced_losses: 0,
         }
     }
 
@@ -477,13 +474,10 @@ mod tests {
         let (config, status) = (with(2, MemberState::Failed), status());
         let mut observed = observed(&config, &status);
         observed.damaged_ranges = 3;
-        observed.unplaced_losses = 1;
         let found = assess(&observed);
-        let advice = vec![Advice::RestoreDamage { ranges: 3 }, Advice::FindDamage, bring_back(2)];
+        let advice = vec![Advice::RestoreDamage { ranges: 3 }, bring_back(2)];
         assert_eq!(found, Assessment { health: Health::Damaged, safety: Safety::Lost, advice });
         observed.damaged_ranges = 0;
-        assert_eq!(assess(&observed).health, Health::Damaged);
-        observed.unplaced_losses = 0;
         assert_eq!(assess(&observed).health, Health::Degraded);
     }
 
@@ -492,6 +486,13 @@ mod tests {
         let stuck = ShardStatus { growth_stuck: 1, ..status() };
         let advice = [Advice::UnblockGrowth, bring_back(2)];
         check(&with(2, MemberState::Failed), &stuck, Health::Degraded, &advice);
+    }
+
+    #[test]
+    fn a_rebuild_that_waits_has_its_advice() {
+        let stuck = ShardStatus { rebuild_stuck: 2, stripes_degraded: 3, rebuild_chunks_left: 3, ..status() };
+        let advice = [Advice::UnblockRebuild, Advice::WaitForRebuild];
+        check(&config(&ACTIVE), &stuck, Health::Degraded, &advice);
     }
 
     #[test]

@@ -19,12 +19,6 @@ const SPACE_STEPS: [u64; 3] = [80, 90, 95];
 pub(super) struct Seen {
     members: Vec<MemberStats>,
     slow: Vec<bool>,
-    failed_reads: u64,
-    unrepaired: u64,
-    /// Reads of clients that failed; the control tells where.
-    client_reads: u64,
-    /// Reads of background work that failed, and what scrubs could not repair.
-    unplaced_losses: u64,
     /// What is under way, and how much of it has been done so far.
     work: [(bool, u64); Work::ALL.len()],
     /// How much had been done of each kind of work when the present run of it began.
@@ -35,6 +29,8 @@ pub(super) struct Seen {
     conversion_ordered: bool,
     /// The growth waits.
     growth_waits: bool,
+    /// A rebuild waits.
+    rebuild_waits: bool,
     /// Members without physical space for which writes wait or are refused.
     suspended: Vec<usize>,
     /// How many of the steps are used.
@@ -44,9 +40,7 @@ pub(super) struct Seen {
 
 impl Seen {
     /// Takes a new look at the shards; gives what has happened since the last one, without paths of members.
-    /// `client_reads` is the number of reads of clients that failed so far. Blocks that a pool lost which `has_places` have their
-    /// own events, with volume and offset.
-    pub(super) fn update(&mut self, status: &ShardStatus, client_reads: u64, has_places: bool) -> Vec<Event> {
+    pub(super) fn update(&mut self, status: &ShardStatus) -> Vec<Event> {
         let mut events = Vec::new();
         self.members.resize(status.members.len(), MemberStats::default());
         for (member, (now, before)) in status.members.iter().zip(&self.members).enumerate() {
@@ -61,25 +55,17 @@ impl Seen {
             }
         }
         self.members.clone_from(&status.members);
-        let counters = &status.counters;
-        // A client's read is tried block by block; whatever fails of it has a place in a volume.
-        let by_clients = client_reads > self.client_reads || has_places;
-        let reads = if by_clients { 0 } else { counters.failed_reads.saturating_sub(self.failed_reads) };
-        // What a scrub of a pool that has places cannot repair is no loss unless a live block is among it.
-        let unrepaired = counters.scrub_unrepaired.saturating_sub(self.unrepaired);
-        let unrepaired = if has_places { 0 } else { unrepaired };
-        if reads > 0 || unrepaired > 0 {
-            events.push(Event::BlocksLost { reads, unrepaired });
-            self.unplaced_losses += reads + unrepaired;
-        }
-        self.client_reads = client_reads;
-        (self.failed_reads, self.unrepaired) = (counters.failed_reads, counters.scrub_unrepaired);
         events.extend(self.update_work(status));
         let waits = status.growth_stuck > 0;
         if waits != self.growth_waits {
             events.push(if waits { Event::GrowthWaits } else { Event::GrowthGoesOn });
         }
         self.growth_waits = waits;
+        let waits = status.rebuild_stuck > 0;
+        if waits != self.rebuild_waits {
+            events.push(if waits { Event::RebuildWaits } else { Event::RebuildGoesOn });
+        }
+        self.rebuild_waits = waits;
         let is_used = |percent: &&u64| {
             let used = u128::from(status.stored_bytes) * 100;
             used > u128::from(status.capacity_bytes) * u128::from(**percent)
@@ -136,11 +122,6 @@ impl Seen {
         }
     }
 
-    /// Losses whose places in volumes are not known, since the pool was opened.
-    pub(super) fn unplaced_losses(&self) -> u64 {
-        self.unplaced_losses
-    }
-
     /// The work under way, and how much of it has been done since it began: chunks or stripes.
     pub(super) fn work_done(&self) -> Vec<(Work, u64)> {
         let all = Work::ALL.into_iter().zip(self.work).zip(self.done_at_begin);
@@ -195,57 +176,44 @@ mod tests {
     fn what_was_counted_between_two_looks_is_one_event() {
         let mut seen = Seen::default();
         let mut status = ShardStatus { capacity_bytes: 100, ..ShardStatus::default() };
-        assert_eq!(seen.update(&status, 0, false), []);
+        assert_eq!(seen.update(&status), []);
         status.members = vec![MemberStats::default(); 2];
         status.members[1].checksum_errors = 7;
         status.members[1].repaired_blocks = 6;
-        status.counters.failed_reads = 1;
         status.scrub_stripes_left = Some(9);
         let errors =
             Event::MemberErrors { member: 1, read_errors: 0, checksum_errors: 7, repaired_blocks: 6 };
-        let lost = Event::BlocksLost { reads: 1, unrepaired: 0 };
-        assert_eq!(seen.update(&status, 0, false), [errors, lost, Event::WorkBegan(Work::Scrub)]);
-        assert_eq!(seen.update(&status, 0, false), []);
+        assert_eq!(seen.update(&status), [errors, Event::WorkBegan(Work::Scrub)]);
+        assert_eq!(seen.update(&status), []);
         status.counters.stripes_scrubbed = 4;
-        assert_eq!(seen.update(&status, 0, false), []);
+        assert_eq!(seen.update(&status), []);
         assert_eq!(seen.work_done(), [(Work::Scrub, 4)]);
         status.scrub_stripes_left = None;
-        assert_eq!(seen.update(&status, 0, false), [Event::WorkEnded(Work::Scrub)]);
-        // Blocks that a client could not read have their own event, with volume and offset.
-        status.counters.failed_reads = 3;
-        assert_eq!((seen.update(&status, 1, false), seen.unplaced_losses()), (vec![], 1));
-        status.counters.failed_reads = 4;
-        assert_eq!(seen.update(&status, 1, false), [Event::BlocksLost { reads: 1, unrepaired: 0 }]);
-        // Nor have those of a pool that knows their places.
-        status.counters.failed_reads = 5;
-        assert_eq!((seen.update(&status, 1, true), seen.unplaced_losses()), (vec![], 2));
+        assert_eq!(seen.update(&status), [Event::WorkEnded(Work::Scrub)]);
         // A rebuild that no look has seen under way.
         status.counters.chunks_rebuilt = 3;
-        assert_eq!(
-            seen.update(&status, 1, false),
-            [Event::WorkBegan(Work::Rebuild), Event::WorkEnded(Work::Rebuild)]
-        );
-        assert_eq!(seen.update(&status, 1, false), []);
+        assert_eq!(seen.update(&status), [Event::WorkBegan(Work::Rebuild), Event::WorkEnded(Work::Rebuild)]);
+        assert_eq!(seen.update(&status), []);
     }
 
     #[test]
     fn a_rebalance_that_moves_nothing_is_not_told() {
         let mut seen = Seen::default();
         let mut status = ShardStatus { balance_chunks_left: 1, ..ShardStatus::default() };
-        assert_eq!(seen.update(&status, 0, true), []);
+        assert_eq!(seen.update(&status), []);
         status.balance_chunks_left = 0;
-        assert_eq!(seen.update(&status, 0, true), []);
+        assert_eq!(seen.update(&status), []);
         status.balance_chunks_left = 9;
-        assert_eq!(seen.update(&status, 0, true), []);
+        assert_eq!(seen.update(&status), []);
         status.counters.chunks_balanced = 2;
-        assert_eq!(seen.update(&status, 0, true), [Event::WorkBegan(Work::Rebalance)]);
-        assert_eq!((seen.update(&status, 0, true), seen.work_done()), (vec![], vec![(Work::Rebalance, 2)]));
+        assert_eq!(seen.update(&status), [Event::WorkBegan(Work::Rebalance)]);
+        assert_eq!((seen.update(&status), seen.work_done()), (vec![], vec![(Work::Rebalance, 2)]));
         (status.balance_chunks_left, status.counters.chunks_balanced) = (0, 9);
-        assert_eq!(seen.update(&status, 0, true), [Event::WorkEnded(Work::Rebalance)]);
+        assert_eq!(seen.update(&status), [Event::WorkEnded(Work::Rebalance)]);
         // One that no look has seen under way.
         status.counters.chunks_balanced = 10;
         let both = [Event::WorkBegan(Work::Rebalance), Event::WorkEnded(Work::Rebalance)];
-        assert_eq!(seen.update(&status, 0, true), both);
+        assert_eq!(seen.update(&status), both);
     }
 
     #[test]
@@ -253,38 +221,38 @@ mod tests {
         let mut seen = Seen::default();
         let mut status = ShardStatus { conversions_left: 3, ..ShardStatus::default() };
         status.counters.stripes_promoted = 5;
-        assert_eq!(seen.update(&status, 0, true), []);
+        assert_eq!(seen.update(&status), []);
         seen.note_conversion_order();
-        assert_eq!(seen.update(&status, 0, true), [Event::WorkBegan(Work::Conversion)]);
+        assert_eq!(seen.update(&status), [Event::WorkBegan(Work::Conversion)]);
         (status.conversions_left, status.counters.stripes_demoted) = (0, 3);
-        assert_eq!(seen.update(&status, 0, true), [Event::WorkEnded(Work::Conversion)]);
+        assert_eq!(seen.update(&status), [Event::WorkEnded(Work::Conversion)]);
         (status.conversions_left, status.counters.stripes_demoted) = (2, 4);
-        assert_eq!(seen.update(&status, 0, true), []);
+        assert_eq!(seen.update(&status), []);
     }
 
     #[test]
-    fn suspension_and_waiting_growth_are_told_when_they_begin_and_end() {
+    fn suspension_and_waiting_work_are_told_when_they_begin_and_end() {
         let mut seen = Seen::default();
         assert_eq!(seen.update_suspended(vec![]), None);
         assert_eq!(seen.update_suspended(vec![1]), Some(Event::Suspended { members: vec![1] }));
         assert_eq!(seen.update_suspended(vec![1, 2]), None);
         assert_eq!(seen.update_suspended(vec![]), Some(Event::Resumed));
         let mut status = ShardStatus { growth_stuck: 1, ..ShardStatus::default() };
-        assert_eq!(seen.update(&status, 0, false), [Event::GrowthWaits]);
-        assert_eq!(seen.update(&status, 0, false), []);
+        assert_eq!(seen.update(&status), [Event::GrowthWaits]);
+        assert_eq!(seen.update(&status), []);
         status.growth_stuck = 0;
-        assert_eq!(seen.update(&status, 0, false), [Event::GrowthGoesOn]);
+        status.rebuild_stuck = 2;
+        assert_eq!(seen.update(&status), [Event::GrowthGoesOn, Event::RebuildWaits]);
+        assert_eq!(seen.update(&status), []);
+        status.rebuild_stuck = 0;
+        assert_eq!(seen.update(&status), [Event::RebuildGoesOn]);
     }
 
     #[test]
     fn used_space_is_told_at_its_steps() {
         let mut seen = Seen::default();
         let mut told = |stored_bytes| {
-            seen.update(
-                &ShardStatus { stored_bytes, capacity_bytes: 1000, ..ShardStatus::default() },
-                0,
-                false,
-            )
+            seen.update(&ShardStatus { stored_bytes, capacity_bytes: 1000, ..ShardStatus::default() })
         };
         assert_eq!(told(800), []);
         assert_eq!(told(801), [Event::SpaceUsed { percent: 80 }]);

@@ -10,6 +10,7 @@ use sinew_members::full_members::SHOWN_NS;
 use sinew_members::message::ControlRequest;
 use sinew_members::status::{CounterValues, ShardStatus};
 
+use crate::client::KnownDamage;
 use crate::control::error::ControlError;
 use crate::control::events::{Event, MemberChange, Work};
 use crate::control::health::{Observed, suspended_for};
@@ -24,7 +25,7 @@ impl<I: Io> Control<I> {
         let shards = self.ask_for(ControlRequest::Vitals).await?;
         let mut status = ShardStatus::default();
         shards.iter().for_each(|shard| status.add(shard));
-        self.place_lost_blocks(&shards);
+        self.place_lost_blocks(&shards).await?;
         let events = self.happened(&status);
         if events.iter().any(|event| matches!(event, Event::NoSpace { .. })) {
             self.refused_at.set(Some(self.io.now()));
@@ -38,22 +39,46 @@ impl<I: Io> Control<I> {
         Ok(status.counters)
     }
 
-    /// Notes the damage of volumes that background work has met. Each block is noted once; what ends damage ends it. Nothing is
-    /// noted once the pool has failed, since then all reads fail.
-    fn place_lost_blocks(&self, shards: &[ShardStatus]) {
+    /// Notes the damage of volumes that the shards have met, each block once, and ends the damage of blocks that they know to be
+    /// good again. Nothing is noted once the pool has failed, since then all reads fail.
+    async fn place_lost_blocks(&self, shards: &[ShardStatus]) -> Result<(), ControlError> {
         if self.failed.get() {
-            return;
+            return Ok(());
         }
+        let lost = self.places(shards);
+        let known = self.lost_blocks.replace(lost.clone());
+        self.for_damage(known.difference(&lost), |damage, block| damage.note_good(block, 1));
+        let new: Vec<_> = lost.difference(&known).copied().collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        self.for_damage(&new, |damage, block| damage.note_unreadable(block, 1));
+        // A client may have written a block after its shard answered, and before its damage was noted.
+        let lost = self.places(&self.ask_for(ControlRequest::Vitals).await?);
+        let written = new.iter().filter(|place| !lost.contains(place));
+        self.for_damage(written, |damage, block| damage.note_good(block, 1));
+        self.lost_blocks.borrow_mut().retain(|place| lost.contains(place));
+        Ok(())
+    }
+
+    /// The lost blocks of all shards, with their volumes.
+    fn places(&self, shards: &[ShardStatus]) -> BTreeSet<(VolumeId, u64)> {
         let extent = self.config.borrow().geometry.extent_blocks();
         let lost = shards.iter().enumerate().flat_map(|(shard, status)| {
             let place = move |&(volume, local)| (volume, volume_block(local, extent, shard, shards.len()));
             status.lost_blocks.iter().map(place)
         });
-        let lost: BTreeSet<(VolumeId, u64)> = lost.collect();
-        let known = self.lost_blocks.replace(lost.clone());
-        for &(volume, block) in lost.difference(&known) {
+        lost.collect()
+    }
+
+    fn for_damage<'a>(
+        &self,
+        places: impl IntoIterator<Item = &'a (VolumeId, u64)>,
+        note: impl Fn(&KnownDamage, u64),
+    ) {
+        for &(volume, block) in places {
             if let Some(volume) = self.catalog.lock().values().find(|shared| shared.id == volume) {
-                volume.damage().note_unreadable(block, 1);
+                note(volume.damage(), block);
             }
         }
     }
@@ -75,7 +100,6 @@ impl<I: Io> Control<I> {
             refused_lately: self.has_refused_lately(),
             thin: thin.flat_map(|domain| domain.members).collect(),
             damaged_ranges: self.damage().iter().map(|(_, ranges)| ranges.ranges().len()).sum(),
-            unplaced_losses: self.seen.borrow().unplaced_losses(),
         }
     }
 
@@ -102,10 +126,8 @@ impl<I: Io> Control<I> {
 
     /// What has happened since the last look.
     fn happened(&self, status: &ShardStatus) -> Vec<Event> {
-        let client_reads = self.failed_client_reads();
         let mut seen = self.seen.borrow_mut();
-        let has_places = self.config.borrow().geometry.mapped().is_some();
-        let mut events = seen.update(status, client_reads, has_places);
+        let mut events = seen.update(status);
         for (member, change) in seen.update_slow(status) {
             events.extend(self.member_event(member, change));
         }
@@ -123,11 +145,6 @@ impl<I: Io> Control<I> {
     /// Whether requests of clients were refused for lack of room a short time ago.
     pub fn has_refused_lately(&self) -> bool {
         self.refused_at.get().is_some_and(|at| self.io.now() - at < SHOWN_NS)
-    }
-
-    /// Blocks of an array without a good copy that background work met: their places in volumes are not known.
-    pub fn unplaced_losses(&self) -> u64 {
-        self.seen.borrow().unplaced_losses()
     }
 
     /// The work under way, and how much of it has been done since it began, as of the last look: chunks or stripes.

@@ -246,6 +246,22 @@ impl ShardLayout {
         })
     }
 
+    /// The block of the shard in a slot of a stripe: the reverse of [`ShardLayout::runs`]. `None` where the slot holds none.
+    pub fn local(&self, stripe: u64, slot: u32) -> Option<u64> {
+        let (column, offset) = (slot / self.chunk_blocks, slot % self.chunk_blocks);
+        let chunk = match &self.rows {
+            Some(rows) => rows.chunk(RowCell { row: stripe, column }, self.moved.get())?,
+            None => {
+                let (row, group, k) = (stripe / self.groups, stripe % self.groups, self.k as u32);
+                let is_here =
+                    |&position: &u32| self.geometry.layout.column_in(self.whole(stripe), position) == column;
+                let position = (0..k).find(is_here)?;
+                (row * u64::from(k) + u64::from(position)) * self.groups + group
+            }
+        };
+        Some(chunk * u64::from(self.chunk_blocks) + u64::from(offset))
+    }
+
     /// The number of a stripe in the whole array; with parity, of a row of the members, where rows have grown.
     pub fn whole(&self, stripe: u64) -> u64 {
         let (extent, within) = (stripe / self.extent_stripes, stripe % self.extent_stripes);
@@ -482,6 +498,8 @@ mod tests {
                     let slice = ShardLayout::new(g, shard);
                     let run = slice.runs(local, 2).next().unwrap();
                     assert!(run.stripe < slice.stripes && run.blocks == 2);
+                    let reverse = slice.local(run.stripe, run.slot + 1);
+                    assert_eq!(reverse, Some(local + 1));
                     let unit = (run.slot / 2) as usize;
                     let (member, offset) = slice.home(run.stripe, unit);
                     let home = g.layout.home(chunk);

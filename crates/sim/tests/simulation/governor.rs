@@ -296,22 +296,6 @@ fn stripes_that_take_less_space_mirrored_stay_so() {
     demotion_never_grows().unwrap();
 }
 
-#[cfg(feature = "mutations")]
-#[test]
-fn defects_that_leave_data_right_are_found() {
-    use sinew_core::mutation::{Mutation, choose};
-    for defect in Mutation::BY_SCENARIO {
-        choose(Some(defect));
-        let shown = match defect {
-            Mutation::DemoteGrows => demotion_never_grows(),
-            Mutation::SwapForever => uniform_load_rests(),
-            other => panic!("no scenario shows {other:?}"),
-        };
-        choose(None);
-        assert!(shown.is_err(), "{defect:?} is not found");
-    }
-}
-
 #[test]
 fn a_policy_is_kept_and_an_array_at_rest_does_nothing() {
     let array = Array::new(MEMBER_BYTES);

@@ -12,6 +12,8 @@ mod governor;
 mod growth;
 mod md;
 mod model;
+#[cfg(feature = "mutations")]
+mod mutations_shown;
 mod opening;
 mod thin;
 mod world;

@@ -60,9 +60,10 @@ impl<'a> Addressed<'a> {
                  them",
                 if *ranges == 1 { "range" } else { "ranges" }
             ),
-            Advice::FindDamage => format!(
-                "background work found blocks without a good copy: read the volumes, for example with nbdcopy, and \
-                 `sinew pool damage{options}` lists what is damaged"
+            Advice::UnblockRebuild => format!(
+                "the rebuild waits for stripes with blocks that cannot be read: write the damaged blocks again from a backup, \
+                 all those of a stripe together if one alone is refused (`sinew pool damage{options}` lists them); it goes \
+                 on by itself"
             ),
             Advice::WaitForRebuild => "a rebuild is under way: wait for it".to_owned(),
             Advice::WaitForRedundancy => "redundancy is being restored: wait for it".to_owned(),

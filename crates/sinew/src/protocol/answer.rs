@@ -94,12 +94,6 @@ pub(crate) struct EventView {
     /// Former size of a volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) from: Option<u64>,
-    /// Reads of background work that found no good copy.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) reads: Option<u64>,
-    /// Blocks that a scrub of an array could not repair.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) unrepaired: Option<u64>,
     /// Requests that were refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) requests: Option<u64>,

@@ -20,7 +20,12 @@ pub(crate) fn entry(entry: &Entry, start: SystemTime) -> EventView {
     let some = |text: &String| Some(text.clone());
     match &entry.event {
         Event::Opened { out, .. } => EventView { out: Some(out.clone()), ..view },
-        Event::PoolFailed | Event::Resumed | Event::GrowthWaits | Event::GrowthGoesOn => view,
+        Event::PoolFailed
+        | Event::Resumed
+        | Event::GrowthWaits
+        | Event::GrowthGoesOn
+        | Event::RebuildWaits
+        | Event::RebuildGoesOn => view,
         Event::Suspended { members } => EventView { members: Some(members.clone()), ..view },
         Event::SettingChanged { setting, value } => {
             EventView { setting: Some((*setting).to_owned()), value: some(value), ..view }
@@ -37,9 +42,6 @@ pub(crate) fn entry(entry: &Entry, start: SystemTime) -> EventView {
         },
         Event::DamageFound { volume, offset, bytes } | Event::DamageEnded { volume, offset, bytes } => {
             EventView { volume: some(volume), offset: Some(*offset), bytes: Some(*bytes), ..view }
-        }
-        Event::BlocksLost { reads, unrepaired } => {
-            EventView { reads: Some(*reads), unrepaired: Some(*unrepaired), ..view }
         }
         Event::NoSpace { volume, requests } => {
             EventView { volume: some(volume), requests: Some(*requests), ..view }

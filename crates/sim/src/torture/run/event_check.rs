@@ -44,9 +44,7 @@ impl Run {
         }
         let after = self.collect_quietly(pool)?;
         check_errors(&entries, &before, &after).or_else(wrong)?;
-        let is_loss = |event: &Event| {
-            matches!(event, Event::PoolFailed | Event::DamageFound { .. } | Event::BlocksLost { .. })
-        };
+        let is_loss = |event: &Event| matches!(event, Event::PoolFailed | Event::DamageFound { .. });
         if let Some(entry) = entries.iter().find(|entry| is_loss(&entry.event)) {
             return wrong(format!("nothing is lost, and an event tells: {}", entry.event));
         }

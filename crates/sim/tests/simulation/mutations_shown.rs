@@ -1,0 +1,20 @@
+//! Mutations that leave data right: scenarios of other tests show them.
+
+use sinew_core::mutation::{Mutation, choose};
+
+use crate::{damage, governor};
+
+#[test]
+fn defects_that_leave_data_right_are_found() {
+    for defect in Mutation::BY_SCENARIO {
+        choose(Some(defect));
+        let shown = match defect {
+            Mutation::DemoteGrows => governor::demotion_never_grows(),
+            Mutation::ForgetLostBlocks => damage::damage_is_told_truly(),
+            Mutation::SwapForever => governor::uniform_load_rests(),
+            other => panic!("no scenario shows {other:?}"),
+        };
+        choose(None);
+        assert!(shown.is_err(), "{defect:?} is not found");
+    }
+}
