@@ -40,8 +40,10 @@ pub(crate) async fn finish<I: Io>(
         state.mark(Mark::ArrayRecoverDrained);
     }
     match journal.destage_all().await {
-        // It stays in the log.
+        // It stays in the log, and is read from there.
         Err(VolumeError::NoSpace) => Ok(()),
+        // Likewise what belongs to stripes with lost blocks, whose new parity cannot be computed.
+        Err(VolumeError::Failed) if !state.has_failed() => Ok(()),
         destaged => destaged,
     }
 }

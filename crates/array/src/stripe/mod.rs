@@ -12,6 +12,7 @@ mod estimate;
 mod first_write;
 mod form;
 mod hedged;
+mod locate;
 mod locks;
 mod losses;
 mod parity_plan;
