@@ -1,4 +1,4 @@
-//! Chores: `cargo xtask setup | check | test | experiments | tidy | package | book`.
+//! Chores: `cargo xtask setup | check | test | paths | experiments | tidy | package | book`.
 
 mod book;
 mod code;
@@ -18,10 +18,12 @@ use std::time::Instant;
 
 /// Simulation seeds run by `check`.
 const CHECK_SEEDS: u64 = 100;
-/// Simulation seeds run by `test` that are the same each time, and together with the kept ones take every path.
-const SAME_SEEDS: u64 = 2000;
+/// The seeds that failed once.
+const KEPT: &str = "crates/sim/seeds.txt";
+/// A few seeds that together with the kept ones take every path, and the seeds among which `paths` looks for them.
+const COVER: (&str, u64) = ("crates/sim/paths.txt", 2000);
 /// Simulation seeds run by `test` that are others with every state of the sources.
-const FRESH_SEEDS: u64 = 500;
+const FRESH_SEEDS: u64 = 1000;
 /// How long each fuzz target is run by `test`.
 const FUZZ_SECONDS: u64 = 20;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
@@ -69,11 +71,12 @@ fn main() -> ExitCode {
         ("setup", None) => setup(),
         ("check", None) => check(),
         ("test", None) => test(),
+        ("paths", None) => paths(),
         ("experiments", _) => all_experiments(args),
         ("tidy", None) => tidy::run(),
         ("book", None) => book(),
         ("package", _) => package::run(root(), args),
-        _ => Err("usage: cargo xtask setup | check | test | experiments [NAME ...] | tidy | package | book"
+        _ => Err("usage: cargo xtask setup | check | test | paths | experiments [NAME ...] | tidy | package | book"
             .to_owned()),
     };
     match result {
@@ -143,13 +146,14 @@ fn test() -> Result<(), String> {
     // As users compile it, without features.
     let plain = ["--workspace", "--profile", "checks", "--", "-D", "warnings"];
     cargo("clippy without features", "clippy", &plain)?;
-    cargo("tests", "test", &[&WHOLE[..], &["--quiet"]].concat())?;
-    // Clients wait most of the time; meanwhile the simulator uses the processors.
+    cargo("build of the tests", "test", &[&WHOLE[..], &["--quiet", "--no-run"]].concat())?;
+    // Clients wait most of the time; meanwhile the other tests and the simulator use the processors.
     std::thread::scope(|scope| {
         let clients = scope.spawn(end_to_end);
-        let simulated =
-            torture_all().and_then(|()| experiments::TESTED.into_iter().try_for_each(experiments::quick));
-        clients.join().map_err(|_| "end to end panicked".to_owned())?.and(simulated)
+        let others = cargo("tests", "test", &[&WHOLE[..], &["--quiet"]].concat())
+            .and_then(|()| torture_all())
+            .and_then(|()| experiments::TESTED.into_iter().try_for_each(experiments::quick));
+        clients.join().map_err(|_| "end to end panicked".to_owned())?.and(others)
     })?;
     fuzz()?;
     println!("== all passed: {:.0} s", started.elapsed().as_secs_f64());
@@ -186,13 +190,21 @@ fn book() -> Result<(), String> {
 
 /// Runs the engine in the simulator: the seeds that failed once, those that take every path, and fresh ones.
 fn torture_all() -> Result<(), String> {
-    let kept = ["--file", "crates/sim/seeds.txt"];
-    torture("seeds that failed once", &[kept.as_slice(), &["--twice"]].concat())?;
-    // The same ones, for a path or two is taken by one seed in hundreds: chance must not decide whether this passes.
-    let same = ["--seeds", &SAME_SEEDS.to_string(), "--from", "0", "--every-path"];
-    torture("every path", &[kept.as_slice(), &same].concat())?;
+    // A path or two is taken by one seed in hundreds: chance must not decide whether this passes.
+    let same = ["--file", KEPT, "--file", COVER.0, "--twice", "--every-path"];
+    torture("seeds that failed once, and every path", &same).map_err(|error| {
+        format!("{error}\n(a path that none took: `cargo xtask paths` looks for seeds that do)")
+    })?;
     let from = fresh_from().to_string();
     torture("fresh seeds", &["--seeds", &FRESH_SEEDS.to_string(), "--from", &from])
+}
+
+/// Looks for seeds that together with the kept ones take every path: after a change of what seeds draw.
+fn paths() -> Result<(), String> {
+    cargo("build of the torture", "build", &[&WHOLE[..], &["--bin", "sinew", "--quiet"]].concat())?;
+    let among = COVER.1.to_string();
+    let args = ["--file", KEPT, "--seeds", &among, "--from", "0", "--cover", COVER.0, "--every-path"];
+    torture("seeds that take every path", &args)
 }
 
 /// Where fresh seeds begin: elsewhere with every state of the sources, and in the same place whenever that one is tested,

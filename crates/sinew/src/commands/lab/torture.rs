@@ -37,9 +37,9 @@ pub(crate) struct TortureArgs {
     #[arg(long, conflicts_with_all = ["seeds", "from", "file"])]
     seed: Option<u64>,
     /// Run the seeds in this file: one per line, with `name=value` for settings that are other than drawn; `#`
-    /// begins a comment.
+    /// begins a comment. May be given several times.
     #[arg(long, value_name = "PATH")]
-    file: Option<PathBuf>,
+    file: Vec<PathBuf>,
     /// Play with this setting other than drawn. May be given several times; --show-plan lists the settings.
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -61,6 +61,10 @@ pub(crate) struct TortureArgs {
     /// Fail also when a path of the engine, a fault or an act of an operator was not reached by any seed.
     #[arg(long)]
     every_path: bool,
+    /// Write to this file a few of these seeds that reach, together with those of the files, all that was reached: each path
+    /// by two seeds, where two reach it.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["show_plan", "shrink"])]
+    cover: Option<PathBuf>,
     /// Write a line for each seed to this file: the seed and the hash of its trace, which two versions of the engine
     /// share when they made the same requests to members at the same times.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["show_plan", "shrink"])]
@@ -70,11 +74,22 @@ pub(crate) struct TortureArgs {
     json: bool,
 }
 
+/// The paths that a plan reached.
+struct Reached {
+    /// Its place in the list.
+    index: usize,
+    /// Requests to members, which tell how long the run takes.
+    member_requests: u64,
+    paths: Vec<&'static str>,
+}
+
 #[derive(Default)]
 struct Totals {
     failures: Vec<Failure>,
     /// For each plan that passed its place in the list and the hash of its trace.
     hashes: Vec<(usize, u64)>,
+    /// For each plan that passed its place in the list, the requests to members, and the paths that it reached.
+    paths: Vec<Reached>,
     reached: BTreeMap<&'static str, u64>,
     requests: u64,
     member_requests: u64,
@@ -86,11 +101,15 @@ struct Totals {
 /// When a seed failed, or a file of seeds or a setting makes no sense.
 pub(crate) fn run(args: TortureArgs) -> Result<()> {
     RUNNING.store(true, Ordering::Relaxed);
-    let mut plans = args.file.as_ref().map_or_else(|| Ok(Vec::new()), read_plans)?;
+    let mut plans = Vec::new();
+    for path in &args.file {
+        plans.extend(read_plans(path)?);
+    }
+    let kept = plans.len();
     match args.seed {
         Some(seed) => plans.push(Plan::draw(seed)),
         None => {
-            let seeds = args.seeds.unwrap_or(if args.file.is_some() { 0 } else { 100 });
+            let seeds = args.seeds.unwrap_or(if args.file.is_empty() { 100 } else { 0 });
             plans.extend((args.from..args.from + seeds).map(Plan::draw));
         }
     }
@@ -108,6 +127,9 @@ pub(crate) fn run(args: TortureArgs) -> Result<()> {
     let totals = run_all(&plans, args.twice || args.seed.is_some(), lines);
     if let Some(path) = &args.trace_hashes {
         write_hashes(path, &plans, &totals)?;
+    }
+    if let Some(path) = &args.cover {
+        write_cover(path, &plans, &totals, kept)?;
     }
     report(&plans, &totals, args.json);
     let missed: Vec<&str> = totals.reached.iter().filter(|(_, n)| **n == 0).map(|(name, _)| *name).collect();
@@ -190,6 +212,50 @@ fn write_hashes(path: &PathBuf, plans: &[Plan], totals: &Totals) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// Writes seeds as [`cover`] chooses them.
+fn write_cover(path: &PathBuf, plans: &[Plan], totals: &Totals, kept: usize) -> Result<()> {
+    let lines = cover(&totals.paths, kept).into_iter().map(|index| {
+        let plan = &plans[index];
+        std::iter::once(plan.seed.to_string()).chain(plan.overrides()).collect::<Vec<_>>().join(" ") + "\n"
+    });
+    let head = "# Seeds that together take every path of the engine. Written by `cargo xtask paths`.\n";
+    std::fs::write(path, head.to_owned() + &lines.collect::<String>())
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The places in the list of a few plans that reach, together with the first `kept`, each path twice, or once where one plan
+/// alone reaches it: each time the plan is taken that reaches most for its requests.
+fn cover(reached: &[Reached], kept: usize) -> Vec<usize> {
+    let mut wanted: BTreeMap<&str, usize> = BTreeMap::new();
+    for path in reached.iter().flat_map(|plan| &plan.paths) {
+        let times = wanted.entry(path).or_default();
+        *times = (*times + 1).min(2);
+    }
+    let (known, mut left): (Vec<&Reached>, Vec<&Reached>) =
+        reached.iter().partition(|plan| plan.index < kept);
+    let take = |wanted: &mut BTreeMap<&str, usize>, plan: &Reached| {
+        for path in &plan.paths {
+            wanted.entry(path).and_modify(|times| *times = times.saturating_sub(1));
+        }
+    };
+    known.into_iter().for_each(|plan| take(&mut wanted, plan));
+    left.sort_by_key(|plan| plan.index);
+    let mut chosen = Vec::new();
+    while wanted.values().any(|times| *times > 0) {
+        let worth = |plan: &Reached| {
+            let new = plan.paths.iter().filter(|path| wanted[*path] > 0).count();
+            new as f64 / (1000 + plan.member_requests) as f64
+        };
+        let by_worth = |a: &(usize, f64), b: &(usize, f64)| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0));
+        let best = left.iter().map(|plan| worth(plan)).enumerate().max_by(by_worth);
+        let plan = left.remove(best.expect("a wanted path is reached by a plan that is left").0);
+        take(&mut wanted, plan);
+        chosen.push(plan.index);
+    }
+    chosen.sort_unstable();
+    chosen
+}
+
 fn report(plans: &[Plan], totals: &Totals, as_json: bool) {
     if as_json {
         let failed: Vec<_> = totals
@@ -231,6 +297,13 @@ fn run_all(plans: &[Plan], twice: bool, lines: usize) -> Totals {
                     let mut totals = totals.lock().expect("no panic while held");
                     match result {
                         Ok(outcome) => {
+                            let paths =
+                                outcome.reached.iter().filter(|(_, n)| **n > 0).map(|(name, _)| *name);
+                            totals.paths.push(Reached {
+                                index,
+                                member_requests: outcome.member_requests,
+                                paths: paths.collect(),
+                            });
                             for (name, count) in outcome.reached {
                                 *totals.reached.entry(name).or_default() += count;
                             }
@@ -260,5 +333,29 @@ fn run_plan(plan: &Plan, twice: bool, lines: usize) -> Result<Outcome, Failure> 
     match twice.then(|| run_logged(plan, lines)).transpose()? {
         Some(again) if again.trace_hash != outcome.trace_hash => Err(Failure::not_repeated(plan)),
         _ => Ok(outcome),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(index: usize, member_requests: u64, paths: &[&'static str]) -> Reached {
+        Reached { index, member_requests, paths: paths.to_vec() }
+    }
+
+    #[test]
+    fn a_cover_reaches_each_path_twice_where_it_can() {
+        let reached = [
+            plan(3, 10, &["rare"]),
+            plan(0, 10, &["common"]),
+            plan(1, 9_000, &["common", "twice"]),
+            plan(2, 10, &["common", "twice"]),
+            plan(4, 10, &["common"]),
+        ];
+        // The first is kept anyway; the long one is needed, for a second plan that takes its path.
+        assert_eq!(cover(&reached, 1), [1, 2, 3]);
+        assert_eq!(cover(&reached, 0), [0, 1, 2, 3]);
+        assert!(cover(&reached[1..2], 1).is_empty());
     }
 }
