@@ -310,13 +310,21 @@ impl Geometry {
         }
     }
 
+    /// The position of the data chunk in a column of a stripe, from 0: the inverse of [`Self::column_in`].
+    pub fn position_in(&self, stripe: u64, column: u32) -> u32 {
+        match self.shape {
+            Shape::Near { .. } => 0,
+            Shape::Parity { groups, stripes } => stripes.position(stripe / u64::from(groups), column),
+        }
+    }
+
     /// The logical chunk in a column of a stripe.
     pub fn chunk_in(&self, stripe: u64, column: u32) -> u64 {
         match self.shape {
             Shape::Near { .. } => stripe,
             Shape::Parity { groups, stripes } => {
                 let (row, group) = (stripe / u64::from(groups), stripe % u64::from(groups));
-                let position = stripes.position(row, column);
+                let position = self.position_in(stripe, column);
                 (row * u64::from(stripes.columns()) + u64::from(position)) * u64::from(groups) + group
             }
         }

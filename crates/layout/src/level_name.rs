@@ -2,6 +2,7 @@
 
 use crate::geometry::Level;
 use crate::named;
+use crate::parity_weights::ParityWeights;
 use crate::rotation::Rotation;
 
 /// A level without its parameters.
@@ -28,6 +29,11 @@ named! {
     LevelName::Raid60 => "raid60" or "60", "RAID 0 over groups that are RAID 6";
 }
 
+/// Parity weights for a level that has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("levels 5 and 6 have parity weights, {0} has none")]
+pub struct NoParityWeights(LevelName);
+
 /// The parameters of the levels. Each level has some of them.
 #[derive(Clone, Copy, Debug)]
 pub struct LevelParts {
@@ -46,6 +52,17 @@ impl Default for LevelParts {
 }
 
 impl LevelName {
+    /// The rotation that gives parity to members by these weights.
+    ///
+    /// # Errors
+    /// [`NoParityWeights`] for all levels but 5 and 6.
+    pub fn weighted(self, weights: ParityWeights) -> Result<Rotation, NoParityWeights> {
+        match self {
+            LevelName::Raid5 | LevelName::Raid6 => Ok(Rotation::Weighted(weights)),
+            _ => Err(NoParityWeights(self)),
+        }
+    }
+
     /// Returns the level with those parameters that it has.
     pub fn level(self, parts: LevelParts) -> Level {
         let LevelParts { rotation, copies, groups } = parts;

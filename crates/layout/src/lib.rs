@@ -35,7 +35,7 @@ pub mod parity;
 
 pub use cursor::Cursor;
 pub use geometry::{Geometry, GeometryError, Home, Level, Role};
-pub use level_name::{LevelName, LevelParts};
+pub use level_name::{LevelName, LevelParts, NoParityWeights};
 pub use parity_weights::{ParityWeights, WEIGHT_SUM_MAX, WeightsError};
 pub use rotation::Rotation;
 

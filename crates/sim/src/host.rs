@@ -107,7 +107,7 @@ impl OpenPool {
         devices: Vec<Candidate>,
         remote: impl FnMut() -> bool,
     ) -> Result<OpenPool, OpenError> {
-        let found = pool::discover_read_only(&io, &devices).await.map_err(OpenError::of_discovery)?;
+        let found = discover_read_only(&io, &devices).await.map_err(OpenError::of_discovery)?;
         open_found(io, found, Box::new(remote)).await
     }
 
@@ -142,6 +142,11 @@ impl OpenPool {
 #[inline(never)]
 fn discover<'a>(io: &'a SimIo, devices: &'a [Candidate]) -> Boxed<'a, Result<Found, PoolError>> {
     Box::pin(pool::discover(io, devices))
+}
+
+#[inline(never)]
+fn discover_read_only<'a>(io: &'a SimIo, devices: &'a [Candidate]) -> Boxed<'a, Result<Found, PoolError>> {
+    Box::pin(pool::discover_read_only(io, devices))
 }
 
 #[inline(never)]

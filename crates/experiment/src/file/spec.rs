@@ -8,7 +8,7 @@ use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::policy::{Packing, Policy};
-use sinew_layout::{Level, LevelName, LevelParts, ParityWeights, Rotation};
+use sinew_layout::{Level, LevelName, LevelParts, ParityWeights};
 use sinew_workload::{ByteSize, ContentSpec, Pace, Workload};
 
 use crate::Error;
@@ -321,11 +321,9 @@ impl ArraySpec {
     pub fn full_level(&self) -> Result<Level, Error> {
         let Some(weights) = &self.parity_weights else { return Ok(self.level.level(LevelParts::default())) };
         let wrong = |why: String| Error::setting("array.parity_weights", why);
-        if !matches!(self.level, LevelName::Raid5 | LevelName::Raid6) {
-            return Err(wrong(format!("levels raid5 and raid6 have weights, {} has none", self.level)));
-        }
         let weights = ParityWeights::new(weights).map_err(|why| wrong(why.to_string()))?;
-        Ok(self.level.level(LevelParts { rotation: Rotation::Weighted(weights), ..LevelParts::default() }))
+        let rotation = self.level.weighted(weights).map_err(|why| wrong(why.to_string()))?;
+        Ok(self.level.level(LevelParts { rotation, ..LevelParts::default() }))
     }
 }
 

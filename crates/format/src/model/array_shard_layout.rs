@@ -253,9 +253,7 @@ impl ShardLayout {
             Some(rows) => rows.chunk(RowCell { row: stripe, column }, self.moved.get())?,
             None => {
                 let (row, group, k) = (stripe / self.groups, stripe % self.groups, self.k as u32);
-                let is_here =
-                    |&position: &u32| self.geometry.layout.column_in(self.whole(stripe), position) == column;
-                let position = (0..k).find(is_here)?;
+                let position = self.geometry.layout.position_in(self.whole(stripe), column);
                 (row * u64::from(k) + u64::from(position)) * self.groups + group
             }
         };

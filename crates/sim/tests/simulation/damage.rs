@@ -290,7 +290,7 @@ fn what_background_work_cannot_read_has_its_place() {
 
 #[test]
 fn a_rebuild_that_waits_for_lost_blocks_is_told_once_and_goes_on_when_they_are_written() {
-    let mut scene = Scene::new(array(Level::Raid10 { copies: 2 }, false));
+    let mut scene = Scene::new(mirrors());
     scene.pool().control.set_wall_clock(1_000_000);
     // The other copy of what the member has.
     let copies = scene.copies(20);

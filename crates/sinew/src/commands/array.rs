@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use sinew_engine::pool::PoolKind;
@@ -189,10 +189,10 @@ pub(super) fn rotation(
     layout: Rotation,
     weights: Option<ParityWeights>,
 ) -> Result<Rotation> {
-    if weights.is_some() && !matches!(level, LevelName::Raid5 | LevelName::Raid6) {
-        bail!("--parity-weights is for levels 5 and 6; {level} has none");
-    }
-    Ok(weights.map_or(layout, Rotation::Weighted))
+    Ok(match weights {
+        Some(weights) => level.weighted(weights)?,
+        None => layout,
+    })
 }
 
 fn create(args: &CreateArgs) -> Result<()> {
