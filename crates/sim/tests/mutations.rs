@@ -58,46 +58,60 @@ const OF_ELASTIC: [Mutation; 17] = [
 
 /// The seeds that found the defects which the first six seeds do not find, as the test prints them. They are played before
 /// the others, to save time; when what is drawn has changed, the search goes on without them.
-const FOUND_BY: [(Mutation, u64); 42] = [
+const FOUND_BY: [(Mutation, u64); 56] = [
+    (Mutation::AcknowledgeEarly, 10),
     (Mutation::AroundUnlocked, 182),
     (Mutation::ChangeUnflushed, 73),
     (Mutation::ChangeUnlogged, 602),
-    (Mutation::ConvertWithoutFlush, 277),
+    (Mutation::ConvertWithoutFlush, 212),
+    (Mutation::CopiesBeforeJournal, 103),
     (Mutation::CopiesTogether, 48),
     (Mutation::CountLateJournal, 615),
     (Mutation::CountLateRun, 15),
     (Mutation::DemoteFromStale, 345),
     (Mutation::DrainOutOfOrder, 10),
     (Mutation::EmptyReadsDevice, 45),
+    (Mutation::EmptyRevives, 511),
     (Mutation::FlushAround, 18),
     (Mutation::ForgetDirty, 9),
     (Mutation::ForgetFormVoid, 1202),
     (Mutation::ForgetReaders, 677),
-    (Mutation::ForgetStale, 14),
+    (Mutation::ForgetStale, 245),
+    (Mutation::ForgetStale, 372),
     (Mutation::ForgetVoid, 52),
-    (Mutation::GiveUpNeeded, 9),
+    (Mutation::FormBeforeCopies, 8383),
+    (Mutation::GiveUpNeeded, 26),
     (Mutation::GrowMirrored, 133),
     (Mutation::GrowUnfilled, 133),
+    (Mutation::InventEvents, 9),
     (Mutation::KeepEpoch, 12),
     (Mutation::LeakChunks, 6),
+    (Mutation::LeakSlots, 189),
     (Mutation::LeaveEarly, 7),
     (Mutation::LoseImageParity, 66),
+    (Mutation::MoveUnconditionally, 6),
     (Mutation::NeverCompact, 16),
+    (Mutation::NoSpaceIsFailure, 29),
+    (Mutation::OneDataCopy, 9),
     (Mutation::OneFormCopy, 48),
     (Mutation::OneJournalCopy, 7),
+    (Mutation::OneJournalCopy, 10),
     (Mutation::OverwriteUnmoved, 91),
     (Mutation::PagesBeforeJournal, 12),
+    (Mutation::PromoteUnlocked, 48),
+    (Mutation::RebuildOneUnit, 103),
     (Mutation::RecordUnflushed, 111),
     (Mutation::ReplayOutOfOrder, 10),
     (Mutation::ReuseEarly, 6),
-    (Mutation::SettleEarly, 436),
-    (Mutation::SkipAfterImage, 103),
+    (Mutation::SettleEarly, 103),
+    (Mutation::SkipAfterImage, 149),
     (Mutation::SkipChecksums, 12),
     (Mutation::SkipReplay, 48),
     (Mutation::SkipResync, 14),
-    (Mutation::StrayImageParity, 103),
+    (Mutation::StrayImageParity, 10),
     (Mutation::TailPassesForms, 214),
-    (Mutation::TrimBeforeForm, 376),
+    (Mutation::TrimBeforeForm, 391),
+    (Mutation::TrustOldMap, 20),
     (Mutation::UseBeforeStored, 12),
     (Mutation::WriteUnrecorded, 259),
     (Mutation::WrongCoefficient, 149),
@@ -259,8 +273,8 @@ fn silence_panics() {
 #[test]
 fn every_deliberate_defect_is_found() {
     silence_panics();
-    let by_scenario = |way: &Mutation| Mutation::BY_SCENARIO.contains(way);
-    let ways: Vec<Mutation> = Mutation::ALL.into_iter().filter(|way| !by_scenario(way)).collect();
+    let ways = Mutation::ALL.into_iter().filter(|way| !Mutation::BY_SCENARIO.contains(way));
+    let ways: Vec<Mutation> = ways.collect();
     let missed = missed(&ways, |way, plan| {
         let is_elastic = plan.array.is_some_and(|array| array.elastic.is_some());
         (!OF_ARRAY_GROWTH.contains(&way) || plan.array_growth.is_some())
