@@ -113,6 +113,10 @@ pub enum Mutation {
     LoseEvents,
     /// Tell of errors and repairs of members twice.
     InventEvents,
+    /// Do not charge the limits of a volume with requests that had to wait for them.
+    LimitUncharged,
+    /// Let requests that wait for a limit sleep on when it is lifted.
+    LimitUnseen,
     /// Elastic arrays: write copies of data that is not durable in the journal yet.
     CopiesBeforeJournal,
     /// Elastic arrays: record a new form before its units are durable.
@@ -157,7 +161,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 74] = [
+    pub const ALL: [Mutation; 76] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -232,12 +236,14 @@ impl Mutation {
         Mutation::TrustOldMap,
         Mutation::LoseEvents,
         Mutation::InventEvents,
+        Mutation::LimitUncharged,
+        Mutation::LimitUnseen,
     ];
 
     /// Those that make an array worse but leave its data right: the torture does not see them, named scenarios of the
     /// simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 3] =
-        [Mutation::DemoteGrows, Mutation::ForgetLostBlocks, Mutation::SwapForever];
+    pub const BY_SCENARIO: [Mutation; 4] =
+        [Mutation::DemoteGrows, Mutation::ForgetLostBlocks, Mutation::LimitUnseen, Mutation::SwapForever];
 }
 
 #[cfg(feature = "mutations")]

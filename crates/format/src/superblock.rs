@@ -6,6 +6,7 @@
 use crate::model::config::{Config, MemberConfig, MemberState, Opening, VolumeConfig};
 use crate::model::damage::{DamagedRange, DamagedRanges, VolumeDamage};
 use crate::model::elastic_policy::ElasticPolicy;
+use crate::model::volume_limits::VolumeLimits;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::checksum::crc32c;
 use sinew_core::ids::VolumeId;
@@ -138,6 +139,7 @@ fn encode_config(config: &Config) -> Vec<u8> {
     if elastic {
         encode_elastic_policy(&config.elastic_policy, &mut w);
     }
+    encode_limits(&config.volumes, &mut w);
     w.0
 }
 
@@ -174,7 +176,7 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
         if bytes % BLOCK_BYTES as u64 != 0 || !in_order {
             return Err(DecodeError::Invalid("volume"));
         }
-        volumes.push(VolumeConfig { id, name, bytes, deleting });
+        volumes.push(VolumeConfig { deleting, ..VolumeConfig::new(id, name, bytes) });
     }
     let mut openings = Vec::new();
     for _ in 0..r.u8()? {
@@ -193,6 +195,10 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
         true => decode_elastic_policy(&mut r)?,
         false => ElasticPolicy::DEFAULT,
     };
+    // And those of versions without limits of volumes.
+    if !r.0.is_empty() {
+        decode_limits(&mut r, &mut volumes)?;
+    }
     let config = Config {
         pool,
         name,
@@ -250,6 +256,34 @@ fn decode_elastic_policy(r: &mut Reader<'_>) -> Result<ElasticPolicy, DecodeErro
     }
 }
 
+/// The volumes that have limits.
+fn encode_limits(volumes: &[VolumeConfig], w: &mut Writer) {
+    let limited = || volumes.iter().filter(|volume| volume.limits != VolumeLimits::NONE);
+    w.u32(limited().count() as u32);
+    for volume in limited() {
+        w.u32(volume.id.0);
+        w.u64(volume.limits.iops);
+        w.u64(volume.limits.bytes_per_second);
+        w.u32(volume.limits.burst_ms);
+    }
+}
+
+fn decode_limits(r: &mut Reader<'_>, volumes: &mut [VolumeConfig]) -> Result<(), DecodeError> {
+    let wrong = DecodeError::Invalid("limits of a volume");
+    for _ in 0..r.u32()? {
+        let id = VolumeId(r.u32()?);
+        let limits = VolumeLimits { iops: r.u64()?, bytes_per_second: r.u64()?, burst_ms: r.u32()? };
+        let volume = volumes.iter_mut().find(|volume| volume.id == id);
+        // None is stored for a volume without them, so two of one volume are seen too.
+        let volume = volume.filter(|volume| volume.limits == VolumeLimits::NONE).ok_or(wrong.clone())?;
+        if limits.fault().is_some() || limits == VolumeLimits::NONE {
+            return Err(wrong);
+        }
+        volume.limits = limits;
+    }
+    Ok(())
+}
+
 fn decode_damage(r: &mut Reader<'_>, volumes: &[VolumeConfig]) -> Result<Vec<VolumeDamage>, DecodeError> {
     let wrong = DecodeError::Invalid("damage");
     let mut damage: Vec<VolumeDamage> = Vec::new();
@@ -302,7 +336,11 @@ pub(crate) mod tests {
             epoch: 5,
             geometry: PoolGeometry::Mapped(geometry),
             members: (0..4).map(member).collect(),
-            volumes: vec![VolumeConfig { id: VolumeId(1), name: "v".into(), bytes: 1 << 20, deleting: true }],
+            volumes: vec![VolumeConfig {
+                deleting: true,
+                limits: VolumeLimits { iops: 100, bytes_per_second: 1 << 20, burst_ms: 7 },
+                ..VolumeConfig::new(VolumeId(1), "v", 1 << 20)
+            }],
             volume_next: 2,
             openings: vec![Opening { epoch: 5, nonce: 17 }],
             damage: vec![VolumeDamage {
@@ -313,6 +351,9 @@ pub(crate) mod tests {
             elastic_policy: ElasticPolicy::DEFAULT,
         }
     }
+
+    /// Bytes of the limits of the sample, at its end.
+    const LIMITS: usize = 4 + 4 + 8 + 8 + 4;
 
     /// An elastic array on four members.
     fn elastic_sample() -> Config {
@@ -354,7 +395,8 @@ pub(crate) mod tests {
         let mut config = elastic_sample();
         let earlier = {
             let bytes = encode_config(&config);
-            decode_config(&bytes[..bytes.len() - 28 - 1]).unwrap()
+            config.volumes[0].limits = VolumeLimits::NONE;
+            decode_config(&bytes[..bytes.len() - LIMITS - 28 - 1]).unwrap()
         };
         assert_eq!(earlier.elastic_policy, ElasticPolicy::DEFAULT, "a version without a governor");
         config.elastic_policy = ElasticPolicy {
@@ -382,7 +424,10 @@ pub(crate) mod tests {
         let mut config = sample();
         let bytes = encode_config(&config);
         let (damage, no_policy) = (4 + 4 + 4 + 24, 1);
-        let before_damage = &bytes[..bytes.len() - damage - no_policy];
+        let before_limits = &bytes[..bytes.len() - LIMITS];
+        config.volumes[0].limits = VolumeLimits::NONE;
+        assert_eq!(decode_config(before_limits).unwrap(), config);
+        let before_damage = &before_limits[..before_limits.len() - damage - no_policy];
         config.damage.clear();
         assert_eq!(decode_config(before_damage).unwrap(), config);
         let earlier = &before_damage[..before_damage.len() - 8 * config.members.len()];
@@ -416,7 +461,7 @@ pub(crate) mod tests {
 
     #[test]
     fn impossible_numbers_are_refused() {
-        let wrong: [fn(&mut Config); 10] = [
+        let wrong: [fn(&mut Config); 12] = [
             |c| c.epoch = COUNT_LIMIT,
             |c| c.generation = u64::MAX,
             |c| c.members[1].bytes = 1 << 20,
@@ -427,6 +472,8 @@ pub(crate) mod tests {
             |c| c.volumes[0].id = VolumeId(2),
             |c| c.volumes.push(c.volumes[0].clone()),
             |c| c.members[0].state = MemberState::Spare,
+            |c| c.volumes[0].limits.iops = u64::MAX,
+            |c| c.volumes[0].limits.bytes_per_second = 1,
         ];
         for (i, wrong) in wrong.into_iter().enumerate() {
             let mut config = sample();

@@ -169,7 +169,7 @@ fn open_found<'a>(io: SimIo, found: Found, mut remote: Remote<'a>) -> Boxed<'a, 
         };
         let links = shards.iter().zip(&senders).map(link).collect();
         control.resume(&found).await;
-        Ok(OpenPool { control, client: PoolClient::new(&found.config, links), recovery, shards })
+        Ok(OpenPool { control, client: PoolClient::new(io, &found.config, links), recovery, shards })
     })
 }
 

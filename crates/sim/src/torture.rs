@@ -9,6 +9,7 @@
 mod clients;
 mod elastic_stripes;
 mod failure;
+mod limit_check;
 mod oracle;
 mod plan;
 mod run;

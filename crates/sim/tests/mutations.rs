@@ -58,7 +58,7 @@ const OF_ELASTIC: [Mutation; 17] = [
 
 /// The seeds that found the defects which the first six seeds do not find, as the test prints them. They are played before
 /// the others, to save time; when what is drawn has changed, the search goes on without them.
-const FOUND_BY: [(Mutation, u64); 56] = [
+const FOUND_BY: [(Mutation, u64); 57] = [
     (Mutation::AcknowledgeEarly, 10),
     (Mutation::AroundUnlocked, 182),
     (Mutation::ChangeUnflushed, 73),
@@ -88,6 +88,7 @@ const FOUND_BY: [(Mutation, u64); 56] = [
     (Mutation::LeakChunks, 6),
     (Mutation::LeakSlots, 189),
     (Mutation::LeaveEarly, 7),
+    (Mutation::LimitUncharged, 7),
     (Mutation::LoseImageParity, 66),
     (Mutation::MoveUnconditionally, 6),
     (Mutation::NeverCompact, 16),

@@ -14,4 +14,4 @@ pub(crate) mod socket;
 pub(crate) mod state;
 pub(crate) mod status;
 
-pub(crate) use request::{ElasticChange, IoTimeout, PolicyChange, Request, Share};
+pub(crate) use request::{ElasticChange, IoTimeout, LimitsChange, PolicyChange, Request, Share};

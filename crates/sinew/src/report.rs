@@ -6,5 +6,5 @@ mod reference;
 pub(crate) mod top;
 
 pub(crate) use made::{made, made_json};
-pub(crate) use pool_status::{print, print_members, print_volumes};
+pub(crate) use pool_status::{limits, print, print_members, print_volumes};
 pub(crate) use reference::reference;

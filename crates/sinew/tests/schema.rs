@@ -135,6 +135,12 @@ fn requests_and_answers_are_valid() {
             asker.ok(json!("history"))["members"][0]["write_p99_us"][0].is_u64()
         });
         asker.ok(json!({ "volume-create": { "name": "w", "bytes": 1 << 20 } }));
+        let limits = json!({ "iops": 5000, "burst_ms": 20 });
+        asker.ok(json!({ "volume-create": { "name": "x", "bytes": 1 << 20, "limits": limits } }));
+        let set =
+            asker.ok(json!({ "volume-set": { "name": "x", "limits": { "bytes_per_second": 1 << 20 } } }));
+        assert_eq!(set, json!({ "iops": 5000, "bytes_per_second": 1 << 20, "burst_ms": 20 }));
+        asker.ok(json!({ "volume-delete": { "name": "x" } }));
         asker.ok(json!({ "volume-resize": { "name": "w", "bytes": 2 << 20, "shrink": false } }));
         asker.ok(json!({ "volume-delete": { "name": "w" } }));
         assert!(asker.ask(&json!({ "volume-delete": { "name": "w", "force": true } }))["error"].is_string());

@@ -4,6 +4,7 @@
 
 pub mod directory;
 mod known_damage;
+mod limiter;
 
 use std::ops::Deref;
 use std::rc::Rc;
@@ -13,15 +14,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use async_channel::Sender;
 
 pub(crate) use crate::client::known_damage::KnownDamage;
+use crate::client::limiter::Limiter;
 use crate::shard::Shard;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;
 use sinew_core::volume::{Extent, Volume, VolumeError};
-use sinew_format::model::config::Config;
+use sinew_format::model::config::{Config, VolumeConfig};
 use sinew_format::model::damage::DamagedRanges;
 use sinew_format::model::sharding::{ShardRange, dealt, shard_ranges};
+use sinew_format::model::volume_limits::VolumeLimits;
 use sinew_members::message::{ControlRequest, Reply, Request};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -41,14 +44,21 @@ pub struct VolumeShared {
     connections: AtomicUsize,
     refused_for_room: AtomicU64,
     damage: KnownDamage,
+    limiter: Limiter,
 }
 
 impl VolumeShared {
-    pub(crate) fn new(id: VolumeId, bytes: u64, read_only: bool, damage: DamagedRanges) -> VolumeShared {
-        let (bytes, gone, connections) = (AtomicU64::new(bytes), AtomicBool::new(false), AtomicUsize::new(0));
-        let refused_for_room = AtomicU64::new(0);
-        let damage = KnownDamage::new(damage);
-        VolumeShared { id, read_only, bytes, gone, connections, refused_for_room, damage }
+    pub(crate) fn new(volume: &VolumeConfig, read_only: bool, damage: DamagedRanges) -> VolumeShared {
+        VolumeShared {
+            id: volume.id,
+            read_only,
+            bytes: AtomicU64::new(volume.bytes),
+            gone: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+            refused_for_room: AtomicU64::new(0),
+            damage: KnownDamage::new(damage),
+            limiter: Limiter::new(volume.limits),
+        }
     }
 
     /// What is known of its damage.
@@ -76,6 +86,16 @@ impl VolumeShared {
         self.refused_for_room.load(Ordering::Relaxed)
     }
 
+    /// Changes what clients may ask for.
+    pub(crate) fn set_limits(&self, now: u64, limits: VolumeLimits) {
+        self.limiter.set(now, limits);
+    }
+
+    /// Requests that the limits of the volume have delayed, and for how many nanoseconds all of them together.
+    pub fn delayed(&self) -> (u64, u64) {
+        self.limiter.delayed()
+    }
+
     fn end(&self) -> Result<u64, VolumeError> {
         if self.gone.load(Ordering::SeqCst) {
             Err(VolumeError::Gone)
@@ -95,21 +115,23 @@ pub enum ShardLink<I> {
 
 /// A thread's way to all shards of a pool.
 pub struct PoolClient<I> {
+    io: I,
     shards: Rc<Vec<ShardLink<I>>>,
     /// Blocks of an extent: consecutive extents of a volume belong to different shards.
     extent_blocks: u64,
 }
 
-impl<I> Clone for PoolClient<I> {
+impl<I: Clone> Clone for PoolClient<I> {
     fn clone(&self) -> Self {
-        PoolClient { shards: Rc::clone(&self.shards), extent_blocks: self.extent_blocks }
+        let (io, shards) = (self.io.clone(), Rc::clone(&self.shards));
+        PoolClient { io, shards, extent_blocks: self.extent_blocks }
     }
 }
 
 impl<I: Io> PoolClient<I> {
     /// A client of the shards, in order, of a pool of this configuration.
-    pub fn new(config: &Config, shards: Vec<ShardLink<I>>) -> PoolClient<I> {
-        PoolClient { shards: Rc::new(shards), extent_blocks: config.geometry.extent_blocks() }
+    pub fn new(io: I, config: &Config, shards: Vec<ShardLink<I>>) -> PoolClient<I> {
+        PoolClient { io, shards: Rc::new(shards), extent_blocks: config.geometry.extent_blocks() }
     }
 
     /// A volume of the pool, for one connection. All clones of the handle are that connection.
@@ -159,7 +181,7 @@ pub struct VolumeHandle<I> {
     shared: Rc<Connected>,
 }
 
-impl<I> Clone for VolumeHandle<I> {
+impl<I: Clone> Clone for VolumeHandle<I> {
     fn clone(&self) -> Self {
         VolumeHandle { client: self.client.clone(), shared: Rc::clone(&self.shared) }
     }
@@ -173,6 +195,20 @@ impl<I: Io> VolumeHandle<I> {
         } else {
             Err(VolumeError::OutOfRange)
         }
+    }
+
+    /// Checks the range of a request, and waits until the limits of the volume let it begin, if there are any. `bytes` are those
+    /// that it is charged for.
+    async fn admit(&self, offset: u64, len: u64, bytes: u64) -> Result<(), VolumeError> {
+        self.check(offset, len)?;
+        if self.shared.limiter.is_limited() {
+            let is_over = || self.shared.end().is_err();
+            // On the heap: a future inside this one would make each request a larger task.
+            Box::pin(self.shared.limiter.admit(&self.client.io, bytes, is_over)).await;
+            // The volume may be gone or smaller now.
+            self.check(offset, len)?;
+        }
+        Ok(())
     }
 
     fn parts(&self, first: u64, blocks: u64) -> impl Iterator<Item = ShardRange> {
@@ -314,7 +350,7 @@ impl<I: Io> Volume for VolumeHandle<I> {
     }
 
     async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, VolumeError> {
-        self.check(offset, u64::from(len))?;
+        self.admit(offset, u64::from(len), u64::from(len)).await?;
         let (first, end) = (offset / BLOCK, (offset + u64::from(len)).div_ceil(BLOCK));
         let mut bufs = match self.read_blocks(first, end - first).await {
             Err(VolumeError::Failed) => {
@@ -330,7 +366,7 @@ impl<I: Io> Volume for VolumeHandle<I> {
     }
 
     async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), VolumeError> {
-        self.check(offset, data.len() as u64)?;
+        self.admit(offset, data.len() as u64, data.len() as u64).await?;
         if offset.is_multiple_of(BLOCK) && data.len().is_multiple_of(BLOCK_BYTES) {
             self.write_blocks(offset / BLOCK, data).await?;
         } else {
@@ -346,13 +382,13 @@ impl<I: Io> Volume for VolumeHandle<I> {
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), VolumeError> {
-        self.check(offset, len)?;
+        self.admit(offset, len, 0).await?;
         let (first, end) = (offset.div_ceil(BLOCK), (offset + len) / BLOCK);
         if first < end { self.unmap(first, end - first).await } else { Ok(()) }
     }
 
     async fn write_zeroes(&self, offset: u64, len: u64, fua: bool) -> Result<(), VolumeError> {
-        self.check(offset, len)?;
+        self.admit(offset, len, 0).await?;
         let end = offset + len;
         let (first_whole, end_whole) = (offset.div_ceil(BLOCK) * BLOCK, end / BLOCK * BLOCK);
         if first_whole >= end_whole {

@@ -34,6 +34,9 @@ pub enum ControlError {
         /// Bytes of these that the others leave.
         left: u64,
     },
+    /// The limits cannot be set.
+    #[error("{0}")]
+    VolumeLimits(&'static str),
     /// Only mapped pools have a policy.
     #[error("an array stores every block at its place: it has no policy for small writes")]
     ArrayPolicy,

@@ -553,8 +553,10 @@ mod tests {
     #[test]
     fn volumes_come_change_and_go() {
         use sinew_core::ids::VolumeId;
-        let volume =
-            |id, bytes, deleting| VolumeConfig { id: VolumeId(id), name: format!("v{id}"), bytes, deleting };
+        let volume = |id, bytes, deleting| VolumeConfig {
+            deleting,
+            ..VolumeConfig::new(VolumeId(id), format!("v{id}"), bytes)
+        };
         let old = [volume(0, 4096, false), volume(1, 4096, false), volume(2, 4096, true)];
         let new = [volume(0, 8192, false), volume(1, 4096, true), volume(3, 4096, false)];
         let events: Vec<Event> = volume_changes(&old, &new).collect();

@@ -50,7 +50,7 @@ impl<I: Io> Control<I> {
     }
 
     /// Tells that an operator has changed a setting.
-    fn note_setting(&self, setting: &'static str, value: String) {
+    pub(super) fn note_setting(&self, setting: &'static str, value: String) {
         self.note(Event::SettingChanged { setting, value });
     }
 

@@ -106,7 +106,7 @@ impl<I: Io> Control<I> {
         for volume in found.config.volumes.iter().filter(|v| !v.deleting) {
             let damage = found.config.damage.iter().find(|damage| damage.volume == volume.id);
             let damage = damage.map(|damage| damage.ranges.clone()).unwrap_or_default();
-            let shared = VolumeShared::new(volume.id, volume.bytes, read_only, damage);
+            let shared = VolumeShared::new(volume, read_only, damage);
             catalog.lock().insert(volume.name.clone(), Arc::new(shared));
         }
         Rc::new(Control {

@@ -1,4 +1,4 @@
-//! Making, deleting and resizing volumes.
+//! Making, deleting, resizing and limiting volumes.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use sinew_core::io::Io;
 use sinew_format::model::config::{Config, VolumeConfig};
 use sinew_format::model::damage::DamagedRanges;
 use sinew_format::model::name::{self, VOLUME_NAME_MAX};
+use sinew_format::model::volume_limits::VolumeLimits;
 use sinew_members::message::ControlRequest;
 
 use crate::control::{Control, ControlError};
@@ -41,27 +42,75 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the name or size cannot be had.
     pub async fn create_volume(&self, name: &str, bytes: u64) -> Result<VolumeId, ControlError> {
+        self.create_limited_volume(name, bytes, VolumeLimits::NONE).await
+    }
+
+    /// Makes a volume with limits.
+    ///
+    /// # Errors
+    /// When the name, the size or the limits cannot be had.
+    pub async fn create_limited_volume(
+        &self,
+        name: &str,
+        bytes: u64,
+        limits: VolumeLimits,
+    ) -> Result<VolumeId, ControlError> {
         self.refuse_read_only()?;
+        if let Some(fault) = limits.fault() {
+            return Err(ControlError::VolumeLimits(fault));
+        }
         if !name::is_valid(name, VOLUME_NAME_MAX) {
             return Err(ControlError::VolumeName);
         }
         self.refuse_array()?;
-        let mut id = VolumeId(0);
+        let mut volume = VolumeConfig { limits, ..VolumeConfig::new(VolumeId(0), name, bytes) };
         self.change(|config| {
             if config.volumes.iter().any(|v| v.name == name && !v.deleting) {
                 return Err(ControlError::VolumeExists(name.to_owned()));
             }
             self.check_size(config, None, bytes)?;
-            id = VolumeId(config.volume_next);
+            volume.id = VolumeId(config.volume_next);
             config.volume_next += 1;
-            config.volumes.push(VolumeConfig { id, name: name.to_owned(), bytes, deleting: false });
+            config.volumes.push(volume.clone());
             Ok(())
         })
         .await?;
-        self.catalog
-            .lock()
-            .insert(name.to_owned(), Arc::new(VolumeShared::new(id, bytes, false, DamagedRanges::default())));
-        Ok(id)
+        let shared = Arc::new(VolumeShared::new(&volume, false, DamagedRanges::default()));
+        self.catalog.lock().insert(name.to_owned(), shared);
+        Ok(volume.id)
+    }
+
+    /// Sets what clients of a volume may ask for. It is kept in the configuration.
+    ///
+    /// # Errors
+    /// When there is no volume of that name, the limits cannot be set, or the configuration cannot be stored.
+    pub async fn set_volume_limits(&self, name: &str, limits: VolumeLimits) -> Result<(), ControlError> {
+        self.refuse_read_only()?;
+        if let Some(fault) = limits.fault() {
+            return Err(ControlError::VolumeLimits(fault));
+        }
+        let VolumeConfig { id, limits: before, .. } = self.find(name)?;
+        self.change(|config| {
+            let volume = config.volumes.iter_mut().find(|v| v.id == id);
+            volume.ok_or_else(|| ControlError::NoVolume(name.to_owned()))?.limits = limits;
+            Ok(())
+        })
+        .await?;
+        if let Some(shared) = self.catalog.get(name) {
+            shared.set_limits(self.io.now(), self.find(name)?.limits);
+        }
+        if limits != before {
+            self.note_setting("volume-limits", format!("{name}: {limits}"));
+        }
+        Ok(())
+    }
+
+    /// The limits of a volume.
+    ///
+    /// # Errors
+    /// When there is no volume of that name.
+    pub fn volume_limits(&self, name: &str) -> Result<VolumeLimits, ControlError> {
+        Ok(self.find(name)?.limits)
     }
 
     fn find(&self, name: &str) -> Result<VolumeConfig, ControlError> {

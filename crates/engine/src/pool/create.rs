@@ -148,7 +148,7 @@ fn new_array(
     all[members..].iter_mut().for_each(|m| m.state = MemberState::Spare);
     let mut config = new_config(io, spec, PoolGeometry::Array(geometry), all);
     let (name, bytes) = (spec.name.clone(), geometry.data_bytes());
-    config.volumes.push(VolumeConfig { id: VolumeId(0), name, bytes, deleting: false });
+    config.volumes.push(VolumeConfig::new(VolumeId(0), name, bytes));
     config.volume_next = 1;
     Ok(config)
 }

@@ -286,8 +286,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate], options: &MdOptions)
         declared: false,
         epoch_seconds: options.seconds.saturating_sub(io.now() / 1_000_000_000),
     };
-    let volume =
-        VolumeConfig { id: VolumeId(0), name: name.clone(), bytes: geometry.data_bytes(), deleting: false };
+    let volume = VolumeConfig::new(VolumeId(0), name.clone(), geometry.data_bytes());
     let config = Config {
         pool: uuid,
         name,

@@ -5,6 +5,7 @@ use crate::model::damage::VolumeDamage;
 use crate::model::elastic_policy::ElasticPolicy;
 use crate::model::mapped_geometry::{MappedGeometry, MemberLayout};
 use crate::model::pool_geometry::PoolGeometry;
+use crate::model::volume_limits::VolumeLimits;
 
 pub use crate::model::member_state::MemberState;
 use sinew_core::ids::Uuid;
@@ -148,6 +149,15 @@ pub struct VolumeConfig {
     pub bytes: u64,
     /// It has been deleted and its blocks are still being freed.
     pub deleting: bool,
+    /// What its clients may ask for.
+    pub limits: VolumeLimits,
+}
+
+impl VolumeConfig {
+    /// A new volume, without limits.
+    pub fn new(id: VolumeId, name: impl Into<String>, bytes: u64) -> VolumeConfig {
+        VolumeConfig { id, name: name.into(), bytes, deleting: false, limits: VolumeLimits::NONE }
+    }
 }
 
 impl Config {

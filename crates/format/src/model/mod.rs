@@ -15,3 +15,4 @@ pub mod name;
 pub mod policy;
 pub mod pool_geometry;
 pub mod sharding;
+pub mod volume_limits;

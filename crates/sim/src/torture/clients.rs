@@ -11,11 +11,14 @@ use sinew_core::volume::{Volume, VolumeError};
 use crate::host::SimVolume;
 use crate::random::Rng;
 use crate::torture::failure::{Kind, Log, Wrong};
+use crate::torture::limit_check::{LimitCheck, Pending};
 use crate::torture::oracle::{Oracle, data_of};
 use crate::torture::plan::Plan;
 use crate::world::SimIo;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Blocks of a request that verifies a volume.
+pub(crate) const READ_BLOCKS: u64 = 64;
 
 /// The state that all clients of an opening share.
 pub(crate) struct Work {
@@ -24,6 +27,8 @@ pub(crate) struct Work {
     pub(crate) volume_blocks: RefCell<Vec<u64>>,
     pub(crate) oracle: RefCell<Oracle>,
     pub(crate) volumes: RefCell<BTreeMap<usize, SimVolume>>,
+    /// Limits of the first volume.
+    pub(crate) limits: LimitCheck,
     /// The first illegal answer.
     pub(crate) wrong: RefCell<Option<Wrong>>,
     /// Whether all members are gone: requests may fail, but must be answered.
@@ -57,6 +62,18 @@ impl Work {
         if self.blackout.get() {
             self.refused.set(self.refused.get() + 1);
         } else {
+            self.complain(Kind::WrongAnswer, what);
+        }
+    }
+
+    /// Counts an answered request of `blocks` blocks.
+    fn count_limited(&self, volume: usize, blocks: u64) {
+        if volume > 0 || self.plan.limit == 0 {
+            return;
+        }
+        let requests = (self.plan.clients * self.plan.depth) as u64 + 1;
+        let pending = Pending { requests, bytes_max: self.plan.blocks_max.max(READ_BLOCKS) * BLOCK };
+        if let Some(what) = self.limits.answered(self.io.now(), blocks * BLOCK, pending) {
             self.complain(Kind::WrongAnswer, what);
         }
     }
@@ -176,6 +193,7 @@ pub(crate) async fn write(work: &Rc<Work>, volume: usize, start: u64, count: u64
     let handle = work.volume(volume);
     let flush = fua.then(|| work.oracle.borrow().begin_flush(volume));
     let result = handle.write(start * BLOCK, data, fua).await;
+    work.count_limited(volume, count);
     let done = check(work, "write", result);
     let mut oracle = work.oracle.borrow_mut();
     (start..start + count).for_each(|n| oracle.end((volume, n), done));
@@ -199,6 +217,7 @@ async fn merge(work: &Rc<Work>, volume: usize, block: u64, rng: &mut Rng) {
     work.oracle.borrow_mut().begin_special(place, content);
     let handle = work.volume(volume);
     let result = handle.write(block * BLOCK + at as u64, Buf::copy_of(&bytes), false).await;
+    work.count_limited(volume, 0);
     let done = check(work, "merge", result);
     work.oracle.borrow_mut().end(place, done);
 }
@@ -211,6 +230,7 @@ async fn discard(work: &Rc<Work>, volume: usize, start: u64, count: u64, zeroes:
         true => handle.write_zeroes(start * BLOCK, count * BLOCK, false).await,
         false => handle.discard(start * BLOCK, count * BLOCK).await,
     };
+    work.count_limited(volume, 0);
     let done = check(work, "discard", result);
     (start..start + count).for_each(|n| work.oracle.borrow_mut().end((volume, n), done));
 }
@@ -240,6 +260,7 @@ pub(crate) async fn read(work: &Rc<Work>, volume: usize, start: u64, count: u64)
         (start..start + count).map(|n| work.oracle.borrow().begin_read((volume, n))).collect();
     let handle = work.volume(volume);
     let result = handle.read(start * BLOCK, (count * BLOCK) as u32).await;
+    work.count_limited(volume, count);
     let bufs = match result {
         Ok(bufs) => bufs,
         Err(error) => {

@@ -10,6 +10,7 @@ mod failed_pool;
 mod faults;
 mod governor;
 mod growth;
+mod limits;
 mod md;
 mod model;
 #[cfg(feature = "mutations")]

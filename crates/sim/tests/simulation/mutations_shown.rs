@@ -2,7 +2,7 @@
 
 use sinew_core::mutation::{Mutation, choose};
 
-use crate::{damage, governor};
+use crate::{damage, governor, limits};
 
 #[test]
 fn defects_that_leave_data_right_are_found() {
@@ -11,6 +11,7 @@ fn defects_that_leave_data_right_are_found() {
         let shown = match defect {
             Mutation::DemoteGrows => governor::demotion_never_grows(),
             Mutation::ForgetLostBlocks => damage::damage_is_told_truly(),
+            Mutation::LimitUnseen => limits::waiting_requests_see_changes(),
             Mutation::SwapForever => governor::uniform_load_rests(),
             other => panic!("no scenario shows {other:?}"),
         };

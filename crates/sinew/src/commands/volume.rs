@@ -1,15 +1,15 @@
-//! `sinew volume`: make, list, delete and resize volumes of a running pool.
+//! `sinew volume`: make, list, delete, resize and limit volumes of a running pool.
 
 use anyhow::{Result, bail};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::client::Target;
 use crate::out::{complain, say};
-use crate::protocol::Request;
+use crate::protocol::{LimitsChange, Request};
 use crate::{report, units};
 
-/// Volumes of the running pool: create, list, delete, resize.
+/// Volumes of the running pool: create, list, resize, limit, delete.
 #[derive(Subcommand)]
 pub(crate) enum VolumeCommand {
     /// Makes a volume.
@@ -19,6 +19,20 @@ pub(crate) enum VolumeCommand {
         /// Its size, for example 10G.
         #[arg(value_parser = units::parse_size)]
         size: u64,
+        #[command(flatten)]
+        limits: LimitArgs,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Sets limits of a volume. They are kept on the members. Without an option the command shows them.
+    Set {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        limits: LimitArgs,
         /// As JSON.
         #[arg(long)]
         json: bool,
@@ -70,19 +84,65 @@ pub(crate) enum VolumeCommand {
     },
 }
 
+/// Limits of what clients may ask of a volume. Requests beyond them wait.
+#[derive(Args)]
+pub(crate) struct LimitArgs {
+    /// Requests per second: reads, writes, discards and writes of zeros, but not flushes; `none` for no limit.
+    #[arg(long, value_name = "REQUESTS", value_parser = parse_iops)]
+    iops: Option<u64>,
+    /// Bytes per second read and written, for example 100M; `none` for no limit.
+    #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
+    bytes: Option<u64>,
+    /// The volume saves up what the limits allow in this time, while it is idle, and may use that at once; 1s unless set.
+    #[arg(long, value_name = "TIME", value_parser = parse_burst)]
+    burst: Option<u32>,
+}
+
+impl LimitArgs {
+    fn change(&self) -> LimitsChange {
+        LimitsChange { iops: self.iops, bytes_per_second: self.bytes, burst_ms: self.burst }
+    }
+}
+
+/// Requests per second; 0 for `none`.
+fn parse_iops(text: &str) -> Result<u64> {
+    match text.parse() {
+        _ if text == "none" => Ok(0),
+        Ok(iops) if iops > 0 => Ok(iops),
+        _ => bail!("{text} is no number of requests per second; write for example 2000, or none"),
+    }
+}
+
+/// Milliseconds of a time.
+fn parse_burst(text: &str) -> Result<u32> {
+    Ok(u32::try_from(units::parse_time(text)?.as_millis())?)
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// When the server cannot be reached or refuses the request, or a loss of data was not confirmed.
 pub(crate) fn run(command: VolumeCommand) -> Result<()> {
     match command {
-        VolumeCommand::Create { name, size, json, target } => {
-            let made = target.ask(&Request::VolumeCreate { name: name.clone(), bytes: size })?;
+        VolumeCommand::Create { name, size, limits, json, target } => {
+            let limits = limits.change();
+            let made = target.ask(&Request::VolumeCreate { name: name.clone(), bytes: size, limits })?;
             match json {
                 true => say!("{:#}", sized(&name, size, &made)),
                 false => say!("made volume {name}, {}", units::bytes(size)),
             }
             warn_of_overcommitment(&made);
+        }
+        VolumeCommand::Set { name, limits, json, target } => {
+            let limits = limits.change();
+            let limits = target.ask(&Request::VolumeSet { name: name.clone(), limits })?;
+            match json {
+                true => say!("{limits:#}"),
+                false => match report::limits(&limits).as_str() {
+                    "-" => say!("volume {name} has no limits"),
+                    limits => say!("volume {name} is limited to {limits}"),
+                },
+            }
         }
         VolumeCommand::List { json, target } => {
             let status = target.ask(&Request::Status)?;

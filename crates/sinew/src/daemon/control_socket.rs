@@ -8,6 +8,7 @@ use sinew_core::io::Io;
 use sinew_core::transport::Part;
 use sinew_engine::control::ControlError;
 use sinew_engine::pool::Candidate;
+use sinew_format::model::volume_limits::VolumeLimits;
 use sinew_members::throttle::Limits;
 use sinew_uring::net::{Listener, Stream};
 use sinew_uring::{OpenError, OpenOptions};
@@ -84,9 +85,16 @@ async fn carry_out(served: &Served, request: Request) -> Result<Answer> {
         Request::History => return Ok(Answer::History(served.history())),
         Request::Damage => return Ok(Answer::Damage(status::damage(&control.damage()))),
         Request::Metrics => return Ok(Answer::Metrics(metrics::text(open, &served.stats).await?)),
-        Request::VolumeCreate { name, bytes } => {
-            control.create_volume(&name, bytes).await?;
+        Request::VolumeCreate { name, bytes, limits } => {
+            control.create_limited_volume(&name, bytes, limits.apply(VolumeLimits::NONE)).await?;
             return commitment(open).await;
+        }
+        Request::VolumeSet { name, limits } => {
+            let set = limits.apply(control.volume_limits(&name)?);
+            if !limits.is_empty() {
+                control.set_volume_limits(&name, set).await?;
+            }
+            return Ok(Answer::VolumeLimits(status::volume_limits(&set)));
         }
         Request::VolumeDelete { name, force } => {
             refuse_connected(open, &name, force).await?;

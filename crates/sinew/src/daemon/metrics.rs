@@ -32,7 +32,7 @@ pub(super) async fn text(open: &Open, stats: &VolumeStats) -> Result<String> {
     let volumes: Vec<&VolumeConfig> = config.volumes.iter().filter(|v| !v.deleting).collect();
     stats.retain(&volumes.iter().map(|volume| volume.id).collect::<Vec<_>>());
     let catalog = open.control.catalog();
-    let connections = |volume: &VolumeConfig| catalog.get(&volume.name).map_or(0, |v| v.connections());
+    let shared = |volume: &VolumeConfig| catalog.get(&volume.name);
     let faults: Vec<usize> = config.members.iter().map(|m| open.faults(&m.path).len()).collect();
     let mut families = of_pool(&open.control.observed(&config, &status, &open.control.unnamed()));
     families.extend(of_space(&open.control.space()));
@@ -44,7 +44,8 @@ pub(super) async fn text(open: &Open, stats: &VolumeStats) -> Result<String> {
         .into_iter()
         .map(|volume| UsedVolume {
             volume,
-            connections: connections(volume),
+            connections: shared(volume).map_or(0, |v| v.connections()),
+            delayed: shared(volume).map_or((0, 0), |v| v.delayed()),
             stored_bytes: is_mapped.then(|| status.volume_bytes.get(&volume.id).copied().unwrap_or(0)),
             sums: stats.of(volume.id),
         })
@@ -57,6 +58,8 @@ pub(super) async fn text(open: &Open, stats: &VolumeStats) -> Result<String> {
 struct UsedVolume<'a> {
     volume: &'a VolumeConfig,
     connections: usize,
+    /// Requests that limits have delayed, and for how long in all, in nanoseconds.
+    delayed: (u64, u64),
     /// Of mapped pools only.
     stored_bytes: Option<u64>,
     sums: VolumeSums,
@@ -320,6 +323,18 @@ fn of_volumes(volumes: &[UsedVolume<'_>]) -> Vec<Family> {
         each("volume_size_bytes", "Sizes of volumes", |v| Number::Gauge(v.volume.bytes as f64)),
         Family::new("volume_stored_bytes", "Bytes that the volume stores", stored.collect()),
         each("volume_connections", "Connections of clients", |v| Number::Gauge(v.connections as f64)),
+        each("volume_limit_requests_per_second", "Limit of requests per second; 0 for none", |v| {
+            Number::Gauge(v.volume.limits.iops as f64)
+        }),
+        each("volume_limit_bytes_per_second", "Limit of bytes per second; 0 for none", |v| {
+            Number::Gauge(v.volume.limits.bytes_per_second as f64)
+        }),
+        each("volume_delayed_requests", "Requests that limits of the volume delayed", |v| {
+            Number::Counter(v.delayed.0)
+        }),
+        each("volume_delay_seconds", "Seconds for which limits of the volume delayed requests", |v| {
+            Number::Seconds(v.delayed.1 as f64 / NS_PER_S)
+        }),
         each("volume_read_bytes", "Bytes that clients read", |v| Number::Counter(v.sums.read_bytes)),
         each("volume_written_bytes", "Bytes that clients wrote", |v| Number::Counter(v.sums.written_bytes)),
         Family::new(

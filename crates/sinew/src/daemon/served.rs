@@ -85,7 +85,9 @@ impl Served {
         state.per_second = rates.per_second();
         for volume in &mut state.volumes {
             let shared = control.catalog().get(&volume.name);
-            volume.connections = shared.map_or(0, |shared| shared.connections() as u64);
+            let Some(shared) = shared else { continue };
+            volume.connections = shared.connections() as u64;
+            volume.delayed_requests = shared.delayed().0;
         }
         for member in &mut state.members {
             member.timed_out = control.has_timed_out(member.member);

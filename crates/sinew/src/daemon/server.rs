@@ -326,6 +326,7 @@ impl Server {
     /// Ends all connections and writes everything out.
     async fn stop(&self) -> Result<()> {
         self.stopping.set(true);
+        self.open.control.catalog().lift_limits();
         for path in self.unix.iter().chain([&self.addresses.control]) {
             let _ = std::fs::remove_file(path);
         }

@@ -111,7 +111,7 @@ impl ThreadSeed {
         for (index, shard) in shards {
             links[index] = ShardLink::Here(shard);
         }
-        Ok((PoolClient::new(&config, links), report))
+        Ok((PoolClient::new(io.clone(), &config, links), report))
     }
 }
 

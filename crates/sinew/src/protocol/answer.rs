@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::names;
-use super::state::{ElasticPolicyState, PolicyState, PoolState};
+use super::state::{ElasticPolicyState, PolicyState, PoolState, VolumeLimitsState};
 
 /// An answer to a request.
 #[derive(Debug, Serialize)]
@@ -19,6 +19,7 @@ pub(crate) enum Answer {
     Added(AddedMember),
     Policy(PolicyState),
     ElasticPolicy(ElasticPolicyState),
+    VolumeLimits(VolumeLimitsState),
     /// It is done; null.
     Done,
 }

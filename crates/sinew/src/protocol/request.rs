@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::policy::{Packing, Policy};
+use sinew_format::model::volume_limits::VolumeLimits;
 use sinew_members::latency::SpikeAvoidance;
 
 use super::names;
@@ -40,6 +41,15 @@ pub(crate) enum Request {
     VolumeCreate {
         name: String,
         bytes: u64,
+        /// Limits that differ from none.
+        #[serde(default, skip_serializing_if = "LimitsChange::is_empty")]
+        limits: LimitsChange,
+    },
+    /// Sets limits of a volume; without a change it answers them.
+    VolumeSet {
+        name: String,
+        #[serde(default)]
+        limits: LimitsChange,
     },
     VolumeDelete {
         name: String,
@@ -184,6 +194,37 @@ impl PolicyChange {
     }
 }
 
+/// A change of the limits of a volume; what is absent stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LimitsChange {
+    /// Requests per second; 0 for no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) iops: Option<u64>,
+    /// 0 for no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes_per_second: Option<u64>,
+    /// Milliseconds in which an idle volume saves up what it may use at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) burst_ms: Option<u32>,
+}
+
+impl LimitsChange {
+    /// Whether it changes nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == LimitsChange::default()
+    }
+
+    /// The limits after the change.
+    pub(crate) fn apply(self, limits: VolumeLimits) -> VolumeLimits {
+        VolumeLimits {
+            iops: self.iops.unwrap_or(limits.iops),
+            bytes_per_second: self.bytes_per_second.unwrap_or(limits.bytes_per_second),
+            burst_ms: self.burst_ms.unwrap_or(limits.burst_ms),
+        }
+    }
+}
+
 /// The share of mirrored stripes of an elastic array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -311,6 +352,8 @@ mod tests {
             r#""history""#,
             r#"{"events":{"after":0,"wait":false}}"#,
             r#"{"volume-create":{"name":"v","bytes":4096}}"#,
+            r#"{"volume-create":{"name":"v","bytes":4096,"limits":{"iops":5}}}"#,
+            r#"{"volume-set":{"name":"v","limits":{"bytes_per_second":0,"burst_ms":7}}}"#,
             r#"{"volume-delete":{"name":"v"}}"#,
             r#"{"volume-resize":{"name":"v","bytes":4096,"shrink":false}}"#,
             r#"{"member-offline":{"member":0}}"#,

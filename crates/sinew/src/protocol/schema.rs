@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Request;
 use super::answer::{AddedMember, Commitment, DamagedPart, EventList, HistoryView, Line};
-use super::state::{API_VERSION, ElasticPolicyState, PolicyState, PoolState};
+use super::state::{API_VERSION, ElasticPolicyState, PolicyState, PoolState, VolumeLimitsState};
 
 /// The answer to each request, by the name of the request.
 #[derive(Serialize, JsonSchema)]
@@ -19,6 +19,7 @@ struct Answers {
     events: Line<EventList>,
     history: Line<HistoryView>,
     volume_create: Line<Commitment>,
+    volume_set: Line<VolumeLimitsState>,
     volume_delete: Line<()>,
     volume_resize: Line<Commitment>,
     member_offline: Line<()>,

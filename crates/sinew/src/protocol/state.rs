@@ -403,6 +403,22 @@ pub(crate) struct VolumeView {
     pub(crate) used_bytes: Option<u64>,
     /// Connections of clients.
     pub(crate) connections: u64,
+    /// What its clients may ask for.
+    pub(crate) limits: VolumeLimitsState,
+    /// Requests that its limits have delayed.
+    pub(crate) delayed_requests: u64,
+}
+
+/// Limits of a volume.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct VolumeLimitsState {
+    /// Requests per second; 0 for no limit.
+    pub(crate) iops: u64,
+    /// 0 for no limit.
+    pub(crate) bytes_per_second: u64,
+    /// Milliseconds in which an idle volume saves up what it may use at once.
+    pub(crate) burst_ms: u32,
 }
 
 /// Where volumes are served.

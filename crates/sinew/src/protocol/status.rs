@@ -15,6 +15,7 @@ use sinew_format::model::damage::{DamagedRange, DamagedRanges};
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::policy::Policy;
 use sinew_format::model::pool_geometry::PoolGeometry;
+use sinew_format::model::volume_limits::VolumeLimits;
 use sinew_members::latency::LatencyHistogram;
 use sinew_members::open_mode::OpenMode;
 use sinew_members::status::GovernorStatus;
@@ -23,7 +24,8 @@ use super::advice::{self, Addressed};
 use super::answer::DamagedPart;
 use super::state::{
     API_VERSION, ArrayState, ElasticPolicyState, ElasticState, GovernorState, JournalState, MemberSpace,
-    MemberView, Percentiles, PolicyState, PoolState, SharedSpace, StripeCounts, VolumeView,
+    MemberView, Percentiles, PolicyState, PoolState, SharedSpace, StripeCounts, VolumeLimitsState,
+    VolumeView,
 };
 use crate::names::access_name;
 
@@ -106,7 +108,19 @@ fn access(observed: &Observed<'_>) -> &'static str {
 fn volume(observed: &Observed<'_>, volume: &VolumeConfig) -> VolumeView {
     let used = observed.status.volume_bytes.get(&volume.id).copied().unwrap_or(0);
     let used_bytes = matches!(observed.config.geometry, PoolGeometry::Mapped(_)).then_some(used);
-    VolumeView { name: volume.name.clone(), bytes: volume.bytes, used_bytes, connections: 0 }
+    VolumeView {
+        name: volume.name.clone(),
+        bytes: volume.bytes,
+        used_bytes,
+        limits: volume_limits(&volume.limits),
+        ..VolumeView::default()
+    }
+}
+
+/// The limits of a volume, as the state and the answer to a change of them have it.
+pub(crate) fn volume_limits(limits: &VolumeLimits) -> VolumeLimitsState {
+    let VolumeLimits { iops, bytes_per_second, burst_ms } = *limits;
+    VolumeLimitsState { iops, bytes_per_second, burst_ms }
 }
 
 fn member(observed: &Observed<'_>, space: &PoolSpace, i: usize) -> MemberView {

@@ -349,13 +349,27 @@ fn print_latencies(value: &Value) {
     table.print();
 }
 
+/// Limits of a volume for people.
+pub(crate) fn limits(value: &Value) -> String {
+    let (iops, rate) = (number(value, "iops"), number(value, "bytes_per_second"));
+    if (iops, rate) == (0, 0) {
+        return "-".to_owned();
+    }
+    let requests = (iops > 0).then(|| format!("{iops} requests/s"));
+    let bytes = (rate > 0).then(|| format!("{}/s", units::bytes(rate)));
+    let burst = humantime::format_duration(Duration::from_millis(number(value, "burst_ms")));
+    let all: Vec<String> = requests.into_iter().chain(bytes).chain([format!("bursts of {burst}")]).collect();
+    all.join(", ")
+}
+
 /// The volumes as a table.
 pub(crate) fn print_volumes(value: &Value) {
-    let columns = [("volume", Align::Left), ("size", Align::Right), ("used", Align::Right)];
+    let columns =
+        [("volume", Align::Left), ("size", Align::Right), ("used", Align::Right), ("limits", Align::Left)];
     let mut table = Table::new(&columns);
     for v in value["volumes"].as_array().into_iter().flatten() {
         let used = v["used_bytes"].as_u64().map_or("-".to_owned(), units::bytes);
-        table.row([text(v, "name").to_owned(), units::bytes(number(v, "bytes")), used]);
+        table.row([text(v, "name").to_owned(), units::bytes(number(v, "bytes")), used, limits(&v["limits"])]);
     }
     say!("");
     table.print();

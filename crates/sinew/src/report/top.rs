@@ -333,6 +333,7 @@ mod tests {
                 bytes: 2 << 30,
                 used_bytes: Some(3 << 20),
                 connections: 1,
+                ..VolumeView::default()
             }],
             work: vec![WorkState {
                 work: "rebuild".to_owned(),

@@ -99,6 +99,7 @@ impl Plan {
             sequential: [0, 0, 20, 95][later.below(4) as usize],
             pause: [0, 0, 0, 300, 20_000][later.below(5) as usize],
             throttle: if later.chance(0.1) { later.between(1, 200) << 20 } else { 0 },
+            limit: draw_limit(&mut Rng::stream(seed, "plan, limit", 0)),
             jitter: [60, 60, 60, 0, 2000][later.below(5) as usize],
             cache_writes: [1 << 16, 1 << 16, 16, 1][later.below(4) as usize],
             spike_avoidance: match Rng::stream(seed, "plan, step around", 0).below(8) {
@@ -272,6 +273,11 @@ fn draw_troubles(seed: u64, rng: &mut Rng) -> Vec<Trouble> {
     let mut troubles = some_of(others, 0.85, rng);
     troubles.extend(Rng::stream(seed, "plan, silence", 0).chance(0.85).then_some(*last));
     troubles
+}
+
+/// Some volumes have limits that are less than what members can do.
+fn draw_limit(rng: &mut Rng) -> u64 {
+    if rng.chance(0.15) { [1000, 2000, 8000][rng.below(3) as usize] } else { 0 }
 }
 
 /// Each element with this chance.

@@ -155,6 +155,8 @@ plan! {
     pause: u64,
     /// Limit of background work in bytes per second; 0 is no limit.
     throttle: u64,
+    /// Limit of the requests per second of the first volume, which operators change and remove; 0 for no orders.
+    limit: u64,
     /// Random part of a plain member's latency at most, in microseconds.
     jitter: u64,
     /// Most requests go to this share of a volume, in percent.

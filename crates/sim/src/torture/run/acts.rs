@@ -1,7 +1,7 @@
 //! The acts of a run besides requests: their names, as counted in [`super::Outcome::reached`], and how long they last.
 
 /// Names of acts, as counted in [`super::Outcome::reached`].
-pub(super) const ACTS: [&str; 29] = [
+pub(super) const ACTS: [&str; 30] = [
     "blackouts",
     "members_left_out",
     "members_detached",
@@ -29,6 +29,7 @@ pub(super) const ACTS: [&str; 29] = [
     "step_arounds_ordered",
     "growths_ordered",
     "shares_ordered",
+    "limits_ordered",
     "inspections",
     "inspections_with_few",
 ];

@@ -157,6 +157,9 @@ impl Run {
         self.find_devices(&pool);
         self.forget_never_joined();
         self.tenancies.reopened(&self.work, &pool)?;
+        if let Ok(limits) = pool.control.volume_limits("v0") {
+            self.work.limits.reopened(self.world.now(), limits)?;
+        }
         Ok(pool)
     }
 }

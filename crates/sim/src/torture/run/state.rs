@@ -19,6 +19,7 @@ use crate::latency::Latency;
 use crate::random::Rng;
 use crate::torture::clients::Work;
 use crate::torture::failure::{Kind, Log, Wrong};
+use crate::torture::limit_check::LimitCheck;
 use crate::torture::oracle::Oracle;
 use crate::torture::plan::{Corruptor, MemberPlan, Plan};
 use crate::torture::tenant::Tenancies;
@@ -85,6 +86,8 @@ pub(super) struct Run {
     pub(super) troubles: u64,
     /// Paces the other tenants of thin members.
     pub(super) squeeze_rng: Rng,
+    /// Paces changes of limits.
+    pub(super) limits_rng: Rng,
     pub(super) tenancies: Rc<Tenancies>,
     pub(super) counters: CounterValues,
     pub(super) recovered: RecoveryReport,
@@ -113,6 +116,7 @@ impl Run {
             volume_blocks: RefCell::new(plan.volume_blocks()),
             oracle: RefCell::new(Oracle::default()),
             volumes: RefCell::default(),
+            limits: LimitCheck::default(),
             wrong: RefCell::default(),
             blackout: Cell::new(false),
             at_work: Cell::new(0),
@@ -142,6 +146,7 @@ impl Run {
             troubled_at: 0,
             troubles: 0,
             squeeze_rng: Rng::stream(plan.seed, "squeeze", 0),
+            limits_rng: Rng::stream(plan.seed, "limits", 0),
             tenancies: Rc::default(),
             counters: CounterValues::default(),
             recovered: RecoveryReport::default(),

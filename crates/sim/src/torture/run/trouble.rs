@@ -3,9 +3,11 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use sinew_core::io::Io;
 use sinew_engine::pool::Candidate;
 use sinew_format::model::config::MemberState;
 use sinew_format::model::elastic_policy::ElasticPolicy;
+use sinew_format::model::volume_limits::VolumeLimits;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::status::ShardStatus;
 use sinew_members::throttle::Limits;
@@ -245,6 +247,25 @@ impl Run {
         };
         self.order(async move { drop(control.set_elastic_policy(policy).await) });
         self.count("shares_ordered");
+    }
+
+    /// Has an operator set other limits of the first volume, or remove them.
+    pub(super) fn order_limits(&mut self, pool: &Rc<OpenPool>) {
+        let (rng, limit) = (&mut self.limits_rng, self.work.plan.limit);
+        let limits = VolumeLimits {
+            iops: [0, limit, limit, limit * 8][rng.below(4) as usize],
+            bytes_per_second: [0, 0, limit << 16][rng.below(3) as usize],
+            burst_ms: [0, 0, 20, 1000][rng.below(4) as usize],
+        };
+        let (work, control, io) = (Rc::clone(&self.work), Rc::clone(&pool.control), self.world.io());
+        let order = work.limits.begin_order();
+        self.note(|| format!("limits: {limits}"));
+        self.order(async move {
+            if control.set_volume_limits("v0", limits).await.is_ok() {
+                work.limits.set(Some(order), io.now(), limits);
+            }
+        });
+        self.count("limits_ordered");
     }
 
     /// Orders the next addition of an array's growth, if there is one and none is under way.

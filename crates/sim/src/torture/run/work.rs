@@ -8,7 +8,7 @@ use sinew_core::volume::Volume;
 
 use crate::host::OpenPool;
 use crate::random::Rng;
-use crate::torture::clients::{Lane, client, read};
+use crate::torture::clients::{Lane, READ_BLOCKS, client, read};
 use crate::torture::failure::{Kind, Wrong};
 use crate::torture::plan::Ending;
 
@@ -26,8 +26,8 @@ impl Run {
                 let known = work.volume_blocks.borrow().get(volume).copied();
                 // Space that a growth adds meanwhile is verified the next time.
                 let size = (bytes / BLOCK_BYTES as u64).min(known.unwrap_or(u64::MAX));
-                for start in (0..size).step_by(64) {
-                    read(&work, volume, start, 64.min(size - start)).await;
+                for start in (0..size).step_by(READ_BLOCKS as usize) {
+                    read(&work, volume, start, READ_BLOCKS.min(size - start)).await;
                 }
             }
         };
@@ -105,6 +105,9 @@ impl Run {
                 self.grow_array(pool);
             }
             self.grow(pool);
+            if self.work.plan.limit > 0 && self.limits_rng.chance(0.01) {
+                self.order_limits(pool);
+            }
             if self.work.plan.is_elastic() && self.rng.chance(0.05) {
                 self.order_share(pool);
             }
