@@ -256,6 +256,8 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
         match self.state.members().full.unless_awaited(destaging).await {
             // What has no space stays in the log, and is replayed.
             Ok(Err(VolumeError::NoSpace)) => self.journal.flush().await,
+            // Likewise what waits for members that are out.
+            Ok(Err(VolumeError::Failed)) if !self.state.has_failed() => self.journal.flush().await,
             Ok(destaged) => destaged,
             Err(destaging) if !self.state.layout().geometry.journal => destaging.await,
             Err(destaging) => {

@@ -139,6 +139,8 @@ pub enum Mutation {
     LeakSlots,
     /// Arrays: do not note where blocks without a good copy are.
     ForgetLostBlocks,
+    /// Arrays: do not note which blocks were given up, for which zeros stand in.
+    ForgetGivenUp,
     /// Elastic arrays: rebuild one unit of a member in a stripe, where a mirrored stripe has several.
     RebuildOneUnit,
     /// Elastic arrays: at the first write of a stripe, do not write the columns without data.
@@ -161,7 +163,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 76] = [
+    pub const ALL: [Mutation; 77] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -219,6 +221,7 @@ impl Mutation {
         Mutation::TrimUnderReaders,
         Mutation::LeakSlots,
         Mutation::ForgetLostBlocks,
+        Mutation::ForgetGivenUp,
         Mutation::RebuildOneUnit,
         Mutation::EmptyUnfilled,
         Mutation::EmptyRevives,
@@ -242,8 +245,13 @@ impl Mutation {
 
     /// Those that make an array worse but leave its data right: the torture does not see them, named scenarios of the
     /// simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 4] =
-        [Mutation::DemoteGrows, Mutation::ForgetLostBlocks, Mutation::LimitUnseen, Mutation::SwapForever];
+    pub const BY_SCENARIO: [Mutation; 5] = [
+        Mutation::DemoteGrows,
+        Mutation::ForgetLostBlocks,
+        Mutation::ForgetGivenUp,
+        Mutation::LimitUnseen,
+        Mutation::SwapForever,
+    ];
 }
 
 #[cfg(feature = "mutations")]

@@ -3,7 +3,13 @@
 //!
 //! A round reads and computes, appends the after-images, flushes, and only then changes stripes in place. The flush also makes
 //! durable what the round before wrote in place, so a round costs one flush. The tail of the log follows.
+//!
+//! Blocks whose parity cannot be computed, because others of their offsets are lost, hold nothing else up. While the lost ones may
+//! come back with members that are out, they stay in the log until it fills; then the lost ones are given up (`stripe/give_up`),
+//! and the next round takes both.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::marks::Mark;
@@ -20,8 +26,10 @@ use crate::journal::Journal;
 use crate::journal::dirty_blocks::DirtyBlock;
 use crate::state::ShardState;
 use crate::stripe::Stripes;
-use crate::stripe::update::{PreparedStripe, runs_of};
+use crate::stripe::update::{PreparedStripe, Unprepared, runs_of};
 
+/// Lost blocks of a stripe for which a round appends zeros at most.
+const FILLERS_MAX: u64 = 64;
 /// Stripes of a round at most.
 const STRIPES_MAX: usize = 128;
 
@@ -34,10 +42,22 @@ impl Taken {
         self.0.extend(blocks.iter().map(|(slot, block)| (stripe, *slot, block.seq)));
     }
 
+    /// Without the blocks of stripes that cannot be written.
+    fn without(mut self, stripes: &[Unwritable]) -> Taken {
+        self.0.retain(|(stripe, ..)| stripes.iter().all(|unwritable| unwritable.stripe != *stripe));
+        self
+    }
+
     /// The newest group that a block is of.
     fn newest_group(&self) -> u64 {
         self.0.iter().map(|(_, _, group)| *group).max().unwrap_or(0)
     }
+}
+
+/// A stripe for whose blocks no parity can be computed.
+struct Unwritable {
+    stripe: u64,
+    slots: Vec<u32>,
 }
 
 /// Brings blocks from the journal to their stripes.
@@ -46,6 +66,8 @@ pub(crate) struct Destager<I> {
     bitmap: Rc<Bitmap<I>>,
     journal: Rc<Journal<I>>,
     stripes: Rc<Stripes<I>>,
+    /// Stripes that wait for members that are out, and the version of the members when that was found.
+    waiting: RefCell<BTreeMap<u64, u64>>,
 }
 
 impl<I: Io> Destager<I> {
@@ -61,6 +83,7 @@ impl<I: Io> Destager<I> {
             bitmap: Rc::clone(bitmap),
             journal: Rc::clone(journal),
             stripes: Rc::clone(stripes),
+            waiting: RefCell::default(),
         }
     }
 
@@ -143,9 +166,9 @@ impl<I: Io> Destager<I> {
             taken.note(stripe, &blocks);
             stripes.push((stripe, blocks.into_iter().map(|(slot, block)| (slot, block.data)).collect()));
         }
-        let prepared =
-            join_all(work.into_iter().map(|(stripe, blocks)| self.stripes.prepare(stripe, blocks))).await;
-        let prepared: Vec<PreparedStripe> = prepared.into_iter().collect::<Result<_, _>>()?;
+        let may_wait = self.may_wait();
+        let (prepared, unwritable) = self.prepare(work, version, may_wait).await;
+        let taken = taken.without(&unwritable);
         if self.state.members().version() != version {
             self.state.mark(Mark::ArrayDrainVoid);
             return Ok(());
@@ -153,10 +176,82 @@ impl<I: Io> Destager<I> {
         self.update_stripes(&prepared, &taken, upto, version).await?;
         // Now, since the empty stripes may have to wait for space: another round would log the same after-images again.
         self.forget_destaged(&taken);
+        let is_worked_on = !empty.is_empty() || !prepared.is_empty();
+        let has_changed = self.give_up_lost(&unwritable, may_wait).await?;
         if self.write_empty(empty).await? {
             self.forget_destaged(&taken_of_empty);
         }
-        Ok(())
+        // Another round may do what this one could not.
+        let is_other_now = may_wait != self.may_wait() || self.state.members().version() != version;
+        match unwritable.is_empty() || is_worked_on || has_changed || is_other_now {
+            true => Ok(()),
+            false => Err(VolumeError::Failed),
+        }
+    }
+
+    /// Prepares stripes; returns also those for which no parity can be computed.
+    async fn prepare(
+        &self,
+        work: Vec<(u64, Vec<(u32, Buf)>)>,
+        version: u64,
+        may_wait: bool,
+    ) -> (Vec<PreparedStripe>, Vec<Unwritable>) {
+        let prepared = join_all(work.into_iter().map(|(stripe, blocks)| async move {
+            // What was unreadable then is not read again, since members with many errors are taken out.
+            let waits = may_wait && self.waiting.borrow().get(&stripe) == Some(&version);
+            let prepared =
+                if waits { Err(Unprepared(blocks)) } else { self.stripes.prepare(stripe, blocks).await };
+            prepared.map_err(|Unprepared(blocks)| Unwritable {
+                stripe,
+                slots: blocks.into_iter().map(|(slot, _)| slot).collect(),
+            })
+        }))
+        .await;
+        let (mut all, mut unwritable) = (Vec::new(), Vec::new());
+        for one in prepared {
+            match one {
+                Ok(prepared) => all.push(prepared),
+                Err(stripe) => unwritable.push(stripe),
+            }
+        }
+        (all, unwritable)
+    }
+
+    /// Whether blocks may stay in the log for members that are out.
+    fn may_wait(&self) -> bool {
+        !self.journal.log().is_filling()
+    }
+
+    /// Has the log hold zeros for the lost blocks of stripes that cannot be written for them; false if nothing has changed. The
+    /// caller holds the stripes' locks.
+    async fn give_up_lost(&self, unwritable: &[Unwritable], may_wait: bool) -> Result<bool, VolumeError> {
+        let version = self.state.members().version();
+        let mut has_changed = false;
+        self.waiting.borrow_mut().retain(|_, known| *known == version);
+        for Unwritable { stripe, slots } in unwritable {
+            if may_wait && self.waiting.borrow().contains_key(stripe) {
+                continue;
+            }
+            let room = self.journal.log().room_for_fillers().min(FILLERS_MAX) as usize;
+            if room == 0 {
+                continue;
+            }
+            let given_up = match self.stripes.give_up(*stripe, slots, may_wait, room).await {
+                Ok(given_up) => given_up,
+                Err(error) if self.state.has_failed() => return Err(error),
+                Err(_) => {
+                    if self.state.members().version() == version {
+                        self.waiting.borrow_mut().insert(*stripe, version);
+                    }
+                    continue;
+                }
+            };
+            self.waiting.borrow_mut().remove(stripe);
+            // If none had to be given up, what was unreadable reads well now.
+            has_changed = true;
+            self.journal.append_fillers(*stripe, &given_up).await?;
+        }
+        Ok(has_changed)
     }
 
     /// Changes stripes in place.

@@ -2,9 +2,11 @@
 //!
 //! It is changed in memory here; the journal brings it to the members, in state groups of the log.
 
+mod given_up;
 pub(crate) mod regions;
 
 use std::cell::{Ref, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 use sinew_core::io::Io;
@@ -140,6 +142,16 @@ impl<I: Io> Bitmap<I> {
     /// The regions' unused units hold nothing.
     pub(crate) fn set_tidy(&self, regions: impl Iterator<Item = usize>) {
         regions.for_each(|region| self.regions.borrow_mut().set_tidy(region));
+    }
+
+    /// Gives up blocks; the next flush makes that durable. False if there are too many.
+    pub(crate) fn give_up(&self, blocks: &[u64]) -> bool {
+        self.regions.borrow_mut().give_up(blocks)
+    }
+
+    /// Blocks have content again, in case they were given up. Their content is durable with every state that comes from here on.
+    pub(crate) fn restore(&self, blocks: Range<u64>) {
+        self.regions.borrow_mut().restore(blocks);
     }
 
     /// Something that the next state group carries has changed.

@@ -8,7 +8,15 @@
 //! array is *untidy* while stripes of it change their form: units that a stripe does not use may hold something that takes
 //! physical space. That mark is kept as the others are.
 
+use std::ops::Range;
+
 use sinew_format::codec::{DecodeError, Reader, Writer};
+
+use crate::bitmap::given_up::GivenUp;
+
+/// In a state, the blocks that were given up have the place of a member with this number, which no member has. Versions that do
+/// not know them refuse the state: they would read zeros there.
+const GIVEN_UP: u8 = u8::MAX;
 
 /// A set of regions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,6 +110,7 @@ pub(crate) struct Regions {
     untidy: Bits,
     /// Of these, those that the members know.
     untidy_marked: Bits,
+    given_up: GivenUp,
     /// Regions whose marks are on the members, for the members' present states: they may be written.
     marked: Bits,
     /// Written since the last flush began; and written before, so that the flush under way covers them.
@@ -127,6 +136,7 @@ impl Regions {
             unsynced: if in_sync { none.clone() } else { Bits::full(count) },
             untidy: none.clone(),
             untidy_marked: none.clone(),
+            given_up: GivenUp::default(),
             marked: none.clone(),
             written: none.clone(),
             flushing: none.clone(),
@@ -161,6 +171,10 @@ impl Regions {
         regions.unsynced = Bits::read(&mut r, known)?;
         for _ in 0..r.u16()? {
             let member = usize::from(r.u8()?);
+            if member == usize::from(GIVEN_UP) {
+                regions.given_up = GivenUp::read(&mut r)?;
+                continue;
+            }
             let stale = Bits::read(&mut r, known)?;
             *regions.stale.get_mut(member).ok_or(DecodeError::Invalid("member of a state"))? = stale;
         }
@@ -232,10 +246,14 @@ impl Regions {
         self.dirty.write(&mut w);
         self.unsynced.write(&mut w);
         let lagging: Vec<usize> = (0..self.stale.len()).filter(|&m| self.stale[m].any()).collect();
-        w.u16(lagging.len() as u16);
+        w.u16(lagging.len() as u16 + u16::from(!self.given_up.is_empty()));
         for member in lagging {
             w.u8(member as u8);
             self.stale[member].write(&mut w);
+        }
+        if !self.given_up.is_empty() {
+            w.u8(GIVEN_UP);
+            self.given_up.write(&mut w);
         }
         if self.untidy.any() {
             self.untidy.write(&mut w);
@@ -341,6 +359,25 @@ impl Regions {
         &self.stale[member]
     }
 
+    /// The blocks that were given up.
+    pub(crate) fn given_up(&self) -> &GivenUp {
+        &self.given_up
+    }
+
+    /// Gives up blocks; false if there are too many.
+    pub(crate) fn give_up(&mut self, blocks: &[u64]) -> bool {
+        let has_room = self.given_up.add(blocks);
+        self.changes += u64::from(has_room);
+        has_room
+    }
+
+    /// Blocks have content again, in case they were given up.
+    pub(crate) fn restore(&mut self, blocks: Range<u64>) {
+        if self.given_up.remove(blocks) {
+            self.changes += 1;
+        }
+    }
+
     /// Marks regions as untidy.
     pub(crate) fn set_untidy(&mut self, region: usize) {
         if !self.untidy.get(region) {
@@ -428,10 +465,12 @@ mod tests {
         regions.end_flush();
         regions.clear_idle(false);
         let work = LongWork { scrub: Some(5), moved: 9, moving_to: 3 };
+        assert!(regions.give_up(&[40, 41]) && regions.changed());
         let bytes = regions.encode(work);
         assert!(!regions.dirty().any() && regions.is_stale(2, 70));
         let (again, found) = Regions::decode(&bytes, 100, 3, true).unwrap();
         assert_eq!((found, again.stale(2).len(), again.stale(1).len()), (work, 1, 0));
+        assert!(again.given_up().any(41..42) && !again.given_up().any(42..99));
         let (grown, _) = Regions::decode(&bytes, 130, 4, true).unwrap();
         assert!(grown.is_stale(2, 70) && grown.unsynced().ones().eq(99..130));
         assert!(Regions::decode(&bytes, 99, 3, true).is_err());

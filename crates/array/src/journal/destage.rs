@@ -91,9 +91,8 @@ impl<I: Io> Journal<I> {
 
     /// Whether blocks are to go to their places. `behind_barrier` tells whether there are blocks of rows that requests wait for.
     pub(crate) fn wants_destage(&self, behind_barrier: impl Fn() -> bool) -> bool {
-        let filled = self.log.used() > self.log.open_blocks() / 3;
         let asked = self.requests.all_wanted.get() || self.requests.space_wanted.get();
-        let wanted = asked || self.wants_tail() || filled || behind_barrier();
+        let wanted = asked || self.wants_tail() || self.log.is_filling() || behind_barrier();
         wanted && !self.dirty.borrow().is_empty()
     }
 

@@ -161,6 +161,12 @@ impl DirtyBlocks {
             }
             fits
         };
+        for (&stripe, slots) in &mut chosen {
+            // They need no more parity, and some of them may be all that is known of their places.
+            let offsets: BTreeSet<u32> = slots.iter().map(|slot| slot % chunk_blocks).collect();
+            let all = self.range(stripe, 0, STRIPE_SLOTS as u32).map(|(slot, _)| slot);
+            slots.extend(all.filter(|slot| offsets.contains(&(slot % chunk_blocks))));
+        }
         for stripe in chosen.keys().copied().collect::<Vec<_>>() {
             grow(&mut chosen, stripe);
         }
@@ -212,7 +218,7 @@ mod tests {
         assert_eq!(chosen, BTreeMap::from([(1, vec![5, 21]), (7, vec![0])]));
         assert_eq!(dirty.choose(16, 3, 64).len(), 3);
         assert_eq!(dirty.choose(16, 3, 2).len(), 2);
-        // The oldest group is chosen, however low the limit.
-        assert_eq!(dirty.choose(16, 0, 0), BTreeMap::from([(1, vec![5]), (7, vec![0])]));
+        // The oldest group is chosen, however low the limit, with what shares its offsets.
+        assert_eq!(dirty.choose(16, 0, 0), BTreeMap::from([(1, vec![5, 21]), (7, vec![0])]));
     }
 }

@@ -18,6 +18,8 @@ pub(super) struct BuiltGroup {
     pub(super) data: Gather,
     /// A run for each member that gets parity.
     pub(super) parity: Vec<ParityRun>,
+    /// Zeros for blocks that were given up, or what was written to them since; older than clients' data.
+    pub(super) fillers: Vec<(Run, Buf)>,
     /// Clients' data: the slots and their new content.
     pub(super) contents: Vec<(Run, Buf)>,
     pub(super) answers: Vec<Answer>,

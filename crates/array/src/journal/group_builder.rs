@@ -30,6 +30,7 @@ struct GroupBuilder {
     /// Parity of after-images, and its member.
     parity: Vec<(u8, Buf)>,
     blocks: u32,
+    fillers: Vec<(Run, Buf)>,
     contents: Vec<(Run, Buf)>,
     answers: Vec<Answer>,
     image_answers: Vec<Answer>,
@@ -130,6 +131,7 @@ impl<I: Io> Journal<I> {
             header,
             data,
             parity,
+            fillers: builder.fillers,
             contents: builder.contents,
             answers: builder.answers,
             image_answers: builder.image_answers,
@@ -141,10 +143,17 @@ impl<I: Io> Journal<I> {
 
     fn take_images(&self, builder: &mut GroupBuilder) {
         let mut images = self.log.images.borrow_mut();
-        while let Some(Entry::Image { record, .. } | Entry::Form { record, .. }) = images.front() {
-            let blocks = record.data_blocks().expect("its maker counted them");
+        while let Some(entry) = images.front() {
+            let (blocks, head_bytes) = match entry {
+                Entry::Image { record, .. } | Entry::Form { record, .. } => {
+                    (record.data_blocks().expect("its maker counted them"), record.encoded_len())
+                }
+                Entry::Data { run, .. } | Entry::Merge { run, .. } => {
+                    (run.blocks, data_record(*run).encoded_len())
+                }
+            };
             let full = builder.blocks + blocks > self.log.group_blocks()
-                || builder.head_bytes + record.encoded_len() > HEAD_BYTES_MAX;
+                || builder.head_bytes + head_bytes > HEAD_BYTES_MAX;
             if full && !builder.records.is_empty() {
                 return;
             }
@@ -161,7 +170,15 @@ impl<I: Io> Journal<I> {
                     builder.push(record, []);
                     builder.form_answers.push(logged);
                 }
-                _ => unreachable!("this queue has no other entries"),
+                Some(Entry::Merge { run, base, version, completion, .. }) => {
+                    let content = self.merge_base(builder, run, base, version);
+                    builder.answers.push(Answer { completion, parts: 1, result: Ok(content.is_some()) });
+                    if let Some(content) = content {
+                        builder.push(data_record(run), [content.clone()]);
+                        builder.fillers.push((run, content));
+                    }
+                }
+                Some(Entry::Data { .. }) | None => unreachable!("this queue has no other entries"),
             }
         }
     }
@@ -183,10 +200,9 @@ impl<I: Io> Journal<I> {
                         run.blocks = blocks;
                     }
                     let data = data.slice(0, bytes);
-                    let Run { stripe, slot, blocks } = run;
-                    builder.push(GroupRecord::Data { stripe, slot, blocks }, [data.clone()]);
+                    builder.push(data_record(run), [data.clone()]);
                     builder.contents.push((run, data));
-                    builder.answers.push(Answer { completion, parts: blocks, result: Ok(true) });
+                    builder.answers.push(Answer { completion, parts: run.blocks, result: Ok(true) });
                 }
                 Entry::Merge { run, at, bytes, base, version, completion } => {
                     let Some(mut merged) = self.merge_base(builder, run, base, version) else {
@@ -195,8 +211,7 @@ impl<I: Io> Journal<I> {
                         continue;
                     };
                     merged.bytes_mut()[at..at + bytes.len()].copy_from_slice(&bytes);
-                    let Run { stripe, slot, blocks } = run;
-                    builder.push(GroupRecord::Data { stripe, slot, blocks }, [merged.clone()]);
+                    builder.push(data_record(run), [merged.clone()]);
                     builder.contents.push((run, merged));
                     builder.answers.push(Answer { completion, parts: 1, result: Ok(true) });
                 }
@@ -229,6 +244,10 @@ impl<I: Io> Journal<I> {
         let first = self.pinned.oldest_or(self.log.state.get()).min(forms);
         dirty.map_or(first, |dirty| dirty.min(first))
     }
+}
+
+fn data_record(Run { stripe, slot, blocks }: Run) -> GroupRecord {
+    GroupRecord::Data { stripe, slot, blocks }
 }
 
 /// The parity at the end of a group of `blocks` blocks, sorted by members: a run for each member, and where it begins.

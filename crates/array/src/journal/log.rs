@@ -190,6 +190,16 @@ impl Log {
         self.used() > self.open_blocks() * 2 / 3
     }
 
+    /// Whether so much of the ring is in use that blocks are to go to their places.
+    pub(crate) fn is_filling(&self) -> bool {
+        self.used() > self.open_blocks() / 3
+    }
+
+    /// Blocks that may go ahead of clients' data, and leave room to destage all there is.
+    pub(crate) fn room_for_fillers(&self) -> u64 {
+        (2 * self.client_blocks).saturating_sub(self.used() + self.room_needed())
+    }
+
     /// Whether nothing can be destaged, so that it is no use to wait for room.
     pub(crate) fn is_stuck(&self) -> bool {
         self.stuck.get().is_some()
@@ -249,7 +259,7 @@ impl Log {
         self.work.notify();
     }
 
-    /// Queues after-images, ahead of everything.
+    /// Queues after-images, and zeros for blocks that were given up, ahead of everything.
     pub(super) fn append_images(&self, entries: impl IntoIterator<Item = Entry>) {
         self.images.borrow_mut().extend(entries);
         self.work.notify();

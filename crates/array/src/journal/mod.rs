@@ -19,12 +19,13 @@ mod writer;
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 
-use sinew_core::buf::Buf;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::completion::Completion;
 use sinew_core::io::Io;
 use sinew_core::sync::{Promise, Signal, promise};
 use sinew_core::volume::VolumeError;
 use sinew_format::log_group::GroupRecord;
+use sinew_format::model::array_shard_layout::Run;
 use sinew_format::model::form::Form;
 use sinew_members::group_flush::GroupFlush;
 
@@ -115,6 +116,25 @@ impl<I: Io> Journal<I> {
         let entry = |(record, data)| Entry::Image { record, data, completion: Rc::clone(&completion) };
         self.log.append_images(images.into_iter().map(entry));
         promise.await.map(|_| ())
+    }
+
+    /// Appends zeros for slots of a stripe that were given up, ahead of clients' data. A slot that a client has written since keeps
+    /// what it has, and one that may have changed meanwhile is left out.
+    ///
+    /// # Errors
+    /// [`VolumeError::Failed`] when the log cannot be written.
+    pub(crate) async fn append_fillers(&self, stripe: u64, slots: &[u32]) -> Result<(), VolumeError> {
+        let version = self.dirty.borrow().version();
+        let appended = slots.iter().map(|&slot| {
+            let (completion, promise) = Completion::new(1);
+            let (run, bytes, base) = (Run { stripe, slot, blocks: 1 }, Rc::new([]), Buf::zeroed(BLOCK_BYTES));
+            self.log.append_images([Entry::Merge { run, at: 0, bytes, base, version, completion }]);
+            promise
+        });
+        for appended in appended.collect::<Vec<_>>() {
+            appended.await?;
+        }
+        Ok(())
     }
 
     /// Appends the record that stripes change their form, ahead of clients' data; returns the group that has it, once that is

@@ -59,7 +59,9 @@ impl<I: Io> Journal<I> {
         let states = std::mem::take(&mut group.states);
         let form_answers = std::mem::take(&mut group.form_answers);
         if written.is_ok() {
-            self.add_dirty_blocks(seq, group.contents);
+            self.add_dirty_blocks(seq, &group.fillers);
+            self.add_dirty_blocks(seq, &group.contents);
+            self.restore_given_up(&group.contents);
             self.log.last.set(seq);
             if let Some(changes) = group.changes {
                 self.bitmap.set_written(changes);
@@ -137,12 +139,25 @@ impl<I: Io> Journal<I> {
         states.into_iter().for_each(|fulfil| fulfil.fulfil(Err(VolumeError::Failed)));
     }
 
-    fn add_dirty_blocks(&self, seq: u64, contents: Vec<(Run, Buf)>) {
+    fn add_dirty_blocks(&self, seq: u64, contents: &[(Run, Buf)]) {
         let mut dirty = self.dirty.borrow_mut();
         for (run, data) in contents {
             for i in 0..run.blocks {
                 let block = data.slice(i as usize * BLOCK_BYTES, BLOCK_BYTES);
                 dirty.insert(seq, run.stripe, run.slot + i, block);
+            }
+        }
+    }
+
+    /// Clients have written blocks. The state groups that say so follow this group.
+    fn restore_given_up(&self, contents: &[(Run, Buf)]) {
+        if self.bitmap.regions().given_up().is_empty() {
+            return;
+        }
+        let layout = self.state.layout();
+        for (run, _) in contents {
+            for block in (run.slot..run.slot + run.blocks).filter_map(|slot| layout.local(run.stripe, slot)) {
+                self.bitmap.restore(block..block + 1);
             }
         }
     }

@@ -19,6 +19,21 @@ impl<I: Io> Requests<I> {
         self.state.counters().reads.add(1);
         self.state.counters().read_bytes.add(u64::from(count) * BLOCK_BYTES as u64);
         let _inside = self.stripes.enter_reading(local, u64::from(count)).await;
+        loop {
+            let version = self.stripes.given_up_version();
+            if self.stripes.is_given_up(local..local + u64::from(count)) {
+                self.state.counters().failed_reads.add(1);
+                return Err(VolumeError::Failed);
+            }
+            let read = self.read_parts(local, count).await;
+            // Zeros may have come to stand in for a block meanwhile.
+            if self.stripes.given_up_version() == version {
+                return read;
+            }
+        }
+    }
+
+    async fn read_parts(self: &Rc<Self>, local: u64, count: u32) -> Result<Vec<Buf>, VolumeError> {
         let mut parts = Vec::with_capacity(1);
         for run in self.state.layout().runs(local, u64::from(count)) {
             self.stripes.note_use(run.stripe, false);

@@ -115,6 +115,9 @@ impl<I: Io> Requests<I> {
         loop {
             let version = self.journal.dirty().version();
             let base = self.stripes.read_run(run).await?;
+            if self.stripes.is_given_up(local..local + 1) {
+                return Err(VolumeError::Failed);
+            }
             let (completion, promise) = Completion::new(1);
             let bytes = Rc::clone(&bytes);
             self.journal.append([Entry::Merge { run, at, bytes, base, version, completion }]);
@@ -161,6 +164,14 @@ impl<I: Io> Requests<I> {
         let stripes: Vec<u64> = blocks.keys().copied().collect();
         for some in stripes.chunks(STRIPES_DISCARDED) {
             self.stripes.make_empty(some).await?;
+            let (of_some, mut at) = (|stripe| some.binary_search(&stripe).is_ok(), local);
+            for run in layout.runs(local, count) {
+                let end = at + u64::from(run.blocks);
+                if of_some(run.stripe) {
+                    self.stripes.restore(at..end);
+                }
+                at = end;
+            }
         }
         let (mut rest, mut at): (Vec<Range<u64>>, u64) = (Vec::new(), local);
         for run in layout.runs(local, count) {
@@ -253,7 +264,7 @@ impl<I: Io> Requests<I> {
                         Some(buf) => Buf::copy_of(buf.bytes()),
                         None => {
                             let run = Run { stripe, slot: *slot, blocks: 1 };
-                            Buf::copy_of(self.stripes.read_locked(run).await?.bytes())
+                            Buf::copy_of(self.stripes.read_content(run).await?.bytes())
                         }
                     };
                     content.bytes_mut()[*at..*at + bytes.len()].copy_from_slice(bytes);

@@ -2,7 +2,7 @@
 //! looks for the blocks that are lost, one by one.
 //!
 //! A block is lost while its members are there and do not give it. It is no longer lost when it is written or discarded, or
-//! when the task finds it readable.
+//! when the task finds it readable. Blocks that were given up (`give_up`) are lost until they are written or discarded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -22,7 +22,9 @@ const PAUSE_NS: u64 = 1_000_000_000;
 impl<I: Io> Stripes<I> {
     /// The lost blocks, as the shard numbers them.
     pub(crate) fn lost_blocks(&self) -> Vec<u64> {
-        self.losses.lost.borrow().iter().copied().collect()
+        let mut lost = self.losses.lost.borrow().clone();
+        lost.extend(self.bitmap.regions().given_up().blocks());
+        lost.into_iter().collect()
     }
 
     /// Blocks were written or discarded; returns whether one of them was lost.

@@ -11,6 +11,7 @@ mod discard;
 mod estimate;
 mod first_write;
 mod form;
+mod give_up;
 mod hedged;
 mod locate;
 mod locks;

@@ -88,6 +88,19 @@ impl<I: Io> Stripes<I> {
         result
     }
 
+    /// As [`Stripes::read_locked`], but blocks that were given up have no content.
+    ///
+    /// # Errors
+    /// As for [`Stripes::read_run`].
+    pub(crate) async fn read_content(&self, run: Run) -> Result<Buf, VolumeError> {
+        let layout = self.state.layout();
+        let mut blocks = (run.slot..run.slot + run.blocks).filter_map(|slot| layout.local(run.stripe, slot));
+        if blocks.any(|block| self.is_given_up(block..block + 1)) {
+            return Err(VolumeError::Failed);
+        }
+        self.read_locked(run).await
+    }
+
     /// As `read_run`, for a caller that holds the stripe's lock.
     ///
     /// # Errors

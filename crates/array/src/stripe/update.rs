@@ -3,6 +3,7 @@
 //! `prepare` reads and computes, `write_in_place` writes. Between the two the caller makes sure that a crash in the middle of
 //! the write does no harm: by dirty marks, or by an after-image in the journal.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::marks::Mark;
@@ -48,6 +49,18 @@ pub(crate) struct PreparedStripe {
     pub(crate) parity: Vec<Option<Buf>>,
 }
 
+/// The blocks of a stripe whose parity cannot be computed.
+pub(crate) struct Unprepared(pub(crate) Vec<(u32, Buf)>);
+
+impl From<Unprepared> for VolumeError {
+    fn from(_: Unprepared) -> VolumeError {
+        VolumeError::Failed
+    }
+}
+
+/// New parity: its offsets in order, and the blocks of each parity column there.
+type NewParity = (Vec<u32>, Vec<Option<Buf>>);
+
 /// One contiguous write to a unit.
 struct UnitWrite {
     unit: usize,
@@ -80,28 +93,70 @@ impl<I: Io> Stripes<I> {
     /// lock.
     ///
     /// # Errors
-    /// [`VolumeError::Failed`] when more units are lost than parity covers.
+    /// The blocks, when more blocks of an offset are lost than parity covers.
     pub(crate) async fn prepare(
         &self,
         stripe: u64,
         blocks: Vec<(u32, Buf)>,
-    ) -> Result<PreparedStripe, VolumeError> {
+    ) -> Result<PreparedStripe, Unprepared> {
+        if self.form(stripe) == Form::Mirrored {
+            return Ok(PreparedStripe { stripe, blocks, offsets: Vec::new(), parity: Vec::new() });
+        }
+        let mut parity = self.compute_parity(stripe, &blocks).await;
+        if parity.is_none() {
+            // Different units may have lost blocks at different offsets.
+            parity = self.compute_parity_by_offset(stripe, &blocks).await;
+        }
+        match parity {
+            Some((offsets, parity)) => Ok(PreparedStripe { stripe, blocks, offsets, parity }),
+            None => {
+                self.losses.suspect(stripe);
+                Err(Unprepared(blocks))
+            }
+        }
+    }
+
+    /// As `compute_parity`, for each offset alone.
+    async fn compute_parity_by_offset(&self, stripe: u64, blocks: &[(u32, Buf)]) -> Option<NewParity> {
+        let chunk_blocks = self.state.layout().chunk_blocks;
+        let mut by_offset: BTreeMap<u32, Vec<(u32, Buf)>> = BTreeMap::new();
+        for (slot, data) in blocks {
+            by_offset.entry(slot % chunk_blocks).or_default().push((*slot, data.clone()));
+        }
+        if by_offset.len() == 1 {
+            return None;
+        }
+        let mut all: Option<NewParity> = None;
+        for blocks in by_offset.values() {
+            let (offsets, parity) = self.compute_parity(stripe, blocks).await?;
+            match &mut all {
+                None => all = Some((offsets, parity)),
+                Some((all_offsets, all_parity)) => {
+                    all_offsets.extend(offsets);
+                    for (whole, part) in all_parity.iter_mut().zip(parity) {
+                        *whole = whole
+                            .take()
+                            .zip(part)
+                            .map(|(whole, part)| Buf::copy_of(&[whole.bytes(), part.bytes()].concat()));
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// The parity of new blocks of a stripe with parity; `None` when more units are lost than it covers.
+    async fn compute_parity(&self, stripe: u64, blocks: &[(u32, Buf)]) -> Option<NewParity> {
         let mut bad = Vec::new();
         loop {
-            if self.form(stripe) == Form::Mirrored {
-                return Ok(PreparedStripe { stripe, blocks, offsets: Vec::new(), parity: Vec::new() });
-            }
             let health = self.health(stripe, &bad);
             let slots: Vec<u32> = blocks.iter().map(|(slot, _)| *slot).collect();
-            let Ok(plan) = plan_parity(&slots, self.state.layout().chunk_blocks, &health) else {
-                self.losses.suspect(stripe);
-                return Err(VolumeError::Failed);
-            };
+            let plan = plan_parity(&slots, self.state.layout().chunk_blocks, &health).ok()?;
             match self.read_runs(stripe, &plan.reads).await {
                 Ok(old) => {
-                    let parity = self.new_parity(&plan, &health, &blocks, &OldContent(old));
+                    let parity = self.new_parity(&plan, &health, blocks, &OldContent(old));
                     let offsets = plan.offsets.iter().map(|(offset, _)| *offset).collect();
-                    return Ok(PreparedStripe { stripe, blocks, offsets, parity });
+                    return Some((offsets, parity));
                 }
                 Err(unit) => {
                     self.state.mark(Mark::ArrayOldUnreadable);
@@ -197,14 +252,24 @@ impl<I: Io> Stripes<I> {
     ) -> Result<(), VolumeError> {
         let _use = self.bitmap.use_region_of(stripe);
         self.journal.record_move_of(stripe).await?;
+        let slots: Vec<u32> = blocks.iter().map(|(slot, _)| *slot).collect();
         loop {
             let version = self.state.members().version();
-            let prepared = self.prepare(stripe, blocks).await?;
+            let prepared = match self.prepare(stripe, blocks).await {
+                Ok(prepared) => prepared,
+                Err(Unprepared(unprepared)) => {
+                    let with_zeros = self.with_given_up(stripe, unprepared).await?;
+                    self.prepare(stripe, with_zeros).await?
+                }
+            };
             let read = self.state.io().now_coarse();
             self.mark_regions(&[self.state.layout().region(stripe)]).await?;
             if self.state.members().version() == version {
                 let marked = self.state.io().now_coarse();
-                let done = self.write_or_roll_back(&prepared).await;
+                let mut done = self.write_or_roll_back(&prepared).await;
+                if done.is_ok() {
+                    done = self.restore_written(stripe, &slots).await;
+                }
                 parts.read_ns = (read - began) * parts.changes;
                 parts.mark_ns = (marked - read) * parts.changes;
                 parts.write_ns = (self.state.io().now_coarse() - marked) * parts.changes;

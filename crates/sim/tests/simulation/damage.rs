@@ -13,28 +13,28 @@ use sinew_format::model::damage::DamagedRange;
 use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_layout::{Level, Rotation};
-use sinew_sim::{Device, DeviceConfig, OpenPool, Rng, World};
+use sinew_sim::{CrashPolicy, Device, DeviceConfig, OpenPool, Rng, World};
 
-const MEMBER_BYTES: u64 = 16 << 20;
-const BLOCK: u64 = BLOCK_BYTES as u64;
-const BLOCKS: u64 = 64;
+pub(crate) const MEMBER_BYTES: u64 = 16 << 20;
+pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
+pub(crate) const BLOCKS: u64 = 64;
 
-struct Scene {
-    world: World,
-    candidates: Vec<Candidate>,
+pub(crate) struct Scene {
+    pub(crate) world: World,
+    pub(crate) candidates: Vec<Candidate>,
     pool: Option<Rc<OpenPool>>,
     /// The number of the last event that was looked at.
     seen: u64,
 }
 
 /// The content of a block, which no other block has.
-fn content(block: u64) -> Vec<u8> {
+pub(crate) fn content(block: u64) -> Vec<u8> {
     (0..BLOCK).map(|i| (i * 7 + block * 13 + 5) as u8 ^ (block as u8)).collect()
 }
 
 impl Scene {
     /// A pool with a volume of 64 blocks that hold their contents, durably.
-    fn new(kind: PoolKind) -> Scene {
+    pub(crate) fn new(kind: PoolKind) -> Scene {
         let world = World::new(11);
         let candidates: Vec<Candidate> = (0..4)
             .map(|i| {
@@ -62,7 +62,7 @@ impl Scene {
         scene
     }
 
-    fn pool(&self) -> &Rc<OpenPool> {
+    pub(crate) fn pool(&self) -> &Rc<OpenPool> {
         self.pool.as_ref().expect("it is open")
     }
 
@@ -72,10 +72,20 @@ impl Scene {
         (self.pool, self.seen) = (Some(Rc::new(open)), 0);
     }
 
-    fn crash(&mut self) {
+    pub(crate) fn crash(&mut self) {
         self.pool = None;
         self.world.kill_process();
         self.open();
+    }
+
+    pub(crate) fn lose_power(&mut self) {
+        self.pool = None;
+        self.world.crash(CrashPolicy::Random);
+        self.open();
+    }
+
+    pub(crate) fn is_readable(&self, block: u64) -> bool {
+        self.read(block, 1).is_ok()
     }
 
     fn write(&self, block: u64) {
@@ -99,7 +109,7 @@ impl Scene {
     }
 
     /// The places of a block's content, apart from those in the log of an array.
-    fn places(&self, block: u64) -> Vec<(Device, u64)> {
+    pub(crate) fn places(&self, block: u64) -> Vec<(Device, u64)> {
         let wanted = content(block);
         let data_offset = match self.pool().control.config().geometry {
             PoolGeometry::Array(array) => array.data_offset(),
@@ -159,14 +169,45 @@ impl Scene {
         (0..of_stripes).filter(|&block| self.read(block, 1).is_err()).collect()
     }
 
-    fn try_write(&self, block: u64) -> bool {
+    /// Every block has its content, but for these, which cannot be read.
+    pub(crate) fn check_content(&self, lost: &BTreeSet<u64>, when: &str) -> Result<(), String> {
+        // Blocks behind them may share their stripes.
+        let all = self.pool().volume("v").unwrap().size_bytes() / BLOCK;
+        for block in 0..all.min(2 * BLOCKS) {
+            let is_right = |read: &[u8]| {
+                let is_unwritten = block >= BLOCKS && read.iter().all(|&byte| byte == 0);
+                read == content(block) || is_unwritten
+            };
+            let what = match self.read(block, 1) {
+                Ok(_) if lost.contains(&block) => "is lost, and read",
+                Ok(read) if !is_right(&read) => "is wrong",
+                Err(_) if !lost.contains(&block) => "is not read",
+                _ => continue,
+            };
+            return Err(format!("{when}: block {block} {what}"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn flush(&self) {
+        let volume = self.pool().volume("v").unwrap();
+        self.world.block_on(async move { volume.flush().await }).unwrap().unwrap();
+    }
+
+    pub(crate) fn scrub(&self) {
+        let control = Rc::clone(&self.pool().control);
+        self.world.block_on(async move { control.scrub(true).await }).unwrap().unwrap();
+        self.world.run_for(60_000_000_000).unwrap();
+    }
+
+    pub(crate) fn try_write(&self, block: u64) -> bool {
         let volume = self.pool().volume("v").unwrap();
         let data = Buf::copy_of(&content(block));
         self.world.block_on(async move { volume.write(block * BLOCK, data, true).await }).unwrap().is_ok()
     }
 
     /// The control looks; gives what it tells of damage since the last look.
-    fn look(&mut self) -> Vec<Event> {
+    pub(crate) fn look(&mut self) -> Vec<Event> {
         let control = Rc::clone(&self.pool().control);
         self.world.block_on(async move { control.observe().await }).unwrap().unwrap();
         let new = self.pool().control.events().after(self.seen);
@@ -185,7 +226,7 @@ impl Scene {
     }
 
     /// What is stored on the members, as an opening finds it.
-    fn stored(&self) -> Vec<(u64, u64)> {
+    pub(crate) fn stored(&self) -> Vec<(u64, u64)> {
         let damage = self.pool().control.config().damage;
         let ranges = damage.iter().flat_map(|damage| damage.ranges.ranges().iter().copied());
         ranges
@@ -196,7 +237,7 @@ impl Scene {
             .collect()
     }
 
-    fn health(&self) -> Health {
+    pub(crate) fn health(&self) -> Health {
         let control = Rc::clone(&self.pool().control);
         let status = self.world.block_on(async move { control.status().await }).unwrap().unwrap();
         let control = &self.pool().control;
@@ -231,7 +272,7 @@ fn mirrors() -> PoolKind {
     array(Level::Raid10 { copies: 2 }, false)
 }
 
-fn array(level: Level, journal: bool) -> PoolKind {
+pub(crate) fn array(level: Level, journal: bool) -> PoolKind {
     PoolKind::Array(ArraySpec { level, chunk_bytes: 65536, journal, spares: 0, zeroed: true, elastic: None })
 }
 
@@ -374,10 +415,16 @@ fn told_damage_is_true(kind: &PoolKind, seed: u64) -> Result<usize, String> {
         let ended: Vec<u64> = lost.iter().copied().filter(|_| rng.below(2) == 0).collect();
         let mut expected = told.clone();
         for block in ended {
-            if scene.try_write(block) {
-                expected.remove(&block);
+            if !scene.try_write(block) {
+                return Err(format!("seed {seed}, round {round}: the lost block {block} cannot be written"));
             }
+            expected.remove(&block);
         }
+        if rng.below(2) == 0 {
+            scene.crash();
+            scene.pool().control.set_wall_clock(3_000_000);
+        }
+        scene.check_content(&expected, &format!("seed {seed}, round {round}: after writes"))?;
         scene.check_told(&mut told, &format!("seed {seed}, round {round}: after writes"))?;
         if told != expected {
             return Err(format!(
@@ -451,7 +498,7 @@ fn a_pool_that_has_failed_invents_no_damage() {
     let mut scene = Scene::new(mapped());
     scene.pool().control.set_wall_clock(1_000_000);
     for candidate in scene.candidates.iter().take(2) {
-        scene.world.device(candidate.device).detach(sinew_sim::CrashPolicy::DropAll);
+        scene.world.device(candidate.device).detach(CrashPolicy::DropAll);
     }
     let volume = scene.pool().volume("v").unwrap();
     let data = Buf::copy_of(&content(1));

@@ -8,6 +8,7 @@ mod damage;
 mod durability;
 mod failed_pool;
 mod faults;
+mod given_up;
 mod governor;
 mod growth;
 mod limits;

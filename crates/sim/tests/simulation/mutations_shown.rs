@@ -2,7 +2,7 @@
 
 use sinew_core::mutation::{Mutation, choose};
 
-use crate::{damage, governor, limits};
+use crate::{damage, given_up, governor, limits};
 
 #[test]
 fn defects_that_leave_data_right_are_found() {
@@ -12,6 +12,7 @@ fn defects_that_leave_data_right_are_found() {
             Mutation::DemoteGrows => governor::demotion_never_grows(),
             Mutation::ForgetLostBlocks => damage::damage_is_told_truly(),
             Mutation::LimitUnseen => limits::waiting_requests_see_changes(),
+            Mutation::ForgetGivenUp => given_up::lost_blocks_are_written_one_by_one(),
             Mutation::SwapForever => governor::uniform_load_rests(),
             other => panic!("no scenario shows {other:?}"),
         };
