@@ -170,3 +170,42 @@ test_trouble_wrong_arguments() {
   refused "yes" "$SINEW" pool destroy "${members[@]}" || return 1
   "$SINEW" pool destroy --yes "${members[@]}" && refused "no pool found" "$SINEW" serve "${members[@]}" --control "$dir/ctl"
 }
+
+# Waits for an event whose text has this.
+event() {
+  for _ in $(seq "${2:-50}"); do [[ "$(ctl events)" == *"$1"* ]] && return 0; sleep 0.2; done
+  echo "no event: $1"; ctl events; return 1
+}
+
+test_trouble_events_of_space() {
+  need nbdcopy || return
+  fresh 64M 230M || return 1
+  local capacity step; capacity=$(status capacity_bytes)
+  for step in 70 82 92; do
+    head -c $((capacity * step / 100)) /dev/urandom >"$dir/in"
+    nbdcopy --flush "$dir/in" "$(uri)" || return 1
+    [ "$step" = 70 ] || event "more than $((step - 2)) %" || return 1
+    [ "$step" != 70 ] || { sleep 1.5; [[ "$(ctl events)" != *"more than"* ]] || return 1; }
+  done
+}
+
+test_trouble_events_of_members() {
+  need nbdcopy fio || return
+  fio --enghelp | grep -q nbd || { echo "fio without nbd"; return 77; }
+  fresh 128M 100M || return 1
+  stop; faults=(--fault-member 1:spikes,period=1h,length=1h,height=20ms --fault-member 3:hang,after=42s,length=30s)
+  start; local code=$?; faults=()
+  [ "$code" = 0 ] && ctl latency --io-timeout 2s || return 1
+  fio --name=l --ioengine=nbd --uri="$(uri)" --rw=randrw --bs=4k --iodepth=4 --size=50M --rate_iops=200 --time_based --runtime=50 >/dev/null || return 1
+  event "member 1 ($dir/m1) has been slower than its peers for long" && event "member 3 ($dir/m3) does not answer"
+}
+
+test_trouble_event_of_a_missing_member() {
+  fresh 64M 30M || return 1
+  stop; members=("$dir"/m{0,1,3,4})
+  start && event "the pool is open without member 2" && ! health healthy || return 1
+  stop; members=("$dir"/m{0..4})
+  start && event "member 2 ($dir/m2) is back" || return 1
+  for _ in $(seq 50); do health healthy && return 0; sleep 0.2; done
+  ctl pool status; return 1
+}
