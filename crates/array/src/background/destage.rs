@@ -128,8 +128,10 @@ impl<I: Io> Destager<I> {
     async fn destage_or_advance(&self) -> Result<(), VolumeError> {
         if self.wants_destage() {
             let done = self.destage_round().await;
-            // After a failure as well: what the round did bring to its place takes no room in the log then.
-            if self.journal.log().is_crowded() && self.stripes.is_all_placed() {
+            // Without space as well: what the round did bring to its place takes no room in the log then. Where nothing can be
+            // brought there the tail stays, and each try would only take more room.
+            let may_help = done != Err(VolumeError::Failed);
+            if may_help && self.journal.log().is_crowded() && self.stripes.is_all_placed() {
                 self.journal.advance_tail().await?;
             }
             done
@@ -173,17 +175,26 @@ impl<I: Io> Destager<I> {
             self.state.mark(Mark::ArrayDrainVoid);
             return Ok(());
         }
+        let has_changed = self.give_up_lost(&unwritable, may_wait).await?;
+        if !unwritable.is_empty() {
+            // Another round may do what this one could not.
+            let is_other_now = may_wait != self.may_wait() || self.state.members().version() != version;
+            if is_other_now || !may_wait && has_changed {
+                return Ok(());
+            }
+            if !may_wait {
+                // After-images of other stripes would take all of a log whose tail cannot move.
+                return Err(VolumeError::Failed);
+            }
+        }
         self.update_stripes(&prepared, &taken, upto, version).await?;
         // Now, since the empty stripes may have to wait for space: another round would log the same after-images again.
         self.forget_destaged(&taken);
         let is_worked_on = !empty.is_empty() || !prepared.is_empty();
-        let has_changed = self.give_up_lost(&unwritable, may_wait).await?;
         if self.write_empty(empty).await? {
             self.forget_destaged(&taken_of_empty);
         }
-        // Another round may do what this one could not.
-        let is_other_now = may_wait != self.may_wait() || self.state.members().version() != version;
-        match unwritable.is_empty() || is_worked_on || has_changed || is_other_now {
+        match unwritable.is_empty() || is_worked_on || has_changed {
             true => Ok(()),
             false => Err(VolumeError::Failed),
         }
