@@ -58,13 +58,13 @@ const OF_ELASTIC: [Mutation; 17] = [
 
 /// The seeds that found the defects which the first six seeds do not find, as the test prints them. They are played before
 /// the others, to save time; when what is drawn has changed, the search goes on without them.
-const FOUND_BY: [(Mutation, u64); 57] = [
+const FOUND_BY: [(Mutation, u64); 58] = [
     (Mutation::AcknowledgeEarly, 10),
     (Mutation::AroundUnlocked, 182),
     (Mutation::ChangeUnflushed, 73),
     (Mutation::ChangeUnlogged, 602),
     (Mutation::ConvertWithoutFlush, 212),
-    (Mutation::CopiesBeforeJournal, 103),
+    (Mutation::CopiesBeforeJournal, 1942),
     (Mutation::CopiesTogether, 48),
     (Mutation::CountLateJournal, 615),
     (Mutation::CountLateRun, 15),
@@ -91,6 +91,7 @@ const FOUND_BY: [(Mutation, u64); 57] = [
     (Mutation::LimitUncharged, 7),
     (Mutation::LoseImageParity, 66),
     (Mutation::MoveUnconditionally, 6),
+    (Mutation::MoveUnflushed, 324),
     (Mutation::NeverCompact, 16),
     (Mutation::NoSpaceIsFailure, 29),
     (Mutation::OneDataCopy, 9),
@@ -104,7 +105,7 @@ const FOUND_BY: [(Mutation, u64); 57] = [
     (Mutation::RecordUnflushed, 111),
     (Mutation::ReplayOutOfOrder, 10),
     (Mutation::ReuseEarly, 6),
-    (Mutation::SettleEarly, 103),
+    (Mutation::SettleEarly, 2633),
     (Mutation::SkipAfterImage, 149),
     (Mutation::SkipChecksums, 12),
     (Mutation::SkipReplay, 48),
