@@ -40,6 +40,13 @@ impl<I: Io> Stripes<I> {
         self.bitmap.regions().given_up().any(blocks)
     }
 
+    /// Whether the block of one of these slots of a stripe was given up.
+    pub(super) fn is_slot_given_up(&self, stripe: u64, slots: impl IntoIterator<Item = u32>) -> bool {
+        let layout = self.state.layout();
+        let mut blocks = slots.into_iter().filter_map(|slot| layout.local(stripe, slot));
+        blocks.any(|block| self.is_given_up(block..block + 1))
+    }
+
     /// Changes whenever blocks are given up, or have content again.
     pub(crate) fn given_up_version(&self) -> u64 {
         self.bitmap.regions().given_up().version()
@@ -165,15 +172,15 @@ impl<I: Io> Stripes<I> {
     /// # Errors
     /// As for [`Journal::flush`](crate::journal::Journal::flush).
     pub(super) async fn restore_written(&self, stripe: u64, slots: &[u32]) -> Result<(), VolumeError> {
-        let layout = self.state.layout();
-        if self.bitmap.regions().given_up().is_empty() {
+        if self.bitmap.regions().given_up().is_empty()
+            || !self.is_slot_given_up(stripe, slots.iter().copied())
+        {
             return Ok(());
         }
-        let blocks = || slots.iter().filter_map(|&slot| layout.local(stripe, slot));
-        if blocks().any(|block| self.is_given_up(block..block + 1)) {
-            self.journal.flush().await?;
-            blocks().for_each(|block| self.restore(block..block + 1));
-        }
+        self.journal.flush().await?;
+        let layout = self.state.layout();
+        let blocks = slots.iter().filter_map(|&slot| layout.local(stripe, slot));
+        blocks.for_each(|block| self.restore(block..block + 1));
         Ok(())
     }
 }

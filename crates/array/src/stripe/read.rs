@@ -93,9 +93,7 @@ impl<I: Io> Stripes<I> {
     /// # Errors
     /// As for [`Stripes::read_run`].
     pub(crate) async fn read_content(&self, run: Run) -> Result<Buf, VolumeError> {
-        let layout = self.state.layout();
-        let mut blocks = (run.slot..run.slot + run.blocks).filter_map(|slot| layout.local(run.stripe, slot));
-        if blocks.any(|block| self.is_given_up(block..block + 1)) {
+        if self.is_slot_given_up(run.stripe, run.slot..run.slot + run.blocks) {
             return Err(VolumeError::Failed);
         }
         self.read_locked(run).await

@@ -65,7 +65,6 @@ impl Bucket {
 
 #[derive(Debug, Default)]
 struct Buckets {
-    limits: VolumeLimits,
     requests: Bucket,
     bytes: Bucket,
 }
@@ -90,7 +89,6 @@ impl Limiter {
     /// Changes the limits, also for requests that wait.
     pub(crate) fn set(&self, now: u64, limits: VolumeLimits) {
         let mut buckets = self.lock();
-        buckets.limits = limits;
         buckets.requests.set(now, limits.iops, limits.burst_ms);
         buckets.bytes.set(now, limits.bytes_per_second, limits.burst_ms);
         self.is_limited.store(!limits.is_unlimited(), Ordering::Relaxed);

@@ -56,9 +56,7 @@ impl<I: Io> Control<I> {
         limits: VolumeLimits,
     ) -> Result<VolumeId, ControlError> {
         self.refuse_read_only()?;
-        if let Some(fault) = limits.fault() {
-            return Err(ControlError::VolumeLimits(fault));
-        }
+        check_limits(limits)?;
         if !name::is_valid(name, VOLUME_NAME_MAX) {
             return Err(ControlError::VolumeName);
         }
@@ -86,9 +84,7 @@ impl<I: Io> Control<I> {
     /// When there is no volume of that name, the limits cannot be set, or the configuration cannot be stored.
     pub async fn set_volume_limits(&self, name: &str, limits: VolumeLimits) -> Result<(), ControlError> {
         self.refuse_read_only()?;
-        if let Some(fault) = limits.fault() {
-            return Err(ControlError::VolumeLimits(fault));
-        }
+        check_limits(limits)?;
         let VolumeConfig { id, limits: before, .. } = self.find(name)?;
         self.change(|config| {
             let volume = config.volumes.iter_mut().find(|v| v.id == id);
@@ -178,4 +174,9 @@ impl<I: Io> Control<I> {
         }
         Ok(())
     }
+}
+
+/// Refuses limits that cannot be set.
+fn check_limits(limits: VolumeLimits) -> Result<(), ControlError> {
+    limits.fault().map_or(Ok(()), |fault| Err(ControlError::VolumeLimits(fault)))
 }

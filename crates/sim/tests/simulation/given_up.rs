@@ -70,13 +70,7 @@ fn one_of_several_lost_blocks_is_written(level: Level, journal: bool) -> Result<
         scene.candidates[number] = device;
         scene.check_content(&left, &format!("{what}: after the rebuild of member {number}"))?;
     }
-    for block in left.clone() {
-        if !scene.try_write(block) {
-            return Err(format!("{what}: the other lost block {block} cannot be written"));
-        }
-        left.remove(&block);
-        scene.check_content(&left, &format!("{what}: after the write of {block}"))?;
-    }
+    write_lost(&mut scene, &mut left, &what)?;
     scene.flush();
     scene.crash();
     scene.pool().control.set_wall_clock(3_000_000);
@@ -87,6 +81,18 @@ fn one_of_several_lost_blocks_is_written(level: Level, journal: bool) -> Result<
     } else {
         Err(format!("{what}: {:?} are listed at the end", scene.stored()))
     }
+}
+
+/// Writes the blocks that are lost, one after the other: each has content again then, and those left stay lost.
+fn write_lost(scene: &mut Scene, lost: &mut BTreeSet<u64>, what: &str) -> Result<(), String> {
+    while let Some(block) = lost.first().copied() {
+        if !scene.try_write(block) {
+            return Err(format!("{what}: the lost block {block} cannot be written"));
+        }
+        lost.remove(&block);
+        scene.check_content(lost, &format!("{what}: after the write of {block}"))?;
+    }
+    Ok(())
 }
 
 /// For mutations: a lost block of a stripe with others can be written, and the others are never read as something else.
@@ -143,14 +149,7 @@ fn power_fails_while_a_lost_block_is_written(level: Level, journal: bool, seed: 
     scene.check_content(&lost, &format!("{when}: after the power loss"))?;
     scene.scrub();
     scene.check_content(&lost, &format!("{when}: after a scrub"))?;
-    for block in lost.clone() {
-        if !scene.try_write(block) {
-            return Err(format!("{when}: the lost block {block} cannot be written"));
-        }
-        lost.remove(&block);
-        scene.check_content(&lost, &format!("{when}: after the write of {block}"))?;
-    }
-    Ok(())
+    write_lost(&mut scene, &mut lost, &when)
 }
 
 #[test]

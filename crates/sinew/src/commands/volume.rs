@@ -138,9 +138,9 @@ pub(crate) fn run(command: VolumeCommand) -> Result<()> {
             let limits = target.ask(&Request::VolumeSet { name: name.clone(), limits })?;
             match json {
                 true => say!("{limits:#}"),
-                false => match report::limits(&limits).as_str() {
-                    "-" => say!("volume {name} has no limits"),
-                    limits => say!("volume {name} is limited to {limits}"),
+                false => match report::limits(&limits) {
+                    None => say!("volume {name} has no limits"),
+                    Some(limits) => say!("volume {name} is limited to {limits}"),
                 },
             }
         }

@@ -349,17 +349,17 @@ fn print_latencies(value: &Value) {
     table.print();
 }
 
-/// Limits of a volume for people.
-pub(crate) fn limits(value: &Value) -> String {
+/// Limits of a volume for people; `None` without any.
+pub(crate) fn limits(value: &Value) -> Option<String> {
     let (iops, rate) = (number(value, "iops"), number(value, "bytes_per_second"));
     if (iops, rate) == (0, 0) {
-        return "-".to_owned();
+        return None;
     }
     let requests = (iops > 0).then(|| format!("{iops} requests/s"));
     let bytes = (rate > 0).then(|| format!("{}/s", units::bytes(rate)));
     let burst = humantime::format_duration(Duration::from_millis(number(value, "burst_ms")));
     let all: Vec<String> = requests.into_iter().chain(bytes).chain([format!("bursts of {burst}")]).collect();
-    all.join(", ")
+    Some(all.join(", "))
 }
 
 /// The volumes as a table.
@@ -369,7 +369,8 @@ pub(crate) fn print_volumes(value: &Value) {
     let mut table = Table::new(&columns);
     for v in value["volumes"].as_array().into_iter().flatten() {
         let used = v["used_bytes"].as_u64().map_or("-".to_owned(), units::bytes);
-        table.row([text(v, "name").to_owned(), units::bytes(number(v, "bytes")), used, limits(&v["limits"])]);
+        let limits = limits(&v["limits"]).unwrap_or("-".to_owned());
+        table.row([text(v, "name").to_owned(), units::bytes(number(v, "bytes")), used, limits]);
     }
     say!("");
     table.print();
