@@ -25,6 +25,11 @@ use sinew_core::io::{Io, IoError};
 
 /// A member with at most this number of requests in flight counts as idle.
 const IDLE_REQUESTS: usize = 1;
+/// A member with at most this number of requests in flight is not busy: an SSD has more dies.
+const FEW_REQUESTS: usize = 4;
+/// Busy members are read instead of a slow one if each has this part of its requests in flight, or less. Where all are
+/// equally busy, being late is the load's doing, and more reads add to it.
+const BUSY_PART: usize = 2;
 
 /// The result of reading a copy as it is.
 pub type ReadResult = Result<Buf, IoError>;
@@ -79,7 +84,7 @@ pub struct HedgeMarks {
     pub won: MarkName,
     /// The primary answered first.
     pub lost: MarkName,
-    /// The hedge budget did not allow the extra reads.
+    /// The other members are as busy, or the hedge budget did not allow the extra reads.
     pub too_dear: MarkName,
 }
 
@@ -95,6 +100,16 @@ pub enum Alternate<C> {
         /// Requests that the members to be read have not answered yet, added up.
         in_flight: u32,
     },
+}
+
+impl<C> Alternate<C> {
+    /// Reads that it takes.
+    fn reads(&self) -> usize {
+        match self {
+            Alternate::Mirror(_) => 1,
+            Alternate::Reconstruct { reads, .. } => *reads,
+        }
+    }
 }
 
 /// The result of a hedged read.
@@ -216,7 +231,8 @@ async fn reconstruct<I: Io, S: HedgedSource<I>>(shard: &Rc<S>, part: S::Part, co
         return None;
     };
     let latency = &shard.members().latency;
-    if !latency.spend(reads.saturating_sub(1)) {
+    let load = Load::of(shard, part, copy, alternate);
+    if !load.is_lower() || !latency.spend(reads.saturating_sub(1)) {
         shard.io().mark(S::MARKS.too_dear);
         return None;
     }
@@ -229,8 +245,45 @@ async fn reconstruct<I: Io, S: HedgedSource<I>>(shard: &Rc<S>, part: S::Part, co
     Some(buf)
 }
 
-/// An alternate for a part whose copy is late, if there is one and the hedge budget allows it. For early hedging only if
-/// the members of the alternate are idle, so that no other request waits for it.
+/// How busy the members of an alternate are, beside the member that is to be avoided.
+#[derive(Clone, Copy)]
+struct Load {
+    /// Reads that the alternate takes, each of another member.
+    reads: usize,
+    /// Requests that these members have in flight, added up.
+    in_flight: usize,
+    /// Requests in flight to the member that is to be avoided.
+    avoided: usize,
+}
+
+impl Load {
+    fn of<I: Io, S: HedgedSource<I>>(
+        shard: &Rc<S>,
+        part: S::Part,
+        copy: S::Copy,
+        alternate: Alternate<S::Copy>,
+    ) -> Load {
+        let in_flight_to = |copy| shard.members().in_flight(shard.member(part, copy)) as usize;
+        let in_flight = match alternate {
+            Alternate::Mirror(other) => in_flight_to(other),
+            Alternate::Reconstruct { in_flight, .. } => in_flight as usize,
+        };
+        Load { reads: alternate.reads(), in_flight, avoided: in_flight_to(copy) }
+    }
+
+    /// Whether the members are idle, so that no other request waits for the extra reads.
+    fn is_idle(self) -> bool {
+        self.in_flight <= self.reads * IDLE_REQUESTS
+    }
+
+    /// Whether the members are so much less busy that they probably answer earlier.
+    fn is_lower(self) -> bool {
+        self.in_flight <= self.reads * FEW_REQUESTS || self.in_flight * BUSY_PART <= self.reads * self.avoided
+    }
+}
+
+/// An alternate for a part whose copy is late, if there is one, its members are less busy, and the hedge budget allows it.
+/// For early hedging only if they are idle.
 fn affordable<I: Io, S: HedgedSource<I>>(
     shard: &Rc<S>,
     part: S::Part,
@@ -238,20 +291,16 @@ fn affordable<I: Io, S: HedgedSource<I>>(
     is_early: bool,
 ) -> Option<Alternate<S::Copy>> {
     let alternate = shard.alternate(part, copy)?;
-    let (reads, in_flight) = match alternate {
-        Alternate::Mirror(other) => (1, shard.members().in_flight(shard.member(part, other))),
-        Alternate::Reconstruct { reads, in_flight } => (reads, in_flight),
-    };
-    let latency = &shard.members().latency;
+    let (latency, reads) = (&shard.members().latency, alternate.reads());
+    let load = Load::of(shard, part, copy, alternate);
     if is_early {
-        let is_idle = in_flight as usize <= reads * IDLE_REQUESTS;
-        return (is_idle && latency.spend_early(reads)).then_some(alternate);
+        return (load.is_idle() && latency.spend_early(reads)).then_some(alternate);
     }
-    let is_paid = latency.spend(reads);
-    if !is_paid {
+    let is_allowed = load.is_lower() && latency.spend(reads);
+    if !is_allowed {
         shard.io().mark(S::MARKS.too_dear);
     }
-    is_paid.then_some(alternate)
+    is_allowed.then_some(alternate)
 }
 
 /// Hedges a late read: reads from the alternate as well, and returns the first answer.
@@ -315,4 +364,20 @@ async fn await_late<I: Io, S: HedgedSource<I>>(
     let result = poll_fn(|cx| primary.poll(cx)).await;
     shard.read_slots().give_back(primary);
     shard.late_read_done(part, copy, result).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equally_busy_members_are_no_alternate() {
+        let load = |reads, in_flight, avoided| Load { reads, in_flight, avoided };
+        // Few requests are no load, whatever the other member has.
+        assert!(load(3, 12, 0).is_lower() && load(3, 3, 0).is_idle());
+        assert!(!load(3, 13, 0).is_lower() && !load(3, 4, 0).is_idle());
+        // Saturated members, and one on which requests pile up.
+        assert!(!load(3, 96, 32).is_lower() && !load(1, 32, 40).is_lower());
+        assert!(load(3, 24, 16).is_lower() && !load(3, 25, 16).is_lower());
+    }
 }
