@@ -9,6 +9,9 @@ use sinew_sim::torture::{Failure, Kind, Plan, run, shrink};
 
 /// Seeds tried for each defect before it counts as not found.
 const SEEDS_MAX: usize = 600;
+/// Seeds that may be tried for a defect before its seed has to be noted in `FOUND_BY`: without this limit the test becomes
+/// slow and nothing tells why.
+const SEARCHED_MAX: usize = 30;
 /// Runs that shrinking may take.
 const SHRINK_RUNS: u64 = 150;
 
@@ -56,8 +59,8 @@ const OF_ELASTIC: [Mutation; 17] = [
     Mutation::PromoteUnlocked,
 ];
 
-/// The seeds that found the defects which the first six seeds do not find, as the test prints them. They are played before
-/// the others, to save time; when what is drawn has changed, the search goes on without them.
+/// The seeds that found the defects which the first six seeds do not find. They are played before the others, to save time.
+/// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
 const FOUND_BY: [(Mutation, u64); 58] = [
     (Mutation::AcknowledgeEarly, 10),
     (Mutation::AroundUnlocked, 497),
@@ -217,7 +220,10 @@ fn first_failure_of(
 ) -> Option<Found> {
     choose(Some(way));
     let known = FOUND_BY.into_iter().filter(|(found, _)| *found == way).map(|(_, seed)| seed);
-    let plans = known.chain(0..).map(|seed| draw(way, seed)).filter(may_show_it).take(SEEDS_MAX);
+    // The settings of `draw` do not fit every seed.
+    let can_be_played = |plan: &Plan| plan.check().is_ok();
+    let plans = known.chain(0..).map(|seed| draw(way, seed)).filter(can_be_played).filter(may_show_it);
+    let plans = plans.take(SEEDS_MAX);
     let mut played = 0;
     let mut failures = plans.filter_map(|plan| {
         played += 1;
@@ -247,24 +253,37 @@ fn for_each_way<T: Send>(ways: &[Mutation], search: impl Fn(Mutation) -> Option<
     found.into_inner().expect("no panic while held")
 }
 
-/// Searches for all ways, tells what was found, and returns the ways that were not.
-fn missed(ways: &[Mutation], may_show_it: impl Fn(Mutation, &Plan) -> bool + Sync) -> Vec<Mutation> {
+/// Searches for all ways, and tells what was found.
+///
+/// # Panics
+///
+/// If one is not found, or only by a long search.
+fn assert_found(ways: &[Mutation], may_show_it: impl Fn(Mutation, &Plan) -> bool + Sync) {
     let found = for_each_way(ways, |way| {
         let begun = Instant::now();
-        let found = first_failure_of(way, |plan| may_show_it(way, plan), |_| true)?;
-        let (seed, what) = (found.failure.plan.seed, found.failure.to_string());
-        let what: String = what.chars().take(140).collect();
-        Some(format!(
-            "seed {seed}, {} played in {:.1} s: {what}",
-            found.played,
-            begun.elapsed().as_secs_f64()
-        ))
+        Some((first_failure_of(way, |plan| may_show_it(way, plan), |_| true)?, begun.elapsed().as_secs_f64()))
     });
-    let both = || ways.iter().zip(&found);
-    for (way, line) in both().filter_map(|(way, line)| Some((way, line.as_ref()?))) {
-        eprintln!("{way:?} by {line}");
+    let (mut missed, mut unnoted) = (Vec::new(), String::new());
+    for (way, found) in ways.iter().zip(found) {
+        let Some((Found { failure, played }, seconds)) = found else {
+            missed.push(way);
+            continue;
+        };
+        let (seed, what) = (failure.plan.seed, failure.to_string());
+        let what: String = what.chars().take(140).collect();
+        eprintln!("{way:?} by seed {seed}, {played} played in {seconds:.1} s: {what}");
+        if played > SEARCHED_MAX {
+            unnoted.push_str(&format!("    (Mutation::{way:?}, {seed}),\n"));
+        }
     }
-    both().filter(|(_, line)| line.is_none()).map(|(way, _)| *way).collect()
+    // Panics are silenced.
+    eprintln!("not found in {SEEDS_MAX} seeds each: {missed:?}");
+    if !unnoted.is_empty() {
+        eprintln!(
+            "these lines are to take the place of those in FOUND_BY, which find nothing any more:\n{unnoted}"
+        );
+    }
+    assert!(missed.is_empty() && unnoted.is_empty());
 }
 
 /// Broken engines panic; that is one way of being found, and no news.
@@ -277,22 +296,17 @@ fn every_deliberate_defect_is_found() {
     silence_panics();
     let ways = Mutation::ALL.into_iter().filter(|way| !Mutation::BY_SCENARIO.contains(way));
     let ways: Vec<Mutation> = ways.collect();
-    let missed = missed(&ways, |way, plan| {
+    assert_found(&ways, |way, plan| {
         let is_elastic = plan.array.is_some_and(|array| array.elastic.is_some());
         (!OF_ARRAY_GROWTH.contains(&way) || plan.array_growth.is_some())
             && (!OF_ELASTIC.contains(&way) || is_elastic)
     });
-    // Panics are silenced.
-    eprintln!("not found in {SEEDS_MAX} seeds each: {missed:?}");
-    assert!(missed.is_empty());
 }
 
 #[test]
 fn defects_of_both_kinds_of_pool_are_found_in_arrays() {
     silence_panics();
-    let missed = missed(&OF_BOTH, |_, plan| plan.array.is_some());
-    eprintln!("not found in the arrays of {SEEDS_MAX} seeds each: {missed:?}");
-    assert!(missed.is_empty());
+    assert_found(&OF_BOTH, |_, plan| plan.array.is_some());
 }
 
 #[test]
