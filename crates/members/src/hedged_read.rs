@@ -102,16 +102,6 @@ pub enum Alternate<C> {
     },
 }
 
-impl<C> Alternate<C> {
-    /// Reads that it takes.
-    fn reads(&self) -> usize {
-        match self {
-            Alternate::Mirror(_) => 1,
-            Alternate::Reconstruct { reads, .. } => *reads,
-        }
-    }
-}
-
 /// The result of a hedged read.
 pub enum ReadOutcome {
     /// The answer of the copy, which is not verified.
@@ -227,12 +217,12 @@ pub async fn read<I: Io, S: HedgedSource<I>>(shard: &Rc<S>, part: S::Part, copy:
 
 /// Reconstructs the part, while its member is in a spike and enough of the others are not.
 async fn reconstruct<I: Io, S: HedgedSource<I>>(shard: &Rc<S>, part: S::Part, copy: S::Copy) -> Option<Buf> {
-    let Some(alternate @ Alternate::Reconstruct { reads, .. }) = shard.alternate(part, copy) else {
+    let Some(alternate @ Alternate::Reconstruct { .. }) = shard.alternate(part, copy) else {
         return None;
     };
     let latency = &shard.members().latency;
     let load = Load::of(shard, part, copy, alternate);
-    if !load.is_lower() || !latency.spend(reads.saturating_sub(1)) {
+    if !load.is_lower() || !latency.spend(load.reads.saturating_sub(1)) {
         shard.io().mark(S::MARKS.too_dear);
         return None;
     }
@@ -264,11 +254,11 @@ impl Load {
         alternate: Alternate<S::Copy>,
     ) -> Load {
         let in_flight_to = |copy| shard.members().in_flight(shard.member(part, copy)) as usize;
-        let in_flight = match alternate {
-            Alternate::Mirror(other) => in_flight_to(other),
-            Alternate::Reconstruct { in_flight, .. } => in_flight as usize,
+        let (reads, in_flight) = match alternate {
+            Alternate::Mirror(other) => (1, in_flight_to(other)),
+            Alternate::Reconstruct { reads, in_flight } => (reads, in_flight as usize),
         };
-        Load { reads: alternate.reads(), in_flight, avoided: in_flight_to(copy) }
+        Load { reads, in_flight, avoided: in_flight_to(copy) }
     }
 
     /// Whether the members are idle, so that no other request waits for the extra reads.
@@ -291,12 +281,12 @@ fn affordable<I: Io, S: HedgedSource<I>>(
     is_early: bool,
 ) -> Option<Alternate<S::Copy>> {
     let alternate = shard.alternate(part, copy)?;
-    let (latency, reads) = (&shard.members().latency, alternate.reads());
+    let latency = &shard.members().latency;
     let load = Load::of(shard, part, copy, alternate);
     if is_early {
-        return (load.is_idle() && latency.spend_early(reads)).then_some(alternate);
+        return (load.is_idle() && latency.spend_early(load.reads)).then_some(alternate);
     }
-    let is_allowed = load.is_lower() && latency.spend(reads);
+    let is_allowed = load.is_lower() && latency.spend(load.reads);
     if !is_allowed {
         shard.io().mark(S::MARKS.too_dear);
     }
