@@ -5,7 +5,7 @@
 
 use sinew_format::model::config::{Config, MemberState};
 use sinew_format::model::pool_geometry::PoolGeometry;
-use sinew_members::latency::{LatencyHistogram, MemberLatency, Response};
+use sinew_members::latency::{LatencyHistogram, MemberLatency};
 use sinew_members::open_mode::OpenMode;
 use sinew_members::status::ShardStatus;
 
@@ -279,7 +279,7 @@ fn advice(observed: &Observed<'_>, full: Vec<usize>) -> Vec<Advice> {
     let wrong = status.members.iter().enumerate().filter(|(_, m)| m.checksum_errors > 0 || m.read_errors > 0);
     let takes_part = |&member: &usize| config.members.get(member).is_some_and(|m| m.state.takes_part());
     advice.extend(wrong.map(|(member, _)| member).filter(takes_part).map(Advice::Scrub));
-    let slow = status.member_latency.iter().enumerate().filter(|(_, m)| m.response == Response::Suspect);
+    let slow = status.member_latency.iter().enumerate().filter(|(_, m)| m.suspect);
     advice.extend(slow.map(|(member, latency)| {
         Advice::ReplaceSlow(SlowMember {
             member,
@@ -561,7 +561,7 @@ mod tests {
     #[test]
     fn a_slow_member_is_named_with_the_evidence() {
         let mut slow = status();
-        slow.member_latency[1].response = Response::Suspect;
+        slow.member_latency[1].suspect = true;
         slow.member_latency[1].slow_for_ns = 7;
         let none = Medians { own_ns: None, others_ns: None };
         let evidence = SlowMember { member: 1, slow_for_ns: 7, reads: none, writes: none, can_leave: true };

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use sinew_members::latency::Response;
+use sinew_members::latency::MemberLatency;
 use sinew_members::member_stats::MemberStats;
 use sinew_members::status::ShardStatus;
 
@@ -14,11 +14,39 @@ use crate::control::events::{Event, MemberChange, Work};
 /// Shares of the capacity in use, in percent, at each of which there is an event.
 const SPACE_STEPS: [u64; 3] = [80, 90, 95];
 
+/// A member that was told to be slow is told to be so no more when no look has found it slower than its peers for this long.
+const NOT_SLOW_AFTER_NS: u64 = 30_000_000_000;
+
+/// What was told of a member's speed.
+#[derive(Clone, Copy, Default)]
+struct Speed {
+    is_slow: bool,
+    /// When a look last found it slower than its peers.
+    slower_at: u64,
+}
+
+impl Speed {
+    /// What is to be told of it after a look. Load that changes, and spikes that keep a member from requests, make a member that
+    /// is slower for good look like the others now and then.
+    fn update(&mut self, latency: &MemberLatency, now: u64) -> Option<MemberChange> {
+        if latency.slow_for_ns > 0 || latency.suspect {
+            self.slower_at = now;
+        }
+        let is_slow = match self.is_slow {
+            true => now - self.slower_at < NOT_SLOW_AFTER_NS,
+            false => latency.suspect,
+        };
+        let changed = is_slow != self.is_slow;
+        self.is_slow = is_slow;
+        changed.then_some(if is_slow { MemberChange::Slow } else { MemberChange::NotSlow })
+    }
+}
+
 /// What was seen at the last look.
 #[derive(Default)]
 pub(super) struct Seen {
     members: Vec<MemberStats>,
-    slow: Vec<bool>,
+    slow: Vec<Speed>,
     /// What is under way, and how much of it has been done so far.
     work: [(bool, u64); Work::ALL.len()],
     /// How much had been done of each kind of work when the present run of it began.
@@ -131,15 +159,10 @@ impl Seen {
     }
 
     /// Members that have become slow, or no longer are.
-    pub(super) fn update_slow(&mut self, status: &ShardStatus) -> Vec<(usize, MemberChange)> {
-        let slow: Vec<bool> =
-            status.member_latency.iter().map(|member| member.response == Response::Suspect).collect();
-        self.slow.resize(slow.len(), false);
-        let changed = slow.iter().zip(&self.slow).enumerate().filter(|(_, (now, before))| now != before);
-        let change = |&now| if now { MemberChange::Slow } else { MemberChange::NotSlow };
-        let changed = changed.map(|(member, (now, _))| (member, change(now))).collect();
-        self.slow = slow;
-        changed
+    pub(super) fn update_slow(&mut self, status: &ShardStatus, now: u64) -> Vec<(usize, MemberChange)> {
+        self.slow.resize(status.member_latency.len(), Speed::default());
+        let members = self.slow.iter_mut().zip(&status.member_latency).enumerate();
+        members.filter_map(|(member, (speed, latency))| Some((member, speed.update(latency, now)?))).collect()
     }
 
     /// Clients of a volume that came or went, and requests that were refused for lack of room.
@@ -246,6 +269,25 @@ mod tests {
         assert_eq!(seen.update(&status), []);
         status.rebuild_stuck = 0;
         assert_eq!(seen.update(&status), [Event::RebuildGoesOn]);
+    }
+
+    #[test]
+    fn a_slow_member_is_told_once_until_it_has_been_as_fast_as_the_others_for_long() {
+        let (mut seen, mut now) = (Seen::default(), 0);
+        let mut told = |suspect, slow_for_ns, after: u64| {
+            now += after * 1_000_000_000;
+            let latency = MemberLatency { suspect, slow_for_ns, ..MemberLatency::default() };
+            seen.update_slow(&ShardStatus { member_latency: vec![latency], ..ShardStatus::default() }, now)
+        };
+        assert_eq!(told(false, 7, 1), []);
+        assert_eq!(told(true, 30, 1), [(0, MemberChange::Slow)]);
+        assert_eq!(told(false, 0, 29), []);
+        assert_eq!(told(false, 7, 1), []);
+        assert_eq!(told(true, 30, 30), []);
+        assert_eq!(told(false, 0, 29), []);
+        assert_eq!(told(false, 0, 1), [(0, MemberChange::NotSlow)]);
+        assert_eq!(told(false, 7, 1), []);
+        assert_eq!(told(true, 30, 30), [(0, MemberChange::Slow)]);
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl<I: Io> Control<I> {
     fn happened(&self, status: &ShardStatus) -> Vec<Event> {
         let mut seen = self.seen.borrow_mut();
         let mut events = seen.update(status);
-        for (member, change) in seen.update_slow(status) {
+        for (member, change) in seen.update_slow(status, self.io.now()) {
             events.extend(self.member_event(member, change));
         }
         for (name, volume) in self.catalog.lock().iter() {

@@ -261,6 +261,7 @@ impl TrackedMember {
     pub(crate) fn report(&mut self, now: u64) -> MemberLatency {
         MemberLatency {
             response: self.response(now),
+            suspect: self.suspect,
             stragglers: self.stragglers(now),
             stragglers_seen: self.detector.stragglers_seen,
             spikes: self.detector.spikes,

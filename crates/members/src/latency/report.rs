@@ -30,6 +30,8 @@ impl Response {
 pub struct MemberLatency {
     /// The state.
     pub response: Response,
+    /// Whether it is much slower than its peers for a long time, in a spike or not.
+    pub suspect: bool,
     /// Stragglers: requests pending for longer than `late_after_ns`.
     pub stragglers: u32,
     /// Requests that became stragglers since the pool was opened.
@@ -64,6 +66,7 @@ impl MemberLatency {
     /// Adds the report of another shard. States and ages become the worst of both.
     pub fn add(&mut self, other: &MemberLatency) {
         self.response = self.response.max(other.response);
+        self.suspect |= other.suspect;
         self.stragglers += other.stragglers;
         self.stragglers_seen += other.stragglers_seen;
         self.spikes += other.spikes;

@@ -17,5 +17,6 @@ mod model;
 #[cfg(feature = "mutations")]
 mod mutations_shown;
 mod opening;
+mod slow;
 mod thin;
 mod world;
