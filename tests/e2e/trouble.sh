@@ -203,9 +203,17 @@ test_trouble_events_of_members() {
 test_trouble_event_of_a_missing_member() {
   fresh 64M 30M || return 1
   stop; members=("$dir"/m{0,1,3,4})
-  start && event "the pool is open without member 2" && ! health healthy || return 1
+  start && event "the pool is open without member 2" && event "member 2 ($dir/m2) is missing" && ! health healthy || return 1
   stop; members=("$dir"/m{0..4})
   start && event "member 2 ($dir/m2) is back" || return 1
   for _ in $(seq 50); do health healthy && return 0; sleep 0.2; done
   ctl pool status; return 1
+}
+
+test_trouble_event_of_a_missing_member_of_an_array() {
+  fresh_array 4 24M 5 || return 1
+  stop; members=("$dir"/m{0,2,3})
+  start && event "the pool is open without member 1" && event "member 1 ($dir/m1) is missing" || return 1
+  [ "$(ctl events --json | grep -c '"event":"member-missing"')" = 1 ] || { ctl events; return 1; }
+  grep -q "WARN.*member 1 ($dir/m1) is missing" "$dir/log"
 }

@@ -111,6 +111,8 @@ pub enum Mutation {
     TrustOldMap,
     /// Add no event when a member fails.
     LoseEvents,
+    /// Add no event for a member that is missing when the pool is opened.
+    UntoldMissing,
     /// Tell of errors and repairs of members twice.
     InventEvents,
     /// Do not charge the limits of a volume with requests that had to wait for them.
@@ -163,7 +165,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 77] = [
+    pub const ALL: [Mutation; 78] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -238,6 +240,7 @@ impl Mutation {
         Mutation::WriteReadOnly,
         Mutation::TrustOldMap,
         Mutation::LoseEvents,
+        Mutation::UntoldMissing,
         Mutation::InventEvents,
         Mutation::LimitUncharged,
         Mutation::LimitUnseen,

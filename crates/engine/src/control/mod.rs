@@ -30,12 +30,13 @@ use std::rc::Rc;
 use async_channel::Receiver;
 
 pub use crate::client::directory::Catalog;
-use crate::control::events::Event;
+use crate::control::events::{Event, MemberChange};
 use crate::marks::Mark;
 use crate::pool::{Candidate, Found};
 pub use error::{ControlError, MembershipError};
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
 use sinew_format::model::config::MemberState;
 use sinew_members::message::ControlRequest;
 use sinew_members::message::ShardEvent;
@@ -60,7 +61,8 @@ impl<I: Io> Control<I> {
         let out = out.map(|(member, _)| member).collect();
         self.note(Event::Opened { out, mode: self.mode });
         if self.mode.is_read_only() {
-            return self.read_returned(found).await;
+            self.read_returned(found).await;
+            return self.tell_missing();
         }
         for &(member, device) in &found.returned {
             self.io.mark(Mark::OpenedWithReturned);
@@ -68,6 +70,7 @@ impl<I: Io> Control<I> {
             // A member that cannot be taken back stays missing, and the status says so.
             let _ = self.online(usize::from(member.0), Candidate { device, path }).await;
         }
+        self.tell_missing();
         for &(member, device) in &found.removed {
             self.io.mark(Mark::OpenedWithRemoved);
             self.clear(usize::from(member.0), device).await;
@@ -82,6 +85,19 @@ impl<I: Io> Control<I> {
         if self.md.is_some() {
             self.io.spawn(Rc::clone(self).run_rest());
         }
+    }
+
+    /// Tells of each member without which the pool was opened, and that did not come back. Later ones fail or are taken out, so
+    /// that each is told once.
+    fn tell_missing(&self) {
+        let missing: Vec<usize> = {
+            let config = self.config.borrow();
+            let missing = config.members.iter().enumerate().filter(|(_, m)| m.state == MemberState::Missing);
+            missing.map(|(member, _)| member).collect()
+        };
+        let told = missing.into_iter().filter(|_| !mutation::on(Mutation::UntoldMissing));
+        told.filter_map(|member| self.member_event(member, MemberChange::Missing))
+            .for_each(|event| self.note(event));
     }
 
     /// Has members read again that were away, as far as the tables say that they are up to date.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use sinew_engine::control::events::{Entry, Event, MemberChange};
+use sinew_format::model::config::MemberState;
 use sinew_members::member_stats::MemberStats;
 use sinew_members::status::ShardStatus;
 
@@ -42,6 +43,12 @@ impl Run {
                 format!("members {known:?} are out, events tell that {told:?} are: {states:?}, {events:?}");
             return wrong(what);
         }
+        let is_missing = |member: usize| config.members[member].state == MemberState::Missing;
+        let known: BTreeSet<usize> = (0..config.members.len()).filter(|&member| is_missing(member)).collect();
+        let told = told_missing(&entries);
+        if told != known {
+            return wrong(format!("members {known:?} are missing, events tell that {told:?} are"));
+        }
         let after = self.collect_quietly(pool)?;
         check_errors(&entries, &before, &after).or_else(wrong)?;
         let is_loss = |event: &Event| matches!(event, Event::PoolFailed | Event::DamageFound { .. });
@@ -74,6 +81,21 @@ fn told_out(entries: &[Entry]) -> BTreeSet<usize> {
                 Back | Replaced | Added | Kept | Removed => drop(told.remove(member)),
                 Hung | Leaving | Slow | NotSlow | Unnamed | Named => {}
             },
+            _ => {}
+        }
+    }
+    told
+}
+
+/// The members of which the last event says that they are not there.
+fn told_missing(entries: &[Entry]) -> BTreeSet<usize> {
+    use MemberChange::*;
+    let mut told = BTreeSet::new();
+    for entry in entries {
+        match &entry.event {
+            Event::Member { member, change: Missing, .. } => drop(told.insert(*member)),
+            Event::Member { change: Hung | Slow | NotSlow | Unnamed | Named, .. } => {}
+            Event::Member { member, .. } => drop(told.remove(member)),
             _ => {}
         }
     }
