@@ -212,11 +212,11 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
     }
 
     fn status(&self) -> ShardStatus {
-        status::status(&self.stripes, self.progress.rebuild_left.get(), self.progress.rebalance_left.get())
+        status::status(&self.stripes, &self.progress)
     }
 
     fn vitals(&self) -> ShardStatus {
-        status::vitals(&self.stripes, self.progress.rebuild_left.get(), self.progress.rebalance_left.get())
+        status::vitals(&self.stripes, &self.progress)
     }
 
     fn leaks(&self) -> Vec<String> {

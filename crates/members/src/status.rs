@@ -158,6 +158,36 @@ impl GovernorStatus {
     }
 }
 
+/// Chunks of a mapped pool on members with more than their shares, and why none of them may move. All zero while there is
+/// something that may move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BalanceBlocked {
+    /// Chunks that would have to move for even shares.
+    pub chunks: u64,
+    /// Chunks whose stripes need another member than those with less than their shares: these hold a chunk of them already.
+    pub together: u64,
+    /// Chunks for which the members with less than their shares have no free chunk.
+    pub no_room: u64,
+    /// Chunks of stripes that lack a chunk.
+    pub degraded: u64,
+    /// Chunks of stripes that are being filled.
+    pub open: u64,
+    /// Chunks that could not be read or written.
+    pub unmovable: u64,
+}
+
+impl BalanceBlocked {
+    /// Adds another shard's.
+    pub fn add(&mut self, other: &BalanceBlocked) {
+        self.chunks += other.chunks;
+        self.together += other.together;
+        self.no_room += other.no_room;
+        self.degraded += other.degraded;
+        self.open += other.open;
+        self.unmovable += other.unmovable;
+    }
+}
+
 /// A shard's state, or, added up, the pool's.
 #[derive(Clone, Debug, Default)]
 pub struct ShardStatus {
@@ -193,6 +223,8 @@ pub struct ShardStatus {
     pub rebuild_chunks_left: u64,
     /// Chunks still to be moved until members have their fair shares; 0 while no rebalance runs.
     pub balance_chunks_left: u64,
+    /// Why shares differ although no rebalance runs. Not among the vitals.
+    pub balance_blocked: BalanceBlocked,
     /// Stripes of an array that await their first resync.
     pub resync_stripes_left: u64,
     /// Stripes still to be scrubbed; `None` while no scrub runs.
@@ -260,6 +292,7 @@ impl ShardStatus {
         self.metadata_degraded += other.metadata_degraded;
         self.rebuild_chunks_left += other.rebuild_chunks_left;
         self.balance_chunks_left += other.balance_chunks_left;
+        self.balance_blocked.add(&other.balance_blocked);
         self.resync_stripes_left += other.resync_stripes_left;
         let sum = |a: Option<u64>, b: Option<u64>| a.map_or(b, |a| Some(a + b.unwrap_or(0)));
         self.scrub_stripes_left = sum(self.scrub_stripes_left, other.scrub_stripes_left);

@@ -61,7 +61,7 @@ impl Shares {
     }
 
     /// Whether some member differs from its share by more than is left as it is.
-    pub(super) fn are_uneven(&self) -> bool {
+    pub(crate) fn are_uneven(&self) -> bool {
         ROLES.iter().any(|&role| (0..self.sizes.len()).any(|index| self.is_off(role, index)))
     }
 

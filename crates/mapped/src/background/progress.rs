@@ -3,12 +3,15 @@
 use std::cell::Cell;
 
 use sinew_core::sync::Kick;
+use sinew_members::status::BalanceBlocked;
 
 /// Chunks that rebuild and rebalance have left.
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(crate) rebuild_left: Cell<u64>,
     pub(crate) rebalance_left: Cell<u64>,
+    /// Why the rebalancer ended with uneven members.
+    pub(crate) blocked: Cell<BalanceBlocked>,
     /// Wakes the rebalancer.
     pub(crate) rebalance: Kick,
 }

@@ -19,9 +19,10 @@ use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
-use sinew_core::ids::StripeId;
+use sinew_core::ids::{ChunkAddr, StripeId};
 use sinew_core::io::{Io, yield_now};
 use sinew_core::mutation::{self, Mutation};
+use sinew_members::status::BalanceBlocked;
 
 /// Pause between a change of members and the first look.
 const SETTLE_NS: u64 = 100_000_000;
@@ -45,6 +46,8 @@ struct Pass {
     pub(super) moved: bool,
     /// Stripes that may have chunks to move were in use.
     busy: bool,
+    /// Why others did not move.
+    blocked: BalanceBlocked,
 }
 
 /// The rebalance of members.
@@ -79,6 +82,8 @@ impl<I: Io> Rebalancer<I> {
             self.progress.rebalance.kicked().await;
             // Several devices are often added one after the other.
             self.store.io().sleep(SETTLE_NS).await;
+            self.progress.blocked.set(BalanceBlocked::default());
+            let mut blocked = BalanceBlocked::default();
             while self.may_balance() {
                 let mut shares = self.count_shares().await;
                 if !shares.are_uneven() {
@@ -90,6 +95,7 @@ impl<I: Io> Rebalancer<I> {
                 if !pass.moved && !pass.busy {
                     // What is left cannot move: its stripes are on all members that could take it.
                     self.store.mark(Mark::BalanceBlocked);
+                    blocked = BalanceBlocked { chunks: shares.left(), ..pass.blocked };
                     break;
                 }
                 if !pass.moved {
@@ -98,6 +104,7 @@ impl<I: Io> Rebalancer<I> {
                     self.store.io().sleep(RETRY_NS.max(took * PASSES_APART)).await;
                 }
             }
+            self.progress.blocked.set(blocked);
             self.progress.rebalance_left.set(0);
             self.balanced_at.set(self.moves_made());
         }
@@ -154,7 +161,7 @@ impl<I: Io> Rebalancer<I> {
             if stripe.0 % COUNTED_AT_ONCE == COUNTED_AT_ONCE - 1 {
                 yield_now().await;
             }
-            pass.busy |= !self.balance_stripe(stripe, shares, &mut batch).await;
+            pass.busy |= !self.balance_stripe(stripe, shares, &mut batch, &mut pass.blocked).await;
             if batch.len() >= CHUNKS_PER_ROUND {
                 pass.moved |= self.record_balanced(std::mem::take(&mut batch), version).await;
                 self.give_way(started).await;
@@ -183,20 +190,27 @@ impl<I: Io> Rebalancer<I> {
         }
     }
 
-    /// Moves chunks of a stripe to where they are wanted; false when the stripe is in use.
+    /// Moves chunks of a stripe to where they are wanted, and counts those that may not; false when the stripe is in use.
     async fn balance_stripe(
         &self,
         stripe: StripeId,
         shares: &mut Shares,
         batch: &mut Vec<Rebuilt<I>>,
+        blocked: &mut BalanceBlocked,
     ) -> bool {
         // What is left of a stripe with losses stays where it is: rebuilding comes first.
         let is_free = self.store.tables().stripe(stripe).state == StripeState::Free;
-        if is_free || !self.gives_any(stripe, shares) || self.stripes.missing_chunks(stripe) > 0 {
+        let given = if is_free { 0 } else { self.given(stripe, shares) };
+        if given == 0 {
+            return true;
+        }
+        if self.stripes.missing_chunks(stripe) > 0 {
+            blocked.degraded += given;
             return true;
         }
         if self.stripes.appender().is_open(stripe) {
             // It is not known when it will be full.
+            blocked.open += given;
             return true;
         }
         let Some(lock) = self.store.lock_stripe(stripe).map(Rc::new) else { return false };
@@ -210,26 +224,38 @@ impl<I: Io> Rebalancer<I> {
                 true => Vec::new(),
                 false => self.relocator.members_to_avoid(stripe, index, batch),
             };
-            let takers = shares.takers(role).into_iter().filter(|taker| !avoid.contains(taker));
+            let mut takers = shares.takers(role);
+            takers.retain(|taker| !avoid.contains(taker));
+            if takers.is_empty() {
+                blocked.together += 1;
+                continue;
+            }
             let planned = {
                 let mut allocator = self.store.allocator_mut();
                 takers.into_iter().find_map(|taker| allocator.take_chunk_on(taker))
             };
-            let Some(new) = planned else { continue };
+            let Some(new) = planned else {
+                blocked.no_room += 1;
+                continue;
+            };
             let moved = self.relocator.move_chunk(&lock, index, new).await;
-            if moved.is_some() {
-                shares.moved(role, home.member, new.member);
+            match moved.is_some() {
+                true => shares.moved(role, home.member, new.member),
+                false => blocked.unmovable += 1,
             }
             batch.extend(moved);
         }
         true
     }
 
-    /// Whether a chunk of the stripe is on a member with more than its share.
-    fn gives_any(&self, stripe: StripeId, shares: &Shares) -> bool {
+    /// Chunks of the stripe on members with more than their shares.
+    fn given(&self, stripe: StripeId, shares: &Shares) -> u64 {
         let tables = self.store.tables();
-        let mut homes = tables.homes(stripe).iter().enumerate();
-        homes.any(|(index, home)| home.is_some_and(|h| shares.gives(self.role(index), h.member)))
+        let homes = tables.homes(stripe).iter().enumerate();
+        let gives = |&(index, home): &(usize, &Option<ChunkAddr>)| {
+            home.is_some_and(|h| shares.gives(self.role(index), h.member))
+        };
+        homes.filter(gives).count() as u64
     }
 
     /// Moves that would make members noticeably more even than the rebalancer left them, in words; for tests.

@@ -1,12 +1,14 @@
 //! The state of a shard of a mapped pool, for operators and for the pool's control.
 
+use crate::background::fair_share::{Role, Shares};
+use crate::background::progress::Progress;
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::StripeId;
 use sinew_core::io::Io;
 use sinew_format::model::mapped_geometry::CHUNK_BYTES;
-use sinew_members::status::ShardStatus;
+use sinew_members::status::{BalanceBlocked, ShardStatus};
 
 fn waits<I: Io>(stripes: &Stripes<I>) -> String {
     let store = stripes.store();
@@ -32,7 +34,7 @@ fn waits<I: Io>(stripes: &Stripes<I>) -> String {
 }
 
 /// The part of the state that takes no look at the stripes.
-pub(crate) fn vitals<I: Io>(stripes: &Stripes<I>, rebuild_left: u64, rebalance_left: u64) -> ShardStatus {
+pub(crate) fn vitals<I: Io>(stripes: &Stripes<I>, progress: &Progress) -> ShardStatus {
     let store = stripes.store();
     let tables = store.tables();
     let allocator = store.allocator();
@@ -43,8 +45,8 @@ pub(crate) fn vitals<I: Io>(stripes: &Stripes<I>, rebuild_left: u64, rebalance_l
         raw_bytes: allocator.all_chunks() * CHUNK_BYTES,
         free_bytes: allocator.free_chunks() * CHUNK_BYTES,
         metadata_degraded: u64::from(store.needs_redundancy()),
-        rebuild_chunks_left: rebuild_left,
-        balance_chunks_left: rebalance_left,
+        rebuild_chunks_left: progress.rebuild_left.get(),
+        balance_chunks_left: progress.rebalance_left.get(),
         scrub_stripes_left: tables
             .scrub_next
             .map(|next| u64::from(tables.stripe_count().saturating_sub(next.0))),
@@ -72,13 +74,14 @@ pub(crate) fn vitals<I: Io>(stripes: &Stripes<I>, rebuild_left: u64, rebalance_l
 }
 
 /// The state of a shard, for which all its stripes are looked at.
-pub(crate) fn status<I: Io>(stripes: &Stripes<I>, rebuild_left: u64, rebalance_left: u64) -> ShardStatus {
-    let mut status = vitals(stripes, rebuild_left, rebalance_left);
+pub(crate) fn status<I: Io>(stripes: &Stripes<I>, progress: &Progress) -> ShardStatus {
+    let mut status = vitals(stripes, progress);
     let store = stripes.store();
     let tables = store.tables();
     let block = BLOCK_BYTES as u64;
     status.volume_bytes =
         tables.volume_blocks().into_iter().map(|(volume, live)| (volume, live * block)).collect();
+    let mut shares = Shares::new(store.allocator().usable_chunks());
     for stripe in (0..tables.stripe_count()).map(StripeId) {
         let live_bytes = u64::from(tables.stripe(stripe).live) * block;
         match tables.stripe(stripe).state {
@@ -93,12 +96,19 @@ pub(crate) fn status<I: Io>(stripes: &Stripes<I>, rebuild_left: u64, rebalance_l
             }
         }
         for (index, home) in tables.homes(stripe).iter().enumerate() {
-            let Some(member) = home.map(|home| usize::from(home.member.0)) else { continue };
+            let Some(id) = home.map(|home| home.member) else { continue };
+            let (member, is_parity) = (usize::from(id.0), store.geometry().is_parity(index));
+            shares.count(if is_parity { Role::Parity } else { Role::Data }, id);
             status.member_chunks_used[member] += 1;
-            status.member_chunks_parity[member] += u64::from(store.geometry().is_parity(index));
+            status.member_chunks_parity[member] += u64::from(is_parity);
         }
         status.stripes_degraded += u64::from(stripes.missing_chunks(stripe) > 0);
         status.stripes_at_risk += u64::from(stripes.losses(stripe) >= store.geometry().failures());
+    }
+    // Since the rebalancer looked, clients may have made the members even.
+    let blocked = progress.blocked.get();
+    if blocked.chunks > 0 && shares.are_uneven() {
+        status.balance_blocked = BalanceBlocked { chunks: shares.left(), ..blocked };
     }
     status
 }

@@ -9,7 +9,7 @@ use sinew_core::volume::Volume;
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_format::model::config::MemberState;
 use sinew_format::model::mapped_geometry::Protection;
-use sinew_members::status::ShardStatus;
+use sinew_members::status::{BalanceBlocked, ShardStatus};
 use sinew_members::throttle::Limits;
 use sinew_sim::{DeviceConfig, OpenPool, World};
 
@@ -201,4 +201,18 @@ fn a_removal_that_cannot_be_is_refused() {
     let control = Rc::clone(&narrow.open.control);
     let refused = narrow.world.block_on(async move { control.remove(0).await }).unwrap();
     assert!(refused.unwrap_err().to_string().contains("too few"));
+}
+
+#[test]
+fn the_status_says_why_shares_differ() {
+    // Each stripe has a chunk on every member, so the large one cannot have its share.
+    let mut pool = Pool::new(Protection::Parity1, 3, &[64, 64, 64, 192], 90);
+    let status = pool.wait(|_, status| status.balance_chunks_left == 0 && status.balance_blocked.chunks > 0);
+    let blocked = status.balance_blocked;
+    assert!(blocked.together > 0 && (blocked.no_room, blocked.unmovable) == (0, 0), "{blocked:?}");
+    // With more members there are stripes that can move.
+    let after = pool.add(&[192; 4]);
+    assert!(after.counters.chunks_balanced > 0);
+    assert_eq!(after.balance_blocked, BalanceBlocked::default());
+    pool.verify(90);
 }

@@ -80,6 +80,8 @@ pub(crate) struct PoolState {
     pub(crate) rebuild_chunks_left: u64,
     /// Chunks still to be moved until members have their shares.
     pub(crate) rebalance_chunks_left: u64,
+    /// Why shares of members differ although nothing is moved; null while they do not, or chunks move.
+    pub(crate) rebalance_blocked: Option<RebalanceBlocked>,
     /// Stripes of an array that wait for their first resync.
     pub(crate) resync_stripes_left: u64,
     /// Stripes that a scrub still has to check; null when no scrub is running.
@@ -273,6 +275,25 @@ pub(crate) struct WorkState {
     pub(crate) per_second: Option<f64>,
     /// Seconds until it ends at that rate; null without progress.
     pub(crate) seconds_left: Option<u64>,
+}
+
+/// Why shares of members differ although no rebalance runs: all chunks on members with more than their shares, by what keeps
+/// them there. As of the last look of the rebalancer, which looks when members come or go and when the pool is opened.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct RebalanceBlocked {
+    /// Chunks that would have to move for even shares.
+    pub(crate) chunks: u64,
+    /// Chunks whose stripes have a chunk on each member with less than its share already.
+    pub(crate) together: u64,
+    /// Chunks for which members with less than their shares have no free chunk.
+    pub(crate) no_room: u64,
+    /// Chunks of stripes that lack a chunk.
+    pub(crate) degraded: u64,
+    /// Chunks of stripes that are being filled.
+    pub(crate) open: u64,
+    /// Chunks that could not be read or written.
+    pub(crate) unmovable: u64,
 }
 
 /// The journal. Of an array: blocks that are not yet in their places, and blocks of groups.

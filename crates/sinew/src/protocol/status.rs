@@ -18,14 +18,14 @@ use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_format::model::volume_limits::VolumeLimits;
 use sinew_members::latency::LatencyHistogram;
 use sinew_members::open_mode::OpenMode;
-use sinew_members::status::GovernorStatus;
+use sinew_members::status::{BalanceBlocked, GovernorStatus, ShardStatus};
 
 use super::advice::{self, Addressed};
 use super::answer::DamagedPart;
 use super::state::{
     API_VERSION, ArrayState, ElasticPolicyState, ElasticState, GovernorState, JournalState, MemberSpace,
-    MemberView, Percentiles, PolicyState, PoolState, SharedSpace, StripeCounts, VolumeLimitsState,
-    VolumeView,
+    MemberView, Percentiles, PolicyState, PoolState, RebalanceBlocked, SharedSpace, StripeCounts,
+    VolumeLimitsState, VolumeView,
 };
 use crate::names::access_name;
 
@@ -80,6 +80,7 @@ pub(crate) fn pool(observed: &Observed<'_>, space: &PoolSpace, control: &Path) -
         metadata_degraded: status.metadata_degraded > 0,
         rebuild_chunks_left: status.rebuild_chunks_left,
         rebalance_chunks_left: status.balance_chunks_left,
+        rebalance_blocked: rebalance_blocked(status),
         resync_stripes_left: status.resync_stripes_left,
         scrub_stripes_left: status.scrub_stripes_left,
         growth_chunks_left: status.growth_chunks_left,
@@ -95,6 +96,13 @@ pub(crate) fn pool(observed: &Observed<'_>, space: &PoolSpace, control: &Path) -
         volumes: volumes().map(|v| volume(observed, v)).collect(),
         ..PoolState::default()
     }
+}
+
+/// Why shares differ although nothing moves.
+fn rebalance_blocked(status: &ShardStatus) -> Option<RebalanceBlocked> {
+    let BalanceBlocked { chunks, together, no_room, degraded, open, unmovable } = status.balance_blocked;
+    let is_blocked = chunks > 0 && status.balance_chunks_left == 0;
+    is_blocked.then_some(RebalanceBlocked { chunks, together, no_room, degraded, open, unmovable })
 }
 
 /// Whether the members are written; md's arrays say that by themselves.

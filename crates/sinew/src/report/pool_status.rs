@@ -80,6 +80,7 @@ pub(crate) fn print(value: &Value) {
     }
     print_physical(value);
     print_work(value);
+    print_blocked(&value["rebalance_blocked"]);
     print_rates(&value["per_second"]);
     print_members(value);
     print_latencies(value);
@@ -150,6 +151,25 @@ fn print_work(value: &Value) {
         told.push(format!("conversion, {conversions} stripes left"));
     }
     say!("working   {}", if told.is_empty() { "nothing".to_owned() } else { told.join("; ") });
+}
+
+/// Why members have unequal shares although nothing moves.
+fn print_blocked(blocked: &Value) {
+    if !blocked.is_object() {
+        return;
+    }
+    let reasons = [
+        ("together", "in stripes that have a chunk on each member with less than its share"),
+        ("no_room", "for which members with less than their shares have no free chunk"),
+        ("degraded", "in stripes that lack a chunk"),
+        ("open", "in stripes that are being filled"),
+        ("unmovable", "that could not be read or written"),
+    ];
+    let given = reasons.map(|(key, reason)| (number(blocked, key), reason));
+    let told: Vec<String> =
+        given.iter().filter(|(n, _)| *n > 0).map(|(n, reason)| format!("{n} {reason}")).collect();
+    let chunks = number(blocked, "chunks");
+    say!("shares    uneven by {chunks} chunks, and no chunk may move: {}", told.join("; "));
 }
 
 /// Members that do not answer: out because their requests timed out, or still waited for.
