@@ -143,6 +143,8 @@ pub enum Mutation {
     ForgetLostBlocks,
     /// Arrays: do not note which blocks were given up, for which zeros stand in.
     ForgetGivenUp,
+    /// Arrays: write zeros for blocks that were given up before the list of these blocks is durable.
+    GiveUpUnflushed,
     /// Elastic arrays: rebuild one unit of a member in a stripe, where a mirrored stripe has several.
     RebuildOneUnit,
     /// Elastic arrays: at the first write of a stripe, do not write the columns without data.
@@ -165,7 +167,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 78] = [
+    pub const ALL: [Mutation; 79] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -224,6 +226,7 @@ impl Mutation {
         Mutation::LeakSlots,
         Mutation::ForgetLostBlocks,
         Mutation::ForgetGivenUp,
+        Mutation::GiveUpUnflushed,
         Mutation::RebuildOneUnit,
         Mutation::EmptyUnfilled,
         Mutation::EmptyRevives,
@@ -248,10 +251,11 @@ impl Mutation {
 
     /// Those that make an array worse but leave its data right: the torture does not see them, named scenarios of the
     /// simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 5] = [
+    pub const BY_SCENARIO: [Mutation; 6] = [
         Mutation::DemoteGrows,
         Mutation::ForgetLostBlocks,
         Mutation::ForgetGivenUp,
+        Mutation::GiveUpUnflushed,
         Mutation::LimitUnseen,
         Mutation::SwapForever,
     ];

@@ -91,7 +91,9 @@ impl<I: Io> Stripes<I> {
         if !mutation::on(Mutation::ForgetGivenUp) && !self.bitmap.give_up(&blocks) {
             return Err(VolumeError::Failed);
         }
-        self.journal.flush().await?;
+        if !mutation::on(Mutation::GiveUpUnflushed) {
+            self.journal.flush().await?;
+        }
         Ok(doomed.unwritten)
     }
 

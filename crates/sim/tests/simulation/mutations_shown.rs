@@ -13,6 +13,7 @@ fn defects_that_leave_data_right_are_found() {
             Mutation::ForgetLostBlocks => damage::damage_is_told_truly(),
             Mutation::LimitUnseen => limits::waiting_requests_see_changes(),
             Mutation::ForgetGivenUp => given_up::lost_blocks_are_written_one_by_one(),
+            Mutation::GiveUpUnflushed => given_up::power_failures_show_no_zeros(16..200),
             Mutation::SwapForever => governor::uniform_load_rests(),
             other => panic!("no scenario shows {other:?}"),
         };
