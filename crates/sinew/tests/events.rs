@@ -140,6 +140,12 @@ fn a_start_without_a_member_is_a_warning() {
         (&opened["out"], &opened["severity"]),
         (&serde_json::json!([2]), &serde_json::json!("warning"))
     );
+    let missing = hears(&sandbox, &server, "member-missing", |event| event["member"] == 2);
+    assert!(
+        missing["path"].as_str().unwrap().ends_with("m2") && missing["severity"] == "warning",
+        "{missing:#}"
+    );
+    assert!(sandbox.ok(&["pool", "history", "--json"]).contains("member-missing"));
     assert!(server.log().contains("WARN"), "{}", server.log());
     server.stop();
 }

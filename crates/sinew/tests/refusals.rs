@@ -134,6 +134,7 @@ fn wrong_members_are_named() {
     );
     std::fs::create_dir(sandbox.path("empty")).unwrap();
     says(&sandbox.fails(&["serve", "empty", "--unix", "s"]), &["empty", "no Sinew member"]);
+    says(&sandbox.fails(&["pool", "find", "empty"]), &["no pool found in empty"]);
     says(
         &sandbox.fails(&["pool", "destroy", "letters", "--yes"]),
         &["letters is not a member", "nothing was changed"],
