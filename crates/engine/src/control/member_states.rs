@@ -86,7 +86,7 @@ impl<I: Io> Control<I> {
             self.io.mark(Mark::MemberRefused);
             ControlError::WrongDevice { path: candidate.path.clone(), member: index, why }
         };
-        let superblock = pool::read_superblock(&self.io, candidate.device)
+        let superblock = pool::read_newest(&self.io, candidate.device, &self.slots)
             .await
             .map_err(|error| wrong(error.to_string()))?;
         let config = self.config.borrow();

@@ -94,7 +94,7 @@ impl<I: Io> Control<I> {
         put(&mut next.members, index, member);
         let generation = next.generation;
         put(&mut self.devices.borrow_mut(), index, Some(device));
-        let joined = match pool::write_in_time(&self.io, device, &path, index, &next).await {
+        let joined = match pool::write_in_time(&self.io, device, &path, &self.slots, index, &next).await {
             Ok(()) => self.store(next, Some(index)).await,
             Err(error) => Err(error.into()),
         };

@@ -104,12 +104,13 @@ impl<I: Io> Control<I> {
             ));
         }
         // First on the new devices, as something older than what the others have: it counts for nothing by itself, but once
-        // the others name them, all of them are known. It goes to the other slot than that configuration will, so that a
-        // torn write of that one leaves this one.
+        // the others name them, all of them are known.
         let older = Config { generation: config.generation - 2, ..config.clone() };
         for (i, candidate) in devices.iter().enumerate() {
             let Candidate { device, path } = candidate;
-            if let Err(error) = pool::write_in_time(&self.io, *device, path, first + i, &older).await {
+            if let Err(error) =
+                pool::write_in_time(&self.io, *device, path, &self.slots, first + i, &older).await
+            {
                 self.io.mark(Mark::GrowthRefused);
                 return Err(error.into());
             }

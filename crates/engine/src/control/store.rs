@@ -15,7 +15,7 @@ use crate::control::events::{self, Event, Events};
 use crate::control::observation::Seen;
 use crate::control::physical_space::SpaceSamples;
 use crate::marks::Mark;
-use crate::pool::{self, Candidate, Found, SuperblockError};
+use crate::pool::{self, Candidate, Found, NextSlots, SuperblockError};
 use crate::pool::{MdBlocks, store_md_superblocks};
 use sinew_core::ids::{MemberId, VolumeId};
 use sinew_core::io::{DeviceId, Io, IoError};
@@ -45,6 +45,7 @@ pub struct Control<I> {
     pub(super) shards: Vec<Sender<ControlRequest>>,
     pub(super) catalog: Catalog,
     pub(super) mode: OpenMode,
+    pub(super) slots: NextSlots,
     /// Where the configuration is kept, of an array of md's.
     pub(super) md: Option<RefCell<MdBlocks>>,
     /// Counts the times a shard was about to write to an array of md's that it had not declared as written.
@@ -116,6 +117,7 @@ impl<I: Io> Control<I> {
             shards,
             catalog,
             mode: found.mode,
+            slots: found.slots.clone(),
             md: found.md.clone().map(RefCell::new),
             write_orders: Cell::new(0),
             md_written: Signal::default(),
@@ -219,7 +221,9 @@ impl<I: Io> Control<I> {
             let stored = store_md_superblocks(blocks, &self.io, targets).await;
             return stored.into_iter().map(|result| result.map_err(SuperblockError::Io)).collect();
         }
-        let write = |&(i, device)| self.watched(device, pool::write_superblock(&self.io, device, i, next));
+        let write = |&(i, device)| {
+            self.watched(device, pool::write_superblock(&self.io, device, &self.slots, i, next))
+        };
         join_all(targets.iter().map(write)).await
     }
 

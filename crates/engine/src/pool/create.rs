@@ -13,7 +13,7 @@ use sinew_format::model::pool_geometry::PoolGeometry;
 use crate::pool::candidate::Candidate;
 use crate::pool::content::{device_bytes, refuse_used, wipe};
 use crate::pool::error::PoolError;
-use crate::pool::superblocks::write_in_time;
+use crate::pool::superblocks::{NextSlots, write_in_time};
 
 /// What a pool is to be.
 #[derive(Clone, Debug)]
@@ -79,9 +79,10 @@ pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Re
             member.physical = physical;
         }
     }
+    let slots = NextSlots::default();
     for (index, candidate) in devices.iter().enumerate() {
         wipe(io, candidate).await?;
-        write_in_time(io, candidate.device, &candidate.path, index, &config).await?;
+        write_in_time(io, candidate.device, &candidate.path, &slots, index, &config).await?;
     }
     Ok(config)
 }

@@ -15,7 +15,7 @@ use sinew_members::open_mode::OpenMode;
 use crate::pool::candidate::Candidate;
 use crate::pool::error::PoolError;
 use crate::pool::found::Found;
-use crate::pool::superblocks::{read_superblock, too_small, write_in_time};
+use crate::pool::superblocks::{NextSlots, read_newest, too_small, write_in_time};
 
 /// Attempts to store the configuration while members are full.
 const SPACE_ATTEMPTS: u32 = 50;
@@ -26,7 +26,7 @@ const SPACE_ATTEMPTS: u32 = 50;
 /// When there is no pool, or several, or too many members are missing; the error names each member concerned.
 pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, PoolError> {
     let mut found = find(io, devices, OpenMode::ReadWrite).await?;
-    store(io, Rc::make_mut(&mut found.config), &found.devices).await?;
+    store(io, Rc::make_mut(&mut found.config), &found.devices, &found.slots).await?;
     Ok(found)
 }
 
@@ -40,7 +40,8 @@ pub async fn discover_read_only<I: Io>(io: &I, devices: &[Candidate]) -> Result<
 }
 
 async fn find<I: Io>(io: &I, devices: &[Candidate], mode: OpenMode) -> Result<Found, PoolError> {
-    let (superblocks, mut warnings) = read_all(io, devices).await;
+    let slots = NextSlots::default();
+    let (superblocks, mut warnings) = read_all(io, devices, &slots).await;
     let was_cut_off = |config: &Config| {
         superblocks.iter().any(|(_, other)| config.was_cut_off(&other.config, usize::from(other.member)))
     };
@@ -56,7 +57,8 @@ async fn find<I: Io>(io: &I, devices: &[Candidate], mode: OpenMode) -> Result<Fo
         };
         return Err(PoolError::SeveralPools(superblocks.iter().map(name).collect()));
     }
-    config.generation = generation_before(newest.1.config.generation, &superblocks);
+    // The next one must be above all that were found.
+    config.generation = superblocks.iter().map(|s| s.1.config.generation).max().unwrap_or(config.generation);
     let mut found: Vec<Option<DeviceId>> = vec![None; config.members.len()];
     let mut paths: BTreeMap<usize, String> = BTreeMap::new();
     for (candidate, superblock) in &superblocks {
@@ -130,7 +132,7 @@ async fn find<I: Io>(io: &I, devices: &[Candidate], mode: OpenMode) -> Result<Fo
         .zip(&found)
         .map(|(m, &d)| d.filter(|_| m.state.takes_part() || m.state == MemberState::Spare))
         .collect();
-    Ok(Found { config: Rc::new(config), devices, returned, removed, warnings, mode, md: None })
+    Ok(Found { config: Rc::new(config), devices, slots, returned, removed, warnings, mode, md: None })
 }
 
 /// Whether what is left of a pool can be read when more members are missing than it survives: only checksums tell right data
@@ -158,20 +160,14 @@ fn last_resort(config: &Config, found: &[Option<DeviceId>]) -> String {
     )
 }
 
-/// The generation after which the next one is above all that were found, and goes to the other slot than the newest is in:
-/// a torn write must not take that away.
-fn generation_before(newest: u64, superblocks: &[(&Candidate, Superblock)]) -> u64 {
-    let highest = superblocks.iter().map(|s| s.1.config.generation).max().unwrap_or(newest);
-    highest + (highest - newest) % 2
-}
-
 async fn read_all<'a, I: Io>(
     io: &I,
     devices: &'a [Candidate],
+    slots: &NextSlots,
 ) -> (Vec<(&'a Candidate, Superblock)>, Vec<String>) {
     let (mut superblocks, mut warnings) = (Vec::new(), Vec::new());
     for candidate in devices {
-        match read_superblock(io, candidate.device).await {
+        match read_newest(io, candidate.device, slots).await {
             Ok(superblock) => superblocks.push((candidate, superblock)),
             Err(error) => warnings.push(format!("{}: {error}", candidate.path)),
         }
@@ -213,7 +209,12 @@ fn require_enough(
 
 /// Stores the next generation of the configuration on the given members. Members that are full keep an older one, if more
 /// have the new one than the pool survives the loss of; otherwise this waits for space, for a second.
-async fn store<I: Io>(io: &I, config: &mut Config, devices: &[Option<DeviceId>]) -> Result<(), PoolError> {
+async fn store<I: Io>(
+    io: &I,
+    config: &mut Config,
+    devices: &[Option<DeviceId>],
+    slots: &NextSlots,
+) -> Result<(), PoolError> {
     config.generation += 1;
     let mut left: Vec<(usize, DeviceId)> =
         devices.iter().enumerate().filter_map(|(index, device)| Some((index, (*device)?))).collect();
@@ -223,7 +224,7 @@ async fn store<I: Io>(io: &I, config: &mut Config, devices: &[Option<DeviceId>])
         let mut full = Vec::new();
         let mut refused = None;
         for (index, device) in left {
-            match write_in_time(io, device, &config.members[index].path, index, config).await {
+            match write_in_time(io, device, &config.members[index].path, slots, index, config).await {
                 Ok(()) => stored += 1,
                 Err(error @ PoolError::Device { error: IoError::NoSpace, .. }) => {
                     io.mark(Mark::ConfigNoSpace);

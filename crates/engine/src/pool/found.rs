@@ -8,6 +8,7 @@ use sinew_format::model::config::Config;
 use sinew_members::open_mode::OpenMode;
 
 use crate::pool::md_superblocks::MdBlocks;
+use crate::pool::superblocks::NextSlots;
 
 /// A pool found on its members, not yet opened.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub struct Found {
     pub config: Rc<Config>,
     /// The device of each member that is there.
     pub devices: Vec<Option<DeviceId>>,
+    /// Where the next superblock of each device goes.
+    pub slots: NextSlots,
     /// Members that are back after having been missing: they can be taken in once the pool is open.
     pub returned: Vec<(MemberId, DeviceId)>,
     /// Members of a mapped pool that nothing is left on, and that the end of the pool kept from being cleared.

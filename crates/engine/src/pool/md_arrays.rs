@@ -15,6 +15,7 @@ use sinew_layout::md::{
 use crate::pool::candidate::Candidate;
 use crate::pool::found::Found;
 use crate::pool::md_superblocks::{Block, MdBlocks};
+use crate::pool::superblocks::NextSlots;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::VolumeId;
 use sinew_core::io::{DeviceId, Io, IoError};
@@ -303,6 +304,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate], options: &MdOptions)
     Ok(Found {
         config: Rc::new(config),
         devices,
+        slots: NextSlots::default(),
         returned: Vec::new(),
         removed: Vec::new(),
         warnings,

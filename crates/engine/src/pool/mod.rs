@@ -20,5 +20,5 @@ pub use discover::{discover, discover_read_only};
 pub use error::PoolError;
 pub use found::Found;
 pub(crate) use md_superblocks::{MdBlocks, store as store_md_superblocks};
-pub use superblocks::read_superblock;
-pub(crate) use superblocks::{SuperblockError, too_small, write_in_time, write_superblock};
+pub use superblocks::{NextSlots, read_superblock};
+pub(crate) use superblocks::{SuperblockError, read_newest, too_small, write_in_time, write_superblock};

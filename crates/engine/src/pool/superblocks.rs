@@ -1,5 +1,7 @@
 //! The superblocks of one device: read and written.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use sinew_core::buf::Buf;
@@ -26,18 +28,44 @@ impl SuperblockError {
     }
 }
 
+/// The slot of each device that its next superblock goes to: not the one with its newest intact superblock.
+///
+/// A device without space writes the first blocks of a superblock and refuses the rest, which damages the slot. Slots that
+/// took turns with each generation would both be damaged by two refused writes.
+#[derive(Clone, Debug, Default)]
+pub struct NextSlots(RefCell<BTreeMap<DeviceId, usize>>);
+
+impl NextSlots {
+    /// The slot to be written. A device without superblocks begins with either.
+    fn of(&self, device: DeviceId) -> usize {
+        self.0.borrow().get(&device).copied().unwrap_or(0)
+    }
+
+    /// Notes that this slot has the newest intact superblock of the device.
+    pub(crate) fn holds_newest(&self, device: DeviceId, slot: usize) {
+        self.0.borrow_mut().insert(device, 1 - slot);
+    }
+}
+
 /// Writes one member's copy of the configuration, durably.
 pub(crate) async fn write_superblock<I: Io>(
     io: &I,
     device: DeviceId,
+    slots: &NextSlots,
     member: usize,
     config: &Config,
 ) -> Result<(), SuperblockError> {
     let superblock = Superblock { member: member as u8, config: config.clone() };
     let data = superblock.encode().map_err(SuperblockError::Encode)?;
-    let offset = SLOT_OFFSETS[(config.generation % 2) as usize];
-    io.write(device, offset, Rc::new([data])).await.map_err(SuperblockError::Io)?;
-    io.flush(device).await.map_err(SuperblockError::Io)
+    let slot = slots.of(device);
+    let mut written = io.write(device, SLOT_OFFSETS[slot], Rc::new([data])).await;
+    if written.is_ok() {
+        written = io.flush(device).await;
+    }
+    if written.is_ok() {
+        slots.holds_newest(device, slot);
+    }
+    written.map_err(SuperblockError::Io)
 }
 
 /// Like `write_superblock`, with a timeout of its own, for devices that the I/O timeout does not watch.
@@ -45,10 +73,11 @@ pub(crate) async fn write_in_time<I: Io>(
     io: &I,
     device: DeviceId,
     path: &str,
+    slots: &NextSlots,
     member: usize,
     config: &Config,
 ) -> Result<(), PoolError> {
-    let written = answered(io, device, write_superblock(io, device, member, config)).await;
+    let written = answered(io, device, write_superblock(io, device, slots, member, config)).await;
     written.map_err(|error| error.at(path))
 }
 
@@ -57,11 +86,20 @@ pub(crate) async fn write_in_time<I: Io>(
 /// # Errors
 /// The reason why neither slot has a superblock.
 pub async fn read_superblock<I: Io>(io: &I, device: DeviceId) -> Result<Superblock, DecodeError> {
-    let mut best: Result<Superblock, DecodeError> = Err(DecodeError::Foreign);
-    for offset in SLOT_OFFSETS {
-        let found = answered(io, device, read_slot(io, device, offset)).await;
+    read_newest(io, device, &NextSlots::default()).await
+}
+
+/// As [`read_superblock`], and notes its slot.
+pub(crate) async fn read_newest<I: Io>(
+    io: &I,
+    device: DeviceId,
+    slots: &NextSlots,
+) -> Result<Superblock, DecodeError> {
+    let mut best: Result<(Superblock, usize), DecodeError> = Err(DecodeError::Foreign);
+    for (slot, offset) in SLOT_OFFSETS.into_iter().enumerate() {
+        let found = answered(io, device, read_slot(io, device, offset)).await.map(|found| (found, slot));
         best = match (best, found) {
-            (Ok(a), Ok(b)) => Ok(if b.config.age() > a.config.age() { b } else { a }),
+            (Ok(a), Ok(b)) => Ok(if b.0.config.age() > a.0.config.age() { b } else { a }),
             (Ok(a), Err(_)) => Ok(a),
             (Err(_), Ok(b)) => Ok(b),
             // The more telling of two errors.
@@ -69,7 +107,9 @@ pub async fn read_superblock<I: Io>(io: &I, device: DeviceId) -> Result<Superblo
             (Err(e), Err(_)) => Err(e),
         };
     }
-    best
+    let (superblock, slot) = best?;
+    slots.holds_newest(device, slot);
+    Ok(superblock)
 }
 
 async fn read_slot<I: Io>(io: &I, device: DeviceId, offset: u64) -> Result<Superblock, DecodeError> {
