@@ -35,6 +35,8 @@ pub enum Mutation {
     SkipChecksums,
     /// Apply unflushed records at recovery without verifying their data.
     TrustTail,
+    /// Drop a record whose data is nowhere, although a later record released the chunk that had it.
+    DropReleased,
     /// Continue the old epoch after recovery.
     KeepEpoch,
     /// Rebuild a chunk without its first block.
@@ -105,6 +107,8 @@ pub enum Mutation {
     AroundUnlocked,
     /// Take a member out that has no physical space left.
     NoSpaceIsFailure,
+    /// Write superblocks to both slots in turn, also after a refused write, which may have damaged the last one.
+    AlternateSlots,
     /// Write what recovery mends to the members of a pool that is opened read-only.
     WriteReadOnly,
     /// As a last resort, read where the map says without asking the stripe whose slot that is.
@@ -167,7 +171,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 79] = [
+    pub const ALL: [Mutation; 81] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -183,6 +187,7 @@ impl Mutation {
         Mutation::MoveUnconditionally,
         Mutation::SkipChecksums,
         Mutation::TrustTail,
+        Mutation::DropReleased,
         Mutation::KeepEpoch,
         Mutation::RebuildShort,
         Mutation::ShareMember,
@@ -240,6 +245,7 @@ impl Mutation {
         Mutation::ApplyUnlanded,
         Mutation::ForgetVoid,
         Mutation::NoSpaceIsFailure,
+        Mutation::AlternateSlots,
         Mutation::WriteReadOnly,
         Mutation::TrustOldMap,
         Mutation::LoseEvents,

@@ -210,8 +210,10 @@ sinew_core::coverage_marks! {
     RecoverDropped,
     /// A stripe's end was dropped, since dropping another record had brought a block back to it.
     RecoverFreeDropped,
-    /// A record to be verified is about a stripe that has ended.
-    RecoverVoid,
+    /// A record without a good copy was presumed sound, since its stripe gave up a chunk later.
+    RecoverPresumed,
+    /// A record presumed sound was not: its block was still where it says, without a good copy.
+    RecoverPresumedWrongly,
     /// The data of a record was had from the rest of its stripe.
     RecoverReconstructed,
     /// A copy of a record's data was mended.
@@ -236,6 +238,8 @@ sinew_core::coverage_marks! {
     RecordWithdrawn,
     /// A last resort went on without a journal block that no member has.
     LastResortGap,
+    /// A last resort has a record about a stripe whose opening it has not.
+    LastResortStripeUnknown,
     /// A last resort refused to read blocks that the tables do not know.
     ReadUnknown,
     /// Recovery left out a record that was taken back.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use sinew_core::buf::Buf;
 use sinew_core::io::{DeviceId, Io, IoError};
+use sinew_core::mutation::{self, Mutation};
 use sinew_format::codec::DecodeError;
 use sinew_format::model::config::Config;
 use sinew_format::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
@@ -62,7 +63,7 @@ pub(crate) async fn write_superblock<I: Io>(
     if written.is_ok() {
         written = io.flush(device).await;
     }
-    if written.is_ok() {
+    if written.is_ok() || mutation::on(Mutation::AlternateSlots) {
         slots.holds_newest(device, slot);
     }
     written.map_err(SuperblockError::Io)

@@ -4,11 +4,17 @@
 //! the journal from its tail, and verifies the data of the records that were not known durable: after power loss such a
 //! record may have survived while its data did not. A record without a good copy is dropped; since it was never flushed,
 //! the previous state of its blocks is a legal one, and that state's space has not been reused.
+//!
+//! A flush may have covered more than the journal tells: it counts at once, but only the next block carries its mark. The
+//! chunks that it freed may hold anything by then. So a record without a good copy whose stripe gave up a chunk by a
+//! later record is presumed sound at first. If its block is still there at the end of replay, no such flush happened, and
+//! its data is verified where it is then.
 
 mod aborted_records;
 pub(crate) mod complete;
 mod pages;
 pub(crate) mod recover;
+mod released_chunks;
 mod replay;
 mod verify;
 
@@ -47,12 +53,15 @@ struct Recovery<I> {
     report: RecoveryReport,
     /// Parity stripes whose writing was not known durable.
     resync: BTreeSet<StripeId>,
-    /// Slots of records not known durable whose data proved good, with its checksum.
-    verified: BTreeMap<SlotNo, u32>,
+    /// Slots of records not known durable whose data proved good.
+    verified: BTreeMap<SlotNo, SlotRecord>,
+    /// Slots of records whose data is nowhere, but whose stripe gave up a chunk by a later record.
+    presumed: BTreeMap<SlotNo, SlotRecord>,
     /// What those hold of which some copy is bad: the good one may go bad before the others are mended.
     rescued: BTreeMap<SlotNo, Buf>,
-    /// Slots verified good that went bad before parity was made of them. Their records count as unsound in the next attempt.
-    lost: BTreeSet<SlotNo>,
+    /// Records that count as unsound in the next attempt, by a slot of each: those presumed sound whose slot is in use at the
+    /// end of replay and bad, and those verified whose slot went bad before parity was made of it.
+    lost: BTreeSet<(Lsn, SlotNo)>,
     /// Stripes with data that was not known durable.
     touched: BTreeSet<StripeId>,
     /// Chunks that a member had no space to mend: they are not what they should be.
@@ -63,6 +72,13 @@ struct Recovery<I> {
     flushed: Lsn,
     /// The blocks after it, with the records that proved sound.
     unflushed: Vec<(JournalHeader, Vec<Record>)>,
+}
+
+/// The last record about a slot, as far as it has been replayed.
+#[derive(Clone, Copy)]
+struct SlotRecord {
+    lsn: Lsn,
+    crc: u32,
 }
 
 /// The ends of the journal after replay.
@@ -81,7 +97,7 @@ impl<I: Io> Recovery<I> {
         config: Rc<Config>,
         members: Members<I>,
         mode: OpenMode,
-        lost: BTreeSet<SlotNo>,
+        lost: BTreeSet<(Lsn, SlotNo)>,
     ) -> Recovery<I> {
         Recovery {
             io,
@@ -93,6 +109,7 @@ impl<I: Io> Recovery<I> {
             report: RecoveryReport::default(),
             resync: BTreeSet::new(),
             verified: BTreeMap::new(),
+            presumed: BTreeMap::new(),
             rescued: BTreeMap::new(),
             lost,
             touched: BTreeSet::new(),

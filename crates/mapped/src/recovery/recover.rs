@@ -37,9 +37,12 @@ pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I
     let ends = loop {
         recovery.load_pages().await?;
         let ends = recovery.replay().await?;
-        recovery.repair_verified().await?;
         let lost_before = recovery.lost.len();
-        recovery.resync_parity().await?;
+        recovery.verify_presumed().await;
+        if recovery.lost.len() == lost_before {
+            recovery.repair_verified().await?;
+            recovery.resync_parity().await?;
+        }
         if recovery.lost.len() == lost_before {
             break ends;
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::marks::Mark;
 use crate::recovery::aborted_records::AbortedRecords;
+use crate::recovery::released_chunks::ReleasedChunks;
 use crate::recovery::{JournalEnds, READ_MARKS, Recovery};
 use crate::store::tables::Effects;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
@@ -24,7 +25,6 @@ impl<I: Io> Recovery<I> {
     /// Replays the journal.
     pub(super) async fn replay(&mut self) -> Result<JournalEnds, RecoverError> {
         let mut blocks = self.read_ring().await;
-        // A page is written when the blocks that are in it are durable; so they are there, up to the newest page's.
         let newest_page = self.tables.pages.newest();
         let newest = blocks.values().max_by_key(|b| (b.header.epoch, b.header.lsn));
         let Some(tail) = newest.map(|b| b.header.tail) else {
@@ -36,14 +36,14 @@ impl<I: Io> Recovery<I> {
                 self.damaged("the journal is of a later opening than the superblocks know".to_owned())
             );
         }
-        self.flushed = blocks.values().map(|b| b.header.flushed).max().unwrap_or(0);
-        let needed = self.flushed.max(newest_page);
+        // A page is written when a flush has covered the blocks that are in it.
+        self.flushed = blocks.values().map(|b| b.header.flushed).max().unwrap_or(0).max(newest_page);
         let mut epoch = 0;
         let mut lsn = tail;
         let mut chain = Vec::new();
         loop {
             let Some(block) = blocks.remove(&lsn).filter(|b| b.header.epoch >= epoch) else {
-                if self.mode == OpenMode::LastResort && lsn <= needed {
+                if self.mode == OpenMode::LastResort && lsn <= self.flushed {
                     // What it changed is as it was before, or as a later block has it.
                     self.io.mark(Mark::LastResortGap);
                     self.report.blocks_missing += 1;
@@ -59,14 +59,14 @@ impl<I: Io> Recovery<I> {
             chain.push((block.header, records));
             lsn += 1;
         }
-        let aborted = AbortedRecords::of(&chain);
+        let (aborted, released) = (AbortedRecords::of(&chain), ReleasedChunks::of(&chain));
         for (header, records) in chain {
             let mut sound = Vec::new();
             for record in records {
                 if aborted.are_about(header.lsn, &record, self.config.mapped()) {
                     let is_opening = matches!(record, Record::Open { .. });
                     self.io.mark(if is_opening { Mark::RecoverStripeVoided } else { Mark::RecoverVoided });
-                } else if header.lsn <= self.flushed || self.is_sound(&record).await? {
+                } else if header.lsn <= self.flushed || self.is_sound(header.lsn, &record, &released).await? {
                     self.tables.apply(header.lsn, &record, &mut Effects::default());
                     sound.push(record);
                 }
@@ -76,7 +76,7 @@ impl<I: Io> Recovery<I> {
             }
             self.report.blocks_replayed += 1;
         }
-        if lsn <= needed {
+        if lsn <= self.flushed {
             return Err(self.gap(lsn));
         }
         Ok(JournalEnds { last: lsn - 1, tail })

@@ -4,12 +4,13 @@
 //! are mended and parity is made to match.
 
 use crate::marks::Mark;
-use crate::recovery::Recovery;
+use crate::recovery::released_chunks::ReleasedChunks;
+use crate::recovery::{Recovery, SlotRecord};
 use crate::store::tables::StripeState;
 use crate::stripe::row::StripeRow;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::checksum::crc32c;
-use sinew_core::ids::{ChunkAddr, SlotNo, StripeId};
+use sinew_core::ids::{ChunkAddr, Lsn, SlotNo, StripeId};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
@@ -20,7 +21,12 @@ use sinew_members::open_error::RecoverError;
 
 impl<I: Io> Recovery<I> {
     /// Whether a record that may have outlived its data is still true.
-    pub(super) async fn is_sound(&mut self, record: &Record) -> Result<bool, RecoverError> {
+    pub(super) async fn is_sound(
+        &mut self,
+        lsn: Lsn,
+        record: &Record,
+        released: &ReleasedChunks,
+    ) -> Result<bool, RecoverError> {
         match record {
             Record::Open { stripe, parity, .. } => {
                 self.touched.insert(*stripe);
@@ -32,13 +38,15 @@ impl<I: Io> Recovery<I> {
             Record::Write { slot, crcs, .. } => {
                 // All or nothing would be legal too, but what survived is worth keeping together.
                 for (i, &crc) in crcs.iter().enumerate() {
-                    if !self.verify_slot(SlotNo(slot.0 + i as u32), crc).await? {
+                    if !self.verify_slot(SlotNo(slot.0 + i as u32), SlotRecord { lsn, crc }, released).await {
                         return Ok(false);
                     }
                 }
                 Ok(true)
             }
-            Record::Move { slot, crc, .. } => self.verify_slot(*slot, *crc).await,
+            Record::Move { slot, crc, .. } => {
+                Ok(self.verify_slot(*slot, SlotRecord { lsn, crc: *crc }, released).await)
+            }
             // Dropping a record can bring a block back to a stripe that died by it.
             Record::Free { stripe } if self.tables.holds_live(*stripe) => {
                 self.io.mark(Mark::RecoverFreeDropped);
@@ -48,35 +56,58 @@ impl<I: Io> Recovery<I> {
         }
     }
 
-    /// Whether any copy of a slot is good. Nothing is mended yet: what the slot's chunk is by the end of the journal is
-    /// not known, and it may long be another stripe's.
-    async fn verify_slot(&mut self, slot: SlotNo, crc: u32) -> Result<bool, RecoverError> {
+    /// Whether any copy of a slot is good, or may have been good when its stripe released a chunk. Nothing is mended yet:
+    /// what the slot's chunk is by the end of the journal is not known, and it may long be another stripe's.
+    async fn verify_slot(&mut self, slot: SlotNo, record: SlotRecord, released: &ReleasedChunks) -> bool {
         self.report.records_verified += 1;
         if mutation::on(Mutation::TrustTail) {
-            return Ok(true);
+            return true;
         }
         let (stripe, ..) = self.config.mapped().place(slot);
         self.touched.insert(stripe);
         if self.tables.stripe(stripe).state == StripeState::Free {
-            // The stripe has been freed since: the record is void in any case.
-            self.io.mark(Mark::RecoverVoid);
-            return Ok(true);
+            // Only as a last resort: the block that opened the stripe is missing, so what is in it is not known.
+            self.io.mark(Mark::LastResortStripeUnknown);
+            return true;
         }
-        let (good, bad) = self.read_copies(slot, crc).await;
-        let good = good.filter(|_| !self.lost.contains(&slot));
-        let sound = good.is_some();
-        if let Some(good) = good {
-            self.verified.insert(slot, crc);
-            // An earlier record may have been about the same slot.
-            self.rescued.remove(&slot);
-            if !bad.is_empty() {
-                self.rescued.insert(slot, good);
+        if self.note_if_good(slot, record).await {
+            return true;
+        }
+        if released.any_since(record.lsn, stripe)
+            && !self.lost.contains(&(record.lsn, slot))
+            && !mutation::on(Mutation::DropReleased)
+        {
+            self.io.mark(Mark::RecoverPresumed);
+            self.presumed.insert(slot, record);
+            return true;
+        }
+        self.io.mark(Mark::RecoverDropped);
+        self.report.records_dropped += 1;
+        false
+    }
+
+    /// Reads a slot, and notes it as verified if any copy is good.
+    async fn note_if_good(&mut self, slot: SlotNo, record: SlotRecord) -> bool {
+        let (good, bad) = self.read_copies(slot, record.crc).await;
+        let Some(good) = good.filter(|_| !self.lost.contains(&(record.lsn, slot))) else { return false };
+        self.verified.insert(slot, record);
+        // An earlier record may have been about the same slot.
+        self.presumed.remove(&slot);
+        self.rescued.remove(&slot);
+        if !bad.is_empty() {
+            self.rescued.insert(slot, good);
+        }
+        true
+    }
+
+    /// Verifies the slots of records presumed sound that are in use after all.
+    pub(super) async fn verify_presumed(&mut self) {
+        for (slot, record) in std::mem::take(&mut self.presumed) {
+            if self.tables.is_live(slot).is_some() && !self.note_if_good(slot, record).await {
+                self.io.mark(Mark::RecoverPresumedWrongly);
+                self.lost.insert((record.lsn, slot));
             }
-        } else {
-            self.io.mark(Mark::RecoverDropped);
-            self.report.records_dropped += 1;
         }
-        Ok(sound)
     }
 
     /// Where a chunk can be read as it should be: its home, if it is complete there, on an active member.
@@ -110,7 +141,7 @@ impl<I: Io> Recovery<I> {
     /// Makes every copy of the slots verified good, where those slots still hold what was verified.
     pub(super) async fn repair_verified(&mut self) -> Result<(), RecoverError> {
         let mut unmended = Vec::new();
-        for (&slot, &crc) in &self.verified {
+        for (&slot, &SlotRecord { crc, .. }) in &self.verified {
             let (stripe, _, offset) = self.config.mapped().place(slot);
             if self.tables.stripe(stripe).state == StripeState::Free || self.tables.owner(slot).is_none() {
                 continue;
@@ -188,7 +219,8 @@ impl<I: Io> Recovery<I> {
                     match self.missing_block(stripe, column, offset, &row) {
                         Some(block) => block,
                         None => {
-                            self.lost.insert(g.slot(stripe, column, offset));
+                            let slot = g.slot(stripe, column, offset);
+                            self.lost.insert((self.verified[&slot].lsn, slot));
                             return Ok(());
                         }
                     }
@@ -246,7 +278,11 @@ impl<I: Io> Recovery<I> {
     /// The checksum of a slot's content. A pool without checksums has those of the records just verified.
     fn expected(&self, slot: SlotNo) -> Option<u32> {
         self.tables.owner(slot)?;
-        self.tables.crc(slot).or_else(|| self.verified.get(&slot).copied())
+        self.tables.crc(slot).or_else(|| self.verified_crc(slot))
+    }
+
+    fn verified_crc(&self, slot: SlotNo) -> Option<u32> {
+        self.verified.get(&slot).map(|record| record.crc)
     }
 
     /// A block that is damaged or whose member is missing: what the checksum confirms, else whatever parity says, else
@@ -267,7 +303,7 @@ impl<I: Io> Recovery<I> {
         let right = guesses.iter().position(|b| expected.is_some_and(|crc| crc32c(b.bytes()) == crc));
         match right {
             Some(i) => Some(guesses.swap_remove(i)),
-            None if expected.is_some() && self.verified.get(&slot) == expected.as_ref() => None,
+            None if expected.is_some() && self.verified_crc(slot) == expected => None,
             None => Some(guesses.into_iter().next().unwrap_or_else(|| Buf::zeroed(BLOCK_BYTES))),
         }
     }

@@ -155,6 +155,7 @@ impl Plan {
         }
         plan.draw_pair(&mut Rng::stream(seed, "plan, pair", 0));
         plan.draw_growth(&mut Rng::stream(seed, "plan, growth", 0));
+        plan.draw_compressing(&mut Rng::stream(seed, "plan, mapped, compressing", 0));
         plan
     }
 
@@ -202,6 +203,15 @@ impl Plan {
         if rng.chance(0.15) {
             self.physical = 100;
             self.squeeze = [0.005, 0.02, 0.1][rng.below(3) as usize];
+        }
+    }
+
+    /// Half of the mapped pools on thin members have some that compress, so that a write may be refused after its first blocks.
+    fn draw_compressing(&mut self, rng: &mut Rng) {
+        if self.physical > 0 && rng.chance(0.5) {
+            self.compressing = true;
+            self.physical = [60, 100, 100][rng.below(3) as usize];
+            self.squeeze = [0.02, 0.1, 1.0][rng.below(3) as usize];
         }
     }
 

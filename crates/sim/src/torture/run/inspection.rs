@@ -153,5 +153,5 @@ impl Run {
 
 /// The marks that only inspections reach.
 fn is_of_inspections(mark: MarkName) -> bool {
-    ["OpenedAsLastResort", "LastResortGap", "ReadUnknown"].contains(&mark.text())
+    ["OpenedAsLastResort", "LastResortGap", "LastResortStripeUnknown", "ReadUnknown"].contains(&mark.text())
 }
