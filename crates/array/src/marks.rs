@@ -217,6 +217,8 @@ sinew_core::coverage_marks! {
     ArrayMoveKeptEmpty,
     /// An elastic array: rows that a growth has taken apart became empty.
     ArrayMoveEmptied,
+    /// A growth waited until a member was rebuilt that a stripe was about to get a unit on.
+    ArrayMoveAwaitsRebuild,
     /// An elastic array: rows about to be changed by a growth could not have parity yet.
     ArrayMoveWithoutForm,
     /// An elastic array: units that no form uses were discarded.

@@ -97,6 +97,8 @@ pub enum Mutation {
     WriteUnrecorded,
     /// Arrays: move a chunk over another that may still be needed.
     OverwriteUnmoved,
+    /// Arrays: a growth gives stripes units on members that are still to be rebuilt there.
+    GrowOntoStale,
     /// Arrays: record that rows have changed before the chunks added to them are durable.
     ChangeUnflushed,
     /// Arrays: change rows in place without their after-images in the log.
@@ -171,7 +173,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 81] = [
+    pub const ALL: [Mutation; 82] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -215,6 +217,7 @@ impl Mutation {
         Mutation::RecordUnflushed,
         Mutation::WriteUnrecorded,
         Mutation::OverwriteUnmoved,
+        Mutation::GrowOntoStale,
         Mutation::ChangeUnflushed,
         Mutation::ChangeUnlogged,
         Mutation::ForgetReaders,

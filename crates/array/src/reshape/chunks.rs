@@ -107,6 +107,10 @@ impl<I: Io> Reshape<I> {
             self.state.mark(Mark::ArrayMoveNoSpace);
             return Err(VolumeError::NoSpace);
         }
+        for ChunkMove { stripe, way } in &moves {
+            let places = (0..layout.w).map(|unit| layout.member_home(way.to, unit));
+            self.require_rebuilt(layout, *stripe, places.map(|place| MemberId(place.member as u8)))?;
+        }
         let version = self.state.members().version();
         let uses: Vec<_> = stripes.iter().map(|&stripe| self.bitmap.use_region_of(stripe)).collect();
         self.copy(layout, &moves, manner).await?;

@@ -10,7 +10,9 @@ use std::rc::Rc;
 
 use sinew_core::ids::MemberId;
 use sinew_core::io::{DeviceId, Io};
+use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::Kick;
+use sinew_core::volume::VolumeError;
 use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_format::model::array_shard_layout::ShardLayout;
 use sinew_format::model::config::MemberState;
@@ -18,6 +20,7 @@ use sinew_members::io_priority::BackgroundWork;
 
 use crate::bitmap::Bitmap;
 use crate::journal::Journal;
+use crate::marks::Mark;
 use crate::state::ShardState;
 use crate::stripe::Stripes;
 
@@ -67,6 +70,30 @@ impl<I: Io> Reshape<I> {
     async fn yield_to_clients(&self, bytes: u64) {
         let members: Vec<MemberId> = self.state.layout().member_ids().collect();
         self.state.yield_to_clients(&members, bytes.div_ceil(members.len() as u64)).await;
+    }
+
+    /// Lets a stripe get units on these members, unless one of them is new to it and is still to be rebuilt in its region: what is
+    /// written there would count as stale, so the stripe would lose redundancy although no member failed.
+    ///
+    /// # Errors
+    /// [`VolumeError::Failed`] until the member is rebuilt.
+    fn require_rebuilt(
+        &self,
+        layout: &ShardLayout,
+        stripe: u64,
+        mut members: impl Iterator<Item = MemberId>,
+    ) -> Result<(), VolumeError> {
+        let (regions, region) = (self.bitmap.regions(), layout.region(stripe));
+        let is_stale = |member: MemberId| {
+            self.state.members().is_active(member)
+                && regions.is_stale(usize::from(member.0), region)
+                && !layout.stripe_members(stripe).any(|present| present == member)
+        };
+        if !members.any(is_stale) || mutation::on(Mutation::GrowOntoStale) {
+            return Ok(());
+        }
+        self.state.mark(Mark::ArrayMoveAwaitsRebuild);
+        Err(VolumeError::Failed)
     }
 
     /// Whether the growth cannot go on at present.

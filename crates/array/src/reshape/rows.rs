@@ -181,6 +181,9 @@ impl<I: Io> Reshape<I> {
             layout.set_moved(batch.upto);
             return Ok(());
         }
+        for change in batch.changes.iter().filter(|change| !layout.is_elastic() || self.fills(change)) {
+            self.require_rebuilt(layout, change.row, layout.member_ids())?;
+        }
         self.require_parity(&batch.changes)?;
         // Once wider, the rows do not use all places that they did, nor all that the new members have.
         let _widening = match layout.is_elastic() {
