@@ -17,9 +17,18 @@ struct Since {
 /// The limits of the first volume, as far as they are known.
 #[derive(Default)]
 pub(crate) struct LimitCheck {
-    /// `None` while an order is under way, or after one that failed.
+    /// `None` while an order is under way, after one that failed, and after several at one time: they end in any order.
     since: RefCell<Option<Since>>,
     orders: Cell<u64>,
+    under_way: Cell<u32>,
+}
+
+/// An order of an operator to change the limits.
+pub(crate) struct Order {
+    /// Orders so far, this one included.
+    orders: u64,
+    /// No other was under way when it began.
+    is_first: bool,
 }
 
 /// Requests that may have been let in before the limits were set, and the bytes of the largest.
@@ -30,23 +39,33 @@ pub(crate) struct Pending {
 }
 
 impl LimitCheck {
-    /// Numbers the orders so far, and this one. What is answered until [`LimitCheck::set`] is not held against any limit.
-    pub(crate) fn begin_order(&self) -> u64 {
+    /// An order begins. What is answered until its end is not held against any limit.
+    pub(crate) fn begin_order(&self) -> Order {
         *self.since.borrow_mut() = None;
-        self.orders.replace(self.orders.get() + 1)
+        let orders = self.orders.get() + 1;
+        self.orders.set(orders);
+        let is_first = self.under_way.replace(self.under_way.get() + 1) == 0;
+        Order { orders, is_first }
     }
 
-    /// The volume has these limits from now on. Does nothing if another order has begun since this one did.
-    pub(crate) fn set(&self, order: Option<u64>, at_ns: u64, limits: VolumeLimits) {
-        if order.is_none_or(|order| order + 1 == self.orders.get()) {
-            *self.since.borrow_mut() = Some(Since { limits, at_ns, requests: 0, bytes: 0 });
+    /// An order ends; if it succeeded and no other was under way meanwhile, the volume has its limits from now on.
+    pub(crate) fn end_order(&self, order: Order, at_ns: u64, limits: Option<VolumeLimits>) {
+        self.under_way.set(self.under_way.get() - 1);
+        let was_alone = order.is_first && order.orders == self.orders.get();
+        if let Some(limits) = limits.filter(|_| was_alone) {
+            self.set(at_ns, limits);
         }
+    }
+
+    fn set(&self, at_ns: u64, limits: VolumeLimits) {
+        *self.since.borrow_mut() = Some(Since { limits, at_ns, requests: 0, bytes: 0 });
     }
 
     /// Compares the limits of a pool that was opened with those that were set.
     pub(crate) fn reopened(&self, at_ns: u64, limits: VolumeLimits) -> Result<(), Wrong> {
         let known = self.since.borrow().as_ref().map(|since| since.limits);
-        self.set(None, at_ns, limits);
+        self.under_way.set(0);
+        self.set(at_ns, limits);
         match known.filter(|&known| known != limits) {
             Some(known) => Err(Kind::WrongData.of(format!("limits were {known}, and are {limits}"))),
             None => Ok(()),

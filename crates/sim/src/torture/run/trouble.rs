@@ -261,9 +261,8 @@ impl Run {
         let order = work.limits.begin_order();
         self.note(|| format!("limits: {limits}"));
         self.order(async move {
-            if control.set_volume_limits("v0", limits).await.is_ok() {
-                work.limits.set(Some(order), io.now(), limits);
-            }
+            let changed = control.set_volume_limits("v0", limits).await.is_ok();
+            work.limits.end_order(order, io.now(), changed.then_some(limits));
         });
         self.count("limits_ordered");
     }
