@@ -110,9 +110,14 @@ impl Core {
 
     /// Waits until a descriptor is readable.
     pub(crate) async fn readable(self: &Rc<Self>, fd: &Rc<OwnedFd>) {
+        self.becomes_readable(fd).await;
+    }
+
+    /// As [`Core::readable`], as a request that can be cancelled.
+    pub(crate) fn becomes_readable(self: &Rc<Self>, fd: &Rc<OwnedFd>) -> Op {
         let entry = io_uring::opcode::PollAdd::new(io_uring::types::Fd(fd.as_raw_fd()), libc::POLLIN as u32);
         // SAFETY: the entry refers to a descriptor only, which the payload keeps open.
-        unsafe { self.submit(entry.build(), Payload::Readable(Rc::clone(fd))) }.await;
+        unsafe { self.submit(entry.build(), Payload::Readable(Rc::clone(fd))) }
     }
 
     /// Called before a synchronous request of `bytes`. After a burst of such requests it yields to other tasks and the
@@ -154,6 +159,13 @@ impl Core {
 pub(crate) struct Op {
     core: Rc<Core>,
     slot: Option<usize>,
+}
+
+impl Op {
+    /// The slot of the request, until it has resolved.
+    pub(crate) fn slot(&self) -> Option<usize> {
+        self.slot
+    }
 }
 
 impl Future for Op {

@@ -1,7 +1,8 @@
 //! The engine's world on Linux: one thread, one executor and one io_uring per core.
 //!
 //! [`Runtime`] runs the tasks of one thread; [`UringIo`] is its handle and implements the engine's `Io`. [`Devices`] is
-//! shared by all runtimes of the process. [`net`] moves bytes for frontends, [`signal`] waits for SIGINT and SIGTERM,
+//! shared by all runtimes of the process. [`net`] moves bytes for frontends, [`event`] wakes and is
+//! woken by other processes, [`signal`] waits for SIGINT and SIGTERM,
 //! [`inherited`] has the sockets that the process was started with, [`threads`] starts a runtime on a core of its own.
 //! [`Fault`]s can be injected into members.
 //!
@@ -17,6 +18,7 @@ mod config;
 mod core;
 mod device;
 mod devices;
+pub mod event;
 mod executor;
 mod fault_delays;
 mod faults;

@@ -188,6 +188,13 @@ impl Ring {
         }
     }
 
+    /// Asks the kernel to end a request; its slot gets a result as ever, soon.
+    pub(crate) fn cancel(&mut self, slot: usize) {
+        let cancel = opcode::AsyncCancel::new(slot as u64).build();
+        // SAFETY: the entry refers to no memory.
+        unsafe { self.push_raw(cancel.user_data(CANCEL)) };
+    }
+
     /// Submits the queued requests and, with `wait`, sleeps until a completion arrives or the time is up.
     pub(crate) fn enter(&mut self, wait: bool, timeout: Option<Duration>) -> io::Result<()> {
         self.arm_eventfd();
