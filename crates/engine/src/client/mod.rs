@@ -96,6 +96,11 @@ impl VolumeShared {
         self.limiter.delayed()
     }
 
+    /// Its size now; 0 once it is gone.
+    pub fn bytes(&self) -> u64 {
+        self.end().unwrap_or(0)
+    }
+
     fn end(&self) -> Result<u64, VolumeError> {
         if self.gone.load(Ordering::SeqCst) {
             Err(VolumeError::Gone)
@@ -136,7 +141,14 @@ impl<I: Io> PoolClient<I> {
 
     /// A volume of the pool, for one connection. All clones of the handle are that connection.
     pub fn volume(&self, shared: Arc<VolumeShared>) -> VolumeHandle<I> {
-        VolumeHandle { client: self.clone(), shared: Rc::new(Connected::new(shared)) }
+        self.volume_of(&Connection::new(shared))
+    }
+
+    /// The volume of a connection that several threads serve.
+    pub fn volume_of(&self, connection: &Connection) -> VolumeHandle<I> {
+        let Connection(counted) = connection;
+        let (volume, _counted) = (Arc::clone(&counted.0), Arc::clone(counted));
+        VolumeHandle { client: self.clone(), shared: Rc::new(Connected { volume, _counted }) }
     }
 }
 
@@ -151,27 +163,43 @@ async fn call_there(
     answer.await.unwrap_or(Err(VolumeError::Gone))
 }
 
-/// A volume that is counted as connected until this is dropped.
-struct Connected(Arc<VolumeShared>);
+/// A connection of a client to a volume: counted until all clones, and all handles made of them, are dropped.
+#[derive(Clone, Debug)]
+pub struct Connection(Arc<Counted>);
 
-impl Connected {
-    fn new(shared: Arc<VolumeShared>) -> Connected {
-        shared.connections.fetch_add(1, Ordering::SeqCst);
-        Connected(shared)
+impl Connection {
+    /// Another connection.
+    pub fn new(volume: Arc<VolumeShared>) -> Connection {
+        volume.connections.fetch_add(1, Ordering::SeqCst);
+        Connection(Arc::new(Counted(volume)))
+    }
+
+    /// The volume.
+    pub fn volume(&self) -> &Arc<VolumeShared> {
+        &self.0.0
     }
 }
 
-impl Drop for Connected {
+#[derive(Debug)]
+struct Counted(Arc<VolumeShared>);
+
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+/// The volume of a connection, as one thread uses it.
+struct Connected {
+    volume: Arc<VolumeShared>,
+    _counted: Arc<Counted>,
 }
 
 impl Deref for Connected {
     type Target = VolumeShared;
 
     fn deref(&self) -> &VolumeShared {
-        &self.0
+        &self.volume
     }
 }
 
