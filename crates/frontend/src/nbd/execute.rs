@@ -7,6 +7,7 @@ use super::handshake::ALLOCATION_CONTEXT;
 use super::outbox::Outbox;
 use super::proto::{self, Headers, ReplyTo, Request, chunk, command, state};
 use super::transmission::{Command, Range, Refusal};
+use crate::zeroes::store_zeroes;
 
 /// Zeros inside a read are told as a hole from this length on: a shorter one costs the client more in messages than it
 /// saves in bytes.
@@ -23,8 +24,6 @@ pub(super) const STATUS_HELD_BYTES: u64 =
     EXTENTS_MAX as u64 * 32 + STATUS_BYTES_MAX / BLOCK_BYTES as u64 * 16;
 /// No reply to block status covers more: a longer request would keep a shard busy for long. A client asks again behind it.
 const STATUS_COVERED_BYTES_MAX: u64 = 64 << 30;
-/// Zeros written at once where holes are not wanted.
-pub(super) const ZEROES_BYTES: u64 = 1 << 20;
 
 /// What a successful command tells the client besides success.
 pub(super) enum Outcome {
@@ -70,28 +69,13 @@ pub(super) async fn execute<V: Volume>(
             Box::pin(volume.write_zeroes(range.offset, range.len, fua)).await?;
         }
         Command::WriteZeroes { range, fua, free: false } => {
-            Box::pin(store_zeroes(volume, range, fua)).await?;
+            Box::pin(store_zeroes(volume, range.offset, range.len, fua)).await?;
         }
         Command::Status { range, one } => {
             return Box::pin(extents(volume, range, one)).await.map(Outcome::Extents);
         }
     }
     Ok(Outcome::Done)
-}
-
-/// Writes zeros as data, so that the range stays allocated.
-async fn store_zeroes<V: Volume>(volume: &V, range: Range, fua: bool) -> Result<(), VolumeError> {
-    let end = range.offset + range.len;
-    let zeroes = Buf::zeroed(ZEROES_BYTES.min(range.len) as usize);
-    let block = BLOCK_BYTES as u64;
-    let mut at = range.offset;
-    while at < end {
-        // Pieces end on a block, so only the first and the last can touch part of one.
-        let piece_end = ((at + ZEROES_BYTES) / block * block).min(end);
-        volume.write(at, zeroes.slice(0, (piece_end - at) as usize), false).await?;
-        at = piece_end;
-    }
-    if fua { volume.flush().await } else { Ok(()) }
 }
 
 /// The extents of a range as the wire has them; at least one, maybe fewer than would cover the range.

@@ -12,7 +12,7 @@ use sinew_core::volume::Volume;
 use super::connection::Connection;
 pub use super::connection::{BYTES_MAX, REQUESTS_MAX};
 use super::deadline::within;
-use super::execute::{STATUS_HELD_BYTES, ZEROES_BYTES};
+use super::execute::STATUS_HELD_BYTES;
 use super::handshake::{Handshake, HandshakeEnd, Progress, Protection, Session};
 use super::input::{Closed, Input};
 use super::proto::{Headers, Request, command};
@@ -20,6 +20,7 @@ use super::transmission::{Terms, Verdict, check_request};
 use crate::exports::Exports;
 use crate::tls::{Grant, ServerTls, TlsStream};
 use crate::transport::{Part, Stream};
+use crate::zeroes::ZEROES_BYTES;
 
 /// How long the handshake may take, with that of TLS.
 pub const HANDSHAKE_NS_MAX: u64 = 30_000_000_000;

@@ -3,5 +3,6 @@
 #![allow(dead_code)]
 
 pub(crate) mod client;
+pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod wire;
