@@ -7,6 +7,7 @@
 //!     ring       takes chains of descriptors off a ring, one task per request, and puts them back
 //!     chain      descriptors -> checked segments of guest memory
 //!     request    header and segments -> checked command, or a status that refuses it
+//!     inflight   which requests are in flight, for the server that comes after this one
 //!     execute    command -> Volume call; data is copied once, between guest memory and a Buf
 //! ```
 //!
@@ -22,6 +23,7 @@ mod chain;
 mod config;
 mod device;
 mod execute;
+mod inflight;
 mod memory;
 mod request;
 mod ring;

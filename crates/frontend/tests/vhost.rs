@@ -3,6 +3,7 @@
 mod harness;
 
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
@@ -179,6 +180,48 @@ fn memory_comes_and_goes_under_running_rings() {
     }
     assert!(machine.faults.lock().unwrap()[0].contains("not in the memory"));
     assert!(machine.control.remove_mem_region(&region).is_err());
+}
+
+/// What a server leaves that ended while requests were in flight, and what the next one makes of it.
+#[test]
+fn a_server_that_comes_later_finds_what_is_in_flight() {
+    let volume = MemoryVolume::new(VOLUME);
+    let mut machine = machine(&volume);
+    let (described, file) = machine.inflight(2);
+    machine.control.set_inflight_fd(&described, file.as_raw_fd()).expect("set");
+    assert_eq!(machine.request(0, OUT, 0, &[7; 512], 0).0, OK);
+    volume.hold();
+    for head in [12, 4, 8] {
+        machine.lay(0, head, FREE + u64::from(head) * 0x1000, READ, 0, &[Part::Room(512)]);
+        machine.offer(0, head);
+    }
+    let waiting = || volume.held.lock().unwrap().as_ref().map_or(0, Vec::len);
+    while waiting() < 3 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    // The first server never gets further. Another one offers a request that no server has seen yet.
+    let later = MemoryVolume::new(VOLUME);
+    let mut machine = machine.connect_anew(&later);
+    machine.lay(0, 0, FREE, OUT, 8, &[Part::Filled(&[3; 512])]);
+    machine.offer_with(0, 0, false);
+    machine.control.set_inflight_fd(&described, file.as_raw_fd()).expect("set");
+    machine.set_up_from(0, 1);
+    let heads: Vec<u32> = (0..4).map(|_| machine.answer(0).0).collect();
+    assert_eq!(heads, [12, 4, 8, 0]);
+    assert_eq!(machine.request(0, READ, 8, &[], 512), (OK, vec![3; 512]));
+    // Nothing is left for a third one. It calls the guest, since the second may have ended between an answer and its call.
+    machine.control.get_vring_base(0).expect("base");
+    while machine.queues[0].call.read().is_ok() {}
+    machine.control.set_inflight_fd(&described, file.as_raw_fd()).expect("set");
+    machine.set_up(0);
+    let until = std::time::Instant::now() + Duration::from_secs(10);
+    while machine.queues[0].call.read().is_err() {
+        assert!(std::time::Instant::now() < until, "not called");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(machine.request(0, READ, 8, &[], 512), (OK, vec![3; 512]));
+    assert_eq!(machine.unseen(0), 0);
+    assert!(machine.faults.lock().unwrap().is_empty());
 }
 
 #[test]

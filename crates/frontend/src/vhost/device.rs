@@ -19,6 +19,7 @@ use vhost::vhost_user::{
 };
 
 use super::config;
+use super::inflight::{self, Inflight};
 use super::memory::{Memory, REGIONS_MAX};
 use super::ring::{Order, Place, RingStart};
 use super::terms::{Disk, PROTOCOL_FEATURES, QUEUE_SIZE_MAX, QUEUES_MAX};
@@ -75,13 +76,15 @@ struct Device<R> {
     rings: R,
     accepted: u64,
     memory: Memory,
+    /// Kept by the client over the end of this process.
+    inflight: Option<Inflight>,
     queues: Vec<Setup>,
 }
 
 impl<R: Rings> Device<R> {
     fn new(disk: Disk, rings: R) -> Device<R> {
         let queues = (0..QUEUES_MAX).map(|_| Setup::default()).collect();
-        Device { disk, rings, accepted: 0, memory: Memory::default(), queues }
+        Device { disk, rings, accepted: 0, memory: Memory::default(), inflight: None, queues }
     }
 
     fn queue(&mut self, index: u32) -> Result<&mut Setup> {
@@ -99,7 +102,7 @@ impl<R: Rings> Device<R> {
     /// Starts the ring of a queue if nothing is missing.
     fn start(&mut self, index: u32) -> Result<()> {
         let is_enabled = self.accepted & PROTOCOL_FEATURES == 0;
-        let Device { disk, rings, accepted, memory, queues } = self;
+        let Device { disk, rings, accepted, memory, inflight, queues } = self;
         let queue = queues.get_mut(index as usize).ok_or(Error::InvalidParam)?;
         let (Some(kick), Some((descriptors, used, available))) = (&queue.kick, queue.addresses) else {
             return Ok(());
@@ -121,6 +124,7 @@ impl<R: Rings> Device<R> {
             place,
             memory: memory.snapshot(),
             terms: disk.terms(*accepted),
+            inflight: inflight.as_ref().and_then(|all| all.queue(index as u16, queue.size)),
             kick: duplicate(kick)?,
             call: queue.call.as_ref().map(duplicate).transpose()?,
             error: queue.error.as_ref().map(duplicate).transpose()?,
@@ -139,6 +143,10 @@ impl<R: Rings> Device<R> {
             // A queue with addresses outside the memory runs when they are inside.
             let _ = self.start(index as u32);
         }
+    }
+
+    fn start_all(&mut self) -> Result<()> {
+        (0..self.queues.len()).try_for_each(|index| self.start(index as u32))
     }
 
     fn stop_all(&mut self) {
@@ -202,9 +210,7 @@ impl<R: Rings> VhostUserBackendReqHandlerMut for Device<R> {
         if features != self.accepted {
             self.stop_all();
             self.accepted = features;
-            for index in 0..self.queues.len() {
-                self.start(index as u32)?;
-            }
+            self.start_all()?;
         }
         Ok(())
     }
@@ -275,6 +281,7 @@ impl<R: Rings> VhostUserBackendReqHandlerMut for Device<R> {
         Ok(VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::REPLY_ACK
             | VhostUserProtocolFeatures::CONFIG
+            | VhostUserProtocolFeatures::INFLIGHT_SHMFD
             | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS)
     }
 
@@ -311,12 +318,15 @@ impl<R: Rings> VhostUserBackendReqHandlerMut for Device<R> {
         unsupported()
     }
 
-    fn get_inflight_fd(&mut self, _inflight: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
-        unsupported()
+    fn get_inflight_fd(&mut self, wanted: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
+        inflight::create(wanted)
     }
 
-    fn set_inflight_fd(&mut self, _inflight: &VhostUserInflight, _file: File) -> Result<()> {
-        unsupported()
+    fn set_inflight_fd(&mut self, described: &VhostUserInflight, file: File) -> Result<()> {
+        let inflight = Inflight::map(described, file)?;
+        self.stop_all();
+        self.inflight = Some(inflight);
+        self.start_all()
     }
 
     fn get_max_mem_slots(&mut self) -> Result<u64> {

@@ -7,6 +7,7 @@
 //! A ring is given up when its guest breaks a rule: it is served no more until the guest makes it anew.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use vm_memory::GuestAddress;
 use super::bell::Bell;
 use super::chain::{Chain, RingError};
 use super::execute::execute;
+use super::inflight::InflightQueue;
 use super::memory::Guest;
 use super::request::{self, Command, REQUEST_BYTES_MAX, Status};
 use super::terms::{QUEUE_SIZE_MAX, Terms};
@@ -45,6 +47,7 @@ pub struct RingStart {
     pub(super) place: Place,
     pub(super) memory: Guest,
     pub(super) terms: Terms,
+    pub(super) inflight: Option<InflightQueue>,
     pub(super) kick: OwnedFd,
     pub(super) call: Option<OwnedFd>,
     pub(super) error: Option<OwnedFd>,
@@ -76,14 +79,15 @@ pub async fn serve_ring<I: Io, V: Volume, B: Bell>(
     start: RingStart,
     bell: impl Fn(OwnedFd) -> B,
 ) {
-    let RingStart { index, place, memory, terms, kick, call, error, orders, fault } = start;
-    let queue = match queue_at(&place, &memory, &terms) {
+    let RingStart { index, place, memory, terms, mut inflight, kick, call, error, orders, fault } = start;
+    let mut queue = match queue_at(&place, &memory, &terms) {
         Ok(queue) => Some(queue),
         Err(problem) => {
             fault(&format!("ring {index} is given up: {problem}"));
             None
         }
     };
+    let left = queue.as_mut().map_or(Vec::new(), |queue| take_over(queue, inflight.as_mut()));
     let ring = Rc::new(Ring {
         io: io.clone(),
         volume,
@@ -92,6 +96,8 @@ pub async fn serve_ring<I: Io, V: Volume, B: Bell>(
         is_given_up: Cell::new(queue.is_none()),
         queue: RefCell::new(queue.unwrap_or_else(|| Queue::new(QUEUE_SIZE_MAX).expect("a power of two"))),
         memory: RefCell::new(memory),
+        inflight: RefCell::new(inflight),
+        left: RefCell::new(left.into()),
         busy: RefCell::new(vec![false; place.size.into()]),
         kick: bell(kick),
         call: RefCell::new(call.map(&bell)),
@@ -106,7 +112,9 @@ pub async fn serve_ring<I: Io, V: Volume, B: Bell>(
         ended: Signal::default(),
     });
     io.spawn(Rc::clone(&ring).listen());
-    // For a ring that is taken over, the guest has kicked already.
+    // A ring that is taken over: the guest has kicked already, and an earlier server may have ended between an answer and the
+    // call for it.
+    ring.ring_call();
     ring.take();
     while let Ok(order) = orders.recv().await {
         match order {
@@ -150,6 +158,15 @@ fn queue_at(place: &Place, memory: &Guest, terms: &Terms) -> Result<Queue, RingE
     Ok(queue)
 }
 
+/// The requests that an earlier server took and did not answer; the ring goes on behind them. Entries are answered in any order,
+/// but those taken are always as many as those answered and those in flight.
+fn take_over(queue: &mut Queue, inflight: Option<&mut InflightQueue>) -> Vec<u16> {
+    let Some(inflight) = inflight else { return Vec::new() };
+    let left = inflight.recover(queue.next_used());
+    queue.set_next_avail(queue.next_used().wrapping_add(left.len() as u16));
+    left
+}
+
 /// The state that the tasks of a ring share. No borrow is held across a wait.
 struct Ring<I, V, B> {
     io: I,
@@ -158,6 +175,10 @@ struct Ring<I, V, B> {
     table: GuestAddress,
     queue: RefCell<Queue>,
     memory: RefCell<Guest>,
+    /// Tells a later server what is in flight, if the client keeps it.
+    inflight: RefCell<Option<InflightQueue>>,
+    /// Requests that an earlier server has taken off the ring, and that are not taken up again yet.
+    left: RefCell<VecDeque<u16>>,
     /// Which descriptors began a request that is in flight.
     busy: RefCell<Vec<bool>>,
     kick: B,
@@ -201,11 +222,13 @@ impl<I: Io, V: Volume, B: Bell> Ring<I, V, B> {
     async fn stop(&self) {
         self.is_stopping.set(true);
         self.kick.silence();
-        self.ended.wait(|| (self.in_flight.get() == 0 && !self.is_listening.get()).then_some(())).await;
+        let has_ended = || self.in_flight.get() == 0 && !self.is_open() && !self.is_listening.get();
+        self.ended.wait(|| has_ended().then_some(())).await;
     }
 
+    /// Whether requests are taken. Those that an earlier server took are behind the place that a stopped ring tells.
     fn is_open(&self) -> bool {
-        !self.is_given_up.get() && !self.is_stopping.get()
+        !self.is_given_up.get() && (!self.is_stopping.get() || !self.left.borrow().is_empty())
     }
 
     /// Takes all requests off the ring that there is room for, and starts their tasks.
@@ -229,28 +252,49 @@ impl<I: Io, V: Volume, B: Bell> Ring<I, V, B> {
         }
     }
 
+    /// The request that begins with a descriptor.
+    fn read(&self, head: u16, memory: &Guest) -> Result<Taken, RingError> {
+        let size = self.queue.borrow().size();
+        let chain = Chain::walk(memory, self.table, size, head)?;
+        let command = request::decode(&chain, memory, &self.terms);
+        Ok(Taken { head, chain, command, memory: Arc::clone(memory) })
+    }
+
     /// The next request of the ring, if there is one and there is room for it.
     fn next(&self) -> Result<Option<Taken>, RingError> {
         let memory = self.memory.borrow().clone();
-        let mut queue = self.queue.borrow_mut();
-        let mut entries = queue.iter(&*memory).map_err(|error| match error {
-            virtio_queue::Error::InvalidAvailRingIndex => RingError::Index,
-            _ => RingError::Place,
-        })?;
-        let Some(entry) = entries.next() else { return Ok(None) };
-        let head = entry.head_index();
+        let left = self.left.borrow().front().copied();
+        let next = match left {
+            Some(head) => Some(head),
+            None => self.next_head(&memory)?,
+        };
+        let Some(head) = next else { return Ok(None) };
         if *self.busy.borrow().get(usize::from(head)).ok_or(RingError::OutsideTable)? {
             return Err(RingError::InFlight);
         }
-        let chain = Chain::walk(&memory, self.table, queue.size(), head)?;
-        let command = request::decode(&chain, &memory, &self.terms);
-        let bytes = held_bytes(&command);
-        if self.in_flight.get() > 0 && self.bytes.get() + bytes > BYTES_MAX {
-            queue.go_to_previous_position();
+        let taken = self.read(head, &memory)?;
+        if self.in_flight.get() > 0 && self.bytes.get() + held_bytes(&taken.command) > BYTES_MAX {
+            if left.is_none() {
+                self.queue.borrow_mut().go_to_previous_position();
+            }
             self.is_full.set(true);
             return Ok(None);
         }
-        Ok(Some(Taken { head, chain, command, memory }))
+        if left.is_some() {
+            self.left.borrow_mut().pop_front();
+        } else if let Some(inflight) = &mut *self.inflight.borrow_mut() {
+            inflight.take(head);
+        }
+        Ok(Some(taken))
+    }
+
+    fn next_head(&self, memory: &Guest) -> Result<Option<u16>, RingError> {
+        let mut queue = self.queue.borrow_mut();
+        let mut entries = queue.iter(&**memory).map_err(|error| match error {
+            virtio_queue::Error::InvalidAvailRingIndex => RingError::Index,
+            _ => RingError::Place,
+        })?;
+        Ok(entries.next().map(|entry| entry.head_index()))
     }
 
     fn start(self: &Rc<Self>, taken: Taken) {
@@ -289,7 +333,15 @@ impl<I: Io, V: Volume, B: Bell> Ring<I, V, B> {
             return;
         }
         let memory = self.memory.borrow().clone();
-        let answered = self.queue.borrow_mut().add_used(&*memory, head, written);
+        let (mut queue, inflight) = (self.queue.borrow_mut(), self.inflight.borrow());
+        if let Some(inflight) = &*inflight {
+            inflight.before_answer(head);
+        }
+        let answered = queue.add_used(&*memory, head, written);
+        if let Some(inflight) = inflight.as_ref().filter(|_| answered.is_ok()) {
+            inflight.after_answer(head, queue.next_used());
+        }
+        drop(queue);
         if answered.is_err() {
             self.give_up(RingError::Place);
         }

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use sinew_core::io::Io;
 use sinew_core::volume::Volume;
 use sinew_frontend::vhost::{Bell, Disk, RingStart, Rings, SessionEnd, serve_ring, serve_session};
-use vhost::vhost_user::message::{VhostUserHeaderFlag, VhostUserProtocolFeatures};
+use vhost::vhost_user::message::{VhostUserHeaderFlag, VhostUserInflight};
 use vhost::vhost_user::{Frontend, VhostUserFrontend};
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
 use virtio_queue::desc::split::Descriptor;
 use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap};
-use vmm_sys_util::eventfd::EventFd;
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use super::memory::{MemoryVolume, TaskIo};
 
@@ -133,6 +133,23 @@ pub(crate) fn session(
     (here, thread::spawn(move || serve_session(there, disk, rings)), faults)
 }
 
+/// A control socket with features agreed on.
+fn connected(
+    volume: &MemoryVolume,
+    without: u64,
+    read_only: bool,
+) -> (Frontend, JoinHandle<SessionEnd>, Arc<Mutex<Vec<String>>>) {
+    let (socket, session, faults) = session(volume, read_only);
+    let mut control = Frontend::from_stream(socket, 64);
+    let features = control.get_features().expect("features") & !without;
+    control.set_owner().expect("owner");
+    let offered = control.get_protocol_features().expect("protocol features");
+    control.set_protocol_features(offered).expect("set");
+    control.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
+    control.set_features(features).expect("features");
+    (control, session, faults)
+}
+
 impl Machine {
     /// A machine with this much memory, and these queues of the disk set up and running. `without` are features that the guest
     /// does not know.
@@ -143,20 +160,12 @@ impl Machine {
         without: u64,
         read_only: bool,
     ) -> Machine {
-        let (socket, session, faults) = session(volume, read_only);
         let file = tempfile::tempfile().expect("a file");
         file.set_len(bytes).expect("set_len");
         let offset = FileOffset::new(file.try_clone().expect("a clone"), 0);
         let memory =
             GuestMemoryMmap::from_ranges_with_files([(GuestAddress(0), bytes as usize, Some(offset))]);
-        let mut control = Frontend::from_stream(socket, 64);
-        let features = control.get_features().expect("features") & !without;
-        control.set_owner().expect("owner");
-        let offered = control.get_protocol_features().expect("protocol features");
-        control.set_protocol_features(offered & !VhostUserProtocolFeatures::GPA_ADDRESSES).expect("set");
-        control.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
-        control.set_features(features).expect("features");
-        let event = || EventFd::new(libc_nonblock()).expect("an eventfd");
+        let (control, session, faults) = connected(volume, without, read_only);
         let queue =
             |index| Queue { index, kick: event(), call: event(), error: event(), available: 0, used: 0 };
         let queues = (0..queues as u64).map(queue).collect();
@@ -167,6 +176,24 @@ impl Machine {
             machine.set_up(queue);
         }
         machine
+    }
+
+    /// The same machine, connected to another server. The rings of the first one are as if it had ended.
+    pub(crate) fn connect_anew(self, volume: &MemoryVolume) -> Machine {
+        let (control, session, faults) = connected(volume, 0, false);
+        let Machine { memory, file, mut queues, bytes, control: first, session: first_session, .. } = self;
+        // The first server would take kicks away.
+        queues.iter_mut().for_each(|queue| queue.kick = event());
+        // They live on: their requests wait for good.
+        std::mem::forget((first, first_session));
+        let mut machine = Machine { memory, file, control, queues, faults, session, bytes };
+        machine.share(0, bytes, USER);
+        machine
+    }
+
+    /// Memory for the requests in flight of this number of queues.
+    pub(crate) fn inflight(&mut self, queues: u16) -> (VhostUserInflight, File) {
+        self.control.get_inflight_fd(&VhostUserInflight::new(0, 0, queues, QUEUE_SIZE)).expect("memory")
     }
 
     /// Shares all memory, as one region.
@@ -202,6 +229,10 @@ impl Machine {
 
     /// Sets a queue up from where it is, and starts it.
     pub(crate) fn set_up(&mut self, index: usize) {
+        self.set_up_from(index, self.queues[index].available);
+    }
+
+    pub(crate) fn set_up_from(&mut self, index: usize, base: u16) {
         let at = USER + index as u64 * QUEUE_BYTES;
         let queue = &self.queues[index];
         let control = &mut self.control;
@@ -216,7 +247,7 @@ impl Machine {
             log_addr: None,
         };
         control.set_vring_addr(index, &config).expect("addresses");
-        control.set_vring_base(index, queue.available).expect("base");
+        control.set_vring_base(index, base).expect("base");
         control.set_vring_call(index, &queue.call).expect("call");
         control.set_vring_err(index, &queue.error).expect("err");
         control.set_vring_kick(index, &queue.kick).expect("kick");
@@ -236,6 +267,11 @@ impl Machine {
 
     /// Makes a chain available, and kicks.
     pub(crate) fn offer(&mut self, queue: usize, head: u16) {
+        self.offer_with(queue, head, true);
+    }
+
+    /// Makes a chain available, and kicks or does not.
+    pub(crate) fn offer_with(&mut self, queue: usize, head: u16, kicks: bool) {
         let (_, available, _) = self.places(queue);
         let state = &mut self.queues[queue];
         let entry = available + 4 + u64::from(state.available % QUEUE_SIZE) * 2;
@@ -243,7 +279,9 @@ impl Machine {
         state.available = state.available.wrapping_add(1);
         let index = GuestAddress(available + 2);
         self.memory.store(state.available, index, Ordering::SeqCst).expect("in memory");
-        state.kick.write(1).expect("kicked");
+        if kicks {
+            state.kick.write(1).expect("kicked");
+        }
     }
 
     /// Lays a request down from an address on, in descriptors from `head` on. Its status byte is the last.
@@ -336,6 +374,6 @@ impl Machine {
     }
 }
 
-fn libc_nonblock() -> i32 {
-    vmm_sys_util::eventfd::EFD_NONBLOCK
+fn event() -> EventFd {
+    EventFd::new(EFD_NONBLOCK).expect("an eventfd")
 }
