@@ -28,12 +28,14 @@ const FRESH_SEEDS: u64 = 1000;
 const FUZZ_SECONDS: u64 = 20;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
 /// are not asked for by name, since some releases have one of them in another.
-const PACKAGES: [(&str, &str); 29] = [
+const PACKAGES: [(&str, &str); 33] = [
     ("bcache-tools", "command -v make-bcache"),
     ("bindfs", "bindfs --version"),
     ("btrfs-progs", "mkfs.btrfs -V"),
+    ("busybox", "command -v busybox"),
     ("chromium", "chromium --version"),
     ("chromium-driver", "chromedriver --version"),
+    ("cpio", "cpio --version"),
     ("cryptsetup-bin", "cryptsetup --version"),
     ("dosfstools", "command -v mkfs.vfat"),
     ("e2fsprogs", "mkfs.ext4 -V"),
@@ -43,6 +45,7 @@ const PACKAGES: [(&str, &str); 29] = [
     ("fio", "fio --version"),
     ("kmod", "modprobe -V"),
     ("libnbd-bin", "nbdinfo --version"),
+    ("linux-image-cloud-amd64", "ls /boot/vmlinuz-*cloud-*"),
     ("lvm2", "command -v pvcreate"),
     ("mdadm", "command -v mdadm"),
     ("nbdfuse", "nbdfuse --version"),
@@ -53,6 +56,7 @@ const PACKAGES: [(&str, &str); 29] = [
     ("man-db", "man --version"),
     ("python3-libnbd", "/usr/bin/python3 -c 'import nbd'"),
     ("python3-seccomp", "/usr/bin/python3 -c 'import seccomp'"),
+    ("qemu-system-x86", "qemu-system-x86_64 --version"),
     ("qemu-utils", "qemu-img --version"),
     ("rocksdb-tools", "command -v db_bench"),
     ("udev", "udevadm --version"),

@@ -1,5 +1,5 @@
-//! The daemon of `sinew serve` and `sinew up`: a pool of this process, its volumes over NBD, its control socket, and its
-//! metrics and its page over HTTP.
+//! The daemon of `sinew serve` and `sinew up`: a pool of this process, its volumes over NBD and vhost-user, its control
+//! socket, and its metrics and its page over HTTP.
 
 mod addresses;
 pub(crate) mod config_file;
@@ -21,6 +21,7 @@ mod server;
 mod settings;
 mod site;
 mod tls_options;
+mod vhost_sockets;
 mod volume_stats;
 
 pub(crate) use addresses::Addresses;

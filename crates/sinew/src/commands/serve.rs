@@ -14,7 +14,7 @@ use crate::pool::assembly::Source;
 use crate::pool::create::shards_default;
 use crate::pool::host::Kind;
 
-/// Serves the volumes of a pool over NBD.
+/// Serves the volumes of a pool over NBD and vhost-user.
 ///
 /// Ctrl-C, SIGTERM and SIGHUP stop the server.
 /// Members that are not there are left out as long as the pool can do without them; the status names them.
@@ -71,6 +71,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
         }
         for place in at.nbd_places() {
             say!("  NBD      {place}");
+        }
+        for socket in &at.vhost_user {
+            say!("  vhost    {} at {}", socket.volume, socket.path.display());
         }
         if let Some(address) = at.metrics {
             say!("  metrics  http://{address}/metrics");

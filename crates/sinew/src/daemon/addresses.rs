@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use sinew_frontend::nbd::{NbdUri, UriTls};
 
+use super::vhost_sockets::VhostSocket;
 use crate::tls::TlsChoice;
 
 /// The sockets of a daemon.
@@ -20,6 +21,8 @@ pub(crate) struct Addresses {
     pub(crate) metrics: Option<SocketAddr>,
     /// For the page, over HTTP.
     pub(crate) http: Option<SocketAddr>,
+    /// For vhost-user.
+    pub(crate) vhost_user: Vec<VhostSocket>,
     /// The control socket.
     pub(crate) control: PathBuf,
 }

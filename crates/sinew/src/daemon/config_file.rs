@@ -20,6 +20,7 @@ use sinew_members::throttle::Limits;
 use super::listen::{Listen, parse_address, parse_group, parse_mode};
 use super::settings::Settings;
 use super::tls_options::{AllowedClient, TlsOptions};
+use super::vhost_sockets::VhostSocket;
 use crate::pool::assembly::{Assembly, Source};
 use crate::pool::cores::{self, CoreList};
 use crate::pool::host::Kind;
@@ -51,6 +52,9 @@ struct ConfigFile {
     preset: Option<Preset>,
     #[serde(default)]
     nbd: Nbd,
+    /// Sockets by the volume that is served there.
+    #[serde(default)]
+    vhost_user: BTreeMap<String, PathBuf>,
     #[serde(default)]
     metrics: HttpPlace,
     #[serde(default)]
@@ -217,8 +221,10 @@ fn parse(text: &str, named: &str) -> Result<(Source, Kind, Listen)> {
             None => None,
         },
     };
+    let vhost_user = file.vhost_user.iter().map(|(volume, path)| VhostSocket::new(volume, path));
     let listen = Listen {
         unix: file.nbd.unix,
+        vhost_user: vhost_user.collect::<Result<_>>()?,
         socket_mode: file.nbd.mode,
         socket_group: file.nbd.group,
         tcp: file.nbd.tcp,
@@ -348,6 +354,8 @@ mod tests {
             verify-peer = true
             [nbd.tls.clients]
             'a.example.org' = ['x', 'y']
+            [vhost-user]
+            vm = '/run/vm'
             [metrics]
             tcp = '127.0.0.1:9809'
             [http]
@@ -373,6 +381,7 @@ mod tests {
         assert!(matches!(kind, Kind::ReadOnly));
         assert_eq!(listen.unix, Some("/run/n".into()));
         assert_eq!((listen.socket_mode, listen.socket_group), (Some(0o660), Some(7)));
+        assert_eq!(listen.vhost_user, [VhostSocket { volume: "vm".into(), path: "/run/vm".into() }]);
         assert_eq!(listen.tcp, parse_address("127.0.0.1:10809").ok());
         assert_eq!(listen.tls.tls, Some(TlsChoice::Require));
         assert_eq!(listen.tls.tls_certificates, Some("/etc/sinew/tls".into()));

@@ -15,6 +15,7 @@ use sinew_uring::net::Listener;
 
 use super::settings::Settings;
 use super::tls_options::TlsOptions;
+use super::vhost_sockets::VhostSocket;
 use crate::pool::cores::{self, CoreList};
 use crate::pool::fault_member::{self, FaultMember};
 use crate::pool::preset;
@@ -28,11 +29,15 @@ pub(crate) struct Listen {
     /// nbd/NAME.sock beside the default control socket.
     #[arg(long, value_name = "PATH")]
     pub(crate) unix: Option<PathBuf>,
-    /// Permissions of the Unix socket for NBD, in octal, for example 0660.
+    /// Serve a volume at this Unix socket as a disk of virtual machines, over vhost-user (docs/howto/vhost-user.md), for
+    /// example vm1=/run/vm1.sock; can be given several times.
+    #[arg(long, value_name = "VOLUME=PATH", value_parser = VhostSocket::parse)]
+    pub(crate) vhost_user: Vec<VhostSocket>,
+    /// Permissions of the Unix sockets for NBD and vhost-user, in octal, for example 0660.
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     pub(crate) socket_mode: Option<u32>,
-    /// Group of the Unix socket for NBD, by name or number; its members may connect if the mode lets them (0660 if none is
-    /// given).
+    /// Group of the Unix sockets for NBD and vhost-user, by name or number; its members may connect if the mode lets them
+    /// (0660 if none is given).
     #[arg(long, value_name = "GROUP", value_parser = parse_group)]
     pub(crate) socket_group: Option<u32>,
     /// TCP address for NBD, for example 127.0.0.1:10809 or localhost:10809.
@@ -157,7 +162,23 @@ impl Listen {
         self.socket_mode.or(self.socket_group.map(|_| 0o660))
     }
 
-    /// Gives the Unix socket for NBD to the group, with the mode, that were asked for.
+    /// Listens at all vhost-user sockets.
+    ///
+    /// # Errors
+    /// When two are at one path, or one cannot be bound, or not with the access that was asked for.
+    pub(super) fn bind_vhost(
+        &self,
+        mut bind: impl FnMut(&Path) -> Result<Listener>,
+    ) -> Result<Vec<(VhostSocket, Listener)>> {
+        let bound = self.vhost_user.iter().map(|socket| {
+            let listener = bind(&socket.path)?;
+            self.set_access(&socket.path)?;
+            Ok((socket.clone(), listener))
+        });
+        bound.collect()
+    }
+
+    /// Gives a Unix socket for volumes to the group, with the mode, that were asked for.
     ///
     /// # Errors
     /// When this user may not do that.

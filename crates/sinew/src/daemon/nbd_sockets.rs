@@ -83,7 +83,7 @@ pub(crate) struct Connections {
     io: UringIo,
     client: PoolClient<UringIo>,
     catalog: Catalog,
-    stats: ThreadStats,
+    stats: Rc<ThreadStats>,
     entrance: Entrance,
     streams: RefCell<BTreeMap<u64, net::Stream>>,
     next: Cell<u64>,
@@ -95,7 +95,7 @@ impl Connections {
         io: UringIo,
         client: PoolClient<UringIo>,
         catalog: Catalog,
-        stats: ThreadStats,
+        stats: Rc<ThreadStats>,
         entrance: Entrance,
     ) -> Rc<Connections> {
         let (streams, next, stopping) = (RefCell::default(), Cell::new(0), Cell::new(false));

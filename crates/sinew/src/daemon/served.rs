@@ -10,10 +10,11 @@ use sinew_format::model::pool_geometry::PoolGeometry;
 use super::addresses::Addresses;
 use super::history::Samples;
 use super::rates::Rates;
+use super::vhost_sockets::VhostSocket;
 use super::volume_stats::VolumeStats;
 use crate::pool::host::Open;
 use crate::protocol::answer::{EventList, HistoryView};
-use crate::protocol::state::{InjectedFault, NbdPlaces, PoolState, ThrottleState};
+use crate::protocol::state::{InjectedFault, NbdPlaces, PoolState, ThrottleState, VhostUserPlace};
 use crate::protocol::{self, status};
 
 /// How long a request for events waits for one, and how often it looks.
@@ -80,6 +81,11 @@ impl Served {
             tcp: addresses.tcp.map(|address| address.to_string()),
             tls: addresses.tls.name().to_owned(),
         };
+        let place = |at: &VhostSocket| VhostUserPlace {
+            volume: at.volume.clone(),
+            unix: at.path.display().to_string(),
+        };
+        state.vhost_user = addresses.vhost_user.iter().map(place).collect();
         state.metrics = addresses.metrics.map(|address| address.to_string());
         state.http = addresses.http.map(|address| address.to_string());
         state.per_second = rates.per_second();

@@ -22,6 +22,7 @@ use super::listen::{Listen, bind_unix, set_mode};
 use super::nbd_sockets::{Connections, Door, Entrance};
 use super::served::Served;
 use super::site::{MetricsSite, PoolSite};
+use super::vhost_sockets::{Guests, Handed, RingThread, VhostSocket};
 use super::volume_stats::{ThreadStats, VolumeStats};
 use super::{control_socket, event_log, http, member_watch, readiness, refusals};
 use crate::out::complain;
@@ -64,8 +65,11 @@ pub(crate) fn serve(
     }
     fault_member::give(&devices, &available.candidates, &listen.fault_member)?;
     let (senders, receivers) = (0..64).map(|_| async_channel::bounded(HANDOVER)).unzip();
+    let (rings, ring_receivers) = (0..64).map(|_| async_channel::bounded(HANDOVER)).unzip();
     let stats = VolumeStats::default();
-    let worker = Others { receivers, stats: stats.clone(), entrance: entrance.clone() };
+    let worker =
+        Others { receivers, rings: ring_receivers, stats: stats.clone(), entrance: entrance.clone() };
+    let doors = Doors { inherited, senders, rings, worker: worker.clone() };
     let cores = listen.cores.clone();
     host::with_pool(devices, kind, available.candidates, cores, worker, async |open| {
         let open = Rc::new(open);
@@ -83,7 +87,7 @@ pub(crate) fn serve(
             open.control.set_rebuild_after(Some(after.as_nanos() as u64))?;
         }
         open.devices.begin_faults();
-        let server = Server::start(Rc::clone(&open), &listen, inherited, senders, stats, entrance)?;
+        let server = Server::start(Rc::clone(&open), &listen, doors)?;
         ready(&open, &server.addresses);
         readiness::ready(&format!("serving pool {}", open.control.config().name));
         let _ = stop.recv().await;
@@ -162,13 +166,17 @@ enum Handover {
 #[derive(Clone)]
 struct Others {
     receivers: Vec<Receiver<Handover>>,
+    /// Rings of vhost-user clients, for each thread, the first included.
+    rings: Vec<Receiver<Handed>>,
     stats: VolumeStats,
     entrance: Entrance,
 }
 
 impl Worker for Others {
     async fn work(self, thread: usize, io: UringIo, client: PoolClient<UringIo>, catalog: Catalog) {
-        let stats = ThreadStats::new(self.stats);
+        let stats = Rc::new(ThreadStats::new(self.stats));
+        let rings = RingThread::new(io.clone(), client.clone(), Rc::clone(&stats));
+        io.spawn(serve_rings(rings, self.rings[thread].clone()));
         let connections = Connections::new(io.clone(), client, catalog, stats, self.entrance);
         while let Ok(handover) = self.receivers[thread - 1].recv().await {
             match handover {
@@ -180,6 +188,21 @@ impl Worker for Others {
             }
         }
     }
+}
+
+/// Serves the rings that are handed to a thread.
+async fn serve_rings(thread: RingThread, rings: Receiver<Handed>) {
+    while let Ok(ring) = rings.recv().await {
+        thread.start(ring);
+    }
+}
+
+/// What clients come through, and the ways to the threads that serve them.
+struct Doors {
+    inherited: Vec<OwnedFd>,
+    senders: Vec<Sender<Handover>>,
+    rings: Vec<Sender<Handed>>,
+    worker: Others,
 }
 
 /// Unix sockets that were bound, and are removed again unless the server starts.
@@ -210,24 +233,21 @@ impl Drop for Bound {
 struct Server {
     open: Rc<Open>,
     addresses: Addresses,
-    /// The Unix socket for NBD that this server made.
-    unix: Option<PathBuf>,
+    /// The Unix sockets for volumes that this server made.
+    made: Vec<PathBuf>,
     here: Rc<Connections>,
+    guests: Rc<Guests>,
     others: Vec<Sender<Handover>>,
     next: Cell<usize>,
     stopping: Cell<bool>,
 }
 
 impl Server {
-    fn start(
-        open: Rc<Open>,
-        listen: &Listen,
-        inherited: Vec<OwnedFd>,
-        mut others: Vec<Sender<Handover>>,
-        stats: VolumeStats,
-        entrance: Entrance,
-    ) -> Result<Rc<Server>> {
+    fn start(open: Rc<Open>, listen: &Listen, doors: Doors) -> Result<Rc<Server>> {
+        let Doors { inherited, senders: mut others, mut rings, worker } = doors;
+        let Others { stats, entrance, rings: ring_receivers, .. } = worker;
         others.truncate(open.threads - 1);
+        rings.truncate(open.threads);
         let pool = open.control.config().name;
         let control = listen.control_path(&pool)?;
         let hook = match listen.hook.as_slice() {
@@ -246,6 +266,7 @@ impl Server {
         let unix_path = listen.nbd_path(&pool, !inherited.is_empty())?;
         let unix = unix_path.as_deref().map(|path| bound.bind(&io, path)).transpose()?;
         unix_path.as_deref().map_or(Ok(()), |path| listen.set_access(path))?;
+        let guest_sockets = listen.bind_vhost(|path| bound.bind(&io, path))?;
         let bind =
             |address| Listener::bind_tcp(&io, address).with_context(|| format!("cannot listen on {address}"));
         let tcp = listen.tcp.map(bind).transpose()?;
@@ -255,23 +276,28 @@ impl Server {
         let listeners: Vec<Listener> = unix.into_iter().chain(tcp).chain(inherited).collect();
         let _ = entrance.description.set(format!("volume of the Sinew pool {pool}"));
         let refusals = entrance.refusals.clone();
+        let catalog = open.control.catalog();
+        for VhostSocket { volume, path } in &listen.vhost_user {
+            if catalog.get(volume).is_none() {
+                complain!("warning: {} is for volume {volume}, which the pool does not have", path.display());
+            }
+        }
+        let mine = Rc::new(ThreadStats::new(stats.clone()));
+        let ring_thread = RingThread::new(io.clone(), open.client.clone(), Rc::clone(&mine));
+        io.spawn(serve_rings(ring_thread, ring_receivers[0].clone()));
         let server = Rc::new(Server {
-            here: Connections::new(
-                io.clone(),
-                open.client.clone(),
-                open.control.catalog(),
-                ThreadStats::new(stats.clone()),
-                entrance,
-            ),
+            guests: Guests::new(io.clone(), catalog.clone(), refusals.clone(), rings),
+            here: Connections::new(io.clone(), open.client.clone(), catalog, mine, entrance),
             addresses: Addresses {
                 unix: listeners.iter().find_map(Listener::path),
                 tcp: listeners.iter().find_map(Listener::address),
                 tls: listen.tls.choice(),
                 metrics: metrics.as_ref().and_then(Listener::address),
                 http: page.as_ref().and_then(Listener::address),
+                vhost_user: listen.vhost_user.clone(),
                 control,
             },
-            unix: unix_path,
+            made: unix_path.into_iter().chain(listen.vhost_user.iter().map(|at| at.path.clone())).collect(),
             others,
             next: Cell::new(0),
             stopping: Cell::new(false),
@@ -294,6 +320,9 @@ impl Server {
         for listener in listeners {
             let door = if listener.address().is_some() { Door::Tcp } else { Door::Unix };
             io.spawn(Rc::clone(&server).accept(listener, door));
+        }
+        for (socket, listener) in guest_sockets {
+            io.spawn(Rc::clone(&server.guests).accept(socket, listener));
         }
         Ok(server)
     }
@@ -327,16 +356,17 @@ impl Server {
     async fn stop(&self) -> Result<()> {
         self.stopping.set(true);
         self.open.control.catalog().lift_limits();
-        for path in self.unix.iter().chain([&self.addresses.control]) {
+        for path in self.made.iter().chain([&self.addresses.control]) {
             let _ = std::fs::remove_file(path);
         }
         let (done, ended) = async_channel::bounded(self.others.len().max(1));
         for other in &self.others {
             let _ = other.send(Handover::Stop(done.clone())).await;
         }
-        let (here, mine) = (Rc::clone(&self.here), done);
+        let (here, guests, mine) = (Rc::clone(&self.here), Rc::clone(&self.guests), done);
         self.open.io.spawn(async move {
             here.stop().await;
+            guests.stop().await;
             let _ = mine.send(()).await;
         });
         for _ in 0..self.open.threads {

@@ -116,6 +116,8 @@ pub(crate) struct PoolState {
     pub(crate) rebuild_room: Option<bool>,
     /// Where volumes are served.
     pub(crate) nbd: NbdPlaces,
+    /// Where volumes are served over vhost-user.
+    pub(crate) vhost_user: Vec<VhostUserPlace>,
     /// TCP address of the metrics; null if there is none.
     pub(crate) metrics: Option<String>,
     /// TCP address of the page; null if there is none.
@@ -440,6 +442,16 @@ pub(crate) struct VolumeLimitsState {
     pub(crate) bytes_per_second: u64,
     /// Milliseconds in which an idle volume saves up what it may use at once.
     pub(crate) burst_ms: u32,
+}
+
+/// Where a volume is served as a disk of virtual machines.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct VhostUserPlace {
+    /// Name of the volume.
+    pub(crate) volume: String,
+    /// Path of its Unix socket.
+    pub(crate) unix: String,
 }
 
 /// Where volumes are served.
