@@ -1,5 +1,6 @@
 //! From names to files: which file of a crate defines what another one imports, names or calls.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::{Import, Mention, Module, read};
@@ -31,6 +32,9 @@ pub(crate) struct Crate<'a> {
     by_path: BTreeMap<Vec<&'a str>, usize>,
     /// The files whose `impl` blocks define a method of a type.
     methods: BTreeMap<(usize, &'a str, &'a str), Vec<&'a str>>,
+    /// Names that are being looked for through the glob imports of a module. The path of such an import may not be looked for
+    /// through itself: with several of them in a module the search would not end in reasonable time.
+    through_globs: RefCell<BTreeSet<(usize, &'a str)>>,
 }
 
 /// What a path leads to.
@@ -57,7 +61,8 @@ impl<'a> Crate<'a> {
         all.retain(|(module, _)| !(1..=module.path.len()).any(|n| tests.contains(&module.path[..n])));
         let (modules, files): (Vec<_>, Vec<_>) = all.into_iter().unzip();
         let by_path = modules.iter().enumerate().map(|(i, module)| (module.path.clone(), i)).collect();
-        let mut this = Self { modules, files, by_path, methods: BTreeMap::new() };
+        let (methods, through_globs) = (BTreeMap::new(), RefCell::default());
+        let mut this = Self { modules, files, by_path, methods, through_globs };
         let mut methods: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (i, block) in this.blocks() {
             if let Some(Found::Item { module, name }) = this.resolve(i, &block.of, 0) {
@@ -209,11 +214,16 @@ impl<'a> Crate<'a> {
             item().or_else(imported).or_else(inner)
         };
         by_name.or_else(|| {
+            if !self.through_globs.borrow_mut().insert((at, name)) {
+                return None;
+            }
             let mut globs = module.imports.iter().filter(|import| import.name == "*" && chain < CHAIN_MAX);
-            globs.find_map(|glob| match self.resolve(at, &glob.path, chain + 1)? {
+            let found = globs.find_map(|glob| match self.resolve(at, &glob.path, chain + 1)? {
                 Found::Module(from) if from != at => self.lookup_before(from, name, more, chain + 1),
                 _ => None,
-            })
+            });
+            self.through_globs.borrow_mut().remove(&(at, name));
+            found
         })
     }
 }
@@ -257,6 +267,13 @@ mod tests {
         let (found, wanted): (BTreeSet<_>, BTreeSet<_>) =
             (found.into_iter().collect(), wanted.iter().map(|&s| s.to_owned()).collect());
         assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn several_globs_of_one_module_end() {
+        let globs = ["a", "b", "c", "d", "e"].map(|name| format!("use {name}::*; use super::{name}::*;\n"));
+        let code: &'static str = (globs.concat() + "fn f() { g(); }").leak();
+        assert_eq!(edges(&[("lib.rs", "mod x;"), ("x.rs", code)]), Vec::<String>::new());
     }
 
     #[test]
