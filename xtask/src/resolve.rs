@@ -32,8 +32,8 @@ pub(crate) struct Crate<'a> {
     by_path: BTreeMap<Vec<&'a str>, usize>,
     /// The files whose `impl` blocks define a method of a type.
     methods: BTreeMap<(usize, &'a str, &'a str), Vec<&'a str>>,
-    /// Names that are being looked for through the glob imports of a module. The path of such an import may not be looked for
-    /// through itself: with several of them in a module the search would not end in reasonable time.
+    /// Names under search through the glob imports of a module. The search for the path of a glob import leaves out the globs that
+    /// it came from: the time would be exponential in their number.
     through_globs: RefCell<BTreeSet<(usize, &'a str)>>,
 }
 
@@ -61,8 +61,8 @@ impl<'a> Crate<'a> {
         all.retain(|(module, _)| !(1..=module.path.len()).any(|n| tests.contains(&module.path[..n])));
         let (modules, files): (Vec<_>, Vec<_>) = all.into_iter().unzip();
         let by_path = modules.iter().enumerate().map(|(i, module)| (module.path.clone(), i)).collect();
-        let (methods, through_globs) = (BTreeMap::new(), RefCell::default());
-        let mut this = Self { modules, files, by_path, methods, through_globs };
+        let mut this =
+            Self { modules, files, by_path, methods: BTreeMap::new(), through_globs: RefCell::default() };
         let mut methods: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (i, block) in this.blocks() {
             if let Some(Found::Item { module, name }) = this.resolve(i, &block.of, 0) {

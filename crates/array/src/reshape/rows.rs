@@ -181,7 +181,7 @@ impl<I: Io> Reshape<I> {
             layout.set_moved(batch.upto);
             return Ok(());
         }
-        for change in batch.changes.iter().filter(|change| !layout.is_elastic() || self.fills(change)) {
+        for change in batch.changes.iter().filter(|change| self.fills(change)) {
             self.require_rebuilt(layout, change.row, layout.member_ids())?;
         }
         self.require_parity(&batch.changes)?;

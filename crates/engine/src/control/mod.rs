@@ -87,8 +87,8 @@ impl<I: Io> Control<I> {
         }
     }
 
-    /// Tells of each member without which the pool was opened, and that did not come back. Later ones fail or are taken out, so
-    /// that each is told once.
+    /// Adds an event for each member that was missing when the pool was opened and has not come back. A member becomes *missing*
+    /// at an opening only, so there is one event for each.
     fn tell_missing(&self) {
         let missing: Vec<usize> = {
             let config = self.config.borrow();

@@ -14,20 +14,20 @@ use crate::control::events::{Event, MemberChange, Work};
 /// Shares of the capacity in use, in percent, at each of which there is an event.
 const SPACE_STEPS: [u64; 3] = [80, 90, 95];
 
-/// A member that was told to be slow is told to be so no more when no look has found it slower than its peers for this long.
+/// The event that a member is not slow any more comes when it has not been slower than its peers for this long.
 const NOT_SLOW_AFTER_NS: u64 = 30_000_000_000;
 
-/// What was told of a member's speed.
+/// The speed of a member as the last event has it.
 #[derive(Clone, Copy, Default)]
 struct Speed {
     is_slow: bool,
-    /// When a look last found it slower than its peers.
+    /// When the member was last seen slower than its peers.
     slower_at: u64,
 }
 
 impl Speed {
-    /// What is to be told of it after a look. Load that changes, and spikes that keep a member from requests, make a member that
-    /// is slower for good look like the others now and then.
+    /// The change that needs an event. Changing load, and spikes that keep requests from the member, hide for some time that a
+    /// member is slower for good.
     fn update(&mut self, latency: &MemberLatency, now: u64) -> Option<MemberChange> {
         if latency.slow_for_ns > 0 || latency.suspect {
             self.slower_at = now;

@@ -43,7 +43,7 @@ impl NextSlots {
     }
 
     /// Notes that this slot has the newest intact superblock of the device.
-    pub(crate) fn holds_newest(&self, device: DeviceId, slot: usize) {
+    fn holds_newest(&self, device: DeviceId, slot: usize) {
         self.0.borrow_mut().insert(device, 1 - slot);
     }
 }
@@ -59,10 +59,11 @@ pub(crate) async fn write_superblock<I: Io>(
     let superblock = Superblock { member: member as u8, config: config.clone() };
     let data = superblock.encode().map_err(SuperblockError::Encode)?;
     let slot = slots.of(device);
-    let mut written = io.write(device, SLOT_OFFSETS[slot], Rc::new([data])).await;
-    if written.is_ok() {
-        written = io.flush(device).await;
-    }
+    let written = async {
+        io.write(device, SLOT_OFFSETS[slot], Rc::new([data])).await?;
+        io.flush(device).await
+    };
+    let written = written.await;
     if written.is_ok() || mutation::on(Mutation::AlternateSlots) {
         slots.holds_newest(device, slot);
     }

@@ -34,7 +34,7 @@ pub(super) async fn execute<V: Volume>(
         Command::Discard(ranges) => (status_of(Box::pin(discard(volume, ranges, terms)).await), 0),
         Command::WriteZeroes(ranges) => (status_of(Box::pin(write_zeroes(volume, ranges, terms)).await), 0),
         Command::Serial => {
-            // The driver may give less room: what fits is told.
+            // The buffer of the driver may be shorter: the serial number is cut off.
             let len = terms.serial.len().min(chain.room_bytes as usize);
             let written = chain.write(memory, [&terms.serial[..len]]);
             if written { (Status::Ok, len as u32) } else { (Status::Failed, 0) }

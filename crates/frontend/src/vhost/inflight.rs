@@ -47,7 +47,7 @@ fn queue_bytes(queue_size: u16) -> u64 {
     (HEADER_BYTES + ENTRY_BYTES * u64::from(queue_size)).next_multiple_of(ALIGNMENT)
 }
 
-/// New memory for the queues that the client has, as it is told of it.
+/// Creates the memory for the queues of a client, and describes it in the form of the protocol's reply.
 ///
 /// # Errors
 /// When there are too many, or the system has no memory.

@@ -14,7 +14,7 @@ const RANGE_BYTES: usize = size_of::<blk::virtio_blk_discard_write_zeroes>();
 /// Data of one request, at most. A larger one fails.
 pub(super) const REQUEST_BYTES_MAX: u64 = 32 << 20;
 
-/// How a request ended, as the guest is told.
+/// The status byte of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Status {

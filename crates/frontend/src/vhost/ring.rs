@@ -72,7 +72,7 @@ pub enum Order {
     Stop(Sender<u16>),
 }
 
-/// Serves a ring until it is told to stop, or its control socket has vanished. All its requests have been answered then.
+/// Serves a ring until an order to stop, or until its control socket is closed. Returns when all its requests are answered.
 pub async fn serve_ring<I: Io, V: Volume, B: Bell>(
     io: I,
     volume: V,

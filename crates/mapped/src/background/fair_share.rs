@@ -4,6 +4,7 @@
 //! share of either is read, or written, more than the others.
 
 use sinew_core::ids::MemberId;
+use sinew_format::model::mapped_geometry::MappedGeometry;
 
 /// What a chunk is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,13 @@ pub(crate) enum Role {
     Data,
     /// A parity column.
     Parity,
+}
+
+impl Role {
+    /// The role of the chunk with this index in a stripe.
+    pub(crate) fn of(geometry: &MappedGeometry, index: usize) -> Role {
+        if geometry.is_parity(index) { Role::Parity } else { Role::Data }
+    }
 }
 
 const ROLES: [Role; 2] = [Role::Data, Role::Parity];

@@ -144,7 +144,7 @@ impl<I: Io> Rebalancer<I> {
     }
 
     pub(super) fn role(&self, index: usize) -> Role {
-        if self.store.geometry().is_parity(index) { Role::Parity } else { Role::Data }
+        Role::of(self.store.geometry(), index)
     }
 
     /// Goes once over all stripes.

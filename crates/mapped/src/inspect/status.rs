@@ -97,10 +97,10 @@ pub(crate) fn status<I: Io>(stripes: &Stripes<I>, progress: &Progress) -> ShardS
         }
         for (index, home) in tables.homes(stripe).iter().enumerate() {
             let Some(id) = home.map(|home| home.member) else { continue };
-            let (member, is_parity) = (usize::from(id.0), store.geometry().is_parity(index));
-            shares.count(if is_parity { Role::Parity } else { Role::Data }, id);
+            let (member, role) = (usize::from(id.0), Role::of(store.geometry(), index));
+            shares.count(role, id);
             status.member_chunks_used[member] += 1;
-            status.member_chunks_parity[member] += u64::from(is_parity);
+            status.member_chunks_parity[member] += u64::from(role == Role::Parity);
         }
         status.stripes_degraded += u64::from(stripes.missing_chunks(stripe) > 0);
         status.stripes_at_risk += u64::from(stripes.losses(stripe) >= store.geometry().failures());

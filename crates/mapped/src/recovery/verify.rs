@@ -21,38 +21,33 @@ use sinew_members::open_error::RecoverError;
 
 impl<I: Io> Recovery<I> {
     /// Whether a record that may have outlived its data is still true.
-    pub(super) async fn is_sound(
-        &mut self,
-        lsn: Lsn,
-        record: &Record,
-        released: &ReleasedChunks,
-    ) -> Result<bool, RecoverError> {
+    pub(super) async fn is_sound(&mut self, lsn: Lsn, record: &Record, released: &ReleasedChunks) -> bool {
         match record {
             Record::Open { stripe, parity, .. } => {
                 self.touched.insert(*stripe);
                 if *parity {
                     self.resync.insert(*stripe);
                 }
-                Ok(true)
+                true
             }
             Record::Write { slot, crcs, .. } => {
                 // All or nothing would be legal too, but what survived is worth keeping together.
                 for (i, &crc) in crcs.iter().enumerate() {
                     if !self.verify_slot(SlotNo(slot.0 + i as u32), SlotRecord { lsn, crc }, released).await {
-                        return Ok(false);
+                        return false;
                     }
                 }
-                Ok(true)
+                true
             }
             Record::Move { slot, crc, .. } => {
-                Ok(self.verify_slot(*slot, SlotRecord { lsn, crc: *crc }, released).await)
+                self.verify_slot(*slot, SlotRecord { lsn, crc: *crc }, released).await
             }
             // Dropping a record can bring a block back to a stripe that died by it.
             Record::Free { stripe } if self.tables.holds_live(*stripe) => {
                 self.io.mark(Mark::RecoverFreeDropped);
-                Ok(false)
+                false
             }
-            _ => Ok(true),
+            _ => true,
         }
     }
 
@@ -70,16 +65,15 @@ impl<I: Io> Recovery<I> {
             self.io.mark(Mark::LastResortStripeUnknown);
             return true;
         }
-        if self.note_if_good(slot, record).await {
-            return true;
-        }
-        if released.any_since(record.lsn, stripe)
-            && !self.lost.contains(&(record.lsn, slot))
-            && !mutation::on(Mutation::DropReleased)
-        {
-            self.io.mark(Mark::RecoverPresumed);
-            self.presumed.insert(slot, record);
-            return true;
+        if !self.lost.contains(&(record.lsn, slot)) {
+            if self.note_if_good(slot, record).await {
+                return true;
+            }
+            if released.any_since(record.lsn, stripe) && !mutation::on(Mutation::DropReleased) {
+                self.io.mark(Mark::RecoverPresumed);
+                self.presumed.insert(slot, record);
+                return true;
+            }
         }
         self.io.mark(Mark::RecoverDropped);
         self.report.records_dropped += 1;
@@ -89,7 +83,7 @@ impl<I: Io> Recovery<I> {
     /// Reads a slot, and notes it as verified if any copy is good.
     async fn note_if_good(&mut self, slot: SlotNo, record: SlotRecord) -> bool {
         let (good, bad) = self.read_copies(slot, record.crc).await;
-        let Some(good) = good.filter(|_| !self.lost.contains(&(record.lsn, slot))) else { return false };
+        let Some(good) = good else { return false };
         self.verified.insert(slot, record);
         // An earlier record may have been about the same slot.
         self.presumed.remove(&slot);

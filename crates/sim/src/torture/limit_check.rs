@@ -19,16 +19,10 @@ struct Since {
 pub(crate) struct LimitCheck {
     /// `None` while an order is under way, after one that failed, and after several at one time: they end in any order.
     since: RefCell<Option<Since>>,
-    orders: Cell<u64>,
+    /// Orders under way.
     under_way: Cell<u32>,
-}
-
-/// An order of an operator to change the limits.
-pub(crate) struct Order {
-    /// Orders so far, this one included.
-    orders: u64,
-    /// No other was under way when it began.
-    is_first: bool,
+    /// Several were under way at one time since the last time that none was.
+    overlap: Cell<bool>,
 }
 
 /// Requests that may have been let in before the limits were set, and the bytes of the largest.
@@ -40,21 +34,19 @@ pub(crate) struct Pending {
 
 impl LimitCheck {
     /// An order begins. What is answered until its end is not held against any limit.
-    pub(crate) fn begin_order(&self) -> Order {
+    pub(crate) fn begin_order(&self) {
         *self.since.borrow_mut() = None;
-        let orders = self.orders.get() + 1;
-        self.orders.set(orders);
-        let is_first = self.under_way.replace(self.under_way.get() + 1) == 0;
-        Order { orders, is_first }
+        self.overlap.set(self.overlap.get() || self.under_way.get() > 0);
+        self.under_way.set(self.under_way.get() + 1);
     }
 
     /// An order ends; if it succeeded and no other was under way meanwhile, the volume has its limits from now on.
-    pub(crate) fn end_order(&self, order: Order, at_ns: u64, limits: Option<VolumeLimits>) {
+    pub(crate) fn end_order(&self, at_ns: u64, limits: Option<VolumeLimits>) {
         self.under_way.set(self.under_way.get() - 1);
-        let was_alone = order.is_first && order.orders == self.orders.get();
-        if let Some(limits) = limits.filter(|_| was_alone) {
+        if let Some(limits) = limits.filter(|_| !self.overlap.get()) {
             self.set(at_ns, limits);
         }
+        self.overlap.set(self.overlap.get() && self.under_way.get() > 0);
     }
 
     fn set(&self, at_ns: u64, limits: VolumeLimits) {
@@ -65,6 +57,7 @@ impl LimitCheck {
     pub(crate) fn reopened(&self, at_ns: u64, limits: VolumeLimits) -> Result<(), Wrong> {
         let known = self.since.borrow().as_ref().map(|since| since.limits);
         self.under_way.set(0);
+        self.overlap.set(false);
         self.set(at_ns, limits);
         match known.filter(|&known| known != limits) {
             Some(known) => Err(Kind::WrongData.of(format!("limits were {known}, and are {limits}"))),

@@ -258,11 +258,11 @@ impl Run {
             burst_ms: [0, 0, 20, 1000][rng.below(4) as usize],
         };
         let (work, control, io) = (Rc::clone(&self.work), Rc::clone(&pool.control), self.world.io());
-        let order = work.limits.begin_order();
+        work.limits.begin_order();
         self.note(|| format!("limits: {limits}"));
         self.order(async move {
             let changed = control.set_volume_limits("v0", limits).await.is_ok();
-            work.limits.end_order(order, io.now(), changed.then_some(limits));
+            work.limits.end_order(io.now(), changed.then_some(limits));
         });
         self.count("limits_ordered");
     }
