@@ -28,7 +28,7 @@ const FRESH_SEEDS: u64 = 1000;
 const FUZZ_SECONDS: u64 = 20;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
 /// are not asked for by name, since some releases have one of them in another.
-const PACKAGES: [(&str, &str); 33] = [
+const PACKAGES: [(&str, &str); 35] = [
     ("bcache-tools", "command -v make-bcache"),
     ("bindfs", "bindfs --version"),
     ("btrfs-progs", "mkfs.btrfs -V"),
@@ -37,6 +37,7 @@ const PACKAGES: [(&str, &str); 33] = [
     ("chromium-driver", "chromedriver --version"),
     ("cpio", "cpio --version"),
     ("cryptsetup-bin", "cryptsetup --version"),
+    ("dbus", "command -v dbus-daemon"),
     ("dosfstools", "command -v mkfs.vfat"),
     ("e2fsprogs", "mkfs.ext4 -V"),
     ("exfatprogs", "command -v mkfs.exfat"),
@@ -59,6 +60,7 @@ const PACKAGES: [(&str, &str); 33] = [
     ("qemu-system-x86", "qemu-system-x86_64 --version"),
     ("qemu-utils", "qemu-img --version"),
     ("rocksdb-tools", "command -v db_bench"),
+    ("systemd-sysv", "test -x /lib/systemd/systemd"),
     ("udev", "udevadm --version"),
     ("user-mode-linux", "command -v linux.uml"),
     ("xfsprogs", "mkfs.xfs -V"),

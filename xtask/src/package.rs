@@ -29,8 +29,9 @@ const fn item(from: &'static str, to: &'static str) -> Item {
 }
 
 /// Files of the tree that are installed as they are.
-const ITEMS: [Item; 8] = [
+const ITEMS: [Item; 9] = [
     item("packaging/systemd/sinew@.service", "usr/lib/systemd/system/"),
+    item("packaging/systemd/sinew-member@.service", "usr/lib/systemd/system/"),
     item("packaging/udev/64-sinew.rules", "usr/lib/udev/rules.d/"),
     item("packaging/pool.toml", "usr/share/doc/sinew/examples/"),
     item("packaging/hooks/webhook", "usr/share/sinew/hooks/"),

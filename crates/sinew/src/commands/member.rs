@@ -1,10 +1,12 @@
 //! `sinew member`: list members, add and remove them, take them offline, bring them back, replace them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use serde_json::{Value, json};
+use sinew_core::ids::uuid_text;
+use sinew_format::model::config::MemberState;
 
 use crate::client::{Target, wait_for};
 use crate::out::say;
@@ -81,6 +83,14 @@ pub(crate) enum MemberCommand {
         /// As JSON.
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Takes the member on a device back into its pool, if that is open without it because the member was missing then. Otherwise
+    /// nothing is done. The package runs this when a device appears.
+    Rejoin {
+        /// The device.
+        path: PathBuf,
         #[command(flatten)]
         target: Target,
     },
@@ -168,6 +178,7 @@ pub(crate) fn run(command: MemberCommand) -> Result<()> {
             let told = finish(&target, member, wait)?;
             tell(&target, member, json, &told)
         }
+        MemberCommand::Rejoin { path, target } => rejoin(&path, &target),
         MemberCommand::Physical { member, limit, json, target } => {
             target.ask(&Request::MemberPhysical { member, bytes: limit })?;
             let told = match limit {
@@ -186,6 +197,21 @@ pub(crate) fn run(command: MemberCommand) -> Result<()> {
             tell(&target, member, json, &told)
         }
     }
+}
+
+fn rejoin(path: &Path, target: &Target) -> Result<()> {
+    let superblock =
+        members::peek(path).with_context(|| format!("{} is not a member of a Sinew pool", path.display()))?;
+    let (config, member) = (&superblock.config, usize::from(superblock.member));
+    let target = target.or_pool(&config.name);
+    // Without a server there is nothing to rejoin. One that waits for its members finds this one.
+    let Ok(status) = target.ask(&Request::Status) else { return Ok(()) };
+    let is_pool = status["uuid"] == uuid_text(&config.pool);
+    if is_pool && status["members"][member]["state"] == MemberState::Missing.name() {
+        target.ask(&Request::MemberOnline { member, path: Some(members::absolute(path)?) })?;
+        say!("member {member} is back; what it missed is rebuilt");
+    }
+    Ok(())
 }
 
 /// Says what became of a member: in words, or as its entry in the state.

@@ -1,0 +1,33 @@
+# The package on a whole machine: Debian with systemd, udev and devices as members, under QEMU.
+
+# Boots it with these members and has it do STEP: [hidden=DISK] boot STEP MEMBER...
+boot() {
+  local step=$1 drives=() member; shift
+  for member in root "$@"; do drives+=(-drive "file=$vm/$member.img,if=virtio,format=raw,cache=unsafe"); done
+  timeout 150 "$here/../vm/run" "$vm" "$here/boot_job" ROOT=/dev/vda STEP="$step" HIDDEN="${hidden:-}" -- -smp 2 "${drives[@]}" >"$vm/qemu.log" 2>&1
+  [ -s "$vm/said" ] || { echo "the machine did nothing"; cat "$vm/qemu.log"; tail -n 40 "$vm/console"; return 1; }
+}
+
+test_boot() {
+  need_vm && need apt-cache dpkg-deb mke2fs cargo objdump || return
+  [ "$(id -u)" = 0 ] && [ -x /lib/systemd/systemd ] || { echo "not root, or no systemd"; return 77; }
+  vm=$dir/boot; mkdir "$vm"
+  cargo xtask package --binary "$SINEW" --out "$vm/package" || return 1
+  local tree=$vm/tree
+  "$here/../vm/machine" "$tree" libnbd-bin || return 1
+  mkdir -p "$tree/srv" && cp "$vm"/package/sinew_*.deb "$tree/srv/sinew.deb" && cp "$here/boot_job" "$tree/srv/" || return 1
+  chroot "$tree" /usr/bin/env -i PATH=/usr/sbin:/usr/bin dpkg --install /srv/sinew.deb >"$vm/installed" 2>&1 || { cat "$vm/installed"; return 1; }
+  # The journal is kept from one boot to the next.
+  mkdir -p "$tree/var/log/journal" "$tree/etc/systemd/system/multi-user.target.wants"
+  printf '%s\n' '[Service]' 'Type=exec' 'ExecStart=/bin/bash /srv/boot_job' >"$tree/etc/systemd/system/job.service"
+  ln -s ../job.service "$tree/etc/systemd/system/multi-user.target.wants/"
+  mke2fs -q -t ext4 -d "$tree" "$vm/root.img" 600M || return 1
+  for i in 1 2 3 4 5; do truncate -s 64M "$vm/$i.img"; done
+  local said
+  boot first 1 2 3 4 5 || return 1
+  for said in made started "same as written" "units that failed: "; do guest_said "$said" || return 1; done
+  boot enabled 5 4 3 2 1 || return 1
+  for said in active "stopped before" "same after a boot" restarted "same after a restart" disabled "units that failed: "; do guest_said "$said" || return 1; done
+  hidden=vdd boot found 1 2 3 4 5 || return 1
+  for said in active "same without a member" "at risk" whole "same with all members" "known to udev" purged stopped "units that failed: "; do guest_said "$said" || return 1; done
+}
