@@ -60,6 +60,21 @@ test_operators_terminal() {
   grep -q HEALTHY "$dir/screen" && grep -q active "$dir/screen" || { tail -c 2000 "$dir/screen"; return 1; }
 }
 
+# The first commands of a new operator: none at all, a wrong one, and a pool that is too small for the default volume.
+test_operators_first_commands() {
+  local said
+  said=$("$SINEW" 2>&1) && { echo "no command, and no error"; return 1; }
+  [[ "$said" == *"Pools:"*"State:"*"Upkeep and settings:"*"Measurement and tests:"* ]] || { echo "$said"; return 1; }
+  said=$("$SINEW" pol 2>&1) && { echo "a wrong command, and no error"; return 1; }
+  [[ "$said" == *"similar"*"'pool'"* ]] || { echo "$said"; return 1; }
+  [ -n "$server" ] && stop
+  "$SINEW" up "$dir/up" --size 64M >"$dir/up.log" 2>&1 & server=$!
+  for _ in $(seq 200); do [ -S "$dir/up/nbd.sock" ] && break; kill -0 "$server" 2>/dev/null || break; sleep 0.05; done
+  head -c 1M /dev/urandom >"$dir/first" && nbdcopy "$dir/first" "nbd+unix:///vol0?socket=$dir/up/nbd.sock" || { cat "$dir/up.log"; return 1; }
+  stop -INT
+  grep -q "stopped, everything is on the members" "$dir/up.log" || { cat "$dir/up.log"; return 1; }
+}
+
 # Stripes over all members of unequal sizes: the status says that their shares differ, and why nothing moves.
 test_operators_uneven_shares() {
   need nbdcopy || return
