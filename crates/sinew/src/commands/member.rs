@@ -209,7 +209,7 @@ fn rejoin(path: &Path, target: &Target) -> Result<()> {
     let is_pool = status["uuid"] == uuid_text(&config.pool);
     if is_pool && status["members"][member]["state"] == MemberState::Missing.name() {
         target.ask(&Request::MemberOnline { member, path: Some(members::absolute(path)?) })?;
-        say!("member {member} is back; what it missed is rebuilt");
+        say!("{}", finish(&target, member, false)?);
     }
     Ok(())
 }
