@@ -75,6 +75,8 @@ pub enum Mutation {
     SkipReplay,
     /// Arrays: replay the oldest version of a block instead of the newest.
     ReplayOutOfOrder,
+    /// Arrays: at recovery, take a group of an earlier opening for the lost one of the same number.
+    TrustOldGroup,
     /// Arrays: let the tail of the journal pass groups whose blocks are not destaged durably.
     SettleEarly,
     /// Arrays: do not set the bit of the write-intent bitmap before a region is written.
@@ -173,7 +175,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 82] = [
+    pub const ALL: [Mutation; 83] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -206,6 +208,7 @@ impl Mutation {
         Mutation::SkipAfterImage,
         Mutation::SkipReplay,
         Mutation::ReplayOutOfOrder,
+        Mutation::TrustOldGroup,
         Mutation::SettleEarly,
         Mutation::ForgetDirty,
         Mutation::SkipResync,

@@ -62,7 +62,7 @@ const OF_ELASTIC: [Mutation; 17] = [
 
 /// The seeds that found the defects which the first six seeds do not find. They are played before the others, to save time.
 /// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
-const FOUND_BY: [(Mutation, u64); 61] = [
+const FOUND_BY: [(Mutation, u64); 62] = [
     (Mutation::AcknowledgeEarly, 10),
     (Mutation::AlternateSlots, 90),
     (Mutation::AroundUnlocked, 497),
@@ -120,6 +120,7 @@ const FOUND_BY: [(Mutation, u64); 61] = [
     (Mutation::StrayImageParity, 10),
     (Mutation::TailPassesForms, 214),
     (Mutation::TrimBeforeForm, 391),
+    (Mutation::TrustOldGroup, 77700302),
     (Mutation::TrustOldMap, 20),
     (Mutation::UseBeforeStored, 12),
     (Mutation::WriteUnrecorded, 259),

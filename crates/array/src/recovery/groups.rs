@@ -1,12 +1,14 @@
 //! Reading the rings: the groups of the log that replay needs, and copying them to as many members as should have them.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
-use sinew_format::log_group::{Group, decode_group, decode_header};
+use sinew_core::mutation::{self, Mutation};
+use sinew_format::log_group::{Group, GroupHeader, decode_group, decode_header};
 use sinew_members::open_error::RecoverError;
 use sinew_members::ring::copies::write_copies;
 use sinew_members::ring::reader::{Region, RegionMarks, Unit, read_regions};
@@ -140,7 +142,7 @@ fn chain_of(groups: &BTreeMap<u64, RingGroup>, last: u64) -> Option<Vec<u64>> {
     let tail = header.tail;
     while header.before >= tail {
         let before = groups.get(&header.before)?.group.header;
-        if before.epoch > header.epoch {
+        if !precedes(&before, &header) {
             return None;
         }
         header = before;
@@ -148,4 +150,14 @@ fn chain_of(groups: &BTreeMap<u64, RingGroup>, last: u64) -> Option<Vec<u64>> {
     }
     chain.reverse();
     Some(chain)
+}
+
+/// Whether this is the group that the later one names, and not one with its number from another opening. Of an earlier opening
+/// only the last group that its recovery found precedes a group, and that one was made durable before anything was appended.
+fn precedes(before: &GroupHeader, header: &GroupHeader) -> bool {
+    match before.epoch.cmp(&header.epoch) {
+        Ordering::Equal => true,
+        Ordering::Less => before.seq <= header.flushed || mutation::on(Mutation::TrustOldGroup),
+        Ordering::Greater => false,
+    }
 }
