@@ -8,7 +8,7 @@ use sinew_core::io::Io;
 use sinew_core::volume::Volume;
 use sinew_engine::client::{PoolClient, ShardLink, VolumeHandle};
 use sinew_engine::control::Control;
-use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
+use sinew_engine::pool::{self, Candidate, Opener, PoolKind, PoolSpec};
 use sinew_engine::shard::Shard;
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
@@ -72,6 +72,7 @@ pub fn shape(choice: u8) -> Config {
         openings: Vec::new(),
             damage: Vec::new(),
             elastic_policy: ElasticPolicy::DEFAULT,
+            open_on: None,
     }
 }
 
@@ -100,7 +101,7 @@ impl OpenPool {
     /// # Errors
     /// With the engine's reason, when it cannot be opened, or when it says that it is too large for a fuzzer.
     pub async fn open(io: SimIo, candidates: Vec<Candidate>) -> Result<OpenPool, String> {
-        let found = pool::discover(&io, &candidates).await.map_err(|error| error.to_string())?;
+        let found = pool::discover(&io, &candidates, &Opener::default()).await.map_err(|error| error.to_string())?;
         if found.config.members.iter().map(|m| u64::from(m.layout.chunks)).sum::<u64>() > CHUNKS_MAX {
             return Err("too large for a fuzzer".to_owned());
         }

@@ -89,3 +89,21 @@ test_operators_uneven_shares() {
   ctl pool status | grep -q '^shares    uneven by .* in stripes that have a chunk on each member' || { ctl pool status; return 1; }
   [ "$(status together)" -gt 0 ]
 }
+
+# A pool that was not stopped is another host's only once that takes it over.
+test_operators_other_host() {
+  fresh 64M 32M || return 1
+  head -c 1M /dev/urandom >"$dir/in" && nbdcopy --flush "$dir/in" "$(uri)" || return 1
+  stop -KILL
+  elsewhere() { SINEW_HOST_ID=other "$@"; }
+  elsewhere start && { echo "opened on two hosts"; return 1; }
+  grep -q 'pool t is open on .*take-over' <(tail -n 3 "$dir/log" | tr '\n' ' ') || { tail -n 3 "$dir/log"; return 1; }
+  elsewhere start --read-only && nbdcopy "$(uri)" "$dir/back" && cmp -n 1048576 "$dir/in" "$dir/back" || return 1
+  stop
+  elsewhere "$SINEW" pool take-over "${members[@]}" 2>/dev/null && { echo "taken over without a word"; return 1; }
+  elsewhere "$SINEW" pool take-over "${members[@]}" --yes && elsewhere start || return 1
+  nbdcopy "$(uri)" "$dir/back" && cmp -n 1048576 "$dir/in" "$dir/back" && stop -KILL || return 1
+  start && { echo "opened on the former host"; return 1; }
+  # A clean stop leaves it to any host.
+  elsewhere start && stop && start && nbdcopy "$(uri)" "$dir/back" && cmp -n 1048576 "$dir/in" "$dir/back"
+}

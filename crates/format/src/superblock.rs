@@ -6,6 +6,7 @@
 use crate::model::config::{Config, MemberConfig, MemberState, Opening, VolumeConfig};
 use crate::model::damage::{DamagedRange, DamagedRanges, VolumeDamage};
 use crate::model::elastic_policy::ElasticPolicy;
+use crate::model::host_record::HostRecord;
 use crate::model::volume_limits::VolumeLimits;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::checksum::crc32c;
@@ -140,6 +141,12 @@ fn encode_config(config: &Config) -> Vec<u8> {
         encode_elastic_policy(&config.elastic_policy, &mut w);
     }
     encode_limits(&config.volumes, &mut w);
+    w.u8(u8::from(config.open_on.is_some()));
+    if let Some(HostRecord { id, name, since_s }) = &config.open_on {
+        w.bytes(id);
+        w.text(name);
+        w.u64(*since_s);
+    }
     w.0
 }
 
@@ -199,6 +206,8 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
     if !r.0.is_empty() {
         decode_limits(&mut r, &mut volumes)?;
     }
+    // And those of versions that do not tell hosts apart.
+    let open_on = if r.0.is_empty() { None } else { decode_host(&mut r)? };
     let config = Config {
         pool,
         name,
@@ -211,6 +220,7 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
         openings,
         damage,
         elastic_policy,
+        open_on,
     };
     let all = config.volumes.iter().fold(0u64, |all, v| all.saturating_add(v.bytes));
     // All members count: the volumes may be larger than the limit now if members were lost for good since.
@@ -284,6 +294,14 @@ fn decode_limits(r: &mut Reader<'_>, volumes: &mut [VolumeConfig]) -> Result<(),
     Ok(())
 }
 
+fn decode_host(r: &mut Reader<'_>) -> Result<Option<HostRecord>, DecodeError> {
+    match r.u8()? {
+        0 => Ok(None),
+        1 => Ok(Some(HostRecord { id: r.uuid()?, name: r.text()?, since_s: r.u64()? })),
+        _ => Err(DecodeError::Invalid("host")),
+    }
+}
+
 fn decode_damage(r: &mut Reader<'_>, volumes: &[VolumeConfig]) -> Result<Vec<VolumeDamage>, DecodeError> {
     let wrong = DecodeError::Invalid("damage");
     let mut damage: Vec<VolumeDamage> = Vec::new();
@@ -349,10 +367,12 @@ pub(crate) mod tests {
                     .unwrap(),
             }],
             elastic_policy: ElasticPolicy::DEFAULT,
+            open_on: Some(HostRecord { id: [3; 16], name: "alpha".into(), since_s: 11 }),
         }
     }
 
-    /// Bytes of the limits of the sample, at its end.
+    /// Bytes of the host of the sample, at its end, and of the limits before it.
+    const HOST: usize = 1 + 16 + 2 + 5 + 8;
     const LIMITS: usize = 4 + 4 + 8 + 8 + 4;
 
     /// An elastic array on four members.
@@ -396,7 +416,7 @@ pub(crate) mod tests {
         let earlier = {
             let bytes = encode_config(&config);
             config.volumes[0].limits = VolumeLimits::NONE;
-            decode_config(&bytes[..bytes.len() - LIMITS - 28 - 1]).unwrap()
+            decode_config(&bytes[..bytes.len() - HOST - LIMITS - 28 - 1]).unwrap()
         };
         assert_eq!(earlier.elastic_policy, ElasticPolicy::DEFAULT, "a version without a governor");
         config.elastic_policy = ElasticPolicy {
@@ -424,7 +444,10 @@ pub(crate) mod tests {
         let mut config = sample();
         let bytes = encode_config(&config);
         let (damage, no_policy) = (4 + 4 + 4 + 24, 1);
-        let before_limits = &bytes[..bytes.len() - LIMITS];
+        let before_host = &bytes[..bytes.len() - HOST];
+        config.open_on = None;
+        assert_eq!(decode_config(before_host).unwrap(), config);
+        let before_limits = &before_host[..before_host.len() - LIMITS];
         config.volumes[0].limits = VolumeLimits::NONE;
         assert_eq!(decode_config(before_limits).unwrap(), config);
         let before_damage = &before_limits[..before_limits.len() - damage - no_policy];

@@ -9,7 +9,7 @@ use sinew_core::io::Io;
 use sinew_core::volume::{Extent, Volume, VolumeError};
 use sinew_engine::client::{PoolClient, ShardLink, VolumeHandle};
 use sinew_engine::control::Control;
-use sinew_engine::pool::{self, Candidate, Found, PoolError};
+use sinew_engine::pool::{self, Candidate, Found, Opener, PoolError};
 use sinew_engine::shard::{self, Shard};
 use sinew_members::message::ControlRequest;
 use sinew_members::open_error::RecoverError;
@@ -94,7 +94,20 @@ impl OpenPool {
         devices: Vec<Candidate>,
         remote: impl FnMut() -> bool,
     ) -> Result<OpenPool, OpenError> {
-        let found = discover(&io, &devices).await.map_err(OpenError::of_discovery)?;
+        OpenPool::open_by(io, devices, &Opener::default(), remote).await
+    }
+
+    /// As [`OpenPool::open`], by this opener.
+    ///
+    /// # Errors
+    /// As there, and when another host has the pool open.
+    pub async fn open_by(
+        io: SimIo,
+        devices: Vec<Candidate>,
+        opener: &Opener,
+        remote: impl FnMut() -> bool,
+    ) -> Result<OpenPool, OpenError> {
+        let found = discover(&io, &devices, opener).await.map_err(OpenError::of_discovery)?;
         open_found(io, found, Box::new(remote)).await
     }
 
@@ -140,8 +153,12 @@ impl OpenPool {
 }
 
 #[inline(never)]
-fn discover<'a>(io: &'a SimIo, devices: &'a [Candidate]) -> Boxed<'a, Result<Found, PoolError>> {
-    Box::pin(pool::discover(io, devices))
+fn discover<'a>(
+    io: &'a SimIo,
+    devices: &'a [Candidate],
+    opener: &'a Opener,
+) -> Boxed<'a, Result<Found, PoolError>> {
+    Box::pin(pool::discover(io, devices, opener))
 }
 
 #[inline(never)]

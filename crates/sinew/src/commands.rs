@@ -26,6 +26,7 @@ pub(crate) mod replay;
 pub(crate) mod scrub;
 pub(crate) mod serve;
 pub(crate) mod status;
+pub(crate) mod take_over;
 pub(crate) mod throttle;
 pub(crate) mod top;
 pub(crate) mod topology;

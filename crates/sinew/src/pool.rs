@@ -8,3 +8,4 @@ mod holders;
 pub(crate) mod host;
 pub(crate) mod members;
 pub(crate) mod preset;
+pub(crate) mod this_host;

@@ -385,6 +385,7 @@ mod tests {
             openings: Vec::new(),
             damage: Vec::new(),
             elastic_policy: ElasticPolicy::DEFAULT,
+            open_on: None,
         }
     }
 

@@ -139,13 +139,28 @@ impl<I: Io> Control<I> {
         }
     }
 
-    /// Writes everything out, so that the next opening is quick. Frontends should have stopped.
+    /// Writes everything out, so that the next opening is quick, and may be that of another host. Frontends should have
+    /// stopped.
     ///
     /// # Errors
     /// When a shard cannot.
     pub async fn close(&self) -> Result<(), ControlError> {
         self.record_damage().await;
         self.ask_all(|done| ControlRequest::Close { done }).await?;
-        self.declare_rest(true).await
+        self.declare_rest(true).await?;
+        self.leave_host().await
+    }
+
+    /// Records that no host has the pool open any more.
+    async fn leave_host(&self) -> Result<(), ControlError> {
+        let is_recorded = self.config.borrow().open_on.is_some();
+        if !is_recorded || self.mode.is_read_only() || self.failed.get() {
+            return Ok(());
+        }
+        self.change(|config| {
+            config.open_on = None;
+            Ok(())
+        })
+        .await
     }
 }

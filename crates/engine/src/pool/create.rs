@@ -167,6 +167,7 @@ fn new_config(io: &impl Io, spec: &PoolSpec, shape: PoolGeometry, members: Vec<M
         openings: Vec::new(),
         damage: Vec::new(),
         elastic_policy: ElasticPolicy::DEFAULT,
+        open_on: None,
     }
 }
 

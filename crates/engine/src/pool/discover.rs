@@ -15,17 +15,20 @@ use sinew_members::open_mode::OpenMode;
 use crate::pool::candidate::Candidate;
 use crate::pool::error::PoolError;
 use crate::pool::found::Found;
+use crate::pool::opener::Opener;
 use crate::pool::superblocks::{NextSlots, read_newest, too_small, write_in_time};
 
 /// Attempts to store the configuration while members are full.
 const SPACE_ATTEMPTS: u32 = 50;
 
-/// Finds the one pool that the devices belong to and begins a new epoch of it on its active members.
+/// Finds the one pool that the devices belong to and begins a new epoch of it on its active members, which record the
+/// opener's host.
 ///
 /// # Errors
-/// When there is no pool, or several, or too many members are missing; the error names each member concerned.
-pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, PoolError> {
-    let mut found = find(io, devices, OpenMode::ReadWrite).await?;
+/// When there is no pool, or several, another host has it open, or too many members are missing; the error names each member
+/// concerned.
+pub async fn discover<I: Io>(io: &I, devices: &[Candidate], opener: &Opener) -> Result<Found, PoolError> {
+    let mut found = find(io, devices, Some(opener)).await?;
     store(io, Rc::make_mut(&mut found.config), &found.devices, &found.slots).await?;
     Ok(found)
 }
@@ -36,10 +39,12 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, Poo
 /// # Errors
 /// As for [`discover`].
 pub async fn discover_read_only<I: Io>(io: &I, devices: &[Candidate]) -> Result<Found, PoolError> {
-    find(io, devices, OpenMode::ReadOnly).await
+    find(io, devices, None).await
 }
 
-async fn find<I: Io>(io: &I, devices: &[Candidate], mode: OpenMode) -> Result<Found, PoolError> {
+/// Finds a pool, to be opened read-only if there is no opener.
+async fn find<I: Io>(io: &I, devices: &[Candidate], opener: Option<&Opener>) -> Result<Found, PoolError> {
+    let mode = if opener.is_some() { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
     let slots = NextSlots::default();
     let (superblocks, mut warnings) = read_all(io, devices, &slots).await;
     let was_cut_off = |config: &Config| {
@@ -56,6 +61,11 @@ async fn find<I: Io>(io: &I, devices: &[Candidate], mode: OpenMode) -> Result<Fo
             format!("{} is of {} ({})", s.0.path, s.1.config.name, uuid_text(&s.1.config.pool))
         };
         return Err(PoolError::SeveralPools(superblocks.iter().map(name).collect()));
+    }
+    // What the newest one says counts: a host that has stopped the pool need not have reached all members with that.
+    if let Some(opener) = opener {
+        opener.refuse_other_host(&config)?;
+        config.open_on = opener.host.clone();
     }
     // The next one must be above all that were found.
     config.generation = superblocks.iter().map(|s| s.1.config.generation).max().unwrap_or(config.generation);

@@ -4,6 +4,7 @@ use sinew_core::io::IoError;
 use sinew_format::codec::DecodeError;
 use sinew_format::foreign::Content;
 use sinew_format::model::array_geometry::ArrayError;
+use sinew_format::model::host_record::HostRecord;
 use sinew_format::model::mapped_geometry::GeometryError;
 
 /// Why a pool cannot be made or opened.
@@ -58,6 +59,14 @@ pub enum PoolError {
     /// Devices of several pools were given.
     #[error("the given devices belong to several pools; name the members of one: {}", .0.join("; "))]
     SeveralPools(Vec<String>),
+    /// Another host has it open.
+    #[error("pool {pool} is open on {host}")]
+    OpenElsewhere {
+        /// The pool's name.
+        pool: String,
+        /// The host that its members record.
+        host: HostRecord,
+    },
     /// Two devices say that they are the same member.
     #[error("{first} and {second} are copies of the same member; remove one of them")]
     Duplicate {

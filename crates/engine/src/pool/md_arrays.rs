@@ -300,6 +300,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate], options: &MdOptions)
         openings: Vec::new(),
         damage: Vec::new(),
         elastic_policy: ElasticPolicy::DEFAULT,
+        open_on: None,
     };
     Ok(Found {
         config: Rc::new(config),

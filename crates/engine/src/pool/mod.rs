@@ -8,6 +8,7 @@ mod error;
 mod found;
 pub mod md_arrays;
 mod md_superblocks;
+mod opener;
 pub mod preset;
 mod superblocks;
 
@@ -20,5 +21,6 @@ pub use discover::{discover, discover_read_only};
 pub use error::PoolError;
 pub use found::Found;
 pub(crate) use md_superblocks::{MdBlocks, store as store_md_superblocks};
+pub use opener::Opener;
 pub use superblocks::{NextSlots, read_superblock};
 pub(crate) use superblocks::{SuperblockError, read_newest, too_small, write_in_time, write_superblock};

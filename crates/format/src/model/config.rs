@@ -3,6 +3,7 @@
 
 use crate::model::damage::VolumeDamage;
 use crate::model::elastic_policy::ElasticPolicy;
+use crate::model::host_record::HostRecord;
 use crate::model::mapped_geometry::{MappedGeometry, MemberLayout};
 use crate::model::pool_geometry::PoolGeometry;
 use crate::model::volume_limits::VolumeLimits;
@@ -36,6 +37,8 @@ pub struct Config {
     pub damage: Vec<VolumeDamage>,
     /// When stripes change their form, in an elastic array; the default in other pools.
     pub elastic_policy: ElasticPolicy,
+    /// The host that has the pool open for writing, or did not stop it cleanly; none if it does not tell which it is.
+    pub open_on: Option<HostRecord>,
 }
 
 /// One opening of a pool. Two diverged histories of a pool have different openings.

@@ -8,6 +8,7 @@ pub mod config;
 pub mod damage;
 pub mod elastic_policy;
 pub mod form;
+pub mod host_record;
 pub mod mapped_capacity;
 pub mod mapped_geometry;
 pub mod member_state;

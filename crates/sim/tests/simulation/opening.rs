@@ -1,12 +1,14 @@
-//! Aborted openings, and the configuration that wins after them.
+//! Aborted openings, and the configuration that wins after them; openings by several hosts.
 
 use std::rc::Rc;
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::Io;
 use sinew_core::volume::Volume;
-use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
+use sinew_engine::pool::{self, Candidate, Opener, PoolKind, PoolSpec};
 use sinew_format::model::array_geometry::ArraySpec;
+use sinew_format::model::host_record::HostRecord;
+use sinew_format::model::mapped_geometry::Protection;
 use sinew_layout::Level;
 use sinew_sim::{DeviceConfig, EIO, Fault, OpKind, OpenPool, World};
 
@@ -34,36 +36,43 @@ fn serve(world: &World, members: &[Candidate], write: Option<u8>) -> Result<u8, 
     served.unwrap()
 }
 
+/// New members, and a pool or array `v` of them.
+fn made(world: &World, count: usize, kind: PoolKind) -> Vec<Candidate> {
+    let device = || world.add_device(DeviceConfig::of_bytes(8 << 20));
+    let members: Vec<Candidate> =
+        (0..count).map(|i| Candidate { device: device(), path: format!("m{i}") }).collect();
+    let spec = PoolSpec {
+        name: "v".to_owned(),
+        kind,
+        shards: 1,
+        journal_blocks: None,
+        force: false,
+        physical: None,
+    };
+    let (io, given) = (world.io(), members.clone());
+    world.block_on(async move { pool::create(&io, &given, &spec).await.unwrap() }).unwrap();
+    members
+}
+
+/// A mirror on two members, as an array.
+fn mirror() -> PoolKind {
+    PoolKind::Array(ArraySpec {
+        level: Level::Raid1,
+        chunk_bytes: 65536,
+        journal: false,
+        spares: 0,
+        zeroed: true,
+        elastic: None,
+    })
+}
+
 /// An opening is stored on one member only, which fails meanwhile. The other member is opened alone. When both are back, in
 /// any order, the winner must not depend on which configuration is newer: both openings have the same epoch.
 #[test]
 fn an_opening_that_did_not_come_about_counts_for_nothing() {
     for reversed in [false, true] {
         let world = World::new(3);
-        let candidate = |i| Candidate {
-            device: world.add_device(DeviceConfig::of_bytes(8 << 20)),
-            path: format!("m{i}"),
-        };
-        let mut members: Vec<Candidate> = (0..2).map(candidate).collect();
-        let (io, made) = (world.io(), members.clone());
-        let array = ArraySpec {
-            level: Level::Raid1,
-            chunk_bytes: 65536,
-            journal: false,
-            spares: 0,
-            zeroed: true,
-            elastic: None,
-        };
-        let kind = PoolKind::Array(array);
-        let spec = PoolSpec {
-            name: "v".to_owned(),
-            kind,
-            shards: 1,
-            journal_blocks: None,
-            force: false,
-            physical: None,
-        };
-        world.block_on(async move { pool::create(&io, &made, &spec).await.unwrap() }).unwrap();
+        let mut members = made(&world, 2, mirror());
         assert_eq!(serve(&world, &members, Some(1)), Ok(1));
 
         world.device(members[0].device).script(OpKind::Flush, None, Fault::Error(EIO));
@@ -76,5 +85,77 @@ fn an_opening_that_did_not_come_about_counts_for_nothing() {
         // The member that failed has been brought up to date.
         let failed = members.iter().find(|m| m.path == "m0").unwrap().clone();
         assert_eq!(serve(&world, &[failed], None), Ok(2));
+    }
+}
+
+fn host(number: u8) -> Opener {
+    let record = HostRecord { id: [number; 16], name: format!("host{number}"), since_s: 7 };
+    Opener { host: Some(record), take_over: false }
+}
+
+/// Opens the pool, and closes it unless the server is to crash. Gives the error, or the host that the members recorded.
+fn opened(
+    world: &World,
+    members: &[Candidate],
+    opener: &Opener,
+    closes: bool,
+) -> Result<Option<HostRecord>, String> {
+    let (io, members, opener) = (world.io(), members.to_vec(), opener.clone());
+    let done = world.block_on(async move {
+        let opened = OpenPool::open_by(io, members, &opener, || false).await;
+        let pool = opened.map_err(|error| error.to_string())?;
+        let recorded = pool.control.config().open_on;
+        if closes {
+            pool.control.close().await.unwrap();
+        }
+        Ok(recorded)
+    });
+    world.kill_process();
+    done.unwrap()
+}
+
+/// The host that the members of a pool record.
+fn recorded(world: &World, members: &[Candidate]) -> Option<HostRecord> {
+    let (io, device) = (world.io(), members[0].device);
+    world.block_on(async move { pool::read_superblock(&io, device).await.unwrap().config.open_on }).unwrap()
+}
+
+/// The members record the host of the opener until it closes the pool. Another host is refused meanwhile, also one that cannot
+/// be told from others, unless it takes the pool over.
+#[test]
+fn a_pool_is_open_on_one_host() {
+    let mapped = PoolKind::Mapped { protection: Protection::Parity1, data_columns: 0, checksums: true };
+    for (kind, count) in [(mirror(), 2), (mapped, 4)] {
+        let world = World::new(5);
+        let members = made(&world, count, kind);
+        let (one, two, nameless) = (host(1), host(2), Opener::default());
+        assert_eq!(opened(&world, &members, &nameless, true), Ok(None));
+        assert_eq!(opened(&world, &members, &one, true), Ok(one.host.clone()));
+        assert_eq!(recorded(&world, &members), None);
+        // A crash leaves the record.
+        assert_eq!(opened(&world, &members, &one, false), Ok(one.host.clone()));
+        assert_eq!(recorded(&world, &members), one.host);
+        for other in [&two, &nameless] {
+            let refused = opened(&world, &members, other, true);
+            assert_eq!(refused, Err("pool v is open on host host1".to_owned()));
+        }
+        assert_eq!(recorded(&world, &members), one.host, "a refusal changes nothing");
+        // A reader is not refused, and leaves the record.
+        let (io, given) = (world.io(), members.clone());
+        let read = world.block_on(async move {
+            let pool = OpenPool::open_read_only(io, given, || false).await.unwrap();
+            pool.control.close().await.unwrap();
+        });
+        read.unwrap();
+        world.kill_process();
+        assert_eq!(recorded(&world, &members), one.host);
+        // The same host goes on; a later crash is another host's chance only if it takes the pool over.
+        assert_eq!(opened(&world, &members, &host(1), false), Ok(one.host.clone()));
+        let taking = Opener { take_over: true, ..two.clone() };
+        assert_eq!(opened(&world, &members, &taking, false), Ok(two.host.clone()));
+        let refused = opened(&world, &members, &one, true);
+        assert_eq!(refused, Err("pool v is open on host host2".to_owned()));
+        assert_eq!(opened(&world, &members, &two, true), Ok(two.host.clone()));
+        assert_eq!(opened(&world, &members, &one, true), Ok(one.host));
     }
 }

@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use sinew_core::ids::{Uuid, uuid_text};
 use sinew_format::model::config::{Config, MemberState};
+use sinew_format::model::host_record::HostRecord;
 use sinew_format::superblock::Superblock;
 use sinew_uring::Devices;
 
@@ -16,6 +17,7 @@ use crate::out::say;
 use crate::pool::assembly::Source;
 use crate::pool::host::Kind;
 use crate::pool::members::{self, Seen};
+use crate::pool::this_host;
 
 /// Finds the pools that files and devices belong to, and says whether they can be served. Changes nothing.
 #[derive(Args)]
@@ -52,9 +54,27 @@ struct PoolView {
     needed: usize,
     can_be_served: bool,
     served: bool,
+    /// The host that has it open for writing, or did not stop it.
+    open_on: Option<HostView>,
     volumes: Vec<String>,
     found: Vec<FoundView>,
     missing: Vec<MissingView>,
+}
+
+#[derive(Serialize)]
+struct HostView {
+    host: String,
+    since: Option<String>,
+    is_this_host: bool,
+    #[serde(skip)]
+    in_words: String,
+}
+
+impl HostView {
+    fn new(record: &HostRecord, is_this_host: bool) -> HostView {
+        let (host, since) = (record.name.clone(), this_host::since(record));
+        HostView { host, since, is_this_host, in_words: this_host::in_words(record) }
+    }
 }
 
 #[derive(Serialize)]
@@ -168,6 +188,9 @@ fn view(members: &[Member]) -> Option<PoolView> {
     let usable = count - lost.iter().filter(|l| **l).count();
     let needed = count - config.geometry.failures().min(count);
     let served = members.iter().any(|m| m.in_use);
+    let is_this_host = this_host::opener().other_host(config).is_none();
+    let open_on = config.open_on.as_ref().map(|record| HostView::new(record, is_this_host));
+    let may_open = open_on.as_ref().is_none_or(|host| host.is_this_host);
     let copied = found.iter().any(|f| f.state == "a copy of another member");
     Some(PoolView {
         pool: config.name.clone(),
@@ -176,8 +199,9 @@ fn view(members: &[Member]) -> Option<PoolView> {
         members: count,
         usable,
         needed,
-        can_be_served: survives && !served && !copied,
+        can_be_served: survives && !served && !copied && may_open,
         served,
+        open_on,
         volumes: config.volumes.iter().filter(|v| !v.deleting).map(|v| v.name.clone()).collect(),
         found,
         missing,
@@ -190,6 +214,9 @@ fn print(overview: &Overview) {
             _ if p.served => "is in use by a server".to_owned(),
             _ if p.can_be_served && p.usable == p.members => "can be served".to_owned(),
             _ if p.can_be_served => format!("can be served without {} of its members", p.members - p.usable),
+            PoolView { open_on: Some(host), .. } if !host.is_this_host => {
+                "cannot be served here: another host has it open, or did not stop it".to_owned()
+            }
             _ if p.usable >= p.needed => {
                 "cannot be served: two members are copies of one; leave one out".to_owned()
             }
@@ -204,6 +231,9 @@ fn print(overview: &Overview) {
         }
         for m in &p.missing {
             say!("  member {:<3} not here  last seen at {}", m.member, m.last_seen);
+        }
+        if let Some(host) = &p.open_on {
+            say!("  open on {}{}", host.in_words, if host.is_this_host { ", which is this one" } else { "" });
         }
         say!("  volumes: {}", if p.volumes.is_empty() { "none".to_owned() } else { p.volumes.join(", ") });
     }

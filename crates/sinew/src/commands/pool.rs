@@ -1,5 +1,6 @@
 //! `sinew pool`: make, look at, and destroy pools.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -8,6 +9,7 @@ use serde_json::json;
 use sinew_engine::pool::preset::Preset;
 use sinew_engine::pool::{self, PoolKind};
 use sinew_format::model::mapped_geometry::Protection;
+use sinew_format::superblock::Superblock;
 use sinew_uring::Devices;
 
 use super::damage::{self, DamageArgs};
@@ -16,13 +18,14 @@ use super::find::{self, FindArgs};
 use super::list::{self, ListArgs};
 use super::probe::{self, ProbeArgs};
 use super::status::{self, StatusArgs};
+use super::take_over::{self, TakeOverArgs};
 use crate::names::named;
 use crate::out::say;
 use crate::pool::create::{NewPool, wipe};
-use crate::pool::{host, members, preset};
+use crate::pool::{host, members, preset, this_host};
 use crate::{report, units};
 
-/// Pools: create, find, list, status, damage, destroy.
+/// Pools: create, find, list, status, damage, take-over, destroy.
 #[derive(Subcommand)]
 pub(crate) enum PoolCommand {
     Create(CreateArgs),
@@ -36,6 +39,7 @@ pub(crate) enum PoolCommand {
     #[command(alias = "history", hide = true)]
     Events(EventsArgs),
     Damage(DamageArgs),
+    TakeOver(TakeOverArgs),
     Destroy(DestroyArgs),
 }
 
@@ -90,6 +94,9 @@ pub(crate) struct DestroyArgs {
     /// Really do it.
     #[arg(long)]
     yes: bool,
+    /// Also if another host has the pool open, or did not stop it.
+    #[arg(long)]
+    force: bool,
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -108,6 +115,7 @@ pub(crate) fn run(command: PoolCommand) -> Result<()> {
         PoolCommand::Status(args) => status::run(&args),
         PoolCommand::Events(args) => events::run(&args),
         PoolCommand::Damage(args) => damage::run(&args),
+        PoolCommand::TakeOver(args) => take_over::run(&args),
         PoolCommand::Destroy(args) => destroy(&args),
     }
 }
@@ -149,19 +157,35 @@ fn destroy(args: &DestroyArgs) -> Result<()> {
     }
     // Opening fails while a server has them.
     let candidates = members::open_all(&devices, &paths)?;
-    let mut pools = host::run_alone(&devices, async |io| {
-        let mut pools = Vec::new();
+    let (mut pools, newest) = host::run_alone(&devices, async |io| {
+        let (mut pools, mut newest) = (Vec::new(), BTreeMap::new());
         for candidate in &candidates {
             match pool::read_superblock(&io, candidate.device).await {
-                Ok(superblock) => pools.push(superblock.config.name),
+                Ok(Superblock { config, .. }) => {
+                    pools.push(config.name.clone());
+                    let known = newest.entry(config.pool).or_insert_with(|| config.clone());
+                    if config.age() > known.age() {
+                        *known = config;
+                    }
+                }
                 Err(error) => {
                     bail!("{} is not a member of a pool ({error}); nothing was changed", candidate.path)
                 }
             }
         }
-        Ok(pools)
+        Ok((pools, newest))
     })??;
     pools.dedup();
+    let opener = this_host::opener();
+    for config in newest.values().filter(|_| !args.force) {
+        if let Some(other) = opener.other_host(config) {
+            bail!(
+                "pool {} is open on {}, or was not stopped there; nothing was changed; say --force if that host is dead",
+                config.name,
+                this_host::in_words(other)
+            );
+        }
+    }
     let what = format!("{} on {} members", pools.join(", "), candidates.len());
     if !args.yes {
         bail!("this would destroy {what}; nothing was changed; say --yes to do it");

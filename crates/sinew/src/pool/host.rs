@@ -25,6 +25,7 @@ use sinew_uring::threads::{pin_to, spawn_pinned};
 use sinew_uring::{Config as RuntimeConfig, Devices, Runtime, UringIo};
 
 use super::cores::{self, CoreList};
+use super::this_host;
 
 /// Orders waiting at a shard at most.
 const MAILBOX: usize = 1024;
@@ -151,7 +152,10 @@ impl Failure {
         {
             return Failure::Member(candidate.clone(), error.to_string());
         }
-        Failure::Other(error.into())
+        Failure::Other(match error {
+            PoolError::OpenElsewhere { pool, host } => anyhow!(this_host::refusal(&pool, &host)),
+            error => error.into(),
+        })
     }
 }
 
@@ -161,7 +165,7 @@ impl Kind {
             Kind::Pool | Kind::ReadOnly => {
                 let found = match self {
                     Kind::ReadOnly => pool::discover_read_only(io, candidates).await,
-                    _ => pool::discover(io, candidates).await,
+                    _ => pool::discover(io, candidates, &this_host::opener()).await,
                 };
                 found.map_err(|error| Failure::of_discovery(error, candidates))
             }
@@ -265,7 +269,10 @@ impl Attempt<'_> {
         worker: impl Worker,
         threads: &mut Vec<Thread>,
     ) -> Result<Open, Failure> {
-        let found = self.kind.discover(&io, self.candidates).await?;
+        let mut found = self.kind.discover(&io, self.candidates).await?;
+        if found.mode.is_read_only() {
+            found.warnings.extend(this_host::warning_to_reader(&found.config));
+        }
         let shards = found.config.geometry.shards();
         let allowed = cores::allowed();
         let cores = &self.cores.unwrap_or(&allowed).0;

@@ -95,6 +95,11 @@ impl Sandbox {
         Server::start(self, self.command(&args), self.path("nbd.sock"))
     }
 
+    /// Starts a server by this command, which serves at `nbd.sock`.
+    pub(crate) fn serve_by(&self, command: Command) -> Server<'_> {
+        Server::start(self, command, self.path("nbd.sock"))
+    }
+
     /// Starts a server of this pool that chooses its sockets itself.
     pub(crate) fn serve_at_default(&self, pool: &str, members: &[&str]) -> Server<'_> {
         let socket = self.path("sinew/nbd").join(format!("{pool}.sock"));

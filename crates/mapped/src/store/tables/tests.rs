@@ -44,6 +44,7 @@ fn config() -> Config {
         openings: Vec::new(),
         damage: Vec::new(),
         elastic_policy: ElasticPolicy::DEFAULT,
+        open_on: None,
     }
 }
 
