@@ -107,3 +107,18 @@ test_operators_other_host() {
   # A clean stop leaves it to any host.
   elsewhere start && stop && start && nbdcopy "$(uri)" "$dir/back" && cmp -n 1048576 "$dir/in" "$dir/back"
 }
+
+# A member that appears after the server has stopped waiting for it, and before the control socket is there.
+test_operators_late_member() {
+  [ -n "$server" ] && stop -KILL
+  fresh 64M 32M || return 1
+  stop && mkdir -p "$dir/places" && mv "$dir"/m[0-4] "$dir/places/" && mv "$dir/places/m3" "$dir/away" || return 1
+  printf '%s\n' 'pool = "t"' "members = [\"$dir/places\"]" 'wait = "0s"' "control = \"$dir/ctl\"" '[nbd]' "unix = \"$dir/nbd\"" >"$dir/t.toml"
+  rm -f "$dir/ready"; mkfifo "$dir/ready"
+  /usr/bin/python3 "$here/late.py" "$dir/places/m0" "$dir/away" "$dir/places/m3" "$dir/ready" & local late=$!
+  read -r <"$dir/ready"
+  "$SINEW" serve --config "$dir/t.toml" >>"$dir/log" 2>&1 & server=$!
+  wait "$late" || return 1
+  until_health healthy && grep -q 'member 3 at .* came late and is back' "$dir/log" || { tail -n 5 "$dir/log"; return 1; }
+  stop; mv "$dir"/places/m[0-4] "$dir/"
+}

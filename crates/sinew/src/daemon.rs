@@ -9,6 +9,7 @@ mod exposition;
 mod history;
 mod hook;
 mod http;
+mod latecomers;
 mod listen;
 mod member_watch;
 mod metrics;

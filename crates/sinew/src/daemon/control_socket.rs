@@ -117,8 +117,7 @@ async fn carry_out(served: &Served, request: Request) -> Result<Answer> {
         Request::MemberOnline { member, path } => {
             let known = control.config().members.get(member).map(|m| PathBuf::from(&m.path));
             let path = path.or(known).with_context(|| format!("there is no member {member}"))?;
-            let candidate = open_device(open, path).await?;
-            keep(open, candidate.clone(), control.online(member, candidate).await)?;
+            bring_online(open, member, path).await?;
         }
         Request::MemberReplace { member, path: None, force } => control.replace(member, None, force).await?,
         Request::MemberReplace { member, path: Some(path), force } => {
@@ -197,6 +196,15 @@ async fn refuse_connected(open: &Open, name: &str, force: bool) -> Result<()> {
         open.io.sleep(REOPEN_PAUSE_NS).await;
     }
     Ok(())
+}
+
+/// Brings a member back.
+///
+/// # Errors
+/// When the device cannot be opened, is not that member, or the member is not out.
+pub(super) async fn bring_online(open: &Open, member: usize, path: PathBuf) -> Result<()> {
+    let candidate = open_device(open, path).await?;
+    keep(open, candidate.clone(), open.control.online(member, candidate).await)
 }
 
 /// Opens a device for the pool. One that this process still has open from before it went out is closed first.

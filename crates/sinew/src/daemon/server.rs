@@ -24,7 +24,7 @@ use super::served::Served;
 use super::site::{MetricsSite, PoolSite};
 use super::vhost_sockets::{Guests, Handed, RingThread, VhostSocket};
 use super::volume_stats::{ThreadStats, VolumeStats};
-use super::{control_socket, event_log, http, member_watch, readiness, refusals};
+use super::{control_socket, event_log, http, latecomers, member_watch, readiness, refusals};
 use crate::out::complain;
 use crate::pool::assembly::Source;
 use crate::pool::host::{self, Kind, Open, Worker};
@@ -52,10 +52,11 @@ pub(crate) fn serve(
     let entrance = Entrance { tls: listen.tls.load()?, ..Entrance::default() };
     event_log::begin();
     let stop = stop_signal()?;
-    let named = match source {
-        Source::Named(named) => named,
+    let (named, assembly) = match source {
+        Source::Named(named) => (named, None),
         Source::Pool(assembly) => {
-            assembly.members(tell_of_wait, || stop.try_recv().is_ok() || stop.is_closed())?
+            let is_stopped = || stop.try_recv().is_ok() || stop.is_closed();
+            (assembly.members(tell_of_wait, is_stopped)?, Some(assembly))
         }
     };
     let devices = Devices::new();
@@ -88,6 +89,9 @@ pub(crate) fn serve(
         }
         open.devices.begin_faults();
         let server = Server::start(Rc::clone(&open), &listen, doors)?;
+        if let Some(assembly) = assembly.filter(|_| !is_read_only) {
+            open.io.spawn(latecomers::take_back(Rc::clone(&open), assembly, named));
+        }
         ready(&open, &server.addresses);
         readiness::ready(&format!("serving pool {}", open.control.config().name));
         let _ = stop.recv().await;

@@ -96,6 +96,17 @@ impl Assembly {
     }
 
     fn search(&self) -> Result<Found> {
+        let found = self.there()?;
+        let newest = found.iter().max_by_key(|(_, superblock)| superblock.config.age());
+        let missing = newest.map(|(_, newest)| missing(newest, &found)).unwrap_or_default();
+        Ok(Found { paths: found.into_iter().map(|(path, _)| path).collect(), missing })
+    }
+
+    /// The members of the pool that are there now.
+    ///
+    /// # Errors
+    /// When a place cannot be listed, or there are several pools of this name.
+    pub(crate) fn there(&self) -> Result<Vec<(PathBuf, Superblock)>> {
         let there: Vec<PathBuf> = self.places.iter().filter(|place| place.exists()).cloned().collect();
         let mut found: Vec<(PathBuf, Superblock)> = Vec::new();
         for path in members::expand(&there)? {
@@ -114,9 +125,7 @@ impl Assembly {
                 pools.join(", ")
             );
         }
-        let newest = found.iter().max_by_key(|(_, superblock)| superblock.config.age());
-        let missing = newest.map(|(_, newest)| missing(newest, &found)).unwrap_or_default();
-        Ok(Found { paths: found.into_iter().map(|(path, _)| path).collect(), missing })
+        Ok(found)
     }
 
     fn is_of_pool(&self, superblock: &Superblock) -> bool {
