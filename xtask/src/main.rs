@@ -28,7 +28,7 @@ const FRESH_SEEDS: u64 = 1000;
 const FUZZ_SECONDS: u64 = 20;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
 /// are not asked for by name, since some releases have one of them in another.
-const PACKAGES: [(&str, &str); 35] = [
+const PACKAGES: [(&str, &str); 36] = [
     ("bcache-tools", "command -v make-bcache"),
     ("bindfs", "bindfs --version"),
     ("btrfs-progs", "mkfs.btrfs -V"),
@@ -49,6 +49,7 @@ const PACKAGES: [(&str, &str); 35] = [
     ("linux-image-cloud-amd64", "ls /boot/vmlinuz-*cloud-*"),
     ("lvm2", "command -v pvcreate"),
     ("mdadm", "command -v mdadm"),
+    ("nbd-client", "command -v nbd-client"),
     ("nbdfuse", "nbdfuse --version"),
     ("nbdkit", "nbdkit --version"),
     ("ntfs-3g", "command -v mkfs.ntfs"),
