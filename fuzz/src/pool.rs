@@ -58,8 +58,7 @@ pub fn shape(choice: u8) -> Config {
         path: format!("m{i}"),
         physical: 0,
     };
-    let volume =
-        VolumeConfig { id: VolumeId(0), name: VOLUME.to_owned(), bytes: VOLUME_BYTES, deleting: false };
+    let volume = VolumeConfig::new(VolumeId(0), VOLUME, VOLUME_BYTES);
     Config {
         pool: [7; 16],
         name: "fuzz".to_owned(),
@@ -119,7 +118,7 @@ impl OpenPool {
             links.push(ShardLink::Here(opened.map_err(|error| error.to_string())?.0));
         }
         control.resume(&found).await;
-        Ok(OpenPool { control, client: PoolClient::new(&found.config, links) })
+        Ok(OpenPool { control, client: PoolClient::new(io, &found.config, links) })
     }
 
     /// Every volume there is.
