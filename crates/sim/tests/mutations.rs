@@ -88,7 +88,7 @@ const FOUND_BY: [(Mutation, u64); 62] = [
     (Mutation::FormBeforeCopies, 8383),
     (Mutation::GiveUpNeeded, 26),
     (Mutation::GrowMirrored, 133),
-    (Mutation::GrowOntoStale, 4567178171793),
+    (Mutation::GrowOntoStale, 4971),
     (Mutation::GrowUnfilled, 133),
     (Mutation::InventEvents, 9),
     (Mutation::KeepEpoch, 12),
@@ -120,7 +120,7 @@ const FOUND_BY: [(Mutation, u64); 62] = [
     (Mutation::StrayImageParity, 10),
     (Mutation::TailPassesForms, 214),
     (Mutation::TrimBeforeForm, 391),
-    (Mutation::TrustOldGroup, 77700302),
+    (Mutation::TrustOldGroup, 32),
     (Mutation::TrustOldMap, 20),
     (Mutation::UseBeforeStored, 12),
     (Mutation::WriteUnrecorded, 259),
@@ -156,6 +156,19 @@ const POWER_LOSS_IN_GROWTH: [&str; 27] = [
     "hot=100",
     "jitter=60",
     "cache_writes=65536",
+];
+
+/// Power fails all the time, while the log of an array without growth is written by many at once.
+const POWER_LOSS_WHILE_LOGGING: [&str; 9] = [
+    "openings=30",
+    "endings=power",
+    "array=5/left-symmetric:4K:spares=0:log:zeroed",
+    "array_growth=none",
+    "depth=8",
+    "blocks_max=4",
+    "lost=0",
+    "trouble=0",
+    "requests=60",
 ];
 
 /// Power fails often, while members that compress have no space.
@@ -198,6 +211,7 @@ const POWER_LOSS_WHILE_FORMS_CHANGE: [&str; 26] = [
 fn draw(way: Mutation, seed: u64) -> Plan {
     let settings: &[&str] = match way {
         Mutation::AlternateSlots | Mutation::DropReleased => &POWER_LOSS_WITHOUT_SPACE,
+        Mutation::TrustOldGroup => &POWER_LOSS_WHILE_LOGGING,
         Mutation::ChangeUnflushed => &POWER_LOSS_IN_GROWTH,
         Mutation::CountLateJournal => &POWER_LOSS_BESIDE_SPIKES,
         Mutation::ForgetFormVoid => &POWER_LOSS_WHILE_FORMS_CHANGE,

@@ -5,10 +5,12 @@ use std::rc::Rc;
 
 use crate::marks::Mark;
 use sinew_core::buf::BLOCK_BYTES;
+use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::form::Form;
+use sinew_members::io_priority::BackgroundWork;
 use sinew_members::space_credit::SpaceNeed;
 use sinew_members::throttle::{Limits, Throttle};
 
@@ -18,6 +20,9 @@ use crate::stripe::Stripes;
 
 /// Stripes of a batch, which share the flushes that a conversion needs.
 pub(super) const BATCH_STRIPES: u64 = 64;
+/// Bytes of each member that are converted between two pauses for clients: as long as clients never pause, a batch advances
+/// by this much in the longest time that background work gives way.
+const YIELD_BYTES: u64 = 1 << 20;
 /// Stripes that a search looks at before it gives up for now.
 const SEARCHED_MAX: u64 = 1 << 20;
 
@@ -184,8 +189,10 @@ impl<I: Io> Converter<I> {
         if judged {
             self.throttle.pay(self.state.io(), bytes).await;
         }
-        for &stripe in &chosen {
-            self.state.yield_stripe_to_clients(stripe).await;
+        let members: Vec<MemberId> = layout.member_ids().collect();
+        let chunk_bytes = u64::from(layout.geometry.layout.chunk_bytes());
+        for some in chosen.chunks((YIELD_BYTES / chunk_bytes).max(1) as usize) {
+            self.state.yield_to_clients(&members, chunk_bytes * some.len() as u64).await;
         }
         self.stripes.convert(&chosen, to, judged).await.map_or(0, |converted| converted as u64)
     }

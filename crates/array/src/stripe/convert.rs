@@ -22,8 +22,8 @@ use crate::stripe::Stripes;
 use crate::stripe::compressibility::Estimate;
 use crate::stripe::part::UnitRun;
 
-/// Stripes converted at once.
-pub(super) const STRIPES_AT_ONCE: usize = 8;
+/// Bytes of each member that are converted at once, so that a member has several requests to choose from.
+const BYTES_AT_ONCE: u64 = 512 << 10;
 
 impl<I: Io> Stripes<I> {
     /// Changes stripes with parity into mirrored ones, or mirrored ones into stripes with parity; returns how many. Stripes of
@@ -60,7 +60,8 @@ impl<I: Io> Stripes<I> {
         };
         let chosen: Vec<u64> = stripes.iter().copied().filter(convertible).collect();
         let mut written = Vec::with_capacity(chosen.len());
-        for some in chosen.chunks(STRIPES_AT_ONCE) {
+        let at_once = (BYTES_AT_ONCE / u64::from(self.state.layout().geometry.layout.chunk_bytes())).max(1);
+        for some in chosen.chunks(at_once as usize) {
             let done = join_all(some.iter().map(|&stripe| self.write_new_units(stripe, to, judged))).await;
             let is_written = |done: &Result<bool, VolumeError>| *done == Ok(true);
             written.extend(

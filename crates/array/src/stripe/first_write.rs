@@ -12,7 +12,9 @@ use sinew_core::volume::VolumeError;
 use sinew_format::model::form::Form;
 
 use crate::stripe::Stripes;
-use crate::stripe::convert::STRIPES_AT_ONCE;
+
+/// Stripes written for the first time at once.
+const STRIPES_AT_ONCE: usize = 8;
 
 impl<I: Io> Stripes<I> {
     /// The form of stripes that are written for the first time.
