@@ -11,7 +11,7 @@ use sinew_engine::control::Control;
 use sinew_engine::pool::{self, Candidate, Opener, PoolKind, PoolSpec};
 use sinew_engine::shard::Shard;
 use sinew_format::model::elastic_policy::ElasticPolicy;
-use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
+use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig, WEIGHT_FULL};
 use sinew_format::model::mapped_geometry::{MappedGeometry, Protection};
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::open_mode::OpenMode;
@@ -57,6 +57,7 @@ pub fn shape(choice: u8) -> Config {
         out_epoch: 0,
         path: format!("m{i}"),
         physical: 0,
+        weight: WEIGHT_FULL,
     };
     let volume = VolumeConfig::new(VolumeId(0), VOLUME, VOLUME_BYTES);
     Config {

@@ -275,6 +275,7 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
         state: MemberState,
         device: Option<DeviceId>,
         layout: MemberLayout,
+        _weight: u8,
     ) {
         let index = usize::from(member.0);
         // A member that failed before the shards heard of the growth onto it.

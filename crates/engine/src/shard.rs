@@ -10,7 +10,7 @@ use sinew_array::ArrayShard;
 use sinew_core::ids::VolumeId;
 use sinew_core::io::{DeviceId, Io};
 use sinew_core::volume::VolumeError;
-use sinew_format::model::config::{Config, MemberState};
+use sinew_format::model::config::{Config, MemberState, WEIGHT_FULL};
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_mapped::MappedShard;
 use sinew_members::message::{ControlRequest, Reply, Request, ShardEvent};
@@ -135,14 +135,14 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, request: ControlRequest) {
         ControlRequest::Request { volume, request, reply } => {
             let _ = reply.send(shard.serve(volume, request).await);
         }
-        ControlRequest::SetMember { member, state, device, layout, done } => {
-            shard.set_member(member, state, device, layout);
+        ControlRequest::SetMember { member, state, device, layout, weight, done } => {
+            shard.set_member(member, state, device, layout, weight);
             let _ = done.send(Ok(()));
         }
         ControlRequest::Fail { members, done } => {
             // No task runs in between.
             for (member, layout) in members {
-                shard.set_member(member, MemberState::Failed, None, layout);
+                shard.set_member(member, MemberState::Failed, None, layout, WEIGHT_FULL);
             }
             let _ = done.send(Ok(()));
         }

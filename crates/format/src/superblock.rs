@@ -3,7 +3,7 @@
 //! A slot is one header block and the encoded [`Config`] behind it. Generation g goes to slot g mod 2, so a torn write
 //! leaves the previous generation readable.
 
-use crate::model::config::{Config, MemberConfig, MemberState, Opening, VolumeConfig};
+use crate::model::config::{Config, MemberConfig, MemberState, Opening, VolumeConfig, WEIGHT_FULL};
 use crate::model::damage::{DamagedRange, DamagedRanges, VolumeDamage};
 use crate::model::elastic_policy::ElasticPolicy;
 use crate::model::host_record::HostRecord;
@@ -147,6 +147,7 @@ fn encode_config(config: &Config) -> Vec<u8> {
         w.text(name);
         w.u64(*since_s);
     }
+    config.members.iter().for_each(|m| w.u8(m.weight));
     w.0
 }
 
@@ -172,7 +173,16 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
         let path = r.text()?;
         let layout = shape.member_layout(bytes, page_slots, chunks, state);
         let layout = layout.ok_or(DecodeError::Invalid("member layout"))?;
-        members.push(MemberConfig { uuid, bytes, layout, state, out_epoch, path, physical: 0 });
+        members.push(MemberConfig {
+            uuid,
+            bytes,
+            layout,
+            state,
+            out_epoch,
+            path,
+            physical: 0,
+            weight: WEIGHT_FULL,
+        });
     }
     let volume_next = r.u32()?;
     let mut volumes: Vec<VolumeConfig> = Vec::new();
@@ -208,6 +218,14 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
     }
     // And those of versions that do not tell hosts apart.
     let open_on = if r.0.is_empty() { None } else { decode_host(&mut r)? };
+    // And those of versions without weights of members.
+    if !r.0.is_empty() {
+        for member in &mut members {
+            member.weight = Some(r.u8()?)
+                .filter(|w| (1..=WEIGHT_FULL).contains(w))
+                .ok_or(DecodeError::Invalid("weight"))?;
+        }
+    }
     let config = Config {
         pool,
         name,
@@ -346,6 +364,7 @@ pub(crate) mod tests {
             out_epoch: 3,
             path: format!("/dev/m{i}"),
             physical: u64::from(i) << 20,
+            weight: WEIGHT_FULL - i,
         };
         Config {
             pool: [9; 16],
@@ -416,7 +435,7 @@ pub(crate) mod tests {
         let earlier = {
             let bytes = encode_config(&config);
             config.volumes[0].limits = VolumeLimits::NONE;
-            decode_config(&bytes[..bytes.len() - HOST - LIMITS - 28 - 1]).unwrap()
+            decode_config(&bytes[..bytes.len() - config.members.len() - HOST - LIMITS - 28 - 1]).unwrap()
         };
         assert_eq!(earlier.elastic_policy, ElasticPolicy::DEFAULT, "a version without a governor");
         config.elastic_policy = ElasticPolicy {
@@ -444,7 +463,10 @@ pub(crate) mod tests {
         let mut config = sample();
         let bytes = encode_config(&config);
         let (damage, no_policy) = (4 + 4 + 4 + 24, 1);
-        let before_host = &bytes[..bytes.len() - HOST];
+        let before_weights = &bytes[..bytes.len() - config.members.len()];
+        config.members.iter_mut().for_each(|member| member.weight = WEIGHT_FULL);
+        assert_eq!(decode_config(before_weights).unwrap(), config);
+        let before_host = &before_weights[..before_weights.len() - HOST];
         config.open_on = None;
         assert_eq!(decode_config(before_host).unwrap(), config);
         let before_limits = &before_host[..before_host.len() - LIMITS];

@@ -183,8 +183,9 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
         state: MemberState,
         device: Option<DeviceId>,
         layout: MemberLayout,
+        weight: u8,
     ) {
-        let was_active = self.store.set_member(member, state, device, layout);
+        let was_active = self.store.set_member(member, state, device, layout, weight);
         if was_active && !state.takes_part() && !self.members().are_read_only() {
             self.stripes.abandon_member(member);
             self.store.lose_member(member);

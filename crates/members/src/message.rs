@@ -107,6 +107,8 @@ pub enum ControlRequest {
         device: Option<DeviceId>,
         /// How the device is divided.
         layout: MemberLayout,
+        /// Percent of its chunks that are used first.
+        weight: u8,
         /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,
     },

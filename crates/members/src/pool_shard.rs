@@ -75,13 +75,14 @@ pub trait PoolShard<I: Io>: Sized + 'static {
     /// As for [`PoolShard::flush`].
     fn close(&self) -> impl Future<Output = Result<(), VolumeError>>;
 
-    /// Notes a member's new state, or a new member. Everything that depends on it is queued before this returns.
+    /// Notes a member's new state or weight, or a new member. Everything that depends on it is queued before this returns.
     fn set_member(
         &self,
         member: MemberId,
         state: MemberState,
         device: Option<DeviceId>,
         layout: MemberLayout,
+        weight: u8,
     );
     /// Records, durably, that nothing on an out member will be up to date when it comes back.
     ///

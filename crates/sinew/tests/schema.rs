@@ -152,6 +152,7 @@ fn requests_and_answers_are_valid() {
         asker.ok(json!({ "member-physical": { "member": 0, "bytes": 64 << 20 } }));
         asker.ok(json!("status"));
         asker.ok(json!({ "member-physical": { "member": 0, "bytes": 0 } }));
+        asker.ok(json!({ "member-weight": { "member": 1, "percent": 60 } }));
         asker.ok(json!({ "member-offline": { "member": 2 } }));
         asker.ok(json!("status"));
         asker.ok(json!({ "member-online": { "member": 2, "path": null } }));
@@ -224,6 +225,7 @@ fn commands_print_json() {
     assert_eq!(sandbox.json(&["member", "offline", "1", "--json"])["state"], "offline");
     assert_eq!(sandbox.json(&["member", "online", "1", "--wait", "--json"])["state"], "active");
     assert_eq!(sandbox.json(&["member", "physical", "1", "1G", "--json"])["physical_limit"], 1 << 30);
+    assert_eq!(sandbox.json(&["member", "weight", "1", "50", "--json"])["weight"], 50);
     let added = sandbox.json(&["member", "add", "m4", "--size", "64M", "--json"]);
     assert_eq!((&added[0]["member"], &added[0]["path"]), (&json!(4), &json!(sandbox.path("m4"))));
     assert_eq!(sandbox.json(&["member", "remove", "4", "--wait", "--json"])["state"], "removed");

@@ -179,6 +179,9 @@ pub enum MembershipError {
         /// Bytes that all volumes may have together.
         max: u64,
     },
+    /// The weight of a member is not possible.
+    #[error("the weight of a member is the percentage of its space that is used first, from 1 to 100")]
+    Weight,
     /// Members of an array have their places.
     #[error(
         "every member of an array has its place: an array grows with `sinew array grow`, and its members are replaced, not removed"

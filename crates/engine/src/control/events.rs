@@ -503,6 +503,7 @@ fn volume_changes<'a>(old: &'a [VolumeConfig], new: &'a [VolumeConfig]) -> impl 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sinew_format::model::config::WEIGHT_FULL;
 
     #[test]
     fn the_latest_events_are_kept_and_numbered() {
@@ -527,6 +528,7 @@ mod tests {
             out_epoch: 0,
             path,
             physical: 0,
+            weight: WEIGHT_FULL,
         }
     }
 

@@ -351,7 +351,7 @@ fn medians(all: &[MemberLatency], member: usize, of: fn(&MemberLatency) -> &Late
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sinew_format::model::config::MemberConfig;
+    use sinew_format::model::config::{MemberConfig, WEIGHT_FULL};
     use sinew_format::model::elastic_policy::ElasticPolicy;
     use sinew_format::model::mapped_geometry::{MappedGeometry, MemberLayout, Protection};
     use sinew_members::member_stats::MemberStats;
@@ -372,6 +372,7 @@ mod tests {
             out_epoch: 0,
             path: format!("/dev/m{i}"),
             physical: 0,
+            weight: WEIGHT_FULL,
         };
         Config {
             pool: [9; 16],

@@ -11,7 +11,7 @@ use sinew_core::ids::MemberId;
 use sinew_core::io::{DeviceId, Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::volume::VolumeError;
-use sinew_format::model::config::{MemberConfig, MemberState};
+use sinew_format::model::config::{MemberConfig, MemberState, WEIGHT_FULL};
 use sinew_format::model::mapped_geometry::{MEMBERS, MemberLayout};
 use sinew_members::message::{Answer, ControlRequest};
 
@@ -48,10 +48,10 @@ impl<I: Io> Control<I> {
         let (index, member) = self.plan_member(&candidate, bytes)?;
         pool::wipe(&self.io, &candidate).await?;
         if mutation::on(Mutation::UseBeforeStored) {
-            let (id, layout, state) = (MemberId(index as u8), member.layout, member.state);
-            let device = Some(candidate.device);
+            let MemberConfig { layout, state, weight, .. } = member;
+            let (id, device) = (MemberId(index as u8), Some(candidate.device));
             let _ = self
-                .ask_all(|done| ControlRequest::SetMember { member: id, state, device, layout, done })
+                .ask_all(|done| ControlRequest::SetMember { member: id, state, device, layout, weight, done })
                 .await;
             self.io.sleep(50_000_000).await;
         }
@@ -59,6 +59,30 @@ impl<I: Io> Control<I> {
         self.io.mark(Mark::MemberAdded);
         self.tell_member(index).await;
         Ok(index)
+    }
+
+    /// Sets which percentage of a member's chunks is used first; the others stay free as long as there is room elsewhere. What is
+    /// stored moves until it agrees.
+    ///
+    /// # Errors
+    /// When the pool is an array, there is no such member or weight, or the configuration cannot be stored.
+    pub async fn set_weight(&self, index: usize, weight: u8) -> Result<(), ControlError> {
+        self.refuse_places()?;
+        self.member(index)?;
+        if !(1..=WEIGHT_FULL).contains(&weight) {
+            return Err(MembershipError::Weight.into());
+        }
+        let before = self.config.borrow().members[index].weight;
+        self.change(|config| {
+            config.members[index].weight = weight;
+            Ok(())
+        })
+        .await?;
+        if weight != before {
+            self.note_setting("member-weight", format!("{weight} % of member {index}"));
+        }
+        self.tell_member(index).await;
+        Ok(())
     }
 
     /// The number and the configuration of a device about to join. It takes the place of a removed member only if it is as

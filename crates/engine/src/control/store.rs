@@ -349,14 +349,15 @@ impl<I: Io> Control<I> {
     }
 
     pub(super) async fn tell_member(&self, index: usize) {
-        let (state, layout, device) = {
+        let (state, layout, weight, device) = {
             let config = self.config.borrow();
             let member = &config.members[index];
-            (member.state, member.layout, self.devices.borrow()[index])
+            (member.state, member.layout, member.weight, self.devices.borrow()[index])
         };
         let member = MemberId(index as u8);
         let device = device.filter(|_| state.takes_part());
-        let _ = self.ask_all(|done| ControlRequest::SetMember { member, state, device, layout, done }).await;
+        let set = |done| ControlRequest::SetMember { member, state, device, layout, weight, done };
+        let _ = self.ask_all(set).await;
     }
 
     pub(super) async fn take_out(&self, member: MemberId, state: MemberState) -> Result<(), ControlError> {

@@ -4,7 +4,7 @@ use sinew_core::ids::Uuid;
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
 use sinew_format::model::array_geometry::{ArrayError, ArrayGeometry, ArraySpec};
-use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
+use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig, WEIGHT_FULL};
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_capacity::capacity_blocks;
 use sinew_format::model::mapped_geometry::{MappedGeometry, MemberLayout, Protection};
@@ -186,5 +186,6 @@ pub(crate) fn new_member(
         out_epoch: 0,
         path: candidate.path.clone(),
         physical: 0,
+        weight: WEIGHT_FULL,
     }
 }

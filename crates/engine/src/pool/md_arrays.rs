@@ -20,7 +20,7 @@ use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::VolumeId;
 use sinew_core::io::{DeviceId, Io, IoError};
 use sinew_format::model::array_geometry::{Access, ArrayError, ArrayGeometry};
-use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig};
+use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig, WEIGHT_FULL};
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::MemberLayout;
 use sinew_format::model::name;
@@ -241,6 +241,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate], options: &MdOptions)
                 out_epoch: 0,
                 path: format!("(role {role} of the array)"),
                 physical: 0,
+                weight: WEIGHT_FULL,
             });
             used.push((None, None));
             continue;
@@ -339,5 +340,6 @@ fn member(
         out_epoch: 0,
         path,
         physical: 0,
+        weight: WEIGHT_FULL,
     })
 }

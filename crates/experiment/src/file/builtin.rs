@@ -57,6 +57,7 @@ builtin![
     "esap-reliability",
     "ageing-together",
     "uneven-parity",
+    "member-weights",
     "esap",
     "esap-parity",
     "esap-ablation",

@@ -50,6 +50,7 @@ impl Spec {
         self.check_fails()?;
         self.check_capacity()?;
         self.check_pool()?;
+        self.check_member_weights()?;
         for (i, volume) in self.volumes.iter().enumerate() {
             if volume.size.0 == 0 || !volume.size.0.is_multiple_of(4096) {
                 let why = format!("{} bytes are not a multiple of 4096", volume.size.0);
@@ -96,6 +97,19 @@ impl Spec {
                 "layer.spare",
                 "the value is a fraction of the array, from 0.01 to 0.9",
             ));
+        }
+        Ok(())
+    }
+
+    fn check_member_weights(&self) -> Result<()> {
+        let Some(weights) = &self.pool.member_weights else { return Ok(()) };
+        let wrong = |why: &str| Err(Error::setting("pool.member_weights", why));
+        let members: usize = self.members.iter().map(|group| group.count).sum();
+        if self.target != TargetName::Pool || self.preset.is_some() || self.grows.is_some() {
+            return wrong("only members of a mapped pool without a preset that does not grow have weights");
+        }
+        if weights.len() != members || !weights.iter().all(|weight| (1..=100).contains(weight)) {
+            return wrong("give a percentage from 1 to 100 for each member");
         }
         Ok(())
     }

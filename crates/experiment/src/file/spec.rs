@@ -226,6 +226,9 @@ pub struct PoolSpec {
     /// the preset says where not given, and not without a preset.
     #[serde(default)]
     pub battery: Option<bool>,
+    /// Percent of each member's space that is used first; all of it where not given.
+    #[serde(default)]
+    pub member_weights: Option<Vec<u8>>,
     /// Changes to the policy of a mapped pool.
     #[serde(default)]
     pub policy: PolicySpec,

@@ -249,6 +249,7 @@ fn open_part(
         pause_above_iops: spec.grows.as_ref().map_or(0, |grows| grows.pause_above_iops),
     };
     let Composition { spike_avoidance, policy, battery, .. } = *composition;
+    let weights = spec.pool.member_weights.clone().unwrap_or_default();
     let devices: Vec<DeviceId> = candidates.iter().map(|candidate| candidate.device).collect();
     let io = world.io();
     let opened = world.block_on(async move {
@@ -259,6 +260,10 @@ fn open_part(
         for (name, bytes) in sizes {
             let made = pool.control.create_volume(&name, bytes).await;
             made.map_err(|error| Error::engine("creating the volumes", error))?;
+        }
+        for (member, weight) in weights.into_iter().enumerate() {
+            let set = pool.control.set_weight(member, weight).await;
+            set.map_err(|error| Error::engine("setting the weights of members", error))?;
         }
         pool.control.throttle(bounds).await;
         pool.control.set_spike_avoidance(spike_avoidance).await;

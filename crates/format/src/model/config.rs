@@ -139,7 +139,13 @@ pub struct MemberConfig {
     pub path: String,
     /// Its physical bytes, if an operator has limited them; 0 for as many as the device tells.
     pub physical: u64,
+    /// Percent of its chunks that a mapped pool uses first, from 1 to [`WEIGHT_FULL`]; it uses the others only while there
+    /// is no room elsewhere.
+    pub weight: u8,
 }
+
+/// The weight of a member that is used like the others.
+pub const WEIGHT_FULL: u8 = 100;
 
 /// One volume.
 #[derive(Clone, Debug, PartialEq, Eq)]

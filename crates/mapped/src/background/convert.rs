@@ -55,7 +55,7 @@ impl<I: Io> Converter<I> {
             allocator.reserve_chunks() + part(policy.convert_below_free).max(4 * g.homes_per_stripe() as u64);
         // Not all of them are mirrored any more, but nearly.
         let mirrored = (self.stripes.convertible().len() * g.homes_per_stripe()) as u64;
-        allocator.free_chunks() < water || mirrored > part(policy.convert_above_mirrored)
+        allocator.free_chunks_unspared() < water || mirrored > part(policy.convert_above_mirrored)
     }
 
     /// Converts a few stripes; false when none could be.

@@ -1,8 +1,10 @@
-//! The fair share of each member of what is stored: in proportion to its size, of data and of parity alike.
+//! The fair share of each member of what is stored: in proportion to its size, of data and of parity alike. A member with a weight
+//! counts with that part of its size, until nothing else is left.
 //!
 //! Pure arithmetic over counts of chunks. Data and parity are counted apart, since a member that holds more than its
 //! share of either is read, or written, more than the others.
 
+use crate::store::chunk_allocator::MemberSize;
 use sinew_core::ids::MemberId;
 use sinew_format::model::mapped_geometry::MappedGeometry;
 
@@ -31,24 +33,29 @@ const SLACK_PART: u64 = 32;
 /// Chunks in use on each member, by role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// Chunks of each member; none of those that take nothing new.
-    sizes: Vec<u64>,
-    size: u64,
+    /// Of each member; none of those that take nothing new.
+    sizes: Vec<MemberSize>,
+    /// Of all members.
+    size: MemberSize,
     used: [Vec<u64>; 2],
     all: [u64; 2],
 }
 
 impl Shares {
     /// Nothing in use on members with these numbers of chunks.
-    pub(crate) fn new(sizes: Vec<u64>) -> Shares {
+    pub(crate) fn new(sizes: Vec<MemberSize>) -> Shares {
         let none = vec![0; sizes.len()];
-        Shares { used: [none.clone(), none], all: [0; 2], size: sizes.iter().sum(), sizes }
+        let size = MemberSize {
+            chunks: sizes.iter().map(|size| size.chunks).sum(),
+            spared: sizes.iter().map(|size| size.spared).sum(),
+        };
+        Shares { used: [none.clone(), none], all: [0; 2], size, sizes }
     }
 
     /// Counts a chunk in use; not on members that take nothing new.
     pub(crate) fn count(&mut self, role: Role, member: MemberId) {
         let index = usize::from(member.0);
-        if self.sizes.get(index).is_some_and(|&size| size > 0) {
+        if self.sizes.get(index).is_some_and(|size| size.chunks > 0) {
             self.used[role as usize][index] += 1;
             self.all[role as usize] += 1;
         }
@@ -63,9 +70,22 @@ impl Shares {
     /// Whole chunks that a member has above its share, or, negative, below.
     fn above(&self, role: Role, index: usize) -> i64 {
         let (used, all) = (self.used[role as usize][index], self.all[role as usize]);
-        let beyond =
-            i128::from(used) * i128::from(self.size) - i128::from(all) * i128::from(self.sizes[index]);
-        (beyond / i128::from(self.size.max(1))) as i64
+        let (part, of) = self.part(index);
+        ((i128::from(used) * of - i128::from(all) * part) / of) as i64
+    }
+
+    /// The part that a member should have of everything: its share of the chunks that are not spared and, of what does not fit in
+    /// there, its share of those.
+    fn part(&self, index: usize) -> (i128, i128) {
+        let first = |size: MemberSize| i128::from(size.chunks - size.spared);
+        let (mine, all) = (self.sizes[index], self.size);
+        let used = i128::from(self.all.iter().sum::<u64>());
+        let beyond = used - first(all);
+        if beyond <= 0 || all.spared == 0 {
+            return (first(mine), first(all).max(1));
+        }
+        let spared = i128::from(all.spared);
+        (first(mine) * spared + beyond * i128::from(mine.spared), used * spared)
     }
 
     /// Whether some member differs from its share by more than is left as it is.
@@ -89,7 +109,7 @@ impl Shares {
     pub(super) fn gives(&self, role: Role, member: MemberId) -> bool {
         let index = usize::from(member.0);
         // None of those that came since the count.
-        self.sizes.get(index).is_some_and(|&size| size > 0) && self.above(role, index) > 0
+        self.sizes.get(index).is_some_and(|size| size.chunks > 0) && self.above(role, index) > 0
     }
 
     /// Members with less than their share, that with least first.
@@ -117,6 +137,24 @@ impl Shares {
 mod tests {
     use super::*;
 
+    /// A member none of whose chunks are spared.
+    fn whole(chunks: u64) -> MemberSize {
+        MemberSize { chunks, spared: 0 }
+    }
+
+    #[test]
+    fn spared_chunks_are_used_last() {
+        let sizes = [0, 0, 400, 800].map(|spared| MemberSize { chunks: 1000, spared });
+        for (stored, expected) in
+            [(1400, [500, 500, 300, 100]), (2800, [1000, 1000, 600, 200]), (3400, [1000, 1000, 800, 600])]
+        {
+            let mut shares = Shares::new(sizes.to_vec());
+            (0..stored).for_each(|i| shares.count(Role::Data, MemberId((i % 4) as u8)));
+            settle(&mut shares);
+            assert_eq!(shares.used[Role::Data as usize], expected);
+        }
+    }
+
     /// Moves what gives to the first that takes until nothing gives or takes any more; how many moves that took.
     fn settle(shares: &mut Shares) -> u64 {
         let mut moves = 0;
@@ -140,7 +178,7 @@ mod tests {
             (vec![400, 800, 800, 1200], vec![1600]),
         ] {
             let sizes: Vec<u64> = old.iter().chain(&new).copied().collect();
-            let mut shares = Shares::new(sizes.clone());
+            let mut shares = Shares::new(sizes.iter().map(|&chunks| whole(chunks)).collect());
             for (i, size) in old.iter().enumerate() {
                 (0..size / 2).for_each(|_| shares.count(Role::Data, MemberId(i as u8)));
                 (0..size / 8).for_each(|_| shares.count(Role::Parity, MemberId(i as u8)));
@@ -157,7 +195,7 @@ mod tests {
 
     #[test]
     fn members_that_take_nothing_new_do_not_count() {
-        let mut shares = Shares::new(vec![100, 0, 100]);
+        let mut shares = Shares::new([100, 0, 100].map(whole).to_vec());
         (0..50).for_each(|_| shares.count(Role::Data, MemberId(1)));
         assert!(!shares.are_uneven() && shares.left() == 0);
         assert!(!shares.gives(Role::Data, MemberId(1)) && shares.takers(Role::Data).is_empty());

@@ -76,7 +76,7 @@ impl<I: Io> Reclaimer<I> {
             return true;
         }
         self.store.free_released();
-        let (free, low) = (self.store.allocator().free_chunks(), self.store.low_water());
+        let (free, low) = (self.store.allocator().free_chunks_unspared(), self.store.low_water());
         let wanted = self.store.room().waiting() > 0;
         let in_need = self.store.room().take_rebuild_starved() || wanted;
         let worked = if free < low || in_need {

@@ -69,7 +69,7 @@ impl<I: Io> Recovery<I> {
         let seed = u64::from_le_bytes(config.pool[..8].try_into().expect("eight bytes")) ^ self.index as u64;
         let mut allocator = ChunkAllocator::new(config.mapped(), config.members.len(), seed);
         for member in &config.members {
-            allocator.push_member(member.layout.chunks, member.layout.page_slots, member.state);
+            allocator.push_member(member.layout, member.state, member.weight);
         }
         for stripe in (0..self.tables.stripe_count()).map(StripeId) {
             for &home in self.tables.homes(stripe).iter().flatten() {

@@ -4,16 +4,19 @@
 //! that may still read it has ended; a page slot waits until the page that replaced it is durable. So a crash never finds
 //! that something it falls back to was overwritten.
 
+mod discards;
+#[cfg(test)]
+mod tests;
+
 use std::cmp::Reverse;
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use crate::store::dirty_pages::PageCopy;
 use crate::store::free_set::FreeSet;
 use sinew_core::ids::{ChunkAddr, Lsn, MemberId, StripeId};
-use sinew_format::model::config::MemberState;
+use sinew_format::model::config::{MemberState, WEIGHT_FULL};
 use sinew_format::model::mapped_capacity::{capacity_blocks, member_reserve, reserve_chunks};
-use sinew_format::model::mapped_geometry::{MappedGeometry, Protection};
+use sinew_format::model::mapped_geometry::{MappedGeometry, MemberLayout, Protection};
 use sinew_layout::declustered::{self, Lookahead, Placement};
 
 struct MemberChunks {
@@ -21,6 +24,8 @@ struct MemberChunks {
     chunks_all: u32,
     page_slots: FreeSet,
     page_slots_all: u32,
+    /// As many of its chunks stay free as long as there is room elsewhere.
+    spared: u32,
     /// New chunks may be placed on it.
     usable: bool,
     /// It takes part, or will again.
@@ -28,29 +33,33 @@ struct MemberChunks {
 }
 
 impl MemberChunks {
-    fn free(chunks: u32, page_slots: u32) -> MemberChunks {
+    fn free(layout: MemberLayout) -> MemberChunks {
         MemberChunks {
-            chunks: FreeSet::all(chunks),
-            chunks_all: chunks,
-            page_slots: FreeSet::all(page_slots),
-            page_slots_all: page_slots,
+            chunks: FreeSet::all(layout.chunks),
+            chunks_all: layout.chunks,
+            page_slots: FreeSet::all(layout.page_slots),
+            page_slots_all: layout.page_slots,
+            spared: 0,
             usable: false,
             expected: false,
         }
+    }
+
+    /// Room in proportion to the weight: members with equal ones are filled alike.
+    fn relative_room(&self, room: u64) -> u64 {
+        let all = u64::from(self.chunks_all);
+        if self.spared == 0 { room } else { room * all / (all - u64::from(self.spared)).max(1) }
+    }
+
+    /// Free chunks beyond those that are spared; below zero where some of these are in use.
+    fn room(&self) -> i64 {
+        i64::from(self.chunks.count()) - i64::from(self.spared)
     }
 
     fn is_empty(&self) -> bool {
         self.chunks.count() == self.chunks_all && self.page_slots.count() == self.page_slots_all
     }
 }
-
-/// Free chunks of a member are discarded once this part of it, and this many chunks, are not discarded yet: then they
-/// lie together.
-const DISCARD_PART: u32 = 64;
-const DISCARD_CHUNKS_LEAST: u32 = 8;
-/// At most this many chunks, and this part of the free ones, are discarded at one time.
-const DISCARD_AT_ONCE: u32 = 256;
-const DISCARD_AT_ONCE_PART: u32 = 16;
 
 /// What a stripe is for; the reserve is kept from users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +72,29 @@ pub(crate) enum Purpose {
     Internal,
 }
 
+/// The room in which a stripe is looked for.
+struct Room<'a> {
+    purpose: Purpose,
+    /// Of these members only; of all if there is none.
+    responsive: Option<&'a dyn Fn(MemberId) -> bool>,
+    /// Without the chunks that are spared.
+    sparing: bool,
+}
+
 /// Homes for a new stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StripeChunks {
     pub(crate) columns: usize,
     pub(crate) homes: Vec<Option<ChunkAddr>>,
+}
+
+/// Chunks of a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MemberSize {
+    /// All of them.
+    pub(crate) chunks: u64,
+    /// Those that are used only while there is no room elsewhere.
+    pub(crate) spared: u64,
 }
 
 /// What a request or a crash may still need.
@@ -122,29 +149,37 @@ impl ChunkAllocator {
     }
 
     /// Adds the next member, everything on it free.
-    pub(crate) fn push_member(&mut self, chunks: u32, page_slots: u32, state: MemberState) {
-        self.members.push(MemberChunks::free(chunks, page_slots));
-        self.set_state(MemberId(self.members.len() as u8 - 1), state);
+    pub(crate) fn push_member(&mut self, layout: MemberLayout, state: MemberState, weight: u8) {
+        self.members.push(MemberChunks::free(layout));
+        self.set_state(MemberId(self.members.len() as u8 - 1), state, weight);
     }
 
-    /// A member has a new state, or is new; its number is then the next, or that of one that nothing is left on.
-    pub(crate) fn set_member(&mut self, member: MemberId, chunks: u32, page_slots: u32, state: MemberState) {
+    /// A member has a new state or weight, or is new; its number is then the next, or that of one that nothing is left on.
+    pub(crate) fn set_member(
+        &mut self,
+        member: MemberId,
+        layout: MemberLayout,
+        state: MemberState,
+        weight: u8,
+    ) {
         let index = usize::from(member.0);
         if index == self.members.len() {
             self.placement = Placement::new(index + 1, self.seed);
-            return self.push_member(chunks, page_slots, state);
+            return self.push_member(layout, state, weight);
         }
         let entry = &mut self.members[index];
-        if (entry.chunks_all, entry.page_slots_all) != (chunks, page_slots) {
+        if (entry.chunks_all, entry.page_slots_all) != (layout.chunks, layout.page_slots) {
             assert!(entry.is_empty(), "a member in use is cut up in one way");
-            *entry = MemberChunks::free(chunks, page_slots);
+            *entry = MemberChunks::free(layout);
         }
-        self.set_state(member, state);
+        self.set_state(member, state, weight);
     }
 
-    /// The member's state decides whether new chunks may be placed on it.
-    fn set_state(&mut self, member: MemberId, state: MemberState) {
+    /// The member's state decides whether new chunks may be placed on it, its weight how many at first.
+    fn set_state(&mut self, member: MemberId, state: MemberState, weight: u8) {
         let entry = &mut self.members[usize::from(member.0)];
+        entry.spared =
+            (u64::from(entry.chunks_all) * u64::from(WEIGHT_FULL - weight.min(WEIGHT_FULL)) / 100) as u32;
         entry.usable = state == MemberState::Active;
         entry.expected =
             !matches!(state, MemberState::Evacuating | MemberState::Leaving | MemberState::Removed);
@@ -190,6 +225,11 @@ impl ChunkAllocator {
     /// Free chunks on usable members.
     pub(crate) fn free_chunks(&self) -> u64 {
         self.members.iter().filter(|m| m.usable).map(|m| u64::from(m.chunks.count())).sum()
+    }
+
+    /// Free chunks on usable members, without those that are spared.
+    pub(crate) fn free_chunks_unspared(&self) -> u64 {
+        self.members.iter().filter(|m| m.usable).map(|m| m.room().max(0) as u64).sum()
     }
 
     /// All chunks on usable members.
@@ -250,7 +290,8 @@ impl ChunkAllocator {
     /// With fewer members left than copies are due, the missing copies get no home; rebuilding gives them one.
     ///
     /// Members that are not `responsive` are left out as long as the others can do without them and no room is stranded. Of
-    /// the next stripes of the placement it is the one whose most burdened member has the least to do.
+    /// the next stripes of the placement it is the one whose most burdened member has the least to do. Chunks that are spared
+    /// are taken only where nothing else is left.
     pub(crate) fn allocate_stripe(
         &mut self,
         columns: usize,
@@ -265,8 +306,8 @@ impl ChunkAllocator {
         (least..=columns).rev().find_map(|columns| {
             let around = self
                 .is_any_slow(&calm)
-                .then(|| self.allocate_columns(columns, parity, purpose, Some(&calm), &burden));
-            around.flatten().or_else(|| self.allocate_columns(columns, parity, purpose, None, &burden))
+                .then(|| self.allocate_by_weight(columns, parity, purpose, Some(&calm), &burden));
+            around.flatten().or_else(|| self.allocate_by_weight(columns, parity, purpose, None, &burden))
         })
     }
 
@@ -276,7 +317,7 @@ impl ChunkAllocator {
         columns: usize,
         responsive: impl Fn(MemberId) -> bool,
     ) -> Option<StripeChunks> {
-        self.allocate_columns(columns, false, Purpose::User, Some(&responsive), &|_| 0)
+        self.allocate_by_weight(columns, false, Purpose::User, Some(&responsive), &|_| 0)
     }
 
     fn is_any_slow(&self, responsive: &impl Fn(MemberId) -> bool) -> bool {
@@ -284,7 +325,7 @@ impl ChunkAllocator {
         usable.into_iter().any(|(i, _)| !responsive(MemberId(i as u8)))
     }
 
-    fn allocate_columns(
+    fn allocate_by_weight(
         &mut self,
         columns: usize,
         parity: bool,
@@ -292,15 +333,40 @@ impl ChunkAllocator {
         responsive: Option<&dyn Fn(MemberId) -> bool>,
         burden: &dyn Fn(MemberId) -> u32,
     ) -> Option<StripeChunks> {
+        let is_any_spared = self.members.iter().any(|member| member.usable && member.spared > 0);
+        [true, false].into_iter().filter(|&sparing| is_any_spared || !sparing).find_map(|sparing| {
+            let room = Room { purpose, responsive, sparing };
+            self.allocate_columns(columns, parity, &room, burden)
+        })
+    }
+
+    fn allocate_columns(
+        &mut self,
+        columns: usize,
+        parity: bool,
+        Room { purpose, responsive, sparing }: &Room,
+        burden: &dyn Fn(MemberId) -> u32,
+    ) -> Option<StripeChunks> {
         let g = self.geometry;
         let (copies, m) = (g.copies(), g.parity_columns());
         let absent = copies.saturating_sub(self.active());
         // With no member left there is nothing to allocate.
         let least = (copies - absent).max(1);
-        let kept = if purpose == Purpose::Internal { 0 } else { self.member_reserve() };
-        let room =
-            |s: &MemberChunks| if s.usable { u64::from(s.chunks.count()).saturating_sub(kept) } else { 0 };
-        let mut free: Vec<u64> = self.members.iter().map(room).collect();
+        let kept = if *purpose == Purpose::Internal { 0 } else { self.member_reserve() };
+        let room = |s: &MemberChunks, kept: u64| {
+            if s.usable { u64::from(s.chunks.count()).saturating_sub(kept) } else { 0 }
+        };
+        let mut free: Vec<u64> = self.members.iter().map(|s| room(s, kept)).collect();
+        if *sparing {
+            let demanded_from = declustered::demanded_from(&free, (columns + m).max(least));
+            for (s, free) in self.members.iter().zip(&mut free).filter(|(s, _)| s.spared > 0) {
+                // A member that has to be in every stripe, or room would be stranded, is spared no longer.
+                if *free >= demanded_from {
+                    return None;
+                }
+                *free = room(s, kept.max(u64::from(s.spared)));
+            }
+        }
         if let Some(responsive) = responsive {
             // A member that has to be in every stripe, or room would be stranded, cannot be left out.
             let demanded_from = declustered::demanded_from(&free, (columns + m).max(least));
@@ -312,12 +378,10 @@ impl ChunkAllocator {
                     *room = 0;
                 }
             }
-            if free.iter().filter(|&&c| c > 0).count() < (columns + m).max(least) {
-                return None;
-            }
         }
         let with_room = free.iter().filter(|&&c| c > 0).count();
-        if with_room < least {
+        let is_chosen = responsive.is_some() || *sparing;
+        if with_room < if is_chosen { (columns + m).max(least) } else { least } {
             return None;
         }
         let mirrored_only = matches!(g.protection, Protection::Mirror { .. });
@@ -346,7 +410,7 @@ impl ChunkAllocator {
             }
         }
         let need = members.iter().flatten().count() as u64;
-        if purpose != Purpose::Internal && self.free_chunks() < need + self.reserve_chunks() {
+        if *purpose != Purpose::Internal && self.free_chunks() < need + self.reserve_chunks() {
             return None;
         }
         self.upcoming.take(stripe_no);
@@ -358,7 +422,7 @@ impl ChunkAllocator {
     }
 
     /// Mirrors of one column: members that hold no other copy of it. First those with so much room that it would be
-    /// stranded, then those outside the stripe and with most room.
+    /// stranded, then those outside the stripe and with most room for their weights.
     fn choose_mirrors(
         &self,
         column: usize,
@@ -377,7 +441,8 @@ impl ChunkAllocator {
             let uses = |i: u8| members.iter().flatten().filter(|m| m.0 == i).count();
             let rank = |&i: &u8| {
                 let room = free[usize::from(i)];
-                (room < demanded_from, uses(i), in_stripe(i), Reverse(room / 8))
+                let relative = self.members[usize::from(i)].relative_room(room);
+                (room < demanded_from, uses(i), in_stripe(i), Reverse(relative / 8))
             };
             let best = self
                 .order
@@ -418,9 +483,11 @@ impl ChunkAllocator {
         entry.usable && u64::from(entry.chunks.count()) > self.member_reserve()
     }
 
-    /// Chunks of each member, none of those that take nothing new.
-    pub(crate) fn usable_chunks(&self) -> Vec<u64> {
-        self.members.iter().map(|m| if m.usable { u64::from(m.chunks_all) } else { 0 }).collect()
+    /// Chunks of each member, and of these the spared ones; none of members that take nothing new.
+    pub(crate) fn usable_chunks(&self) -> Vec<MemberSize> {
+        let size =
+            |m: &MemberChunks| MemberSize { chunks: u64::from(m.chunks_all), spared: u64::from(m.spared) };
+        self.members.iter().map(|m| if m.usable { size(m) } else { MemberSize::default() }).collect()
     }
 
     /// As `take_chunk_avoiding`, for a chunk that can stay on member `from`: on a member so much emptier that they are less uneven
@@ -452,8 +519,7 @@ impl ChunkAllocator {
             let room = u64::from(m.chunks.count()) > more_than;
             m.usable && room && !avoid.contains(&MemberId(*i as u8))
         };
-        let (index, _) =
-            self.members.iter().enumerate().filter(eligible).max_by_key(|(_, m)| m.chunks.count())?;
+        let (index, _) = self.members.iter().enumerate().filter(eligible).max_by_key(|(_, m)| m.room())?;
         self.take_chunk(MemberId(index as u8))
     }
 
@@ -462,26 +528,6 @@ impl ChunkAllocator {
         for home in homes {
             self.members[usize::from(home.member.0)].chunks.insert(home.chunk);
         }
-    }
-
-    /// Whether enough of the free chunks of a member were in use lately, or may have been, to discard them; any is enough while
-    /// physical space is short.
-    pub(crate) fn is_worth_discarding(&self, member: MemberId, is_short: bool) -> bool {
-        let entry = &self.members[usize::from(member.0)];
-        let least = if is_short { 0 } else { (entry.chunks_all / DISCARD_PART).max(DISCARD_CHUNKS_LEAST) };
-        entry.usable && entry.chunks.undiscarded() > least
-    }
-
-    /// Takes consecutive free chunks to be discarded; `give_back_discarded` ends that.
-    pub(crate) fn take_undiscarded(&mut self, member: MemberId) -> Option<Range<u32>> {
-        let chunks = &mut self.members[usize::from(member.0)].chunks;
-        let most = (chunks.count() / DISCARD_AT_ONCE_PART).min(DISCARD_AT_ONCE);
-        chunks.take_undiscarded(most)
-    }
-
-    /// Chunks are free again that the device has discarded, or will not discard.
-    pub(crate) fn give_back_discarded(&mut self, member: MemberId, chunks: Range<u32>) {
-        self.members[usize::from(member.0)].chunks.put_back(chunks);
     }
 
     /// Chunks and stripe numbers released by journal block `lsn` while requests of `epoch` and before were reading.
@@ -529,40 +575,6 @@ impl ChunkAllocator {
     pub(crate) fn free_page_slots(&mut self, copies: impl IntoIterator<Item = PageCopy>) {
         for copy in copies {
             self.members[usize::from(copy.member.0)].page_slots.insert(copy.slot);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn copies_on_uneven_members_strand_no_room() {
-        for (copies, columns, chunks) in [
-            (3, 2, vec![200, 200, 200, 400]),
-            (2, 3, vec![100, 300, 100, 100]),
-            (3, 1, vec![300, 300, 90, 110]),
-        ] {
-            let protection = Protection::Mirror { copies };
-            let geometry = MappedGeometry {
-                protection,
-                data_columns: columns,
-                shards: 1,
-                checksums: true,
-                journal_blocks: 64,
-            };
-            let g = geometry.checked_for(chunks.len()).unwrap();
-            let mut space = ChunkAllocator::new(g, chunks.len(), 7);
-            for &count in &chunks {
-                space.push_member(count as u32, 64, MemberState::Active);
-            }
-            let plans = std::iter::from_fn(|| {
-                space.allocate_stripe(columns, false, Purpose::Internal, |_| true, |_| 0)
-            });
-            let placed: usize = plans.map(|plan| plan.columns).sum();
-            let possible = declustered::stripes_placeable(&chunks, usize::from(copies)) as usize;
-            assert!(placed + 2 * columns >= possible, "{placed} of {possible} on {chunks:?}");
         }
     }
 }

@@ -41,11 +41,12 @@ impl<I: Io> Store<I> {
         state: MemberState,
         device: Option<DeviceId>,
         layout: MemberLayout,
+        weight: u8,
     ) -> bool {
         let is_new = usize::from(member.0) == self.members.count();
         let was_active = !is_new && self.members.is_active(member);
         self.members.set(member, state, device, layout);
-        self.allocator.borrow_mut().set_member(member, layout.chunks, layout.page_slots, state);
+        self.allocator.borrow_mut().set_member(member, layout, state, weight);
         was_active
     }
 

@@ -107,6 +107,20 @@ pub(crate) enum MemberCommand {
         #[command(flatten)]
         target: Target,
     },
+    /// Sets which part of a member's space a mapped pool uses first. The rest stays free as long as there is room on other members,
+    /// so that the member is written less and wears more slowly.
+    Weight {
+        /// Its number.
+        member: usize,
+        /// Percent of its space, from 1 to 100, which uses it like the others.
+        #[arg(value_parser = clap::value_parser!(u8).range(1..=100))]
+        percent: u8,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        target: Target,
+    },
     /// Replaces a member that is out: rebuilds onto a new device or, with none given, into the free space of the others. In
     /// an array, what replaces a spare that is gone is the next spare.
     Replace {
@@ -186,6 +200,10 @@ pub(crate) fn run(command: MemberCommand) -> Result<()> {
                 limit => format!("the pool uses {} of member {member} at most", units::bytes(limit)),
             };
             tell(&target, member, json, &told)
+        }
+        MemberCommand::Weight { member, percent, json, target } => {
+            target.ask(&Request::MemberWeight { member, percent })?;
+            tell(&target, member, json, &format!("{percent} % of the space of member {member} is used first"))
         }
         MemberCommand::Replace { member, path, force, wait, json, target } => {
             target.ask(&Request::MemberReplace {

@@ -132,6 +132,7 @@ async fn carry_out(served: &Served, request: Request) -> Result<Answer> {
             return Ok(Answer::Added(AddedMember { member }));
         }
         Request::MemberPhysical { member, bytes } => control.set_physical(member, bytes).await?,
+        Request::MemberWeight { member, percent } => control.set_weight(member, percent).await?,
         Request::MemberRemove { member, cancel: false } => control.remove(member).await?,
         Request::MemberRemove { member, cancel: true } => control.keep(member).await?,
         Request::ArrayGrow { paths, method, force } => {

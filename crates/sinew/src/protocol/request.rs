@@ -86,6 +86,11 @@ pub(crate) enum Request {
         member: usize,
         bytes: u64,
     },
+    MemberWeight {
+        member: usize,
+        #[schemars(range(min = 1, max = 100))]
+        percent: u8,
+    },
     MemberRemove {
         member: usize,
         cancel: bool,
@@ -361,6 +366,7 @@ mod tests {
             r#"{"member-replace":{"member":0,"path":"m","force":false}}"#,
             r#"{"member-add":{"path":"m","force":false}}"#,
             r#"{"member-physical":{"member":0,"bytes":1048576}}"#,
+            r#"{"member-weight":{"member":0,"percent":50}}"#,
             r#"{"member-remove":{"member":0,"cancel":false}}"#,
             r#"{"array-grow":{"paths":["m"],"method":"fastscale","force":false}}"#,
             r#"{"array-share":{"percent":60}}"#,

@@ -27,6 +27,7 @@ struct Answers {
     member_replace: Line<()>,
     member_add: Line<AddedMember>,
     member_physical: Line<()>,
+    member_weight: Line<()>,
     member_remove: Line<()>,
     array_grow: Line<()>,
     array_share: Line<()>,

@@ -364,6 +364,8 @@ pub(crate) struct MemberView {
     pub(crate) physical: Option<MemberSpace>,
     /// Limit of the physical space, set by hand; 0 for none.
     pub(crate) physical_limit: u64,
+    /// Percent of its space that is used first; the rest only while there is no room on other members.
+    pub(crate) weight: u8,
 }
 
 /// Latencies in microseconds.

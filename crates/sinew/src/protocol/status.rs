@@ -174,6 +174,7 @@ fn member(observed: &Observed<'_>, space: &PoolSpace, i: usize) -> MemberView {
         faults: Vec::new(),
         physical: space.members.get(i).copied().flatten().map(physical),
         physical_limit: m.physical,
+        weight: m.weight,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use sinew_core::ids::{ChunkAddr, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
 use sinew_format::journal_block::Record;
-use sinew_format::model::config::{Config, MemberConfig, MemberState};
+use sinew_format::model::config::{Config, MemberConfig, MemberState, WEIGHT_FULL};
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::{MappedGeometry, Protection};
 use sinew_format::model::pool_geometry::PoolGeometry;
@@ -31,6 +31,7 @@ fn config() -> Config {
         out_epoch: 0,
         path: format!("/dev/m{i}"),
         physical: 0,
+        weight: WEIGHT_FULL,
     };
     Config {
         pool: [9; 16],

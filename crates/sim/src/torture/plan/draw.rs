@@ -258,8 +258,11 @@ impl Plan {
         self.growth = match rng.below(4) {
             0 => vec![Growth::Add],
             1 => vec![Growth::Remove, Growth::Keep],
-            _ => Growth::ALL.to_vec(),
+            _ => vec![Growth::Add, Growth::Remove, Growth::Keep],
         };
+        if Rng::stream(self.seed, "plan, weights", 0).chance(0.3) {
+            self.growth.push(Growth::Weigh);
+        }
         self.growths = rng.between(1, 12);
         self.grow = [0.005, 0.02, 0.1][rng.below(3) as usize];
     }

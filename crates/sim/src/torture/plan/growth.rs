@@ -3,7 +3,7 @@
 use super::setting::choices;
 
 choices! {
-    /// What operators do to the number of members while clients work.
+    /// What operators do to the number of members, and to their shares, while clients work.
     Growth {
         /// A device is added.
         Add = "add",
@@ -11,5 +11,7 @@ choices! {
         Remove = "remove",
         /// A member that is leaving is told to stay.
         Keep = "keep",
+        /// The weight of a member is changed.
+        Weigh = "weigh",
     }
 }

@@ -115,7 +115,7 @@ plan! {
     trouble: f64,
     /// Members that may be added, one after the other.
     added: Vec<MemberPlan>,
-    /// Orders of operators that change the number of members of a mapped pool.
+    /// Orders of operators that change the number of members of a mapped pool, or their weights.
     growth: Vec<Growth>,
     /// Number of such orders at most.
     growths: u64,

@@ -1,7 +1,7 @@
 //! The acts of a run besides requests: their names, as counted in [`super::Outcome::reached`], and how long they last.
 
 /// Names of acts, as counted in [`super::Outcome::reached`].
-pub(super) const ACTS: [&str; 30] = [
+pub(super) const ACTS: [&str; 31] = [
     "blackouts",
     "members_left_out",
     "members_detached",
@@ -24,6 +24,7 @@ pub(super) const ACTS: [&str; 30] = [
     "members_lost_joining",
     "members_removed",
     "members_kept",
+    "members_weighed",
     "scrubs_ordered",
     "throttles_ordered",
     "step_arounds_ordered",

@@ -1,4 +1,4 @@
-//! Operators add and remove members, while clients work and after all faults have stopped.
+//! Operators add, remove and weigh members, while clients work and after all faults have stopped.
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ use super::state::{Run, path_of};
 const JOINING_NS: u64 = 20_000_000;
 
 impl Run {
-    /// With some chance, adds or removes a member. Draws from a stream of its own, so that growth changes no other draw.
+    /// With some chance, adds, removes or weighs a member. Draws from a stream of its own, so that growth changes no other draw.
     pub(super) fn grow(&mut self, pool: &Rc<OpenPool>) {
         let plan = &self.work.plan;
         if self.growths >= plan.growths || plan.growth.is_empty() || !self.growth_rng.chance(plan.grow) {
@@ -29,7 +29,7 @@ impl Run {
         let mut rng = Rng::stream(plan.seed, "growth of", self.growths);
         self.growths += 1;
         let growth = plan.growth[rng.below(plan.growth.len() as u64) as usize];
-        let members = pool.control.config().members;
+        let members = &pool.control.config().members;
         let in_state = |state| (0..members.len()).filter(move |&i| members[i].state == state);
         match growth {
             Growth::Add => self.add(pool, &mut rng),
@@ -46,6 +46,13 @@ impl Run {
                     let control = Rc::clone(&pool.control);
                     self.order(async move { drop(control.keep(place).await) });
                 }
+            }
+            Growth::Weigh => {
+                let (place, weight) = (rng.below(members.len() as u64) as usize, rng.between(1, 100) as u8);
+                self.note(|| format!("growth: member {place} has weight {weight}"));
+                self.count("members_weighed");
+                let control = Rc::clone(&pool.control);
+                self.order(async move { drop(control.set_weight(place, weight).await) });
             }
         }
     }
