@@ -32,7 +32,7 @@ fn wear_levelling_bounds_the_spread_of_erases_and_costs_programs() {
 
 /// Random single blocks, one after another; returns the part of table pages read, and programmed, per request.
 fn table_traffic(kind: Kind, pages: u32) -> (f64, f64) {
-    let config = Config { mapping_cache: Some(MappingCache { pages }), pages: 16, ..slc() };
+    let config = Config { mapping_cache: Some(MappingCache::of_pages(pages)), pages: 16, ..slc() };
     // Much spare space, so that cleaning moves next to nothing.
     let mut ssd = Ssd::new(config.sized(BLOCKS, 4.0), 2);
     ssd.age(0.0);
@@ -69,7 +69,7 @@ fn random_requests_miss_a_mapping_cache_by_the_part_that_is_not_in_memory() {
 #[test]
 fn a_miss_takes_the_time_of_a_read_more() {
     let took = |pages: Option<u32>| {
-        let config = Config { mapping_cache: pages.map(|pages| MappingCache { pages }), pages: 16, ..slc() };
+        let config = Config { mapping_cache: pages.map(MappingCache::of_pages), pages: 16, ..slc() };
         let mut ssd = Ssd::new(config.sized(BLOCKS, 0.3), 2);
         ssd.age(0.0);
         let mut done = Vec::new();

@@ -29,6 +29,7 @@ impl<'a> Aging<'a> {
         placement: &'a mut Placement,
         rng: &'a mut Rng,
     ) -> Aging<'a> {
+        mapping.pass_cache_by(true);
         let raid5 = config.raid5_layout();
         let fillings = vec![None; config.all_dies() as usize];
         let table_pages = config.table_pages();
@@ -46,15 +47,13 @@ impl<'a> Aging<'a> {
 
     /// Writes every block once, in order, and the pages of a mapping table on flash.
     pub(super) fn fill(&mut self) {
-        for lba in 0..self.mapping.blocks() {
-            self.write(lba);
+        for address in 0..self.mapping.blocks() + self.table_pages {
+            self.write(address);
             // Full stripes get one parity.
-            if let Some(stripe) = self.raid5.and_then(|layout| layout.completed_by(lba)) {
+            if let Some(stripe) = self.raid5.and_then(|layout| layout.completed_by(address)) {
                 self.write_parity(stripe);
             }
         }
-        let table = self.mapping.blocks()..self.mapping.blocks() + self.table_pages;
-        table.for_each(|page| self.write(page));
     }
 
     /// Writes `count` random blocks among the first `span`.
@@ -72,9 +71,10 @@ impl<'a> Aging<'a> {
     }
 
     /// Forgets the content of every block. Panics on a drive with RAID-5 stripes, whose parities would have to be written.
-    pub(super) fn trim(&mut self) {
+    pub(super) fn trim(self) {
         assert!(self.raid5.is_none(), "a discard of a block of a RAID-5 stripe writes parity");
         (0..self.mapping.blocks()).for_each(|lba| self.mapping.forget(lba));
+        self.mapping.pass_cache_by(false);
     }
 
     fn write_parity(&mut self, stripe: u32) {
@@ -98,7 +98,7 @@ impl<'a> Aging<'a> {
         };
         let at = filling.take(1);
         self.mapping.place(address, at, 1);
-        if address >= self.mapping.blocks() {
+        if address >= self.mapping.blocks() + self.table_pages {
             self.mapping.tell(|| FlashEvent::ParityPlaced { address, at });
         }
         if filling.free() == 0 {
@@ -118,6 +118,7 @@ impl<'a> Aging<'a> {
         }
         let parity = self.mapping.cover();
         self.program_parity(parity);
+        self.mapping.pass_cache_by(false);
         self.stats
     }
 

@@ -155,8 +155,9 @@ impl Config {
         let per_plane_block =
             u64::from(self.all_dies() * self.planes) * u64::from(self.pages * self.page_bytes);
         self.blocks = blocks;
-        let bytes = f64::from(blocks) * f64::from(BLOCK_BYTES) * self.redundancy.flash_per_data();
-        let table = f64::from(self.table_pages()) * f64::from(BLOCK_BYTES);
+        let flash_per_data = self.redundancy.flash_per_data();
+        let bytes = f64::from(blocks) * f64::from(BLOCK_BYTES) * flash_per_data;
+        let table = f64::from(self.table_pages()) * f64::from(BLOCK_BYTES) * flash_per_data;
         let kept = ((bytes + table) / per_plane_block as f64).ceil() as u32;
         let least = kept + self.idle_blocks(kept);
         self.erase_blocks = ((bytes * (1.0 + spare) / per_plane_block as f64).round() as u32).max(least);
@@ -190,6 +191,11 @@ impl Config {
         self.erase_blocks.saturating_sub(self.slc_cache.map_or(0, |slc| slc.erase_blocks))
     }
 
+    /// Pages of an erase block of the SLC cache; all, if there is none.
+    pub(super) fn cached_pages(&self) -> u32 {
+        self.slc_cache.map_or(self.pages, |slc| self.pages / slc.bits)
+    }
+
     /// Blocks of 4 KiB of flash, spare space included.
     pub fn physical_blocks(&self) -> u64 {
         let planes = u64::from(self.all_dies() * self.planes);
@@ -217,6 +223,11 @@ impl Config {
     /// Rows of a plot that wear levelling fills.
     pub(super) fn cold_rows(&self) -> u32 {
         u32::from(self.wear_levelling.is_some())
+    }
+
+    /// Free rows that the host leaves to the folding of an SLC cache, which fills one and gives none back.
+    pub(super) fn fold_rows(&self) -> u32 {
+        u32::from(self.slc_cache.is_some())
     }
 
     /// The elastic stripes, if there are any.
@@ -248,20 +259,32 @@ impl Config {
         let dies = if self.works_with_rows() { self.all_dies() } else { 1 };
         let lost = if self.elastic().is_some() { UNITS_LOST } else { 0 };
         let units = (dies * self.pages).saturating_sub(lost);
-        self.data_of(u64::from(units)) as u32 * self.unit_blocks()
+        self.data_of(u64::from(units)) as u32 * self.unit_blocks() - self.blocks_padded()
+    }
+
+    /// Blocks of its last unit that the cleaning of an erase block may leave empty, since what was moved has to be on flash
+    /// before the erase.
+    fn blocks_padded(&self) -> u32 {
+        if matches!(self.redundancy, Redundancy::Raid5(_)) { self.unit_blocks() - 1 } else { 0 }
     }
 
     /// Addresses of the mapping: those of the host, and what a redundancy stores beside them.
     pub(super) fn addresses(&self) -> u32 {
         let Some(layout) = self.raid5_layout() else {
-            return self.blocks + self.table_pages();
+            return self.data_addresses();
         };
-        self.blocks + layout.stripes() + self.kept_copies(self.blocks + layout.stripes())
+        let live = self.data_addresses() + layout.stripes();
+        live + self.kept_copies(live)
+    }
+
+    /// Addresses of the host's blocks and of the pages of a mapping table on flash, which stripes cover like those.
+    pub(super) fn data_addresses(&self) -> u32 {
+        self.blocks + self.table_pages()
     }
 
     /// Pages of the mapping table that are on flash; their addresses follow those of the host.
     pub(super) fn table_pages(&self) -> u32 {
-        self.mapping_cache.map_or(0, |_| MappingCache::table_pages(self.blocks))
+        self.mapping_cache.map_or(0, |cache| cache.table_pages(self.blocks))
     }
 
     /// The addresses of RAID-5 stripes, if there are any.
@@ -269,13 +292,14 @@ impl Config {
         let Redundancy::Raid5(striping) = self.redundancy else {
             return None;
         };
-        Some(Layout::new(self.blocks, self.unit_blocks(), striping.units, self.all_dies()))
+        Some(Layout::new(self.data_addresses(), self.unit_blocks(), striping.units, self.all_dies()))
     }
 
     /// Old copies that a RAID-5 keeps at most: half of what a die has beyond its share of `live` blocks, since all may be
     /// on one die.
     fn kept_copies(&self, live: u32) -> u32 {
-        let usable = (self.erase_blocks + 1).saturating_sub(RESERVED + self.cold_rows() + self.mover_rows());
+        let usable = (self.main_erase_blocks() + 1)
+            .saturating_sub(RESERVED + self.cold_rows() + self.mover_rows() + self.fold_rows());
         (usable * self.pages * self.unit_blocks()).saturating_sub(live.div_ceil(self.all_dies())) / 2
     }
 
@@ -285,17 +309,19 @@ impl Config {
         // Even if all rows are equally full, cleaning one has to gain more than the ends of stripes waste.
         let unevenness =
             self.elastic().map_or(0, |_| kept * (UNITS_LOST + 2) / (self.all_dies() * self.pages) + 1);
+        let padded = (kept * self.blocks_padded()).div_ceil(self.pages * self.unit_blocks());
+        let unevenness = unevenness + padded;
         self.cleaning_high().max(RESERVED) + 3 + unevenness + self.cold_rows()
     }
 
     /// Free rows below which cleaning starts.
     pub(super) fn cleaning_low(&self) -> u32 {
-        self.cleaning.low + u32::from(self.elastic().is_some())
+        self.cleaning.low + self.fold_rows() + u32::from(self.elastic().is_some())
     }
 
     /// Free rows at which cleaning ends.
     pub(super) fn cleaning_high(&self) -> u32 {
-        self.cleaning.high + u32::from(self.elastic().is_some())
+        self.cleaning.high + self.fold_rows() + u32::from(self.elastic().is_some())
     }
 
     /// Panics with what is wrong.
@@ -317,10 +343,11 @@ impl Config {
         assert!(granules < u64::from(u32::MAX - 1), "{granules} granules do not fit 32 bits");
         let block_granules = self.pages * self.unit_blocks() * (BLOCK_BYTES / granule);
         assert!(block_granules < u32::from(u16::MAX), "{block_granules} granules in an erase block");
-        assert!(self.cleaning_low() > self.mover_rows(), "cleaning starts before the host may open no more");
+        let kept_rows = self.mover_rows() + self.fold_rows();
+        assert!(self.cleaning_low() > kept_rows, "cleaning starts before the host may open no more");
         assert!(self.cleaning.high > self.cleaning.low, "cleaning ends above where it starts");
         assert!(self.queue_depth > 0 && self.buffer_blocks >= self.unit_blocks(), "queue and buffer");
-        let stored = f64::from(self.blocks + self.table_pages());
+        let stored = f64::from(self.data_addresses());
         let live = if self.compression.is_some() { 0.0 } else { stored };
         let live = (live * self.redundancy.flash_per_data()).ceil() as u64;
         let per_row = u64::from(self.all_dies() * self.pages * self.unit_blocks());
@@ -353,13 +380,15 @@ impl Config {
                         .to_owned(),
                 );
             }
-            let elsewhere = self.works_with_rows() || self.redundancy != Redundancy::EccOnly;
-            if elsewhere || self.compression.is_some() || self.cleaning.exclusive {
+            if self.compression.is_some() || self.cleaning.exclusive {
                 return Err(
-                    "an SLC cache goes with drives whose dies clean on their own, without redundancy inside \
-                            and without compression"
-                        .to_owned(),
+                    "an SLC cache goes with drives that do not compress and do not stop to clean".to_owned()
                 );
+            }
+            let row_units = self.all_dies() * self.cached_pages();
+            if self.redundancy.striping().is_some_and(|striping| striping.units > row_units / 2) {
+                let most = row_units / 2;
+                return Err(format!("a stripe has 2 to {most} elements in the SLC cache of this drive"));
             }
         }
         let Some(cache) = self.mapping_cache else { return Ok(()) };
@@ -367,10 +396,16 @@ impl Config {
             let least = MappingCache::PAGES_MIN;
             return Err(format!("a mapping cache has at least {least} pages, not {}", cache.pages));
         }
-        if self.compression.is_some() || matches!(self.redundancy, Redundancy::Raid5(_)) {
+        if cache.entries == 0 || cache.entries > MappingCache::ENTRIES {
+            let most = MappingCache::ENTRIES;
+            return Err(format!(
+                "a page of the mapping table has 1 to {most} entries, not {}",
+                cache.entries
+            ));
+        }
+        if self.compression.is_some() {
             return Err(
-                "a drive that compresses, or with RAID-5 inside, has its whole mapping table in memory: \
-                        leave out the mapping cache"
+                "a drive that compresses has its whole mapping table in memory: leave out the mapping cache"
                     .to_owned(),
             );
         }
@@ -410,7 +445,7 @@ impl Config {
                 self.all_dies()
             ));
         }
-        let live = (f64::from(self.blocks) * self.redundancy.flash_per_data()).ceil() as u32;
+        let live = (f64::from(self.data_addresses()) * self.redundancy.flash_per_data()).ceil() as u32;
         if self.kept_copies(live) < 4 {
             return Err("there is no space for old copies of RAID-5 blocks: give the drive more spare space"
                 .to_owned());

@@ -23,13 +23,15 @@ pub enum Defect {
     WaitForFullUnit,
     /// A batch keeps back the rest of a full elastic stripe after P_wait.
     KeepInBatch,
+    /// A row of the SLC cache is folded while a unit of it is still being filled.
+    FoldUnfilled,
     /// Reads of blocks that were lost with a die end as if the blocks were there.
     HideLoss,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 11] = [
+    pub const ALL: [Defect; 12] = [
         Defect::EraseBeforeParity,
         Defect::ReuseDie,
         Defect::FormParityEarly,
@@ -40,6 +42,7 @@ impl Defect {
         Defect::WaitFromFirst,
         Defect::WaitForFullUnit,
         Defect::KeepInBatch,
+        Defect::FoldUnfilled,
         Defect::HideLoss,
     ];
 }

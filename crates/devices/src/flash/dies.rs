@@ -110,6 +110,7 @@ impl Dies {
         if !self.mapping.can_open(0) {
             return None;
         }
+        self.note_host(now);
         let (was_cleaning, pending) = (self.mapping.is_cleaning(0), &self.programs_pending);
         let opened = self.mapping.open_row_unit(|die| pending[die as usize]);
         let die = self.mapping.die_of(opened.unit);
@@ -311,7 +312,7 @@ impl Dies {
         let cleaning = self.row_cleaning.as_mut().expect("the drive works with rows");
         match cleaning.step(id, &mut self.mapping) {
             Step::Program(unit) => self.bring_in(now, id, Work::CleanTakeIn(unit)),
-            Step::Sense(unit) => self.occupy_cells(now, id, Work::CleanSense(unit), self.rules.sense_ns),
+            Step::Sense(unit) => self.occupy_cells(now, id, Work::CleanSense(unit), self.sense_ns(unit)),
             Step::Erase(unit) => self.erase(now, id, unit),
             Step::BufferedUnits => {
                 if !self.start_program(now, id) {

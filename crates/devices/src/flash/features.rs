@@ -36,18 +36,25 @@ pub struct SlcCache {
 /// page of the table here, not an entry of it; the least recently used one is evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappingCache {
-    /// Pages of the table in memory, each of 4 KiB, with the entries of 1024 blocks.
+    /// Pages of the table in memory, each of 4 KiB.
     pub pages: u32,
+    /// Blocks whose entries a page holds: [`MappingCache::ENTRIES`], or fewer in a drive that is scaled down.
+    pub entries: u32,
 }
 
 impl MappingCache {
-    /// Blocks whose entries a page of the table holds: 4 bytes each.
+    /// Entries of 4 bytes in a page.
     pub const ENTRIES: u32 = 1024;
     /// The fewest pages in memory: a request may need several at once.
     pub const PAGES_MIN: u32 = 8;
 
+    /// This number of pages in memory, full of entries.
+    pub fn of_pages(pages: u32) -> MappingCache {
+        MappingCache { pages, entries: MappingCache::ENTRIES }
+    }
+
     /// Pages of the table of this number of blocks.
-    pub fn table_pages(blocks: u32) -> u32 {
-        blocks.div_ceil(MappingCache::ENTRIES)
+    pub fn table_pages(self, blocks: u32) -> u32 {
+        blocks.div_ceil(self.entries)
     }
 }

@@ -14,10 +14,9 @@ use super::defect::{self, Defect};
 use super::geometry::{Extent, Geometry};
 use super::moves::Moves;
 use super::observe::{FlashEvent, Observer};
-use super::rows::{MoverUnit, Opened, ParityCounts, RowSpace};
+use super::rows::{MoverUnit, Opened, RowSpace};
 use super::slc_region::SlcRegion;
 use super::space::Space;
-use super::stats::Stats;
 use super::stripes::{Side, Stripes};
 use crate::BLOCK_BYTES;
 
@@ -31,6 +30,8 @@ pub(super) struct Mapping {
     /// Address to first granule: blocks of the host, then what a redundancy stores beside them.
     map: Vec<u32>,
     host_blocks: u32,
+    /// Addresses of the host's blocks and of the mapping table on flash: those of which an observer is told.
+    told: u32,
     /// Granule to block.
     owner: Vec<u32>,
     /// Row to units that are still in the buffer.
@@ -66,15 +67,17 @@ impl Mapping {
         Mapping {
             map: vec![NONE; config.addresses() as usize],
             host_blocks: config.blocks,
+            told: config.data_addresses(),
             owner: vec![NONE; granules],
             buffered_units: vec![0; rows],
             in_buffer: vec![0; units / 64 + 1],
             space: Space::new(config, geometry.plots, geometry.row_granules, seed),
             filled_units: vec![Vec::new(); geometry.plots as usize],
             rows: config.works_with_rows().then(|| Box::new(RowSpace::new(config))),
-            slc: config
-                .slc_cache
-                .map(|slc| Box::new(SlcRegion::new(slc, geometry.plots, config.erase_blocks, config.pages))),
+            slc: config.slc_cache.map(|slc| {
+                let units = geometry.row_units / config.pages * config.cached_pages();
+                Box::new(SlcRegion::new(slc, geometry.plots, config.erase_blocks, units))
+            }),
             observer: Observer::default(),
             lengths: vec![
                 BLOCK_BYTES as u16;
@@ -106,32 +109,6 @@ impl Mapping {
     /// Which rows are free, and how much in each is live.
     pub(super) fn space(&self) -> &Space {
         &self.space
-    }
-
-    /// Counts of padding by cleaning, of victims, and of parities, since the last reset.
-    pub(super) fn stats(&self) -> Stats {
-        let parity = self.rows.as_ref().map_or_else(ParityCounts::default, |rows| rows.counts);
-        let unit = u64::from(self.geometry.unit_granules);
-        Stats {
-            padded_granules: self.padded,
-            victim_granules: self.space.victim_live,
-            levelled_rows: self.space.levelled_rows(),
-            slc_granules: self.slc.as_ref().map_or(0, |slc| slc.units) * unit,
-            parity_granules: parity.full * unit,
-            partial_parity_granules: parity.partial * unit,
-            row_end_parity_granules: parity.row_end * unit,
-            cleaning_parity_granules: parity.cleaning * unit,
-            ..Stats::default()
-        }
-    }
-
-    pub(super) fn reset_counts(&mut self) {
-        self.padded = 0;
-        self.space.reset_counts();
-        self.slc.iter_mut().for_each(|slc| slc.units = 0);
-        if let Some(rows) = &mut self.rows {
-            rows.counts = ParityCounts::default();
-        }
     }
 
     /// Tells an observer what has happened.
@@ -232,7 +209,9 @@ impl Mapping {
                 || self.slc.as_ref().is_some_and(|slc| slc.has_room(die));
             return self.space.can_open(die as usize, has_room, self.geometry.unit_granules);
         };
-        let has_room = rows.has_room(Side::Host) || rows.has_room_for_a_new_stripe(Side::Host);
+        let has_room = rows.has_room(Side::Host)
+            || rows.has_room_for_a_new_stripe(Side::Host)
+            || self.slc.as_ref().is_some_and(|slc| slc.has_free_row());
         self.space.can_open(0, has_room, self.geometry.unit_granules)
     }
 
@@ -262,7 +241,7 @@ impl Mapping {
         }
         let row = self.geometry.row_of(at);
         self.space.add_live(row, count);
-        if lba < self.host_blocks {
+        if lba < self.told {
             self.observer.tell(|| FlashEvent::Placed { lba, at, count });
         }
     }
@@ -459,28 +438,46 @@ impl Mapping {
         self.rows.as_deref()
     }
 
-    /// The next unit for the host's data, on the die that is filled least, then has the fewest programs `pending`;
-    /// [`Mapping::can_open`] has said yes.
-    pub(super) fn open_row_unit(&mut self, pending: impl Fn(u32) -> u32) -> Opened {
-        self.open_unit_of(Side::Host, |rows| rows.take(pending))
-    }
-
     fn open_unit_of(&mut self, side: Side, take: impl FnOnce(&mut RowSpace) -> u32) -> Opened {
         let mut parity = None;
         if !self.rows_mut().has_room(side) {
             parity = self.end_stripe(side);
             if !self.rows_mut().has_room(side) {
-                let front = self.space.open_row(0);
                 match side {
-                    Side::Host => self.space.plots[0].host = front,
-                    Side::Mover => self.space.plots[0].mover = front,
+                    Side::Host => self.open_host_row(),
+                    Side::Mover => {
+                        let front = self.space.open_row(0);
+                        self.space.plots[0].mover = front;
+                        self.rows_mut().open_row(side, front.row);
+                    }
                 }
-                self.rows_mut().open_row(side, front.row);
             }
         }
         let unit = take(self.rows_mut());
         self.buffer(unit);
         Opened { unit, parity }
+    }
+
+    /// Opens a row for the host's data, on a drive that works with rows: one of the SLC cache while that has any.
+    fn open_host_row(&mut self) {
+        let mut cached = None;
+        if let Some(slc) = &mut self.slc {
+            slc.leave_row();
+            cached = slc.open_row();
+        }
+        let rows = self.rows.as_mut().expect("the drive works with rows");
+        match cached {
+            None => {
+                let front = self.space.open_row(0);
+                self.space.plots[0].host = front;
+                rows.open_row(Side::Host, front.row);
+            }
+            Some(row) => {
+                self.space.leave_host_row(0);
+                self.space.open_elsewhere(row as usize);
+                rows.open_cached_row(row);
+            }
+        }
     }
 
     /// Closes the open stripe of a side before it is full; returns the parity that has to be written for that.
@@ -589,6 +586,7 @@ impl Mapping {
     }
 }
 
+mod counts;
 mod lengths;
 mod moved_blocks;
 mod rename;

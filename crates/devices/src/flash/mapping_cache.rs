@@ -38,6 +38,8 @@ pub(super) enum Lookup {
 #[derive(Clone, Debug)]
 pub(super) struct TableCache {
     pages: Vec<Page>,
+    /// Blocks whose entries a page has.
+    entries: u32,
     in_memory: u32,
     in_memory_max: u32,
     oldest: u32,
@@ -55,7 +57,8 @@ impl TableCache {
     pub(super) fn new(parameters: MappingCache, blocks: u32) -> TableCache {
         let page = Page { older: NO_PAGE, newer: NO_PAGE, in_memory: false, changed: false, leaving: false };
         TableCache {
-            pages: vec![page; MappingCache::table_pages(blocks) as usize],
+            pages: vec![page; parameters.table_pages(blocks) as usize],
+            entries: parameters.entries,
             in_memory: 0,
             in_memory_max: parameters.pages.max(MappingCache::PAGES_MIN),
             oldest: NO_PAGE,
@@ -65,6 +68,11 @@ impl TableCache {
             hits: 0,
             misses: 0,
         }
+    }
+
+    /// The page with the entry of a block.
+    pub(super) fn page_of(&self, lba: u32) -> u32 {
+        lba / self.entries
     }
 
     /// Uses an entry of a page, and changes it if `changes`.
@@ -122,12 +130,6 @@ impl TableCache {
         }
     }
 
-    /// No page is read or programmed any more.
-    pub(super) fn stop(&mut self) {
-        self.waiting.clear();
-        self.leaving.clear();
-    }
-
     fn bring_in(&mut self, page: u32) {
         self.pages[page as usize].in_memory = true;
         self.link(page);
@@ -176,7 +178,7 @@ mod tests {
     use super::*;
 
     fn full() -> TableCache {
-        let mut table = TableCache::new(MappingCache { pages: 8 }, 1024 * 20);
+        let mut table = TableCache::new(MappingCache::of_pages(8), 1024 * 20);
         for page in 0..8 {
             assert_eq!(table.look_up(page, page == 1), Lookup::Miss);
             assert!(table.read(page).is_empty());

@@ -94,7 +94,7 @@ pub(super) struct Raid5 {
 impl Raid5 {
     pub(super) fn new(config: &Config, striping: Striping) -> Raid5 {
         let layout = config.raid5_layout().expect("the drive has RAID-5 stripes");
-        let slots = config.blocks + layout.stripes()..config.addresses();
+        let slots = config.data_addresses() + layout.stripes()..config.addresses();
         Raid5 {
             layout,
             reads: striping.reads,

@@ -68,11 +68,10 @@ impl RowCleaning {
             return Step::Program(unit);
         }
         if self.victim.is_none() {
-            if !mapping.is_cleaning(die) {
-                return Step::Wait;
-            }
-            let Some(units) = mapping.choose_victim(die) else {
-                return Step::Ended;
+            let is_cleaning = mapping.is_cleaning(die);
+            let chosen = if is_cleaning { mapping.choose_victim(die) } else { mapping.fold_victim(die) };
+            let Some(units) = chosen else {
+                return if is_cleaning { Step::Ended } else { Step::Wait };
             };
             self.wakes_all = true;
             self.victim = Some(Victim {

@@ -13,7 +13,7 @@ use super::stripes::{Side, Stripes};
 /// An open row, and how far each die of it is filled.
 #[derive(Clone, Debug)]
 pub(super) struct OpenRow {
-    /// Pages of an erase block.
+    /// Pages of an erase block that may be used.
     pages: u32,
     /// Pages given out, for each die.
     used: Vec<u32>,
@@ -40,8 +40,9 @@ impl OpenRow {
         }
     }
 
-    /// A new row has been opened.
-    pub(super) fn restart(&mut self) {
+    /// A new row has been opened, of which this number of pages of each die may be used.
+    pub(super) fn restart(&mut self, pages: u32) {
+        self.pages = pages;
         self.used.fill(0);
         self.close_stripe();
     }
@@ -142,6 +143,8 @@ pub(super) struct MoverUnit {
 #[derive(Clone, Debug)]
 pub(super) struct RowSpace {
     pages: u32,
+    /// Pages of an erase block of the SLC cache.
+    cached_pages: u32,
     row_units: u32,
     /// The numbers of the open rows.
     numbers: [u32; 2],
@@ -167,6 +170,7 @@ impl RowSpace {
         let none = OpenRow::none(dies, config.pages, units);
         RowSpace {
             pages: config.pages,
+            cached_pages: config.cached_pages(),
             row_units,
             numbers: [0; 2],
             open: [none.clone(), none],
@@ -197,8 +201,17 @@ impl RowSpace {
     }
 
     pub(super) fn open_row(&mut self, side: Side, row: u32) {
+        self.open_pages(side, row, self.pages);
+    }
+
+    /// Opens a row of the SLC cache for the host's data.
+    pub(super) fn open_cached_row(&mut self, row: u32) {
+        self.open_pages(Side::Host, row, self.cached_pages);
+    }
+
+    fn open_pages(&mut self, side: Side, row: u32, pages: u32) {
         self.numbers[side as usize] = row;
-        self.open[side as usize].restart();
+        self.open[side as usize].restart(pages);
         if let Some(stripes) = &mut self.stripes {
             stripes.open_row(row, side);
         }

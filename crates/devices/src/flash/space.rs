@@ -57,6 +57,8 @@ pub(super) struct Space {
     low: usize,
     high: usize,
     mover_rows: usize,
+    /// Free rows beside those for cleaning that the host leaves to the folding of an SLC cache.
+    fold_rows: usize,
     /// Live granules that a plot may hold at most.
     plot_live_max: u32,
     /// Live granules from which cleaning a row gains nothing.
@@ -86,7 +88,8 @@ impl Space {
         // A compressed block never straddles two units, so up to per_block - 1 granules of each may stay empty.
         let unit_granules = config.unit_blocks() * per_block;
         let usable = u64::from(unit_granules - (per_block - 1));
-        let usable_rows = main_rows - RESERVED - config.cold_rows() - config.mover_rows() + 1;
+        let usable_rows =
+            main_rows + 1 - RESERVED - config.cold_rows() - config.mover_rows() - config.fold_rows();
         let plot_live_max = config.data_of(u64::from(usable_rows * (row_granules / unit_granules))) * usable;
         Space {
             plots: (0..plots).map(plot).collect(),
@@ -102,6 +105,7 @@ impl Space {
             low: config.cleaning_low() as usize,
             high: config.cleaning_high() as usize,
             mover_rows: config.mover_rows() as usize,
+            fold_rows: config.fold_rows() as usize,
             plot_live_max: plot_live_max as u32,
             full: config.worth_cleaning() * per_block,
             levelling: config.wear_levelling.map(Levelling::new),
@@ -183,7 +187,8 @@ impl Space {
     pub(super) fn can_open(&self, plot: usize, has_room: bool, unit_granules: u32) -> bool {
         let plot = &self.plots[plot];
         // A unit more, so that a drive filled to the brim can still be overwritten.
-        (has_room || plot.free.len() > self.mover_rows) && plot.live < self.plot_live_max + unit_granules
+        let is_free = plot.free.len() > self.mover_rows + self.fold_rows;
+        (has_room || is_free) && plot.live < self.plot_live_max + unit_granules
     }
 
     /// Opens a free row of a plot in place of one of its fronts; cleaning starts if too few are left.
@@ -209,6 +214,15 @@ impl Space {
     /// Whether a plot has a free row beyond those that are kept for cleaning.
     pub(super) fn has_free_row(&self, plot: usize) -> bool {
         self.plots[plot].free.len() > self.mover_rows
+    }
+
+    /// The host's data does not go to its row any more, but to one that is not in the care of the plot.
+    pub(super) fn leave_host_row(&mut self, number: usize) {
+        let plot = &mut self.plots[number];
+        let left = std::mem::replace(&mut plot.host.row, NO_ROW);
+        if left != NO_ROW {
+            plot.bounds.lower((left - number as u32 * self.plot_rows) as usize, self.live[left as usize]);
+        }
     }
 
     /// A row that is not in the care of its plot is being filled from now on.

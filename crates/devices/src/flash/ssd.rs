@@ -7,7 +7,6 @@ use super::buffer::Buffer;
 use super::config::Config;
 use super::defect::{self, Defect};
 use super::dies::Dies;
-use super::features::MappingCache;
 use super::host::{HostEvent, HostInterface};
 use super::jobs::{Finished, Job, PARITY_READ, TABLE_READ};
 use super::loss::{self, Content, Failure, Losses};
@@ -199,7 +198,8 @@ impl Ssd {
         assert!(die < self.config.all_dies() && now >= self.now && self.next_at >= now, "die {die} at {now}");
         (self.now, self.lost_die) = (now, Some(die));
         self.stalled.clear();
-        self.table.iter_mut().for_each(|table| table.stop());
+        // Where each block is stays in memory from now on, since nothing changes any more.
+        self.table = None;
         self.buffer.stop();
         self.dies.stop(now);
         // What was read for these requests has no receiver any more, so reads begin anew.
@@ -433,7 +433,7 @@ impl Ssd {
         let Command { kind, lba, blocks, .. } = self.host.request(id).command;
         let mut waits = 0;
         if kind != Kind::Flush && blocks > 0 {
-            let (first, last) = (lba / MappingCache::ENTRIES, (lba + blocks - 1) / MappingCache::ENTRIES);
+            let (first, last) = (table.page_of(lba), table.page_of(lba + blocks - 1));
             for page in first..=last {
                 if !self.look_up(&mut table, page, kind != Kind::Read) {
                     table.wait(page, id);
@@ -490,7 +490,8 @@ impl Ssd {
         let moved = self.dies.mapping_mut().take_moved_blocks();
         let Some(mut table) = self.table.take() else { return };
         for lba in moved {
-            self.look_up(&mut table, lba / MappingCache::ENTRIES, true);
+            let page = table.page_of(lba);
+            self.look_up(&mut table, page, true);
         }
         self.table = Some(table);
         self.write_table_pages();

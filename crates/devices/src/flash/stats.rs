@@ -29,6 +29,8 @@ pub struct Stats {
     pub mapping_reads: u64,
     /// Granules of the host's units in the SLC cache.
     pub slc_granules: u64,
+    /// Erase blocks or rows of the SLC cache that were folded.
+    pub folded_rows: u64,
     /// Erase blocks or rows that were cleaned because they are worn least.
     pub levelled_rows: u64,
     /// Blocks read to compute parities (PR).
@@ -88,6 +90,7 @@ impl Add for Stats {
             mapping_granules: self.mapping_granules + other.mapping_granules,
             mapping_reads: self.mapping_reads + other.mapping_reads,
             slc_granules: self.slc_granules + other.slc_granules,
+            folded_rows: self.folded_rows + other.folded_rows,
             levelled_rows: self.levelled_rows + other.levelled_rows,
             parity_reads: self.parity_reads + other.parity_reads,
             victim_granules: self.victim_granules + other.victim_granules,

@@ -40,21 +40,21 @@ fn drives() -> Vec<Config> {
             redundancy: Redundancy::Raid5(Striping::new(4, 200_000)),
             ..slc()
         },
-        Config { mapping_cache: Some(MappingCache { pages: 8 }), ..slc() },
-        Config { mapping_cache: Some(MappingCache { pages: 8 }), ..mqsim() },
-        Config { mapping_cache: Some(MappingCache { pages: 8 }), ..consumer() },
+        Config { mapping_cache: Some(MappingCache::of_pages(8)), ..slc() },
+        Config { mapping_cache: Some(MappingCache::of_pages(8)), ..mqsim() },
+        Config { mapping_cache: Some(MappingCache::of_pages(8)), ..consumer() },
         Config { slc_cache: Some(slc_cache), ..mqsim() },
         Config { slc_cache: Some(SlcCache { fold_after_ns: 1000, ..slc_cache }), ..slc() },
         Config {
             slc_cache: Some(slc_cache),
-            mapping_cache: Some(MappingCache { pages: 8 }),
+            mapping_cache: Some(MappingCache::of_pages(8)),
             wear_levelling: Some(WearLevelling { spread: 2 }),
             suspend: SUSPEND,
             ..datacenter()
         },
-        Config { mapping_cache: Some(MappingCache { pages: 8 }), rows: true, ..datacenter() },
+        Config { mapping_cache: Some(MappingCache::of_pages(8)), rows: true, ..datacenter() },
         Config {
-            mapping_cache: Some(MappingCache { pages: 8 }),
+            mapping_cache: Some(MappingCache::of_pages(8)),
             redundancy: Redundancy::Elastic(Striping::new(8, 300_000)),
             ..slc()
         },

@@ -268,7 +268,7 @@ fn add_parts(config: &mut flash::Config, spec: &DriveSpec) {
     config.wear_levelling = spec.wear_spread.map(|spread| WearLevelling { spread });
     config.mapping_cache = spec
         .mapping_memory
-        .map(|bytes| MappingCache { pages: u32::try_from(bytes.0 / BLOCK).unwrap_or(u32::MAX) });
+        .map(|bytes| MappingCache::of_pages(u32::try_from(bytes.0 / BLOCK).unwrap_or(u32::MAX)));
     config.slc_cache = spec.slc_cache.map(|slc| SlcCache {
         erase_blocks: slc.erase_blocks,
         bits: slc.bits,

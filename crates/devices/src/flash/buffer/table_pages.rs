@@ -1,12 +1,12 @@
 //! Pages of the mapping table in the write buffer, on a drive that keeps the table on flash.
 
 use super::Buffer;
-use crate::Ns;
 use crate::flash::config::Drain;
 use crate::flash::dies::Dies;
 use crate::flash::host::HostInterface;
 use crate::flash::mapping::NONE;
 use crate::flash::placement::Placement;
+use crate::{Kind, Ns};
 
 impl Buffer {
     /// Has a page of the mapping table programmed; returns whether there was room for it.
@@ -20,6 +20,18 @@ impl Buffer {
     ) -> bool {
         if dies.is_stopped() {
             return false;
+        }
+        if self.raid5.is_some() {
+            // A page of the table is in a stripe, as a block of the host is.
+            if !self.change(now, NONE, Kind::Write, address, host, dies) {
+                return false;
+            }
+            self.stats.written_granules -= 1;
+            self.stats.mapping_granules += 1;
+            if self.drain == Drain::Through {
+                self.seal_filling(now, dies);
+            }
+            return true;
         }
         if self.granules + 1 > self.granules_max {
             self.make_room(now, dies);

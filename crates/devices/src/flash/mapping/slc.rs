@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
-use super::Mapping;
+use super::{Mapping, Opened};
+use crate::flash::defect::{self, Defect};
 use crate::flash::slc_region::CacheUnit;
+use crate::flash::stripes::Side;
 
 impl Mapping {
     /// As [`Mapping::open_unit`], in the SLC cache of the die while that has room.
@@ -22,6 +24,22 @@ impl Mapping {
         unit
     }
 
+    /// The next unit for the host's data, on the die that is filled least, then has the fewest programs `pending`;
+    /// [`Mapping::can_open`] has said yes.
+    pub(in crate::flash) fn open_row_unit(&mut self, pending: impl Fn(u32) -> u32) -> Opened {
+        let opened = self.open_unit_of(Side::Host, |rows| rows.take(pending));
+        self.count_cached(opened.unit);
+        opened
+    }
+
+    /// Counts a unit of the host's data that was opened in a row of all dies, if that is one of the SLC cache.
+    #[inline]
+    fn count_cached(&mut self, unit: u32) {
+        if self.slc.is_some() && self.is_slc(unit) {
+            self.slc.iter_mut().for_each(|slc| slc.units += 1);
+        }
+    }
+
     /// Whether a unit is programmed with one bit per cell.
     pub(in crate::flash) fn is_slc(&self, unit: u32) -> bool {
         let row = self.geometry.row_of_unit(unit) as u32;
@@ -31,12 +49,22 @@ impl Mapping {
     /// The units of the row of the SLC cache of a die that is to be folded, if the other rows have space for it.
     pub(in crate::flash) fn fold_victim(&mut self, die: u32) -> Option<Range<u32>> {
         let slc = self.slc.as_mut()?;
-        if !self.space.has_free_row(die as usize) {
+        let plot = self.geometry.plot_of(die);
+        if !self.space.has_free_row(plot) {
             return None;
         }
-        let (row, units) = slc.victim(die)?;
+        let (row, units) = slc.victim(plot as u32, self.rows.is_none())?;
+        // A unit of it may still be filled, and get data after it was looked at.
+        if self.buffered_units[row as usize] > 0 && !defect::has(Defect::FoldUnfilled) {
+            return None;
+        }
         let first = row * self.geometry.row_units;
         Some(first..first + units)
+    }
+
+    /// Writes that take no time begin or have ended; they pass the cache by.
+    pub(in crate::flash) fn pass_cache_by(&mut self, is_passed_by: bool) {
+        self.slc.iter_mut().for_each(|slc| slc.is_passed_by = is_passed_by);
     }
 
     /// The host is silent, or not any more.

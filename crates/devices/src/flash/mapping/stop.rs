@@ -6,6 +6,7 @@ impl Mapping {
     /// Ends all cleaning, unfinished. Some of the row that begins with `erasing` is erased.
     pub(in crate::flash) fn stop_cleaning(&mut self, erasing: Option<u32>) {
         self.space.stop_cleaning();
+        self.slc.iter_mut().for_each(|slc| slc.stop());
         self.filled_units.iter_mut().for_each(Vec::clear);
         if let Some(rows) = &mut self.rows {
             rows.stop_cleaning();
