@@ -62,6 +62,9 @@ pub struct PoolLossSpec {
     /// Bytes per second that rebuild reads or writes on each member.
     #[serde(default)]
     pub rebuild_rate: Option<ByteSize>,
+    /// The rate of the rebuild that an experiment has measured, in place of `rebuild_rate`.
+    #[serde(default)]
+    pub measured: Option<MeasuredRate>,
     /// All members that are left rebuild into their free space; otherwise one replacement receives everything.
     #[serde(default)]
     pub declustered: bool,
@@ -80,6 +83,16 @@ pub struct PoolLossSpec {
     /// Cycles of importance sampling; 0 for none.
     #[serde(default)]
     pub cycles: u64,
+}
+
+/// A measured rate of a rebuild.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredRate {
+    /// Bytes of a lost member rebuilt per second, by all members together.
+    pub bytes_per_s: ByteSize,
+    /// The experiment and the case that measured it.
+    pub by: String,
 }
 
 /// Latent errors of members.
@@ -243,8 +256,9 @@ impl PoolLossSpec {
 
     /// Checks the table of a run that measures the rate of the rebuild.
     pub(crate) fn check_without_rate(&self) -> Result<()> {
-        if self.rebuild_hours.is_some() || self.rebuild_rate.is_some() {
-            let why = "the rate of the rebuild is measured: leave out rebuild_hours and rebuild_rate";
+        if self.rebuild_hours.is_some() || self.rebuild_rate.is_some() || self.measured.is_some() {
+            let why =
+                "the rate of the rebuild is measured: leave out rebuild_hours, rebuild_rate and measured";
             return Err(Error::setting("fails.loss", why));
         }
         self.rebuilt_at(1e6).check()
@@ -253,7 +267,7 @@ impl PoolLossSpec {
     /// The same with the time that the used bytes take at a measured rate, in bytes of a lost member per second.
     pub(crate) fn rebuilt_at(&self, bytes_per_s: f64) -> PoolLossSpec {
         let hours = self.used.0 as f64 / bytes_per_s / 3600.0;
-        PoolLossSpec { rebuild_hours: Some(hours), rebuild_rate: None, ..self.clone() }
+        PoolLossSpec { rebuild_hours: Some(hours), rebuild_rate: None, measured: None, ..self.clone() }
     }
 
     /// The pool of the arithmetic.
@@ -279,9 +293,13 @@ impl PoolLossSpec {
     }
 
     fn hours_of_rebuild(&self, data: u32) -> Result<f64> {
-        match (self.rebuild_hours, self.rebuild_rate) {
-            (Some(hours), None) => Ok(hours),
-            (None, Some(rate)) => {
+        match (self.rebuild_hours, self.rebuild_rate, &self.measured) {
+            (Some(hours), None, None) => Ok(hours),
+            (None, None, Some(measured)) => {
+                let rate = measured.bytes_per_s.0.max(1) as f64;
+                Ok(self.rebuilt_at(rate).rebuild_hours.unwrap_or_default())
+            }
+            (None, Some(rate), None) => {
                 let left = self.members.saturating_sub(1);
                 let rate = RebuildRate {
                     used_bytes: self.used.0 as f64,
@@ -291,7 +309,10 @@ impl PoolLossSpec {
                 };
                 rate.hours().map_err(|error| invalid("pool", &error))
             }
-            _ => Err(Error::setting("reliability.pool", "give either rebuild_hours or rebuild_rate")),
+            _ => Err(Error::setting(
+                "reliability.pool",
+                "give one of rebuild_hours, rebuild_rate and measured",
+            )),
         }
     }
 }
