@@ -64,7 +64,7 @@ const OF_ELASTIC: [Mutation; 17] = [
 /// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
 const FOUND_BY: [(Mutation, u64); 62] = [
     (Mutation::AcknowledgeEarly, 10),
-    (Mutation::AlternateSlots, 90),
+    (Mutation::AlternateSlots, 286),
     (Mutation::AroundUnlocked, 497),
     (Mutation::ChangeUnflushed, 73),
     (Mutation::ChangeUnlogged, 1622),

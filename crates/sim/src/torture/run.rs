@@ -1,6 +1,7 @@
 //! Playing a plan.
 //!
 //! ```text
+//! parts     what the parts of SSDs have done
 //! state     the world, the members, the counts
 //! acts      names of acts
 //! places    which place of the pool a member has
@@ -23,6 +24,7 @@ mod event_check;
 mod growth;
 mod inspection;
 mod opening;
+mod parts;
 mod places;
 mod state;
 mod trouble;

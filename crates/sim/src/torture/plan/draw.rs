@@ -138,6 +138,7 @@ impl Plan {
         let volume_max = plan.blocks_max().expect("the shape of a drawn pool") / volume_count;
         plan.volumes.iter_mut().for_each(|blocks| *blocks = volume_max.min(*blocks));
         plan.draw_models(later);
+        plan.draw_parts(&mut Rng::stream(seed, "plan, parts", 0));
         plan.draw_policy(&mut Rng::stream(seed, "plan, policy", 0));
         plan.draw_thin(&mut Rng::stream(seed, "plan, thin", 0));
         // The few largest would take as long as all others together.
@@ -195,6 +196,25 @@ impl Plan {
         if !flash.is_empty() && self.lost > 0 && rng.chance(0.4) {
             self.lost -= 1;
             self.members[flash[rng.below(flash.len() as u64) as usize]].traits = vec![Trait::Short];
+        }
+    }
+
+    /// In a few plans, SSDs have parts and redundancy inside.
+    fn draw_parts(&mut self, rng: &mut Rng) {
+        if !rng.chance(0.08) {
+            return;
+        }
+        let may_have = |member: &&mut MemberPlan| member.is_flash() && member.kind != MemberKind::Consumer;
+        for member in self.members.iter_mut().filter(may_have) {
+            let drawn = some_of(&[Trait::SlcCache, Trait::MappingCache, Trait::Levelled], 0.5, rng);
+            let stripes = [None, None, Some(Trait::Raid5), Some(Trait::Esap)][rng.below(4) as usize];
+            for part in drawn.into_iter().chain(stripes) {
+                member.traits.push(part);
+                // Not all go together.
+                if member.check().is_err() {
+                    member.traits.pop();
+                }
+            }
         }
     }
 

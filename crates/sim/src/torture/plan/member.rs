@@ -1,6 +1,9 @@
 //! The members of a plan: plain ones, flash SSDs and disks, small enough for a pool of a few mebibytes.
 
-use sinew_devices::flash::{self, Cleaning, Compression, Drain, Redundancy, Ssd, Striping, Suspend};
+use sinew_devices::flash::{
+    self, Cleaning, Compression, Drain, MappingCache, Redundancy, SlcCache, Ssd, Striping, Suspend,
+    WearLevelling,
+};
 use sinew_devices::{BLOCK_BYTES, disk};
 
 use super::setting::{Value, choices};
@@ -41,6 +44,12 @@ choices! {
         Raid5 = "raid5",
         /// It has elastic stripes over its dies (eSAP).
         Esap = "esap",
+        /// It has an SLC cache.
+        SlcCache = "slc_cache",
+        /// A part of its mapping table is in memory, and the rest on flash.
+        MappingCache = "mapping_cache",
+        /// It levels wear.
+        Levelled = "levelled",
         /// It compresses, and its flash holds fewer blocks than its size if they compress badly, which they do.
         Short = "short",
     }
@@ -85,13 +94,20 @@ impl MemberPlan {
         if !self.traits.is_empty() && !self.is_flash() {
             return Err(format!("{}: only a flash SSD can be that", self.show()));
         }
-        if self.traits.contains(&Trait::Raid5) && self.traits.len() - usize::from(self.is_aged()) > 1 {
-            return Err(format!("{}: raid5 goes with aged only", self.show()));
-        }
-        if self.traits.contains(&Trait::Esap) && self.is_short() {
+        let is_striped = self.traits.iter().any(|t| matches!(t, Trait::Raid5 | Trait::Esap));
+        if is_striped && self.is_short() {
             return Err(format!("{}: a drive short of space has no stripes", self.show()));
         }
-        Ok(())
+        if self.traits.contains(&Trait::Raid5) && self.traits.contains(&Trait::Esap) {
+            return Err(format!("{}: a drive has one kind of stripes", self.show()));
+        }
+        if self.traits.contains(&Trait::MappingCache) && self.kind == MemberKind::Consumer {
+            return Err(format!("{}: stops of such a drive would last many seconds", self.show()));
+        }
+        let Some(flash) = self.flash() else { return Ok(()) };
+        let drive = self.small(flash);
+        let checked = drive.check_redundancy().and_then(|()| drive.check_features());
+        checked.map_err(|why| format!("{}: {why}", self.show()))
     }
 
     /// Its device without a model.
@@ -101,21 +117,13 @@ impl MemberPlan {
 
     /// Its model, if it has one; all chance in it is from `rng`.
     pub(crate) fn model(&self, rng: &mut Rng) -> Option<Model> {
-        let flash = match self.kind {
-            MemberKind::Plain => return None,
-            MemberKind::Ultrastar => {
-                return Some(Model::Disk(Box::new(disk::Disk::new(disk::ultrastar_36z15()))));
-            }
-            MemberKind::Constellation => {
-                return Some(Model::Disk(Box::new(disk::Disk::new(disk::constellation2()))));
-            }
-            MemberKind::Slc => flash::slc(),
-            MemberKind::Mqsim => {
-                flash::Config { suspend: Suspend { program_ns: None, ..flash::SUSPEND }, ..flash::mqsim() }
-            }
-            MemberKind::Femu => flash::femu(),
-            MemberKind::Datacenter => flash::Config { suspend: flash::SUSPEND, ..flash::datacenter() },
-            MemberKind::Consumer => flash::consumer(),
+        let Some(flash) = self.flash() else {
+            let disk = match self.kind {
+                MemberKind::Ultrastar => disk::ultrastar_36z15(),
+                MemberKind::Constellation => disk::constellation2(),
+                _ => return None,
+            };
+            return Some(Model::Disk(Box::new(disk::Disk::new(disk))));
         };
         let mut ssd = Ssd::new(self.small(flash), rng.bits());
         if ssd.config().compression.is_some() && !self.is_short() {
@@ -127,6 +135,20 @@ impl MemberPlan {
             ssd.age(0.5);
         }
         Some(Model::Flash(Box::new(ssd)))
+    }
+
+    /// The flash SSD that it is like, in its full size.
+    fn flash(&self) -> Option<flash::Config> {
+        Some(match self.kind {
+            MemberKind::Plain | MemberKind::Ultrastar | MemberKind::Constellation => return None,
+            MemberKind::Slc => flash::slc(),
+            MemberKind::Mqsim => {
+                flash::Config { suspend: Suspend { program_ns: None, ..flash::SUSPEND }, ..flash::mqsim() }
+            }
+            MemberKind::Femu => flash::femu(),
+            MemberKind::Datacenter => flash::Config { suspend: flash::SUSPEND, ..flash::datacenter() },
+            MemberKind::Consumer => flash::consumer(),
+        })
     }
 
     /// The drive with fewer dies and smaller erase blocks and buffers, so that it cleans and stalls within a short run.
@@ -159,15 +181,34 @@ impl MemberPlan {
             match of_member {
                 Trait::Raid5 => config.redundancy = Redundancy::Raid5(striping),
                 Trait::Esap => config.redundancy = Redundancy::Elastic(striping),
+                Trait::SlcCache => config.slc_cache = Some(small_slc_cache(&config)),
+                // A table of more pages than are in memory.
+                Trait::MappingCache => {
+                    config.mapping_cache = Some(MappingCache { pages: MappingCache::PAGES_MIN, entries: 64 });
+                }
+                Trait::Levelled => config.wear_levelling = Some(WearLevelling { spread: 2 }),
                 Trait::Aged | Trait::Compressing | Trait::Short => {}
             }
         }
         let blocks = (self.mebibytes << 20) / u64::from(BLOCK_BYTES);
-        let mut config = config.sized(blocks as u32, 0.15);
+        // Cleaning changes the table, and has to gain more than its pages take.
+        let spare = if config.mapping_cache.is_some() { 1.0 } else { 0.15 };
+        let mut config = config.sized(blocks as u32, spare);
         if self.is_short() {
             config.erase_blocks = (config.erase_blocks * 2 / 3).max(12);
         }
         config
+    }
+}
+
+/// An SLC cache that fills and is folded within a short run.
+fn small_slc_cache(config: &flash::Config) -> SlcCache {
+    SlcCache {
+        erase_blocks: 3,
+        bits: 2,
+        sense_ns: config.sense_ns / 2,
+        program_ns: config.program_ns / 3,
+        fold_after_ns: 5_000_000,
     }
 }
 

@@ -1,13 +1,14 @@
 //! The acts of a run besides requests: their names, as counted in [`super::Outcome::reached`], and how long they last.
 
 /// Names of acts, as counted in [`super::Outcome::reached`].
-pub(super) const ACTS: [&str; 31] = [
+pub(super) const ACTS: [&str; 32] = [
     "blackouts",
     "members_left_out",
     "members_detached",
     "members_taken_offline",
     "members_made_to_fail",
     "members_made_to_lose_a_die",
+    "members_made_to_lose_a_die_under_a_cache",
     "members_brought_back",
     "members_replaced",
     "members_replaced_by_spares",

@@ -26,6 +26,7 @@ use crate::torture::tenant::Tenancies;
 use crate::world::World;
 
 use super::acts::ACTS;
+use super::parts;
 
 /// Steps after which a phase without end counts as stuck.
 pub(super) const STEPS_MAX: u64 = 10_000_000;
@@ -237,6 +238,7 @@ impl Run {
         reached.extend(self.counters.named());
         reached.extend(self.world.fault_counts().named());
         reached.extend(self.world.marks_reached().into_iter().map(|(mark, count)| (mark.text(), count)));
+        reached.extend(parts::used(self.kinds.borrow().keys().map(|&id| self.world.device(id))));
         for (mark, count) in &self.inspected {
             *reached.entry(mark.text()).or_default() += count;
         }

@@ -20,6 +20,7 @@ use crate::torture::failure::Kind;
 use crate::torture::plan::Trouble;
 
 use super::acts::HANG_NS;
+use super::parts;
 use super::state::{Run, array_of, is_growing, is_whole, path_of};
 
 /// Time after which the consequences of a trouble are over: longer than any stall.
@@ -113,7 +114,11 @@ impl Run {
             Trouble::Fail if self.may_lose(member) => {
                 self.lose(member);
                 if rng.chance(0.5) && device.lose_die(rng.below(64) as u32) {
-                    "members_made_to_lose_a_die"
+                    if parts::has_covered_cache(&device) {
+                        "members_made_to_lose_a_die_under_a_cache"
+                    } else {
+                        "members_made_to_lose_a_die"
+                    }
                 } else {
                     device.set_faults(DeviceFaults { write_error: 0.2, flush_error: 0.2, ..device.faults() });
                     "members_made_to_fail"
