@@ -131,6 +131,8 @@ impl Run {
             match begun.map_err(|e| Kind::Stuck.of(e))? {
                 Ok(()) => self.note(|| format!("member {member} is evacuated")),
                 Err(ControlError::TooFewLeft { .. }) => continue,
+                // An evacuation that was under way has ended meanwhile.
+                Err(_) if self.states(pool)[member] == MemberState::Removed => continue,
                 Err(error) => return Err(Kind::WrongAnswer.of(format!("evacuating: {error}"))),
             }
             // A pool that is nearly full may need the lost member, or a new one.
