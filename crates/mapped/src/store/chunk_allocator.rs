@@ -47,8 +47,7 @@ impl MemberChunks {
 
     /// Room in proportion to the weight: members with equal ones are filled alike.
     fn relative_room(&self, room: u64) -> u64 {
-        let all = u64::from(self.chunks_all);
-        if self.spared == 0 { room } else { room * all / (all - u64::from(self.spared)).max(1) }
+        room * u64::from(self.chunks_all) / u64::from(self.chunks_all - self.spared).max(1)
     }
 
     /// Free chunks beyond those that are spared; below zero where some of these are in use.
@@ -178,8 +177,8 @@ impl ChunkAllocator {
     /// The member's state decides whether new chunks may be placed on it, its weight how many at first.
     fn set_state(&mut self, member: MemberId, state: MemberState, weight: u8) {
         let entry = &mut self.members[usize::from(member.0)];
-        entry.spared =
-            (u64::from(entry.chunks_all) * u64::from(WEIGHT_FULL - weight.min(WEIGHT_FULL)) / 100) as u32;
+        let unweighted = u64::from(entry.chunks_all) * u64::from(WEIGHT_FULL - weight);
+        entry.spared = (unweighted / u64::from(WEIGHT_FULL)) as u32;
         entry.usable = state == MemberState::Active;
         entry.expected =
             !matches!(state, MemberState::Evacuating | MemberState::Leaving | MemberState::Removed);
@@ -325,6 +324,7 @@ impl ChunkAllocator {
         usable.into_iter().any(|(i, _)| !responsive(MemberId(i as u8)))
     }
 
+    /// Without the chunks that are spared, if there is room for the whole stripe, otherwise with them.
     fn allocate_by_weight(
         &mut self,
         columns: usize,
@@ -336,7 +336,7 @@ impl ChunkAllocator {
         let is_any_spared = self.members.iter().any(|member| member.usable && member.spared > 0);
         [true, false].into_iter().filter(|&sparing| is_any_spared || !sparing).find_map(|sparing| {
             let room = Room { purpose, responsive, sparing };
-            self.allocate_columns(columns, parity, &room, burden)
+            self.allocate_columns(columns, parity, room, burden)
         })
     }
 
@@ -344,7 +344,7 @@ impl ChunkAllocator {
         &mut self,
         columns: usize,
         parity: bool,
-        Room { purpose, responsive, sparing }: &Room,
+        Room { purpose, responsive, sparing }: Room<'_>,
         burden: &dyn Fn(MemberId) -> u32,
     ) -> Option<StripeChunks> {
         let g = self.geometry;
@@ -352,36 +352,30 @@ impl ChunkAllocator {
         let absent = copies.saturating_sub(self.active());
         // With no member left there is nothing to allocate.
         let least = (copies - absent).max(1);
-        let kept = if *purpose == Purpose::Internal { 0 } else { self.member_reserve() };
+        let kept = if purpose == Purpose::Internal { 0 } else { self.member_reserve() };
         let room = |s: &MemberChunks, kept: u64| {
             if s.usable { u64::from(s.chunks.count()).saturating_sub(kept) } else { 0 }
         };
         let mut free: Vec<u64> = self.members.iter().map(|s| room(s, kept)).collect();
-        if *sparing {
+        let is_limited = sparing || responsive.is_some();
+        if is_limited {
             let demanded_from = declustered::demanded_from(&free, (columns + m).max(least));
-            for (s, free) in self.members.iter().zip(&mut free).filter(|(s, _)| s.spared > 0) {
-                // A member that has to be in every stripe, or room would be stranded, is spared no longer.
-                if *free >= demanded_from {
-                    return None;
+            for (i, (s, free)) in self.members.iter().zip(&mut free).enumerate() {
+                let all = *free;
+                if sparing {
+                    *free = room(s, kept.max(u64::from(s.spared)));
                 }
-                *free = room(s, kept.max(u64::from(s.spared)));
-            }
-        }
-        if let Some(responsive) = responsive {
-            // A member that has to be in every stripe, or room would be stranded, cannot be left out.
-            let demanded_from = declustered::demanded_from(&free, (columns + m).max(least));
-            for (i, room) in free.iter_mut().enumerate().filter(|(_, room)| **room > 0) {
-                if !responsive(MemberId(i as u8)) {
-                    if *room >= demanded_from {
-                        return None;
-                    }
-                    *room = 0;
+                if responsive.is_some_and(|responsive| !responsive(MemberId(i as u8))) {
+                    *free = 0;
+                }
+                // A member that has to be in every stripe, or room would be stranded, cannot be spared or left out.
+                if *free < all && all >= demanded_from {
+                    return None;
                 }
             }
         }
         let with_room = free.iter().filter(|&&c| c > 0).count();
-        let is_chosen = responsive.is_some() || *sparing;
-        if with_room < if is_chosen { (columns + m).max(least) } else { least } {
+        if with_room < if is_limited { (columns + m).max(least) } else { least } {
             return None;
         }
         let mirrored_only = matches!(g.protection, Protection::Mirror { .. });
@@ -410,7 +404,7 @@ impl ChunkAllocator {
             }
         }
         let need = members.iter().flatten().count() as u64;
-        if *purpose != Purpose::Internal && self.free_chunks() < need + self.reserve_chunks() {
+        if purpose != Purpose::Internal && self.free_chunks() < need + self.reserve_chunks() {
             return None;
         }
         self.upcoming.take(stripe_no);
