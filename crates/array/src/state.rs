@@ -165,7 +165,7 @@ impl<I: Io> ShardState<I> {
     pub(crate) async fn yield_stripe_to_clients(&self, stripe: u64) {
         let layout = self.layout();
         let members: Vec<MemberId> = layout.stripe_members(stripe).collect();
-        self.yield_to_clients(&members, u64::from(layout.geometry.layout.chunk_bytes())).await;
+        self.yield_to_clients(&members, layout.chunk_bytes()).await;
     }
 
     /// The shard is about to close: background work ends.

@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::marks::Mark;
-use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
@@ -159,7 +158,7 @@ impl<I: Io> Converter<I> {
             let need = self.state.space_need(self.stripes.blocks_to_place());
             // Copies go around the members.
             let chunks = (stripes * layout.k as u64 * layout.m as u64).div_ceil(layout.w as u64);
-            let copies = chunks * u64::from(layout.chunk_blocks) * BLOCK_BYTES as u64;
+            let copies = chunks * layout.chunk_bytes();
             SpaceNeed { reserve: need.reserve + copies, ..need }
         };
         let members = self.state.members();
@@ -183,16 +182,14 @@ impl<I: Io> Converter<I> {
             return 0;
         }
         let layout = self.state.layout();
-        let bytes = u64::from(layout.chunk_blocks) * BLOCK_BYTES as u64 * layout.k as u64;
-        let bytes = bytes * chosen.len() as u64;
+        let bytes = layout.chunk_bytes() * layout.k as u64 * chosen.len() as u64;
         self.state.throttle().pay(self.state.io(), bytes).await;
         if judged {
             self.throttle.pay(self.state.io(), bytes).await;
         }
         let members: Vec<MemberId> = layout.member_ids().collect();
-        let chunk_bytes = u64::from(layout.geometry.layout.chunk_bytes());
-        for some in chosen.chunks((YIELD_BYTES / chunk_bytes).max(1) as usize) {
-            self.state.yield_to_clients(&members, chunk_bytes * some.len() as u64).await;
+        for some in chosen.chunks((YIELD_BYTES / layout.chunk_bytes()).max(1) as usize) {
+            self.state.yield_to_clients(&members, layout.chunk_bytes() * some.len() as u64).await;
         }
         self.stripes.convert(&chosen, to, judged).await.map_or(0, |converted| converted as u64)
     }

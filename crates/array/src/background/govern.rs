@@ -12,7 +12,6 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use crate::marks::Mark;
-use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::io::Io;
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::form::Form;
@@ -227,7 +226,7 @@ impl<I: Io> Governing<I> {
     /// Bytes that a stripe is expected to take more of each member when it is mirrored.
     fn growth(&self) -> u64 {
         let layout = self.state.layout();
-        let chunk = u64::from(layout.chunk_blocks) * BLOCK_BYTES as u64;
+        let chunk = layout.chunk_bytes();
         let mean = self.stripes.mean_compressibility();
         let stored = |bytes: u64, stored: u64| (chunk * stored).checked_div(bytes).unwrap_or(chunk);
         let m = layout.m as u64;

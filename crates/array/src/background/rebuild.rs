@@ -221,7 +221,7 @@ impl<I: Io> Rebuild<I> {
                 return Outcome::Done;
             }
         }
-        let bytes = u64::from(self.state.layout().chunk_blocks) * BLOCK_BYTES as u64;
+        let bytes = self.state.layout().chunk_bytes();
         self.state.throttle().pay(self.state.io(), bytes * units_of_member().len() as u64).await;
         self.state.yield_stripe_to_clients(stripe).await;
         let _lock = self.stripes.lock_exclusive(stripe).await;

@@ -8,7 +8,6 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::marks::Mark;
-use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::io::Io;
 use sinew_core::sync::Kick;
 use sinew_core::volume::VolumeError;
@@ -102,7 +101,7 @@ impl<I: Io> Scrub<I> {
     }
 
     async fn scrub_stripe(&self, stripe: u64) {
-        let bytes = u64::from(self.state.layout().chunk_blocks) * BLOCK_BYTES as u64;
+        let bytes = self.state.layout().chunk_bytes();
         self.state.throttle().pay(self.state.io(), bytes * self.state.layout().w as u64).await;
         self.state.yield_stripe_to_clients(stripe).await;
         let _lock = self.stripes.lock_exclusive(stripe).await;

@@ -11,7 +11,7 @@ use crate::inspect::Inspected;
 /// The shard's state now.
 pub(crate) fn status<I: Io>(shard: &Inspected<'_, I>) -> ShardStatus {
     let layout = shard.state.layout();
-    let chunk_bytes = u64::from(layout.chunk_blocks) * BLOCK_BYTES as u64;
+    let chunk_bytes = layout.chunk_bytes();
     let data = layout.blocks() * BLOCK_BYTES as u64;
     let count = shard.state.members().count();
     let mut status = ShardStatus {
@@ -113,7 +113,7 @@ fn unused_bytes<I: Io>(shard: &Inspected<'_, I>) -> u64 {
     let places = layout.geometry.slots() * layout.geometry.members() as u64;
     let unused = |form: Form| shard.forms.count(form) * (places - layout.chunks_used(form));
     let units: u64 = Form::ALL.into_iter().map(unused).sum();
-    let chunk_bytes = u64::from(layout.chunk_blocks) * BLOCK_BYTES as u64;
+    let chunk_bytes = layout.chunk_bytes();
     units / layout.geometry.members() as u64 * chunk_bytes
 }
 

@@ -95,7 +95,7 @@ impl<I: Io> Reshape<I> {
             }
             moves.push(ChunkMove { stripe, way });
         }
-        let bytes = moves.len() as u64 * u64::from(layout.geometry.layout.chunk_bytes());
+        let bytes = moves.len() as u64 * layout.chunk_bytes();
         self.state.throttle().pay(self.state.io(), bytes).await;
         self.yield_to_clients(bytes).await;
         let stripes: BTreeSet<u64> = moves.iter().map(|m| m.stripe).collect();

@@ -136,7 +136,7 @@ impl<I: Io> Reshape<I> {
         let sources = batch.changes.iter().flat_map(|change| change.gains.iter().map(|(_, from)| from.row));
         let involved: BTreeSet<u64> = sources.chain(changed.iter().copied()).collect();
         let moves: usize = batch.changes.iter().map(|change| change.gains.len() + layout.m).sum();
-        let bytes = moves as u64 * u64::from(layout.geometry.layout.chunk_bytes());
+        let bytes = moves as u64 * layout.chunk_bytes();
         self.state.throttle().pay(self.state.io(), bytes).await;
         self.yield_to_clients(bytes).await;
         if batch.logs {

@@ -60,7 +60,7 @@ impl<I: Io> Stripes<I> {
         };
         let chosen: Vec<u64> = stripes.iter().copied().filter(convertible).collect();
         let mut written = Vec::with_capacity(chosen.len());
-        let at_once = (BYTES_AT_ONCE / u64::from(self.state.layout().geometry.layout.chunk_bytes())).max(1);
+        let at_once = (BYTES_AT_ONCE / self.state.layout().chunk_bytes()).max(1);
         for some in chosen.chunks(at_once as usize) {
             let done = join_all(some.iter().map(|&stripe| self.write_new_units(stripe, to, judged))).await;
             let is_written = |done: &Result<bool, VolumeError>| *done == Ok(true);

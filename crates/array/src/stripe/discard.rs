@@ -1,7 +1,6 @@
 //! Discarding: whole stripes of an elastic array become empty, and their units take no physical space any more.
 
 use crate::marks::Mark;
-use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
@@ -57,7 +56,7 @@ impl<I: Io> Stripes<I> {
         let mut places: Vec<Home> =
             stripes.flat_map(|(stripe, form)| layout.unused_places(stripe, form)).collect();
         places.sort_unstable();
-        let chunk_bytes = u64::from(layout.chunk_blocks) * BLOCK_BYTES as u64;
+        let chunk_bytes = layout.chunk_bytes();
         let is_next = |a: &Home, b: &Home| a.member == b.member && a.chunk + 1 == b.chunk;
         let discards = places.chunk_by(is_next).map(|run| async {
             let (member, offset) = layout.place_of(run[0]);

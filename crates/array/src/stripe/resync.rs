@@ -1,6 +1,5 @@
 //! Resync: making the redundancy of whole regions match their data.
 
-use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;
 
@@ -22,7 +21,7 @@ impl<I: Io> Stripes<I> {
     }
 
     async fn resync_stripe(&self, stripe: u64) -> bool {
-        let bytes = u64::from(self.state.layout().chunk_blocks) * BLOCK_BYTES as u64;
+        let bytes = self.state.layout().chunk_bytes();
         self.state.throttle().pay(self.state.io(), bytes * self.state.layout().w as u64).await;
         self.state.yield_stripe_to_clients(stripe).await;
         let _lock = self.locks.exclusive(stripe).await;

@@ -187,6 +187,11 @@ impl ShardLayout {
         if self.rows.is_some() { self.columns(stripe) + self.m } else { self.w }
     }
 
+    /// Bytes of a chunk.
+    pub fn chunk_bytes(&self) -> u64 {
+        u64::from(self.geometry.layout.chunk_bytes())
+    }
+
     /// Blocks of data: before the growth under way, if there is one.
     pub fn blocks(&self) -> u64 {
         let chunks = self.rows.as_ref().map_or(self.stripes * self.k as u64, Rows::chunks);
@@ -318,7 +323,7 @@ impl ShardLayout {
 
     /// The first byte of a chunk on its member.
     pub fn chunk_offset(&self, home: Home) -> u64 {
-        self.data_offset + home.chunk * u64::from(self.geometry.layout.chunk_bytes())
+        self.data_offset + home.chunk * self.chunk_bytes()
     }
 
     /// The parameters of the growth under way, without parity.
