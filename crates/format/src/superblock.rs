@@ -3,7 +3,7 @@
 //! A slot is one header block and the encoded [`Config`] behind it. Generation g goes to slot g mod 2, so a torn write
 //! leaves the previous generation readable.
 
-use crate::model::config::{Config, MemberConfig, MemberState, Opening, VolumeConfig, WEIGHT_FULL};
+use crate::model::config::{Config, MemberConfig, MemberState, Opening, VolumeConfig, WEIGHT_FULL, WEIGHTS};
 use crate::model::damage::{DamagedRange, DamagedRanges, VolumeDamage};
 use crate::model::elastic_policy::ElasticPolicy;
 use crate::model::host_record::HostRecord;
@@ -221,9 +221,10 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
     // And those of versions without weights of members.
     if !r.0.is_empty() {
         for member in &mut members {
-            member.weight = Some(r.u8()?)
-                .filter(|w| (1..=WEIGHT_FULL).contains(w))
-                .ok_or(DecodeError::Invalid("weight"))?;
+            member.weight = r.u8()?;
+            if !WEIGHTS.contains(&member.weight) {
+                return Err(DecodeError::Invalid("weight"));
+            }
         }
     }
     let config = Config {

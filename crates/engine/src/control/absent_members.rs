@@ -3,7 +3,6 @@
 use sinew_core::io::Io;
 use sinew_format::model::config::MemberState;
 
-use crate::control::events::Event;
 use crate::control::{Control, ControlError};
 
 impl<I: Io> Control<I> {
@@ -20,7 +19,7 @@ impl<I: Io> Control<I> {
         }
         if self.absent.rebuild_after.replace(after) != after {
             let value = after.map_or("never".to_owned(), |ns| format!("{} s", ns / 1_000_000_000));
-            self.note(Event::SettingChanged { setting: "rebuild-after", value });
+            self.note_setting("rebuild-after", value);
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use sinew_core::ids::MemberId;
 use sinew_core::io::{DeviceId, Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::volume::VolumeError;
-use sinew_format::model::config::{MemberConfig, MemberState, WEIGHT_FULL};
+use sinew_format::model::config::{MemberConfig, MemberState, WEIGHTS};
 use sinew_format::model::mapped_geometry::{MEMBERS, MemberLayout};
 use sinew_members::message::{Answer, ControlRequest};
 
@@ -69,7 +69,7 @@ impl<I: Io> Control<I> {
     pub async fn set_weight(&self, index: usize, weight: u8) -> Result<(), ControlError> {
         self.refuse_places()?;
         self.member(index)?;
-        if !(1..=WEIGHT_FULL).contains(&weight) {
+        if !WEIGHTS.contains(&weight) {
             return Err(MembershipError::Weight.into());
         }
         let before = self.config.borrow().members[index].weight;

@@ -13,7 +13,6 @@ use sinew_members::message::ControlRequest;
 use sinew_members::status::ShardStatus;
 
 use crate::control::error::ControlError;
-use crate::control::events::Event;
 use crate::control::physical_space::PoolSpace;
 use crate::control::store::Control;
 use crate::pool::{self, Candidate};
@@ -157,7 +156,7 @@ impl<I: Io> Control<I> {
         if physical != before {
             let limit = if physical == 0 { "no limit".to_owned() } else { format!("{physical} bytes") };
             let value = format!("{limit} on member {index}");
-            self.note(Event::SettingChanged { setting: "physical-space", value });
+            self.note_setting("physical-space", value);
         }
         self.sample_space().await;
         Ok(())

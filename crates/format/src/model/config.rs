@@ -1,6 +1,8 @@
 //! The configuration of a pool: its members and their states, its volumes, its geometry. Every member holds it in its
 //! superblock.
 
+use std::ops::RangeInclusive;
+
 use crate::model::damage::VolumeDamage;
 use crate::model::elastic_policy::ElasticPolicy;
 use crate::model::host_record::HostRecord;
@@ -146,6 +148,8 @@ pub struct MemberConfig {
 
 /// The weight of a member that is used like the others.
 pub const WEIGHT_FULL: u8 = 100;
+/// All weights, in percent.
+pub const WEIGHTS: RangeInclusive<u8> = 1..=WEIGHT_FULL;
 
 /// One volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
