@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use sinew_engine::pool::preset::Part;
+use sinew_format::model::config::WEIGHTS;
 use sinew_layout::LevelName;
 use sinew_workload::Pace;
 use toml::Value;
@@ -87,7 +88,7 @@ impl Spec {
         if self.grows.is_some() {
             return Err(Error::setting("grows", "a preset cannot grow"));
         }
-        let members = self.members.iter().map(|group| group.count).sum();
+        let members = self.member_count();
         preset.compose(members, true).map_err(|why| Error::setting("preset", why.to_string()))?;
         if self.layer.buffer.0 < BUFFER_BYTES_MIN {
             return Err(Error::setting("layer.buffer", "the buffer must have at least 1 MiB"));
@@ -104,11 +105,11 @@ impl Spec {
     fn check_member_weights(&self) -> Result<()> {
         let Some(weights) = &self.pool.member_weights else { return Ok(()) };
         let wrong = |why: &str| Err(Error::setting("pool.member_weights", why));
-        let members: usize = self.members.iter().map(|group| group.count).sum();
+        let members = self.member_count();
         if self.target != TargetName::Pool || self.preset.is_some() || self.grows.is_some() {
             return wrong("only members of a mapped pool without a preset that does not grow have weights");
         }
-        if weights.len() != members || !weights.iter().all(|weight| (1..=100).contains(weight)) {
+        if weights.len() != members || !weights.iter().all(|weight| WEIGHTS.contains(weight)) {
             return wrong("give a percentage from 1 to 100 for each member");
         }
         Ok(())
@@ -116,7 +117,7 @@ impl Spec {
 
     fn check_fails(&self) -> Result<()> {
         let Some(fails) = &self.fails else { return Ok(()) };
-        let members: usize = self.members.iter().map(|group| group.count).sum();
+        let members = self.member_count();
         let replaces = matches!(fails.replace, ReplacementName::New | ReplacementName::Spare);
         if self.preset.is_some() || self.target == TargetName::Member || self.grows.is_some() {
             let why = "only a pool or an array without a preset that does not grow can lose a member";
@@ -172,10 +173,8 @@ impl Spec {
                 return Err(Error::setting(setting("bandwidth"), "the limit is at least 1 byte per second"));
             }
         }
-        let (members, behind): (usize, usize) = (
-            self.members.iter().map(|group| group.count).sum(),
-            self.controllers.iter().map(|controller| controller.members).sum(),
-        );
+        let (members, behind): (usize, usize) =
+            (self.member_count(), self.controllers.iter().map(|controller| controller.members).sum());
         if behind > members {
             let why = format!("{behind} members are behind controllers, but there are {members}");
             return Err(Error::setting("controllers", why));
@@ -214,7 +213,7 @@ impl Spec {
             return Err(Error::setting("volumes", "an array has exactly one volume"));
         }
         let Some(grows) = &self.grows else { return Ok(()) };
-        let members: usize = self.members.iter().map(|group| group.count).sum();
+        let members = self.member_count();
         let added: usize = grows.added.iter().sum();
         if self.target == TargetName::Member {
             return Err(Error::setting("grows", "a single member cannot grow"));
@@ -245,7 +244,7 @@ impl Spec {
                 ));
             }
         }
-        let members: usize = self.members.iter().map(|group| group.count).sum();
+        let members = self.member_count();
         if self.array.out > 0 && (!is_array || self.array.out >= members) {
             return Err(Error::setting(
                 "array.out",

@@ -266,8 +266,13 @@ impl PoolLossSpec {
 
     /// The same with the time that the used bytes take at a measured rate, in bytes of a lost member per second.
     pub(crate) fn rebuilt_at(&self, bytes_per_s: f64) -> PoolLossSpec {
-        let hours = self.used.0 as f64 / bytes_per_s / 3600.0;
+        let hours = self.hours_at(bytes_per_s);
         PoolLossSpec { rebuild_hours: Some(hours), rebuild_rate: None, measured: None, ..self.clone() }
+    }
+
+    /// Hours that the used bytes take at a rate in bytes of a lost member per second.
+    fn hours_at(&self, bytes_per_s: f64) -> f64 {
+        self.used.0 as f64 / bytes_per_s / 3600.0
     }
 
     /// The pool of the arithmetic.
@@ -295,10 +300,7 @@ impl PoolLossSpec {
     fn hours_of_rebuild(&self, data: u32) -> Result<f64> {
         match (self.rebuild_hours, self.rebuild_rate, &self.measured) {
             (Some(hours), None, None) => Ok(hours),
-            (None, None, Some(measured)) => {
-                let rate = measured.bytes_per_s.0.max(1) as f64;
-                Ok(self.rebuilt_at(rate).rebuild_hours.unwrap_or_default())
-            }
+            (None, None, Some(measured)) => Ok(self.hours_at(measured.bytes_per_s.0.max(1) as f64)),
             (None, Some(rate), None) => {
                 let left = self.members.saturating_sub(1);
                 let rate = RebuildRate {

@@ -429,6 +429,11 @@ impl Spec {
         self.members.iter().filter_map(|group| group.physical).map(|bytes| bytes.0).min().unwrap_or(0)
     }
 
+    /// The number of members.
+    pub(crate) fn member_count(&self) -> usize {
+        self.members.iter().map(|group| group.count).sum()
+    }
+
     /// Of `members` members, the number that the pool or array is created with, spares included: without those that are added,
     /// or that replace one that fails.
     pub(crate) fn members_at_creation(&self, members: usize) -> usize {
