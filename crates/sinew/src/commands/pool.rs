@@ -179,11 +179,8 @@ fn destroy(args: &DestroyArgs) -> Result<()> {
     let opener = this_host::opener();
     for config in newest.values().filter(|_| !args.force) {
         if let Some(other) = opener.other_host(config) {
-            bail!(
-                "pool {} is open on {}, or was not stopped there; nothing was changed; say --force if that host is dead",
-                config.name,
-                this_host::in_words(other)
-            );
+            let open = this_host::is_open_on(&config.name, other);
+            bail!("{open}; nothing was changed; say --force if that host is dead");
         }
     }
     let what = format!("{} on {} members", pools.join(", "), candidates.len());

@@ -47,16 +47,14 @@ pub(crate) fn run(args: &TakeOverArgs) -> Result<()> {
     let Some(other) = opener.other_host(&config) else {
         return tell(args, &config, None, &format!("pool {} is not open on another host", config.name));
     };
-    let place = this_host::in_words(other);
     if !args.yes {
-        bail!(
-            "pool {} is open on {place}, or was not stopped there; nothing was changed; say --yes if that host is dead",
-            config.name
-        );
+        let open = this_host::is_open_on(&config.name, other);
+        bail!("{open}; nothing was changed; say --yes if that host is dead");
     }
     let opener = Opener { take_over: true, ..opener };
     host::run_alone(&devices, async |io| pool::discover(&io, &available.candidates, &opener).await)??;
-    let told = format!("pool {} is taken over from {place}; this host may open it", config.name);
+    let from = this_host::in_words(other);
+    let told = format!("pool {} is taken over from {from}; this host may open it", config.name);
     tell(args, &config, Some(&other.name), &told)
 }
 

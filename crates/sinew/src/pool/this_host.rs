@@ -1,7 +1,6 @@
 //! This host, as the superblocks of a pool that it opens record it, and what is said of pools that another host has open.
 //!
-//! A host is told from others by its machine id, which is hashed, as machine-id(5) asks for, or by the text in the environment
-//! variable [`HOST_ID`].
+//! The identity of a host is the hash of its machine id (machine-id(5)), or of the text in the environment variable [`HOST_ID`].
 
 use std::fs;
 use std::time::{Duration, UNIX_EPOCH};
@@ -82,6 +81,11 @@ pub(crate) fn in_words(record: &HostRecord) -> String {
     }
 }
 
+/// That a pool is open on another host.
+pub(crate) fn is_open_on(pool: &str, other: &HostRecord) -> String {
+    format!("pool {pool} is open on {}, or was not stopped there", in_words(other))
+}
+
 /// Why a pool is not opened that another host has open, and what to do.
 pub(crate) fn refusal(pool: &str, other: &HostRecord) -> String {
     let this = record();
@@ -97,19 +101,18 @@ pub(crate) fn refusal(pool: &str, other: &HostRecord) -> String {
         Some(_) => String::new(),
     };
     format!(
-        "pool {pool} is open on {}, or was not stopped there: two hosts that write to one pool destroy it\n  \
+        "{}: two hosts that write to one pool destroy it\n  \
          Stop it there. If that host is dead: `sinew pool take-over MEMBER...`{hint}",
-        in_words(other)
+        is_open_on(pool, other)
     )
 }
 
 /// What is said when a pool is read that another host may be writing to.
 pub(crate) fn warning_to_reader(config: &Config) -> Option<String> {
-    let other = config.open_on.as_ref().filter(|_| opener().other_host(config).is_some())?;
+    let other = opener().other_host(config)?;
     Some(format!(
-        "pool {} is open on {}, or was not stopped there: if it is written to meanwhile, what is read is older, or a mix",
-        config.name,
-        in_words(other)
+        "{}: if it is written to meanwhile, what is read is older, or a mix",
+        is_open_on(&config.name, other)
     ))
 }
 
