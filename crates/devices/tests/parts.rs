@@ -66,7 +66,6 @@ fn drive(rng: &mut Rng) -> Config {
 fn run(seed: u64) {
     let mut rng = Rng::new(seed);
     let config = drive(&mut rng);
-
     let mut ssd = Ssd::new(config.clone(), seed);
     if rng.below(2) == 0 {
         ssd.age(0.5);
@@ -113,8 +112,5 @@ fn run(seed: u64) {
 
 #[test]
 fn every_request_ends_whatever_parts_a_drive_has() {
-    let seeds = std::env::var("SINEW_PARTS_SEEDS").map_or(60, |seeds| seeds.parse().expect("a number"));
-    let failed: Vec<u64> =
-        (0..seeds).filter(|&seed| std::panic::catch_unwind(|| run(seed)).is_err()).collect();
-    assert!(failed.is_empty(), "{} seeds fail: {failed:?}", failed.len());
+    (0..60).for_each(run);
 }

@@ -15,8 +15,8 @@ pub(super) struct Aging<'a> {
     rng: &'a mut Rng,
     filling: Option<OpenUnit>,
     raid5: Option<Layout>,
-    /// Pages of a mapping table on flash.
-    table_pages: u32,
+    /// Number of addresses of the host's blocks and of a mapping table on flash.
+    data_addresses: u32,
     /// The unit that is being filled, for each die, on a drive with RAID-5 stripes.
     fillings: Vec<Option<OpenUnit>>,
     stats: Stats,
@@ -32,14 +32,13 @@ impl<'a> Aging<'a> {
         mapping.pass_cache_by(true);
         let raid5 = config.raid5_layout();
         let fillings = vec![None; config.all_dies() as usize];
-        let table_pages = config.table_pages();
         Aging {
             mapping,
             placement,
             rng,
             filling: None,
             raid5,
-            table_pages,
+            data_addresses: config.data_addresses(),
             fillings,
             stats: Stats::default(),
         }
@@ -47,7 +46,7 @@ impl<'a> Aging<'a> {
 
     /// Writes every block once, in order, and the pages of a mapping table on flash.
     pub(super) fn fill(&mut self) {
-        for address in 0..self.mapping.blocks() + self.table_pages {
+        for address in 0..self.data_addresses {
             self.write(address);
             // Full stripes get one parity.
             if let Some(stripe) = self.raid5.and_then(|layout| layout.completed_by(address)) {
@@ -98,7 +97,7 @@ impl<'a> Aging<'a> {
         };
         let at = filling.take(1);
         self.mapping.place(address, at, 1);
-        if address >= self.mapping.blocks() + self.table_pages {
+        if address >= self.data_addresses {
             self.mapping.tell(|| FlashEvent::ParityPlaced { address, at });
         }
         if filling.free() == 0 {

@@ -30,8 +30,9 @@ pub(super) struct Mapping {
     /// Address to first granule: blocks of the host, then what a redundancy stores beside them.
     map: Vec<u32>,
     host_blocks: u32,
-    /// Addresses of the host's blocks and of the mapping table on flash: those of which an observer is told.
-    told: u32,
+    /// Number of addresses of the host's blocks and of the mapping table; the other ones hold parities and old copies, whose placement
+    /// is not observed here.
+    data_addresses: u32,
     /// Granule to block.
     owner: Vec<u32>,
     /// Row to units that are still in the buffer.
@@ -67,7 +68,7 @@ impl Mapping {
         Mapping {
             map: vec![NONE; config.addresses() as usize],
             host_blocks: config.blocks,
-            told: config.data_addresses(),
+            data_addresses: config.data_addresses(),
             owner: vec![NONE; granules],
             buffered_units: vec![0; rows],
             in_buffer: vec![0; units / 64 + 1],
@@ -241,7 +242,7 @@ impl Mapping {
         }
         let row = self.geometry.row_of(at);
         self.space.add_live(row, count);
-        if lba < self.told {
+        if lba < self.data_addresses {
             self.observer.tell(|| FlashEvent::Placed { lba, at, count });
         }
     }
