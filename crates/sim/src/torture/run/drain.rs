@@ -132,7 +132,11 @@ impl Run {
                 Ok(()) => self.note(|| format!("member {member} is evacuated")),
                 Err(ControlError::TooFewLeft { .. }) => continue,
                 // An evacuation that was under way has ended meanwhile.
-                Err(_) if self.states(pool)[member] == MemberState::Removed => continue,
+                Err(ControlError::MemberState { .. })
+                    if self.states(pool)[member] == MemberState::Removed =>
+                {
+                    continue;
+                }
                 Err(error) => return Err(Kind::WrongAnswer.of(format!("evacuating: {error}"))),
             }
             // A pool that is nearly full may need the lost member, or a new one.
