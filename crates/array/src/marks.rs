@@ -165,6 +165,8 @@ sinew_core::coverage_marks! {
     ArrayMoveRoom,
     /// The parity of a row that a growth changes could not be read, and was computed from all data.
     ArrayMoveWithoutParity,
+    /// Without a journal: a member had no space for data of rows that a growth changes, which stayed as they were.
+    ArrayMoveRolledBack,
     /// Rows that a growth has taken apart were made zeros.
     ArrayRowsCleared,
     /// What a growth was changing in place was put there at recovery.

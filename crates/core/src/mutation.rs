@@ -105,6 +105,8 @@ pub enum Mutation {
     ChangeUnflushed,
     /// Arrays: change rows in place without their after-images in the log.
     ChangeUnlogged,
+    /// Arrays: without a journal, record that rows have changed whose data is in memory only, since a member has no space.
+    RecordUnplaced,
     /// Arrays: let writes overwrite the old location of a chunk while reads of it are in flight.
     ForgetReaders,
     /// Arrays: reconstruct the data of a late member without the lock of the stripe.
@@ -175,7 +177,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 83] = [
+    pub const ALL: [Mutation; 84] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -223,6 +225,7 @@ impl Mutation {
         Mutation::GrowOntoStale,
         Mutation::ChangeUnflushed,
         Mutation::ChangeUnlogged,
+        Mutation::RecordUnplaced,
         Mutation::ForgetReaders,
         Mutation::AroundUnlocked,
         Mutation::CopiesBeforeJournal,

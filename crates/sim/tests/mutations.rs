@@ -28,11 +28,12 @@ const OF_BOTH: [Mutation; 8] = [
 ];
 
 /// Defects of growing arrays.
-const OF_ARRAY_GROWTH: [Mutation; 8] = [
+const OF_ARRAY_GROWTH: [Mutation; 9] = [
     Mutation::GrowOntoStale,
     Mutation::GrowMirrored,
     Mutation::GrowUnfilled,
     Mutation::ChangeUnlogged,
+    Mutation::RecordUnplaced,
     Mutation::RecordUnflushed,
     Mutation::WriteUnrecorded,
     Mutation::OverwriteUnmoved,
@@ -62,7 +63,7 @@ const OF_ELASTIC: [Mutation; 17] = [
 
 /// The seeds that found the defects which the first six seeds do not find. They are played before the others, to save time.
 /// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
-const FOUND_BY: [(Mutation, u64); 62] = [
+const FOUND_BY: [(Mutation, u64); 63] = [
     (Mutation::AcknowledgeEarly, 10),
     (Mutation::AlternateSlots, 286),
     (Mutation::AroundUnlocked, 497),
@@ -110,6 +111,7 @@ const FOUND_BY: [(Mutation, u64); 62] = [
     (Mutation::PromoteUnlocked, 48),
     (Mutation::RebuildOneUnit, 103),
     (Mutation::RecordUnflushed, 734),
+    (Mutation::RecordUnplaced, 22_079_088_660_377),
     (Mutation::ReplayOutOfOrder, 10),
     (Mutation::ReuseEarly, 6),
     (Mutation::SettleEarly, 1419),

@@ -6,7 +6,8 @@
 //! the places are changed; so replay completes a row that a crash cut short, whatever member is missing. In an array without
 //! a journal `moved` is recorded once every unit is in its place. Until then a crash leaves the row in its old form, and the
 //! dirty marks have its parity computed again from data that the change has not touched; if a member is missing as well,
-//! this is the usual write hole.
+//! this is the usual write hole. No log would have data that is in memory only, because its member has no space for it:
+//! then the rows stay as they were, and their old parity is written again.
 //!
 //! Rows that were taken apart are filled with zeros, and hold no block of a client until the growth has ended. After a crash
 //! they are filled again. `row_forms` is what elastic arrays do instead, and before.
@@ -44,6 +45,15 @@ struct UnitWrite {
     data: Buf,
     /// The old form of the row uses the place.
     in_place: bool,
+    /// The parity that the old form of a row which keeps its columns has in this place.
+    former: Option<Buf>,
+}
+
+impl UnitWrite {
+    /// The write that undoes this one.
+    fn former(&self) -> Option<UnitWrite> {
+        Some(UnitWrite { data: self.former.clone()?, former: None, ..*self })
+    }
 }
 
 /// Rows that are changed together.
@@ -216,12 +226,16 @@ impl<I: Io> Reshape<I> {
             self.commit(layout, rows, batch.upto, &in_place).await?;
         }
         // From here on the rows have their new form: a write that fails now is left to rebuild.
+        let from = layout.moved();
         layout.set_moved(batch.upto);
         self.stripes.mark_regions(&regions).await?;
-        for write in self.write_units(&in_place).await {
-            let data = std::slice::from_ref(&write.data);
-            self.stripes.keep_unplaced(write.row, (write.member, write.offset), data);
+        let refused = self.write_units(&in_place).await;
+        let lacks_data = refused.iter().any(|write| write.unit < IMAGE_OF_P);
+        if lacks_data && !batch.logs && !mutation::on(Mutation::RecordUnplaced) {
+            layout.set_moved(from);
+            return self.roll_back(&in_place).await;
         }
+        self.keep_unplaced(&refused);
         self.journal.pinned().end_changing();
         if !batch.logs {
             self.record_in_place(layout, rows, batch.upto).await?;
@@ -229,6 +243,21 @@ impl<I: Io> Reshape<I> {
         let moved: usize = batch.changes.iter().map(|change| change.gains.len()).sum();
         self.state.counters().chunks_moved.add(moved as u64);
         Ok(())
+    }
+
+    /// Gives rows that keep their columns their former parity again: a member has no space for their new data.
+    async fn roll_back(&self, in_place: &[UnitWrite]) -> Result<(), VolumeError> {
+        self.state.mark(Mark::ArrayMoveRolledBack);
+        let former: Vec<UnitWrite> = in_place.iter().filter_map(UnitWrite::former).collect();
+        self.keep_unplaced(&self.write_units(&former).await);
+        Err(VolumeError::NoSpace)
+    }
+
+    fn keep_unplaced(&self, refused: &[&UnitWrite]) {
+        for write in refused {
+            let data = std::slice::from_ref(&write.data);
+            self.stripes.keep_unplaced(write.row, (write.member, write.offset), data);
+        }
     }
 
     /// Records rows that were not changed through the log, before clients may write to them.
@@ -323,12 +352,16 @@ impl<I: Io> Reshape<I> {
         for ((column, _), buf) in change.gains.iter().zip(gained) {
             columns[*column as usize] = Some(buf);
         }
-        let parity = self.new_parity_of(layout, change, &columns).await?;
         let zeros = || Buf::zeroed(bytes);
-        let needed = rows.is_needed(rows.key(row), layout.moved());
+        let old_parity = if change.keeps { self.old_parity_of(layout, row).await? } else { Vec::new() };
+        let parity = new_parity_of(layout, &columns, &old_parity);
+        let done = layout.moved();
+        let needed = rows.is_needed(rows.key(row), done);
         let write = |unit: u16, member: u32, data: Buf| {
             let home = sinew_layout::Home { member, chunk: layout.whole(row) };
+            let former = (0..old_parity.len()).find(|&p| rows.parity(row, p, done) == member);
             UnitWrite {
+                former: former.map(|p| old_parity[p].clone()),
                 row,
                 unit,
                 member: MemberId(member as u8),
@@ -353,47 +386,19 @@ impl<I: Io> Reshape<I> {
         Ok(writes)
     }
 
-    /// The parity of a row in its new form, with these new columns. Where the row keeps its other columns, the old parity plus
-    /// the new columns; or the sum of all columns, where the old parity cannot be read or does not match yet.
-    async fn new_parity_of(
-        &self,
-        layout: &ShardLayout,
-        change: &Change,
-        gained: &[Option<Buf>],
-    ) -> Result<Vec<Buf>, VolumeError> {
-        let bytes = layout.chunk_blocks as usize * BLOCK_BYTES;
+    /// The parity of a row in its old form; computed, where it cannot be read or does not match yet.
+    async fn old_parity_of(&self, layout: &ShardLayout, row: u64) -> Result<Vec<Buf>, VolumeError> {
         let whole = |unit| UnitRun { unit, offset: 0, blocks: layout.chunk_blocks };
-        let mut parity: Vec<Buf> = (0..layout.m).map(|_| Buf::zeroed(bytes)).collect();
-        let mut columns: Vec<Option<Buf>> = gained.to_vec();
-        let mut old = Vec::new();
-        if change.keeps {
-            let health = self.stripes.health(change.row, &[]);
-            let units: Vec<UnitRun> = (health.k..health.k + layout.m).map(whole).collect();
-            let whole_parity = health.in_sync && units.iter().all(|run| health.readable[run.unit]);
-            let read =
-                if whole_parity { self.stripes.read_runs(change.row, &units).await.ok() } else { None };
-            match read {
-                Some(read) => old = read,
-                None => {
-                    self.state.mark(Mark::ArrayMoveWithoutParity);
-                    let reads =
-                        (0..health.k).map(|unit| self.stripes.reconstruct(change.row, whole(unit), &[]));
-                    for (unit, read) in join_all(reads).await.into_iter().enumerate() {
-                        columns[unit] = Some(read?);
-                    }
-                }
-            }
+        let health = self.stripes.health(row, &[]);
+        let units: Vec<UnitRun> = (health.k..health.k + layout.m).map(whole).collect();
+        let is_whole = health.in_sync && units.iter().all(|run| health.readable[run.unit]);
+        if is_whole && let Ok(read) = self.stripes.read_runs(row, &units).await {
+            return Ok(read.into_iter().map(|(_, buf)| buf).collect());
         }
-        if columns.iter().any(Option::is_some) {
-            let columns: Vec<Option<&[u8]>> =
-                columns.iter().map(|buf| buf.as_ref().map(Buf::bytes)).collect();
-            let mut places: Vec<&mut [u8]> = parity.iter_mut().map(Buf::bytes_mut).collect();
-            parity::compute(&columns, &mut places);
-        }
-        for (new, (_, old)) in parity.iter_mut().zip(&old) {
-            parity::xor_into(new.bytes_mut(), old.bytes());
-        }
-        Ok(parity)
+        self.state.mark(Mark::ArrayMoveWithoutParity);
+        let reads = (0..health.k).map(|unit| self.stripes.reconstruct(row, whole(unit), &[]));
+        let columns: Vec<Buf> = join_all(reads).await.into_iter().collect::<Result<_, _>>()?;
+        Ok(parity_of(layout, &columns.iter().map(|buf| Some(buf.bytes())).collect::<Vec<_>>()))
     }
 
     /// Writes units to active members. A write that fails is left to rebuild. Returns those for which a member has no space.
@@ -415,4 +420,25 @@ impl<I: Io> Reshape<I> {
         }
         refused
     }
+}
+
+/// The parity of these columns, the others being zeros.
+fn parity_of(layout: &ShardLayout, columns: &[Option<&[u8]>]) -> Vec<Buf> {
+    let bytes = layout.chunk_blocks as usize * BLOCK_BYTES;
+    let mut parity: Vec<Buf> = (0..layout.m).map(|_| Buf::zeroed(bytes)).collect();
+    if columns.iter().any(Option::is_some) {
+        let mut places: Vec<&mut [u8]> = parity.iter_mut().map(Buf::bytes_mut).collect();
+        parity::compute(columns, &mut places);
+    }
+    parity
+}
+
+/// The parity of a row in its new form, with these new columns. Where the row keeps its other columns, `old` is their parity.
+fn new_parity_of(layout: &ShardLayout, gained: &[Option<Buf>], old: &[Buf]) -> Vec<Buf> {
+    let gained: Vec<Option<&[u8]>> = gained.iter().map(|buf| buf.as_ref().map(Buf::bytes)).collect();
+    let mut parity = parity_of(layout, &gained);
+    for (new, old) in parity.iter_mut().zip(old) {
+        parity::xor_into(new.bytes_mut(), old.bytes());
+    }
+    parity
 }
