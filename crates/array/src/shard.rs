@@ -264,7 +264,8 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
                 self.state.io().spawn(async move {
                     let _ = destaging.await;
                 });
-                Ok(())
+                // Likewise what waits for space now.
+                self.journal.flush_written().await
             }
         }
     }

@@ -17,6 +17,14 @@ impl<I: Io> Journal<I> {
         if self.state.has_log() && self.bitmap.regions().has_unwritten_changes() {
             self.log.write_state().await?;
         }
+        self.flush_written().await
+    }
+
+    /// As [`Journal::flush`], but leaves marks in memory that no group has: it needs no space.
+    ///
+    /// # Errors
+    /// As for [`Journal::flush`].
+    pub(crate) async fn flush_written(&self) -> Result<(), VolumeError> {
         let wanted = self.flushes.begun() + 1;
         flush_until(self, || match self.flushes.done() < wanted {
             true if self.state.has_failed() => Err(VolumeError::Failed),
