@@ -128,9 +128,9 @@ impl<I: Io> Destager<I> {
     async fn destage_or_advance(&self) -> Result<(), VolumeError> {
         if self.wants_destage() {
             let done = self.destage_round().await;
-            // Without space as well: what the round did bring to its place takes no room in the log then. Where nothing can be
-            // brought there the tail stays, and each try would only take more room.
-            let may_help = done != Err(VolumeError::Failed);
+            // Without space as well: what the round did bring to its place takes no room in the log then. Where the tail would
+            // stay, each try would only take more room.
+            let may_help = done != Err(VolumeError::Failed) && !self.journal.is_tail_dirty();
             if may_help && self.journal.log().is_crowded() && self.stripes.is_all_placed() {
                 self.journal.advance_tail().await?;
             }

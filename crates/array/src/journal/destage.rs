@@ -124,6 +124,11 @@ impl<I: Io> Journal<I> {
         self.record_tail().await
     }
 
+    /// Whether the tail is at a block that is not in its place, so that it cannot move.
+    pub(crate) fn is_tail_dirty(&self) -> bool {
+        self.dirty.borrow_mut().oldest().is_some_and(|oldest| oldest <= self.log.tail_durable())
+    }
+
     /// Moves the tail up to the oldest group that is still needed, so that the blocks before it become free.
     ///
     /// # Errors

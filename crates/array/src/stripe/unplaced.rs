@@ -52,6 +52,13 @@ impl Unplaced {
         self.blocks.borrow().values().map(|block| block.stripe).collect()
     }
 
+    /// The content for the places of a stripe.
+    pub(super) fn content_of(&self, stripe: u64) -> BTreeMap<(MemberId, u64), Buf> {
+        let blocks = self.blocks.borrow();
+        let of_stripe = blocks.iter().filter(|(_, block)| block.stripe == stripe);
+        of_stripe.map(|(place, block)| (*place, block.data.clone())).collect()
+    }
+
     /// The blocks of a stripe, those that follow each other on a member together.
     pub(super) fn runs_of(&self, stripe: u64) -> Vec<UnplacedRun> {
         let mut runs: Vec<UnplacedRun> = Vec::new();

@@ -86,6 +86,8 @@ struct OldBlock {
     content: Buf,
     member: MemberId,
     at: u64,
+    /// The place has it.
+    is_placed: bool,
 }
 
 impl<I: Io> Stripes<I> {
@@ -284,25 +286,32 @@ impl<I: Io> Stripes<I> {
     /// As [`Stripes::write_in_place`]. Where a member has no space for data, the old content of all copies counts: there is no
     /// journal that would have the new one after a crash.
     async fn write_or_roll_back(&self, prepared: &PreparedStripe) -> Result<(), VolumeError> {
+        let unplaced = self.unplaced.content_of(prepared.stripe);
         if self.write_in_place(prepared).await? {
             return Ok(());
         }
         let mut old = Vec::new();
         for (slot, _) in &prepared.blocks {
-            old.extend(self.old_block(prepared.stripe, *slot).await);
+            old.extend(self.old_block(prepared.stripe, *slot, &unplaced).await);
         }
         if !old.is_empty() {
             self.state.mark(Mark::ArrayRolledBack);
             let blocks = old.iter().map(|block| (block.slot, block.content.clone())).collect();
             let prepared = self.prepare(prepared.stripe, blocks).await?;
             self.write_in_place(&prepared).await?;
-            old.iter().for_each(|block| self.note_placed(block.member, block.at, BLOCK_BYTES));
+            let placed = old.iter().filter(|block| block.is_placed);
+            placed.for_each(|block| self.note_placed(block.member, block.at, BLOCK_BYTES));
         }
         Err(VolumeError::NoSpace)
     }
 
-    /// The old content of a block, from a place for which its member had no space.
-    async fn old_block(&self, stripe: u64, slot: u32) -> Option<OldBlock> {
+    /// The old content of a block, from a place for which its member had no space, or from memory where it was not there either.
+    async fn old_block(
+        &self,
+        stripe: u64,
+        slot: u32,
+        unplaced: &BTreeMap<(MemberId, u64), Buf>,
+    ) -> Option<OldBlock> {
         let layout = self.state.layout();
         let (column, offset) = (slot / layout.chunk_blocks, slot % layout.chunk_blocks);
         let copies = match self.form(stripe) {
@@ -315,8 +324,11 @@ impl<I: Io> Stripes<I> {
             if !self.is_readable(stripe, unit) || !self.is_unplaced(member, at) {
                 continue;
             }
+            if let Some(content) = unplaced.get(&(member, at)) {
+                return Some(OldBlock { slot, content: content.clone(), member, at, is_placed: false });
+            }
             match self.state.members().read_at(member, at, BLOCK_BYTES).await {
-                Ok(content) => return Some(OldBlock { slot, content, member, at }),
+                Ok(content) => return Some(OldBlock { slot, content, member, at, is_placed: true }),
                 Err(error) => {
                     self.state.members().report_read_error(member, error).await;
                 }
