@@ -286,6 +286,9 @@ impl<I: Io> Stripes<I> {
     /// As [`Stripes::write_in_place`]. Where a member has no space for data, the old content of all copies counts: there is no
     /// journal that would have the new one after a crash.
     async fn write_or_roll_back(&self, prepared: &PreparedStripe) -> Result<(), VolumeError> {
+        if self.form(prepared.stripe) == Form::Mirrored && self.lacks_space(prepared.stripe) {
+            return self.write_first_copies_last(prepared).await;
+        }
         let unplaced = self.unplaced.content_of(prepared.stripe);
         if self.write_in_place(prepared).await? {
             return Ok(());
@@ -303,6 +306,45 @@ impl<I: Io> Stripes<I> {
             placed.for_each(|block| self.note_placed(block.member, block.at, BLOCK_BYTES));
         }
         Err(VolumeError::NoSpace)
+    }
+
+    /// As [`Stripes::write_or_roll_back`], where a member has refused a write lately. After a crash the first copies count: as they
+    /// are written once the others have found space, none of them has content that was refused, wherever old content finds space.
+    async fn write_first_copies_last(&self, prepared: &PreparedStripe) -> Result<(), VolumeError> {
+        let (layout, stripe) = (self.state.layout(), prepared.stripe);
+        let mut old = Vec::with_capacity(prepared.blocks.len());
+        for (slot, _) in &prepared.blocks {
+            let (column, offset) = (slot / layout.chunk_blocks, slot % layout.chunk_blocks);
+            let block = UnitRun { unit: column as usize, offset, blocks: 1 };
+            old.push((*slot, self.reconstruct(stripe, block, &[]).await?));
+        }
+        let is_first = |write: &UnitWrite| {
+            let column = layout.column_of(stripe, write.unit).expect("a mirrored stripe has no parity");
+            let mut copies = layout.column_units(stripe, column);
+            copies.find(|&copy| self.is_readable(stripe, copy)) == Some(write.unit)
+        };
+        let (first, others): (Vec<_>, Vec<_>) = self.unit_writes(prepared).into_iter().partition(is_first);
+        self.state.counters().stripes_updated.add(1);
+        self.state.members().latency.earn();
+        let mut bad = Vec::new();
+        let is_placed =
+            self.put_units(stripe, &others, &mut bad).await && self.put_units(stripe, &first, &mut bad).await;
+        if !is_placed {
+            self.state.mark(Mark::ArrayRolledBack);
+            let old = self.prepare(stripe, old).await?;
+            self.write_in_place(&old).await?;
+            return Err(VolumeError::NoSpace);
+        }
+        if self.has_copy_of_each(stripe, &bad) { Ok(()) } else { Err(VolumeError::Failed) }
+    }
+
+    /// Whether a member of a stripe has refused a write lately.
+    fn lacks_space(&self, stripe: u64) -> bool {
+        let members = self.state.members();
+        members.full.refusals() > 0 && {
+            let full = members.full_members();
+            self.state.layout().stripe_members(stripe).any(|member| full[usize::from(member.0)])
+        }
     }
 
     /// The old content of a block, from a place for which its member had no space, or from memory where it was not there either.
@@ -351,25 +393,8 @@ impl<I: Io> Stripes<I> {
         let unit_writes = self.unit_writes(prepared);
         self.state.counters().stripes_updated.add(1);
         self.state.members().latency.earn();
-        let writes = unit_writes.iter().map(|write| {
-            let (member, at) = self.place(stripe, write.unit, write.offset);
-            self.write_place(member, at, Rc::clone(&write.data))
-        });
-        let results = join_all(writes).await;
-        let (mut bad, mut is_placed) = (Vec::new(), true);
-        for (write, result) in unit_writes.iter().zip(results) {
-            if result == Err(IoError::NoSpace) {
-                self.keep_unplaced(stripe, self.place(stripe, write.unit, write.offset), &write.data);
-                is_placed = false;
-            } else if let Err(error) = result {
-                self.state.mark(Mark::ArrayPutMemberLost);
-                self.state
-                    .members()
-                    .report_failure(self.state.layout().member(stripe, write.unit), error)
-                    .await;
-                bad.push(write.unit);
-            }
-        }
+        let mut bad = Vec::new();
+        let is_placed = self.put_units(stripe, &unit_writes, &mut bad).await;
         let kept = match form {
             Form::Mirrored => self.has_copy_of_each(stripe, &bad),
             _ => {
@@ -378,6 +403,27 @@ impl<I: Io> Stripes<I> {
             }
         };
         if kept { Ok(is_placed) } else { Err(VolumeError::Failed) }
+    }
+
+    /// Writes units, and notes those in `bad` whose members fail; returns whether all others are in their places.
+    async fn put_units(&self, stripe: u64, unit_writes: &[UnitWrite], bad: &mut Vec<usize>) -> bool {
+        let writes = unit_writes.iter().map(|write| {
+            let (member, at) = self.place(stripe, write.unit, write.offset);
+            self.write_place(member, at, Rc::clone(&write.data))
+        });
+        let mut is_placed = true;
+        for (write, result) in unit_writes.iter().zip(join_all(writes).await) {
+            if result == Err(IoError::NoSpace) {
+                self.keep_unplaced(stripe, self.place(stripe, write.unit, write.offset), &write.data);
+                is_placed = false;
+            } else if let Err(error) = result {
+                self.state.mark(Mark::ArrayPutMemberLost);
+                let member = self.state.layout().member(stripe, write.unit);
+                self.state.members().report_failure(member, error).await;
+                bad.push(write.unit);
+            }
+        }
+        is_placed
     }
 
     fn unit_writes(&self, prepared: &PreparedStripe) -> Vec<UnitWrite> {
