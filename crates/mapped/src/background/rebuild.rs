@@ -19,12 +19,15 @@ use crate::stripe::Stripes;
 use sinew_core::ids::{MemberId, StripeId};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
+use sinew_core::sync::join_all;
 use sinew_format::model::config::MemberState;
 use sinew_format::model::mapped_geometry::CHUNK_BYTES;
 use sinew_members::message::ShardEvent;
 
 /// Pause before stripes that were in use, or could not be rebuilt, are tried again.
 const RETRY_NS: u64 = 50_000_000;
+/// Stripes that are rebuilt at once.
+const STRIPES_AT_ONCE: usize = 8;
 
 /// The rebuild of missing chunks.
 pub(crate) struct Rebuilder<I> {
@@ -122,29 +125,15 @@ impl<I: Io> Rebuilder<I> {
     async fn rebuild_pass(&self) -> bool {
         let mut progress = false;
         let mut batch = Vec::new();
-        let stripes = self.store.tables().stripe_count();
-        for stripe in (0..stripes).map(StripeId) {
-            if self.wanting(stripe).is_empty() {
-                continue;
+        let mut stripes = (0..self.store.tables().stripe_count()).map(StripeId);
+        loop {
+            let wanting = stripes.by_ref().filter(|&stripe| !self.wanting(stripe).is_empty());
+            let some: Vec<StripeId> = wanting.take(STRIPES_AT_ONCE).collect();
+            if some.is_empty() {
+                break;
             }
-            if self.stripes.appender().is_open(stripe) {
-                // Opened while members were out; it is not known when it will be full.
-                self.store.mark(Mark::RebuiltOpen);
-                self.stripes.close_open(stripe);
-            }
-            let Some(lock) = self.store.lock_stripe(stripe).map(Rc::new) else { continue };
-            for index in self.wanting(stripe) {
-                self.store.throttle().pay(self.store.io(), CHUNK_BYTES).await;
-                self.priority.yield_stripe_to_clients(stripe, CHUNK_BYTES).await;
-                let is_moved = batch.iter().any(|r: &Rebuilt<I>| r.stripe == stripe && r.index == index);
-                if is_moved || !self.wanting(stripe).contains(&index) {
-                    // It made way for another chunk, or its member was told to stay.
-                    self.store.mark(Mark::RebuildNeedless);
-                    continue;
-                }
-                let rebuilt = self.rebuild_chunk(&lock, index, &batch).await;
-                batch.extend(rebuilt);
-            }
+            let rebuilt = join_all(some.into_iter().map(|stripe| self.rebuild_stripe(stripe))).await;
+            batch.extend(rebuilt.into_iter().flatten());
             if batch.len() >= CHUNKS_PER_ROUND {
                 progress |= self.relocator.record_rebuilt(std::mem::take(&mut batch)).await;
             }
@@ -153,12 +142,36 @@ impl<I: Io> Rebuilder<I> {
         progress
     }
 
-    /// Writes one chunk to where it should be.
+    /// Writes the chunks of a stripe to where they should be, as far as they can be had.
+    async fn rebuild_stripe(&self, stripe: StripeId) -> Vec<Rebuilt<I>> {
+        if self.stripes.appender().is_open(stripe) {
+            // Opened while members were out; it is not known when it will be full.
+            self.store.mark(Mark::RebuiltOpen);
+            self.stripes.close_open(stripe);
+        }
+        let mut rebuilt: Vec<Rebuilt<I>> = Vec::new();
+        let Some(lock) = self.store.lock_stripe(stripe).map(Rc::new) else { return rebuilt };
+        for index in self.wanting(stripe) {
+            self.store.throttle().pay(self.store.io(), CHUNK_BYTES).await;
+            self.priority.yield_stripe_to_clients(stripe, CHUNK_BYTES).await;
+            let is_moved = rebuilt.iter().any(|one| one.index == index);
+            if is_moved || !self.wanting(stripe).contains(&index) {
+                // It made way for another chunk, or its member was told to stay.
+                self.store.mark(Mark::RebuildNeedless);
+                continue;
+            }
+            let one = self.rebuild_chunk(&lock, index, &rebuilt).await;
+            rebuilt.extend(one);
+        }
+        rebuilt
+    }
+
+    /// Writes one chunk to where it should be; `rebuilt` has those of its stripe that are to be recorded.
     async fn rebuild_chunk(
         &self,
         lock: &Rc<StripeLock<I>>,
         index: usize,
-        batch: &[Rebuilt<I>],
+        rebuilt: &[Rebuilt<I>],
     ) -> Option<Rebuilt<I>> {
         let stripe = lock.stripe();
         let Some(content) = self.relocator.chunk_content(stripe, index).await else {
@@ -170,10 +183,10 @@ impl<I: Io> Rebuilder<I> {
         let home = match in_place {
             Some(home) => home,
             None => {
-                let avoid = self.relocator.members_to_avoid(stripe, index, batch);
+                let avoid = self.relocator.members_to_avoid(stripe, index, rebuilt);
                 let planned = self.store.allocator_mut().take_chunk_avoiding(&avoid);
                 if planned.is_none() {
-                    if let Some(moved) = self.make_way(lock, index, batch).await {
+                    if let Some(moved) = self.make_way(lock, index, rebuilt).await {
                         return Some(moved);
                     }
                     self.store.mark(Mark::RebuildStarved);
@@ -188,9 +201,9 @@ impl<I: Io> Rebuilder<I> {
             (_, Some(_)) => Mark::RebuiltInPlace,
             (_, None) => Mark::RebuiltElsewhere,
         });
-        let rebuilt = self.relocator.write_rebuilt(lock, index, home, in_place.is_none(), content).await?;
+        let one = self.relocator.write_rebuilt(lock, index, home, in_place.is_none(), content).await?;
         self.store.counters().chunks_rebuilt.add(1);
-        Some(rebuilt)
+        Some(one)
     }
 
     /// Moves a mirror of a data column off the one member that could take the column; the next pass finds it free.
@@ -198,19 +211,19 @@ impl<I: Io> Rebuilder<I> {
         &self,
         lock: &Rc<StripeLock<I>>,
         index: usize,
-        batch: &[Rebuilt<I>],
+        rebuilt: &[Rebuilt<I>],
     ) -> Option<Rebuilt<I>> {
         let (g, stripe) = (*self.store.geometry(), lock.stripe());
-        let is_column = index < g.data_columns && !batch.iter().any(|r| r.stripe == stripe);
+        let is_column = index < g.data_columns && rebuilt.is_empty();
         let copies = is_column.then(|| g.copies_of(index)).into_iter().flatten();
         for mirror in copies.filter(|&copy| copy != index) {
             let Some(home) = self.stripes.live_home(stripe, mirror) else { continue };
-            let in_the_way = self.relocator.members_to_avoid(stripe, index, batch);
+            let in_the_way = self.relocator.members_to_avoid(stripe, index, rebuilt);
             let others = in_the_way.iter().filter(|&&m| m == home.member).count();
             if others > 1 || !self.store.members().takes_new(home.member) {
                 continue;
             }
-            let mut avoid = self.relocator.members_to_avoid(stripe, mirror, batch);
+            let mut avoid = self.relocator.members_to_avoid(stripe, mirror, rebuilt);
             avoid.push(home.member);
             let Some(new) = self.store.allocator_mut().take_chunk_avoiding(&avoid) else { continue };
             self.store.mark(Mark::MirrorMovedAway);

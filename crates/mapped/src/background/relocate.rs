@@ -13,6 +13,7 @@ use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::{ChunkAddr, MemberId, StripeId};
 use sinew_core::io::{Io, IoError};
 use sinew_core::mutation::{self, Mutation};
+use sinew_core::sync::join_all;
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::CHUNK_BYTES;
 
@@ -75,10 +76,8 @@ impl<I: Io> Relocator<I> {
             return Some(None);
         }
         let columns = usize::from(self.store.tables().stripe(stripe).columns);
-        let mut chunks = Vec::with_capacity(columns);
-        for column in 0..columns {
-            chunks.push(vec![self.stripes.read_chunk(stripe, column).await.ok()?]);
-        }
+        let read = join_all((0..columns).map(|column| self.stripes.read_chunk(stripe, column))).await;
+        let chunks = read.into_iter().map(|chunk| Some(vec![chunk.ok()?])).collect::<Option<Vec<_>>>()?;
         Some(Some(self.stripes.compute_parity(&chunks).swap_remove(index - g.parity_index(0))))
     }
 
