@@ -92,7 +92,10 @@ impl Sandbox {
     /// Starts a server on the members of this directory with further options.
     pub(crate) fn serve_with(&self, options: &[&str]) -> Server<'_> {
         let args = [&["serve", ".", "--unix", "nbd.sock"], options].concat();
-        Server::start(self, self.command(&args), self.path("nbd.sock"))
+        let mut server = Server::start(self, self.command(&args), self.path("nbd.sock"));
+        // Its log tells all of its addresses once it has this line.
+        server.wait_until(|server| server.log().contains("  control  "));
+        server
     }
 
     /// Starts a server by this command, which serves at `nbd.sock`.
