@@ -29,6 +29,8 @@ pub enum Mutation {
     ReuseEarly,
     /// Write pages whose journal blocks are not durable yet.
     PagesBeforeJournal,
+    /// Mapped pools: let replay start after the last durable journal block.
+    TailPastFlushed,
     /// Let compaction overwrite data that a client wrote meanwhile.
     MoveUnconditionally,
     /// Do not verify checksums of reads.
@@ -177,7 +179,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 84] = [
+    pub const ALL: [Mutation; 85] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -190,6 +192,7 @@ impl Mutation {
         Mutation::SkipFlush,
         Mutation::ReuseEarly,
         Mutation::PagesBeforeJournal,
+        Mutation::TailPastFlushed,
         Mutation::MoveUnconditionally,
         Mutation::SkipChecksums,
         Mutation::TrustTail,

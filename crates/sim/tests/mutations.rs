@@ -63,7 +63,7 @@ const OF_ELASTIC: [Mutation; 17] = [
 
 /// The seeds that found the defects which the first six seeds do not find. They are played before the others, to save time.
 /// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
-const FOUND_BY: [(Mutation, u64); 63] = [
+const FOUND_BY: [(Mutation, u64); 64] = [
     (Mutation::AcknowledgeEarly, 10),
     (Mutation::AlternateSlots, 286),
     (Mutation::AroundUnlocked, 497),
@@ -120,6 +120,7 @@ const FOUND_BY: [(Mutation, u64); 63] = [
     (Mutation::SkipResync, 14),
     (Mutation::StrayImageParity, 10),
     (Mutation::TailPassesForms, 214),
+    (Mutation::TailPastFlushed, 21_935_324_910_671),
     (Mutation::TrimBeforeForm, 391),
     (Mutation::TrimUnderReaders, 662),
     (Mutation::TrustOldGroup, 32),

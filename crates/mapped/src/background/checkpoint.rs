@@ -148,15 +148,20 @@ impl<I: Io> Checkpointer<I> {
         good
     }
 
-    /// Lets replay start later, and has the journal say so; false when nothing has changed.
+    /// Lets replay start later, and has the journal say so; false when a page still holds the tail. Replay starts at a block
+    /// that is durable: by its epoch it knows the blocks after it that an earlier opening left in the ring. If there is none
+    /// after the present tail, the block written here will be one.
     async fn advance_tail(&self) -> bool {
-        let oldest = self.store.tables().pages.oldest_dirty();
-        let tail = oldest.unwrap_or(self.store.journal().applied() + 1);
-        if tail <= self.store.journal().tail() {
+        let journal = self.store.journal();
+        let mut tail = self.store.tables().pages.oldest_dirty().unwrap_or(journal.applied() + 1);
+        if tail <= journal.tail() {
             return false;
         }
-        self.store.journal().set_tail(tail);
-        self.store.journal().mark().await.is_ok() && self.store.flush().await.is_ok()
+        if !mutation::on(Mutation::TailPastFlushed) {
+            tail = tail.min(journal.flushed()).max(journal.tail());
+        }
+        journal.set_tail(tail);
+        journal.mark().await.is_ok() && self.store.flush().await.is_ok()
     }
 
     /// Writes all changed pages, for the pool to be closed.

@@ -15,7 +15,7 @@ impl<I: Io> Store<I> {
         self.recopy.get() || self.journal.tail_durable() < self.tail_wanted.get()
     }
 
-    /// Whether nothing but the last journal block would be replayed.
+    /// Whether no record would be replayed.
     pub(crate) fn is_clean(&self) -> bool {
         self.tables.borrow().pages.dirty_count() == 0
     }
