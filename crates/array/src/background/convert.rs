@@ -18,7 +18,11 @@ use crate::state::{RETRY_NS, ShardState};
 use crate::stripe::Stripes;
 
 /// Stripes of a batch, which share the flushes that a conversion needs.
-pub(super) const BATCH_STRIPES: u64 = 64;
+const BATCH_STRIPES: u64 = 64;
+/// Stripes of a batch at a rate that takes more of them: their runs fit into the head of a group.
+const BATCH_STRIPES_MAX: u64 = 256;
+/// Batches per second that keep a rate.
+const BATCHES_PER_SECOND: u64 = 16;
 /// Bytes of each member that are converted between two pauses for clients: as long as clients never pause, a batch advances
 /// by this much in the longest time that background work gives way.
 const YIELD_BYTES: u64 = 1 << 20;
@@ -46,6 +50,8 @@ pub(super) struct Converter<I> {
     forms: Rc<Forms<I>>,
     stripes: Rc<Stripes<I>>,
     throttle: Throttle,
+    /// Bytes of data per second; 0 gives way to clients instead.
+    rate: Cell<u64>,
     /// Where the search for the next stripe with parity begins, and that for the next mirrored one.
     cursors: [Cell<u64>; 2],
 }
@@ -61,13 +67,22 @@ impl<I: Io> Converter<I> {
             forms: Rc::clone(forms),
             stripes: Rc::clone(stripes),
             throttle: Throttle::default(),
+            rate: Cell::new(0),
             cursors: Default::default(),
         }
     }
 
-    /// Limits the rate of conversions by the governor, in bytes of data per second; 0 is no limit.
+    /// Converts at this rate, in bytes of data per second, also beside clients that never pause; with 0 as fast as clients leave
+    /// room for.
     pub(super) fn set_rate(&self, bytes_per_second: u64) {
+        self.rate.set(bytes_per_second);
         self.throttle.set(Limits { bytes_per_second, pause_above_iops: 0 });
+    }
+
+    /// Stripes of a batch.
+    fn batch_stripes(&self) -> u64 {
+        let stripe_bytes = self.state.layout().chunk_bytes() * self.state.layout().k as u64;
+        (self.rate.get() / BATCHES_PER_SECOND / stripe_bytes).clamp(BATCH_STRIPES, BATCH_STRIPES_MAX)
     }
 
     /// The form that stripes are to get, and how many, for a share of mirrored stripes that an operator has set.
@@ -84,7 +99,8 @@ impl<I: Io> Converter<I> {
 
     /// Converts stripes by the order of an operator.
     pub(super) async fn convert_any(&self, to: Form, count: u64) {
-        let chosen = self.choose(to.counterpart(), count.min(BATCH_STRIPES), Candidates::Any, None).await;
+        let chosen =
+            self.choose(to.counterpart(), count.min(self.batch_stripes()), Candidates::Any, None).await;
         if self.convert(chosen, to, false).await == 0 {
             self.state.mark(Mark::ArrayConvertRetried);
             self.state.io().sleep(RETRY_NS).await;
@@ -100,7 +116,7 @@ impl<I: Io> Converter<I> {
     /// Chooses up to a batch of candidates to be converted.
     pub(super) async fn choose_some(&self, to: Form, count: u64, of: Candidates, weighed: bool) -> Vec<u64> {
         let weighing = (weighed && self.state.members().space.is_limited()).then_some(to);
-        self.choose(to.counterpart(), count.min(BATCH_STRIPES), of, weighing).await
+        self.choose(to.counterpart(), count.min(self.batch_stripes()), of, weighing).await
     }
 
     /// Chooses stripes of the form `from`. With a form to be weighed for, a stripe is taken with a probability that follows from
@@ -184,12 +200,12 @@ impl<I: Io> Converter<I> {
         let layout = self.state.layout();
         let bytes = layout.chunk_bytes() * layout.k as u64 * chosen.len() as u64;
         self.state.throttle().pay(self.state.io(), bytes).await;
-        if judged {
-            self.throttle.pay(self.state.io(), bytes).await;
-        }
-        let members: Vec<MemberId> = layout.member_ids().collect();
-        for some in chosen.chunks((YIELD_BYTES / layout.chunk_bytes()).max(1) as usize) {
-            self.state.yield_to_clients(&members, layout.chunk_bytes() * some.len() as u64).await;
+        self.throttle.pay(self.state.io(), bytes).await;
+        if self.rate.get() == 0 {
+            let members: Vec<MemberId> = layout.member_ids().collect();
+            for some in chosen.chunks((YIELD_BYTES / layout.chunk_bytes()).max(1) as usize) {
+                self.state.yield_to_clients(&members, layout.chunk_bytes() * some.len() as u64).await;
+            }
         }
         self.stripes.convert(&chosen, to, judged).await.map_or(0, |converted| converted as u64)
     }

@@ -22,7 +22,8 @@ pub struct ElasticPolicy {
     pub steady_permille: u16,
     /// Time between two samples of the physical use.
     pub interval_ms: u32,
-    /// Bytes of data per second that the governor converts; 0 is no limit.
+    /// Bytes of data per second that are converted, also beside clients that never pause (Elastic RAID, section 5.4); with 0 as
+    /// many as clients leave room for.
     pub convert_rate: u64,
     /// Whether stripes that compress better are mirrored first, and get parity last.
     pub weighed: bool,

@@ -50,7 +50,7 @@ pub(crate) struct PolicyArgs {
     /// Time between two samples of the physical use.
     #[arg(long, value_name = "TIME", value_parser = units::parse_time)]
     interval: Option<Duration>,
-    /// Bytes of data per second that are converted at most; `none` for no limit.
+    /// Bytes of data per second that are converted, also while clients never pause; `none` to give way to clients.
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     convert_rate: Option<u64>,
     /// Whether stripes that compress better are mirrored first, and get parity last.
@@ -135,7 +135,7 @@ fn print(policy: &Value) {
     say!("hit factor   {}", policy["hit_factor"]);
     match policy["convert_rate"].as_u64().unwrap_or(0) {
         0 => say!("conversion   as fast as clients allow"),
-        rate => say!("conversion   at most {} per second", units::bytes(rate)),
+        rate => say!("conversion   {} per second", units::bytes(rate)),
     }
     say!("weigh        {}", if policy["weigh"] == true { "by compressibility" } else { "all alike" });
     match policy["autonomous"] == true {

@@ -244,12 +244,14 @@ impl Run {
             count if rng.chance(0.9) => Some(plan.mirrored_shares[rng.below(count) as usize] as u8),
             _ => None,
         };
-        self.note(|| format!("the mirrored share is to be {share:?}"));
+        let convert_rate = if rng.chance(0.3) { [4 << 20, 64 << 20][rng.below(2) as usize] } else { 0 };
+        self.note(|| format!("the mirrored share is to be {share:?}, converted at {convert_rate} bytes/s"));
         let control = Rc::clone(&pool.control);
         let policy = match share {
             Some(share) => ElasticPolicy::pinned(share),
             None => plan.elastic_policy(),
         };
+        let policy = ElasticPolicy { convert_rate, ..policy };
         self.order(async move { drop(control.set_elastic_policy(policy).await) });
         self.count("shares_ordered");
     }
