@@ -99,7 +99,7 @@ impl Subject {
         match self {
             Subject::Simulation(spec) => {
                 spec.check()?;
-                Ok(spec.workload.open(base).map(drop)?)
+                spec.clients().try_for_each(|(_, workload)| Ok(workload.open(base).map(drop)?))
             }
             Subject::Growth(spec) => spec.check(),
             Subject::Reliability(spec) => spec.check(),

@@ -357,3 +357,29 @@ fn the_largest_load_served_is_searched_for() {
     let closed = plan(&text("from = 1").replace("[run]", "pace.closed.depth = 4\n\n[run]")).unwrap_err();
     assert!(closed.to_string().contains("a closed loop"), "{closed}");
 }
+
+#[test]
+fn clients_beside_others_keep_a_pace_of_their_own() {
+    let text = SMALL[..SMALL.find("[[cases]]").unwrap()].replace("seeds = [1, 2]", "").replace(
+        "[workload",
+        "[[volumes]]\nsize = \"128M\"\nfill = true\n\n[[beside]]\npace = { closed = { depth = 4 } }\n\
+         workload.source.generator = { arrival = \"closed\", volume = 1, streams = [\n    \
+         { kind = \"read\", share = 1.0, sizes = { fixed = \"4K\" }, place = \"uniform\", footprint = \"128M\" },\n]}\n\n[workload",
+    );
+    let outcome = execute(&plan(&text).unwrap(), 1, None);
+    let figures = outcome.results.runs[0].figures.simulated().unwrap();
+    let (timed, closed) = (&figures.volumes["volume0"], &figures.volumes["volume1"]);
+    let rate = timed.requests as f64 / 0.2;
+    assert!((850.0..1150.0).contains(&rate), "as many as are due: {rate} a second");
+    assert!(closed.requests > 4 * timed.requests, "as many as are served: {}", closed.requests);
+    let load = figures.load.as_ref().unwrap();
+    assert!(
+        (load.due as f64 / timed.requests as f64 - 1.0).abs() < 0.1,
+        "only the timed ones are due: {load:?}"
+    );
+
+    let idle = plan(&text.replace("depth = 4", "depth = 0")).unwrap_err();
+    assert!(idle.to_string().contains("at least one request"), "{idle}");
+    let searched = plan(&text.replace("[run]", "[capacity]\nfrom = 1\n\n[run]")).unwrap_err();
+    assert!(searched.to_string().contains("`workload` alone"), "{searched}");
+}

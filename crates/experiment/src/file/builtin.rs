@@ -76,6 +76,9 @@ builtin![
     "wear-levelling",
     "elastic-amplification",
     "elastic-forms",
+    "elastic-populations",
+    "elastic-accuracy",
+    "elastic-throttle",
     "elastic-conversion",
     "elastic-coverage",
 ];

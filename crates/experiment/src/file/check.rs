@@ -65,12 +65,12 @@ impl Spec {
                 return Err(Error::setting(format!("volumes.{i}.overwrite_unit"), why));
             }
         }
-        match self.pace {
-            Pace::Closed { depth: 0 } | Pace::Timed { in_flight_max: Some(0) } => {
-                Err(Error::setting("pace", "at least one request must be allowed in flight"))
-            }
-            _ => Ok(()),
+        let issues_none =
+            |pace| matches!(pace, Pace::Closed { depth: 0 } | Pace::Timed { in_flight_max: Some(0) });
+        if self.clients().any(|(pace, _)| issues_none(pace)) {
+            return Err(Error::setting("pace", "at least one request must be allowed in flight"));
         }
+        Ok(())
     }
 
     fn check_preset(&self) -> Result<()> {
@@ -147,6 +147,10 @@ impl Spec {
         let Some(capacity) = &self.capacity else { return Ok(()) };
         if matches!(self.pace, Pace::Closed { .. }) {
             let why = "a closed loop offers no more than is served; measure its rate";
+            return Err(Error::setting("capacity", why));
+        }
+        if !self.beside.is_empty() {
+            let why = "the search varies the speed of `workload` alone; put all requests into it, as a mix";
             return Err(Error::setting("capacity", why));
         }
         let ends_early = self.array.elastic.is_some_and(|elastic| elastic.convert_to.is_some());

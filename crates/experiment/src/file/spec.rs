@@ -64,7 +64,21 @@ experiment_file! {
         pub content: Option<ContentSpec>,
         /// The requests.
         pub workload: Workload,
+        /// Other clients at the same time, which do not wait for those of `workload`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub beside: Vec<ClientsSpec>,
     }
+}
+
+/// Clients with a pace and requests of their own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientsSpec {
+    /// When requests are issued.
+    #[serde(default = "open_loop")]
+    pub pace: Pace,
+    /// The requests.
+    pub workload: Workload,
 }
 
 /// How long and how often to run.
@@ -358,6 +372,9 @@ pub struct ElasticSpec {
     /// At the beginning of measurement, stripes are converted to this percentage. Measurement ends when they are.
     #[serde(default)]
     pub convert_to: Option<u8>,
+    /// Bytes of data per second at which `convert_to` converts; as fast as clients leave room for where not given.
+    #[serde(default)]
+    pub convert_rate: Option<ByteSize>,
     /// The governor changes forms, from the beginning of the load.
     #[serde(default)]
     pub govern: bool,
@@ -444,6 +461,14 @@ impl Spec {
     /// Of the members at creation, the number of spares of an array.
     pub(crate) fn spares(&self) -> usize {
         self.fails.iter().filter(|fails| fails.replace == ReplacementName::Spare).count()
+    }
+}
+
+impl Spec {
+    /// All clients: those of `workload`, and those beside them.
+    pub(crate) fn clients(&self) -> impl Iterator<Item = (Pace, &Workload)> {
+        let beside = self.beside.iter().map(|clients| (clients.pace, &clients.workload));
+        std::iter::once((self.pace, &self.workload)).chain(beside)
     }
 }
 

@@ -3,7 +3,7 @@
 //! A load whose backlog grows is more than the system can serve. Its latencies then depend on the measured time, and mean
 //! nothing beside those of another system.
 
-use sinew_workload::{Done, Pace};
+use sinew_workload::Done;
 
 use crate::results::simulated::LoadResult;
 
@@ -50,11 +50,8 @@ impl Backlog {
         Some((at_ns.checked_sub(self.from_ns)? / self.span_ns) as usize)
     }
 
-    /// The result after `ran_ns`; nothing in a closed loop, which has no backlog of its own.
-    pub(crate) fn result(&self, pace: Pace, ran_ns: u64) -> Option<LoadResult> {
-        if matches!(pace, Pace::Closed { .. }) {
-            return None;
-        }
+    /// The result after `ran_ns`.
+    pub(crate) fn result(&self, ran_ns: u64) -> LoadResult {
         let spans = (ran_ns / self.span_ns).clamp(1, SPANS as u64) as usize;
         let mut backlog = self.before as f64;
         let mut series = Vec::with_capacity(spans);
@@ -66,14 +63,14 @@ impl Backlog {
             (self.due[..spans].iter().sum::<u64>(), self.completed[..spans].iter().sum::<u64>());
         let growth = backlog - self.before as f64;
         let grows = growth > GROWTH_MIN * due as f64 && is_rising(&series[spans / 2..]);
-        Some(LoadResult {
+        LoadResult {
             due,
             completed,
             backlog_mean: series.iter().sum::<f64>() / spans as f64,
             backlog_max: series.iter().copied().fold(0.0, f64::max),
             backlog_end: backlog,
             saturated: grows,
-        })
+        }
     }
 }
 
@@ -99,8 +96,6 @@ mod tests {
 
     use super::*;
 
-    const OPEN: Pace = Pace::Timed { in_flight_max: None };
-
     /// A request each millisecond for a second, which takes what `latency_ns` says for its number.
     fn backlog(latency_ns: impl Fn(u64) -> u64) -> LoadResult {
         let mut backlog = Backlog::new(0, 1_000_000_000);
@@ -110,7 +105,7 @@ mod tests {
             let issue = Issue { number, request, due_ns, issued_ns: due_ns };
             backlog.record(&Done { issue, done_ns: due_ns + latency_ns(number), ok: true });
         }
-        backlog.result(OPEN, 1_000_000_000).unwrap()
+        backlog.result(1_000_000_000)
     }
 
     #[test]
@@ -124,10 +119,5 @@ mod tests {
         let burst =
             backlog(|number| if (300..500).contains(&number) { (500 - number) * 1_000_000 } else { 1000 });
         assert!(!burst.saturated && burst.backlog_max > 150.0, "{burst:?}");
-    }
-
-    #[test]
-    fn a_closed_loop_has_none() {
-        assert!(Backlog::new(0, 1000).result(Pace::Closed { depth: 4 }, 1000).is_none());
     }
 }

@@ -84,7 +84,8 @@ impl Conversion {
         let before = status(world, pool)?;
         let ended: Rc<Cell<Option<u64>>> = Rc::default();
         let (control, io, end) = (Rc::clone(&pool.control), world.io(), Rc::clone(&ended));
-        let policy = elastic.policy(elastic.convert_to);
+        let convert_rate = elastic.convert_rate.map_or(0, |rate| rate.0);
+        let policy = ElasticPolicy { convert_rate, ..elastic.policy(elastic.convert_to) };
         world.spawn(async move {
             if control.set_elastic_policy(policy).await.is_err() {
                 return;

@@ -46,7 +46,8 @@ pub(crate) fn simulated(spec: &Spec, times: Times, observed: Observed<'_>) -> Si
     let Observed { load, members, pools, measured, requests, grew, rebuilt, elastic, reached_steady } =
         observed;
     let Times { measure_from, .. } = times;
-    let volumes = by_volume(load, &spec.workload.names(), measure_from + measured.ran_ns);
+    let names: Vec<_> = spec.clients().flat_map(|(_, workload)| workload.names()).collect();
+    let volumes = by_volume(load, &names, measure_from + measured.ran_ns);
     let array = (spec.preset.is_none() && spec.target == TargetName::Array).then(|| ArrayResult {
         level: spec.array.level,
         members: (spec.members_at_creation(members.len()) - spec.spares()) as u32,
@@ -65,7 +66,7 @@ pub(crate) fn simulated(spec: &Spec, times: Times, observed: Observed<'_>) -> Si
         duration_s: ran_ns as f64 / 1e9,
         before_s: measure_from as f64 / 1e9,
         interval_s: spec.run.interval_s,
-        load: load.backlog(spec.pace, ran_ns),
+        load: load.backlog(ran_ns),
         capacity: None,
         steadiness: Some(Steadiness {
             warm_up_s: (measure_from - times.start) as f64 / 1e9,

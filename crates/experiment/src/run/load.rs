@@ -21,9 +21,18 @@ const FILL_BYTES: u64 = 1 << 20;
 /// The number of concurrent writes that fill or overwrite a volume.
 const FILL_DEPTH: usize = 16;
 
+/// Clients that issue requests at one pace.
+struct Clients {
+    replay: RefCell<Replay<Boxed>>,
+    /// Whether requests have times at which they are due.
+    is_timed: bool,
+    /// The issuing task, while it waits for a completion.
+    waiting: RefCell<Option<Waker>>,
+}
+
 /// A load in progress.
 pub(crate) struct Load {
-    replay: RefCell<Replay<Boxed>>,
+    clients: Vec<Clients>,
     target: Target,
     measured: RefCell<Records>,
     /// Requests that completed since the present window began: of the warm-up, or a quarter of the measured time.
@@ -32,11 +41,10 @@ pub(crate) struct Load {
     written_bytes: Cell<u64>,
     read_bytes: Cell<u64>,
     failure: RefCell<Option<Error>>,
-    ended: Cell<bool>,
+    /// Clients whose last request has not completed.
+    working: Cell<usize>,
     /// No further requests are issued.
     stopped: Cell<bool>,
-    /// The issuing task, while it waits for a completion.
-    waiting: RefCell<Option<Waker>>,
 }
 
 /// What is recorded of the measured requests.
@@ -73,41 +81,46 @@ pub(crate) struct Times {
 }
 
 impl Load {
-    /// Starts issuing requests. Requests due before `measure_from` are not measured.
+    /// Starts issuing the requests of these clients. Requests due before `measure_from` are not measured.
     pub(crate) fn start(
         world: &World,
         target: Target,
-        requests: Boxed,
-        pace: Pace,
+        clients: Vec<(Pace, Boxed)>,
         times: Times,
     ) -> Rc<Load> {
-        let load = Rc::new(Load {
+        let paced = |(pace, requests): (Pace, Boxed)| Clients {
             replay: RefCell::new(Replay::new(requests, pace, times.start).until(times.end)),
+            is_timed: matches!(pace, Pace::Timed { .. }),
+            waiting: RefCell::default(),
+        };
+        let clients: Vec<Clients> = clients.into_iter().map(paced).collect();
+        let load = Rc::new(Load {
+            working: Cell::new(clients.len()),
+            clients,
             measured: RefCell::new(Records::new(times, target.volumes())),
             target,
             window: RefCell::new(Recorder::new(times.start, u64::MAX)),
             written_bytes: Cell::new(0),
             read_bytes: Cell::new(0),
             failure: RefCell::new(None),
-            ended: Cell::new(false),
             stopped: Cell::new(false),
-            waiting: RefCell::default(),
         });
-        let issuing = Rc::clone(&load);
-        let io = world.io();
-        world.spawn(async move {
-            if let Err(error) = issuing.issue_all(&io).await {
-                issuing.failure.borrow_mut().get_or_insert(error);
-            }
-            issuing.ended.set(true);
-        });
+        for index in 0..load.clients.len() {
+            let (issuing, io) = (Rc::clone(&load), world.io());
+            world.spawn(async move {
+                if let Err(error) = issuing.issue_all(index, &io).await {
+                    issuing.failure.borrow_mut().get_or_insert(error);
+                }
+                issuing.working.set(issuing.working.get() - 1);
+            });
+        }
         load
     }
 
     /// Measures requests from another time on, to another end. Forgets what was recorded.
     pub(crate) fn measure(&self, times: Times) {
         *self.measured.borrow_mut() = Records::new(times, self.target.volumes());
-        self.replay.borrow_mut().end_at(times.end);
+        self.clients.iter().for_each(|clients| clients.replay.borrow_mut().end_at(times.end));
     }
 
     /// Ends the present window at `now` and begins the next one. Returns the p99 of its reads and of its writes; nothing where
@@ -120,27 +133,29 @@ impl Load {
         })
     }
 
-    /// The backlog of the measured time.
-    pub(crate) fn backlog(&self, pace: Pace, ran_ns: u64) -> Option<LoadResult> {
-        self.measured.borrow().backlog.result(pace, ran_ns)
+    /// The backlog of the measured time; nothing if all clients are closed loops, which have no backlog.
+    pub(crate) fn backlog(&self, ran_ns: u64) -> Option<LoadResult> {
+        let is_timed = self.clients.iter().any(|clients| clients.is_timed);
+        is_timed.then(|| self.measured.borrow().backlog.result(ran_ns))
     }
 
-    /// Issues requests until there are no more, or until one fails its check.
-    async fn issue_all(self: &Rc<Self>, io: &SimIo) -> Result<()> {
+    /// Issues the requests of the clients of this index until there are no more, or until one fails its check.
+    async fn issue_all(self: &Rc<Self>, index: usize, io: &SimIo) -> Result<()> {
+        let clients = &self.clients[index];
         loop {
-            match self.next(io.now())? {
+            match self.next(clients, io.now())? {
                 Next::Issue(issue) => {
                     let (load, io_of_task) = (Rc::clone(self), io.clone());
-                    io.spawn(async move { load.execute(issue, &io_of_task).await });
+                    io.spawn(async move { load.execute(&load.clients[index], issue, &io_of_task).await });
                 }
                 Next::At(at) => io.sleep(at - io.now()).await,
                 Next::AfterCompletion => {
                     let mut polled = false;
                     poll_fn(|context| {
-                        if std::mem::replace(&mut polled, true) && self.waiting.borrow().is_none() {
+                        if std::mem::replace(&mut polled, true) && clients.waiting.borrow().is_none() {
                             return Poll::Ready(());
                         }
-                        *self.waiting.borrow_mut() = Some(context.waker().clone());
+                        *clients.waiting.borrow_mut() = Some(context.waker().clone());
                         Poll::Pending
                     })
                     .await;
@@ -155,15 +170,19 @@ impl Load {
 
     /// Executes a request, and then the next one if it is due when this one completes: to continue a task costs less than to
     /// spawn one.
-    async fn execute(&self, mut issue: Issue, io: &SimIo) {
+    async fn execute(&self, clients: &Clients, mut issue: Issue, io: &SimIo) {
         loop {
             let done = self.target.perform(issue.request).await;
             let now = io.now();
-            self.record(&self.replay.borrow_mut().complete(issue, now, done.is_ok()), done.err());
-            if self.waiting.borrow().is_none() {
+            let completed = clients.replay.borrow_mut().complete(issue, now, done.is_ok());
+            if clients.is_timed {
+                self.measured.borrow_mut().backlog.record(&completed);
+            }
+            self.record(&completed, done.err());
+            if clients.waiting.borrow().is_none() {
                 return;
             }
-            match self.next(now) {
+            match self.next(clients, now) {
                 Ok(Next::Issue(next)) => {
                     issue = next;
                     continue;
@@ -171,16 +190,16 @@ impl Load {
                 Ok(_) => {}
                 Err(error) => *self.failure.borrow_mut() = Some(error),
             }
-            return self.waiting.take().into_iter().for_each(Waker::wake);
+            return clients.waiting.take().into_iter().for_each(Waker::wake);
         }
     }
 
-    /// The next step of the workload; a request is checked against its volume.
-    fn next(&self, now: u64) -> Result<Next> {
+    /// The next step of these clients; a request is checked against its volume.
+    fn next(&self, clients: &Clients, now: u64) -> Result<Next> {
         if self.stopped.get() {
             return Ok(Next::Done);
         }
-        let next = self.replay.borrow_mut().next(now)?;
+        let next = clients.replay.borrow_mut().next(now)?;
         if let Next::Issue(issue) = &next {
             self.target.check(&issue.request)?;
         }
@@ -199,7 +218,6 @@ impl Load {
         }
         self.window.borrow_mut().record(done);
         let mut measured = self.measured.borrow_mut();
-        measured.backlog.record(done);
         if done.issue.due_ns >= measured.from {
             measured.kinds[kind.index()].record(done, error);
             measured.volumes[volume as usize].record(done);
@@ -213,7 +231,7 @@ impl Load {
 
     /// Whether the last request has completed.
     pub(crate) fn has_ended(&self) -> bool {
-        self.ended.get()
+        self.working.get() == 0
     }
 
     /// The error that ended the load early, if one did.

@@ -80,11 +80,16 @@ pub(crate) fn run(
         progress("preparing the array", 0.0);
         elastic::prepare(&world, spec, pool, members.len())?;
     }
-    let mut workload = spec.workload.clone();
-    workload.add_to_seeds(seed);
-    let requests = workload.open(base)?.requests;
+    let clients: Result<Vec<_>> = spec
+        .clients()
+        .map(|(pace, workload)| {
+            let mut workload = workload.clone();
+            workload.add_to_seeds(seed);
+            Ok((pace, workload.open(base)?.requests))
+        })
+        .collect();
     let mut times = times_from(world.now(), spec);
-    let load = Load::start(&world, target, requests, spec.pace, times);
+    let load = Load::start(&world, target, clients?, times);
     for member in members.iter().filter(|member| member.stalled) {
         world.device(member.device).hold_up(times.end - times.start);
     }
