@@ -92,7 +92,15 @@ fn every_preset_serves_the_same_requests() {
             assert_eq!(pool.after.stored_bytes, 180 << 20, "{}: sum of all parts", preset.name);
         }
         // The last member is the spare of presets with groups.
-        assert_eq!(used(&figures)[12], is_mapped && preset.parts == 1, "{}", preset.name);
+        let is_elastic = matches!(preset.part, Part::Elastic(_));
+        let has_groups = !(is_elastic || is_mapped && preset.parts == 1);
+        assert_eq!(used(&figures)[12], !has_groups, "{}", preset.name);
+        let share = figures.elastic.map(|elastic| elastic.share);
+        match preset.name {
+            "elastic-raid5-only" => assert_eq!(share, Some(0.0)),
+            "elastic-raid10-only" => assert_eq!(share, Some(1.0)),
+            name => assert_eq!(share.is_some(), is_elastic, "{name}"),
+        }
     }
     assert!(counts[0] > 500 && counts.iter().all(|&count| count == counts[0]), "{counts:?}");
 }
@@ -237,7 +245,7 @@ fn changes_of_a_preset_are_checked() {
     let refusal = |preset, pool| with(preset, pool).unwrap_err();
     assert!(refusal("raid5x4", "policy.convert_below_free = 0").contains("only a mapped pool has a policy"));
     assert!(refusal("sinew", "policy.convert_below_free = 101").contains("a percentage"));
-    assert!(refusal("sinew", "width = 3").contains("only shards, throttle, step_around, battery and policy"));
+    assert!(refusal("sinew", "width = 3").contains("only shards, throttle, spike_avoidance, battery and policy"));
     let given = "step_around = { given = { late_s = 0.005, up = 1, down = 1 } }";
     assert!(refusal("fusionraid", given).contains("pool.step_around"));
 }
@@ -314,4 +322,15 @@ fn volumes_are_overwritten_in_pieces_of_any_size() {
     assert!(scattered(of_size("4096").unwrap()) > scattered(of_size("\"64K\"").unwrap()));
     assert!(of_size("1000").unwrap_err().contains("volumes.0.overwrite_unit"));
     assert!(of_size("\"64M\"").unwrap_err().contains("exceed the size of the volume"));
+}
+
+#[test]
+fn an_elastic_preset_sets_the_forms_itself() {
+    let with =
+        |setting: &str| of("elastic").replace("[run]", &format!("[array.elastic]\n{setting}\n\n[run]"));
+    assert!(plan(&with("expect = 1.4")).is_ok());
+    let refusal = plan(&with("mirrored_share = 60")).unwrap_err();
+    assert!(refusal.contains("a preset defines"), "{refusal}");
+    let other = with("expect = 1.4").replace("\"elastic\"", "\"raid50\"");
+    assert!(plan(&other).unwrap_err().contains("a preset defines"));
 }

@@ -9,6 +9,8 @@ use sinew_layout::{Level, Rotation};
 
 use crate::pool::PoolKind;
 use sinew_format::model::array_geometry::ArraySpec;
+use sinew_format::model::elastic_policy::ElasticPolicy;
+use sinew_format::model::form::Elastic;
 use sinew_format::model::mapped_geometry::{CHUNK_BYTES, Protection};
 use sinew_format::model::policy::Policy;
 use sinew_members::latency::SpikeAvoidance;
@@ -16,6 +18,8 @@ use sinew_members::latency::SpikeAvoidance;
 /// RAID groups of the rivals, and the fewest members of each.
 const GROUPS: usize = 4;
 const GROUP_MEMBERS_LEAST: usize = 3;
+/// The strip of Elastic RAID's array (2022, section 5.1).
+const ELASTIC_CHUNK_BYTES: u32 = 4 << 10;
 
 /// A named composition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +51,8 @@ pub enum Part {
     Array(Level),
     /// A mapped pool without checksums; with parity, its stripes are as wide as a rival's group.
     Mapped(Protection),
+    /// An elastic array of level 5 with chunks of 4 KiB, whose stripes change their form by this policy.
+    Elastic(ElasticPolicy),
 }
 
 /// A layer above the parts, in simulations.
@@ -98,7 +104,7 @@ const PLAIN: Preset = Preset {
 
 impl Preset {
     /// All of them.
-    pub const ALL: [Preset; 9] = [
+    pub const ALL: [Preset; 12] = [
         Preset {
             name: "sinew",
             about: "one mapped pool of all members with single parity, which steps around spikes and tells members what is free",
@@ -168,6 +174,24 @@ impl Preset {
             battery: true,
             ..PLAIN
         },
+        Preset {
+            name: "elastic",
+            about: "Elastic RAID: an array of level 5 whose hot stripes are mirrored as far as members have space",
+            part: Part::Elastic(ElasticPolicy::DEFAULT),
+            ..PLAIN
+        },
+        Preset {
+            name: "elastic-raid5-only",
+            about: "the same array, all stripes with parity",
+            part: Part::Elastic(ElasticPolicy::pinned(0)),
+            ..PLAIN
+        },
+        Preset {
+            name: "elastic-raid10-only",
+            about: "the same array, all stripes mirrored",
+            part: Part::Elastic(ElasticPolicy::pinned(100)),
+            ..PLAIN
+        },
     ];
 
     /// The preset of that name.
@@ -181,8 +205,11 @@ impl Preset {
     /// When they are too few.
     pub fn compose(&self, members: usize, zeroed: bool) -> Result<Composition, TooFewMembers> {
         let group = members / GROUPS;
-        if group < GROUP_MEMBERS_LEAST {
-            let least = GROUPS * GROUP_MEMBERS_LEAST;
+        let least = match self.part {
+            Part::Elastic(_) => GROUP_MEMBERS_LEAST,
+            Part::Array(_) | Part::Mapped(_) => GROUPS * GROUP_MEMBERS_LEAST,
+        };
+        if members < least {
             return Err(TooFewMembers { preset: self.name, least, members });
         }
         let (kind, part_members) = match self.part {
@@ -197,6 +224,17 @@ impl Preset {
                 let mapped = PoolKind::Mapped { protection, data_columns, checksums: false };
                 // A pool of all members needs no spare: it rebuilds into free space.
                 (mapped, members / self.parts)
+            }
+            Part::Elastic(_) => {
+                let array = ArraySpec {
+                    level: RAID5,
+                    chunk_bytes: ELASTIC_CHUNK_BYTES,
+                    journal: true,
+                    spares: 0,
+                    zeroed,
+                    elastic: Some(Elastic { expect_milli: 1000, physical: 0, form_pages: 0 }),
+                };
+                (PoolKind::Array(array), members)
             }
         };
         Ok(Composition { parts: self.parts, part_members, kind })
@@ -234,5 +272,9 @@ mod tests {
         assert!(raid50.compose(12, true).is_ok());
         let refusal = raid50.compose(11, true).unwrap_err().to_string();
         assert!(refusal.contains("12 members or more, not 11"), "{refusal}");
+        let elastic = Preset::named("elastic").unwrap();
+        assert_eq!(elastic.compose(4, true).unwrap().part_members, 4);
+        let refusal = elastic.compose(2, true).unwrap_err().to_string();
+        assert!(refusal.contains("3 members or more, not 2"), "{refusal}");
     }
 }

@@ -81,8 +81,12 @@ impl Spec {
         let PoolSpec { shards, throttle, spike_avoidance, battery, policy, .. } = self.pool.clone();
         let allowed = PoolSpec { shards, throttle, spike_avoidance, battery, policy, ..PoolSpec::default() };
         let is_allowed = self.target == TargetName::default() && self.pool == allowed;
-        if !is_allowed || self.array != ArraySpec::default() {
-            let why = "a preset defines target, pool and array; only shards, throttle, step_around, battery and policy of pool can be set with it";
+        // Of an elastic array the size and its conversions are settings; by whom forms are set is the preset's.
+        let elastic = self.elastic().and(self.array.elastic);
+        let is_allowed = is_allowed && self.array == ArraySpec { elastic, ..ArraySpec::default() };
+        let sets_forms = elastic.is_some_and(|elastic| elastic.govern || elastic.mirrored_share.is_some());
+        if !is_allowed || sets_forms {
+            let why = "a preset defines target, pool and array; only shards, throttle, spike_avoidance, battery and policy of pool can be set with it, and of an elastic array expect, convert_to, convert_rate, low and high";
             return Err(Error::setting("preset", why));
         }
         if self.grows.is_some() {
@@ -153,7 +157,7 @@ impl Spec {
             let why = "the search varies the speed of `workload` alone; put all requests into it, as a mix";
             return Err(Error::setting("capacity", why));
         }
-        let ends_early = self.array.elastic.is_some_and(|elastic| elastic.convert_to.is_some());
+        let ends_early = self.elastic().is_some_and(|elastic| elastic.convert_to.is_some());
         if self.grows.is_some() || self.fails.is_some() || ends_early {
             let why = "a system that grows, converts or loses a member has no single capacity";
             return Err(Error::setting("capacity", why));
@@ -263,9 +267,9 @@ impl Spec {
             let why = "only an array that does not grow has weights, and the target is none";
             return Err(Error::setting("array.parity_weights", why));
         }
-        let Some(elastic) = &self.array.elastic else { return Ok(()) };
+        let Some(elastic) = self.elastic() else { return Ok(()) };
         let setting = |name: &str| format!("array.elastic.{name}");
-        if !is_array {
+        if !is_array && self.preset.is_none() {
             return Err(Error::setting("array.elastic", "the target is not an array"));
         }
         let shares = [("mirrored_share", elastic.mirrored_share), ("convert_to", elastic.convert_to)];

@@ -4,6 +4,7 @@
 //! errors. The checks of `file/check.rs` reject values that make no sense.
 
 use serde::{Deserialize, Serialize};
+use sinew_engine::pool::preset::{Part, Preset};
 use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::Protection;
@@ -308,7 +309,8 @@ impl Default for LayerSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArraySpec {
-    /// The level; raid1 cannot grow. RAID 10 has two near copies; RAID 5 and 6 without weights are left-symmetric.
+    /// The level, RAID 0 by default; raid1 cannot grow. RAID 10 has two near copies; RAID 5 and 6 without weights are left-symmetric.
+    #[serde(default = "raid0")]
     pub level: LevelName,
     /// Bytes of a chunk.
     #[serde(default = "chunk")]
@@ -347,7 +349,7 @@ impl ArraySpec {
 impl Default for ArraySpec {
     fn default() -> ArraySpec {
         ArraySpec {
-            level: LevelName::Raid0,
+            level: raid0(),
             chunk: chunk(),
             parity_weights: None,
             journal: false,
@@ -426,6 +428,20 @@ pub struct VolumeSpec {
     pub overwrite_unit: ByteSize,
 }
 
+impl Default for ElasticSpec {
+    fn default() -> ElasticSpec {
+        ElasticSpec {
+            expect: one_to_one(),
+            mirrored_share: None,
+            convert_to: None,
+            convert_rate: None,
+            govern: false,
+            low: None,
+            high: None,
+        }
+    }
+}
+
 impl ElasticSpec {
     /// The policy of the array while this share is kept mirrored, if one is.
     pub(crate) fn policy(&self, mirrored_share: Option<u8>) -> ElasticPolicy {
@@ -441,6 +457,19 @@ impl ElasticSpec {
 }
 
 impl Spec {
+    /// The elastic array, if the system is one. A preset says who sets the forms.
+    pub(crate) fn elastic(&self) -> Option<ElasticSpec> {
+        match self.preset {
+            None => self.array.elastic,
+            Some(PresetName(Preset { part: Part::Elastic(policy), .. })) => Some(ElasticSpec {
+                mirrored_share: policy.mirrored_share,
+                govern: policy.mirrored_share.is_none(),
+                ..self.array.elastic.unwrap_or_default()
+            }),
+            Some(_) => None,
+        }
+    }
+
     /// The least physical space of a member that has a limit; 0 if none has.
     pub(crate) fn physical(&self) -> u64 {
         self.members.iter().filter_map(|group| group.physical).map(|bytes| bytes.0).min().unwrap_or(0)
@@ -478,6 +507,10 @@ fn open_loop() -> Pace {
 
 fn buffer() -> ByteSize {
     ByteSize(256 << 20)
+}
+
+fn raid0() -> LevelName {
+    LevelName::Raid0
 }
 
 fn chunk() -> ByteSize {

@@ -28,7 +28,7 @@ const SETTLING_NS: u64 = 3_600_000_000_000;
 /// # Errors
 /// [`Error::Engine`] if the engine refuses an operation, or the conversion does not end.
 pub(crate) fn prepare(world: &World, spec: &Spec, pool: &OpenPool, members: usize) -> Result<()> {
-    if let Some(elastic) = &spec.array.elastic {
+    if let Some(elastic) = spec.elastic() {
         let policy = elastic.policy(elastic.mirrored_share);
         let (control, io) = (Rc::clone(&pool.control), world.io());
         let settled = world.block_on(async move {
@@ -78,7 +78,7 @@ impl Conversion {
     /// # Errors
     /// [`Error::Engine`] if the engine refuses it.
     pub(crate) fn start(world: &World, spec: &Spec, pool: &OpenPool) -> Result<Option<Conversion>> {
-        let Some(elastic) = spec.array.elastic.filter(|elastic| elastic.convert_to.is_some()) else {
+        let Some(elastic) = spec.elastic().filter(|elastic| elastic.convert_to.is_some()) else {
             return Ok(None);
         };
         let before = status(world, pool)?;
@@ -138,7 +138,7 @@ pub(crate) fn result(
     members: &[Member],
     converted: Option<ConversionResult>,
 ) -> Result<Option<ElasticResult>> {
-    let Some((elastic, pool)) = spec.array.elastic.as_ref().zip(pool) else { return Ok(None) };
+    let Some((elastic, pool)) = spec.elastic().zip(pool) else { return Ok(None) };
     let status = status(world, pool)?;
     let array = *pool.control.config().geometry.array().expect("an elastic array");
     let (mirrored, parity) = (status.stripes_mirrored as f64, status.stripes_parity as f64);

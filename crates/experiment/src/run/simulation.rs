@@ -49,7 +49,7 @@ pub(crate) fn run(
     let by_preset = spec.preset.is_some_and(|PresetName(preset)| preset.discard);
     let by_pool = spec.pool.policy.discard.unwrap_or(by_preset);
     // Discards free the places that forms of an elastic array do not use.
-    let discards = by_pool || spec.array.elastic.is_some();
+    let discards = by_pool || spec.elastic().is_some();
     let discard = if discards { DiscardReads::Zeros } else { DiscardReads::Kept };
     let alone = spec.target == TargetName::Member;
     let members = members::make(&world, &spec.members, alone, discard, aged)?;
@@ -76,7 +76,8 @@ pub(crate) fn run(
         progress("growing", 0.0);
         growth.wait(&world, pool, &target)?;
     }
-    if let Some(pool) = growing_pool.filter(|_| spec.target == TargetName::Array) {
+    if let Some(pool) = growing_pool.filter(|_| spec.target == TargetName::Array || spec.elastic().is_some())
+    {
         progress("preparing the array", 0.0);
         elastic::prepare(&world, spec, pool, members.len())?;
     }

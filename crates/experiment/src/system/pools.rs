@@ -50,10 +50,14 @@ impl Composition {
         if let Some(PresetName(preset)) = spec.preset {
             let composed = preset.compose(members, true);
             let composed = composed.map_err(|why| Error::setting("preset", why.to_string()))?;
+            let kind = match composed.kind {
+                PoolKind::Array(array) => PoolKind::Array(ArraySpec { elastic: elastic_of(spec), ..array }),
+                mapped @ PoolKind::Mapped { .. } => mapped,
+            };
             return Ok(Composition {
                 parts: composed.parts,
                 part_members: composed.part_members,
-                kind: composed.kind,
+                kind,
                 spike_avoidance: spec
                     .pool
                     .spike_avoidance
@@ -70,11 +74,7 @@ impl Composition {
                 journal: spec.array.journal,
                 spares: spec.spares(),
                 zeroed: true,
-                elastic: spec.array.elastic.map(|elastic| Elastic {
-                    expect_milli: (elastic.expect * 1000.0).round() as u32,
-                    physical: spec.physical(),
-                    form_pages: 0,
-                }),
+                elastic: elastic_of(spec),
             }),
             _ => PoolKind::Mapped {
                 protection: spec.pool.protection,
@@ -92,6 +92,15 @@ impl Composition {
             layer: None,
         })
     }
+}
+
+/// What makes an array of the file elastic, if it is.
+fn elastic_of(spec: &Spec) -> Option<Elastic> {
+    spec.elastic().map(|elastic| Elastic {
+        expect_milli: (elastic.expect * 1000.0).round() as u32,
+        physical: spec.physical(),
+        form_pages: 0,
+    })
 }
 
 fn volume_name(number: usize) -> String {

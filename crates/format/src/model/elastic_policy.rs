@@ -83,7 +83,7 @@ impl ElasticPolicy {
     pub const FIXED: ElasticPolicy = ElasticPolicy { governed: false, ..ElasticPolicy::DEFAULT };
 
     /// Keeps a share of the stripes mirrored.
-    pub fn pinned(share: u8) -> ElasticPolicy {
+    pub const fn pinned(share: u8) -> ElasticPolicy {
         ElasticPolicy { mirrored_share: Some(share), ..ElasticPolicy::DEFAULT }
     }
 

@@ -55,15 +55,24 @@ pub(crate) fn kind(preset: &Preset, members: usize, zeroed: bool, checksums: boo
 /// When the pool is of the other kind.
 pub(crate) async fn apply(preset: &Preset, control: &Control<UringIo>) -> Result<()> {
     let config = control.config();
-    let is_array = matches!(config.geometry, PoolGeometry::Array(_));
-    if is_array != matches!(preset.part, Part::Array(_)) {
-        let (is, other) =
-            if is_array { ("an array", "a mapped pool") } else { ("a mapped pool", "an array") };
-        bail!("{} is {is}, and the preset {} is for {other}; choose another", config.name, preset.name);
+    let is = match config.geometry {
+        PoolGeometry::Array(array) if array.elastic.is_some() => "an elastic array",
+        PoolGeometry::Array(_) => "an array",
+        PoolGeometry::Mapped(_) => "a mapped pool",
+    };
+    let wanted = match preset.part {
+        Part::Elastic(_) => "an elastic array",
+        Part::Array(_) => "an array",
+        Part::Mapped(_) => "a mapped pool",
+    };
+    if is != wanted {
+        bail!("{} is {is}, and the preset {} is for {wanted}; choose another", config.name, preset.name);
     }
     control.set_spike_avoidance(preset.spike_avoidance).await;
-    if !is_array {
-        control.set_policy(preset.policy).await?;
+    match preset.part {
+        Part::Elastic(policy) => control.set_elastic_policy(policy).await?,
+        Part::Mapped(_) => control.set_policy(preset.policy).await?,
+        Part::Array(_) => {}
     }
     Ok(())
 }
@@ -74,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_is_one_pool_without_a_layer_is_for_real_members() {
-        for name in ["sinew", "raid50", "fusion-nd", "fusionraid"] {
+        for name in ["sinew", "raid50", "fusion-nd", "fusionraid", "elastic", "elastic-raid10-only"] {
             assert_eq!(parse(name).unwrap().name, name);
         }
         assert!(parse("raid5x4").unwrap_err().contains("that is 4 of them"));
