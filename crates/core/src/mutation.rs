@@ -267,13 +267,14 @@ impl Mutation {
         Mutation::LimitUnseen,
     ];
 
-    /// Those that make an array worse but leave its data right: the torture does not see them, named scenarios of the
-    /// simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 6] = [
+    /// Those that the torture does not see, because they make an array worse but leave its data right, or because hardly any plan
+    /// has the events that show them. Named scenarios of the simulator's tests do.
+    pub const BY_SCENARIO: [Mutation; 7] = [
         Mutation::DemoteGrows,
         Mutation::ForgetLostBlocks,
         Mutation::ForgetGivenUp,
         Mutation::GiveUpUnflushed,
+        Mutation::GrowOntoStale,
         Mutation::LimitUnseen,
         Mutation::SwapForever,
     ];

@@ -33,6 +33,9 @@ const FILLERS_MAX: u64 = 64;
 /// Stripes of a round at most.
 const STRIPES_MAX: usize = 128;
 
+/// How often is looked whether a growth has changed the rows that the tail waits for.
+const CHANGING_NS: u64 = 1_000_000;
+
 /// The blocks of a round: stripe, slot and the group of the content taken.
 #[derive(Default)]
 struct Taken(Vec<(u64, u32, u64)>);
@@ -135,6 +138,10 @@ impl<I: Io> Destager<I> {
                 self.journal.advance_tail().await?;
             }
             done
+        } else if self.journal.is_tail_changing() {
+            // Each try to move the tail would only take room, until there is none left.
+            self.state.io().sleep(CHANGING_NS).await;
+            Ok(())
         } else if self.stripes.is_all_placed() {
             self.journal.advance_tail().await
         } else {

@@ -129,6 +129,11 @@ impl<I: Io> Journal<I> {
         self.dirty.borrow_mut().oldest().is_some_and(|oldest| oldest <= self.log.tail_durable())
     }
 
+    /// Whether the tail is at images of rows that a growth is changing, so that it cannot move.
+    pub(crate) fn is_tail_changing(&self) -> bool {
+        self.pinned.is_changing(self.log.tail_durable())
+    }
+
     /// Moves the tail up to the oldest group that is still needed, so that the blocks before it become free.
     ///
     /// # Errors

@@ -48,6 +48,11 @@ impl PinnedGroups {
         self.changing.set(Some(group));
     }
 
+    /// Whether rows are being changed whose images are in this group or before it.
+    pub(crate) fn is_changing(&self, group: u64) -> bool {
+        self.changing.get().is_some_and(|oldest| oldest <= group)
+    }
+
     /// The rows are written, and not durable yet.
     pub(crate) fn end_changing(&self) {
         self.unflushed.set(older(self.changing.take(), self.unflushed.get()));

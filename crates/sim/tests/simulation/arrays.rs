@@ -1,4 +1,6 @@
 //! Arrays in which a failure happens at the worst time.
+//!
+//! The scenario that shows a deliberate defect says what is wrong instead of panicking.
 
 use std::rc::Rc;
 
@@ -13,7 +15,7 @@ use sinew_format::superblock::{SLOT_BYTES, SLOT_OFFSETS, Superblock};
 use sinew_layout::{Level, Rotation};
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::throttle::Limits;
-use sinew_sim::{DeviceConfig, DeviceFaults, OpenPool, World};
+use sinew_sim::{DeviceConfig, DeviceFaults, Latency, OpenPool, World};
 
 const MEMBER_BYTES: u64 = 8 << 20;
 const LOOK_NS: u64 = 10_000_000;
@@ -270,4 +272,63 @@ fn only_redundancy_is_resynced_after_a_growth() {
         let (resynced, wrong) = resynced_after_growth(Level::Raid10 { copies: 2 }, method);
         assert!(resynced > 0 && wrong == 0, "{method:?}: {resynced} stripes resynced, {wrong} wrong");
     }
+}
+
+/// For mutations: a growth puts nothing on a member that is still to be rebuilt there. A mirror grows by a pair, one of which is
+/// replaced before any stripe has a copy there, and the other one goes: every block can be read all the time.
+pub(crate) fn growth_awaits_the_rebuild_of_new_members() -> Result<(), String> {
+    const FIRST: usize = 4;
+    const GOES: usize = 4;
+    const STALE: usize = 5;
+    /// The rebuild flushes the new device for each region, which takes it longer than the growth.
+    const FLUSH_NS: u64 = 20_000_000;
+    const PAUSE_NS: u64 = 1_000_000_000;
+    let world = World::new(1);
+    let members = candidates(&world, FIRST + 2);
+    let latency = Latency { flush_ns: FLUSH_NS, ..Latency::default() };
+    let device = world.add_device(DeviceConfig { latency, ..DeviceConfig::of_bytes(MEMBER_BYTES) });
+    let replacement = Candidate { device, path: "new".to_owned() };
+    let io = world.io();
+    let level = Level::Raid10 { copies: 2 };
+    let array =
+        ArraySpec { level, chunk_bytes: 4096, journal: false, spares: 0, zeroed: true, elastic: None };
+    let spec = PoolSpec { kind: PoolKind::Array(array), ..spec(level) };
+    let living = async move {
+        pool::create(&io, &members[..FIRST], &spec).await.unwrap();
+        let open = OpenPool::open(io.clone(), members[..FIRST].to_vec(), || false).await.ok().unwrap();
+        let control = Rc::clone(&open.control);
+        let volume = open.volume("v").unwrap();
+        let blocks = volume.size_bytes() / BLOCK_BYTES as u64;
+        let content = |block: u64| Buf::copy_of(&[(block * 7 + block / 251) as u8; BLOCK_BYTES]);
+        // These writes are more requests than the growth may run beside.
+        control.throttle(Limits { bytes_per_second: 0, pause_above_iops: 10 }).await;
+        for block in 0..blocks {
+            volume.write(block * BLOCK_BYTES as u64, content(block), false).await.unwrap();
+        }
+        control.grow(&members[FIRST..], Some(GrowMethod::FastScale), true).await.unwrap();
+        control.offline(STALE).await.unwrap();
+        control.replace(STALE, Some(replacement), true).await.unwrap();
+        control.offline(GOES).await.unwrap();
+        control.throttle(Limits::default()).await;
+        // Beside reads the growth would be slower than the rebuild.
+        io.sleep(PAUSE_NS).await;
+        let mut growing = true;
+        while growing {
+            growing = control.status().await.unwrap().growth_chunks_left.is_some();
+            for block in 0..blocks {
+                match volume.read(block * BLOCK_BYTES as u64, BLOCK_BYTES as u32).await {
+                    Ok(read) if read[0].bytes() == content(block).bytes() => {}
+                    Ok(_) => return Err(format!("block {block} has another content")),
+                    Err(error) => return Err(format!("block {block} cannot be read: {error}")),
+                }
+            }
+        }
+        Ok(())
+    };
+    world.block_on(living).unwrap()
+}
+
+#[test]
+fn a_growth_awaits_the_rebuild_of_new_members() {
+    growth_awaits_the_rebuild_of_new_members().unwrap();
 }

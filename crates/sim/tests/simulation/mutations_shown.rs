@@ -1,11 +1,11 @@
-//! Mutations that leave data right: scenarios of other tests show them.
+//! Mutations that the torture does not see: scenarios of other tests show them.
 
 use sinew_core::mutation::{Mutation, choose};
 
-use crate::{damage, given_up, governor, limits};
+use crate::{arrays, damage, given_up, governor, limits};
 
 #[test]
-fn defects_that_leave_data_right_are_found() {
+fn defects_that_no_plan_shows_are_found() {
     for defect in Mutation::BY_SCENARIO {
         choose(Some(defect));
         let shown = match defect {
@@ -13,6 +13,7 @@ fn defects_that_leave_data_right_are_found() {
             Mutation::ForgetLostBlocks => damage::damage_is_told_truly(),
             Mutation::LimitUnseen => limits::waiting_requests_see_changes(),
             Mutation::ForgetGivenUp => given_up::lost_blocks_are_written_one_by_one(),
+            Mutation::GrowOntoStale => arrays::growth_awaits_the_rebuild_of_new_members(),
             Mutation::GiveUpUnflushed => given_up::power_failures_show_no_zeros(16..200),
             Mutation::SwapForever => governor::uniform_load_rests(),
             other => panic!("no scenario shows {other:?}"),
