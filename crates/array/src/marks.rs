@@ -167,6 +167,8 @@ sinew_core::coverage_marks! {
     ArrayMoveWithoutParity,
     /// Without a journal: a member had no space for data of rows that a growth changes, which stayed as they were.
     ArrayMoveRolledBack,
+    /// Without a journal: the tail of the log passed the images of rows that a growth had changed, before one was written.
+    ArrayImagesVoided,
     /// Rows that a growth has taken apart were made zeros.
     ArrayRowsCleared,
     /// What a growth was changing in place was put there at recovery.

@@ -75,6 +75,7 @@ impl<I: Io> ArrayShard<I> {
             dirty,
             resumed,
             unplaced,
+            imaged,
             report: _,
         } = found;
         let tail = log.tail;
@@ -82,6 +83,7 @@ impl<I: Io> ArrayShard<I> {
         let bitmap = Rc::new(Bitmap::new(&state, regions));
         let forms = Rc::new(Forms::new(&state, forms, form_pages));
         let journal = Rc::new(Journal::new(&state, &bitmap, &forms, log, dirty, resumed));
+        journal.note_images(imaged);
         let md_dirty = Rc::new(MdDirty::new(&state, &bitmap, &journal));
         let stripes = Rc::new(Stripes::new(&state, &bitmap, &forms, &journal, &md_dirty));
         for UnplacedImage { stripe, place, data } in unplaced {

@@ -107,6 +107,8 @@ pub enum Mutation {
     ChangeUnflushed,
     /// Arrays: change rows in place without their after-images in the log.
     ChangeUnlogged,
+    /// Arrays: without a journal, write to rows while replay would put the images of a growth over them.
+    KeepImages,
     /// Arrays: without a journal, record that rows have changed whose data is in memory only, since a member has no space.
     RecordUnplaced,
     /// Arrays: let writes overwrite the old location of a chunk while reads of it are in flight.
@@ -179,7 +181,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 85] = [
+    pub const ALL: [Mutation; 86] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -228,6 +230,7 @@ impl Mutation {
         Mutation::GrowOntoStale,
         Mutation::ChangeUnflushed,
         Mutation::ChangeUnlogged,
+        Mutation::KeepImages,
         Mutation::RecordUnplaced,
         Mutation::ForgetReaders,
         Mutation::AroundUnlocked,

@@ -28,10 +28,11 @@ const OF_BOTH: [Mutation; 8] = [
 ];
 
 /// Defects of growing arrays.
-const OF_ARRAY_GROWTH: [Mutation; 8] = [
+const OF_ARRAY_GROWTH: [Mutation; 9] = [
     Mutation::GrowMirrored,
     Mutation::GrowUnfilled,
     Mutation::ChangeUnlogged,
+    Mutation::KeepImages,
     Mutation::RecordUnplaced,
     Mutation::RecordUnflushed,
     Mutation::WriteUnrecorded,
@@ -62,7 +63,7 @@ const OF_ELASTIC: [Mutation; 17] = [
 
 /// The seeds that found the defects which the first six seeds do not find. They are played before the others, to save time.
 /// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
-const FOUND_BY: [(Mutation, u64); 63] = [
+const FOUND_BY: [(Mutation, u64); 64] = [
     (Mutation::AcknowledgeEarly, 10),
     (Mutation::AlternateSlots, 286),
     (Mutation::AroundUnlocked, 497),
@@ -91,6 +92,7 @@ const FOUND_BY: [(Mutation, u64); 63] = [
     (Mutation::GrowUnfilled, 133),
     (Mutation::InventEvents, 9),
     (Mutation::KeepEpoch, 12),
+    (Mutation::KeepImages, 1_635_811_761),
     (Mutation::LeakChunks, 6),
     (Mutation::LeakSlots, 189),
     (Mutation::LeaveEarly, 7),
@@ -159,6 +161,33 @@ const POWER_LOSS_IN_GROWTH: [&str; 27] = [
     "cache_writes=65536",
 ];
 
+/// Power fails in growths without a journal which are slow, while clients write to the first rows.
+const POWER_LOSS_IN_SLOW_GROWTH: [&str; 23] = [
+    "growth_cut=0.1",
+    "openings=8",
+    "endings=power",
+    "requests=200",
+    "throttle=2000000",
+    "shards=1",
+    "array=5/left-symmetric:16K:spares=0:zeroed",
+    "array_growth=restripe+1",
+    "members=6M,6M,6M,6M,8M,8M",
+    "journal_blocks=200",
+    "physical=0",
+    "squeeze=0",
+    "corrupt=0",
+    "lost=0",
+    "trouble=0",
+    "tenancies=0",
+    "growths=0",
+    "added=",
+    "growth=",
+    "writes=70",
+    "flushes=10",
+    "blocks_max=8",
+    "hot=100",
+];
+
 /// Power fails all the time, while the log of an array without growth is written by many at once.
 const POWER_LOSS_WHILE_LOGGING: [&str; 9] = [
     "openings=30",
@@ -214,6 +243,7 @@ fn draw(way: Mutation, seed: u64) -> Plan {
         Mutation::AlternateSlots | Mutation::DropReleased => &POWER_LOSS_WITHOUT_SPACE,
         Mutation::SettleEarly | Mutation::TrustOldGroup => &POWER_LOSS_WHILE_LOGGING,
         Mutation::ChangeUnflushed => &POWER_LOSS_IN_GROWTH,
+        Mutation::KeepImages => &POWER_LOSS_IN_SLOW_GROWTH,
         Mutation::CountLateJournal => &POWER_LOSS_BESIDE_SPIKES,
         Mutation::ForgetFormVoid => &POWER_LOSS_WHILE_FORMS_CHANGE,
         _ => &[],

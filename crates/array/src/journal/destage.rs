@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::marks::Mark;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::volume::VolumeError;
@@ -141,6 +142,33 @@ impl<I: Io> Journal<I> {
     pub(crate) async fn advance_tail(&self) -> Result<(), VolumeError> {
         self.flush().await?;
         self.record_tail().await
+    }
+
+    /// The log has images of these rows, none of them in a group to come.
+    pub(crate) fn note_images(&self, rows: impl IntoIterator<Item = u64>) {
+        if !self.state.layout().geometry.journal {
+            self.imaged_rows.note(rows, self.log.next());
+        }
+    }
+
+    /// To be called before a stripe is written in place in an array without a journal: replay is not to put images over it. The
+    /// caller holds its lock.
+    ///
+    /// # Errors
+    /// As for [`Journal::flush`]; [`VolumeError::NoSpace`] while images are needed, because members have no space for their
+    /// content, and [`VolumeError::Failed`] while the growth that made them has not come to an end with the row.
+    pub(crate) async fn void_images_of(&self, stripe: u64) -> Result<(), VolumeError> {
+        let has_images = || self.imaged_rows.contains(stripe, self.log.tail_durable());
+        if !has_images() || mutation::on(Mutation::KeepImages) {
+            return Ok(());
+        }
+        if self.pinned.has_unplaced() {
+            return Err(VolumeError::NoSpace);
+        }
+        self.state.mark(Mark::ArrayImagesVoided);
+        self.advance_tail().await?;
+        self.imaged_rows.forget_before(self.log.tail_durable());
+        if has_images() { Err(VolumeError::Failed) } else { Ok(()) }
     }
 
     async fn record_tail(&self) -> Result<(), VolumeError> {

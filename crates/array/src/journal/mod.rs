@@ -10,6 +10,7 @@ mod flush;
 mod form_pages;
 mod group;
 pub(crate) mod group_builder;
+mod imaged_rows;
 pub(crate) mod log;
 mod pinned_groups;
 pub(crate) mod progress;
@@ -33,6 +34,7 @@ use crate::bitmap::Bitmap;
 use crate::forms::Forms;
 use crate::journal::destage_requests::DestageRequests;
 use crate::journal::dirty_blocks::DirtyBlocks;
+use crate::journal::imaged_rows::ImagedRows;
 use crate::journal::log::{Entry, Log, LogStart};
 use crate::journal::pinned_groups::PinnedGroups;
 use crate::journal::progress::{Progress, Resumed};
@@ -49,6 +51,7 @@ pub(crate) struct Journal<I> {
     flushes: GroupFlush,
     requests: DestageRequests,
     progress: Progress,
+    imaged_rows: ImagedRows,
     /// Form pages are being written, and what waits for that.
     writes_pages: Cell<bool>,
     page_writes: Signal,
@@ -74,6 +77,7 @@ impl<I: Io> Journal<I> {
             pinned: PinnedGroups::default(),
             flushes: GroupFlush::default(),
             progress: Progress::new(resumed),
+            imaged_rows: ImagedRows::default(),
             writes_pages: Cell::default(),
             page_writes: Signal::default(),
         }

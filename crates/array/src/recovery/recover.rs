@@ -1,6 +1,6 @@
 //! The steps of recovery, in their order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::marks::Mark;
@@ -42,6 +42,8 @@ pub(crate) struct Recovered<I> {
     pub(crate) resumed: Resumed,
     /// Images for whose places members have no space.
     pub(crate) unplaced: Vec<UnplacedImage>,
+    /// The stripes that have images.
+    pub(crate) imaged: BTreeSet<u64>,
     pub(crate) report: RecoveryReport,
 }
 
@@ -135,6 +137,7 @@ impl<I: Io> Recovery<I> {
         unplaced: Vec<UnplacedImage>,
     ) -> Recovered<I> {
         let ring_blocks = self.layout.geometry.log_blocks;
+        let imaged = replayed.images.keys().map(|place| place.stripe).collect();
         let mut dirty = DirtyBlocks::default();
         let mut newest: Vec<(u64, u64, u32, Buf)> = Vec::new();
         for ((stripe, slot), mut versions) in replayed.data {
@@ -174,6 +177,7 @@ impl<I: Io> Recovery<I> {
             dirty,
             resumed,
             unplaced,
+            imaged,
             report: self.report,
         }
     }

@@ -303,7 +303,9 @@ impl<I: Io> Reshape<I> {
         if !writes.is_empty() {
             self.journal.pinned().pin_changing(self.journal.log().next());
         }
-        self.journal.append_images(entries).await?;
+        let appended = self.journal.append_images(entries).await;
+        self.journal.note_images(writes.iter().map(|write| write.row));
+        appended?;
         self.journal.flush().await?;
         self.journal.progress().set_recorded(upto);
         self.state.mark(Mark::ArrayMoveRecorded);

@@ -254,6 +254,7 @@ impl<I: Io> Stripes<I> {
     ) -> Result<(), VolumeError> {
         let _use = self.bitmap.use_region_of(stripe);
         self.journal.record_move_of(stripe).await?;
+        self.journal.void_images_of(stripe).await?;
         let slots: Vec<u32> = blocks.iter().map(|(slot, _)| *slot).collect();
         loop {
             let version = self.state.members().version();
