@@ -95,7 +95,8 @@ impl Run {
 
     /// Ends the hang of members without which the pool cannot be opened.
     fn end_needed_hangs(&self) {
-        for member in self.members().filter(|member| !self.lost.contains(member)) {
+        let is_needed = |member: &usize| !self.lost.contains(member) || self.needed.contains(member);
+        for member in self.members().filter(is_needed) {
             self.device(member).end_silence();
         }
     }

@@ -37,6 +37,10 @@ impl Run {
         }
         let worn = self.work.plan.corruption > 0.0 && rng.chance(0.5);
         self.set_faults(if worn { 0.1 } else { self.work.plan.corruption });
+        // After a member hung that the pool needed, more may count as lost than may be gone at one time.
+        if !self.needed.is_empty() {
+            return;
+        }
         let fails = self.work.plan.troubles.contains(&Trouble::Fail);
         let members = self.devices.borrow().len();
         for member in self.lost.iter().copied().filter(|&m| m < members && fails && rng.chance(0.5)) {
