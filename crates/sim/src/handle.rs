@@ -265,17 +265,23 @@ impl Device {
         });
     }
 
-    /// Makes the device hang for `ns` nanoseconds: all requests are carried out and answered after that.
+    /// Makes the device hang for `ns` nanoseconds, or longer if it hangs already: all requests are carried out and answered
+    /// after that.
     pub fn silence(&self, ns: u64) {
         self.with(|device, now| {
             device.counts.silences += 1;
-            device.silent_until = now.saturating_add(ns);
+            device.silent_until = device.silent_until.max(now.saturating_add(ns));
         });
     }
 
     /// Whether it hangs now.
     pub fn is_silent(&self) -> bool {
-        self.with(|device, now| now < device.silent_until)
+        self.was_silent(0)
+    }
+
+    /// Whether it hangs, or did `ns` nanoseconds ago.
+    pub fn was_silent(&self, ns: u64) -> bool {
+        self.with(|device, now| now < device.silent_until.saturating_add(ns))
     }
 
     /// Ends its hang for requests that arrive from now on.

@@ -322,16 +322,17 @@ impl Run {
         if self.orders.get() == 0 {
             self.forget_never_joined();
         }
+        let quiet = if self.work.plan.has_disks() { QUIET_DISK_NS } else { QUIET_NS };
         let is_bad = |&m: &usize| {
             let device = self.device(m);
             // A member whose place a spare has taken does not count.
             self.place_of(pool, m).is_some()
                 && (device.is_gone()
-                    || device.is_silent()
+                    // The pool may be about to take it out when it answers.
+                    || device.was_silent(quiet)
                     || device.has_lost_die()
                     || device.faults().write_error > 0.0)
         };
-        let quiet = if self.work.plan.has_disks() { QUIET_DISK_NS } else { QUIET_NS };
         let is_quiet = self.world.now() > self.troubled_at + quiet && self.orders.get() == 0;
         if self.lost.is_empty() || !is_quiet || self.lost.iter().chain(&self.needed).any(is_bad) {
             return;
