@@ -245,7 +245,9 @@ fn changes_of_a_preset_are_checked() {
     let refusal = |preset, pool| with(preset, pool).unwrap_err();
     assert!(refusal("raid5x4", "policy.convert_below_free = 0").contains("only a mapped pool has a policy"));
     assert!(refusal("sinew", "policy.convert_below_free = 101").contains("a percentage"));
-    assert!(refusal("sinew", "width = 3").contains("only shards, throttle, spike_avoidance, battery and policy"));
+    assert!(
+        refusal("sinew", "width = 3").contains("only shards, throttle, spike_avoidance, battery and policy")
+    );
     let given = "step_around = { given = { late_s = 0.005, up = 1, down = 1 } }";
     assert!(refusal("fusionraid", given).contains("pool.step_around"));
 }

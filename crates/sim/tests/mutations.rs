@@ -69,16 +69,16 @@ const FOUND_BY: [(Mutation, u64); 64] = [
     (Mutation::AroundUnlocked, 497),
     (Mutation::ChangeUnflushed, 73),
     (Mutation::ChangeUnlogged, 1622),
-    (Mutation::ConvertWithoutFlush, 212),
-    (Mutation::CopiesBeforeJournal, 1942),
+    (Mutation::ConvertWithoutFlush, 26),
+    (Mutation::CopiesBeforeJournal, 2046),
     (Mutation::CopiesTogether, 48),
-    (Mutation::CountLateJournal, 368),
+    (Mutation::CountLateJournal, 231),
     (Mutation::CountLateRun, 15),
-    (Mutation::DemoteFromStale, 345),
-    (Mutation::DropReleased, 356),
+    (Mutation::DemoteFromStale, 133),
+    (Mutation::DropReleased, 42),
     (Mutation::DrainOutOfOrder, 10),
     (Mutation::EmptyReadsDevice, 45),
-    (Mutation::EmptyRevives, 1071),
+    (Mutation::EmptyRevives, 2153),
     (Mutation::FlushAround, 18),
     (Mutation::ForgetDirty, 9),
     (Mutation::ForgetFormVoid, 1202),
@@ -122,7 +122,7 @@ const FOUND_BY: [(Mutation, u64); 64] = [
     (Mutation::TailPassesForms, 214),
     (Mutation::TailPastFlushed, 21_935_324_910_671),
     (Mutation::TrimBeforeForm, 391),
-    (Mutation::TrimUnderReaders, 662),
+    (Mutation::TrimUnderReaders, 391),
     (Mutation::TrustOldGroup, 32),
     (Mutation::TrustOldMap, 20),
     (Mutation::UseBeforeStored, 12),
@@ -204,8 +204,71 @@ const POWER_LOSS_WHILE_LOGGING: [&str; 9] = [
 /// Power fails often, while members that compress have no space.
 const POWER_LOSS_WITHOUT_SPACE: [&str; 4] = ["openings=30", "endings=power", "compressing=true", "squeeze=1"];
 
-/// Power fails often, while groups of the journal are hedged.
-const POWER_LOSS_BESIDE_SPIKES: [&str; 3] = ["openings=8", "endings=power", "spike_avoidance=auto"];
+/// Power fails often, while stripes of a mapped pool are converted.
+const POWER_LOSS_WHILE_CONVERTING: [&str; 20] = [
+    "array=none",
+    "openings=10",
+    "endings=power",
+    "convert_free=100",
+    "convert_pause=0",
+    "throttle=0",
+    "members=5M,5M,5M,5M,5M,5M",
+    "volumes=900",
+    "clients=2",
+    "requests=60",
+    "cache_writes=64",
+    "trouble=0",
+    "lost=0",
+    "corrupt=0",
+    "growths=0",
+    "added=",
+    "growth=",
+    "tenancies=0",
+    "physical=0",
+    "squeeze=0",
+];
+
+/// Power fails all the time, while chunks of a mapped pool without much space are released.
+const POWER_LOSS_WHILE_RELEASING: [&str; 17] = [
+    "array=none",
+    "compressing=true",
+    "squeeze=1",
+    "openings=30",
+    "endings=power",
+    "convert_free=100",
+    "convert_pause=0",
+    "throttle=0",
+    "requests=120",
+    "flushes=20",
+    "physical=100",
+    "lost=0",
+    "corrupt=0",
+    "growths=0",
+    "added=",
+    "growth=",
+    "tenancies=0",
+];
+
+/// Power fails often, while groups of the journal are hedged and members fail.
+const POWER_LOSS_BESIDE_SPIKES: [&str; 13] = [
+    "array=none",
+    "openings=16",
+    "endings=power,death",
+    "spike_avoidance=auto",
+    "lost=1",
+    "troubles=slow,fail,offline,online,replace",
+    "trouble=0.1",
+    "requests=60",
+    "shards=1",
+    "growths=0",
+    "added=",
+    "growth=",
+    "tenancies=0",
+];
+
+/// Openings as a last resort.
+const LAST_RESORT: [&str; 6] =
+    ["array=none", "checksums=true", "tenancies=0", "openings=12", "requests=60", "clients=2"];
 
 /// Power fails often, while the forms of stripes change.
 const POWER_LOSS_WHILE_FORMS_CHANGE: [&str; 26] = [
@@ -240,11 +303,14 @@ const POWER_LOSS_WHILE_FORMS_CHANGE: [&str; 26] = [
 /// The plan of a seed, with these settings for a defect that shows only under conditions which few plans have.
 fn draw(way: Mutation, seed: u64) -> Plan {
     let settings: &[&str] = match way {
-        Mutation::AlternateSlots | Mutation::DropReleased => &POWER_LOSS_WITHOUT_SPACE,
+        Mutation::AlternateSlots => &POWER_LOSS_WITHOUT_SPACE,
+        Mutation::ConvertWithoutFlush => &POWER_LOSS_WHILE_CONVERTING,
+        Mutation::DropReleased => &POWER_LOSS_WHILE_RELEASING,
         Mutation::SettleEarly | Mutation::TrustOldGroup => &POWER_LOSS_WHILE_LOGGING,
         Mutation::ChangeUnflushed => &POWER_LOSS_IN_GROWTH,
         Mutation::KeepImages => &POWER_LOSS_IN_SLOW_GROWTH,
         Mutation::CountLateJournal => &POWER_LOSS_BESIDE_SPIKES,
+        Mutation::TrustOldMap => &LAST_RESORT,
         Mutation::ForgetFormVoid => &POWER_LOSS_WHILE_FORMS_CHANGE,
         _ => &[],
     };
@@ -315,17 +381,20 @@ fn for_each_way<T: Send>(ways: &[Mutation], search: impl Fn(Mutation) -> Option<
 fn assert_found(ways: &[Mutation], may_show_it: impl Fn(Mutation, &Plan) -> bool + Sync) {
     let found = for_each_way(ways, |way| {
         let begun = Instant::now();
-        Some((first_failure_of(way, |plan| may_show_it(way, plan), |_| true)?, begun.elapsed().as_secs_f64()))
+        let found = first_failure_of(way, |plan| may_show_it(way, plan), |_| true)?;
+        let (seed, played) = (found.failure.plan.seed, found.played);
+        let (what, seconds) = (found.failure.to_string(), begun.elapsed().as_secs_f64());
+        let what: String = what.chars().take(140).collect();
+        // At once, since a search for another may take minutes.
+        eprintln!("{way:?} by seed {seed}, {played} played in {seconds:.1} s: {what}");
+        Some((seed, played))
     });
     let (mut missed, mut unnoted) = (Vec::new(), String::new());
     for (way, found) in ways.iter().zip(found) {
-        let Some((Found { failure, played }, seconds)) = found else {
+        let Some((seed, played)) = found else {
             missed.push(way);
             continue;
         };
-        let (seed, what) = (failure.plan.seed, failure.to_string());
-        let what: String = what.chars().take(140).collect();
-        eprintln!("{way:?} by seed {seed}, {played} played in {seconds:.1} s: {what}");
         if played > SEARCHED_MAX {
             unnoted.push_str(&format!("    (Mutation::{way:?}, {seed}),\n"));
         }
