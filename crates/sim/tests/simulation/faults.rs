@@ -215,7 +215,7 @@ fn what_a_silent_device_was_asked_is_done_later_even_if_it_was_given_up() {
     let begun = world.now();
     assert_eq!(read(&world, id, 0, 1), Ok(vec![1]));
     assert!(world.now() - begun >= 1_000_000_000 && !device.is_silent());
-    assert!(device.was_silent(1_000_000_000) && !device.was_silent(1_000));
+    assert!(device.was_silent(1_000_000));
 
     device.silence(5_000_000_000);
     // A shorter hang meanwhile does not end it.
