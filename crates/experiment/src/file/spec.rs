@@ -457,7 +457,7 @@ impl ElasticSpec {
 }
 
 impl Spec {
-    /// The elastic array, if the system is one. A preset says who sets the forms.
+    /// The elastic array, if the system is one. A preset says whether the governor or a share sets the forms.
     pub(crate) fn elastic(&self) -> Option<ElasticSpec> {
         match self.preset {
             None => self.array.elastic,
