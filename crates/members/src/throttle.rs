@@ -39,6 +39,11 @@ impl Throttle {
         self.limits.set(limits);
     }
 
+    /// The rate, in bytes per second; 0 if there is none.
+    pub fn rate(&self) -> u64 {
+        self.limits.get().bytes_per_second
+    }
+
     /// Counts a client's request.
     pub fn note_request(&self, io: &impl Io) {
         if self.limits.get().pause_above_iops > 0 {
@@ -67,7 +72,7 @@ impl Throttle {
         while self.is_paused(io) {
             io.sleep(POLL_NS).await;
         }
-        let rate = self.limits.get().bytes_per_second;
+        let rate = self.rate();
         if rate == 0 {
             return;
         }

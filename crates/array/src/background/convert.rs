@@ -49,9 +49,8 @@ pub(super) struct Converter<I> {
     state: Rc<ShardState<I>>,
     forms: Rc<Forms<I>>,
     stripes: Rc<Stripes<I>>,
+    /// The rate of conversions, in bytes of data per second; without one they give way to clients.
     throttle: Throttle,
-    /// Bytes of data per second; 0 gives way to clients instead.
-    rate: Cell<u64>,
     /// Where the search for the next stripe with parity begins, and that for the next mirrored one.
     cursors: [Cell<u64>; 2],
 }
@@ -67,7 +66,6 @@ impl<I: Io> Converter<I> {
             forms: Rc::clone(forms),
             stripes: Rc::clone(stripes),
             throttle: Throttle::default(),
-            rate: Cell::new(0),
             cursors: Default::default(),
         }
     }
@@ -75,14 +73,13 @@ impl<I: Io> Converter<I> {
     /// Converts at this rate, in bytes of data per second, also beside clients that never pause; with 0 as fast as clients leave
     /// room for.
     pub(super) fn set_rate(&self, bytes_per_second: u64) {
-        self.rate.set(bytes_per_second);
         self.throttle.set(Limits { bytes_per_second, pause_above_iops: 0 });
     }
 
     /// Stripes of a batch.
     fn batch_stripes(&self) -> u64 {
         let stripe_bytes = self.state.layout().chunk_bytes() * self.state.layout().k as u64;
-        (self.rate.get() / BATCHES_PER_SECOND / stripe_bytes).clamp(BATCH_STRIPES, BATCH_STRIPES_MAX)
+        (self.throttle.rate() / BATCHES_PER_SECOND / stripe_bytes).clamp(BATCH_STRIPES, BATCH_STRIPES_MAX)
     }
 
     /// The form that stripes are to get, and how many, for a share of mirrored stripes that an operator has set.
@@ -201,7 +198,7 @@ impl<I: Io> Converter<I> {
         let bytes = layout.chunk_bytes() * layout.k as u64 * chosen.len() as u64;
         self.state.throttle().pay(self.state.io(), bytes).await;
         self.throttle.pay(self.state.io(), bytes).await;
-        if self.rate.get() == 0 {
+        if self.throttle.rate() == 0 {
             let members: Vec<MemberId> = layout.member_ids().collect();
             for some in chosen.chunks((YIELD_BYTES / layout.chunk_bytes()).max(1) as usize) {
                 self.state.yield_to_clients(&members, layout.chunk_bytes() * some.len() as u64).await;
