@@ -130,8 +130,11 @@ const FOUND_BY: [(Mutation, u64); 64] = [
     (Mutation::WrongCoefficient, 149),
 ];
 
+/// No operator changes the members or the volumes.
+const WITHOUT_OPERATORS: [&str; 4] = ["growths=0", "added=", "growth=", "tenancies=0"];
+
 /// Power fails in growths with parity all the time.
-const POWER_LOSS_IN_GROWTH: [&str; 27] = [
+const POWER_LOSS_IN_GROWTH: [&str; 23] = [
     "growth_cut=0.3",
     "openings=12",
     "endings=power",
@@ -146,10 +149,6 @@ const POWER_LOSS_IN_GROWTH: [&str; 27] = [
     "corrupt=0",
     "lost=0",
     "trouble=0",
-    "tenancies=0",
-    "growths=0",
-    "added=",
-    "growth=",
     "writes=70",
     "discards=5",
     "flushes=5",
@@ -162,7 +161,7 @@ const POWER_LOSS_IN_GROWTH: [&str; 27] = [
 ];
 
 /// Power fails in growths without a journal which are slow, while clients write to the first rows.
-const POWER_LOSS_IN_SLOW_GROWTH: [&str; 23] = [
+const POWER_LOSS_IN_SLOW_GROWTH: [&str; 19] = [
     "growth_cut=0.1",
     "openings=8",
     "endings=power",
@@ -178,10 +177,6 @@ const POWER_LOSS_IN_SLOW_GROWTH: [&str; 23] = [
     "corrupt=0",
     "lost=0",
     "trouble=0",
-    "tenancies=0",
-    "growths=0",
-    "added=",
-    "growth=",
     "writes=70",
     "flushes=10",
     "blocks_max=8",
@@ -205,7 +200,7 @@ const POWER_LOSS_WHILE_LOGGING: [&str; 9] = [
 const POWER_LOSS_WITHOUT_SPACE: [&str; 4] = ["openings=30", "endings=power", "compressing=true", "squeeze=1"];
 
 /// Power fails often, while stripes of a mapped pool are converted.
-const POWER_LOSS_WHILE_CONVERTING: [&str; 20] = [
+const POWER_LOSS_WHILE_CONVERTING: [&str; 16] = [
     "array=none",
     "openings=10",
     "endings=power",
@@ -220,16 +215,12 @@ const POWER_LOSS_WHILE_CONVERTING: [&str; 20] = [
     "trouble=0",
     "lost=0",
     "corrupt=0",
-    "growths=0",
-    "added=",
-    "growth=",
-    "tenancies=0",
     "physical=0",
     "squeeze=0",
 ];
 
 /// Power fails all the time, while chunks of a mapped pool without much space are released.
-const POWER_LOSS_WHILE_RELEASING: [&str; 17] = [
+const POWER_LOSS_WHILE_RELEASING: [&str; 13] = [
     "array=none",
     "compressing=true",
     "squeeze=1",
@@ -243,14 +234,10 @@ const POWER_LOSS_WHILE_RELEASING: [&str; 17] = [
     "physical=100",
     "lost=0",
     "corrupt=0",
-    "growths=0",
-    "added=",
-    "growth=",
-    "tenancies=0",
 ];
 
 /// Power fails often, while groups of the journal are hedged and members fail.
-const POWER_LOSS_BESIDE_SPIKES: [&str; 13] = [
+const POWER_LOSS_BESIDE_SPIKES: [&str; 9] = [
     "array=none",
     "openings=16",
     "endings=power,death",
@@ -260,10 +247,6 @@ const POWER_LOSS_BESIDE_SPIKES: [&str; 13] = [
     "trouble=0.1",
     "requests=60",
     "shards=1",
-    "growths=0",
-    "added=",
-    "growth=",
-    "tenancies=0",
 ];
 
 /// Openings as a last resort.
@@ -271,7 +254,7 @@ const LAST_RESORT: [&str; 6] =
     ["array=none", "checksums=true", "tenancies=0", "openings=12", "requests=60", "clients=2"];
 
 /// Power fails often, while the forms of stripes change.
-const POWER_LOSS_WHILE_FORMS_CHANGE: [&str; 26] = [
+const POWER_LOSS_WHILE_FORMS_CHANGE: [&str; 22] = [
     "openings=2",
     "endings=power",
     "trouble=0",
@@ -284,10 +267,6 @@ const POWER_LOSS_WHILE_FORMS_CHANGE: [&str; 26] = [
     "corrupt=0",
     "corruptions=",
     "lost=0",
-    "growths=0",
-    "added=",
-    "growth=",
-    "tenancies=0",
     "volumes=300",
     "members=5M,5M,5M,5M",
     "requests=60",
@@ -302,20 +281,20 @@ const POWER_LOSS_WHILE_FORMS_CHANGE: [&str; 26] = [
 
 /// The plan of a seed, with these settings for a defect that shows only under conditions which few plans have.
 fn draw(way: Mutation, seed: u64) -> Plan {
-    let settings: &[&str] = match way {
-        Mutation::AlternateSlots => &POWER_LOSS_WITHOUT_SPACE,
-        Mutation::ConvertWithoutFlush => &POWER_LOSS_WHILE_CONVERTING,
-        Mutation::DropReleased => &POWER_LOSS_WHILE_RELEASING,
-        Mutation::SettleEarly | Mutation::TrustOldGroup => &POWER_LOSS_WHILE_LOGGING,
-        Mutation::ChangeUnflushed => &POWER_LOSS_IN_GROWTH,
-        Mutation::KeepImages => &POWER_LOSS_IN_SLOW_GROWTH,
-        Mutation::CountLateJournal => &POWER_LOSS_BESIDE_SPIKES,
-        Mutation::TrustOldMap => &LAST_RESORT,
-        Mutation::ForgetFormVoid => &POWER_LOSS_WHILE_FORMS_CHANGE,
-        _ => &[],
+    let (operators, own): (&[&str], &[&str]) = match way {
+        Mutation::AlternateSlots => (&[], &POWER_LOSS_WITHOUT_SPACE),
+        Mutation::SettleEarly | Mutation::TrustOldGroup => (&[], &POWER_LOSS_WHILE_LOGGING),
+        Mutation::TrustOldMap => (&[], &LAST_RESORT),
+        Mutation::ConvertWithoutFlush => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_CONVERTING),
+        Mutation::DropReleased => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_RELEASING),
+        Mutation::ChangeUnflushed => (&WITHOUT_OPERATORS, &POWER_LOSS_IN_GROWTH),
+        Mutation::KeepImages => (&WITHOUT_OPERATORS, &POWER_LOSS_IN_SLOW_GROWTH),
+        Mutation::CountLateJournal => (&WITHOUT_OPERATORS, &POWER_LOSS_BESIDE_SPIKES),
+        Mutation::ForgetFormVoid => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_FORMS_CHANGE),
+        _ => (&[], &[]),
     };
     let mut plan = Plan::draw(seed);
-    for setting in settings {
+    for setting in operators.iter().chain(own) {
         let (name, value) = setting.split_once('=').expect("name=value");
         plan.set(name, value).expect("a setting");
     }
