@@ -378,6 +378,11 @@ fn clients_beside_others_keep_a_pace_of_their_own() {
         "only the timed ones are due: {load:?}"
     );
 
+    let all_closed = text.replace("[run]", "pace.closed.depth = 4\n\n[run]");
+    let outcome = execute(&plan(&all_closed).unwrap(), 1, None);
+    let figures = outcome.results.runs[0].figures.simulated().unwrap();
+    assert!(figures.load.is_none(), "closed loops have no backlog");
+
     let idle = plan(&text.replace("depth = 4", "depth = 0")).unwrap_err();
     assert!(idle.to_string().contains("at least one request"), "{idle}");
     let searched = plan(&text.replace("[run]", "[capacity]\nfrom = 1\n\n[run]")).unwrap_err();

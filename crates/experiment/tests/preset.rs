@@ -328,11 +328,15 @@ fn volumes_are_overwritten_in_pieces_of_any_size() {
 
 #[test]
 fn an_elastic_preset_sets_the_forms_itself() {
-    let with =
-        |setting: &str| of("elastic").replace("[run]", &format!("[array.elastic]\n{setting}\n\n[run]"));
+    let with = |setting: &str| {
+        of("elastic")
+            .replace("[run]", &format!("[array]\nlevel = \"raid5\"\nelastic = {{ {setting} }}\n\n[run]"))
+    };
     assert!(plan(&with("expect = 1.4")).is_ok());
     let refusal = plan(&with("mirrored_share = 60")).unwrap_err();
     assert!(refusal.contains("a preset defines"), "{refusal}");
     let other = with("expect = 1.4").replace("\"elastic\"", "\"raid50\"");
     assert!(plan(&other).unwrap_err().contains("a preset defines"));
+    let without_level = with("expect = 1.4").replace("level = \"raid5\"\n", "");
+    assert!(plan(&without_level).unwrap_err().contains("level"));
 }

@@ -81,9 +81,10 @@ impl Spec {
         let PoolSpec { shards, throttle, spike_avoidance, battery, policy, .. } = self.pool.clone();
         let allowed = PoolSpec { shards, throttle, spike_avoidance, battery, policy, ..PoolSpec::default() };
         let is_allowed = self.target == TargetName::default() && self.pool == allowed;
-        // Of an elastic array the size and its conversions are settings; by whom forms are set is the preset's.
+        // An elastic array has settings of its size and of conversions; the preset sets the forms.
         let elastic = self.elastic().and(self.array.elastic);
-        let is_allowed = is_allowed && self.array == ArraySpec { elastic, ..ArraySpec::default() };
+        let level = if elastic.is_some() { LevelName::Raid5 } else { ArraySpec::default().level };
+        let is_allowed = is_allowed && self.array == ArraySpec { level, elastic, ..ArraySpec::default() };
         let sets_forms = elastic.is_some_and(|elastic| elastic.govern || elastic.mirrored_share.is_some());
         if !is_allowed || sets_forms {
             let why = "a preset defines target, pool and array; only shards, throttle, spike_avoidance, battery and policy of pool can be set with it, and of an elastic array expect, convert_to, convert_rate, low and high";

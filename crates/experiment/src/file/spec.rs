@@ -309,8 +309,7 @@ impl Default for LayerSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArraySpec {
-    /// The level, RAID 0 by default; raid1 cannot grow. RAID 10 has two near copies; RAID 5 and 6 without weights are left-symmetric.
-    #[serde(default = "raid0")]
+    /// The level; raid1 cannot grow. RAID 10 has two near copies; RAID 5 and 6 without weights are left-symmetric.
     pub level: LevelName,
     /// Bytes of a chunk.
     #[serde(default = "chunk")]
@@ -349,7 +348,7 @@ impl ArraySpec {
 impl Default for ArraySpec {
     fn default() -> ArraySpec {
         ArraySpec {
-            level: raid0(),
+            level: LevelName::Raid0,
             chunk: chunk(),
             parity_weights: None,
             journal: false,
@@ -362,30 +361,37 @@ impl Default for ArraySpec {
 
 /// An elastic array. Volumes are filled with all stripes having parity.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct ElasticSpec {
     /// The ratio of compression expected of data and parity together (a_exp). With `physical` of the members it gives the size of
     /// the volume.
-    #[serde(default = "one_to_one")]
     pub expect: f64,
     /// The percentage of the stripes that are mirrored when the load begins, and from then on.
-    #[serde(default)]
     pub mirrored_share: Option<u8>,
     /// At the beginning of measurement, stripes are converted to this percentage. Measurement ends when they are.
-    #[serde(default)]
     pub convert_to: Option<u8>,
     /// Bytes of data per second at which `convert_to` converts; as fast as clients leave room for where not given.
-    #[serde(default)]
     pub convert_rate: Option<ByteSize>,
     /// The governor changes forms, from the beginning of the load.
-    #[serde(default)]
     pub govern: bool,
     /// Its limits of physical use, in percent; 80 and 90 where not given.
-    #[serde(default)]
     pub low: Option<u8>,
     /// The upper one.
-    #[serde(default)]
     pub high: Option<u8>,
+}
+
+impl Default for ElasticSpec {
+    fn default() -> ElasticSpec {
+        ElasticSpec {
+            expect: 1.0,
+            mirrored_share: None,
+            convert_to: None,
+            convert_rate: None,
+            govern: false,
+            low: None,
+            high: None,
+        }
+    }
 }
 
 /// How a pool or array grows during a run.
@@ -428,20 +434,6 @@ pub struct VolumeSpec {
     pub overwrite_unit: ByteSize,
 }
 
-impl Default for ElasticSpec {
-    fn default() -> ElasticSpec {
-        ElasticSpec {
-            expect: one_to_one(),
-            mirrored_share: None,
-            convert_to: None,
-            convert_rate: None,
-            govern: false,
-            low: None,
-            high: None,
-        }
-    }
-}
-
 impl ElasticSpec {
     /// The policy of the array while this share is kept mirrored, if one is.
     pub(crate) fn policy(&self, mirrored_share: Option<u8>) -> ElasticPolicy {
@@ -457,6 +449,12 @@ impl ElasticSpec {
 }
 
 impl Spec {
+    /// All clients: those of `workload`, and those beside them.
+    pub(crate) fn clients(&self) -> impl Iterator<Item = (Pace, &Workload)> {
+        let beside = self.beside.iter().map(|clients| (clients.pace, &clients.workload));
+        std::iter::once((self.pace, &self.workload)).chain(beside)
+    }
+
     /// The elastic array, if the system is one. A preset says whether the governor or a share sets the forms.
     pub(crate) fn elastic(&self) -> Option<ElasticSpec> {
         match self.preset {
@@ -493,14 +491,6 @@ impl Spec {
     }
 }
 
-impl Spec {
-    /// All clients: those of `workload`, and those beside them.
-    pub(crate) fn clients(&self) -> impl Iterator<Item = (Pace, &Workload)> {
-        let beside = self.beside.iter().map(|clients| (clients.pace, &clients.workload));
-        std::iter::once((self.pace, &self.workload)).chain(beside)
-    }
-}
-
 fn open_loop() -> Pace {
     Pace::Timed { in_flight_max: None }
 }
@@ -509,16 +499,8 @@ fn buffer() -> ByteSize {
     ByteSize(256 << 20)
 }
 
-fn raid0() -> LevelName {
-    LevelName::Raid0
-}
-
 fn chunk() -> ByteSize {
     ByteSize(64 << 10)
-}
-
-fn one_to_one() -> f64 {
-    1.0
 }
 
 fn whole() -> f64 {

@@ -91,7 +91,8 @@ pub(crate) struct BenchArgs {
     /// Keep no checksums.
     #[arg(long)]
     no_checksums: bool,
-    /// Measure a preset: sinew, fusionraid, fusion-nd, raid50, elastic, elastic-raid5-only, elastic-raid10-only (docs/presets.md).
+    /// Measure a preset: sinew, fusionraid, fusion-nd, raid50, elastic,
+    /// elastic-raid5-only, elastic-raid10-only (docs/presets.md).
     #[arg(long, value_parser = preset::parse,
         conflicts_with_all = ["protection", "data_columns", "level", "spike_avoidance"])]
     preset: Option<Preset>,

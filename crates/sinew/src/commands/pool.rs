@@ -57,8 +57,9 @@ pub(crate) struct CreateArgs {
     /// Data columns of a stripe; by default as wide as the members allow, with one to spare.
     #[arg(long, value_name = "K", default_value_t = 0, hide_default_value = true)]
     data_columns: usize,
-    /// Make the pool or array of a preset: sinew, fusionraid, fusion-nd, raid50, elastic, elastic-raid5-only, elastic-raid10-only (docs/presets.md). `sinew serve --preset`
-    /// sets its policy and its spike avoidance.
+    /// Make the pool or array of a preset: sinew, fusionraid, fusion-nd, raid50, elastic,
+    /// elastic-raid5-only, elastic-raid10-only (docs/presets.md). `sinew serve --preset` sets its policy and its spike
+    /// avoidance.
     #[arg(long, conflicts_with_all = ["protection", "data_columns"], value_parser = preset::parse)]
     preset: Option<Preset>,
     /// Shards, each served by one core; by default one for every two cores.

@@ -67,7 +67,8 @@ pub(crate) struct Listen {
     /// Processor cores to serve with, for example 0-3,6: one thread on each, at most one per shard; by default all.
     #[arg(long, value_name = "LIST", value_parser = cores::parse)]
     pub(crate) cores: Option<CoreList>,
-    /// Set the policy and the spike avoidance of a preset: sinew, fusionraid, fusion-nd, raid50, elastic, elastic-raid5-only, elastic-raid10-only (docs/presets.md).
+    /// Set the policy and the spike avoidance of a preset: sinew, fusionraid, fusion-nd, raid50, elastic,
+    /// elastic-raid5-only, elastic-raid10-only (docs/presets.md).
     #[arg(long, value_parser = preset::parse)]
     pub(crate) preset: Option<Preset>,
     /// Rebuild what a member held into the free space of the others once it has been failed or missing for this long, for
