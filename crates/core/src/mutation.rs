@@ -111,6 +111,8 @@ pub enum Mutation {
     KeepImages,
     /// Arrays: without a journal, record that rows have changed whose data is in memory only, since a member has no space.
     RecordUnplaced,
+    /// Arrays: let marks of dirty regions count for a member onto which the array has grown.
+    KeepMarks,
     /// Arrays: let writes overwrite the old location of a chunk while reads of it are in flight.
     ForgetReaders,
     /// Arrays: reconstruct the data of a late member without the lock of the stripe.
@@ -181,7 +183,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 86] = [
+    pub const ALL: [Mutation; 87] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -232,6 +234,7 @@ impl Mutation {
         Mutation::ChangeUnlogged,
         Mutation::KeepImages,
         Mutation::RecordUnplaced,
+        Mutation::KeepMarks,
         Mutation::ForgetReaders,
         Mutation::AroundUnlocked,
         Mutation::CopiesBeforeJournal,

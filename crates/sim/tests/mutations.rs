@@ -28,12 +28,13 @@ const OF_BOTH: [Mutation; 8] = [
 ];
 
 /// Defects of growing arrays.
-const OF_ARRAY_GROWTH: [Mutation; 9] = [
+const OF_ARRAY_GROWTH: [Mutation; 10] = [
     Mutation::GrowMirrored,
     Mutation::GrowUnfilled,
     Mutation::ChangeUnlogged,
     Mutation::KeepImages,
     Mutation::RecordUnplaced,
+    Mutation::KeepMarks,
     Mutation::RecordUnflushed,
     Mutation::WriteUnrecorded,
     Mutation::OverwriteUnmoved,
@@ -63,7 +64,7 @@ const OF_ELASTIC: [Mutation; 17] = [
 
 /// The seeds that found the defects which the first six seeds do not find. They are played before the others, to save time.
 /// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
-const FOUND_BY: [(Mutation, u64); 64] = [
+const FOUND_BY: [(Mutation, u64); 65] = [
     (Mutation::AcknowledgeEarly, 10),
     (Mutation::AlternateSlots, 286),
     (Mutation::AroundUnlocked, 497),
@@ -93,6 +94,7 @@ const FOUND_BY: [(Mutation, u64); 64] = [
     (Mutation::InventEvents, 9),
     (Mutation::KeepEpoch, 12),
     (Mutation::KeepImages, 1_635_811_761),
+    (Mutation::KeepMarks, 131_416_083),
     (Mutation::LeakChunks, 6),
     (Mutation::LeakSlots, 189),
     (Mutation::LeaveEarly, 7),
@@ -111,7 +113,7 @@ const FOUND_BY: [(Mutation, u64); 64] = [
     (Mutation::PromoteUnlocked, 48),
     (Mutation::RebuildOneUnit, 103),
     (Mutation::RecordUnflushed, 734),
-    (Mutation::RecordUnplaced, 22_079_088_660_377),
+    (Mutation::RecordUnplaced, 61),
     (Mutation::ReplayOutOfOrder, 10),
     (Mutation::ReuseEarly, 6),
     (Mutation::SkipAfterImage, 66),
@@ -181,6 +183,55 @@ const POWER_LOSS_IN_SLOW_GROWTH: [&str; 19] = [
     "flushes=10",
     "blocks_max=8",
     "hot=100",
+];
+
+/// Power fails all the time, while arrays without a journal grow on members without space.
+const POWER_LOSS_IN_GROWTH_WITHOUT_SPACE: [&str; 19] = [
+    "array=6/right-asymmetric:4K:spares=0:zeroed",
+    "endings=power",
+    "openings=16",
+    "requests=30",
+    "writes=90",
+    "flushes=9",
+    "compressing=false",
+    "lost=0",
+    "corrupt=0",
+    "trouble=0",
+    "shards=1",
+    "journal_blocks=40",
+    "growth_cut=0",
+    "jitter=0",
+    "pause=0",
+    "physical=100",
+    "members=12M,12M,10M,13M,12M,10M,10M,10M,10M",
+    "array_growth=spread+3",
+    "squeeze=0.05",
+];
+
+/// Arrays grow slowly onto members that go and come back, while clients write everywhere.
+const GROWTH_ONTO_MISSING: [&str; 22] = [
+    "array=5/left-symmetric:16K:spares=0:log:zeroed",
+    "array_growth=spread+1+1",
+    "members=7M,7M,7M,7M,7M",
+    "shards=1",
+    "journal_blocks=200",
+    "physical=50",
+    "squeeze=0",
+    "compressing=false",
+    "lost=1",
+    "trouble=0.5",
+    "troubles=offline,online,replace",
+    "growth_cut=0",
+    "corrupt=0",
+    "endings=close",
+    "openings=5",
+    "writes=90",
+    "discards=0",
+    "flushes=5",
+    "requests=150",
+    "throttle=1000000",
+    "hot=100",
+    "blocks_max=16",
 ];
 
 /// Power fails all the time, while the log of an array without growth is written by many at once.
@@ -289,6 +340,8 @@ fn draw(way: Mutation, seed: u64) -> Plan {
         Mutation::DropReleased => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_RELEASING),
         Mutation::ChangeUnflushed => (&WITHOUT_OPERATORS, &POWER_LOSS_IN_GROWTH),
         Mutation::KeepImages => (&WITHOUT_OPERATORS, &POWER_LOSS_IN_SLOW_GROWTH),
+        Mutation::RecordUnplaced => (&WITHOUT_OPERATORS, &POWER_LOSS_IN_GROWTH_WITHOUT_SPACE),
+        Mutation::KeepMarks => (&WITHOUT_OPERATORS, &GROWTH_ONTO_MISSING),
         Mutation::CountLateJournal => (&WITHOUT_OPERATORS, &POWER_LOSS_BESIDE_SPIKES),
         Mutation::ForgetFormVoid => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_FORMS_CHANGE),
         _ => (&[], &[]),

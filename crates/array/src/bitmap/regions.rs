@@ -10,6 +10,7 @@
 
 use std::ops::Range;
 
+use sinew_core::mutation::{self, Mutation};
 use sinew_format::codec::{DecodeError, Reader, Writer};
 
 use crate::bitmap::given_up::GivenUp;
@@ -210,6 +211,10 @@ impl Regions {
             if has_redundancy {
                 (known.saturating_sub(1)..count).for_each(|region| self.unsynced.set(region));
             }
+        }
+        // A new member may be out already, and marks tell nothing of it.
+        if !mutation::on(Mutation::KeepMarks) {
+            self.unmark();
         }
         self.changes += 1;
     }
