@@ -28,7 +28,7 @@ const FRESH_SEEDS: u64 = 1000;
 const FUZZ_SECONDS: u64 = 20;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
 /// are not asked for by name, since some releases have one of them in another.
-const PACKAGES: [(&str, &str); 36] = [
+const PACKAGES: [(&str, &str); 38] = [
     ("bcache-tools", "command -v make-bcache"),
     ("bindfs", "bindfs --version"),
     ("btrfs-progs", "mkfs.btrfs -V"),
@@ -46,6 +46,8 @@ const PACKAGES: [(&str, &str); 36] = [
     ("fio", "fio --version"),
     ("kmod", "modprobe -V"),
     ("libnbd-bin", "nbdinfo --version"),
+    // The first has a driver for block devices of processes; newer releases have one in the second.
+    ("linux-image-6.12-cloud-amd64", "ls /boot/vmlinuz-*cloud-* | grep -Ev 'vmlinuz-(5|6[.]1)[.]'"),
     ("linux-image-cloud-amd64", "ls /boot/vmlinuz-*cloud-*"),
     ("lvm2", "command -v pvcreate"),
     ("mdadm", "command -v mdadm"),
@@ -65,6 +67,7 @@ const PACKAGES: [(&str, &str); 36] = [
     ("udev", "udevadm --version"),
     ("user-mode-linux", "command -v linux.uml"),
     ("xfsprogs", "mkfs.xfs -V"),
+    ("xz-utils", "xz --version"),
 ];
 
 /// The version of mdbook that builds the manual.
