@@ -1,7 +1,8 @@
-//! The daemon of `sinew serve` and `sinew up`: a pool of this process, its volumes over NBD and vhost-user, its control
-//! socket, and its metrics and its page over HTTP.
+//! The daemon of `sinew serve` and `sinew up`: a pool of this process, its volumes over NBD, over vhost-user and as block devices, its
+//! control socket, and its metrics and its page over HTTP.
 
 mod addresses;
+mod block_devices;
 pub(crate) mod config_file;
 mod control_socket;
 mod event_log;
@@ -14,6 +15,7 @@ mod listen;
 mod member_watch;
 mod metrics;
 mod nbd_sockets;
+mod pool_thread;
 mod rates;
 mod readiness;
 mod refusals;

@@ -13,7 +13,7 @@ struct Reply<T> {
 }
 
 /// Runs `job` on a thread of its own.
-pub(crate) async fn run<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> T {
+pub async fn run<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> T {
     let reply = Arc::new(Mutex::new(Reply { value: None, waker: None }));
     let there = Arc::clone(&reply);
     let job = move || {

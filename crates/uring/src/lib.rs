@@ -12,7 +12,7 @@
 // Rings, shared mappings and sockets are system calls on raw memory; this is the only crate that may make them.
 #![allow(unsafe_code)]
 
-mod aside;
+pub mod aside;
 mod clock;
 mod config;
 mod core;
@@ -33,6 +33,7 @@ mod runtime;
 pub mod signal;
 pub mod threads;
 mod timers;
+pub mod ublk;
 mod zram;
 
 pub use config::Config;

@@ -48,6 +48,8 @@ pub(crate) enum Payload {
     Send(Box<Sending>, Rc<OwnedFd>),
     Accept(Rc<OwnedFd>),
     Readable(Rc<OwnedFd>),
+    /// A command of a driver, which may never end.
+    Command(Rc<OwnedFd>),
 }
 
 impl Payload {
@@ -69,6 +71,18 @@ enum Slot {
     Abandoned(Payload),
     /// The future was dropped. Keeps the memory until the kernel has completed the request.
     Orphan(Payload),
+}
+
+impl Slot {
+    /// Whether the kernel has nothing of the slot, or only what it may keep.
+    fn has_ended(&self) -> bool {
+        match self {
+            Slot::Done(..) => true,
+            Slot::Waiting(_, payload) | Slot::Abandoned(payload) | Slot::Orphan(payload) => {
+                matches!(payload, Payload::Command(_))
+            }
+        }
+    }
 }
 
 /// Completions that belong to no slot.
@@ -283,13 +297,13 @@ impl Ring {
     }
 
     /// Cancels all requests in flight and waits for them, so that the kernel touches no memory afterwards. The payloads of
-    /// requests that do not end (a hung device) are leaked.
+    /// requests that do not end (a hung device) are leaked. Commands of drivers have no memory; they end with the ring.
     pub(crate) fn shut_down(&mut self) {
         let cancel = opcode::AsyncCancel2::new(types::CancelBuilder::any()).build();
         // SAFETY: the entry refers to no memory.
         unsafe { self.push_raw(cancel.user_data(CANCEL)) };
         for _ in 0..100 {
-            if self.slots.iter().all(|(_, slot)| matches!(slot, Slot::Done(..))) {
+            if self.slots.iter().all(|(_, slot)| slot.has_ended()) {
                 return;
             }
             self.eventfd_armed = true; // It was cancelled as well and must stay so.

@@ -75,6 +75,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
         for socket in &at.vhost_user {
             say!("  vhost    {} at {}", socket.volume, socket.path.display());
         }
+        for device in &at.block_devices {
+            say!("  block    {} at {}", device.volume, device.path.display());
+        }
         if let Some(address) = at.metrics {
             say!("  metrics  http://{address}/metrics");
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use sinew_frontend::nbd::{NbdUri, UriTls};
 
+use super::block_devices::BlockDevicePlace;
 use super::vhost_sockets::VhostSocket;
 use crate::tls::TlsChoice;
 
@@ -23,6 +24,8 @@ pub(crate) struct Addresses {
     pub(crate) http: Option<SocketAddr>,
     /// For vhost-user.
     pub(crate) vhost_user: Vec<VhostSocket>,
+    /// Block devices.
+    pub(crate) block_devices: Vec<BlockDevicePlace>,
     /// The control socket.
     pub(crate) control: PathBuf,
 }

@@ -17,6 +17,7 @@ use sinew_format::model::policy::Packing;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::throttle::Limits;
 
+use super::block_devices::BlockDevice;
 use super::listen::{Listen, parse_address, parse_group, parse_mode};
 use super::settings::Settings;
 use super::tls_options::{AllowedClient, TlsOptions};
@@ -55,6 +56,9 @@ struct ConfigFile {
     /// Sockets by the volume that is served there.
     #[serde(default)]
     vhost_user: BTreeMap<String, PathBuf>,
+    /// Block devices by their volume.
+    #[serde(default)]
+    ublk: BTreeMap<String, Ublk>,
     #[serde(default)]
     metrics: HttpPlace,
     #[serde(default)]
@@ -107,6 +111,13 @@ impl Tls {
             tls_client: self.clients.into_iter().map(client).collect(),
         }
     }
+}
+
+/// The block device of a volume.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Ublk {
+    number: Option<u32>,
 }
 
 /// A listener for HTTP: for metrics, or for the page.
@@ -222,9 +233,11 @@ fn parse(text: &str, named: &str) -> Result<(Source, Kind, Listen)> {
         },
     };
     let vhost_user = file.vhost_user.iter().map(|(volume, path)| VhostSocket::new(volume, path));
+    let block_device = |(volume, device): (String, Ublk)| BlockDevice { volume, number: device.number };
     let listen = Listen {
         unix: file.nbd.unix,
         vhost_user: vhost_user.collect::<Result<_>>()?,
+        ublk: file.ublk.into_iter().map(block_device).collect(),
         socket_mode: file.nbd.mode,
         socket_group: file.nbd.group,
         tcp: file.nbd.tcp,

@@ -13,6 +13,7 @@ use sinew_engine::pool::preset::Preset;
 use sinew_uring::UringIo;
 use sinew_uring::net::Listener;
 
+use super::block_devices::{self, BlockDevice};
 use super::settings::Settings;
 use super::tls_options::TlsOptions;
 use super::vhost_sockets::VhostSocket;
@@ -33,6 +34,10 @@ pub(crate) struct Listen {
     /// example vm1=/run/vm1.sock; can be given several times.
     #[arg(long, value_name = "VOLUME=PATH", value_parser = VhostSocket::parse)]
     pub(crate) vhost_user: Vec<VhostSocket>,
+    /// Serve a volume as the block device /dev/ublkbNUMBER of this machine, or another number if none is given
+    /// (docs/howto/block-device.md), for example vm1=0; can be given several times.
+    #[arg(long, value_name = "VOLUME[=NUMBER]", value_parser = BlockDevice::parse)]
+    pub(crate) ublk: Vec<BlockDevice>,
     /// Permissions of the Unix sockets for NBD and vhost-user, in octal, for example 0660.
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     pub(crate) socket_mode: Option<u32>,
@@ -90,11 +95,16 @@ pub(crate) struct Listen {
 }
 
 impl Listen {
-    /// Refuses TCP addresses that other machines can reach, unless that is allowed.
+    /// Refuses TCP addresses that other machines can reach, unless that is allowed, and block devices that this machine cannot
+    /// have.
     ///
     /// # Errors
-    /// When an address is not a loopback address, and `--public`, `--metrics-public` or `--http-public` was not given.
+    /// When an address is not a loopback address, and `--public`, `--metrics-public` or `--http-public` was not given; when a
+    /// block device is wanted, and the kernel has no driver for it or this process may not use it.
     pub(crate) fn check(&self) -> Result<()> {
+        if !self.ublk.is_empty() {
+            block_devices::check()?;
+        }
         self.tcp.map_or(Ok(()), |address| self.check_nbd(address))?;
         let (metrics, page) = ("they could read the metrics", "they could read the state of the pool");
         let listeners = [

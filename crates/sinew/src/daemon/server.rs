@@ -17,12 +17,14 @@ use sinew_uring::threads::spawn_pinned;
 use sinew_uring::{Config, Devices, UringIo, inherited};
 
 use super::addresses::Addresses;
+use super::block_devices::BlockDevices;
 use super::hook::Hook;
 use super::listen::{Listen, bind_unix, set_mode};
 use super::nbd_sockets::{Connections, Door, Entrance};
+use super::pool_thread::{Handed, PoolThread};
 use super::served::Served;
 use super::site::{MetricsSite, PoolSite};
-use super::vhost_sockets::{Guests, Handed, RingThread, VhostSocket};
+use super::vhost_sockets::{Guests, VhostSocket};
 use super::volume_stats::{ThreadStats, VolumeStats};
 use super::{control_socket, event_log, http, latecomers, member_watch, readiness, refusals};
 use crate::out::complain;
@@ -66,11 +68,10 @@ pub(crate) fn serve(
     }
     fault_member::give(&devices, &available.candidates, &listen.fault_member)?;
     let (senders, receivers) = (0..64).map(|_| async_channel::bounded(HANDOVER)).unzip();
-    let (rings, ring_receivers) = (0..64).map(|_| async_channel::bounded(HANDOVER)).unzip();
+    let (work, work_receivers) = (0..64).map(|_| async_channel::bounded(HANDOVER)).unzip();
     let stats = VolumeStats::default();
-    let worker =
-        Others { receivers, rings: ring_receivers, stats: stats.clone(), entrance: entrance.clone() };
-    let doors = Doors { inherited, senders, rings, worker: worker.clone() };
+    let worker = Others { receivers, work: work_receivers, stats: stats.clone(), entrance: entrance.clone() };
+    let mut doors = Doors { inherited, senders, work, worker: worker.clone() };
     let cores = listen.cores.clone();
     host::with_pool(devices, kind, available.candidates, cores, worker, async |open| {
         let open = Rc::new(open);
@@ -88,7 +89,14 @@ pub(crate) fn serve(
             open.control.set_rebuild_after(Some(after.as_nanos() as u64))?;
         }
         open.devices.begin_faults();
-        let server = Server::start(Rc::clone(&open), &listen, doors)?;
+        let block_devices = doors.begin(&open, &listen).await?;
+        let server = match Server::start(Rc::clone(&open), &listen, doors, Rc::clone(&block_devices)) {
+            Ok(server) => server,
+            Err(error) => {
+                block_devices.stop().await;
+                return Err(error);
+            }
+        };
         if let Some(assembly) = assembly.filter(|_| !is_read_only) {
             open.io.spawn(latecomers::take_back(Rc::clone(&open), assembly, named));
         }
@@ -170,8 +178,8 @@ enum Handover {
 #[derive(Clone)]
 struct Others {
     receivers: Vec<Receiver<Handover>>,
-    /// Rings of vhost-user clients, for each thread, the first included.
-    rings: Vec<Receiver<Handed>>,
+    /// Other work for each thread, the first included.
+    work: Vec<Receiver<Handed>>,
     stats: VolumeStats,
     entrance: Entrance,
 }
@@ -179,8 +187,8 @@ struct Others {
 impl Worker for Others {
     async fn work(self, thread: usize, io: UringIo, client: PoolClient<UringIo>, catalog: Catalog) {
         let stats = Rc::new(ThreadStats::new(self.stats));
-        let rings = RingThread::new(io.clone(), client.clone(), Rc::clone(&stats));
-        io.spawn(serve_rings(rings, self.rings[thread].clone()));
+        let this = PoolThread::new(io.clone(), client.clone(), Rc::clone(&stats));
+        io.spawn(this.serve(self.work[thread].clone()));
         let connections = Connections::new(io.clone(), client, catalog, stats, self.entrance);
         while let Ok(handover) = self.receivers[thread - 1].recv().await {
             match handover {
@@ -194,19 +202,28 @@ impl Worker for Others {
     }
 }
 
-/// Serves the rings that are handed to a thread.
-async fn serve_rings(thread: RingThread, rings: Receiver<Handed>) {
-    while let Ok(ring) = rings.recv().await {
-        thread.start(ring);
-    }
-}
-
 /// What clients come through, and the ways to the threads that serve them.
 struct Doors {
     inherited: Vec<OwnedFd>,
     senders: Vec<Sender<Handover>>,
-    rings: Vec<Sender<Handed>>,
+    work: Vec<Sender<Handed>>,
     worker: Others,
+}
+
+impl Doors {
+    /// Begins the work of the first thread, and starts the block devices: it takes all threads to start one.
+    ///
+    /// # Errors
+    /// As for [`BlockDevices::start`].
+    async fn begin(&mut self, open: &Open, listen: &Listen) -> Result<Rc<BlockDevices>> {
+        self.senders.truncate(open.threads - 1);
+        self.work.truncate(open.threads);
+        let stats = Rc::new(ThreadStats::new(self.worker.stats.clone()));
+        let this = PoolThread::new(open.io.clone(), open.client.clone(), stats);
+        open.io.spawn(this.serve(self.worker.work[0].clone()));
+        let (pool, catalog) = (open.control.config().pool, open.control.catalog());
+        BlockDevices::start(open.io.clone(), self.work.clone(), pool, &catalog, &listen.ublk).await
+    }
 }
 
 /// Unix sockets that were bound, and are removed again unless the server starts.
@@ -241,17 +258,21 @@ struct Server {
     made: Vec<PathBuf>,
     here: Rc<Connections>,
     guests: Rc<Guests>,
+    block_devices: Rc<BlockDevices>,
     others: Vec<Sender<Handover>>,
     next: Cell<usize>,
     stopping: Cell<bool>,
 }
 
 impl Server {
-    fn start(open: Rc<Open>, listen: &Listen, doors: Doors) -> Result<Rc<Server>> {
-        let Doors { inherited, senders: mut others, mut rings, worker } = doors;
-        let Others { stats, entrance, rings: ring_receivers, .. } = worker;
-        others.truncate(open.threads - 1);
-        rings.truncate(open.threads);
+    fn start(
+        open: Rc<Open>,
+        listen: &Listen,
+        doors: Doors,
+        block_devices: Rc<BlockDevices>,
+    ) -> Result<Rc<Server>> {
+        let Doors { inherited, senders: others, work, worker } = doors;
+        let Others { stats, entrance, .. } = worker;
         let pool = open.control.config().name;
         let control = listen.control_path(&pool)?;
         let hook = match listen.hook.as_slice() {
@@ -287,10 +308,8 @@ impl Server {
             }
         }
         let mine = Rc::new(ThreadStats::new(stats.clone()));
-        let ring_thread = RingThread::new(io.clone(), open.client.clone(), Rc::clone(&mine));
-        io.spawn(serve_rings(ring_thread, ring_receivers[0].clone()));
         let server = Rc::new(Server {
-            guests: Guests::new(io.clone(), catalog.clone(), refusals.clone(), rings),
+            guests: Guests::new(io.clone(), catalog.clone(), refusals.clone(), work),
             here: Connections::new(io.clone(), open.client.clone(), catalog, mine, entrance),
             addresses: Addresses {
                 unix: listeners.iter().find_map(Listener::path),
@@ -299,8 +318,10 @@ impl Server {
                 metrics: metrics.as_ref().and_then(Listener::address),
                 http: page.as_ref().and_then(Listener::address),
                 vhost_user: listen.vhost_user.clone(),
+                block_devices: block_devices.places(),
                 control,
             },
+            block_devices,
             made: unix_path.into_iter().chain(listen.vhost_user.iter().map(|at| at.path.clone())).collect(),
             others,
             next: Cell::new(0),
@@ -368,9 +389,11 @@ impl Server {
             let _ = other.send(Handover::Stop(done.clone())).await;
         }
         let (here, guests, mine) = (Rc::clone(&self.here), Rc::clone(&self.guests), done);
+        let block_devices = Rc::clone(&self.block_devices);
         self.open.io.spawn(async move {
             here.stop().await;
             guests.stop().await;
+            block_devices.stop().await;
             let _ = mine.send(()).await;
         });
         for _ in 0..self.open.threads {

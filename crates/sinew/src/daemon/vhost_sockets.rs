@@ -16,15 +16,15 @@ use std::thread;
 use anyhow::{Context, Result, ensure};
 use async_channel::Sender;
 use sinew_core::io::Io;
-use sinew_engine::client::{Connection, PoolClient};
+use sinew_engine::client::Connection;
 use sinew_engine::control::Catalog;
 use sinew_frontend::vhost::{Bell, Disk, RingStart, Rings, SessionEnd, serve_ring, serve_session};
 use sinew_uring::UringIo;
 use sinew_uring::event::Event;
 use sinew_uring::net::Listener;
 
+use super::pool_thread::{Handed, PoolThread};
 use super::refusals::Refusals;
-use super::volume_stats::ThreadStats;
 use crate::out::complain;
 
 /// How often a server that stops looks whether the last client has ended.
@@ -61,31 +61,6 @@ impl VhostSocket {
     }
 }
 
-/// Serves rings on one thread.
-pub(super) struct RingThread {
-    io: UringIo,
-    client: PoolClient<UringIo>,
-    stats: Rc<ThreadStats>,
-}
-
-impl RingThread {
-    pub(super) fn new(io: UringIo, client: PoolClient<UringIo>, stats: Rc<ThreadStats>) -> RingThread {
-        RingThread { io, client, stats }
-    }
-
-    /// Serves a ring until its client stops it.
-    pub(super) fn start(&self, Handed(connection, ring): Handed) {
-        let volume = self.client.volume_of(&connection);
-        let volume = self.stats.counted(&self.io, connection.volume().id, volume);
-        let io = self.io.clone();
-        let bell = move |fd| EventBell(Event::from_fd(&io, fd));
-        self.io.spawn(serve_ring(self.io.clone(), volume, ring, bell));
-    }
-}
-
-/// A ring on its way to its thread.
-pub(super) struct Handed(Connection, RingStart);
-
 struct EventBell(Event);
 
 impl Bell for EventBell {
@@ -102,6 +77,13 @@ impl Bell for EventBell {
     }
 }
 
+/// Begins to serve a ring, until its client stops it.
+fn begin(thread: &PoolThread, connection: &Connection, ring: RingStart) {
+    let io = thread.io.clone();
+    let bell = move |fd| EventBell(Event::from_fd(&io, fd));
+    thread.io.spawn(serve_ring(thread.io.clone(), thread.volume(connection), ring, bell));
+}
+
 /// The ways to the threads of the pool, for the rings of one client.
 struct PoolRings {
     threads: Vec<Sender<Handed>>,
@@ -111,8 +93,9 @@ struct PoolRings {
 impl Rings for PoolRings {
     fn start(&self, ring: RingStart) {
         let thread = &self.threads[usize::from(ring.index()) % self.threads.len()];
+        let connection = self.connection.clone();
         // A thread that has ended serves nothing; the ring is then as if it had been stopped.
-        let _ = thread.send_blocking(Handed(self.connection.clone(), ring));
+        let _ = thread.send_blocking(Box::new(move |thread| begin(thread, &connection, ring)));
     }
 }
 

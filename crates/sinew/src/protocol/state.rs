@@ -118,6 +118,8 @@ pub(crate) struct PoolState {
     pub(crate) nbd: NbdPlaces,
     /// Where volumes are served over vhost-user.
     pub(crate) vhost_user: Vec<VhostUserPlace>,
+    /// Block devices of the kernel by which volumes are served.
+    pub(crate) ublk: Vec<BlockDevicePlace>,
     /// TCP address of the metrics; null if there is none.
     pub(crate) metrics: Option<String>,
     /// TCP address of the page; null if there is none.
@@ -454,6 +456,16 @@ pub(crate) struct VhostUserPlace {
     pub(crate) volume: String,
     /// Path of its Unix socket.
     pub(crate) unix: String,
+}
+
+/// The block device by which a volume is served.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct BlockDevicePlace {
+    /// Name of the volume.
+    pub(crate) volume: String,
+    /// Path of the device.
+    pub(crate) device: String,
 }
 
 /// Where volumes are served.
