@@ -100,16 +100,20 @@ proptest! {
         let found = limits_with(&topology, Some((limited, part)), &drives, &noise);
         prop_assert!(!found.is_empty(), "nothing limits");
         prop_assert!(found[0].nodes.contains(&limited), "{limited} limits, not {found:?}");
-        // Others are named beside it only if they have the same drives, or ones that add too little to tell.
+        // Others are named beside it only if they have the same drives, or if each step on the way between them adds too little to
+        // tell.
         let below = supply(&topology, limited, &drives) * part;
         for &named in &found[0].nodes {
-            let around = if topology.way_up(limited).any(|above| above == named) {
-                supply(&topology, named, &drives) - supply(&topology, limited, &drives)
-            } else {
-                prop_assert!(topology.way_up(named).any(|above| above == limited), "{named} is beside {limited}");
-                supply(&topology, limited, &drives) - supply(&topology, named, &drives)
-            };
-            prop_assert!(around < below, "{named} is told apart from {limited} by {around} of {below}");
+            let is_above = topology.way_up(limited).any(|above| above == named);
+            let (low, high) = if is_above { (limited, named) } else { (named, limited) };
+            prop_assert!(topology.way_up(low).any(|above| above == high), "{named} is beside {limited}");
+            let mut carried = supply(&topology, low, &drives).min(below);
+            let way: Vec<usize> = topology.way_up(low).take_while(|&node| node != high).chain([high]).collect();
+            for step in way.windows(2) {
+                let adds = supply(&topology, step[1], &drives) - supply(&topology, step[0], &drives);
+                prop_assert!(adds < carried, "{named} is told apart from {limited} by {adds} of {carried} at {}", step[1]);
+                carried = if is_above { carried + adds } else { below.min(carried + adds) };
+            }
         }
     }
 
