@@ -10,7 +10,7 @@ boot() {
 
 # Installs a module of the kernel of the machine: vm_module ROOT MODULE
 vm_module() {
-  local kernel; kernel=$(ls -v /boot/vmlinuz-*cloud-* | tail -n 1); kernel=${kernel#/boot/vmlinuz-}
+  local kernel; kernel=$(ls -v /boot/vmlinuz-*cloud-* | head -n 1); kernel=${kernel#/boot/vmlinuz-}
   local file; file=$(modprobe -S "$kernel" --show-depends "$2" | awk '$1 == "insmod" {print $2}') && [ -e "$file" ] || return 1
   mkdir -p "$1$(dirname "$file")" && cp "$file" "$1$file" && depmod -b "$1" "$kernel" 2>/dev/null
 }

@@ -30,6 +30,7 @@ pub(crate) mod take_over;
 pub(crate) mod throttle;
 pub(crate) mod top;
 pub(crate) mod topology;
+pub(crate) mod ublk;
 pub(crate) mod up;
 pub(crate) mod volume;
 pub(crate) mod workload;

@@ -56,6 +56,8 @@ enum Command {
     Volume(commands::volume::VolumeCommand),
     #[command(subcommand)]
     Member(commands::member::MemberCommand),
+    #[command(subcommand)]
+    Ublk(commands::ublk::UblkCommand),
     Top(commands::top::TopArgs),
     Events(commands::events::EventsArgs),
     Metrics(commands::metrics::MetricsArgs),
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         Command::Array(command) => commands::array::run(command),
         Command::Volume(command) => commands::volume::run(command),
         Command::Member(command) => commands::member::run(command),
+        Command::Ublk(command) => commands::ublk::run(command),
         Command::Top(args) => commands::top::run(&args),
         Command::Events(args) => commands::events::run(&args),
         Command::Metrics(args) => commands::metrics::run(&args),

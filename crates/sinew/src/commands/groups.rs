@@ -4,7 +4,7 @@ use clap::Command;
 
 /// Headings, and the commands below each.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Pools", &["up", "serve", "pool", "array", "volume", "member"]),
+    ("Pools", &["up", "serve", "pool", "array", "volume", "member", "ublk"]),
     ("State", &["top", "events", "metrics", "topology", "layout"]),
     ("Upkeep and settings", &["scrub", "throttle", "latency", "policy"]),
     ("Measurement and tests", &["bench", "replay", "workload", "torture", "experiment"]),

@@ -62,7 +62,7 @@ pub(crate) struct BlockDevicePlace {
 }
 
 /// What the kernel knows a device of a volume by. The identity of a pool is random.
-fn tag_of(pool: Uuid, volume: VolumeId) -> u64 {
+fn owner_of(pool: Uuid, volume: VolumeId) -> u64 {
     let pool = u128::from_be_bytes(pool);
     (pool >> 64) as u64 ^ pool as u64 ^ u64::from(volume.0)
 }
@@ -76,7 +76,15 @@ impl Queue for KernelQueue {
     }
 
     async fn next(&self, tag: u16, answer: Option<i32>) -> Option<Request> {
-        let ublk::Descriptor { op, offset, len, fua, keeps } = self.0.next(tag, answer).await.ok()?;
+        let ublk::Descriptor { op, offset, len, fua, keeps } = match self.0.next(tag, answer).await {
+            Ok(descriptor) => descriptor,
+            Err(error) => {
+                if error.raw_os_error() != Some(libc::ENODEV) {
+                    complain!("a block device takes no more requests with tag {tag}: {error}");
+                }
+                return None;
+            }
+        };
         let command = match op {
             Op::Read => Command::Read,
             Op::Write => Command::Write { fua },
@@ -161,11 +169,11 @@ impl BlockDevices {
         let Some(shared) = catalog.get(&volume) else {
             bail!("the pool has no such volume; make it first: `sinew volume create {volume} SIZE`")
         };
-        let tag = tag_of(pool, shared.id);
+        let owner = owner_of(pool, shared.id);
         let geometry =
             Geometry { bytes: shared.bytes(), block_bytes: BLOCK_BYTES as u32, read_only: shared.read_only };
         let queues = self.threads.len() as u16;
-        let opened = aside::run(move || open(number, tag, queues, geometry)).await?;
+        let opened = aside::run(move || open(number, owner, queues, geometry)).await?;
         let Opened { device, queues, bytes, is_taken_over } = opened;
         let connection = Connection::new(Arc::clone(&shared));
         let progress: Vec<Progress> = queues.iter().map(|_| Progress::default()).collect();
@@ -188,7 +196,8 @@ impl BlockDevices {
         let waiting = aside::run(|| Control::open()?.devices()).await.unwrap_or_default();
         let waiting = waiting.into_iter().filter(|device| device.state == DeviceState::Waiting);
         for device in waiting {
-            let is_of = |name: &String| catalog.get(name).is_some_and(|v| tag_of(pool, v.id) == device.tag);
+            let is_of =
+                |name: &String| catalog.get(name).is_some_and(|v| owner_of(pool, v.id) == device.owner);
             if let Some(name) = catalog.names().into_iter().find(is_of) {
                 complain!(
                     "warning: requests to {} wait: it is of volume {name}, which is served without a block device; serve with \
@@ -266,9 +275,9 @@ impl BlockDevices {
 }
 
 /// Finds the device of a volume that waits for a server, or makes one.
-fn open(number: Option<u32>, tag: u64, queues: u16, geometry: Geometry) -> Result<Opened> {
+fn open(number: Option<u32>, owner: u64, queues: u16, geometry: Geometry) -> Result<Opened> {
     let mut control = Control::open()?;
-    let found = control.devices()?.into_iter().find(|device| device.tag == tag);
+    let found = control.devices()?.into_iter().find(|device| device.owner == owner);
     let Some(found) = found else {
         let taken = number.and_then(|number| control.device(number));
         if let Some(device) = taken {
@@ -277,7 +286,7 @@ fn open(number: Option<u32>, tag: u64, queues: u16, geometry: Geometry) -> Resul
                 device.path().display()
             );
         }
-        return Ok(control.create(number, tag, queues, geometry)?);
+        return Ok(control.create(number, owner, queues, geometry)?);
     };
     let path = found.path();
     let path = path.display();
@@ -294,7 +303,7 @@ fn open(number: Option<u32>, tag: u64, queues: u16, geometry: Geometry) -> Resul
             // Its server ended before it was of use.
             control.stop(&found)?;
             control.remove(&found)?;
-            Ok(control.create(number, tag, queues, geometry)?)
+            Ok(control.create(number, owner, queues, geometry)?)
         }
     }
 }
@@ -322,12 +331,12 @@ mod tests {
     }
 
     #[test]
-    fn volumes_have_tags_of_their_own() {
-        let tags = [(0, 0), (0, 1), (7, 0)].map(|(first, volume)| {
+    fn volumes_have_owners_of_their_own() {
+        let owners = [(0, 0), (0, 1), (7, 0)].map(|(first, volume)| {
             let mut pool = [9; 16];
             pool[0] = first;
-            tag_of(pool, VolumeId(volume))
+            owner_of(pool, VolumeId(volume))
         });
-        assert!(tags[0] != tags[1] && tags[0] != tags[2] && tags[1] != tags[2]);
+        assert!(owners[0] != owners[1] && owners[0] != owners[2] && owners[1] != owners[2]);
     }
 }

@@ -89,7 +89,7 @@ pub(super) struct DeviceInfo {
     pub(super) pad1: u32,
     pub(super) flags: u64,
     /// Kept by the driver for the server.
-    pub(super) tag: u64,
+    pub(super) owner: u64,
     pub(super) owner_uid: u32,
     pub(super) owner_gid: u32,
     pub(super) reserved: [u64; 2],

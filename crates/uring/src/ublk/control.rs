@@ -76,7 +76,7 @@ pub struct Device {
     /// Its number.
     pub number: u32,
     /// What its server knows it by.
-    pub tag: u64,
+    pub owner: u64,
     /// Its state.
     pub state: DeviceState,
     /// The process that serves it, or served it last.
@@ -89,7 +89,7 @@ impl Device {
     fn of(info: &DeviceInfo) -> Device {
         Device {
             number: info.device,
-            tag: info.tag,
+            owner: info.owner,
             state: match info.state {
                 abi::STATE_LIVE => DeviceState::Live,
                 abi::STATE_QUIESCED => DeviceState::Waiting,
@@ -241,7 +241,7 @@ impl Control {
         }
     }
 
-    /// Makes a device with this number, or any, that will be known by `tag`; it has `queues` queues, or as many as the machine
+    /// Makes a device with this number, or any, that will be known by `owner`; it has `queues` queues, or as many as the machine
     /// has processors if those are fewer.
     ///
     /// # Errors
@@ -249,7 +249,7 @@ impl Control {
     pub fn create(
         &mut self,
         number: Option<u32>,
-        tag: u64,
+        owner: u64,
         queues: u16,
         geometry: Geometry,
     ) -> Result<Opened, ControlError> {
@@ -265,7 +265,7 @@ impl Control {
             io_bytes_max: IO_BYTES_MAX,
             device: number,
             flags,
-            tag,
+            owner,
             ..Zeroable::zeroed()
         };
         let failed = |error| ControlError::Failed("make a block device", error);
