@@ -1,6 +1,7 @@
 //! `sinew pool take-over`: this host instead of the one that the members of a pool record.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -37,7 +38,7 @@ pub(crate) struct TakeOverArgs {
 /// When the members cannot be used, are not enough of them, or `--yes` was not given and is needed.
 pub(crate) fn run(args: &TakeOverArgs) -> Result<()> {
     let devices = Devices::new();
-    let available = members::open_available(&devices, &args.members, Kind::Pool)?;
+    let available = members::open_available(&devices, &args.members, Kind::Pool, Duration::ZERO)?;
     available.problems.iter().for_each(|problem| complain!("warning: {problem}"));
     let opener = this_host::opener();
     let config: Config = host::run_alone(&devices, async |io| {

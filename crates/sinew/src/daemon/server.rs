@@ -61,8 +61,9 @@ pub(crate) fn serve(
             (assembly.members(tell_of_wait, is_stopped)?, Some(assembly))
         }
     };
+    let patience = assembly.as_ref().map_or(Duration::ZERO, |assembly| assembly.wait);
     let devices = Devices::new();
-    let available = members::open_available(&devices, &named, kind)?;
+    let available = members::open_available(&devices, &named, kind, patience)?;
     for problem in &available.problems {
         complain!("warning: {problem}");
     }

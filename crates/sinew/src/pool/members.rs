@@ -20,7 +20,7 @@ use sinew_uring::{Devices, OpenError, OpenOptions};
 use super::holders;
 use super::host::{self, Kind};
 
-/// How long a member in use is asked for, and how often.
+/// How long a member in use is asked for, at least, and how often.
 const IN_USE_PATIENCE: Duration = Duration::from_millis(500);
 const IN_USE_PAUSE: Duration = Duration::from_millis(10);
 
@@ -43,11 +43,18 @@ pub(crate) struct Available {
 }
 
 /// Opens everything named, for this process alone. A missing member is noted and left out: a pool opens without it
-/// while its redundancy lasts.
+/// while its redundancy lasts. Those in use are asked for during `patience`, which may be zero, or a little longer: at a boot,
+/// udev has a device while it looks at what is on it.
 ///
 /// # Errors
-/// When something is in use elsewhere (the pool is then served already), or nothing can be opened at all.
-pub(crate) fn open_available(devices: &Devices, named: &[PathBuf], kind: Kind) -> Result<Available> {
+/// When something stays in use elsewhere (the pool is then served already), or nothing can be opened at all.
+pub(crate) fn open_available(
+    devices: &Devices,
+    named: &[PathBuf],
+    kind: Kind,
+    patience: Duration,
+) -> Result<Available> {
+    let until = Instant::now() + patience;
     let (mut candidates, mut problems) = (Vec::new(), Vec::new());
     let (paths, read_only) = match kind {
         Kind::Pool => (expand(named)?, false),
@@ -56,7 +63,7 @@ pub(crate) fn open_available(devices: &Devices, named: &[PathBuf], kind: Kind) -
     };
     let options = OpenOptions { read_only, ..OpenOptions::default() };
     for path in paths {
-        match open(devices, &path, options) {
+        match open(devices, &path, options, until) {
             Ok(device) => candidates.push(Candidate { device, path: name(&path) }),
             Err(OpenError::InUse(path)) => return Err(InUse::new(path).into()),
             Err(error) => problems.push(error.to_string()),
@@ -76,7 +83,7 @@ pub(crate) fn open_available(devices: &Devices, named: &[PathBuf], kind: Kind) -
 /// # Errors
 /// When one of them cannot be opened.
 pub(crate) fn open_all(devices: &Devices, named: &[PathBuf]) -> Result<Vec<Candidate>> {
-    let open = |path: &PathBuf| match open(devices, path, OpenOptions::default()) {
+    let open = |path: &PathBuf| match open(devices, path, OpenOptions::default(), Instant::now()) {
         Ok(device) => Ok(Candidate { device, path: name(path) }),
         Err(OpenError::InUse(path)) => Err(InUse::new(path).into()),
         Err(error) => Err(error.into()),
@@ -109,13 +116,13 @@ impl Display for InUse {
 
 impl Error for InUse {}
 
-/// Opens one for this process alone. One in use is tried again for a while: a process that reads its superblock has the
+/// Opens one for this process alone. One in use is tried again until then, and for a while: a process that reads its superblock has the
 /// member only for a moment, and the kernel ends what a killed server had under way after the server itself.
-fn open(devices: &Devices, path: &Path, options: OpenOptions) -> Result<DeviceId, OpenError> {
-    let started = Instant::now();
+fn open(devices: &Devices, path: &Path, options: OpenOptions, until: Instant) -> Result<DeviceId, OpenError> {
+    let until = until.max(Instant::now() + IN_USE_PATIENCE);
     loop {
         match devices.open(path, options) {
-            Err(OpenError::InUse(_)) if started.elapsed() < IN_USE_PATIENCE => sleep(IN_USE_PAUSE),
+            Err(OpenError::InUse(_)) if Instant::now() < until => sleep(IN_USE_PAUSE),
             opened => return opened,
         }
     }

@@ -56,7 +56,7 @@ pub(crate) fn find(
     }
     let path = Path::new(named);
     if path.exists() {
-        return match members::open_available(devices, &[path.to_owned()], PoolKind::Pool) {
+        return match members::open_available(devices, &[path.to_owned()], PoolKind::Pool, Duration::ZERO) {
             Ok(available) => Ok(Named::Members(available)),
             Err(error) if error.is::<InUse>() => {
                 let status = ask_server_of(path, control, devices)?;
