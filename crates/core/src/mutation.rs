@@ -39,6 +39,8 @@ pub enum Mutation {
     TrustTail,
     /// Drop a record whose data is nowhere, although a later record released the chunk that had it.
     DropReleased,
+    /// Keep a record whose data is nowhere when only dead blocks of a stripe in use miss it.
+    PresumeDead,
     /// Continue the old epoch after recovery.
     KeepEpoch,
     /// Rebuild a chunk without its first block.
@@ -183,7 +185,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 87] = [
+    pub const ALL: [Mutation; 88] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -201,6 +203,7 @@ impl Mutation {
         Mutation::SkipChecksums,
         Mutation::TrustTail,
         Mutation::DropReleased,
+        Mutation::PresumeDead,
         Mutation::KeepEpoch,
         Mutation::RebuildShort,
         Mutation::ShareMember,

@@ -64,7 +64,7 @@ const OF_ELASTIC: [Mutation; 17] = [
 
 /// The seeds that found the defects which the first six seeds do not find. They are played before the others, to save time.
 /// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
-const FOUND_BY: [(Mutation, u64); 65] = [
+const FOUND_BY: [(Mutation, u64); 66] = [
     (Mutation::AcknowledgeEarly, 10),
     (Mutation::AlternateSlots, 286),
     (Mutation::AroundUnlocked, 497),
@@ -110,6 +110,7 @@ const FOUND_BY: [(Mutation, u64); 65] = [
     (Mutation::OneJournalCopy, 10),
     (Mutation::OverwriteUnmoved, 91),
     (Mutation::PagesBeforeJournal, 12),
+    (Mutation::PresumeDead, 269),
     (Mutation::PromoteUnlocked, 48),
     (Mutation::RebuildOneUnit, 103),
     (Mutation::RecordUnflushed, 734),
@@ -287,6 +288,30 @@ const POWER_LOSS_WHILE_RELEASING: [&str; 13] = [
     "corrupt=0",
 ];
 
+/// Power fails often, while blocks are overwritten again and again, mostly without a flush.
+const POWER_LOSS_WHILE_OVERWRITING: [&str; 20] = [
+    "array=none",
+    "openings=30",
+    "endings=power",
+    "throttle=0",
+    "requests=60",
+    "flushes=2",
+    "lost=0",
+    "corrupt=0",
+    "checksums=true",
+    "trouble=0",
+    "sequential=50",
+    "writes=95",
+    "shards=1",
+    "physical=0",
+    "squeeze=0",
+    "blocks_max=40",
+    "volumes=100",
+    "clients=4",
+    "protection=mirror2",
+    "depth=8",
+];
+
 /// Power fails often, while groups of the journal are hedged and members fail.
 const POWER_LOSS_BESIDE_SPIKES: [&str; 9] = [
     "array=none",
@@ -338,6 +363,7 @@ fn draw(way: Mutation, seed: u64) -> Plan {
         Mutation::TrustOldMap => (&[], &LAST_RESORT),
         Mutation::ConvertWithoutFlush => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_CONVERTING),
         Mutation::DropReleased => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_RELEASING),
+        Mutation::PresumeDead => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_OVERWRITING),
         Mutation::ChangeUnflushed => (&WITHOUT_OPERATORS, &POWER_LOSS_IN_GROWTH),
         Mutation::KeepImages => (&WITHOUT_OPERATORS, &POWER_LOSS_IN_SLOW_GROWTH),
         Mutation::RecordUnplaced => (&WITHOUT_OPERATORS, &POWER_LOSS_IN_GROWTH_WITHOUT_SPACE),

@@ -94,10 +94,18 @@ impl<I: Io> Recovery<I> {
         true
     }
 
-    /// Verifies the slots of records presumed sound that are in use after all.
+    /// Verifies the slots of records presumed sound whose stripe is in use after all. Dead slots count as well: conversion,
+    /// rebuild and scrub need every block of a stripe that has a checksum.
     pub(super) async fn verify_presumed(&mut self) {
         for (slot, record) in std::mem::take(&mut self.presumed) {
-            if self.tables.is_live(slot).is_some() && !self.note_if_good(slot, record).await {
+            let (stripe, ..) = self.config.mapped().place(slot);
+            let is_in_use = match mutation::on(Mutation::PresumeDead) {
+                true => self.tables.is_live(slot).is_some(),
+                false => {
+                    self.tables.stripe(stripe).state != StripeState::Free && self.tables.owner(slot).is_some()
+                }
+            };
+            if is_in_use && !self.note_if_good(slot, record).await {
                 self.io.mark(Mark::RecoverPresumedWrongly);
                 self.lost.insert((record.lsn, slot));
             }
