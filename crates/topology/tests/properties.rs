@@ -111,7 +111,7 @@ proptest! {
             let way: Vec<usize> = topology.way_up(low).take_while(|&node| node != high).chain([high]).collect();
             for step in way.windows(2) {
                 let adds = supply(&topology, step[1], &drives) - supply(&topology, step[0], &drives);
-                prop_assert!(adds < carried, "{named} is told apart from {limited} by {adds} of {carried} at {}", step[1]);
+                prop_assert!(adds < carried, "{named} is named beside {limited}, but node {} adds {adds} to {carried}", step[1]);
                 carried = if is_above { carried + adds } else { below.min(carried + adds) };
             }
         }

@@ -76,7 +76,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
             say!("  vhost    {} at {}", socket.volume, socket.path.display());
         }
         for device in &at.block_devices {
-            say!("  block    {} at {}", device.volume, device.path.display());
+            say!("  block    {} at {}", device.volume, device.device);
         }
         if let Some(address) = at.metrics {
             say!("  metrics  http://{address}/metrics");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
 use serde_json::{Value, json};
-use sinew_uring::ublk::{Control, Device, DeviceState};
+use sinew_uring::ublk::{Control, DeviceState};
 
 use crate::client::{Target, running};
 use crate::out::say;
@@ -111,7 +111,7 @@ fn remove(path: &Path, yes: bool) -> Result<()> {
         format!("{} is no device of a process: write for example /dev/ublkb0", path.display())
     })?;
     let mut control = Control::open()?;
-    let device: Device = control
+    let device = control
         .device(number)
         .with_context(|| format!("there is no {}; `sinew ublk list`", path.display()))?;
     let path = device.path();

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use sinew_frontend::nbd::{NbdUri, UriTls};
 
-use super::block_devices::BlockDevicePlace;
 use super::vhost_sockets::VhostSocket;
+use crate::protocol::state::BlockDevicePlace;
 use crate::tls::TlsChoice;
 
 /// The sockets of a daemon.

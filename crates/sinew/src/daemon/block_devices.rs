@@ -5,7 +5,6 @@
 //! stop if the device is in use.
 
 use std::cell::{Cell, RefCell};
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -22,6 +21,7 @@ use sinew_uring::{UringIo, aside};
 
 use super::pool_thread::{Handed, PoolThread};
 use crate::out::complain;
+use crate::protocol::state::BlockDevicePlace;
 
 /// How often a server that stops looks whether the last request has been answered.
 const STOP_POLL_NS: u64 = 5_000_000;
@@ -52,13 +52,6 @@ impl BlockDevice {
         );
         Ok(BlockDevice { volume: volume.to_owned(), number: number.flatten() })
     }
-}
-
-/// A volume, and the device that it has.
-#[derive(Clone, Debug)]
-pub(crate) struct BlockDevicePlace {
-    pub(crate) volume: String,
-    pub(crate) path: PathBuf,
 }
 
 /// What the kernel knows a device of a volume by. The identity of a pool is random.
@@ -184,7 +177,7 @@ impl BlockDevices {
             // It fails when the thread has ended, and the process with it.
             let _ = thread.send(begin).await;
         }
-        let place = BlockDevicePlace { volume, path: device.path() };
+        let place = BlockDevicePlace { volume, device: device.path().display().to_string() };
         let served = Served { volume: shared, place, device, queues: progress, bytes: Cell::new(bytes) };
         self.devices.borrow_mut().push(served);
         aside::run(move || Control::open()?.start(&device, is_taken_over)).await?;
@@ -212,18 +205,17 @@ impl BlockDevices {
     async fn watch_sizes(self: Rc<Self>) {
         loop {
             self.io.sleep(SIZE_POLL_NS).await;
-            let changed: Vec<(Device, u64, PathBuf)> = self
+            let changed: Vec<(Device, u64, String)> = self
                 .devices
                 .borrow()
                 .iter()
                 .filter_map(|served| {
                     let bytes = served.volume.bytes();
                     let has_changed = bytes > 0 && served.bytes.replace(bytes) != bytes;
-                    has_changed.then(|| (served.device, bytes, served.place.path.clone()))
+                    has_changed.then(|| (served.device, bytes, served.place.device.clone()))
                 })
                 .collect();
             for (device, bytes, path) in changed {
-                let path = path.display();
                 match aside::run(move || Control::open()?.resize(&device, bytes)).await {
                     Ok(true) => {}
                     Ok(false) => complain!(
@@ -237,32 +229,33 @@ impl BlockDevices {
 
     /// Removes the devices, but for those in use: their requests wait for the next server.
     pub(super) async fn stop(&self) {
-        let devices = self.devices.take();
-        for Served { place, device, queues, .. } in devices {
-            let path = place.path.display();
-            match aside::run(move || Control::open()?.stop_unused(&device)).await {
-                Ok(true) => {}
-                Ok(false) => {
-                    complain!(
-                        "{path} is in use, or may be: its requests wait until volume {} is served with it again",
-                        place.volume
-                    );
-                    self.leave(&queues).await;
-                    continue;
-                }
-                Err(error) => {
-                    complain!("{path}: {error}");
-                    self.leave(&queues).await;
-                    continue;
-                }
+        for served in self.devices.take() {
+            if let Err(error) = self.end(&served).await {
+                complain!("{}: {error}", served.place.device);
             }
+        }
+    }
+
+    /// Removes a device, or leaves it to the next server.
+    async fn end(&self, served: &Served) -> Result<(), ControlError> {
+        let Served { place, queues, .. } = served;
+        let device = served.device;
+        let stopped = aside::run(move || Control::open()?.stop_unused(&device)).await;
+        if matches!(stopped, Ok(true)) {
             while !queues.iter().all(Progress::has_ended) {
                 self.io.sleep(STOP_POLL_NS).await;
             }
-            if let Err(error) = aside::run(move || Control::open()?.remove(&device)).await {
-                complain!("{path}: {error}");
-            }
+            return aside::run(move || Control::open()?.remove(&device)).await;
         }
+        if stopped.is_ok() {
+            complain!(
+                "{} is in use, or may be: its requests wait until volume {} is served with it again",
+                place.device,
+                place.volume
+            );
+        }
+        self.leave(queues).await;
+        stopped.map(|_| ())
     }
 
     /// Waits until what is under way has been answered; takes nothing more.

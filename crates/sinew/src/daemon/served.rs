@@ -8,16 +8,13 @@ use sinew_core::io::Io;
 use sinew_format::model::pool_geometry::PoolGeometry;
 
 use super::addresses::Addresses;
-use super::block_devices;
 use super::history::Samples;
 use super::rates::Rates;
 use super::vhost_sockets::VhostSocket;
 use super::volume_stats::VolumeStats;
 use crate::pool::host::Open;
 use crate::protocol::answer::{EventList, HistoryView};
-use crate::protocol::state::{
-    BlockDevicePlace, InjectedFault, NbdPlaces, PoolState, ThrottleState, VhostUserPlace,
-};
+use crate::protocol::state::{InjectedFault, NbdPlaces, PoolState, ThrottleState, VhostUserPlace};
 use crate::protocol::{self, status};
 
 /// How long a request for events waits for one, and how often it looks.
@@ -89,11 +86,7 @@ impl Served {
             unix: at.path.display().to_string(),
         };
         state.vhost_user = addresses.vhost_user.iter().map(place).collect();
-        let place = |at: &block_devices::BlockDevicePlace| BlockDevicePlace {
-            volume: at.volume.clone(),
-            device: at.path.display().to_string(),
-        };
-        state.ublk = addresses.block_devices.iter().map(place).collect();
+        state.ublk = addresses.block_devices.clone();
         state.metrics = addresses.metrics.map(|address| address.to_string());
         state.http = addresses.http.map(|address| address.to_string());
         state.per_second = rates.per_second();

@@ -20,7 +20,7 @@ use sinew_uring::{Devices, OpenError, OpenOptions};
 use super::holders;
 use super::host::{self, Kind};
 
-/// How long a member in use is asked for, at least, and how often.
+/// How long the opening of a member in use is tried again, at least, and how often.
 const IN_USE_PATIENCE: Duration = Duration::from_millis(500);
 const IN_USE_PAUSE: Duration = Duration::from_millis(10);
 
@@ -43,8 +43,8 @@ pub(crate) struct Available {
 }
 
 /// Opens everything named, for this process alone. A missing member is noted and left out: a pool opens without it
-/// while its redundancy lasts. Those in use are asked for during `patience`, which may be zero, or a little longer: at a boot,
-/// udev has a device while it looks at what is on it.
+/// while its redundancy lasts. Members in use are tried again for `patience`, and for
+/// [`IN_USE_PATIENCE`] in any case: at a boot, udev has a device open while it looks at what is on it.
 ///
 /// # Errors
 /// When something stays in use elsewhere (the pool is then served already), or nothing can be opened at all.
@@ -116,8 +116,9 @@ impl Display for InUse {
 
 impl Error for InUse {}
 
-/// Opens one for this process alone. One in use is tried again until then, and for a while: a process that reads its superblock has the
-/// member only for a moment, and the kernel ends what a killed server had under way after the server itself.
+/// Opens one for this process alone. One in use is tried again until this time, and for [`IN_USE_PATIENCE`] in any case: a process
+/// that reads its superblock has the member only for a moment, and the kernel ends what a killed server had under way after the
+/// server itself.
 fn open(devices: &Devices, path: &Path, options: OpenOptions, until: Instant) -> Result<DeviceId, OpenError> {
     let until = until.max(Instant::now() + IN_USE_PATIENCE);
     loop {

@@ -287,17 +287,9 @@ impl Control {
         let failed = |error| ControlError::Failed("take a block device over", error);
         let mut params = Params { len: size_of::<Params>() as u32, ..Zeroable::zeroed() };
         self.exchange(abi::GET_PARAMS, device.number, &mut params).map_err(failed)?;
-        let until = Instant::now() + SETTLE;
-        loop {
-            match self.order(abi::START_USER_RECOVERY, device.number, 0) {
-                Ok(()) => break,
-                // The queues of the last server are still being closed.
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until => {
-                    sleep(LOOK)
-                }
-                Err(error) => return Err(failed(error)),
-            }
-        }
+        // The queues of the last server may still be being closed.
+        let is_passing = |error: &io::Error| error.raw_os_error() == Some(libc::EBUSY);
+        retry(is_passing, || self.order(abi::START_USER_RECOVERY, device.number, 0)).map_err(failed)?;
         open(device, params.device_sectors * abi::SECTOR_BYTES, true)
     }
 
@@ -369,18 +361,26 @@ impl Control {
     }
 }
 
+/// Tries again while it fails with a passing error, until that takes too long.
+fn retry<T>(
+    is_passing: impl Fn(&io::Error) -> bool,
+    mut attempt: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    let until = Instant::now() + SETTLE;
+    loop {
+        match attempt() {
+            Err(error) if is_passing(&error) && Instant::now() < until => sleep(LOOK),
+            result => return result,
+        }
+    }
+}
+
 /// Opens the character device, and all queues.
 fn open(device: Device, bytes: u64, is_taken_over: bool) -> Result<Opened, ControlError> {
     let failed = |error| ControlError::Failed("open the queues of a block device", error);
-    let until = Instant::now() + SETTLE;
-    let file = loop {
-        match OpenOptions::new().read(true).write(true).open(device.character_path()) {
-            Ok(file) => break file,
-            // udev may not have made it yet, or looks at it.
-            Err(error) if Instant::now() > until => return Err(failed(error)),
-            Err(_) => sleep(LOOK),
-        }
-    };
+    // udev may not have made it yet, or looks at it.
+    let path = device.character_path();
+    let file = retry(|_| true, || OpenOptions::new().read(true).write(true).open(&path)).map_err(failed)?;
     let queue = |index| QueueStart::new(&file, index, device.depth);
     let queues = (0..device.queues).map(queue).collect::<io::Result<_>>().map_err(failed)?;
     Ok(Opened { device, queues, bytes, is_taken_over })
