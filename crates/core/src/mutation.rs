@@ -63,6 +63,8 @@ pub enum Mutation {
     LeaveEarly,
     /// Count a late copy of a journal block as written.
     CountLateJournal,
+    /// Let the abort record of a stripe's first run cancel the opening of the stripe, too.
+    AbortOpening,
     /// Apply records of an overlapped commit whose data is still being written.
     ApplyUnlanded,
     /// Write no abort record for records whose data was not written.
@@ -185,7 +187,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 88] = [
+    pub const ALL: [Mutation; 89] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -263,6 +265,7 @@ impl Mutation {
         Mutation::GrowUnfilled,
         Mutation::SwapForever,
         Mutation::GiveUpNeeded,
+        Mutation::AbortOpening,
         Mutation::ApplyUnlanded,
         Mutation::ForgetVoid,
         Mutation::NoSpaceIsFailure,

@@ -64,9 +64,10 @@ const OF_ELASTIC: [Mutation; 17] = [
 
 /// The seeds that found the defects which the first six seeds do not find. They are played before the others, to save time.
 /// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
-const FOUND_BY: [(Mutation, u64); 66] = [
+const FOUND_BY: [(Mutation, u64); 67] = [
+    (Mutation::AbortOpening, 15),
     (Mutation::AcknowledgeEarly, 10),
-    (Mutation::AlternateSlots, 286),
+    (Mutation::AlternateSlots, 71),
     (Mutation::AroundUnlocked, 497),
     (Mutation::ChangeUnflushed, 73),
     (Mutation::ChangeUnlogged, 1622),
@@ -76,7 +77,7 @@ const FOUND_BY: [(Mutation, u64); 66] = [
     (Mutation::CountLateJournal, 231),
     (Mutation::CountLateRun, 15),
     (Mutation::DemoteFromStale, 133),
-    (Mutation::DropReleased, 42),
+    (Mutation::DropReleased, 101),
     (Mutation::DrainOutOfOrder, 10),
     (Mutation::EmptyReadsDevice, 45),
     (Mutation::EmptyRevives, 2153),
@@ -110,7 +111,7 @@ const FOUND_BY: [(Mutation, u64); 66] = [
     (Mutation::OneJournalCopy, 10),
     (Mutation::OverwriteUnmoved, 91),
     (Mutation::PagesBeforeJournal, 12),
-    (Mutation::PresumeDead, 269),
+    (Mutation::PresumeDead, 174),
     (Mutation::PromoteUnlocked, 48),
     (Mutation::RebuildOneUnit, 103),
     (Mutation::RecordUnflushed, 734),
@@ -123,7 +124,7 @@ const FOUND_BY: [(Mutation, u64); 66] = [
     (Mutation::SkipResync, 14),
     (Mutation::StrayImageParity, 10),
     (Mutation::TailPassesForms, 214),
-    (Mutation::TailPastFlushed, 21_935_324_910_671),
+    (Mutation::TailPastFlushed, 90),
     (Mutation::TrimBeforeForm, 391),
     (Mutation::TrimUnderReaders, 391),
     (Mutation::TrustOldGroup, 32),
@@ -249,7 +250,16 @@ const POWER_LOSS_WHILE_LOGGING: [&str; 9] = [
 ];
 
 /// Power fails often, while members that compress have no space.
-const POWER_LOSS_WITHOUT_SPACE: [&str; 4] = ["openings=30", "endings=power", "compressing=true", "squeeze=1"];
+const POWER_LOSS_WITHOUT_SPACE: [&str; 8] = [
+    "requests=40",
+    "clients=2",
+    "volumes=200",
+    "physical=60",
+    "openings=30",
+    "endings=power",
+    "compressing=true",
+    "squeeze=1",
+];
 
 /// Power fails often, while stripes of a mapped pool are converted.
 const POWER_LOSS_WHILE_CONVERTING: [&str; 16] = [
@@ -272,7 +282,7 @@ const POWER_LOSS_WHILE_CONVERTING: [&str; 16] = [
 ];
 
 /// Power fails all the time, while chunks of a mapped pool without much space are released.
-const POWER_LOSS_WHILE_RELEASING: [&str; 13] = [
+const POWER_LOSS_WHILE_RELEASING: [&str; 16] = [
     "array=none",
     "compressing=true",
     "squeeze=1",
@@ -286,6 +296,9 @@ const POWER_LOSS_WHILE_RELEASING: [&str; 13] = [
     "physical=100",
     "lost=0",
     "corrupt=0",
+    "clients=4",
+    "volumes=100",
+    "blocks_max=40",
 ];
 
 /// Power fails often, while blocks are overwritten again and again, mostly without a flush.
@@ -310,6 +323,30 @@ const POWER_LOSS_WHILE_OVERWRITING: [&str; 20] = [
     "clients=4",
     "protection=mirror2",
     "depth=8",
+];
+
+/// Power fails often, while the tail of a small journal advances, mostly without a flush.
+const POWER_LOSS_BESIDE_CHECKPOINTS: [&str; 20] = [
+    "array=none",
+    "openings=30",
+    "endings=power",
+    "throttle=0",
+    "lost=0",
+    "corrupt=0",
+    "trouble=0",
+    "shards=1",
+    "physical=0",
+    "squeeze=0",
+    "protection=mirror2",
+    "requests=100",
+    "flushes=1",
+    "sequential=0",
+    "writes=95",
+    "blocks_max=4",
+    "clients=7",
+    "depth=8",
+    "journal_blocks=64",
+    "volumes=400",
 ];
 
 /// Power fails often, while groups of the journal are hedged and members fail.
@@ -363,6 +400,7 @@ fn draw(way: Mutation, seed: u64) -> Plan {
         Mutation::TrustOldMap => (&[], &LAST_RESORT),
         Mutation::ConvertWithoutFlush => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_CONVERTING),
         Mutation::DropReleased => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_RELEASING),
+        Mutation::TailPastFlushed => (&WITHOUT_OPERATORS, &POWER_LOSS_BESIDE_CHECKPOINTS),
         Mutation::PresumeDead => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_OVERWRITING),
         Mutation::ChangeUnflushed => (&WITHOUT_OPERATORS, &POWER_LOSS_IN_GROWTH),
         Mutation::KeepImages => (&WITHOUT_OPERATORS, &POWER_LOSS_IN_SLOW_GROWTH),

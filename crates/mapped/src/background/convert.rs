@@ -93,6 +93,9 @@ impl<I: Io> Converter<I> {
             let Some(stripe) = queue.pop_front() else { break };
             let found = self.store.tables().stripe(stripe);
             if found.state != StripeState::Mirrored {
+                if self.store.is_opening(stripe) {
+                    queue.push_back(stripe);
+                }
                 continue;
             }
             if self.stripes.second_chance().take(stripe) {

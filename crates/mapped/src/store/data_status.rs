@@ -12,6 +12,16 @@ pub(crate) struct DataStatus {
 }
 
 impl DataStatus {
+    /// Of a record that names no data.
+    pub(super) fn without_data() -> DataStatus {
+        DataStatus { written: Cell::new(Some(true)), recorded: Cell::default() }
+    }
+
+    /// Whether the record is in a block.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.recorded.get()
+    }
+
     pub(super) fn is_settled(&self) -> bool {
         self.written.get().is_some()
     }

@@ -191,6 +191,13 @@ impl Journal {
         promise
     }
 
+    /// As `commit`, for the record that opens a stripe; the status tells when a block has it.
+    pub(crate) fn commit_opening(&self, record: Record) -> (Rc<DataStatus>, Promise<CommitResult>) {
+        let status = Rc::new(DataStatus::without_data());
+        let committed = self.commit_overlapped(vec![record], &status);
+        (status, committed)
+    }
+
     /// As `commit`, ahead of the queue: for records that depend on none before them and that a flush waits for.
     pub(super) fn commit_urgent(&self, records: Vec<Record>) -> impl Future<Output = CommitResult> + use<> {
         let (entries, promise) = entries(records, true);

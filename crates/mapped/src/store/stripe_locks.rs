@@ -56,7 +56,7 @@ impl<I: Io> Store<I> {
 
     /// Whether requests or background work use the stripe, or it is being made.
     pub(crate) fn in_use(&self, stripe: StripeId) -> bool {
-        self.users.borrow().contains_key(&stripe) || self.opening.borrow().contains_key(&stripe)
+        self.has_users(stripe) || self.is_opening(stripe)
     }
 
     /// Locks a stripe for one background job, unless it is in use or still being opened.
@@ -71,6 +71,11 @@ impl<I: Io> Store<I> {
     /// Whether requests or a background job use the stripe.
     pub(crate) fn has_users(&self, stripe: StripeId) -> bool {
         self.users.borrow().contains_key(&stripe)
+    }
+
+    /// Whether the record that opens a stripe is to come, or is not applied yet.
+    pub(crate) fn is_opening(&self, stripe: StripeId) -> bool {
+        self.opening.borrow().contains_key(&stripe)
     }
 
     /// Stripes that are used or being opened.

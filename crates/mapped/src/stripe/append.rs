@@ -14,6 +14,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 
 use crate::marks::Mark;
+use crate::store::data_status::DataStatus;
 use crate::store::overlapped_commit::OverlappedCommit;
 use crate::stripe::Stripes;
 use crate::stripe::appender::Run;
@@ -28,10 +29,11 @@ use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
 use sinew_format::model::policy::Packing;
 
-/// Runs being written at the same time, or as many as there are members: few, so that more share each, where they are packed.
+/// Runs being written at the same time, or as many as there are members, while what waits does not fill a chunk: few, so
+/// that more share each, where they are packed.
 const RUNS_IN_FLIGHT_LEAST: u32 = 8;
 
-const LONE_RUNS_IN_FLIGHT_MAX: u32 = 256;
+const RUNS_IN_FLIGHT_MAX: u32 = 256;
 
 impl<I: Io> Stripes<I> {
     /// The task that writes queued pieces. It never ends.
@@ -40,8 +42,10 @@ impl<I: Io> Stripes<I> {
         loop {
             let ready = || {
                 let in_flight_max = match self.policy.get().packing {
-                    Packing::Packed => RUNS_IN_FLIGHT_LEAST.max(self.store.members().count() as u32),
-                    Packing::WholeChunks => LONE_RUNS_IN_FLIGHT_MAX,
+                    Packing::Packed if !appender.fills_chunk() => {
+                        RUNS_IN_FLIGHT_LEAST.max(self.store.members().count() as u32)
+                    }
+                    Packing::Packed | Packing::WholeChunks => RUNS_IN_FLIGHT_MAX,
                 };
                 (!appender.queue.borrow().is_empty() && appender.in_flight.get() < in_flight_max)
                     .then_some(())
@@ -50,7 +54,7 @@ impl<I: Io> Stripes<I> {
             batch(|| appender.queue.borrow().len(), CHUNK_BLOCKS as usize).await;
             let mut chosen = self.choose();
             if chosen.is_none() && !appender.open.borrow().is_empty() {
-                self.open_responsive().await;
+                self.open_responsive();
                 chosen = self.choose().or_else(|| {
                     self.store.mark(Mark::AppendToSpiking);
                     self.choose_least_bad()
@@ -73,7 +77,7 @@ impl<I: Io> Stripes<I> {
 
     /// Writes a run to all its copies and records it. When a member fails, the pieces are queued again, in front.
     async fn write_run(self: Rc<Self>, run: Run) {
-        let Run { stripe, slot, offset, mut homes, pieces } = run;
+        let Run { stripe, slot, offset, mut homes, pieces, opening } = run;
         self.store.note_unflushed(stripe);
         if mutation::on(Mutation::OneDataCopy) {
             homes.truncate(1);
@@ -85,7 +89,7 @@ impl<I: Io> Stripes<I> {
         let version = self.store.members().version();
         let writes = homes.iter().map(|&home| self.store.members().write(home, offset, Rc::clone(&data)));
         let mut writes = pin!(join_all(writes));
-        let mut overlapped = self.begin_run_commit(slot, &pieces);
+        let mut overlapped = self.begin_run_commit(slot, &pieces, &opening);
         let in_time = self.await_run(&homes, writes.as_mut(), &mut overlapped).await;
         let (results, pieces) = match in_time {
             Some(results) => (results, Some(pieces)),
@@ -164,14 +168,22 @@ impl<I: Io> Stripes<I> {
         self.appender.run_ended();
     }
 
-    /// Commits the records of a client's run while its data is written.
+    /// Commits the records of a client's run while its data is written. Not those of a stripe's first slot while no block has
+    /// the record that opens the stripe: an abort record of that slot would cancel the opening as well.
     fn begin_run_commit(
         &self,
         first: SlotNo,
         pieces: &[(Piece, Rc<Completion>)],
+        opening: &DataStatus,
     ) -> Option<OverlappedCommit> {
         let is_clients = pieces.iter().all(|(piece, _)| piece.condition == Condition::Always);
-        if !is_clients || !self.store.members().may_hedge() || mutation::on(Mutation::AcknowledgeEarly) {
+        let is_first = first.0.is_multiple_of(self.store.geometry().slots_per_stripe());
+        let would_cancel = is_first && !opening.is_recorded() && !mutation::on(Mutation::AbortOpening);
+        if !is_clients
+            || would_cancel
+            || !self.store.members().may_hedge()
+            || mutation::on(Mutation::AcknowledgeEarly)
+        {
             return None;
         }
         let slots = pieces.iter().map(|(piece, _)| piece.blocks()).sum();

@@ -4,12 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use crate::store::data_status::DataStatus;
 use crate::stripe::open_stripe::OpenStripe;
 use crate::stripe::piece::{Condition, Piece};
 use sinew_core::completion::{AppendResult, Completion};
 use sinew_core::ids::{ChunkAddr, SlotNo, StripeId};
 use sinew_core::sync::{Promise, Signal};
 use sinew_core::volume::VolumeError;
+use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
 
 /// The queue of small writes and the stripes they go to.
 #[derive(Default)]
@@ -31,6 +33,8 @@ pub(crate) struct Run {
     pub(super) offset: u32,
     pub(super) homes: Vec<ChunkAddr>,
     pub(super) pieces: Vec<(Piece, Rc<Completion>)>,
+    /// Of the record that opens the stripe.
+    pub(super) opening: Rc<DataStatus>,
 }
 
 impl Appender {
@@ -86,6 +90,15 @@ impl Appender {
     /// Whether appending waits for room.
     pub(crate) fn is_starved(&self) -> bool {
         self.starved.get()
+    }
+
+    /// Whether what is queued fills a chunk, so that nothing is gained by waiting for more.
+    pub(super) fn fills_chunk(&self) -> bool {
+        let mut room = CHUNK_BLOCKS;
+        self.queue.borrow().iter().any(|(piece, _)| {
+            room = room.saturating_sub(piece.blocks());
+            room == 0
+        })
     }
 
     /// Sends conditional pieces away; false when there are none.

@@ -1,5 +1,8 @@
 //! One stripe that small writes are appended to.
 
+use std::rc::Rc;
+
+use crate::store::data_status::DataStatus;
 use sinew_core::ids::{ChunkAddr, StripeId};
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
 
@@ -10,6 +13,8 @@ pub(crate) struct OpenStripe {
     /// Blocks appended to each column.
     pub(super) fill: Vec<u32>,
     pub(super) column_next: usize,
+    /// Of the record that opens it.
+    pub(super) opening: Rc<DataStatus>,
 }
 
 impl OpenStripe {

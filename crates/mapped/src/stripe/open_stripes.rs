@@ -24,7 +24,7 @@ impl<I: Io> Stripes<I> {
     }
 
     /// Opens another stripe, if one can be allocated without waiting on members that all respond.
-    pub(super) async fn open_responsive(self: &Rc<Self>) {
+    pub(super) fn open_responsive(self: &Rc<Self>) {
         if self.appender.open.borrow().len() >= OPEN_MAX {
             return;
         }
@@ -33,8 +33,7 @@ impl<I: Io> Stripes<I> {
             let all = (0..self.store.members().count()).map(|i| MemberId(i as u8));
             all.filter(|&m| self.store.members().takes_new(m) && !self.store.members().responds(m))
                 .for_each(|m| self.store.members().latency.note(m, |watch| watch.redirections += 1));
-            // When that fails, the stripes that are open are used.
-            let _ = self.open_allocated(id, chunks).await;
+            self.open_allocated(id, chunks);
         }
     }
 
@@ -52,11 +51,13 @@ impl<I: Io> Stripes<I> {
             self.store.room().changed().notify();
         }
         let (id, chunks) = allocated?;
-        self.open_allocated(id, chunks).await
+        self.open_allocated(id, chunks);
+        Ok(())
     }
 
-    async fn open_allocated(self: &Rc<Self>, id: StripeId, chunks: StripeChunks) -> Result<(), VolumeError> {
-        let version = self.store.members().version();
+    /// Begins to append to a stripe. The records of what is appended come after that of its opening, so nothing waits for this
+    /// one: it counts only once all data is written that records before it name.
+    fn open_allocated(self: &Rc<Self>, id: StripeId, chunks: StripeChunks) {
         self.store.share(id);
         let record = Record::Open {
             stripe: id,
@@ -64,20 +65,23 @@ impl<I: Io> Stripes<I> {
             columns: chunks.columns as u8,
             homes: chunks.homes.clone(),
         };
-        let committed = self.store.journal().commit(vec![record]).await;
-        self.store.end_opening(id);
+        let (opening, committed) = self.store.journal().commit_opening(record);
         let fill = vec![0; chunks.columns];
-        let lost = chunks.homes.iter().flatten().any(|h| self.store.members().lost_since(h.member, version));
-        if committed.is_err() || lost {
-            self.store.mark(Mark::OpenStripeVoid);
-            // Empty, and never appended to: reclaim frees it.
-            self.close_stripe(id);
-            return committed;
-        }
-        let open = OpenStripe { id, homes: chunks.homes, fill, column_next: 0 };
+        let open = OpenStripe { id, homes: chunks.homes, fill, column_next: 0, opening };
         self.appender.open.borrow_mut().push(open);
         self.store.counters().stripes_opened.add(1);
-        Ok(())
+        let stripes = Rc::clone(self);
+        self.store.io().spawn(async move {
+            let committed = committed.await;
+            stripes.store.end_opening(id);
+            if committed.is_err() {
+                stripes.store.mark(Mark::OpenStripeVoid);
+                stripes.close_open(id);
+            }
+            // By now it may be closed, and nothing in it live any more.
+            stripes.store.note_emptied(id);
+            stripes.store.wakeups().reclaim.kick();
+        });
     }
 
     /// Ends appending to a stripe: it may be converted from now on.
@@ -181,7 +185,8 @@ impl<I: Io> Stripes<I> {
         let g = self.store.geometry();
         let homes = self.copies_of(&open.homes, column).collect();
         self.store.share(open.id);
-        Some(Run { stripe: open.id, slot: g.slot(open.id, column, offset), offset, homes, pieces })
+        let (slot, opening) = (g.slot(open.id, column, offset), Rc::clone(&open.opening));
+        Some(Run { stripe: open.id, slot, offset, homes, pieces, opening })
     }
 }
 
