@@ -26,7 +26,7 @@ use sinew_core::io::{Io, IoError};
 /// A member with at most this number of requests in flight counts as idle.
 const IDLE_REQUESTS: usize = 1;
 /// A member with at most this number of requests in flight is not busy: an SSD has more dies.
-const FEW_REQUESTS: usize = 4;
+const FEW_REQUESTS: u32 = 4;
 /// Busy members are read instead of a slow one if each has this part of its requests in flight, or less. Where all are
 /// equally busy, being late is the load's doing, and more reads add to it.
 const BUSY_PART: usize = 2;
@@ -268,7 +268,15 @@ impl Load {
 
     /// Whether the members are so much less busy that they probably answer earlier.
     fn is_lower(self) -> bool {
-        self.in_flight <= self.reads * FEW_REQUESTS || self.in_flight * BUSY_PART <= self.reads * self.avoided
+        self.in_flight <= self.reads * FEW_REQUESTS as usize
+            || self.in_flight * BUSY_PART <= self.reads * self.avoided
+    }
+}
+
+impl<I: Io> Members<I> {
+    /// Whether further requests wait for those that the member has in flight.
+    pub fn is_busy(&self, member: MemberId) -> bool {
+        self.in_flight(member) > FEW_REQUESTS
     }
 }
 

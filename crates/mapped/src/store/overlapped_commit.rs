@@ -49,15 +49,17 @@ impl OverlappedCommit {
 }
 
 impl<I: Io> Store<I> {
-    /// Commits records about `slots` slots while their data is written, unless too many commits do so.
+    /// Commits records about `slots` slots while their data is written to these homes, unless too many commits do so, or a
+    /// member is busy: its data would be late, and hold up the records of others.
     pub(crate) fn begin_overlapped_commit(
         &self,
+        homes: &[ChunkAddr],
         records: impl FnOnce() -> Vec<Record>,
         first: SlotNo,
         slots: u32,
     ) -> Option<OverlappedCommit> {
         let (count, since) = (self.journal.overlapped.get(), self.journal.next());
-        if count >= OVERLAPPED_MAX {
+        if count >= OVERLAPPED_MAX || homes.iter().any(|home| self.members.is_busy(home.member)) {
             return None;
         }
         self.journal.overlapped.set(count + 1);

@@ -89,7 +89,7 @@ impl<I: Io> Stripes<I> {
         let version = self.store.members().version();
         let writes = homes.iter().map(|&home| self.store.members().write(home, offset, Rc::clone(&data)));
         let mut writes = pin!(join_all(writes));
-        let mut overlapped = self.begin_run_commit(slot, &pieces, &opening);
+        let mut overlapped = self.begin_run_commit(&homes, slot, &pieces, &opening);
         let in_time = self.await_run(&homes, writes.as_mut(), &mut overlapped).await;
         let (results, pieces) = match in_time {
             Some(results) => (results, Some(pieces)),
@@ -172,6 +172,7 @@ impl<I: Io> Stripes<I> {
     /// the record that opens the stripe: an abort record of that slot would cancel the opening as well.
     fn begin_run_commit(
         &self,
+        homes: &[ChunkAddr],
         first: SlotNo,
         pieces: &[(Piece, Rc<Completion>)],
         opening: &DataStatus,
@@ -187,16 +188,19 @@ impl<I: Io> Stripes<I> {
             return None;
         }
         let slots = pieces.iter().map(|(piece, _)| piece.blocks()).sum();
-        self.store.begin_overlapped_commit(|| records_of(first, pieces), first, slots)
+        self.store.begin_overlapped_commit(homes, || records_of(first, pieces), first, slots)
     }
 
-    /// Whether a run that is late may be written again: other members respond, and not too much is done twice.
+    /// Whether a run that is late may be written again: other members respond and are not busy, nothing waits for them, and not
+    /// too much is done twice. Where all are busy the load is why it is late.
     fn may_write_again(&self, homes: &[ChunkAddr]) -> bool {
-        let responds = |&m: &MemberId| self.store.members().takes_new(m) && self.store.members().responds(m);
+        let members = self.store.members();
+        let is_idle = |&m: &MemberId| members.takes_new(m) && members.responds(m) && !members.is_busy(m);
         let late = homes.iter().filter(|home| self.store.members().burden(home.member).stragglers > 0);
         let mut late = late.map(|home| home.member).peekable();
-        let is_possible =
-            late.peek().is_some() && self.store.members().ids().filter(responds).count() >= homes.len();
+        let is_possible = late.peek().is_some()
+            && self.appender.queue.borrow().is_empty()
+            && members.ids().filter(is_idle).count() >= homes.len();
         if !is_possible || !self.store.members().latency.spend(homes.len()) {
             self.store.mark(Mark::AroundTooDear);
             return false;

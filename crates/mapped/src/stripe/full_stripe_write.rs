@@ -105,7 +105,9 @@ impl<I: Io> Stripes<I> {
             }
             let (first, slots) =
                 (self.store.geometry().slot(id, 0, 0), allocated.columns as u32 * CHUNK_BLOCKS);
+            let homes: Vec<ChunkAddr> = writing.iter().map(|(home, _)| *home).collect();
             overlapped = self.store.begin_overlapped_commit(
+                &homes,
                 || self.stripe_records(id, allocated, pieces),
                 first,
                 slots,
