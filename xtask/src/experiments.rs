@@ -5,9 +5,18 @@ use std::fs;
 
 use crate::{built, root, step};
 
-/// The quick forms that `test` runs: half a minute of one core. The others take longer, or read traces.
-pub(crate) const TESTED: [&str; 8] =
-    ["first", "spread", "fastscale", "mttdl", "esap-reliability", "ageing-together", "consumer", "scaled"];
+/// The quick forms that `test` runs: three quarters of a minute of one core. The others take longer, or read traces.
+pub(crate) const TESTED: [&str; 9] = [
+    "first",
+    "spread",
+    "fastscale",
+    "mttdl",
+    "esap-reliability",
+    "ageing-together",
+    "consumer",
+    "scaled",
+    "bursts",
+];
 /// The environment variable that names the directory of traces; files that need it say so.
 const TRACES: &str = "SINEW_TRACES";
 

@@ -185,8 +185,11 @@ impl Plan {
                 let mut set = case.set.clone();
                 set.extend(swept.clone());
                 let subject = variant(name, &document, &set)?;
-                let with_overrides = |error: Error| {
-                    if set.is_empty() { error } else { misfit(name, &set, &error.to_string()) }
+                let with_overrides = |error: Error| match error {
+                    // It names the file, or the part of the workload.
+                    Error::Workload(_) => error,
+                    error if set.is_empty() => error,
+                    error => misfit(name, &set, &error.to_string()),
                 };
                 subject.check(base).map_err(with_overrides)?;
                 let seeds = if quick { &subject.seeds()[..1] } else { subject.seeds() };

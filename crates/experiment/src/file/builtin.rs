@@ -45,6 +45,8 @@ builtin![
     "avoidance",
     "fusionraid",
     "equal-state",
+    "bursts",
+    "real-traces",
     "exchange",
     "techniques",
     "ageing",
