@@ -116,12 +116,12 @@ fn a_member_that_is_slower_for_good_is_told_once() {
         scene.look(3);
         assert_eq!(scene.told(), []);
         let device = scene.world.device(scene.candidates[SLOW].device);
-        device.slow_down(10, 80 * SECOND);
-        changes += scene.look(75);
+        device.slow_down(10, 160 * SECOND);
+        changes += scene.look(155);
         assert_eq!(scene.told(), [(SLOW, MemberChange::Slow)]);
         scene.look(60);
         assert_eq!(scene.told(), [(SLOW, MemberChange::Slow), (SLOW, MemberChange::NotSlow)]);
         scene.ends.set(true);
     }
-    assert!(changes > 2, "the member is not in spikes now and then: {changes}");
+    assert!(changes > 4, "the member is not in spikes now and then: {changes}");
 }
