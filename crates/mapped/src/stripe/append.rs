@@ -41,14 +41,13 @@ impl<I: Io> Stripes<I> {
         let appender = &self.appender;
         loop {
             let ready = || {
-                let in_flight_max = match self.policy.get().packing {
-                    Packing::Packed if !appender.fills_chunk() => {
-                        RUNS_IN_FLIGHT_LEAST.max(self.store.members().count() as u32)
-                    }
-                    Packing::Packed | Packing::WholeChunks => RUNS_IN_FLIGHT_MAX,
+                let few = match self.policy.get().packing {
+                    Packing::Packed => RUNS_IN_FLIGHT_LEAST.max(self.store.members().count() as u32),
+                    Packing::WholeChunks => RUNS_IN_FLIGHT_MAX,
                 };
-                (!appender.queue.borrow().is_empty() && appender.in_flight.get() < in_flight_max)
-                    .then_some(())
+                let in_flight = appender.in_flight.get();
+                let may_start = in_flight < few || in_flight < RUNS_IN_FLIGHT_MAX && appender.fills_chunk();
+                (!appender.queue.borrow().is_empty() && may_start).then_some(())
             };
             appender.work.wait(ready).await;
             batch(|| appender.queue.borrow().len(), CHUNK_BLOCKS as usize).await;
@@ -196,16 +195,16 @@ impl<I: Io> Stripes<I> {
     fn may_write_again(&self, homes: &[ChunkAddr]) -> bool {
         let members = self.store.members();
         let is_idle = |&m: &MemberId| members.takes_new(m) && members.responds(m) && !members.is_busy(m);
-        let late = homes.iter().filter(|home| self.store.members().burden(home.member).stragglers > 0);
+        let late = homes.iter().filter(|home| members.burden(home.member).stragglers > 0);
         let mut late = late.map(|home| home.member).peekable();
         let is_possible = late.peek().is_some()
             && self.appender.queue.borrow().is_empty()
             && members.ids().filter(is_idle).count() >= homes.len();
-        if !is_possible || !self.store.members().latency.spend(homes.len()) {
+        if !is_possible || !members.latency.spend(homes.len()) {
             self.store.mark(Mark::AroundTooDear);
             return false;
         }
-        late.for_each(|member| self.store.members().latency.note(member, |watch| watch.hedges += 1));
+        late.for_each(|member| members.latency.note(member, |watch| watch.hedges += 1));
         true
     }
 

@@ -98,22 +98,18 @@ impl<I: Io> Stripes<I> {
         let mut writing: Vec<_> =
             writes.map(|(home, data)| (home, Box::pin(self.store.members().write(home, 0, data)))).collect();
         let mut written = Vec::with_capacity(writing.len());
-        let mut overlapped = None;
-        if purpose == Purpose::User && self.store.members().may_hedge() {
-            while written.len() < writing.len() {
-                written.extend(next_of(&mut writing).await);
-            }
-            let (first, slots) =
-                (self.store.geometry().slot(id, 0, 0), allocated.columns as u32 * CHUNK_BLOCKS);
-            let homes: Vec<ChunkAddr> = writing.iter().map(|(home, _)| *home).collect();
-            overlapped = self.store.begin_overlapped_commit(
-                &homes,
-                || self.stripe_records(id, allocated, pieces),
-                first,
-                slots,
-            );
+        let overlaps = purpose == Purpose::User && self.store.members().may_hedge();
+        while overlaps && written.len() < writing.len() {
+            written.extend(next_of(&mut writing).await);
         }
         let homes: Vec<ChunkAddr> = writing.iter().map(|(home, _)| *home).collect();
+        let begin = || {
+            let (first, slots) =
+                (self.store.geometry().slot(id, 0, 0), allocated.columns as u32 * CHUNK_BLOCKS);
+            let records = || self.stripe_records(id, allocated, pieces);
+            self.store.begin_overlapped_commit(&homes, records, first, slots)
+        };
+        let mut overlapped = overlaps.then(begin).flatten();
         let mut rest = pin!(end_all(&mut writing));
         if overlapped.is_some() {
             if let Some(rest) = self.store.await_in_time(&homes, rest.as_mut()).await {
