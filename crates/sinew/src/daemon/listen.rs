@@ -5,7 +5,8 @@ use std::fs::Permissions;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -19,6 +20,7 @@ use super::tls_options::TlsOptions;
 use super::vhost_sockets::VhostSocket;
 use crate::pool::cores::{self, CoreList};
 use crate::pool::fault_member::{self, FaultMember};
+use crate::pool::members::{IN_USE_PATIENCE, IN_USE_PAUSE};
 use crate::pool::preset;
 use crate::protocol::socket;
 use crate::units;
@@ -248,6 +250,18 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr> {
     found.next().with_context(|| format!("{text} has no address"))
 }
 
+/// Whether a server goes on to answer at a socket. The kernel closes the socket of a killed server after the server itself.
+fn is_in_use(path: &Path) -> bool {
+    let until = Instant::now() + IN_USE_PATIENCE;
+    while socket::is_alive(path) {
+        if Instant::now() > until {
+            return true;
+        }
+        sleep(IN_USE_PAUSE);
+    }
+    false
+}
+
 /// Listens at a path. A socket there that no server answers at is replaced.
 ///
 /// # Errors
@@ -258,7 +272,7 @@ pub(crate) fn bind_unix(io: &UringIo, path: &Path) -> Result<Listener> {
         if !meta.file_type().is_socket() {
             bail!("{} is there already and is not a socket; choose another path", path.display());
         }
-        if socket::is_alive(path) {
+        if is_in_use(path) {
             bail!("{} is in use by another server; stop it, or choose another path", path.display());
         }
         std::fs::remove_file(path)
@@ -266,4 +280,24 @@ pub(crate) fn bind_unix(io: &UringIo, path: &Path) -> Result<Listener> {
     }
     let listener = Listener::bind_unix(io, path);
     listener.with_context(|| format!("cannot listen on {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::is_in_use;
+
+    #[test]
+    fn a_socket_that_is_being_closed_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        assert!(is_in_use(&path));
+        // It answers once more.
+        let ending = std::thread::spawn(move || listener.accept().map(drop));
+        // The connection of the first look is accepted first.
+        assert!(!is_in_use(&path));
+        ending.join().unwrap().unwrap();
+    }
 }

@@ -20,9 +20,9 @@ use sinew_uring::{Devices, OpenError, OpenOptions};
 use super::holders;
 use super::host::{self, Kind};
 
-/// How long the opening of a member in use is tried again, at least, and how often.
-const IN_USE_PATIENCE: Duration = Duration::from_millis(500);
-const IN_USE_PAUSE: Duration = Duration::from_millis(10);
+/// How long something in use is tried again, at least, and how often: a member, or the socket of a server.
+pub(crate) const IN_USE_PATIENCE: Duration = Duration::from_millis(500);
+pub(crate) const IN_USE_PAUSE: Duration = Duration::from_millis(10);
 
 /// The only directory in /dev that is for files: a file system in memory.
 const SHARED_MEMORY: &str = "/dev/shm";
