@@ -13,6 +13,8 @@ sinew_core::coverage_marks! {
     ArrayFailed,
     /// An array: the log's ring is full.
     ArrayLogFull,
+    /// An array: a large group of the log was striped over the members of a stripe.
+    ArrayLogStriped,
     /// An array: a member failed while a group was written; another takes its place.
     ArrayLogMemberLost,
     /// An array: a group of the log went to other members than it would have, because those are in a spike.
@@ -129,6 +131,12 @@ sinew_core::coverage_marks! {
     ArrayRecoverGroupVoid,
     /// An array: a group was on too few members, and written to more.
     ArrayRecoverCopied,
+    /// An array: a striped group was put together from its units.
+    ArrayRecoverStriped,
+    /// An array: too few units of a striped group are there.
+    ArrayRecoverStripedVoid,
+    /// An array: a unit of a striped group was not in the ring of its member, and made from the others.
+    ArrayRecoverUnitMade,
     /// An array: an after-image was put in its place.
     ArrayRecoverImage,
     /// An array: parity of an after-image was not in the ring of its member, and made from the rest.

@@ -20,6 +20,7 @@ use sinew_members::message::{Reply, Request};
 use sinew_members::open_error::RecoverError;
 use sinew_members::pool_shard::{OpenShard, PoolShard};
 use sinew_members::recovery_report::RecoveryReport;
+use sinew_members::ring::group_form::GroupForm;
 use sinew_members::status::ShardStatus;
 use sinew_members::throttle::Throttle;
 
@@ -335,6 +336,10 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
 
     fn set_elastic_policy(&self, policy: ElasticPolicy) {
         self.governing.set_policy(policy);
+    }
+
+    fn set_group_form(&self, form: GroupForm) {
+        self.journal.log().form_costs.set_form(form);
     }
 
     fn reshape(

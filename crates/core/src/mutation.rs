@@ -63,6 +63,14 @@ pub enum Mutation {
     LeaveEarly,
     /// Count a late copy of a journal block as written.
     CountLateJournal,
+    /// Count a striped group of an array's log while units of it are late.
+    CountLateUnit,
+    /// Write no parity of striped groups.
+    LoseUnit,
+    /// Take units of striped groups at recovery whatever their checksums.
+    TrustUnit,
+    /// Leave striped groups without the units that recovery did not find.
+    LeaveUnitMissing,
     /// Let the abort record of a stripe's first run cancel the opening of the stripe, too.
     AbortOpening,
     /// Apply records of an overlapped commit whose data is still being written.
@@ -187,7 +195,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 89] = [
+    pub const ALL: [Mutation; 93] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -265,6 +273,10 @@ impl Mutation {
         Mutation::GrowUnfilled,
         Mutation::SwapForever,
         Mutation::GiveUpNeeded,
+        Mutation::CountLateUnit,
+        Mutation::LoseUnit,
+        Mutation::TrustUnit,
+        Mutation::LeaveUnitMissing,
         Mutation::AbortOpening,
         Mutation::ApplyUnlanded,
         Mutation::ForgetVoid,

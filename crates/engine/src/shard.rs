@@ -177,6 +177,7 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, request: ControlRequest) {
         ControlRequest::Throttle(limits) => shard.throttle().set(limits),
         ControlRequest::Policy(policy) => shard.set_policy(policy),
         ControlRequest::ElasticPolicy(policy) => shard.set_elastic_policy(policy),
+        ControlRequest::GroupForm(form) => shard.set_group_form(form),
         ControlRequest::SpikeAvoidance(mode) => shard.members().set_spike_avoidance(mode),
         ControlRequest::IoTimeout(ns) => shard.members().io_timeouts.set(ns),
         ControlRequest::SpaceMark { done } => {

@@ -7,6 +7,7 @@
 pub mod codec;
 pub mod foreign;
 pub mod form_page;
+pub mod group_striping;
 pub mod journal_block;
 pub mod log_group;
 pub mod model;

@@ -2,13 +2,14 @@
 //!
 //! The head has a CRC32C of itself and one for each data block, so any member's copy shows
 //! whether the group is torn. The parity of after-images comes last. Each block of it is on one member only, so its
-//! presence is checked separately.
+//! presence is checked separately. So is that of the data of a striped group, which each member has a part of.
 
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::checksum::crc32c;
 
 use crate::FORMAT_VERSION;
 use crate::codec::{DecodeError, Reader, Writer};
+use crate::group_striping::{GroupStriping, PARITY_MAX};
 use crate::model::form::Form;
 use sinew_core::ids::Uuid;
 
@@ -98,19 +99,25 @@ pub enum GroupRecord {
         /// Runs of stripes: first, count.
         stripes: Vec<(u64, u32)>,
     },
+    /// The data of this group is dealt over members, with parity, instead of being on each member that has the head. The
+    /// checksums of the parity come after all others.
+    Striped {
+        /// The members of the columns, those of parity last.
+        members: Vec<u8>,
+        /// How many of these get parity.
+        parities: u8,
+    },
 }
 
 /// P, and behind it Q, as units of images.
 pub const IMAGE_OF_P: u16 = u16::MAX - 1;
-/// Parity columns of a stripe at most.
-pub const PARITY_MAX: usize = 2;
 
 /// Consecutive data blocks of the group that belong to one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The record.
     pub record: usize,
-    /// A parity column, and the only member that has it. All other data is on each member that has the head.
+    /// A parity column, and the only member that has it. All other data is on each member that has the head, or striped.
     pub parity: Option<(usize, u8)>,
     /// The first block, within the group.
     pub first: u32,
@@ -128,21 +135,56 @@ pub struct Group {
     /// Its data blocks, in order: those that go with the head, in the order of the records, then parity, member by
     /// member, each in the order of the records.
     pub parts: Vec<Part>,
-    /// A checksum for each data block.
+    /// How the data is dealt, if it is not with the head.
+    pub striping: Option<GroupStriping>,
+    /// A checksum for each data block, then for each block of the striping's parity.
     crcs: Vec<u32>,
 }
 
 impl Group {
     /// Number of blocks that each member with the head has.
     pub fn shared_blocks(&self) -> u32 {
-        let parity = self.parts.iter().find(|part| part.parity.is_some());
-        parity.map_or(self.header.blocks, |part| part.first)
+        if self.striping.is_some() { self.header.head_blocks } else { data_end(&self.header, &self.parts) }
+    }
+
+    /// Whether `bytes` are the content of a unit of the group's striping.
+    pub fn has_unit(&self, striping: &GroupStriping, unit: usize, bytes: &[u8]) -> bool {
+        let blocks = striping.unit(unit);
+        let of_data = self.header.blocks - self.header.head_blocks;
+        let before = if unit < striping.columns() { 0 } else { of_data };
+        let crcs = &self.crcs[(before + blocks.start) as usize..];
+        bytes.len() == blocks.len() * BLOCK_BYTES
+            && bytes.chunks_exact(BLOCK_BYTES).zip(crcs).all(|(block, &crc)| crc32c(block) == crc)
     }
 
     /// Whether `bytes` match the checksums from block `first` on.
     pub fn has(&self, first: u32, bytes: &[u8]) -> bool {
         let crcs = &self.crcs[(first - self.header.head_blocks) as usize..];
         bytes.chunks_exact(BLOCK_BYTES).zip(crcs).all(|(block, &crc)| crc32c(block) == crc)
+    }
+}
+
+/// The end of the data that is not parity of after-images.
+fn data_end(header: &GroupHeader, parts: &[Part]) -> u32 {
+    parts.iter().find(|part| part.parity.is_some()).map_or(header.blocks, |part| part.first)
+}
+
+/// How the records of a group say that its data is dealt.
+fn striping_of(
+    header: &GroupHeader,
+    records: &[GroupRecord],
+    parts: &[Part],
+) -> Result<Option<GroupStriping>, DecodeError> {
+    let mut all = records.iter().filter_map(|record| match record {
+        GroupRecord::Striped { members, parities } => Some((members, *parities)),
+        _ => None,
+    });
+    let Some((members, parities)) = all.next() else { return Ok(None) };
+    let blocks = data_end(header, parts) - header.head_blocks;
+    let striping = GroupStriping::new(members.clone(), usize::from(parities), blocks);
+    match striping.filter(|_| all.next().is_none()) {
+        Some(striping) => Ok(Some(striping)),
+        None => Err(DecodeError::Invalid("striping of a group")),
     }
 }
 
@@ -194,7 +236,10 @@ impl GroupRecord {
     /// Number of its data blocks.
     pub fn data_blocks(&self) -> Option<u32> {
         match self {
-            GroupRecord::State(_) | GroupRecord::Changed { .. } | GroupRecord::Form { .. } => Some(0),
+            GroupRecord::State(_)
+            | GroupRecord::Changed { .. }
+            | GroupRecord::Form { .. }
+            | GroupRecord::Striped { .. } => Some(0),
             GroupRecord::Data { blocks, .. } | GroupRecord::Image { blocks, .. } => Some(*blocks),
             GroupRecord::Drain { offsets, parity, .. } => {
                 runs_blocks(offsets)?.checked_mul(parity.iter().flatten().count() as u32)
@@ -210,6 +255,7 @@ impl GroupRecord {
             GroupRecord::Image { .. } => 18,
             GroupRecord::Changed { rows, .. } => 9 + runs_len(rows),
             GroupRecord::Form { stripes, .. } => 3 + stripes.len() * 12,
+            GroupRecord::Striped { members, .. } => 2 + members.len(),
             GroupRecord::Drain { slots, offsets, parity, .. } => {
                 17 + parity.iter().flatten().count() + runs_len(slots) + runs_len(offsets)
             }
@@ -261,6 +307,12 @@ impl GroupRecord {
                     w.u32(count);
                 }
             }
+            GroupRecord::Striped { members, parities } => {
+                w.u8(8);
+                w.u8(*parities);
+                w.u8(members.len() as u8);
+                w.bytes(members);
+            }
         }
     }
 
@@ -292,12 +344,17 @@ impl GroupRecord {
                 let stripes = (0..count).map(|_| Ok((r.u64()?, r.u32()?))).collect::<Result<_, _>>()?;
                 GroupRecord::Form { to, stripes }
             }
+            8 => {
+                let (parities, count) = (r.u8()?, usize::from(r.u8()?));
+                GroupRecord::Striped { members: r.take(count)?.to_vec(), parities }
+            }
             _ => return Err(DecodeError::Invalid("kind of a record")),
         })
     }
 }
 
-/// Writes a head: `crcs` has a checksum for each data block, in the order of the blocks.
+/// Writes a head: `crcs` has a checksum for each data block, in the order of the blocks, then for each block of a striping's
+/// parity.
 ///
 /// # Panics
 /// When `head` is not as long as the header says, or the records do not fit it.
@@ -375,9 +432,11 @@ pub fn decode_group(bytes: &[u8]) -> Result<Group, DecodeError> {
     if header.blocks - header.head_blocks != data {
         return Err(DecodeError::Invalid("blocks of a group"));
     }
-    let crcs = (0..data).map(|_| r.u32()).collect::<Result<Vec<_>, _>>()?;
     let parts = parts_of(header.head_blocks, &records);
-    let group = Group { header, records, parts, crcs };
+    let striping = striping_of(&header, &records, &parts)?;
+    let parity = striping.as_ref().map_or(0, GroupStriping::parity_blocks);
+    let crcs = (0..data + parity).map(|_| r.u32()).collect::<Result<Vec<_>, _>>()?;
+    let group = Group { header, records, parts, striping, crcs };
     let shared = head_bytes..group.shared_blocks() as usize * BLOCK_BYTES;
     if group.has(header.head_blocks, &bytes[shared]) { Ok(group) } else { Err(DecodeError::Checksum) }
 }
@@ -429,7 +488,7 @@ mod tests {
             part(1, Some((0, 4)), 5, 1),
             part(4, Some((1, 4)), 6, 1),
         ];
-        assert_eq!(decode_group(&bytes).unwrap(), Group { header, records, parts, crcs });
+        assert_eq!(decode_group(&bytes).unwrap(), Group { header, records, parts, striping: None, crcs });
         bytes
     }
 
@@ -447,6 +506,54 @@ mod tests {
             assert_eq!(group.has(4, &bad[4 * BLOCK_BYTES..]), !parity);
         }
         assert!(decode_group(&good[..4 * BLOCK_BYTES]).is_err());
+    }
+
+    /// A striped group of five data blocks, and its parity, whose members are these.
+    fn striped(members: Vec<u8>) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+        let records = vec![
+            GroupRecord::Data { stripe: 9, slot: 17, blocks: 5 },
+            GroupRecord::Striped { members, parities: 1 },
+        ];
+        let data: Vec<u8> = (0..5 * BLOCK_BYTES).map(|i| (i / 100) as u8).collect();
+        let parity = vec![3; 3 * BLOCK_BYTES];
+        let crcs: Vec<u32> =
+            data.chunks_exact(BLOCK_BYTES).chain(parity.chunks_exact(BLOCK_BYTES)).map(crc32c).collect();
+        let header = GroupHeader {
+            log: [5; 16],
+            shard: 1,
+            epoch: 4,
+            seq: 50,
+            before: 41,
+            tail: 30,
+            flushed: 41,
+            head_blocks: 1,
+            blocks: 6,
+        };
+        let mut bytes = vec![0; 6 * BLOCK_BYTES];
+        encode_head(&header, &records, &crcs, &mut bytes[..BLOCK_BYTES]);
+        (bytes, data, parity)
+    }
+
+    #[test]
+    fn the_head_of_a_striped_group_proves_its_units() {
+        let (bytes, data, parity) = striped(vec![7, 2, 4]);
+        let group = decode_group(&bytes).unwrap();
+        let striping = group.striping.clone().unwrap();
+        assert_eq!((striping.members(), group.shared_blocks()), (&[7, 2, 4][..], 1));
+        let units = [&data[..3 * BLOCK_BYTES], &data[3 * BLOCK_BYTES..], &parity[..]];
+        for (unit, content) in units.iter().enumerate() {
+            assert!(group.has_unit(&striping, unit, content));
+            let mut bad = content.to_vec();
+            bad[BLOCK_BYTES + 5] ^= 1;
+            assert!(!group.has_unit(&striping, unit, &bad));
+            assert!(!group.has_unit(&striping, unit, &content[BLOCK_BYTES..]));
+        }
+        for impossible in [vec![7, 2, 7], vec![7]] {
+            assert_eq!(
+                decode_group(&striped(impossible).0),
+                Err(DecodeError::Invalid("striping of a group"))
+            );
+        }
     }
 
     proptest! {

@@ -7,6 +7,10 @@ sinew_core::coverage_marks! {
     MemberFull,
     /// A group of a journal waited for physical space on its members.
     RingAwaitsSpace,
+    /// A member was late with its unit of a striped group, which was written as copies then.
+    RingUnitLate,
+    /// A member did not get its unit of a striped group, which was written as copies then.
+    RingUnitLost,
     /// A client's write waited for physical space.
     SpaceAwaited,
     /// A client's write was refused before a member had to refuse it.

@@ -3,6 +3,7 @@
 
 use crate::io_timeout::HungDevices;
 use crate::latency::SpikeAvoidance;
+use crate::ring::group_form::GroupForm;
 use crate::space_credit::Allotment;
 use crate::status::ShardStatus;
 use crate::throttle::Limits;
@@ -195,6 +196,8 @@ pub enum ControlRequest {
     Policy(Policy),
     /// Change how stripes of an elastic array change their form.
     ElasticPolicy(ElasticPolicy),
+    /// Sets the form of large groups of an array's log.
+    GroupForm(GroupForm),
     /// The members are about to be asked for their physical space.
     SpaceMark {
         /// Answered when it is noted which writes have ended.

@@ -19,6 +19,7 @@ use crate::message::{Reply, Request, ShardEvent};
 use crate::open_error::RecoverError;
 use crate::open_mode::OpenMode;
 use crate::recovery_report::RecoveryReport;
+use crate::ring::group_form::GroupForm;
 use crate::status::ShardStatus;
 use crate::throttle::Throttle;
 
@@ -112,6 +113,8 @@ pub trait PoolShard<I: Io>: Sized + 'static {
     fn set_policy(&self, _policy: Policy) {}
     /// Changes the form of stripes by this policy. Elastic arrays only.
     fn set_elastic_policy(&self, _policy: ElasticPolicy) {}
+    /// Sets the form of large groups of the log. Arrays only.
+    fn set_group_form(&self, _form: GroupForm) {}
     /// Frees every block of a deleted volume. Mapped pools only.
     ///
     /// # Errors

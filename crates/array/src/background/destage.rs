@@ -18,7 +18,8 @@ use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
-use sinew_format::log_group::{GroupRecord, PARITY_MAX};
+use sinew_format::group_striping::PARITY_MAX;
+use sinew_format::log_group::GroupRecord;
 use sinew_format::model::form::Form;
 
 use crate::bitmap::Bitmap;

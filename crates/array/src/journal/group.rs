@@ -10,12 +10,19 @@ use sinew_core::sync::Fulfil;
 use sinew_core::volume::VolumeError;
 use sinew_format::log_group::GroupHeader;
 use sinew_format::model::array_shard_layout::Run;
+use sinew_members::ring::striped::RingUnit;
 
 /// A group that is ready to be written.
 pub(super) struct BuiltGroup {
     pub(super) header: GroupHeader,
+    /// When it was begun to be built.
+    pub(super) begun: u64,
+    /// Data blocks that f + 1 members get, or that are striped.
+    pub(super) data_blocks: u32,
     /// The head and the data, which go to f + 1 members.
     pub(super) data: Gather,
+    /// The same in units of a striped group, which are tried first.
+    pub(super) units: Option<Vec<RingUnit>>,
     /// A run for each member that gets parity.
     pub(super) parity: Vec<ParityRun>,
     /// Zeros for blocks that were given up, or what was written to them since; older than clients' data.
@@ -54,4 +61,15 @@ pub(super) struct ParityRun {
     /// The block of the group at which the run begins.
     pub(super) first: u32,
     pub(super) data: Gather,
+}
+
+/// The buffers as one write, those that follow one another in memory as one.
+pub(crate) fn concat<'a>(bufs: impl Iterator<Item = &'a Buf>) -> Gather {
+    let mut joined: Vec<Buf> = Vec::with_capacity(1);
+    for buf in bufs {
+        if !joined.last_mut().is_some_and(|last| last.join(buf)) {
+            joined.push(buf.clone());
+        }
+    }
+    joined.into()
 }

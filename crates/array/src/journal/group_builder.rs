@@ -13,8 +13,9 @@ use sinew_format::log_group::{GROUP_HEADER_BYTES, GroupHeader, GroupRecord, enco
 use sinew_format::model::array_shard_layout::Run;
 
 use crate::journal::Journal;
-use crate::journal::group::{Answer, BuiltGroup, ParityRun};
+use crate::journal::group::{Answer, BuiltGroup, ParityRun, concat};
 use crate::journal::log::{Entry, WrittenTail};
+use crate::journal::striped_group::StripedGroup;
 
 /// Bytes of records in a group, but for a state, which may be larger.
 const HEAD_BYTES_MAX: usize = 8 * BLOCK_BYTES;
@@ -87,7 +88,11 @@ impl<I: Io> Journal<I> {
         states: Vec<Fulfil<Result<(), VolumeError>>>,
     ) -> BuiltGroup {
         let log = &self.log;
-        let head_blocks = (GROUP_HEADER_BYTES + builder.head_bytes).div_ceil(BLOCK_BYTES) as u32;
+        let begun = self.state.io().now();
+        let data_blocks = (builder.data.iter().map(Buf::len).sum::<usize>() / BLOCK_BYTES) as u32;
+        let striped = self.stripe_group(&builder.data, data_blocks);
+        let head_bytes = builder.head_bytes + striped.as_ref().map_or(0, StripedGroup::head_bytes);
+        let head_blocks = (GROUP_HEADER_BYTES + head_bytes).div_ceil(BLOCK_BYTES) as u32;
         let blocks = head_blocks + builder.blocks;
         let position = log.next() % log.ring;
         let skipped = if position + u64::from(blocks) > log.ring { log.ring - position } else { 0 };
@@ -115,9 +120,16 @@ impl<I: Io> Journal<I> {
         // In the order of a group's parts: each member's parity is one run.
         builder.parity.sort_by_key(|(member, _)| *member);
         let all = builder.data.iter().chain(builder.parity.iter().map(|(_, buf)| buf));
-        let crcs: Vec<u32> = all.flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES).map(crc32c)).collect();
-        let mut head = Buf::stale(head_blocks as usize * BLOCK_BYTES);
-        encode_head(&header, &builder.records, &crcs, head.bytes_mut());
+        let mut crcs: Vec<u32> =
+            all.flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES).map(crc32c)).collect();
+        let head = encoded_head(&header, &builder.records, &crcs);
+        let units = striped.map(|striped| {
+            builder.records.push(striped.record());
+            crcs.extend(striped.parity_blocks().map(|block| crc32c(block.bytes())));
+            let head = encoded_head(&header, &builder.records, &crcs);
+            let heads = self.state.layout().tolerates() + 1;
+            striped.into_units((seq % log.ring) as u32, &head, heads)
+        });
         log.next.set(seq + u64::from(blocks));
         assert!(log.used() <= log.ring, "a group would overwrite what is still needed: {}", log.waits());
         let mut tails = log.tails_written.borrow_mut();
@@ -129,7 +141,10 @@ impl<I: Io> Journal<I> {
         let changes = with_state.then(|| self.bitmap.regions().encoded());
         BuiltGroup {
             header,
+            begun,
+            data_blocks,
             data,
+            units,
             parity,
             fillers: builder.fillers,
             contents: builder.contents,
@@ -250,6 +265,12 @@ fn data_record(Run { stripe, slot, blocks }: Run) -> GroupRecord {
     GroupRecord::Data { stripe, slot, blocks }
 }
 
+fn encoded_head(header: &GroupHeader, records: &[GroupRecord], crcs: &[u32]) -> Buf {
+    let mut head = Buf::stale(header.head_blocks as usize * BLOCK_BYTES);
+    encode_head(header, records, crcs, head.bytes_mut());
+    head
+}
+
 /// The parity at the end of a group of `blocks` blocks, sorted by members: a run for each member, and where it begins.
 fn parity_runs(parity: &[(u8, Buf)], blocks: u32) -> Vec<ParityRun> {
     let count =
@@ -266,15 +287,4 @@ fn parity_runs(parity: &[(u8, Buf)], blocks: u32) -> Vec<ParityRun> {
 /// Every stripe of runs of stripes.
 pub(crate) fn each_stripe(runs: &[(u64, u32)]) -> impl Iterator<Item = u64> {
     runs.iter().flat_map(|&(first, count)| first..first + u64::from(count))
-}
-
-/// The buffers as one write, those that follow one another in memory as one.
-pub(crate) fn concat<'a>(bufs: impl Iterator<Item = &'a Buf>) -> Gather {
-    let mut joined: Vec<Buf> = Vec::with_capacity(1);
-    for buf in bufs {
-        if !joined.last_mut().is_some_and(|last| last.join(buf)) {
-            joined.push(buf.clone());
-        }
-    }
-    joined.into()
 }

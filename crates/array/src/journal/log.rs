@@ -22,6 +22,7 @@ use sinew_format::log_group::GroupRecord;
 use sinew_format::model::array_shard_layout::Run;
 use sinew_members::ring::writer::LateCopies;
 
+use crate::journal::form_costs::FormCosts;
 use crate::journal::group::BuiltGroup;
 
 /// Data blocks of a group at most.
@@ -114,6 +115,8 @@ pub(crate) struct Log {
     pub(super) parity_writes: Cell<u32>,
     pub(super) blocks_written: Cell<u64>,
     pub(super) groups_written: Cell<u64>,
+    /// How long groups took as copies and striped.
+    pub(crate) form_costs: FormCosts,
 }
 
 impl Log {
@@ -141,6 +144,7 @@ impl Log {
             parity_writes: Cell::new(0),
             blocks_written: Cell::new(0),
             groups_written: Cell::new(0),
+            form_costs: FormCosts::default(),
         }
     }
 

@@ -7,14 +7,16 @@ mod destage;
 mod destage_requests;
 pub(crate) mod dirty_blocks;
 mod flush;
+mod form_costs;
 mod form_pages;
-mod group;
+pub(crate) mod group;
 pub(crate) mod group_builder;
 mod imaged_rows;
 pub(crate) mod log;
 mod pinned_groups;
 pub(crate) mod progress;
 mod record_progress;
+mod striped_group;
 mod writer;
 
 use std::cell::{Cell, Ref, RefCell};

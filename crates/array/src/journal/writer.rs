@@ -13,6 +13,7 @@ use sinew_core::sync::{Promise, Signal, join_all, promise};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::array_shard_layout::Run;
 use sinew_members::members::Members;
+use sinew_members::ring::striped::write_units;
 use sinew_members::ring::writer::{LateCopies, ReplicatedRing, RingGroup, RingMarks, write_group};
 
 use crate::journal::Journal;
@@ -54,7 +55,7 @@ impl<I: Io> Journal<I> {
             let parity = group.parity.clone();
             self.state.io().spawn(Rc::clone(self).finish_images(seq, parity, image_answers, copies));
         }
-        let written = self.write_copies(&group).await;
+        let written = self.write_group(&mut group).await;
         self.log.blocks_written.set(self.log.blocks_written.get() + u64::from(group.header.blocks));
         let states = std::mem::take(&mut group.states);
         let form_answers = std::mem::take(&mut group.form_answers);
@@ -162,15 +163,29 @@ impl<I: Io> Journal<I> {
         }
     }
 
-    /// Writes a group to f + 1 members.
-    async fn write_copies(self: &Rc<Self>, group: &BuiltGroup) -> Result<(), VolumeError> {
+    /// Writes a group: striped if it is made for that, and if that fails or it is not, to f + 1 members.
+    async fn write_group(self: &Rc<Self>, group: &mut BuiltGroup) -> Result<(), VolumeError> {
         if mutation::on(Mutation::SkipJournal) {
             return Ok(());
         }
         let turn = self.log.groups_written.get();
         self.log.groups_written.set(turn + 1);
-        let position = (group.header.seq % self.log.ring) as u32;
-        write_group(self, RingGroup { turn, position, data: Rc::clone(&group.data) }).await
+        let is_striped = group.units.is_some();
+        let is_written = match group.units.take() {
+            Some(units) => {
+                self.state.mark(Mark::ArrayLogStriped);
+                write_units(self, turn, units).await
+            }
+            None => false,
+        };
+        let mut result = Ok(());
+        if !is_written {
+            let position = (group.header.seq % self.log.ring) as u32;
+            result = write_group(self, RingGroup { turn, position, data: Rc::clone(&group.data) }).await;
+        }
+        let took = self.state.io().now().saturating_sub(group.begun);
+        self.log.form_costs.note(is_striped, group.data_blocks, took);
+        result
     }
 
     /// Writes each parity of a group to its own member if that is active: a member that is out does not need it when it comes

@@ -14,19 +14,12 @@ use sinew_members::ring::copies::write_copies;
 use sinew_members::ring::reader::{Region, RegionMarks, Unit, read_regions};
 
 use crate::recovery::Recovery;
+use crate::recovery::ring_group::{MissingUnit, RingGroup};
 
 const READ_MARKS: RegionMarks = RegionMarks {
     unit_by_unit: Mark::ArrayRecoverRingPiecewise.name(),
     unit_lost: Mark::ArrayRecoverRingLost.name(),
 };
-
-/// A group that was read from the rings, and the members that have it.
-pub(super) struct RingGroup {
-    pub(super) group: Group,
-    /// The head and the data.
-    pub(super) bytes: Buf,
-    holders: Vec<MemberId>,
-}
 
 impl<I: Io> Recovery<I> {
     /// The groups that replay needs, after making sure that each is on as many members as it should be.
@@ -40,19 +33,35 @@ impl<I: Io> Recovery<I> {
         Ok(chain)
     }
 
-    /// Every intact group on the active members; of several with one number, the one with the highest epoch.
+    /// Every intact group on the active members; of several with one number, the one with the highest epoch. A group whose copies
+    /// were written since it could not be striped counts as its copies, where these are whole.
     async fn read_groups(&mut self) -> BTreeMap<u64, RingGroup> {
         let rings = self.read_rings().await;
         let mut groups: BTreeMap<u64, RingGroup> = BTreeMap::new();
-        for (member, ring) in rings {
+        let mut heads: BTreeMap<(u64, u64), RingGroup> = BTreeMap::new();
+        for (&member, ring) in &rings {
             for at in 0..ring.len() / BLOCK_BYTES {
-                let Some(group) = self.group_at(&ring, at, member) else { continue };
+                let Some(group) = self.group_at(ring, at, member) else { continue };
                 let header = group.group.header;
+                if group.group.striping.is_some() {
+                    match heads.get_mut(&(header.seq, header.epoch)) {
+                        Some(known) => known.holders.push(member),
+                        None => drop(heads.insert((header.seq, header.epoch), group)),
+                    }
+                    continue;
+                }
                 match groups.get_mut(&header.seq) {
                     Some(known) if known.group.header.epoch > header.epoch => {}
                     Some(known) if known.group.header == header => known.holders.push(member),
                     _ => drop(groups.insert(header.seq, group)),
                 }
+            }
+        }
+        for ((seq, epoch), head) in heads {
+            let is_known = groups.get(&seq).is_some_and(|known| known.group.header.epoch >= epoch);
+            if let Some(group) = (!is_known).then_some(head).and_then(|head| self.put_together(head, &rings))
+            {
+                groups.insert(seq, group);
             }
         }
         groups
@@ -83,7 +92,8 @@ impl<I: Io> Recovery<I> {
         let bytes = ring[at * BLOCK_BYTES..].get(..header.blocks as usize * BLOCK_BYTES).filter(|_| ours)?;
         let group = decode_group(bytes).ok()?;
         let shared = group.shared_blocks() as usize * BLOCK_BYTES;
-        Some(RingGroup { group, bytes: Buf::copy_of(&bytes[..shared]), holders: vec![member] })
+        let bytes = Buf::copy_of(&bytes[..shared]);
+        Some(RingGroup { group, bytes, holders: vec![member], missing: Vec::new() })
     }
 
     /// Returns, oldest first, the chain of groups that ends in the newest group whose chain back to its tail is complete. A
@@ -108,19 +118,28 @@ impl<I: Io> Recovery<I> {
         Ok(chain.iter().map(|seq| groups.remove(seq).expect("found in there")).collect())
     }
 
-    /// Copies groups that are on too few members to more of them, without parity, which is on its own members only.
+    /// Copies groups that are on too few members to more of them, and writes missing units of striped ones; without parity of
+    /// after-images, which is on its own members only.
     async fn complete_copies(&mut self, chain: &[RingGroup]) -> Result<(), RecoverError> {
         let active = self.layout_members();
-        let copies = (self.layout.tolerates() + 1).min(active.len());
         for found in chain {
             self.report.blocks_replayed += u64::from(found.group.header.blocks);
             let offset = self.ring_offset(&found.group, 0);
+            let striping = found.group.striping.as_ref();
+            let may_hold = |m: &&MemberId| striping.is_none_or(|striping| striping.members().contains(&m.0));
+            let copies = (self.layout.tolerates() + 1).min(active.iter().filter(may_hold).count());
             let missing = copies.saturating_sub(found.holders.len());
             if missing > 0 {
                 self.io.mark(Mark::ArrayRecoverCopied);
-                let more = active.iter().filter(|m| !found.holders.contains(m));
+                let more = active.iter().filter(may_hold).filter(|m| !found.holders.contains(m));
                 let places = more.map(|&member| (member, offset)).collect();
-                let written = write_copies(&self.members, places, missing, &found.bytes).await;
+                let shared = found.bytes.slice(0, found.group.shared_blocks() as usize * BLOCK_BYTES);
+                let written = write_copies(&self.members, places, missing, &shared).await;
+                written.map_err(|member| self.lost(member))?;
+            }
+            let offset = self.ring_offset(&found.group, found.group.header.head_blocks);
+            for MissingUnit { member, data } in &found.missing {
+                let written = write_copies(&self.members, vec![(*member, offset)], 1, data).await;
                 written.map_err(|member| self.lost(member))?;
             }
         }

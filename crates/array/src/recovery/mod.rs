@@ -11,6 +11,8 @@ mod forms;
 mod groups;
 pub(crate) mod recover;
 mod replay;
+mod ring_group;
+mod striped_groups;
 
 use std::rc::Rc;
 

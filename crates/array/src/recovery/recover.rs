@@ -23,8 +23,8 @@ use crate::journal::dirty_blocks::DirtyBlocks;
 use crate::journal::log::LogStart;
 use crate::journal::progress::Resumed;
 use crate::recovery::Recovery;
-use crate::recovery::groups::RingGroup;
 use crate::recovery::replay::{ImagePlace, Replayed};
+use crate::recovery::ring_group::RingGroup;
 
 /// Images written at once.
 const IMAGES_AT_ONCE: usize = 64;

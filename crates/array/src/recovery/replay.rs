@@ -25,7 +25,8 @@ use sinew_core::ids::MemberId;
 use sinew_core::io::{Gather, Io};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
-use sinew_format::log_group::{Group, GroupRecord, IMAGE_OF_P, PARITY_MAX, Part};
+use sinew_format::group_striping::PARITY_MAX;
+use sinew_format::log_group::{Group, GroupRecord, IMAGE_OF_P, Part};
 use sinew_format::model::form::Form;
 use sinew_members::open_error::RecoverError;
 use sinew_members::stripe_columns::StripeColumns;
@@ -36,7 +37,7 @@ use crate::forms::pages::FormPages;
 use crate::forms::table::FormTable;
 use crate::journal::group_builder::each_stripe;
 use crate::recovery::Recovery;
-use crate::recovery::groups::RingGroup;
+use crate::recovery::ring_group::RingGroup;
 
 /// The place of a block of an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -217,7 +218,7 @@ impl<I: Io> Recovery<I> {
     ) -> Result<(), RecoverError> {
         let layout = &self.layout;
         match record {
-            GroupRecord::State(_) => {}
+            GroupRecord::State(_) | GroupRecord::Striped { .. } => {}
             GroupRecord::Data { stripe, slot, blocks } => {
                 if *stripe >= layout.stripes || !within(&[(*slot, *blocks)], layout.stripe_slots()) {
                     return Err(self.damaged("the journal names blocks that the array does not have"));

@@ -18,7 +18,7 @@ use sinew_layout::parity;
 use sinew_members::stripe_columns::StripeColumns;
 use sinew_members::update_latency::ChangeParts;
 
-use crate::journal::group_builder::concat;
+use crate::journal::group::concat;
 use crate::stripe::Stripes;
 use crate::stripe::parity_plan::{Health, ParityMethod, ParityPlan, plan_parity};
 use crate::stripe::part::UnitRun;

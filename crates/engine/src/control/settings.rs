@@ -9,6 +9,7 @@ use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::policy::Policy;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::message::ControlRequest;
+use sinew_members::ring::group_form::GroupForm;
 use sinew_members::throttle::Limits;
 
 impl<I: Io> Control<I> {
@@ -67,6 +68,13 @@ impl<I: Io> Control<I> {
     /// Returns the mode of spike avoidance.
     pub fn spike_avoidance(&self) -> SpikeAvoidance {
         self.spike_avoidance.get()
+    }
+
+    /// Sets the form of large groups of an array's log until the pool is closed; to compare the forms.
+    pub async fn set_group_form(&self, form: GroupForm) {
+        for shard in &self.shards {
+            let _ = shard.send(ControlRequest::GroupForm(form)).await;
+        }
     }
 
     /// Sets the policy of a mapped pool. Arrays have none.

@@ -77,6 +77,7 @@ builtin![
     "slc-cache",
     "wear-levelling",
     "elastic-amplification",
+    "elastic-journal",
     "elastic-forms",
     "elastic-populations",
     "elastic-accuracy",

@@ -10,6 +10,7 @@ use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::policy::{Packing, Policy};
 use sinew_layout::{Level, LevelName, LevelParts, ParityWeights};
+use sinew_members::ring::group_form::GroupForm;
 use sinew_workload::{ByteSize, ContentSpec, Pace, Workload};
 
 use crate::Error;
@@ -320,6 +321,9 @@ pub struct ArraySpec {
     /// Levels with parity: use a journal.
     #[serde(default)]
     pub journal: bool,
+    /// The form of large groups of the log; copies where not given.
+    #[serde(default)]
+    pub group_form: GroupForm,
     /// The number of shards; 1 by default.
     #[serde(default)]
     pub shards: Option<usize>,
@@ -352,6 +356,7 @@ impl Default for ArraySpec {
             chunk: chunk(),
             parity_weights: None,
             journal: false,
+            group_form: GroupForm::default(),
             shards: None,
             out: 0,
             elastic: None,

@@ -257,6 +257,7 @@ fn open_part(
         bytes_per_second: spec.pool.throttle.map_or(0, |rate| rate.0),
         pause_above_iops: spec.grows.as_ref().map_or(0, |grows| grows.pause_above_iops),
     };
+    let group_form = spec.array.group_form;
     let Composition { spike_avoidance, policy, battery, .. } = *composition;
     let weights = spec.pool.member_weights.clone().unwrap_or_default();
     let devices: Vec<DeviceId> = candidates.iter().map(|candidate| candidate.device).collect();
@@ -276,7 +277,9 @@ fn open_part(
         }
         pool.control.throttle(bounds).await;
         pool.control.set_spike_avoidance(spike_avoidance).await;
-        if !is_array {
+        if is_array {
+            pool.control.set_group_form(group_form).await;
+        } else {
             let set = pool.control.set_policy(policy).await;
             set.map_err(|error| Error::engine("setting the policy", error))?;
         }

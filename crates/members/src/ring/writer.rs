@@ -7,6 +7,8 @@
 //!
 //! A member that is full gets no group either. It is no failed member: a group waits for space rather than to count with
 //! fewer copies.
+//!
+//! A group with much data may be striped instead (`striped`).
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -88,19 +90,41 @@ impl LateCopies {
 }
 
 /// The write of a group.
-struct GroupWrite<F> {
+pub(super) struct GroupWrite<F> {
     /// The copies that it needs.
     copies: usize,
-    written: Vec<MemberId>,
+    pub(super) written: Vec<MemberId>,
     failed: Vec<MemberId>,
     /// Members without space for it.
     full: Vec<MemberId>,
-    writing: Vec<(MemberId, Pin<Box<F>>)>,
+    pub(super) writing: Vec<(MemberId, Pin<Box<F>>)>,
     /// Members of `writing` that are late, so that others get the group as well.
     late: Vec<MemberId>,
 }
 
 impl<F> GroupWrite<F> {
+    /// A write that has not begun.
+    pub(super) fn of(copies: usize) -> GroupWrite<F> {
+        GroupWrite {
+            copies,
+            written: Vec::new(),
+            failed: Vec::new(),
+            full: Vec::new(),
+            writing: Vec::new(),
+            late: Vec::new(),
+        }
+    }
+
+    /// The write to a member has ended.
+    pub(super) fn note(&mut self, member: MemberId, result: Result<(), IoError>) {
+        self.late.retain(|&late| late != member);
+        match result {
+            Ok(()) => self.written.push(member),
+            Err(IoError::NoSpace) => self.full.push(member),
+            Err(_) => self.failed.push(member),
+        }
+    }
+
     /// Whether the member has the group, or is expected to have it in time.
     fn counts(&self, member: MemberId) -> bool {
         let is_in_time = self.writing.iter().any(|w| w.0 == member) && !self.late.contains(&member);
@@ -170,15 +194,7 @@ pub async fn write_group<I: Io, R: ReplicatedRing<I>>(
 ) -> Result<(), VolumeError> {
     let RingGroup { turn, position, data } = group;
     let (members, sets) = (ring.members(), ring.replica_sets(turn));
-    let copies = if mutation::on(Mutation::OneJournalCopy) { 1 } else { ring.copies() };
-    let mut write = GroupWrite {
-        copies,
-        written: Vec::new(),
-        failed: Vec::new(),
-        full: Vec::new(),
-        writing: Vec::new(),
-        late: Vec::new(),
-    };
+    let mut write = GroupWrite::of(if mutation::on(Mutation::OneJournalCopy) { 1 } else { ring.copies() });
     let mut awaits_space = None;
     members.latency.earn();
     loop {
@@ -202,23 +218,24 @@ pub async fn write_group<I: Io, R: ReplicatedRing<I>>(
             break;
         }
         match next_ended(&**ring, &sets, &mut write).await {
-            Some((member, result)) => {
-                write.late.retain(|&late| late != member);
-                match result {
-                    Ok(()) => write.written.push(member),
-                    Err(IoError::NoSpace) => write.full.push(member),
-                    Err(_) => write.failed.push(member),
-                }
-            }
+            Some((member, result)) => write.note(member, result),
             None if mutation::on(Mutation::CountLateJournal) => write.copies -= 1,
             None => write.late = write.writing.iter().map(|w| w.0).collect(),
         }
     }
-    if !write.writing.is_empty() {
-        ring.late_copies().0.borrow_mut().extend(write.writing.iter().map(|w| w.0));
-        members.io.spawn(await_late_copies(Rc::clone(ring), write.writing));
-    }
+    leave_late(ring, write.writing);
     Ok(())
+}
+
+/// The members that still write the group get no other one until they have.
+pub(super) fn leave_late<I: Io, R: ReplicatedRing<I>, F: Future<Output = Result<(), IoError>> + 'static>(
+    ring: &Rc<R>,
+    writing: Vec<(MemberId, Pin<Box<F>>)>,
+) {
+    if !writing.is_empty() {
+        ring.late_copies().0.borrow_mut().extend(writing.iter().map(|w| w.0));
+        ring.members().io.spawn(await_late_copies(Rc::clone(ring), writing));
+    }
 }
 
 /// Whether enough members have the group.
@@ -256,7 +273,7 @@ fn choose<I: Io, R: ReplicatedRing<I>, F>(
 }
 
 /// Writes a group to one member.
-async fn write_copy<I: Io, R: ReplicatedRing<I>>(
+pub(super) async fn write_copy<I: Io, R: ReplicatedRing<I>>(
     ring: Rc<R>,
     member: MemberId,
     position: u32,
@@ -275,7 +292,7 @@ async fn write_copy<I: Io, R: ReplicatedRing<I>>(
 
 /// The next member whose write has ended, and the result; `None` when all are late and others shall get the
 /// group.
-async fn next_ended<I: Io, R: ReplicatedRing<I>, F: Future<Output = Result<(), IoError>>>(
+pub(super) async fn next_ended<I: Io, R: ReplicatedRing<I>, F: Future<Output = Result<(), IoError>>>(
     ring: &R,
     sets: &[Vec<MemberId>],
     write: &mut GroupWrite<F>,

@@ -3,6 +3,7 @@
 use sinew_format::model::mapped_geometry::{MappedGeometry, Protection};
 use sinew_format::model::policy::Packing;
 use sinew_members::latency::SpikeAvoidance;
+use sinew_members::ring::group_form::GroupForm;
 
 use super::events::{Corruptor, Ending, Trouble};
 use super::growth::Growth;
@@ -102,6 +103,8 @@ impl Plan {
             limit: draw_limit(&mut Rng::stream(seed, "plan, limit", 0)),
             jitter: [60, 60, 60, 0, 2000][later.below(5) as usize],
             cache_writes: [1 << 16, 1 << 16, 16, 1][later.below(4) as usize],
+            group_form: [GroupForm::Auto, GroupForm::Striped, GroupForm::Copies]
+                [Rng::stream(seed, "plan, group form", 0).below(3) as usize],
             spike_avoidance: match Rng::stream(seed, "plan, step around", 0).below(8) {
                 0 => SpikeAvoidance::Off,
                 1 => SpikeAvoidance::Consumer,

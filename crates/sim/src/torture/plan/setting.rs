@@ -6,6 +6,7 @@ use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::policy::Packing;
 use sinew_layout::names;
 use sinew_members::latency::SpikeAvoidance;
+use sinew_members::ring::group_form::GroupForm;
 
 /// A value of a setting.
 pub(super) trait Value: Clone + PartialEq {
@@ -196,6 +197,20 @@ impl Value for SpikeAvoidance {
 
     fn smaller(&self) -> Vec<SpikeAvoidance> {
         if *self == SpikeAvoidance::Off { Vec::new() } else { vec![SpikeAvoidance::Off] }
+    }
+}
+
+impl Value for GroupForm {
+    fn show(&self) -> String {
+        self.name().to_owned()
+    }
+
+    fn parse(text: &str) -> Result<GroupForm, String> {
+        names::parse(text).map_err(|_| names::valid::<GroupForm>().join(", "))
+    }
+
+    fn smaller(&self) -> Vec<GroupForm> {
+        if *self == GroupForm::Copies { Vec::new() } else { vec![GroupForm::Copies] }
     }
 }
 

@@ -7,6 +7,7 @@ use sinew_format::model::mapped_geometry::{
 };
 use sinew_format::model::policy::{Packing, Policy};
 use sinew_members::latency::SpikeAvoidance;
+use sinew_members::ring::group_form::GroupForm;
 
 use crate::device::DiscardReads;
 use crate::random::Rng;
@@ -167,6 +168,8 @@ plan! {
     cache_writes: usize,
     /// How latency spikes are detected and avoided.
     spike_avoidance: SpikeAvoidance,
+    /// The form of large groups of an array's log.
+    group_form: GroupForm,
     /// Metadata is in memory with a battery.
     battery: bool,
     /// The layout of small writes in mirrored stripes.

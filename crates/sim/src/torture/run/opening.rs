@@ -73,6 +73,7 @@ impl Run {
         }
         let limits = Limits { bytes_per_second: plan.throttle, pause_above_iops: 0 };
         let (control, mode, policy) = (Rc::clone(&pool.control), plan.spike_avoidance, plan.policy());
+        let group_form = plan.array.map(|_| plan.group_form);
         let give_up_ns = if plan.has_disks() { IO_TIMEOUT_DISK_NS } else { IO_TIMEOUT_NS };
         // Later openings find it in the configuration, and so the share that was ordered last.
         let elastic = (plan.is_elastic() && self.opening == 0).then(|| plan.elastic_policy());
@@ -83,6 +84,9 @@ impl Run {
             control.set_io_timeout(Some(give_up_ns)).await;
             control.throttle(limits).await;
             control.set_spike_avoidance(mode).await;
+            if let Some(form) = group_form {
+                control.set_group_form(form).await;
+            }
             if let Some(policy) = policy {
                 let _ = control.set_policy(policy).await;
             }
