@@ -446,6 +446,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The header of a group of this many blocks, one of them its head.
+    fn header(blocks: u32) -> GroupHeader {
+        GroupHeader {
+            log: [5; 16],
+            shard: 1,
+            epoch: 4,
+            seq: 50,
+            before: 41,
+            tail: 30,
+            flushed: 41,
+            head_blocks: 1,
+            blocks,
+        }
+    }
+
     fn sample() -> Vec<u8> {
         let drain = |stripe, parity| GroupRecord::Drain {
             stripe,
@@ -466,17 +481,7 @@ mod tests {
         ];
         let data: Vec<u8> = (0..6 * BLOCK_BYTES).map(|i| (i / 100) as u8).collect();
         let crcs: Vec<u32> = data.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
-        let header = GroupHeader {
-            log: [5; 16],
-            shard: 1,
-            epoch: 4,
-            seq: 50,
-            before: 41,
-            tail: 30,
-            flushed: 41,
-            head_blocks: 1,
-            blocks: 7,
-        };
+        let header = header(7);
         let mut bytes = vec![0; BLOCK_BYTES];
         encode_head(&header, &records, &crcs, &mut bytes);
         bytes.extend(data);
@@ -518,17 +523,7 @@ mod tests {
         let parity = vec![3; 3 * BLOCK_BYTES];
         let crcs: Vec<u32> =
             data.chunks_exact(BLOCK_BYTES).chain(parity.chunks_exact(BLOCK_BYTES)).map(crc32c).collect();
-        let header = GroupHeader {
-            log: [5; 16],
-            shard: 1,
-            epoch: 4,
-            seq: 50,
-            before: 41,
-            tail: 30,
-            flushed: 41,
-            head_blocks: 1,
-            blocks: 6,
-        };
+        let header = header(6);
         let mut bytes = vec![0; 6 * BLOCK_BYTES];
         encode_head(&header, &records, &crcs, &mut bytes[..BLOCK_BYTES]);
         (bytes, data, parity)

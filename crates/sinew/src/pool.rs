@@ -6,6 +6,7 @@ pub(crate) mod create;
 pub(crate) mod fault_member;
 mod holders;
 pub(crate) mod host;
+pub(crate) mod in_use;
 pub(crate) mod members;
 pub(crate) mod preset;
 pub(crate) mod this_host;

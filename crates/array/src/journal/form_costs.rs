@@ -40,6 +40,11 @@ impl FormCosts {
         self.form.set(form);
     }
 
+    /// Whether the form depends on the times, so that they are to be measured.
+    pub(super) fn measures(&self) -> bool {
+        self.form.get() == GroupForm::Auto
+    }
+
     /// Whether a group with this number of data blocks is to be striped.
     pub(super) fn choose_striped(&self, blocks: u32) -> bool {
         match self.form.get() {

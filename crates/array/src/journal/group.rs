@@ -15,8 +15,8 @@ use sinew_members::ring::striped::RingUnit;
 /// A group that is ready to be written.
 pub(super) struct BuiltGroup {
     pub(super) header: GroupHeader,
-    /// When it was begun to be built.
-    pub(super) begun: u64,
+    /// When it was begun to be built, if the time that it takes is measured.
+    pub(super) begun: Option<u64>,
     /// Data blocks that f + 1 members get, or that are striped.
     pub(super) data_blocks: u32,
     /// The head and the data, which go to f + 1 members.

@@ -88,7 +88,7 @@ impl<I: Io> Journal<I> {
         states: Vec<Fulfil<Result<(), VolumeError>>>,
     ) -> BuiltGroup {
         let log = &self.log;
-        let begun = self.state.io().now();
+        let begun = log.form_costs.measures().then(|| self.state.io().now());
         let data_blocks = (builder.data.iter().map(Buf::len).sum::<usize>() / BLOCK_BYTES) as u32;
         let striped = self.stripe_group(&builder.data, data_blocks);
         let head_bytes = builder.head_bytes + striped.as_ref().map_or(0, StripedGroup::head_bytes);

@@ -110,6 +110,6 @@ impl<I: Io> Journal<I> {
 }
 
 /// The blocks of a buffer.
-pub(super) fn blocks_of(buf: &Buf) -> impl Iterator<Item = Buf> {
+fn blocks_of(buf: &Buf) -> impl Iterator<Item = Buf> {
     (0..buf.len()).step_by(BLOCK_BYTES).map(|at| buf.slice(at, BLOCK_BYTES))
 }

@@ -183,8 +183,10 @@ impl<I: Io> Journal<I> {
             let position = (group.header.seq % self.log.ring) as u32;
             result = write_group(self, RingGroup { turn, position, data: Rc::clone(&group.data) }).await;
         }
-        let took = self.state.io().now().saturating_sub(group.begun);
-        self.log.form_costs.note(is_striped, group.data_blocks, took);
+        if let Some(begun) = group.begun {
+            let took = self.state.io().now().saturating_sub(begun);
+            self.log.form_costs.note(is_striped, group.data_blocks, took);
+        }
         result
     }
 

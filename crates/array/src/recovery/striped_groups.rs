@@ -27,7 +27,10 @@ impl<I: Io> Recovery<I> {
             .map(|unit| self.unit_in_ring(&head.group, striping, unit, rings))
             .collect();
         let lost: Vec<usize> = (0..read.len()).filter(|&unit| read[unit].is_none()).collect();
-        let Some(made) = make_units(striping, &read, &lost) else {
+        let is_right = |made: &Vec<Buf>| {
+            lost.iter().zip(made).all(|(&unit, data)| head.group.has_unit(striping, unit, data.bytes()))
+        };
+        let Some(made) = make_units(striping, &read, &lost).filter(is_right) else {
             self.io.mark(Mark::ArrayRecoverStripedVoid);
             return None;
         };

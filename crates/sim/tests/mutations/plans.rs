@@ -8,7 +8,8 @@ use sinew_sim::torture::Plan;
 const WITHOUT_OPERATORS: [&str; 4] = ["growths=0", "added=", "growth=", "tenancies=0"];
 
 /// Power fails in growths with parity all the time.
-const POWER_LOSS_IN_GROWTH: [&str; 23] = [
+const POWER_LOSS_IN_GROWTH: [&str; 24] = [
+    "group_form=copies",
     "growth_cut=0.3",
     "openings=12",
     "endings=power",
@@ -107,7 +108,8 @@ const GROWTH_ONTO_MISSING: [&str; 22] = [
 ];
 
 /// Power fails all the time, while the log of an array without growth is written by many at once.
-const POWER_LOSS_WHILE_LOGGING: [&str; 9] = [
+const POWER_LOSS_WHILE_LOGGING: [&str; 10] = [
+    "group_form=copies",
     "openings=30",
     "endings=power",
     "array=5/left-symmetric:4K:spares=0:log:zeroed",

@@ -5,7 +5,6 @@ use std::fs::Permissions;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -20,7 +19,7 @@ use super::tls_options::TlsOptions;
 use super::vhost_sockets::VhostSocket;
 use crate::pool::cores::{self, CoreList};
 use crate::pool::fault_member::{self, FaultMember};
-use crate::pool::members::{IN_USE_PATIENCE, IN_USE_PAUSE};
+use crate::pool::in_use;
 use crate::pool::preset;
 use crate::protocol::socket;
 use crate::units;
@@ -250,16 +249,9 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr> {
     found.next().with_context(|| format!("{text} has no address"))
 }
 
-/// Whether a server goes on to answer at a socket. The kernel closes the socket of a killed server after the server itself.
+/// Whether a server goes on to answer at a socket.
 fn is_in_use(path: &Path) -> bool {
-    let until = Instant::now() + IN_USE_PATIENCE;
-    while socket::is_alive(path) {
-        if Instant::now() > until {
-            return true;
-        }
-        sleep(IN_USE_PAUSE);
-    }
-    false
+    in_use::retry(Instant::now(), || socket::is_alive(path), |&is_alive| is_alive)
 }
 
 /// Listens at a path. A socket there that no server answers at is replaced.

@@ -6,7 +6,6 @@ use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -19,10 +18,7 @@ use sinew_uring::{Devices, OpenError, OpenOptions};
 
 use super::holders;
 use super::host::{self, Kind};
-
-/// How long something in use is tried again, at least, and how often: a member, or the socket of a server.
-pub(crate) const IN_USE_PATIENCE: Duration = Duration::from_millis(500);
-pub(crate) const IN_USE_PAUSE: Duration = Duration::from_millis(10);
+use super::in_use;
 
 /// The only directory in /dev that is for files: a file system in memory.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -44,7 +40,7 @@ pub(crate) struct Available {
 
 /// Opens everything named, for this process alone. A missing member is noted and left out: a pool opens without it
 /// while its redundancy lasts. Members in use are tried again for `patience`, and for
-/// [`IN_USE_PATIENCE`] in any case: at a boot, udev has a device open while it looks at what is on it.
+/// half a second in any case: at a boot, udev has a device open while it looks at what is on it.
 ///
 /// # Errors
 /// When something stays in use elsewhere (the pool is then served already), or nothing can be opened at all.
@@ -116,17 +112,11 @@ impl Display for InUse {
 
 impl Error for InUse {}
 
-/// Opens one for this process alone. One in use is tried again until this time, and for [`IN_USE_PATIENCE`] in any case: a process
-/// that reads its superblock has the member only for a moment, and the kernel ends what a killed server had under way after the
-/// server itself.
+/// Opens one for this process alone. One in use is tried again until this time, and for a moment in any case: a process that reads
+/// its superblock does not have the member for longer.
 fn open(devices: &Devices, path: &Path, options: OpenOptions, until: Instant) -> Result<DeviceId, OpenError> {
-    let until = until.max(Instant::now() + IN_USE_PATIENCE);
-    loop {
-        match devices.open(path, options) {
-            Err(OpenError::InUse(_)) if Instant::now() < until => sleep(IN_USE_PAUSE),
-            opened => return opened,
-        }
-    }
+    let attempt = || devices.open(path, options);
+    in_use::retry(until, attempt, |opened| matches!(opened, Err(OpenError::InUse(_))))
 }
 
 /// Makes the members that are not there, as files of this size; none if one cannot be made. Gives those it made.

@@ -186,46 +186,29 @@ impl Value for Numbers {
     }
 }
 
-impl Value for SpikeAvoidance {
-    fn show(&self) -> String {
-        self.name().to_owned()
-    }
+/// Types with a table of names, and the smallest value of each.
+macro_rules! named_values {
+    ($($named:ty: $least:expr;)*) => {$(
+        impl Value for $named {
+            fn show(&self) -> String {
+                self.name().to_owned()
+            }
 
-    fn parse(text: &str) -> Result<SpikeAvoidance, String> {
-        names::parse(text).map_err(|_| names::valid::<SpikeAvoidance>().join(", "))
-    }
+            fn parse(text: &str) -> Result<Self, String> {
+                names::parse(text).map_err(|_| names::valid::<Self>().join(", "))
+            }
 
-    fn smaller(&self) -> Vec<SpikeAvoidance> {
-        if *self == SpikeAvoidance::Off { Vec::new() } else { vec![SpikeAvoidance::Off] }
-    }
+            fn smaller(&self) -> Vec<Self> {
+                if *self == $least { Vec::new() } else { vec![$least] }
+            }
+        }
+    )*};
 }
 
-impl Value for GroupForm {
-    fn show(&self) -> String {
-        self.name().to_owned()
-    }
-
-    fn parse(text: &str) -> Result<GroupForm, String> {
-        names::parse(text).map_err(|_| names::valid::<GroupForm>().join(", "))
-    }
-
-    fn smaller(&self) -> Vec<GroupForm> {
-        if *self == GroupForm::Copies { Vec::new() } else { vec![GroupForm::Copies] }
-    }
-}
-
-impl Value for Packing {
-    fn show(&self) -> String {
-        self.name().to_owned()
-    }
-
-    fn parse(text: &str) -> Result<Packing, String> {
-        names::parse(text).map_err(|_| names::valid::<Packing>().join(", "))
-    }
-
-    fn smaller(&self) -> Vec<Packing> {
-        if *self == Packing::Packed { Vec::new() } else { vec![Packing::Packed] }
-    }
+named_values! {
+    SpikeAvoidance: SpikeAvoidance::Off;
+    GroupForm: GroupForm::Copies;
+    Packing: Packing::Packed;
 }
 
 /// Declares an enumeration whose variants have names, as a value of settings.

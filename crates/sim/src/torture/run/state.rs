@@ -79,6 +79,8 @@ pub(super) struct Run {
     pub(super) lost: BTreeSet<usize>,
     /// Members that hung while the pool needed them: until all are whole they may go out in place of others.
     pub(super) needed: BTreeSet<usize>,
+    /// Checks of the world since a client was last answered.
+    pub(super) unanswered: u32,
     /// Orders to the control under way.
     pub(super) orders: Rc<Cell<u32>>,
     /// Time of the last trouble of a member: its consequences may still be under way.
@@ -143,6 +145,7 @@ impl Run {
             work: Rc::new(work),
             lost: BTreeSet::new(),
             needed: BTreeSet::new(),
+            unanswered: 0,
             orders: Rc::default(),
             troubled_at: 0,
             troubles: 0,

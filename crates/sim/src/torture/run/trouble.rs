@@ -33,6 +33,9 @@ const SQUEEZE_NS: (u64, u64) = (1_000_000, 400_000_000);
 /// Bytes that they leave of it at most.
 const SQUEEZE_ROOM: u64 = 256 << 10;
 
+/// Checks of the world without an answer to a client after which no member becomes silent.
+const PATIENCE: u32 = 2000;
+
 impl Run {
     /// Causes one trouble, or lets members count as whole again. Each trouble draws from a stream of its own, so that leaving
     /// one out changes no other.
@@ -58,6 +61,10 @@ impl Run {
             15 => Trouble::HungDevices,
             _ => return self.forget_losses(pool),
         };
+        // A member that is silenced again and again answers nothing that the pool could go on with.
+        if trouble == Trouble::HungDevices && self.unanswered >= PATIENCE {
+            return;
+        }
         if plan.troubles.contains(&trouble) && !plan.skip_troubles.contains(number) {
             self.cause(pool, trouble, number, member, &mut rng);
         }

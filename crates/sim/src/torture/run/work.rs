@@ -15,9 +15,6 @@ use crate::torture::plan::Ending;
 use super::ending::draw_ending;
 use super::state::{Run, STEPS_MAX, array_of, is_growing};
 
-/// Checks of the world without an answer to a client after which troubles pause until there is one.
-const PATIENCE: u32 = 2000;
-
 impl Run {
     /// Reads and checks every block. The content found has been recovered, so it is durable.
     pub(super) fn verify(&mut self) -> Result<(), Wrong> {
@@ -87,7 +84,7 @@ impl Run {
             (ending != Ending::Close).then(|| self.work.answered.get() + rng.below(requests * clients + 1));
         let started = self.world.steps();
         let mut cut = Rng::stream(seed, "growth cut", self.opening as u64);
-        let (mut answered, mut checks) = (0, 0);
+        let mut answered = 0;
         while self.work.at_work.get() > 0 {
             let ran = self.world.run_steps(self.rng.between(1, 300));
             self.check_wrong()?;
@@ -99,10 +96,9 @@ impl Run {
                 let status = self.collect_quietly(pool);
                 return Err(Kind::Stuck.of(format!("{why:?}; {status:?}")));
             }
-            checks = if self.work.answered.get() == answered { checks + 1 } else { 0 };
+            self.unanswered = if self.work.answered.get() == answered { self.unanswered + 1 } else { 0 };
             answered = self.work.answered.get();
-            // A member that is silenced again and again answers nothing that the pool could go on with.
-            if self.rng.chance(self.work.plan.trouble) && checks < PATIENCE {
+            if self.rng.chance(self.work.plan.trouble) {
                 self.trouble(pool);
             }
             if self.squeeze_rng.chance(self.work.plan.squeeze) {
