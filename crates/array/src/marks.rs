@@ -53,6 +53,8 @@ sinew_core::coverage_marks! {
     ArrayPlaced,
     /// An array without a journal: a change was taken back where a member had no space for it.
     ArrayRolledBack,
+    /// An array: a write was refused only once its members had space for the old content again.
+    ArrayRollBackAwaitsSpace,
     /// An array: parity of the log waited for space on its member.
     ArrayLogAwaitsSpace,
     /// An array: a client's write was refused, because the log waits for space.

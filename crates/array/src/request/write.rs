@@ -21,6 +21,7 @@ use sinew_members::update_latency::ChangeParts;
 use crate::journal::log::Entry;
 use crate::request::Requests;
 use crate::request::change::{Change, QueuedChange};
+use crate::stripe::update::Updated;
 
 /// Blocks of zeros written at once.
 const ZERO_BLOCKS: u64 = 256;
@@ -221,7 +222,7 @@ impl<I: Io> Requests<I> {
 
     /// Carries out the changes queued for a stripe. Changes queued meanwhile are left to a task of their own.
     async fn change_queued(self: Rc<Self>, stripe: u64) {
-        {
+        let (queued, updated) = {
             let _lock = self.stripes.lock_exclusive(stripe).await;
             let queued = self.queued.borrow_mut().get_mut(&stripe).map(std::mem::take).unwrap_or_default();
             let now = self.state.io().now_coarse();
@@ -230,12 +231,12 @@ impl<I: Io> Requests<I> {
             self.state.counters().stripe_changes.add(changes);
             self.state.counters().stripe_wait_ns.add(wait_ns);
             let parts = ChangeParts { changes, wait_ns, ..ChangeParts::default() };
-            let result = match self.resolve(stripe, &queued).await {
+            let updated = match self.resolve(stripe, &queued).await {
                 Ok(blocks) => self.stripes.update(stripe, blocks, now, parts).await,
                 Err(error) => Err(error),
             };
-            queued.iter().for_each(|queued| queued.completion.done(1, result.map(|()| true)));
-        }
+            (queued, updated)
+        };
         let more = self.queued.borrow().get(&stripe).is_some_and(|queue| !queue.is_empty());
         if more {
             let shard = Rc::clone(&self);
@@ -243,6 +244,15 @@ impl<I: Io> Requests<I> {
         } else {
             self.queued.borrow_mut().remove(&stripe);
         }
+        let result = match updated {
+            Ok(Updated::Written) => Ok(true),
+            Ok(Updated::RolledBack(places)) => {
+                // Content that a place still has might appear after a crash, although it was refused.
+                self.stripes.settle(&places).await.and(Err(VolumeError::NoSpace))
+            }
+            Err(error) => Err(error),
+        };
+        queued.iter().for_each(|queued| queued.completion.done(1, result));
     }
 
     /// The result of changes, applied in their order: slots and their new content. The caller holds the stripe's lock,

@@ -80,6 +80,14 @@ pub(crate) fn runs_of(numbers: impl IntoIterator<Item = u32>) -> Vec<(u32, u32)>
     runs
 }
 
+/// How an update of a stripe in an array without a journal ended.
+pub(crate) enum Updated {
+    /// All members have the new content.
+    Written,
+    /// A member had no space, so the old content counts again. These places still have the new one.
+    RolledBack(Vec<(MemberId, u64)>),
+}
+
 /// The content of a block before a write that a member had no space for.
 struct OldBlock {
     slot: u32,
@@ -244,14 +252,15 @@ impl<I: Io> Stripes<I> {
     /// caller holds.
     ///
     /// # Errors
-    /// [`VolumeError::Failed`] when the array, or too much of the stripe, has failed.
+    /// [`VolumeError::Failed`] when the array, or too much of the stripe, has failed; [`VolumeError::NoSpace`] when nothing was
+    /// written, as for [`Journal::void_images_of`](crate::journal::Journal::void_images_of).
     pub(crate) async fn update(
         &self,
         stripe: u64,
         mut blocks: Vec<(u32, Buf)>,
         began: u64,
         mut parts: ChangeParts,
-    ) -> Result<(), VolumeError> {
+    ) -> Result<Updated, VolumeError> {
         let _use = self.bitmap.use_region_of(stripe);
         self.journal.record_move_of(stripe).await?;
         self.journal.void_images_of(stripe).await?;
@@ -270,8 +279,8 @@ impl<I: Io> Stripes<I> {
             if self.state.members().version() == version {
                 let marked = self.state.io().now_coarse();
                 let mut done = self.write_or_roll_back(&prepared).await;
-                if done.is_ok() {
-                    done = self.restore_written(stripe, &slots).await;
+                if matches!(done, Ok(Updated::Written)) {
+                    done = self.restore_written(stripe, &slots).await.map(|()| Updated::Written);
                 }
                 parts.read_ns = (read - began) * parts.changes;
                 parts.mark_ns = (marked - read) * parts.changes;
@@ -286,32 +295,57 @@ impl<I: Io> Stripes<I> {
 
     /// As [`Stripes::write_in_place`]. Where a member has no space for data, the old content of all copies counts: there is no
     /// journal that would have the new one after a crash.
-    async fn write_or_roll_back(&self, prepared: &PreparedStripe) -> Result<(), VolumeError> {
+    async fn write_or_roll_back(&self, prepared: &PreparedStripe) -> Result<Updated, VolumeError> {
         if self.form(prepared.stripe) == Form::Mirrored && self.lacks_space(prepared.stripe) {
             return self.write_first_copies_last(prepared).await;
         }
         let unplaced = self.unplaced.content_of(prepared.stripe);
         if self.write_in_place(prepared).await? {
-            return Ok(());
+            return Ok(Updated::Written);
         }
         let mut old = Vec::new();
         for (slot, _) in &prepared.blocks {
             old.extend(self.old_block(prepared.stripe, *slot, &unplaced).await);
         }
-        if !old.is_empty() {
-            self.state.mark(Mark::ArrayRolledBack);
-            let blocks = old.iter().map(|block| (block.slot, block.content.clone())).collect();
-            let prepared = self.prepare(prepared.stripe, blocks).await?;
-            self.write_in_place(&prepared).await?;
-            let placed = old.iter().filter(|block| block.is_placed);
-            placed.for_each(|block| self.note_placed(block.member, block.at, BLOCK_BYTES));
+        if old.is_empty() {
+            return Ok(Updated::RolledBack(Vec::new()));
         }
-        Err(VolumeError::NoSpace)
+        let blocks = old.iter().map(|block| (block.slot, block.content.clone())).collect();
+        let rolled_back = self.roll_back(prepared.stripe, blocks).await?;
+        let placed = old.iter().filter(|block| block.is_placed);
+        placed.for_each(|block| self.note_placed(block.member, block.at, BLOCK_BYTES));
+        Ok(rolled_back)
+    }
+
+    /// Writes the old content of blocks whose new content members have refused.
+    async fn roll_back(&self, stripe: u64, old: Vec<(u32, Buf)>) -> Result<Updated, VolumeError> {
+        self.state.mark(Mark::ArrayRolledBack);
+        let refused = self.unplaced.content_of(stripe);
+        let old = self.prepare(stripe, old).await?;
+        self.write_in_place(&old).await?;
+        let unplaced = self.unplaced.content_of(stripe).into_keys();
+        Ok(Updated::RolledBack(unplaced.filter(|place| !refused.contains_key(place)).collect()))
+    }
+
+    /// Waits until none of these places has content any more that was refused. The caller does not hold the stripe's lock.
+    ///
+    /// # Errors
+    /// As for [`Journal::flush`](crate::journal::Journal::flush).
+    pub(crate) async fn settle(&self, places: &[(MemberId, u64)]) -> Result<(), VolumeError> {
+        let mut awaits_space = None;
+        while places.iter().any(|&(member, offset)| self.is_unplaced(member, offset))
+            && !self.state.has_failed()
+        {
+            self.state.mark(Mark::ArrayRollBackAwaitsSpace);
+            awaits_space.get_or_insert_with(|| self.state.members().full.begin_wait());
+            self.state.members().wait_for_space().await;
+        }
+        self.journal.flush().await
     }
 
     /// As [`Stripes::write_or_roll_back`], where a member has refused a write lately. After a crash the first copies count: as they
     /// are written once the others have found space, none of them has content that was refused, wherever old content finds space.
-    async fn write_first_copies_last(&self, prepared: &PreparedStripe) -> Result<(), VolumeError> {
+    async fn write_first_copies_last(&self, prepared: &PreparedStripe) -> Result<Updated, VolumeError> {
         let (layout, stripe) = (self.state.layout(), prepared.stripe);
         let mut old = Vec::with_capacity(prepared.blocks.len());
         for (slot, _) in &prepared.blocks {
@@ -331,12 +365,9 @@ impl<I: Io> Stripes<I> {
         let is_placed =
             self.put_units(stripe, &others, &mut bad).await && self.put_units(stripe, &first, &mut bad).await;
         if !is_placed {
-            self.state.mark(Mark::ArrayRolledBack);
-            let old = self.prepare(stripe, old).await?;
-            self.write_in_place(&old).await?;
-            return Err(VolumeError::NoSpace);
+            return self.roll_back(stripe, old).await;
         }
-        if self.has_copy_of_each(stripe, &bad) { Ok(()) } else { Err(VolumeError::Failed) }
+        if self.has_copy_of_each(stripe, &bad) { Ok(Updated::Written) } else { Err(VolumeError::Failed) }
     }
 
     /// Whether a member of a stripe has refused a write lately.
