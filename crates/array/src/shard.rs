@@ -82,6 +82,9 @@ impl<I: Io> ArrayShard<I> {
         let tail = log.tail;
         let state = Rc::new(ShardState::new(io, layout, members));
         let bitmap = Rc::new(Bitmap::new(&state, regions));
+        if state.has_log() && !state.layout().geometry.journal && state.has_redundancy() {
+            bitmap.doubt_dirty();
+        }
         let forms = Rc::new(Forms::new(&state, forms, form_pages));
         let journal = Rc::new(Journal::new(&state, &bitmap, &forms, log, dirty, resumed));
         journal.note_images(imaged);

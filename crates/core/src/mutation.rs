@@ -121,6 +121,8 @@ pub enum Mutation {
     ChangeUnlogged,
     /// Arrays: without a journal, write to rows while replay would put the images of a growth over them.
     KeepImages,
+    /// Arrays: after a crash, read any copy in regions that were being written and are not resynced.
+    TrustDirty,
     /// Arrays: without a journal, record that rows have changed whose data is in memory only, since a member has no space.
     RecordUnplaced,
     /// Arrays: let marks of dirty regions count for a member onto which the array has grown.
@@ -195,7 +197,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 93] = [
+    pub const ALL: [Mutation; 94] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -247,6 +249,7 @@ impl Mutation {
         Mutation::ChangeUnlogged,
         Mutation::KeepImages,
         Mutation::RecordUnplaced,
+        Mutation::TrustDirty,
         Mutation::KeepMarks,
         Mutation::ForgetReaders,
         Mutation::AroundUnlocked,
@@ -293,7 +296,7 @@ impl Mutation {
 
     /// Those that the torture does not see, because they make an array worse but leave its data right, or because hardly any plan
     /// has the events that show them. Named scenarios of the simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 7] = [
+    pub const BY_SCENARIO: [Mutation; 8] = [
         Mutation::DemoteGrows,
         Mutation::ForgetLostBlocks,
         Mutation::ForgetGivenUp,
@@ -301,6 +304,7 @@ impl Mutation {
         Mutation::GrowOntoStale,
         Mutation::LimitUnseen,
         Mutation::SwapForever,
+        Mutation::TrustDirty,
     ];
 }
 

@@ -111,7 +111,7 @@ impl<I: Io> Scrub<I> {
         for unit in readable {
             self.scrub_unit(stripe, unit).await;
         }
-        let in_sync = !self.bitmap.regions().unsynced().get(self.state.layout().region(stripe));
+        let in_sync = self.stripes.is_in_sync(stripe);
         let note = |_| {
             if in_sync {
                 self.state.counters().scrub_errors.add(1);

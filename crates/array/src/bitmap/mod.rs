@@ -124,6 +124,16 @@ impl<I: Io> Bitmap<I> {
         self.regions.borrow_mut().set_up_to_date(member, region);
     }
 
+    /// A crash has interrupted writes in the dirty regions.
+    pub(crate) fn doubt_dirty(&self) {
+        self.regions.borrow_mut().doubt_dirty();
+    }
+
+    /// The region is resynced after a crash.
+    pub(crate) fn end_doubt(&self, region: usize) {
+        self.regions.borrow_mut().end_doubt(region);
+    }
+
     /// The region has had its first resync.
     pub(crate) fn set_synced(&self, region: usize) {
         self.regions.borrow_mut().set_synced(region);

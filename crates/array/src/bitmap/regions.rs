@@ -107,6 +107,8 @@ pub(crate) struct Regions {
     /// For each member, the regions in which it is stale.
     stale: Vec<Bits>,
     unsynced: Bits,
+    /// Regions that were dirty when the last opening ended in a crash, and are not resynced yet: in memory only.
+    in_doubt: Bits,
     /// Regions of an elastic array in which units that their stripes do not use may hold something.
     untidy: Bits,
     /// Of these, those that the members know.
@@ -135,6 +137,7 @@ impl Regions {
             dirty: none.clone(),
             stale: vec![none.clone(); members],
             unsynced: if in_sync { none.clone() } else { Bits::full(count) },
+            in_doubt: none.clone(),
             untidy: none.clone(),
             untidy_marked: none.clone(),
             given_up: GivenUp::default(),
@@ -198,7 +201,7 @@ impl Regions {
         let known = self.users.len();
         self.stale.resize(members, Bits::new(known));
         if count > known {
-            let known_sets = [&mut self.dirty, &mut self.unsynced, &mut self.marked];
+            let known_sets = [&mut self.dirty, &mut self.unsynced, &mut self.in_doubt, &mut self.marked];
             let untidy_sets = [&mut self.untidy, &mut self.untidy_marked];
             let passing_sets = [&mut self.written, &mut self.flushing, &mut self.recent];
             known_sets
@@ -423,6 +426,22 @@ impl Regions {
     /// The regions that await their first resync.
     pub(crate) fn unsynced(&self) -> &Bits {
         &self.unsynced
+    }
+
+    /// Whether copies, or data and parity, agree in the region but for writes under way.
+    pub(crate) fn is_in_sync(&self, region: usize) -> bool {
+        let is_in_doubt = self.in_doubt.get(region) && !mutation::on(Mutation::TrustDirty);
+        !self.unsynced.get(region) && !is_in_doubt
+    }
+
+    /// A crash has interrupted writes in the dirty regions.
+    pub(crate) fn doubt_dirty(&mut self) {
+        self.in_doubt = self.dirty.clone();
+    }
+
+    /// The region is resynced after a crash.
+    pub(crate) fn end_doubt(&mut self, region: usize) {
+        self.in_doubt.clear(region);
     }
 
     /// The region has had its first resync.

@@ -33,6 +33,7 @@ pub(crate) async fn finish<I: Io>(
             if !mutation::on(Mutation::SkipResync) {
                 stripes.resync_region(region).await;
             }
+            bitmap.end_doubt(region);
         }
         drop(uses);
     }

@@ -46,9 +46,10 @@ impl<I: Io> Stripes<I> {
         self.state.members().is_active(member) && (!stale || mutation::on(Mutation::ReadStale))
     }
 
-    /// Whether copies, or data and parity, agree. Before the first resync they need not.
+    /// Whether copies, or data and parity, agree. Before the first resync they need not, nor after a crash before that of the
+    /// region.
     pub(crate) fn is_in_sync(&self, stripe: u64) -> bool {
-        !self.bitmap.regions().unsynced().get(self.state.layout().region(stripe))
+        self.bitmap.regions().is_in_sync(self.state.layout().region(stripe))
     }
 
     /// The readable copies of a column of a mirrored stripe.

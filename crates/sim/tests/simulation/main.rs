@@ -13,6 +13,7 @@ mod governor;
 mod growth;
 mod limits;
 mod md;
+mod mirrors;
 mod model;
 #[cfg(feature = "mutations")]
 mod mutations_shown;

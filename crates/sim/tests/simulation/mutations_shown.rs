@@ -2,7 +2,7 @@
 
 use sinew_core::mutation::{Mutation, choose};
 
-use crate::{arrays, damage, given_up, governor, limits};
+use crate::{arrays, damage, given_up, governor, limits, mirrors};
 
 #[test]
 fn defects_that_no_plan_shows_are_found() {
@@ -16,6 +16,7 @@ fn defects_that_no_plan_shows_are_found() {
             Mutation::GrowOntoStale => arrays::growth_awaits_the_rebuild_of_new_members(),
             Mutation::GiveUpUnflushed => given_up::power_failures_show_no_zeros(16..200),
             Mutation::SwapForever => governor::uniform_load_rests(),
+            Mutation::TrustDirty => mirrors::reads_after_a_crash_are_of_one_copy(),
             other => panic!("no scenario shows {other:?}"),
         };
         choose(None);
