@@ -27,6 +27,8 @@ sinew_core::coverage_marks! {
     ArrayLogHeldUp,
     /// An array: what waited for the log was refused, because nothing can be brought to its place.
     ArrayLogRefused,
+    /// An array: data that was to be in the next group was refused, because a group waits for space.
+    ArrayLogRefusedFull,
     /// No member took a group of an array's log.
     ArrayLogUnwritten,
     /// An array: a partial write found its block changed when it was to be logged, and starts again.

@@ -205,13 +205,14 @@ impl<I: Io> Journal<I> {
             && let Some(entry) = queue.pop_front()
         {
             match entry {
-                Entry::Data { mut run, data, completion } => {
+                Entry::Data { mut run, data, is_discard, completion } => {
                     let blocks = run.blocks.min(self.log.group_blocks() - builder.blocks);
                     let bytes = blocks as usize * BLOCK_BYTES;
                     if blocks < run.blocks {
                         let rest = Run { slot: run.slot + blocks, blocks: run.blocks - blocks, ..run };
                         let data = data.slice(bytes, data.len() - bytes);
-                        queue.push_front(Entry::Data { run: rest, data, completion: Rc::clone(&completion) });
+                        let completion = Rc::clone(&completion);
+                        queue.push_front(Entry::Data { run: rest, data, is_discard, completion });
                         run.blocks = blocks;
                     }
                     let data = data.slice(0, bytes);

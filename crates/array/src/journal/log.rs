@@ -30,8 +30,8 @@ const GROUP_BLOCKS_MAX: u32 = 256;
 
 /// Something to be appended.
 pub(crate) enum Entry {
-    /// New content of consecutive slots.
-    Data { run: Run, data: Buf, completion: Rc<Completion> },
+    /// New content of consecutive slots. That of a discard waits for space on full members, other content is refused.
+    Data { run: Run, data: Buf, is_discard: bool, completion: Rc<Completion> },
     /// New content of part of a block that held `base` when `DirtyBlocks::version` was `version`. The entry is void if that
     /// is out of date.
     Merge { run: Run, at: usize, bytes: Rc<[u8]>, base: Buf, version: u64, completion: Rc<Completion> },
@@ -42,6 +42,11 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
+    /// Whether full members refuse it.
+    pub(super) fn is_refused_by_full(&self) -> bool {
+        !matches!(self, Entry::Data { is_discard: true, .. })
+    }
+
     /// Answers the request that it has failed.
     pub(super) fn refuse(self, error: VolumeError) {
         match self {

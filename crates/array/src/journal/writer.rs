@@ -2,6 +2,8 @@
 //!
 //! Requests that come while a group is being written share the next one.
 
+use std::collections::VecDeque;
+use std::pin::pin;
 use std::rc::Rc;
 
 use crate::marks::Mark;
@@ -18,6 +20,7 @@ use sinew_members::ring::writer::{LateCopies, ReplicatedRing, RingGroup, RingMar
 
 use crate::journal::Journal;
 use crate::journal::group::{Answer, BuiltGroup, ParityRun};
+use crate::journal::log::Entry;
 
 impl<I: Io> Journal<I> {
     /// Writes group after group, for ever.
@@ -131,6 +134,19 @@ impl<I: Io> Journal<I> {
         queued.into_iter().for_each(|entry| entry.refuse(error));
     }
 
+    /// A group waits for space: clients' data that is in no group yet is refused, as that to come is.
+    fn refuse_for_space(&self) {
+        let mut queue = self.log.queue.borrow_mut();
+        let (refused, kept): (VecDeque<_>, _) =
+            std::mem::take(&mut *queue).into_iter().partition(Entry::is_refused_by_full);
+        *queue = kept;
+        drop(queue);
+        if !refused.is_empty() {
+            self.state.mark(Mark::ArrayLogRefusedFull);
+        }
+        refused.into_iter().for_each(|entry| entry.refuse(VolumeError::NoSpace));
+    }
+
     /// Nothing can be written: refuses every request, so that none waits for room in vain.
     fn refuse_all(&self) {
         self.refuse_queued();
@@ -181,7 +197,15 @@ impl<I: Io> Journal<I> {
         let mut result = Ok(());
         if !is_written {
             let position = (group.header.seq % self.log.ring) as u32;
-            result = write_group(self, RingGroup { turn, position, data: Rc::clone(&group.data) }).await;
+            let data = Rc::clone(&group.data);
+            let copies = pin!(write_group(self, RingGroup { turn, position, data }));
+            result = match self.state.members().full.unless_awaited(copies).await {
+                Ok(result) => result,
+                Err(copies) => {
+                    self.refuse_for_space();
+                    copies.await
+                }
+            };
         }
         if let Some(begun) = group.begun {
             let took = self.state.io().now().saturating_sub(begun);

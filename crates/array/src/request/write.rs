@@ -38,8 +38,7 @@ impl<I: Io> Requests<I> {
     pub(crate) async fn write(self: &Rc<Self>, local: u64, data: Buf) -> Result<(), VolumeError> {
         self.state.counters().writes.add(1);
         self.state.counters().written_bytes.add(data.len() as u64);
-        self.require_space()?;
-        self.write_blocks(local, data).await
+        self.write_blocks(local, data, false).await
     }
 
     /// Refuses new data while the log waits for space on its members; zeros may make some.
@@ -51,8 +50,16 @@ impl<I: Io> Requests<I> {
         Ok(())
     }
 
-    async fn write_blocks(self: &Rc<Self>, local: u64, data: Buf) -> Result<(), VolumeError> {
+    async fn write_blocks(
+        self: &Rc<Self>,
+        local: u64,
+        data: Buf,
+        is_discard: bool,
+    ) -> Result<(), VolumeError> {
         let _inside = self.stripes.enter_writing(local, (data.len() / BLOCK_BYTES) as u64).await;
+        if !is_discard {
+            self.require_space()?;
+        }
         let runs = self.data_runs(local, data);
         runs.iter().for_each(|(run, _)| self.stripes.note_use(run.stripe, true));
         if self.state.layout().geometry.journal {
@@ -60,7 +67,8 @@ impl<I: Io> Requests<I> {
                 return Err(VolumeError::Failed);
             }
             let (completion, promise) = Completion::new(runs.iter().map(|(run, _)| run.blocks).sum());
-            let entry = |(run, data)| Entry::Data { run, data, completion: Rc::clone(&completion) };
+            let entry =
+                |(run, data)| Entry::Data { run, data, is_discard, completion: Rc::clone(&completion) };
             self.journal.append(runs.into_iter().map(entry));
             return promise.await.map(|_| ());
         }
@@ -106,8 +114,8 @@ impl<I: Io> Requests<I> {
     ) -> Result<(), VolumeError> {
         self.state.counters().merges.add(1);
         self.state.counters().written_bytes.add(bytes.len() as u64);
-        self.require_space()?;
         let _inside = self.stripes.enter_writing(local, 1).await;
+        self.require_space()?;
         let run = self.state.layout().runs(local, 1).next().expect("one block has one run");
         self.stripes.note_use(run.stripe, true);
         if !self.state.layout().geometry.journal {
@@ -119,6 +127,7 @@ impl<I: Io> Requests<I> {
             if self.stripes.is_given_up(local..local + 1) {
                 return Err(VolumeError::Failed);
             }
+            self.require_space()?;
             let (completion, promise) = Completion::new(1);
             let bytes = Rc::clone(&bytes);
             self.journal.append([Entry::Merge { run, at, bytes, base, version, completion }]);
@@ -192,7 +201,7 @@ impl<I: Io> Requests<I> {
         let (mut at, end) = (local, local + count);
         while at < end {
             let blocks = (end - at).min(ZERO_BLOCKS);
-            self.write_blocks(at, zeros.slice(0, blocks as usize * BLOCK_BYTES)).await?;
+            self.write_blocks(at, zeros.slice(0, blocks as usize * BLOCK_BYTES), true).await?;
             at += blocks;
         }
         Ok(())

@@ -12,6 +12,7 @@ use sinew_format::model::array_geometry::ArraySpec;
 use sinew_format::model::config::MemberState;
 use sinew_format::model::mapped_geometry::Protection;
 use sinew_layout::{Level, Rotation};
+use sinew_members::ring::group_form::GroupForm;
 use sinew_sim::{DeviceConfig, DiscardReads, OpenPool, World};
 
 const MEMBER_BYTES: u64 = 16 << 20;
@@ -150,9 +151,12 @@ fn refused(answers: &Answers) -> usize {
 
 #[test]
 fn full_members_stay_and_keep_what_was_acknowledged() {
-    for kind in kinds() {
+    let forms = [GroupForm::Copies, GroupForm::Auto, GroupForm::Striped];
+    for (kind, form) in kinds().into_iter().flat_map(|kind| forms.map(|form| (kind, form))) {
         let thin = Thin::new(kind, MEMBER_BYTES);
         let pool = thin.open();
+        let control = Rc::clone(&pool.control);
+        thin.world.block_on(async move { control.set_group_form(form).await }).unwrap();
         let first = write_all(&thin, &pool, 200, 1);
         assert!(first.iter().all(|answer| answer.get() == Some(Ok(()))));
         flush(&thin, &pool);
