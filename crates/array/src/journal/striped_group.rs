@@ -2,8 +2,7 @@
 //! the journal of Elastic RAID (section 4). The head is on f + 1 of these members, so as many may be lost as of the stripe.
 //!
 //! A group with little data goes to f + 1 members whole, which is fewer writes. So does a larger one where copies have been
-//! faster lately (`form_costs`), and each group while a member of the stripe is out, full or in a spike. By default all groups
-//! are copies.
+//! faster lately (`form_costs`), and each group while a member of the stripe is out, full or in a spike.
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::MemberId;

@@ -6,9 +6,9 @@ use sinew_format::named;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupForm {
     /// In the form that has been faster lately.
+    #[default]
     Auto,
     /// Whole, to f + 1 members.
-    #[default]
     Copies,
     /// Dealt over the members of a stripe, with parity, wherever that is possible.
     Striped,
