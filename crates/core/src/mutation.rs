@@ -121,6 +121,8 @@ pub enum Mutation {
     ChangeUnlogged,
     /// Arrays: without a journal, write to rows while replay would put the images of a growth over them.
     KeepImages,
+    /// Refuse a write for lack of space while a member may still have its content, which then counts after a crash.
+    RefuseUnsettled,
     /// Arrays: after a crash, read any copy in regions that were being written and are not resynced.
     TrustDirty,
     /// Arrays: without a journal, record that rows have changed whose data is in memory only, since a member has no space.
@@ -197,7 +199,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 94] = [
+    pub const ALL: [Mutation; 95] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -249,6 +251,7 @@ impl Mutation {
         Mutation::ChangeUnlogged,
         Mutation::KeepImages,
         Mutation::RecordUnplaced,
+        Mutation::RefuseUnsettled,
         Mutation::TrustDirty,
         Mutation::KeepMarks,
         Mutation::ForgetReaders,

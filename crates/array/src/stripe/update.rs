@@ -332,6 +332,9 @@ impl<I: Io> Stripes<I> {
     /// # Errors
     /// As for [`Journal::flush`](crate::journal::Journal::flush).
     pub(crate) async fn settle(&self, places: &[(MemberId, u64)]) -> Result<(), VolumeError> {
+        if mutation::on(Mutation::RefuseUnsettled) {
+            return Ok(());
+        }
         let mut awaits_space = None;
         while places.iter().any(|&(member, offset)| self.is_unplaced(member, offset))
             && !self.state.has_failed()

@@ -17,6 +17,7 @@ use sinew_core::ids::{ChunkAddr, Lsn, SlotNo};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::Promise;
+use sinew_core::volume::VolumeError;
 use sinew_format::journal_block::Record;
 
 /// Overlapped commits at the same time. The abort records of all of them must fit into the reserved blocks of the
@@ -101,6 +102,19 @@ impl<I: Io> Store<I> {
             self.io.mark(Mark::RecordWithdrawn);
         }
         self.apply_ready();
+    }
+
+    /// Waits until no record that was cancelled by now counts after a crash, so that the write it was of may be refused.
+    ///
+    /// # Errors
+    /// As for [`Store::flush`].
+    pub(crate) async fn settle_aborted(&self) -> Result<(), VolumeError> {
+        if mutation::on(Mutation::RefuseUnsettled) {
+            return Ok(());
+        }
+        // The first one waits until the abort records are written, the second one makes them durable.
+        self.flush().await?;
+        self.flush().await
     }
 
     /// The results of writes to these homes; `None` when they are late.

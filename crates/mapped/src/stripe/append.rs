@@ -89,6 +89,7 @@ impl<I: Io> Stripes<I> {
         let writes = homes.iter().map(|&home| self.store.members().write(home, offset, Rc::clone(&data)));
         let mut writes = pin!(join_all(writes));
         let mut overlapped = self.begin_run_commit(&homes, slot, &pieces, &opening);
+        let is_overlapped = overlapped.is_some();
         let in_time = self.await_run(&homes, writes.as_mut(), &mut overlapped).await;
         let (results, pieces) = match in_time {
             Some(results) => (results, Some(pieces)),
@@ -115,12 +116,10 @@ impl<I: Io> Stripes<I> {
             self.store.unshare(stripe);
             return;
         };
+        let mut refused = Vec::new();
         if is_full {
             self.store.mark(Mark::RunNoSpace);
-            let refuse = |(piece, ticket): (Piece, Rc<Completion>)| {
-                ticket.done(piece.blocks(), Err(VolumeError::NoSpace));
-            };
-            pieces.into_iter().for_each(refuse);
+            refused = pieces;
         } else if failed {
             self.store.mark(Mark::RunMemberLost);
             self.appender.queue_again(pieces);
@@ -129,6 +128,12 @@ impl<I: Io> Stripes<I> {
         }
         self.store.unshare(stripe);
         self.appender.run_ended();
+        if refused.is_empty() {
+            return;
+        }
+        let settled = if is_overlapped { self.store.settle_aborted().await } else { Ok(()) };
+        let refusal = settled.and(Err(VolumeError::NoSpace));
+        refused.into_iter().for_each(|(piece, ticket)| ticket.done(piece.blocks(), refusal));
     }
 
     /// The results of a run's writes; `None` when they are late and the run is to be written again elsewhere.

@@ -78,6 +78,9 @@ impl<I: Io> Stripes<I> {
             self.store.mark(if is_full { Mark::StripeNoSpace } else { Mark::StripeMemberLost });
             self.cancel_allocation(id, allocated);
             if is_full {
+                if self.overlaps(purpose) {
+                    self.store.settle_aborted().await?;
+                }
                 return Err(VolumeError::NoSpace);
             }
         }
@@ -98,7 +101,7 @@ impl<I: Io> Stripes<I> {
         let mut writing: Vec<_> =
             writes.map(|(home, data)| (home, Box::pin(self.store.members().write(home, 0, data)))).collect();
         let mut written = Vec::with_capacity(writing.len());
-        let overlaps = purpose == Purpose::User && self.store.members().may_hedge();
+        let overlaps = self.overlaps(purpose);
         while overlaps && written.len() < writing.len() {
             written.extend(next_of(&mut writing).await);
         }
@@ -121,6 +124,11 @@ impl<I: Io> Stripes<I> {
         }
         written.extend(rest.await);
         (written, overlapped)
+    }
+
+    /// Whether records go to the journal before all data of a stripe is written.
+    fn overlaps(&self, purpose: Purpose) -> bool {
+        purpose == Purpose::User && self.store.members().may_hedge()
     }
 
     /// The records that say that a stripe has these pieces.

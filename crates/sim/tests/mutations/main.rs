@@ -68,21 +68,21 @@ const OF_ELASTIC: [Mutation; 17] = [
 
 /// The seeds that found the defects which the first six seeds do not find. They are played before the others, to save time.
 /// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
-const FOUND_BY: [(Mutation, u64); 71] = [
+const FOUND_BY: [(Mutation, u64); 72] = [
     (Mutation::AbortOpening, 16),
     (Mutation::AcknowledgeEarly, 10),
-    (Mutation::AlternateSlots, 71),
+    (Mutation::AlternateSlots, 50),
     (Mutation::AroundUnlocked, 302),
     (Mutation::ChangeUnflushed, 71),
     (Mutation::ChangeUnlogged, 1622),
     (Mutation::ConvertWithoutFlush, 31),
     (Mutation::CopiesBeforeJournal, 2046),
     (Mutation::CopiesTogether, 48),
-    (Mutation::CountLateJournal, 32),
+    (Mutation::CountLateJournal, 73),
     (Mutation::CountLateRun, 18),
     (Mutation::CountLateUnit, 126),
     (Mutation::DemoteFromStale, 133),
-    (Mutation::DropReleased, 101),
+    (Mutation::DropReleased, 356),
     (Mutation::DrainOutOfOrder, 10),
     (Mutation::EmptyReadsDevice, 45),
     (Mutation::EmptyRevives, 1242),
@@ -123,6 +123,7 @@ const FOUND_BY: [(Mutation, u64); 71] = [
     (Mutation::RebuildOneUnit, 103),
     (Mutation::RecordUnflushed, 734),
     (Mutation::RecordUnplaced, 61),
+    (Mutation::RefuseUnsettled, 1_478_000_145),
     (Mutation::ReplayOutOfOrder, 10),
     (Mutation::ReuseEarly, 6),
     (Mutation::SkipAfterImage, 66),

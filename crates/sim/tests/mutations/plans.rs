@@ -290,6 +290,16 @@ const POWER_LOSS_WHILE_FORMS_CHANGE: [&str; 22] = [
     "blocks_max=4",
 ];
 
+/// The members of a mapped pool run full.
+const MEMBERS_RUN_FULL: [&str; 6] = [
+    "array=none",
+    "protection=parity2",
+    "data_columns=1",
+    "members=12M,10M,10M",
+    "physical=140",
+    "squeeze=0.3",
+];
+
 /// The plan of a seed, with these settings for a defect that shows only under conditions which few plans have.
 pub(crate) fn draw(way: Mutation, seed: u64) -> Plan {
     let (operators, own): (&[&str], &[&str]) = match way {
@@ -306,6 +316,7 @@ pub(crate) fn draw(way: Mutation, seed: u64) -> Plan {
         Mutation::ChangeUnflushed => (&WITHOUT_OPERATORS, &POWER_LOSS_IN_GROWTH),
         Mutation::KeepImages => (&WITHOUT_OPERATORS, &POWER_LOSS_IN_SLOW_GROWTH),
         Mutation::RecordUnplaced => (&WITHOUT_OPERATORS, &POWER_LOSS_IN_GROWTH_WITHOUT_SPACE),
+        Mutation::RefuseUnsettled => (&WITHOUT_OPERATORS, &MEMBERS_RUN_FULL),
         Mutation::KeepMarks => (&WITHOUT_OPERATORS, &GROWTH_ONTO_MISSING),
         Mutation::CountLateJournal => (&WITHOUT_OPERATORS, &POWER_LOSS_BESIDE_SPIKES),
         Mutation::ForgetFormVoid => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_FORMS_CHANGE),
