@@ -96,6 +96,8 @@ sinew_core::coverage_marks! {
     FlushUnasked,
     /// Chunks on a lost member were marked as stale.
     MembersMissed,
+    /// A stripe was opened with fewer chunks than it should have, though enough members are there now.
+    OpenedShort,
     /// Chunks of a stripe just opened were marked as stale.
     OpenedStale,
     /// All chunks of a replaced member were marked as stale.

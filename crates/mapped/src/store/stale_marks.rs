@@ -19,20 +19,32 @@ impl<I: Io> Store<I> {
             return;
         }
         self.marks_pending.set(self.marks_pending.get() + 1);
+        let are_stale = records.iter().any(|record| matches!(record, Record::Stale { .. }));
         let commit = self.journal.commit_urgent(records);
         let store = Rc::clone(self);
         self.io.spawn(async move {
             let _ = commit.await;
             store.marks_pending.set(store.marks_pending.get() - 1);
+            if are_stale {
+                // The members may be back already.
+                store.wakeups().rebuild.kick();
+            }
             store.group_flush.changed().notify();
         });
     }
 
-    /// Marks the chunks of stripes that have just come into being on members lost since they were written.
+    /// Marks the chunks of stripes that have just come into being on members lost since they were written. Those with fewer chunks
+    /// than they should have are rebuilt, if the members that were out when they were planned are back.
     pub(super) fn mark_opened<'a>(self: &Rc<Self>, records: impl Iterator<Item = &'a Record>) {
         let mut marks = Vec::new();
         for record in records {
-            let Record::Open { stripe, homes, .. } = record else { continue };
+            let Record::Open { stripe, parity, columns, homes } = record else { continue };
+            let (g, columns) = (&self.geometry, usize::from(*columns));
+            let required = if *parity { columns + g.parity_columns() } else { columns * g.copies() };
+            if homes.iter().flatten().count() < required && self.members.taking_new() > g.failures() {
+                self.io.mark(Mark::OpenedShort);
+                self.wakeups.rebuild.kick();
+            }
             let planned = self.opening.borrow().get(stripe).copied().unwrap_or(0);
             for (index, home) in homes.iter().enumerate() {
                 let lost = home.is_some_and(|h| self.members.lost_since(h.member, planned));
