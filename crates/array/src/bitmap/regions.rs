@@ -434,6 +434,11 @@ impl Regions {
         !self.unsynced.get(region) && !is_in_doubt
     }
 
+    /// The regions that were dirty at a crash, and are not resynced yet.
+    pub(crate) fn in_doubt(&self) -> &Bits {
+        &self.in_doubt
+    }
+
     /// A crash has interrupted writes in the dirty regions.
     pub(crate) fn doubt_dirty(&mut self) {
         self.in_doubt = self.dirty.clone();

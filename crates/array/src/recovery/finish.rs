@@ -10,7 +10,7 @@ use crate::journal::Journal;
 use crate::state::ShardState;
 use crate::stripe::Stripes;
 
-/// Resyncs regions that were being written where there is no journal, and destages the journal where there is one.
+/// Resyncs the regions in doubt, and destages the journal where there is one.
 ///
 /// # Errors
 /// As for [`Journal::destage_all`].
@@ -24,19 +24,17 @@ pub(crate) async fn finish<I: Io>(
     if state.has_failed() || !state.has_log() {
         return Ok(());
     }
-    if !state.layout().geometry.journal && state.has_redundancy() {
-        let dirty: Vec<usize> = bitmap.regions().dirty().ones().collect();
-        // In use until they are resynced, so that no state says that they are clean.
-        let uses: Vec<_> = dirty.iter().map(|&region| bitmap.use_region(region)).collect();
-        for &region in &dirty {
-            state.mark(Mark::ArrayRecoverResynced);
-            if !mutation::on(Mutation::SkipResync) {
-                stripes.resync_region(region).await;
-            }
-            bitmap.end_doubt(region);
+    let in_doubt: Vec<usize> = bitmap.regions().in_doubt().ones().collect();
+    // In use until they are resynced, so that no state says that they are clean.
+    let uses: Vec<_> = in_doubt.iter().map(|&region| bitmap.use_region(region)).collect();
+    for &region in &in_doubt {
+        state.mark(Mark::ArrayRecoverResynced);
+        if !mutation::on(Mutation::SkipResync) {
+            stripes.resync_region(region).await;
         }
-        drop(uses);
+        bitmap.end_doubt(region);
     }
+    drop(uses);
     if !journal.dirty().is_empty() {
         state.mark(Mark::ArrayRecoverDrained);
     }

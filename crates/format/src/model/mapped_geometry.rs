@@ -221,6 +221,15 @@ impl MappedGeometry {
         std::iter::once(column).chain((0..g.failures()).map(move |copy| g.mirror_index(copy, column)))
     }
 
+    /// Indices of the homes that a stripe of `columns` data columns should have. A mirrored one has its parity columns reserved.
+    pub fn required(&self, columns: usize, is_mirrored: bool) -> impl Iterator<Item = usize> + use<> {
+        let g = *self;
+        let copies = if is_mirrored { g.failures() } else { 0 };
+        (0..columns)
+            .chain((0..g.parity_columns()).map(move |p| g.parity_index(p)))
+            .chain((0..copies).flat_map(move |copy| (0..columns).map(move |c| g.mirror_index(copy, c))))
+    }
+
     /// Whether one of two chunks of a stripe, by their indices, is needed to recover the other, so that no member may hold
     /// both.
     pub fn protect(&self, one: usize, other: usize) -> bool {

@@ -39,9 +39,9 @@ impl<I: Io> Store<I> {
         let mut marks = Vec::new();
         for record in records {
             let Record::Open { stripe, parity, columns, homes } = record else { continue };
-            let (g, columns) = (&self.geometry, usize::from(*columns));
-            let required = if *parity { columns + g.parity_columns() } else { columns * g.copies() };
-            if homes.iter().flatten().count() < required && self.members.taking_new() > g.failures() {
+            let mut required = self.geometry.required(usize::from(*columns), !parity);
+            let is_short = required.any(|index| homes[index].is_none());
+            if is_short && self.members.taking_new() > self.geometry.failures() {
                 self.io.mark(Mark::OpenedShort);
                 self.wakeups.rebuild.kick();
             }

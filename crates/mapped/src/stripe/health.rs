@@ -18,13 +18,8 @@ impl<I: Io> Stripes<I> {
 
     /// Indices of the homes a stripe should have.
     pub(crate) fn required(&self, stripe: StripeId) -> impl Iterator<Item = usize> + use<I> {
-        let g = *self.store.geometry();
         let found = self.store.tables().stripe(stripe);
-        let columns = usize::from(found.columns);
-        let mirrors = if found.state == StripeState::Mirrored { g.failures() } else { 0 };
-        (0..columns)
-            .chain((0..g.parity_columns()).map(move |p| g.parity_index(p)))
-            .chain((0..mirrors).flat_map(move |copy| (0..columns).map(move |c| g.mirror_index(copy, c))))
+        self.store.geometry().required(usize::from(found.columns), found.state == StripeState::Mirrored)
     }
 
     /// Chunks of a stripe that are not at a good home on an active member.

@@ -7,41 +7,14 @@ use std::rc::Rc;
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::volume::Volume;
-use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
-use sinew_format::model::array_geometry::ArraySpec;
-use sinew_layout::Level;
-use sinew_sim::{DeviceConfig, OpenPool, World};
+use sinew_sim::{OpenPool, World};
+
+use crate::opening::{made, mirror};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const BLOCKS: u64 = 64;
 /// A time after which some writes to a member have ended and others have not.
 const WHILE_NS: u64 = 250_000;
-
-/// A mirror on two members.
-fn made(world: &World) -> Vec<Candidate> {
-    let device = || world.add_device(DeviceConfig::of_bytes(8 << 20));
-    let members: Vec<Candidate> =
-        (0..2).map(|i| Candidate { device: device(), path: format!("m{i}") }).collect();
-    let array = ArraySpec {
-        level: Level::Raid1,
-        chunk_bytes: BLOCK_BYTES as u32,
-        journal: false,
-        spares: 0,
-        zeroed: true,
-        elastic: None,
-    };
-    let spec = PoolSpec {
-        name: "v".to_owned(),
-        kind: PoolKind::Array(array),
-        shards: 1,
-        journal_blocks: None,
-        force: false,
-        physical: None,
-    };
-    let (io, given) = (world.io(), members.clone());
-    world.block_on(async move { pool::create(&io, &given, &spec).await.unwrap() }).unwrap();
-    members
-}
 
 /// Begins to write this byte to all blocks, all at once.
 fn begin_writes(world: &World, pool: &OpenPool, byte: u8) {
@@ -71,7 +44,7 @@ fn read_all(world: &World, pool: &OpenPool) -> Vec<u8> {
 pub(crate) fn reads_after_a_crash_are_of_one_copy() -> Result<(), String> {
     for seed in 0..8 {
         let world = World::new(seed);
-        let members = made(&world);
+        let members = made(&world, 2, mirror(BLOCK_BYTES as u32));
         let open = || world.block_on(OpenPool::open(world.io(), members.clone(), || false)).unwrap().unwrap();
         let pool = open();
         begin_writes(&world, &pool, 1);

@@ -37,7 +37,7 @@ fn serve(world: &World, members: &[Candidate], write: Option<u8>) -> Result<u8, 
 }
 
 /// New members, and a pool or array `v` of them.
-fn made(world: &World, count: usize, kind: PoolKind) -> Vec<Candidate> {
+pub(crate) fn made(world: &World, count: usize, kind: PoolKind) -> Vec<Candidate> {
     let device = || world.add_device(DeviceConfig::of_bytes(8 << 20));
     let members: Vec<Candidate> =
         (0..count).map(|i| Candidate { device: device(), path: format!("m{i}") }).collect();
@@ -55,10 +55,10 @@ fn made(world: &World, count: usize, kind: PoolKind) -> Vec<Candidate> {
 }
 
 /// A mirror on two members, as an array.
-fn mirror() -> PoolKind {
+pub(crate) fn mirror(chunk_bytes: u32) -> PoolKind {
     PoolKind::Array(ArraySpec {
         level: Level::Raid1,
-        chunk_bytes: 65536,
+        chunk_bytes,
         journal: false,
         spares: 0,
         zeroed: true,
@@ -72,7 +72,7 @@ fn mirror() -> PoolKind {
 fn an_opening_that_did_not_come_about_counts_for_nothing() {
     for reversed in [false, true] {
         let world = World::new(3);
-        let mut members = made(&world, 2, mirror());
+        let mut members = made(&world, 2, mirror(65536));
         assert_eq!(serve(&world, &members, Some(1)), Ok(1));
 
         world.device(members[0].device).script(OpKind::Flush, None, Fault::Error(EIO));
@@ -125,7 +125,7 @@ fn recorded(world: &World, members: &[Candidate]) -> Option<HostRecord> {
 #[test]
 fn a_pool_is_open_on_one_host() {
     let mapped = PoolKind::Mapped { protection: Protection::Parity1, data_columns: 0, checksums: true };
-    for (kind, count) in [(mirror(), 2), (mapped, 4)] {
+    for (kind, count) in [(mirror(65536), 2), (mapped, 4)] {
         let world = World::new(5);
         let members = made(&world, count, kind);
         let (one, two, nameless) = (host(1), host(2), Opener::default());
