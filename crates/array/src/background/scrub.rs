@@ -82,8 +82,7 @@ impl<I: Io> Scrub<I> {
         }
         while stripe < self.state.layout().stripes {
             self.scrub_stripe(stripe).await;
-            if self.orders.get() != order || self.state.is_closing() {
-                self.state.mark(Mark::ArrayScrubStopped);
+            if self.is_stopped(order) {
                 return;
             }
             stripe += 1;
@@ -95,9 +94,21 @@ impl<I: Io> Scrub<I> {
                 }
             }
         }
-        self.state.counters().scrubs_done.add(1);
-        self.set_next(None);
-        let _ = self.journal.flush().await;
+        // The end of this scrub would be taken for that of one ordered meanwhile.
+        if !self.is_stopped(order) {
+            self.state.counters().scrubs_done.add(1);
+            self.set_next(None);
+            let _ = self.journal.flush().await;
+        }
+    }
+
+    /// Whether the scrub that began after this order is to stop, since there is a newer one or the array is being closed.
+    fn is_stopped(&self, order: u64) -> bool {
+        let is_stopped = self.orders.get() != order || self.state.is_closing();
+        if is_stopped {
+            self.state.mark(Mark::ArrayScrubStopped);
+        }
+        is_stopped
     }
 
     async fn scrub_stripe(&self, stripe: u64) {

@@ -70,8 +70,7 @@ impl<I: Io> Scrubber<I> {
         let order = self.scrub_orders.get();
         while stripe.0 < self.store.tables().stripe_count() {
             self.scrub_when_free(stripe).await;
-            if self.scrub_orders.get() != order || self.store.is_closing() {
-                self.store.mark(Mark::ScrubStopped);
+            if self.is_stopped(order) {
                 return;
             }
             stripe.0 += 1;
@@ -82,8 +81,20 @@ impl<I: Io> Scrubber<I> {
             }
         }
         self.scrub_pages().await;
-        self.store.counters().scrubs_done.add(1);
-        let _ = self.store.journal().commit(vec![Record::Scrub { next: None }]).await;
+        // The end of this scrub would be taken for that of one ordered meanwhile.
+        if !self.is_stopped(order) {
+            self.store.counters().scrubs_done.add(1);
+            let _ = self.store.journal().commit(vec![Record::Scrub { next: None }]).await;
+        }
+    }
+
+    /// Whether the scrub that began after this order is to stop, since there is a newer one or the pool is being closed.
+    fn is_stopped(&self, order: u64) -> bool {
+        let is_stopped = self.scrub_orders.get() != order || self.store.is_closing();
+        if is_stopped {
+            self.store.mark(Mark::ScrubStopped);
+        }
+        is_stopped
     }
 
     async fn scrub_when_free(&self, stripe: StripeId) {
