@@ -63,7 +63,9 @@ impl<I: Io> Compactor<I> {
         let (mut pieces, mut locks) = (Vec::new(), Vec::new());
         while pieces.len() < slots as usize {
             let Some(stripe) = self.victims.borrow_mut().pop_front() else { break };
-            let Some(lock) = self.store.lock_stripe(stripe) else { continue };
+            // It is short, too, if a member is back since it was chosen.
+            let lock = self.store.lock_stripe(stripe).filter(|_| !self.is_short(stripe));
+            let Some(lock) = lock else { continue };
             let Some(mut found) = self.read_live(stripe).await else {
                 self.store.mark(Mark::CompactUnreadable);
                 self.unreadable.borrow_mut().insert(stripe);
@@ -169,7 +171,7 @@ impl<I: Io> Compactor<I> {
         for id in (0..tables.stripe_count()).map(StripeId) {
             let stripe = tables.stripe(id);
             let is_candidate = stripe.state != StripeState::Free && stripe.live > 0;
-            if !is_candidate || self.store.in_use(id) || unreadable.contains(&id) {
+            if !is_candidate || self.store.in_use(id) || unreadable.contains(&id) || self.is_short(id) {
                 continue;
             }
             let homes = tables.homes(id).iter().flatten();
@@ -181,6 +183,19 @@ impl<I: Io> Compactor<I> {
             }
         }
         found.into_values().collect()
+    }
+
+    /// Whether a stripe of a pool of mirrors has fewer copies than a new one would get, since members were out when it was
+    /// planned. To move its blocks takes a chunk of a member that gets none back, and may take the last one that compaction
+    /// can use. A rebuild gives it the copy.
+    fn is_short(&self, id: StripeId) -> bool {
+        let (g, tables) = (self.store.geometry(), self.store.tables());
+        if g.parity_columns() > 0 {
+            return false;
+        }
+        let copies = g.copies().min(self.store.members().taking_new());
+        let (columns, homes) = (usize::from(tables.stripe(id).columns), tables.homes(id));
+        (0..columns).any(|column| g.copies_of(column).filter(|&i| homes[i].is_some()).count() < copies)
     }
 
     /// The live blocks of a stripe with their content; `None` when one cannot be read.
