@@ -79,6 +79,8 @@ pub enum Mutation {
     ForgetVoid,
     /// Abandon a hung member that the pool needs.
     GiveUpNeeded,
+    /// Count on members that are on their way out.
+    CountOutgoing,
     /// Leave members in a latency spike out of a flush.
     FlushAround,
     /// Count a late copy of small writes as written.
@@ -199,7 +201,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 95] = [
+    pub const ALL: [Mutation; 96] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -279,6 +281,7 @@ impl Mutation {
         Mutation::GrowUnfilled,
         Mutation::SwapForever,
         Mutation::GiveUpNeeded,
+        Mutation::CountOutgoing,
         Mutation::CountLateUnit,
         Mutation::LoseUnit,
         Mutation::TrustUnit,

@@ -217,6 +217,8 @@ pub struct ShardStatus {
     pub stripes_degraded: u64,
     /// Of `stripes_degraded`, stripes without any redundancy left, or lost.
     pub stripes_at_risk: u64,
+    /// Members whose loss the weakest stripe of a mapped pool has had. In an array members say that.
+    pub losses_most: u64,
     /// Shards whose metadata has fewer copies than the protection asks for.
     pub metadata_degraded: u64,
     /// Chunks still to be rebuilt, of those that can be rebuilt now.
@@ -289,6 +291,7 @@ impl ShardStatus {
         self.governor.add(&other.governor);
         self.stripes_degraded += other.stripes_degraded;
         self.stripes_at_risk += other.stripes_at_risk;
+        self.losses_most = self.losses_most.max(other.losses_most);
         self.metadata_degraded += other.metadata_degraded;
         self.rebuild_chunks_left += other.rebuild_chunks_left;
         self.balance_chunks_left += other.balance_chunks_left;

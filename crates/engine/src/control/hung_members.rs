@@ -45,6 +45,8 @@ impl<I: Io> Control<I> {
         // A shard that does not answer has ended, and the pool with it.
         let can_spare =
             mutation::on(Mutation::GiveUpNeeded) || self.can_spare(&doubtful).await.unwrap_or(false);
+        let hung: Vec<usize> = hung_devices.hung.iter().filter_map(|&d| self.member_on(d)).collect();
+        let outgoing = self.outgoing.begin(if can_spare { &hung } else { &[] });
         for &device in &hung_devices.hung {
             match self.member_on(device) {
                 // No member uses the device any more, but requests to it are still in flight.
@@ -53,6 +55,7 @@ impl<I: Io> Control<I> {
                 Some(_) => self.io.mark(Mark::SilentMemberNeeded),
             }
         }
+        drop(outgoing);
         self.handling_hung.set(false);
         self.use_spares().await;
     }

@@ -6,7 +6,9 @@ use crate::marks::Mark;
 use crate::pool::{self, Candidate};
 use sinew_core::ids::MemberId;
 use sinew_core::io::{DeviceId, Io};
+use sinew_core::mutation::{self, Mutation};
 use sinew_format::model::config::{MemberConfig, MemberState};
+use sinew_format::model::mapped_geometry::MappedGeometry;
 use sinew_members::message::ControlRequest;
 
 impl<I: Io> Control<I> {
@@ -130,26 +132,37 @@ impl<I: Io> Control<I> {
 
     /// Whether everything stored can be read, and the pool go on, without these members.
     pub(super) async fn can_spare(&self, members: &[usize]) -> Result<bool, ControlError> {
-        let mut lost = self.config.borrow().out();
-        members.iter().for_each(|&member| lost[member] = true);
-        if !self.config.borrow().survives(&lost) {
+        if !self.config.borrow().survives(&self.lost_with(members)) {
             return Ok(false);
         }
         // Shards tell nothing before they are recovered.
         if !self.is_open.get() {
             return Ok(true);
         }
+        // Shards know of these that they are out.
+        let mut told = self.config.borrow().out();
+        self.outgoing.members().into_iter().for_each(|member| told[member] = false);
         let status = self.status().await?;
         // Others may have gone out meanwhile.
+        let mut lost = self.lost_with(members);
         let config = self.config.borrow();
-        lost.iter_mut().zip(config.out()).for_each(|(lost, out)| *lost |= out);
         // A member of an array with stale chunks is no help to the others; in a mapped pool the stripes themselves say what
-        // they can lose.
+        // they have lost.
         if config.geometry.members_placed().is_some() {
             let lagging = lost.iter_mut().zip(&status.member_chunks_stale);
             lagging.for_each(|(lost, &stale)| *lost |= stale > 0);
         }
-        let stripes_have_lost = config.geometry.mapped().is_some() && status.stripes_at_risk > 0;
-        Ok(!stripes_have_lost && config.survives(&lost))
+        let losses = lost.iter().zip(told).filter(|&(&lost, told)| lost && !told).count() as u64;
+        let are_too_many = |mapped: &MappedGeometry| status.losses_most + losses > mapped.failures() as u64;
+        Ok(!config.geometry.mapped().is_some_and(are_too_many) && config.survives(&lost))
+    }
+
+    /// Which members are out when these are, too, and those that changes under way take out.
+    fn lost_with(&self, members: &[usize]) -> Vec<bool> {
+        let mut lost = self.config.borrow().out();
+        let outgoing = self.outgoing.members();
+        let outgoing = outgoing.iter().filter(|_| !mutation::on(Mutation::CountOutgoing));
+        members.iter().chain(outgoing).for_each(|&member| lost[member] = true);
+        lost
     }
 }

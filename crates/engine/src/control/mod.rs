@@ -16,6 +16,7 @@ mod member_states;
 mod membership;
 mod observation;
 mod observe;
+mod outgoing;
 pub mod physical_space;
 mod replace;
 mod reshape;

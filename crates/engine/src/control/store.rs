@@ -13,6 +13,7 @@ use crate::control::absence::AbsentMembers;
 use crate::control::error::ControlError;
 use crate::control::events::{self, Event, Events};
 use crate::control::observation::Seen;
+use crate::control::outgoing::OutgoingMembers;
 use crate::control::physical_space::SpaceSamples;
 use crate::marks::Mark;
 use crate::pool::{self, Candidate, Found, NextSlots, SuperblockError};
@@ -35,6 +36,11 @@ use sinew_members::throttle::Limits;
 /// Whether a member in this state gets every change of the configuration.
 pub(super) fn is_told(state: MemberState) -> bool {
     state.takes_part() || state == MemberState::Spare
+}
+
+/// Whether a member that does not take the configuration is out for this reason.
+fn takes_out(error: &SuperblockError) -> bool {
+    matches!(error, SuperblockError::Io(error) if *error != IoError::NoSpace)
 }
 
 /// The control of an open pool.
@@ -63,6 +69,7 @@ pub struct Control<I> {
     /// The control's own requests to members, and the I/O timeout.
     pub(super) io_timeouts: Rc<IoTimeouts>,
     pub(super) handling_hung: Cell<bool>,
+    pub(super) outgoing: OutgoingMembers,
     pub(super) absent: AbsentMembers,
     /// Devices of members that exceeded the I/O timeout.
     pub(super) timed_out: RefCell<BTreeSet<DeviceId>>,
@@ -130,6 +137,7 @@ impl<I: Io> Control<I> {
             changed: Signal::default(),
             io_timeouts: Rc::default(),
             handling_hung: Cell::new(false),
+            outgoing: OutgoingMembers::default(),
             absent: AbsentMembers::default(),
             timed_out: RefCell::default(),
             events: Events::default(),
@@ -211,18 +219,25 @@ impl<I: Io> Control<I> {
         self.changed.notify();
     }
 
-    /// Writes the configuration to members; the results are in their order.
+    /// Writes the configuration to members; the results are in their order. Each that is to be out is told to `refused` at once:
+    /// others may be waited for as long as the I/O timeout.
     pub(super) async fn write_config(
         &self,
         next: &Config,
         targets: &[(usize, DeviceId)],
+        refused: impl Fn(usize),
     ) -> Vec<Result<(), SuperblockError>> {
         if let Some(blocks) = &self.md {
             let stored = store_md_superblocks(blocks, &self.io, targets).await;
             return stored.into_iter().map(|result| result.map_err(SuperblockError::Io)).collect();
         }
-        let write = |&(i, device)| {
-            self.watched(device, pool::write_superblock(&self.io, device, &self.slots, i, next))
+        let write = async |&(i, device): &(usize, DeviceId)| {
+            let writing = pool::write_superblock(&self.io, device, &self.slots, i, next);
+            let written = self.watched(device, writing).await;
+            if written.as_ref().is_err_and(takes_out) {
+                refused(i);
+            }
+            written
         };
         join_all(targets.iter().map(write)).await
     }
@@ -241,6 +256,7 @@ impl<I: Io> Control<I> {
             return Ok(());
         }
         let mut failed = Vec::new();
+        let outgoing = self.outgoing.begin(&[]);
         loop {
             next.generation += 1;
             let devices = self.devices.borrow().clone();
@@ -252,7 +268,12 @@ impl<I: Io> Control<I> {
                 self.fail_pool().await;
                 return Err(ControlError::Failed);
             }
-            let results = self.write_config(&next, &targets).await;
+            let refused = |i| {
+                if joining != Some(i) {
+                    outgoing.add(i);
+                }
+            };
+            let results = self.write_config(&next, &targets, refused).await;
             let mut again = false;
             let mut out = Vec::new();
             let (mut stored, mut is_full) = (0, false);
@@ -362,6 +383,7 @@ impl<I: Io> Control<I> {
 
     pub(super) async fn take_out(&self, member: MemberId, state: MemberState) -> Result<(), ControlError> {
         let index = usize::from(member.0);
+        let _outgoing = self.outgoing.begin(&[index]);
         self.change(|config| {
             let epoch = config.epoch;
             let entry = &mut config.members[index];

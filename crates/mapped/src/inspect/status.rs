@@ -103,7 +103,9 @@ pub(crate) fn status<I: Io>(stripes: &Stripes<I>, progress: &Progress) -> ShardS
             status.member_chunks_parity[member] += u64::from(role == Role::Parity);
         }
         status.stripes_degraded += u64::from(stripes.missing_chunks(stripe) > 0);
-        status.stripes_at_risk += u64::from(stripes.losses(stripe) >= store.geometry().failures());
+        let losses = stripes.losses(stripe);
+        status.stripes_at_risk += u64::from(losses >= store.geometry().failures());
+        status.losses_most = status.losses_most.max(losses as u64);
     }
     // Since the rebalancer looked, clients may have made the members even.
     let blocked = progress.blocked.get();

@@ -37,8 +37,9 @@ impl Run {
         }
         let worn = self.work.plan.corruption > 0.0 && rng.chance(0.5);
         self.set_faults(if worn { 0.1 } else { self.work.plan.corruption });
-        // After a member hung that the pool needed, more may count as lost than may be gone at one time.
-        if !self.needed.is_empty() {
+        // After a member hung that the pool needed, or one was given up because it is slow, more may count as lost than may be
+        // gone at one time.
+        if !self.needed.is_empty() || !self.may_be_lost(self.lost.iter()) {
             return;
         }
         let fails = self.work.plan.troubles.contains(&Trouble::Fail);
@@ -101,8 +102,8 @@ impl Run {
             let Some(opened) = self.try_open(may_crash, candidates.clone())? else { return Ok(None) };
             match opened {
                 Ok(pool) => return self.opened(pool).map(Some),
-                Err(OpenError::Device { path, .. }) if self.may_fail(&path) => {
-                    self.note(|| format!("{path} fails while the pool is opened"));
+                Err(OpenError::Device { path, why }) if self.may_fail(&path) => {
+                    self.note(|| format!("{path} fails while the pool is opened: {why}"));
                     self.count("members_left_out");
                     candidates.retain(|candidate| candidate.path != path);
                     self.world.kill_process();

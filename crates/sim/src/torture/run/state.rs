@@ -353,9 +353,13 @@ impl Run {
     /// Whether a member may be lost such that no more members are impaired than the protection covers. None may after a member
     /// hung that the pool needed: it may go out in place of one that came back.
     pub(super) fn may_lose(&self, member: usize) -> bool {
-        let lost = self.lost.iter().filter(|m| !self.impaired.contains(m)).count();
-        let counts_already = self.lost.contains(&member) || self.impaired.contains(&member);
-        self.needed.is_empty() && (counts_already || lost < self.work.plan.lost)
+        self.needed.is_empty() && self.may_be_lost(self.lost.iter().chain([&member]))
+    }
+
+    /// Whether these members, without impaired ones, are no more than may be lost at one time.
+    pub(super) fn may_be_lost<'a>(&self, members: impl Iterator<Item = &'a usize>) -> bool {
+        let members: BTreeSet<usize> = members.filter(|m| !self.impaired.contains(m)).copied().collect();
+        members.len() <= self.work.plan.lost
     }
 
     /// Counts a member as lost.

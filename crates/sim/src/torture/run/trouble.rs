@@ -42,6 +42,7 @@ impl Run {
     pub(super) fn trouble(&mut self, pool: &Rc<OpenPool>) {
         let number = self.troubles;
         self.troubles += 1;
+        self.count_given_up(pool);
         let plan = &self.work.plan;
         let mut rng = Rng::stream(plan.seed, "trouble", number);
         let member = rng.below(self.devices.borrow().len() as u64) as usize;
@@ -68,6 +69,17 @@ impl Run {
         if plan.troubles.contains(&trouble) && !plan.skip_troubles.contains(number) {
             self.cause(pool, trouble, number, member, &mut rng);
         }
+    }
+
+    /// Counts members as lost that were given up because they were slow: the pool can do without them, but not without others as
+    /// well.
+    fn count_given_up(&mut self, pool: &OpenPool) {
+        let given_up = |&member: &usize| {
+            let is_given_up = self.device(member).is_abandoned() && self.place_of(pool, member).is_some();
+            is_given_up && !self.lost.contains(&member)
+        };
+        let given_up: Vec<usize> = self.members().filter(given_up).collect();
+        given_up.into_iter().for_each(|member| self.lose(member));
     }
 
     /// Other tenants take physical space of some members, or of all, for a while.
