@@ -144,6 +144,11 @@ impl Buf {
         assert!(start + len <= self.len(), "slice {start}+{len} of a buffer of {}", self.len());
         Buf { pages: Arc::clone(&self.pages), start: self.start + start as u32, len: len as u32 }
     }
+
+    /// The blocks of a buffer of whole blocks, sharing the memory.
+    pub fn blocks(&self) -> impl Iterator<Item = Buf> {
+        (0..self.len()).step_by(BLOCK_BYTES).map(|start| self.slice(start, BLOCK_BYTES))
+    }
 }
 
 impl Buf {

@@ -8,8 +8,6 @@ use std::collections::BTreeMap;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::MemberId;
 
-const BLOCK: u64 = BLOCK_BYTES as u64;
-
 /// Blocks of members, by their offset in the member's part of its device.
 #[derive(Default)]
 pub(crate) struct Overlay(RefCell<BTreeMap<(MemberId, u64), Buf>>);
@@ -17,14 +15,8 @@ pub(crate) struct Overlay(RefCell<BTreeMap<(MemberId, u64), Buf>>);
 impl Overlay {
     /// Keeps a write of whole blocks.
     pub(crate) fn write(&self, member: MemberId, offset: u64, data: &[Buf]) {
-        let mut blocks = self.0.borrow_mut();
-        let mut at = offset;
-        for buf in data {
-            for start in (0..buf.len()).step_by(BLOCK_BYTES) {
-                blocks.insert((member, at), buf.slice(start, BLOCK_BYTES));
-                at += BLOCK;
-            }
-        }
+        let places = (offset..).step_by(BLOCK_BYTES).map(|at| (member, at));
+        self.0.borrow_mut().extend(places.zip(data.iter().flat_map(Buf::blocks)));
     }
 
     /// Whether every block of a range was written.
@@ -54,6 +46,8 @@ impl Overlay {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const BLOCK: u64 = BLOCK_BYTES as u64;
 
     #[test]
     fn reads_find_what_was_written_of_the_same_member() {

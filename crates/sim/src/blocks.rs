@@ -198,13 +198,7 @@ impl Content {
     pub(crate) fn each(&self, mut f: impl FnMut(u64, Version)) {
         match self {
             Content::Gather { first, data } => {
-                let mut block = *first;
-                for buf in data.iter() {
-                    for start in (0..buf.len()).step_by(BLOCK_BYTES) {
-                        f(block, Some(buf.slice(start, BLOCK_BYTES)));
-                        block += 1;
-                    }
-                }
+                data.iter().flat_map(Buf::blocks).zip(*first..).for_each(|(buf, block)| f(block, Some(buf)));
             }
             Content::Blocks(blocks) => blocks.iter().for_each(|(block, version)| f(*block, version.clone())),
         }

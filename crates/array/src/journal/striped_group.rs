@@ -30,7 +30,7 @@ pub(super) struct StripedGroup {
 
 impl StripedGroup {
     fn new(striping: GroupStriping, data: &[Buf]) -> StripedGroup {
-        let blocks: Vec<Buf> = data.iter().flat_map(blocks_of).collect();
+        let blocks: Vec<Buf> = data.iter().flat_map(Buf::blocks).collect();
         let column_bytes = striping.rows() as usize * BLOCK_BYTES;
         let mut parity: Vec<Buf> = (0..striping.parities()).map(|_| Buf::stale(column_bytes)).collect();
         let mut columns: Vec<_> =
@@ -66,7 +66,7 @@ impl StripedGroup {
 
     /// The parity, block by block.
     pub(super) fn parity_blocks(&self) -> impl Iterator<Item = Buf> {
-        self.parity.iter().flat_map(blocks_of)
+        self.parity.iter().flat_map(Buf::blocks)
     }
 
     /// What each member gets of a group at this position of the ring: the first `heads` members have the head before their data.
@@ -106,9 +106,4 @@ impl<I: Io> Journal<I> {
         let members = set.into_iter().map(|member| member.0).collect();
         Some(StripedGroup::new(GroupStriping::new(members, layout.m, blocks)?, data))
     }
-}
-
-/// The blocks of a buffer.
-fn blocks_of(buf: &Buf) -> impl Iterator<Item = Buf> {
-    (0..buf.len()).step_by(BLOCK_BYTES).map(|at| buf.slice(at, BLOCK_BYTES))
 }

@@ -16,8 +16,6 @@ use sinew_format::model::form::Form;
 use crate::stripe::Stripes;
 use crate::stripe::unplaced::{UnplacedBlock, UnplacedRun};
 
-const BLOCK: u64 = BLOCK_BYTES as u64;
-
 fn patch(buf: &mut Buf, content: &[(usize, Buf)]) {
     for (at, block) in content {
         buf.bytes_mut()[*at..at + BLOCK_BYTES].copy_from_slice(block.bytes());
@@ -56,15 +54,10 @@ impl<I: Io> Stripes<I> {
         self.state.mark(Mark::ArrayUnplaced);
         let region = self.state.layout().region(stripe);
         let mut blocks = self.unplaced.blocks.borrow_mut();
-        let mut at = offset;
-        for buf in data {
-            for from in (0..buf.len()).step_by(BLOCK_BYTES) {
-                let block = UnplacedBlock { stripe, region, data: buf.slice(from, BLOCK_BYTES) };
-                self.bitmap.hold_region(region);
-                if let Some(before) = blocks.insert((member, at), block) {
-                    self.bitmap.release_region(before.region);
-                }
-                at += BLOCK;
+        for (data, at) in data.iter().flat_map(Buf::blocks).zip((offset..).step_by(BLOCK_BYTES)) {
+            self.bitmap.hold_region(region);
+            if let Some(before) = blocks.insert((member, at), UnplacedBlock { stripe, region, data }) {
+                self.bitmap.release_region(before.region);
             }
         }
         drop(blocks);
