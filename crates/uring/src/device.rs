@@ -18,7 +18,7 @@ use crate::faults::{Fault, Faults};
 use crate::file_space::{file_space, statfs_of};
 use crate::iovecs::point_to;
 use crate::memory::Region;
-use crate::zram::{ZRAM_RESERVE, is_zram, zram_space};
+use crate::zram::{ZRAM_RESERVE, compact_zram, is_zram, zram_space};
 
 /// How requests to a device are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -314,11 +314,20 @@ impl Device {
         free.is_some_and(|free| free < ZRAM_RESERVE)
     }
 
-    /// The physical space of a thin device. A file system may block.
+    /// Whether [`Device::physical`] may block: a file system may, and a zram that gives pages back.
+    pub(crate) fn may_block_for_space(&self) -> bool {
+        matches!(self.backing, Backing::File(_)) || self.zram.is_some()
+    }
+
+    /// The physical space of a thin device.
     pub(crate) fn physical(&self) -> Option<Physical> {
         match &self.backing {
             Backing::File(file) => file_space(file),
-            Backing::Block(_) => self.zram.and_then(zram_space),
+            Backing::Block(_) => {
+                let number = self.zram?;
+                compact_zram(number);
+                zram_space(number)
+            }
             Backing::Memory(_) => None,
         }
     }

@@ -148,13 +148,11 @@ impl Io for UringIo {
 
     async fn physical(&self, device: DeviceId) -> Option<Physical> {
         let handle = self.core.device(device).ok()?;
-        match (handle.route, &handle.backing) {
-            (IoRoute::Ring, Backing::File(_)) => {
-                let device = (*handle).clone();
-                aside::run(move || device.physical()).await
-            }
-            _ => handle.physical(),
+        if handle.route != IoRoute::Ring || !handle.may_block_for_space() {
+            return handle.physical();
         }
+        let device = (*handle).clone();
+        aside::run(move || device.physical()).await
     }
 }
 

@@ -19,7 +19,28 @@ pub(crate) fn is_zram(number: dev_t) -> bool {
 
 /// The physical space of a zram.
 pub(crate) fn zram_space(number: dev_t) -> Option<Physical> {
-    space_in(&fs::read_to_string(format!("{}/mm_stat", path_of(number))).ok()?, number)
+    space_in(&stat_of(number)?, number)
+}
+
+/// Has a zram that is half full or more give back pages that its allocator holds for nothing, if they are a sixteenth of the limit:
+/// after discards, as of the copies of stripes that get parity, it keeps pages with few objects each, which count against
+/// the limit. Without the right to write to sysfs it stays as it is.
+pub(crate) fn compact_zram(number: dev_t) {
+    if stat_of(number).is_some_and(|stat| is_scattered(&stat)) {
+        let _ = fs::write(format!("{}/compact", path_of(number)), "1");
+    }
+}
+
+fn stat_of(number: dev_t) -> Option<String> {
+    fs::read_to_string(format!("{}/mm_stat", path_of(number))).ok()
+}
+
+fn is_scattered(mm_stat: &str) -> bool {
+    let (Some(stored), Some(used), Some(limit)) = (field(mm_stat, 1), field(mm_stat, 2), field(mm_stat, 3))
+    else {
+        return false;
+    };
+    limit > 0 && used >= limit / 2 && used.saturating_sub(stored) >= limit / 16
 }
 
 fn path_of(number: dev_t) -> String {
@@ -28,9 +49,12 @@ fn path_of(number: dev_t) -> String {
 
 /// The fields of `mm_stat` are orig_data_size, compr_data_size, mem_used_total, mem_limit and others
 /// (Documentation/admin-guide/blockdev/zram.rst of Linux).
+fn field(mm_stat: &str, index: usize) -> Option<u64> {
+    mm_stat.split_ascii_whitespace().nth(index)?.parse().ok()
+}
+
 fn space_in(mm_stat: &str, number: dev_t) -> Option<Physical> {
-    let field = |n: usize| mm_stat.split_ascii_whitespace().nth(n)?.parse::<u64>().ok();
-    let (used, limit) = (field(2)?, field(3)?);
+    let (used, limit) = (field(mm_stat, 2)?, field(mm_stat, 3)?);
     let free = (limit > 0).then(|| limit.saturating_sub(used));
     Some(Physical { used, free, domain: Domain(number), source: PhysicalSource::Zram })
 }
@@ -48,5 +72,13 @@ mod tests {
         let unlimited = "4096 74 12288 0 12288 0 0 0 0";
         assert_eq!(space(unlimited), Some((12_288, None)));
         assert_eq!(space(""), None);
+    }
+
+    #[test]
+    fn pages_held_for_nothing_are_asked_back_where_they_are_many() {
+        let (full, dense) = ("9 41678911 69644288 100663296 0", "9 65000000 69644288 100663296 0");
+        assert!(is_scattered(full) && !is_scattered(dense));
+        let (half_empty, unlimited) = ("9 4167891 40644288 100663296 0", "9 41678911 69644288 0 0");
+        assert!(!is_scattered(half_empty) && !is_scattered(unlimited) && !is_scattered(""));
     }
 }
