@@ -28,7 +28,7 @@ class Lab:
         self.quick, self.repeats, self.seconds = args.quick, args.repeats, args.seconds
         base = args.dir or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         self.base, self.large_base = base, args.large_dir or base
-        self.dirs, self.servers = [], []
+        self.dirs, self.servers, self.ends = [], [], []
 
     def __enter__(self):
         self.dir = self.new_dir(self.base)
@@ -42,9 +42,15 @@ class Lab:
         self.dirs.append(tempfile.mkdtemp(prefix="sinew-bench.", dir=base))
         return self.dirs[-1]
 
+    def at_end(self, end):
+        """Has this called at the end, before what was there to be called already."""
+        self.ends.append(end)
+
     def clean(self):
         for server in self.servers:
             server.kill()
+        while self.ends:
+            self.ends.pop()()
         for path in self.dirs:
             shutil.rmtree(path, ignore_errors=True)
 
