@@ -15,6 +15,7 @@
 //! generate    arrivals, places, sizes: streams from a seed
 //! fitted      generators whose parameters are published figures
 //! complement  how often one half of a mix asks for most
+//! compressibility  how well data and its parity compress
 //! features    what a stream is like, to compare traces and generators
 //! content     what the blocks contain
 //! replay      which request may go now
@@ -25,6 +26,7 @@
 //! ```
 
 pub mod complement;
+pub mod compressibility;
 mod content;
 mod drawn;
 mod error;

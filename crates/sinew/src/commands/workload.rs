@@ -1,4 +1,6 @@
-//! `sinew workload`: the known workloads and formats, and statistics of workloads.
+//! `sinew workload`: the known workloads and formats, and statistics of workloads and of content.
+
+mod compressibility;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
@@ -8,6 +10,7 @@ use sinew_workload::fitted::Like;
 use sinew_workload::trace::Format;
 use sinew_workload::{Features, KindFeatures, Requests};
 
+use self::compressibility::CompressibilityArgs;
 use crate::out::say;
 use crate::replay::source::{self, Reading};
 use crate::table::Table;
@@ -23,6 +26,7 @@ const COMPLEMENT_VOLUME: u64 = 100 << 30;
 pub(crate) enum WorkloadCommand {
     Inspect(InspectArgs),
     Complement(ComplementArgs),
+    Compressibility(CompressibilityArgs),
     /// Lists the generators that have names, and the formats of traces.
     List,
 }
@@ -81,6 +85,7 @@ pub(crate) fn run(command: WorkloadCommand) -> Result<()> {
     match command {
         WorkloadCommand::Inspect(args) => inspect(&args),
         WorkloadCommand::Complement(args) => complementarity(&args),
+        WorkloadCommand::Compressibility(args) => compressibility::run(&args),
         WorkloadCommand::List => {
             say!("generators  {}", source::names().join("\n            "));
             say!("formats     {}", Format::ALL.map(Format::name).join("\n            "));
