@@ -79,6 +79,8 @@ pub enum Mutation {
     ForgetVoid,
     /// Abandon a hung member that the pool needs.
     GiveUpNeeded,
+    /// Give up a hung member without asking whether the others are still there.
+    AskNoOther,
     /// Count on members that are on their way out.
     CountOutgoing,
     /// Leave members in a latency spike out of a flush.
@@ -201,7 +203,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 96] = [
+    pub const ALL: [Mutation; 97] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -281,6 +283,7 @@ impl Mutation {
         Mutation::GrowUnfilled,
         Mutation::SwapForever,
         Mutation::GiveUpNeeded,
+        Mutation::AskNoOther,
         Mutation::CountOutgoing,
         Mutation::CountLateUnit,
         Mutation::LoseUnit,
@@ -302,7 +305,9 @@ impl Mutation {
 
     /// Those that the torture does not see, because they make an array worse but leave its data right, or because hardly any plan
     /// has the events that show them. Named scenarios of the simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 8] = [
+    pub const BY_SCENARIO: [Mutation; 10] = [
+        Mutation::AskNoOther,
+        Mutation::CountOutgoing,
         Mutation::DemoteGrows,
         Mutation::ForgetLostBlocks,
         Mutation::ForgetGivenUp,

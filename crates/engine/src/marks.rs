@@ -55,6 +55,8 @@ sinew_core::coverage_marks! {
     OpeningGivenUp,
     /// A member that answered nothing for long was waited for, since the pool cannot do without it.
     SilentMemberNeeded,
+    /// Before a member that answered nothing for long was given up, another one did not answer either.
+    OtherMemberSilent,
     /// A member had no space for the configuration, and kept an older one.
     ConfigNoSpace,
 }

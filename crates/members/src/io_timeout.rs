@@ -95,8 +95,8 @@ impl IoTimeouts {
         self.timeout_ns.get()
     }
 
-    /// Nanoseconds between ticks.
-    fn tick_ns(&self) -> Option<u64> {
+    /// Nanoseconds between ticks of the watchdog.
+    pub fn tick_ns(&self) -> Option<u64> {
         self.timeout_ns.get().map(|ns| (ns / TICKS as u64).max(1))
     }
 

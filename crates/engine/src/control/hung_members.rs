@@ -1,11 +1,17 @@
 //! Hung members: the decision whether the pool works without them, and their removal.
 
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use crate::marks::Mark;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::MemberId;
 use sinew_core::io::{DeviceId, Io};
 use sinew_core::mutation::{self, Mutation};
+use sinew_core::sync::Signal;
 use sinew_format::model::config::MemberState;
 use sinew_members::io_timeout::HungDevices;
 
@@ -42,9 +48,7 @@ impl<I: Io> Control<I> {
             return;
         }
         let doubtful: Vec<usize> = hung_devices.doubtful.iter().filter_map(|&d| self.member_on(d)).collect();
-        // A shard that does not answer has ended, and the pool with it.
-        let can_spare =
-            mutation::on(Mutation::GiveUpNeeded) || self.can_spare(&doubtful).await.unwrap_or(false);
+        let can_spare = mutation::on(Mutation::GiveUpNeeded) || self.can_spare_hung(doubtful).await;
         let hung: Vec<usize> = hung_devices.hung.iter().filter_map(|&d| self.member_on(d)).collect();
         let outgoing = self.outgoing.begin(if can_spare { &hung } else { &[] });
         for &device in &hung_devices.hung {
@@ -58,6 +62,56 @@ impl<I: Io> Control<I> {
         drop(outgoing);
         self.handling_hung.set(false);
         self.use_spares().await;
+    }
+
+    /// Whether the pool works without these members, and without those that have vanished unnoticed since they were last used.
+    async fn can_spare_hung(&self, mut doubtful: Vec<usize>) -> bool {
+        // A shard that does not answer has ended, and the pool with it.
+        if !self.can_spare(&doubtful).await.unwrap_or(false) {
+            return false;
+        }
+        let silent = match mutation::on(Mutation::AskNoOther) {
+            true => Vec::new(),
+            false => self.silent_among_others(&doubtful).await,
+        };
+        if silent.is_empty() {
+            return true;
+        }
+        self.io.mark(Mark::OtherMemberSilent);
+        doubtful.extend(silent);
+        self.can_spare(&doubtful).await.unwrap_or(false)
+    }
+
+    /// Members other than these that do not read a block within a tick of the watchdog.
+    async fn silent_among_others(&self, doubtful: &[usize]) -> Vec<usize> {
+        let others = self.devices_in_use().into_iter().filter(|(member, _)| !doubtful.contains(member));
+        let silent: Rc<RefCell<Vec<usize>>> = Rc::default();
+        let (asked, ended) = (Rc::new(Cell::new(0)), Rc::new(Signal::default()));
+        for (member, device) in others {
+            silent.borrow_mut().push(member);
+            asked.set(asked.get() + 1);
+            let (io, io_timeouts) = (self.io.clone(), Rc::clone(&self.io_timeouts));
+            let (silent, asked, ended) = (Rc::clone(&silent), Rc::clone(&asked), Rc::clone(&ended));
+            // Requests are not cancelled, so one that is late ends later.
+            self.io.spawn(async move {
+                let pending = io_timeouts.begin(device);
+                if io.read(device, 0, Buf::zeroed(BLOCK_BYTES)).await.1.is_ok() {
+                    silent.borrow_mut().retain(|&other| other != member);
+                }
+                io_timeouts.end(pending);
+                asked.set(asked.get() - 1);
+                ended.notify();
+            });
+        }
+        let limit_ns = self.io_timeouts.tick_ns().unwrap_or(0);
+        let (mut all, mut limit) =
+            (pin!(ended.wait(|| (asked.get() == 0).then_some(()))), pin!(self.io.sleep(limit_ns)));
+        poll_fn(|cx| match all.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => limit.as_mut().poll(cx),
+        })
+        .await;
+        silent.take()
     }
 
     async fn take_out_hung(&self, index: usize, device: DeviceId) {

@@ -11,6 +11,7 @@ mod faults;
 mod given_up;
 mod governor;
 mod growth;
+mod hung;
 mod limits;
 mod md;
 mod mirrors;

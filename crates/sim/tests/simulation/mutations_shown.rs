@@ -2,13 +2,15 @@
 
 use sinew_core::mutation::{Mutation, choose};
 
-use crate::{arrays, damage, given_up, governor, limits, mirrors};
+use crate::{arrays, damage, given_up, governor, hung, limits, mirrors};
 
 #[test]
 fn defects_that_no_plan_shows_are_found() {
     for defect in Mutation::BY_SCENARIO {
         choose(Some(defect));
         let shown = match defect {
+            Mutation::AskNoOther => hung::other_members_are_asked(),
+            Mutation::CountOutgoing => hung::outgoing_members_count(),
             Mutation::DemoteGrows => governor::demotion_never_grows(),
             Mutation::ForgetLostBlocks => damage::damage_is_told_truly(),
             Mutation::LimitUnseen => limits::waiting_requests_see_changes(),
