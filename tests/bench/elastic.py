@@ -5,12 +5,16 @@ import subprocess
 import time
 
 from lab import MIB, Absent
-from table import compare, progress
+from table import compare, progress, single
 
 # Of each zram, by lz4. Pieces of content are random or copied, so that parity of them hardly compresses, as with real data.
 RATIO = 0.5
 DEPTH = 32
 SHARES = (0, 20, 60, 100)
+# Parts of the stripes that have room as mirrors, where the governor finds the share.
+GOVERNED = (0.3, 0.7)
+# Seconds after which the governor is at rest: ten samples before it begins, and its conversions.
+REST = 15
 
 
 def elastic(lab):
@@ -74,7 +78,12 @@ def rows(taken):
         *beside,
         row("physical space after all stripes were mirrored", "bytes", "used at the end", "used at the beginning", ("at most", 1.03)),
     ]
-    return [row for row in found if row]
+    governed = [
+        single("elastic", f"share found by the governor, {100 * part:g} % by the closed form", "points off",
+               [abs(sample[f"share, {part}"] - 100 * part) for sample in taken], ("at most", 5))
+        for part in GOVERNED
+    ]
+    return [*[row for row in found if row], *governed]
 
 
 def zrams(lab, count, size):
@@ -103,6 +112,12 @@ def used(device):
     with open(f"{block}/compact", "w") as file:
         file.write("1")
     return int(open(f"{block}/mm_stat").read().split()[2])
+
+
+def limit_to(device, limit):
+    """Sets the memory that a zram may take; 0 is no limit."""
+    with open(f"/sys/block/{os.path.basename(device)}/mem_limit", "w") as file:
+        file.write(str(int(limit)))
 
 
 def until(done, patience=120, pause=0.005):
@@ -211,8 +226,29 @@ class Array:
         found["to parity"] = self.share(0)
         found["used at the end"] = sum(map(used, self.members))
         found["to mirrors"] = self.share(100)
+        found["used by mirrors"] = sum(map(used, self.members))
         self.share(0)
+        for part in GOVERNED:
+            found[f"share, {part}"] = self.governed(part, found["used at the end"], found["used by mirrors"])
         return found | self.beside()
+
+    def governed(self, part, least, most):
+        """The share of mirrored stripes in percent that the governor finds, on members with a limit of which they use 80 %, its lower
+        limit, with this part of the stripes mirrored, by what they use with all stripes with parity and with all mirrored."""
+        for member in self.members:
+            limit_to(member, (least + part * (most - least)) / 0.80 / len(self.members))
+        server = self.serve()
+        self.order(server, "policy", "--low=80", "--high=90", "--interval=250ms")
+        self.order(server, "share", "none")
+        # Only stripes in use become mirrored.
+        self.replay("read", "uniform", 4096, "--duration", str(REST), target=server.uri, depth=4)
+        stripes = self.lab.status(server)["stripes"]
+        self.order(server, "policy", "--interval=1s")
+        server.stop()
+        self.share(0)
+        for member in self.members:
+            limit_to(member, 0)
+        return 100 * stripes["mirrored"] / (stripes["mirrored"] + stripes["parity"])
 
 
 class Btrfs:
