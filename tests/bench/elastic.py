@@ -18,8 +18,8 @@ REST = 15
 
 
 def elastic(lab):
-    """Shares are set by hand, so the governor has no part in this. Each repeat goes through all shares and back: what is compared
-    lies seconds apart, on the same data."""
+    """Shares are set by hand, but for the rows of the governor. Each repeat goes through all shares and back: what is compared lies
+    seconds apart, on the same data."""
     lab.need("fio", "nbdcopy")
     if os.geteuid() != 0 or not os.path.exists("/sys/class/zram-control/hot_add"):
         raise Absent("needs zram, and root")

@@ -18,7 +18,7 @@ use crate::faults::{Fault, Faults};
 use crate::file_space::{file_space, statfs_of};
 use crate::iovecs::point_to;
 use crate::memory::Region;
-use crate::zram::{ZRAM_RESERVE, compact_zram, is_zram, zram_space};
+use crate::zram::{ZRAM_RESERVE, compacted_zram_space, is_zram, zram_space};
 
 /// How requests to a device are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -314,7 +314,7 @@ impl Device {
         free.is_some_and(|free| free < ZRAM_RESERVE)
     }
 
-    /// Whether [`Device::physical`] may block: a file system may, and a zram that gives pages back.
+    /// Whether [`Device::physical`] may block: a file system may, and a zram that is compacted.
     pub(crate) fn may_block_for_space(&self) -> bool {
         matches!(self.backing, Backing::File(_)) || self.zram.is_some()
     }
@@ -323,11 +323,7 @@ impl Device {
     pub(crate) fn physical(&self) -> Option<Physical> {
         match &self.backing {
             Backing::File(file) => file_space(file),
-            Backing::Block(_) => {
-                let number = self.zram?;
-                compact_zram(number);
-                zram_space(number)
-            }
+            Backing::Block(_) => self.zram.and_then(compacted_zram_space),
             Backing::Memory(_) => None,
         }
     }

@@ -22,20 +22,23 @@ pub(crate) fn zram_space(number: dev_t) -> Option<Physical> {
     space_in(&stat_of(number)?, number)
 }
 
-/// Has a zram that is half full or more give back pages that its allocator holds for nothing, if they are a sixteenth of the limit:
-/// after discards, as of the copies of stripes that get parity, it keeps pages with few objects each, which count against
-/// the limit. Without the right to write to sysfs it stays as it is.
-pub(crate) fn compact_zram(number: dev_t) {
-    if stat_of(number).is_some_and(|stat| is_scattered(&stat)) {
-        let _ = fs::write(format!("{}/compact", path_of(number)), "1");
+/// The physical space of a zram, which is compacted first if it is half full or more and its allocator's fragmentation is a
+/// sixteenth of the limit or more. After discards, as of the copies of stripes that get parity, the allocator keeps pages with
+/// few objects each, which count against the limit. Without the right to write to sysfs it is not compacted.
+pub(crate) fn compacted_zram_space(number: dev_t) -> Option<Physical> {
+    let stat = stat_of(number)?;
+    if !is_fragmented(&stat) {
+        return space_in(&stat, number);
     }
+    let _ = fs::write(format!("{}/compact", path_of(number)), "1");
+    zram_space(number)
 }
 
 fn stat_of(number: dev_t) -> Option<String> {
     fs::read_to_string(format!("{}/mm_stat", path_of(number))).ok()
 }
 
-fn is_scattered(mm_stat: &str) -> bool {
+fn is_fragmented(mm_stat: &str) -> bool {
     let (Some(stored), Some(used), Some(limit)) = (field(mm_stat, 1), field(mm_stat, 2), field(mm_stat, 3))
     else {
         return false;
@@ -75,10 +78,10 @@ mod tests {
     }
 
     #[test]
-    fn pages_held_for_nothing_are_asked_back_where_they_are_many() {
+    fn a_zram_is_compacted_where_its_fragmentation_is_large() {
         let (full, dense) = ("9 41678911 69644288 100663296 0", "9 65000000 69644288 100663296 0");
-        assert!(is_scattered(full) && !is_scattered(dense));
+        assert!(is_fragmented(full) && !is_fragmented(dense));
         let (half_empty, unlimited) = ("9 4167891 40644288 100663296 0", "9 41678911 69644288 0 0");
-        assert!(!is_scattered(half_empty) && !is_scattered(unlimited) && !is_scattered(""));
+        assert!(!is_fragmented(half_empty) && !is_fragmented(unlimited) && !is_fragmented(""));
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn is_told(state: MemberState) -> bool {
     state.takes_part() || state == MemberState::Spare
 }
 
-/// Whether a member that does not take the configuration is out for this reason.
+/// Whether a member fails by this error of a write of its configuration. One without space keeps an older configuration.
 fn takes_out(error: &SuperblockError) -> bool {
     matches!(error, SuperblockError::Io(error) if *error != IoError::NoSpace)
 }
@@ -219,8 +219,8 @@ impl<I: Io> Control<I> {
         self.changed.notify();
     }
 
-    /// Writes the configuration to members; the results are in their order. Each that is to be out is told to `refused` at once:
-    /// others may be waited for as long as the I/O timeout.
+    /// Writes the configuration to members and returns a result for each target. Calls `refused` with the number of a member as soon
+    /// as its write fails other than for lack of space; writes to hung members may take as long as the I/O timeout.
     pub(super) async fn write_config(
         &self,
         next: &Config,
