@@ -6,12 +6,12 @@
 //! costs one increment and one decrement, whatever the number of others.
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::pin;
 
 use crate::marks::Mark;
 use sinew_core::io::{DeviceId, Io};
-use sinew_core::sync::Kick;
+use sinew_core::sync::{Kick, before};
 
 /// Timeout unless set otherwise. Drives made for RAID answer within 7 s even when they cannot read a sector (SCT error
 /// recovery control).
@@ -177,19 +177,16 @@ impl IoTimeouts {
 
 /// Waits for requests to a device that is not a member yet. When the timeout expires, the device is abandoned.
 pub async fn answered<I: Io, T>(io: &I, device: DeviceId, requests: impl Future<Output = T>) -> T {
-    let (mut requests, mut deadline) = (pin!(requests), pin!(io.sleep(IO_TIMEOUT_NS)));
-    let mut is_late = false;
-    poll_fn(|cx| {
-        let polled = requests.as_mut().poll(cx);
-        if polled.is_pending() && !is_late && deadline.as_mut().poll(cx).is_ready() {
-            is_late = true;
+    let mut requests = pin!(requests);
+    match before(requests.as_mut(), io.sleep(IO_TIMEOUT_NS)).await {
+        Some(answers) => answers,
+        None => {
             io.mark(Mark::CandidateGivenUp);
-            // Ends the requests, which wakes this task.
+            // Ends the requests.
             io.abandon(device);
+            requests.await
         }
-        polled
-    })
-    .await
+    }
 }
 
 #[cfg(test)]

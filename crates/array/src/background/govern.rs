@@ -6,13 +6,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use crate::marks::Mark;
 use sinew_core::io::Io;
+use sinew_core::sync::before;
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::form::Form;
 use sinew_members::full_members::RETRY_NS;
@@ -170,13 +169,7 @@ impl<I: Io> Governing<I> {
 
     /// Waits for the next sample; not as long if clients wait for space.
     async fn wait(&self, ns: u64) {
-        let mut pressed = pin!(self.forms.wait_for_pressure());
-        let mut due = pin!(self.state.io().sleep(ns));
-        poll_fn(|cx| match pressed.as_mut().poll(cx).is_ready() || due.as_mut().poll(cx).is_ready() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        })
-        .await;
+        before(pin!(self.forms.wait_for_pressure()), self.state.io().sleep(ns)).await;
         if ns > RETRY_NS && self.forms.waiting_blocks() > 0 {
             self.state.io().sleep(RETRY_NS).await;
         }

@@ -1,7 +1,7 @@
 //! Running several futures in one task.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 /// Polls futures, each with a key. Ready with the key and output of one that has ended, which is removed from `running`;
@@ -30,6 +30,19 @@ pub async fn end_all<K, F: Future>(running: &mut Vec<(K, Pin<Box<F>>)>) -> Vec<(
         ended.push(one);
     }
     ended
+}
+
+/// The output of a future, or `None` if the other one ends first.
+pub async fn before<F: Future + Unpin>(
+    mut future: F,
+    deadline: impl Future<Output = ()>,
+) -> Option<F::Output> {
+    let mut deadline = pin!(deadline);
+    std::future::poll_fn(|cx| match Pin::new(&mut future).poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => deadline.as_mut().poll(cx).map(|()| None),
+    })
+    .await
 }
 
 /// A future that runs, or its output.

@@ -1,17 +1,15 @@
 //! Hung members: the decision whether the pool works without them, and their removal.
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::MemberId;
 use sinew_core::io::{DeviceId, Io};
 use sinew_core::mutation::{self, Mutation};
-use sinew_core::sync::Signal;
+use sinew_core::sync::{Signal, before};
 use sinew_format::model::config::MemberState;
 use sinew_members::io_timeout::HungDevices;
 
@@ -104,13 +102,8 @@ impl<I: Io> Control<I> {
             });
         }
         let limit_ns = self.io_timeouts.tick_ns().unwrap_or(0);
-        let (mut all, mut limit) =
-            (pin!(ended.wait(|| (asked.get() == 0).then_some(()))), pin!(self.io.sleep(limit_ns)));
-        poll_fn(|cx| match all.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(()),
-            Poll::Pending => limit.as_mut().poll(cx),
-        })
-        .await;
+        let all = pin!(ended.wait(|| (asked.get() == 0).then_some(())));
+        before(all, self.io.sleep(limit_ns)).await;
         silent.take()
     }
 

@@ -2,13 +2,12 @@
 //!
 //! The daemon asks once a second. A device that does not answer keeps its last figures, and no request waits for it.
 
-use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use sinew_core::io::{DeviceId, Io};
 use sinew_core::physical::{Domain, Physical, PhysicalSource};
+use sinew_core::sync::before;
 use sinew_members::message::ControlRequest;
 use sinew_members::status::ShardStatus;
 
@@ -106,13 +105,8 @@ impl<I: Io> Control<I> {
             });
         }
         let is_pending = |device: &DeviceId| self.space.watch.borrow().asked.contains(device);
-        let mut all = pin!(self.space.answered.wait(|| (!asked.iter().any(is_pending)).then_some(())));
-        let mut late = None;
-        poll_fn(|cx| match all.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(()),
-            Poll::Pending => late.get_or_insert_with(|| Box::pin(self.io.sleep(ANSWER_NS))).as_mut().poll(cx),
-        })
-        .await;
+        let all = pin!(self.space.answered.wait(|| (!asked.iter().any(is_pending)).then_some(())));
+        before(all, self.io.sleep(ANSWER_NS)).await;
     }
 
     async fn limited_devices(&self) -> Vec<Limited> {
