@@ -35,6 +35,8 @@ sinew_core::coverage_marks! {
     ArrayMergeMoved,
     /// An array: a round of draining came to nothing, because members came or went meanwhile.
     ArrayDrainVoid,
+    /// An array: a round of draining read while another one wrote.
+    ArrayDrainOverlapped,
     /// An array: the log cannot be drained.
     ArrayDrainStuck,
     /// An array: a region's marks do not count, because members came or went meanwhile.

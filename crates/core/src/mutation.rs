@@ -97,6 +97,8 @@ pub enum Mutation {
     TrustOldGroup,
     /// Arrays: let the tail of the journal pass groups whose blocks are not destaged durably.
     SettleEarly,
+    /// Arrays: release the groups of two destage rounds when one has ended.
+    PinTogether,
     /// Arrays: do not set the bit of the write-intent bitmap before a region is written.
     ForgetDirty,
     /// Arrays: do not resync dirty regions after a crash.
@@ -203,7 +205,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 97] = [
+    pub const ALL: [Mutation; 98] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -240,6 +242,7 @@ impl Mutation {
         Mutation::ReplayOutOfOrder,
         Mutation::TrustOldGroup,
         Mutation::SettleEarly,
+        Mutation::PinTogether,
         Mutation::ForgetDirty,
         Mutation::SkipResync,
         Mutation::ReadStale,

@@ -4,19 +4,22 @@
 //! A round reads and computes, appends the after-images, flushes, and only then changes stripes in place. The flush also makes
 //! durable what the round before wrote in place, so a round costs one flush. The tail of the log follows.
 //!
+//! While the log is crowded, the next round reads and computes while one writes, so that members do not idle and clients do not wait
+//! for both. Two rounds have no stripe in common, and each pins the groups that its after-images are made of.
+//!
 //! Blocks whose parity cannot be computed, because others of their offsets are lost, hold nothing else up. While the lost ones may
 //! come back with members that are out, they stay in the log until it fills; then the lost ones are given up (`stripe/give_up`),
 //! and the next round takes both.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
-use sinew_core::sync::join_all;
+use sinew_core::sync::{both, join_all};
 use sinew_core::volume::VolumeError;
 use sinew_format::group_striping::PARITY_MAX;
 use sinew_format::log_group::GroupRecord;
@@ -25,8 +28,10 @@ use sinew_format::model::form::Form;
 use crate::bitmap::Bitmap;
 use crate::journal::Journal;
 use crate::journal::dirty_blocks::DirtyBlock;
+use crate::journal::pinned_groups::GatheredGroups;
 use crate::state::ShardState;
 use crate::stripe::Stripes;
+use crate::stripe::locks::StripeLock;
 use crate::stripe::update::{PreparedStripe, Unprepared, runs_of};
 
 /// Lost blocks of a stripe for which a round appends zeros at most.
@@ -52,9 +57,33 @@ impl Taken {
         self
     }
 
-    /// The newest group that a block is of.
-    fn newest_group(&self) -> u64 {
-        self.0.iter().map(|(_, _, group)| *group).max().unwrap_or(0)
+    /// The groups that blocks are of.
+    fn groups(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().map(|(_, _, group)| *group)
+    }
+}
+
+/// New content of stripes by slot.
+type Contents = Vec<(u64, Vec<(u32, Buf)>)>;
+
+/// A round that has read and computed, and written nothing yet. Its stripes are locked.
+struct Round<'a> {
+    locks: BTreeMap<u64, StripeLock<'a>>,
+    groups: GatheredGroups<'a>,
+    /// The last group of the log, and the version of the members, when the content was taken.
+    upto: u64,
+    version: u64,
+    prepared: Vec<PreparedStripe>,
+    taken: Taken,
+    /// Stripes to be written for the first time.
+    empty: Contents,
+    taken_of_empty: Taken,
+}
+
+impl Round<'_> {
+    /// Blocks that its after-images will take in the log.
+    fn image_blocks(&self) -> u64 {
+        self.prepared.iter().map(|p| (p.offsets.len() * p.parity.len()) as u64).sum()
     }
 }
 
@@ -95,10 +124,12 @@ impl<I: Io> Destager<I> {
     pub(crate) async fn run(self: Rc<Self>) {
         loop {
             self.journal.wait_for_destage_request().await;
-            while self.wants_destage() || self.journal.wants_tail() {
+            let mut next = None;
+            while next.is_some() || self.wants_destage() || self.journal.wants_tail() {
                 // A failed array is left alone: the log would ask for destaging again with every refusal.
                 let failed = Err(VolumeError::Failed);
-                let done = if self.state.has_failed() { failed } else { self.destage_or_advance().await };
+                let done =
+                    if self.state.has_failed() { failed } else { self.destage_or_advance(&mut next).await };
                 match done {
                     Ok(()) => self.journal.note_destage_success(),
                     Err(error) => {
@@ -109,6 +140,7 @@ impl<I: Io> Destager<I> {
                     }
                 }
             }
+            drop(next);
             self.journal.end_destaging();
         }
     }
@@ -129,15 +161,19 @@ impl<I: Io> Destager<I> {
         self.journal.wants_destage(|| self.stripes.has_dirty_behind_barrier())
     }
 
-    async fn destage_or_advance(&self) -> Result<(), VolumeError> {
-        if self.wants_destage() {
-            let done = self.destage_round().await;
-            // Without space as well: what the round did bring to its place takes no room in the log then. Where the tail would
-            // stay, each try would only take more room.
-            let may_help = done != Err(VolumeError::Failed) && !self.journal.is_tail_dirty();
-            if may_help && self.journal.log().is_crowded() && self.stripes.is_all_placed() {
-                self.journal.advance_tail().await?;
-            }
+    /// `next` is the round to carry out, if it has read already, and then the one after it.
+    async fn destage_or_advance<'a>(&'a self, next: &mut Option<Round<'a>>) -> Result<(), VolumeError> {
+        if next.is_some() || self.wants_destage() {
+            let round = match next.take() {
+                Some(round) => Some(round),
+                None => self.gather().await?,
+            };
+            // Without one, the members or the content have changed meanwhile.
+            let Some(round) = round else { return Ok(()) };
+            let busy = round.locks.keys().copied().collect();
+            let beside = self.gather_beside(busy, round.image_blocks());
+            let (done, following) = both(self.carry_out(round), beside).await;
+            *next = following;
             done
         } else if self.journal.is_tail_changing() {
             // Each try to move the tail would only take room, until there is none left.
@@ -151,24 +187,81 @@ impl<I: Io> Destager<I> {
         }
     }
 
-    async fn destage_round(&self) -> Result<(), VolumeError> {
+    /// Chooses what a round brings to its place, reads and computes; `None` if that came to nothing, but another try may not.
+    async fn gather(&self) -> Result<Option<Round<'_>>, VolumeError> {
         // Less where there is little room: a round that a crash cuts short leaves its images in the log.
         let layout = self.state.layout();
-        let free = u64::from(layout.geometry.log_blocks) - self.journal.log().used();
-        let offsets_max = free as usize / 4 / layout.m.max(1);
+        let offsets_max = self.offsets_max(0);
         let chosen = match self.stripes.has_dirty_behind_barrier() {
             true => self.stripes.choose_behind_barrier(layout.chunk_blocks, offsets_max),
-            false => self.journal.choose_to_destage(layout.chunk_blocks, offsets_max, STRIPES_MAX),
+            false => self.journal.choose_to_destage(
+                layout.chunk_blocks,
+                offsets_max,
+                STRIPES_MAX,
+                &BTreeSet::new(),
+            ),
         };
-        let mut locks = Vec::with_capacity(chosen.len());
+        let may_wait = self.may_wait();
+        let (round, unwritable) = self.read(chosen, may_wait).await;
+        if self.state.members().version() != round.version {
+            self.state.mark(Mark::ArrayDrainVoid);
+            return Ok(None);
+        }
+        let has_changed = self.give_up_lost(&unwritable, may_wait).await?;
+        if !unwritable.is_empty() {
+            // Another round may do what this one could not.
+            let is_other_now = may_wait != self.may_wait() || self.state.members().version() != round.version;
+            if is_other_now || !may_wait && has_changed {
+                return Ok(None);
+            }
+            if !may_wait {
+                // After-images of other stripes would take all of a log whose tail cannot move.
+                return Err(VolumeError::Failed);
+            }
+        }
+        match round.empty.is_empty() && round.prepared.is_empty() {
+            true if has_changed => Ok(None),
+            true if !unwritable.is_empty() => Err(VolumeError::Failed),
+            _ => Ok(Some(round)),
+        }
+    }
+
+    /// Gathers the next round beside one that has these stripes and blocks of `images`, while the log is crowded. What cannot be
+    /// written is left to a round that is gathered while none is under way.
+    async fn gather_beside(&self, busy: BTreeSet<u64>, images: u64) -> Option<Round<'_>> {
+        let offsets_max = self.offsets_max(images);
+        let has_room = offsets_max >= self.journal.log().group_blocks() as usize;
+        if !has_room || !self.journal.log().is_crowded() || self.stripes.has_dirty_behind_barrier() {
+            return None;
+        }
+        let chunk_blocks = self.state.layout().chunk_blocks;
+        let chosen = self.journal.choose_to_destage(chunk_blocks, offsets_max, STRIPES_MAX, &busy);
+        if chosen.is_empty() {
+            return None;
+        }
+        self.state.mark(Mark::ArrayDrainOverlapped);
+        let (round, unwritable) = self.read(chosen, self.may_wait()).await;
+        unwritable.is_empty().then_some(round)
+    }
+
+    /// Offsets of stripes that a round may write, if `images` blocks go to the log before its own.
+    fn offsets_max(&self, images: u64) -> usize {
+        let layout = self.state.layout();
+        let free = u64::from(layout.geometry.log_blocks) - self.journal.log().used();
+        free.saturating_sub(images) as usize / 4 / layout.m.max(1)
+    }
+
+    /// Locks stripes, takes the present content of slots, and computes the parity; returns also the stripes for which that fails.
+    async fn read(&self, chosen: BTreeMap<u64, Vec<u32>>, may_wait: bool) -> (Round<'_>, Vec<Unwritable>) {
+        let mut locks = BTreeMap::new();
         for &stripe in chosen.keys() {
-            locks.push(self.stripes.lock_exclusive(stripe).await);
+            locks.insert(stripe, self.stripes.lock_exclusive(stripe).await);
         }
         let (upto, version) = (self.journal.log().last(), self.state.members().version());
         let (mut taken, mut taken_of_empty) = (Taken::default(), Taken::default());
         let (mut work, mut empty) = (Vec::with_capacity(chosen.len()), Vec::new());
         for (stripe, slots) in chosen {
-            let blocks = self.journal.take_to_destage(stripe, &slots);
+            let blocks = self.journal.content_to_destage(stripe, &slots);
             let (stripes, taken) = match self.stripes.form(stripe) {
                 Form::Empty => (&mut empty, &mut taken_of_empty),
                 _ => (&mut work, &mut taken),
@@ -176,42 +269,45 @@ impl<I: Io> Destager<I> {
             taken.note(stripe, &blocks);
             stripes.push((stripe, blocks.into_iter().map(|(slot, block)| (slot, block.data)).collect()));
         }
-        let may_wait = self.may_wait();
+        // The after-images are made of these, whatever newer content comes meanwhile.
+        let groups = self.journal.pinned().gather(taken.groups());
         let (prepared, unwritable) = self.prepare(work, version, may_wait).await;
         let taken = taken.without(&unwritable);
+        (Round { locks, groups, upto, version, prepared, taken, empty, taken_of_empty }, unwritable)
+    }
+
+    /// Writes a round, and moves the tail of a crowded log past it.
+    async fn carry_out(&self, round: Round<'_>) -> Result<(), VolumeError> {
+        let done = self.write(round).await;
+        // Without space as well: what the round did bring to its place takes no room in the log then. Where the tail would
+        // stay, each try would only take more room.
+        let may_help = done != Err(VolumeError::Failed) && !self.journal.is_tail_dirty();
+        if may_help && self.journal.log().is_crowded() && self.stripes.is_all_placed() {
+            self.journal.advance_tail().await?;
+        }
+        done
+    }
+
+    async fn write(&self, round: Round<'_>) -> Result<(), VolumeError> {
+        let Round { locks: _locks, groups, upto, version, prepared, taken, empty, taken_of_empty } = round;
         if self.state.members().version() != version {
             self.state.mark(Mark::ArrayDrainVoid);
             return Ok(());
         }
-        let has_changed = self.give_up_lost(&unwritable, may_wait).await?;
-        if !unwritable.is_empty() {
-            // Another round may do what this one could not.
-            let is_other_now = may_wait != self.may_wait() || self.state.members().version() != version;
-            if is_other_now || !may_wait && has_changed {
-                return Ok(());
-            }
-            if !may_wait {
-                // After-images of other stripes would take all of a log whose tail cannot move.
-                return Err(VolumeError::Failed);
-            }
-        }
+        self.journal.pinned().begin_destaging(groups);
         self.update_stripes(&prepared, &taken, upto, version).await?;
         // Now, since the empty stripes may have to wait for space: another round would log the same after-images again.
         self.forget_destaged(&taken);
-        let is_worked_on = !empty.is_empty() || !prepared.is_empty();
         if self.write_empty(empty).await? {
             self.forget_destaged(&taken_of_empty);
         }
-        match unwritable.is_empty() || is_worked_on || has_changed {
-            true => Ok(()),
-            false => Err(VolumeError::Failed),
-        }
+        Ok(())
     }
 
     /// Prepares stripes; returns also those for which no parity can be computed.
     async fn prepare(
         &self,
-        work: Vec<(u64, Vec<(u32, Buf)>)>,
+        work: Contents,
         version: u64,
         may_wait: bool,
     ) -> (Vec<PreparedStripe>, Vec<Unwritable>) {
@@ -292,7 +388,7 @@ impl<I: Io> Destager<I> {
         let with_parity = |p: &&PreparedStripe| self.stripes.form(p.stripe) == Form::Parity;
         let with_parity: Vec<&PreparedStripe> = prepared.iter().filter(with_parity).collect();
         let is_durable = mutation::on(Mutation::CopiesBeforeJournal)
-            || self.journal.log().is_flushed(taken.newest_group());
+            || self.journal.log().is_flushed(taken.groups().max().unwrap_or(0));
         if !with_parity.is_empty() || !is_durable {
             if !mutation::on(Mutation::SkipAfterImage) {
                 self.append_images(&with_parity, upto).await?;
@@ -311,7 +407,7 @@ impl<I: Io> Destager<I> {
     }
 
     /// Writes empty stripes for the first time, in the form that such stripes get now; false if that came to nothing.
-    async fn write_empty(&self, stripes: Vec<(u64, Vec<(u32, Buf)>)>) -> Result<bool, VolumeError> {
+    async fn write_empty(&self, stripes: Contents) -> Result<bool, VolumeError> {
         if stripes.is_empty() {
             return Ok(true);
         }

@@ -1,6 +1,6 @@
 //! Requests to the destager, and waiting for it: for blocks to reach their stripes, and for the tail of the log to follow.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::marks::Mark;
 use sinew_core::io::Io;
@@ -200,18 +200,16 @@ impl<I: Io> Journal<I> {
         chunk_blocks: u32,
         offsets_max: usize,
         stripes_max: usize,
+        busy: &BTreeSet<u64>,
     ) -> BTreeMap<u64, Vec<u32>> {
-        self.dirty.borrow_mut().choose(chunk_blocks, offsets_max, stripes_max)
+        self.dirty.borrow_mut().choose(chunk_blocks, offsets_max, stripes_max, busy)
     }
 
-    /// Takes the present content of slots for an after-image. Their groups are pinned until the round ends.
-    pub(crate) fn take_to_destage(&self, stripe: u64, slots: &[u32]) -> Vec<(u32, DirtyBlock)> {
+    /// The present content of slots, for an after-image. The caller pins their groups.
+    pub(crate) fn content_to_destage(&self, stripe: u64, slots: &[u32]) -> Vec<(u32, DirtyBlock)> {
         let dirty = self.dirty.borrow();
         let found = |&slot: &u32| Some((slot, dirty.get(stripe, slot)?.clone()));
-        let found: Vec<_> = slots.iter().filter_map(found).collect();
-        // The after-images are made of these, whatever newer content comes meanwhile.
-        self.pinned.pin_destaging(found.iter().map(|(_, block)| block.seq));
-        found
+        slots.iter().filter_map(found).collect()
     }
 
     /// A block's content of group `seq` is in its place; newer content stays in the journal.

@@ -130,18 +130,25 @@ impl DirtyBlocks {
     }
 
     /// Chooses slots to destage, by stripe: every block of the oldest group, then the other blocks of the same stripes, then
-    /// more stripes, while at most `offsets_max` offsets need parity.
+    /// more stripes, while at most `offsets_max` offsets need parity. Stripes that are `busy` are passed over.
     pub(super) fn choose(
         &mut self,
         chunk_blocks: u32,
         offsets_max: usize,
         stripes_max: usize,
+        busy: &BTreeSet<u64>,
     ) -> BTreeMap<u64, Vec<u32>> {
-        let mut chosen: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
-        let Some(oldest) = self.oldest() else { return BTreeMap::new() };
+        // Forgets groups without dirty blocks.
+        self.oldest();
         let place = |key: u64| (key / STRIPE_SLOTS, (key % STRIPE_SLOTS) as u32);
-        let live = |key: &&u64, seq: u64| self.blocks.get(key).is_some_and(|p| p.seq == seq);
-        for key in self.groups[0].1.iter().filter(|key| live(key, oldest)) {
+        let live = |key: &&u64, seq: u64| {
+            !busy.contains(&place(**key).0) && self.blocks.get(key).is_some_and(|p| p.seq == seq)
+        };
+        let has_live = |(seq, keys): &(u64, Vec<u64>)| keys.iter().any(|key| live(&key, *seq));
+        let Some(oldest) = self.groups.iter().position(has_live) else { return BTreeMap::new() };
+        let mut chosen: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
+        let (seq, keys) = &self.groups[oldest];
+        for key in keys.iter().filter(|key| live(key, *seq)) {
             let (stripe, slot) = place(*key);
             chosen.entry(stripe).or_default().insert(slot);
         }
@@ -170,7 +177,7 @@ impl DirtyBlocks {
         for stripe in chosen.keys().copied().collect::<Vec<_>>() {
             grow(&mut chosen, stripe);
         }
-        'groups: for (seq, keys) in self.groups.iter().skip(1) {
+        'groups: for (seq, keys) in self.groups.iter().skip(oldest + 1) {
             for key in keys.iter().filter(|key| live(key, *seq)) {
                 let stripe = place(*key).0;
                 if chosen.contains_key(&stripe) {
@@ -213,12 +220,26 @@ mod tests {
         dirty.insert(10, 7, 0, content());
         dirty.insert(11, 1, 21, content());
         dirty.insert(12, 9, 3, content());
+        let idle = BTreeSet::new();
         // Slots 5 and 21 are at one offset of a chunk of 16.
-        let chosen = dirty.choose(16, 2, 64);
+        let chosen = dirty.choose(16, 2, 64, &idle);
         assert_eq!(chosen, BTreeMap::from([(1, vec![5, 21]), (7, vec![0])]));
-        assert_eq!(dirty.choose(16, 3, 64).len(), 3);
-        assert_eq!(dirty.choose(16, 3, 2).len(), 2);
+        assert_eq!(dirty.choose(16, 3, 64, &idle).len(), 3);
+        assert_eq!(dirty.choose(16, 3, 2, &idle).len(), 2);
         // The oldest group is chosen, however low the limit, with what shares its offsets.
-        assert_eq!(dirty.choose(16, 0, 0), BTreeMap::from([(1, vec![5, 21]), (7, vec![0])]));
+        assert_eq!(dirty.choose(16, 0, 0, &idle), BTreeMap::from([(1, vec![5, 21]), (7, vec![0])]));
+    }
+
+    #[test]
+    fn stripes_that_are_busy_are_passed_over() {
+        let mut dirty = DirtyBlocks::default();
+        dirty.insert(10, 1, 5, content());
+        dirty.insert(11, 1, 6, content());
+        dirty.insert(11, 7, 0, content());
+        dirty.insert(12, 9, 3, content());
+        let mut without = |busy: &[u64]| dirty.choose(16, 1, 64, &busy.iter().copied().collect());
+        assert_eq!(without(&[1]), BTreeMap::from([(7, vec![0])]), "of the oldest group with others");
+        assert_eq!(without(&[1, 7]), BTreeMap::from([(9, vec![3])]));
+        assert!(without(&[1, 7, 9]).is_empty());
     }
 }

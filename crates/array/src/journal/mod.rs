@@ -13,7 +13,7 @@ pub(crate) mod group;
 pub(crate) mod group_builder;
 mod imaged_rows;
 pub(crate) mod log;
-mod pinned_groups;
+pub(crate) mod pinned_groups;
 pub(crate) mod progress;
 mod record_progress;
 mod striped_group;

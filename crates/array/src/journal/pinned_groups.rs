@@ -7,7 +7,9 @@ use sinew_core::mutation::{self, Mutation};
 /// The oldest such group, for each reason. The tail of the log stays before all of them.
 #[derive(Default)]
 pub(crate) struct PinnedGroups {
-    /// After-images of the destage round under way are made of this one, until they are in their places.
+    /// After-images are being made of this one, for the destage round that is to follow the one under way.
+    gathered: Cell<Option<u64>>,
+    /// The destage round under way brings content of it to its place.
     destaging: Cell<Option<u64>>,
     /// Images of rows that a growth changes in place, until they are there.
     changing: Cell<Option<u64>>,
@@ -19,6 +21,15 @@ pub(crate) struct PinnedGroups {
     flushing: Cell<Option<u64>>,
 }
 
+/// The groups of a destage round that is not under way yet; dropping it gives the round up.
+pub(crate) struct GatheredGroups<'a>(&'a PinnedGroups);
+
+impl Drop for GatheredGroups<'_> {
+    fn drop(&mut self) {
+        self.0.gathered.set(None);
+    }
+}
+
 fn older(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     [one, other].into_iter().flatten().min()
 }
@@ -26,13 +37,28 @@ fn older(one: Option<u64>, other: Option<u64>) -> Option<u64> {
 impl PinnedGroups {
     /// The oldest of them, or `first` if that is older.
     pub(crate) fn oldest_or(&self, first: u64) -> u64 {
-        let all = [&self.destaging, &self.changing, &self.unplaced, &self.unflushed, &self.flushing];
+        let all = [
+            &self.gathered,
+            &self.destaging,
+            &self.changing,
+            &self.unplaced,
+            &self.unflushed,
+            &self.flushing,
+        ];
         all.into_iter().filter_map(Cell::get).fold(first, u64::min)
     }
 
-    /// After-images are about to be made of these groups.
-    pub(crate) fn pin_destaging(&self, groups: impl Iterator<Item = u64>) {
-        self.destaging.set(self.destaging.get().into_iter().chain(groups).min());
+    /// After-images are about to be made of these groups, for one round.
+    pub(crate) fn gather(&self, groups: impl Iterator<Item = u64>) -> GatheredGroups<'_> {
+        let pin = if mutation::on(Mutation::PinTogether) { &self.destaging } else { &self.gathered };
+        pin.set(older(pin.get(), groups.min()));
+        GatheredGroups(self)
+    }
+
+    /// The destage round of these groups begins to write.
+    pub(crate) fn begin_destaging(&self, groups: GatheredGroups<'_>) {
+        self.destaging.set(older(self.gathered.get(), self.destaging.get()));
+        drop(groups);
     }
 
     /// The destage round has written its stripes, which are not durable yet.

@@ -14,7 +14,7 @@ mod form;
 mod give_up;
 mod hedged;
 mod locate;
-mod locks;
+pub(crate) mod locks;
 mod losses;
 mod parity_plan;
 pub(crate) mod part;

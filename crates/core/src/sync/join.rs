@@ -32,6 +32,32 @@ pub async fn end_all<K, F: Future>(running: &mut Vec<(K, Pin<Box<F>>)>) -> Vec<(
     ended
 }
 
+/// Runs two futures concurrently.
+pub async fn both<A: Future, B: Future>(one: A, other: B) -> (A::Output, B::Output) {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    let mut outputs = (None, None);
+    std::future::poll_fn(|cx| {
+        if outputs.0.is_none()
+            && let Poll::Ready(output) = one.as_mut().poll(cx)
+        {
+            outputs.0 = Some(output);
+        }
+        if outputs.1.is_none()
+            && let Poll::Ready(output) = other.as_mut().poll(cx)
+        {
+            outputs.1 = Some(output);
+        }
+        match (outputs.0.take(), outputs.1.take()) {
+            (Some(one), Some(other)) => Poll::Ready((one, other)),
+            some => {
+                outputs = some;
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
 /// The output of a future, or `None` if the other one ends first.
 pub async fn before<F: Future + Unpin>(
     mut future: F,

@@ -4,6 +4,6 @@ mod join;
 mod oneshot;
 mod signal;
 
-pub use join::{before, end_all, join_all, next_of, poll_next};
+pub use join::{before, both, end_all, join_all, next_of, poll_next};
 pub use oneshot::{Fulfil, Promise, promise};
 pub use signal::{Kick, Signal, batch};

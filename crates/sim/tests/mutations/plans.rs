@@ -304,7 +304,9 @@ const MEMBERS_RUN_FULL: [&str; 6] = [
 pub(crate) fn draw(way: Mutation, seed: u64) -> Plan {
     let (operators, own): (&[&str], &[&str]) = match way {
         Mutation::AlternateSlots => (&[], &POWER_LOSS_WITHOUT_SPACE),
-        Mutation::SettleEarly | Mutation::TrustOldGroup => (&[], &POWER_LOSS_WHILE_LOGGING),
+        Mutation::SettleEarly | Mutation::PinTogether | Mutation::TrustOldGroup => {
+            (&[], &POWER_LOSS_WHILE_LOGGING)
+        }
         Mutation::CountLateUnit | Mutation::LeaveUnitMissing => {
             (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_STRIPING)
         }
