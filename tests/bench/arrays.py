@@ -126,8 +126,14 @@ def rebuild(lab, size):
 
 def md(lab, size):
     """All of md's figures, once, in a user-mode Linux of its own."""
-    return job(lab, "uml", [f"{ROOT}/tests/uml/run", f"{6 * size // MIB + 1024}M", "{dir}", f"{ROOT}/tests/bench/md_job",
-                            f"SINEW_MB={size // MIB}", f"SINEW_SECONDS={lab.seconds:g}"])
+    return uml(lab, 6 * size + GIB, f"{ROOT}/tests/bench/md_job", f"SINEW_MB={size // MIB}", f"SINEW_SECONDS={lab.seconds:g}")
+
+
+def uml(lab, memory, script, *variables, files=None, cpus=None):
+    """What a script writes in a user-mode Linux of its own, on these processors of the machine; `files` are there in its directory, by
+    name."""
+    pinned = ["taskset", "--cpu-list", cpus] if cpus else []
+    return job(lab, "uml", [*pinned, f"{ROOT}/tests/uml/run", f"{memory // MIB}M", "{dir}", script, *variables], files)
 
 
 def btrfs(lab, size):
@@ -135,9 +141,11 @@ def btrfs(lab, size):
     return job(lab, "btrfs", [f"{ROOT}/tests/bench/btrfs_job", "{dir}", str(size // MIB), f"{lab.seconds:g}"])
 
 
-def job(lab, name, command):
+def job(lab, name, command, files=None):
     """Runs a script that writes lines of a name and a figure to `result` in its directory."""
     directory = lab.new_dir(lab.base)
+    for link, path in (files or {}).items():
+        os.link(path, f"{directory}/{link}")
     command = [word.replace("{dir}", directory) for word in command]
     subprocess.run(command, env=os.environ | {"TMPDIR": lab.base}, timeout=600, check=False)
     try:
