@@ -22,24 +22,24 @@ RIVALS = {
 
 
 def rows(taken):
-    taken = [sample for sample in taken if "md raw" in sample]
+    taken = [sample for sample in taken if "md raid5" in sample]
     if not taken:
         return []
 
-    def row(name, unit, form, mine, peer, figure, mark=None, note=""):
+    def row(name, unit, form, rival, mine, peer, figure, mark=None, note=""):
         samples = {
             mine: [figure(sample[mine], sample[f"raw, {form}"]) for sample in taken],
-            peer: [figure(sample[peer], sample["md raw"]) for sample in taken],
+            peer: [figure(sample[peer], sample[f"md raw-{rival}"]) for sample in taken],
         }
         return compare("elastic", name, unit, samples, mine, peer, mark, note=note)
 
     found = []
     for rival, (form, name, mark) in RIVALS.items():
         beside = f"all {form}, beside md's {name}"
-        found.append(row(f"random write 4 KiB, {beside}", "of raw", form, f"{form}, one processor", f"md {rival}",
+        found.append(row(f"random write 4 KiB, {beside}", "of raw", form, rival, f"{form}, one processor", f"md {rival}",
                          lambda own, raw: own / raw, mark, "one processor each"))
         found += [
-            row(f"{tail} of these writes, {beside}", "raw writes", form, f"{form}, {tail}", f"md {rival} {tail}",
+            row(f"{tail} of these writes, {beside}", "raw writes", form, rival, f"{form}, {tail}", f"md {rival} {tail}",
                 lambda own, raw: own * raw / 1e6, note="in mean times of a raw write")
             for tail in ("p99", "p99.9")
         ]
