@@ -84,6 +84,7 @@ builtin![
     "elastic-throttle",
     "elastic-conversion",
     "elastic-coverage",
+    "elastic-skew",
 ];
 
 /// The environment variable that names the directory of the traces that these experiments replay.

@@ -87,7 +87,7 @@ impl Spec {
         let is_allowed = is_allowed && self.array == ArraySpec { level, elastic, ..ArraySpec::default() };
         let sets_forms = elastic.is_some_and(|elastic| elastic.govern || elastic.mirrored_share.is_some());
         if !is_allowed || sets_forms {
-            let why = "a preset defines target, pool and array; only shards, throttle, spike_avoidance, battery and policy of pool can be set with it, and of an elastic array expect, convert_to, convert_rate, low and high";
+            let why = "a preset defines target, pool and array; only shards, throttle, spike_avoidance, battery and policy of pool can be set with it, and of an elastic array expect, convert_to, convert_rate, low, high, interval_ms and weigh";
             return Err(Error::setting("preset", why));
         }
         if self.grows.is_some() {

@@ -375,7 +375,7 @@ pub struct ElasticSpec {
     pub mirrored_share: Option<u8>,
     /// At the beginning of measurement, stripes are converted to this percentage. Measurement ends when they are.
     pub convert_to: Option<u8>,
-    /// Bytes of data per second at which `convert_to` converts; as fast as clients leave room for where not given.
+    /// Bytes of data per second at which `convert_to` and the governor convert; as fast as clients leave room for where not given.
     pub convert_rate: Option<ByteSize>,
     /// The governor changes forms, from the beginning of the load.
     pub govern: bool,
@@ -383,6 +383,10 @@ pub struct ElasticSpec {
     pub low: Option<u8>,
     /// The upper one.
     pub high: Option<u8>,
+    /// Time from one sample of the governor to the next, in milliseconds; 1000 where not given.
+    pub interval_ms: Option<u32>,
+    /// Whether the governor reads candidates to weigh them by compressibility; it does where not given.
+    pub weigh: Option<bool>,
 }
 
 impl Default for ElasticSpec {
@@ -395,6 +399,8 @@ impl Default for ElasticSpec {
             govern: false,
             low: None,
             high: None,
+            interval_ms: None,
+            weigh: None,
         }
     }
 }
@@ -448,6 +454,12 @@ impl ElasticSpec {
             governed: self.govern,
             low: self.low.unwrap_or(default.low),
             high: self.high.unwrap_or(default.high),
+            interval_ms: self.interval_ms.unwrap_or(default.interval_ms),
+            weighed: self.weigh.unwrap_or(default.weighed),
+            convert_rate: self
+                .convert_rate
+                .filter(|_| self.govern)
+                .map_or(default.convert_rate, |rate| rate.0),
             ..default
         }
     }
