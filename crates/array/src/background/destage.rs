@@ -172,6 +172,7 @@ impl<I: Io> Destager<I> {
             let Some(round) = round else { return Ok(()) };
             let busy = round.locks.keys().copied().collect();
             let beside = self.gather_beside(busy, round.image_blocks());
+            // The round under way is polled first: it takes its groups over before the next one pins others.
             let (done, following) = both(self.carry_out(round), beside).await;
             *next = following;
             done

@@ -32,7 +32,7 @@ pub async fn end_all<K, F: Future>(running: &mut Vec<(K, Pin<Box<F>>)>) -> Vec<(
     ended
 }
 
-/// Runs two futures concurrently.
+/// Runs two futures concurrently; `one` is polled first.
 pub async fn both<A: Future, B: Future>(one: A, other: B) -> (A::Output, B::Output) {
     let (mut one, mut other) = (pin!(one), pin!(other));
     let mut outputs = (None, None);
