@@ -69,7 +69,6 @@ type Contents = Vec<(u64, Vec<(u32, Buf)>)>;
 /// A round that has read and computed, and written nothing yet. Its stripes are locked.
 struct Round<'a> {
     locks: BTreeMap<u64, StripeLock<'a>>,
-    groups: GatheredGroups<'a>,
     /// The last group of the log, and the version of the members, when the content was taken.
     upto: u64,
     version: u64,
@@ -79,6 +78,9 @@ struct Round<'a> {
     empty: Contents,
     taken_of_empty: Taken,
 }
+
+/// A round, and the groups that its after-images are made of.
+type Gathered<'a> = (Round<'a>, GatheredGroups<'a>);
 
 impl Round<'_> {
     /// Blocks that its after-images will take in the log.
@@ -162,17 +164,20 @@ impl<I: Io> Destager<I> {
     }
 
     /// `next` is the round to carry out, if it has read already, and then the one after it.
-    async fn destage_or_advance<'a>(&'a self, next: &mut Option<Round<'a>>) -> Result<(), VolumeError> {
+    async fn destage_or_advance<'a>(&'a self, next: &mut Option<Gathered<'a>>) -> Result<(), VolumeError> {
         if next.is_some() || self.wants_destage() {
-            let round = match next.take() {
-                Some(round) => Some(round),
+            let gathered = match next.take() {
+                Some(gathered) => Some(gathered),
                 None => self.gather().await?,
             };
             // Without one, the members or the content have changed meanwhile.
-            let Some(round) = round else { return Ok(()) };
+            let Some((round, groups)) = gathered else { return Ok(()) };
+            if self.is_void(&round) {
+                return Ok(());
+            }
+            self.journal.pinned().begin_destaging(groups);
             let busy = round.locks.keys().copied().collect();
             let beside = self.gather_beside(busy, round.image_blocks());
-            // The round under way is polled first: it takes its groups over before the next one pins others.
             let (done, following) = both(self.carry_out(round), beside).await;
             *next = following;
             done
@@ -189,7 +194,7 @@ impl<I: Io> Destager<I> {
     }
 
     /// Chooses what a round brings to its place, reads and computes; `None` if that came to nothing, but another try may not.
-    async fn gather(&self) -> Result<Option<Round<'_>>, VolumeError> {
+    async fn gather(&self) -> Result<Option<Gathered<'_>>, VolumeError> {
         // Less where there is little room: a round that a crash cuts short leaves its images in the log.
         let layout = self.state.layout();
         let offsets_max = self.offsets_max(0);
@@ -203,9 +208,8 @@ impl<I: Io> Destager<I> {
             ),
         };
         let may_wait = self.may_wait();
-        let (round, unwritable) = self.read(chosen, may_wait).await;
-        if self.state.members().version() != round.version {
-            self.state.mark(Mark::ArrayDrainVoid);
+        let (round, groups, unwritable) = self.read(chosen, may_wait).await;
+        if self.is_void(&round) {
             return Ok(None);
         }
         let has_changed = self.give_up_lost(&unwritable, may_wait).await?;
@@ -223,13 +227,13 @@ impl<I: Io> Destager<I> {
         match round.empty.is_empty() && round.prepared.is_empty() {
             true if has_changed => Ok(None),
             true if !unwritable.is_empty() => Err(VolumeError::Failed),
-            _ => Ok(Some(round)),
+            _ => Ok(Some((round, groups))),
         }
     }
 
     /// Gathers the next round beside one that has these stripes and blocks of `images`, while the log is crowded. What cannot be
     /// written is left to a round that is gathered while none is under way.
-    async fn gather_beside(&self, busy: BTreeSet<u64>, images: u64) -> Option<Round<'_>> {
+    async fn gather_beside(&self, busy: BTreeSet<u64>, images: u64) -> Option<Gathered<'_>> {
         let offsets_max = self.offsets_max(images);
         let has_room = offsets_max >= self.journal.log().group_blocks() as usize;
         if !has_room || !self.journal.log().is_crowded() || self.stripes.has_dirty_behind_barrier() {
@@ -241,8 +245,17 @@ impl<I: Io> Destager<I> {
             return None;
         }
         self.state.mark(Mark::ArrayDrainOverlapped);
-        let (round, unwritable) = self.read(chosen, self.may_wait()).await;
-        unwritable.is_empty().then_some(round)
+        let (round, groups, unwritable) = self.read(chosen, self.may_wait()).await;
+        unwritable.is_empty().then_some((round, groups))
+    }
+
+    /// Whether members came or went since the round took its content.
+    fn is_void(&self, round: &Round<'_>) -> bool {
+        let is_void = self.state.members().version() != round.version;
+        if is_void {
+            self.state.mark(Mark::ArrayDrainVoid);
+        }
+        is_void
     }
 
     /// Offsets of stripes that a round may write, if `images` blocks go to the log before its own.
@@ -253,7 +266,11 @@ impl<I: Io> Destager<I> {
     }
 
     /// Locks stripes, takes the present content of slots, and computes the parity; returns also the stripes for which that fails.
-    async fn read(&self, chosen: BTreeMap<u64, Vec<u32>>, may_wait: bool) -> (Round<'_>, Vec<Unwritable>) {
+    async fn read(
+        &self,
+        chosen: BTreeMap<u64, Vec<u32>>,
+        may_wait: bool,
+    ) -> (Round<'_>, GatheredGroups<'_>, Vec<Unwritable>) {
         let mut locks = BTreeMap::new();
         for &stripe in chosen.keys() {
             locks.insert(stripe, self.stripes.lock_exclusive(stripe).await);
@@ -274,7 +291,8 @@ impl<I: Io> Destager<I> {
         let groups = self.journal.pinned().gather(taken.groups());
         let (prepared, unwritable) = self.prepare(work, version, may_wait).await;
         let taken = taken.without(&unwritable);
-        (Round { locks, groups, upto, version, prepared, taken, empty, taken_of_empty }, unwritable)
+        let round = Round { locks, upto, version, prepared, taken, empty, taken_of_empty };
+        (round, groups, unwritable)
     }
 
     /// Writes a round, and moves the tail of a crowded log past it.
@@ -290,12 +308,7 @@ impl<I: Io> Destager<I> {
     }
 
     async fn write(&self, round: Round<'_>) -> Result<(), VolumeError> {
-        let Round { locks: _locks, groups, upto, version, prepared, taken, empty, taken_of_empty } = round;
-        if self.state.members().version() != version {
-            self.state.mark(Mark::ArrayDrainVoid);
-            return Ok(());
-        }
-        self.journal.pinned().begin_destaging(groups);
+        let Round { locks: _locks, upto, version, prepared, taken, empty, taken_of_empty } = round;
         self.update_stripes(&prepared, &taken, upto, version).await?;
         // Now, since the empty stripes may have to wait for space: another round would log the same after-images again.
         self.forget_destaged(&taken);

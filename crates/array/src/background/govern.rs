@@ -6,7 +6,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::pin::pin;
 use std::rc::Rc;
 
 use crate::marks::Mark;
@@ -169,7 +168,7 @@ impl<I: Io> Governing<I> {
 
     /// Waits for the next sample; not as long if clients wait for space.
     async fn wait(&self, ns: u64) {
-        before(pin!(self.forms.wait_for_pressure()), self.state.io().sleep(ns)).await;
+        before(self.forms.wait_for_pressure(), self.state.io().sleep(ns)).await;
         if ns > RETRY_NS && self.forms.waiting_blocks() > 0 {
             self.state.io().sleep(RETRY_NS).await;
         }

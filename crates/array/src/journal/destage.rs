@@ -202,7 +202,7 @@ impl<I: Io> Journal<I> {
         stripes_max: usize,
         busy: &BTreeSet<u64>,
     ) -> BTreeMap<u64, Vec<u32>> {
-        self.dirty.borrow_mut().choose(chunk_blocks, offsets_max, stripes_max, busy)
+        self.dirty.borrow().choose(chunk_blocks, offsets_max, stripes_max, busy)
     }
 
     /// The present content of slots, for an after-image. The caller pins their groups.

@@ -132,14 +132,12 @@ impl DirtyBlocks {
     /// Chooses slots to destage, by stripe: every block of the oldest group, then the other blocks of the same stripes, then
     /// more stripes, while at most `offsets_max` offsets need parity. Stripes that are `busy` are passed over.
     pub(super) fn choose(
-        &mut self,
+        &self,
         chunk_blocks: u32,
         offsets_max: usize,
         stripes_max: usize,
         busy: &BTreeSet<u64>,
     ) -> BTreeMap<u64, Vec<u32>> {
-        // Forgets groups without dirty blocks.
-        self.oldest();
         let place = |key: u64| (key / STRIPE_SLOTS, (key % STRIPE_SLOTS) as u32);
         let live = |key: &&u64, seq: u64| {
             !busy.contains(&place(**key).0) && self.blocks.get(key).is_some_and(|p| p.seq == seq)
@@ -197,15 +195,18 @@ mod tests {
     use super::*;
     use sinew_core::buf::BLOCK_BYTES;
 
-    fn content() -> Buf {
-        Buf::zeroed(BLOCK_BYTES)
+    /// Dirty blocks: group, stripe, slot.
+    fn dirty<const N: usize>(blocks: [(u64, u64, u32); N]) -> DirtyBlocks {
+        let mut dirty = DirtyBlocks::default();
+        for (seq, stripe, slot) in blocks {
+            dirty.insert(seq, stripe, slot, Buf::zeroed(BLOCK_BYTES));
+        }
+        dirty
     }
 
     #[test]
     fn newer_content_hides_older_and_outlives_its_destaging() {
-        let mut dirty = DirtyBlocks::default();
-        dirty.insert(10, 1, 5, content());
-        dirty.insert(12, 1, 5, content());
+        let mut dirty = dirty([(10, 1, 5), (12, 1, 5)]);
         assert_eq!(dirty.oldest(), Some(12));
         dirty.remove_destaged(1, 5, 10);
         assert_eq!(dirty.get(1, 5).map(|p| p.seq), Some(12));
@@ -215,11 +216,7 @@ mod tests {
 
     #[test]
     fn the_oldest_group_goes_first_and_neighbours_with_it() {
-        let mut dirty = DirtyBlocks::default();
-        dirty.insert(10, 1, 5, content());
-        dirty.insert(10, 7, 0, content());
-        dirty.insert(11, 1, 21, content());
-        dirty.insert(12, 9, 3, content());
+        let dirty = dirty([(10, 1, 5), (10, 7, 0), (11, 1, 21), (12, 9, 3)]);
         let idle = BTreeSet::new();
         // Slots 5 and 21 are at one offset of a chunk of 16.
         let chosen = dirty.choose(16, 2, 64, &idle);
@@ -232,12 +229,8 @@ mod tests {
 
     #[test]
     fn stripes_that_are_busy_are_passed_over() {
-        let mut dirty = DirtyBlocks::default();
-        dirty.insert(10, 1, 5, content());
-        dirty.insert(11, 1, 6, content());
-        dirty.insert(11, 7, 0, content());
-        dirty.insert(12, 9, 3, content());
-        let mut without = |busy: &[u64]| dirty.choose(16, 1, 64, &busy.iter().copied().collect());
+        let dirty = dirty([(10, 1, 5), (11, 1, 6), (11, 7, 0), (12, 9, 3)]);
+        let without = |busy: &[u64]| dirty.choose(16, 1, 64, &busy.iter().copied().collect());
         assert_eq!(without(&[1]), BTreeMap::from([(7, vec![0])]), "of the oldest group with others");
         assert_eq!(without(&[1, 7]), BTreeMap::from([(9, vec![3])]));
         assert!(without(&[1, 7, 9]).is_empty());

@@ -32,39 +32,31 @@ pub async fn end_all<K, F: Future>(running: &mut Vec<(K, Pin<Box<F>>)>) -> Vec<(
     ended
 }
 
-/// Runs two futures concurrently; `one` is polled first.
+/// Runs two futures concurrently.
 pub async fn both<A: Future, B: Future>(one: A, other: B) -> (A::Output, B::Output) {
     let (mut one, mut other) = (pin!(one), pin!(other));
-    let mut outputs = (None, None);
+    let (mut first, mut second) = (None, None);
     std::future::poll_fn(|cx| {
-        if outputs.0.is_none()
+        if first.is_none()
             && let Poll::Ready(output) = one.as_mut().poll(cx)
         {
-            outputs.0 = Some(output);
+            first = Some(output);
         }
-        if outputs.1.is_none()
+        if second.is_none()
             && let Poll::Ready(output) = other.as_mut().poll(cx)
         {
-            outputs.1 = Some(output);
+            second = Some(output);
         }
-        match (outputs.0.take(), outputs.1.take()) {
-            (Some(one), Some(other)) => Poll::Ready((one, other)),
-            some => {
-                outputs = some;
-                Poll::Pending
-            }
-        }
+        if first.is_some() && second.is_some() { Poll::Ready(()) } else { Poll::Pending }
     })
-    .await
+    .await;
+    first.zip(second).expect("both have ended")
 }
 
 /// The output of a future, or `None` if the other one ends first.
-pub async fn before<F: Future + Unpin>(
-    mut future: F,
-    deadline: impl Future<Output = ()>,
-) -> Option<F::Output> {
-    let mut deadline = pin!(deadline);
-    std::future::poll_fn(|cx| match Pin::new(&mut future).poll(cx) {
+pub async fn before<F: Future>(future: F, deadline: impl Future<Output = ()>) -> Option<F::Output> {
+    let (mut future, mut deadline) = (pin!(future), pin!(deadline));
+    std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending => deadline.as_mut().poll(cx).map(|()| None),
     })

@@ -1,7 +1,6 @@
 //! Hung members: the decision whether the pool works without them, and their removal.
 
 use std::cell::{Cell, RefCell};
-use std::pin::pin;
 use std::rc::Rc;
 
 use crate::marks::Mark;
@@ -102,7 +101,7 @@ impl<I: Io> Control<I> {
             });
         }
         let limit_ns = self.io_timeouts.tick_ns().unwrap_or(0);
-        let all = pin!(ended.wait(|| (asked.get() == 0).then_some(())));
+        let all = ended.wait(|| (asked.get() == 0).then_some(()));
         before(all, self.io.sleep(limit_ns)).await;
         silent.take()
     }

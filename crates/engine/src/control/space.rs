@@ -2,7 +2,6 @@
 //!
 //! The daemon asks once a second. A device that does not answer keeps its last figures, and no request waits for it.
 
-use std::pin::pin;
 use std::rc::Rc;
 
 use sinew_core::io::{DeviceId, Io};
@@ -105,7 +104,7 @@ impl<I: Io> Control<I> {
             });
         }
         let is_pending = |device: &DeviceId| self.space.watch.borrow().asked.contains(device);
-        let all = pin!(self.space.answered.wait(|| (!asked.iter().any(is_pending)).then_some(())));
+        let all = self.space.answered.wait(|| (!asked.iter().any(is_pending)).then_some(()));
         before(all, self.io.sleep(ANSWER_NS)).await;
     }
 
