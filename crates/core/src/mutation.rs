@@ -157,6 +157,10 @@ pub enum Mutation {
     LimitUncharged,
     /// Let requests that wait for a limit sleep on when it is lifted.
     LimitUnseen,
+    /// Let the end of a request wake none of those that wait for their share.
+    ShareUnwoken,
+    /// Let requests of volumes that want more than their share enter in the order of their arrival.
+    ShareByArrival,
     /// Elastic arrays: write copies of data that is not durable in the journal yet.
     CopiesBeforeJournal,
     /// Elastic arrays: record a new form before its units are durable.
@@ -205,7 +209,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 98] = [
+    pub const ALL: [Mutation; 100] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -304,11 +308,13 @@ impl Mutation {
         Mutation::InventEvents,
         Mutation::LimitUncharged,
         Mutation::LimitUnseen,
+        Mutation::ShareUnwoken,
+        Mutation::ShareByArrival,
     ];
 
     /// Those that the torture does not see, because they make an array worse but leave its data right, or because hardly any plan
     /// has the events that show them. Named scenarios of the simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 10] = [
+    pub const BY_SCENARIO: [Mutation; 12] = [
         Mutation::AskNoOther,
         Mutation::CountOutgoing,
         Mutation::DemoteGrows,
@@ -317,6 +323,8 @@ impl Mutation {
         Mutation::GiveUpUnflushed,
         Mutation::GrowOntoStale,
         Mutation::LimitUnseen,
+        Mutation::ShareByArrival,
+        Mutation::ShareUnwoken,
         Mutation::SwapForever,
         Mutation::TrustDirty,
     ];

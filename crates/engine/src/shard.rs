@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use async_channel::{Receiver, Sender};
 
+use crate::gate::{Entry, Gate};
 use sinew_array::ArrayShard;
 use sinew_core::ids::VolumeId;
 use sinew_core::io::{DeviceId, Io};
@@ -55,19 +56,23 @@ pub async fn open_shards<I: Io>(
 
 /// One shard of an open pool. All methods run on the thread it was opened on.
 #[derive(Clone)]
-pub enum Shard<I> {
-    /// Of a mapped pool.
+pub struct Shard<I: Io> {
+    kind: Kind<I>,
+    gate: Rc<Gate<I>>,
+}
+
+#[derive(Clone)]
+enum Kind<I> {
     Mapped(Rc<MappedShard<I>>),
-    /// Of an array.
     Array(Rc<ArrayShard<I>>),
 }
 
 /// Does the same with a shard of either kind, whose type is known inside.
 macro_rules! of_either_kind {
     ($shard:expr, $inner:ident => $body:expr) => {
-        match $shard {
-            Shard::Mapped($inner) => $body,
-            Shard::Array($inner) => $body,
+        match &$shard.kind {
+            Kind::Mapped($inner) => $body,
+            Kind::Array($inner) => $body,
         }
     };
 }
@@ -82,18 +87,21 @@ impl<I: Io> Shard<I> {
         mailbox: Receiver<ControlRequest>,
     ) -> Result<(Shard<I>, RecoveryReport), RecoverError> {
         let io = shard.io.clone();
-        match shard.config.geometry {
+        let gate = Gate::new(io.clone(), shard.config.members.len() / shard.config.geometry.shards());
+        let of_mailbox = Rc::clone(&gate);
+        let (kind, report) = match shard.config.geometry {
             PoolGeometry::Mapped(_) => {
-                let (shard, report) =
-                    MappedShard::open(shard, |shard| io.spawn(run_mailbox(shard, mailbox))).await?;
-                Ok((Shard::Mapped(shard), report))
+                let run = |shard| io.spawn(run_mailbox(shard, of_mailbox, mailbox));
+                let (shard, report) = MappedShard::open(shard, run).await?;
+                (Kind::Mapped(shard), report)
             }
             PoolGeometry::Array(_) => {
-                let (shard, report) =
-                    ArrayShard::open(shard, |shard| io.spawn(run_mailbox(shard, mailbox))).await?;
-                Ok((Shard::Array(shard), report))
+                let run = |shard| io.spawn(run_mailbox(shard, of_mailbox, mailbox));
+                let (shard, report) = ArrayShard::open(shard, run).await?;
+                (Kind::Array(shard), report)
             }
-        }
+        };
+        Ok((Shard { kind, gate }, report))
     }
 
     /// Answers a client's request.
@@ -101,12 +109,12 @@ impl<I: Io> Shard<I> {
     /// # Errors
     /// As the `Volume` trait has it.
     pub async fn serve(&self, volume: VolumeId, request: Request) -> Result<Reply, VolumeError> {
-        of_either_kind!(self, shard => shard.serve(volume, request).await)
+        of_either_kind!(self, shard => serve(shard, &self.gate, volume, request).await)
     }
 
     /// The shard's state now.
     pub fn status(&self) -> ShardStatus {
-        of_either_kind!(self, shard => shard.status())
+        with_delays(of_either_kind!(self, shard => shard.status()), &self.gate)
     }
 
     /// Resources held without a reason, in words; empty when all is well. The shard has to be idle and flushed.
@@ -121,19 +129,43 @@ impl<I: Io> Shard<I> {
     }
 }
 
+/// Answers a client's request as soon as the gate lets it in.
+async fn serve<I: Io, S: PoolShard<I>>(
+    shard: &Rc<S>,
+    gate: &Rc<Gate<I>>,
+    volume: VolumeId,
+    request: Request,
+) -> Result<Reply, VolumeError> {
+    let _entered = match gate.enter(volume, &request) {
+        Entry::Free => None,
+        Entry::Now(entered) => Some(entered),
+        Entry::Later(turn) => Some(turn.await),
+    };
+    shard.serve(volume, request).await
+}
+
+/// The state of a shard, with what its gate knows.
+fn with_delays<I: Io>(status: ShardStatus, gate: &Gate<I>) -> ShardStatus {
+    ShardStatus { volume_queued: gate.delayed(), ..status }
+}
+
 /// Serves the mailbox until every sender is gone.
-async fn run_mailbox<I: Io, S: PoolShard<I>>(shard: Rc<S>, mailbox: Receiver<ControlRequest>) {
+async fn run_mailbox<I: Io, S: PoolShard<I>>(
+    shard: Rc<S>,
+    gate: Rc<Gate<I>>,
+    mailbox: Receiver<ControlRequest>,
+) {
     while let Ok(request) = mailbox.recv().await {
-        let answering = Rc::clone(&shard);
-        shard.io().spawn(async move { answer(answering, request).await });
+        let (answering, gate) = (Rc::clone(&shard), Rc::clone(&gate));
+        shard.io().spawn(async move { answer(answering, gate, request).await });
     }
 }
 
 /// Carries out one request. The one that waits for the answer may have gone; the answer is then dropped.
-async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, request: ControlRequest) {
+async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, gate: Rc<Gate<I>>, request: ControlRequest) {
     match request {
         ControlRequest::Request { volume, request, reply } => {
-            let _ = reply.send(shard.serve(volume, request).await);
+            let _ = reply.send(serve(&shard, &gate, volume, request).await);
         }
         ControlRequest::SetMember { member, state, device, layout, weight, done } => {
             shard.set_member(member, state, device, layout, weight);
@@ -162,6 +194,7 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, request: ControlRequest) {
             let _ = done.send(shard.flush().await);
         }
         ControlRequest::DropVolume { volume, done } => {
+            gate.forget(volume);
             let _ = done.send(shard.drop_volume(volume).await);
         }
         ControlRequest::Truncate { volume, blocks, done } => {
@@ -175,7 +208,10 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, request: ControlRequest) {
         }
         ControlRequest::MovedEverywhere { to, key } => shard.moved_everywhere(to, key),
         ControlRequest::Throttle(limits) => shard.throttle().set(limits),
-        ControlRequest::Policy(policy) => shard.set_policy(policy),
+        ControlRequest::Policy(policy) => {
+            gate.set(policy.shares);
+            shard.set_policy(policy);
+        }
         ControlRequest::ElasticPolicy(policy) => shard.set_elastic_policy(policy),
         ControlRequest::GroupForm(form) => shard.set_group_form(form),
         ControlRequest::SpikeAvoidance(mode) => shard.members().set_spike_avoidance(mode),
@@ -189,10 +225,10 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, request: ControlRequest) {
             let _ = done.send(Ok(()));
         }
         ControlRequest::Status(reply) => {
-            let _ = reply.send(shard.status());
+            let _ = reply.send(with_delays(shard.status(), &gate));
         }
         ControlRequest::Vitals(reply) => {
-            let _ = reply.send(shard.vitals());
+            let _ = reply.send(with_delays(shard.vitals(), &gate));
         }
         ControlRequest::BecomeClean { now, done } => {
             let _ = done.send(shard.become_clean(now).await);

@@ -188,6 +188,15 @@ impl BalanceBlocked {
     }
 }
 
+/// Requests that had to wait, and for how long all of them together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delayed {
+    /// Requests.
+    pub requests: u64,
+    /// Nanoseconds.
+    pub ns: u64,
+}
+
 /// A shard's state, or, added up, the pool's.
 #[derive(Clone, Debug, Default)]
 pub struct ShardStatus {
@@ -273,6 +282,8 @@ pub struct ShardStatus {
     pub waits_for_space: u64,
     /// Bytes that each volume of a mapped pool stores. Volumes without any may be absent.
     pub volume_bytes: BTreeMap<VolumeId, u64>,
+    /// Requests of volumes that waited while others had their share.
+    pub volume_queued: BTreeMap<VolumeId, Delayed>,
 }
 
 impl ShardStatus {
@@ -326,6 +337,11 @@ impl ShardStatus {
         self.waits_for_space += other.waits_for_space;
         for (volume, bytes) in &other.volume_bytes {
             *self.volume_bytes.entry(*volume).or_default() += bytes;
+        }
+        for (volume, delayed) in &other.volume_queued {
+            let sum = self.volume_queued.entry(*volume).or_default();
+            sum.requests += delayed.requests;
+            sum.ns += delayed.ns;
         }
         self.member_full.resize(self.members.len(), false);
         for (mine, theirs) in self.member_full.iter_mut().zip(&other.member_full) {

@@ -111,7 +111,7 @@ impl VolumeShared {
 }
 
 /// The way to one shard.
-pub enum ShardLink<I> {
+pub enum ShardLink<I: Io> {
     /// It runs on this thread.
     Here(Shard<I>),
     /// It runs on another.
@@ -119,14 +119,14 @@ pub enum ShardLink<I> {
 }
 
 /// A thread's way to all shards of a pool.
-pub struct PoolClient<I> {
+pub struct PoolClient<I: Io> {
     io: I,
     shards: Rc<Vec<ShardLink<I>>>,
     /// Blocks of an extent: consecutive extents of a volume belong to different shards.
     extent_blocks: u64,
 }
 
-impl<I: Clone> Clone for PoolClient<I> {
+impl<I: Io> Clone for PoolClient<I> {
     fn clone(&self) -> Self {
         let (io, shards) = (self.io.clone(), Rc::clone(&self.shards));
         PoolClient { io, shards, extent_blocks: self.extent_blocks }
@@ -204,12 +204,12 @@ impl Deref for Connected {
 }
 
 /// One volume, as a client on one thread sees it.
-pub struct VolumeHandle<I> {
+pub struct VolumeHandle<I: Io> {
     client: PoolClient<I>,
     shared: Rc<Connected>,
 }
 
-impl<I: Clone> Clone for VolumeHandle<I> {
+impl<I: Io> Clone for VolumeHandle<I> {
     fn clone(&self) -> Self {
         VolumeHandle { client: self.client.clone(), shared: Rc::clone(&self.shared) }
     }

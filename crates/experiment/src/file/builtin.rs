@@ -35,6 +35,8 @@ builtin![
     "amplification",
     "trace",
     "scale",
+    "greedy-tenant",
+    "paced-tenant",
     "fastscale",
     "scaling",
     "scaled",

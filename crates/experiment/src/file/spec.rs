@@ -8,7 +8,7 @@ use sinew_engine::pool::preset::{Part, Preset};
 use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::Protection;
-use sinew_format::model::policy::{Packing, Policy};
+use sinew_format::model::policy::{Packing, Policy, Shares};
 use sinew_layout::{Level, LevelName, LevelParts, ParityWeights};
 use sinew_members::ring::group_form::GroupForm;
 use sinew_workload::{ByteSize, ContentSpec, Pace, Workload};
@@ -269,6 +269,9 @@ pub struct PolicySpec {
     /// Conversion pauses while clients move more than this many bytes per second on a member; 0 is never.
     #[serde(default)]
     pub convert_pause_above: Option<u64>,
+    /// What volumes get that are active at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shares: Option<Shares>,
 }
 
 impl PolicySpec {
@@ -280,6 +283,7 @@ impl PolicySpec {
             gather: self.defragment.unwrap_or(policy.gather),
             convert_below_free: self.convert_below_free.unwrap_or(policy.convert_below_free),
             convert_pause_above: self.convert_pause_above.unwrap_or(policy.convert_pause_above),
+            shares: self.shares.unwrap_or(policy.shares),
             ..policy
         }
     }

@@ -1,5 +1,5 @@
-//! The policy of a mapped pool: the layout of small writes, and the conversion of mirrored stripes. It is not stored on the
-//! members, and may be changed at any time.
+//! The policy of a mapped pool: the layout of small writes, the conversion of mirrored stripes, and the shares of its volumes. It
+//! is not stored on the members, and may be changed at any time.
 
 use std::fmt;
 
@@ -22,6 +22,25 @@ named! {
     Packing::WholeChunks => "whole-chunks", "Each in chunks of its own, as in FusionRAID";
 }
 
+/// What volumes get that are active at the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shares {
+    /// Those that want more than their share keep the members busy, and wait so that the others wait little.
+    #[default]
+    Balanced,
+    /// Those that want more than their share get what leaves the others almost the latency that they have alone.
+    Latency,
+    /// What their queue depths take.
+    Off,
+}
+
+named! {
+    Shares, "shares":
+    Shares::Balanced => "balanced", "Little latency for quiet volumes, and most of the throughput for busy ones";
+    Shares::Latency => "latency", "Almost the latency of alone for quiet volumes, at the cost of busy ones";
+    Shares::Off => "off", "Requests are served as they come";
+}
+
 /// The policy of a mapped pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -39,19 +58,23 @@ pub struct Policy {
     /// Pause conversion while clients move more bytes per second than this on any member; 0 is no limit. Clients have priority
     /// in any case, except when the pool runs out of room.
     pub convert_pause_above: u64,
+    /// What volumes get that are active at the same time.
+    pub shares: Shares,
 }
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "packing {}, defragment {}, discard {}, convert-below-free {}, convert-above-mirrored {}, convert-pause-above {}",
+            "packing {}, defragment {}, discard {}, convert-below-free {}, convert-above-mirrored {}, convert-pause-above {}, \
+             shares {}",
             self.packing.name(),
             self.gather,
             self.discard,
             self.convert_below_free,
             self.convert_above_mirrored,
-            self.convert_pause_above
+            self.convert_pause_above,
+            self.shares.name()
         )
     }
 }
@@ -71,6 +94,7 @@ impl Policy {
         convert_below_free: 40,
         convert_above_mirrored: 100,
         convert_pause_above: 0,
+        shares: Shares::Balanced,
     };
 
     /// The policy of FusionRAID: whole chunks, and mirrored stripes are converted as soon as no member moves more than 40 MB/s
@@ -82,5 +106,6 @@ impl Policy {
         convert_below_free: 100,
         convert_above_mirrored: 100,
         convert_pause_above: 40_000_000,
+        shares: Shares::Off,
     };
 }

@@ -2,7 +2,7 @@
 
 use sinew_core::mutation::{Mutation, choose};
 
-use crate::{arrays, damage, given_up, governor, hung, limits, mirrors};
+use crate::{arrays, damage, given_up, governor, hung, limits, mirrors, shares};
 
 #[test]
 fn defects_that_no_plan_shows_are_found() {
@@ -14,6 +14,8 @@ fn defects_that_no_plan_shows_are_found() {
             Mutation::DemoteGrows => governor::demotion_never_grows(),
             Mutation::ForgetLostBlocks => damage::damage_is_told_truly(),
             Mutation::LimitUnseen => limits::waiting_requests_see_changes(),
+            Mutation::ShareByArrival => shares::greedy_volumes_are_served_alike(),
+            Mutation::ShareUnwoken => shares::ends_wake_those_that_wait(),
             Mutation::ForgetGivenUp => given_up::lost_blocks_are_written_one_by_one(),
             Mutation::GrowOntoStale => arrays::growth_awaits_the_rebuild_of_new_members(),
             Mutation::GiveUpUnflushed => given_up::power_failures_show_no_zeros(16..200),

@@ -1,8 +1,8 @@
-//! `sinew policy`: how a mapped pool lays out small writes, and when it converts what it mirrors.
+//! `sinew policy`: how a mapped pool lays out small writes, when it converts what it mirrors, and what its volumes get.
 
 use anyhow::Result;
 use clap::Args;
-use sinew_format::model::policy::Packing;
+use sinew_format::model::policy::{Packing, Shares};
 
 use crate::client::Target;
 use crate::names::named;
@@ -10,9 +10,10 @@ use crate::out::say;
 use crate::protocol::{PolicyChange, Request};
 use crate::units;
 
-/// Layout of small writes, and conversion to parity.
+/// Layout of small writes, conversion to parity, and shares of volumes.
 ///
-/// Sets how a mapped pool lays out small writes and when mirrored stripes become parity stripes, until the server ends.
+/// Sets how a mapped pool lays out small writes, when mirrored stripes become parity stripes, and what volumes get that are active
+/// at the same time, until the server ends.
 /// Options that are absent change nothing; without options the command shows the policy.
 #[derive(Args)]
 pub(crate) struct PolicyArgs {
@@ -35,6 +36,9 @@ pub(crate) struct PolicyArgs {
     /// Pause conversion while clients move more bytes per second than this on a member; `none` for never.
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     convert_pause_above: Option<u64>,
+    /// What volumes get that are active at the same time.
+    #[arg(long, value_parser = named::<Shares>())]
+    shares: Option<Shares>,
     /// As JSON.
     #[arg(long)]
     json: bool,
@@ -54,6 +58,7 @@ pub(crate) fn run(args: PolicyArgs) -> Result<()> {
         convert_below_free: args.convert_below_free,
         convert_above_mirrored: args.convert_above_mirrored,
         convert_pause_above: args.convert_pause_above,
+        shares: args.shares,
     };
     let policy = args.target.ask(&Request::Policy { change })?;
     if args.json {
@@ -76,5 +81,6 @@ pub(crate) fn run(args: PolicyArgs) -> Result<()> {
         0 => say!("pause conversion   never"),
         rate => say!("pause conversion   above {} per second of client I/O on a member", units::bytes(rate)),
     }
+    say!("shares             {}", text("shares"));
     Ok(())
 }

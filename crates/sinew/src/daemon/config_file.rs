@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use sinew_engine::pool::preset::Preset;
-use sinew_format::model::policy::Packing;
+use sinew_format::model::policy::{Packing, Shares};
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::throttle::Limits;
 
@@ -150,6 +150,7 @@ struct Policy {
     convert_above_mirrored: Option<u8>,
     #[serde(default, deserialize_with = "rate")]
     convert_pause_above: Option<u64>,
+    shares: Option<Shares>,
 }
 
 /// As `sinew throttle`.
@@ -214,6 +215,7 @@ fn parse(text: &str, named: &str) -> Result<(Source, Kind, Listen)> {
             convert_below_free: percent("convert-below-free", policy.convert_below_free)?,
             convert_above_mirrored: percent("convert-above-mirrored", policy.convert_above_mirrored)?,
             convert_pause_above: policy.convert_pause_above,
+            shares: policy.shares,
         })
     });
     let settings = Settings {

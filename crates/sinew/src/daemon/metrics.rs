@@ -14,7 +14,7 @@ use sinew_format::model::damage::DamagedRanges;
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::latency::{LatencyHistogram, MemberLatency};
 use sinew_members::member_stats::MemberStats;
-use sinew_members::status::{CounterValues, ShardStatus};
+use sinew_members::status::{CounterValues, Delayed, ShardStatus};
 
 use super::exposition::{Family, Histogram, Labels, Number, open_metrics};
 use super::volume_stats::{BOUNDS_NS, ERRORS, OPS, TimesSum, VolumeStats, VolumeSums};
@@ -46,6 +46,7 @@ pub(super) async fn text(open: &Open, stats: &VolumeStats) -> Result<String> {
             volume,
             connections: shared(volume).map_or(0, |v| v.connections()),
             delayed: shared(volume).map_or((0, 0), |v| v.delayed()),
+            queued: status.volume_queued.get(&volume.id).copied().unwrap_or_default(),
             stored_bytes: is_mapped.then(|| status.volume_bytes.get(&volume.id).copied().unwrap_or(0)),
             sums: stats.of(volume.id),
         })
@@ -60,6 +61,8 @@ struct UsedVolume<'a> {
     connections: usize,
     /// Requests that limits have delayed, and for how long in all, in nanoseconds.
     delayed: (u64, u64),
+    /// Requests that waited for their turn beside those of other volumes.
+    queued: Delayed,
     /// Of mapped pools only.
     stored_bytes: Option<u64>,
     sums: VolumeSums,
@@ -334,6 +337,12 @@ fn of_volumes(volumes: &[UsedVolume<'_>]) -> Vec<Family> {
         }),
         each("volume_delay_seconds", "Seconds for which limits of the volume delayed requests", |v| {
             Number::Seconds(v.delayed.1 as f64 / NS_PER_S)
+        }),
+        each("volume_queued_requests", "Requests that waited for their turn beside other volumes", |v| {
+            Number::Counter(v.queued.requests)
+        }),
+        each("volume_queued_seconds", "Seconds for which requests waited for their turn", |v| {
+            Number::Seconds(v.queued.ns as f64 / NS_PER_S)
         }),
         each("volume_read_bytes", "Bytes that clients read", |v| Number::Counter(v.sums.read_bytes)),
         each("volume_written_bytes", "Bytes that clients wrote", |v| Number::Counter(v.sums.written_bytes)),

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::elastic_policy::ElasticPolicy;
-use sinew_format::model::policy::{Packing, Policy};
+use sinew_format::model::policy::{Packing, Policy, Shares};
 use sinew_format::model::volume_limits::VolumeLimits;
 use sinew_members::latency::SpikeAvoidance;
 
@@ -183,6 +183,8 @@ pub(crate) struct PolicyChange {
     pub(crate) convert_above_mirrored: Option<u8>,
     /// Bytes per second; 0 for never.
     pub(crate) convert_pause_above: Option<u64>,
+    #[schemars(schema_with = "names::shares_or_null")]
+    pub(crate) shares: Option<Shares>,
 }
 
 impl PolicyChange {
@@ -195,6 +197,7 @@ impl PolicyChange {
             convert_below_free: self.convert_below_free.unwrap_or(policy.convert_below_free),
             convert_above_mirrored: self.convert_above_mirrored.unwrap_or(policy.convert_above_mirrored),
             convert_pause_above: self.convert_pause_above.unwrap_or(policy.convert_pause_above),
+            shares: self.shares.unwrap_or(policy.shares),
         }
     }
 }

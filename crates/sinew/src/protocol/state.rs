@@ -217,7 +217,7 @@ pub(crate) struct GovernorState {
     pub(crate) parity_ratio: Option<f64>,
 }
 
-/// The write policy of a mapped pool.
+/// The policy of a mapped pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct PolicyState {
@@ -234,6 +234,9 @@ pub(crate) struct PolicyState {
     pub(crate) convert_above_mirrored: u8,
     /// Bytes per second of client I/O on a member; 0 for never.
     pub(crate) convert_pause_above: u64,
+    /// What volumes get that are active at the same time.
+    #[schemars(schema_with = "names::shares")]
+    pub(crate) shares: String,
 }
 
 /// Limits of background work of the whole pool: conversion, compaction, rebuild, rebalance, growth, scrub.
@@ -434,6 +437,8 @@ pub(crate) struct VolumeView {
     pub(crate) limits: VolumeLimitsState,
     /// Requests that its limits have delayed.
     pub(crate) delayed_requests: u64,
+    /// Requests that waited for their turn beside those of other volumes.
+    pub(crate) queued_requests: u64,
 }
 
 /// Limits of a volume.

@@ -121,6 +121,7 @@ fn volume(observed: &Observed<'_>, volume: &VolumeConfig) -> VolumeView {
         bytes: volume.bytes,
         used_bytes,
         limits: volume_limits(&volume.limits),
+        queued_requests: observed.status.volume_queued.get(&volume.id).map_or(0, |queued| queued.requests),
         ..VolumeView::default()
     }
 }
@@ -298,5 +299,6 @@ pub(crate) fn policy(policy: &Policy) -> PolicyState {
         convert_below_free: policy.convert_below_free,
         convert_above_mirrored: policy.convert_above_mirrored,
         convert_pause_above: policy.convert_pause_above,
+        shares: policy.shares.name().to_owned(),
     }
 }

@@ -1,7 +1,7 @@
 //! The plan of a seed.
 
 use sinew_format::model::mapped_geometry::{MappedGeometry, Protection};
-use sinew_format::model::policy::Packing;
+use sinew_format::model::policy::{Packing, Shares};
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::ring::group_form::GroupForm;
 
@@ -118,6 +118,8 @@ impl Plan {
             convert_free: 40,
             convert_mirrored: 100,
             convert_pause: 0,
+            shares: [Shares::Balanced, Shares::Balanced, Shares::Latency, Shares::Off]
+                [Rng::stream(seed, "plan, shares", 0).below(4) as usize],
             physical: 0,
             compressing: false,
             squeeze: 0.0,

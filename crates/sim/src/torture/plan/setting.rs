@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use sinew_format::model::mapped_geometry::Protection;
-use sinew_format::model::policy::Packing;
+use sinew_format::model::policy::{Packing, Shares};
 use sinew_layout::names;
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::ring::group_form::GroupForm;
@@ -209,6 +209,7 @@ named_values! {
     SpikeAvoidance: SpikeAvoidance::Off;
     GroupForm: GroupForm::Copies;
     Packing: Packing::Packed;
+    Shares: Shares::Off;
 }
 
 /// Declares an enumeration whose variants have names, as a value of settings.

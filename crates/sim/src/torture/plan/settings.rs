@@ -5,7 +5,7 @@ use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::{
     CHUNK_BLOCKS, GeometryError, MappedGeometry, OVERCOMMIT, Protection,
 };
-use sinew_format::model::policy::{Packing, Policy};
+use sinew_format::model::policy::{Packing, Policy, Shares};
 use sinew_members::latency::SpikeAvoidance;
 use sinew_members::ring::group_form::GroupForm;
 
@@ -182,6 +182,8 @@ plan! {
     convert_mirrored: u64,
     /// and while clients move no more bytes per second on a member; 0 is any number.
     convert_pause: u64,
+    /// What volumes get that are active at the same time.
+    shares: Shares,
     /// Physical space of each member in percent of its addresses; 0: members are not thin.
     physical: u64,
     /// Blocks take as much of the physical space as LZ4 leaves of them.
@@ -294,6 +296,7 @@ impl Plan {
             convert_below_free: self.convert_free.min(100) as u8,
             convert_above_mirrored: self.convert_mirrored.min(100) as u8,
             convert_pause_above: self.convert_pause,
+            shares: self.shares,
         })
     }
 }

@@ -1,0 +1,432 @@
+//! The gate of a shard: gives each volume its share of the shard while several are active.
+//!
+//! Without it, a volume takes what its queue depth takes. Members serve requests about in the order of their arrival, so one
+//! request of a quiet volume waits behind all that a greedy one has sent. The gate keeps these requests waiting in front of the
+//! shard, where the next one can be chosen, and lets only a window of work into it.
+//!
+//! - **Cost.** A request costs its bytes and a fixed part; bytes that are written cost more, since they are written several times,
+//!   and flash writes more slowly than it reads. Flushes, discards and requests for the map of a volume pass freely: others may
+//!   wait for what they do.
+//! - **Share.** While a volume has less work in the shard than its part of the window, its requests enter at once. One that wants
+//!   more is *backlogged* until it has none waiting and at most half of its share in the shard.
+//! - **Order.** Requests of backlogged volumes enter by start-time fair queuing (Goyal, Vin and Cheng, 1996): each has a start
+//!   tag, where the one before it of its volume ends in virtual time; the lowest enters first. Volumes that always have requests
+//!   waiting are so served equal costs, whatever they send. Requests of a volume enter in the order in which they came.
+//! - **Window** (`window.rs`). A request enters while the work of backlogged volumes is less than the window, so one larger than
+//!   the window does, too. After such a one the gate pauses, so that on average no more than the window is under way; at most
+//!   [`PAUSE_MAX`] times as long as the request took.
+//! - **Wake-ups.** A request that ends lets the next ones in, and so does the end of a pause. If nothing ended for [`STALL_NS`], as
+//!   much as the window enters beyond it: a member may hang, and requests that wait for space may need others.
+//!
+//! A volume alone is not charged, and passes after one comparison. It is alone once no other has had a request for
+//! [`ACTIVE_NS`]. Each shard has a gate of its own, on its thread, without locks: the extents of a volume are dealt to all shards
+//! alike, so equal shares of each shard are equal shares of the pool.
+
+mod window;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::gate::window::{Class, Demand, Ended, Window};
+use crate::marks::Mark;
+use sinew_core::buf::BLOCK_BYTES;
+use sinew_core::ids::VolumeId;
+use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
+use sinew_core::sync::{Fulfil, Promise, promise};
+use sinew_format::model::policy::Shares;
+use sinew_members::message::Request;
+use sinew_members::status::Delayed;
+
+/// The fixed part of the cost of a request, in bytes.
+const FIXED_COST: u64 = 16 << 10;
+/// What a byte written costs.
+const WRITE_COST: u64 = 8;
+/// For how long a volume is active after its last request.
+const ACTIVE_NS: u64 = 250_000_000;
+/// How often the active volumes are counted.
+const COUNT_NS: u64 = 50_000_000;
+/// The longest pause after a request, in multiples of the time that it took; not longer than [`STALL_NS`] either.
+const PAUSE_MAX: u64 = 7;
+/// What a volume may always have in the shard at once: a small request.
+const SHARE_LEAST: u64 = 64 << 10;
+/// When nothing has ended for this time, requests enter beyond the window.
+const STALL_NS: u64 = 100_000_000;
+
+/// Which requests are not charged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Free {
+    None,
+    /// Those of the only volume that is active.
+    Of(VolumeId),
+    All,
+}
+
+/// A request that waits.
+struct Waiting<I: Io> {
+    volume: VolumeId,
+    cost: u64,
+    class: Class,
+    since: u64,
+    enter: Fulfil<Entered<I>>,
+}
+
+/// What the gate knows of a volume.
+#[derive(Default)]
+struct Flow {
+    /// Cost of its requests in the shard.
+    inside: u64,
+    waiting: usize,
+    backlogged: bool,
+    /// Where its last request that took a turn ends in virtual time.
+    end_tag: u64,
+    active_until: u64,
+    delayed: Delayed,
+}
+
+impl Flow {
+    fn is_active(&self, now: u64) -> bool {
+        self.inside > 0 || self.waiting > 0 || now < self.active_until
+    }
+}
+
+struct State<I: Io> {
+    flows: BTreeMap<VolumeId, Flow>,
+    active: u64,
+    counted_at: u64,
+    /// By start tag, then by arrival.
+    waiting: BTreeMap<(u64, u64), Waiting<I>>,
+    arrivals: u64,
+    virtual_time: u64,
+    /// Cost of the requests of backlogged volumes in the shard.
+    inside: u64,
+    window: Window,
+    pause_until: u64,
+    /// Whether a task waits for the end of the pause.
+    pause_awaited: bool,
+    /// When a request last entered in turn, or ended.
+    moved_at: u64,
+    /// Whether a task watches for stalls.
+    watched: bool,
+}
+
+/// The gate of one shard.
+pub(crate) struct Gate<I: Io> {
+    io: I,
+    free: Cell<Free>,
+    state: RefCell<State<I>>,
+}
+
+/// A request in the shard. It leaves when this is dropped.
+pub(crate) struct Entered<I: Io> {
+    gate: Rc<Gate<I>>,
+    volume: VolumeId,
+    cost: u64,
+    class: Class,
+    at: u64,
+    of: Demand,
+}
+
+impl<I: Io> Drop for Entered<I> {
+    fn drop(&mut self) {
+        self.gate.leave(self);
+    }
+}
+
+/// How a request enters.
+pub(crate) enum Entry<I: Io> {
+    /// At once, and uncharged.
+    Free,
+    /// At once.
+    Now(Entered<I>),
+    /// In its turn.
+    Later(Promise<Entered<I>>),
+}
+
+/// Cost and class of a request; `None` for those that pass freely.
+fn cost_of(request: &Request) -> Option<(u64, Class)> {
+    let (is_write, blocks) = match request {
+        Request::Read { count, .. } => (false, u64::from(*count)),
+        Request::Write { .. } | Request::Merge { .. } => (true, request.stored_blocks()),
+        Request::Unmap { .. } | Request::Extents { .. } | Request::Flush => return None,
+    };
+    let byte = if is_write { WRITE_COST } else { 1 };
+    Some((FIXED_COST + blocks * BLOCK_BYTES as u64 * byte, Class::of(is_write, blocks)))
+}
+
+impl<I: Io> State<I> {
+    /// The state of a volume that has a request now.
+    fn flow(&mut self, volume: VolumeId, now: u64) -> &mut Flow {
+        let flow = self.flows.entry(volume).or_default();
+        if !flow.is_active(now) {
+            self.active += 1;
+        }
+        flow.active_until = now + ACTIVE_NS;
+        flow
+    }
+
+    /// Counts the active volumes again, if that was some time ago.
+    fn count_active(&mut self, now: u64) {
+        if now >= self.counted_at + COUNT_NS {
+            self.counted_at = now;
+            self.active = self.flows.values().filter(|flow| flow.is_active(now)).count() as u64;
+        }
+    }
+
+    /// What a volume may have in the shard without taking turns.
+    fn share_of(&self, window: u64) -> u64 {
+        (window / self.active.max(1)).max(SHARE_LEAST)
+    }
+
+    fn is_open(&self, now: u64) -> bool {
+        self.inside < self.window.size(now) && now >= self.pause_until
+    }
+
+    /// Counts a request that enters in turn.
+    fn take_turn(&mut self, now: u64, volume: VolumeId, start: u64, cost: u64) {
+        self.virtual_time = self.virtual_time.max(start);
+        self.moved_at = now;
+        self.inside += cost;
+        self.flows.entry(volume).or_default().inside += cost;
+    }
+
+    /// Takes the request whose turn it is.
+    fn next(&mut self, now: u64) -> Option<Waiting<I>> {
+        let ((start, _), waiting) = self.waiting.pop_first()?;
+        self.take_turn(now, waiting.volume, start, waiting.cost);
+        let flow = self.flows.entry(waiting.volume).or_default();
+        flow.waiting -= 1;
+        flow.delayed.requests += 1;
+        flow.delayed.ns += now - waiting.since;
+        Some(waiting)
+    }
+}
+
+impl<I: Io> Gate<I> {
+    /// The gate of a shard whose part of the work is that of this number of members.
+    pub(crate) fn new(io: I, members: usize) -> Rc<Gate<I>> {
+        let state = State {
+            flows: BTreeMap::new(),
+            active: 0,
+            counted_at: 0,
+            waiting: BTreeMap::new(),
+            arrivals: 0,
+            virtual_time: 0,
+            inside: 0,
+            window: Window::new(members as u64),
+            pause_until: 0,
+            pause_awaited: false,
+            moved_at: 0,
+            watched: false,
+        };
+        Rc::new(Gate { io, free: Cell::new(Free::None), state: RefCell::new(state) })
+    }
+
+    /// Lets a request of a volume enter, or tells it to wait.
+    pub(crate) fn enter(self: &Rc<Self>, volume: VolumeId, request: &Request) -> Entry<I> {
+        match self.free.get() {
+            Free::Of(only) if only == volume => Entry::Free,
+            Free::All => Entry::Free,
+            free => self.enter_charged(volume, request, free),
+        }
+    }
+
+    fn enter_charged(self: &Rc<Self>, volume: VolumeId, request: &Request, free: Free) -> Entry<I> {
+        let Some((cost, class)) = cost_of(request) else { return Entry::Free };
+        let now = self.io.now_coarse();
+        let mut state = self.state.borrow_mut();
+        if let Free::Of(other) = free {
+            // It was not charged so far, and is taken for active.
+            self.free.set(Free::None);
+            state.flow(other, now);
+        }
+        state.flow(volume, now);
+        state.count_active(now);
+        if state.active == 1 {
+            drop(state);
+            self.free.set(Free::Of(volume));
+            self.let_all_in();
+            return Entry::Free;
+        }
+        let share = state.share_of(state.window.size(now));
+        let quiet_share = state.share_of(state.window.least());
+        let (virtual_time, flow) = (state.virtual_time, state.flow(volume, now));
+        let entered = |of| Entered { gate: Rc::clone(self), volume, cost, class, at: self.io.now(), of };
+        if !flow.backlogged && flow.inside + cost <= share {
+            flow.inside += cost;
+            let is_quiet = flow.inside <= quiet_share;
+            return Entry::Now(entered(if is_quiet { Demand::Quiet } else { Demand::Below }));
+        }
+        let start = if mutation::on(Mutation::ShareByArrival) { 0 } else { virtual_time.max(flow.end_tag) };
+        flow.end_tag = start + cost;
+        if !std::mem::replace(&mut flow.backlogged, true) {
+            let inside = flow.inside;
+            state.inside += inside;
+        }
+        if state.waiting.is_empty() && state.is_open(now) {
+            state.take_turn(now, volume, start, cost);
+            return Entry::Now(entered(Demand::Backlogged));
+        }
+        let (enter, entered) = promise();
+        state.flow(volume, now).waiting += 1;
+        state.arrivals += 1;
+        let place = (start, state.arrivals);
+        state.waiting.insert(place, Waiting { volume, cost, class, since: now, enter });
+        self.await_pause(&mut state, now);
+        if !std::mem::replace(&mut state.watched, true) {
+            self.io.spawn(Rc::clone(self).watch());
+        }
+        Entry::Later(entered)
+    }
+
+    /// A request has ended.
+    fn leave(self: &Rc<Self>, left: &Entered<I>) {
+        let Entered { volume, cost, class, at, of, .. } = *left;
+        let now = self.io.now();
+        let mut state = self.state.borrow_mut();
+        state.moved_at = now;
+        let size = state.window.size(now);
+        if of == Demand::Backlogged && cost > size {
+            let ns = now - at;
+            let pause = (u128::from(ns) * u128::from(cost - size) / u128::from(size)) as u64;
+            state.pause_until = state.pause_until.max(now + pause.min(PAUSE_MAX * ns).min(STALL_NS));
+        }
+        state.window.note(now, Ended { class, cost, ns: now - at, of });
+        let share = state.share_of(size);
+        let flow = state.flows.entry(volume).or_default();
+        flow.inside -= cost;
+        let mut no_longer_backlogged = 0;
+        if flow.backlogged {
+            no_longer_backlogged = cost;
+            if flow.waiting == 0 && flow.inside <= share / 2 {
+                flow.backlogged = false;
+                no_longer_backlogged += flow.inside;
+            }
+        }
+        state.inside -= no_longer_backlogged;
+        drop(state);
+        if !mutation::on(Mutation::ShareUnwoken) {
+            self.let_in();
+        }
+    }
+
+    /// Lets in those that may enter now.
+    fn let_in(self: &Rc<Self>) {
+        let now = self.io.now();
+        while let Some(next) = self.next_if_open(now) {
+            self.give_turn(next);
+        }
+    }
+
+    /// Lets in all those that wait.
+    fn let_all_in(self: &Rc<Self>) {
+        let now = self.io.now();
+        while let Some(next) = { self.state.borrow_mut().next(now) } {
+            self.give_turn(next);
+        }
+    }
+
+    fn next_if_open(self: &Rc<Self>, now: u64) -> Option<Waiting<I>> {
+        let mut state = self.state.borrow_mut();
+        if state.is_open(now) {
+            return state.next(now);
+        }
+        self.await_pause(&mut state, now);
+        None
+    }
+
+    fn give_turn(self: &Rc<Self>, next: Waiting<I>) {
+        let Waiting { volume, cost, class, enter, .. } = next;
+        // If nothing waits for it any more, it leaves at once.
+        enter.fulfil(Entered {
+            gate: Rc::clone(self),
+            volume,
+            cost,
+            class,
+            at: self.io.now(),
+            of: Demand::Backlogged,
+        });
+    }
+
+    /// Sees to it that requests that wait enter at the end of the pause, if there is one.
+    fn await_pause(self: &Rc<Self>, state: &mut State<I>, now: u64) {
+        if now >= state.pause_until || state.waiting.is_empty() || state.pause_awaited {
+            return;
+        }
+        state.pause_awaited = true;
+        let (gate, ns) = (Rc::clone(self), state.pause_until - now);
+        self.io.spawn(async move {
+            gate.io.sleep(ns).await;
+            gate.state.borrow_mut().pause_awaited = false;
+            gate.let_in();
+        });
+    }
+
+    /// Lets requests enter beyond the window when nothing moves, as long as any wait.
+    async fn watch(self: Rc<Self>) {
+        loop {
+            self.io.sleep(STALL_NS).await;
+            let now = self.io.now();
+            let mut beyond = {
+                let mut state = self.state.borrow_mut();
+                if state.waiting.is_empty() {
+                    state.watched = false;
+                    return;
+                }
+                let is_stalled = now >= state.moved_at.max(state.pause_until) + STALL_NS;
+                if is_stalled { state.window.size(now) } else { 0 }
+            };
+            if beyond > 0 {
+                self.io.mark(Mark::GateStalled);
+            }
+            while beyond > 0 {
+                let Some(next) = ({ self.state.borrow_mut().next(now) }) else { break };
+                beyond = beyond.saturating_sub(next.cost);
+                self.give_turn(next);
+            }
+        }
+    }
+
+    /// Sets what volumes get that are active at the same time.
+    pub(crate) fn set(self: &Rc<Self>, shares: Shares) {
+        let is_off = shares == Shares::Off;
+        self.free.set(if is_off { Free::All } else { Free::None });
+        self.state.borrow_mut().window.set_tail(shares == Shares::Latency);
+        if is_off {
+            self.let_all_in();
+        }
+    }
+
+    /// Forgets a volume that was deleted.
+    pub(crate) fn forget(&self, volume: VolumeId) {
+        let flows = &mut self.state.borrow_mut().flows;
+        flows.retain(|&id, flow| id != volume || flow.inside > 0 || flow.waiting > 0);
+    }
+
+    /// Requests of each volume that waited for their turn.
+    pub(crate) fn delayed(&self) -> BTreeMap<VolumeId, Delayed> {
+        let delayed = |(&id, flow): (&VolumeId, &Flow)| (id, flow.delayed);
+        self.state.borrow().flows.iter().map(delayed).filter(|(_, delayed)| delayed.requests > 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sinew_core::buf::Buf;
+
+    #[test]
+    fn only_reads_and_writes_cost() {
+        let read = cost_of(&Request::Read { local: 7, count: 64 });
+        assert_eq!(read, Some((FIXED_COST + (256 << 10), Class::of(false, 64))));
+        let write = cost_of(&Request::Write { local: 7, data: Buf::zeroed(64 * BLOCK_BYTES) });
+        assert_eq!(write, Some((FIXED_COST + WRITE_COST * (256 << 10), Class::of(true, 64))));
+        let merge = cost_of(&Request::Merge { local: 7, at: 3, bytes: vec![1] });
+        assert_eq!(merge, Some((FIXED_COST + WRITE_COST * BLOCK_BYTES as u64, Class::of(true, 1))));
+        assert!(merge.is_some_and(|(cost, _)| cost <= SHARE_LEAST));
+        let free =
+            [Request::Flush, Request::Unmap { local: 0, count: 9 }, Request::Extents { local: 0, count: 9 }];
+        assert!(free.iter().all(|request| cost_of(request).is_none()));
+    }
+}

@@ -1,0 +1,305 @@
+//! Shares of volumes that are active at the same time, on the virtual clock: a quiet volume beside a greedy one, greedy ones among
+//! themselves, and a volume alone.
+//!
+//! The scenarios that show deliberate defects say what is wrong instead of panicking.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::io::Io;
+use sinew_core::volume::{Volume, VolumeError};
+use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
+use sinew_format::model::mapped_geometry::Protection;
+use sinew_format::model::policy::{Policy, Shares};
+use sinew_sim::{DeviceConfig, OpenPool, World};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+const MS: u64 = 1_000_000;
+const VOLUME_BYTES: u64 = 32 << 20;
+
+/// What clients of a volume do, again and again.
+#[derive(Clone, Copy)]
+struct Load {
+    volume: &'static str,
+    depth: u64,
+    blocks: u64,
+    writes: bool,
+}
+
+const QUIET: Load = Load { volume: "quiet", depth: 1, blocks: 1, writes: false };
+const GREEDY: Load = Load { volume: "greedy", depth: 64, blocks: 64, writes: true };
+
+/// What a load was served.
+#[derive(Default)]
+struct Served {
+    /// Latencies, in nanoseconds.
+    latencies: RefCell<Vec<u64>>,
+    errors: RefCell<Vec<VolumeError>>,
+}
+
+impl Served {
+    fn requests(&self) -> usize {
+        self.latencies.borrow().len()
+    }
+
+    /// The latency that one in a hundred requests exceeds.
+    fn p99(&self) -> u64 {
+        let mut latencies = self.latencies.borrow().clone();
+        latencies.sort_unstable();
+        latencies[latencies.len() * 99 / 100]
+    }
+}
+
+/// An open pool with volumes that are written whole.
+struct Shared {
+    world: World,
+    pool: Rc<OpenPool>,
+    stopped: Rc<Cell<bool>>,
+}
+
+impl Shared {
+    /// With the volumes `quiet`, `greedy` and `third`, none of which has been active for long.
+    fn new(shards: usize) -> Shared {
+        let shared = Shared::of(shards, &["quiet", "greedy", "third"]);
+        shared.world.run_for(1000 * MS).unwrap();
+        shared
+    }
+
+    fn of(shards: usize, volumes: &[&'static str]) -> Shared {
+        let world = World::new(5);
+        let candidates: Vec<Candidate> = (0..4)
+            .map(|i| Candidate {
+                device: world.add_device(DeviceConfig::of_bytes(256 << 20)),
+                path: format!("d{i}"),
+            })
+            .collect();
+        let kind = PoolKind::Mapped {
+            protection: Protection::Mirror { copies: 2 },
+            data_columns: 0,
+            checksums: true,
+        };
+        let spec = PoolSpec {
+            name: "p".to_owned(),
+            kind,
+            shards,
+            journal_blocks: None,
+            force: false,
+            physical: None,
+        };
+        let (io, members) = (world.io(), candidates.clone());
+        world.block_on(async move { pool::create(&io, &members, &spec).await }).unwrap().unwrap();
+        let mut opened = 0..;
+        // The second shard is on another thread.
+        let remote = move || opened.next() == Some(1);
+        let pool = Rc::new(world.block_on(OpenPool::open(world.io(), candidates, remote)).unwrap().unwrap());
+        let shared = Shared { world, pool, stopped: Rc::default() };
+        for &name in volumes {
+            let control = Rc::clone(&shared.pool.control);
+            let made = async move { control.create_volume(name, VOLUME_BYTES).await };
+            shared.world.block_on(made).unwrap().unwrap();
+            let volume = shared.pool.volume(name).unwrap();
+            let filled = async move { volume.write(0, Buf::zeroed(VOLUME_BYTES as usize), true).await };
+            shared.world.block_on(filled).unwrap().unwrap();
+        }
+        shared
+    }
+
+    fn start(&self, load: Load) -> Rc<Served> {
+        let served: Rc<Served> = Rc::default();
+        for client in 0..load.depth {
+            let (volume, io) = (self.pool.volume(load.volume).unwrap(), self.world.io());
+            let (served, stopped) = (Rc::clone(&served), Rc::clone(&self.stopped));
+            self.world.spawn(async move {
+                let mut at = client;
+                while !stopped.get() {
+                    let began = io.now();
+                    let offset = at * load.blocks * BLOCK % VOLUME_BYTES;
+                    let bytes = (load.blocks * BLOCK) as usize;
+                    let done = match load.writes {
+                        true => volume.write(offset, Buf::zeroed(bytes), false).await,
+                        false => volume.read(offset, bytes as u32).await.map(drop),
+                    };
+                    match done {
+                        Ok(()) => served.latencies.borrow_mut().push(io.now() - began),
+                        Err(error) => return served.errors.borrow_mut().push(error),
+                    }
+                    at += 7919;
+                }
+            });
+        }
+        served
+    }
+
+    /// Lets all clients end.
+    fn drain(&self) {
+        self.stopped.set(true);
+        self.world.run_for(1000 * MS).unwrap();
+    }
+
+    fn set(&self, shares: Shares) {
+        let control = Rc::clone(&self.pool.control);
+        let policy = Policy { shares, ..control.policy() };
+        self.world.block_on(async move { control.set_policy(policy).await }).unwrap().unwrap();
+        self.world.run_for(MS).unwrap();
+    }
+
+    /// Requests of the volume that waited for their share.
+    fn delayed(&self, name: &str) -> u64 {
+        let control = Rc::clone(&self.pool.control);
+        let status = self.world.block_on(async move { control.status().await }).unwrap().unwrap();
+        let id = self.pool.control.catalog().get(name).unwrap().id;
+        status.volume_queued.get(&id).map_or(0, |delayed| delayed.requests)
+    }
+}
+
+/// Serves all loads together for half a second.
+fn serve(loads: &[Load], shares: Shares) -> Vec<Rc<Served>> {
+    let shared = Shared::new(1);
+    shared.set(shares);
+    let served: Vec<_> = loads.iter().map(|&load| shared.start(load)).collect();
+    shared.world.run_for(500 * MS).unwrap();
+    served
+}
+
+#[test]
+fn a_quiet_volume_keeps_its_share_beside_a_greedy_one() {
+    for (quiet_writes, greedy_writes) in [(false, true), (false, false), (true, true), (true, false)] {
+        let quiet = Load { writes: quiet_writes, ..QUIET };
+        let greedy = Load { writes: greedy_writes, ..GREEDY };
+        let alone = serve(&[quiet], Shares::Off).remove(0).p99();
+        let off = serve(&[quiet, greedy], Shares::Off);
+        let times = |served: &[Rc<Served>]| served[0].p99() as f64 / alone as f64;
+        let kept = |served: &[Rc<Served>]| served[1].requests() as f64 / off[1].requests() as f64;
+        let [balanced, latency] =
+            [Shares::Balanced, Shares::Latency].map(|shares| serve(&[quiet, greedy], shares));
+        let case = format!(
+            "quiet writes {quiet_writes}, greedy writes {greedy_writes}: p99 {:.2}, {:.2} and {:.2} times that of alone, requests of \
+             the greedy one {:.2} and {:.2}",
+            times(&off),
+            times(&balanced),
+            times(&latency),
+            kept(&balanced),
+            kept(&latency)
+        );
+        assert!(times(&off) > 7.0 && times(&latency) < 1.75 && kept(&latency) > 0.05, "{case}");
+        assert!(times(&balanced) < 3.5 && kept(&balanced) > 0.4, "{case}");
+    }
+}
+
+#[test]
+fn a_volume_alone_loses_nothing() {
+    for depth in [1, 8, 64] {
+        for writes in [false, true] {
+            let load = Load { depth, writes, ..GREEDY };
+            let served = [Shares::Off, Shares::Balanced].map(|shares| serve(&[load], shares).remove(0));
+            let latencies = served.map(|served| served.latencies.take());
+            assert_eq!(latencies[0], latencies[1], "depth {depth}, writes {writes}");
+        }
+    }
+}
+
+#[test]
+fn the_only_volume_is_alone_from_the_start() {
+    let served = [Shares::Off, Shares::Balanced].map(|shares| {
+        let shared = Shared::of(1, &["greedy"]);
+        shared.set(shares);
+        let served = shared.start(GREEDY);
+        shared.world.run_for(200 * MS).unwrap();
+        assert!(shared.world.now() < 250 * MS + 200 * MS && shared.delayed("greedy") == 0);
+        served.latencies.take()
+    });
+    assert_eq!(served[0], served[1]);
+}
+
+#[test]
+fn a_volume_is_alone_again_soon_after_the_other() {
+    let shared = Shared::new(1);
+    let volume = shared.pool.volume("quiet").unwrap();
+    let greedy = shared.start(GREEDY);
+    shared.world.run_for(100 * MS).unwrap();
+    let before = greedy.requests();
+    shared.world.block_on(async move { volume.read(0, 4096).await }).unwrap().unwrap();
+    shared.world.run_for(400 * MS).unwrap();
+    let delayed = shared.delayed("greedy");
+    let between = greedy.requests();
+    shared.world.run_for(100 * MS).unwrap();
+    assert_eq!(shared.delayed("greedy"), delayed);
+    let after = greedy.requests() - between;
+    assert!(delayed > 0 && after * 10 > before * 9, "{before} before, {after} after, {delayed} delayed");
+    assert_eq!(shared.delayed("quiet"), 0);
+}
+
+/// Two volumes that want more than there is are served alike, whatever they send.
+pub(crate) fn greedy_volumes_are_served_alike() -> Result<(), String> {
+    let deep = Load { depth: 512, writes: false, blocks: 16, ..GREEDY };
+    let shallow = Load { volume: "third", depth: 64, ..deep };
+    let served = serve(&[deep, shallow], Shares::Balanced);
+    let (deep, shallow) = (served[0].requests(), served[1].requests());
+    if deep * 4 <= shallow * 5 {
+        Ok(())
+    } else {
+        Err(format!("{deep} requests of one volume, {shallow} of the other"))
+    }
+}
+
+#[test]
+fn shares_do_not_depend_on_queue_depths() {
+    greedy_volumes_are_served_alike().unwrap();
+}
+
+/// Each end of a request lets the next ones in.
+pub(crate) fn ends_wake_those_that_wait() -> Result<(), String> {
+    let greedy = Load { writes: false, blocks: 16, ..GREEDY };
+    let served = serve(&[greedy, Load { volume: "third", ..greedy }], Shares::Balanced);
+    let requests = served[0].requests().min(served[1].requests());
+    if requests > 5000 { Ok(()) } else { Err(format!("a volume was served {requests} requests")) }
+}
+
+#[test]
+fn requests_that_wait_are_woken() {
+    ends_wake_those_that_wait().unwrap();
+}
+
+#[test]
+fn nothing_is_left_waiting_when_volumes_rest_or_go() {
+    for shards in [1, 2] {
+        let shared = Shared::new(shards);
+        let loads = [QUIET, GREEDY, Load { volume: "third", blocks: 512, ..GREEDY }];
+        let served = loads.map(|load| shared.start(load));
+        shared.world.run_for(100 * MS).unwrap();
+        let control = Rc::clone(&shared.pool.control);
+        shared.world.block_on(async move { control.delete_volume("third").await }).unwrap().unwrap();
+        let flushed = shared.pool.volume("greedy").unwrap();
+        let began = shared.world.now();
+        shared.world.block_on(async move { flushed.flush().await }).unwrap().unwrap();
+        assert!(shared.world.now() - began < 20 * MS);
+        shared.world.run_for(400 * MS).unwrap();
+        assert!(served[2].errors.borrow().iter().all(|&error| error == VolumeError::Gone));
+        assert_eq!(served[2].errors.borrow().len(), 64);
+        shared.drain();
+        let ended = served[1].requests();
+        shared.world.run_for(1000 * MS).unwrap();
+        assert!(served[1].requests() == ended && served[1].errors.borrow().is_empty());
+        assert!(served[0].requests() > 1000 && ended > 100);
+        assert_eq!(Rc::strong_count(&served[1]), 1, "a client still waits");
+    }
+}
+
+#[test]
+fn requests_enter_although_others_hang() {
+    let shared = Shared::new(1);
+    let served = [QUIET, GREEDY].map(|load| shared.start(load));
+    shared.world.run_for(100 * MS).unwrap();
+    let before = served[1].requests();
+    for device in shared.world.devices() {
+        shared.world.device(device).hold_up(2000 * MS);
+    }
+    shared.world.run_for(1500 * MS).unwrap();
+    // None has ended, but all are with the members.
+    let stuck = served[1].requests();
+    assert!(stuck < before + 64 && shared.delayed("greedy") > stuck as u64 + 32);
+    shared.world.run_for(1500 * MS).unwrap();
+    assert!(served[1].requests() > stuck + 1000);
+    shared.drain();
+}
