@@ -7,6 +7,7 @@ use crate::marks::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
+use sinew_core::sync::join_all;
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::form::Form;
 use sinew_members::io_priority::BackgroundWork;
@@ -117,24 +118,33 @@ impl<I: Io> Converter<I> {
     }
 
     /// Chooses stripes of the form `from`. With a form to be weighed for, a stripe is taken with a probability that follows from
-    /// its compressibility.
+    /// its compressibility; as many as are wanted are weighed at a time.
     async fn choose(&self, from: Form, count: u64, of: Candidates, weighed_for: Option<Form>) -> Vec<u64> {
         let cursor = &self.cursors[usize::from(from == Form::Mirrored)];
         let mut chosen = Vec::with_capacity(count as usize);
         let (mut next, mut looked_at) = (cursor.get(), 0);
         // Twice around: a second chance is taken at the first time.
-        let most = (2 * self.state.layout().stripes).min(SEARCHED_MAX);
-        while (chosen.len() as u64) < count
-            && looked_at <= most
-            && let Some(stripe) = self.forms.next_of(from, next)
-            && !chosen.contains(&stripe)
-        {
-            let stripes = self.state.layout().stripes;
-            looked_at += 1 + (stripe + stripes - next.min(stripes)) % stripes;
-            next = stripe + 1;
-            if self.is_candidate(stripe, of) && self.is_accepted(stripe, weighed_for).await {
-                chosen.push(stripe);
+        let stripes = self.state.layout().stripes;
+        let most = (2 * stripes).min(SEARCHED_MAX);
+        while (chosen.len() as u64) < count {
+            let mut lot = Vec::new();
+            while ((chosen.len() + lot.len()) as u64) < count
+                && looked_at <= most
+                && let Some(stripe) = self.forms.next_of(from, next)
+                && !chosen.contains(&stripe)
+                && !lot.contains(&stripe)
+            {
+                looked_at += 1 + (stripe + stripes - next.min(stripes)) % stripes;
+                next = stripe + 1;
+                if self.is_candidate(stripe, of) {
+                    lot.push(stripe);
+                }
             }
+            if lot.is_empty() {
+                break;
+            }
+            let accepted = join_all(lot.iter().map(|&stripe| self.is_accepted(stripe, weighed_for))).await;
+            chosen.extend(lot.into_iter().zip(accepted).filter_map(|(stripe, is)| is.then_some(stripe)));
         }
         cursor.set(next);
         chosen.sort_unstable();
