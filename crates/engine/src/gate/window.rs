@@ -93,10 +93,12 @@ impl Latency {
         }
     }
 
-    /// Lets the lowest mean rise by a quarter: it may be out of date.
+    /// Lets the lowest mean rise by a quarter, up to the present one: it may be out of date.
     fn doubt(&mut self) {
-        self.undisturbed.mean_ns += self.undisturbed.mean_ns / 4;
-        self.undisturbed.deviation_ns += self.undisturbed.deviation_ns / 4;
+        let Smoothed { mean_ns, deviation_ns } = self.undisturbed;
+        let risen =
+            Smoothed { mean_ns: mean_ns + mean_ns / 4, deviation_ns: deviation_ns + deviation_ns / 4 };
+        self.undisturbed = if risen.mean_ns < self.now.mean_ns { risen } else { self.now };
     }
 
     /// Beyond this, a request of a quiet volume is late.
@@ -330,6 +332,21 @@ mod tests {
         window.set_tail(false);
         window.note(100 * MS, early);
         assert!(window.knee > 10 * LEAST_OF_8);
+    }
+
+    #[test]
+    fn what_is_known_of_a_class_that_is_not_used_any_more_stays_within_what_was_seen() {
+        let mut window = Window::new(8);
+        let rare = Class::of(true, 256);
+        for _ in 0..SETTLED {
+            window.note(0, Ended { class: rare, cost: 8 << 20, ns: 3 * MS, of: Demand::Backlogged });
+        }
+        for hour in 0..24 {
+            for minute in 0..60 {
+                quiet(&mut window, (hour * 60 + minute) * 60_000 * MS, 1, u64::MAX);
+            }
+        }
+        assert_eq!(window.latencies[usize::from(rare.0)].knee_ns(false), 12 * MS);
     }
 
     #[test]

@@ -117,7 +117,7 @@ const FOUND_BY: [(Mutation, u64); 73] = [
     (Mutation::OneJournalCopy, 7),
     (Mutation::OneJournalCopy, 10),
     (Mutation::OverwriteUnmoved, 91),
-    (Mutation::PagesBeforeJournal, 12),
+    (Mutation::PagesBeforeJournal, 49),
     (Mutation::PinTogether, 114),
     (Mutation::PresumeDead, 156),
     (Mutation::PromoteUnlocked, 48),
