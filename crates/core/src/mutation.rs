@@ -161,6 +161,8 @@ pub enum Mutation {
     ShareUnwoken,
     /// Let requests of volumes that want more than their share enter in the order of their arrival.
     ShareByArrival,
+    /// Take also what requests that waited for no member have taken for what members take.
+    NoteAllLatencies,
     /// Elastic arrays: write copies of data that is not durable in the journal yet.
     CopiesBeforeJournal,
     /// Elastic arrays: record a new form before its units are durable.
@@ -209,7 +211,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 100] = [
+    pub const ALL: [Mutation; 101] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -310,11 +312,12 @@ impl Mutation {
         Mutation::LimitUnseen,
         Mutation::ShareUnwoken,
         Mutation::ShareByArrival,
+        Mutation::NoteAllLatencies,
     ];
 
     /// Those that the torture does not see, because they make an array worse but leave its data right, or because hardly any plan
     /// has the events that show them. Named scenarios of the simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 12] = [
+    pub const BY_SCENARIO: [Mutation; 13] = [
         Mutation::AskNoOther,
         Mutation::CountOutgoing,
         Mutation::DemoteGrows,
@@ -323,6 +326,7 @@ impl Mutation {
         Mutation::GiveUpUnflushed,
         Mutation::GrowOntoStale,
         Mutation::LimitUnseen,
+        Mutation::NoteAllLatencies,
         Mutation::ShareByArrival,
         Mutation::ShareUnwoken,
         Mutation::SwapForever,

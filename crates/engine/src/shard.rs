@@ -2,6 +2,8 @@
 //! array. Both kinds answer the same requests and obey the same orders.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 
 use async_channel::{Receiver, Sender};
@@ -136,12 +138,23 @@ async fn serve<I: Io, S: PoolShard<I>>(
     volume: VolumeId,
     request: Request,
 ) -> Result<Reply, VolumeError> {
-    let _entered = match gate.enter(volume, &request) {
+    let entered = match gate.enter(volume, &request) {
         Entry::Free => None,
         Entry::Now(entered) => Some(entered),
         Entry::Later(turn) => Some(turn.await),
     };
-    shard.serve(volume, request).await
+    let mut answer = pin!(shard.serve(volume, request));
+    let mut has_waited = false;
+    let answer = poll_fn(|context| {
+        let polled = answer.as_mut().poll(context);
+        has_waited |= polled.is_pending();
+        polled
+    })
+    .await;
+    if let Some(entered) = entered {
+        entered.leave(has_waited && answer.is_ok());
+    }
+    answer
 }
 
 /// The state of a shard, with what its gate knows.

@@ -118,7 +118,7 @@ pub(crate) struct Gate<I: Io> {
     state: RefCell<State<I>>,
 }
 
-/// A request in the shard. It leaves when this is dropped.
+/// A request in the shard. It leaves when this is dropped, at the latest.
 pub(crate) struct Entered<I: Io> {
     gate: Rc<Gate<I>>,
     volume: VolumeId,
@@ -126,6 +126,16 @@ pub(crate) struct Entered<I: Io> {
     class: Class,
     at: u64,
     of: Demand,
+    /// Whether the time since `at` tells what members take.
+    tells: bool,
+}
+
+impl<I: Io> Entered<I> {
+    /// Leaves the shard. `tells`: the answer is good, and members were waited for; reads of blocks without content, for example,
+    /// take no time and tell nothing.
+    pub(crate) fn leave(mut self, tells: bool) {
+        self.tells = tells || mutation::on(Mutation::NoteAllLatencies);
+    }
 }
 
 impl<I: Io> Drop for Entered<I> {
@@ -252,7 +262,8 @@ impl<I: Io> Gate<I> {
         let share = state.share_of(state.window.size(now));
         let quiet_share = state.share_of(state.window.least());
         let (virtual_time, flow) = (state.virtual_time, state.flow(volume, now));
-        let entered = |of| Entered { gate: Rc::clone(self), volume, cost, class, at: self.io.now(), of };
+        let entered =
+            |of| Entered { gate: Rc::clone(self), volume, cost, class, at: self.io.now(), of, tells: false };
         if !flow.backlogged && flow.inside + cost <= share {
             flow.inside += cost;
             let is_quiet = flow.inside <= quiet_share;
@@ -282,17 +293,19 @@ impl<I: Io> Gate<I> {
 
     /// A request has ended.
     fn leave(self: &Rc<Self>, left: &Entered<I>) {
-        let Entered { volume, cost, class, at, of, .. } = *left;
+        let Entered { volume, cost, class, at, of, tells, .. } = *left;
         let now = self.io.now();
         let mut state = self.state.borrow_mut();
         state.moved_at = now;
         let size = state.window.size(now);
-        if of == Demand::Backlogged && cost > size {
+        if tells && of == Demand::Backlogged && cost > size {
             let ns = now - at;
             let pause = (u128::from(ns) * u128::from(cost - size) / u128::from(size)) as u64;
             state.pause_until = state.pause_until.max(now + pause.min(PAUSE_MAX * ns).min(STALL_NS));
         }
-        state.window.note(now, Ended { class, cost, ns: now - at, of });
+        if tells {
+            state.window.note(now, Ended { class, cost, ns: now - at, of });
+        }
         let share = state.share_of(size);
         let flow = state.flows.entry(volume).or_default();
         flow.inside -= cost;
@@ -346,6 +359,7 @@ impl<I: Io> Gate<I> {
             class,
             at: self.io.now(),
             of: Demand::Backlogged,
+            tells: false,
         });
     }
 

@@ -97,7 +97,7 @@ impl Latency {
     fn doubt(&mut self) {
         let Smoothed { mean_ns, deviation_ns } = self.undisturbed;
         let risen =
-            Smoothed { mean_ns: mean_ns + mean_ns / 4, deviation_ns: deviation_ns + deviation_ns / 4 };
+            Smoothed { mean_ns: mean_ns + mean_ns / 4 + 1, deviation_ns: deviation_ns + deviation_ns / 4 };
         self.undisturbed = if risen.mean_ns < self.now.mean_ns { risen } else { self.now };
     }
 

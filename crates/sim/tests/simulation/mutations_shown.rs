@@ -14,6 +14,7 @@ fn defects_that_no_plan_shows_are_found() {
             Mutation::DemoteGrows => governor::demotion_never_grows(),
             Mutation::ForgetLostBlocks => damage::damage_is_told_truly(),
             Mutation::LimitUnseen => limits::waiting_requests_see_changes(),
+            Mutation::NoteAllLatencies => shares::reads_without_content_tell_nothing(),
             Mutation::ShareByArrival => shares::greedy_volumes_are_served_alike(),
             Mutation::ShareUnwoken => shares::ends_wake_those_that_wait(),
             Mutation::ForgetGivenUp => given_up::lost_blocks_are_written_one_by_one(),

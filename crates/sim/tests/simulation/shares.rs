@@ -256,6 +256,38 @@ pub(crate) fn ends_wake_those_that_wait() -> Result<(), String> {
     if requests > 5000 { Ok(()) } else { Err(format!("a volume was served {requests} requests")) }
 }
 
+/// Reads of blocks that were never written take no time. That makes no other request late.
+pub(crate) fn reads_without_content_tell_nothing() -> Result<(), String> {
+    let loads = ["greedy", "third"].map(|volume| Load { volume, writes: false, blocks: 1, ..GREEDY });
+    let requests = [false, true].map(|beside_empty| {
+        let shared = Shared::new(1);
+        let (control, io) = (Rc::clone(&shared.pool.control), shared.world.io());
+        let made = async move { control.create_volume("empty", VOLUME_BYTES).await };
+        shared.world.block_on(made).unwrap().unwrap();
+        let volume = shared.pool.volume("empty").unwrap();
+        let stopped = Rc::clone(&shared.stopped);
+        shared.world.spawn(async move {
+            while beside_empty && !stopped.get() {
+                volume.read(0, BLOCK_BYTES as u32).await.unwrap();
+                io.sleep(MS / 20).await;
+            }
+        });
+        let served = loads.map(|load| shared.start(load));
+        shared.world.run_for(500 * MS).unwrap();
+        served.iter().map(|served| served.requests()).sum::<usize>()
+    });
+    if requests[1] * 10 > requests[0] * 6 {
+        Ok(())
+    } else {
+        Err(format!("{} requests, {} beside reads of an empty volume", requests[0], requests[1]))
+    }
+}
+
+#[test]
+fn reads_of_an_empty_volume_slow_no_others() {
+    reads_without_content_tell_nothing().unwrap();
+}
+
 #[test]
 fn requests_that_wait_are_woken() {
     ends_wake_those_that_wait().unwrap();
