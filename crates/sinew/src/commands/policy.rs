@@ -10,7 +10,7 @@ use crate::out::say;
 use crate::protocol::{PolicyChange, Request};
 use crate::units;
 
-/// Layout of small writes, conversion to parity, and shares of volumes.
+/// Small writes, conversion to parity, shares of volumes.
 ///
 /// Sets how a mapped pool lays out small writes, when mirrored stripes become parity stripes, and what volumes get that are active
 /// at the same time, until the server ends.
