@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_format::model::volume_limits::VolumeLimits;
+use sinew_members::status::Delayed;
 
 /// How long a request waits at most before it looks again at the limits.
 const LOOK_NS: u64 = 100_000_000;
@@ -100,8 +101,11 @@ impl Limiter {
     }
 
     /// Requests that had to wait, and how long all of them together.
-    pub(crate) fn delayed(&self) -> (u64, u64) {
-        (self.delayed.load(Ordering::Relaxed), self.delayed_ns.load(Ordering::Relaxed))
+    pub(crate) fn delayed(&self) -> Delayed {
+        Delayed {
+            requests: self.delayed.load(Ordering::Relaxed),
+            ns: self.delayed_ns.load(Ordering::Relaxed),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Buckets> {

@@ -26,6 +26,7 @@ use sinew_format::model::damage::DamagedRanges;
 use sinew_format::model::sharding::{ShardRange, dealt, shard_ranges};
 use sinew_format::model::volume_limits::VolumeLimits;
 use sinew_members::message::{ControlRequest, Reply, Request};
+use sinew_members::status::Delayed;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Reads by which the damage in a range that cannot be read is narrowed down, at most. What is left is damaged as a whole,
@@ -91,8 +92,8 @@ impl VolumeShared {
         self.limiter.set(now, limits);
     }
 
-    /// Requests that the limits of the volume have delayed, and for how many nanoseconds all of them together.
-    pub fn delayed(&self) -> (u64, u64) {
+    /// Requests that the limits of the volume have delayed.
+    pub fn delayed(&self) -> Delayed {
         self.limiter.delayed()
     }
 

@@ -262,12 +262,11 @@ impl<I: Io> Gate<I> {
         let share = state.share_of(state.window.size(now));
         let quiet_share = state.share_of(state.window.least());
         let (virtual_time, flow) = (state.virtual_time, state.flow(volume, now));
-        let entered =
-            |of| Entered { gate: Rc::clone(self), volume, cost, class, at: self.io.now(), of, tells: false };
         if !flow.backlogged && flow.inside + cost <= share {
             flow.inside += cost;
             let is_quiet = flow.inside <= quiet_share;
-            return Entry::Now(entered(if is_quiet { Demand::Quiet } else { Demand::Below }));
+            let of = if is_quiet { Demand::Quiet } else { Demand::Below };
+            return Entry::Now(self.entered(volume, cost, class, of));
         }
         let start = if mutation::on(Mutation::ShareByArrival) { 0 } else { virtual_time.max(flow.end_tag) };
         flow.end_tag = start + cost;
@@ -277,7 +276,7 @@ impl<I: Io> Gate<I> {
         }
         if state.waiting.is_empty() && state.is_open(now) {
             state.take_turn(now, volume, start, cost);
-            return Entry::Now(entered(Demand::Backlogged));
+            return Entry::Now(self.entered(volume, cost, class, Demand::Backlogged));
         }
         let (enter, entered) = promise();
         state.flow(volume, now).waiting += 1;
@@ -291,6 +290,10 @@ impl<I: Io> Gate<I> {
         Entry::Later(entered)
     }
 
+    fn entered(self: &Rc<Self>, volume: VolumeId, cost: u64, class: Class, of: Demand) -> Entered<I> {
+        Entered { gate: Rc::clone(self), volume, cost, class, at: self.io.now(), of, tells: false }
+    }
+
     /// A request has ended.
     fn leave(self: &Rc<Self>, left: &Entered<I>) {
         let Entered { volume, cost, class, at, of, tells, .. } = *left;
@@ -298,13 +301,13 @@ impl<I: Io> Gate<I> {
         let mut state = self.state.borrow_mut();
         state.moved_at = now;
         let size = state.window.size(now);
-        if tells && of == Demand::Backlogged && cost > size {
-            let ns = now - at;
-            let pause = (u128::from(ns) * u128::from(cost - size) / u128::from(size)) as u64;
-            state.pause_until = state.pause_until.max(now + pause.min(PAUSE_MAX * ns).min(STALL_NS));
-        }
         if tells {
-            state.window.note(now, Ended { class, cost, ns: now - at, of });
+            let ns = now - at;
+            if of == Demand::Backlogged && cost > size {
+                let pause = (u128::from(ns) * u128::from(cost - size) / u128::from(size)) as u64;
+                state.pause_until = state.pause_until.max(now + pause.min(PAUSE_MAX * ns).min(STALL_NS));
+            }
+            state.window.note(now, Ended { class, cost, ns, of });
         }
         let share = state.share_of(size);
         let flow = state.flows.entry(volume).or_default();
@@ -352,15 +355,7 @@ impl<I: Io> Gate<I> {
     fn give_turn(self: &Rc<Self>, next: Waiting<I>) {
         let Waiting { volume, cost, class, enter, .. } = next;
         // If nothing waits for it any more, it leaves at once.
-        enter.fulfil(Entered {
-            gate: Rc::clone(self),
-            volume,
-            cost,
-            class,
-            at: self.io.now(),
-            of: Demand::Backlogged,
-            tells: false,
-        });
+        enter.fulfil(self.entered(volume, cost, class, Demand::Backlogged));
     }
 
     /// Sees to it that requests that wait enter at the end of the pause, if there is one.

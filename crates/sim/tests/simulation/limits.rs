@@ -116,7 +116,7 @@ fn requests_wait_in_order_for_both_kinds_of_pool() {
             assert!(place < 6 || place == number, "{ended:?}");
         }
         assert_eq!(ended.len(), 50);
-        assert_eq!(limited.pool.control.catalog().get("v").unwrap().delayed().0, 44);
+        assert_eq!(limited.pool.control.catalog().get("v").unwrap().delayed().requests, 44);
     }
 }
 

@@ -95,14 +95,19 @@ impl Shared {
         let pool = Rc::new(world.block_on(OpenPool::open(world.io(), candidates, remote)).unwrap().unwrap());
         let shared = Shared { world, pool, stopped: Rc::default() };
         for &name in volumes {
-            let control = Rc::clone(&shared.pool.control);
-            let made = async move { control.create_volume(name, VOLUME_BYTES).await };
-            shared.world.block_on(made).unwrap().unwrap();
+            shared.create(name);
             let volume = shared.pool.volume(name).unwrap();
             let filled = async move { volume.write(0, Buf::zeroed(VOLUME_BYTES as usize), true).await };
             shared.world.block_on(filled).unwrap().unwrap();
         }
         shared
+    }
+
+    /// A volume without content.
+    fn create(&self, name: &'static str) {
+        let control = Rc::clone(&self.pool.control);
+        let made = async move { control.create_volume(name, VOLUME_BYTES).await };
+        self.world.block_on(made).unwrap().unwrap();
     }
 
     fn start(&self, load: Load) -> Rc<Served> {
@@ -261,10 +266,8 @@ pub(crate) fn reads_without_content_tell_nothing() -> Result<(), String> {
     let loads = ["greedy", "third"].map(|volume| Load { volume, writes: false, blocks: 1, ..GREEDY });
     let requests = [false, true].map(|beside_empty| {
         let shared = Shared::new(1);
-        let (control, io) = (Rc::clone(&shared.pool.control), shared.world.io());
-        let made = async move { control.create_volume("empty", VOLUME_BYTES).await };
-        shared.world.block_on(made).unwrap().unwrap();
-        let volume = shared.pool.volume("empty").unwrap();
+        shared.create("empty");
+        let (volume, io) = (shared.pool.volume("empty").unwrap(), shared.world.io());
         let stopped = Rc::clone(&shared.stopped);
         shared.world.spawn(async move {
             while beside_empty && !stopped.get() {

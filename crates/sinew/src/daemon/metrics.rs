@@ -45,7 +45,7 @@ pub(super) async fn text(open: &Open, stats: &VolumeStats) -> Result<String> {
         .map(|volume| UsedVolume {
             volume,
             connections: shared(volume).map_or(0, |v| v.connections()),
-            delayed: shared(volume).map_or((0, 0), |v| v.delayed()),
+            delayed: shared(volume).map(|v| v.delayed()).unwrap_or_default(),
             queued: status.volume_queued.get(&volume.id).copied().unwrap_or_default(),
             stored_bytes: is_mapped.then(|| status.volume_bytes.get(&volume.id).copied().unwrap_or(0)),
             sums: stats.of(volume.id),
@@ -59,8 +59,8 @@ pub(super) async fn text(open: &Open, stats: &VolumeStats) -> Result<String> {
 struct UsedVolume<'a> {
     volume: &'a VolumeConfig,
     connections: usize,
-    /// Requests that limits have delayed, and for how long in all, in nanoseconds.
-    delayed: (u64, u64),
+    /// Requests that limits have delayed.
+    delayed: Delayed,
     /// Requests that waited for their turn beside those of other volumes.
     queued: Delayed,
     /// Of mapped pools only.
@@ -333,10 +333,10 @@ fn of_volumes(volumes: &[UsedVolume<'_>]) -> Vec<Family> {
             Number::Gauge(v.volume.limits.bytes_per_second as f64)
         }),
         each("volume_delayed_requests", "Requests that limits of the volume delayed", |v| {
-            Number::Counter(v.delayed.0)
+            Number::Counter(v.delayed.requests)
         }),
         each("volume_delay_seconds", "Seconds for which limits of the volume delayed requests", |v| {
-            Number::Seconds(v.delayed.1 as f64 / NS_PER_S)
+            Number::Seconds(v.delayed.ns as f64 / NS_PER_S)
         }),
         each("volume_queued_requests", "Requests that waited for their turn beside other volumes", |v| {
             Number::Counter(v.queued.requests)

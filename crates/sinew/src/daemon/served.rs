@@ -94,7 +94,7 @@ impl Served {
             let shared = control.catalog().get(&volume.name);
             let Some(shared) = shared else { continue };
             volume.connections = shared.connections() as u64;
-            volume.delayed_requests = shared.delayed().0;
+            volume.delayed_requests = shared.delayed().requests;
         }
         for member in &mut state.members {
             member.timed_out = control.has_timed_out(member.member);
