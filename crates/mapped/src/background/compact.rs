@@ -25,6 +25,14 @@ const VICTIMS_MAX: usize = 64;
 /// by rewriting nearly everything.
 const GAIN_AT_LEISURE: usize = 8;
 
+/// The stripe that compaction is to fill.
+struct Target {
+    slots: usize,
+    /// Its blocks may come from stripes that lack a copy. To move these takes a chunk of a member that gets none back, so
+    /// the reserve of each member must be left.
+    takes_short: bool,
+}
+
 /// Compaction, and which stripes it works on.
 pub(crate) struct Compactor<I> {
     store: Rc<Store<I>>,
@@ -52,26 +60,26 @@ impl<I: Io> Compactor<I> {
 
     /// Fills one new stripe from the sparsest ones; false when nothing would be gained or room is lacking.
     pub(super) async fn compact_some(&self) -> bool {
-        let Some(slots) = self.slots_allocatable() else {
+        let Some(Target { slots, takes_short }) = self.target() else {
             self.store.mark(Mark::CompactNoRoom);
             return false;
         };
         let chosen_now = self.victims.borrow().is_empty();
         if chosen_now {
-            *self.victims.borrow_mut() = self.choose_victims(slots as usize).into();
+            *self.victims.borrow_mut() = self.choose_victims(slots, takes_short).into();
         }
         let (mut pieces, mut locks) = (Vec::new(), Vec::new());
-        while pieces.len() < slots as usize {
+        while pieces.len() < slots {
             let Some(stripe) = self.victims.borrow_mut().pop_front() else { break };
             // It is short, too, if a member is back since it was chosen.
-            let lock = self.store.lock_stripe(stripe).filter(|_| !self.is_short(stripe));
+            let lock = self.store.lock_stripe(stripe).filter(|_| takes_short || !self.is_short(stripe));
             let Some(lock) = lock else { continue };
             let Some(mut found) = self.read_live(stripe).await else {
                 self.store.mark(Mark::CompactUnreadable);
                 self.unreadable.borrow_mut().insert(stripe);
                 continue;
             };
-            let room = slots as usize - pieces.len();
+            let room = slots - pieces.len();
             if found.len() > room {
                 // The next round goes on with it.
                 self.victims.borrow_mut().push_front(stripe);
@@ -119,40 +127,41 @@ impl<I: Io> Compactor<I> {
         self.compact_some().await
     }
 
-    /// Slots of the widest stripe that there is room for.
-    fn slots_allocatable(&self) -> Option<u32> {
+    /// The widest stripe that there is room for; `None` when there is none for any.
+    fn target(&self) -> Option<Target> {
         let g = self.store.geometry();
         let (id, chunks) =
             self.stripes.try_allocate(g.data_columns, g.parity_columns() > 0, Purpose::Internal)?;
-        let slots = chunks.columns as u32 * CHUNK_BLOCKS;
+        let slots = chunks.columns * CHUNK_BLOCKS as usize;
+        let takes_short = self.store.allocator().keeps_member_reserves();
         self.stripes.cancel_allocation(id, chunks);
-        Some(slots)
+        Some(Target { slots, takes_short })
     }
 
     /// The sparsest stripes, enough of them that their blocks, in new stripes of `slots` slots, take fewer chunks than
-    /// now; none when there are no such stripes.
-    fn choose_victims(&self, slots: usize) -> Vec<StripeId> {
+    /// now, or no more chunks and fewer stripe numbers where these are short; none when there are no such stripes.
+    fn choose_victims(&self, slots: usize, takes_short: bool) -> Vec<StripeId> {
         let at_leisure = self.store.room().waiting() == 0;
-        let is_gain = |live, chunks| {
+        let is_gain = |live: usize, chunks, stripes| {
             let needed = self.chunks_needed(live, slots);
             chunks > needed + if at_leisure { needed / GAIN_AT_LEISURE } else { 0 }
+                || self.store.are_stripe_ids_short() && chunks == needed && stripes > live.div_ceil(slots)
         };
         let (mut live, mut chunks, mut chosen) = (0, 0, Vec::new());
-        for (stripe, stripe_live, stripe_chunks) in self.sparsest() {
+        for (stripe, stripe_live, stripe_chunks) in self.sparsest(takes_short) {
             chosen.push(stripe);
             live += stripe_live;
             chunks += stripe_chunks;
-            if live >= slots && is_gain(live, chunks) {
+            if live >= slots && is_gain(live, chunks, chosen.len()) {
                 return chosen;
             }
         }
-        if is_gain(live, chunks) { chosen } else { Vec::new() }
+        if is_gain(live, chunks, chosen.len()) { chosen } else { Vec::new() }
     }
 
     /// Chunks that `blocks` blocks take in stripes of `slots` slots.
     fn chunks_needed(&self, blocks: usize, slots: usize) -> usize {
-        let g = self.store.geometry();
-        let copies = g.copies().min(self.store.members().taking_new());
+        let (g, copies) = (self.store.geometry(), self.copies_now());
         let chunks = |blocks: usize| match (blocks.div_ceil(CHUNK_BLOCKS as usize), g.parity_columns()) {
             (0, _) => 0,
             (columns, 0) => columns * copies,
@@ -161,9 +170,9 @@ impl<I: Io> Compactor<I> {
         blocks / slots * chunks(slots) + chunks(blocks % slots)
     }
 
-    /// The stripes with the fewest live blocks for each chunk they occupy on active members: their live blocks, and those
-    /// chunks.
-    fn sparsest(&self) -> Vec<(StripeId, usize, usize)> {
+    /// The stripes with the fewest live blocks for each chunk they occupy on active members, or are owed there: their live
+    /// blocks, and those chunks.
+    fn sparsest(&self, takes_short: bool) -> Vec<(StripeId, usize, usize)> {
         let mut found = BTreeMap::new();
         let (tables, unreadable) = (self.store.tables(), self.unreadable.borrow());
         let active: Vec<bool> =
@@ -171,11 +180,19 @@ impl<I: Io> Compactor<I> {
         for id in (0..tables.stripe_count()).map(StripeId) {
             let stripe = tables.stripe(id);
             let is_candidate = stripe.state != StripeState::Free && stripe.live > 0;
-            if !is_candidate || self.store.in_use(id) || unreadable.contains(&id) || self.is_short(id) {
+            if !is_candidate || self.store.in_use(id) || unreadable.contains(&id) {
+                continue;
+            }
+            let is_short = self.is_short(id);
+            if is_short && !takes_short {
                 continue;
             }
             let homes = tables.homes(id).iter().flatten();
-            let chunks = homes.filter(|home| active[usize::from(home.member.0)]).count();
+            let chunks = if is_short {
+                usize::from(stripe.columns) * self.copies_now()
+            } else {
+                homes.filter(|home| active[usize::from(home.member.0)]).count()
+            };
             let live = usize::from(stripe.live);
             found.insert((live * 1024 / chunks.max(1), id), (id, live, chunks));
             if found.len() > VICTIMS_MAX {
@@ -185,16 +202,20 @@ impl<I: Io> Compactor<I> {
         found.into_values().collect()
     }
 
+    /// Copies that a new mirrored stripe gets.
+    fn copies_now(&self) -> usize {
+        self.store.geometry().copies().min(self.store.members().taking_new())
+    }
+
     /// Whether a stripe of a pool of mirrors has fewer copies than a new one would get, since members were out when it was
-    /// planned. To move its blocks takes a chunk of a member that gets none back, and may take the last one that compaction
-    /// can use. A rebuild gives it the copy.
+    /// planned. A rebuild gives it the copies that it is owed.
     fn is_short(&self, id: StripeId) -> bool {
         let (g, tables) = (self.store.geometry(), self.store.tables());
         if g.parity_columns() > 0 {
             return false;
         }
-        let copies = g.copies().min(self.store.members().taking_new());
         let (columns, homes) = (usize::from(tables.stripe(id).columns), tables.homes(id));
+        let copies = self.copies_now();
         (0..columns).any(|column| g.copies_of(column).filter(|&i| homes[i].is_some()).count() < copies)
     }
 

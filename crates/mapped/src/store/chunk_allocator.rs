@@ -268,6 +268,12 @@ impl ChunkAllocator {
         member_reserve(&self.geometry, self.active())
     }
 
+    /// Whether each usable member has as many free chunks as are reserved on it.
+    pub(crate) fn keeps_member_reserves(&self) -> bool {
+        let reserve = self.member_reserve();
+        self.members.iter().filter(|m| m.usable).all(|m| u64::from(m.chunks.count()) >= reserve)
+    }
+
     /// Blocks clients may store. A tenth is left unstored so that compaction always finds something to gain.
     pub(crate) fn capacity_blocks(&self) -> u64 {
         self.capacity_blocks

@@ -9,12 +9,19 @@ use sinew_core::io::Io;
 const STRIPE_IDS_KEPT: u64 = 4;
 
 impl<I: Io> Store<I> {
+    /// Numbers that were never used.
+    fn unused_ids(&self) -> u64 {
+        let all = self.geometry.stripes_max(self.allocator.borrow().all_chunks());
+        all.saturating_sub(u64::from(self.next_id.get()))
+    }
+
+    /// Whether there are no numbers left but those that are kept back.
+    pub(crate) fn are_stripe_ids_short(&self) -> bool {
+        self.unused_ids() + self.free_ids.borrow().len() as u64 <= STRIPE_IDS_KEPT
+    }
+
     pub(crate) fn take_stripe_id(&self, purpose: Purpose) -> Option<StripeId> {
-        let next = self.next_id.get();
-        let unused =
-            self.geometry.stripes_max(self.allocator.borrow().all_chunks()).saturating_sub(u64::from(next));
-        let left = unused + self.free_ids.borrow().len() as u64;
-        if purpose != Purpose::Internal && left <= STRIPE_IDS_KEPT {
+        if purpose != Purpose::Internal && self.are_stripe_ids_short() {
             return None;
         }
         // Reclaim may still hold a stripe that it has freed together with others.
@@ -23,7 +30,8 @@ impl<I: Io> Store<I> {
             self.free_ids.borrow_mut().remove(&id);
             return Some(id);
         }
-        (unused > 0).then(|| {
+        (self.unused_ids() > 0).then(|| {
+            let next = self.next_id.get();
             self.next_id.set(next + 1);
             StripeId(next)
         })
