@@ -333,6 +333,13 @@ impl Machine {
         (pair[0], pair[1])
     }
 
+    /// Whether the server looks at the ring no more, and waits for a kick for the next chain.
+    pub(crate) fn awaits_kick(&self, queue: usize) -> bool {
+        let (_, _, used) = self.places(queue);
+        let event = GuestAddress(used + 4 + u64::from(QUEUE_SIZE) * 8);
+        self.memory.load::<u16>(event, Ordering::SeqCst).expect("in memory") == self.queues[queue].available
+    }
+
     /// Answers that were given, but not seen.
     pub(crate) fn unseen(&self, queue: usize) -> u16 {
         let (_, _, used) = self.places(queue);
