@@ -4,8 +4,7 @@
 //! bytes of its data, until it has been answered. So a guest has at most as many requests in flight as its ring has entries,
 //! and of data at most [`BYTES_MAX`]; what is beyond stays in the ring.
 //!
-//! The guest need not kick while requests keep coming: the ring is looked at until none was there [`EMPTY_LOOKS`]
-//! times.
+//! The guest need not kick while requests keep coming: the ring is looked at until [`EMPTY_LOOKS`] looks in a row have found none.
 //!
 //! A ring is given up when its guest breaks a rule: it is served no more until the guest makes it anew.
 
@@ -236,7 +235,8 @@ impl<I: Io, V: Volume, B: Bell> Ring<I, V, B> {
         self.is_polling.set(true);
         let mut empty = 0;
         while empty < EMPTY_LOOKS && self.is_open() {
-            empty = if self.take() > 0 { 0 } else { empty + 1 };
+            // A full ring is looked at by the request that releases bytes.
+            empty = if !self.is_full.get() && self.take() { 0 } else { empty + 1 };
             yield_now().await;
         }
         self.is_polling.set(false);
@@ -257,16 +257,16 @@ impl<I: Io, V: Volume, B: Bell> Ring<I, V, B> {
         !self.is_given_up.get() && (!self.is_stopping.get() || !self.left.borrow().is_empty())
     }
 
-    /// Takes all requests off the ring that there is room for, and starts their tasks. Returns their number.
-    fn take(self: &Rc<Self>) -> u32 {
-        let mut taken = 0;
+    /// Takes all requests off the ring that there is room for, and starts their tasks. Returns whether there were any.
+    fn take(self: &Rc<Self>) -> bool {
+        let mut is_any = false;
         while self.is_open() {
             match self.next() {
                 Ok(Some(next)) => {
                     self.start(next);
-                    taken += 1;
+                    is_any = true;
                 }
-                // What is left is taken when a request has released its bytes, or at the next look.
+                // What is left is taken when a request has released its bytes, or at the next look at the ring.
                 Ok(None) if self.is_full.get() || self.is_polling.get() => break,
                 Ok(None) => {
                     let memory = self.memory.borrow().clone();
@@ -280,7 +280,7 @@ impl<I: Io, V: Volume, B: Bell> Ring<I, V, B> {
                 Err(problem) => self.give_up(problem),
             }
         }
-        taken
+        is_any
     }
 
     /// The request that begins with a descriptor.

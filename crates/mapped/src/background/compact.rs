@@ -142,10 +142,11 @@ impl<I: Io> Compactor<I> {
     /// now, or no more chunks and fewer stripe numbers where these are short; none when there are no such stripes.
     fn choose_victims(&self, slots: usize, takes_short: bool) -> Vec<StripeId> {
         let at_leisure = self.store.room().waiting() == 0;
+        let ids_are_short = self.store.are_stripe_ids_short();
         let is_gain = |live: usize, chunks, stripes| {
             let needed = self.chunks_needed(live, slots);
             chunks > needed + if at_leisure { needed / GAIN_AT_LEISURE } else { 0 }
-                || self.store.are_stripe_ids_short() && chunks == needed && stripes > live.div_ceil(slots)
+                || ids_are_short && chunks == needed && stripes > live.div_ceil(slots)
         };
         let (mut live, mut chunks, mut chosen) = (0, 0, Vec::new());
         for (stripe, stripe_live, stripe_chunks) in self.sparsest(takes_short) {
