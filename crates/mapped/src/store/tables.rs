@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::store::dirty_pages::Pages;
 use crate::store::live_counts::LiveCounts;
 use crate::store::run_map::{GROUP_INDICES, NO_VALUE, RunMap};
+use crate::store::tables::slot_checksums::SlotChecksums;
 use sinew_core::ids::{ChunkAddr, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
 use sinew_format::codec::{DecodeError, Reader};
 use sinew_format::journal_block::Record;
@@ -61,7 +62,7 @@ pub(crate) struct Tables {
     pub(crate) geometry: MappedGeometry,
     pub(crate) map: RunMap,
     owners: RunMap,
-    crcs: Vec<u32>,
+    checksums: SlotChecksums,
     stripes: Vec<Stripe>,
     homes: Vec<Option<ChunkAddr>>,
     map_pages: Vec<Option<(VolumeId, u32)>>,
@@ -83,7 +84,7 @@ impl Tables {
             geometry,
             map: RunMap::new(),
             owners: RunMap::new(),
-            crcs: Vec::new(),
+            checksums: SlotChecksums::new(geometry.slots_per_stripe()),
             stripes: Vec::new(),
             homes: Vec::new(),
             map_pages: Vec::new(),
@@ -122,7 +123,7 @@ impl Tables {
 
     /// The checksum of a slot that has an owner, in a pool with checksums.
     pub(crate) fn crc(&self, slot: SlotNo) -> Option<u32> {
-        if self.geometry.checksums { self.crcs.get(slot.0 as usize).copied() } else { None }
+        if self.geometry.checksums { self.checksums.get(slot) } else { None }
     }
 
     pub(crate) fn lookup(&self, block: ShardBlock) -> Option<SlotNo> {
@@ -160,7 +161,8 @@ impl Tables {
     pub(crate) fn memory_bytes(&self) -> u64 {
         let stripes = self.stripes.capacity() * size_of::<Stripe>()
             + self.homes.capacity() * size_of::<Option<ChunkAddr>>();
-        (self.map.memory_bytes() + self.owners.memory_bytes() + self.crcs.capacity() * 4 + stripes) as u64
+        (self.map.memory_bytes() + self.owners.memory_bytes() + self.checksums.memory_bytes() + stripes)
+            as u64
     }
 
     /// Applies one record of journal block `lsn`. The record is within the bounds of the pool.
@@ -288,7 +290,7 @@ impl Tables {
             self.grow_stripes(stripe);
             self.owners.set_run(slot.0, crcs.len() as u32, block.0);
             if self.geometry.checksums {
-                self.crcs[slot.0 as usize..slot.0 as usize + crcs.len()].copy_from_slice(crcs);
+                self.checksums.set(slot, crcs);
             }
         }
     }
@@ -356,7 +358,7 @@ impl Tables {
             self.stripes.resize(count, FREE);
             self.homes.resize(count * self.geometry.homes_per_stripe(), None);
             if self.geometry.checksums {
-                self.crcs.resize(count * self.geometry.slots_per_stripe() as usize, 0);
+                self.checksums.grow(count);
             }
         }
     }
@@ -499,11 +501,11 @@ impl Tables {
         }
         let first = self.geometry.slot(id, 0, 0).0;
         let groups = slots.chunks_exact_mut(GROUP_INDICES as usize * 8);
+        let checksums = self.checksums.of_stripe(id).unwrap_or_default();
+        let mut checksums = checksums.iter().copied().chain(std::iter::repeat(0));
         for (group, first) in groups.zip((first..).step_by(GROUP_INDICES as usize)) {
-            let crcs = self.crcs.get(first as usize..).unwrap_or_default();
-            let crcs = crcs.iter().copied().chain(std::iter::repeat(0));
             for ((slot, owner), crc) in
-                group.as_chunks_mut::<8>().0.iter_mut().zip(self.owners.group(first)).zip(crcs)
+                group.as_chunks_mut::<8>().0.iter_mut().zip(self.owners.group(first)).zip(&mut checksums)
             {
                 let crc = if owner == NO_VALUE { 0 } else { crc };
                 *slot = (u64::from(crc) << 32 | u64::from(owner)).to_le_bytes();
@@ -581,7 +583,7 @@ impl Tables {
                 bounds.page(PageId::Map(owner / PAGE_INDICES))?;
                 self.owners.set(slot, Some(owner));
                 if self.geometry.checksums {
-                    self.crcs[slot as usize] = crc;
+                    self.checksums.set(SlotNo(slot), &[crc]);
                 }
             }
         }
@@ -591,5 +593,6 @@ impl Tables {
 
 mod last_resort;
 mod places;
+mod slot_checksums;
 #[cfg(test)]
 mod tests;
