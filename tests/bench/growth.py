@@ -82,10 +82,27 @@ def load_until_full(lab, server):
 def footprint(lab):
     """Resident memory of a server, without files: empty, after its volume was written once in sequence, and after as
     many random 4 KiB writes as the volume has blocks, twice over. The server is started again for each figure, so that
-    buffers of earlier requests do not count. The increase is scaled to a volume of 1 TiB."""
+    buffers of earlier requests do not count. What a volume four times as large takes in addition is scaled to 1 TiB: it
+    is the part that grows. The rest is there once."""
     lab.need("fio")
-    size = (GIB // 4) if lab.quick else 2 * GIB
-    lab.need_room(lab.dir, size * RAW)
+    small = (GIB // 4) if lab.quick else 2 * GIB
+    large = 4 * small
+    lab.need_room(lab.dir, large * RAW)
+    figures = {size: footprint_of(lab, size) for size in (small, large)}
+    rows = []
+    for what in ("resident", "tables"):
+        for i, when in ((1, "written in sequence"), (2, "after random overwrites")):
+            few, many = (figures[size][what][i] for size in (small, large))
+            slope = (many - few) / (large - small)
+            note = f"measured once at {small / GIB:g} and {large / GIB:g} GiB: {few / MIB:.1f} and {many / MIB:.1f} MiB"
+            if what == "resident":
+                note += f", of which {(few - slope * small) / MIB:.0f} MiB are there once"
+            rows.append(single("footprint", f"{what}, {when}", "GiB per TiB", [slope * 1024], note=note))
+    return rows
+
+
+def footprint_of(lab, size):
+    """Bytes of memory, resident and of tables, with a volume of this size: empty, written, overwritten."""
     member = int(size * RAW) // MEMBERS // MIB * MIB
     server = lab.start_pool(lab.dir, MEMBERS, member, size, "--protection=parity1", "--shards=1")
     writes = ["--rw=randwrite", "--bs=4k", "--iodepth=32", f"--io_size={2 * size}"]
@@ -101,11 +118,5 @@ def footprint(lab):
         lab.settle(server)
         resident.append(server.anonymous_bytes())
         tables.append(lab.status(server)["table_bytes"])
-    shown = ", ".join(f"{value / MIB:.1f}" for value in resident)
-    note = f"measured once at {size / GIB:g} GiB and scaled; MiB empty, written, overwritten: {shown}"
-    to_gib_per_tib = 1024 / size
-    return [
-        single("footprint", f"{what}, {when}", "GiB per TiB", [(values[i] - values[0]) * to_gib_per_tib], note=note if what == "resident" else "")
-        for what, values in (("resident", resident), ("tables", tables))
-        for i, when in ((1, "written in sequence"), (2, "after random overwrites"))
-    ]
+    server.stop()
+    return {"resident": resident, "tables": tables}
