@@ -153,6 +153,10 @@ pub enum Mutation {
     UntoldMissing,
     /// Tell of errors and repairs of members twice.
     InventEvents,
+    /// Do not flush a member that has no space for its superblock.
+    LeaveFullUnflushed,
+    /// Do not tell the sender of a full ring between threads that there is room.
+    HideRoom,
     /// Do not charge the limits of a volume with requests that had to wait for them.
     LimitUncharged,
     /// Let requests that wait for a limit sleep on when it is lifted.
@@ -211,7 +215,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 101] = [
+    pub const ALL: [Mutation; 103] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -308,6 +312,8 @@ impl Mutation {
         Mutation::LoseEvents,
         Mutation::UntoldMissing,
         Mutation::InventEvents,
+        Mutation::LeaveFullUnflushed,
+        Mutation::HideRoom,
         Mutation::LimitUncharged,
         Mutation::LimitUnseen,
         Mutation::ShareUnwoken,

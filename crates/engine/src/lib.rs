@@ -1,12 +1,14 @@
 //! Pools: made, found again, opened, changed while in use, and used by clients.
 //!
 //! From the outside in: [`pool`] makes and finds pools, [`control`] changes them, [`shard`] is a slice of one of either
-//! kind, [`client`] gives volumes to frontends. The gate lets requests of volumes into a shard in turn. ARCHITECTURE.md has the
+//! kind, [`client`] gives volumes to frontends, [`handover`] takes their requests to shards of other threads. The gate lets requests
+//! of volumes into a shard in turn. ARCHITECTURE.md has the
 //! way of a request and the invariants.
 
 pub mod client;
 pub mod control;
 mod gate;
+pub mod handover;
 pub mod marks;
 pub mod pool;
 pub mod shard;

@@ -177,9 +177,6 @@ async fn run_mailbox<I: Io, S: PoolShard<I>>(
 /// Carries out one request. The one that waits for the answer may have gone; the answer is then dropped.
 async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, gate: Rc<Gate<I>>, request: ControlRequest) {
     match request {
-        ControlRequest::Request { volume, request, reply } => {
-            let _ = reply.send(serve(&shard, &gate, volume, request).await);
-        }
         ControlRequest::SetMember { member, state, device, layout, weight, done } => {
             shard.set_member(member, state, device, layout, weight);
             let _ = done.send(Ok(()));
@@ -217,7 +214,7 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, gate: Rc<Gate<I>>, request
             let _ = done.send(shard.set_scrub(run).await);
         }
         ControlRequest::Reshape { geometry, members, done } => {
-            let _ = done.send(shard.reshape(geometry, &members));
+            let _ = done.send(shard.reshape(*geometry, &members));
         }
         ControlRequest::MovedEverywhere { to, key } => shard.moved_everywhere(to, key),
         ControlRequest::Throttle(limits) => shard.throttle().set(limits),

@@ -86,18 +86,9 @@ pub enum Reply {
 /// The sending end of an answer for another thread.
 pub type Answer<T> = oneshot::Sender<T>;
 
-/// A message to a shard.
+/// A message of the control to a shard.
 #[derive(Debug)]
 pub enum ControlRequest {
-    /// A client's request.
-    Request {
-        /// The volume.
-        volume: VolumeId,
-        /// The request.
-        request: Request,
-        /// Answered when it is done.
-        reply: Answer<Result<Reply, VolumeError>>,
-    },
     /// Change a member's state.
     SetMember {
         /// The member.
@@ -166,7 +157,7 @@ pub enum ControlRequest {
     /// Begin to grow an array onto more members, or end the growth.
     Reshape {
         /// The array's new geometry.
-        geometry: ArrayGeometry,
+        geometry: Box<ArrayGeometry>,
         /// All members with their devices.
         members: Vec<(MemberState, Option<DeviceId>)>,
         /// Answered when it is done.

@@ -1,17 +1,17 @@
 //! Opening a pool in the simulated world, as a server does.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use async_channel::Sender;
 use sinew_core::buf::Buf;
 use sinew_core::io::Io;
 use sinew_core::volume::{Extent, Volume, VolumeError};
 use sinew_engine::client::{PoolClient, ShardLink, VolumeHandle};
 use sinew_engine::control::Control;
+use sinew_engine::handover::{self, Handover};
 use sinew_engine::pool::{self, Candidate, Found, Opener, PoolError};
 use sinew_engine::shard::{self, Shard};
-use sinew_members::message::ControlRequest;
 use sinew_members::open_error::RecoverError;
 use sinew_members::recovery_report::RecoveryReport;
 
@@ -80,11 +80,14 @@ impl OpenError {
 /// one behind this is compiled here alone. The engine is the greatest part of what the tests compile.
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Which of the shards are reached by their mailbox.
+/// Messages that the rings of the handover have room for: few, so that some seeds fill them.
+const HANDOVER_ROOM: usize = 8;
+
+/// Which of the shards are reached by the handover.
 type Remote<'a> = Box<dyn FnMut() -> bool + 'a>;
 
 impl OpenPool {
-    /// Opens the pool on these devices. Shards for which `remote` is true are reached by their mailbox, as if on another
+    /// Opens the pool on these devices. Shards for which `remote` is true are reached by the handover, as if on another
     /// thread, the others directly.
     ///
     /// # Errors
@@ -173,18 +176,22 @@ fn open_found<'a>(io: SimIo, found: Found, mut remote: Remote<'a>) -> Boxed<'a, 
         let (events, inbox) = async_channel::bounded(MAILBOX);
         let (senders, receivers): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();
-        let control = Control::new(io.clone(), &found, senders.clone());
+        let control = Control::new(io.clone(), &found, senders);
         io.spawn(Rc::clone(&control).run(inbox));
         let mailboxes = receivers.into_iter().enumerate().collect();
         let opened =
             shard::open_shards(&io, &found.config, &found.devices, mailboxes, &events, found.mode).await;
         let (shards, recovery) = opened.map_err(|error| OpenError::of_recovery(error, &found))?;
-        let shards: Vec<Shard<SimIo>> = shards.into_values().collect();
-        let link = |(shard, sender): (&Shard<SimIo>, &Sender<ControlRequest>)| match remote() {
-            true => ShardLink::There(sender.clone()),
+        let mut ends = handover::endpoints(2, HANDOVER_ROOM).into_iter().map(Handover::new);
+        let (here, there) = (ends.next().expect("the first of two"), ends.next().expect("the second of two"));
+        let link = |shard: &Shard<SimIo>| match remote() {
+            true => ShardLink::There { handover: Rc::clone(&here), thread: 1 },
             false => ShardLink::Here(shard.clone()),
         };
-        let links = shards.iter().zip(&senders).map(link).collect();
+        let links = shards.values().map(link).collect();
+        here.start(&io, BTreeMap::new());
+        there.start(&io, shards.clone());
+        let shards: Vec<Shard<SimIo>> = shards.into_values().collect();
         control.resume(&found).await;
         Ok(OpenPool { control, client: PoolClient::new(io, &found.config, links), recovery, shards })
     })

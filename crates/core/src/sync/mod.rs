@@ -6,4 +6,4 @@ mod signal;
 
 pub use join::{before, both, end_all, join_all, next_of, poll_next};
 pub use oneshot::{Fulfil, Promise, promise};
-pub use signal::{Kick, Signal, batch};
+pub use signal::{Batches, Kick, Signal};

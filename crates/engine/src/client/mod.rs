@@ -1,6 +1,6 @@
 //! Volumes as frontends use them: requests split over shards and blocks, and sent to the thread of each shard.
 //!
-//! A shard of the client's own thread is called directly; one of another thread through its mailbox, which is bounded.
+//! A shard of the client's own thread is called directly; one of another thread through the handover.
 
 pub mod directory;
 mod known_damage;
@@ -11,10 +11,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use async_channel::Sender;
-
 pub(crate) use crate::client::known_damage::KnownDamage;
 use crate::client::limiter::Limiter;
+use crate::handover::Handover;
 use crate::shard::Shard;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::VolumeId;
@@ -25,7 +24,7 @@ use sinew_format::model::config::{Config, VolumeConfig};
 use sinew_format::model::damage::DamagedRanges;
 use sinew_format::model::sharding::{ShardRange, dealt, shard_ranges};
 use sinew_format::model::volume_limits::VolumeLimits;
-use sinew_members::message::{ControlRequest, Reply, Request};
+use sinew_members::message::{Reply, Request};
 use sinew_members::status::Delayed;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -116,7 +115,12 @@ pub enum ShardLink<I: Io> {
     /// It runs on this thread.
     Here(Shard<I>),
     /// It runs on another.
-    There(Sender<ControlRequest>),
+    There {
+        /// This thread's end of the handover.
+        handover: Rc<Handover>,
+        /// The other thread.
+        thread: usize,
+    },
 }
 
 /// A thread's way to all shards of a pool.
@@ -151,17 +155,6 @@ impl<I: Io> PoolClient<I> {
         let (volume, _counted) = (Arc::clone(&counted.0), Arc::clone(counted));
         VolumeHandle { client: self.clone(), shared: Rc::new(Connected { volume, _counted }) }
     }
-}
-
-/// Sends a request to a shard of another thread, and waits for the answer.
-async fn call_there(
-    mailbox: &Sender<ControlRequest>,
-    volume: VolumeId,
-    request: Request,
-) -> Result<Reply, VolumeError> {
-    let (reply, answer) = oneshot::async_channel();
-    mailbox.send(ControlRequest::Request { volume, request, reply }).await.map_err(|_| VolumeError::Gone)?;
-    answer.await.unwrap_or(Err(VolumeError::Gone))
 }
 
 /// A connection of a client to a volume: counted until all clones, and all handles made of them, are dropped.
@@ -248,10 +241,12 @@ impl<I: Io> VolumeHandle<I> {
         self.client.shards.len()
     }
 
-    async fn call(&self, shard: usize, request: Request) -> Result<Reply, VolumeError> {
-        let answer = match &self.client.shards[shard] {
+    async fn call(&self, index: usize, request: Request) -> Result<Reply, VolumeError> {
+        let answer = match &self.client.shards[index] {
             ShardLink::Here(shard) => shard.serve(self.shared.id, request).await,
-            ShardLink::There(mailbox) => call_there(mailbox, self.shared.id, request).await,
+            ShardLink::There { handover, thread } => {
+                handover.call(*thread, index, self.shared.id, request).await
+            }
         };
         if matches!(answer, Err(VolumeError::NoSpace)) {
             self.shared.refused_for_room.fetch_add(1, Ordering::Relaxed);

@@ -134,7 +134,13 @@ impl<I: Io> Control<I> {
                 .map(|(m, &d)| (m.state, d.filter(|_| active(m.state))))
                 .collect()
         };
-        Ok(self.ask_all(|done| ControlRequest::Reshape { geometry, members: members.clone(), done }).await?)
+        Ok(self
+            .ask_all(|done| ControlRequest::Reshape {
+                geometry: Box::new(geometry),
+                members: members.clone(),
+                done,
+            })
+            .await?)
     }
 
     /// A shard has come so far. Once all are through, the array has grown.

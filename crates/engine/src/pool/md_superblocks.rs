@@ -1,7 +1,6 @@
 //! md's superblocks of an open array, which take the place of ours.
 
 use std::cell::RefCell;
-use std::rc::Rc;
 
 use sinew_layout::md::{MemberRole, Superblock};
 
@@ -9,6 +8,8 @@ use sinew_core::buf::Buf;
 use sinew_core::io::{DeviceId, Io, IoError};
 use sinew_core::sync::join_all;
 use sinew_format::model::array_geometry::Access;
+
+use crate::pool::superblocks::write_durably;
 
 /// One member's superblock, and where it lies.
 #[derive(Clone, Debug)]
@@ -95,10 +96,8 @@ pub(crate) async fn store<I: Io>(
     let rounds = if blocks.borrow_mut().take_out(targets) { 2 } else { 1 };
     for _ in 0..rounds {
         let writes = blocks.borrow_mut().next(targets, io.now());
-        let writes = writes.into_iter().map(|(device, offset, data)| async move {
-            io.write(device, offset, Rc::new([data])).await?;
-            io.flush(device).await
-        });
+        let writes = writes.into_iter();
+        let writes = writes.map(|(device, offset, data)| write_durably(io, device, offset, data));
         results = join_all(writes).await;
         // A member that fails here must not fall behind further than it is.
         if results.iter().any(Result::is_err) {

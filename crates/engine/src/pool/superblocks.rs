@@ -59,15 +59,26 @@ pub(crate) async fn write_superblock<I: Io>(
     let superblock = Superblock { member: member as u8, config: config.clone() };
     let data = superblock.encode().map_err(SuperblockError::Encode)?;
     let slot = slots.of(device);
-    let written = async {
-        io.write(device, SLOT_OFFSETS[slot], Rc::new([data])).await?;
-        io.flush(device).await
-    };
-    let written = written.await;
+    let written = write_durably(io, device, SLOT_OFFSETS[slot], data).await;
     if written.is_ok() || mutation::on(Mutation::AlternateSlots) {
         slots.holds_newest(device, slot);
     }
     written.map_err(SuperblockError::Io)
+}
+
+/// Writes to a device and flushes it, also if it has no space: recovery takes what it reads there for durable, and a process
+/// that was killed may have left data in the cache of the device.
+pub(crate) async fn write_durably<I: Io>(
+    io: &I,
+    device: DeviceId,
+    offset: u64,
+    data: Buf,
+) -> Result<(), IoError> {
+    let written = io.write(device, offset, Rc::new([data])).await;
+    if written.is_ok() || written == Err(IoError::NoSpace) && !mutation::on(Mutation::LeaveFullUnflushed) {
+        io.flush(device).await?;
+    }
+    written
 }
 
 /// Like `write_superblock`, with a timeout of its own, for devices that the I/O timeout does not watch.

@@ -13,7 +13,7 @@ use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::{Lsn, MemberId};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
-use sinew_core::sync::{Signal, batch};
+use sinew_core::sync::{Batches, Signal};
 use sinew_format::journal_block::encode_block;
 use sinew_members::members::Members;
 use sinew_members::ring::writer::{LateCopies, ReplicatedRing, RingGroup, RingMarks, write_group};
@@ -41,8 +41,9 @@ struct RingRoom {
 impl<I: Io> Store<I> {
     /// The task that writes group after group. It never ends.
     pub(crate) async fn run_journal(self: Rc<Self>) {
+        let mut batches = Batches::default();
         loop {
-            let room = self.journal_room().await;
+            let room = self.journal_room(&mut batches).await;
             let (lsns, data) = self.build_group(&room);
             self.journal.in_flight.set(self.journal.in_flight.get() + 1);
             let store = Rc::clone(&self);
@@ -54,10 +55,10 @@ impl<I: Io> Store<I> {
     }
 
     /// Waits for something to write and for room in the ring.
-    async fn journal_room(&self) -> RingRoom {
+    async fn journal_room(&self, batches: &mut Batches) -> RingRoom {
         let journal = &self.journal;
         journal.work.wait(|| (!journal.queue.borrow().is_empty()).then_some(())).await;
-        batch(|| journal.queued(), usize::MAX).await;
+        batches.fill(|| journal.queued(), usize::MAX).await;
         let ring = u64::from(self.geometry.journal_blocks);
         self.wakeups.checkpoint.kick();
         journal

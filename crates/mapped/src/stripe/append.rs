@@ -23,7 +23,7 @@ use sinew_core::completion::Completion;
 use sinew_core::ids::{ChunkAddr, MemberId, SlotNo};
 use sinew_core::io::{Gather, Io, IoError};
 use sinew_core::mutation::{self, Mutation};
-use sinew_core::sync::{batch, join_all};
+use sinew_core::sync::{Batches, join_all};
 use sinew_core::volume::VolumeError;
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
@@ -39,6 +39,7 @@ impl<I: Io> Stripes<I> {
     /// The task that writes queued pieces. It never ends.
     pub(crate) async fn run_appender(self: Rc<Self>) {
         let appender = &self.appender;
+        let mut batches = Batches::default();
         loop {
             let ready = || {
                 let few = match self.policy.get().packing {
@@ -50,7 +51,7 @@ impl<I: Io> Stripes<I> {
                 (!appender.queue.borrow().is_empty() && may_start).then_some(())
             };
             appender.work.wait(ready).await;
-            batch(|| appender.queue.borrow().len(), CHUNK_BLOCKS as usize).await;
+            batches.fill(|| appender.queue.borrow().len(), CHUNK_BLOCKS as usize).await;
             let mut chosen = self.choose();
             if chosen.is_none() && !appender.open.borrow().is_empty() {
                 self.open_responsive();

@@ -12,6 +12,7 @@ use async_channel::{Receiver, Sender};
 use sinew_core::io::{DeviceId, Io};
 use sinew_engine::client::{PoolClient, ShardLink};
 use sinew_engine::control::{Catalog, Control};
+use sinew_engine::handover::{self, Endpoint, Handover};
 use sinew_engine::pool::md_arrays::{self, MdError, MdOptions};
 use sinew_engine::pool::{self, Candidate, Found, PoolError};
 use sinew_engine::shard;
@@ -94,10 +95,12 @@ impl Worker for Idle {
 
 /// The inputs of a thread that opens its shards.
 struct ThreadSeed {
+    /// All threads: shard i is on thread i mod `threads`.
+    threads: usize,
     config: Config,
     devices: Vec<Option<DeviceId>>,
     mailboxes: Vec<(usize, Receiver<ControlRequest>)>,
-    senders: Vec<Sender<ControlRequest>>,
+    endpoint: Endpoint,
     events: Sender<ShardEvent>,
     mode: OpenMode,
 }
@@ -108,10 +111,13 @@ impl ThreadSeed {
         let opened =
             shard::open_shards(io, &config, &self.devices, self.mailboxes, &self.events, self.mode).await;
         let (shards, report) = opened?;
-        let mut links: Vec<ShardLink<UringIo>> = self.senders.into_iter().map(ShardLink::There).collect();
-        for (index, shard) in shards {
-            links[index] = ShardLink::Here(shard);
-        }
+        let (handover, threads) = (Handover::new(self.endpoint), self.threads);
+        let link = |index| match shards.get(&index) {
+            Some(shard) => ShardLink::Here(shard.clone()),
+            None => ShardLink::There { handover: Rc::clone(&handover), thread: index % threads },
+        };
+        let links = (0..config.geometry.shards()).map(link).collect();
+        handover.start(io, shards);
         Ok((PoolClient::new(io.clone(), &config, links), report))
     }
 }
@@ -287,7 +293,7 @@ impl Attempt<'_> {
             (0..shards).map(|_| async_channel::bounded(MAILBOX)).unzip();
         let control = Control::new(io.clone(), &found, senders.clone());
         io.spawn(Rc::clone(&control).run(inbox));
-        let mut seeds = seeds(&found, count, receivers, &senders, &events).into_iter();
+        let mut seeds = seeds(&found, count, receivers, &events).into_iter();
         let first = seeds.next().context("a pool has at least one shard")?;
         let (opened, answers) = async_channel::bounded(count);
         for (i, seed) in seeds.enumerate() {
@@ -319,18 +325,19 @@ fn seeds(
     found: &Found,
     threads: usize,
     receivers: Vec<Receiver<ControlRequest>>,
-    senders: &[Sender<ControlRequest>],
     events: &Sender<ShardEvent>,
 ) -> Vec<ThreadSeed> {
-    let seed = |_| ThreadSeed {
+    let seed = |endpoint| ThreadSeed {
+        threads,
         config: (*found.config).clone(),
         devices: found.devices.clone(),
         mailboxes: Vec::new(),
-        senders: senders.to_vec(),
+        endpoint,
         events: events.clone(),
         mode: found.mode,
     };
-    let mut seeds: Vec<ThreadSeed> = (0..threads).map(seed).collect();
+    let endpoints = handover::endpoints(threads, handover::usual_room(threads));
+    let mut seeds: Vec<ThreadSeed> = endpoints.into_iter().map(seed).collect();
     for (shard, mailbox) in receivers.into_iter().enumerate() {
         seeds[shard % threads].mailboxes.push((shard, mailbox));
     }

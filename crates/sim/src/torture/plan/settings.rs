@@ -190,6 +190,8 @@ plan! {
     compressing: bool,
     /// Chance that another tenant takes physical space of thin members for a while, per check of the world.
     squeeze: f64,
+    /// Chance that other tenants take all physical space of thin members before an opening.
+    full_openings: f64,
     /// Troubles to leave out, by their number in the run.
     skip_troubles: Numbers,
     /// Requests to leave out, by their number in the plan.

@@ -77,6 +77,7 @@ impl Run {
         }
         self.end_needed_hangs();
         self.change_members();
+        self.fill_before_opening();
         if ending == Ending::ProcessDeath {
             self.process_died();
         }

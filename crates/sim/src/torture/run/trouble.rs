@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::io::Io;
 use sinew_engine::pool::Candidate;
 use sinew_format::model::config::MemberState;
@@ -93,6 +94,19 @@ impl Run {
             .collect();
         self.note(|| format!("other tenants take the space of members {chosen:?} for {ns} ns"));
         chosen.into_iter().for_each(|(member, room)| self.device(member).squeeze(room, ns));
+    }
+
+    /// Sometimes other tenants take what physical space is left, but for a block at most, before an opening.
+    pub(super) fn fill_before_opening(&mut self) {
+        let share = self.work.plan.full_openings;
+        if share == 0.0 || !self.squeeze_rng.chance(share) {
+            return;
+        }
+        self.note(|| "other tenants take all space".to_owned());
+        for member in 0..self.devices.borrow().len() {
+            let room = self.squeeze_rng.below(2) * BLOCK_BYTES as u64;
+            self.device(member).squeeze(room, SQUEEZE_NS.1);
+        }
     }
 
     fn cause(&mut self, pool: &Rc<OpenPool>, trouble: Trouble, number: u64, member: usize, rng: &mut Rng) {

@@ -1,0 +1,234 @@
+//! The handover of requests between the threads of a pool, and of their answers.
+//!
+//! Each pair of threads has two rings of messages, one for each way, which no other thread touches. What is sent is put into its
+//! ring, and the bell of the other thread is rung. There it wakes one task, the messenger, which runs after the tasks that are
+//! ready and then takes everything that has come. So threads that are awake make no system calls for each other, take no lock
+//! for a message, and are woken at most once for all that comes while they are busy.
+//!
+//! To ring for several messages together was slower: while one thread gathered them, the other one ran out of work.
+//!
+//! A ring limits what has not been received, not what is under way: a thread takes everything that has come, and the shares of
+//! volumes are looked at in the shard. Messages that a ring has no room for wait at their sender, which is told when there is room.
+
+mod bell;
+mod calls;
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use sinew_core::ids::VolumeId;
+use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
+use sinew_core::volume::VolumeError;
+use sinew_members::message::Request;
+
+use crate::handover::bell::Bell;
+use crate::handover::calls::{CallResult, Calls};
+use crate::handover::ring::{Receiver, Sender, ring};
+use crate::shard::Shard;
+
+/// Messages that each ring of `threads` threads has room for: 512, and fewer where all rings together would take more than some
+/// tens of MiB.
+pub fn usual_room(threads: usize) -> usize {
+    ((1 << 18) / (threads * threads).max(1)).clamp(64, 512)
+}
+
+/// A request to a shard.
+struct Call {
+    number: u32,
+    shard: u32,
+    volume: VolumeId,
+    request: Request,
+}
+
+/// What one thread sends another.
+enum Message {
+    Call(Call),
+    Answer { number: u32, answer: CallResult },
+}
+
+/// The end of the handover that one thread is to have.
+pub struct Endpoint {
+    thread: usize,
+    bells: Arc<[Bell]>,
+    /// For each other thread: the rings to it and from it.
+    rings: Vec<Option<(Sender<Message>, Receiver<Message>)>>,
+}
+
+/// The ends of a handover between `threads` threads, with rings that have room for this many messages.
+pub fn endpoints(threads: usize, room: usize) -> Vec<Endpoint> {
+    let bells: Arc<[Bell]> = (0..threads).map(|_| Bell::new(threads)).collect();
+    let end =
+        |thread| Endpoint { thread, bells: Arc::clone(&bells), rings: (0..threads).map(|_| None).collect() };
+    let mut ends: Vec<Endpoint> = (0..threads).map(end).collect();
+    for a in 0..threads {
+        for b in 0..a {
+            let (to_a, from_b) = ring(room);
+            let (to_b, from_a) = ring(room);
+            ends[b].rings[a] = Some((to_a, from_a));
+            ends[a].rings[b] = Some((to_b, from_b));
+        }
+    }
+    ends
+}
+
+/// Another thread, as this one sees it.
+struct Peer {
+    to: Sender<Message>,
+    from: Receiver<Message>,
+    is_gone: bool,
+}
+
+/// One thread's end of the handover.
+pub struct Handover {
+    thread: usize,
+    bells: Arc<[Bell]>,
+    peers: Vec<Option<RefCell<Peer>>>,
+    calls: RefCell<Calls>,
+}
+
+impl Handover {
+    /// The end of this thread; its messenger is still to be started.
+    pub fn new(endpoint: Endpoint) -> Rc<Handover> {
+        let peer = |(to, from)| RefCell::new(Peer { to, from, is_gone: false });
+        Rc::new(Handover {
+            thread: endpoint.thread,
+            bells: endpoint.bells,
+            peers: endpoint.rings.into_iter().map(|rings| rings.map(peer)).collect(),
+            calls: RefCell::default(),
+        })
+    }
+
+    /// Starts the messenger, which has calls of other threads answered by these shards.
+    pub fn start<I: Io>(self: &Rc<Self>, io: &I, shards: BTreeMap<usize, Shard<I>>) {
+        let (handover, io_of) = (Rc::clone(self), io.clone());
+        io.spawn(async move {
+            let answer = |from: usize, call: Call| {
+                let shard = shards.get(&(call.shard as usize)).cloned();
+                let handover = Rc::clone(&handover);
+                io_of.spawn(async move {
+                    let answer = match shard {
+                        Some(shard) => shard.serve(call.volume, call.request).await,
+                        None => Err(VolumeError::Gone),
+                    };
+                    handover.send(from, Message::Answer { number: call.number, answer });
+                });
+            };
+            poll_fn(|cx| handover.deliver(cx, &answer)).await
+        });
+    }
+
+    fn peer(&self, thread: usize) -> &RefCell<Peer> {
+        self.peers[thread].as_ref().expect("a thread does not call itself")
+    }
+
+    /// Has a shard of another thread carry out a request.
+    ///
+    /// # Errors
+    /// Those of the request; [`VolumeError::Gone`] when the thread has ended.
+    pub(crate) async fn call(
+        &self,
+        thread: usize,
+        shard: usize,
+        volume: VolumeId,
+        request: Request,
+    ) -> CallResult {
+        if self.peer(thread).borrow().is_gone {
+            return Err(VolumeError::Gone);
+        }
+        let number = self.calls.borrow_mut().begin(thread);
+        let call = Call { number, shard: shard as u32, volume, request };
+        self.send(thread, Message::Call(call));
+        Awaited { handover: self, number, is_answered: false }.await
+    }
+
+    fn send(&self, thread: usize, message: Message) {
+        let is_sent = self.peer(thread).borrow_mut().to.send(message);
+        if is_sent {
+            self.bells[thread].ring(self.thread);
+        }
+    }
+
+    /// One turn of the messenger: takes what others have sent.
+    fn deliver(&self, cx: &Context<'_>, answer: &impl Fn(usize, Call)) -> Poll<()> {
+        let own = &self.bells[self.thread];
+        own.listen(|from| self.receive(from, answer));
+        if own.wait(cx.waker()) {
+            // Tasks that are ready come first.
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    /// Takes the messages of another thread.
+    fn receive(&self, from: usize, answer: &impl Fn(usize, Call)) {
+        // Whether it has ended is asked first: what it sent before that is taken then.
+        let has_ended = self.bells[from].is_gone();
+        let mut peer = self.peer(from).borrow_mut();
+        let wants_room = peer.from.receive(|message| match message {
+            Message::Call(call) => answer(from, call),
+            Message::Answer { number, answer } => self.wake(number, answer),
+        });
+        let is_sent = peer.to.send_waiting();
+        if is_sent || wants_room && !mutation::on(Mutation::HideRoom) {
+            self.bells[from].ring(self.thread);
+        }
+        if has_ended {
+            peer.is_gone = true;
+            peer.to.give_up();
+            let unanswered = self.calls.borrow().unanswered(from);
+            unanswered.into_iter().for_each(|number| self.wake(number, Err(VolumeError::Gone)));
+        }
+    }
+
+    fn wake(&self, number: u32, answer: CallResult) {
+        let waker = self.calls.borrow_mut().answer(number, answer);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for Handover {
+    fn drop(&mut self) {
+        self.bells[self.thread].set_gone();
+        for (thread, peer) in self.peers.iter().enumerate() {
+            if peer.is_some() {
+                self.bells[thread].ring(self.thread);
+            }
+        }
+    }
+}
+
+/// The answer of a call.
+struct Awaited<'a> {
+    handover: &'a Handover,
+    number: u32,
+    is_answered: bool,
+}
+
+impl Future for Awaited<'_> {
+    type Output = CallResult;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallResult> {
+        let answer = self.handover.calls.borrow_mut().poll(self.number, cx);
+        self.is_answered = answer.is_ready();
+        answer
+    }
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.handover.calls.borrow_mut().forget(self.number);
+        }
+    }
+}
