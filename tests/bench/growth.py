@@ -1,4 +1,5 @@
 """Costs that grow with a pool: the time to open it after a crash, and memory."""
+import os
 import threading
 import time
 
@@ -87,7 +88,7 @@ def footprint(lab):
     lab.need("fio")
     small = (GIB // 4) if lab.quick else 2 * GIB
     large = 4 * small
-    lab.need_room(lab.dir, large * RAW)
+    lab.need_room(lab.base, large * RAW)
     figures = {size: footprint_of(lab, size) for size in (small, large)}
     rows = []
     for what in ("resident", "tables"):
@@ -103,8 +104,9 @@ def footprint(lab):
 
 def footprint_of(lab, size):
     """Bytes of memory, resident and of tables, with a volume of this size: empty, written, overwritten."""
+    directory = lab.new_dir(lab.base)
     member = int(size * RAW) // MEMBERS // MIB * MIB
-    server = lab.start_pool(lab.dir, MEMBERS, member, size, "--protection=parity1", "--shards=1")
+    server = lab.start_pool(directory, MEMBERS, member, size, "--protection=parity1", "--shards=1")
     writes = ["--rw=randwrite", "--bs=4k", "--iodepth=32", f"--io_size={2 * size}"]
     resident, tables = [], []
     for write in (
@@ -114,9 +116,11 @@ def footprint_of(lab, size):
     ):
         write()
         server.stop()
-        server = lab.serve_pool(lab.dir, server.files)
+        server = lab.serve_pool(directory, server.files)
         lab.settle(server)
         resident.append(server.anonymous_bytes())
         tables.append(lab.status(server)["table_bytes"])
     server.stop()
+    for file in server.files:
+        os.remove(file)
     return {"resident": resident, "tables": tables}
