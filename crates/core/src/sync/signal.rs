@@ -65,8 +65,8 @@ impl Kick {
     }
 }
 
-/// Turns of all ready tasks in which a queue may fail to grow before it goes out with fewer entries than last time. More than
-/// eight gain nothing, with clients in other threads neither.
+/// Turns without a new entry after which a batch goes out although it is smaller than the last one. More than eight gain nothing,
+/// also with clients on other threads.
 const EMPTY_TURNS: u32 = 8;
 
 /// Batches of a queue: entries that are ready at about the same time go out together.

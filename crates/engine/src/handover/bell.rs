@@ -8,7 +8,7 @@ use atomic_waker::AtomicWaker;
 /// The bell of one thread.
 ///
 /// A thread rings it after it has sent a message. The owner hears it the next time it looks, and leaves a waker before it
-/// waits. Of all rings between two looks the first alone wakes.
+/// waits. Of all rings of a thread between two looks the first alone wakes.
 pub(super) struct Bell {
     /// A bit for each thread that has rung since the last look.
     rung: Box<[AtomicU64]>,

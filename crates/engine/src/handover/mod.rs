@@ -7,19 +7,18 @@
 //!
 //! To ring for several messages together was slower: while one thread gathered them, the other one ran out of work.
 //!
-//! A ring limits what has not been received, not what is under way: a thread takes everything that has come, and the shares of
-//! volumes are looked at in the shard. Messages that a ring has no room for wait at their sender, which is told when there is room.
+//! A ring bounds undelivered messages, not outstanding requests: the messenger drains the rings in each of its turns, and fair
+//! queuing between volumes is done by the gate of the shard. While a ring is full, its sender queues messages; the receiver rings
+//! the sender's bell when it has freed space.
 
 mod bell;
-mod calls;
 mod ring;
 #[cfg(test)]
 mod tests;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -27,19 +26,23 @@ use std::task::{Context, Poll};
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
+use sinew_core::sync::{Fulfil, promise};
 use sinew_core::volume::VolumeError;
-use sinew_members::message::Request;
+use sinew_members::message::{Reply, Request};
+use slab::Slab;
 
 use crate::handover::bell::Bell;
-use crate::handover::calls::{CallResult, Calls};
 use crate::handover::ring::{Receiver, Sender, ring};
 use crate::shard::Shard;
 
 /// Messages that each ring of `threads` threads has room for: 512, and fewer where all rings together would take more than some
 /// tens of MiB.
 pub fn usual_room(threads: usize) -> usize {
-    ((1 << 18) / (threads * threads).max(1)).clamp(64, 512)
+    ((1 << 18) / (threads * threads)).clamp(64, 512)
 }
+
+/// The result of a call.
+type CallResult = Result<Reply, VolumeError>;
 
 /// A request to a shard.
 struct Call {
@@ -87,12 +90,19 @@ struct Peer {
     is_gone: bool,
 }
 
+/// A call without an answer as yet.
+struct Unanswered {
+    thread: usize,
+    answer: Fulfil<CallResult>,
+}
+
 /// One thread's end of the handover.
 pub struct Handover {
     thread: usize,
     bells: Arc<[Bell]>,
     peers: Vec<Option<RefCell<Peer>>>,
-    calls: RefCell<Calls>,
+    /// By the numbers of the calls, which are used again.
+    unanswered: RefCell<Slab<Unanswered>>,
 }
 
 impl Handover {
@@ -103,7 +113,7 @@ impl Handover {
             thread: endpoint.thread,
             bells: endpoint.bells,
             peers: endpoint.rings.into_iter().map(|rings| rings.map(peer)).collect(),
-            calls: RefCell::default(),
+            unanswered: RefCell::default(),
         })
     }
 
@@ -144,10 +154,11 @@ impl Handover {
         if self.peer(thread).borrow().is_gone {
             return Err(VolumeError::Gone);
         }
-        let number = self.calls.borrow_mut().begin(thread);
+        let (answer, answered) = promise();
+        let number = self.unanswered.borrow_mut().insert(Unanswered { thread, answer }) as u32;
         let call = Call { number, shard: shard as u32, volume, request };
         self.send(thread, Message::Call(call));
-        Awaited { handover: self, number, is_answered: false }.await
+        answered.await
     }
 
     fn send(&self, thread: usize, message: Message) {
@@ -175,7 +186,7 @@ impl Handover {
         let mut peer = self.peer(from).borrow_mut();
         let wants_room = peer.from.receive(|message| match message {
             Message::Call(call) => answer(from, call),
-            Message::Answer { number, answer } => self.wake(number, answer),
+            Message::Answer { number, answer } => self.answered(number, answer),
         });
         let is_sent = peer.to.send_waiting();
         if is_sent || wants_room && !mutation::on(Mutation::HideRoom) {
@@ -184,16 +195,17 @@ impl Handover {
         if has_ended {
             peer.is_gone = true;
             peer.to.give_up();
-            let unanswered = self.calls.borrow().unanswered(from);
-            unanswered.into_iter().for_each(|number| self.wake(number, Err(VolumeError::Gone)));
+            let unanswered = self.unanswered.borrow();
+            let calls = unanswered.iter().filter(|(_, call)| call.thread == from);
+            let numbers: Vec<u32> = calls.map(|(number, _)| number as u32).collect();
+            drop(unanswered);
+            numbers.into_iter().for_each(|number| self.answered(number, Err(VolumeError::Gone)));
         }
     }
 
-    fn wake(&self, number: u32, answer: CallResult) {
-        let waker = self.calls.borrow_mut().answer(number, answer);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+    fn answered(&self, number: u32, answer: CallResult) {
+        let call = self.unanswered.borrow_mut().remove(number as usize);
+        call.answer.fulfil(answer);
     }
 }
 
@@ -204,31 +216,6 @@ impl Drop for Handover {
             if peer.is_some() {
                 self.bells[thread].ring(self.thread);
             }
-        }
-    }
-}
-
-/// The answer of a call.
-struct Awaited<'a> {
-    handover: &'a Handover,
-    number: u32,
-    is_answered: bool,
-}
-
-impl Future for Awaited<'_> {
-    type Output = CallResult;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallResult> {
-        let answer = self.handover.calls.borrow_mut().poll(self.number, cx);
-        self.is_answered = answer.is_ready();
-        answer
-    }
-}
-
-impl Drop for Awaited<'_> {
-    fn drop(&mut self) {
-        if !self.is_answered {
-            self.handover.calls.borrow_mut().forget(self.number);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A ring of messages from one thread to another, whose sender keeps what has no room.
+//! A ring of messages from one thread to another. The sender queues messages while the ring is full.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ pub(super) struct Sender<T> {
     ring: Producer<T>,
     /// The sender waits for room. Both ends swap it: the later one of two swaps sees what the other end did before its own.
     wants_room: Arc<AtomicBool>,
-    /// Messages that the ring has no room for. While there are any, the receiver knows.
+    /// Messages for which the ring had no space. The receiver tells when it has freed some.
     waiting: VecDeque<T>,
 }
 
@@ -46,22 +46,23 @@ impl<T> Sender<T> {
     /// Sends the messages that wait, as far as there is room. Returns whether the receiver is to be told of new ones.
     pub(super) fn send_waiting(&mut self) -> bool {
         let before = self.waiting.len();
-        while !self.waiting.is_empty() {
-            while let Some(message) = self.waiting.pop_front() {
-                if let Err(PushError::Full(message)) = self.ring.push(message) {
-                    self.waiting.push_front(message);
-                    break;
-                }
-            }
-            if !self.waiting.is_empty() {
-                self.wants_room.swap(true, Ordering::AcqRel);
-                // Room that was made before the swap is seen here. For room that is made later, the receiver sees the swap.
-                if self.ring.is_full() {
-                    break;
-                }
+        while !self.waiting.is_empty() && self.has_room() {
+            let message = self.waiting.pop_front().expect("one waits");
+            if self.ring.push(message).is_err() {
+                unreachable!("there is room");
             }
         }
         self.waiting.len() < before
+    }
+
+    /// Whether the ring has space. If not, the receiver will tell of it.
+    fn has_room(&self) -> bool {
+        if !self.ring.is_full() {
+            return true;
+        }
+        self.wants_room.swap(true, Ordering::AcqRel);
+        // Space that was freed before the swap is seen here. For space that is freed later, the receiver sees the swap.
+        !self.ring.is_full()
     }
 
     /// Drops the messages that wait, since none is received any more.
