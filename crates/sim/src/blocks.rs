@@ -8,6 +8,8 @@ use std::rc::Rc;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::Gather;
 
+use crate::lengths::{Lengths, Measure, is_zero};
+
 /// Content of one block; `None` is zeros.
 pub(crate) type Version = Option<Buf>;
 
@@ -25,8 +27,8 @@ struct Cell {
 pub(crate) struct BlockTable {
     pages: Vec<Option<Box<[Cell; PAGE_BLOCKS]>>>,
     drop_zeros: bool,
-    /// How the space that written content takes is counted, if it is.
-    lengths: Option<Lengths>,
+    /// Counts the space that written content takes, if that is counted.
+    measure: Option<Measure>,
     stored_bytes: u64,
     /// The zeros dropped last, which loads write again and again: they need no second look.
     zeros: Option<Buf>,
@@ -37,23 +39,33 @@ impl BlockTable {
     pub(crate) fn new(blocks: u64, drop_zeros: bool) -> BlockTable {
         let pages = (blocks as usize).div_ceil(PAGE_BLOCKS);
         let pages = (0..pages).map(|_| None).collect();
-        BlockTable { pages, drop_zeros, lengths: None, stored_bytes: 0, zeros: None }
+        BlockTable { pages, drop_zeros, measure: None, stored_bytes: 0, zeros: None }
     }
 
     /// Counts the space that written content takes, from now on.
-    pub(crate) fn count_space(&mut self, lengths: Lengths) {
-        self.lengths = Some(lengths);
+    pub(crate) fn count_space(&mut self, measure: Measure) {
         let cells = self.pages.iter_mut().flatten().flat_map(|page| page.iter_mut());
         let lengths = cells.map(|cell| {
-            cell.length = length_of(&cell.written, lengths);
+            cell.length = length_of(&cell.written, &measure);
             u64::from(cell.length)
         });
         self.stored_bytes = lengths.sum();
+        self.measure = Some(measure);
     }
 
     /// How the space that written content takes is counted.
     pub(crate) fn lengths(&self) -> Lengths {
-        self.lengths.unwrap_or_default()
+        self.measure.as_ref().map_or_else(Lengths::default, Measure::lengths)
+    }
+
+    /// Ends the counting, for another table to continue it.
+    pub(crate) fn take_measure(&mut self) -> Option<Measure> {
+        self.measure.take()
+    }
+
+    /// The space that a block of this content takes; all of it where that is not counted.
+    pub(crate) fn length_of_content(&self, content: &[u8]) -> u32 {
+        self.measure.as_ref().map_or(BLOCK_BYTES as u32, |measure| measure.length_of(content))
     }
 
     /// The space that all written content takes.
@@ -80,8 +92,8 @@ impl BlockTable {
     }
 
     fn change(&mut self, block: u64, change: impl FnOnce(&mut Cell)) {
-        let Some(lengths) = self.lengths else { return change(self.cell_mut(block)) };
-        let cell = self.cell_mut(block);
+        let cell = cell_mut(&mut self.pages, block);
+        let Some(measure) = &self.measure else { return change(cell) };
         let before = (cell.written.clone(), cell.length);
         change(cell);
         let is_same = match (&before.0, &cell.written) {
@@ -90,9 +102,8 @@ impl BlockTable {
             _ => false,
         };
         if !is_same {
-            cell.length = length_of(&cell.written, lengths);
-            let after = cell.length;
-            self.stored_bytes = self.stored_bytes - u64::from(before.1) + u64::from(after);
+            cell.length = length_of(&cell.written, measure);
+            self.stored_bytes = self.stored_bytes - u64::from(before.1) + u64::from(cell.length);
         }
     }
 
@@ -106,12 +117,6 @@ impl BlockTable {
         }
         self.zeros = Some(buf.clone());
         true
-    }
-
-    fn cell_mut(&mut self, block: u64) -> &mut Cell {
-        let page = &mut self.pages[block as usize / PAGE_BLOCKS];
-        let page = page.get_or_insert_with(|| Box::new(std::array::from_fn(|_| Cell::default())));
-        &mut page[block as usize % PAGE_BLOCKS]
     }
 
     /// What reads see.
@@ -174,8 +179,14 @@ impl BlockTable {
     }
 }
 
-fn length_of(version: &Version, lengths: Lengths) -> u32 {
-    version.as_ref().map_or(0, |buf| stored_length(buf.bytes(), lengths))
+fn cell_mut(pages: &mut [Option<Box<[Cell; PAGE_BLOCKS]>>], block: u64) -> &mut Cell {
+    let page = &mut pages[block as usize / PAGE_BLOCKS];
+    let page = page.get_or_insert_with(|| Box::new(std::array::from_fn(|_| Cell::default())));
+    &mut page[block as usize % PAGE_BLOCKS]
+}
+
+fn length_of(version: &Version, measure: &Measure) -> u32 {
+    version.as_ref().map_or(0, |buf| measure.length_of(buf.bytes()))
 }
 
 /// What one request leaves on a device.
@@ -213,39 +224,6 @@ impl Content {
             }
         });
         Content::Blocks(blocks)
-    }
-}
-
-fn is_zero(block: &[u8]) -> bool {
-    // Comparing with zeros is many times as fast as looking at each byte.
-    static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
-    block == ZEROS
-}
-
-/// The space that blocks take on a thin device. A block of zeros takes none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lengths {
-    /// As much as they have bytes.
-    #[default]
-    Whole,
-    /// As much as LZ4 leaves of their content, like zram: what saves less than a fifth is stored as it is.
-    Lz4,
-}
-
-/// A block that LZ4 leaves more of is stored as it is.
-const STORED_WHOLE_ABOVE: usize = BLOCK_BYTES * 4 / 5;
-
-/// Bytes that a block takes on a thin device.
-pub(crate) fn stored_length(content: &[u8], lengths: Lengths) -> u32 {
-    if is_zero(content) {
-        return 0;
-    }
-    match lengths {
-        Lengths::Whole => BLOCK_BYTES as u32,
-        Lengths::Lz4 => match lz4_flex::block::compress(content).len() {
-            length if length <= STORED_WHOLE_ABOVE => length as u32,
-            _ => BLOCK_BYTES as u32,
-        },
     }
 }
 

@@ -184,8 +184,12 @@ impl Core {
     }
 
     fn submit_to_model(&mut self, ticket: Ticket, place: Place) {
-        self.requests[ticket.slot as usize].event = IN_MODEL;
+        let request = &mut self.requests[ticket.slot as usize];
+        request.event = IN_MODEL;
         let index = place.device.0 as usize;
+        if let Op::Write { offset, data, .. } = &request.op {
+            self.devices[index].announce(*offset, data);
+        }
         let modelled = self.devices[index].model.as_mut().expect("admitted for it");
         modelled.submit(self.now, ticket.to_tag(), place.kind, place.offset, place.bytes);
         self.schedule_model(index);
@@ -229,9 +233,9 @@ impl Core {
             let request = &mut self.requests[ticket.slot as usize];
             if request.generation == ticket.generation && request.event == IN_MODEL {
                 let delay_ns = request.delay_ns;
-                let counts = &mut self.devices[index].counts;
-                if let Some(error) = error_of(completion.outcome, counts) {
-                    request.verdict = Some(IoError::Failed(error));
+                let device = &mut self.devices[index];
+                if let Some(error) = error_of(completion.outcome, device.announces, &mut device.counts) {
+                    request.verdict = Some(error);
                 }
                 let sent = request.op.place().map_or(self.now, |place| self.send_back(place));
                 self.schedule(ticket.slot, sent + delay_ns);

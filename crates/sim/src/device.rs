@@ -147,6 +147,8 @@ pub(crate) struct DeviceState {
     pub(crate) model: Option<Modelled>,
     /// The number of the controller before its model.
     pub(crate) controller: Option<usize>,
+    /// The model is told the length of each block that is written.
+    pub(crate) announces: bool,
     /// The physical space, if it may be less than the addresses.
     pub(crate) thin: Option<Thin>,
     pub(crate) scripts: VecDeque<Scripted>,
@@ -180,6 +182,7 @@ impl DeviceState {
             unstable: BTreeSet::new(),
             model: None,
             controller: None,
+            announces: false,
             thin: None,
             scripts: VecDeque::new(),
             allowed: Vec::new(),
@@ -391,10 +394,10 @@ impl DeviceState {
 
     /// Forgets all content and all damage, as if the device were exchanged for a new one.
     pub(crate) fn wipe(&mut self) {
-        let lengths = self.table.lengths();
+        let measure = self.table.take_measure();
         self.table = BlockTable::new(self.blocks(), self.config.drop_zeros);
-        if self.thin.is_some() {
-            self.table.count_space(lengths);
+        if let Some(measure) = measure {
+            self.table.count_space(measure);
         }
         self.cache.clear();
         self.unreadable.clear();

@@ -8,12 +8,12 @@ use std::rc::Rc;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::DeviceId;
 
-use crate::blocks::Lengths;
 use crate::blocks::{Content, Version};
 use crate::core::Core;
 use crate::device::{CrashPolicy, DeviceState, DeviceStats};
 use crate::faults::{DeviceFaults, Fault, FaultCounts, OpKind, Scripted};
 use crate::latency::Latency;
+use crate::lengths::{Lengths, Measure};
 use crate::model::{Model, Modelled, Usage};
 use crate::shared::Shared;
 use crate::thin::Thin;
@@ -194,8 +194,8 @@ impl Device {
     pub fn set_physical(&self, bytes: u64) {
         self.with(|device, _| {
             device.thin = Some(Thin::new(bytes));
-            let lengths = device.table.lengths();
-            device.table.count_space(lengths);
+            let measure = device.table.take_measure();
+            device.table.count_space(measure.unwrap_or_else(|| Measure::new(Lengths::default())));
         });
     }
 
@@ -203,7 +203,22 @@ impl Device {
     pub fn set_compressing(&self, bytes: u64, lengths: Lengths) {
         self.with(|device, _| {
             device.thin = Some(Thin::new(bytes));
-            device.table.count_space(lengths);
+            device.table.count_space(Measure::new(lengths));
+        });
+    }
+
+    /// From now on its model, an SSD that compresses, is told what each block takes before it is written; so its cleaning moves
+    /// that much. Space is counted in the granules of the model, and a write for which its flash has none ends with `NoSpace`.
+    ///
+    /// # Panics
+    /// When it has no such model.
+    pub fn announce_lengths(&self) {
+        self.with(|device, _| {
+            let granule = device.model.as_ref().and_then(|modelled| modelled.model.granule_bytes());
+            let granule = granule.expect("the model is an SSD that compresses");
+            let measure = Measure::new(device.table.lengths()).in_granules(granule);
+            device.table.count_space(measure);
+            device.announces = true;
         });
     }
 

@@ -7,7 +7,7 @@ use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::{Gather, IoError};
 use sinew_core::physical::{Domain, Physical, PhysicalSource};
 
-use crate::blocks::{Content, Version, gather_bytes, leading, stored_length};
+use crate::blocks::{Content, Version, gather_bytes, leading};
 use crate::device::{DeviceState, DiscardReads};
 use crate::faults::{CorruptionKind, EIO, Fault, OpKind};
 
@@ -203,6 +203,14 @@ impl DeviceState {
         Some(Physical { used, free, domain: Domain(u64::from(self.id.0)), source: PhysicalSource::Device })
     }
 
+    /// Tells the model what the blocks of a write take, if it is told that.
+    pub(crate) fn announce(&mut self, offset: u64, data: &Gather) {
+        let Some(modelled) = self.model.as_mut().filter(|_| self.announces) else { return };
+        let content = data.iter().flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES));
+        let lengths: Vec<u16> = content.map(|block| self.table.length_of_content(block) as u16).collect();
+        modelled.announce_lengths(offset / BLOCK, &lengths);
+    }
+
     /// The number of leading blocks of a write for which there is space.
     pub(crate) fn blocks_with_space(&self, now: u64, first: u64, data: &Gather) -> u64 {
         let blocks = data.iter().map(|buf| buf.len() / BLOCK_BYTES).sum::<usize>() as u64;
@@ -210,7 +218,7 @@ impl DeviceState {
         let (limit, mut used) = (thin.limit(now), self.table.stored_bytes());
         let content = data.iter().flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES));
         let fits = content.zip(first..).take_while(|(content, block)| {
-            let new = u64::from(stored_length(content, self.table.lengths()));
+            let new = u64::from(self.table.length_of_content(content));
             // The old content is there until the new one is (zram, copy on write).
             let fits = new == 0 || used + new <= limit;
             used = used - self.table.stored_length_of(*block) + new;

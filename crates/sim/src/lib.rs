@@ -18,6 +18,7 @@
 //! handle      Device: what tests and oracles see and do
 //! host        opening a pool in a world
 //! blocks      sparse content, shared by reference
+//! lengths     the space that a block takes
 //! latency     when a request completes
 //! model       when it completes on a modelled SSD or disk
 //! controller  what several modelled devices share
@@ -39,6 +40,7 @@ mod handle;
 mod host;
 mod inject;
 mod latency;
+mod lengths;
 mod model;
 mod op;
 mod random;
@@ -48,13 +50,13 @@ pub mod torture;
 mod trace;
 mod world;
 
-pub use blocks::Lengths;
 pub use controller::{ControllerLimits, ControllerUsage};
 pub use device::{CrashPolicy, DeviceConfig, DeviceStats, DiscardReads};
 pub use faults::{Corruption, CorruptionKind, DeviceFaults, EIO, ENOSPC, Fault, FaultCounts, OpKind};
 pub use handle::Device;
 pub use host::{OpenError, OpenPool, SimVolume};
 pub use latency::Latency;
+pub use lengths::{LengthOf, Lengths};
 pub use model::{Model, Usage};
 pub use random::Rng;
 pub use world::{SimIo, Stuck, StuckReason, World};

@@ -5,6 +5,7 @@
 //! crashes and content are as for any other device. After a power loss the model continues with the requests it had; its
 //! answers to forgotten requests are ignored.
 
+use sinew_core::io::IoError;
 use sinew_devices::disk::Disk;
 use sinew_devices::flash::Ssd;
 use sinew_devices::{BLOCK_BYTES, Command, Completion, Device as Timed, Kind, Outcome};
@@ -43,19 +44,29 @@ impl Model {
         }
     }
 
+    /// The granules in which an SSD that compresses stores blocks, in bytes.
+    pub(crate) fn granule_bytes(&self) -> Option<u32> {
+        match self {
+            Model::Flash(ssd) => ssd.config().compression.map(|compression| compression.granule_bytes),
+            Model::Disk(_) => None,
+        }
+    }
+
     /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         u64::from(self.timed().blocks()) * u64::from(BLOCK_BYTES)
     }
 }
 
-/// The error with which a request ends, if it does, counted.
-pub(crate) fn error_of(outcome: Outcome, counts: &mut FaultCounts) -> Option<i32> {
+/// The error with which a request ends, if it does, counted. A drive whose space is counted `is_thin`, and has run out of it; any
+/// other has failed.
+pub(crate) fn error_of(outcome: Outcome, is_thin: bool, counts: &mut FaultCounts) -> Option<IoError> {
     let (error, count) = match outcome {
         Outcome::Done => return None,
-        Outcome::NoSpace => (ENOSPC, &mut counts.no_space),
-        Outcome::ReadOnly => (EIO, &mut counts.refused_writes),
-        Outcome::Unreadable => (EIO, &mut counts.unreadable),
+        Outcome::NoSpace if is_thin => (IoError::NoSpace, &mut counts.no_space),
+        Outcome::NoSpace => (IoError::Failed(ENOSPC), &mut counts.no_space),
+        Outcome::ReadOnly => (IoError::Failed(EIO), &mut counts.refused_writes),
+        Outcome::Unreadable => (IoError::Failed(EIO), &mut counts.unreadable),
     };
     *count += 1;
     Some(error)
@@ -100,6 +111,13 @@ impl Modelled {
         let block = u64::from(BLOCK_BYTES);
         let command = Command { tag, kind, lba: (offset / block) as u32, blocks: (bytes / block) as u32 };
         self.model.timed_mut().submit(now, command);
+    }
+
+    /// Tells the model of an SSD that compresses what blocks from this one on take, for their next write.
+    pub(crate) fn announce_lengths(&mut self, block: u64, lengths: &[u16]) {
+        if let Model::Flash(ssd) = &mut self.model {
+            ssd.announce_lengths(block as u32, lengths);
+        }
     }
 
     /// A die of the SSD fails now.

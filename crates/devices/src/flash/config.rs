@@ -165,6 +165,23 @@ impl Config {
         self
     }
 
+    /// The same drive, which compresses. What cleaning moves then leaves gaps, so it may take one erase block more, and cleaning
+    /// starts and ends with one more that is free.
+    pub fn compressing(self, compression: Compression) -> Config {
+        let Cleaning { low, high, .. } = self.cleaning;
+        let cleaning = Cleaning { low: low + 1, high: high + 1, ..self.cleaning };
+        Config { compression: Some(compression), cleaning, ..self }
+    }
+
+    /// Blocks of 4 KiB of flash that this many bytes of compressed blocks fill on a drive that compresses. A block lies within one
+    /// unit, so up to a granule less than a block of each unit stays empty.
+    pub fn blocks_for_compressed(&self, bytes: u64) -> u64 {
+        let per_block = u64::from(BLOCK_BYTES / self.granule_bytes());
+        let unit = u64::from(self.unit_blocks()) * per_block;
+        let granules = bytes.div_ceil(u64::from(self.granule_bytes()));
+        (granules * unit).div_ceil(unit - (per_block - 1)).div_ceil(per_block)
+    }
+
     /// Dies of the whole drive.
     pub fn all_dies(&self) -> u32 {
         self.channels * self.chips * self.dies
@@ -390,6 +407,16 @@ impl Config {
                 let most = row_units / 2;
                 return Err(format!("a stripe has 2 to {most} elements in the SLC cache of this drive"));
             }
+        }
+        let granule = self.granule_bytes();
+        if granule == 0 || !BLOCK_BYTES.is_multiple_of(granule) {
+            return Err(format!("a granule of {granule} bytes does not divide a block of 4 KiB"));
+        }
+        let granules = u64::from(self.pages * self.unit_blocks()) * u64::from(BLOCK_BYTES / granule);
+        if granules >= u64::from(u16::MAX) {
+            return Err(format!(
+                "an erase block has {granules} granules; make granules larger, or pages fewer"
+            ));
         }
         let Some(cache) = self.mapping_cache else { return Ok(()) };
         if cache.pages < MappingCache::PAGES_MIN {

@@ -90,6 +90,12 @@ impl Ssd {
         self.stats + self.buffer.stats() + self.dies.stats_at(now)
     }
 
+    /// The same with granules counted as the blocks of 4 KiB that they fill.
+    pub fn stats_in_blocks_at(&self, now: Ns) -> Stats {
+        let per_block = u64::from(crate::BLOCK_BYTES / self.dies.mapping().geometry().granule_bytes);
+        self.stats_at(now).in_blocks(per_block)
+    }
+
     /// Starts counting anew; wear stays.
     pub fn reset_stats(&mut self) {
         self.stats = Stats::default();

@@ -68,6 +68,24 @@ impl Stats {
             + self.mapping_granules
     }
 
+    /// The same with every number of granules as that of the blocks that they fill.
+    pub(super) fn in_blocks(self, granules_per_block: u64) -> Stats {
+        let blocks = |granules: u64| granules / granules_per_block;
+        Stats {
+            written_granules: blocks(self.written_granules),
+            moved_granules: blocks(self.moved_granules),
+            padded_granules: blocks(self.padded_granules),
+            parity_granules: blocks(self.parity_granules),
+            partial_parity_granules: blocks(self.partial_parity_granules),
+            row_end_parity_granules: blocks(self.row_end_parity_granules),
+            cleaning_parity_granules: blocks(self.cleaning_parity_granules),
+            mapping_granules: blocks(self.mapping_granules),
+            slc_granules: blocks(self.slc_granules),
+            victim_granules: blocks(self.victim_granules),
+            ..self
+        }
+    }
+
     /// Granules programmed per granule written by the host.
     pub fn write_amplification(&self) -> f64 {
         self.programmed_granules() as f64 / self.written_granules.max(1) as f64

@@ -266,6 +266,33 @@ fn space_runs_out_before_addresses_do() {
     assert_eq!((ssd.space(), ssd.length_of(0)), (None, None));
 }
 
+/// Whatever the redundancy, the flash for compressed data holds it, and granules are counted as parts of blocks.
+#[test]
+fn flash_for_compressed_data_holds_it() {
+    for redundancy in [Redundancy::EccOnly, Redundancy::Elastic(Striping::new(8, 300_000))] {
+        for granule_bytes in [128, 512, 2048, 4096] {
+            let compression = Compression { granule_bytes, space_query: true, length_query: false };
+            let config = Config { redundancy, pages: 16, ..datacenter() }.compressing(compression);
+            for mebibytes in [1, 20, 100] {
+                let sized = config.clone().sized(config.blocks_for_compressed(mebibytes << 20) as u32, 0.0);
+                let mut ssd = Ssd::new(Config { blocks: 1 << 20, ..sized }, 1);
+                let total = ssd.space().map_or(0, |space| space.total);
+                assert!(
+                    total >= mebibytes << 20,
+                    "{redundancy:?}, {granule_bytes}: {total} of {mebibytes} MiB"
+                );
+                ssd.announce_lengths(0, &[2048; 8]);
+                alone(&mut ssd, Kind::Write, 0, 8);
+                let stats = ssd.stats_in_blocks_at(ssd.now());
+                let granules = u64::from(2048u32.div_ceil(granule_bytes)) * 8;
+                assert_eq!(ssd.stats().written_granules, granules);
+                let blocks = granules * u64::from(granule_bytes) / 4096;
+                assert_eq!((stats.written_blocks, stats.written_granules), (8, blocks));
+            }
+        }
+    }
+}
+
 #[test]
 fn a_drive_that_was_discarded_once_keeps_its_wear_alone() {
     let mut ssd = Ssd::new(small(super::datacenter()), 5);

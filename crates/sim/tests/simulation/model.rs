@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::io::{DeviceId, Gather, Io, IoError};
-use sinew_devices::flash::{self, Redundancy, Ssd, Striping};
+use sinew_devices::flash::{self, Compression, Redundancy, Ssd, Striping};
 use sinew_devices::{Command, Device as _, Kind, disk};
-use sinew_sim::{ControllerLimits, CrashPolicy, DeviceConfig, EIO, Model, Usage, World};
+use sinew_sim::{ControllerLimits, CrashPolicy, DeviceConfig, EIO, Lengths, Model, Usage, World};
 
 const BLOCKS: u32 = 1 << 14;
 
@@ -263,4 +263,95 @@ fn requests_in_a_controller_end_when_their_device_goes_away_or_the_power_fails()
     write_all(10);
     world.run_until(|| outcomes.borrow().len() == 10).unwrap();
     assert!(outcomes.take().iter().all(Result::is_ok));
+}
+
+/// A drive whose flash is for `physical` bytes of what blocks compress to, in granules of 512 bytes.
+fn compressing(world: &World, physical: u64, lengths: Lengths) -> DeviceId {
+    let compression = Compression { granule_bytes: 512, space_query: true, length_query: true };
+    let config = flash::Config { pages: 16, ..flash::datacenter() }.compressing(compression);
+    let blocks = config.blocks_for_compressed(physical) as u32;
+    let sized = config.sized(blocks, 0.1);
+    let config = flash::Config { blocks: BLOCKS, ..sized };
+    let device = with_model(world, Model::Flash(Box::new(Ssd::new(config, 3))));
+    world.device(device).set_compressing(physical, lengths);
+    world.device(device).announce_lengths();
+    device
+}
+
+/// Space in use and length of the first block, as the model knows them.
+fn told(world: &World, device: DeviceId) -> (u64, u16) {
+    let told = world.device(device).model(|model| match model {
+        Model::Flash(ssd) => (ssd.space().unwrap().used, ssd.length_of(0).unwrap()),
+        Model::Disk(_) => unreachable!("it is an SSD"),
+    });
+    told.unwrap()
+}
+
+fn write_blocks(world: &World, device: DeviceId, from: u64, blocks: &[u8]) -> Result<(), IoError> {
+    let io = world.io();
+    let data: Gather = blocks.iter().map(|&byte| Buf::copy_of(&[byte; BLOCK_BYTES])).collect();
+    world.block_on(async move { io.write(device, from * BLOCK_BYTES as u64, data).await }).unwrap()
+}
+
+#[test]
+fn a_model_that_compresses_stores_what_is_written() {
+    let world = World::new(1);
+    // As many hundreds of bytes as the content says.
+    let lengths = Lengths::By(Rc::new(|content| usize::from(content[0]) * 100));
+    let device = compressing(&world, 1 << 20, lengths);
+    write_blocks(&world, device, 0, &[20, 1, 5, 41]).unwrap();
+    // 2000 bytes are four granules, 100 and 500 are one each, 4096 are eight.
+    assert_eq!(told(&world, device), (14 * 512, 2048));
+    assert_eq!(world.device(device).physical_used(), 14 * 512);
+    write_blocks(&world, device, 0, &[6]).unwrap();
+    assert_eq!(told(&world, device), (12 * 512, 1024));
+    assert_eq!(world.device(device).physical_used(), 12 * 512);
+    // A block of zeros takes nothing of the space that is counted, and a granule of flash.
+    write_blocks(&world, device, 0, &[0]).unwrap();
+    assert_eq!((world.device(device).physical_used(), told(&world, device).0), (10 * 512, 11 * 512));
+    let io = world.io();
+    let discarded = world.block_on(async move { io.discard(device, 0, 4 * BLOCK_BYTES as u64).await });
+    discarded.unwrap().unwrap();
+    assert_eq!((world.device(device).physical_used(), told(&world, device).0), (0, 0));
+}
+
+#[test]
+fn flash_has_room_for_all_that_its_space_allows() {
+    for physical in [1 << 20, 5 << 20, 9 << 20] {
+        let world = World::new(1);
+        // 3000 bytes are six granules, of which a unit of 64 holds ten times six.
+        let device = compressing(&world, physical, Lengths::By(Rc::new(|_| 3000)));
+        let mut written = 0;
+        while write_blocks(&world, device, written, &[1; 2]).is_ok() {
+            written += 2;
+        }
+        let used = world.device(device).physical_used();
+        assert!(used <= physical && used + 2 * 3072 > physical, "{used} of {physical}");
+        // Overwriting needs room for new content beside the old, and moves data to where there is some.
+        let (io, end) = (world.io(), written * BLOCK_BYTES as u64);
+        let freed = world.block_on(async move { io.discard(device, end - (16 << 10), 16 << 10).await });
+        freed.unwrap().unwrap();
+        for turn in 0..8 {
+            for block in (0..written - 4).step_by(2) {
+                write_blocks(&world, device, block, &[turn + 2; 2]).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_model_without_room_has_not_failed() {
+    let world = World::new(1);
+    let device = compressing(&world, 1 << 20, Lengths::Whole);
+    // More than its flash.
+    world.device(device).set_physical(bytes());
+    let mut written = 0;
+    let refused = loop {
+        match write_blocks(&world, device, written, &[1; 8]) {
+            Ok(()) => written += 8,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, IoError::NoSpace);
+    assert!(written * BLOCK_BYTES as u64 >= 1 << 20 && written < u64::from(BLOCKS));
 }

@@ -11,11 +11,11 @@ use sinew_format::model::array_geometry::ArrayGeometry;
 use sinew_members::recovery_report::RecoveryReport;
 use sinew_members::status::{CounterValues, ShardStatus};
 
-use crate::blocks::Lengths;
 use crate::faults::DeviceFaults;
 use crate::handle::Device;
 use crate::host::OpenPool;
 use crate::latency::Latency;
+use crate::lengths::Lengths;
 use crate::random::Rng;
 use crate::torture::clients::Work;
 use crate::torture::failure::{Kind, Log, Wrong};
