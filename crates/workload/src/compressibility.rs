@@ -3,8 +3,10 @@
 //! Parity hardly compresses, because repeated strings lie at different places of the blocks that it is computed from. So a
 //! mirrored stripe takes less space than one with parity where its data compresses better than `n` times as well as its parity.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 
+use flate2::{Compress, Compression, FlushCompress};
+use lz4_flex::block::{CompressTable, compress_into_with_table};
 use serde::Serialize;
 
 /// The block that SSDs with transparent compression compress, and zram.
@@ -15,7 +17,7 @@ pub const RATIOS: [f64; 8] = [1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 8.0];
 /// A compressor, at the level that is usual for blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compressor {
-    /// Deflate, level 6: that of figure 5.
+    /// Deflate at level 6, the compressor of figure 5, without the header and the checksum of gzip or zlib.
     #[default]
     Gzip,
     /// LZ4's block format: zram's default.
@@ -37,16 +39,46 @@ impl Compressor {
         }
     }
 
+    /// Allocates what it needs to compress blocks.
+    pub fn prepare(self) -> BlockCompressor {
+        let with = match self {
+            Compressor::Gzip => Prepared::Gzip(Compress::new(Compression::new(6), false)),
+            Compressor::Lz4 => Prepared::Lz4(CompressTable::small()),
+            Compressor::Zstd => Prepared::Zstd(zstd::bulk::Compressor::new(3).expect("level 3 exists")),
+        };
+        BlockCompressor { with, room: vec![0; ROOM_BYTES] }
+    }
+}
+
+/// At least what the compressors want for the result: LZ4 a tenth more than the block.
+const ROOM_BYTES: usize = BLOCK_BYTES * 5 / 4;
+
+/// A compressor with all that it needs, for any number of blocks of at most [`BLOCK_BYTES`]. What it makes of a block does not
+/// depend on those before.
+pub struct BlockCompressor {
+    with: Prepared,
+    room: Vec<u8>,
+}
+
+enum Prepared {
+    Gzip(Compress),
+    Lz4(CompressTable),
+    Zstd(zstd::bulk::Compressor<'static>),
+}
+
+impl BlockCompressor {
     /// Bytes that a block takes; all of them where it does not get smaller.
-    fn stored_bytes(self, block: &[u8]) -> usize {
-        let compressed = match self {
-            Compressor::Gzip => {
-                let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::new(6));
-                encoder.write_all(block).expect("memory takes all");
-                encoder.finish().expect("memory takes all").len()
+    pub fn stored_bytes(&mut self, block: &[u8]) -> usize {
+        let room = self.room.as_mut_slice();
+        let compressed = match &mut self.with {
+            Prepared::Gzip(deflate) => {
+                deflate.reset();
+                let ended = deflate.compress(block, room, FlushCompress::Finish);
+                ended.expect("memory takes all");
+                deflate.total_out() as usize
             }
-            Compressor::Lz4 => lz4_flex::block::compress(block).len(),
-            Compressor::Zstd => zstd::bulk::compress(block, 3).expect("memory takes all").len(),
+            Prepared::Lz4(table) => compress_into_with_table(block, room, table).expect("there is room"),
+            Prepared::Zstd(zstd) => zstd.compress_to_buffer(block, room).expect("there is room"),
         };
         compressed.min(block.len())
     }
@@ -109,6 +141,7 @@ impl Compressibility {
         chunk_blocks: usize,
     ) -> std::io::Result<Compressibility> {
         let mut found = Compressibility::default();
+        let mut compressor = compressor.prepare();
         let mut row = vec![0; columns * chunk_blocks * BLOCK_BYTES];
         loop {
             match data.read_exact(&mut row) {
@@ -118,7 +151,7 @@ impl Compressibility {
             }
             for block in 0..chunk_blocks {
                 let blocks = row.chunks_exact(BLOCK_BYTES).skip(block).step_by(chunk_blocks);
-                found.add_stripe(compressor, blocks);
+                found.add_stripe(&mut compressor, blocks);
             }
         }
     }
@@ -128,7 +161,7 @@ impl Compressibility {
         ratio(&[&self.data, &self.parity])
     }
 
-    fn add_stripe<'a>(&mut self, compressor: Compressor, blocks: impl Iterator<Item = &'a [u8]>) {
+    fn add_stripe<'a>(&mut self, compressor: &mut BlockCompressor, blocks: impl Iterator<Item = &'a [u8]>) {
         let mut parity = [0; BLOCK_BYTES];
         let mut data_bytes = 0;
         for block in blocks {
@@ -187,6 +220,36 @@ mod tests {
         assert!(found.parity.ratio() < 4.0 / 3.0, "{}", found.parity.ratio());
         // Three blocks compress to three quarters of one, and their parity to more.
         assert_eq!(found.smaller_mirrored, found.stripes);
+    }
+
+    /// The lengths of pieces of text, of data that repeats and of random bytes, alone and after other blocks.
+    #[test]
+    fn a_prepared_compressor_measures_each_block_for_itself() {
+        let random = Content::new(&ContentSpec::Random, 3, Path::new("")).unwrap();
+        let part_random = |bytes: usize| {
+            let mut block = vec![b'x'; BLOCK_BYTES];
+            random.fill(0, 0, 0, &mut block[..bytes]);
+            block
+        };
+        let text: Vec<u8> = (0..400u32).flat_map(|i| format!("line {i} of a log\n").into_bytes()).collect();
+        let blocks =
+            [vec![0; BLOCK_BYTES], text[..BLOCK_BYTES].to_vec(), part_random(2048), part_random(4096)];
+        let mut by_compressor = Vec::new();
+        for compressor in Compressor::ALL {
+            let alone = blocks.each_ref().map(|block| compressor.prepare().stored_bytes(block));
+            let mut prepared = compressor.prepare();
+            for turn in 0..3 {
+                let again = blocks.each_ref().map(|block| prepared.stored_bytes(block));
+                assert_eq!(again, alone, "{compressor:?}, turn {turn}");
+            }
+            let [zeros, text, half, whole] = alone;
+            assert!(zeros < 40 && zeros < text && text < half && half < whole, "{compressor:?}: {alone:?}");
+            assert!((2048..2110).contains(&half) && whole == BLOCK_BYTES, "{compressor:?}: {alone:?}");
+            by_compressor.push(text);
+        }
+        // Deflate and Zstandard code what LZ4 leaves as it is.
+        let [gzip, lz4, zstd] = by_compressor[..] else { unreachable!("three compressors") };
+        assert!(gzip * 3 < lz4 * 2 && zstd * 3 < lz4 * 2, "{gzip} {lz4} {zstd}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
 use crate::random::{Random, below, mix64};
+use crate::tag::{self, Permille};
 use crate::{Error, Result};
 
 /// A piece of compressible content: short enough that a block of 4 KiB has dozens.
@@ -59,6 +60,12 @@ pub enum ContentSpec {
         #[serde(default)]
         codec: Codec,
     },
+    /// As compressible, by LZ4, and each whole block says its ratio at its beginning: simulated members can take its length
+    /// from there, and compress nothing.
+    Tagged {
+        /// Compressed size over size, 0.1 to 1.
+        ratio: f64,
+    },
     /// Pieces of a file, each block from a place of its own.
     Corpus {
         /// The file.
@@ -80,6 +87,8 @@ enum Source {
     Pieces {
         fresh: f64,
     },
+    /// Blocks of another source after a tag.
+    Tagged(Permille, Box<Source>),
     Corpus(Arc<[u8]>),
 }
 
@@ -91,14 +100,10 @@ impl Content {
     pub fn new(spec: &ContentSpec, seed: u64, base: &Path) -> Result<Content> {
         let source = match spec {
             ContentSpec::Random => Source::Random,
-            ContentSpec::Compressible { ratio, .. } if !(0.1..=1.0).contains(ratio) => {
-                return Err(Error::setting("ratio", format!("{ratio} is not between 0.1 and 1")));
-            }
-            ContentSpec::Compressible { ratio, codec } => {
-                let fresh = ratio * PIECE_BYTES as f64 - codec.sequence_bytes();
-                // A copy too short to be found makes all the piece fresh.
-                let all = (PIECE_BYTES - COPY_BYTES_MIN) as f64;
-                if fresh > all { Source::Random } else { Source::Pieces { fresh } }
+            ContentSpec::Compressible { ratio, codec } => Source::compressible(*ratio, *codec)?,
+            ContentSpec::Tagged { ratio } => {
+                let pieces = Source::compressible(*ratio, Codec::Lz4)?;
+                Source::Tagged(Permille((ratio * 1000.0).round() as u64), Box::new(pieces))
             }
             ContentSpec::Corpus { path } => {
                 let path = base.join(path);
@@ -116,11 +121,32 @@ impl Content {
     /// Fills `block`, of any size, with the content of a version of a block of a volume.
     pub fn fill(&self, volume: u32, block: u64, version: u64, bytes: &mut [u8]) {
         let key = mix64(mix64(mix64(self.seed ^ u64::from(volume)) ^ block) ^ version);
-        let mut random = Random::seed_from_u64(key);
-        match &self.source {
+        self.source.fill(key, &mut Random::seed_from_u64(key), bytes);
+    }
+}
+
+impl Source {
+    /// Blocks that a compressor leaves this part of.
+    fn compressible(ratio: f64, codec: Codec) -> Result<Source> {
+        if !(0.1..=1.0).contains(&ratio) {
+            return Err(Error::setting("ratio", format!("{ratio} is not between 0.1 and 1")));
+        }
+        let fresh = ratio * PIECE_BYTES as f64 - codec.sequence_bytes();
+        // A copy too short to be found makes all the piece fresh.
+        let all = (PIECE_BYTES - COPY_BYTES_MIN) as f64;
+        Ok(if fresh > all { Source::Random } else { Source::Pieces { fresh } })
+    }
+
+    /// Fills a block, whose number of its own is `key`.
+    fn fill(&self, key: u64, random: &mut Random, bytes: &mut [u8]) {
+        match self {
             Source::Random => random.fill_bytes(bytes),
-            Source::Pieces { fresh } => fill_pieces(*fresh, &mut random, bytes),
-            Source::Corpus(corpus) => fill_from(corpus, &mut random, bytes),
+            Source::Pieces { fresh } => fill_pieces(*fresh, random, bytes),
+            Source::Tagged(permille, rest) => {
+                let tagged = tag::put(key, *permille, bytes);
+                rest.fill(key, random, &mut bytes[tagged..]);
+            }
+            Source::Corpus(corpus) => fill_from(corpus, random, bytes),
         }
     }
 }
@@ -161,6 +187,7 @@ fn fill_from(corpus: &[u8], random: &mut Random, bytes: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tag::tagged_bytes;
 
     const BLOCK: usize = 4096;
     const BLOCKS: u64 = 200;
@@ -222,6 +249,26 @@ mod tests {
             })
         });
         assert!(ratio_of(Codec::Lz4, parity) > 0.95);
+    }
+
+    /// What reads the tags and what compresses agree about blocks, and about their parity.
+    #[test]
+    fn tagged_blocks_compress_as_they_say() {
+        for ratio in [0.2, 0.5, 0.8, 1.0] {
+            let content = made(&ContentSpec::Tagged { ratio });
+            let blocks: Vec<_> = (0..BLOCKS).map(|i| block(&content, 0, i, 0)).collect();
+            let found = ratio_of(Codec::Lz4, blocks.iter().cloned());
+            assert!((found - ratio).abs() < 0.02, "{found} instead of {ratio}");
+            let said = (BLOCK as f64 * ratio).ceil() as usize;
+            assert!(blocks.iter().all(|block| tagged_bytes(block) == Some(said)));
+            let parity = blocks.chunks_exact(4).map(|columns| {
+                let add = |sum: Vec<u8>, data: &Vec<u8>| sum.iter().zip(data).map(|(a, b)| a ^ b).collect();
+                columns.iter().fold(vec![0; BLOCK], add)
+            });
+            let parity: Vec<_> = parity.collect();
+            assert!(parity.iter().all(|block| tagged_bytes(block).is_none()));
+            assert!(ratio < 0.5 || ratio_of(Codec::Lz4, parity.into_iter()) > 0.95);
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //! compressibility  how well data and its parity compress
 //! features    what a stream is like, to compare traces and generators
 //! content     what the blocks contain
+//! tag         blocks that say how well they compress
 //! replay      which request may go now
 //! recorder    latency and throughput, as JSON
 //! random      seeded streams of numbers
@@ -39,6 +40,7 @@ mod recorder;
 mod replay;
 mod request;
 mod size;
+mod tag;
 pub mod trace;
 mod workload;
 
@@ -52,4 +54,5 @@ pub use recorder::{BucketReport, Distribution, KindReport, LatencyCount, Recorde
 pub use replay::{Done, Issue, Next, Pace, Replay};
 pub use request::{Align, Boxed, First, Fold, Kind, Request, Requests, Window};
 pub use size::ByteSize;
+pub use tag::tagged_bytes;
 pub use workload::{Opened, Source, TraceSource, Workload};
