@@ -240,3 +240,61 @@ set = { "members.0.redundancy" = { scheme = "esap", wait_ms = 50 } }
     };
     assert!(error.contains("a mapping cache has at least 8 pages, not 4"), "{error}");
 }
+
+/// What blocks compress to is programmed and moved, and the less it fills the flash, the less is moved.
+#[test]
+fn cleaning_moves_what_blocks_compress_to() {
+    let cases = r#"
+[sweep]
+"content.tagged.ratio" = [0.45, 0.25]
+
+[[cases]]
+name = "whole blocks"
+
+[[cases]]
+name = "granules"
+set = { "members.0.drive" = { protected = true, granule = 512 } }
+"#;
+    let thin = SMALL
+        .replace("model = \"slc\"", "model = \"datacenter\"")
+        .replace("aging = 1.5\n", "physical = \"20M\"\nlengths = \"tagged\"\n")
+        .replace("spare = 1.0", "spare = 0.15")
+        .replace("target = \"member\"", "target = \"member\"\ncontent = { tagged = { ratio = 0.5 } }")
+        .replace("size = \"32M\"\n\n[work", "size = \"32M\"\nfill = true\n\n[work");
+    let results = execute(&format!("{thin}{cases}"));
+    assert_eq!(results.runs.len(), 4);
+    let amplification: Vec<_> = (0..4).map(|run| flash(&results, run).write_amplification.unwrap()).collect();
+    // Without granules the flash does not know what is stored.
+    assert_eq!(amplification[0], amplification[1]);
+    assert!(amplification[0] > 1.0, "{amplification:?}");
+    // A block takes four granules of 512 bytes, or two.
+    assert!(
+        amplification[2] > 0.5 && (0.25..amplification[2] * 0.5).contains(&amplification[3]),
+        "{amplification:?}"
+    );
+    let moved = |run| flash(&results, run).victim_live.unwrap();
+    assert!(moved(2) > moved(3) && moved(0) > 0.0, "{} {}", moved(2), moved(3));
+}
+
+#[test]
+fn lengths_are_of_members_with_physical_space() {
+    let error_of = |from: &str, to: &str| plan(&SMALL.replace(from, to)).unwrap_err().to_string();
+    let new = "aging = 1.5";
+    assert!(error_of(new, "lengths = \"zlib\"").contains("members.0.lengths"));
+    assert!(error_of(new, "physical = \"16M\"\nlengths = \"gzip\"").contains("gzip"));
+    assert!(
+        error_of(new, "physical = \"16M\"\nlengths = \"tagged\"").contains("only content that is tagged")
+    );
+    let drive = "drive = { protected = true }";
+    assert!(error_of(drive, "drive = { granule = 512 }").contains("members.0.drive.granule"));
+    assert!(error_of(drive, "physical = \"16M\"\ndrive = { granule = 512 }").contains("leave out `aging`"));
+    assert!(error_of(drive, "drive = { granule = 600 }").contains("128, 256, 512"));
+    let text = SMALL.replace("aging = 1.5", "physical = \"16M\"").replace(drive, "drive = { granule = 512 }");
+    let failed = batch::execute(
+        &plan(&text).unwrap(),
+        &Options { threads: 1, cache: None },
+        &(Arc::new(|_| {}) as Observer),
+    );
+    let failed = std::error::Error::source(&failed.unwrap_err()).unwrap().to_string();
+    assert!(failed.contains("one block at a time"), "{failed}");
+}

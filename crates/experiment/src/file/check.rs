@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use sinew_engine::pool::preset::Part;
 use sinew_format::model::config::WEIGHTS;
 use sinew_layout::LevelName;
-use sinew_workload::Pace;
+use sinew_workload::{ContentSpec, Pace};
 use toml::Value;
 
 use crate::file::band::Band;
@@ -15,7 +15,7 @@ use crate::file::fails::ReplacementName;
 use crate::file::growth::GrowthSpec;
 use crate::file::head::Head;
 use crate::file::names::{
-    GivenThresholds, ModelName, PresetName, RedundancyName, SpikeAvoidanceSpec, TargetName,
+    GivenThresholds, LengthsName, ModelName, PresetName, RedundancyName, SpikeAvoidanceSpec, TargetName,
 };
 use crate::file::published::{PublishedValue, RunSelector};
 use crate::file::spec::{
@@ -260,6 +260,12 @@ impl Spec {
                 "only members of an array are taken out, and not all of them",
             ));
         }
+        let is_tagged = matches!(self.content, Some(ContentSpec::Tagged { .. }));
+        let reads_tags = |group: &MemberSpec| group.lengths == Some(LengthsName::Tagged);
+        if let Some(i) = self.members.iter().position(reads_tags).filter(|_| !is_tagged) {
+            let why = "only content that is tagged says its length: `content = { tagged = { ratio = 0.5 } }`";
+            return Err(Error::setting(format!("members.{i}.lengths"), why));
+        }
         if self.content.is_some() && self.preset.is_some() {
             return Err(Error::setting("content", "the layers of presets write zeros"));
         }
@@ -343,6 +349,20 @@ impl MemberSpec {
             at_least_zero(&setting("drive.slc_cache.sense_us"), slc.sense_us)?;
             at_least_zero(&setting("drive.slc_cache.program_us"), slc.program_us)?;
             at_least_zero(&setting("drive.slc_cache.fold_after_ms"), slc.fold_after_ms)?;
+        }
+        if self.physical.is_none() && self.lengths.is_some() {
+            let why = "lengths count where members have `physical` space";
+            return Err(Error::setting(setting("lengths"), why));
+        }
+        if let Some(granule) = self.drive.granule {
+            let setting = setting("drive.granule");
+            if !(128..=4096).contains(&granule.0) || !granule.0.is_power_of_two() {
+                return Err(Error::setting(setting, "the value is 128, 256, 512, 1024, 2048 or 4096 bytes"));
+            }
+            if self.physical.is_none() || self.aging.is_some() {
+                let why = "the drive needs `physical` space, and has no history: leave out `aging`";
+                return Err(Error::setting(setting, why));
+            }
         }
         let is_disk = matches!(self.model, ModelName::Ultrastar36z15 | ModelName::Constellation2);
         let of_flash = [

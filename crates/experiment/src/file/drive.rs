@@ -16,6 +16,10 @@ pub struct DriveSpec {
     /// Bytes of the mapping table, of 4 bytes for each block, that are in memory; all of it where not given.
     #[serde(default)]
     pub mapping_memory: Option<ByteSize>,
+    /// The flash stores what blocks compress to, in units of this many bytes, and is as large as `physical` and the spare space.
+    /// Where not given, it stores whole blocks, and has a place for each address.
+    #[serde(default)]
+    pub granule: Option<ByteSize>,
     /// Erase blocks that are programmed with one bit per cell.
     #[serde(default)]
     pub slc_cache: Option<SlcCacheSpec>,

@@ -39,6 +39,21 @@ pub enum ModelName {
     Constellation2,
 }
 
+/// How the length of a block is found that a member compresses; docs/device-models.md describes the measures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LengthsName {
+    /// By LZ4; what saves less than a fifth takes a whole block.
+    #[default]
+    Lz4,
+    /// By Deflate at level 6.
+    Zlib,
+    /// By Zstandard at level 3.
+    Zstd,
+    /// From what the content says of itself; a block that says nothing takes a whole one.
+    Tagged,
+}
+
 /// A redundancy inside an SSD, of docs/device-models.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -19,7 +19,8 @@ use crate::file::drive::DriveSpec;
 use crate::file::fails::{FailsSpec, ReplacementName};
 use crate::file::head::experiment_file;
 use crate::file::names::{
-    ModelName, ParityReadsName, PresetName, RedundancyName, SpareOf, SpikeAvoidanceSpec, TargetName,
+    LengthsName, ModelName, ParityReadsName, PresetName, RedundancyName, SpareOf, SpikeAvoidanceSpec,
+    TargetName,
 };
 
 experiment_file! {
@@ -151,10 +152,12 @@ pub struct MemberSpec {
     /// SSDs: redundancy inside the drive.
     #[serde(default)]
     pub redundancy: RedundancySpec,
-    /// The physical space of each member, which compresses every block by LZ4 (in a unit of the model's own where that
-    /// compresses). As much as addresses where not given.
+    /// The physical space of each member, which compresses every block. As much as addresses where not given.
     #[serde(default)]
     pub physical: Option<ByteSize>,
+    /// How the lengths of these blocks are found; by LZ4 where not given.
+    #[serde(default)]
+    pub lengths: Option<LengthsName>,
     /// The number of members, the first ones, that complete no request from the start of the load to its end.
     #[serde(default)]
     pub stalled: usize,

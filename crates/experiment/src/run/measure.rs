@@ -189,7 +189,7 @@ fn snapshot(world: &World, subjects: &Subjects<'_>) -> Result<Snapshot> {
     let device = |member: &Member| {
         let device = world.device(member.device);
         let flash = device.model(|model| match model {
-            Model::Flash(ssd) => Some(ssd.stats_at(now)),
+            Model::Flash(ssd) => Some(ssd.stats_in_blocks_at(now)),
             Model::Disk(_) => None,
         });
         DeviceSnapshot {
@@ -256,7 +256,7 @@ fn difference(until_ns: u64, now: &Snapshot, then: &Snapshot) -> Interval {
     }
 }
 
-/// Blocks of 4 KiB programmed: for the host, by cleaning, as padding and as parity. Without compression a granule is a block.
+/// Blocks of 4 KiB programmed: for the host, by cleaning, as padding and as parity. The counts are already in blocks.
 pub(crate) fn programmed_blocks(stats: &Stats) -> u64 {
     stats.programmed_granules()
 }

@@ -7,16 +7,17 @@ use std::sync::Mutex;
 
 use sinew_core::io::DeviceId;
 use sinew_devices::flash::{
-    self, MappingCache, ParityReads, Redundancy, SlcCache, Ssd, Striping, WearLevelling,
+    self, Compression, MappingCache, ParityReads, Redundancy, SlcCache, Ssd, Striping, WearLevelling,
 };
 use sinew_devices::{BLOCK_BYTES, Device, disk, theory};
 use sinew_engine::pool::Candidate;
-use sinew_sim::{ControllerLimits, DeviceConfig, DiscardReads, Lengths, Model, World};
+use sinew_sim::{ControllerLimits, DeviceConfig, DiscardReads, Model, World};
 use sinew_workload::ByteSize;
 
 use crate::file::drive::DriveSpec;
 use crate::file::names::{ModelName, ParityReadsName, RedundancyName, SpareOf};
 use crate::file::spec::{ControllerSpec, MemberSpec, RedundancySpec};
+use crate::system::lengths;
 use crate::{Error, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -37,7 +38,7 @@ pub(crate) struct Member {
 /// Facts about the flash of an SSD.
 #[derive(Clone, Copy)]
 pub(crate) struct FlashFacts {
-    /// Spare flash as a fraction of the size.
+    /// Spare flash as a fraction of the size, or of the physical space of a drive that compresses.
     pub(crate) spare: f64,
     /// The number of dies.
     pub(crate) dies: u32,
@@ -45,7 +46,7 @@ pub(crate) struct FlashFacts {
     pub(crate) erase_block_blocks: u32,
     /// The redundancy.
     pub(crate) redundancy: Redundancy,
-    /// Blocks that the drive offers, and blocks of flash.
+    /// Blocks of data for which the drive has flash, and blocks of flash.
     pub(crate) blocks: u32,
     pub(crate) physical_blocks: u64,
     /// The write amplification of random overwrites according to the closed form.
@@ -114,12 +115,19 @@ pub(crate) fn make(
     let descriptions: Vec<_> = every.take(wanted).enumerate().map(description).collect();
     let drives = aged.map_or_else(|| make_drives(&descriptions), |aged| aged.get(&descriptions))?;
     let stalled = groups.iter().flat_map(|group| (0..group.count).map(|i| i < group.stalled));
-    let physical = groups.iter().flat_map(|group| std::iter::repeat_n(group.physical, group.count));
-    let all = drives.into_iter().zip(stalled).zip(physical);
-    let members = all.map(|((drive, stalled), physical)| {
+    // The members of a group measure with the same compressor, so content that several of them store is compressed once.
+    let measured =
+        groups.iter().map(|group| (group, lengths::measured_by(group.lengths.unwrap_or_default())));
+    let measured = measured.flat_map(|(group, lengths)| std::iter::repeat_n((group, lengths), group.count));
+    let all = drives.into_iter().zip(stalled).zip(measured);
+    let members = all.map(|((drive, stalled), (group, lengths))| {
         let member = add(world, drive, stalled, discard);
-        if let Some(ByteSize(bytes)) = physical {
-            world.device(member.device).set_compressing(bytes, Lengths::Lz4);
+        let device = world.device(member.device);
+        if let Some(ByteSize(bytes)) = group.physical {
+            device.set_compressing(bytes, lengths);
+        }
+        if group.drive.granule.is_some() {
+            device.announce_lengths();
         }
         member
     });
@@ -165,7 +173,8 @@ impl Drive {
         let setting = |name: &str| format!("members.{group}.{name}");
         let (model, bytes, flash) = match flash_config(spec.model) {
             Some(config) => {
-                let config = sized(config, spec).map_err(|why| Error::setting(setting("size"), why))?;
+                let sized = sized(config, spec).map_err(|why| Error::setting(setting("size"), why))?;
+                let (config, addresses) = sized;
                 let granules = config.pages * config.unit_blocks();
                 let flash = FlashFacts {
                     spare: config.alpha() - 1.0,
@@ -177,7 +186,7 @@ impl Drive {
                     closed_form_amplification: config.redundancy.flash_per_data()
                         * theory::greedy_write_amplification(config.usable_alpha(), granules),
                 };
-                let mut ssd = Ssd::new(config, *seed);
+                let mut ssd = Ssd::new(flash::Config { blocks: addresses, ..config }, *seed);
                 if let Some(times) = spec.aging {
                     ssd.age(times);
                 }
@@ -231,13 +240,12 @@ fn disk_config(model: ModelName) -> disk::Config {
     }
 }
 
-/// The configuration with the size, spare space and pages of the group.
-fn sized(mut config: flash::Config, spec: &MemberSpec) -> Result<flash::Config, String> {
+/// The configuration with the spare space and pages of the group, and with flash for the data of its size; and the number of
+/// blocks that the drive offers. A drive that compresses has flash for the data of its physical space instead.
+fn sized(mut config: flash::Config, spec: &MemberSpec) -> Result<(flash::Config, u32), String> {
     let spare = spec.spare.unwrap_or(config.alpha() - 1.0);
-    let blocks = match spec.size {
-        Some(size) => u32::try_from(size.0 / BLOCK).map_err(|_| "more than 16T".to_owned())?,
-        None => config.blocks,
-    };
+    let count = |blocks| u32::try_from(blocks).map_err(|_| "more than 16T".to_owned());
+    let addresses = spec.size.map_or(Ok(config.blocks), |size| count(size.0 / BLOCK))?;
     config.pages = spec.pages.unwrap_or(config.pages);
     if spec.suspend {
         config.suspend = flash::SUSPEND;
@@ -258,13 +266,25 @@ fn sized(mut config: flash::Config, spec: &MemberSpec) -> Result<flash::Config, 
         ));
     }
     add_parts(&mut config, &spec.drive);
+    if spec.drive.granule.is_some() && config.unit_blocks() == 1 {
+        return Err(
+            "the drive programs one block at a time, so compressed blocks cannot share a program".to_owned()
+        );
+    }
+    let physical = spec.physical.filter(|_| spec.drive.granule.is_some());
+    let blocks = physical.map_or(Ok(addresses), |bytes| count(config.blocks_for_compressed(bytes.0)))?;
     let sized = config.sized(blocks, spare);
-    sized.check_redundancy().and_then(|()| sized.check_features()).map(|()| sized)
+    sized.check_redundancy().and_then(|()| sized.check_features()).map(|()| (sized, addresses))
 }
 
 /// Adds the parts that the model does not have by itself.
 fn add_parts(config: &mut flash::Config, spec: &DriveSpec) {
     config.power_loss_protected |= spec.protected;
+    if let Some(granule) = spec.granule {
+        let granule_bytes = granule.0 as u32;
+        let compression = Compression { granule_bytes, space_query: false, length_query: false };
+        *config = config.clone().compressing(compression);
+    }
     config.wear_levelling = spec.wear_spread.map(|spread| WearLevelling { spread });
     config.mapping_cache = spec
         .mapping_memory

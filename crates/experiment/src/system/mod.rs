@@ -2,6 +2,7 @@
 //! are issued to.
 
 pub(crate) mod layer;
+pub(crate) mod lengths;
 pub(crate) mod members;
 pub(crate) mod pools;
 pub(crate) mod target;
