@@ -4,7 +4,7 @@
 boot() {
   local step=$1 drives=() member; shift
   for member in root "$@"; do drives+=(-drive "file=$vm/$member.img,if=virtio,format=raw,cache=unsafe"); done
-  timeout 150 "$here/../vm/run" "$vm" "$here/boot_job" ROOT=/dev/vda STEP="$step" HIDDEN="${hidden:-}" -- -smp 2 "${drives[@]}" >"$vm/qemu.log" 2>&1
+  timeout 400 "$here/../vm/run" "$vm" "$here/boot_job" ROOT=/dev/vda STEP="$step" HIDDEN="${hidden:-}" -- -smp 2 "${drives[@]}" >"$vm/qemu.log" 2>&1
   [ -s "$vm/said" ] || { echo "the machine did nothing"; cat "$vm/qemu.log"; tail -n 40 "$vm/console"; return 1; }
 }
 

@@ -90,7 +90,7 @@ test_foreign_arrays() {
   foreign_begin
   local kind
   for kind in md-0.90 md-1.0 md-1.1 md-1.2 ddf imsm; do truncate -s "$foreign_bytes" "$dir/foreign/$kind".{0,1}; done
-  TMPDIR=$base timeout 100 "$here/../uml/run" 1G "$dir/foreign" "$here/foreign_job"
+  TMPDIR=$base timeout 300 "$here/../uml/run" 1G "$dir/foreign" "$here/foreign_job"
   [ -s "$dir/foreign/result" ] || { echo "user-mode Linux did nothing"; tail -n 12 "$dir/foreign/console"; return 1; }
   foreign_case "$dir/foreign/md-0.90.0" 'an md superblock (metadata 0.90) at byte' &&
     foreign_case "$dir/foreign/md-1.0.0" 'an md superblock (metadata 1.0) "any:old" at byte' &&

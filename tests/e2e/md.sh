@@ -21,7 +21,7 @@ ARRAYS
 # Runs a step of md_job over the lines of `arrays`.
 uml() {
   rm -f "$md/result"
-  TMPDIR=$base timeout 100 "$here/../uml/run" 1G "$md" "$here/md_job" SINEW_STEP="$1"
+  TMPDIR=$base timeout 300 "$here/../uml/run" 1G "$md" "$here/md_job" SINEW_STEP="$1"
   [ -s "$md/result" ] || { echo "user-mode Linux did nothing"; tail -n 12 "$md/console"; return 1; }
 }
 md_bytes() { awk -v name="$1" '$1 == name {print $2}' "$md/made"; }
@@ -94,7 +94,7 @@ md_written() {
       five-rs | six-bitmap)
         md_start "${all[@]}" --write || return 1
         md_load "$name" --time_based --runtime=20 & local load=$!
-        sleep 1; stop -KILL; wait "$load"
+        written || return 1; sleep 0.5; stop -KILL; wait "$load"
         refused "not stopped cleanly" "$SINEW" serve --md "${rest[@]/#/$md/}" --write --unix "$dir/nbd" \
           --control "$dir/ctl" || return 1
         md_start "${all[@]}" || return 1

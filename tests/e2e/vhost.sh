@@ -6,7 +6,7 @@ need_vm() {
 }
 # Boots Linux with the disk at $vm/disk: guest STEP [NAME=VALUE]... -- [options of QEMU]
 guest() {
-  timeout 90 "$here/../vm/run" "$vm" "$here/vhost_job" STEP="$@" -smp 2 \
+  timeout 300 "$here/../vm/run" "$vm" "$here/vhost_job" STEP="$@" -smp 2 \
     -chardev "socket,id=disk,path=$vm/disk,reconnect=1" -device vhost-user-blk-pci,chardev=disk,num-queues=2 >"$vm/qemu.log" 2>&1
   [ -s "$vm/said" ] || { echo "the guest did nothing"; cat "$vm/qemu.log"; tail -n 12 "$vm/console"; return 1; }
 }
