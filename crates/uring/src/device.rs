@@ -18,6 +18,7 @@ use crate::faults::{Fault, Faults};
 use crate::file_space::{file_space, statfs_of};
 use crate::iovecs::point_to;
 use crate::memory::Region;
+use crate::nvme::Nvme;
 use crate::zram::{ZRAM_RESERVE, compacted_zram_space, is_zram, zram_space};
 
 /// How requests to a device are carried out.
@@ -112,6 +113,7 @@ pub(crate) struct Device {
     pub(crate) may_hang: bool,
     /// The number of the device if it is a zram.
     zram: Option<libc::dev_t>,
+    nvme: Option<Nvme>,
     /// A block device that reports support for discards. Files keep their space: a hole might not be filled again.
     pub(crate) takes_discards: bool,
     name: PathBuf,
@@ -141,6 +143,7 @@ impl Device {
             let bytes = block_device_bytes(&file).map_err(os)?;
             device = Device::new(name, route_of_block_device(meta.rdev()), bytes, Backing::Block(file));
             device.zram = is_zram(meta.rdev()).then(|| meta.rdev());
+            device.nvme = Nvme::of(meta.rdev());
             device.takes_discards = !options.read_only && takes_discards(meta.rdev());
         } else {
             let (route, may_hang) = route_of_file(&file).map_err(os)?;
@@ -167,6 +170,7 @@ impl Device {
             backing,
             may_hang: false,
             zram: None,
+            nvme: None,
             takes_discards: false,
             name: name.to_owned(),
             closed: AtomicBool::new(false),
@@ -314,16 +318,19 @@ impl Device {
         free.is_some_and(|free| free < ZRAM_RESERVE)
     }
 
-    /// Whether [`Device::physical`] may block: a file system may, and a zram that is compacted.
+    /// Whether [`Device::physical`] may block: a file system may, a zram that is compacted, and a command to a drive.
     pub(crate) fn may_block_for_space(&self) -> bool {
-        matches!(self.backing, Backing::File(_)) || self.zram.is_some()
+        matches!(self.backing, Backing::File(_)) || self.zram.is_some() || self.nvme.is_some()
     }
 
     /// The physical space of a thin device.
     pub(crate) fn physical(&self) -> Option<Physical> {
         match &self.backing {
             Backing::File(file) => file_space(file),
-            Backing::Block(_) => self.zram.and_then(compacted_zram_space),
+            Backing::Block(file) => match &self.nvme {
+                Some(nvme) => nvme.space(file),
+                None => self.zram.and_then(compacted_zram_space),
+            },
             Backing::Memory(_) => None,
         }
     }

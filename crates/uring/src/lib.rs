@@ -28,6 +28,7 @@ mod io;
 mod iovecs;
 mod memory;
 pub mod net;
+mod nvme;
 mod ring;
 mod runtime;
 pub mod signal;
