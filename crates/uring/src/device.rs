@@ -114,7 +114,8 @@ pub(crate) struct Device {
     /// The number of the device if it is a zram.
     zram: Option<libc::dev_t>,
     nvme: Option<Nvme>,
-    /// A block device that reports support for discards. Files keep their space: a hole might not be filled again.
+    /// A block device that reports support for discards, or a thin file. Other files keep their space: a hole might not be
+    /// filled again.
     pub(crate) takes_discards: bool,
     name: PathBuf,
     closed: AtomicBool,
@@ -147,7 +148,9 @@ impl Device {
             device.takes_discards = !options.read_only && takes_discards(meta.rdev());
         } else {
             let (route, may_hang) = route_of_file(&file).map_err(os)?;
+            let is_thin = file_space(&file).is_some();
             device = Device::new(name, route, meta.len(), Backing::File(file));
+            device.takes_discards = !options.read_only && is_thin;
             device.may_hang = may_hang;
         }
         if let Some(route) = options.route.filter(|route| *route != IoRoute::Memory) {

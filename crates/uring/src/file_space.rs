@@ -20,10 +20,11 @@ pub(crate) fn file_space(file: &File) -> Option<Physical> {
     if used >= meta.len() && !COPY_ON_WRITE.contains(&stat.f_type) {
         return None;
     }
-    // Only root may use the blocks that the file system reserves.
+    // Only root may use the blocks that a file system reserves. What btrfs does not call available is for its metadata, or lacks
+    // room for copies.
     // SAFETY: a system call without arguments that cannot fail.
-    let is_root = unsafe { libc::geteuid() } == 0;
-    let free = if is_root { stat.f_bfree } else { stat.f_bavail };
+    let takes_all = unsafe { libc::geteuid() } == 0 && stat.f_type != libc::BTRFS_SUPER_MAGIC;
+    let free = if takes_all { stat.f_bfree } else { stat.f_bavail };
     let free = free.saturating_mul(u64::try_from(stat.f_bsize).unwrap_or(0));
     Some(Physical { used, free: Some(free), domain: Domain(meta.dev()), source: PhysicalSource::FileSystem })
 }
