@@ -129,6 +129,8 @@ sinew_core::coverage_marks! {
     ArrayBackgroundAround,
     /// An array: a scrub met what cannot be read.
     ArrayScrubUnreadable,
+    /// An array: a scrub found a unit that takes physical space and that the form of its stripe does not use.
+    ArrayScrubUntidy,
     /// An array: part of a ring was read block by block at recovery.
     ArrayRecoverRingPiecewise,
     /// An array: a block of a ring could not be read at recovery.

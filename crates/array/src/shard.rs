@@ -99,7 +99,7 @@ impl<I: Io> ArrayShard<I> {
             destager: Rc::new(Destager::new(&state, &bitmap, &journal, &stripes)),
             clearing: Rc::new(BitmapClearing::new(&state, &bitmap, &journal)),
             rebuild: Rc::new(Rebuild::new(&state, &bitmap, &journal, &stripes)),
-            scrub: Rc::new(Scrub::new(&state, &bitmap, &journal, &stripes)),
+            scrub: Rc::new(Scrub::new(&state, &bitmap, &forms, &journal, &stripes)),
             tidier: Rc::new(Tidier::new(&state, &bitmap, &forms, &journal, &stripes)),
             governing: Rc::new(Governing::new(&state, &bitmap, &forms, &stripes)),
             reshape: Rc::new(Reshape::new(&state, &bitmap, &journal, &stripes)),

@@ -116,6 +116,10 @@ pub trait Io: Clone + 'static {
     fn takes_discards(&self, _device: DeviceId) -> bool {
         false
     }
+    /// Whether discarded blocks of the device read as zeros until they are written again.
+    fn discards_to_zeros(&self, _device: DeviceId) -> bool {
+        false
+    }
     /// Reads the bytes after the last whole block, which `read` and `write` do not reach. Foreign metadata may lie there.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! Both kinds of pool are built on this crate; it knows neither.
 
 pub mod deadlines;
+mod discards;
 pub mod full_members;
 pub mod group_flush;
 pub mod hedged_read;

@@ -20,7 +20,7 @@ use sinew_core::ids::{ChunkAddr, MemberId};
 use sinew_core::io::{DeviceId, Gather, Io, IoError};
 use sinew_core::mutation::{self, Mutation};
 use sinew_format::model::config::{MemberConfig, MemberState};
-use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, CHUNK_BYTES, MemberLayout};
+use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, MemberLayout};
 
 /// One member of the pool.
 #[derive(Clone, Debug)]
@@ -396,7 +396,7 @@ impl<I: Io> Members<I> {
     }
 
     /// The member's device, and the offset at which its part of the device begins.
-    fn place(&self, member: MemberId) -> Result<(DeviceId, u64), IoError> {
+    pub(crate) fn place(&self, member: MemberId) -> Result<(DeviceId, u64), IoError> {
         let entry = &self.list.borrow()[usize::from(member.0)];
         Ok((entry.device.ok_or(IoError::Gone)?, entry.layout.origin))
     }
@@ -498,7 +498,7 @@ impl<I: Io> Members<I> {
         self.io.sleep(RETRY_NS).await;
     }
 
-    fn chunk_offset(&self, home: ChunkAddr, block: u32) -> u64 {
+    pub(crate) fn chunk_offset(&self, home: ChunkAddr, block: u32) -> u64 {
         self.list.borrow()[usize::from(home.member.0)].layout.chunk_offset(self.shard, home.chunk, block)
     }
 
@@ -527,38 +527,6 @@ impl<I: Io> Members<I> {
             self.latency.note(home.member, |tracked| tracked.note_write(self.io.now_coarse()));
         }
         self.write_at(home.member, offset, data).await
-    }
-
-    /// Whether the member's device makes use of discards.
-    pub fn takes_discards(&self, member: MemberId) -> bool {
-        !self.are_read_only() && self.get(member).device.is_some_and(|device| self.io.takes_discards(device))
-    }
-
-    /// Discards `chunks` consecutive chunks.
-    ///
-    /// # Errors
-    /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
-    pub async fn discard(&self, first: ChunkAddr, chunks: u64) -> Result<(), IoError> {
-        let offset = self.chunk_offset(first, 0);
-        let (device, origin) = self.place(first.member)?;
-        if self.are_read_only() {
-            return Ok(());
-        }
-        self.io.discard(device, origin + offset, chunks * CHUNK_BYTES).await
-    }
-
-    /// Discards a range of the member's part of its device, if the device makes use of discards. A flush makes that durable.
-    ///
-    /// # Errors
-    /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
-    pub async fn discard_at(&self, member: MemberId, offset: u64, bytes: u64) -> Result<(), IoError> {
-        let (device, origin) = self.place(member)?;
-        if self.are_read_only() || !self.io.takes_discards(device) {
-            return Ok(());
-        }
-        let result = self.io.discard(device, origin + offset, bytes).await;
-        self.note(member, |m| m.unflushed = true);
-        result
     }
 
     /// Takes the active members that were written since their last flush; they count as flushed from now on.

@@ -103,6 +103,8 @@ counters! {
     scrub_errors,
     /// Of the scrub errors, those not repaired for lack of a good copy.
     scrub_unrepaired,
+    /// Units of an elastic array that a scrub found in use of physical space, though the form of their stripe does not use them.
+    untidy_found,
     /// Stripes of an array updated in place.
     stripes_updated,
     /// Stripe updates by clients in an array without a journal.

@@ -478,6 +478,11 @@ impl Io for SimIo {
         core.device(device).is_some_and(|device| device.config.discard != DiscardReads::Kept)
     }
 
+    fn discards_to_zeros(&self, device: DeviceId) -> bool {
+        let core = self.shared.core.borrow();
+        core.device(device).is_some_and(|device| device.config.discard == DiscardReads::Zeros)
+    }
+
     fn space(&self, device: DeviceId) -> Result<Space, IoError> {
         let core = self.shared.core.borrow();
         let device = core.device(device).filter(|device| !device.gone && !device.abandoned);

@@ -321,6 +321,11 @@ impl Device {
         free.is_some_and(|free| free < ZRAM_RESERVE)
     }
 
+    /// Whether discarded blocks read as zeros: holes of files do, and zram's pages that are not there. Drives do not tell.
+    pub(crate) fn discards_to_zeros(&self) -> bool {
+        self.takes_discards && (matches!(self.backing, Backing::File(_)) || self.zram.is_some())
+    }
+
     /// Whether [`Device::physical`] may block: a file system may, a zram that is compacted, and a command to a drive.
     pub(crate) fn may_block_for_space(&self) -> bool {
         matches!(self.backing, Backing::File(_)) || self.zram.is_some() || self.nvme.is_some()

@@ -124,6 +124,10 @@ impl Io for UringIo {
         self.core.device(device).is_ok_and(|handle| handle.takes_discards)
     }
 
+    fn discards_to_zeros(&self, device: DeviceId) -> bool {
+        self.core.device(device).is_ok_and(|handle| handle.discards_to_zeros())
+    }
+
     async fn read_rest(&self, device: DeviceId) -> Result<Vec<u8>, IoError> {
         let handle = self.core.device(device)?;
         if handle.rest == 0 {

@@ -1,5 +1,6 @@
 //! Scrub: reads every unit of every stripe, repairs units that cannot be read, compares copies and parity, and corrects what
-//! differs.
+//! differs. Units that take physical space though the form of their stripe does not use them are counted and discarded, where
+//! discarded blocks read as zeros.
 //!
 //! Without checksums it is unknown which side of a difference is wrong: as in md, the first copy and the data are taken to be
 //! right. The log holds the progress, so a scrub goes on after a restart.
@@ -13,6 +14,7 @@ use sinew_core::sync::Kick;
 use sinew_core::volume::VolumeError;
 
 use crate::bitmap::Bitmap;
+use crate::forms::Forms;
 use crate::journal::Journal;
 use crate::state::ShardState;
 use crate::stripe::Stripes;
@@ -25,6 +27,7 @@ const STRIPES_PER_RECORD: u64 = 256;
 pub(crate) struct Scrub<I> {
     state: Rc<ShardState<I>>,
     bitmap: Rc<Bitmap<I>>,
+    forms: Rc<Forms<I>>,
     journal: Rc<Journal<I>>,
     stripes: Rc<Stripes<I>>,
     wake: Kick,
@@ -37,12 +40,14 @@ impl<I: Io> Scrub<I> {
     pub(crate) fn new(
         state: &Rc<ShardState<I>>,
         bitmap: &Rc<Bitmap<I>>,
+        forms: &Rc<Forms<I>>,
         journal: &Rc<Journal<I>>,
         stripes: &Rc<Stripes<I>>,
     ) -> Scrub<I> {
         Scrub {
             state: Rc::clone(state),
             bitmap: Rc::clone(bitmap),
+            forms: Rc::clone(forms),
             journal: Rc::clone(journal),
             stripes: Rc::clone(stripes),
             wake: Kick::default(),
@@ -129,7 +134,26 @@ impl<I: Io> Scrub<I> {
             }
         };
         self.stripes.compare(stripe, note).await;
+        self.scrub_unused(stripe).await;
         self.state.counters().stripes_scrubbed.add(1);
+    }
+
+    /// Has a stripe tidied of which units hold something that its form does not use, though no change of form has left that.
+    async fn scrub_unused(&self, stripe: u64) {
+        let region = self.state.layout().region(stripe);
+        let is_untidy = || self.bitmap.regions().untidy().get(region);
+        if !self.state.layout().is_elastic() || is_untidy() {
+            return;
+        }
+        let found = self.stripes.unused_in_use(stripe).await;
+        if found > 0 && !is_untidy() {
+            self.state.mark(Mark::ArrayScrubUntidy);
+            self.state.counters().untidy_found.add(found);
+            if !self.state.is_read_only() {
+                self.bitmap.mark_untidy_with_next_flush(&[region]);
+                self.forms.note_untidy([stripe]);
+            }
+        }
     }
 
     /// Reads a unit, and repairs it if it cannot be read.

@@ -1,6 +1,7 @@
 //! Discarding: whole stripes of an elastic array become empty, and their units take no physical space any more.
 
 use crate::marks::Mark;
+use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
@@ -47,6 +48,21 @@ impl<I: Io> Stripes<I> {
             |stripe: &u64| !self.forms.is_stripe_untidy(*stripe) || mutation::on(Mutation::TrimUnderReaders);
         let stripes = stripes.iter().copied().filter(may_tidy);
         self.discard_unused(stripes.map(|stripe| (stripe, self.form(stripe)))).await
+    }
+
+    /// Counts the places that the form of a stripe does not use and that hold something else than zeros, on members whose
+    /// discarded blocks read as zeros. The caller holds the stripe's lock.
+    pub(crate) async fn unused_in_use(&self, stripe: u64) -> u64 {
+        let (layout, members) = (self.state.layout(), self.state.members());
+        let can_tell = |member: &MemberId| members.is_active(*member) && members.discards_to_zeros(*member);
+        let places = layout.unused_places(stripe, self.form(stripe)).into_iter();
+        let places = places.map(|place| layout.place_of(place)).filter(|(member, _)| can_tell(member));
+        let bytes = layout.chunk_bytes() as usize;
+        let reads = places.map(|(member, offset)| async move {
+            let read = members.read_at(member, offset, bytes).await;
+            read.is_ok_and(|buf| buf.bytes().iter().any(|&byte| byte != 0))
+        });
+        join_all(reads).await.into_iter().map(u64::from).sum()
     }
 
     /// Discards the places that these forms of stripes do not use; false when a member could not. The caller holds the stripes'

@@ -20,7 +20,13 @@ struct Places {
 }
 
 /// Checks every stripe; `devices` are the members of the layout. `frees` says that a discarded block counts as never written.
-pub(crate) fn check(array: &ArrayGeometry, devices: &[Device], frees: bool) -> Result<(), String> {
+/// Returns the chunks that no stripe uses, as index of a device and offset.
+pub(crate) fn check(
+    array: &ArrayGeometry,
+    devices: &[Device],
+    frees: bool,
+) -> Result<Vec<(usize, u64)>, String> {
+    let mut all_unused = Vec::new();
     let layout = &array.layout;
     let (members, parities, bytes) = (layout.members(), layout.parities(), u64::from(layout.chunk_bytes()));
     let area = layout.member_chunks();
@@ -77,15 +83,16 @@ pub(crate) fn check(array: &ArrayGeometry, devices: &[Device], frees: bool) -> R
         // Zeros take no space: erasing foreign metadata leaves some.
         let is_written = |home: &Home| devices[home.member as usize].is_written(offset(*home), bytes);
         let leaks = |home: &Home| is_written(home) && chunk(*home).iter().any(|&byte| byte != 0);
-        let mut unused = places.filter(|home| !used.contains(home));
-        if let Some(leak) = unused.find(|home| frees && leaks(home)) {
+        let unused: Vec<Home> = places.filter(|home| !used.contains(home)).collect();
+        if let Some(leak) = unused.iter().find(|home| frees && leaks(home)) {
             return Err(failed(&format!(
                 "chunk {} of member {} is written and not used",
                 leak.chunk, leak.member
             )));
         }
+        all_unused.extend(unused.iter().map(|&home| (home.member as usize, offset(home))));
     }
-    Ok(())
+    Ok(all_unused)
 }
 
 /// The form of a stripe, from the newest page on each member. All members have the same.

@@ -53,6 +53,7 @@ pub(crate) fn run(args: ScrubArgs) -> Result<()> {
             serde_json::json!({
                 "stripes_left": status["scrub_stripes_left"], "stripes_scrubbed": counters["stripes_scrubbed"],
                 "errors": counters["scrub_errors"], "unrepaired": counters["scrub_unrepaired"],
+                "untidy": counters["untidy_found"],
             })
         );
     } else {
@@ -65,6 +66,9 @@ pub(crate) fn run(args: ScrubArgs) -> Result<()> {
             counters["scrub_errors"],
             counters["scrub_unrepaired"]
         );
+        if counters["untidy_found"].as_u64().is_some_and(|untidy| untidy > 0) {
+            say!("{} unused units took physical space, and were discarded", counters["untidy_found"]);
+        }
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use sinew_core::io::DeviceId;
 use sinew_format::model::config::{Config, MemberState};
 
 use crate::device::DiscardReads;
+use crate::handle::Device;
 use crate::host::OpenPool;
 use crate::torture::failure::{Kind, Wrong};
 use crate::torture::{elastic_stripes, stripes};
@@ -61,19 +62,25 @@ impl Run {
         }
     }
 
-    /// Checks the stripes of an array on its devices.
-    pub(super) fn check_stripes(&self, pool: &OpenPool) -> Result<(), Wrong> {
+    /// Checks the stripes of an array on its devices. Returns the chunks of an elastic one that no stripe uses, as device and
+    /// offset.
+    pub(super) fn check_stripes(&self, pool: &OpenPool) -> Result<Vec<(Device, u64)>, Wrong> {
         let config = pool.control.config();
-        let Some(array) = config.geometry.array() else { return Ok(()) };
+        let Some(array) = config.geometry.array() else { return Ok(Vec::new()) };
         let paths: BTreeMap<String, DeviceId> =
             self.world.devices().into_iter().map(|id| (path_of(id), id)).collect();
         let members = config.members.iter().take(array.members());
         let devices: Vec<_> = members.map(|member| self.world.device(paths[&member.path])).collect();
-        let frees = self.work.plan.discard_reads() == DiscardReads::Zeros;
         let checked = match array.elastic {
-            Some(_) => elastic_stripes::check(array, &devices, frees),
-            None => stripes::check(array, &devices),
+            Some(_) => elastic_stripes::check(array, &devices, self.frees()),
+            None => stripes::check(array, &devices).map(|()| Vec::new()),
         };
-        checked.map_err(|what| Kind::WrongData.of(what))
+        let unused = checked.map_err(|what| Kind::WrongData.of(what))?;
+        Ok(unused.into_iter().map(|(device, offset)| (devices[device].clone(), offset)).collect())
+    }
+
+    /// Whether a discarded block reads as zeros and takes no space.
+    pub(super) fn frees(&self) -> bool {
+        self.work.plan.discard_reads() == DiscardReads::Zeros
     }
 }
