@@ -1,5 +1,5 @@
 """Fills a volume that is larger than its pool: writes must fail with ENOSPC, and the pool must stay usable."""
-import errno, sys
+import errno, random, sys
 import nbd
 
 STEP = 1 << 18
@@ -8,7 +8,8 @@ h.connect_uri(sys.argv[1])
 
 
 def data(n):
-    return n.to_bytes(8, "little") * (STEP // 8)
+    """Content that does not compress."""
+    return random.Random(n).randbytes(STEP)
 
 
 def fill():
@@ -26,11 +27,21 @@ def fill():
     return stored
 
 
-if sys.argv[2] == "fill":
-    stored = fill()
+def verify(stored):
     for n in stored:
         if h.pread(STEP, n * STEP) != data(n):
             sys.exit(f"{n} is not what was written")
+
+
+if sys.argv[2] == "store":
+    stored = fill()
+    h.flush()
+    print(len(stored))
+elif sys.argv[2] == "verify":
+    verify(range(int(sys.argv[3])))
+elif sys.argv[2] == "fill":
+    stored = fill()
+    verify(stored)
     # Overwrites need no additional space.
     for n in stored[:64]:
         h.pwrite(data(n), n * STEP)

@@ -34,6 +34,9 @@ impl<I: Io> Control<I> {
         let before = self.array()?;
         let next = before.grow(method.unwrap_or(before.usual_method()), devices.len())?;
         self.check_whole(&before).await?;
+        // As the other members: a limit by hand, or none.
+        let is_limited = self.config().members.iter().any(|member| member.physical > 0);
+        let physical = next.elastic.filter(|_| is_limited).map_or(0, |elastic| elastic.physical);
         let mut members = Vec::with_capacity(devices.len());
         for candidate in devices {
             let have = pool::device_bytes(&self.io, candidate)?;
@@ -45,7 +48,6 @@ impl<I: Io> Control<I> {
             if !force {
                 pool::refuse_used(&self.io, candidate).await?;
             }
-            let physical = next.elastic.map_or(0, |elastic| elastic.physical);
             if physical > 0 {
                 pool::require_known_use(&self.io, candidate).await?;
             }

@@ -71,7 +71,15 @@ pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Re
         PoolKind::Mapped { protection, data_columns, checksums } => {
             new_mapped(io, devices, &sizes, spec, protection, data_columns, checksums)?
         }
-        PoolKind::Array(array) => new_array(io, devices, &sizes, spec, &array)?,
+        PoolKind::Array(mut array) => {
+            if let Some(elastic) = &mut array.elastic
+                && elastic.expect_milli > 1000
+                && elastic.physical == 0
+            {
+                elastic.physical = told_space(io, devices).await?;
+            }
+            new_array(io, devices, &sizes, spec, &array)?
+        }
     };
     if let Some(physical) = spec.physical {
         for (member, candidate) in config.members.iter_mut().zip(devices) {
@@ -95,6 +103,18 @@ pub(crate) async fn require_known_use(io: &impl Io, candidate: &Candidate) -> Re
         return Ok(());
     }
     Err(PoolError::UnknownUse { path: candidate.path.clone() })
+}
+
+/// The least physical space of a device, as the devices tell it. Those that share space have equal parts of what is free.
+async fn told_space(io: &impl Io, devices: &[Candidate]) -> Result<u64, PoolError> {
+    let mut told = Vec::with_capacity(devices.len());
+    for candidate in devices {
+        let physical = io.physical(candidate.device).await;
+        let known = physical.and_then(|physical| Some((physical.domain, physical.used, physical.free?)));
+        told.push(known.ok_or_else(|| PoolError::UnknownSpace { path: candidate.path.clone() })?);
+    }
+    let sharing = |domain| told.iter().filter(|(other, ..)| *other == domain).count() as u64;
+    Ok(told.iter().map(|&(domain, used, free)| used + free / sharing(domain)).min().unwrap_or(0))
 }
 
 /// The configuration of a new mapped pool.

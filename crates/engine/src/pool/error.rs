@@ -53,6 +53,15 @@ pub enum PoolError {
         /// The device.
         path: String,
     },
+    /// The size of an elastic array is to follow from an expected ratio, and a device does not tell how much physical space it
+    /// has.
+    #[error(
+        "{path} does not tell how much physical space it has, so no size follows from the expected ratio (--expect): give the space of each member (--physical)"
+    )]
+    UnknownSpace {
+        /// The device.
+        path: String,
+    },
     /// No device holds a usable superblock.
     #[error("no pool found{}", list(.0))]
     NotFound(Vec<String>),

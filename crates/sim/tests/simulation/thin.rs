@@ -10,6 +10,8 @@ use sinew_engine::control::physical_space::PoolSpace;
 use sinew_engine::pool::{self, Candidate, PoolError, PoolKind, PoolSpec};
 use sinew_format::model::array_geometry::ArraySpec;
 use sinew_format::model::config::MemberState;
+use sinew_format::model::elastic_policy::ElasticPolicy;
+use sinew_format::model::form::Elastic;
 use sinew_format::model::mapped_geometry::Protection;
 use sinew_layout::{Level, Rotation};
 use sinew_members::ring::group_form::GroupForm;
@@ -28,9 +30,23 @@ fn array(level: Level, journal: bool) -> PoolKind {
     PoolKind::Array(ArraySpec { level, chunk_bytes: 65536, journal, spares: 0, zeroed: true, elastic: None })
 }
 
-fn kinds() -> [PoolKind; 5] {
+fn elastic(level: Level) -> PoolKind {
+    let elastic = Elastic { expect_milli: 1000, physical: 0, form_pages: 0 };
+    PoolKind::Array(ArraySpec {
+        level,
+        chunk_bytes: 65536,
+        journal: true,
+        spares: 0,
+        zeroed: true,
+        elastic: Some(elastic),
+    })
+}
+
+fn kinds() -> [PoolKind; 7] {
     [
         mapped(),
+        elastic(Level::Raid5(Rotation::LeftSymmetric)),
+        elastic(Level::Raid6(Rotation::LeftSymmetric)),
         array(Level::Raid5(Rotation::LeftSymmetric), true),
         array(Level::Raid6(Rotation::LeftSymmetric), true),
         array(Level::Raid5(Rotation::LeftSymmetric), false),
@@ -55,6 +71,7 @@ impl Thin {
             })
             .collect();
         let is_mapped = matches!(kind, PoolKind::Mapped { .. });
+        let is_elastic = matches!(kind, PoolKind::Array(ArraySpec { elastic: Some(_), .. }));
         let spec = PoolSpec {
             name: "v0".to_owned(),
             kind,
@@ -74,6 +91,18 @@ impl Thin {
                 control.close().await
             });
             made.unwrap().unwrap();
+            drop(pool);
+            thin.world.kill_process();
+        }
+        if is_elastic {
+            // The governor would use the free space for copies, and give it back while a client waits.
+            let pool = thin.open();
+            let control = Rc::clone(&pool.control);
+            let set = thin.world.block_on(async move {
+                control.set_elastic_policy(ElasticPolicy::pinned(0)).await?;
+                control.close().await
+            });
+            set.unwrap().unwrap();
             drop(pool);
             thin.world.kill_process();
         }
@@ -258,6 +287,41 @@ fn a_limit_by_hand_counts_what_the_pool_uses() {
     }
 }
 
+#[test]
+fn an_expected_ratio_needs_the_space_that_members_tell() {
+    let world = World::new(5);
+    let add = |i| Candidate {
+        device: world.add_device(DeviceConfig::of_bytes(MEMBER_BYTES)),
+        path: format!("d{i}"),
+    };
+    let candidates: Vec<Candidate> = (0..4).map(add).collect();
+    let PoolKind::Array(array) = elastic(Level::Raid5(Rotation::LeftSymmetric)) else { unreachable!() };
+    let elastic = array.elastic.map(|elastic| Elastic { expect_milli: 1500, ..elastic });
+    let create = || {
+        let (io, members) = (world.io(), candidates.clone());
+        let spec = PoolSpec {
+            name: "v0".to_owned(),
+            kind: PoolKind::Array(ArraySpec { elastic, ..array }),
+            shards: 1,
+            journal_blocks: Some(64),
+            force: true,
+            physical: None,
+        };
+        world.block_on(async move { pool::create(&io, &members, &spec).await }).unwrap()
+    };
+    assert!(matches!(create(), Err(PoolError::UnknownSpace { path }) if path == "d0"));
+    let limits = [5 << 20, 4 << 20, 6 << 20, 5 << 20];
+    for (candidate, limit) in candidates.iter().zip(limits) {
+        world.device(candidate.device).set_physical(limit);
+    }
+    let config = create().unwrap();
+    let planned = config.geometry.array().and_then(|array| array.elastic).map(|elastic| elastic.physical);
+    assert_eq!(planned, Some(4 << 20));
+    assert!(config.members.iter().all(|member| member.physical == 0), "no limit by hand");
+    let bytes = config.volumes[0].bytes;
+    assert!((15 << 20..=18 << 20).contains(&bytes), "three members of 4 MiB hold 1.5 times as much: {bytes}");
+}
+
 /// Writes that members had to refuse.
 fn refused_by_members(thin: &Thin) -> u64 {
     thin.world.fault_counts().no_space
@@ -291,7 +355,7 @@ fn clients_are_refused_before_members_are_full() {
             });
             all.unwrap().unwrap();
             flush(&thin, &pool);
-            let much = write_all(&thin, &pool, 2000, 3);
+            let much = write_all(&thin, &pool, 1400, 3);
             assert_eq!(refused(&much), 0, "{kind:?}: the credit is counted anew");
         }
         assert_active(&pool);

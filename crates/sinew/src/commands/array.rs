@@ -82,12 +82,13 @@ pub(crate) struct CreateArgs {
     /// and discarded stripes take no space. The members need twice the addresses of the data and parity, thrice at level 6.
     #[arg(long)]
     elastic: bool,
-    /// Elastic arrays: the ratio of compression to expect of data and parity together, from 1 to 16. With --physical it
-    /// gives the size of the volume.
+    /// Elastic arrays: the ratio of compression to expect of data and parity together, from 1 to 16. With the physical space of
+    /// the members it gives the size of the volume.
     #[arg(long, value_name = "RATIO", requires = "elastic", default_value_t = 1.0)]
     expect: f64,
     /// The physical space that the array may use of each member, if that has more addresses; by default as much as the member
-    /// tells. With it the size of an elastic array's volume follows from space and ratio, otherwise from the addresses.
+    /// tells. With it, or with an expected ratio, the size of an elastic array's volume follows from space and ratio, otherwise
+    /// from the addresses.
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     physical: Option<u64>,
     /// Shards, each served by one core; by default one for every two cores.
