@@ -21,8 +21,11 @@ def elastic(lab):
     if os.geteuid() != 0 or not os.path.exists("/sys/class/zram-control/hot_add"):
         raise Absent("needs zram, and root")
     size = (128 if lab.quick else 512) * MIB
-    lab.need_room(lab.dir, 12 * size)
+    lab.need_room(lab.dir, 20 * size)
     array = Array(lab, size)
+    # btrfs converts on all processors.
+    pair = Array(lab, size, shards=2)
+    pair.share(100)
     raw, = zrams(lab, 1, size)
     content = array.content()
     try:
@@ -35,6 +38,7 @@ def elastic(lab):
     for repeat in range(lab.repeats):
         progress(f"   {repeat + 1}/{lab.repeats}  elastic")
         taken.append(sample(array, md))
+        taken[-1] |= {f"to {form}, two shards": pair.share(share) for form, share in (("parity", 0), ("mirrors", 100))}
         if md:
             progress(f"   {repeat + 1}/{lab.repeats}  md")
             taken[-1] |= md.sample()
@@ -81,8 +85,9 @@ def rows(taken):
         *laws,
         row("conversion to mirrors", "bytes/s", "to mirrors", "raw", ("at least", 0.5), "beside sequential writes to one member"),
         row("conversion to parity", "bytes/s", "to parity", "raw", ("at least", 0.5), "likewise"),
-        row("conversion to mirrors", "bytes/s", "to mirrors", "balance to raid10", ("at least", 5)),
-        row("conversion to parity", "bytes/s", "to parity", "balance to raid5", ("at least", 5)),
+        row("conversion to mirrors, two shards", "bytes/s", "to mirrors, two shards", "balance to raid10", ("at least", 5),
+            "two processors each"),
+        row("conversion to parity, two shards", "bytes/s", "to parity, two shards", "balance to raid5", ("at least", 5), "likewise"),
         *beside,
         row("physical space after all stripes were mirrored", "bytes", "used at the end", "used at the beginning", ("at most", 1.03)),
     ]

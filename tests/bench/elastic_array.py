@@ -18,12 +18,12 @@ HOT_PIECES = 10
 class Array:
     """A RAID 5 with elastic stripes on four zram devices, full of content."""
 
-    def __init__(self, lab, size):
+    def __init__(self, lab, size, shards=1):
         self.lab, self.timed = lab, ("--duration", str(lab.seconds))
         self.members = zrams(lab, 4, size)
         self.all, self.rest = self.directory(self.members), self.directory(self.members[:-1])
         lab.run([lab.sinew(), "array", "create", "v", *self.members, "--level=5", "--elastic", f"--expect={1 / RATIO:g}",
-                 "--assume-zeroed", "--shards=1"])
+                 "--assume-zeroed", f"--shards={shards}"])
         server = self.serve()
         state = lab.status(server)
         self.bytes, self.stripe_bytes = state["volumes"][0]["bytes"], 3 * state["array"]["chunk_bytes"]
