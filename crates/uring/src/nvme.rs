@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 
-use bytemuck::{Pod, Zeroable, bytes_of, bytes_of_mut};
+use bytemuck::{Pod, Zeroable, bytes_of_mut};
 use libc::dev_t;
 use sinew_core::physical::{Domain, Physical, PhysicalSource};
 
@@ -48,6 +48,9 @@ struct Command {
     timeout_ms: u32,
     result: u32,
 }
+
+// The size is in the number of the call.
+const _: () = assert!(size_of::<Command>() == 72);
 
 /// `struct sfx_freespace_ctx`, in sectors where not stated otherwise.
 #[derive(Clone, Copy, Default, Debug, Pod, Zeroable)]
@@ -179,7 +182,6 @@ fn admin(file: &File, opcode: u8, namespace: u32, word_10: u32, data: &mut [u8])
         words_10_15: [word_10, 0, 0, 0, 0, 0],
         ..Command::zeroed()
     };
-    debug_assert_eq!(bytes_of(&command).len(), 72, "the size is in the number of the call");
     // SAFETY: the kernel reads and writes the command, and writes the data that it names, during the call only.
     let status = unsafe { libc::ioctl(file.as_raw_fd(), ADMIN_COMMAND as _, &raw mut command) };
     (status == 0).then_some(())

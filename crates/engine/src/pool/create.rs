@@ -3,6 +3,7 @@
 use sinew_core::ids::Uuid;
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
+use sinew_core::physical::Physical;
 use sinew_format::model::array_geometry::{ArrayError, ArrayGeometry, ArraySpec};
 use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig, WEIGHT_FULL};
 use sinew_format::model::elastic_policy::ElasticPolicy;
@@ -105,16 +106,17 @@ pub(crate) async fn require_known_use(io: &impl Io, candidate: &Candidate) -> Re
     Err(PoolError::UnknownUse { path: candidate.path.clone() })
 }
 
-/// The least physical space of a device, as the devices tell it. Those that share space have equal parts of what is free.
+/// The least physical space of a device, as the devices tell it; 0 if none has a limit. Those that share space have equal parts
+/// of what is free.
 async fn told_space(io: &impl Io, devices: &[Candidate]) -> Result<u64, PoolError> {
     let mut told = Vec::with_capacity(devices.len());
     for candidate in devices {
-        let physical = io.physical(candidate.device).await;
-        let known = physical.and_then(|physical| Some((physical.domain, physical.used, physical.free?)));
-        told.push(known.ok_or_else(|| PoolError::UnknownSpace { path: candidate.path.clone() })?);
+        let unknown = || PoolError::UnknownSpace { path: candidate.path.clone() };
+        told.push(io.physical(candidate.device).await.ok_or_else(unknown)?);
     }
-    let sharing = |domain| told.iter().filter(|(other, ..)| *other == domain).count() as u64;
-    Ok(told.iter().map(|&(domain, used, free)| used + free / sharing(domain)).min().unwrap_or(0))
+    let sharing = |domain| told.iter().filter(|other| other.domain == domain).count() as u64;
+    let space = |device: &Physical| Some(device.used + device.free? / sharing(device.domain));
+    Ok(told.iter().filter_map(space).min().unwrap_or(0))
 }
 
 /// The configuration of a new mapped pool.
