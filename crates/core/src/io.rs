@@ -116,6 +116,11 @@ pub trait Io: Clone + 'static {
     fn takes_discards(&self, _device: DeviceId) -> bool {
         false
     }
+    /// Whether a discard does no more than give space back, as the hole in a file does: it makes no write faster, and the next one
+    /// there slower. What such a device holds in a place does not vary by itself.
+    fn discards_only_free(&self, _device: DeviceId) -> bool {
+        false
+    }
     /// Whether discarded blocks of the device read as zeros until they are written again.
     fn discards_to_zeros(&self, _device: DeviceId) -> bool {
         false

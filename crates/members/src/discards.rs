@@ -7,9 +7,11 @@ use sinew_format::model::mapped_geometry::CHUNK_BYTES;
 use crate::members::Members;
 
 impl<I: Io> Members<I> {
-    /// Whether the member's device makes use of discards.
-    pub fn takes_discards(&self, member: MemberId) -> bool {
-        !self.are_read_only() && self.get(member).device.is_some_and(|device| self.io.takes_discards(device))
+    /// Whether the member's device makes use of discards: beyond giving space back, unless space `is_short`.
+    pub fn takes_discards(&self, member: MemberId, is_short: bool) -> bool {
+        let takes =
+            |device| self.io.takes_discards(device) && (is_short || !self.io.discards_only_free(device));
+        !self.are_read_only() && self.get(member).device.is_some_and(takes)
     }
 
     /// Whether discarded blocks of the member read as zeros until they are written again.

@@ -124,6 +124,10 @@ impl Io for UringIo {
         self.core.device(device).is_ok_and(|handle| handle.takes_discards)
     }
 
+    fn discards_only_free(&self, device: DeviceId) -> bool {
+        self.core.device(device).is_ok_and(|handle| matches!(handle.backing, Backing::File(_)))
+    }
+
     fn discards_to_zeros(&self, device: DeviceId) -> bool {
         self.core.device(device).is_ok_and(|handle| handle.discards_to_zeros())
     }

@@ -47,7 +47,8 @@ impl<I: Io> Discarder<I> {
                 && self.store.members().takes_new(member)
                 && !self.priority.is_urgent()
         };
-        while self.store.members().takes_discards(member) && may() {
+        let takes = || self.store.members().takes_discards(member, self.store.is_short_of_space());
+        while takes() && may() {
             let Some(range) = self.store.allocator_mut().take_undiscarded(member) else { return };
             self.priority.yield_to_clients(&[member], CHUNK_BYTES).await;
             let first = ChunkAddr { member, chunk: range.start };
