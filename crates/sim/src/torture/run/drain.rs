@@ -77,6 +77,9 @@ impl Run {
         }
         self.verify()?;
         if strays > 0 {
+            // A scrub leaves regions alone that are to be tidied anyway, and of these only the stripes that need it are.
+            self.scrub(&pool, false, strays)?;
+            self.quiesce(&pool)?;
             self.scrub(&pool, false, strays)?;
         }
         self.quiesce(&pool)?;
