@@ -21,11 +21,11 @@ zram_end() {
 }
 # Physical space in use on the first member, in bytes.
 zram_used() { awk '{print $3}' "/sys/block/zram${zrams[0]}/mm_stat"; }
-# until_used CONDITION: waits until the bytes in use meet an arithmetic condition on `used`.
+# until_used MEASURE CONDITION: waits until the bytes that MEASURE prints meet an arithmetic condition on `used`.
 until_used() {
   local used
-  for _ in $(seq 200); do used=$(zram_used); (("$1")) && return 0; sleep 0.1; done
-  echo "used $used, expected $1"; return 1
+  for _ in $(seq 200); do used=$("$1"); (("$2")) && return 0; sleep 0.1; done
+  echo "used $used, expected $2"; return 1
 }
 stripes() { ctl pool status --json | /usr/bin/python3 -c "import json,sys; print(json.load(sys.stdin)['stripes']['$1'])"; }
 # The number of thin members, the source of their figures, and their space.
@@ -53,14 +53,14 @@ elastic_run() {
   [ "$(ctl pool status --json | grep -c '"state": "active"')" = 4 ] || { ctl pool status; return 1; }
   # Discards help at once.
   fio --name=t --ioengine=nbd "--uri=$(uri)" --rw=trim --bs=3M --iodepth=1 --size=375M >"$dir/fio" 2>&1 || { cat "$dir/fio"; return 1; }
-  until_used "used < 10 << 20" && until_stripes parity 0 || return 1
+  until_used zram_used "used < 10 << 20" && until_stripes parity 0 || return 1
   for _ in $(seq 200); do health healthy && break; sleep 0.1; done
   health healthy || { echo "suspended with free space"; ctl pool status; return 1; }
   head -c 100M /dev/urandom >"$dir/in" && nbdcopy "$dir/in" "$(uri)" || return 1
-  until_used "used > 30 << 20" || return 1
-  ctl array share 100 && until_stripes parity 0 && until_used "used > 45 << 20" || return 1
+  until_used zram_used "used > 30 << 20" || return 1
+  ctl array share 100 && until_stripes parity 0 && until_used zram_used "used > 45 << 20" || return 1
   # A crash, and back to parity: the data stays, the space of the copies is free.
-  stop -KILL; start && ctl array share 0 && until_stripes mirrored 0 && until_used "used < 45 << 20" || return 1
+  stop -KILL; start && ctl array share 0 && until_stripes mirrored 0 && until_used zram_used "used < 45 << 20" || return 1
   # A limit by hand, until it is lifted.
   ctl member physical 1 64M && physical | grep -qx "4 zram 67108864 100663296" || { physical; return 1; }
   ctl member physical 1 none && physical | grep -qx "4 zram 100663296" || { physical; return 1; }
@@ -79,11 +79,6 @@ test_elastic_on_zram() {
 
 # Bytes that the files of all members take.
 files_used() { stat -c %b "${members[@]}" | awk '{sum += $1} END {print sum * 512}'; }
-until_files() {
-  local used
-  for _ in $(seq 200); do used=$(files_used); (("$1")) && return 0; sleep 0.1; done
-  echo "used $used, expected $1"; return 1
-}
 # Files with holes give back the space of copies and of discarded blocks.
 test_elastic_on_files() {
   need fio nbdcopy || return
@@ -92,13 +87,13 @@ test_elastic_on_files() {
   members=(); for i in 0 1 2 3; do members+=("$dir/m$i"); done
   "$SINEW" array create v "${members[@]}" --size 96M --level 5 --elastic --chunk 4K --shards 1 >/dev/null && start || return 1
   head -c 60M /dev/urandom >"$dir/in" && nbdcopy --flush "$dir/in" "$(uri)" || return 1
-  ctl array share 100 && until_stripes parity 0 && until_files "used > 115 << 20" || return 1
-  ctl array share 0 && until_stripes mirrored 0 && until_files "used < 100 << 20" || return 1
+  ctl array share 100 && until_stripes parity 0 && until_used files_used "used > 115 << 20" || return 1
+  ctl array share 0 && until_stripes mirrored 0 && until_used files_used "used < 100 << 20" || return 1
   # What a discard has lost is found by a scrub: a chunk at the end of the area of copies.
   stop && printf lost | dd of="$dir/m0" bs=4096 seek=$((90 << 8)) conv=notrunc status=none && start || return 1
   ctl scrub --wait --json | grep -q '"untidy": 1' || { ctl scrub status; return 1; }
   nbdcopy "$(uri)" "$dir/back" && cmp -n $((60 << 20)) "$dir/in" "$dir/back" || return 1
   fio --name=t --ioengine=nbd "--uri=$(uri)" --rw=trim --bs=3M --iodepth=1 --size=60M >"$dir/fio" 2>&1 || { cat "$dir/fio"; return 1; }
-  until_files "used < 20 << 20" || return 1
+  until_used files_used "used < 20 << 20" || return 1
   stop
 }

@@ -31,6 +31,19 @@ pub struct Space {
     pub bytes: u64,
 }
 
+/// The effect of discards on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discards {
+    /// None.
+    Ignored,
+    /// Discarded blocks read as anything, and differently each time: SSDs, which need not preserve them when they clean.
+    Unspecified,
+    /// Discarded blocks read as zeros until they are written again: zram.
+    Zeros,
+    /// Holes in a file. They read as zeros and give space back, but make no write faster, and the next one there slower.
+    Holes,
+}
+
 /// Why a request to a device failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IoError {
@@ -112,18 +125,9 @@ pub trait Io: Clone + 'static {
     fn answers_at_once(&self, _device: DeviceId) -> bool {
         false
     }
-    /// Whether the device implements discards. Discarded blocks may then read as anything, and differently each time.
-    fn takes_discards(&self, _device: DeviceId) -> bool {
-        false
-    }
-    /// Whether a discard does no more than give space back, as the hole in a file does: it makes no write faster, and the next one
-    /// there slower. What such a device holds in a place does not vary by itself.
-    fn discards_only_free(&self, _device: DeviceId) -> bool {
-        false
-    }
-    /// Whether discarded blocks of the device read as zeros until they are written again.
-    fn discards_to_zeros(&self, _device: DeviceId) -> bool {
-        false
+    /// The effect of discards on the device.
+    fn discards(&self, _device: DeviceId) -> Discards {
+        Discards::Ignored
     }
     /// Reads the bytes after the last whole block, which `read` and `write` do not reach. Foreign metadata may lie there.
     ///

@@ -1,22 +1,21 @@
 //! Discards: blocks whose content is not needed any more take no space on members that make use of that.
 
 use sinew_core::ids::{ChunkAddr, MemberId};
-use sinew_core::io::{Io, IoError};
+use sinew_core::io::{Discards, Io, IoError};
 use sinew_format::model::mapped_geometry::CHUNK_BYTES;
 
 use crate::members::Members;
 
 impl<I: Io> Members<I> {
-    /// Whether the member's device makes use of discards: beyond giving space back, unless space `is_short`.
-    pub fn takes_discards(&self, member: MemberId, is_short: bool) -> bool {
-        let takes =
-            |device| self.io.takes_discards(device) && (is_short || !self.io.discards_only_free(device));
-        !self.are_read_only() && self.get(member).device.is_some_and(takes)
+    /// The effect of discards on the member's device.
+    pub fn discards(&self, member: MemberId) -> Discards {
+        self.get(member).device.map_or(Discards::Ignored, |device| self.io.discards(device))
     }
 
-    /// Whether discarded blocks of the member read as zeros until they are written again.
-    pub fn discards_to_zeros(&self, member: MemberId) -> bool {
-        self.get(member).device.is_some_and(|device| self.io.discards_to_zeros(device))
+    /// Whether the member's device gains from discards, so that free chunks are discarded at any time. Blocks that were never
+    /// written may read as anything then.
+    pub fn takes_discards(&self, member: MemberId) -> bool {
+        !self.are_read_only() && matches!(self.discards(member), Discards::Unspecified | Discards::Zeros)
     }
 
     /// Discards `chunks` consecutive chunks.
@@ -38,7 +37,7 @@ impl<I: Io> Members<I> {
     /// [`IoError`] of the device; [`IoError::Gone`] when the member has no device.
     pub async fn discard_at(&self, member: MemberId, offset: u64, bytes: u64) -> Result<(), IoError> {
         let (device, origin) = self.place(member)?;
-        if self.are_read_only() || !self.io.takes_discards(device) {
+        if self.are_read_only() || self.discards(member) == Discards::Ignored {
             return Ok(());
         }
         let result = self.io.discard(device, origin + offset, bytes).await;

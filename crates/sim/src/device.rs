@@ -147,7 +147,7 @@ pub(crate) struct DeviceState {
     pub(crate) model: Option<Modelled>,
     /// The number of the controller before its model.
     pub(crate) controller: Option<usize>,
-    /// The model is told the length of each block that is written.
+    /// Writes announce the compressed lengths of their blocks to the model.
     pub(crate) announces: bool,
     /// The physical space, if it may be less than the addresses.
     pub(crate) thin: Option<Thin>,

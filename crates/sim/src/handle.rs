@@ -207,8 +207,9 @@ impl Device {
         });
     }
 
-    /// From now on its model, an SSD that compresses, is told what each block takes before it is written; so its cleaning moves
-    /// that much. Space is counted in the granules of the model, and a write for which its flash has none ends with `NoSpace`.
+    /// Has writes announce the compressed lengths of their blocks to the model, an SSD that compresses: its cleaning then moves
+    /// compressed blocks. Physical space is counted in granules of the model, and a write fails with `NoSpace` when the flash is
+    /// full.
     ///
     /// # Panics
     /// When it has no such model.

@@ -203,7 +203,7 @@ impl DeviceState {
         Some(Physical { used, free, domain: Domain(u64::from(self.id.0)), source: PhysicalSource::Device })
     }
 
-    /// Tells the model what the blocks of a write take, if it is told that.
+    /// Announces the compressed lengths of a write's blocks to the model, where `announces` is set.
     pub(crate) fn announce(&mut self, offset: u64, data: &Gather) {
         let Some(modelled) = self.model.as_mut().filter(|_| self.announces) else { return };
         let content = data.iter().flat_map(|buf| buf.bytes().chunks_exact(BLOCK_BYTES));

@@ -113,7 +113,7 @@ impl Modelled {
         self.model.timed_mut().submit(now, command);
     }
 
-    /// Tells the model of an SSD that compresses what blocks from this one on take, for their next write.
+    /// Announces to an SSD that compresses the lengths of blocks from this one on, for their next write.
     pub(crate) fn announce_lengths(&mut self, block: u64, lengths: &[u16]) {
         if let Model::Flash(ssd) = &mut self.model {
             ssd.announce_lengths(block as u32, lengths);

@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Waker};
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::coverage::MarkName;
-use sinew_core::io::{DeviceId, Gather, Io, IoError, Space};
+use sinew_core::io::{DeviceId, Discards, Gather, Io, IoError, Space};
 use sinew_core::physical::Physical;
 
 use crate::controller::{Controller, ControllerLimits, ControllerUsage};
@@ -473,14 +473,13 @@ impl Io for SimIo {
         assert!(now.get() < REACHED_IN_A_STEP, "a task reaches {} for ever without giving way", mark.text());
     }
 
-    fn takes_discards(&self, device: DeviceId) -> bool {
+    fn discards(&self, device: DeviceId) -> Discards {
         let core = self.shared.core.borrow();
-        core.device(device).is_some_and(|device| device.config.discard != DiscardReads::Kept)
-    }
-
-    fn discards_to_zeros(&self, device: DeviceId) -> bool {
-        let core = self.shared.core.borrow();
-        core.device(device).is_some_and(|device| device.config.discard == DiscardReads::Zeros)
+        match core.device(device).map(|device| device.config.discard) {
+            None | Some(DiscardReads::Kept) => Discards::Ignored,
+            Some(DiscardReads::Zeros) => Discards::Zeros,
+            Some(DiscardReads::Anything | DiscardReads::Unstable) => Discards::Unspecified,
+        }
     }
 
     fn space(&self, device: DeviceId) -> Result<Space, IoError> {

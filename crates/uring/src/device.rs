@@ -11,15 +11,15 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::io::IoError;
+use sinew_core::io::{Discards, IoError};
 use sinew_core::physical::Physical;
 
 use crate::faults::{Fault, Faults};
 use crate::file_space::{file_space, statfs_of};
 use crate::iovecs::point_to;
 use crate::memory::Region;
-use crate::nvme::Nvme;
-use crate::zram::{ZRAM_RESERVE, compacted_zram_space, is_zram, zram_space};
+use crate::sysfs::{directory_of, name_of};
+use crate::thin::Thin;
 
 /// How requests to a device are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,12 +111,10 @@ pub(crate) struct Device {
     /// Requests go to the worker threads of the ring at once: a first attempt in this thread would hang with the file
     /// system.
     pub(crate) may_hang: bool,
-    /// The number of the device if it is a zram.
-    zram: Option<libc::dev_t>,
-    nvme: Option<Nvme>,
-    /// A block device that reports support for discards, or a thin file. Other files keep their space: a hole might not be
-    /// filled again.
-    pub(crate) takes_discards: bool,
+    /// A block device that may have less physical space than addresses.
+    thin: Option<Thin>,
+    /// Files keep their space unless they are thin: a hole might not be filled again.
+    pub(crate) discards: Discards,
     name: PathBuf,
     closed: AtomicBool,
     /// Closed with requests in flight that no task waits for.
@@ -142,16 +140,24 @@ impl Device {
         let mut device;
         if meta.file_type().is_block_device() {
             let bytes = block_device_bytes(&file).map_err(os)?;
-            device = Device::new(name, route_of_block_device(meta.rdev()), bytes, Backing::Block(file));
-            device.zram = is_zram(meta.rdev()).then(|| meta.rdev());
-            device.nvme = Nvme::of(meta.rdev());
-            device.takes_discards = !options.read_only && takes_discards(meta.rdev());
+            let kernel_name = name_of(meta.rdev());
+            device = Device::new(name, route_of_block_device(&kernel_name), bytes, Backing::Block(file));
+            device.thin = Thin::of(meta.rdev(), &kernel_name);
+            if takes_discards(meta.rdev()) {
+                let is_zram = matches!(device.thin, Some(Thin::Zram(_)));
+                device.discards = if is_zram { Discards::Zeros } else { Discards::Unspecified };
+            }
         } else {
             let (route, may_hang) = route_of_file(&file).map_err(os)?;
             let is_thin = file_space(&file).is_some();
             device = Device::new(name, route, meta.len(), Backing::File(file));
-            device.takes_discards = !options.read_only && is_thin;
+            if is_thin {
+                device.discards = Discards::Holes;
+            }
             device.may_hang = may_hang;
+        }
+        if options.read_only {
+            device.discards = Discards::Ignored;
         }
         if let Some(route) = options.route.filter(|route| *route != IoRoute::Memory) {
             device.route = route;
@@ -172,9 +178,8 @@ impl Device {
             rest: (bytes % BLOCK_BYTES as u64) as u16,
             backing,
             may_hang: false,
-            zram: None,
-            nvme: None,
-            takes_discards: false,
+            thin: None,
+            discards: Discards::Ignored,
             name: name.to_owned(),
             closed: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
@@ -317,28 +322,19 @@ impl Device {
     }
 
     fn is_out_of_space(&self) -> bool {
-        let free = self.zram.and_then(zram_space).and_then(|space| space.free);
-        free.is_some_and(|free| free < ZRAM_RESERVE)
-    }
-
-    /// Whether discarded blocks read as zeros: holes of files do, and zram's pages that are not there. Drives do not tell.
-    pub(crate) fn discards_to_zeros(&self) -> bool {
-        self.takes_discards && (matches!(self.backing, Backing::File(_)) || self.zram.is_some())
+        self.thin.as_ref().is_some_and(Thin::fails_for_space)
     }
 
     /// Whether [`Device::physical`] may block: a file system may, a zram that is compacted, and a command to a drive.
     pub(crate) fn may_block_for_space(&self) -> bool {
-        matches!(self.backing, Backing::File(_)) || self.zram.is_some() || self.nvme.is_some()
+        matches!(self.backing, Backing::File(_)) || self.thin.is_some()
     }
 
     /// The physical space of a thin device.
     pub(crate) fn physical(&self) -> Option<Physical> {
         match &self.backing {
             Backing::File(file) => file_space(file),
-            Backing::Block(file) => match &self.nvme {
-                Some(nvme) => nvme.space(file),
-                None => self.zram.and_then(compacted_zram_space),
-            },
+            Backing::Block(file) => self.thin.as_ref()?.space(file),
             Backing::Memory(_) => None,
         }
     }
@@ -499,7 +495,7 @@ fn route_of_file(file: &File) -> io::Result<(IoRoute, bool)> {
 
 /// Whether a block device reports support for discards.
 fn takes_discards(number: libc::dev_t) -> bool {
-    let device = format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number));
+    let device = directory_of(number);
     // A partition has its disk's queue.
     let of = |directory: &str| fs::read_to_string(format!("{device}/{directory}/discard_max_bytes")).ok();
     let most = of("queue").or_else(|| of("../queue"));
@@ -507,10 +503,7 @@ fn takes_discards(number: libc::dev_t) -> bool {
 }
 
 /// zram, brd and pmem complete in the submitting thread.
-fn route_of_block_device(number: libc::dev_t) -> IoRoute {
-    let link = format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number));
-    let target = fs::read_link(link).unwrap_or_default();
-    let name = target.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+fn route_of_block_device(name: &str) -> IoRoute {
     let in_memory = ["zram", "ram", "pmem"].iter().any(|prefix| name.starts_with(prefix));
     if in_memory { IoRoute::Inline } else { IoRoute::Ring }
 }

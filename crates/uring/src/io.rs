@@ -9,7 +9,7 @@ use std::rc::Rc;
 use io_uring::squeue::Flags;
 use io_uring::{opcode, types};
 use sinew_core::buf::Buf;
-use sinew_core::io::{DeviceId, Gather, Io, IoError, Space};
+use sinew_core::io::{DeviceId, Discards, Gather, Io, IoError, Space};
 use sinew_core::physical::Physical;
 use sinew_devices::Kind;
 
@@ -120,16 +120,8 @@ impl Io for UringIo {
         self.core.device(device).is_ok_and(|handle| at_once(&handle))
     }
 
-    fn takes_discards(&self, device: DeviceId) -> bool {
-        self.core.device(device).is_ok_and(|handle| handle.takes_discards)
-    }
-
-    fn discards_only_free(&self, device: DeviceId) -> bool {
-        self.core.device(device).is_ok_and(|handle| matches!(handle.backing, Backing::File(_)))
-    }
-
-    fn discards_to_zeros(&self, device: DeviceId) -> bool {
-        self.core.device(device).is_ok_and(|handle| handle.discards_to_zeros())
+    fn discards(&self, device: DeviceId) -> Discards {
+        self.core.device(device).map_or(Discards::Ignored, |handle| handle.discards)
     }
 
     async fn read_rest(&self, device: DeviceId) -> Result<Vec<u8>, IoError> {

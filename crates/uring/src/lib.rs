@@ -32,6 +32,8 @@ mod nvme;
 mod ring;
 mod runtime;
 pub mod signal;
+mod sysfs;
+mod thin;
 pub mod threads;
 mod timers;
 pub mod ublk;

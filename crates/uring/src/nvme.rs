@@ -15,6 +15,8 @@ use bytemuck::{Pod, Zeroable, bytes_of_mut};
 use libc::dev_t;
 use sinew_core::physical::{Domain, Physical, PhysicalSource};
 
+use crate::sysfs::directory_of;
+
 /// `NVME_IOCTL_ID` and `NVME_IOCTL_ADMIN_CMD` (linux/nvme_ioctl.h).
 const NAMESPACE_ID: u64 = 0x4e40;
 const ADMIN_COMMAND: u64 = 0xc048_4e41;
@@ -71,11 +73,10 @@ struct ScaleFluxCapacity {
     may_change: u64,
 }
 
+/// The command that tells the space of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// It has as much space as addresses, or does not tell.
-    Thick,
-    ThinNamespace,
+enum Asked {
+    Identify,
     ScaleFlux,
 }
 
@@ -83,35 +84,27 @@ enum Kind {
 pub(crate) struct Nvme {
     /// The number of the namespace's block device: its partitions share space.
     domain: dev_t,
-    /// Asked for once, by the first question for space.
-    kind: OnceLock<Kind>,
+    /// The number of the namespace and the command that tells its space, asked for once; `None` if it has as much as
+    /// addresses, or does not tell.
+    thin: OnceLock<Option<(u32, Asked)>>,
 }
 
 impl Nvme {
-    /// A block device, if it is of an NVMe drive.
+    /// The block device of a namespace, or of a partition; `None` if sysfs does not have it.
     pub(crate) fn of(number: dev_t) -> Option<Nvme> {
-        let path = format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number));
-        let path = fs::canonicalize(path).ok()?;
-        if !path.file_name()?.to_str()?.starts_with("nvme") {
-            return None;
-        }
+        let path = fs::canonicalize(directory_of(number)).ok()?;
         let whole = if path.join("partition").exists() { path.parent()? } else { &path };
         let domain = number_in(&fs::read_to_string(whole.join("dev")).ok()?)?;
-        Some(Nvme { domain, kind: OnceLock::new() })
+        Some(Nvme { domain, thin: OnceLock::new() })
     }
 
     /// The physical space of the namespace; `None` if it has as much as addresses, or does not tell. May block as long as
     /// the drive takes for a command.
     pub(crate) fn space(&self, file: &File) -> Option<Physical> {
-        let namespace = namespace_id(file)?;
-        let kind = match self.kind.get() {
-            Some(kind) => *kind,
-            None => *self.kind.get_or_init(|| kind_of(file, namespace).unwrap_or(Kind::Thick)),
-        };
-        let (used, free) = match kind {
-            Kind::Thick => return None,
-            Kind::ThinNamespace => thin_space(&identify(file, namespace, OF_NAMESPACE)?)?,
-            Kind::ScaleFlux => {
+        let (namespace, asked) = (*self.thin.get_or_init(|| thin_namespace(file)))?;
+        let (used, free) = match asked {
+            Asked::Identify => thin_space(&identify(file, namespace, OF_NAMESPACE)?)?,
+            Asked::ScaleFlux => {
                 let mut capacity = ScaleFluxCapacity::zeroed();
                 admin(file, SCALEFLUX_CAPACITY, namespace, 0, bytes_of_mut(&mut capacity))?;
                 scaleflux_space(&capacity)?
@@ -127,12 +120,13 @@ fn number_in(text: &str) -> Option<dev_t> {
     Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
-fn kind_of(file: &File, namespace: u32) -> Option<Kind> {
+fn thin_namespace(file: &File) -> Option<(u32, Asked)> {
+    let namespace = namespace_id(file)?;
     if vendor_in(&identify(file, 0, OF_CONTROLLER)?) == SCALEFLUX {
-        return Some(Kind::ScaleFlux);
+        return Some((namespace, Asked::ScaleFlux));
     }
     let is_thin = thin_space(&identify(file, namespace, OF_NAMESPACE)?).is_some();
-    Some(if is_thin { Kind::ThinNamespace } else { Kind::Thick })
+    is_thin.then_some((namespace, Asked::Identify))
 }
 
 fn vendor_in(controller: &[u8; IDENTIFY_BYTES]) -> u16 {
@@ -236,7 +230,7 @@ mod tests {
     #[test]
     fn a_file_is_no_drive() {
         let file = tempfile::tempfile().expect("a file");
-        let nvme = Nvme { domain: 0, kind: OnceLock::new() };
+        let nvme = Nvme { domain: 0, thin: OnceLock::new() };
         assert_eq!(nvme.space(&file), None);
         assert_eq!(number_in("259:3\n"), Some(libc::makedev(259, 3)));
         assert_eq!(number_in("259"), None);
@@ -253,10 +247,13 @@ mod tests {
         let shift = data[128 + usize::from(data[26] & 0xf) * 4 + 2];
         let metadata = file.metadata().expect("its metadata");
         let number = std::os::unix::fs::MetadataExt::rdev(&metadata);
-        let sectors = format!("/sys/dev/block/{}:{}/size", libc::major(number), libc::minor(number));
-        let sectors: u64 = fs::read_to_string(sectors).expect("its size").trim().parse().expect("a number");
+        let sectors: u64 = fs::read_to_string(format!("{}/size", directory_of(number)))
+            .expect("its size")
+            .trim()
+            .parse()
+            .expect("a number");
         assert_eq!(blocks << shift, sectors * 512);
-        assert_eq!(kind_of(&file, id), Some(Kind::Thick));
+        assert_eq!(thin_namespace(&file), None);
         assert_eq!(Nvme::of(number).expect("of a drive").space(&file), None);
         println!(
             "identified {blocks} blocks of vendor {:#x}",

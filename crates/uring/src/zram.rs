@@ -7,15 +7,11 @@ use std::fs;
 use libc::dev_t;
 use sinew_core::physical::{Domain, Physical, PhysicalSource};
 
+use crate::sysfs::directory_of;
+
 /// A write may have been refused for lack of space while this much was free: the pool of compressed pages grows by whole
 /// zspages, of up to 16 pages of 4 KiB for each of its size classes, and other processors may be allocating as well.
 pub(crate) const ZRAM_RESERVE: u64 = 1 << 20;
-
-/// Whether a block device is a zram.
-pub(crate) fn is_zram(number: dev_t) -> bool {
-    let target = fs::read_link(path_of(number)).unwrap_or_default();
-    target.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("zram"))
-}
 
 /// The physical space of a zram.
 pub(crate) fn zram_space(number: dev_t) -> Option<Physical> {
@@ -30,12 +26,12 @@ pub(crate) fn compacted_zram_space(number: dev_t) -> Option<Physical> {
     if !is_fragmented(&stat) {
         return space_in(&stat, number);
     }
-    let _ = fs::write(format!("{}/compact", path_of(number)), "1");
+    let _ = fs::write(format!("{}/compact", directory_of(number)), "1");
     zram_space(number)
 }
 
 fn stat_of(number: dev_t) -> Option<String> {
-    fs::read_to_string(format!("{}/mm_stat", path_of(number))).ok()
+    fs::read_to_string(format!("{}/mm_stat", directory_of(number))).ok()
 }
 
 fn is_fragmented(mm_stat: &str) -> bool {
@@ -44,10 +40,6 @@ fn is_fragmented(mm_stat: &str) -> bool {
         return false;
     };
     limit > 0 && used >= limit / 2 && used.saturating_sub(stored) >= limit / 16
-}
-
-fn path_of(number: dev_t) -> String {
-    format!("/sys/dev/block/{}:{}", libc::major(number), libc::minor(number))
 }
 
 /// The fields of `mm_stat` are orig_data_size, compr_data_size, mem_used_total, mem_limit and others

@@ -138,15 +138,15 @@ impl<I: Io> Scrub<I> {
         self.state.counters().stripes_scrubbed.add(1);
     }
 
-    /// Has a stripe tidied of which units hold something that its form does not use, though no change of form has left that.
+    /// Has a stripe tidied whose unused units hold data that no change of its form has left there. Regions that are untidy are
+    /// left to the tidying.
     async fn scrub_unused(&self, stripe: u64) {
         let region = self.state.layout().region(stripe);
-        let is_untidy = || self.bitmap.regions().untidy().get(region);
-        if !self.state.layout().is_elastic() || is_untidy() {
+        if !self.state.layout().is_elastic() || self.bitmap.regions().untidy().get(region) {
             return;
         }
         let found = self.stripes.unused_in_use(stripe).await;
-        if found > 0 && !is_untidy() {
+        if found > 0 {
             self.state.mark(Mark::ArrayScrubUntidy);
             self.state.counters().untidy_found.add(found);
             if !self.state.is_read_only() {

@@ -2,7 +2,7 @@
 
 use crate::marks::Mark;
 use sinew_core::ids::MemberId;
-use sinew_core::io::Io;
+use sinew_core::io::{Discards, Io};
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
@@ -54,7 +54,10 @@ impl<I: Io> Stripes<I> {
     /// discarded blocks read as zeros. The caller holds the stripe's lock.
     pub(crate) async fn unused_in_use(&self, stripe: u64) -> u64 {
         let (layout, members) = (self.state.layout(), self.state.members());
-        let can_tell = |member: &MemberId| members.is_active(*member) && members.discards_to_zeros(*member);
+        let can_tell = |member: &MemberId| {
+            members.is_active(*member)
+                && matches!(members.discards(*member), Discards::Zeros | Discards::Holes)
+        };
         let places = layout.unused_places(stripe, self.form(stripe)).into_iter();
         let places = places.map(|place| layout.place_of(place)).filter(|(member, _)| can_tell(member));
         let bytes = layout.chunk_bytes() as usize;

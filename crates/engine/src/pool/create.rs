@@ -2,7 +2,7 @@
 
 use sinew_core::ids::Uuid;
 use sinew_core::ids::VolumeId;
-use sinew_core::io::Io;
+use sinew_core::io::{Discards, Io};
 use sinew_core::physical::Physical;
 use sinew_format::model::array_geometry::{ArrayError, ArrayGeometry, ArraySpec};
 use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig, WEIGHT_FULL};
@@ -100,7 +100,7 @@ pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Re
 /// back what is freed.
 pub(crate) async fn require_known_use(io: &impl Io, candidate: &Candidate) -> Result<(), PoolError> {
     let device = candidate.device;
-    if io.takes_discards(device) || io.physical(device).await.is_some() {
+    if io.discards(device) != Discards::Ignored || io.physical(device).await.is_some() {
         return Ok(());
     }
     Err(PoolError::UnknownUse { path: candidate.path.clone() })

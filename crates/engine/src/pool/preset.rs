@@ -232,7 +232,7 @@ impl Preset {
                     journal: true,
                     spares: 0,
                     zeroed,
-                    elastic: Some(Elastic { expect_milli: 1000, physical: 0, form_pages: 0 }),
+                    elastic: Some(Elastic::BY_ADDRESSES),
                 };
                 (PoolKind::Array(array), members)
             }

@@ -28,8 +28,8 @@ fn by_compressor(compressor: Compressor) -> Lengths {
     Lengths::By(Rc::new(move |content| measure.borrow_mut().length_of(content)))
 }
 
-/// A compressor that remembers blocks. A block that is written is measured when space is looked for, when it is stored, when a
-/// model is told of it, and again for each copy of it in a journal and in its place.
+/// A compressor with a cache of lengths. One content is measured several times: at admission, when it is stored, when it is
+/// announced to the flash model, and for each of its copies in the journal and in the stripe.
 struct Remembering {
     compressor: BlockCompressor,
     blocks: Vec<Option<Remembered>>,

@@ -558,8 +558,7 @@ mod tests {
         assert!(matches!(new(&spec(five, 65536), 65), Err(ArrayError::Shards(65))));
         assert!(matches!(new(&spec(Level::Raid10 { copies: 4 }, 65536), 1), Err(ArrayError::Layout(_))));
         let skewed = Level::Raid5(weighted(&[4, 1, 1]));
-        let elastic = Elastic { expect_milli: 1000, physical: 0, form_pages: 0 };
-        let elastic = ArraySpec { elastic: Some(elastic), ..spec(skewed, 65536) };
+        let elastic = ArraySpec { elastic: Some(Elastic::BY_ADDRESSES), ..spec(skewed, 65536) };
         assert_eq!(new(&elastic, 1), Err(ArrayError::WeightedElastic));
         let grown = new(&spec(skewed, 65536), 1).unwrap().grow(GrowMethod::Spread, 1);
         assert!(matches!(grown, Err(GrowError::Weighted(_))));

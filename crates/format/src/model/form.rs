@@ -49,6 +49,9 @@ pub struct Elastic {
 }
 
 impl Elastic {
+    /// A capacity that follows from the addresses of the members.
+    pub const BY_ADDRESSES: Elastic = Elastic { expect_milli: 1000, physical: 0, form_pages: 0 };
+
     /// Bytes of a slot on each member whose data is expected to fit the physical space; `None` for no such limit.
     pub fn slot_bytes(&self) -> Option<u64> {
         let bytes = u128::from(self.physical) * u128::from(self.expect_milli) / 1000;

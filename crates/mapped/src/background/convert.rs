@@ -150,7 +150,7 @@ impl<I: Io> Converter<I> {
     /// false when that fails.
     async fn zero_unwritten(&self, stripe: StripeId, column: usize) -> bool {
         let Some(home) = self.stripes.live_home(stripe, column) else { return false };
-        if !self.store.members().takes_discards(home.member, false) {
+        if !self.store.members().takes_discards(home.member) {
             return true;
         }
         let is_unwritten = |offset: &u32| {

@@ -11,7 +11,7 @@ use crate::marks::Mark;
 use crate::store::Store;
 use crate::stripe::Stripes;
 use sinew_core::ids::{ChunkAddr, MemberId};
-use sinew_core::io::Io;
+use sinew_core::io::{Discards, Io};
 use sinew_core::sync::join_all;
 use sinew_format::model::mapped_geometry::CHUNK_BYTES;
 use sinew_members::io_priority::BackgroundWork;
@@ -43,12 +43,13 @@ impl<I: Io> Discarder<I> {
     /// Tells one member's device.
     async fn discard(&self, member: MemberId) {
         let may = || {
-            self.stripes.policy().discard
-                && self.store.members().takes_new(member)
-                && !self.priority.is_urgent()
+            let members = self.store.members();
+            // Holes give space back, and no more.
+            let gains = members.takes_discards(member)
+                || members.discards(member) == Discards::Holes && self.store.is_short_of_space();
+            gains && self.stripes.policy().discard && members.takes_new(member) && !self.priority.is_urgent()
         };
-        let takes = || self.store.members().takes_discards(member, self.store.is_short_of_space());
-        while takes() && may() {
+        while may() {
             let Some(range) = self.store.allocator_mut().take_undiscarded(member) else { return };
             self.priority.yield_to_clients(&[member], CHUNK_BYTES).await;
             let first = ChunkAddr { member, chunk: range.start };

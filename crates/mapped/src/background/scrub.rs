@@ -254,9 +254,7 @@ impl<I: Io> Scrubber<I> {
             let Some(home) = self.stripes.live_home(stripe, column) else { continue };
             let is_owned =
                 |row| self.store.tables().owner(self.store.geometry().slot(stripe, column, row)).is_some();
-            if !self.store.members().takes_discards(home.member, false)
-                || rows.iter().all(|&row| is_owned(row))
-            {
+            if !self.store.members().takes_discards(home.member) || rows.iter().all(|&row| is_owned(row)) {
                 continue;
             }
             let mut filled = Buf::copy_of(chunk[0].bytes());

@@ -258,8 +258,7 @@ impl<I: Io> Recovery<I> {
         offset: u32,
     ) -> Result<bool, RecoverError> {
         let is_owned = self.tables.owner(self.config.mapped().slot(stripe, column, offset)).is_some();
-        let home =
-            self.live_home(stripe, column).filter(|home| self.members.takes_discards(home.member, false));
+        let home = self.live_home(stripe, column).filter(|home| self.members.takes_discards(home.member));
         let Some(home) = home.filter(|_| !is_owned) else { return Ok(false) };
         self.io.mark(Mark::RecoverFilled);
         if !self.mend(home, offset, Buf::zeroed(BLOCK_BYTES)).await? {

@@ -45,7 +45,7 @@ impl Array {
             journal: true,
             spares: 0,
             zeroed: true,
-            elastic: Some(Elastic { expect_milli: 1000, physical: 0, form_pages: 0 }),
+            elastic: Some(Elastic::BY_ADDRESSES),
         });
         let spec = PoolSpec {
             name: "v0".to_owned(),

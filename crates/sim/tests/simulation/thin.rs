@@ -26,27 +26,23 @@ fn mapped() -> PoolKind {
     PoolKind::Mapped { protection: Protection::Parity1, data_columns: 0, checksums: true }
 }
 
-fn array(level: Level, journal: bool) -> PoolKind {
-    PoolKind::Array(ArraySpec { level, chunk_bytes: 65536, journal, spares: 0, zeroed: true, elastic: None })
+fn spec(level: Level, journal: bool) -> ArraySpec {
+    ArraySpec { level, chunk_bytes: 65536, journal, spares: 0, zeroed: true, elastic: None }
 }
 
-fn elastic(level: Level) -> PoolKind {
-    let elastic = Elastic { expect_milli: 1000, physical: 0, form_pages: 0 };
-    PoolKind::Array(ArraySpec {
-        level,
-        chunk_bytes: 65536,
-        journal: true,
-        spares: 0,
-        zeroed: true,
-        elastic: Some(elastic),
-    })
+fn array(level: Level, journal: bool) -> PoolKind {
+    PoolKind::Array(spec(level, journal))
+}
+
+fn elastic(level: Level, elastic: Elastic) -> PoolKind {
+    PoolKind::Array(ArraySpec { elastic: Some(elastic), ..spec(level, true) })
 }
 
 fn kinds() -> [PoolKind; 7] {
     [
         mapped(),
-        elastic(Level::Raid5(Rotation::LeftSymmetric)),
-        elastic(Level::Raid6(Rotation::LeftSymmetric)),
+        elastic(Level::Raid5(Rotation::LeftSymmetric), Elastic::BY_ADDRESSES),
+        elastic(Level::Raid6(Rotation::LeftSymmetric), Elastic::BY_ADDRESSES),
         array(Level::Raid5(Rotation::LeftSymmetric), true),
         array(Level::Raid6(Rotation::LeftSymmetric), true),
         array(Level::Raid5(Rotation::LeftSymmetric), false),
@@ -70,8 +66,6 @@ impl Thin {
                 Candidate { device, path: format!("d{i}") }
             })
             .collect();
-        let is_mapped = matches!(kind, PoolKind::Mapped { .. });
-        let is_elastic = matches!(kind, PoolKind::Array(ArraySpec { elastic: Some(_), .. }));
         let spec = PoolSpec {
             name: "v0".to_owned(),
             kind,
@@ -83,26 +77,19 @@ impl Thin {
         let (io, members) = (world.io(), candidates.clone());
         world.block_on(async move { pool::create(&io, &members, &spec).await }).unwrap().unwrap();
         let thin = Thin { world, candidates };
-        if is_mapped {
+        if !matches!(kind, PoolKind::Array(ArraySpec { elastic: None, .. })) {
             let pool = thin.open();
             let control = Rc::clone(&pool.control);
-            let made = thin.world.block_on(async move {
-                control.create_volume("v0", MEMBER_BYTES * 2).await?;
+            let set_up = thin.world.block_on(async move {
+                if matches!(kind, PoolKind::Mapped { .. }) {
+                    control.create_volume("v0", MEMBER_BYTES * 2).await?;
+                } else {
+                    // The governor would use the free space for copies, and give it back while a client waits.
+                    control.set_elastic_policy(ElasticPolicy::pinned(0)).await?;
+                }
                 control.close().await
             });
-            made.unwrap().unwrap();
-            drop(pool);
-            thin.world.kill_process();
-        }
-        if is_elastic {
-            // The governor would use the free space for copies, and give it back while a client waits.
-            let pool = thin.open();
-            let control = Rc::clone(&pool.control);
-            let set = thin.world.block_on(async move {
-                control.set_elastic_policy(ElasticPolicy::pinned(0)).await?;
-                control.close().await
-            });
-            set.unwrap().unwrap();
+            set_up.unwrap().unwrap();
             drop(pool);
             thin.world.kill_process();
         }
@@ -295,13 +282,12 @@ fn an_expected_ratio_needs_the_space_that_members_tell() {
         path: format!("d{i}"),
     };
     let candidates: Vec<Candidate> = (0..4).map(add).collect();
-    let PoolKind::Array(array) = elastic(Level::Raid5(Rotation::LeftSymmetric)) else { unreachable!() };
-    let elastic = array.elastic.map(|elastic| Elastic { expect_milli: 1500, ..elastic });
+    let ratio = Elastic { expect_milli: 1500, ..Elastic::BY_ADDRESSES };
     let create = || {
         let (io, members) = (world.io(), candidates.clone());
         let spec = PoolSpec {
             name: "v0".to_owned(),
-            kind: PoolKind::Array(ArraySpec { elastic, ..array }),
+            kind: elastic(Level::Raid5(Rotation::LeftSymmetric), ratio),
             shards: 1,
             journal_blocks: Some(64),
             force: true,

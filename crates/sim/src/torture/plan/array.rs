@@ -6,9 +6,6 @@ use sinew_layout::{Level, ParityWeights, Rotation};
 
 use super::setting::Value;
 
-/// An elastic array whose capacity follows from the addresses of its members.
-pub(super) const ELASTIC: Elastic = Elastic { expect_milli: 1000, physical: 0, form_pages: 0 };
-
 /// `none`, or a level and what else there is: `6/left-symmetric:64K:spares=1:log:zeroed:elastic`, `5/weights-4-2-1-1:4K:spares=0`.
 impl Value for Option<ArraySpec> {
     fn show(&self) -> String {
@@ -87,7 +84,7 @@ fn parse_array(text: &str) -> Option<ArraySpec> {
         match part {
             "log" => spec.journal = true,
             "zeroed" => spec.zeroed = true,
-            "elastic" => spec.elastic = Some(ELASTIC),
+            "elastic" => spec.elastic = Some(Elastic::BY_ADDRESSES),
             _ => return None,
         }
     }

@@ -2,9 +2,9 @@
 
 use sinew_format::model::array_geometry::ArraySpec;
 use sinew_format::model::array_growth::GrowMethod;
+use sinew_format::model::form::Elastic;
 use sinew_layout::{Level, ParityWeights, Rotation};
 
-use super::array::ELASTIC;
 use super::array_growth::ArrayGrowth;
 use super::check::has_open_hole;
 use super::events::{Corruptor, Ending};
@@ -90,7 +90,7 @@ impl Plan {
         {
             return;
         }
-        spec.elastic = Some(ELASTIC);
+        spec.elastic = Some(Elastic::BY_ADDRESSES);
         self.mirrored_shares =
             (0..rng.between(1, 4)).map(|_| [0, 20, 60, 100][rng.below(4) as usize]).collect();
         let governor = &mut Rng::stream(self.seed, "plan, governor", 0);
