@@ -155,6 +155,8 @@ pub enum Mutation {
     InventEvents,
     /// Do not flush a member that has no space for its superblock.
     LeaveFullUnflushed,
+    /// Give room that a discard has freed to others while writes under way may store the same blocks again.
+    OfferDiscarded,
     /// Do not tell the sender of a full ring between threads that there is room.
     HideRoom,
     /// Do not charge the limits of a volume with requests that had to wait for them.
@@ -215,7 +217,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 103] = [
+    pub const ALL: [Mutation; 104] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -313,6 +315,7 @@ impl Mutation {
         Mutation::UntoldMissing,
         Mutation::InventEvents,
         Mutation::LeaveFullUnflushed,
+        Mutation::OfferDiscarded,
         Mutation::HideRoom,
         Mutation::LimitUncharged,
         Mutation::LimitUnseen,

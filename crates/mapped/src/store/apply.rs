@@ -11,6 +11,7 @@ use crate::store::data_status::DataStatus;
 use crate::store::journal::Block;
 use crate::store::tables::Effects;
 use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
 use sinew_core::volume::VolumeError;
 
 impl<I: Io> Store<I> {
@@ -33,7 +34,14 @@ impl<I: Io> Store<I> {
             let landed = block.records.iter().zip(&block.data_statuses).filter(|(_, l)| has_landed(l));
             let mut effects = Effects::default();
             let mut tables = self.tables.borrow_mut();
-            landed.clone().for_each(|(record, _)| tables.apply(block.lsn, record, &mut effects));
+            for (record, _) in landed.clone() {
+                let stored = tables.live.total();
+                tables.apply(block.lsn, record, &mut effects);
+                let freed = stored.saturating_sub(tables.live.total());
+                if freed > 0 && !mutation::on(Mutation::OfferDiscarded) {
+                    self.room.withhold(freed);
+                }
+            }
             drop(tables);
             self.journal.applied.set(block.lsn);
             self.apply_effects(block.lsn, effects);

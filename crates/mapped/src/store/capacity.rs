@@ -59,7 +59,7 @@ impl<I: Io> Store<I> {
             let maps = g.map_pages_max(chunks).max(u64::from(tables.map.pages_end()));
             1 + stripes.div_ceil(g.stripes_per_page() as u64) + maps
         };
-        self.allocator.borrow().fits_without(member, tables.live.total(), pages)
+        self.allocator.borrow().fits_without(member, tables.live.total() + self.room.reserved(), pages)
     }
 
     /// Free chunks below which room is made.

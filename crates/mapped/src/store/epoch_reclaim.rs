@@ -10,7 +10,6 @@ use std::rc::Rc;
 
 use sinew_core::sync::Kick;
 
-#[derive(Default)]
 struct State {
     /// Number of the first epoch in `inside`.
     first: u64,
@@ -30,11 +29,13 @@ pub(crate) struct EpochGuard {
     epoch: u64,
 }
 
-impl Epochs {
-    pub(crate) fn new() -> Epochs {
+impl Default for Epochs {
+    fn default() -> Epochs {
         Epochs(Rc::new(RefCell::new(State { first: 1, inside: VecDeque::from([0]), waiting: None })))
     }
+}
 
+impl Epochs {
     /// Enters the current epoch.
     pub(crate) fn enter(&self) -> EpochGuard {
         let mut state = self.0.borrow_mut();
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn an_epoch_ends_when_its_last_reader_leaves() {
-        let epochs = Epochs::new();
+        let epochs = Epochs::default();
         let reader = epochs.enter();
         let released = epochs.advance();
         let later = epochs.enter();

@@ -122,7 +122,7 @@ impl<I: Io> Store<I> {
             tables: RefCell::new(parts.tables),
             allocator: RefCell::new(parts.allocator),
             journal: parts.journal,
-            epochs: Epochs::new(),
+            epochs: Epochs::default(),
             counters: Counters::default(),
             throttle: Throttle::default(),
             room: Room::default(),

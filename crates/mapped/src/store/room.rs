@@ -1,7 +1,9 @@
 //! Requests and jobs that wait for free chunks, and the blocks that requests have claimed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 
+use crate::store::epoch_reclaim::{EpochGuard, Epochs};
 use sinew_core::sync::Signal;
 
 /// Requests and jobs that wait for free chunks, and what was refused to them.
@@ -18,7 +20,12 @@ pub(crate) struct Room {
     /// Times clients were refused for that although no more than the capacity was stored.
     refused_early: Cell<u64>,
     /// Blocks that requests under way have claimed.
-    reserved: Cell<u64>,
+    claimed: Cell<u64>,
+    /// Requests that hold claims.
+    claimants: Epochs,
+    /// Blocks that discards have freed, by the last epoch of requests that may store them again: these requests found the
+    /// blocks stored, and claimed nothing for them.
+    withheld: RefCell<VecDeque<(u64, u64)>>,
 }
 
 impl Room {
@@ -67,26 +74,35 @@ impl Room {
         self.rebuild_starved.take()
     }
 
-    /// Blocks that requests under way have claimed.
+    /// Blocks that requests under way may store though they are not stored now.
     pub(crate) fn reserved(&self) -> u64 {
-        self.reserved.get()
+        let oldest = self.claimants.oldest();
+        let mut withheld = self.withheld.borrow_mut();
+        while withheld.pop_front_if(|&mut (epoch, _)| epoch < oldest).is_some() {}
+        self.claimed.get() + withheld.iter().map(|&(_, blocks)| blocks).sum::<u64>()
     }
 
     /// Claims blocks until the claim is dropped.
     pub(super) fn claim(&self, blocks: u64) -> Claim<'_> {
-        self.reserved.set(self.reserved.get() + blocks);
-        Claim { reserved: &self.reserved, blocks }
+        self.claimed.set(self.claimed.get() + blocks);
+        Claim { claimed: &self.claimed, blocks, _claimant: self.claimants.enter() }
+    }
+
+    /// A discard has freed blocks: they are withheld from other requests until those under way have ended.
+    pub(super) fn withhold(&self, blocks: u64) {
+        self.withheld.borrow_mut().push_back((self.claimants.advance(), blocks));
     }
 }
 
 /// Room that a request has claimed for blocks that were not stored before.
 pub(crate) struct Claim<'a> {
-    reserved: &'a Cell<u64>,
+    claimed: &'a Cell<u64>,
     blocks: u64,
+    _claimant: EpochGuard,
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        self.reserved.set(self.reserved.get() - self.blocks);
+        self.claimed.set(self.claimed.get() - self.blocks);
     }
 }

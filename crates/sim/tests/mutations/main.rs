@@ -68,7 +68,7 @@ const OF_ELASTIC: [Mutation; 17] = [
 
 /// The seeds that found the defects which the first six seeds do not find. They are played before the others, to save time.
 /// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
-const FOUND_BY: [(Mutation, u64); 75] = [
+const FOUND_BY: [(Mutation, u64); 76] = [
     (Mutation::AbortOpening, 16),
     (Mutation::AcknowledgeEarly, 10),
     (Mutation::AlternateSlots, 71),
@@ -114,6 +114,7 @@ const FOUND_BY: [(Mutation, u64); 75] = [
     (Mutation::MoveUnflushed, 324),
     (Mutation::NeverCompact, 16),
     (Mutation::NoSpaceIsFailure, 29),
+    (Mutation::OfferDiscarded, 39_236_927_590_388),
     (Mutation::OneDataCopy, 9),
     (Mutation::OneFormCopy, 48),
     (Mutation::OneJournalCopy, 7),

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use sinew_core::coverage::MarkName;
 use sinew_core::io::DeviceId;
 use sinew_format::model::array_geometry::ArrayGeometry;
+use sinew_format::model::config::MemberState;
 use sinew_members::recovery_report::RecoveryReport;
 use sinew_members::status::{CounterValues, ShardStatus};
 
@@ -307,7 +308,21 @@ impl Run {
             let what = format!("refused a write for lack of room with {stored} of {capacity} bytes stored");
             return Err(Kind::WrongAnswer.of(what));
         }
+        self.check_stored(pool, &status)?;
         Ok(status)
+    }
+
+    /// No more than the capacity of a mapped pool is stored while all members are there. An evacuation does not ask for room.
+    fn check_stored(&self, pool: &Rc<OpenPool>, status: &ShardStatus) -> Result<(), Wrong> {
+        let all_active =
+            pool.control.config().members.iter().all(|member| member.state == MemberState::Active);
+        let (stored, capacity) = (status.stored_bytes, status.capacity_bytes);
+        if self.work.plan.array.is_none() && all_active && stored > capacity {
+            return Err(
+                Kind::WrongAnswer.of(format!("{stored} bytes stored, and {capacity} is the capacity"))
+            );
+        }
+        Ok(())
     }
 
     pub(super) fn collect_quietly(&self, pool: &Rc<OpenPool>) -> Result<ShardStatus, Wrong> {
