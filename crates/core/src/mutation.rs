@@ -326,7 +326,7 @@ impl Mutation {
 
     /// Those that the torture does not see, because they make an array worse but leave its data right, or because hardly any plan
     /// has the events that show them. Named scenarios of the simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 13] = [
+    pub const BY_SCENARIO: [Mutation; 14] = [
         Mutation::AskNoOther,
         Mutation::CountOutgoing,
         Mutation::DemoteGrows,
@@ -334,6 +334,7 @@ impl Mutation {
         Mutation::ForgetGivenUp,
         Mutation::GiveUpUnflushed,
         Mutation::GrowOntoStale,
+        Mutation::LeaveFullUnflushed,
         Mutation::LimitUnseen,
         Mutation::NoteAllLatencies,
         Mutation::ShareByArrival,

@@ -72,6 +72,8 @@ sinew_core::coverage_marks! {
     MergeStarved,
     /// A stripe's plan waits for room.
     RoomAwaited,
+    /// Room is made because members lack physical space.
+    RoomForSpace,
     /// Nothing is left that would make room.
     RoomExhausted,
     /// Released chunks wait for readers to leave.

@@ -1,8 +1,8 @@
 //! Space reclaim: frees dead stripes, converts mirrored ones, compacts sparse ones, and flushes what waits for it.
 //!
 //! It does no more than keeps room for the writes to come: mirrored stripes stay mirrored, and dead slots stay where
-//! they are, while there is plenty. When a client waits and nothing can be gained any more it says so, and the client
-//! gets its error instead of waiting for ever.
+//! they are, while there is plenty; where members have less physical space than addresses, plenty of both. When a client waits
+//! and nothing can be gained any more it says so, and the client gets its error instead of waiting for ever.
 
 use std::rc::Rc;
 
@@ -81,6 +81,9 @@ impl<I: Io> Reclaimer<I> {
         let in_need = self.store.room().take_rebuild_starved() || wanted;
         let worked = if free < low || in_need {
             self.make_room(in_need).await
+        } else if self.store.is_short_of_space() {
+            self.store.mark(Mark::RoomForSpace);
+            self.make_room(false).await
         } else if !self.converter.wants_conversion() {
             false
         } else if self.priority.are_clients_busy() {

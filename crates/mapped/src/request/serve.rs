@@ -33,7 +33,8 @@ pub(crate) async fn serve<I: Io>(
     }
     let blocks = request.stored_blocks();
     if blocks > 0 && store.is_short_of_space() {
-        // What was freed and not discarded yet takes space.
+        // Dead blocks and mirrors take space, and so does what was freed and not discarded yet.
+        store.wakeups().reclaim.kick();
         store.wakeups().discard.kick();
     }
     let _space = store.members().admit(blocks, || store.space_need()).await?;

@@ -300,28 +300,6 @@ const MEMBERS_RUN_FULL: [&str; 6] = [
     "squeeze=0.3",
 ];
 
-/// Members have no space most of the time, and the server is killed as often as power fails.
-const DEATHS_WITHOUT_SPACE: [&str; 18] = [
-    "array=none",
-    "array_growth=none",
-    "openings=30",
-    "endings=power,death",
-    "clients=6",
-    "requests=40",
-    "blocks_max=16",
-    "protection=parity1",
-    "data_columns=0",
-    "members=16M,16M,16M,16M,16M,16M",
-    "volumes=5000",
-    "journal_blocks=1000",
-    "shards=1",
-    "physical=100",
-    "compressing=false",
-    "squeeze=1",
-    "corrupt=0",
-    "lost=0",
-];
-
 /// The plan of a seed, with these settings for a defect that shows only under conditions which few plans have.
 pub(crate) fn draw(way: Mutation, seed: u64) -> Plan {
     let (operators, own): (&[&str], &[&str]) = match way {
@@ -343,7 +321,6 @@ pub(crate) fn draw(way: Mutation, seed: u64) -> Plan {
         Mutation::RefuseUnsettled => (&WITHOUT_OPERATORS, &MEMBERS_RUN_FULL),
         Mutation::KeepMarks => (&WITHOUT_OPERATORS, &GROWTH_ONTO_MISSING),
         Mutation::CountLateJournal => (&WITHOUT_OPERATORS, &POWER_LOSS_BESIDE_SPIKES),
-        Mutation::LeaveFullUnflushed => (&WITHOUT_OPERATORS, &DEATHS_WITHOUT_SPACE),
         Mutation::ForgetFormVoid => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_FORMS_CHANGE),
         _ => (&[], &[]),
     };

@@ -2,7 +2,7 @@
 
 use sinew_core::mutation::{Mutation, choose};
 
-use crate::{arrays, damage, given_up, governor, hung, limits, mirrors, shares};
+use crate::{arrays, damage, given_up, governor, hung, limits, mirrors, shares, thin};
 
 #[test]
 fn defects_that_no_plan_shows_are_found() {
@@ -13,6 +13,7 @@ fn defects_that_no_plan_shows_are_found() {
             Mutation::CountOutgoing => hung::outgoing_members_count(),
             Mutation::DemoteGrows => governor::demotion_never_grows(),
             Mutation::ForgetLostBlocks => damage::damage_is_told_truly(),
+            Mutation::LeaveFullUnflushed => thin::full_members_are_flushed(),
             Mutation::LimitUnseen => limits::waiting_requests_see_changes(),
             Mutation::NoteAllLatencies => shares::reads_without_content_tell_nothing(),
             Mutation::ShareByArrival => shares::greedy_volumes_are_served_alike(),

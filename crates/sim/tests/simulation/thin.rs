@@ -58,8 +58,12 @@ struct Thin {
 impl Thin {
     /// A new pool on four members with this much physical space each.
     fn new(kind: PoolKind, physical: u64) -> Thin {
+        Thin::of_members(4, kind, physical)
+    }
+
+    fn of_members(count: usize, kind: PoolKind, physical: u64) -> Thin {
         let world = World::new(7);
-        let candidates: Vec<Candidate> = (0..4)
+        let candidates: Vec<Candidate> = (0..count)
             .map(|i| {
                 let device = world.add_device(DeviceConfig::of_bytes(MEMBER_BYTES));
                 world.device(device).set_physical(physical);
@@ -347,6 +351,60 @@ fn clients_are_refused_before_members_are_full() {
         assert_active(&pool);
         assert_eq!(refused_by_members(&thin), 0, "{kind:?}");
     }
+}
+
+/// Blocks that are overwritten leave dead ones in stripes that live ones keep.
+#[test]
+fn overwrites_of_a_mapped_pool_get_their_space_back() {
+    let thin = Thin::new(mapped(), MEMBER_BYTES / 2);
+    let pool = thin.open();
+    let blocks: u64 = 1500;
+    // Ten times the physical space, in an order that leaves each stripe some live blocks.
+    for version in 1..=20u64 {
+        let volume = pool.volume("v0").unwrap();
+        let written = thin.world.block_on(async move {
+            for i in 0..blocks {
+                let block = (i * 769 + version * 131) % blocks;
+                if !(block * 7 + version).is_multiple_of(16) || version == 1 {
+                    volume.write(block * BLOCK, content(block, version), false).await?;
+                }
+            }
+            Ok::<(), VolumeError>(())
+        });
+        assert_eq!(written.unwrap(), Ok(()), "round {version}");
+    }
+    for block in 0..blocks {
+        let last = (1..=20).rev().find(|&version| !(block * 7 + version).is_multiple_of(16) || version == 1);
+        assert!(read(&thin, &pool, block) == content(block, last.unwrap()).bytes(), "block {block}");
+    }
+    assert_active(&pool);
+    assert_eq!(refused_by_members(&thin), 0);
+}
+
+/// Recovery takes what it reads for durable, also what a server that was killed has left in the cache of a member, and also when
+/// that member has no space for anything.
+pub(crate) fn full_members_are_flushed() -> Result<(), String> {
+    for full in 0..8 {
+        let thin = Thin::of_members(8, mapped(), MEMBER_BYTES);
+        let pool = thin.open();
+        let volume = pool.volume("v0").unwrap();
+        thin.world.block_on(async move { volume.write(0, content(0, 1), false).await }).unwrap().unwrap();
+        drop(pool);
+        thin.world.kill_process();
+        let device = thin.world.device(thin.candidates[full].device);
+        device.set_physical(BLOCK);
+        let flushes = device.stats().flushes;
+        thin.open();
+        if device.stats().flushes == flushes {
+            return Err(format!("member {full} was not flushed"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn openings_flush_full_members() {
+    assert_eq!(full_members_are_flushed(), Ok(()));
 }
 
 #[test]
