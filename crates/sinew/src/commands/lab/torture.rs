@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use sinew_sim::torture::{Failure, Outcome, Plan, run_logged, shrink};
 
-use crate::out::say;
+use crate::out::{complain, say};
 
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
@@ -115,8 +115,9 @@ pub(crate) fn run(args: TortureArgs) -> Result<()> {
     }
     for plan in &mut plans {
         args.set.iter().try_for_each(|text| set(plan, text))?;
-        plan.check().map_err(|why| anyhow!("seed {}: {why}", plan.seed))?;
     }
+    let kept = plans[..kept].iter().filter(|plan| plan.check().is_ok()).count();
+    let plans = leave_out_impossible(plans, args.set.is_empty())?;
     if args.show_plan {
         return show_plan(&plans[0], args.json);
     }
@@ -139,6 +140,30 @@ pub(crate) fn run(args: TortureArgs) -> Result<()> {
     match totals.failures.len() {
         0 => Ok(()),
         failed => bail!("{failed} of {} seeds failed", plans.len()),
+    }
+}
+
+/// Leaves out plans that settings have made impossible; an error when one is impossible that is `as_given`, or all are.
+fn leave_out_impossible(plans: Vec<Plan>, as_given: bool) -> Result<Vec<Plan>> {
+    let all = plans.len();
+    let mut first = None;
+    let mut possible = Vec::with_capacity(all);
+    for plan in plans {
+        match plan.check() {
+            Ok(()) => possible.push(plan),
+            Err(why) => drop(first.get_or_insert_with(|| anyhow!("seed {}: {why}", plan.seed))),
+        }
+    }
+    match first {
+        Some(why) if as_given || possible.is_empty() => Err(why),
+        Some(why) => {
+            complain!(
+                "{} of {all} plans are left out, impossible with these settings: {why}",
+                all - possible.len()
+            );
+            Ok(possible)
+        }
+        None => Ok(possible),
     }
 }
 
