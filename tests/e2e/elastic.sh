@@ -1,4 +1,4 @@
-# Elastic arrays on zram, which has less physical space than addresses: full members, discards, forms, a crash.
+# Elastic arrays and mapped pools on zram, which has less physical space than addresses: full members, discards, forms, a crash.
 
 zrams=()
 # zram_members DISKSIZE LIMIT: four devices as the members.
@@ -68,14 +68,30 @@ elastic_run() {
   stop
 }
 
-test_elastic_on_zram() {
-  need fio nbdcopy && /usr/bin/python3 -c 'import nbd' 2>/dev/null || { echo "no python3-libnbd"; return 77; }
+# A mapped pool takes more overwrites than its members have space for: parity and compaction make room.
+mapped_run() {
+  "$SINEW" pool create p "${members[@]}" --shards 1 --volume v:150M >/dev/null && start || return 1
+  fio --name=w --ioengine=nbd "--uri=$(uri)" --rw=randwrite --bs=4k --iodepth=16 --size=150M --loops=3 --refill_buffers --verify=crc32c \
+    --serialize_overlap=1 >"$dir/fio" 2>&1 || { cat "$dir/fio"; ctl pool status; return 1; }
+  [ "$(ctl pool status --json | grep -c '"state": "active"')" = 4 ] || { ctl pool status; return 1; }
+  stop
+}
+
+# on_zram TEST: a test on four zram members of 96 MiB of memory each.
+on_zram() {
   local code
   zram_members 256M 96M; code=$?
-  [ $code = 0 ] && { elastic_run; code=$?; }
+  [ $code = 0 ] && { "$1"; code=$?; }
   zram_end
   return $code
 }
+
+test_elastic_on_zram() {
+  need fio nbdcopy && /usr/bin/python3 -c 'import nbd' 2>/dev/null || { echo "no python3-libnbd"; return 77; }
+  on_zram elastic_run
+}
+
+test_mapped_on_zram() { need fio && on_zram mapped_run; }
 
 # Bytes that the files of all members take.
 files_used() { stat -c %b "${members[@]}" | awk '{sum += $1} END {print sum * 512}'; }

@@ -32,8 +32,8 @@ impl<I: Io> Discarder<I> {
     pub(crate) async fn run(self: Rc<Self>) {
         loop {
             self.store.wakeups().discard.kicked().await;
-            let is_short = self.store.is_short_of_space();
-            let is_worth = |&member: &MemberId| self.store.allocator().is_worth_discarding(member, is_short);
+            let is_low = self.store.is_low_on_space();
+            let is_worth = |&member: &MemberId| self.store.allocator().is_worth_discarding(member, is_low);
             let members: Vec<MemberId> = self.store.members().ids().filter(is_worth).collect();
             // All at the same time, or placement would find some of them fuller than others meanwhile.
             join_all(members.into_iter().map(|member| self.discard(member))).await;
@@ -43,11 +43,12 @@ impl<I: Io> Discarder<I> {
     /// Tells one member's device.
     async fn discard(&self, member: MemberId) {
         let may = || {
-            let members = self.store.members();
+            let (members, is_low) = (self.store.members(), self.store.is_low_on_space());
             // Holes give space back, and no more.
-            let gains = members.takes_discards(member)
-                || members.discards(member) == Discards::Holes && self.store.is_short_of_space();
-            gains && self.stripes.policy().discard && members.takes_new(member) && !self.priority.is_urgent()
+            let gains =
+                members.takes_discards(member) || members.discards(member) == Discards::Holes && is_low;
+            let has_time = is_low || !self.priority.is_urgent();
+            gains && has_time && self.stripes.policy().discard && members.takes_new(member)
         };
         while may() {
             let Some(range) = self.store.allocator_mut().take_undiscarded(member) else { return };

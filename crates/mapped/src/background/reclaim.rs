@@ -15,12 +15,15 @@ use crate::store::Store;
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use sinew_core::ids::StripeId;
-use sinew_core::io::{Io, yield_now};
+use sinew_core::io::{Discards, Io, yield_now};
 use sinew_core::mutation::{self, Mutation};
 use sinew_format::journal_block::Record;
 
 /// Pause while released chunks wait for readers to leave.
 const RETRY_NS: u64 = 1_000_000;
+
+/// Times that reclaim for physical space looks whether what it freed is discarded.
+const DISCARD_LOOKS: u32 = 20;
 
 /// Pause of conversion before it looks again how much clients ask for.
 const LOOK_NS: u64 = 10_000_000;
@@ -81,9 +84,8 @@ impl<I: Io> Reclaimer<I> {
         let in_need = self.store.room().take_rebuild_starved() || wanted;
         let worked = if free < low || in_need {
             self.make_room(in_need).await
-        } else if self.store.is_short_of_space() {
-            self.store.mark(Mark::RoomForSpace);
-            self.make_room(false).await
+        } else if self.store.is_low_on_space() {
+            self.make_space().await
         } else if !self.converter.wants_conversion() {
             false
         } else if self.priority.are_clients_busy() {
@@ -115,6 +117,57 @@ impl<I: Io> Reclaimer<I> {
         self.store.mark(Mark::RoomExhausted);
         self.store.room().give_up();
         false
+    }
+
+    /// Makes room because members lack physical space; false when they have enough by new figures, or nothing is gained.
+    async fn make_space(&self) -> bool {
+        if self.store.is_closing() || self.has_space().await {
+            return false;
+        }
+        self.store.mark(Mark::RoomForSpace);
+        let (free, written) = (self.free_space(), self.store.counters().values().written_bytes);
+        if self.make_room(false).await {
+            // Parity took space. More of it is taken only once the mirrors have given theirs back, or the reserve would not last.
+            self.await_discards().await;
+            if self.has_space().await {
+                return false;
+            }
+            // Clients may have taken what was gained.
+            if self.free_space() > free || self.store.counters().values().written_bytes > written {
+                return true;
+            }
+        }
+        // While space is low every request kicks; to look at all stripes in vain each time would take too long.
+        self.store.io().sleep(LOOK_NS).await;
+        false
+    }
+
+    /// Whether members have enough physical space, by new figures if the last ones do not say so.
+    async fn has_space(&self) -> bool {
+        self.store.members().has_credit(|| self.store.space_low_water()).await
+    }
+
+    /// Physical space that is free, by the last figures.
+    fn free_space(&self) -> u64 {
+        self.store.members().space.domains().iter().map(|domain| domain.free).sum()
+    }
+
+    /// Waits until what was freed is discarded, for a while.
+    async fn await_discards(&self) {
+        for _ in 0..DISCARD_LOOKS {
+            self.store.free_released();
+            let is_left = {
+                let (allocator, members) = (self.store.allocator(), self.store.members());
+                let is_undiscarded =
+                    |m| members.discards(m) != Discards::Ignored && allocator.is_worth_discarding(m, true);
+                allocator.releasing() > 0 || members.ids().any(is_undiscarded)
+            };
+            if !is_left || !self.stripes.policy().discard {
+                return;
+            }
+            self.store.wakeups().discard.kick();
+            self.store.io().sleep(RETRY_NS).await;
+        }
     }
 
     /// Makes room; in the most expensive way only when a request or a rebuild cannot continue without it.

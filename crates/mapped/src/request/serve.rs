@@ -32,7 +32,7 @@ pub(crate) async fn serve<I: Io>(
         }
     }
     let blocks = request.stored_blocks();
-    if blocks > 0 && store.is_short_of_space() {
+    if blocks > 0 && store.is_low_on_space() {
         // Dead blocks and mirrors take space, and so does what was freed and not discarded yet.
         store.wakeups().reclaim.kick();
         store.wakeups().discard.kick();

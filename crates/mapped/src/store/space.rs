@@ -21,8 +21,14 @@ impl<I: Io> Store<I> {
         SpaceNeed { pending_blocks: 0, writes_of_block: self.geometry().copies() as u64, reserve }
     }
 
-    /// Whether a client's write would have to wait for physical space.
-    pub(crate) fn is_short_of_space(&self) -> bool {
-        self.members().space.is_limited() && self.members().space.is_short(self.space_need())
+    /// The physical space below which room is made: as much again as must be free, so that writes need not wait for it.
+    pub(crate) fn space_low_water(&self) -> SpaceNeed {
+        let need = self.space_need();
+        SpaceNeed { reserve: 2 * need.reserve, ..need }
+    }
+
+    /// Whether room is to be made because physical space is low, by the last figures.
+    pub(crate) fn is_low_on_space(&self) -> bool {
+        self.members().space.is_limited() && self.members().space.is_short(self.space_low_water())
     }
 }

@@ -83,7 +83,7 @@ const FOUND_BY: [(Mutation, u64); 75] = [
     (Mutation::CountLateUnit, 61),
     (Mutation::DemoteFromStale, 170),
     (Mutation::DrainOutOfOrder, 10),
-    (Mutation::DropReleased, 3929),
+    (Mutation::DropReleased, 54),
     (Mutation::EmptyReadsDevice, 45),
     (Mutation::EmptyRevives, 1242),
     (Mutation::FlushAround, 52),

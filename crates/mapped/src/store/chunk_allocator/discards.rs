@@ -15,10 +15,10 @@ const DISCARD_AT_ONCE_PART: u32 = 16;
 
 impl ChunkAllocator {
     /// Whether enough of the free chunks of a member were in use lately, or may have been, to discard them; any is enough while
-    /// physical space is short.
-    pub(crate) fn is_worth_discarding(&self, member: MemberId, is_short: bool) -> bool {
+    /// physical space is low.
+    pub(crate) fn is_worth_discarding(&self, member: MemberId, is_low: bool) -> bool {
         let entry = &self.members[usize::from(member.0)];
-        let least = if is_short { 0 } else { (entry.chunks_all / DISCARD_PART).max(DISCARD_CHUNKS_LEAST) };
+        let least = if is_low { 0 } else { (entry.chunks_all / DISCARD_PART).max(DISCARD_CHUNKS_LEAST) };
         entry.usable && entry.chunks.undiscarded() > least
     }
 
