@@ -38,7 +38,7 @@ elastic_run() {
   "$SINEW" array create v "${members[@]}" --level 5 --elastic --assume-zeroed --chunk 4K --shards 1 && start || return 1
   # Random data beyond the physical space: refused, and no member is lost.
   local stored; stored=$(/usr/bin/python3 "$here/full.py" "$(uri)" store) || { echo "$stored"; return 1; }
-  [ "$(ctl pool status --json | grep -c '"state": "active"')" = 4 ] || { ctl pool status; return 1; }
+  active 4 || return 1
   # The control looks once a second.
   for _ in $(seq 50); do health suspended && break; sleep 0.1; done
   health suspended || { ctl pool status; return 1; }
@@ -50,7 +50,7 @@ elastic_run() {
   # What was acknowledged is there after a crash while the members are full.
   /usr/bin/python3 "$here/full.py" "$(uri)" verify "$stored" && stop -KILL && start || return 1
   /usr/bin/python3 "$here/full.py" "$(uri)" verify "$stored" || { echo "after a crash, of $stored"; ctl pool status; return 1; }
-  [ "$(ctl pool status --json | grep -c '"state": "active"')" = 4 ] || { ctl pool status; return 1; }
+  active 4 || return 1
   # Discards help at once.
   fio --name=t --ioengine=nbd "--uri=$(uri)" --rw=trim --bs=3M --iodepth=1 --size=375M >"$dir/fio" 2>&1 || { cat "$dir/fio"; return 1; }
   until_used zram_used "used < 10 << 20" && until_stripes parity 0 || return 1
@@ -73,7 +73,7 @@ mapped_run() {
   "$SINEW" pool create p "${members[@]}" --shards 1 --volume v:150M >/dev/null && start || return 1
   fio --name=w --ioengine=nbd "--uri=$(uri)" --rw=randwrite --bs=4k --iodepth=16 --size=150M --loops=3 --refill_buffers --verify=crc32c \
     --serialize_overlap=1 >"$dir/fio" 2>&1 || { cat "$dir/fio"; ctl pool status; return 1; }
-  [ "$(ctl pool status --json | grep -c '"state": "active"')" = 4 ] || { ctl pool status; return 1; }
+  active 4 || return 1
   stop
 }
 

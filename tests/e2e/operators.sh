@@ -18,7 +18,7 @@ full_file_system() {
   # A write waits, or is refused; the copy ends when there is room.
   head -c 90M /dev/urandom >"$dir/more" && { nbdcopy --flush "$dir/more" "$(uri)" >/dev/null 2>&1 & } && local load=$!
   until_health suspended || return 1
-  [ "$(ctl pool status --json | grep -c '"state": "active"')" = 4 ] || { echo "a member is out"; ctl pool status; return 1; }
+  active 4 || return 1
   ctl pool status --check >"$dir/check"; [ $? = 2 ] && grep -q "no physical space" "$dir/check" || { cat "$dir/check"; return 1; }
   ctl pool status | grep -q '^data safe yes$' || { ctl pool status; return 1; }
   for _ in $(seq 50); do ctl events --json | grep -q '"event":"pool-suspended"' && break; sleep 0.1; done

@@ -155,7 +155,7 @@ pub enum Mutation {
     InventEvents,
     /// Do not flush a member that has no space for its superblock.
     LeaveFullUnflushed,
-    /// Give room that a discard has freed to others while writes under way may store the same blocks again.
+    /// Do not reserve the blocks that a discard frees while writes under way may store them again.
     OfferDiscarded,
     /// Do not tell the sender of a full ring between threads that there is room.
     HideRoom,

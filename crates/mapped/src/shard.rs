@@ -71,8 +71,15 @@ impl<I: Io> MappedShard<I> {
         let rebalancer = Rebalancer::new(shared(), Rc::clone(&relocator), Rc::clone(&progress));
         let rebuilder =
             Rebuilder::new(shared(), Rc::clone(&priority), relocator, Rc::clone(&progress), control);
-        let reclaimer =
-            Reclaimer::new(shared(), Rc::clone(&priority), converter, Rc::clone(&compactor), relief);
+        let discarder = Rc::new(Discarder::new(shared(), Rc::clone(&priority)));
+        let reclaimer = Reclaimer::new(
+            shared(),
+            Rc::clone(&priority),
+            converter,
+            Rc::clone(&compactor),
+            relief,
+            Rc::clone(&discarder),
+        );
         Rc::new(MappedShard {
             checkpointer: Rc::new(Checkpointer::new(Rc::clone(&store))),
             reclaimer: Rc::new(reclaimer),
@@ -80,8 +87,8 @@ impl<I: Io> MappedShard<I> {
             rebuilder: Rc::new(rebuilder),
             rebalancer: Rc::new(rebalancer),
             scrubber: Rc::new(Scrubber::new(shared(), Rc::clone(&priority))),
-            defragmenter: Rc::new(Defragmenter::new(shared(), Rc::clone(&priority))),
-            discarder: Rc::new(Discarder::new(shared(), priority)),
+            defragmenter: Rc::new(Defragmenter::new(shared(), priority)),
+            discarder,
             progress,
             stripes,
             store,

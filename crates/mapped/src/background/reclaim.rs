@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use crate::background::compact::Compactor;
 use crate::background::convert::Converter;
+use crate::background::discard::Discarder;
 use crate::background::io_priority::IoPriority;
 use crate::background::relieve_full::FullMemberRelief;
 use crate::marks::Mark;
@@ -15,17 +16,14 @@ use crate::store::Store;
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use sinew_core::ids::StripeId;
-use sinew_core::io::{Discards, Io, yield_now};
+use sinew_core::io::{Io, yield_now};
 use sinew_core::mutation::{self, Mutation};
 use sinew_format::journal_block::Record;
 
 /// Pause while released chunks wait for readers to leave.
 const RETRY_NS: u64 = 1_000_000;
 
-/// Times that reclaim for physical space looks whether what it freed is discarded.
-const DISCARD_LOOKS: u32 = 20;
-
-/// Pause of conversion before it looks again how much clients ask for.
+/// Pause of conversion before it measures the load of clients again, and of reclaim after it has gained no physical space.
 const LOOK_NS: u64 = 10_000_000;
 
 /// The reclaim of space.
@@ -36,6 +34,7 @@ pub(crate) struct Reclaimer<I> {
     converter: Converter<I>,
     compactor: Rc<Compactor<I>>,
     full_member_relief: FullMemberRelief<I>,
+    discarder: Rc<Discarder<I>>,
 }
 
 impl<I: Io> Reclaimer<I> {
@@ -45,6 +44,7 @@ impl<I: Io> Reclaimer<I> {
         converter: Converter<I>,
         compactor: Rc<Compactor<I>>,
         full_member_relief: FullMemberRelief<I>,
+        discarder: Rc<Discarder<I>>,
     ) -> Reclaimer<I> {
         Reclaimer {
             store: Rc::clone(stripes.store()),
@@ -53,6 +53,7 @@ impl<I: Io> Reclaimer<I> {
             converter,
             compactor,
             full_member_relief,
+            discarder,
         }
     }
 
@@ -127,8 +128,8 @@ impl<I: Io> Reclaimer<I> {
         self.store.mark(Mark::RoomForSpace);
         let (free, written) = (self.free_space(), self.store.counters().values().written_bytes);
         if self.make_room(false).await {
-            // Parity took space. More of it is taken only once the mirrors have given theirs back, or the reserve would not last.
-            self.await_discards().await;
+            // Parity took space from the reserve, which lasts only if the mirrors' space is back before the next round.
+            self.discarder.settle().await;
             if self.has_space().await {
                 return false;
             }
@@ -137,7 +138,7 @@ impl<I: Io> Reclaimer<I> {
                 return true;
             }
         }
-        // While space is low every request kicks; to look at all stripes in vain each time would take too long.
+        // While space is low every write kicks, and each attempt searches all stripes.
         self.store.io().sleep(LOOK_NS).await;
         false
     }
@@ -150,24 +151,6 @@ impl<I: Io> Reclaimer<I> {
     /// Physical space that is free, by the last figures.
     fn free_space(&self) -> u64 {
         self.store.members().space.domains().iter().map(|domain| domain.free).sum()
-    }
-
-    /// Waits until what was freed is discarded, for a while.
-    async fn await_discards(&self) {
-        for _ in 0..DISCARD_LOOKS {
-            self.store.free_released();
-            let is_left = {
-                let (allocator, members) = (self.store.allocator(), self.store.members());
-                let is_undiscarded =
-                    |m| members.discards(m) != Discards::Ignored && allocator.is_worth_discarding(m, true);
-                allocator.releasing() > 0 || members.ids().any(is_undiscarded)
-            };
-            if !is_left || !self.stripes.policy().discard {
-                return;
-            }
-            self.store.wakeups().discard.kick();
-            self.store.io().sleep(RETRY_NS).await;
-        }
     }
 
     /// Makes room; in the most expensive way only when a request or a rebuild cannot continue without it.

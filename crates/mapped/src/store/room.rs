@@ -19,8 +19,8 @@ pub(crate) struct Room {
     given_up: Cell<u64>,
     /// Times clients were refused for that although no more than the capacity was stored.
     refused_early: Cell<u64>,
-    /// Blocks that requests under way have claimed.
-    claimed: Cell<u64>,
+    /// Blocks that requests under way may store though they are not stored now: those claimed, and those withheld.
+    reserved: Cell<u64>,
     /// Requests that hold claims.
     claimants: Epochs,
     /// Blocks that discards have freed, by the last epoch of requests that may store them again: these requests found the
@@ -76,33 +76,41 @@ impl Room {
 
     /// Blocks that requests under way may store though they are not stored now.
     pub(crate) fn reserved(&self) -> u64 {
-        let oldest = self.claimants.oldest();
-        let mut withheld = self.withheld.borrow_mut();
-        while withheld.pop_front_if(|&mut (epoch, _)| epoch < oldest).is_some() {}
-        self.claimed.get() + withheld.iter().map(|&(_, blocks)| blocks).sum::<u64>()
+        self.give_back_withheld();
+        self.reserved.get()
     }
 
     /// Claims blocks until the claim is dropped.
     pub(super) fn claim(&self, blocks: u64) -> Claim<'_> {
-        self.claimed.set(self.claimed.get() + blocks);
-        Claim { claimed: &self.claimed, blocks, _claimant: self.claimants.enter() }
+        self.reserved.set(self.reserved.get() + blocks);
+        Claim { reserved: &self.reserved, blocks, _claimant: self.claimants.enter() }
     }
 
     /// A discard has freed blocks: they are withheld from other requests until those under way have ended.
     pub(super) fn withhold(&self, blocks: u64) {
+        self.reserved.set(self.reserved.get() + blocks);
         self.withheld.borrow_mut().push_back((self.claimants.advance(), blocks));
+        self.give_back_withheld();
+    }
+
+    /// Gives back the blocks that no request under way can store again.
+    fn give_back_withheld(&self) {
+        let (oldest, mut withheld) = (self.claimants.oldest(), self.withheld.borrow_mut());
+        while let Some((_, blocks)) = withheld.pop_front_if(|&mut (epoch, _)| epoch < oldest) {
+            self.reserved.set(self.reserved.get() - blocks);
+        }
     }
 }
 
 /// Room that a request has claimed for blocks that were not stored before.
 pub(crate) struct Claim<'a> {
-    claimed: &'a Cell<u64>,
+    reserved: &'a Cell<u64>,
     blocks: u64,
     _claimant: EpochGuard,
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        self.claimed.set(self.claimed.get() - self.blocks);
+        self.reserved.set(self.reserved.get() - self.blocks);
     }
 }

@@ -61,6 +61,7 @@ impl Thin {
         Thin::of_members(4, kind, physical)
     }
 
+    /// As `new`, on this many members.
     fn of_members(count: usize, kind: PoolKind, physical: u64) -> Thin {
         let world = World::new(7);
         let candidates: Vec<Candidate> = (0..count)

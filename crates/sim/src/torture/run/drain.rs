@@ -135,10 +135,6 @@ impl Run {
         }
     }
 
-    fn states(&self, pool: &OpenPool) -> Vec<MemberState> {
-        pool.control.config().members.iter().map(|member| member.state).collect()
-    }
-
     /// Whether enough members are active that every chunk of a stripe can be placed, wherever its mirrors are.
     fn has_spare_width(&self, pool: &OpenPool) -> bool {
         let g = pool.control.config().mapped();

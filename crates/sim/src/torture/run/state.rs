@@ -312,10 +312,15 @@ impl Run {
         Ok(status)
     }
 
-    /// No more than the capacity of a mapped pool is stored while all members are there. An evacuation does not ask for room.
+    /// The states of the members.
+    pub(super) fn states(&self, pool: &OpenPool) -> Vec<MemberState> {
+        pool.control.config().members.iter().map(|member| member.state).collect()
+    }
+
+    /// No more than the capacity of a mapped pool is stored while all members are active. After an evacuation the others may have
+    /// less capacity than is stored.
     fn check_stored(&self, pool: &Rc<OpenPool>, status: &ShardStatus) -> Result<(), Wrong> {
-        let all_active =
-            pool.control.config().members.iter().all(|member| member.state == MemberState::Active);
+        let all_active = self.states(pool).iter().all(|&state| state == MemberState::Active);
         let (stored, capacity) = (status.stored_bytes, status.capacity_bytes);
         if self.work.plan.array.is_none() && all_active && stored > capacity {
             return Err(

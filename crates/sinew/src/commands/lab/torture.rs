@@ -117,7 +117,7 @@ pub(crate) fn run(args: TortureArgs) -> Result<()> {
         args.set.iter().try_for_each(|text| set(plan, text))?;
     }
     let kept = plans[..kept].iter().filter(|plan| plan.check().is_ok()).count();
-    let plans = leave_out_impossible(plans, args.set.is_empty())?;
+    let plans = skip_impossible(plans, args.set.is_empty())?;
     if args.show_plan {
         return show_plan(&plans[0], args.json);
     }
@@ -143,8 +143,9 @@ pub(crate) fn run(args: TortureArgs) -> Result<()> {
     }
 }
 
-/// Leaves out plans that settings have made impossible; an error when one is impossible that is `as_given`, or all are.
-fn leave_out_impossible(plans: Vec<Plan>, as_given: bool) -> Result<Vec<Plan>> {
+/// Skips plans that settings have made impossible. Without settings (`as_given`) an impossible plan is an error, and so it is when
+/// all are impossible.
+fn skip_impossible(plans: Vec<Plan>, as_given: bool) -> Result<Vec<Plan>> {
     let all = plans.len();
     let mut first = None;
     let mut possible = Vec::with_capacity(all);
@@ -158,7 +159,7 @@ fn leave_out_impossible(plans: Vec<Plan>, as_given: bool) -> Result<Vec<Plan>> {
         Some(why) if as_given || possible.is_empty() => Err(why),
         Some(why) => {
             complain!(
-                "{} of {all} plans are left out, impossible with these settings: {why}",
+                "{} of {all} plans are skipped, impossible with these settings: {why}",
                 all - possible.len()
             );
             Ok(possible)
