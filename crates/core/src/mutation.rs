@@ -157,6 +157,10 @@ pub enum Mutation {
     LeaveFullUnflushed,
     /// Do not reserve the blocks that a discard frees while writes under way may store them again.
     OfferDiscarded,
+    /// Take slots out of memory that the members do not have yet.
+    EvictUnwritten,
+    /// Write a table page without the slots that are absent.
+    EncodeAbsent,
     /// Do not tell the sender of a full ring between threads that there is room.
     HideRoom,
     /// Do not charge the limits of a volume with requests that had to wait for them.
@@ -217,7 +221,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 104] = [
+    pub const ALL: [Mutation; 106] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -316,6 +320,8 @@ impl Mutation {
         Mutation::InventEvents,
         Mutation::LeaveFullUnflushed,
         Mutation::OfferDiscarded,
+        Mutation::EvictUnwritten,
+        Mutation::EncodeAbsent,
         Mutation::HideRoom,
         Mutation::LimitUncharged,
         Mutation::LimitUnseen,

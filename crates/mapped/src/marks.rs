@@ -204,6 +204,18 @@ sinew_core::coverage_marks! {
     ScrubFilled,
     /// A scrub gave up a copy of a page.
     ScrubPageBad,
+    /// Absent slots were read.
+    SlotsRead,
+    /// Absent slots were being read for another user.
+    SlotsAwaited,
+    /// A page was written elsewhere while its slots were read.
+    SlotsReadAgain,
+    /// No copy of a page with absent slots could be read.
+    SlotsLost,
+    /// A copy of a page with absent slots was bad, another good.
+    SlotsCopyBad,
+    /// Slots were taken out of memory.
+    SlotsEvicted,
     /// Part of a region had to be read piece by piece at recovery.
     RecoverPiecewise,
     /// A piece could not be read.

@@ -9,4 +9,5 @@ pub(crate) mod host;
 pub(crate) mod in_use;
 pub(crate) mod members;
 pub(crate) mod preset;
+pub(crate) mod table_cache;
 pub(crate) mod this_host;

@@ -95,6 +95,26 @@ impl<I: Io> Control<I> {
         Ok(())
     }
 
+    /// Bounds the memory for what the tables of a mapped pool keep of slots, in bytes; `None` is no bound. Arrays have no such
+    /// tables.
+    pub async fn set_table_cache(&self, bytes: Option<u64>) {
+        if self.table_cache.replace(bytes) != bytes {
+            self.note_setting(
+                "table-cache",
+                bytes.map_or("none".to_owned(), |bytes| format!("{bytes} bytes")),
+            );
+        }
+        let shards = self.shards.len() as u64;
+        for shard in &self.shards {
+            let _ = shard.send(ControlRequest::TableCache(bytes.map(|bytes| bytes / shards))).await;
+        }
+    }
+
+    /// The bound of the memory for what tables keep of slots.
+    pub fn table_cache(&self) -> Option<u64> {
+        self.table_cache.get()
+    }
+
     /// Sets how stripes of an elastic array change their form. It is kept in the configuration.
     ///
     /// # Errors

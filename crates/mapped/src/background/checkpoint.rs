@@ -40,7 +40,7 @@ impl<I: Io> Checkpointer<I> {
             self.store.wakeups().checkpoint.kicked().await;
             while self.is_due() {
                 if !self.round().await {
-                    if self.store.is_closing() && self.store.members().is_any_full() {
+                    if self.store.is_closing() && self.is_blocked() {
                         break;
                     }
                     // No member takes pages at the moment, or a page still holds the tail: try again later.
@@ -101,15 +101,16 @@ impl<I: Io> Checkpointer<I> {
         }
         unwritten.sort_by_key(|s| s.since);
         self.store.put_back(unwritten);
+        self.store.evict_slots();
         let short = self.store.note_short_pages();
-        durable && (self.advance_tail().await || !short)
+        durable && (self.advance_tail().await || !short) && !self.store.slots_are_lost()
     }
 
-    /// Takes the pages that changed first. Clients run between any two.
+    /// Takes the pages that changed first, up to one whose slots cannot be read. Clients run between any two.
     async fn take_snapshots(&self) -> Vec<Snapshot> {
         let mut snapshots = Vec::with_capacity(ROUND_PAGES);
         while snapshots.len() < ROUND_PAGES
-            && let Some(snapshot) = self.store.take_snapshot()
+            && let Ok(Some(snapshot)) = self.store.take_snapshot().await
         {
             snapshots.push(snapshot);
             yield_now().await;
@@ -176,12 +177,17 @@ impl<I: Io> Checkpointer<I> {
             if !store.members().any_active() {
                 return Err(VolumeError::Failed);
             }
-            if store.members().is_any_full() {
+            if self.is_blocked() {
                 // The journal has what the pages lack.
                 store.mark(Mark::CloseNoSpace);
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// Whether pages cannot be written, as members have no space for them, or the rest of their content is lost.
+    fn is_blocked(&self) -> bool {
+        self.store.members().is_any_full() || self.store.slots_are_lost()
     }
 }

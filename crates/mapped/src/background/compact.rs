@@ -223,6 +223,7 @@ impl<I: Io> Compactor<I> {
     /// The live blocks of a stripe with their content; `None` when one cannot be read.
     async fn read_live(&self, stripe: StripeId) -> Option<Vec<Piece>> {
         self.priority.yield_stripe_to_clients(stripe, CHUNK_BYTES).await;
+        let _slots = self.store.pin_slots(stripe).await.ok()?;
         let first = self.store.geometry().slot(stripe, 0, 0).0;
         let slots = (first..first + self.store.geometry().slots_per_stripe()).map(SlotNo);
         let live: Vec<SlotNo> = {

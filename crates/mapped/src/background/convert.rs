@@ -121,13 +121,14 @@ impl<I: Io> Converter<I> {
         let columns = usize::from(self.store.tables().stripe(stripe).columns);
         self.store.throttle().pay(self.store.io(), columns as u64 * CHUNK_BYTES).await;
         self.priority.yield_stripe_to_clients(stripe, CHUNK_BYTES).await;
+        let Ok(_slots) = self.store.pin_slots(stripe).await else {
+            return self.put_off(stripe);
+        };
         let filled = join_all((0..columns).map(|column| self.zero_unwritten(stripe, column))).await;
         let chunks = join_all((0..columns).map(|column| self.stripes.read_repaired(stripe, column))).await;
         let chunks: Option<Vec<Vec<Buf>>> = chunks.into_iter().map(|chunk| Some(vec![chunk?])).collect();
         let Some(chunks) = chunks.filter(|_| filled.into_iter().all(|filled| filled)) else {
-            self.store.mark(Mark::ConvertUnreadable);
-            self.stripes.convertible().push_back(stripe);
-            return None;
+            return self.put_off(stripe);
         };
         let parity = self.stripes.compute_parity(&chunks);
         if mutation::on(Mutation::SkipParity) {
@@ -144,6 +145,13 @@ impl<I: Io> Converter<I> {
             }
         }
         Some(lock)
+    }
+
+    /// Leaves a stripe that cannot be read for later.
+    fn put_off(&self, stripe: StripeId) -> Option<StripeLock<I>> {
+        self.store.mark(Mark::ConvertUnreadable);
+        self.stripes.convertible().push_back(stripe);
+        None
     }
 
     /// Writes zeros to the slots of a chunk that were never written, where they may read as something else each time;

@@ -9,16 +9,15 @@ use std::rc::Rc;
 use crate::background::io_priority::IoPriority;
 use crate::marks::Mark;
 use crate::store::Store;
-use crate::store::dirty_pages::PageCopy;
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
 use crate::stripe::part::ChunkPart;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::ids::{ChunkAddr, Lsn, MemberId, StripeId};
+use sinew_core::ids::{ChunkAddr, MemberId, StripeId};
 use sinew_core::io::{Io, IoError};
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, CHUNK_BYTES, PAGE_BYTES};
-use sinew_format::table_page::{PageHeader, PageId};
+use sinew_format::table_page::PageId;
 
 /// Stripes between records of how far it has come.
 const STRIPES_PER_RECORD: u32 = 64;
@@ -117,6 +116,10 @@ impl<I: Io> Scrubber<I> {
     }
 
     async fn scrub_stripe(&self, stripe: StripeId) {
+        let Ok(_slots) = self.store.pin_slots(stripe).await else {
+            self.store.counters().scrub_unrepaired.add(1);
+            return;
+        };
         let found = self.store.tables().stripe(stripe);
         let mut chunks = Vec::new();
         for column in 0..usize::from(found.columns) {
@@ -276,11 +279,23 @@ impl<I: Io> Scrubber<I> {
     async fn scrub_pages(&self) {
         let pages: Vec<PageId> = self.store.tables().pages.written().map(|(page, _)| page).collect();
         for page in pages {
+            // What a bad copy has is to be found elsewhere before the copy is given up.
+            let _slots = match page {
+                PageId::Stripes(number) => match self.store.pin_page_slots(number).await {
+                    Ok(slots) => Some(slots),
+                    Err(_) => {
+                        self.store.counters().scrub_unrepaired.add(1);
+                        continue;
+                    }
+                },
+                _ => None,
+            };
             let copies = self.store.tables().pages.copies(page).to_vec();
             let mut found = Vec::with_capacity(copies.len());
             for &copy in copies.iter().filter(|copy| self.store.members().is_active(copy.member)) {
                 self.store.throttle().pay(self.store.io(), PAGE_BYTES as u64).await;
-                found.push((copy, self.read_page(copy, page).await));
+                let read = self.store.read_page_copy(copy, page).await;
+                found.push((copy, read.map(|(lsn, _)| lsn)));
             }
             // One that is older than another was not written when it should have been.
             let newest = found.iter().filter_map(|(_, lsn)| *lsn).max();
@@ -288,17 +303,6 @@ impl<I: Io> Scrubber<I> {
                 self.store.give_up_page(page, copy);
             }
         }
-    }
-
-    /// The last journal block contained in a copy of a page, if it is an intact copy of that page.
-    pub(crate) async fn read_page(&self, copy: PageCopy, page: PageId) -> Option<Lsn> {
-        let offset = self.store.members().get(copy.member).layout.page_offset(self.store.index(), copy.slot);
-        let mut data = self.store.members().read_at(copy.member, offset, PAGE_BYTES).await.ok()?;
-        let header = PageHeader::open(data.bytes_mut()).ok()?;
-        let is_it = header.pool == self.store.pool()
-            && usize::from(header.shard) == self.store.index()
-            && header.page == page;
-        is_it.then_some(header.lsn)
     }
 }
 

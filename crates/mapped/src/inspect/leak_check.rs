@@ -33,6 +33,7 @@ fn held_requests<I: Io>(stripes: &Stripes<I>) -> Vec<String> {
         ("blocks claimed", store.room().reserved() as usize),
         ("stripes in use", stripes.busy_stripes()),
         ("full stripes not closed", stripes.appender().full_stripes()),
+        ("users of slots", store.slot_pins()),
         ("chunks waiting for release", store.allocator().releasing()),
     ];
     let some = counts.into_iter().filter(|(_, count)| *count > 0);

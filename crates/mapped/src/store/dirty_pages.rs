@@ -21,6 +21,8 @@ struct PageState {
     /// First journal block applied to it since it was last written.
     dirty_since: Option<Lsn>,
     copies: Vec<PageCopy>,
+    /// Last journal block that the copies contain.
+    stored: Lsn,
     /// It is on the members, or was before those were lost.
     ever_written: bool,
 }
@@ -68,15 +70,20 @@ impl Pages {
         state.loaded = lsn;
         state.lsn = lsn;
         state.copies = copies;
+        state.stored = lsn;
         state.ever_written = true;
     }
 
     /// The last journal block that a page contains; 0 if it was never written.
     pub(super) fn lsn(&self, page: PageId) -> Lsn {
+        self.get(page).map_or(0, |state| state.lsn)
+    }
+
+    fn get(&self, page: PageId) -> Option<&PageState> {
         match page {
-            PageId::Shard => self.shard.lsn,
-            PageId::Stripes(number) => self.stripes.get(number as usize).map_or(0, |state| state.lsn),
-            PageId::Map(number) => self.map.get(number as usize).map_or(0, |state| state.lsn),
+            PageId::Shard => Some(&self.shard),
+            PageId::Stripes(number) => self.stripes.get(number as usize),
+            PageId::Map(number) => self.map.get(number as usize),
         }
     }
 
@@ -117,12 +124,7 @@ impl Pages {
 
     /// Where the page's copies are.
     pub(crate) fn copies(&self, page: PageId) -> &[PageCopy] {
-        let state = match page {
-            PageId::Shard => Some(&self.shard),
-            PageId::Stripes(number) => self.stripes.get(number as usize),
-            PageId::Map(number) => self.map.get(number as usize),
-        };
-        state.map_or(&[], |state| &state.copies)
+        self.get(page).map_or(&[], |state| &state.copies)
     }
 
     /// Forgets one copy; false when the page has no such copy.
@@ -133,21 +135,32 @@ impl Pages {
         copies.len() < before
     }
 
-    /// Replaces the page's copies, giving back the old ones.
-    pub(super) fn set_copies(&mut self, page: PageId, copies: Vec<PageCopy>) -> Vec<PageCopy> {
+    /// Replaces the page's copies by those of the version up to `lsn`, giving back the old ones.
+    pub(super) fn set_copies(&mut self, page: PageId, lsn: Lsn, copies: Vec<PageCopy>) -> Vec<PageCopy> {
         let state = self.state(page);
+        state.stored = lsn;
         state.ever_written = true;
         std::mem::replace(&mut state.copies, copies)
     }
 
     /// The first journal block whose effect is not in any written page; none when all pages are written.
     pub(crate) fn oldest_dirty(&self) -> Option<Lsn> {
-        let page = *self.dirty.front()?;
-        match page {
-            PageId::Shard => self.shard.dirty_since,
-            PageId::Stripes(n) => self.stripes[n as usize].dirty_since,
-            PageId::Map(n) => self.map[n as usize].dirty_since,
-        }
+        self.get(self.oldest()?)?.dirty_since
+    }
+
+    /// The page that changed first.
+    pub(super) fn oldest(&self) -> Option<PageId> {
+        self.dirty.front().copied()
+    }
+
+    /// Whether the copies have all that the page has here.
+    pub(super) fn is_stored(&self, page: PageId) -> bool {
+        self.get(page).is_some_and(|state| state.stored == state.lsn && !state.copies.is_empty())
+    }
+
+    /// The last journal block that the copies of a page contain.
+    pub(super) fn stored(&self, page: PageId) -> Lsn {
+        self.get(page).map_or(0, |state| state.stored)
     }
 
     pub(super) fn dirty_count(&self) -> usize {

@@ -21,6 +21,8 @@ pub(crate) mod page_snapshot;
 pub(crate) mod release;
 pub(crate) mod room;
 pub(crate) mod run_map;
+mod slot_cache;
+pub(crate) mod slot_pins;
 mod space;
 pub(crate) mod stale_marks;
 pub(crate) mod stripe_ids;
@@ -48,6 +50,7 @@ use self::chunk_allocator::ChunkAllocator;
 use self::epoch_reclaim::Epochs;
 use self::journal::Journal;
 use self::room::Room;
+use self::slot_cache::SlotCache;
 use self::stripe_use::StripeUse;
 use self::tables::{StripeState, Tables};
 use self::wakeups::Wakeups;
@@ -60,6 +63,7 @@ pub(crate) struct Store<I> {
     geometry: MappedGeometry,
     members: Members<I>,
     tables: RefCell<Tables>,
+    slot_cache: SlotCache,
     allocator: RefCell<ChunkAllocator>,
     journal: Journal,
     epochs: Epochs,
@@ -120,6 +124,7 @@ impl<I: Io> Store<I> {
             free_ids: RefCell::new(free_ids),
             next_id: Cell::new(count),
             tables: RefCell::new(parts.tables),
+            slot_cache: SlotCache::default(),
             allocator: RefCell::new(parts.allocator),
             journal: parts.journal,
             epochs: Epochs::default(),
@@ -158,10 +163,6 @@ impl<I: Io> Store<I> {
     /// The shard's number in the pool.
     pub(crate) fn index(&self) -> usize {
         self.index
-    }
-
-    pub(crate) fn pool(&self) -> Uuid {
-        self.pool
     }
 
     pub(crate) fn geometry(&self) -> &MappedGeometry {

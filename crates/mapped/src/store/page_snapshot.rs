@@ -7,6 +7,8 @@ use crate::store::dirty_pages::PageCopy;
 use sinew_core::buf::Buf;
 use sinew_core::ids::Lsn;
 use sinew_core::io::{Gather, Io};
+use sinew_core::mutation::{self, Mutation};
+use sinew_core::volume::VolumeError;
 use sinew_format::model::mapped_geometry::PAGE_BYTES;
 use sinew_format::table_page::{PageHeader, PageId};
 
@@ -14,17 +16,33 @@ use sinew_format::table_page::{PageHeader, PageId};
 pub(crate) struct Snapshot {
     pub(crate) page: PageId,
     pub(crate) since: Lsn,
+    lsn: Lsn,
     pub(crate) data: Gather,
 }
 
 impl<I: Io> Store<I> {
-    pub(crate) fn take_snapshot(&self) -> Option<Snapshot> {
+    /// Takes the page that changed first, with its absent slots; none if no page has changed.
+    ///
+    /// # Errors
+    /// When its absent slots cannot be read.
+    pub(crate) async fn take_snapshot(self: &Rc<Self>) -> Result<Option<Snapshot>, VolumeError> {
+        let oldest = self.tables().pages.oldest();
+        let _slots = match oldest {
+            Some(PageId::Stripes(page)) if !mutation::on(Mutation::EncodeAbsent) => {
+                Some(self.pin_page_slots(page).await?)
+            }
+            _ => None,
+        };
+        Ok(self.take_oldest())
+    }
+
+    fn take_oldest(&self) -> Option<Snapshot> {
         let mut tables = self.tables.borrow_mut();
         let (page, lsn, since) = tables.pages.take_oldest()?;
         let mut data = Buf::stale(PAGE_BYTES);
         tables.encode_page(page, data.bytes_mut());
         PageHeader { pool: self.pool, shard: self.index as u16, page, lsn }.seal(data.bytes_mut());
-        Some(Snapshot { page, since, data: Rc::new([data]) })
+        Some(Snapshot { page, since, lsn, data: Rc::new([data]) })
     }
 
     pub(crate) fn put_back(&self, snapshots: Vec<Snapshot>) {
@@ -36,7 +54,7 @@ impl<I: Io> Store<I> {
     }
 
     pub(crate) fn adopt_copies(&self, snapshot: &Snapshot, copies: Vec<PageCopy>) {
-        let old = self.tables.borrow_mut().pages.set_copies(snapshot.page, copies);
+        let old = self.tables.borrow_mut().pages.set_copies(snapshot.page, snapshot.lsn, copies);
         self.allocator.borrow_mut().free_page_slots(old);
         self.counters.pages_written.add(1);
     }

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::store::dirty_pages::Pages;
 use crate::store::live_counts::LiveCounts;
-use crate::store::run_map::{GROUP_INDICES, NO_VALUE, RunMap};
-use crate::store::tables::slot_checksums::SlotChecksums;
+use crate::store::run_map::{GROUP_INDICES, RunMap};
+use crate::store::tables::slot_table::SlotTable;
 use sinew_core::ids::{ChunkAddr, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
 use sinew_format::codec::{DecodeError, Reader};
 use sinew_format::journal_block::Record;
@@ -61,8 +61,7 @@ pub(crate) struct Effects {
 pub(crate) struct Tables {
     pub(crate) geometry: MappedGeometry,
     pub(crate) map: RunMap,
-    owners: RunMap,
-    checksums: SlotChecksums,
+    slots: SlotTable,
     stripes: Vec<Stripe>,
     homes: Vec<Option<ChunkAddr>>,
     map_pages: Vec<Option<(VolumeId, u32)>>,
@@ -83,8 +82,7 @@ impl Tables {
         Tables {
             geometry,
             map: RunMap::new(),
-            owners: RunMap::new(),
-            checksums: SlotChecksums::new(geometry.slots_per_stripe()),
+            slots: SlotTable::new(geometry.slots_per_stripe(), geometry.checksums),
             stripes: Vec::new(),
             homes: Vec::new(),
             map_pages: Vec::new(),
@@ -118,12 +116,12 @@ impl Tables {
     }
 
     pub(crate) fn owner(&self, slot: SlotNo) -> Option<ShardBlock> {
-        self.owners.get(slot.0).map(ShardBlock)
+        self.slots.owner(slot).map(ShardBlock)
     }
 
     /// The checksum of a slot that has an owner, in a pool with checksums.
     pub(crate) fn crc(&self, slot: SlotNo) -> Option<u32> {
-        if self.geometry.checksums { self.checksums.get(slot) } else { None }
+        self.slots.checksum(slot)
     }
 
     pub(crate) fn lookup(&self, block: ShardBlock) -> Option<SlotNo> {
@@ -161,8 +159,7 @@ impl Tables {
     pub(crate) fn memory_bytes(&self) -> u64 {
         let stripes = self.stripes.capacity() * size_of::<Stripe>()
             + self.homes.capacity() * size_of::<Option<ChunkAddr>>();
-        (self.map.memory_bytes() + self.owners.memory_bytes() + self.checksums.memory_bytes() + stripes)
-            as u64
+        (self.map.memory_bytes() + self.slots.memory_bytes() + stripes) as u64
     }
 
     /// Applies one record of journal block `lsn`. The record is within the bounds of the pool.
@@ -186,8 +183,7 @@ impl Tables {
                     let state = if *parity { StripeState::Parity } else { StripeState::Mirrored };
                     self.stripes[stripe.0 as usize] = Stripe { state, columns: *columns, live: 0, stale: 0 };
                     self.homes_mut(*stripe).copy_from_slice(homes);
-                    let slots = self.geometry.slots_per_stripe();
-                    self.owners.clear_run(stripe.0 * slots, slots, |_, _, _| ());
+                    self.slots.open(*stripe);
                 }
             }
             Record::Converted { stripe } => {
@@ -202,6 +198,7 @@ impl Tables {
                     effects.released.extend(self.homes(*stripe).iter().flatten());
                     self.homes_mut(*stripe).fill(None);
                     self.stripes[stripe.0 as usize] = FREE;
+                    // Its slots stay until it is opened again: reads under way are yet to be verified.
                     effects.freed.push(*stripe);
                 }
             }
@@ -288,10 +285,7 @@ impl Tables {
         let (stripe, ..) = self.geometry.place(slot);
         if self.admits_stripe(lsn, stripe) {
             self.grow_stripes(stripe);
-            self.owners.set_run(slot.0, crcs.len() as u32, block.0);
-            if self.geometry.checksums {
-                self.checksums.set(slot, crcs);
-            }
+            self.slots.own(slot, block.0, crcs);
         }
     }
 
@@ -357,9 +351,7 @@ impl Tables {
         if count > self.stripes.len() {
             self.stripes.resize(count, FREE);
             self.homes.resize(count * self.geometry.homes_per_stripe(), None);
-            if self.geometry.checksums {
-                self.checksums.grow(count);
-            }
+            self.slots.grow(count);
         }
     }
 
@@ -459,8 +451,7 @@ impl Tables {
             PageId::Stripes(number) => {
                 let in_page = self.geometry.stripes_per_page() as u32;
                 let first = number * in_page;
-                let slots = self.geometry.slots_per_stripe();
-                self.owners.warm(first * slots, in_page * slots);
+                self.slots.warm(StripeId(first), in_page);
                 let mut records = content.chunks_exact_mut(self.geometry.stripe_record_bytes());
                 for (id, record) in (first..).map(StripeId).zip(&mut records) {
                     self.encode_stripe(id, record);
@@ -499,18 +490,7 @@ impl Tables {
             bytes[0] = home.map_or(0xff, |h| h.member.0);
             bytes[1..].copy_from_slice(&home.map_or(0, |h| h.chunk).to_le_bytes());
         }
-        let first = self.geometry.slot(id, 0, 0).0;
-        let groups = slots.chunks_exact_mut(GROUP_INDICES as usize * 8);
-        let checksums = self.checksums.of_stripe(id).unwrap_or_default();
-        let mut checksums = checksums.iter().copied().chain(std::iter::repeat(0));
-        for (group, first) in groups.zip((first..).step_by(GROUP_INDICES as usize)) {
-            for ((slot, owner), crc) in
-                group.as_chunks_mut::<8>().0.iter_mut().zip(self.owners.group(first)).zip(&mut checksums)
-            {
-                let crc = if owner == NO_VALUE { 0 } else { crc };
-                *slot = (u64::from(crc) << 32 | u64::from(owner)).to_le_bytes();
-            }
-        }
+        self.slots.encode(id, slots);
     }
 
     /// Takes in a page read from a member; its header has been checked.
@@ -576,15 +556,12 @@ impl Tables {
                 (member != 0xff).then_some(ChunkAddr { member: MemberId(member), chunk });
         }
         bounds.shape(state == StripeState::Parity, columns, self.homes(id).iter())?;
-        let slots = self.geometry.slots_per_stripe();
-        for slot in id.0 * slots..(id.0 + 1) * slots {
-            let (owner, crc) = (r.u32()?, r.u32()?);
-            if owner != u32::MAX {
+        self.slots.open(id);
+        let first = self.geometry.slot(id, 0, 0).0;
+        for (slot, (owner, checksum)) in (first..).map(SlotNo).zip(slot_table::entries(r.0)) {
+            if let Some(owner) = owner {
                 bounds.page(PageId::Map(owner / PAGE_INDICES))?;
-                self.owners.set(slot, Some(owner));
-                if self.geometry.checksums {
-                    self.checksums.set(SlotNo(slot), &[crc]);
-                }
+                self.slots.own(slot, owner, &[checksum]);
             }
         }
         Ok(())
@@ -593,6 +570,7 @@ impl Tables {
 
 mod last_resort;
 mod places;
-mod slot_checksums;
+mod slot_residence;
+mod slot_table;
 #[cfg(test)]
 mod tests;

@@ -79,6 +79,7 @@ impl<I: Io> HedgedSource<I> for Stripes<I> {
     ) -> Option<Buf> {
         // It may go on after the request has ended.
         let _epoch = self.read_guard();
+        let _slots = self.store.pin_slots(part.stripe).await.ok()?;
         match way {
             Alternate::Mirror((_, home)) => {
                 let result = self.store.members().read(home, part.offset, part.count).await;
@@ -91,7 +92,9 @@ impl<I: Io> HedgedSource<I> for Stripes<I> {
     }
 
     async fn late_read_done(self: Rc<Self>, part: ChunkPart, copy: (usize, ChunkAddr), result: ReadResult) {
-        self.classify_read(part, copy.1, result).await;
+        if let Ok(_slots) = self.store.pin_slots(part.stripe).await {
+            self.classify_read(part, copy.1, result).await;
+        }
     }
 
     fn read_guard(&self) -> EpochGuard {

@@ -27,6 +27,7 @@ impl<I: Io> Stripes<I> {
     /// What follows when the first copy does not have the part is on the heap, so that the common case does not carry the size
     /// of its futures.
     async fn read_part(self: &Rc<Self>, part: ChunkPart) -> Result<Buf, VolumeError> {
+        let _slots = self.store.pin_slots(part.stripe).await?;
         let Some(copy) = self.next_copy(part, &[]) else {
             return Box::pin(self.read_part_without(part, Vec::new())).await;
         };

@@ -74,6 +74,8 @@ impl<I: Io> Stripes<I> {
         let read = |(column, home): (usize, ChunkAddr)| {
             let stripes = Rc::clone(self);
             let read = async move {
+                // It may go on after the request has ended.
+                let _slots = stripes.store.pin_slots(part.stripe).await.ok()?;
                 let buf = stripes.store.members().read(home, part.offset, part.count).await.ok()?;
                 let other = ChunkPart { column, ..part };
                 (column >= stripes.store.geometry().data_columns || stripes.matches(other, &buf, home))

@@ -20,6 +20,7 @@ impl<I: Io> Stripes<I> {
         index: usize,
         home: ChunkAddr,
     ) -> Option<Buf> {
+        let _slots = self.store.pin_slots(stripe).await.ok()?;
         let mut is_lost = false;
         for offset in 0..CHUNK_BLOCKS {
             let part = ChunkPart { stripe, column, offset, count: 1 };
@@ -46,6 +47,7 @@ impl<I: Io> Stripes<I> {
     /// The chunk exactly as it is at its own home, after mending it there if it was damaged. Mirrors are no substitute:
     /// in slots that were never committed they may differ.
     pub(crate) async fn read_repaired(self: &Rc<Self>, stripe: StripeId, column: usize) -> Option<Buf> {
+        let _slots = self.store.pin_slots(stripe).await.ok()?;
         let home = self.store.tables().good_home(stripe, column)?;
         let part = ChunkPart { stripe, column, offset: 0, count: CHUNK_BLOCKS };
         match self.read_home(home, 0, CHUNK_BLOCKS).await {

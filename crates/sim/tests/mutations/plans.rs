@@ -300,6 +300,9 @@ const MEMBERS_RUN_FULL: [&str; 6] = [
     "squeeze=0.3",
 ];
 
+/// Slots of a mapped pool are in memory only while they are used.
+const WITHOUT_TABLE_CACHE: [&str; 2] = ["array=none", "table_cache=1"];
+
 /// The plan of a seed, with these settings for a defect that shows only under conditions which few plans have.
 pub(crate) fn draw(way: Mutation, seed: u64) -> Plan {
     let (operators, own): (&[&str], &[&str]) = match way {
@@ -310,6 +313,7 @@ pub(crate) fn draw(way: Mutation, seed: u64) -> Plan {
         Mutation::CountLateUnit | Mutation::LeaveUnitMissing => {
             (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_STRIPING)
         }
+        Mutation::EvictUnwritten | Mutation::EncodeAbsent => (&[], &WITHOUT_TABLE_CACHE),
         Mutation::TrustOldMap => (&[], &LAST_RESORT),
         Mutation::ConvertWithoutFlush => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_CONVERTING),
         Mutation::DropReleased => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_RELEASING),

@@ -21,5 +21,6 @@ mod mutations_shown;
 mod opening;
 mod shares;
 mod slow;
+mod table_cache;
 mod thin;
 mod world;

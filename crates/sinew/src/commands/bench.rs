@@ -25,6 +25,7 @@ use crate::names::{self, named};
 use crate::out::say;
 use crate::pool::fault_member::{self, FaultMember};
 use crate::pool::host::{self, Open};
+use crate::pool::table_cache::TableCache;
 use crate::pool::{members, preset};
 use crate::units;
 
@@ -109,6 +110,10 @@ pub(crate) struct BenchArgs {
     /// How members in a latency spike are detected.
     #[arg(long, alias = "step-around", value_parser = names::spike_avoidance(), default_value_t)]
     spike_avoidance: SpikeAvoidance,
+    /// Of a mapped pool: memory for what its tables keep of slots, or `none` for no bound.
+    #[arg(long, value_name = "SIZE", default_value = "none", value_parser = TableCache::parse,
+        conflicts_with = "level")]
+    table_cache: TableCache,
     /// Requests per second at most, in all, each due at its time however long those before it take; latency counts from
     /// that time. Without it each client issues its next request at once.
     #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u64).range(1..))]
@@ -256,6 +261,7 @@ fn measure(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>) -> R
             Some(preset) => preset::apply(preset, &open.control).await?,
             None => open.control.set_spike_avoidance(args.spike_avoidance).await,
         }
+        open.control.set_table_cache(args.table_cache.bytes()).await;
         let shared = open.control.catalog().get(NAME).context("the volume was just made")?;
         let volume = open.client.volume(shared);
         if volume.size_bytes() < args.bs {

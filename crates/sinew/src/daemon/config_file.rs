@@ -25,6 +25,7 @@ use super::vhost_sockets::VhostSocket;
 use crate::pool::assembly::{Assembly, Source};
 use crate::pool::cores::{self, CoreList};
 use crate::pool::host::Kind;
+use crate::pool::table_cache::TableCache;
 use crate::pool::{members, preset};
 use crate::protocol::{ElasticChange, IoTimeout, PolicyChange};
 use crate::tls::TlsChoice;
@@ -49,6 +50,8 @@ struct ConfigFile {
     control: Option<PathBuf>,
     #[serde(default, deserialize_with = "core_list")]
     cores: Option<CoreList>,
+    #[serde(default, deserialize_with = "table_cache")]
+    table_cache: Option<TableCache>,
     #[serde(default, deserialize_with = "preset")]
     preset: Option<Preset>,
     #[serde(default)]
@@ -251,6 +254,7 @@ fn parse(text: &str, named: &str) -> Result<(Source, Kind, Listen)> {
         http_public: file.http.public,
         control: file.control,
         cores: file.cores,
+        table_cache: file.table_cache,
         preset: file.preset,
         rebuild_after: file.rebuild_after,
         hook: file.events.hook.into_iter().map(OsString::from).collect(),
@@ -321,6 +325,12 @@ fn io_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Option<IoTimeout>, D
     text(from, IoTimeout::parse)
 }
 
+/// # Errors
+/// When the text is neither a size nor `none`.
+fn table_cache<'de, D: Deserializer<'de>>(from: D) -> Result<Option<TableCache>, D::Error> {
+    text(from, TableCache::parse)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -356,6 +366,7 @@ mod tests {
             rebuild-after = '10m'
             read-only = true
             cores = '0-1'
+            table-cache = '1G'
             control = '/run/c'
             preset = 'sinew'
             [nbd]
@@ -409,6 +420,7 @@ mod tests {
         assert_eq!(listen.control, Some("/run/c".into()));
         assert_eq!(listen.rebuild_after, Some(Duration::from_secs(600)));
         assert_eq!(listen.cores.map(|cores| cores.0), Some(vec![0, 1]));
+        assert_eq!(listen.table_cache, Some(TableCache::Bytes(1 << 30)));
         assert_eq!(listen.preset.map(|preset| preset.name), Some("sinew"));
         let Settings { policy, throttle, spike_avoidance, io_timeout, elastic } = listen.settings;
         let policy = policy.expect("a policy");

@@ -73,6 +73,7 @@ impl Served {
             pause_above_iops: limits.pause_above_iops,
         };
         state.spike_avoidance = control.spike_avoidance().name().to_owned();
+        state.table_cache_bytes = control.table_cache();
         state.io_timeout_s = control.io_timeout().map(|ns| ns as f64 / 1e9);
         state.rebuild_after_s = control.rebuild_after().map(|ns| ns as f64 / 1e9);
         state.rebuild_room = control.has_room_to_rebuild().await?;

@@ -86,6 +86,7 @@ pub(crate) fn serve(
         }
         let settings = if is_read_only { listen.settings.of_reading() } else { listen.settings };
         settings.apply(&open.control).await?;
+        open.control.set_table_cache(listen.table_cache.unwrap_or_default().bytes()).await;
         if let Some(after) = listen.rebuild_after.filter(|_| !is_read_only) {
             open.control.set_rebuild_after(Some(after.as_nanos() as u64))?;
         }

@@ -94,6 +94,8 @@ pub(crate) struct PoolState {
     pub(crate) work: Vec<WorkState>,
     /// Memory of the tables.
     pub(crate) table_bytes: u64,
+    /// Bound of the memory for what the tables keep of slots; null for none.
+    pub(crate) table_cache_bytes: Option<u64>,
     /// The journal.
     pub(crate) journal: JournalState,
     /// Counters by name.

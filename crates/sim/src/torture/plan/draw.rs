@@ -124,6 +124,7 @@ impl Plan {
             compressing: false,
             squeeze: 0.0,
             full_openings: 0.0,
+            table_cache: 0,
             skip_troubles: Numbers::default(),
             skip_requests: Numbers::default(),
             added: Vec::new(),
@@ -162,6 +163,10 @@ impl Plan {
         }
         plan.draw_pair(&mut Rng::stream(seed, "plan, pair", 0));
         plan.draw_growth(&mut Rng::stream(seed, "plan, growth", 0));
+        let cache = &mut Rng::stream(seed, "plan, table cache", 0);
+        if cache.chance(0.15) {
+            plan.table_cache = [1, 1, 8, 32][cache.below(4) as usize];
+        }
         plan.draw_compressing(&mut Rng::stream(seed, "plan, mapped, compressing", 0));
         if plan.physical > 0 && Rng::stream(seed, "plan, full openings", 0).chance(0.5) {
             plan.full_openings = 0.2;

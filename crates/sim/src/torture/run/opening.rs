@@ -74,6 +74,7 @@ impl Run {
         }
         let limits = Limits { bytes_per_second: plan.throttle, pause_above_iops: 0 };
         let (control, mode, policy) = (Rc::clone(&pool.control), plan.spike_avoidance, plan.policy());
+        let table_cache = (plan.table_cache > 0).then_some(plan.table_cache << 10);
         let group_form = plan.array.map(|_| plan.group_form);
         let give_up_ns = if plan.has_disks() { IO_TIMEOUT_DISK_NS } else { IO_TIMEOUT_NS };
         // Later openings find it in the configuration, and so the share that was ordered last.
@@ -85,6 +86,9 @@ impl Run {
             control.set_io_timeout(Some(give_up_ns)).await;
             control.throttle(limits).await;
             control.set_spike_avoidance(mode).await;
+            if table_cache.is_some() {
+                control.set_table_cache(table_cache).await;
+            }
             if let Some(form) = group_form {
                 control.set_group_form(form).await;
             }

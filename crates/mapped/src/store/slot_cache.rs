@@ -1,0 +1,132 @@
+//! The cache of slots: how many stripes have the owners and checksums of their slots in memory, and which pages leave next.
+//!
+//! The slots of a table page may leave memory once the members have the page as it is here. Which ones leave is decided by
+//! the clock algorithm: a hand passes over the pages, and takes those that were not used since it passed last.
+//!
+//! The bound is soft. Slots that are pinned, or that the members do not have yet, stay in memory.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
+use crate::store::tables::Tables;
+use sinew_core::mutation::{self, Mutation};
+use sinew_core::sync::Signal;
+use sinew_format::table_page::PageId;
+
+/// The state of the cache.
+pub(super) struct SlotCache {
+    /// Stripes whose slots may be in memory.
+    stripes_max: Cell<usize>,
+    pages: RefCell<Vec<PageUse>>,
+    hand: Cell<usize>,
+    /// Pages that are being read.
+    reading: RefCell<BTreeSet<u32>>,
+    read: Signal,
+    /// Pages of which no copy could be read last.
+    lost: RefCell<BTreeSet<u32>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct PageUse {
+    pins: u32,
+    /// It was used since the hand passed.
+    is_recent: bool,
+}
+
+impl Default for SlotCache {
+    fn default() -> SlotCache {
+        SlotCache {
+            stripes_max: Cell::new(usize::MAX),
+            pages: RefCell::default(),
+            hand: Cell::default(),
+            reading: RefCell::default(),
+            read: Signal::default(),
+            lost: RefCell::default(),
+        }
+    }
+}
+
+impl SlotCache {
+    /// Bounds the number of stripes whose slots are in memory; `None` is no bound.
+    pub(super) fn set_stripes_max(&self, stripes: Option<usize>) {
+        self.stripes_max.set(stripes.unwrap_or(usize::MAX));
+    }
+
+    /// Keeps a page in memory until as many calls of [`SlotCache::unpin`].
+    pub(super) fn pin(&self, page: u32) {
+        let mut pages = self.pages.borrow_mut();
+        if pages.len() <= page as usize {
+            pages.resize(page as usize + 1, PageUse::default());
+        }
+        let used = &mut pages[page as usize];
+        used.pins += 1;
+        used.is_recent = true;
+    }
+
+    pub(super) fn unpin(&self, page: u32) {
+        self.pages.borrow_mut()[page as usize].pins -= 1;
+    }
+
+    /// Pins in force.
+    pub(super) fn pins(&self) -> usize {
+        self.pages.borrow().iter().map(|page| page.pins as usize).sum()
+    }
+
+    /// Waits until no other task reads a page, which this one may then read; calls `waiting` each time that one does.
+    pub(super) async fn begin_read(&self, page: u32, waiting: impl Fn()) {
+        let begin = || {
+            let is_alone = self.reading.borrow_mut().insert(page);
+            if !is_alone {
+                waiting();
+            }
+            is_alone.then_some(())
+        };
+        self.read.wait(begin).await;
+    }
+
+    pub(super) fn end_read(&self, page: u32) {
+        self.reading.borrow_mut().remove(&page);
+        self.read.notify();
+    }
+
+    /// Notes whether a copy of a page could be read.
+    pub(super) fn note_read(&self, page: u32, is_lost: bool) {
+        let mut lost = self.lost.borrow_mut();
+        if is_lost {
+            lost.insert(page);
+        } else {
+            lost.remove(&page);
+        }
+    }
+
+    /// Whether there is a page of which no copy could be read last.
+    pub(super) fn has_lost(&self) -> bool {
+        !self.lost.borrow().is_empty()
+    }
+
+    /// Takes slots out of memory until there are no more than there may be; gives the number of pages.
+    pub(super) fn evict(&self, tables: &mut Tables) -> usize {
+        let pages = tables.stripe_pages() as usize;
+        let mut uses = self.pages.borrow_mut();
+        if uses.len() < pages {
+            uses.resize(pages, PageUse::default());
+        }
+        let mut evicted = 0;
+        // Twice around: the first time, pages may have been used since the last.
+        for _ in 0..2 * pages {
+            if tables.slots_present() <= self.stripes_max.get() {
+                break;
+            }
+            let page = self.hand.get() % pages;
+            self.hand.set(page + 1);
+            let is_recent = std::mem::take(&mut uses[page].is_recent);
+            let is_stored = tables.pages.is_stored(PageId::Stripes(page as u32))
+                || mutation::on(Mutation::EvictUnwritten);
+            if uses[page].pins == 0 && !is_recent && is_stored {
+                tables.evict_slots(page as u32);
+                evicted += 1;
+            }
+        }
+        evicted
+    }
+}

@@ -1,0 +1,212 @@
+//! The slots of all stripes: the block that each is for, and the checksum of its content.
+//!
+//! The slots of a stripe may be *absent*: then they are as the stripe's table page has them on the members, but for slots
+//! that were written since, which are here. They have to be filled in before they are looked at.
+
+use sinew_core::ids::{SlotNo, StripeId};
+use sinew_core::mutation::{self, Mutation};
+
+use crate::store::run_map::{GROUP_INDICES, NO_VALUE, RunMap};
+
+/// Bytes of a slot in a table page: its owner and its checksum.
+const SLOT_BYTES: usize = 8;
+
+/// The slots of all stripes.
+pub(super) struct SlotTable {
+    slots_per_stripe: u32,
+    has_checksums: bool,
+    owners: RunMap,
+    stripes: Vec<StripeSlots>,
+    /// Stripes whose slots are in memory.
+    present: usize,
+    /// Stripes that have memory for checksums.
+    allocated: usize,
+}
+
+/// What is in memory of the slots of one stripe.
+#[derive(Default)]
+struct StripeSlots {
+    residence: Residence,
+    /// One for each slot, zero where none was set. Each stripe has memory of its own: the table of a large pool grows without
+    /// being copied.
+    checksums: Box<[u32]>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Residence {
+    /// The stripe was never opened, or was freed.
+    #[default]
+    Unused,
+    Present,
+    Absent,
+}
+
+impl SlotTable {
+    pub(super) fn new(slots_per_stripe: u32, has_checksums: bool) -> SlotTable {
+        SlotTable {
+            slots_per_stripe,
+            has_checksums,
+            owners: RunMap::new(),
+            stripes: Vec::new(),
+            present: 0,
+            allocated: 0,
+        }
+    }
+
+    /// Makes room for this many stripes.
+    pub(super) fn grow(&mut self, stripes: usize) {
+        self.stripes.resize_with(stripes, StripeSlots::default);
+    }
+
+    /// Bytes of memory that the slots of a stripe take at most.
+    pub(super) fn stripe_bytes(&self) -> u64 {
+        let of_slot = if self.has_checksums { SLOT_BYTES } else { SLOT_BYTES / 2 };
+        u64::from(self.slots_per_stripe) * of_slot as u64
+    }
+
+    /// Stripes whose slots are in memory.
+    pub(super) fn present(&self) -> usize {
+        self.present
+    }
+
+    pub(super) fn is_absent(&self, stripe: StripeId) -> bool {
+        self.stripes.get(stripe.0 as usize).is_some_and(|slots| slots.residence == Residence::Absent)
+    }
+
+    /// Begins a stripe, which has no owners yet.
+    pub(super) fn open(&mut self, stripe: StripeId) {
+        self.owners.clear_run(self.first(stripe), self.slots_per_stripe, |_, _, _| ());
+        self.set_residence(stripe, Residence::Present);
+        self.allocate(stripe);
+    }
+
+    /// Forgets the slots of a stripe that is not used any more.
+    pub(super) fn release(&mut self, stripe: StripeId) {
+        self.empty(stripe, Residence::Unused);
+    }
+
+    /// Takes the slots of a stripe out of memory; its page has them.
+    pub(super) fn evict(&mut self, stripe: StripeId) {
+        if self.residence(stripe) == Residence::Present {
+            self.empty(stripe, Residence::Absent);
+        }
+    }
+
+    /// Gives consecutive slots of a stripe to consecutive blocks, with these checksums of their content.
+    pub(super) fn own(&mut self, first: SlotNo, first_block: u32, checksums: &[u32]) {
+        let (stripe, slot) = self.split(first);
+        if self.residence(stripe) == Residence::Unused {
+            self.set_residence(stripe, Residence::Present);
+        }
+        self.owners.set_run(first.0, checksums.len() as u32, first_block);
+        self.allocate(stripe);
+        if self.has_checksums {
+            self.stripes[stripe.0 as usize].checksums[slot..][..checksums.len()].copy_from_slice(checksums);
+        }
+    }
+
+    /// The block that a slot was written for.
+    ///
+    /// # Panics
+    /// When the slots of the stripe are absent.
+    pub(super) fn owner(&self, slot: SlotNo) -> Option<u32> {
+        let (stripe, _) = self.split(slot);
+        assert!(!self.is_absent(stripe), "slots of stripe {} are not in memory", stripe.0);
+        self.owners.get(slot.0)
+    }
+
+    /// The checksum of a slot that has an owner, in a pool with checksums.
+    pub(super) fn checksum(&self, slot: SlotNo) -> Option<u32> {
+        let (stripe, slot) = self.split(slot);
+        self.stripes.get(stripe.0 as usize)?.checksums.get(slot).copied()
+    }
+
+    /// Fills in the absent slots of a stripe from its record in the table page. A slot is written once in the life of a stripe:
+    /// one that was written since has no owner there.
+    pub(super) fn fill(&mut self, stripe: StripeId, record: &[u8]) {
+        if !self.is_absent(stripe) {
+            return;
+        }
+        for (slot, (owner, checksum)) in (self.first(stripe)..).map(SlotNo).zip(entries(record)) {
+            if let Some(owner) = owner {
+                self.own(slot, owner, &[checksum]);
+            }
+        }
+        self.allocate(stripe);
+        self.set_residence(stripe, Residence::Present);
+    }
+
+    /// Writes the slots of a stripe into its record of a table page.
+    pub(super) fn encode(&self, stripe: StripeId, record: &mut [u8]) {
+        assert!(
+            !self.is_absent(stripe) || mutation::on(Mutation::EncodeAbsent),
+            "absent slots to be written"
+        );
+        let checksums = self.stripes.get(stripe.0 as usize).map_or(&[][..], |slots| &slots.checksums);
+        let mut checksums = checksums.iter().copied().chain(std::iter::repeat(0));
+        let groups = record.chunks_exact_mut(GROUP_INDICES as usize * SLOT_BYTES);
+        for (group, first) in groups.zip((self.first(stripe)..).step_by(GROUP_INDICES as usize)) {
+            let entries = group.as_chunks_mut::<SLOT_BYTES>().0.iter_mut();
+            for ((entry, owner), checksum) in entries.zip(self.owners.group(first)).zip(&mut checksums) {
+                let checksum = if owner == NO_VALUE { 0 } else { checksum };
+                *entry = (u64::from(checksum) << 32 | u64::from(owner)).to_le_bytes();
+            }
+        }
+    }
+
+    /// Brings the slots of stripes into the processor's cache.
+    pub(super) fn warm(&self, first: StripeId, stripes: u32) {
+        self.owners.warm(self.first(first), stripes * self.slots_per_stripe);
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.owners.memory_bytes()
+            + self.stripes.capacity() * size_of::<StripeSlots>()
+            + self.allocated * self.slots_per_stripe as usize * size_of::<u32>()
+    }
+
+    fn residence(&self, stripe: StripeId) -> Residence {
+        self.stripes[stripe.0 as usize].residence
+    }
+
+    fn set_residence(&mut self, stripe: StripeId, residence: Residence) {
+        let before = std::mem::replace(&mut self.stripes[stripe.0 as usize].residence, residence);
+        self.present -= usize::from(before == Residence::Present);
+        self.present += usize::from(residence == Residence::Present);
+    }
+
+    fn empty(&mut self, stripe: StripeId, residence: Residence) {
+        self.owners.clear_run(self.first(stripe), self.slots_per_stripe, |_, _, _| ());
+        self.set_residence(stripe, residence);
+        let checksums = std::mem::take(&mut self.stripes[stripe.0 as usize].checksums);
+        self.allocated -= usize::from(!checksums.is_empty());
+    }
+
+    fn allocate(&mut self, stripe: StripeId) {
+        let checksums = &mut self.stripes[stripe.0 as usize].checksums;
+        if self.has_checksums && checksums.is_empty() {
+            *checksums = vec![0; self.slots_per_stripe as usize].into_boxed_slice();
+            self.allocated += 1;
+        }
+    }
+
+    fn first(&self, stripe: StripeId) -> u32 {
+        stripe.0 * self.slots_per_stripe
+    }
+
+    fn split(&self, slot: SlotNo) -> (StripeId, usize) {
+        (StripeId(slot.0 / self.slots_per_stripe), (slot.0 % self.slots_per_stripe) as usize)
+    }
+}
+
+/// The owners and checksums of the slots of a stripe in its record of a table page, which begins with them.
+pub(super) fn entries(record: &[u8]) -> impl Iterator<Item = (Option<u32>, u32)> {
+    record.as_chunks::<SLOT_BYTES>().0.iter().map(|entry| {
+        let entry = u64::from_le_bytes(*entry);
+        let owner = entry as u32;
+        ((owner != NO_VALUE).then_some(owner), (entry >> 32) as u32)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! The table cache: slots that leave memory are found again on the members, and nothing is read without them.
+
+use std::rc::Rc;
+
+use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::volume::{Volume, VolumeError};
+use sinew_engine::pool::{Candidate, PoolKind};
+use sinew_format::model::mapped_geometry::{PAGE_BYTES, Protection};
+use sinew_members::status::ShardStatus;
+use sinew_sim::{OpenPool, World};
+
+use crate::opening::made;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+const BLOCKS: u64 = 1000;
+
+struct Scene {
+    world: World,
+    members: Vec<Candidate>,
+    pool: Rc<OpenPool>,
+    /// The version that each block has.
+    versions: Vec<u8>,
+}
+
+impl Scene {
+    /// A pool with a volume whose blocks were overwritten in random order, after a clean stop.
+    fn new() -> Scene {
+        let world = World::new(5);
+        let kind = PoolKind::Mapped { protection: Protection::Parity1, data_columns: 0, checksums: true };
+        let members = made(&world, 4, kind);
+        let pool = Scene::open(&world, &members);
+        let mut scene = Scene { world, members, pool, versions: vec![0; BLOCKS as usize] };
+        let control = Rc::clone(&scene.pool.control);
+        let made = async move { control.create_volume("v", BLOCKS * BLOCK).await };
+        scene.world.block_on(made).unwrap().unwrap();
+        let mut rng = scene.world.rng("overwrites");
+        (0..BLOCKS).for_each(|block| scene.write(block));
+        (0..BLOCKS).for_each(|_| scene.write(rng.below(BLOCKS)));
+        scene.close();
+        scene.pool = Scene::open(&scene.world, &scene.members);
+        scene
+    }
+
+    fn open(world: &World, members: &[Candidate]) -> Rc<OpenPool> {
+        let (io, members) = (world.io(), members.to_vec());
+        Rc::new(world.block_on(OpenPool::open(io, members, || false)).unwrap().unwrap())
+    }
+
+    fn close(&self) {
+        let control = Rc::clone(&self.pool.control);
+        self.world.block_on(async move { control.close().await }).unwrap().unwrap();
+    }
+
+    fn content(&self, block: u64) -> Vec<u8> {
+        let version = u64::from(self.versions[block as usize]);
+        (0..BLOCK).map(|i| (i * 3 + block * 17 + version * 101) as u8).collect()
+    }
+
+    fn write(&mut self, block: u64) {
+        self.versions[block as usize] += 1;
+        let (volume, data) = (self.pool.volume("v").unwrap(), Buf::copy_of(&self.content(block)));
+        self.world.block_on(async move { volume.write(block * BLOCK, data, false).await }).unwrap().unwrap();
+    }
+
+    fn read(&self, block: u64) -> Result<Vec<u8>, VolumeError> {
+        let volume = self.pool.volume("v").unwrap();
+        let bufs =
+            self.world.block_on(async move { volume.read(block * BLOCK, BLOCK as u32).await }).unwrap()?;
+        Ok(bufs.iter().flat_map(|buf| buf.bytes().to_vec()).collect())
+    }
+
+    fn set_table_cache(&self, bytes: Option<u64>) {
+        let control = Rc::clone(&self.pool.control);
+        self.world.block_on(async move { control.set_table_cache(bytes).await }).unwrap();
+    }
+
+    fn status(&self) -> ShardStatus {
+        let control = Rc::clone(&self.pool.control);
+        self.world.block_on(async move { control.status().await }).unwrap().unwrap()
+    }
+}
+
+#[test]
+fn absent_slots_are_read_when_they_are_needed() {
+    let mut scene = Scene::new();
+    let before = scene.status();
+    assert_eq!(before.counters.slot_pages_read, 0);
+    scene.set_table_cache(Some(0));
+    assert!(scene.status().table_bytes < before.table_bytes);
+    for block in 0..BLOCKS {
+        assert!(scene.read(block).unwrap() == scene.content(block), "block {block}");
+    }
+    let pages_read = scene.status().counters.slot_pages_read;
+    assert!(pages_read > 1, "{pages_read} pages read");
+    // Compaction and pages that are written again need slots as well.
+    for round in 0..4 {
+        (round..BLOCKS).step_by(3).for_each(|block| scene.write(block));
+    }
+    for block in 0..BLOCKS {
+        assert!(scene.read(block).unwrap() == scene.content(block), "block {block}");
+    }
+    // With room, each page is read at most once.
+    scene.set_table_cache(None);
+    (0..BLOCKS).for_each(|block| drop(scene.read(block).unwrap()));
+    let pages_read = scene.status().counters.slot_pages_read;
+    (0..BLOCKS).for_each(|block| drop(scene.read(block).unwrap()));
+    assert_eq!(scene.status().counters.slot_pages_read, pages_read);
+}
+
+#[test]
+fn nothing_is_read_without_checksums() {
+    let mut scene = Scene::new();
+    let config = scene.pool.control.config();
+    // Every copy of every page becomes unreadable, as no number of faults that the pool survives would make it.
+    for (candidate, member) in scene.members.iter().zip(&config.members) {
+        let first = member.layout.page_offset(0, 0);
+        let bytes = u64::from(member.layout.page_slots) * PAGE_BYTES as u64;
+        scene.world.device(candidate.device).spoil(first..first + bytes);
+    }
+    assert!(scene.read(0).unwrap() == scene.content(0), "what is in memory counts");
+    scene.set_table_cache(Some(0));
+    // Pages that have changed since the opening are still in memory.
+    let mut failed = 0;
+    for block in 0..BLOCKS {
+        match scene.read(block) {
+            Ok(found) => assert!(found == scene.content(block), "block {block}"),
+            Err(error) => {
+                assert_eq!(error, VolumeError::Failed, "block {block}");
+                failed += 1;
+            }
+        }
+    }
+    assert!(failed > 0, "all pages are in memory");
+    // Writes do not need them, and the server can be stopped.
+    scene.write(7);
+    scene.close();
+}
