@@ -157,9 +157,7 @@ impl<I: Io> Control<I> {
             moved[shard] = key;
             moved.iter().copied().min().unwrap_or(0)
         };
-        for shard in &self.shards {
-            let _ = shard.send(ControlRequest::MovedEverywhere { to, key: least }).await;
-        }
+        self.tell_all(|| ControlRequest::MovedEverywhere { to, key: least }).await;
         if self.growth_end().is_some_and(|end| least >= end) {
             let _turn = self.turn().await;
             // When it cannot be stored the pool has failed, and the next opening finishes.

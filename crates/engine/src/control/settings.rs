@@ -40,9 +40,7 @@ impl<I: Io> Control<I> {
             bytes_per_second: bounds.bytes_per_second.div_ceil(shards),
             pause_above_iops: bounds.pause_above_iops.div_ceil(shards),
         };
-        for shard in &self.shards {
-            let _ = shard.send(ControlRequest::Throttle(share)).await;
-        }
+        self.tell_all(|| ControlRequest::Throttle(share)).await;
     }
 
     /// The limits of background work of the whole pool.
@@ -60,9 +58,7 @@ impl<I: Io> Control<I> {
         if self.spike_avoidance.replace(mode) != mode {
             self.note_setting("spike-avoidance", mode.name().to_owned());
         }
-        for shard in &self.shards {
-            let _ = shard.send(ControlRequest::SpikeAvoidance(mode)).await;
-        }
+        self.tell_all(|| ControlRequest::SpikeAvoidance(mode)).await;
     }
 
     /// Returns the mode of spike avoidance.
@@ -72,9 +68,7 @@ impl<I: Io> Control<I> {
 
     /// Sets the form of large groups of an array's log until the pool is closed; to compare the forms.
     pub async fn set_group_form(&self, form: GroupForm) {
-        for shard in &self.shards {
-            let _ = shard.send(ControlRequest::GroupForm(form)).await;
-        }
+        self.tell_all(|| ControlRequest::GroupForm(form)).await;
     }
 
     /// Sets the policy of a mapped pool. Arrays have none.
@@ -89,14 +83,11 @@ impl<I: Io> Control<I> {
         if self.policy.replace(policy) != policy {
             self.note_setting("policy", policy.to_string());
         }
-        for shard in &self.shards {
-            let _ = shard.send(ControlRequest::Policy(policy)).await;
-        }
+        self.tell_all(|| ControlRequest::Policy(policy)).await;
         Ok(())
     }
 
-    /// Bounds the memory for what the tables of a mapped pool keep of slots, in bytes; `None` is no bound. Arrays have no such
-    /// tables.
+    /// Bounds the memory of the table cache of a mapped pool, in bytes; `None` is no bound. Arrays have no table cache.
     pub async fn set_table_cache(&self, bytes: Option<u64>) {
         if self.table_cache.replace(bytes) != bytes {
             self.note_setting(
@@ -104,13 +95,11 @@ impl<I: Io> Control<I> {
                 bytes.map_or("none".to_owned(), |bytes| format!("{bytes} bytes")),
             );
         }
-        let shards = self.shards.len() as u64;
-        for shard in &self.shards {
-            let _ = shard.send(ControlRequest::TableCache(bytes.map(|bytes| bytes / shards))).await;
-        }
+        let share = bytes.map(|bytes| bytes / self.shards.len() as u64);
+        self.tell_all(|| ControlRequest::TableCache(share)).await;
     }
 
-    /// The bound of the memory for what tables keep of slots.
+    /// The bound of the table cache.
     pub fn table_cache(&self) -> Option<u64> {
         self.table_cache.get()
     }
@@ -148,11 +137,8 @@ impl<I: Io> Control<I> {
         if !self.is_elastic() {
             return;
         }
-        for shard in &self.shards {
-            // Looked up each time: the last change counts, whichever order is carried out last.
-            let policy = self.config.borrow().elastic_policy;
-            let _ = shard.send(ControlRequest::ElasticPolicy(policy)).await;
-        }
+        // Looked up for each shard: the last change counts, whichever order is carried out last.
+        self.tell_all(|| ControlRequest::ElasticPolicy(self.elastic_policy())).await;
     }
 
     fn is_elastic(&self) -> bool {
@@ -176,9 +162,7 @@ impl<I: Io> Control<I> {
             self.note_setting("io-timeout", after);
         }
         self.io_timeouts.set(ns);
-        for shard in &self.shards {
-            let _ = shard.send(ControlRequest::IoTimeout(ns)).await;
-        }
+        self.tell_all(|| ControlRequest::IoTimeout(ns)).await;
     }
 
     /// Returns the I/O timeout; `None` if it is disabled.

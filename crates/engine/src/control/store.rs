@@ -332,6 +332,13 @@ impl<I: Io> Control<I> {
         let _ = self.ask_all(|done| ControlRequest::Fail { members: members.clone(), done }).await;
     }
 
+    /// Tells every shard something that has no answer.
+    pub(super) async fn tell_all(&self, order: impl Fn() -> ControlRequest) {
+        for shard in &self.shards {
+            let _ = shard.send(order()).await;
+        }
+    }
+
     /// Asks every shard and waits for all.
     pub(super) async fn ask_all(
         &self,

@@ -275,6 +275,11 @@ impl MappedGeometry {
         (PAGE_BYTES - PAGE_HEADER_BYTES) / self.stripe_record_bytes()
     }
 
+    /// The page of the stripe table that a stripe is in.
+    pub fn stripe_page(&self, stripe: StripeId) -> u32 {
+        stripe.0 / self.stripes_per_page() as u32
+    }
+
     /// Limit of the stripes of a shard with `chunks` chunks: one and a half times the number of full stripes, so that there is
     /// room for short ones; beyond that, compaction must merge them. Never more than there are numbers for slots.
     pub fn stripes_max(&self, chunks: u64) -> u64 {

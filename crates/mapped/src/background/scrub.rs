@@ -279,17 +279,6 @@ impl<I: Io> Scrubber<I> {
     async fn scrub_pages(&self) {
         let pages: Vec<PageId> = self.store.tables().pages.written().map(|(page, _)| page).collect();
         for page in pages {
-            // What a bad copy has is to be found elsewhere before the copy is given up.
-            let _slots = match page {
-                PageId::Stripes(number) => match self.store.pin_page_slots(number).await {
-                    Ok(slots) => Some(slots),
-                    Err(_) => {
-                        self.store.counters().scrub_unrepaired.add(1);
-                        continue;
-                    }
-                },
-                _ => None,
-            };
             let copies = self.store.tables().pages.copies(page).to_vec();
             let mut found = Vec::with_capacity(copies.len());
             for &copy in copies.iter().filter(|copy| self.store.members().is_active(copy.member)) {
@@ -299,7 +288,16 @@ impl<I: Io> Scrubber<I> {
             }
             // One that is older than another was not written when it should have been.
             let newest = found.iter().filter_map(|(_, lsn)| *lsn).max();
-            for (copy, _) in found.into_iter().filter(|(_, lsn)| lsn.is_none() || *lsn < newest) {
+            found.retain(|(_, lsn)| lsn.is_none() || *lsn < newest);
+            if found.is_empty() {
+                continue;
+            }
+            // The page is written anew from memory: all of it has to be there before a copy is given up.
+            let Ok(_slots) = self.store.pin_page(page).await else {
+                self.store.counters().scrub_unrepaired.add(1);
+                continue;
+            };
+            for (copy, _) in found {
                 self.store.give_up_page(page, copy);
             }
         }

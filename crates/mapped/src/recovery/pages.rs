@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::marks::Mark;
 use crate::recovery::{READ_MARKS, Recovery};
 use crate::store::dirty_pages::PageCopy;
+use crate::store::page_copy;
 use sinew_core::buf::Buf;
 use sinew_core::ids::Lsn;
 use sinew_core::io::Io;
@@ -74,13 +75,11 @@ impl<I: Io> Recovery<I> {
 
     /// Reads a page from any of its copies.
     async fn read_page(&self, id: PageId, page: &FoundPage) -> Result<Buf, RecoverError> {
-        for copy in &page.copies {
-            let offset = self.members.get(copy.member).layout.page_offset(self.index, copy.slot);
-            if let Ok(buf) = self.members.read_at(copy.member, offset, PAGE_BYTES).await
-                && PageHeader::open(&mut buf.bytes().to_vec())
-                    .is_ok_and(|h| h.page == id && h.lsn == page.lsn)
+        for &copy in &page.copies {
+            if let Some((header, data)) = page_copy::read(&self.members, self.index, copy).await
+                && (header.page, header.lsn) == (id, page.lsn)
             {
-                return Ok(buf);
+                return Ok(data);
             }
         }
         // It was there a moment ago.

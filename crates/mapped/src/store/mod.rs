@@ -17,6 +17,7 @@ pub(crate) mod live_counts;
 pub(crate) mod membership;
 pub(crate) mod metadata_redundancy;
 pub(crate) mod overlapped_commit;
+pub(crate) mod page_copy;
 pub(crate) mod page_snapshot;
 pub(crate) mod release;
 pub(crate) mod room;

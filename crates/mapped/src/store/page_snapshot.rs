@@ -28,15 +28,13 @@ impl<I: Io> Store<I> {
     pub(crate) async fn take_snapshot(self: &Rc<Self>) -> Result<Option<Snapshot>, VolumeError> {
         let oldest = self.tables().pages.oldest();
         let _slots = match oldest {
-            Some(PageId::Stripes(page)) if !mutation::on(Mutation::EncodeAbsent) => {
-                Some(self.pin_page_slots(page).await?)
-            }
+            Some(page) if !mutation::on(Mutation::EncodeAbsent) => self.pin_page(page).await?,
             _ => None,
         };
-        Ok(self.take_oldest())
+        Ok(self.encode_oldest())
     }
 
-    fn take_oldest(&self) -> Option<Snapshot> {
+    fn encode_oldest(&self) -> Option<Snapshot> {
         let mut tables = self.tables.borrow_mut();
         let (page, lsn, since) = tables.pages.take_oldest()?;
         let mut data = Buf::stale(PAGE_BYTES);

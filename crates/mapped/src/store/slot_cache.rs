@@ -18,7 +18,7 @@ pub(super) struct SlotCache {
     /// Stripes whose slots may be in memory.
     stripes_max: Cell<usize>,
     pages: RefCell<Vec<PageUse>>,
-    hand: Cell<usize>,
+    hand: Cell<u32>,
     /// Pages that are being read.
     reading: RefCell<BTreeSet<u32>>,
     read: Signal,
@@ -106,24 +106,23 @@ impl SlotCache {
 
     /// Takes slots out of memory until there are no more than there may be; gives the number of pages.
     pub(super) fn evict(&self, tables: &mut Tables) -> usize {
-        let pages = tables.stripe_pages() as usize;
         let mut uses = self.pages.borrow_mut();
-        if uses.len() < pages {
-            uses.resize(pages, PageUse::default());
-        }
         let mut evicted = 0;
         // Twice around: the first time, pages may have been used since the last.
-        for _ in 0..2 * pages {
+        for _ in 0..2 * tables.slot_pages() {
             if tables.slots_present() <= self.stripes_max.get() {
                 break;
             }
-            let page = self.hand.get() % pages;
+            let Some(page) = tables.next_slot_page(self.hand.get()) else { break };
             self.hand.set(page + 1);
-            let is_recent = std::mem::take(&mut uses[page].is_recent);
-            let is_stored = tables.pages.is_stored(PageId::Stripes(page as u32))
-                || mutation::on(Mutation::EvictUnwritten);
-            if uses[page].pins == 0 && !is_recent && is_stored {
-                tables.evict_slots(page as u32);
+            // A page that was never pinned has no entry.
+            let used =
+                uses.get_mut(page as usize).map(|used| (used.pins, std::mem::take(&mut used.is_recent)));
+            let is_in_use = used.is_some_and(|(pins, is_recent)| pins > 0 || is_recent);
+            let is_stored =
+                tables.pages.is_stored(PageId::Stripes(page)) || mutation::on(Mutation::EvictUnwritten);
+            if !is_in_use && is_stored {
+                tables.evict_slots(page);
                 evicted += 1;
             }
         }

@@ -6,12 +6,12 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::dirty_pages::PageCopy;
+use crate::store::page_copy;
 use sinew_core::buf::Buf;
 use sinew_core::ids::{Lsn, StripeId};
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
-use sinew_format::model::mapped_geometry::PAGE_BYTES;
-use sinew_format::table_page::{PageHeader, PageId};
+use sinew_format::table_page::PageId;
 
 /// Keeps the slots of a stripe in memory.
 pub(crate) struct SlotPin<I: Io> {
@@ -38,18 +38,25 @@ impl<I: Io> Store<I> {
     /// # Errors
     /// When no copy of the table page can be read.
     pub(crate) async fn pin_slots(self: &Rc<Self>, stripe: StripeId) -> Result<SlotPin<I>, VolumeError> {
-        let page = stripe.0 / self.geometry.stripes_per_page() as u32;
+        let page = self.geometry.stripe_page(stripe);
         if self.tables().slots_are_absent(stripe) {
             return Box::pin(self.pin_page_slots(page)).await;
         }
         Ok(self.hold_slots(page))
     }
 
-    /// As [`Store::pin_slots`], for all stripes of a table page.
+    /// Keeps all of a table page in memory. Only pages of the stripe table have slots, which may be absent.
     ///
     /// # Errors
-    /// As there.
-    pub(crate) async fn pin_page_slots(self: &Rc<Self>, page: u32) -> Result<SlotPin<I>, VolumeError> {
+    /// As for [`Store::pin_slots`].
+    pub(crate) async fn pin_page(self: &Rc<Self>, page: PageId) -> Result<Option<SlotPin<I>>, VolumeError> {
+        match page {
+            PageId::Stripes(number) => self.pin_page_slots(number).await.map(Some),
+            PageId::Shard | PageId::Map(_) => Ok(None),
+        }
+    }
+
+    async fn pin_page_slots(self: &Rc<Self>, page: u32) -> Result<SlotPin<I>, VolumeError> {
         let pin = self.hold_slots(page);
         if self.tables().page_has_absent_slots(page) {
             self.read_slots(page).await?;
@@ -113,12 +120,8 @@ impl<I: Io> Store<I> {
 
     /// A copy of a table page with the last journal block that it contains, if it is an intact copy of that page.
     pub(crate) async fn read_page_copy(&self, copy: PageCopy, page: PageId) -> Option<(Lsn, Buf)> {
-        let offset = self.members.get(copy.member).layout.page_offset(self.index, copy.slot);
-        let mut data = self.members.read_at(copy.member, offset, PAGE_BYTES).await.ok()?;
-        let header = PageHeader::open(data.bytes_mut()).ok()?;
-        let is_it =
-            header.pool == self.pool && usize::from(header.shard) == self.index && header.page == page;
-        is_it.then_some((header.lsn, data))
+        let (header, data) = page_copy::read(&self.members, self.index, copy).await?;
+        (header.pool == self.pool && header.page == page).then_some((header.lsn, data))
     }
 
     /// Whether no copy of some page with absent slots can be read. Such a page cannot be written either.

@@ -82,7 +82,7 @@ impl Tables {
         Tables {
             geometry,
             map: RunMap::new(),
-            slots: SlotTable::new(geometry.slots_per_stripe(), geometry.checksums),
+            slots: SlotTable::new(&geometry),
             stripes: Vec::new(),
             homes: Vec::new(),
             map_pages: Vec::new(),
@@ -290,7 +290,7 @@ impl Tables {
     }
 
     fn admits_stripe(&mut self, lsn: Lsn, stripe: StripeId) -> bool {
-        self.pages.admits(PageId::Stripes(stripe.0 / self.geometry.stripes_per_page() as u32), lsn)
+        self.pages.admits(PageId::Stripes(self.geometry.stripe_page(stripe)), lsn)
     }
 
     fn admits_map(&mut self, lsn: Lsn, block: ShardBlock) -> bool {

@@ -110,7 +110,7 @@ pub(crate) struct BenchArgs {
     /// How members in a latency spike are detected.
     #[arg(long, alias = "step-around", value_parser = names::spike_avoidance(), default_value_t)]
     spike_avoidance: SpikeAvoidance,
-    /// Of a mapped pool: memory for what its tables keep of slots, or `none` for no bound.
+    /// Of a mapped pool: memory of the table cache, or `none` for no bound.
     #[arg(long, value_name = "SIZE", default_value = "none", value_parser = TableCache::parse,
         conflicts_with = "level")]
     table_cache: TableCache,

@@ -74,8 +74,8 @@ pub(crate) struct Listen {
     /// Processor cores to serve with, for example 0-3,6: one thread on each, at most one per shard; by default all.
     #[arg(long, value_name = "LIST", value_parser = cores::parse)]
     pub(crate) cores: Option<CoreList>,
-    /// Memory for what the tables of a mapped pool keep of slots, for example 2G, or `none` for no bound; an eighth of the
-    /// machine's memory by default (docs/howto/size.md).
+    /// Memory of the table cache of a mapped pool, for example 2G, or `none` for no bound; an eighth of the machine's memory
+    /// by default (docs/howto/size.md).
     #[arg(long, value_name = "SIZE", value_parser = TableCache::parse)]
     pub(crate) table_cache: Option<TableCache>,
     /// Set the policy and the spike avoidance of a preset: sinew, fusionraid, fusion-nd, raid50, elastic,

@@ -1,4 +1,4 @@
-//! The bound of the table cache: what the tables of mapped pools keep of slots in memory.
+//! The bound of the table cache of mapped pools: memory for the owners and checksums of slots.
 
 use anyhow::Result;
 

@@ -94,7 +94,7 @@ pub(crate) struct PoolState {
     pub(crate) work: Vec<WorkState>,
     /// Memory of the tables.
     pub(crate) table_bytes: u64,
-    /// Bound of the memory for what the tables keep of slots; null for none.
+    /// Bound of the table cache of a mapped pool; null for none.
     pub(crate) table_cache_bytes: Option<u64>,
     /// The journal.
     pub(crate) journal: JournalState,

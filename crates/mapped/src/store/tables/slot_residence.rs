@@ -20,9 +20,14 @@ impl Tables {
         self.slots.is_absent(stripe)
     }
 
-    /// Pages of the stripe table that stripes have been in.
-    pub(crate) fn stripe_pages(&self) -> u32 {
-        self.stripe_count().div_ceil(self.geometry.stripes_per_page() as u32)
+    /// The number of pages with slots in memory.
+    pub(in crate::store) fn slot_pages(&self) -> usize {
+        self.slots.page_count()
+    }
+
+    /// The next page with slots in memory from this one on, around the end.
+    pub(in crate::store) fn next_slot_page(&self, page: u32) -> Option<u32> {
+        self.slots.next_page(page)
     }
 
     /// Whether any stripe of a page lacks its slots.
@@ -38,6 +43,7 @@ impl Tables {
                 _ => self.slots.evict(stripe),
             }
         }
+        self.slots.forget_page(page);
     }
 
     /// Fills in the absent slots of a page from the page as a member has it; false if it lacks some.

@@ -3,22 +3,25 @@
 //! The slots of a stripe may be *absent*: then they are as the stripe's table page has them on the members, but for slots
 //! that were written since, which are here. They have to be filled in before they are looked at.
 
-use sinew_core::ids::{SlotNo, StripeId};
-use sinew_core::mutation::{self, Mutation};
+use std::collections::BTreeSet;
 
 use crate::store::run_map::{GROUP_INDICES, NO_VALUE, RunMap};
+use sinew_core::ids::{SlotNo, StripeId};
+use sinew_core::mutation::{self, Mutation};
+use sinew_format::model::mapped_geometry::MappedGeometry;
 
 /// Bytes of a slot in a table page: its owner and its checksum.
 const SLOT_BYTES: usize = 8;
 
 /// The slots of all stripes.
 pub(super) struct SlotTable {
-    slots_per_stripe: u32,
-    has_checksums: bool,
+    geometry: MappedGeometry,
     owners: RunMap,
     stripes: Vec<StripeSlots>,
     /// Stripes whose slots are in memory.
     present: usize,
+    /// Pages that may have such stripes.
+    pages: BTreeSet<u32>,
     /// Stripes that have memory for checksums.
     allocated: usize,
 }
@@ -42,13 +45,13 @@ enum Residence {
 }
 
 impl SlotTable {
-    pub(super) fn new(slots_per_stripe: u32, has_checksums: bool) -> SlotTable {
+    pub(super) fn new(geometry: &MappedGeometry) -> SlotTable {
         SlotTable {
-            slots_per_stripe,
-            has_checksums,
+            geometry: *geometry,
             owners: RunMap::new(),
             stripes: Vec::new(),
             present: 0,
+            pages: BTreeSet::new(),
             allocated: 0,
         }
     }
@@ -60,13 +63,28 @@ impl SlotTable {
 
     /// Bytes of memory that the slots of a stripe take at most.
     pub(super) fn stripe_bytes(&self) -> u64 {
-        let of_slot = if self.has_checksums { SLOT_BYTES } else { SLOT_BYTES / 2 };
-        u64::from(self.slots_per_stripe) * of_slot as u64
+        let of_slot = if self.geometry.checksums { SLOT_BYTES } else { SLOT_BYTES / 2 };
+        u64::from(self.geometry.slots_per_stripe()) * of_slot as u64
     }
 
     /// Stripes whose slots are in memory.
     pub(super) fn present(&self) -> usize {
         self.present
+    }
+
+    /// The number of pages that may have stripes whose slots are in memory.
+    pub(super) fn page_count(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Of these pages, the next from `page` on, around the end.
+    pub(super) fn next_page(&self, page: u32) -> Option<u32> {
+        self.pages.range(page..).next().or(self.pages.first()).copied()
+    }
+
+    /// Forgets a page whose stripes have no slots in memory any more.
+    pub(super) fn forget_page(&mut self, page: u32) {
+        self.pages.remove(&page);
     }
 
     pub(super) fn is_absent(&self, stripe: StripeId) -> bool {
@@ -75,7 +93,7 @@ impl SlotTable {
 
     /// Begins a stripe, which has no owners yet.
     pub(super) fn open(&mut self, stripe: StripeId) {
-        self.owners.clear_run(self.first(stripe), self.slots_per_stripe, |_, _, _| ());
+        self.owners.clear_run(self.first(stripe), self.geometry.slots_per_stripe(), |_, _, _| ());
         self.set_residence(stripe, Residence::Present);
         self.allocate(stripe);
     }
@@ -100,7 +118,7 @@ impl SlotTable {
         }
         self.owners.set_run(first.0, checksums.len() as u32, first_block);
         self.allocate(stripe);
-        if self.has_checksums {
+        if self.geometry.checksums {
             self.stripes[stripe.0 as usize].checksums[slot..][..checksums.len()].copy_from_slice(checksums);
         }
     }
@@ -156,13 +174,13 @@ impl SlotTable {
 
     /// Brings the slots of stripes into the processor's cache.
     pub(super) fn warm(&self, first: StripeId, stripes: u32) {
-        self.owners.warm(self.first(first), stripes * self.slots_per_stripe);
+        self.owners.warm(self.first(first), stripes * self.geometry.slots_per_stripe());
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
         self.owners.memory_bytes()
             + self.stripes.capacity() * size_of::<StripeSlots>()
-            + self.allocated * self.slots_per_stripe as usize * size_of::<u32>()
+            + self.allocated * self.geometry.slots_per_stripe() as usize * size_of::<u32>()
     }
 
     fn residence(&self, stripe: StripeId) -> Residence {
@@ -172,11 +190,14 @@ impl SlotTable {
     fn set_residence(&mut self, stripe: StripeId, residence: Residence) {
         let before = std::mem::replace(&mut self.stripes[stripe.0 as usize].residence, residence);
         self.present -= usize::from(before == Residence::Present);
-        self.present += usize::from(residence == Residence::Present);
+        if residence == Residence::Present {
+            self.present += 1;
+            self.pages.insert(self.geometry.stripe_page(stripe));
+        }
     }
 
     fn empty(&mut self, stripe: StripeId, residence: Residence) {
-        self.owners.clear_run(self.first(stripe), self.slots_per_stripe, |_, _, _| ());
+        self.owners.clear_run(self.first(stripe), self.geometry.slots_per_stripe(), |_, _, _| ());
         self.set_residence(stripe, residence);
         let checksums = std::mem::take(&mut self.stripes[stripe.0 as usize].checksums);
         self.allocated -= usize::from(!checksums.is_empty());
@@ -184,18 +205,21 @@ impl SlotTable {
 
     fn allocate(&mut self, stripe: StripeId) {
         let checksums = &mut self.stripes[stripe.0 as usize].checksums;
-        if self.has_checksums && checksums.is_empty() {
-            *checksums = vec![0; self.slots_per_stripe as usize].into_boxed_slice();
+        if self.geometry.checksums && checksums.is_empty() {
+            *checksums = vec![0; self.geometry.slots_per_stripe() as usize].into_boxed_slice();
             self.allocated += 1;
         }
     }
 
     fn first(&self, stripe: StripeId) -> u32 {
-        stripe.0 * self.slots_per_stripe
+        stripe.0 * self.geometry.slots_per_stripe()
     }
 
     fn split(&self, slot: SlotNo) -> (StripeId, usize) {
-        (StripeId(slot.0 / self.slots_per_stripe), (slot.0 % self.slots_per_stripe) as usize)
+        (
+            StripeId(slot.0 / self.geometry.slots_per_stripe()),
+            (slot.0 % self.geometry.slots_per_stripe()) as usize,
+        )
     }
 }
 

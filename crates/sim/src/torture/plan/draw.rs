@@ -163,10 +163,7 @@ impl Plan {
         }
         plan.draw_pair(&mut Rng::stream(seed, "plan, pair", 0));
         plan.draw_growth(&mut Rng::stream(seed, "plan, growth", 0));
-        let cache = &mut Rng::stream(seed, "plan, table cache", 0);
-        if cache.chance(0.15) {
-            plan.table_cache = [1, 1, 8, 32][cache.below(4) as usize];
-        }
+        plan.draw_table_cache(&mut Rng::stream(seed, "plan, table cache", 0));
         plan.draw_compressing(&mut Rng::stream(seed, "plan, mapped, compressing", 0));
         if plan.physical > 0 && Rng::stream(seed, "plan, full openings", 0).chance(0.5) {
             plan.full_openings = 0.2;
@@ -237,6 +234,13 @@ impl Plan {
         if rng.chance(0.15) {
             self.physical = 100;
             self.squeeze = [0.005, 0.02, 0.1][rng.below(3) as usize];
+        }
+    }
+
+    /// Some mapped pools have little memory for their tables.
+    fn draw_table_cache(&mut self, rng: &mut Rng) {
+        if rng.chance(0.15) {
+            self.table_cache = [1, 1, 8, 32][rng.below(4) as usize];
         }
     }
 

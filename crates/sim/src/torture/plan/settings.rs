@@ -114,7 +114,7 @@ plan! {
     troubles: Vec<Trouble>,
     /// Chance of one of the troubles, per check of the world.
     trouble: f64,
-    /// Memory for what the tables of a mapped pool keep of slots, in KiB; 0 is no bound.
+    /// Memory of the table cache of a mapped pool, in KiB; 0 is no bound.
     table_cache: u64,
     /// Members that may be added, one after the other.
     added: Vec<MemberPlan>,

@@ -1,6 +1,7 @@
 //! Slots that leave memory and come back.
 
 use sinew_core::ids::{SlotNo, StripeId};
+use sinew_format::model::mapped_geometry::{MappedGeometry, Protection};
 
 use super::{SLOT_BYTES, SlotTable, entries};
 
@@ -8,7 +9,15 @@ const SLOTS: u32 = 32;
 
 /// Two stripes, of which the second has owners in its first slots.
 fn table(has_checksums: bool) -> SlotTable {
-    let mut table = SlotTable::new(SLOTS, has_checksums);
+    let geometry = MappedGeometry {
+        protection: Protection::Parity1,
+        data_columns: 2,
+        shards: 1,
+        checksums: has_checksums,
+        journal_blocks: 64,
+    };
+    assert_eq!(geometry.slots_per_stripe(), SLOTS);
+    let mut table = SlotTable::new(&geometry);
     table.grow(2);
     (0..2).for_each(|stripe| table.open(StripeId(stripe)));
     table.own(SlotNo(SLOTS), 700, &[1, 2, 3]);
