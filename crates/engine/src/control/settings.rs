@@ -89,12 +89,10 @@ impl<I: Io> Control<I> {
 
     /// Bounds the memory of the table cache of a mapped pool, in bytes; `None` is no bound. Arrays have no table cache.
     pub async fn set_table_cache(&self, bytes: Option<u64>) {
-        if self.table_cache.replace(bytes) != bytes {
-            self.note_setting(
-                "table-cache",
-                bytes.map_or("none".to_owned(), |bytes| format!("{bytes} bytes")),
-            );
+        if self.config().geometry.mapped().is_none() {
+            return;
         }
+        self.table_cache.set(bytes);
         let share = bytes.map(|bytes| bytes / self.shards.len() as u64);
         self.tell_all(|| ControlRequest::TableCache(share)).await;
     }
