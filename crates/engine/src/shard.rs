@@ -35,13 +35,16 @@ pub async fn open_shards<I: Io>(
     mailboxes: Vec<(usize, Receiver<ControlRequest>)>,
     control: &Sender<ShardEvent>,
     mode: OpenMode,
+    table_cache: Option<u64>,
 ) -> Result<(BTreeMap<usize, Shard<I>>, RecoveryReport), RecoverError> {
+    let table_cache = table_cache.map(|bytes| bytes / config.geometry.shards() as u64);
     let (done, answers) = async_channel::bounded(mailboxes.len().max(1));
     for (index, mailbox) in mailboxes {
         let (config, devices) = (Rc::clone(config), devices.to_vec());
         let (shard_io, control, done) = (io.clone(), control.clone(), done.clone());
         io.spawn(async move {
-            let shard = OpenShard { io: shard_io, index, config, devices: &devices, control, mode };
+            let shard =
+                OpenShard { io: shard_io, index, config, devices: &devices, control, mode, table_cache };
             let opened = Shard::open(shard, mailbox).await;
             let _ = done.send((index, opened)).await;
         });

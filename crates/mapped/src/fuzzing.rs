@@ -26,7 +26,7 @@ impl LoadedTables {
     /// # Errors
     /// When the content is impossible in this pool.
     pub fn load(&mut self, page: PageId, lsn: u64, bytes: &[u8]) -> Result<(), DecodeError> {
-        self.tables.load_page(page, bytes, &self.bounds)?;
+        self.tables.load_page(page, bytes, &self.bounds, true)?;
         self.tables.pages.loaded(page, lsn, Vec::new());
         Ok(())
     }

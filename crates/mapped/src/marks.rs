@@ -222,6 +222,8 @@ sinew_core::coverage_marks! {
     RecoverPieceLost,
     /// A member has an older version of a page.
     RecoverPageOlder,
+    /// Slots that were left on the members were read, since records not known durable are about their stripes.
+    RecoverSlotsRead,
     /// A record without a good copy of its data was dropped.
     RecoverDropped,
     /// A stripe's end was dropped, since dropping another record had brought a block back to it.

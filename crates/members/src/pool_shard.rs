@@ -37,6 +37,8 @@ pub struct OpenShard<'a, I> {
     pub control: Sender<ShardEvent>,
     /// How the pool is opened.
     pub mode: OpenMode,
+    /// The bound of the shard's part of the table cache, in bytes; `None` is no bound.
+    pub table_cache: Option<u64>,
 }
 
 /// One shard of an open pool. All methods run on the thread on which the shard was opened.

@@ -100,6 +100,20 @@ impl OpenPool {
         OpenPool::open_by(io, devices, &Opener::default(), remote).await
     }
 
+    /// As [`OpenPool::open`], with this bound of the table cache.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn open_bounded(
+        io: SimIo,
+        devices: Vec<Candidate>,
+        table_cache: Option<u64>,
+        remote: impl FnMut() -> bool,
+    ) -> Result<OpenPool, OpenError> {
+        let found = discover(&io, &devices, &Opener::default()).await.map_err(OpenError::of_discovery)?;
+        open_found(io, Found { table_cache, ..found }, Box::new(remote)).await
+    }
+
     /// As [`OpenPool::open`], by this opener.
     ///
     /// # Errors
@@ -179,8 +193,8 @@ fn open_found<'a>(io: SimIo, found: Found, mut remote: Remote<'a>) -> Boxed<'a, 
         let control = Control::new(io.clone(), &found, senders);
         io.spawn(Rc::clone(&control).run(inbox));
         let mailboxes = receivers.into_iter().enumerate().collect();
-        let opened =
-            shard::open_shards(&io, &found.config, &found.devices, mailboxes, &events, found.mode).await;
+        let Found { config, devices, mode, table_cache, .. } = &found;
+        let opened = shard::open_shards(&io, config, devices, mailboxes, &events, *mode, *table_cache).await;
         let (shards, recovery) = opened.map_err(|error| OpenError::of_recovery(error, &found))?;
         let mut ends = handover::endpoints(2, HANDOVER_ROOM).into_iter().map(Handover::new);
         let (here, there) = (ends.next().expect("the first of two"), ends.next().expect("the second of two"));

@@ -59,7 +59,7 @@ pub(crate) struct UnplacedImage {
 /// # Errors
 /// When the content of the active members is not enough, or impossible.
 pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I>, RecoverError> {
-    let OpenShard { io, index, config, devices, control, mode } = open;
+    let OpenShard { io, index, config, devices, control, mode, .. } = open;
     let geometry = *config.geometry.array().expect("the pool is an array");
     let members = Members::new(io.clone(), index, control, &config.members, devices, mode);
     let report = RecoveryReport::default();

@@ -132,7 +132,7 @@ impl<I: Io> Control<I> {
             moved: RefCell::default(),
             failed: Cell::new(false),
             spike_avoidance: Cell::default(),
-            table_cache: Cell::default(),
+            table_cache: Cell::new(found.config.geometry.mapped().and(found.table_cache)),
             policy: Cell::default(),
             throttle: Cell::default(),
             changing: Cell::new(false),

@@ -142,7 +142,17 @@ async fn find<I: Io>(io: &I, devices: &[Candidate], opener: Option<&Opener>) -> 
         .zip(&found)
         .map(|(m, &d)| d.filter(|_| m.state.takes_part() || m.state == MemberState::Spare))
         .collect();
-    Ok(Found { config: Rc::new(config), devices, slots, returned, removed, warnings, mode, md: None })
+    Ok(Found {
+        config: Rc::new(config),
+        devices,
+        slots,
+        returned,
+        removed,
+        warnings,
+        mode,
+        table_cache: None,
+        md: None,
+    })
 }
 
 /// Whether what is left of a pool can be read when more members are missing than it survives: only checksums tell right data

@@ -27,6 +27,8 @@ pub struct Found {
     pub warnings: Vec<String>,
     /// How it is to be opened.
     pub mode: OpenMode,
+    /// The bound of the table cache of a mapped pool, in bytes; `None` is no bound.
+    pub table_cache: Option<u64>,
     /// md's superblocks, where they take the place of ours.
     pub md: Option<MdBlocks>,
 }

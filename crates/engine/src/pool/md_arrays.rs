@@ -311,6 +311,7 @@ pub async fn discover<I: Io>(io: &I, devices: &[Candidate], options: &MdOptions)
         removed: Vec::new(),
         warnings,
         mode: OpenMode::ReadWrite,
+        table_cache: None,
         md: Some(md),
     })
 }

@@ -49,6 +49,8 @@ struct Recovery<I> {
     bounds: RecordCheck,
     members: Members<I>,
     mode: OpenMode,
+    /// Stripes whose slots are taken into memory before those of others stay on the members.
+    slots_max: usize,
     tables: Tables,
     report: RecoveryReport,
     /// Parity stripes whose writing was not known durable.
@@ -97,6 +99,7 @@ impl<I: Io> Recovery<I> {
         config: Rc<Config>,
         members: Members<I>,
         mode: OpenMode,
+        slots_max: usize,
         lost: BTreeSet<(Lsn, SlotNo)>,
     ) -> Recovery<I> {
         Recovery {
@@ -104,6 +107,7 @@ impl<I: Io> Recovery<I> {
             index,
             members,
             mode,
+            slots_max,
             tables: Tables::new(config.mapped()),
             bounds: RecordCheck::new(&config),
             report: RecoveryReport::default(),

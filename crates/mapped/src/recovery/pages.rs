@@ -1,13 +1,13 @@
 //! Reading the table pages: the newest intact copy of each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::marks::Mark;
 use crate::recovery::{READ_MARKS, Recovery};
 use crate::store::dirty_pages::PageCopy;
 use crate::store::page_copy;
 use sinew_core::buf::Buf;
-use sinew_core::ids::Lsn;
+use sinew_core::ids::{Lsn, StripeId};
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;
 use sinew_format::model::mapped_geometry::PAGE_BYTES;
@@ -60,7 +60,8 @@ impl<I: Io> Recovery<I> {
                 if content.is_err() && self.mode == OpenMode::LastResort {
                     continue;
                 }
-                let loaded = self.tables.load_page(id, content?.bytes(), &self.bounds);
+                let has_room = self.tables.slots_present() < self.slots_max;
+                let loaded = self.tables.load_page(id, content?.bytes(), &self.bounds, has_room);
                 loaded.map_err(|error| self.damaged(format!("page {id:?}: {error}")))?;
                 // The same version may have been written twice; copies beyond those due are free space.
                 page.copies.sort_by_key(|c| c.member);
@@ -71,6 +72,28 @@ impl<I: Io> Recovery<I> {
                 self.report.bytes_read += PAGE_BYTES as u64;
             }
         }
+    }
+
+    /// Takes the absent slots of stripes into memory.
+    pub(super) async fn read_slots(&mut self, stripes: &BTreeSet<StripeId>) -> Result<(), RecoverError> {
+        let absent = stripes.iter().filter(|&&stripe| self.tables.slots_are_absent(stripe));
+        let pages: BTreeSet<u32> = absent.map(|&stripe| self.config.mapped().stripe_page(stripe)).collect();
+        for some in pages.into_iter().collect::<Vec<_>>().chunks(PAGES_AT_ONCE) {
+            let found: Vec<(u32, FoundPage)> = some.iter().map(|&page| (page, self.found(page))).collect();
+            let read = found.iter().map(|(page, found)| self.read_page(PageId::Stripes(*page), found));
+            for (page, content) in some.iter().zip(join_all(read).await) {
+                self.io.mark(Mark::RecoverSlotsRead);
+                self.tables.fill_slots(*page, content?.bytes());
+                self.report.bytes_read += PAGE_BYTES as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// A page of the stripe table that was loaded.
+    fn found(&self, page: u32) -> FoundPage {
+        let (id, pages) = (PageId::Stripes(page), &self.tables.pages);
+        FoundPage { lsn: pages.stored(id), copies: pages.copies(id).to_vec() }
     }
 
     /// Reads a page from any of its copies.

@@ -7,6 +7,8 @@ use crate::marks::Mark;
 use crate::recovery::{JournalEnds, Recovery};
 use crate::store::chunk_allocator::ChunkAllocator;
 use crate::store::journal::Journal;
+use crate::store::slot_pins::stripes_with_slots;
+use crate::store::tables::StripeState;
 use crate::store::{Store, StoreParts};
 use sinew_core::ids::StripeId;
 use sinew_core::io::Io;
@@ -31,13 +33,17 @@ pub(crate) struct Recovered<I> {
 /// # Errors
 /// When the content of the active members is not enough, or impossible.
 pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I>, RecoverError> {
-    let OpenShard { io, index, config, devices, control, mode } = open;
+    let OpenShard { io, index, config, devices, control, mode, table_cache } = open;
     let members = Members::new(io.clone(), index, control, &config.members, devices, mode);
-    let mut recovery = Recovery::new(io, index, config, members, mode, BTreeSet::new());
+    // What is known of a pool is found from all of its tables, if some are missing.
+    let bound = table_cache.filter(|_| mode != OpenMode::LastResort);
+    let slots_max = stripes_with_slots(&config.mapped(), bound);
+    let mut recovery = Recovery::new(io, index, config, members, mode, slots_max, BTreeSet::new());
     let ends = loop {
         recovery.load_pages().await?;
         let ends = recovery.replay().await?;
         let lost_before = recovery.lost.len();
+        recovery.read_unflushed_slots().await?;
         recovery.verify_presumed().await;
         if recovery.lost.len() == lost_before {
             recovery.repair_verified().await?;
@@ -48,7 +54,7 @@ pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I
         }
         recovery.io.mark(Mark::RecoverAgain);
         let Recovery { io, config, members, lost, .. } = recovery;
-        recovery = Recovery::new(io, index, config, members, mode, lost);
+        recovery = Recovery::new(io, index, config, members, mode, slots_max, lost);
     };
     recovery.rewrite_unflushed(ends.tail).await?;
     recovery.flush().await?;
@@ -58,6 +64,7 @@ pub(crate) async fn recover<I: Io>(open: OpenShard<'_, I>) -> Result<Recovered<I
     let mut report = recovery.report;
     let (touched, unmended) = (std::mem::take(&mut recovery.touched), std::mem::take(&mut recovery.unmended));
     let store = recovery.finish(ends)?;
+    store.set_slot_cache(table_cache);
     report.blocks_unknown = store.tables().unknown_blocks();
     Ok(Recovered { store, report, touched, unmended })
 }
@@ -72,6 +79,9 @@ impl<I: Io> Recovery<I> {
             allocator.push_member(member.layout, member.state, member.weight);
         }
         for stripe in (0..self.tables.stripe_count()).map(StripeId) {
+            if self.tables.stripe(stripe).state == StripeState::Free {
+                self.tables.release_slots(stripe);
+            }
             for &home in self.tables.homes(stripe).iter().flatten() {
                 // Tables of different age may disagree; checksums tell whose content a chunk has.
                 if !allocator.claim(home) && self.mode != OpenMode::LastResort {

@@ -66,7 +66,7 @@ impl<I: Io> Recovery<I> {
                 if aborted.are_about(header.lsn, &record, self.config.mapped()) {
                     let is_opening = matches!(record, Record::Open { .. });
                     self.io.mark(if is_opening { Mark::RecoverStripeVoided } else { Mark::RecoverVoided });
-                } else if header.lsn <= self.flushed || self.is_sound(header.lsn, &record, &released).await {
+                } else if header.lsn <= self.flushed || self.is_sound(header.lsn, &record, &released).await? {
                     self.tables.apply(header.lsn, &record, &mut Effects::default());
                     sound.push(record);
                 }

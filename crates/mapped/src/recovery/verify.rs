@@ -3,6 +3,8 @@
 //! First every record is looked at as it is replayed; when it is known what each chunk is by the end of the journal, copies
 //! are mended and parity is made to match.
 
+use std::collections::BTreeSet;
+
 use crate::marks::Mark;
 use crate::recovery::released_chunks::ReleasedChunks;
 use crate::recovery::{Recovery, SlotRecord};
@@ -21,8 +23,16 @@ use sinew_members::open_error::RecoverError;
 
 impl<I: Io> Recovery<I> {
     /// Whether a record that may have outlived its data is still true.
-    pub(super) async fn is_sound(&mut self, lsn: Lsn, record: &Record, released: &ReleasedChunks) -> bool {
-        match record {
+    ///
+    /// # Errors
+    /// When slots that are needed cannot be read.
+    pub(super) async fn is_sound(
+        &mut self,
+        lsn: Lsn,
+        record: &Record,
+        released: &ReleasedChunks,
+    ) -> Result<bool, RecoverError> {
+        Ok(match record {
             Record::Open { stripe, parity, .. } => {
                 self.touched.insert(*stripe);
                 if *parity {
@@ -34,7 +44,7 @@ impl<I: Io> Recovery<I> {
                 // All or nothing would be legal too, but what survived is worth keeping together.
                 for (i, &crc) in crcs.iter().enumerate() {
                     if !self.verify_slot(SlotNo(slot.0 + i as u32), SlotRecord { lsn, crc }, released).await {
-                        return false;
+                        return Ok(false);
                     }
                 }
                 true
@@ -43,12 +53,24 @@ impl<I: Io> Recovery<I> {
                 self.verify_slot(*slot, SlotRecord { lsn, crc: *crc }, released).await
             }
             // Dropping a record can bring a block back to a stripe that died by it.
-            Record::Free { stripe } if self.tables.holds_live(*stripe) => {
-                self.io.mark(Mark::RecoverFreeDropped);
-                false
+            Record::Free { stripe } => {
+                self.read_slots(&BTreeSet::from([*stripe])).await?;
+                let holds_live = self.tables.holds_live(*stripe);
+                if holds_live {
+                    self.io.mark(Mark::RecoverFreeDropped);
+                }
+                !holds_live
             }
             _ => true,
-        }
+        })
+    }
+
+    /// Takes the slots into memory that verification looks at: those of stripes that records not known durable are about.
+    pub(super) async fn read_unflushed_slots(&mut self) -> Result<(), RecoverError> {
+        let geometry = self.config.mapped();
+        let slots = self.verified.keys().chain(self.presumed.keys());
+        let of_slots = slots.map(|&slot| geometry.place(slot).0);
+        self.read_slots(&of_slots.chain(self.resync.iter().copied()).collect()).await
     }
 
     /// Whether any copy of a slot is good, or may have been good when its stripe released a chunk. Nothing is mended yet:

@@ -159,7 +159,7 @@ impl Pages {
     }
 
     /// The last journal block that the copies of a page contain.
-    pub(super) fn stored(&self, page: PageId) -> Lsn {
+    pub(crate) fn stored(&self, page: PageId) -> Lsn {
         self.get(page).map_or(0, |state| state.stored)
     }
 

@@ -47,6 +47,9 @@ impl<I: Io> Store<I> {
 
     /// Stripe numbers that may be used again.
     fn return_stripe_ids(&self, stripes: Vec<StripeId>) {
+        let mut tables = self.tables.borrow_mut();
+        stripes.iter().for_each(|&stripe| tables.release_slots(stripe));
+        drop(tables);
         self.free_ids.borrow_mut().extend(stripes);
     }
 

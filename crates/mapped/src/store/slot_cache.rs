@@ -47,20 +47,35 @@ impl Default for SlotCache {
 }
 
 impl SlotCache {
-    /// Bounds the number of stripes whose slots are in memory; `None` is no bound.
-    pub(super) fn set_stripes_max(&self, stripes: Option<usize>) {
-        self.stripes_max.set(stripes.unwrap_or(usize::MAX));
+    /// Bounds the number of stripes whose slots are in memory.
+    pub(super) fn set_stripes_max(&self, stripes: usize) {
+        self.stripes_max.set(stripes);
+    }
+
+    /// Whether no more slots than these may be in memory.
+    pub(super) fn is_full(&self, stripes: usize) -> bool {
+        stripes >= self.stripes_max.get()
+    }
+
+    /// A page was used.
+    pub(super) fn note_use(&self, page: u32) {
+        self.with_use(page, |used| used.is_recent = true);
     }
 
     /// Keeps a page in memory until as many calls of [`SlotCache::unpin`].
     pub(super) fn pin(&self, page: u32) {
+        self.with_use(page, |used| {
+            used.pins += 1;
+            used.is_recent = true;
+        });
+    }
+
+    fn with_use(&self, page: u32, change: impl FnOnce(&mut PageUse)) {
         let mut pages = self.pages.borrow_mut();
         if pages.len() <= page as usize {
             pages.resize(page as usize + 1, PageUse::default());
         }
-        let used = &mut pages[page as usize];
-        used.pins += 1;
-        used.is_recent = true;
+        change(&mut pages[page as usize]);
     }
 
     pub(super) fn unpin(&self, page: u32) {
@@ -118,7 +133,8 @@ impl SlotCache {
             // A page that was never pinned has no entry.
             let used =
                 uses.get_mut(page as usize).map(|used| (used.pins, std::mem::take(&mut used.is_recent)));
-            let is_in_use = used.is_some_and(|(pins, is_recent)| pins > 0 || is_recent);
+            let is_in_use = used.is_some_and(|(pins, is_recent)| pins > 0 || is_recent)
+                || tables.page_has_freed_slots(page);
             let is_stored =
                 tables.pages.is_stored(PageId::Stripes(page)) || mutation::on(Mutation::EvictUnwritten);
             if !is_in_use && is_stored {

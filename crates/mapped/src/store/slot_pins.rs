@@ -7,10 +7,12 @@ use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::dirty_pages::PageCopy;
 use crate::store::page_copy;
+use crate::store::tables::slot_table;
 use sinew_core::buf::Buf;
 use sinew_core::ids::{Lsn, StripeId};
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
+use sinew_format::model::mapped_geometry::MappedGeometry;
 use sinew_format::table_page::PageId;
 
 /// Keeps the slots of a stripe in memory.
@@ -25,11 +27,15 @@ impl<I: Io> Drop for SlotPin<I> {
     }
 }
 
+/// Stripes whose slots may be in memory, so that they take no more than this; `None` is no bound.
+pub(crate) fn stripes_with_slots(geometry: &MappedGeometry, bytes: Option<u64>) -> usize {
+    bytes.map_or(usize::MAX, |bytes| (bytes / slot_table::stripe_bytes(geometry)) as usize)
+}
+
 impl<I: Io> Store<I> {
     /// Bounds the memory for slots; `None` is no bound.
     pub(crate) fn set_slot_cache(&self, bytes: Option<u64>) {
-        let stripes = bytes.map(|bytes| (bytes / self.tables().slot_bytes_of_stripe()) as usize);
-        self.slot_cache.set_stripes_max(stripes);
+        self.slot_cache.set_stripes_max(stripes_with_slots(&self.geometry, bytes));
         self.evict_slots();
     }
 
@@ -43,6 +49,13 @@ impl<I: Io> Store<I> {
             return Box::pin(self.pin_page_slots(page)).await;
         }
         Ok(self.hold_slots(page))
+    }
+
+    /// The slots of a stripe, which are in memory, are looked at now, and not later.
+    pub(crate) fn note_slot_use(&self, stripe: StripeId) {
+        if self.slot_cache.is_full(self.tables().slots_present()) {
+            self.slot_cache.note_use(self.geometry.stripe_page(stripe));
+        }
     }
 
     /// Keeps all of a table page in memory. Only pages of the stripe table have slots, which may be absent.

@@ -198,7 +198,7 @@ impl Tables {
                     effects.released.extend(self.homes(*stripe).iter().flatten());
                     self.homes_mut(*stripe).fill(None);
                     self.stripes[stripe.0 as usize] = FREE;
-                    // Its slots stay until it is opened again: reads under way are yet to be verified.
+                    // Its slots stay until its number may be used again: reads under way are yet to be verified.
                     effects.freed.push(*stripe);
                 }
             }
@@ -427,7 +427,8 @@ impl Tables {
                 let (id, column, _) = self.geometry.place(SlotNo(slot));
                 let stripe = self.stripe(id);
                 let stored = stripe.state != StripeState::Free && column < usize::from(stripe.columns);
-                if !owned || !stored || self.owner(SlotNo(slot)) != Some(ShardBlock(block)) {
+                let is_its = self.slots.is_absent(id) || self.owner(SlotNo(slot)) == Some(ShardBlock(block));
+                if !owned || !stored || !is_its {
                     return Err(DecodeError::Invalid("block map: a block is where nothing is stored for it"));
                 }
                 self.stripes[id.0 as usize].live += 1;
@@ -493,11 +494,17 @@ impl Tables {
         self.slots.encode(id, slots);
     }
 
-    /// Takes in a page read from a member; its header has been checked.
+    /// Takes in a page read from a member; its header has been checked. Without `slots`, the slots of its stripes stay absent.
     ///
     /// # Errors
     /// When the content is impossible in this pool.
-    pub(crate) fn load_page(&mut self, page: PageId, bytes: &[u8], bounds: &RecordCheck) -> Check {
+    pub(crate) fn load_page(
+        &mut self,
+        page: PageId,
+        bytes: &[u8],
+        bounds: &RecordCheck,
+        slots: bool,
+    ) -> Check {
         bounds.page(page)?;
         match page {
             PageId::Shard => {
@@ -510,7 +517,7 @@ impl Tables {
                 for (i, record) in
                     bytes[PAGE_HEADER_BYTES..].chunks_exact(size).take(per as usize).enumerate()
                 {
-                    self.load_stripe(StripeId(number * per + i as u32), record, bounds)?;
+                    self.load_stripe(StripeId(number * per + i as u32), record, bounds, slots)?;
                 }
             }
             PageId::Map(number) => {
@@ -533,7 +540,7 @@ impl Tables {
         Ok(())
     }
 
-    fn load_stripe(&mut self, id: StripeId, record: &[u8], bounds: &RecordCheck) -> Check {
+    fn load_stripe(&mut self, id: StripeId, record: &[u8], bounds: &RecordCheck, slots: bool) -> Check {
         let mut r = Reader(record);
         let state = match r.u8()? {
             0 => return Ok(()),
@@ -556,13 +563,12 @@ impl Tables {
                 (member != 0xff).then_some(ChunkAddr { member: MemberId(member), chunk });
         }
         bounds.shape(state == StripeState::Parity, columns, self.homes(id).iter())?;
-        self.slots.open(id);
-        let first = self.geometry.slot(id, 0, 0).0;
-        for (slot, (owner, checksum)) in (first..).map(SlotNo).zip(slot_table::entries(r.0)) {
-            if let Some(owner) = owner {
-                bounds.page(PageId::Map(owner / PAGE_INDICES))?;
-                self.slots.own(slot, owner, &[checksum]);
-            }
+        for owner in slot_table::entries(r.0).filter_map(|(owner, _)| owner) {
+            bounds.page(PageId::Map(owner / PAGE_INDICES))?;
+        }
+        self.slots.leave_out(id);
+        if slots {
+            self.slots.fill(id, r.0);
         }
         Ok(())
     }
@@ -571,6 +577,6 @@ impl Tables {
 mod last_resort;
 mod places;
 mod slot_residence;
-mod slot_table;
+pub(in crate::store) mod slot_table;
 #[cfg(test)]
 mod tests;

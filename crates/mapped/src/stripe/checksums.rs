@@ -18,6 +18,17 @@ impl<I: Io> Stripes<I> {
         wrong == 0
     }
 
+    /// Whether each block with a checksum matches it; false as well if the slots are not in memory.
+    pub(super) fn is_known_good(&self, part: ChunkPart, buf: &Buf) -> bool {
+        if !self.store.geometry().checksums {
+            return true;
+        }
+        !self.store.tables().slots_are_absent(part.stripe) && {
+            self.store.note_slot_use(part.stripe);
+            self.mismatches(part, buf) == 0
+        }
+    }
+
     /// Number of blocks that do not have the checksum they should.
     pub(crate) fn mismatches(&self, part: ChunkPart, buf: &Buf) -> u64 {
         if mutation::on(Mutation::SkipChecksums) || !self.store.geometry().checksums {

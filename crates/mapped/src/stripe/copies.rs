@@ -22,6 +22,7 @@ impl<I: Io> Stripes<I> {
         part: ChunkPart,
         mut bad: Vec<(usize, ChunkAddr)>,
     ) -> Result<Buf, VolumeError> {
+        let _slots = self.store.pin_slots(part.stripe).await?;
         while let Some((index, home)) = self.next_copy(part, &bad) {
             let result = self.store.members().read(home, part.offset, part.count).await;
             if let Some(buf) = self.classify_read(part, home, result).await {
@@ -54,6 +55,7 @@ impl<I: Io> Stripes<I> {
         copy: (usize, ChunkAddr),
         result: Result<Buf, IoError>,
     ) -> Result<Buf, VolumeError> {
+        let _slots = self.store.pin_slots(part.stripe).await?;
         match self.classify_read(part, copy.1, result).await {
             Some(buf) => Ok(buf),
             None => self.read_part_without(part, vec![copy]).await,

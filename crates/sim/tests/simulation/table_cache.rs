@@ -7,7 +7,7 @@ use sinew_core::volume::{Volume, VolumeError};
 use sinew_engine::pool::{Candidate, PoolKind};
 use sinew_format::model::mapped_geometry::{PAGE_BYTES, Protection};
 use sinew_members::status::ShardStatus;
-use sinew_sim::{OpenPool, World};
+use sinew_sim::{CrashPolicy, OpenPool, World};
 
 use crate::opening::made;
 
@@ -42,8 +42,12 @@ impl Scene {
     }
 
     fn open(world: &World, members: &[Candidate]) -> Rc<OpenPool> {
-        let (io, members) = (world.io(), members.to_vec());
-        Rc::new(world.block_on(OpenPool::open(io, members, || false)).unwrap().unwrap())
+        Scene::open_bounded(world, members, None)
+    }
+
+    fn open_bounded(world: &World, members: &[Candidate], table_cache: Option<u64>) -> Rc<OpenPool> {
+        let opening = OpenPool::open_bounded(world.io(), members.to_vec(), table_cache, || false);
+        Rc::new(world.block_on(opening).unwrap().unwrap())
     }
 
     fn close(&self) {
@@ -105,6 +109,29 @@ fn absent_slots_are_read_when_they_are_needed() {
     let pages_read = scene.status().counters.slot_pages_read;
     (0..BLOCKS).for_each(|block| drop(scene.read(block).unwrap()));
     assert_eq!(scene.status().counters.slot_pages_read, pages_read);
+}
+
+#[test]
+fn an_opening_leaves_slots_on_the_members() {
+    let mut scene = Scene::new();
+    let whole = scene.status().table_bytes;
+    scene.close();
+    scene.pool = Scene::open_bounded(&scene.world, &scene.members, Some(0));
+    assert_eq!(scene.pool.control.table_cache(), Some(0));
+    let before = scene.status();
+    assert!(before.table_bytes < whole, "{} of {whole} bytes", before.table_bytes);
+    assert_eq!(before.counters.slot_pages_read, 0);
+    for block in 0..BLOCKS {
+        assert!(scene.read(block).unwrap() == scene.content(block), "block {block}");
+    }
+    assert!(scene.status().counters.slot_pages_read > 1);
+    // After a crash, recovery reads the slots that the end of the journal is about.
+    (0..BLOCKS).step_by(7).for_each(|block| scene.write(block));
+    scene.world.crash(CrashPolicy::KeepAll);
+    scene.pool = Scene::open_bounded(&scene.world, &scene.members, Some(0));
+    for block in 0..BLOCKS {
+        assert!(scene.read(block).unwrap() == scene.content(block), "block {block}");
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ use crate::bench::results::{self, Measured};
 use crate::names::{self, named};
 use crate::out::say;
 use crate::pool::fault_member::{self, FaultMember};
-use crate::pool::host::{self, Open};
+use crate::pool::host::{self, Open, Resources};
 use crate::pool::table_cache::TableCache;
 use crate::pool::{members, preset};
 use crate::units;
@@ -255,13 +255,13 @@ fn measure(args: &BenchArgs, devices: &Devices, candidates: Vec<Candidate>) -> R
         rate: args.rate,
         volume: NAME,
     });
-    host::with_pool(devices.clone(), host::Kind::Pool, candidates, None, load.clone(), async |open| {
+    let resources = Resources { cores: None, table_cache: args.table_cache };
+    host::with_pool(devices.clone(), host::Kind::Pool, candidates, resources, load.clone(), async |open| {
         make_volume(args, &open).await?;
         match &args.preset {
             Some(preset) => preset::apply(preset, &open.control).await?,
             None => open.control.set_spike_avoidance(args.spike_avoidance).await,
         }
-        open.control.set_table_cache(args.table_cache.bytes()).await;
         let shared = open.control.catalog().get(NAME).context("the volume was just made")?;
         let volume = open.client.volume(shared);
         if volume.size_bytes() < args.bs {

@@ -15,7 +15,7 @@ use sinew_workload::{Codec, Content, ContentSpec, Pace};
 
 use crate::client;
 use crate::out::{complain, say};
-use crate::pool::host::{self, Idle};
+use crate::pool::host::{self, Idle, Resources};
 use crate::replay::drive::{Drive, End, Outcome, Progress, Settings};
 use crate::replay::report::{self, Title};
 use crate::replay::source::{self, Changes, Reading};
@@ -129,13 +129,20 @@ pub(crate) fn run(args: ReplayArgs) -> Result<()> {
         })?,
         Named::Members(available) => {
             available.problems.iter().for_each(|problem| complain!("warning: {problem}"));
-            host::with_pool(devices, host::Kind::Pool, available.candidates, None, Idle, async |open| {
-                open.warnings.iter().for_each(|warning| complain!("warning: {warning}"));
-                let target = Target::in_process(&open, &args.volume)?;
-                let result = replay(&args, &open.io, target, signals).await;
-                open.control.close().await?;
-                result
-            })
+            host::with_pool(
+                devices,
+                host::Kind::Pool,
+                available.candidates,
+                Resources::default(),
+                Idle,
+                async |open| {
+                    open.warnings.iter().for_each(|warning| complain!("warning: {warning}"));
+                    let target = Target::in_process(&open, &args.volume)?;
+                    let result = replay(&args, &open.io, target, signals).await;
+                    open.control.close().await?;
+                    result
+                },
+            )
         }
     }
 }

@@ -29,7 +29,7 @@ use super::volume_stats::{ThreadStats, VolumeStats};
 use super::{control_socket, event_log, http, latecomers, member_watch, readiness, refusals};
 use crate::out::complain;
 use crate::pool::assembly::Source;
-use crate::pool::host::{self, Kind, Open, Worker};
+use crate::pool::host::{self, Kind, Open, Resources, Worker};
 use crate::pool::{fault_member, members, preset};
 use crate::units;
 
@@ -73,8 +73,9 @@ pub(crate) fn serve(
     let stats = VolumeStats::default();
     let worker = Others { receivers, work: work_receivers, stats: stats.clone(), entrance: entrance.clone() };
     let mut doors = Doors { inherited, senders, work, worker: worker.clone() };
-    let cores = listen.cores.clone();
-    host::with_pool(devices, kind, available.candidates, cores, worker, async |open| {
+    let resources =
+        Resources { cores: listen.cores.clone(), table_cache: listen.table_cache.unwrap_or_default() };
+    host::with_pool(devices, kind, available.candidates, resources, worker, async |open| {
         let open = Rc::new(open);
         for warning in &open.warnings {
             complain!("warning: {warning}");
@@ -86,7 +87,6 @@ pub(crate) fn serve(
         }
         let settings = if is_read_only { listen.settings.of_reading() } else { listen.settings };
         settings.apply(&open.control).await?;
-        open.control.set_table_cache(listen.table_cache.unwrap_or_default().bytes()).await;
         if let Some(after) = listen.rebuild_after.filter(|_| !is_read_only) {
             open.control.set_rebuild_after(Some(after.as_nanos() as u64))?;
         }

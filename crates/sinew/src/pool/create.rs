@@ -8,7 +8,7 @@ use sinew_format::model::config::Config;
 use sinew_format::model::name::{self, POOL_NAME_MAX};
 use sinew_uring::Devices;
 
-use super::host::{self, Idle};
+use super::host::{self, Idle, Resources};
 use super::{cores, members};
 
 /// Shards of a new pool at most, unless told otherwise: each takes its share of every member.
@@ -67,7 +67,7 @@ impl NewPool<'_> {
                 devices.clone(),
                 host::Kind::Pool,
                 candidates.clone(),
-                None,
+                Resources::default(),
                 Idle,
                 async |open| {
                     for (name, bytes) in self.volumes {

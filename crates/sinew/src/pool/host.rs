@@ -26,6 +26,7 @@ use sinew_uring::threads::{pin_to, spawn_pinned};
 use sinew_uring::{Config as RuntimeConfig, Devices, Runtime, UringIo};
 
 use super::cores::{self, CoreList};
+use super::table_cache::TableCache;
 use super::this_host;
 
 /// Orders waiting at a shard at most.
@@ -103,15 +104,16 @@ struct ThreadSeed {
     endpoint: Endpoint,
     events: Sender<ShardEvent>,
     mode: OpenMode,
+    table_cache: Option<u64>,
 }
 
 impl ThreadSeed {
     async fn open(self, io: &UringIo) -> Result<(PoolClient<UringIo>, RecoveryReport), RecoverError> {
-        let config = Rc::new(self.config);
-        let opened =
-            shard::open_shards(io, &config, &self.devices, self.mailboxes, &self.events, self.mode).await;
+        let ThreadSeed { threads, config, devices, mailboxes, endpoint, events, mode, table_cache } = self;
+        let config = Rc::new(config);
+        let opened = shard::open_shards(io, &config, &devices, mailboxes, &events, mode, table_cache).await;
         let (shards, report) = opened?;
-        let (handover, threads) = (Handover::new(self.endpoint), self.threads);
+        let handover = Handover::new(endpoint);
         let link = |index| match shards.get(&index) {
             Some(shard) => ShardLink::Here(shard.clone()),
             None => ShardLink::There { handover: Rc::clone(&handover), thread: index % threads },
@@ -201,6 +203,14 @@ struct Thread {
     handle: JoinHandle<std::io::Result<()>>,
 }
 
+/// What a pool may use of the machine: by default any core, and the usual part of the memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Resources {
+    /// The cores that run shards; any where not given.
+    pub(crate) cores: Option<CoreList>,
+    pub(crate) table_cache: TableCache,
+}
+
 /// Opens the pool that the candidates are members of, with up to one thread per core, and runs `main` with it on this
 /// thread. The other threads have ended when this returns.
 ///
@@ -210,7 +220,7 @@ pub(crate) fn with_pool<T>(
     devices: Devices,
     kind: Kind,
     mut candidates: Vec<Candidate>,
-    cores: Option<CoreList>,
+    resources: Resources,
     worker: impl Worker,
     main: impl AsyncFnOnce(Open) -> Result<T>,
 ) -> Result<T> {
@@ -218,7 +228,7 @@ pub(crate) fn with_pool<T>(
     loop {
         let runtime = runtime(&devices)?;
         let mut threads = Vec::new();
-        let attempt = Attempt { devices: &devices, kind, candidates: &candidates, cores: cores.as_ref() };
+        let attempt = Attempt { devices: &devices, kind, candidates: &candidates, resources: &resources };
         match runtime.block_on(attempt.open(runtime.io(), worker.clone(), &mut threads)) {
             Ok(mut open) => {
                 open.warnings.splice(0..0, warnings);
@@ -265,7 +275,7 @@ struct Attempt<'a> {
     devices: &'a Devices,
     kind: Kind,
     candidates: &'a [Candidate],
-    cores: Option<&'a CoreList>,
+    resources: &'a Resources,
 }
 
 impl Attempt<'_> {
@@ -276,15 +286,17 @@ impl Attempt<'_> {
         threads: &mut Vec<Thread>,
     ) -> Result<Open, Failure> {
         let mut found = self.kind.discover(&io, self.candidates).await?;
+        found.table_cache = self.resources.table_cache.bytes();
         if found.mode.is_read_only() {
             found.warnings.extend(this_host::warning_to_reader(&found.config));
         }
         let shards = found.config.geometry.shards();
         let allowed = cores::allowed();
-        let cores = &self.cores.unwrap_or(&allowed).0;
+        let named = self.resources.cores.as_ref();
+        let cores = &named.unwrap_or(&allowed).0;
         let count = cores.len().clamp(1, shards);
         // A lone thread is better placed by the scheduler, unless cores were named.
-        let pinned = |thread: usize| cores.get(thread).copied().filter(|_| count > 1 || self.cores.is_some());
+        let pinned = |thread: usize| cores.get(thread).copied().filter(|_| count > 1 || named.is_some());
         if let Some(core) = pinned(0) {
             pin_to(core).with_context(|| format!("core {core} cannot be used"))?;
         }
@@ -335,6 +347,7 @@ fn seeds(
         endpoint,
         events: events.clone(),
         mode: found.mode,
+        table_cache: found.table_cache,
     };
     let endpoints = handover::endpoints(threads, handover::usual_room(threads));
     let mut seeds: Vec<ThreadSeed> = endpoints.into_iter().map(seed).collect();

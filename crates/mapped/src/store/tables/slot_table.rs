@@ -13,6 +13,12 @@ use sinew_format::model::mapped_geometry::MappedGeometry;
 /// Bytes of a slot in a table page: its owner and its checksum.
 const SLOT_BYTES: usize = 8;
 
+/// Bytes of memory that the slots of a stripe take at most.
+pub(in crate::store) fn stripe_bytes(geometry: &MappedGeometry) -> u64 {
+    let of_slot = if geometry.checksums { SLOT_BYTES } else { SLOT_BYTES / 2 };
+    u64::from(geometry.slots_per_stripe()) * of_slot as u64
+}
+
 /// The slots of all stripes.
 pub(super) struct SlotTable {
     geometry: MappedGeometry,
@@ -42,6 +48,8 @@ enum Residence {
     Unused,
     Present,
     Absent,
+    /// Absent since the shard was opened: whether the map agrees with them is not known.
+    Unchecked,
 }
 
 impl SlotTable {
@@ -59,12 +67,6 @@ impl SlotTable {
     /// Makes room for this many stripes.
     pub(super) fn grow(&mut self, stripes: usize) {
         self.stripes.resize_with(stripes, StripeSlots::default);
-    }
-
-    /// Bytes of memory that the slots of a stripe take at most.
-    pub(super) fn stripe_bytes(&self) -> u64 {
-        let of_slot = if self.geometry.checksums { SLOT_BYTES } else { SLOT_BYTES / 2 };
-        u64::from(self.geometry.slots_per_stripe()) * of_slot as u64
     }
 
     /// Stripes whose slots are in memory.
@@ -88,7 +90,18 @@ impl SlotTable {
     }
 
     pub(super) fn is_absent(&self, stripe: StripeId) -> bool {
-        self.stripes.get(stripe.0 as usize).is_some_and(|slots| slots.residence == Residence::Absent)
+        let residence =
+            self.stripes.get(stripe.0 as usize).map_or(Residence::Unused, |slots| slots.residence);
+        matches!(residence, Residence::Absent | Residence::Unchecked)
+    }
+
+    /// Whether slots of a stripe have been absent since the shard was opened.
+    pub(super) fn is_unchecked(&self, stripe: StripeId) -> bool {
+        self.residence(stripe) == Residence::Unchecked
+    }
+
+    pub(super) fn is_present(&self, stripe: StripeId) -> bool {
+        self.residence(stripe) == Residence::Present
     }
 
     /// Begins a stripe, which has no owners yet.
@@ -96,6 +109,11 @@ impl SlotTable {
         self.owners.clear_run(self.first(stripe), self.geometry.slots_per_stripe(), |_, _, _| ());
         self.set_residence(stripe, Residence::Present);
         self.allocate(stripe);
+    }
+
+    /// A stripe, of which nothing is known yet, has slots on the members.
+    pub(super) fn leave_out(&mut self, stripe: StripeId) {
+        self.set_residence(stripe, Residence::Unchecked);
     }
 
     /// Forgets the slots of a stripe that is not used any more.
@@ -137,6 +155,12 @@ impl SlotTable {
     pub(super) fn checksum(&self, slot: SlotNo) -> Option<u32> {
         let (stripe, slot) = self.split(slot);
         self.stripes.get(stripe.0 as usize)?.checksums.get(slot).copied()
+    }
+
+    /// The owners of the slots of a stripe: those in memory, and those in its record in the table page.
+    pub(super) fn all_owners(&self, stripe: StripeId, record: &[u8]) -> impl Iterator<Item = (SlotNo, u32)> {
+        let slots = (self.first(stripe)..).map(SlotNo).zip(entries(record));
+        slots.filter_map(|(slot, (owner, _))| Some((slot, self.owners.get(slot.0).or(owner)?)))
     }
 
     /// Fills in the absent slots of a stripe from its record in the table page. A slot is written once in the life of a stripe:

@@ -291,6 +291,11 @@ impl Plan {
         }
     }
 
+    /// The bound of the table cache of a mapped pool, in bytes.
+    pub(crate) fn table_cache_bytes(&self) -> Option<u64> {
+        (self.table_cache > 0).then_some(self.table_cache << 10)
+    }
+
     /// The policy of a mapped pool.
     pub(crate) fn policy(&self) -> Option<Policy> {
         self.array.is_none().then_some(Policy {

@@ -74,7 +74,7 @@ impl Run {
         }
         let limits = Limits { bytes_per_second: plan.throttle, pause_above_iops: 0 };
         let (control, mode, policy) = (Rc::clone(&pool.control), plan.spike_avoidance, plan.policy());
-        let table_cache = (plan.table_cache > 0).then_some(plan.table_cache << 10);
+        let table_cache = plan.table_cache_bytes();
         let group_form = plan.array.map(|_| plan.group_form);
         let give_up_ns = if plan.has_disks() { IO_TIMEOUT_DISK_NS } else { IO_TIMEOUT_NS };
         // Later openings find it in the configuration, and so the share that was ordered last.
@@ -141,9 +141,12 @@ impl Run {
         let crash_after = (may_crash && rng.chance(0.15) && self.work.plan.may_crash())
             .then(|| rng.between(1, OPENING_STEPS));
         let remote = move || rng.chance(0.5);
+        // The bound may be known from the beginning, or come later.
+        let bounded = Rng::stream(self.work.plan.seed, "bounded opening", self.opening as u64).chance(0.7);
+        let table_cache = self.work.plan.table_cache_bytes().filter(|_| bounded);
         self.note(|| format!("opening {} with {} devices", self.opening, candidates.len()));
         self.world.spawn(async move {
-            let result = OpenPool::open(io, candidates, remote).await;
+            let result = OpenPool::open_bounded(io, candidates, table_cache, remote).await;
             *slot.borrow_mut() = Some(result);
         });
         if let Some(steps) = crash_after {
