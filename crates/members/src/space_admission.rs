@@ -15,7 +15,7 @@ const WAIT_NS: u64 = 1_000_000_000;
 
 impl<I: Io> Members<I> {
     /// Admits a client's write of some blocks, once there is physical space for it beside what `need` says. The result is kept
-    /// until the request has ended.
+    /// until the request has ended. As long as there is none, `lacks` is called, again and again.
     ///
     /// # Errors
     /// [`VolumeError::NoSpace`] when for a second no space is freed, and no block that was admitted before gets to its place.
@@ -23,12 +23,13 @@ impl<I: Io> Members<I> {
         &self,
         blocks: u64,
         need: impl Fn() -> SpaceNeed,
+        lacks: impl Fn(),
     ) -> Result<SpaceClaim<'_>, VolumeError> {
         if blocks == 0 || !self.space.is_limited() {
             return Ok(self.space.claim(blocks));
         }
         // On the heap: no request of a pool with space for all its addresses carries the size of this future.
-        Box::pin(self.admit_limited(blocks, need)).await
+        Box::pin(self.admit_limited(blocks, need, lacks)).await
     }
 
     /// Admits a client's write to members whose space is limited.
@@ -36,6 +37,7 @@ impl<I: Io> Members<I> {
         &self,
         blocks: u64,
         need: impl Fn() -> SpaceNeed,
+        lacks: impl Fn(),
     ) -> Result<SpaceClaim<'_>, VolumeError> {
         // A request that waits claims nothing: it may fit when those under way have ended.
         let fits = || !self.space.is_short_for(blocks, need());
@@ -45,6 +47,7 @@ impl<I: Io> Members<I> {
         }
         let (mut advanced, mut least_pending) = (self.io.now(), need().pending_blocks);
         loop {
+            lacks();
             let pending = need().pending_blocks;
             if pending < least_pending {
                 (advanced, least_pending) = (self.io.now(), pending);

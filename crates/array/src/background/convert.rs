@@ -15,7 +15,7 @@ use sinew_members::space_credit::SpaceNeed;
 use sinew_members::throttle::{Limits, Throttle};
 
 use crate::forms::Forms;
-use crate::state::{RETRY_NS, ShardState};
+use crate::state::{RESERVED_STRIPES, RETRY_NS, ShardState};
 use crate::stripe::Stripes;
 
 /// Stripes of a batch, which share the flushes that a conversion needs.
@@ -174,20 +174,24 @@ impl<I: Io> Converter<I> {
         self.state.io().random() % (2 * worse).max(1) < better
     }
 
-    /// The number of stripes, of `stripes`, for whose copies there is physical space beside what clients and the reserve need.
-    async fn with_credit(&self, mut stripes: u64) -> u64 {
+    /// The number of stripes, of `stripes`, for whose copies or parity there is physical space beside what clients and the reserve
+    /// need. The reserve has space for the parity of some.
+    async fn with_credit(&self, mut stripes: u64, to: Form) -> u64 {
         let layout = self.state.layout();
+        let (columns, reserved) = match to {
+            Form::Mirrored => (layout.k as u64, 0),
+            _ => (1, RESERVED_STRIPES.min(stripes)),
+        };
         let need = |stripes: u64| {
             let need = self.state.space_need(self.stripes.blocks_to_place());
-            // Copies go around the members.
-            let chunks = (stripes * layout.k as u64 * layout.m as u64).div_ceil(layout.w as u64);
-            let copies = chunks * layout.chunk_bytes();
-            SpaceNeed { reserve: need.reserve + copies, ..need }
+            // Copies and parity go around the members.
+            let chunks = ((stripes - reserved) * columns * layout.m as u64).div_ceil(layout.w as u64);
+            SpaceNeed { reserve: need.reserve + chunks * layout.chunk_bytes(), ..need }
         };
         let members = self.state.members();
-        if !members.has_credit(|| need(stripes)).await {
-            while stripes > 0 && members.space.is_short(need(stripes)) {
-                stripes /= 2;
+        if stripes > reserved && !members.has_credit(|| need(stripes)).await {
+            while stripes > reserved && members.space.is_short(need(stripes)) {
+                stripes = (stripes / 2).max(reserved);
             }
         }
         stripes
@@ -195,13 +199,12 @@ impl<I: Io> Converter<I> {
 
     /// Converts stripes, which ascend; returns how many. `judged`: none that would take more space with parity gets it.
     pub(super) async fn convert(&self, mut chosen: Vec<u64>, to: Form, judged: bool) -> u64 {
-        if to == Form::Mirrored && !chosen.is_empty() {
-            chosen.truncate(self.with_credit(chosen.len() as u64).await as usize);
-            if chosen.is_empty() {
-                self.state.mark(Mark::ArrayPromotionAwaitsSpace);
-            }
-        }
         if chosen.is_empty() {
+            return 0;
+        }
+        chosen.truncate(self.with_credit(chosen.len() as u64, to).await as usize);
+        if chosen.is_empty() {
+            self.state.mark(Mark::ArrayPromotionAwaitsSpace);
             return 0;
         }
         let layout = self.state.layout();

@@ -13,6 +13,8 @@ use std::collections::VecDeque;
 use sinew_core::mutation::{self, Mutation};
 use sinew_format::model::elastic_policy::ElasticPolicy;
 
+use crate::state::RESERVED_STRIPES;
+
 /// Samples that have to agree for the use to count as steady.
 const SAMPLES: usize = 10;
 /// Requests after which the share of hits is known well enough, where the array has many stripes.
@@ -105,8 +107,12 @@ impl Governor {
         }
         if seen.mirrored > 0 && (seen.room_to_high < 0 || seen.is_short) {
             self.promoting = false;
-            let surplus = seen.room_to_high.min(0).unsigned_abs();
-            return Order::Demote(surplus.div_ceil(seen.growth).clamp(1, seen.mirrored));
+            let mut stripes = seen.room_to_high.min(0).unsigned_abs().div_ceil(seen.growth);
+            if seen.is_short {
+                self.samples.clear();
+                stripes = stripes.max(RESERVED_STRIPES);
+            }
+            return Order::Demote(stripes.clamp(1, seen.mirrored));
         }
         self.promoting = seen.room_to_low > 0 && (self.promoting || self.is_steady(policy));
         if self.promoting && seen.parity > 0 && !seen.is_short {
@@ -265,7 +271,7 @@ mod tests {
         assert_eq!(governor.decide(&seen(925, 10), &POLICY), Order::Demote(10), "no more than there are");
         assert_eq!(governor.decide(&seen(925, 0), &POLICY), Order::Rest);
         let short = Seen { is_short: true, ..seen(850, 10) };
-        assert_eq!(governor.decide(&short, &POLICY), Order::Demote(1), "clients wait");
+        assert_eq!(governor.decide(&short, &POLICY), Order::Demote(RESERVED_STRIPES), "clients wait");
     }
 
     /// Plays exchanges until `until`; the share of hits follows from the number of exchanges so far. Returns their number.

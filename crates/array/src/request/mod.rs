@@ -45,13 +45,12 @@ impl<I: Io> Requests<I> {
     /// # Errors
     /// [`VolumeError::NoSpace`] when no space is freed for a while.
     async fn admit(&self, blocks: u64) -> Result<SpaceClaim<'_>, VolumeError> {
-        let members = self.state.members();
         let need = || self.state.space_need(self.journal.dirty().len());
-        if blocks > 0 && members.space.is_limited() && members.space.is_short(need()) {
+        let lacks = || {
             self.journal.destage_for_space();
             self.stripes.note_waiting(blocks);
-        }
-        members.admit(blocks, need).await
+        };
+        self.state.members().admit(blocks, need, lacks).await
     }
 
     /// Stripes with changes that wait.

@@ -37,7 +37,7 @@ pub(crate) async fn serve<I: Io>(
         store.wakeups().reclaim.kick();
         store.wakeups().discard.kick();
     }
-    let _space = store.members().admit(blocks, || store.space_need()).await?;
+    let _space = store.members().admit(blocks, || store.space_need(), || ()).await?;
     store.throttle().note_request(store.io());
     match request {
         Request::Read { local, count } => read::read(stripes, volume, local, count).await.map(Reply::Data),

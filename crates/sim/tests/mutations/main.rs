@@ -129,7 +129,7 @@ const FOUND_BY: [(Mutation, u64); 75] = [
     (Mutation::RefuseUnsettled, 1_478_000_145),
     (Mutation::ReplayOutOfOrder, 10),
     (Mutation::ReuseEarly, 6),
-    (Mutation::SkipAfterImage, 66),
+    (Mutation::SkipAfterImage, 133),
     (Mutation::SkipChecksums, 12),
     (Mutation::SkipReplay, 48),
     (Mutation::SkipResync, 14),

@@ -277,6 +277,39 @@ fn pressure_takes_copies_of_cold_stripes_first() {
     assert!(array.hits(70, hot) > 0.9, "{:?}", status.governor);
 }
 
+/// Writes that the credit has no room for get the space of copies, also where the use is below the upper limit.
+#[test]
+fn writes_get_the_space_of_copies_below_the_upper_limit() {
+    let array = Array::new(MEMBER_BYTES);
+    array.set_policy(ElasticPolicy::pinned(100));
+    array.fill(6000, half_random);
+    assert_eq!(share(&array.status()), 1.0);
+    array.set_physical(array.used() / MEMBERS as u64 + (1 << 20));
+    array.set_policy(ElasticPolicy { mirrored_share: None, low: 97, high: 99, ..POLICY });
+    // The figures of the members come once a second.
+    array.world.run_for(3 * SECOND_NS).unwrap();
+    let (volume, io) = (array.pool.volume("v0").unwrap(), array.world.io());
+    let written = Rc::new(Cell::new(0));
+    let so_far = Rc::clone(&written);
+    array.world.spawn(async move {
+        for block in 0..500 {
+            let mut buf = Buf::zeroed(BLOCK_BYTES);
+            let mut rng = Rng::stream(6, "incompressible", block);
+            buf.bytes_mut()
+                .chunks_exact_mut(8)
+                .for_each(|word| word.copy_from_slice(&rng.bits().to_le_bytes()));
+            while volume.write(block * BLOCK, buf.clone(), false).await.is_err() {
+                sinew_core::io::Io::sleep(&io, SECOND_NS / 10).await;
+            }
+            so_far.set(block + 1);
+        }
+    });
+    array.world.run_for(60 * SECOND_NS).unwrap();
+    let status = array.status();
+    assert_eq!(written.get(), 500, "{status:?}");
+    assert!((0.1..0.9).contains(&share(&status)), "{}", share(&status));
+}
+
 /// Stripes whose parity takes more space than their copies become mirrored, and pressure does not take that back.
 pub(crate) fn demotion_never_grows() -> Result<(), String> {
     let array = Array::new(MEMBER_BYTES);
