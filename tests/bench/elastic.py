@@ -12,6 +12,10 @@ from table import compare, progress
 from zram import used, zrams
 
 SHARES = (0, 20, 60, 100)
+# Percent of writes beside reads.
+MIXES = (70, 50, 30)
+# Percent of the clients' rate that is converted beside them: 100, 200 and 400 MB/s by the paper's 2.47 M reads of 4 KiB a second.
+CONVERTED = (1, 2, 4)
 
 
 def elastic(lab):
@@ -61,27 +65,40 @@ def rows(taken):
         samples = {key: [sample[key] for sample in taken] for key in (mine, peer)}
         return compare("elastic", name, unit, samples, mine, peer, mark, note=note)
 
+    loads = {"write": "random write 4 KiB", "degraded read": "random read 4 KiB with a member out"}
     for sample in taken:
-        ours, parity = sample["write, 100 % mirrored"], sample["write, 0 % mirrored"]
-        for share in SHARES[1:-1]:
-            part = share / 100
-            sample[f"one population, {share} %"] = 1 / (part / ours + (1 - part) / parity)
-            sample[f"two populations, {share} %"] = part * ours + (1 - part) * parity
+        for load in loads:
+            ours, parity = sample[f"{load}, 100 % mirrored"], sample[f"{load}, 0 % mirrored"]
+            for share in SHARES[1:-1]:
+                part = share / 100
+                sample[f"{load}, one population, {share} %"] = 1 / (part / ours + (1 - part) / parity)
+                sample[f"{load}, two populations, {share} %"] = part * ours + (1 - part) * parity
     laws = [
-        row(f"random write 4 KiB, {share} % mirrored", "IOPS", f"write, {share} % mirrored", f"{law}, {share} %", mark)
+        row(f"{name}, {share} % mirrored", "IOPS", f"{load}, {share} % mirrored", f"{load}, {law}, {share} %", mark)
+        for load, name in loads.items()
         for share in SHARES[1:-1]
         for law, mark in (("one population", ("at least", 1)), ("two populations", ("at most", 1)))
     ]
+    forms = [
+        row(f"random {load}, all mirrored", "IOPS", f"{load}, 100 % mirrored", f"{load}, 0 % mirrored", None, note)
+        for load, note in (("read 4 KiB", "the paper has 1.05 (table 3)"),
+                           ("reads of 4 KiB beside 70 % writes", "the paper has 1.16 (figure 6)"),
+                           ("reads of 4 KiB beside 50 % writes", "figure 6"),
+                           ("reads of 4 KiB beside 30 % writes", "the paper has 1.03 (figure 6)"))
+    ]
     beside = [
-        row(f"random write 4 KiB beside conversion to {form}, {what}", unit, f"{key} beside conversion to {form}", f"{key} alone", mark,
-            "over NBD; 2 % of the clients' rate is converted")
+        row(f"random write 4 KiB beside conversion to {form} at {percent} %, {what}", unit,
+            f"{key} beside conversion to {form} at {percent} %", f"{key} alone", mark if percent == 2 else None,
+            "over NBD; converted is this part of the clients' rate")
         for form in ("mirrors", "parity")
+        for percent in CONVERTED
         for what, unit, key, mark in (("rate", "IOPS", "rate", ("at least", 0.95)), ("p99.9", "us", "p99.9", ("at most", 1.2)))
     ]
     found = [
         row("random write 4 KiB, all mirrored", "IOPS", "write, 100 % mirrored", "write, 0 % mirrored", ("at least", 1.6)),
         row("random read 4 KiB with a member out, all mirrored", "IOPS", "degraded read, 100 % mirrored", "degraded read, 0 % mirrored",
             ("at least", 1.5)),
+        *forms,
         *laws,
         row("conversion to mirrors", "bytes/s", "to mirrors", "raw", ("at least", 0.5), "beside sequential writes to one member"),
         row("conversion to parity", "bytes/s", "to parity", "raw", ("at least", 0.5), "likewise"),
@@ -111,8 +128,12 @@ def sample(array, md):
         found[f"write, {share} % mirrored"] = array.replay("write", "uniform", 4096, *array.timed)["iops"]
         if share in (0, 100):
             found |= md.ours(array, "mirrored" if share else "parity") if md else {}
-            report = array.replay("read", "uniform", 4096, *array.timed, target=array.rest)
-            found[f"degraded read, {share} % mirrored"] = report["iops"]
+            found[f"read 4 KiB, {share} % mirrored"] = array.replay("read", "uniform", 4096, *array.timed)["iops"]
+            for percent in MIXES:
+                mixed = array.replay("read", "uniform", 4096, *array.timed, writes=percent / 100)
+                found[f"reads of 4 KiB beside {percent} % writes, {share} % mirrored"] = mixed["iops"]
+        report = array.replay("read", "uniform", 4096, *array.timed, target=array.rest)
+        found[f"degraded read, {share} % mirrored"] = report["iops"]
     found["to parity"] = array.share(0)
     found["used at the end"] = sum(map(used, array.members))
     found["to mirrors"] = array.share(100)
@@ -124,8 +145,7 @@ def sample(array, md):
 
 
 def beside(array):
-    """Clients' writes alone, and while a part of what they write is converted: at 200 MB/s the paper converts 2 % of what
-    its clients write (Elastic RAID, figures 12 and 13)."""
+    """Clients' writes alone, and while as much as a part of what they write is converted (Elastic RAID, figures 12 and 13)."""
     server, found = array.serve(), {}
 
     def load(when):
@@ -133,12 +153,13 @@ def beside(array):
         found[f"rate {when}"], found[f"p99.9 {when}"] = report["iops"], report["latency"]["p99_9_ns"] / 1000
 
     load("alone")
-    for share, form in ((100, "mirrors"), (0, "parity")):
-        array.order(server, "policy", f"--convert-rate={max(int(found['rate alone'] * 4096 / 50), MIB)}")
-        array.order(server, "share", str(share))
-        load(f"beside conversion to {form}")
-        array.order(server, "policy", "--convert-rate=none")
-        array.lab.settle(server)
+    for percent in CONVERTED:
+        for share, form in ((100, "mirrors"), (0, "parity")):
+            array.order(server, "policy", f"--convert-rate={max(int(found['rate alone'] * 4096 * percent / 100), MIB)}")
+            array.order(server, "share", str(share))
+            load(f"beside conversion to {form} at {percent} %")
+            array.order(server, "policy", "--convert-rate=none")
+            array.lab.settle(server)
     server.stop()
     return found
 

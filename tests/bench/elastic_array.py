@@ -59,15 +59,17 @@ class Array:
             for stream in ((0.2 / HOT_PIECES, "uniform", at, cold), (0.8 / HOT_PIECES, "uniform", at + cold, piece - cold))
         ]
 
-    def load(self, kind, place, request_bytes, *options, depth=DEPTH, target=None):
-        """The command of a load, in the process of the engine unless the target is served."""
+    def load(self, kind, place, request_bytes, *options, depth=DEPTH, target=None, writes=0):
+        """The command of a load, in the process of the engine unless the target is served. `writes`: this part of the requests are
+        writes, whatever their kind."""
         path = f"{self.lab.dir}/load.toml"
         with open(path, "w") as file:
             file.write('[source.generator]\nseed = 1\narrival = "closed"\n')
             for share, where, first, length in self.places(place):
                 first, length = first // 4096 * 4096, length // 4096 * 4096
-                file.write(f'[[source.generator.streams]]\nkind = "{kind}"\nshare = {share}\nplace = "{where}"\n'
-                           f'sizes.choice = [{{ bytes = {request_bytes}, weight = 1 }}]\nfrom = {first}\nfootprint = {length}\n')
+                for one, part in ((kind, share * (1 - writes)), ("write", share * writes)):
+                    file.write(f'[[source.generator.streams]]\nkind = "{one}"\nshare = {part}\nplace = "{where}"\n'
+                               f'sizes.choice = [{{ bytes = {request_bytes}, weight = 1 }}]\nfrom = {first}\nfootprint = {length}\n')
         return [self.lab.sinew(), "replay", target or self.all, path, f"--closed={depth}", f"--compressible={RATIO}", "--json", *options]
 
     def replay(self, kind, place, request_bytes, *options, cpus=None, **where):

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use crate::file::builtin::{self, Builtin};
 use crate::file::growth::{GrowthFile, GrowthSpec};
-use crate::file::head::{CaseSpec, Head};
+use crate::file::head::Head;
 use crate::file::overrides::{self, Overrides};
 use crate::file::published::PublishedFigure;
 use crate::file::ratio::RatioSpec;
@@ -99,7 +99,7 @@ impl Subject {
         match self {
             Subject::Simulation(spec) => {
                 spec.check()?;
-                spec.clients().try_for_each(|(_, workload)| Ok(workload.open(base).map(drop)?))
+                spec.clients().try_for_each(|clients| Ok(clients.workload.open(base).map(drop)?))
             }
             Subject::Growth(spec) => spec.check(),
             Subject::Reliability(spec) => spec.check(),
@@ -174,14 +174,11 @@ impl Plan {
             }
             apply(name, &mut document, &head.quick)?;
         }
-        let combinations = overrides::combinations(&head.sweep);
-        head.check_published(&combinations)?;
-        let unnamed = [CaseSpec { name: String::new(), set: Overrides::new(), swept: true }];
-        let unswept = [Overrides::new()];
-        let cases = if head.cases.is_empty() { &unnamed[..] } else { &head.cases };
+        let sweeps = head.sweeps();
+        head.check_published(&sweeps)?;
         let mut runs = Vec::new();
-        for case in cases {
-            for swept in if case.swept { &combinations[..] } else { &unswept } {
+        for (case, combinations) in &sweeps {
+            for swept in combinations {
                 let mut set = case.set.clone();
                 set.extend(swept.clone());
                 let subject = variant(name, &document, &set)?;
@@ -194,7 +191,7 @@ impl Plan {
                 subject.check(base).map_err(with_overrides)?;
                 let seeds = if quick { &subject.seeds()[..1] } else { subject.seeds() };
                 runs.extend(seeds.iter().map(|&seed| Run {
-                    case: (!case.name.is_empty()).then(|| case.name.clone()),
+                    case: case.name().map(str::to_owned),
                     settings: swept.clone(),
                     seed,
                     subject: subject.clone(),

@@ -184,7 +184,7 @@ fn figures_are_compared_with_published_ones() {
 fn a_case_that_is_not_swept_is_run_once() {
     let text = SMALL.replace("[1.0, 2.0]", "[1.0, 1.5, 2.0]").replace("seeds = [1, 2]", "");
     let alone = "set = { target = \"member\" }\n";
-    let text = text.replace(alone, &format!("{alone}swept = false\n"));
+    let text = text.replace(alone, &format!("{alone}sweep = {{}}\n"));
     let results = execute(&plan(&text).unwrap(), 2, None).results;
     let labels: Vec<_> = results.runs.iter().map(|run| run.label()).collect();
     assert_eq!(labels, ["pool, speed = 1", "pool, speed = 1.5", "pool, speed = 2", "alone"]);
@@ -356,6 +356,37 @@ fn the_largest_load_served_is_searched_for() {
     assert!(source.contains("capacity.p99_ms") && source.contains("measure longer"), "{source}");
     let closed = plan(&text("from = 1").replace("[run]", "pace.closed.depth = 4\n\n[run]")).unwrap_err();
     assert!(closed.to_string().contains("a closed loop"), "{closed}");
+}
+
+#[test]
+fn clients_beside_others_begin_later_and_write_content_of_their_own() {
+    let text = SMALL[..SMALL.find("[[cases]]").unwrap()]
+        .replace("seeds = [1, 2]", "")
+        .replace("aging = 0.2", "physical = \"192M\"")
+        .replace(
+            "[workload",
+            "[[volumes]]\nsize = \"128M\"\n\n[[beside]]\nstarts_s = 0.1\ncontent = \"random\"\n\
+             workload.to_s = 0.02\n\
+             workload.source.generator = { arrival = { poisson = { iops = 2000.0 } }, volume = 1, streams = [\n    \
+             { kind = \"write\", share = 1.0, sizes = { fixed = \"4K\" }, place = \"uniform\", footprint = \"64M\" },\n\
+             ]}\n\n[workload",
+        );
+    let run = |from: &str, to: &str| {
+        let outcome = execute(&plan(&text.replace(from, to)).unwrap(), 1, None);
+        let figures = outcome.results.runs[0].figures.simulated().unwrap().clone();
+        let late = figures.volumes.get("volume1").map_or(0, |volume| volume.requests);
+        (late, figures.series.last().unwrap().physical_used_bytes)
+    };
+    // In 20 ms 40 are due; the load ends after 0.25 s.
+    let (whole, random) = run("", "");
+    assert!((20..60).contains(&whole), "{whole}");
+    assert!(run("starts_s = 0.1", "starts_s = 0.245").0 < whole / 2);
+    assert_eq!(run("starts_s = 0.1", "starts_s = 1").0, 0);
+    let (_, zeros) = run("content = \"random\"\n", "");
+    assert!(random >= zeros + whole * 4096, "writes take space: {random}, {zeros}");
+
+    let before = plan(&text.replace("starts_s = 0.1", "starts_s = -1")).unwrap_err();
+    assert!(before.to_string().contains("beside.0.starts_s"), "{before}");
 }
 
 #[test]

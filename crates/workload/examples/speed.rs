@@ -11,7 +11,7 @@ use sinew_workload::fitted::{Like, LikeSpec};
 use sinew_workload::generate::{Arrival, Place, Sizes, StreamSpec};
 use sinew_workload::trace::{ReadOptions, TraceReader};
 use sinew_workload::{
-    ByteSize, Codec, Content, ContentSpec, Error, FeatureMeter, Generator, GeneratorSpec, Kind, Next, Pace,
+    ByteSize, Content, ContentSpec, Error, FeatureMeter, Generator, GeneratorSpec, Kind, Next, Pace,
     Recorder, Replay, Request, Source, Workload,
 };
 
@@ -72,10 +72,9 @@ fn main() {
     report("replay and record, closed, depth 1", REQUESTS as f64 / 1e6, || replay(&requests));
 
     println!("\nGiB of content per second, median (lowest, highest) of 5 runs of {BLOCKS} blocks of 4 KiB");
-    for (name, spec) in [
-        ("random", ContentSpec::Random),
-        ("compressible to half", ContentSpec::Compressible { ratio: 0.5, codec: Codec::Lz4 }),
-    ] {
+    for (name, spec) in
+        [("random", ContentSpec::Random), ("compressible to half", ContentSpec::compressible(0.5))]
+    {
         let content = Content::new(&spec, 1, Path::new("")).expect("a good spec");
         let mut block = [0; 4096];
         report(name, BLOCKS as f64 * 4096.0 / f64::from(1 << 30), || {

@@ -182,7 +182,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{Codec, Content, ContentSpec};
+    use crate::{Content, ContentSpec};
 
     fn found(bytes: &[u8], compressor: Compressor, chunk_blocks: usize) -> Compressibility {
         Compressibility::of(bytes, compressor, 3, chunk_blocks).unwrap()
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn parity_of_real_looking_data_compresses_worse_than_the_data() {
-        let spec = ContentSpec::Compressible { ratio: 0.25, codec: Codec::Lz4 };
+        let spec = ContentSpec::compressible(0.25);
         let content = Content::new(&spec, 1, Path::new("")).unwrap();
         let mut bytes = vec![0; 30 * BLOCK_BYTES];
         bytes.chunks_exact_mut(BLOCK_BYTES).zip(0..).for_each(|(block, i)| content.fill(0, i, 0, block));

@@ -59,6 +59,10 @@ pub enum ContentSpec {
         /// By which compressor.
         #[serde(default)]
         codec: Codec,
+        /// How much of the compression of data the parity of such blocks has, from 0 to 1: (a_pty - 1) / (a_usr - 1), where a
+        /// block of a size S compresses to S / a. Elastic RAID (2022), section 5.3, takes 0.25. The end of each block is zeros.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        parity_gain: f64,
     },
     /// As compressible, by LZ4, and each whole block says its ratio at its beginning: simulated members can take its length
     /// from there, and compress nothing.
@@ -71,6 +75,18 @@ pub enum ContentSpec {
         /// The file.
         path: PathBuf,
     },
+}
+
+impl ContentSpec {
+    /// Blocks that LZ4 leaves this part of, and their parity whole.
+    pub fn compressible(ratio: f64) -> ContentSpec {
+        ContentSpec::Compressible { ratio, codec: Codec::Lz4, parity_gain: 0.0 }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(gain: &f64) -> bool {
+    *gain == 0.0
 }
 
 /// Makes the content of blocks.
@@ -89,6 +105,8 @@ enum Source {
     },
     /// Blocks of another source after a tag.
     Tagged(Permille, Box<Source>),
+    /// Blocks of which another source fills this part, and zeros the rest.
+    Padded(f64, Box<Source>),
     Corpus(Arc<[u8]>),
 }
 
@@ -100,7 +118,9 @@ impl Content {
     pub fn new(spec: &ContentSpec, seed: u64, base: &Path) -> Result<Content> {
         let source = match spec {
             ContentSpec::Random => Source::Random,
-            ContentSpec::Compressible { ratio, codec } => Source::compressible(*ratio, *codec)?,
+            ContentSpec::Compressible { ratio, codec, parity_gain } => {
+                Source::padded(*ratio, *codec, *parity_gain)?
+            }
             ContentSpec::Tagged { ratio } => {
                 let pieces = Source::compressible(*ratio, Codec::Lz4)?;
                 Source::Tagged(Permille((ratio * 1000.0).round() as u64), Box::new(pieces))
@@ -137,6 +157,19 @@ impl Source {
         Ok(if fresh > all { Source::Random } else { Source::Pieces { fresh } })
     }
 
+    /// Blocks that a compressor leaves this part of, and whose parity gains as much of that.
+    fn padded(ratio: f64, codec: Codec, parity_gain: f64) -> Result<Source> {
+        if !(0.0..=1.0).contains(&parity_gain) {
+            return Err(Error::setting("parity_gain", format!("{parity_gain} is not between 0 and 1")));
+        }
+        let pieces = Source::compressible(ratio, codec)?;
+        let parity_ratio = 1.0 / (1.0 + (1.0 / ratio - 1.0) * parity_gain);
+        if parity_ratio == 1.0 {
+            return Ok(pieces);
+        }
+        Ok(Source::Padded(parity_ratio, Box::new(Source::compressible(ratio / parity_ratio, codec)?)))
+    }
+
     /// Fills a block, whose number of its own is `key`.
     fn fill(&self, key: u64, random: &mut Random, bytes: &mut [u8]) {
         match self {
@@ -145,6 +178,11 @@ impl Source {
             Source::Tagged(permille, rest) => {
                 let tagged = tag::put(key, *permille, bytes);
                 rest.fill(key, random, &mut bytes[tagged..]);
+            }
+            Source::Padded(part, rest) => {
+                let (begun, zeros) = bytes.split_at_mut((bytes.len() as f64 * part).round() as usize);
+                rest.fill(key, random, begun);
+                zeros.fill(0);
             }
             Source::Corpus(corpus) => fill_from(corpus, random, bytes),
         }
@@ -215,9 +253,19 @@ mod tests {
         part as f64 / whole as f64
     }
 
+    /// The parity of stripes of four blocks.
+    fn parity_of(content: &Content) -> impl Iterator<Item = Vec<u8>> {
+        (0..BLOCKS).map(|i| {
+            (0..4).fold(vec![0; BLOCK], |sum, column| {
+                let data = block(content, 0, i * 4 + column, 0);
+                sum.iter().zip(&data).map(|(a, b)| a ^ b).collect()
+            })
+        })
+    }
+
     #[test]
     fn content_is_a_function_of_volume_block_and_version() {
-        for spec in [ContentSpec::Random, ContentSpec::Compressible { ratio: 0.5, codec: Codec::Lz4 }] {
+        for spec in [ContentSpec::Random, ContentSpec::compressible(0.5)] {
             let content = made(&spec);
             assert_eq!(block(&content, 1, 2, 3), block(&content, 1, 2, 3));
             for other in [(2, 2, 3), (1, 3, 3), (1, 2, 4)] {
@@ -231,7 +279,7 @@ mod tests {
     fn blocks_compress_as_asked() {
         for codec in [Codec::Lz4, Codec::Zstd] {
             for ratio in [0.2, 0.3, 0.5, 0.7, 0.9, 1.0] {
-                let content = made(&ContentSpec::Compressible { ratio, codec });
+                let content = made(&ContentSpec::Compressible { ratio, codec, parity_gain: 0.0 });
                 let found = ratio_of(codec, (0..BLOCKS).map(|i| block(&content, 0, i, 0)));
                 assert!((found - ratio).abs() < 0.02, "{codec:?}: {found} instead of {ratio}");
             }
@@ -241,14 +289,28 @@ mod tests {
     /// Real files' parity over four blocks: LZ4 1.00 where their blocks are 0.6 to 0.8.
     #[test]
     fn parity_of_compressible_blocks_hardly_compresses() {
-        let content = made(&ContentSpec::Compressible { ratio: 0.5, codec: Codec::Lz4 });
-        let parity = (0..BLOCKS).map(|i| {
-            (0..4).fold(vec![0; BLOCK], |sum, column| {
-                let data = block(&content, 0, i * 4 + column, 0);
-                sum.iter().zip(&data).map(|(a, b)| a ^ b).collect()
-            })
-        });
-        assert!(ratio_of(Codec::Lz4, parity) > 0.95);
+        let content = made(&ContentSpec::compressible(0.5));
+        assert!(ratio_of(Codec::Lz4, parity_of(&content)) > 0.95);
+    }
+
+    /// Data within 0.02 of its ratio, parity within 0.05.
+    #[test]
+    fn parity_compresses_as_asked() {
+        // With the paper's 0.25, parity compresses 1.25 times where data compresses 2 times, and 1.5 times where it is 3 times.
+        for (ratio, parity_gain, parity_ratio) in
+            [(0.5, 0.25, 0.8), (1.0 / 3.0, 0.25, 2.0 / 3.0), (0.5, 1.0, 0.5), (0.9, 0.5, 18.0 / 19.0)]
+        {
+            for codec in [Codec::Lz4, Codec::Zstd] {
+                let content = made(&ContentSpec::Compressible { ratio, codec, parity_gain });
+                let found = ratio_of(codec, (0..BLOCKS).map(|i| block(&content, 0, i, 0)));
+                assert!((found - ratio).abs() < 0.02, "{codec:?}: {found} instead of {ratio}");
+                let found = ratio_of(codec, parity_of(&content));
+                assert!(
+                    (found - parity_ratio).abs() < 0.05,
+                    "{codec:?}: parity {found} instead of {parity_ratio}"
+                );
+            }
+        }
     }
 
     /// What reads the tags and what compresses agree about blocks, and about their parity.
@@ -291,7 +353,10 @@ mod tests {
     #[test]
     fn impossible_ratios_are_refused() {
         for ratio in [0.0, 1.1, f64::NAN] {
-            let spec = ContentSpec::Compressible { ratio, codec: Codec::Lz4 };
+            assert!(Content::new(&ContentSpec::compressible(ratio), 0, Path::new("")).is_err());
+        }
+        for parity_gain in [-0.1, 1.1, f64::NAN] {
+            let spec = ContentSpec::Compressible { ratio: 0.5, codec: Codec::Lz4, parity_gain };
             assert!(Content::new(&spec, 0, Path::new("")).is_err());
         }
     }

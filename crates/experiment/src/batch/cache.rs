@@ -32,7 +32,7 @@ impl Cache {
         hasher.update(&run.seed.to_le_bytes());
         let text = match &run.subject {
             Subject::Simulation(spec) => {
-                for file in spec.clients().flat_map(|(_, workload)| files(&workload.source)) {
+                for file in spec.clients().flat_map(|clients| files(&clients.workload.source)) {
                     hasher.update(hash_of(&base.join(file))?.as_bytes());
                 }
                 // The seeds of other runs, the description and the published figures do not affect the result.

@@ -166,11 +166,9 @@ impl Executor<'_> {
     }
 }
 
-/// The swept values and the seed of a run, for people.
+/// The case, the swept values and the seed of a run, for people.
 fn name_of(run: &Run) -> String {
-    let seed = run.seed;
-    match overrides::describe(&run.settings) {
-        swept if swept.is_empty() => format!("seed {seed}"),
-        swept => format!("{swept}, seed {seed}"),
-    }
+    let swept = Some(overrides::describe(&run.settings)).filter(|swept| !swept.is_empty());
+    let parts = run.case.clone().into_iter().chain(swept).chain([format!("seed {}", run.seed)]);
+    parts.collect::<Vec<_>>().join(", ")
 }

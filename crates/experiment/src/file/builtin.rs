@@ -86,6 +86,7 @@ builtin![
     "elastic-throttle",
     "elastic-conversion",
     "elastic-coverage",
+    "elastic-phases",
     "elastic-skew",
 ];
 

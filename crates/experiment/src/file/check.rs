@@ -1,22 +1,20 @@
 //! The checks of a file that need no run: ranges of values, settings that exclude each other, and published figures that
 //! select no run. Each error names the setting by its path.
 
-use std::collections::BTreeMap;
-
 use sinew_engine::pool::preset::Part;
 use sinew_format::model::config::WEIGHTS;
 use sinew_layout::LevelName;
 use sinew_workload::{ContentSpec, Pace};
-use toml::Value;
 
 use crate::file::band::Band;
 use crate::file::drive::DriveSpec;
 use crate::file::fails::ReplacementName;
 use crate::file::growth::GrowthSpec;
-use crate::file::head::Head;
+use crate::file::head::{CaseSpec, Head};
 use crate::file::names::{
     GivenThresholds, LengthsName, ModelName, PresetName, RedundancyName, SpikeAvoidanceSpec, TargetName,
 };
+use crate::file::overrides::Overrides;
 use crate::file::published::{PublishedValue, RunSelector};
 use crate::file::spec::{
     ArraySpec, LayerSpec, MemberSpec, PolicySpec, PoolSpec, RedundancySpec, RunSpec, Spec,
@@ -67,8 +65,11 @@ impl Spec {
         }
         let issues_none =
             |pace| matches!(pace, Pace::Closed { depth: 0 } | Pace::Timed { in_flight_max: Some(0) });
-        if self.clients().any(|(pace, _)| issues_none(pace)) {
+        if self.clients().any(|clients| issues_none(clients.pace)) {
             return Err(Error::setting("pace", "at least one request must be allowed in flight"));
+        }
+        for (i, clients) in self.beside.iter().enumerate() {
+            at_least_zero(&format!("beside.{i}.starts_s"), clients.starts_s)?;
         }
         Ok(())
     }
@@ -260,13 +261,14 @@ impl Spec {
                 "only members of an array are taken out, and not all of them",
             ));
         }
-        let is_tagged = matches!(self.content, Some(ContentSpec::Tagged { .. }));
+        let is_tagged =
+            self.clients().all(|clients| matches!(clients.content, Some(ContentSpec::Tagged { .. })));
         let reads_tags = |group: &MemberSpec| group.lengths == Some(LengthsName::Tagged);
         if let Some(i) = self.members.iter().position(reads_tags).filter(|_| !is_tagged) {
             let why = "only content that is tagged says its length: `content = { tagged = { ratio = 0.5 } }`";
             return Err(Error::setting(format!("members.{i}.lengths"), why));
         }
-        if self.content.is_some() && self.preset.is_some() {
+        if self.clients().any(|clients| clients.content.is_some()) && self.preset.is_some() {
             return Err(Error::setting("content", "the layers of presets write zeros"));
         }
         self.array.full_level()?;
@@ -428,13 +430,18 @@ fn check_bands(setting: &str, within: Option<Band>, quick_within: Option<Band>) 
 }
 
 impl Head {
-    /// Checks that every published figure and every ratio selects runs, and that its options go together. `combinations` are
-    /// those of the swept values.
-    pub(crate) fn check_published(&self, combinations: &[BTreeMap<String, Value>]) -> Result<()> {
+    /// Checks that every published figure and every ratio selects runs, and that its options go together.
+    pub(crate) fn check_published(&self, sweeps: &[(CaseSpec, Vec<Overrides>)]) -> Result<()> {
+        let count_selected = |selector: &RunSelector| -> usize {
+            let of_case = |(case, combinations): &(CaseSpec, Vec<Overrides>)| {
+                combinations.iter().filter(|swept| selector.selects(case.name(), swept)).count()
+            };
+            sweeps.iter().map(of_case).sum()
+        };
         for (i, ratio) in self.ratios.iter().enumerate() {
             check_bands(&format!("ratios.{i}"), ratio.within, ratio.quick_within)?;
             for (name, selector) in [("of", &ratio.of), ("over", &ratio.over)] {
-                if self.count_selected(selector, combinations) == 0 {
+                if count_selected(selector) == 0 {
                     return Err(Error::setting(format!("ratios.{i}.{name}"), "there is no such run"));
                 }
             }
@@ -449,7 +456,7 @@ impl Head {
             for (name, selector) in [("of", Some(&published.of)), ("over", published.over.as_ref())] {
                 let Some(selector) = selector else { continue };
                 let setting = format!("{setting}.{name}");
-                let selected = self.count_selected(selector, combinations);
+                let selected = count_selected(selector);
                 if selected == 0 {
                     return Err(Error::setting(setting, "there is no such run"));
                 }
@@ -478,17 +485,5 @@ impl Head {
             }
         }
         Ok(())
-    }
-
-    /// The number of combinations of case and swept values that a selector selects.
-    fn count_selected(&self, selector: &RunSelector, combinations: &[BTreeMap<String, Value>]) -> usize {
-        let unswept = [BTreeMap::new()];
-        let cases: Vec<_> = self.cases.iter().map(|case| (Some(case.name.as_str()), case.swept)).collect();
-        let cases = if cases.is_empty() { &[(None, true)][..] } else { &cases };
-        let count = |&(case, is_swept): &(Option<&str>, bool)| {
-            let swept = if is_swept { combinations } else { &unswept };
-            swept.iter().filter(|values| selector.selects(case, values)).count()
-        };
-        cases.iter().map(count).sum()
     }
 }

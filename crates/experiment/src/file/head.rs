@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use crate::file::overrides::Overrides;
+use crate::file::overrides::{self, Overrides};
 use crate::file::published::PublishedFigure;
 use crate::file::ratio::RatioSpec;
 
@@ -29,13 +29,26 @@ pub struct CaseSpec {
     /// The settings of the case, by path.
     #[serde(default)]
     pub set: BTreeMap<String, Value>,
-    /// Run the case with every combination of swept values; otherwise once, with none.
-    #[serde(default = "yes")]
-    pub swept: bool,
+    /// Lists of values of this case, in place of those of the file; with none, the case is run once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<BTreeMap<String, Vec<Value>>>,
 }
 
-fn yes() -> bool {
-    true
+impl Head {
+    /// Each case with the combinations of its swept values; a file without cases is one without a name.
+    pub(crate) fn sweeps(&self) -> Vec<(CaseSpec, Vec<Overrides>)> {
+        let unnamed = [CaseSpec { name: String::new(), set: Overrides::new(), sweep: None }];
+        let cases = if self.cases.is_empty() { &unnamed[..] } else { &self.cases };
+        let swept = |case: &CaseSpec| overrides::combinations(case.sweep.as_ref().unwrap_or(&self.sweep));
+        cases.iter().map(|case| (case.clone(), swept(case))).collect()
+    }
+}
+
+impl CaseSpec {
+    /// The name, if it has one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        (!self.name.is_empty()).then_some(&self.name)
+    }
 }
 
 /// Declares the type of a file: the head's fields around the tables of its own.
@@ -50,7 +63,7 @@ macro_rules! experiment_file {
             /// What the experiment shows, in one or two sentences.
             pub description: String,
             $($own)*
-            /// The systems to compare. Each case is run with every combination of swept values.
+            /// The systems to compare. Each case is run with every combination of swept values, its own or those of the file.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub cases: Vec<$crate::file::head::CaseSpec>,
             /// Lists of values, by path. All combinations are run.

@@ -80,8 +80,25 @@ pub struct ClientsSpec {
     /// When requests are issued.
     #[serde(default = "open_loop")]
     pub pace: Pace,
+    /// When they begin, in seconds after the load does.
+    #[serde(default)]
+    pub starts_s: f64,
+    /// What they write; as `content` of the file where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<ContentSpec>,
     /// The requests.
     pub workload: Workload,
+}
+
+/// Clients of a load, as a file describes them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clients<'a> {
+    pub(crate) pace: Pace,
+    /// Seconds after the beginning of the load.
+    pub(crate) starts_s: f64,
+    /// What they write; zeros where not given.
+    pub(crate) content: Option<&'a ContentSpec>,
+    pub(crate) workload: &'a Workload,
 }
 
 /// How long and how often to run.
@@ -474,9 +491,16 @@ impl ElasticSpec {
 
 impl Spec {
     /// All clients: those of `workload`, and those beside them.
-    pub(crate) fn clients(&self) -> impl Iterator<Item = (Pace, &Workload)> {
-        let beside = self.beside.iter().map(|clients| (clients.pace, &clients.workload));
-        std::iter::once((self.pace, &self.workload)).chain(beside)
+    pub(crate) fn clients(&self) -> impl Iterator<Item = Clients<'_>> {
+        let content = self.content.as_ref();
+        let first = Clients { pace: self.pace, starts_s: 0.0, content, workload: &self.workload };
+        let beside = self.beside.iter().map(move |clients| Clients {
+            pace: clients.pace,
+            starts_s: clients.starts_s,
+            content: clients.content.as_ref().or(content),
+            workload: &clients.workload,
+        });
+        std::iter::once(first).chain(beside)
     }
 
     /// The elastic array, if the system is one. A preset says whether the governor or a share sets the forms.

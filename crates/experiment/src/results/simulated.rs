@@ -424,6 +424,12 @@ pub struct ElasticResult {
     pub physical_bytes: u64,
     /// Those in use.
     pub physical_used_bytes: u64,
+    /// The most in use at the end of an interval.
+    #[serde(default)]
+    pub physical_used_most_bytes: u64,
+    /// The fraction of the requests of the last minute that used a mirrored stripe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hits: Option<f64>,
     /// The conversion during measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub converted: Option<ConversionResult>,
@@ -461,6 +467,9 @@ pub struct Interval {
     pub programmed_bytes: u64,
     /// The number of erase blocks cleaned.
     pub erases: u64,
+    /// Physical bytes of members with a limit in use at the end.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub physical_used_bytes: u64,
     /// The pool at the end.
     pub pool: Option<PoolState>,
     /// The engine's counters that increased, and by how much.

@@ -12,7 +12,7 @@ use sinew_members::status::ShardStatus;
 use sinew_sim::{OpenPool, World};
 
 use crate::file::spec::Spec;
-use crate::results::simulated::{ConversionResult, ElasticResult};
+use crate::results::simulated::{ConversionResult, ElasticResult, Interval};
 use crate::system::members::Member;
 use crate::{Error, Result};
 
@@ -136,6 +136,7 @@ pub(crate) fn result(
     spec: &Spec,
     pool: Option<&OpenPool>,
     members: &[Member],
+    series: &[Interval],
     converted: Option<ConversionResult>,
 ) -> Result<Option<ElasticResult>> {
     let Some((elastic, pool)) = spec.elastic().zip(pool) else { return Ok(None) };
@@ -166,6 +167,12 @@ pub(crate) fn result(
         parity_ratio,
         physical_bytes: limit,
         physical_used_bytes: used,
+        physical_used_most_bytes: series
+            .iter()
+            .map(|interval| interval.physical_used_bytes)
+            .max()
+            .unwrap_or(used),
+        hits: (governor.requests > 0).then(|| governor.hits as f64 / governor.requests as f64),
         converted,
     }))
 }

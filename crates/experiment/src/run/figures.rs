@@ -46,7 +46,7 @@ pub(crate) fn simulated(spec: &Spec, times: Times, observed: Observed<'_>) -> Si
     let Observed { load, members, pools, measured, requests, grew, rebuilt, elastic, reached_steady } =
         observed;
     let Times { measure_from, .. } = times;
-    let names: Vec<_> = spec.clients().flat_map(|(_, workload)| workload.names()).collect();
+    let names: Vec<_> = spec.clients().flat_map(|clients| clients.workload.names()).collect();
     let volumes = by_volume(load, &names, measure_from + measured.ran_ns);
     let array = (spec.preset.is_none() && spec.target == TargetName::Array).then(|| ArrayResult {
         level: spec.array.level,

@@ -21,9 +21,20 @@ const FILL_BYTES: u64 = 1 << 20;
 /// The number of concurrent writes that fill or overwrite a volume.
 const FILL_DEPTH: usize = 16;
 
+/// Clients of a load.
+pub(crate) struct LoadClients {
+    pub(crate) pace: Pace,
+    /// When they begin, in nanoseconds after the load does.
+    pub(crate) starts_ns: u64,
+    pub(crate) requests: Boxed,
+    /// The volumes, with what these clients write.
+    pub(crate) target: Target,
+}
+
 /// Clients that issue requests at one pace.
 struct Clients {
     replay: RefCell<Replay<Boxed>>,
+    target: Target,
     /// Whether requests have times at which they are due.
     is_timed: bool,
     /// The issuing task, while it waits for a completion.
@@ -33,7 +44,8 @@ struct Clients {
 /// A load in progress.
 pub(crate) struct Load {
     clients: Vec<Clients>,
-    target: Target,
+    /// The number of volumes.
+    volumes: usize,
     measured: RefCell<Records>,
     /// Requests that completed since the present window began: of the warm-up, or a quarter of the measured time.
     window: RefCell<Recorder>,
@@ -82,23 +94,23 @@ pub(crate) struct Times {
 
 impl Load {
     /// Starts issuing the requests of these clients. Requests due before `measure_from` are not measured.
-    pub(crate) fn start(
-        world: &World,
-        target: Target,
-        clients: Vec<(Pace, Boxed)>,
-        times: Times,
-    ) -> Rc<Load> {
-        let paced = |(pace, requests): (Pace, Boxed)| Clients {
-            replay: RefCell::new(Replay::new(requests, pace, times.start).until(times.end)),
-            is_timed: matches!(pace, Pace::Timed { .. }),
-            waiting: RefCell::default(),
+    pub(crate) fn start(world: &World, clients: Vec<LoadClients>, times: Times) -> Rc<Load> {
+        let volumes = clients.iter().map(|clients| clients.target.volumes()).max().unwrap_or(0);
+        let started = |clients: LoadClients| {
+            let LoadClients { pace, starts_ns, requests, target } = clients;
+            Clients {
+                replay: RefCell::new(Replay::new(requests, pace, times.start + starts_ns).until(times.end)),
+                target,
+                is_timed: matches!(pace, Pace::Timed { .. }),
+                waiting: RefCell::default(),
+            }
         };
-        let clients: Vec<Clients> = clients.into_iter().map(paced).collect();
+        let clients: Vec<Clients> = clients.into_iter().map(started).collect();
         let load = Rc::new(Load {
             working: Cell::new(clients.len()),
             clients,
-            measured: RefCell::new(Records::new(times, target.volumes())),
-            target,
+            measured: RefCell::new(Records::new(times, volumes)),
+            volumes,
             window: RefCell::new(Recorder::new(times.start, u64::MAX)),
             written_bytes: Cell::new(0),
             read_bytes: Cell::new(0),
@@ -119,7 +131,7 @@ impl Load {
 
     /// Measures requests from another time on, to another end. Forgets what was recorded.
     pub(crate) fn measure(&self, times: Times) {
-        *self.measured.borrow_mut() = Records::new(times, self.target.volumes());
+        *self.measured.borrow_mut() = Records::new(times, self.volumes);
         self.clients.iter().for_each(|clients| clients.replay.borrow_mut().end_at(times.end));
     }
 
@@ -172,7 +184,7 @@ impl Load {
     /// spawn one.
     async fn execute(&self, clients: &Clients, mut issue: Issue, io: &SimIo) {
         loop {
-            let done = self.target.perform(issue.request).await;
+            let done = clients.target.perform(issue.request).await;
             let now = io.now();
             let completed = clients.replay.borrow_mut().complete(issue, now, done.is_ok());
             if clients.is_timed {
@@ -201,7 +213,7 @@ impl Load {
         }
         let next = clients.replay.borrow_mut().next(now)?;
         if let Next::Issue(issue) = &next {
-            self.target.check(&issue.request)?;
+            clients.target.check(&issue.request)?;
         }
         Ok(next)
     }

@@ -38,6 +38,8 @@ pub(crate) struct Snapshot {
     pub(crate) client_bytes: u64,
     /// Bytes of completed reads of clients.
     pub(crate) client_read_bytes: u64,
+    /// Physical bytes in use.
+    physical_used_bytes: u64,
 }
 
 /// The counters of a member.
@@ -204,6 +206,7 @@ fn snapshot(world: &World, subjects: &Subjects<'_>) -> Result<Snapshot> {
         controllers: (0..).map_while(|number| world.controller_usage(number)).collect(),
         client_bytes: subjects.load.written_bytes(),
         client_read_bytes: subjects.load.read_bytes(),
+        physical_used_bytes: subjects.members.iter().map(|m| world.device(m.device).physical_used()).sum(),
     })
 }
 
@@ -251,6 +254,7 @@ fn difference(until_ns: u64, now: &Snapshot, then: &Snapshot) -> Interval {
         reached_flash_bytes: flash(|stats| stats.written_blocks) * 4096,
         programmed_bytes: flash(programmed_blocks) * 4096,
         erases: flash(|stats| stats.erases),
+        physical_used_bytes: now.physical_used_bytes,
         pool: now.pool.as_ref().map(pool_state),
         work: work.filter(|(_, count)| *count > 0).collect(),
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sinew_sim::{DeviceStats, DiscardReads, World};
-use sinew_workload::Content;
+use sinew_workload::{Content, ContentSpec};
 
 use crate::file::names::{PresetName, TargetName};
 use crate::file::spec::Spec;
@@ -12,7 +12,7 @@ use crate::progress::Progress;
 use crate::results::simulated::Simulated;
 use crate::run::elastic::{self, Conversion};
 use crate::run::figures::{self, Observed};
-use crate::run::load::{self, Load, Overwrite, Times};
+use crate::run::load::{self, Load, LoadClients, Overwrite, Times};
 use crate::run::measure::{Subjects, measure, warm_up};
 use crate::run::member_failure::MemberFailure;
 use crate::run::online_growth::OnlineGrowth;
@@ -61,10 +61,14 @@ pub(crate) fn run(
             (Some(pools), target)
         }
     };
-    let target = match &spec.content {
-        Some(content) => target.writing(Content::new(content, seed, base)?),
-        None => target,
+    let target_of = |content: Option<&ContentSpec>| -> Result<_> {
+        let target = target.clone();
+        Ok(match content {
+            Some(content) => target.writing(Content::new(content, seed, base)?),
+            None => target,
+        })
     };
+    let target = target_of(spec.content.as_ref())?;
     fill(&world, spec, &target, progress)?;
     // A system that grows has one part.
     let growing_pool = pools.as_ref().map(Pools::only);
@@ -83,14 +87,16 @@ pub(crate) fn run(
     }
     let clients: Result<Vec<_>> = spec
         .clients()
-        .map(|(pace, workload)| {
-            let mut workload = workload.clone();
+        .map(|clients| {
+            let mut workload = clients.workload.clone();
             workload.add_to_seeds(seed);
-            Ok((pace, workload.open(base)?.requests))
+            let target = target_of(clients.content)?;
+            let (pace, starts_ns) = (clients.pace, nanoseconds(clients.starts_s));
+            Ok(LoadClients { pace, starts_ns, requests: workload.open(base)?.requests, target })
         })
         .collect();
     let mut times = times_from(world.now(), spec);
-    let load = Load::start(&world, target, clients?, times);
+    let load = Load::start(&world, clients?, times);
     for member in members.iter().filter(|member| member.stalled) {
         world.device(member.device).hold_up(times.end - times.start);
     }
@@ -133,7 +139,7 @@ pub(crate) fn run(
     };
     let converted = conversion.as_ref().zip(growing_pool);
     let converted = converted.map(|(conversion, pool)| conversion.result(&world, pool)).transpose()?;
-    let elastic = elastic::result(&world, spec, growing_pool, &members, converted)?;
+    let elastic = elastic::result(&world, spec, growing_pool, &members, &measured.series, converted)?;
     let member_requests = members.iter().map(|m| count_requests(&world.device(m.device).stats())).sum();
     let observed = Observed {
         load: &load,

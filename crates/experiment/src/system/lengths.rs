@@ -80,7 +80,7 @@ fn place_of(content: &[u8]) -> usize {
 mod tests {
     use std::path::Path;
 
-    use sinew_workload::{Codec, Content, ContentSpec};
+    use sinew_workload::{Content, ContentSpec};
 
     use super::*;
 
@@ -102,7 +102,7 @@ mod tests {
     }
 
     fn compressible(ratio: f64) -> ContentSpec {
-        ContentSpec::Compressible { ratio, codec: Codec::Lz4 }
+        ContentSpec::compressible(ratio)
     }
 
     #[test]

@@ -175,7 +175,7 @@ impl ReplayArgs {
     fn content(&self, seed: u64) -> Result<Content> {
         let spec = match (&self.corpus, self.compressible) {
             (Some(path), _) => ContentSpec::Corpus { path: path.clone() },
-            (None, Some(ratio)) => ContentSpec::Compressible { ratio, codec: self.codec },
+            (None, Some(ratio)) => ContentSpec::Compressible { ratio, codec: self.codec, parity_gain: 0.0 },
             (None, None) => ContentSpec::Random,
         };
         Ok(Content::new(&spec, seed, Path::new(""))?)
