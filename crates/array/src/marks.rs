@@ -25,6 +25,8 @@ sinew_core::coverage_marks! {
     ArrayLogTooDear,
     /// An array: a group of the log waited for members that still write an earlier one.
     ArrayLogHeldUp,
+    /// An array: work that has states written waited for room in the log.
+    ArrayStateAwaitsRoom,
     /// An array: what waited for the log was refused, because nothing can be brought to its place.
     ArrayLogRefused,
     /// An array: data that was to be in the next group was refused, because a group waits for space.

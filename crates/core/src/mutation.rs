@@ -99,6 +99,8 @@ pub enum Mutation {
     SettleEarly,
     /// Arrays: release the groups of two destage rounds when one has ended.
     PinTogether,
+    /// Arrays: let orders of scrubs take the room in the log that the destager needs.
+    OrderWithoutRoom,
     /// Arrays: do not set the bit of the write-intent bitmap before a region is written.
     ForgetDirty,
     /// Arrays: do not resync dirty regions after a crash.
@@ -221,7 +223,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 106] = [
+    pub const ALL: [Mutation; 107] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -259,6 +261,7 @@ impl Mutation {
         Mutation::TrustOldGroup,
         Mutation::SettleEarly,
         Mutation::PinTogether,
+        Mutation::OrderWithoutRoom,
         Mutation::ForgetDirty,
         Mutation::SkipResync,
         Mutation::ReadStale,

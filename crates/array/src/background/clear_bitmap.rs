@@ -49,6 +49,9 @@ impl<I: Io> BitmapClearing<I> {
     }
 
     async fn clear(&self) -> Result<(), VolumeError> {
+        if !self.journal.has_room_for_states() {
+            return Ok(());
+        }
         // While clients write, a flush would cost them time, and one will come.
         if self.bitmap.regions().is_idle_unflushed() {
             self.state.mark(Mark::ArraySweepFlushed);

@@ -168,6 +168,9 @@ impl<I: Io> Rebuild<I> {
     /// group from before its return: replay must not take what the member lacks for what was never appended
     /// (`recovery/replay`).
     async fn rebuild_region(&self, member: MemberId, region: usize) -> Outcome {
+        if self.journal.wait_for_state_room().await.is_err() {
+            return Outcome::Later;
+        }
         let version = self.state.members().version();
         let stripes: Vec<u64> = self.state.layout().region_stripes(region).collect();
         for stripes in stripes.chunks(STRIPES_AT_ONCE) {
@@ -266,6 +269,9 @@ impl<I: Io> Rebuild<I> {
 
     /// The first resync of a region.
     async fn first_resync(&self, region: usize) -> bool {
+        if self.journal.wait_for_state_room().await.is_err() {
+            return false;
+        }
         let (stripes, version) = (self.state.layout().stripes, self.state.members().version());
         // Members that are out miss these writes.
         let region_use = self.bitmap.use_region(region);

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use crate::marks::Mark;
 use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::Kick;
 use sinew_core::volume::VolumeError;
 
@@ -66,8 +67,11 @@ impl<I: Io> Scrub<I> {
     /// Starts a scrub from the first stripe, or stops the one under way; durable on return.
     ///
     /// # Errors
-    /// As for [`Journal::flush`].
+    /// As for [`Journal::flush`], and for [`Journal::wait_for_state_room`].
     pub(crate) async fn set_scrub(&self, run: bool) -> Result<(), VolumeError> {
+        if !mutation::on(Mutation::OrderWithoutRoom) {
+            self.journal.wait_for_state_room().await?;
+        }
         self.orders.set(self.orders.get() + 1);
         self.set_next(run.then_some(0));
         self.wake.kick();
@@ -92,7 +96,7 @@ impl<I: Io> Scrub<I> {
             }
             stripe += 1;
             self.journal.progress().set_scrub_next(Some(stripe));
-            if stripe.is_multiple_of(STRIPES_PER_RECORD) {
+            if stripe.is_multiple_of(STRIPES_PER_RECORD) && self.journal.has_room_for_states() {
                 self.bitmap.touch();
                 if self.journal.flush().await.is_err() {
                     return;

@@ -110,7 +110,8 @@ impl<I: Io> Tidier<I> {
     async fn clear_regions(&self, version: u64) -> bool {
         let tidy = |region: &usize| !self.forms.is_untidy(*region);
         let regions: Vec<usize> = self.bitmap.regions().untidy().ones().filter(tidy).collect();
-        if self.journal.flush().await.is_err()
+        if self.journal.wait_for_state_room().await.is_err()
+            || self.journal.flush().await.is_err()
             || self.state.members().version() != version
             || self.state.members_out().next().is_some()
         {

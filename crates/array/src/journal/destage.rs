@@ -194,6 +194,26 @@ impl<I: Io> Journal<I> {
         !self.log.is_stuck() && !self.state.has_failed()
     }
 
+    /// Whether work may begin now that has states written, and that nothing else waits for.
+    pub(crate) fn has_room_for_states(&self) -> bool {
+        let has_room = !self.state.has_log() || self.log.has_room_for_states();
+        if !has_room {
+            self.state.mark(Mark::ArrayStateAwaitsRoom);
+        }
+        has_room
+    }
+
+    /// Waits until work may begin that has states written. The destager makes room, and needs room for states itself, so the
+    /// caller holds nothing that the destager waits for.
+    ///
+    /// # Errors
+    /// [`VolumeError::NoSpace`] when the destager can do nothing because members are full; [`VolumeError::Failed`] when too many are out.
+    pub(crate) async fn wait_for_state_room(&self) -> Result<(), VolumeError> {
+        let is_hopeless = || self.state.has_failed() || self.log.is_stuck();
+        self.log.room.wait(|| (self.has_room_for_states() || is_hopeless()).then_some(())).await;
+        if self.has_room_for_states() { Ok(()) } else { Err(self.room_error()) }
+    }
+
     /// Chooses slots to destage, by stripe, as [`DirtyBlocks::choose`](crate::journal::dirty_blocks::DirtyBlocks::choose).
     pub(crate) fn choose_to_destage(
         &self,

@@ -209,6 +209,11 @@ impl Log {
         (2 * self.client_blocks).saturating_sub(self.used() + self.room_needed())
     }
 
+    /// Whether states may be written that can wait: room is left for two groups, and for those that destaging all there is takes.
+    pub(super) fn has_room_for_states(&self) -> bool {
+        self.used() <= self.client_blocks.max((2 * self.client_blocks).saturating_sub(2 * self.room_needed()))
+    }
+
     /// Whether nothing can be destaged, so that it is no use to wait for room.
     pub(crate) fn is_stuck(&self) -> bool {
         self.stuck.get().is_some()

@@ -63,6 +63,8 @@ impl<I: Io> Reshape<I> {
             }
             let moved = if self.state.has_failed() {
                 Err(VolumeError::Failed)
+            } else if let Err(error) = self.journal.wait_for_state_room().await {
+                Err(error)
             } else {
                 self.move_batch(&layout).await
             };

@@ -31,13 +31,17 @@ impl<I: Io> Stripes<I> {
     /// would take no less space with parity, as estimated from the content. `stripes` ascend.
     ///
     /// # Errors
-    /// [`VolumeError::Failed`] when the array has failed. The forms that were not recorded are as before.
+    /// [`VolumeError::Failed`] when the array has failed, and as for [`Journal::wait_for_state_room`]. The forms that were not
+    /// recorded are as before.
+    ///
+    /// [`Journal::wait_for_state_room`]: crate::journal::Journal::wait_for_state_room
     pub(crate) async fn convert(
         &self,
         stripes: &[u64],
         to: Form,
         judged: bool,
     ) -> Result<usize, VolumeError> {
+        self.journal.wait_for_state_room().await?;
         let from = to.counterpart();
         let change = self.forms.begin_change(stripes.to_vec());
         let _uses: Vec<_> = change.regions().iter().map(|&region| self.bitmap.use_region(region)).collect();

@@ -253,7 +253,9 @@ impl<I: Io> Stripes<I> {
     ///
     /// # Errors
     /// [`VolumeError::Failed`] when the array, or too much of the stripe, has failed; [`VolumeError::NoSpace`] when nothing was
-    /// written, as for [`Journal::void_images_of`](crate::journal::Journal::void_images_of).
+    /// written, as for [`Journal::void_images_of`](crate::journal::Journal::void_images_of) and [`Journal::wait_for_state_room`].
+    ///
+    /// [`Journal::wait_for_state_room`]: crate::journal::Journal::wait_for_state_room
     pub(crate) async fn update(
         &self,
         stripe: u64,
@@ -261,6 +263,8 @@ impl<I: Io> Stripes<I> {
         began: u64,
         mut parts: ChangeParts,
     ) -> Result<Updated, VolumeError> {
+        // The destager of an array without a journal waits for no lock of a stripe.
+        self.journal.wait_for_state_room().await?;
         let _use = self.bitmap.use_region_of(stripe);
         self.journal.record_move_of(stripe).await?;
         self.journal.void_images_of(stripe).await?;

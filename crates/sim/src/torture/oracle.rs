@@ -244,7 +244,13 @@ impl Oracle {
                 describe(place, content)
             ));
         };
-        if undisturbed && let Some(block) = self.blocks.get_mut(&place) {
+        // Zeros in a block of which nothing is known may be what was there before a request for zeros that failed. Its copies may
+        // differ until it is written, so the next read may return something else.
+        let is_unsure = legal.contains(&UNKNOWN) && content == ZEROS;
+        if undisturbed
+            && !is_unsure
+            && let Some(block) = self.blocks.get_mut(&place)
+        {
             self.now += 1;
             block.set_base(vec![found], self.now);
         }
@@ -388,4 +394,29 @@ fn describe(place: Place, content: &[u8]) -> String {
         return format!("version {version} of volume {volume} block {block}");
     }
     format!("garbage {:02x?}...", &content[..24])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: Place = (0, 7);
+
+    fn read(oracle: &mut Oracle, content: &[u8]) -> Result<(), String> {
+        let reading = oracle.begin_read(PLACE);
+        oracle.end_read(reading, content)
+    }
+
+    #[test]
+    fn zeros_of_a_failed_discard_do_not_decide_an_unknown_block() {
+        let former = [1; BLOCK_BYTES];
+        for succeeded in [false, true] {
+            let mut oracle = Oracle::default();
+            oracle.set_unknown(PLACE);
+            oracle.begin_zero(PLACE);
+            oracle.end(PLACE, succeeded);
+            read(&mut oracle, &ZEROS).unwrap();
+            assert_eq!(read(&mut oracle, &former).is_err(), succeeded);
+        }
+    }
 }
