@@ -133,8 +133,10 @@ impl DeviceState {
             Ok(()) => {
                 self.table.read(from, buf.bytes_mut());
                 for block in self.unstable.range(from..from + count) {
-                    let garbage = self.discard_rng.bits() as u8;
-                    buf.bytes_mut()[(block - from) as usize * BLOCK_BYTES..][..BLOCK_BYTES].fill(garbage);
+                    // Not the same by chance, so that no parity fits twice.
+                    let garbage = self.discard_rng.bits().to_le_bytes();
+                    let block = &mut buf.bytes_mut()[(block - from) as usize * BLOCK_BYTES..][..BLOCK_BYTES];
+                    block.as_chunks_mut().0.fill(garbage);
                 }
             }
             Err(_) => buf.bytes_mut().fill(POISON),
