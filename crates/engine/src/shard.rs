@@ -225,7 +225,6 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, gate: Rc<Gate<I>>, request
             gate.set(policy.shares);
             shard.set_policy(policy);
         }
-        ControlRequest::TableCache(bytes) => shard.set_table_cache(bytes),
         ControlRequest::ElasticPolicy(policy) => shard.set_elastic_policy(policy),
         ControlRequest::GroupForm(form) => shard.set_group_form(form),
         ControlRequest::SpikeAvoidance(mode) => shard.members().set_spike_avoidance(mode),

@@ -240,10 +240,6 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
         self.store.wakeups().reclaim.kick();
     }
 
-    fn set_table_cache(&self, bytes: Option<u64>) {
-        self.store.set_slot_cache(bytes);
-    }
-
     async fn drop_volume(&self, volume: VolumeId) -> Result<(), VolumeError> {
         discard::drop_volume(&self.store, volume).await
     }

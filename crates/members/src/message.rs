@@ -185,8 +185,6 @@ pub enum ControlRequest {
     IoTimeout(Option<u64>),
     /// Change the layout and conversion of small writes.
     Policy(Policy),
-    /// Bound the memory of the table cache, in bytes; `None` is no bound. Mapped pools only.
-    TableCache(Option<u64>),
     /// Change how stripes of an elastic array change their form.
     ElasticPolicy(ElasticPolicy),
     /// Sets the form of large groups of an array's log.

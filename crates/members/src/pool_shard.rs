@@ -113,8 +113,6 @@ pub trait PoolShard<I: Io>: Sized + 'static {
 
     /// Lays out and converts small writes by this policy. Mapped pools only.
     fn set_policy(&self, _policy: Policy) {}
-    /// Bounds the memory of the table cache, in bytes; `None` is no bound. Mapped pools only.
-    fn set_table_cache(&self, _bytes: Option<u64>) {}
     /// Changes the form of stripes by this policy. Elastic arrays only.
     fn set_elastic_policy(&self, _policy: ElasticPolicy) {}
     /// Sets the form of large groups of the log. Arrays only.

@@ -256,9 +256,10 @@ mod tests {
     /// The parity of stripes of four blocks.
     fn parity_of(content: &Content) -> impl Iterator<Item = Vec<u8>> {
         (0..BLOCKS).map(|i| {
-            (0..4).fold(vec![0; BLOCK], |sum, column| {
+            (0..4).fold(vec![0; BLOCK], |mut sum, column| {
                 let data = block(content, 0, i * 4 + column, 0);
-                sum.iter().zip(&data).map(|(a, b)| a ^ b).collect()
+                sum.iter_mut().zip(data).for_each(|(a, b)| *a ^= b);
+                sum
             })
         })
     }
@@ -323,11 +324,7 @@ mod tests {
             assert!((found - ratio).abs() < 0.02, "{found} instead of {ratio}");
             let said = (BLOCK as f64 * ratio).ceil() as usize;
             assert!(blocks.iter().all(|block| tagged_bytes(block) == Some(said)));
-            let parity = blocks.chunks_exact(4).map(|columns| {
-                let add = |sum: Vec<u8>, data: &Vec<u8>| sum.iter().zip(data).map(|(a, b)| a ^ b).collect();
-                columns.iter().fold(vec![0; BLOCK], add)
-            });
-            let parity: Vec<_> = parity.collect();
+            let parity: Vec<_> = parity_of(&content).collect();
             assert!(parity.iter().all(|block| tagged_bytes(block).is_none()));
             assert!(ratio < 0.5 || ratio_of(Codec::Lz4, parity.into_iter()) > 0.95);
         }

@@ -87,19 +87,9 @@ impl<I: Io> Control<I> {
         Ok(())
     }
 
-    /// Bounds the memory of the table cache of a mapped pool, in bytes; `None` is no bound. Arrays have no table cache.
-    pub async fn set_table_cache(&self, bytes: Option<u64>) {
-        if self.config().geometry.mapped().is_none() {
-            return;
-        }
-        self.table_cache.set(bytes);
-        let share = bytes.map(|bytes| bytes / self.shards.len() as u64);
-        self.tell_all(|| ControlRequest::TableCache(share)).await;
-    }
-
-    /// The bound of the table cache.
+    /// The bound of the table cache of a mapped pool, in bytes; `None` is no bound. Arrays have no table cache.
     pub fn table_cache(&self) -> Option<u64> {
-        self.table_cache.get()
+        self.table_cache
     }
 
     /// Sets how stripes of an elastic array change their form. It is kept in the configuration.

@@ -62,7 +62,7 @@ pub struct Control<I> {
     /// No member took the configuration.
     pub(super) failed: Cell<bool>,
     pub(super) spike_avoidance: Cell<SpikeAvoidance>,
-    pub(super) table_cache: Cell<Option<u64>>,
+    pub(super) table_cache: Option<u64>,
     pub(super) policy: Cell<Policy>,
     pub(super) throttle: Cell<Limits>,
     pub(super) changing: Cell<bool>,
@@ -132,7 +132,7 @@ impl<I: Io> Control<I> {
             moved: RefCell::default(),
             failed: Cell::new(false),
             spike_avoidance: Cell::default(),
-            table_cache: Cell::new(found.config.geometry.mapped().and(found.table_cache)),
+            table_cache: found.config.geometry.mapped().and(found.table_cache),
             policy: Cell::default(),
             throttle: Cell::default(),
             changing: Cell::new(false),

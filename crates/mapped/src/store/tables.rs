@@ -494,17 +494,12 @@ impl Tables {
         self.slots.encode(id, slots);
     }
 
-    /// Takes in a page read from a member; its header has been checked. Without `slots`, the slots of its stripes stay absent.
+    /// Takes in a page read from a member; its header has been checked. The slots of its stripes stay absent
+    /// ([`Tables::fill_slots`]).
     ///
     /// # Errors
     /// When the content is impossible in this pool.
-    pub(crate) fn load_page(
-        &mut self,
-        page: PageId,
-        bytes: &[u8],
-        bounds: &RecordCheck,
-        slots: bool,
-    ) -> Check {
+    pub(crate) fn load_page(&mut self, page: PageId, bytes: &[u8], bounds: &RecordCheck) -> Check {
         bounds.page(page)?;
         match page {
             PageId::Shard => {
@@ -517,7 +512,7 @@ impl Tables {
                 for (i, record) in
                     bytes[PAGE_HEADER_BYTES..].chunks_exact(size).take(per as usize).enumerate()
                 {
-                    self.load_stripe(StripeId(number * per + i as u32), record, bounds, slots)?;
+                    self.load_stripe(StripeId(number * per + i as u32), record, bounds)?;
                 }
             }
             PageId::Map(number) => {
@@ -540,7 +535,7 @@ impl Tables {
         Ok(())
     }
 
-    fn load_stripe(&mut self, id: StripeId, record: &[u8], bounds: &RecordCheck, slots: bool) -> Check {
+    fn load_stripe(&mut self, id: StripeId, record: &[u8], bounds: &RecordCheck) -> Check {
         let mut r = Reader(record);
         let state = match r.u8()? {
             0 => return Ok(()),
@@ -567,9 +562,6 @@ impl Tables {
             bounds.page(PageId::Map(owner / PAGE_INDICES))?;
         }
         self.slots.leave_out(id);
-        if slots {
-            self.slots.fill(id, r.0);
-        }
         Ok(())
     }
 }

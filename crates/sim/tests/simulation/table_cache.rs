@@ -28,7 +28,7 @@ impl Scene {
         let world = World::new(5);
         let kind = PoolKind::Mapped { protection: Protection::Parity1, data_columns: 0, checksums: true };
         let members = made(&world, 4, kind);
-        let pool = Scene::open(&world, &members);
+        let pool = Scene::open(&world, &members, None);
         let mut scene = Scene { world, members, pool, versions: vec![0; BLOCKS as usize] };
         let control = Rc::clone(&scene.pool.control);
         let made = async move { control.create_volume("v", BLOCKS * BLOCK).await };
@@ -36,16 +36,11 @@ impl Scene {
         let mut rng = scene.world.rng("overwrites");
         (0..BLOCKS).for_each(|block| scene.write(block));
         (0..BLOCKS).for_each(|_| scene.write(rng.below(BLOCKS)));
-        scene.close();
-        scene.pool = Scene::open(&scene.world, &scene.members);
+        scene.reopen(None);
         scene
     }
 
-    fn open(world: &World, members: &[Candidate]) -> Rc<OpenPool> {
-        Scene::open_bounded(world, members, None)
-    }
-
-    fn open_bounded(world: &World, members: &[Candidate], table_cache: Option<u64>) -> Rc<OpenPool> {
+    fn open(world: &World, members: &[Candidate], table_cache: Option<u64>) -> Rc<OpenPool> {
         let opening = OpenPool::open_bounded(world.io(), members.to_vec(), table_cache, || false);
         Rc::new(world.block_on(opening).unwrap().unwrap())
     }
@@ -73,9 +68,19 @@ impl Scene {
         Ok(bufs.iter().flat_map(|buf| buf.bytes().to_vec()).collect())
     }
 
-    fn set_table_cache(&self, bytes: Option<u64>) {
-        let control = Rc::clone(&self.pool.control);
-        self.world.block_on(async move { control.set_table_cache(bytes).await }).unwrap();
+    /// Stops the pool and opens it with this bound of the table cache.
+    fn reopen(&mut self, table_cache: Option<u64>) {
+        self.close();
+        self.pool = Scene::open(&self.world, &self.members, table_cache);
+    }
+
+    /// Every copy of every page becomes unreadable, as no number of faults that the pool survives would make it.
+    fn spoil_pages(&self) {
+        for (candidate, member) in self.members.iter().zip(&self.pool.control.config().members) {
+            let first = member.layout.page_offset(0, 0);
+            let bytes = u64::from(member.layout.page_slots) * PAGE_BYTES as u64;
+            self.world.device(candidate.device).spoil(first..first + bytes);
+        }
     }
 
     fn status(&self) -> ShardStatus {
@@ -87,10 +92,7 @@ impl Scene {
 #[test]
 fn absent_slots_are_read_when_they_are_needed() {
     let mut scene = Scene::new();
-    let before = scene.status();
-    assert_eq!(before.counters.slot_pages_read, 0);
-    scene.set_table_cache(Some(0));
-    assert!(scene.status().table_bytes < before.table_bytes);
+    scene.reopen(Some(0));
     for block in 0..BLOCKS {
         assert!(scene.read(block).unwrap() == scene.content(block), "block {block}");
     }
@@ -103,20 +105,17 @@ fn absent_slots_are_read_when_they_are_needed() {
     for block in 0..BLOCKS {
         assert!(scene.read(block).unwrap() == scene.content(block), "block {block}");
     }
-    // With room, each page is read at most once.
-    scene.set_table_cache(None);
+    // With room, none is read after the opening.
+    scene.reopen(None);
     (0..BLOCKS).for_each(|block| drop(scene.read(block).unwrap()));
-    let pages_read = scene.status().counters.slot_pages_read;
-    (0..BLOCKS).for_each(|block| drop(scene.read(block).unwrap()));
-    assert_eq!(scene.status().counters.slot_pages_read, pages_read);
+    assert_eq!(scene.status().counters.slot_pages_read, 0);
 }
 
 #[test]
 fn an_opening_leaves_slots_on_the_members() {
     let mut scene = Scene::new();
     let whole = scene.status().table_bytes;
-    scene.close();
-    scene.pool = Scene::open_bounded(&scene.world, &scene.members, Some(0));
+    scene.reopen(Some(0));
     assert_eq!(scene.pool.control.table_cache(), Some(0));
     let before = scene.status();
     assert!(before.table_bytes < whole, "{} of {whole} bytes", before.table_bytes);
@@ -128,7 +127,7 @@ fn an_opening_leaves_slots_on_the_members() {
     // After a crash, recovery reads the slots that the end of the journal is about.
     (0..BLOCKS).step_by(7).for_each(|block| scene.write(block));
     scene.world.crash(CrashPolicy::KeepAll);
-    scene.pool = Scene::open_bounded(&scene.world, &scene.members, Some(0));
+    scene.pool = Scene::open(&scene.world, &scene.members, Some(0));
     for block in 0..BLOCKS {
         assert!(scene.read(block).unwrap() == scene.content(block), "block {block}");
     }
@@ -136,17 +135,13 @@ fn an_opening_leaves_slots_on_the_members() {
 
 #[test]
 fn nothing_is_read_without_checksums() {
+    // What is in memory counts.
+    let scene = Scene::new();
+    scene.spoil_pages();
+    assert!((0..BLOCKS).all(|block| scene.read(block).unwrap() == scene.content(block)));
     let mut scene = Scene::new();
-    let config = scene.pool.control.config();
-    // Every copy of every page becomes unreadable, as no number of faults that the pool survives would make it.
-    for (candidate, member) in scene.members.iter().zip(&config.members) {
-        let first = member.layout.page_offset(0, 0);
-        let bytes = u64::from(member.layout.page_slots) * PAGE_BYTES as u64;
-        scene.world.device(candidate.device).spoil(first..first + bytes);
-    }
-    assert!(scene.read(0).unwrap() == scene.content(0), "what is in memory counts");
-    scene.set_table_cache(Some(0));
-    // Pages that have changed since the opening are still in memory.
+    scene.reopen(Some(0));
+    scene.spoil_pages();
     let mut failed = 0;
     for block in 0..BLOCKS {
         match scene.read(block) {

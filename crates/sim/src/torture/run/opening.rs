@@ -74,7 +74,6 @@ impl Run {
         }
         let limits = Limits { bytes_per_second: plan.throttle, pause_above_iops: 0 };
         let (control, mode, policy) = (Rc::clone(&pool.control), plan.spike_avoidance, plan.policy());
-        let table_cache = plan.table_cache_bytes();
         let group_form = plan.array.map(|_| plan.group_form);
         let give_up_ns = if plan.has_disks() { IO_TIMEOUT_DISK_NS } else { IO_TIMEOUT_NS };
         // Later openings find it in the configuration, and so the share that was ordered last.
@@ -86,9 +85,6 @@ impl Run {
             control.set_io_timeout(Some(give_up_ns)).await;
             control.throttle(limits).await;
             control.set_spike_avoidance(mode).await;
-            if table_cache.is_some() {
-                control.set_table_cache(table_cache).await;
-            }
             if let Some(form) = group_form {
                 control.set_group_form(form).await;
             }
@@ -141,8 +137,8 @@ impl Run {
         let crash_after = (may_crash && rng.chance(0.15) && self.work.plan.may_crash())
             .then(|| rng.between(1, OPENING_STEPS));
         let remote = move || rng.chance(0.5);
-        // The bound may be known from the beginning, or come later.
-        let bounded = Rng::stream(self.work.plan.seed, "bounded opening", self.opening as u64).chance(0.7);
+        // Some openings take all tables into memory.
+        let bounded = Rng::stream(self.work.plan.seed, "bounded opening", self.opening as u64).chance(0.8);
         let table_cache = self.work.plan.table_cache_bytes().filter(|_| bounded);
         self.note(|| format!("opening {} with {} devices", self.opening, candidates.len()));
         self.world.spawn(async move {
