@@ -164,18 +164,28 @@ impl SpaceCredit {
 
     /// Whether what is needed, with these blocks and no claim, exceeds the credit of a domain.
     pub(crate) fn is_short_without_claims(&self, blocks: u64, need: SpaceNeed) -> bool {
-        let blocks = need.pending_blocks + blocks;
+        self.allotments.borrow().iter().any(|allotment| self.room_of(allotment, blocks, need) < 0)
+    }
+
+    /// Bytes that each member may take until what is needed, with all claims, exceeds the credit of a domain; below 0 if it does.
+    pub fn room_beside(&self, need: SpaceNeed) -> i64 {
+        let room = |allotment: &Allotment| {
+            self.room_of(allotment, self.claimed.get(), need) / (allotment.members.len() as i64).max(1)
+        };
+        self.allotments.borrow().iter().map(room).min().unwrap_or(i64::MAX)
+    }
+
+    /// Bytes of a domain that are left beside what is needed and these blocks.
+    fn room_of(&self, allotment: &Allotment, blocks: u64, need: SpaceNeed) -> i64 {
         let written = self.written.borrow();
         let since = |member: &MemberId| {
             written.get(usize::from(member.0)).map_or(0, |written| written.begun - written.ended_then)
         };
-        self.allotments.borrow().iter().any(|allotment| {
-            let members = allotment.members.len() as u64;
-            let reserve = need.reserve * members;
-            let bytes = blocks * need.writes_of_block.min(members) * BLOCK_BYTES as u64;
-            let since: u64 = allotment.members.iter().map(since).sum();
-            bytes + reserve + since > allotment.free
-        })
+        let members = allotment.members.len() as u64;
+        let reserve = need.reserve * members;
+        let bytes = (need.pending_blocks + blocks) * need.writes_of_block.min(members) * BLOCK_BYTES as u64;
+        let since: u64 = allotment.members.iter().map(since).sum();
+        i64::try_from(allotment.free).unwrap_or(i64::MAX).saturating_sub_unsigned(bytes + reserve + since)
     }
 
     /// The time of the figures for which the last write was refused.
@@ -243,6 +253,8 @@ mod tests {
         let need = |pending_blocks, reserve| SpaceNeed { pending_blocks, writes_of_block: 2, reserve };
         assert!(!shared.is_short(need(5, 0)) && shared.is_short(need(6, 0)));
         assert!(!shared.is_short(need(2, 2 * BLOCK)) && shared.is_short(need(3, 2 * BLOCK)));
+        assert_eq!(shared.room_beside(need(2, BLOCK)), BLOCK as i64);
+        assert_eq!(shared.room_beside(need(8, 0)), -2 * BLOCK as i64);
         let own = credit(&[0], 10);
         assert!(!own.is_short(need(10, 0)), "a member has one of the two writes of a block");
         let claim = own.claim(1);
@@ -262,5 +274,8 @@ mod tests {
         assert!(credit.is_short(ONE));
         credit.forget(MemberId(0));
         assert!(!credit.is_limited());
+        assert_eq!(credit.room_beside(ONE), i64::MAX);
+        credit.deal(vec![allotment(vec![MemberId(0)], u64::MAX)]);
+        assert!(credit.room_beside(ONE) > i64::MAX / 2);
     }
 }
