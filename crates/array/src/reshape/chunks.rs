@@ -63,8 +63,6 @@ impl<I: Io> Reshape<I> {
             }
             let moved = if self.state.has_failed() {
                 Err(VolumeError::Failed)
-            } else if let Err(error) = self.journal.wait_for_state_room().await {
-                Err(error)
             } else {
                 self.move_batch(&layout).await
             };
@@ -78,6 +76,7 @@ impl<I: Io> Reshape<I> {
 
     /// Moves the next batch, or as much of it as can be moved without overwriting a chunk that is still needed.
     async fn move_batch(&self, layout: &ShardLayout) -> Result<(), VolumeError> {
+        self.journal.wait_for_state_room().await?;
         let growth = layout.growth().expect("the caller found one");
         let manner = layout.manner().expect("a growth has a method");
         let from = layout.moved();
