@@ -284,7 +284,7 @@ fn writes_get_the_space_of_copies_below_the_upper_limit() {
     array.set_policy(ElasticPolicy::pinned(100));
     array.fill(6000, half_random);
     assert_eq!(share(&array.status()), 1.0);
-    array.set_physical(array.used() / MEMBERS as u64 + (1 << 20));
+    array.set_physical(array.used() / MEMBERS as u64 + (5 << 18));
     array.set_policy(ElasticPolicy { mirrored_share: None, low: 97, high: 99, ..POLICY });
     // The figures of the members come once a second.
     array.world.run_for(3 * SECOND_NS).unwrap();
@@ -307,8 +307,8 @@ fn writes_get_the_space_of_copies_below_the_upper_limit() {
     array.world.run_for(60 * SECOND_NS).unwrap();
     let status = array.status();
     assert_eq!(written.get(), 500, "{status:?}");
-    // Copies gave way to the reserve, of which the members lacked a half, and to the writes.
-    assert!((0.05..0.9).contains(&share(&status)), "{}", share(&status));
+    // Copies gave way to the reserve, of which the members lacked nearly a half, and to the writes.
+    assert!((0.1..0.9).contains(&share(&status)), "{}", share(&status));
 }
 
 /// Stripes whose parity takes more space than their copies become mirrored, and pressure does not take that back.
