@@ -17,7 +17,7 @@ use sinew_members::full_members::RETRY_NS;
 use sinew_members::status::GovernorStatus;
 
 use crate::background::convert::{Candidates, Converter};
-use crate::background::governor::{Governor, Order, Seen};
+use crate::background::governor::{Governor, MemberRoom, Order, Seen};
 use crate::bitmap::Bitmap;
 use crate::forms::Forms;
 use crate::state::ShardState;
@@ -54,10 +54,6 @@ pub(crate) struct Governing<I> {
     idle: Cell<u32>,
     /// Requests and hits at the times of the samples of the last minute.
     seen_hits: RefCell<VecDeque<(u64, u64, u64)>>,
-    /// The space of each member, and its room beside the reserve, at the last sample; `None` if stripes became mirrored since then.
-    last_room: Cell<Option<(u64, i64)>>,
-    /// Bytes that clients may take of each member within two samples.
-    margin: Cell<u64>,
     sweep: Sweep,
 }
 
@@ -91,8 +87,6 @@ impl<I: Io> Governing<I> {
             requests: Cell::new(0),
             idle: Cell::new(0),
             seen_hits: RefCell::default(),
-            last_room: Cell::default(),
-            margin: Cell::default(),
             sweep: Sweep::default(),
         }
     }
@@ -163,7 +157,7 @@ impl<I: Io> Governing<I> {
         self.forms.set_first(first);
         let done = self.carry_out(order, &seen, &policy).await + self.sweep_some(&seen, &policy).await;
         if done > 0 && !matches!(order, Order::Demote(_)) {
-            self.last_room.set(None);
+            self.governor.borrow_mut().note_own_growth();
         }
         self.left.set(0);
         let is_idle = done == 0 && seen.requests == self.requests.replace(seen.requests);
@@ -199,16 +193,18 @@ impl<I: Io> Governing<I> {
         let need = state.space_need(self.stripes.blocks_to_place());
         let share_of_space =
             domains.iter().map(|domain| domain.member_bytes() / shards as u64).min().unwrap_or(u64::MAX);
-        let beside_reserve = state.members().space.room_beside(need);
-        self.note_room(share_of_space, beside_reserve);
-        let (room_to_low, room_to_high) =
-            self.room(room_to(policy.low), room_to(policy.high), beside_reserve);
+        let room = self.governor.borrow_mut().limit_room(MemberRoom {
+            space: share_of_space,
+            to_low: room_to(policy.low),
+            to_high: room_to(policy.high),
+            beside_reserve: state.members().space.room_beside(need),
+        });
         let seen = Seen {
             now: state.io().now(),
             used_permille: domains.iter().map(|domain| domain.used_permille()).max().unwrap_or(0),
             share_of_space,
-            room_to_low,
-            room_to_high,
+            room_to_low: room.to_low,
+            room_to_high: room.to_high,
             is_short: waiting > 0 && state.members().space.is_short_for(waiting, need),
             mirrored: forms.count(Form::Mirrored),
             parity: forms.count(Form::Parity),
@@ -224,24 +220,6 @@ impl<I: Io> Governing<I> {
         }
         hits_seen.push_back((seen.now, requests, hits));
         seen
-    }
-
-    /// Sets the margin by what clients took lately, the log included. What another tenant takes makes the space of the members
-    /// smaller, and says nothing of what clients will take.
-    fn note_room(&self, space: u64, room: i64) {
-        let taken = self.last_room.replace(Some((space, room))).map_or(0, |(space_before, before)| {
-            before.saturating_sub(room).saturating_sub_unsigned(space_before.saturating_sub(space)).max(0)
-        });
-        let former = self.margin.get();
-        self.margin.set(taken.unsigned_abs().saturating_mul(2).max(former - former / 8));
-    }
-
-    /// Bytes that each member may take until the lower limit, and until the upper one. Clients' writes are refused once the room
-    /// beside the reserve ends, so stripes get parity before that room lasts for fewer than two samples, and become mirrored until half
-    /// of the distance of the limits is left up to there.
-    fn room(&self, to_low: i64, to_high: i64, beside_reserve: i64) -> (i64, i64) {
-        let most = to_high.min(beside_reserve.saturating_sub_unsigned(self.margin.get()));
-        (to_low.min(most.saturating_sub(to_high.saturating_sub(to_low) / 2)), most)
     }
 
     /// Bytes that a stripe is expected to take more of each member when it is mirrored.

@@ -4,6 +4,8 @@
 //! - Stripes get parity while a member uses more than the upper limit of its physical space, or clients wait for space.
 //! - Stripes become mirrored while all members use less than the lower limit and the use is steady. Growth by the governor's own
 //!   promotions does not end that, but other growth does.
+//! - Clients' writes are refused once the room beside the reserve ends, so the limits are taken down to where that room would last for
+//!   two more samples, if it ends before them.
 //! - Mirrored stripes that are cold are exchanged for hot ones with parity while too few requests find a mirrored stripe. The
 //!   paper's condition holds for ever under a uniform load, and an exchange gains nothing there. So an exchange has to raise the
 //!   share of hits by more than chance does; after one that does not, the governor waits, twice as long each time.
@@ -56,6 +58,25 @@ pub(crate) struct Seen {
     pub(crate) is_whole: bool,
 }
 
+/// The room of each member that falls to this shard, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemberRoom {
+    /// The physical space.
+    pub(crate) space: u64,
+    /// Until a domain reaches the lower limit, and the upper one.
+    pub(crate) to_low: i64,
+    pub(crate) to_high: i64,
+    /// Until clients' writes are refused.
+    pub(crate) beside_reserve: i64,
+}
+
+/// The room until the limits of the governor, in bytes of each member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RoomToLimits {
+    pub(crate) to_low: i64,
+    pub(crate) to_high: i64,
+}
+
 /// What is to be done with how many stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -78,7 +99,17 @@ pub(crate) struct Governor {
     promoting: bool,
     /// The use that the last promotions lead to, in thousandths.
     expected: u32,
+    margin: Margin,
     exchanges: Exchanges,
+}
+
+/// The room that is left for clients before their writes would be refused.
+#[derive(Default)]
+struct Margin {
+    /// Bytes that clients may take of each member within two samples.
+    bytes: u64,
+    /// The space of each member, and its room beside the reserve, at the last sample; `None` if stripes became mirrored since then.
+    last: Option<(u64, i64)>,
 }
 
 /// What is known of exchanges.
@@ -94,6 +125,20 @@ struct Exchanges {
 }
 
 impl Governor {
+    /// Notes the room of a sample, and gives what is left of it until the limits. Stripes get parity before the room beside the
+    /// reserve lasts for fewer than two samples, and become mirrored until half of the distance of the limits is left up to there.
+    pub(crate) fn limit_room(&mut self, room: MemberRoom) -> RoomToLimits {
+        self.margin.note(room.space, room.beside_reserve);
+        let to_high = room.to_high.min(room.beside_reserve.saturating_sub_unsigned(self.margin.bytes));
+        let distance = room.to_high.saturating_sub(room.to_low);
+        RoomToLimits { to_low: room.to_low.min(to_high.saturating_sub(distance / 2)), to_high }
+    }
+
+    /// Stripes became mirrored, so clients did not take all that the next sample finds taken.
+    pub(crate) fn note_own_growth(&mut self) {
+        self.margin.last = None;
+    }
+
     /// What is to be done now.
     pub(crate) fn decide(&mut self, seen: &Seen, policy: &ElasticPolicy) -> Order {
         let is_expected = seen.used_permille <= self.expected + u32::from(policy.steady_permille);
@@ -191,6 +236,18 @@ impl Governor {
     }
 }
 
+impl Margin {
+    /// Sets the margin by what clients took since the last sample, the log included. What another tenant takes makes the space of the
+    /// members smaller, and says nothing of what clients will take.
+    fn note(&mut self, space: u64, room: i64) {
+        let taken = self.last.replace((space, room)).map_or(0, |(space_before, before)| {
+            let by_others = space_before.saturating_sub(space);
+            before.saturating_sub(room).saturating_sub_unsigned(by_others).max(0)
+        });
+        self.bytes = taken.unsigned_abs().saturating_mul(2).max(self.bytes - self.bytes / 8);
+    }
+}
+
 impl Exchanges {
     fn put_off(&mut self, now: u64, policy: &ElasticPolicy) {
         self.wait = (self.wait * 2).max(WAIT_SAMPLES);
@@ -272,6 +329,43 @@ mod tests {
         assert_eq!(governor.decide(&seen(925, 0), &POLICY), Order::Rest);
         let short = Seen { is_short: true, ..seen(850, 10) };
         assert_eq!(governor.decide(&short, &POLICY), Order::Demote(RESERVED_STRIPES), "clients wait");
+    }
+
+    /// The limits of the policy are 100 and 200 bytes away.
+    fn room(space: u64, beside_reserve: i64) -> MemberRoom {
+        MemberRoom { space, to_low: 100, to_high: 200, beside_reserve }
+    }
+
+    #[test]
+    fn the_reserve_takes_the_limits_down() {
+        let limits_beside = |reserve| Governor::default().limit_room(room(1000, reserve));
+        let limits = |to_low, to_high| RoomToLimits { to_low, to_high };
+        assert_eq!(limits_beside(i64::MAX), limits(100, 200), "no reserve is near");
+        assert_eq!(limits_beside(120), limits(70, 120), "half of the distance of the limits is kept");
+        assert_eq!(limits_beside(-30), limits(-80, -30), "clients' writes are refused");
+    }
+
+    #[test]
+    fn clients_writes_have_room_for_two_samples() {
+        let mut governor = Governor::default();
+        let mut to_high = |space, beside_reserve| governor.limit_room(room(space, beside_reserve)).to_high;
+        assert_eq!(to_high(1000, 180), 180, "nothing is known of clients yet");
+        assert_eq!(to_high(1000, 140), 60, "they took 40");
+        assert_eq!(to_high(1000, 140), 70, "a sample without writes lets an eighth of the margin go");
+        assert_eq!(to_high(900, 40), -22, "another tenant took 100");
+        assert_eq!(to_high(900, 190), 135, "room that is given back takes nothing");
+        governor.note_own_growth();
+        assert_eq!(governor.limit_room(room(900, 100)).to_high, 51, "its own growth is not counted");
+    }
+
+    #[test]
+    fn a_margin_fades() {
+        let mut governor = Governor::default();
+        governor.limit_room(room(1000, 190));
+        governor.limit_room(room(1000, 100));
+        let limits: Vec<RoomToLimits> = (0..60).map(|_| governor.limit_room(room(1000, 100))).collect();
+        assert!(limits.is_sorted_by_key(|limits| limits.to_high));
+        assert!(limits[0].to_high < 0 && limits[59].to_high > 90);
     }
 
     /// Plays exchanges until `until`; the share of hits follows from the number of exchanges so far. Returns their number.
