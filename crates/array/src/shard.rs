@@ -254,11 +254,7 @@ impl<I: Io> PoolShard<I> for ArrayShard<I> {
             return self.journal.flush().await;
         }
         let journal = Rc::clone(&self.journal);
-        let destaging = Box::pin(async move {
-            let destaged = journal.destage_all().await;
-            journal.log().wait_for_writes().await;
-            destaged
-        });
+        let destaging = Box::pin(async move { journal.destage_all().await });
         match self.state.members().full.unless_awaited(destaging).await {
             // What has no space stays in the log, and is replayed.
             Ok(Err(VolumeError::NoSpace)) => self.journal.flush().await,

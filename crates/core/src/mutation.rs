@@ -147,6 +147,8 @@ pub enum Mutation {
     AlternateSlots,
     /// Write what recovery mends to the members of a pool that is opened read-only.
     WriteReadOnly,
+    /// Write to the members of a pool after it was closed.
+    WriteAfterClose,
     /// As a last resort, read where the map says without asking the stripe whose slot that is.
     TrustOldMap,
     /// Add no event when a member fails.
@@ -223,7 +225,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 107] = [
+    pub const ALL: [Mutation; 108] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -317,6 +319,7 @@ impl Mutation {
         Mutation::NoSpaceIsFailure,
         Mutation::AlternateSlots,
         Mutation::WriteReadOnly,
+        Mutation::WriteAfterClose,
         Mutation::TrustOldMap,
         Mutation::LoseEvents,
         Mutation::UntoldMissing,

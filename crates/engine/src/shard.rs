@@ -249,5 +249,9 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, gate: Rc<Gate<I>>, request
         ControlRequest::Close { done } => {
             let _ = done.send(shard.close().await);
         }
+        ControlRequest::EndWriting { done } => {
+            shard.members().end_writing().await;
+            let _ = done.send(Ok(()));
+        }
     }
 }

@@ -179,8 +179,6 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
         }
         self.store.begin_closing();
         self.checkpointer.finish().await?;
-        // No write may come to a place after the pool was opened again.
-        self.store.journal().wait_late_writes().await;
         self.store.flush().await
     }
 

@@ -28,6 +28,7 @@ impl<I: Io> Members<I> {
         if self.are_read_only() {
             return Ok(());
         }
+        let _change = self.writing.begin(first.member).await;
         self.io.discard(device, origin + offset, chunks * CHUNK_BYTES).await
     }
 
@@ -40,6 +41,7 @@ impl<I: Io> Members<I> {
         if self.are_read_only() || self.discards(member) == Discards::Ignored {
             return Ok(());
         }
+        let _change = self.writing.begin(member).await;
         let result = self.io.discard(device, origin + offset, bytes).await;
         self.set_unflushed(member);
         result

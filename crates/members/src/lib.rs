@@ -27,3 +27,4 @@ pub mod status;
 pub mod stripe_columns;
 pub mod throttle;
 pub mod update_latency;
+mod writing;

@@ -15,6 +15,7 @@ use crate::message::ShardEvent;
 use crate::open_mode::OpenMode;
 use crate::overlay::Overlay;
 use crate::space_credit::SpaceCredit;
+use crate::writing::Writing;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::{ChunkAddr, MemberId};
 use sinew_core::io::{DeviceId, Gather, Io, IoError};
@@ -102,6 +103,7 @@ pub struct Members<I> {
     completes_on_the_spot: Cell<bool>,
     /// What was written, if the pool is served read-only.
     overlay: Option<Overlay>,
+    pub(crate) writing: Writing,
 }
 
 impl<I: Io> Members<I> {
@@ -137,6 +139,7 @@ impl<I: Io> Members<I> {
             space: SpaceCredit::default(),
             completes_on_the_spot: Cell::new(false),
             overlay: mode.is_read_only().then(Overlay::default),
+            writing: Writing::default(),
         };
         members.update_tracking();
         members.run_io_timeouts();
@@ -231,6 +234,7 @@ impl<I: Io> Members<I> {
             entry.unflushed = false;
         }
         drop(list);
+        self.writing.look_again();
         self.update_tracking();
         if is_other || !state.takes_part() {
             self.space.forget(member);
@@ -456,6 +460,7 @@ impl<I: Io> Members<I> {
             overlay.write(member, offset, &data);
             return Ok(());
         }
+        let _change = self.writing.begin(member).await;
         let (device, origin) = self.enter(member)?;
         let bytes: usize = data.iter().map(Buf::len).sum();
         let sent = self.begin(member, device);
@@ -481,6 +486,14 @@ impl<I: Io> Members<I> {
             self.space.note_refusal(member);
         }
         result
+    }
+
+    /// Ends writing, since the pool is closed: tasks that go on stop where they would write or discard. Waits for what is under way to
+    /// members that take part.
+    pub async fn end_writing(&self) {
+        if !mutation::on(Mutation::WriteAfterClose) {
+            self.writing.end(|member| self.is_active(member)).await;
+        }
     }
 
     /// Whether the member is not known to be without physical space.

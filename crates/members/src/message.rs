@@ -215,6 +215,11 @@ pub enum ControlRequest {
     },
     /// Write all table pages, so that the next open replays nothing. Requests are answered until then.
     Close {
+        /// The answer.
+        done: Answer<Result<(), VolumeError>>,
+    },
+    /// Write nothing any more; waits for writes under way.
+    EndWriting {
         /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,
     },

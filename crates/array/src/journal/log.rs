@@ -239,11 +239,6 @@ impl Log {
         self.late.count() + self.parity_writes.get() as usize
     }
 
-    /// Waits until there are none of these.
-    pub(crate) async fn wait_for_writes(&self) {
-        self.room.wait(|| (self.writes_under_way() == 0).then_some(())).await;
-    }
-
     /// Blocks written to the log since it was opened.
     pub(crate) fn blocks_written(&self) -> u64 {
         self.blocks_written.get()

@@ -140,8 +140,8 @@ impl<I: Io> Control<I> {
         }
     }
 
-    /// Writes everything out, so that the next opening is quick, and may be that of another host. Frontends should have
-    /// stopped.
+    /// Writes everything out, so that the next opening is quick, and may be that of another host: nothing is written to the members
+    /// after it. Frontends should have stopped.
     ///
     /// # Errors
     /// When a shard cannot.
@@ -149,7 +149,12 @@ impl<I: Io> Control<I> {
         self.record_damage().await;
         self.ask_all(|done| ControlRequest::Close { done }).await?;
         self.declare_rest(true).await?;
-        self.leave_host().await
+        self.ask_all(|done| ControlRequest::EndWriting { done }).await?;
+        self.writing.0.close();
+        self.leave_host().await?;
+        // It stays under way, so that no other change is made.
+        self.begin_change().await;
+        Ok(())
     }
 
     /// Records that no host has the pool open any more.

@@ -2,10 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use async_channel::Sender;
+use async_channel::{Receiver, Sender};
 
 use crate::client::VolumeShared;
 use crate::client::directory::Catalog;
@@ -20,7 +21,7 @@ use crate::pool::{self, Candidate, Found, NextSlots, SuperblockError};
 use crate::pool::{MdBlocks, store_md_superblocks};
 use sinew_core::ids::{MemberId, VolumeId};
 use sinew_core::io::{DeviceId, Io, IoError};
-use sinew_core::sync::{Signal, join_all};
+use sinew_core::sync::{Signal, before, join_all};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::config::{Config, MemberState};
 use sinew_format::model::damage::DamagedRanges;
@@ -95,6 +96,8 @@ pub struct Control<I> {
     /// An order about members is under way.
     pub(super) ordered: Cell<bool>,
     pub(super) order_done: Signal,
+    /// Closed once the shards write nothing any more: what they have not answered by then may wait for a write.
+    pub(super) writing: (Sender<Infallible>, Receiver<Infallible>),
 }
 
 /// The turn of one order about members, until it is dropped.
@@ -154,6 +157,7 @@ impl<I: Io> Control<I> {
             is_open: Cell::new(false),
             ordered: Cell::new(false),
             order_done: Signal::default(),
+            writing: async_channel::bounded(1),
         })
     }
 
@@ -339,7 +343,7 @@ impl<I: Io> Control<I> {
         }
     }
 
-    /// Asks every shard and waits for all.
+    /// Asks every shard and waits for all. Once writing has ended, [`VolumeError::Gone`] stands for an answer that is not there.
     pub(super) async fn ask_all(
         &self,
         order: impl Fn(Answer<Result<(), VolumeError>>) -> ControlRequest,
@@ -357,10 +361,15 @@ impl<I: Io> Control<I> {
             let order = order(done);
             async move {
                 shard.send(order).await.map_err(|_| VolumeError::Gone)?;
-                answer.await.unwrap_or(Err(VolumeError::Gone))
+                let answered = before(answer, self.writing_has_ended()).await;
+                answered.and_then(Result::ok).unwrap_or(Err(VolumeError::Gone))
             }
         });
         join_all(asks).await.into_iter().collect()
+    }
+
+    async fn writing_has_ended(&self) {
+        let _ = self.writing.1.recv().await;
     }
 
     /// What every shard tells.

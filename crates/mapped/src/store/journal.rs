@@ -100,11 +100,6 @@ impl Journal {
         self.blocks_written.get()
     }
 
-    /// Waits until no write is under way that came too late to count.
-    pub(crate) async fn wait_late_writes(&self) {
-        self.room.wait(|| (self.late_writes() == 0).then_some(())).await;
-    }
-
     /// Entries that are not in a block yet.
     pub(crate) fn queued(&self) -> usize {
         self.queue.borrow().len()

@@ -12,6 +12,9 @@ use crate::torture::plan::Ending;
 
 use super::state::Run;
 
+/// The longest time for which a program goes on after it has closed the pool.
+const LINGER_NS_MAX: u64 = 50_000_000;
+
 impl Run {
     pub(super) fn end(&mut self, pool: Rc<OpenPool>, ending: Ending) -> Result<(), Wrong> {
         self.collect(&pool)?;
@@ -44,7 +47,33 @@ impl Run {
         let control = Rc::clone(&pool.control);
         let closed = self.world.block_on(async move { control.close().await });
         let not_closed = |e: &dyn std::fmt::Display| Kind::NotOpened.of(format!("closing: {e}"));
-        closed.map_err(|e| not_closed(&e))?.map_err(|e| not_closed(&e))
+        closed.map_err(|e| not_closed(&e))?.map_err(|e| not_closed(&e))?;
+        self.linger(pool)
+    }
+
+    /// Lets the program go on for a while once it has closed the pool: it must not write any more, since another host may open the
+    /// pool.
+    fn linger(&self, pool: &OpenPool) -> Result<(), Wrong> {
+        let mut rng = Rng::stream(self.work.plan.seed, "linger", self.world.incarnation().into());
+        if !rng.chance(0.25) {
+            return Ok(());
+        }
+        let config = pool.control.config();
+        let takes_part = |&member: &usize| config.members.get(member).is_some_and(|m| m.state.takes_part());
+        let members: Vec<usize> = self.members().filter(takes_part).collect();
+        let changes = |&member: &usize| {
+            let stats = self.device(member).stats();
+            stats.writes + stats.discards
+        };
+        let before: Vec<u64> = members.iter().map(changes).collect();
+        self.world.run_for(rng.between(0, LINGER_NS_MAX)).map_err(|e| Kind::Stuck.of(e))?;
+        let written = members.iter().zip(before).find(|(member, before)| changes(member) > *before);
+        match written {
+            Some((member, _)) => {
+                Err(Kind::WrongAnswer.of(format!("member {member} was written after the end")))
+            }
+            None => Ok(()),
+        }
     }
 
     pub(super) fn end_world(&mut self, ending: Ending) {
