@@ -61,13 +61,8 @@ impl<I: Io> Recovery<I> {
                     continue;
                 }
                 let content = content?;
-                let loaded = self.tables.load_page(id, content.bytes(), &self.bounds);
+                let loaded = self.tables.load_page(id, content.bytes(), &self.bounds, self.slots_max);
                 loaded.map_err(|error| self.damaged(format!("page {id:?}: {error}")))?;
-                if let PageId::Stripes(number) = id
-                    && self.tables.slots_present() < self.slots_max
-                {
-                    self.tables.fill_slots(number, content.bytes());
-                }
                 // The same version may have been written twice; copies beyond those due are free space.
                 page.copies.sort_by_key(|c| c.member);
                 page.copies.dedup_by_key(|c| c.member);

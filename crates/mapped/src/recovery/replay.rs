@@ -59,6 +59,7 @@ impl<I: Io> Recovery<I> {
             chain.push((block.header, records));
             lsn += 1;
         }
+        self.read_freed_slots(&chain).await?;
         let (aborted, released) = (AbortedRecords::of(&chain), ReleasedChunks::of(&chain));
         for (header, records) in chain {
             let mut sound = Vec::new();
@@ -66,7 +67,7 @@ impl<I: Io> Recovery<I> {
                 if aborted.are_about(header.lsn, &record, self.config.mapped()) {
                     let is_opening = matches!(record, Record::Open { .. });
                     self.io.mark(if is_opening { Mark::RecoverStripeVoided } else { Mark::RecoverVoided });
-                } else if header.lsn <= self.flushed || self.is_sound(header.lsn, &record, &released).await? {
+                } else if header.lsn <= self.flushed || self.is_sound(header.lsn, &record, &released).await {
                     self.tables.apply(header.lsn, &record, &mut Effects::default());
                     sound.push(record);
                 }
@@ -80,6 +81,17 @@ impl<I: Io> Recovery<I> {
             return Err(self.gap(lsn));
         }
         Ok(JournalEnds { last: lsn - 1, tail })
+    }
+
+    /// Takes the slots into memory of the stripes that a record not known durable frees: whether they hold live blocks decides
+    /// whether the record is true.
+    async fn read_freed_slots(&mut self, chain: &[(JournalHeader, Vec<Record>)]) -> Result<(), RecoverError> {
+        let unflushed = chain.iter().filter(|(header, _)| header.lsn > self.flushed);
+        let freed = unflushed.flat_map(|(_, records)| records).filter_map(|record| match record {
+            Record::Free { stripe } => Some(*stripe),
+            _ => None,
+        });
+        self.read_slots(&freed.collect()).await
     }
 
     async fn read_ring(&mut self) -> BTreeMap<Lsn, RingBlock> {

@@ -3,8 +3,6 @@
 //! First every record is looked at as it is replayed; when it is known what each chunk is by the end of the journal, copies
 //! are mended and parity is made to match.
 
-use std::collections::BTreeSet;
-
 use crate::marks::Mark;
 use crate::recovery::released_chunks::ReleasedChunks;
 use crate::recovery::{Recovery, SlotRecord};
@@ -23,16 +21,8 @@ use sinew_members::open_error::RecoverError;
 
 impl<I: Io> Recovery<I> {
     /// Whether a record that may have outlived its data is still true.
-    ///
-    /// # Errors
-    /// When slots that are needed cannot be read.
-    pub(super) async fn is_sound(
-        &mut self,
-        lsn: Lsn,
-        record: &Record,
-        released: &ReleasedChunks,
-    ) -> Result<bool, RecoverError> {
-        Ok(match record {
+    pub(super) async fn is_sound(&mut self, lsn: Lsn, record: &Record, released: &ReleasedChunks) -> bool {
+        match record {
             Record::Open { stripe, parity, .. } => {
                 self.touched.insert(*stripe);
                 if *parity {
@@ -44,7 +34,7 @@ impl<I: Io> Recovery<I> {
                 // All or nothing would be legal too, but what survived is worth keeping together.
                 for (i, &crc) in crcs.iter().enumerate() {
                     if !self.verify_slot(SlotNo(slot.0 + i as u32), SlotRecord { lsn, crc }, released).await {
-                        return Ok(false);
+                        return false;
                     }
                 }
                 true
@@ -54,7 +44,6 @@ impl<I: Io> Recovery<I> {
             }
             // Dropping a record can bring a block back to a stripe that died by it.
             Record::Free { stripe } => {
-                self.read_slots(&BTreeSet::from([*stripe])).await?;
                 let holds_live = self.tables.holds_live(*stripe);
                 if holds_live {
                     self.io.mark(Mark::RecoverFreeDropped);
@@ -62,7 +51,7 @@ impl<I: Io> Recovery<I> {
                 !holds_live
             }
             _ => true,
-        })
+        }
     }
 
     /// Takes the slots into memory that verification looks at: those of stripes that records not known durable are about.

@@ -23,19 +23,24 @@ struct Scene {
 }
 
 impl Scene {
-    /// A pool with a volume whose blocks were overwritten in random order, after a clean stop.
+    /// A pool of four members.
     fn new() -> Scene {
+        Scene::of(4, BLOCKS)
+    }
+
+    /// A pool with a volume whose blocks were overwritten in random order, after a clean stop.
+    fn of(members: usize, blocks: u64) -> Scene {
         let world = World::new(5);
         let kind = PoolKind::Mapped { protection: Protection::Parity1, data_columns: 0, checksums: true };
-        let members = made(&world, 4, kind);
+        let members = made(&world, members, kind);
         let pool = Scene::open(&world, &members, None);
-        let mut scene = Scene { world, members, pool, versions: vec![0; BLOCKS as usize] };
+        let mut scene = Scene { world, members, pool, versions: vec![0; blocks as usize] };
         let control = Rc::clone(&scene.pool.control);
-        let made = async move { control.create_volume("v", BLOCKS * BLOCK).await };
+        let made = async move { control.create_volume("v", blocks * BLOCK).await };
         scene.world.block_on(made).unwrap().unwrap();
         let mut rng = scene.world.rng("overwrites");
-        (0..BLOCKS).for_each(|block| scene.write(block));
-        (0..BLOCKS).for_each(|_| scene.write(rng.below(BLOCKS)));
+        (0..blocks).for_each(|block| scene.write(block));
+        (0..blocks).for_each(|_| scene.write(rng.below(blocks)));
         scene.reopen(None);
         scene
     }
@@ -131,6 +136,23 @@ fn an_opening_leaves_slots_on_the_members() {
     for block in 0..BLOCKS {
         assert!(scene.read(block).unwrap() == scene.content(block), "block {block}");
     }
+}
+
+#[test]
+fn pages_that_were_read_stay_while_there_is_room() {
+    let blocks = 6 * BLOCKS;
+    let mut scene = Scene::of(12, blocks);
+    let whole = scene.status().table_bytes;
+    scene.reopen(Some(0));
+    let of_slots = whole - scene.status().table_bytes;
+    let mut pages_read = |bound| {
+        scene.reopen(Some(bound));
+        // What is read in sequence moves together.
+        (0..blocks).for_each(|i| drop(scene.read(i * 7919 % blocks).unwrap()));
+        scene.status().counters.slot_pages_read
+    };
+    let (without, with) = (pages_read(0), pages_read(of_slots / 2));
+    assert!(with > 0 && with < without * 3 / 4, "{with} pages read, {without} without room");
 }
 
 #[test]
