@@ -228,6 +228,12 @@ impl Device {
         self.with(|device, _| device.table.stored_bytes())
     }
 
+    /// Of these, the bytes that the blocks in a range of the device take.
+    pub fn physical_used_in(&self, range: Range<u64>) -> u64 {
+        let blocks = range.start / BLOCK..range.end / BLOCK;
+        self.with(|device, _| blocks.map(|block| device.table.stored_length_of(block)).sum())
+    }
+
     /// Another tenant takes physical space for `ns` nanoseconds, so that `room` bytes are left.
     pub fn squeeze(&self, room: u64, ns: u64) {
         self.with(|device, now| {

@@ -411,7 +411,7 @@ pub struct ElasticResult {
     /// The fraction of the stripes that store something which are mirrored.
     pub share: f64,
     /// The same by the closed form of figures 9 and 10 of the paper, from the compressibility that the governor has found, less the
-    /// space of the journals; nothing without a limit of physical space.
+    /// space that superblocks, logs and pages of forms take; nothing without a limit of physical space.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed_form_share: Option<f64>,
     /// a_usr: bytes of data divided by the space that they take, as the governor has found it.

@@ -150,9 +150,10 @@ pub(crate) fn result(
     let limit: u64 =
         spec.members.iter().map(|group| group.physical.map_or(0, |p| p.0) * group.count as u64).sum();
     let used: u64 = members.iter().map(|member| world.device(member.device).physical_used()).sum();
-    let blocks = array.shards as u64 * u64::from(array.log_blocks) * members.len() as u64;
-    let journal = blocks as f64 * BLOCK_BYTES as f64 / data_ratio.unwrap_or(1.0);
-    let space = Space { limit, journal, data: status.stored_bytes, columns: array.data_columns() as f64 };
+    let before_data = 0..array.data_offset();
+    let structures =
+        members.iter().map(|member| world.device(member.device).physical_used_in(before_data.clone())).sum();
+    let space = Space { limit, structures, data: status.stored_bytes, columns: array.data_columns() as f64 };
     let closed_form_share = data_ratio
         .zip(parity_ratio)
         .filter(|_| limit > 0)
@@ -181,8 +182,8 @@ pub(crate) fn result(
 struct Space {
     /// Physical bytes of all members.
     limit: u64,
-    /// Of these, what the journals take, which the paper leaves out.
-    journal: f64,
+    /// Of these, what superblocks, logs and pages of forms take, which the paper leaves out.
+    structures: u64,
     /// Bytes that clients store.
     data: u64,
     /// n: data columns of a stripe.
@@ -194,7 +195,7 @@ impl Space {
     /// parity, a byte takes 1/a_usr + 1/(n a_pty), mirrored 2/a_usr (Elastic RAID, section 3.3): figures 9 and 10 solve this for
     /// the share.
     fn share(&self, data_ratio: f64, parity_ratio: f64, policy: &ElasticPolicy) -> f64 {
-        let room = self.limit as f64 * f64::from(policy.low) / 100.0 - self.journal;
+        let room = self.limit as f64 * f64::from(policy.low) / 100.0 - self.structures as f64;
         let room = room / self.data.max(1) as f64;
         let (data, parity) = (1.0 / data_ratio, 1.0 / (self.columns * parity_ratio));
         let copies = data - parity;
@@ -214,7 +215,7 @@ mod tests {
             let parity_ratio = 1.0 + (data_ratio - 1.0) / 4.0;
             // Four members of 1000 units, of which the array exposes expect * 3 * 1000.
             let data = (expect * 3000.0 * filled) as u64;
-            let space = Space { limit: 4000, journal: 0.0, data, columns: 3.0 };
+            let space = Space { limit: 4000, structures: 0, data, columns: 3.0 };
             space.share(data_ratio, parity_ratio, &ElasticPolicy { low: 100, ..ElasticPolicy::DEFAULT })
         };
         // Figure 9: with a_exp of 1.0 all data is mirrored at 1.6, with 1.8 at 2.8.
