@@ -103,6 +103,7 @@ pub struct Members<I> {
     completes_on_the_spot: Cell<bool>,
     /// What was written, if the pool is served read-only.
     overlay: Option<Overlay>,
+    /// Writes and discards under way, which end when the pool is closed.
     pub(crate) writing: Writing,
 }
 

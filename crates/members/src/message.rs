@@ -215,10 +215,10 @@ pub enum ControlRequest {
     },
     /// Write all table pages, so that the next open replays nothing. Requests are answered until then.
     Close {
-        /// The answer.
+        /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,
     },
-    /// Write nothing any more; waits for writes under way.
+    /// Write and discard nothing any more, and wait for what is under way.
     EndWriting {
         /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,

@@ -148,6 +148,7 @@ impl<I: Io> Control<I> {
     pub async fn close(&self) -> Result<(), ControlError> {
         self.record_damage().await;
         self.ask_all(|done| ControlRequest::Close { done }).await?;
+        // The shards may have to write once more for it, so writing does not end with `Close`.
         self.declare_rest(true).await?;
         self.ask_all(|done| ControlRequest::EndWriting { done }).await?;
         self.writing.0.close();
