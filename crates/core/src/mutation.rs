@@ -149,6 +149,12 @@ pub enum Mutation {
     WriteReadOnly,
     /// Write to the members of a pool after it was closed.
     WriteAfterClose,
+    /// Compact stripes of volumes of mirrors together with those of volumes with parity.
+    CompactTogether,
+    /// Count no more of the capacity for a block that stays mirrored than for one under parity.
+    CountMirrorsAsParity,
+    /// Open a pool as if all its volumes had its protection.
+    ForgetPinned,
     /// As a last resort, read where the map says without asking the stripe whose slot that is.
     TrustOldMap,
     /// Add no event when a member fails.
@@ -225,7 +231,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 108] = [
+    pub const ALL: [Mutation; 111] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -320,6 +326,9 @@ impl Mutation {
         Mutation::AlternateSlots,
         Mutation::WriteReadOnly,
         Mutation::WriteAfterClose,
+        Mutation::CompactTogether,
+        Mutation::CountMirrorsAsParity,
+        Mutation::ForgetPinned,
         Mutation::TrustOldMap,
         Mutation::LoseEvents,
         Mutation::UntoldMissing,

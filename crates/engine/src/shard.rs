@@ -206,6 +206,13 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, gate: Rc<Gate<I>>, request
         ControlRequest::Flush { done } => {
             let _ = done.send(shard.flush().await);
         }
+        ControlRequest::FitsPinned { done } => {
+            let _ = done.send(shard.fits_pinned());
+        }
+        ControlRequest::PinVolume { volume, done } => {
+            shard.pin_volume(volume);
+            let _ = done.send(Ok(()));
+        }
         ControlRequest::DropVolume { volume, done } => {
             gate.forget(volume);
             let _ = done.send(shard.drop_volume(volume).await);

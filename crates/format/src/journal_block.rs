@@ -6,6 +6,7 @@ use sinew_core::ids::{ChunkAddr, Lsn, MemberId, ShardBlock, SlotNo, StripeId, Vo
 
 use crate::FORMAT_VERSION;
 use crate::codec::{DecodeError, Reader, Writer};
+use crate::model::stripe_form::StripeForm;
 use sinew_core::ids::Uuid;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SNJB");
@@ -51,8 +52,8 @@ pub enum Record {
     Open {
         /// The stripe, free until now.
         stripe: StripeId,
-        /// Written as a parity stripe at once; mirrored otherwise.
-        parity: bool,
+        /// Its form, in which it is written at once.
+        form: StripeForm,
         /// Number of data columns in use.
         columns: u8,
         /// The addresses of all its chunks, in the order of `MappedGeometry::homes_per_stripe`.
@@ -175,10 +176,10 @@ impl Record {
                 w.u32(block.0);
                 w.u32(*count);
             }
-            Record::Open { stripe, parity, columns, homes } => {
+            Record::Open { stripe, form, columns, homes } => {
                 w.u8(4);
                 w.u32(stripe.0);
-                w.u8(u8::from(*parity));
+                w.u8(*form as u8);
                 w.u8(*columns);
                 w.u8(homes.len() as u8);
                 homes.iter().for_each(|&home| home_bytes(w, home));
@@ -243,9 +244,12 @@ impl Record {
             }
             3 => Record::Unmap { block: ShardBlock(r.u32()?), count: r.u32()? },
             4 => {
-                let (stripe, parity, columns, count) = (StripeId(r.u32()?), r.u8()? != 0, r.u8()?, r.u8()?);
+                let (stripe, form, columns, count) = (StripeId(r.u32()?), r.u8()?, r.u8()?, r.u8()?);
+                let form = *StripeForm::ALL
+                    .get(usize::from(form))
+                    .ok_or(DecodeError::Invalid("form of a stripe"))?;
                 let homes = (0..count).map(|_| home_from(r)).collect::<Result<_, _>>()?;
-                Record::Open { stripe, parity, columns, homes }
+                Record::Open { stripe, form, columns, homes }
             }
             5 => Record::Converted { stripe: StripeId(r.u32()?) },
             6 => Record::Free { stripe: StripeId(r.u32()?) },
@@ -386,13 +390,13 @@ mod tests {
             (block, any::<u32>()).prop_map(|(block, count)| Record::Unmap { block, count }),
             (
                 stripe.clone(),
-                any::<bool>(),
+                proptest::sample::select(&StripeForm::ALL[..]),
                 any::<u8>(),
                 proptest::collection::vec(proptest::option::of(home.clone()), 0..92)
             )
-                .prop_map(|(stripe, parity, columns, homes)| Record::Open {
+                .prop_map(|(stripe, form, columns, homes)| Record::Open {
                     stripe,
-                    parity,
+                    form,
                     columns,
                     homes
                 }),

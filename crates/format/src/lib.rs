@@ -15,9 +15,13 @@ mod pool_geometry_codec;
 pub mod record_check;
 pub mod superblock;
 pub mod table_page;
+mod volume_codec;
 
 // Crates above this one name their settings in the same way.
 pub use sinew_layout::named;
 
 /// The version of everything on the members. A member with another version is refused.
 pub const FORMAT_VERSION: u16 = 2;
+/// The version of the superblocks of a pool with volumes whose protection is not the pool's: versions of Sinew that do not
+/// know such volumes refuse it.
+pub const PROTECTIONS_VERSION: u16 = 3;

@@ -18,11 +18,7 @@ const WEIGHTED: u8 = Rotation::ALL.len() as u8;
 pub(crate) fn encode_shape(shape: &PoolGeometry, w: &mut Writer) {
     match shape {
         PoolGeometry::Mapped(g) => {
-            w.u8(match g.protection {
-                Protection::Mirror { copies } => copies,
-                Protection::Parity1 => 0x11,
-                Protection::Parity2 => 0x12,
-            });
+            w.u8(protection_code(g.protection));
             w.u8(g.data_columns as u8);
             w.u8(g.shards as u8);
             w.u8(u8::from(g.checksums));
@@ -59,15 +55,31 @@ pub(crate) fn encode_shape(shape: &PoolGeometry, w: &mut Writer) {
     }
 }
 
+/// The byte that stands for a protection.
+pub(crate) fn protection_code(protection: Protection) -> u8 {
+    match protection {
+        Protection::Mirror { copies } => copies,
+        Protection::Parity1 => 0x11,
+        Protection::Parity2 => 0x12,
+    }
+}
+
+/// The protection that a byte stands for.
+pub(crate) fn protection_from(code: u8) -> Result<Protection, DecodeError> {
+    match code {
+        copies @ 2..=3 => Ok(Protection::Mirror { copies }),
+        0x11 => Ok(Protection::Parity1),
+        0x12 => Ok(Protection::Parity2),
+        _ => Err(DecodeError::Invalid("protection")),
+    }
+}
+
 /// Decodes the geometry of a pool of `count` members.
 pub(crate) fn decode_shape(r: &mut Reader<'_>, count: usize) -> Result<PoolGeometry, DecodeError> {
     let impossible = DecodeError::Invalid("geometry");
     let protection = match r.u8()? {
-        copies @ 2..=3 => Protection::Mirror { copies },
-        0x11 => Protection::Parity1,
-        0x12 => Protection::Parity2,
         ARRAY => return decode_array(r, count)?.map(PoolGeometry::Array).ok_or(impossible),
-        _ => return Err(DecodeError::Invalid("protection")),
+        code => protection_from(code)?,
     };
     let (data_columns, shards, checksums) = (usize::from(r.u8()?), usize::from(r.u8()?), r.u8()? != 0);
     let journal_blocks = r.u32()?;

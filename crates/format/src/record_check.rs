@@ -9,6 +9,7 @@ use crate::journal_block::Record;
 use crate::model::config::Config;
 use crate::model::mapped_geometry::MappedGeometry;
 use crate::model::mapped_geometry::PAGE_INDICES;
+use crate::model::stripe_form::StripeForm;
 use crate::table_page::PageId;
 use sinew_core::ids::{ChunkAddr, ShardBlock, SlotNo, StripeId};
 
@@ -82,12 +83,15 @@ impl RecordCheck {
     /// [`DecodeError::Invalid`] when it is impossible in this pool.
     pub fn shape<'a>(
         &self,
-        parity: bool,
+        form: StripeForm,
         columns: u8,
         homes: impl ExactSizeIterator<Item = &'a Option<ChunkAddr>>,
     ) -> Check {
         let g = &self.geometry;
-        check(!parity || g.parity_columns() > 0, "parity stripe in a pool of mirrors")?;
+        check(
+            form == StripeForm::Mirrored || g.parity_columns() > 0,
+            "form of a stripe in a pool of mirrors",
+        )?;
         check((1..=g.data_columns).contains(&usize::from(columns)), "columns of a stripe")?;
         check(homes.len() == g.homes_per_stripe(), "number of homes")?;
         homes.flatten().try_for_each(|&home| self.home(home))
@@ -133,9 +137,9 @@ impl RecordCheck {
                 self.slots(*slot, 1)
             }
             Record::Unmap { block, count } => self.blocks(*block, *count),
-            Record::Open { stripe, parity, columns, homes } => {
+            Record::Open { stripe, form, columns, homes } => {
                 self.stripe(*stripe)?;
-                self.shape(*parity, *columns, homes.iter())
+                self.shape(*form, *columns, homes.iter())
             }
             Record::Converted { stripe } => {
                 check(self.geometry.parity_columns() > 0, "conversion in a pool of mirrors")?;
@@ -172,7 +176,7 @@ mod tests {
     const HOME: Option<ChunkAddr> = Some(ChunkAddr { member: MemberId(0), chunk: 0 });
 
     fn open(homes: Vec<Option<ChunkAddr>>) -> Record {
-        Record::Open { stripe: StripeId(0), parity: true, columns: 1, homes }
+        Record::Open { stripe: StripeId(0), form: StripeForm::Parity, columns: 1, homes }
     }
 
     #[test]
@@ -193,8 +197,13 @@ mod tests {
             Record::Void { slot: SlotNo(31), count: 2, since: 0 },
             open(vec![HOME; homes - 1]),
             open(vec![nowhere; homes]),
-            Record::Open { stripe: far, parity: false, columns: 1, homes: vec![HOME; homes] },
-            Record::Open { stripe: StripeId(0), parity: false, columns: 3, homes: vec![HOME; homes] },
+            Record::Open { stripe: far, form: StripeForm::Mirrored, columns: 1, homes: vec![HOME; homes] },
+            Record::Open {
+                stripe: StripeId(0),
+                form: StripeForm::Mirrored,
+                columns: 3,
+                homes: vec![HOME; homes],
+            },
             Record::Converted { stripe: far },
             Record::Free { stripe: far },
             Record::Stale { stripe: StripeId(0), index: homes as u8 },

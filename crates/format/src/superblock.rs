@@ -7,14 +7,14 @@ use crate::model::config::{Config, MemberConfig, MemberState, Opening, VolumeCon
 use crate::model::damage::{DamagedRange, DamagedRanges, VolumeDamage};
 use crate::model::elastic_policy::ElasticPolicy;
 use crate::model::host_record::HostRecord;
-use crate::model::volume_limits::VolumeLimits;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::checksum::crc32c;
 use sinew_core::ids::VolumeId;
 
-use crate::FORMAT_VERSION;
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::pool_geometry_codec::{decode_shape, encode_shape};
+use crate::volume_codec::{decode_limits, decode_protections, encode_limits, encode_protections};
+use crate::{FORMAT_VERSION, PROTECTIONS_VERSION};
 
 const MAGIC: &[u8; 8] = b"SINEWSB\n";
 /// Bytes of one slot.
@@ -46,7 +46,8 @@ impl Superblock {
         }
         let mut w = Writer::default();
         w.bytes(MAGIC);
-        w.u16(FORMAT_VERSION);
+        let chooses = self.config.volumes.iter().any(|volume| volume.protection.is_some());
+        w.u16(if chooses { PROTECTIONS_VERSION } else { FORMAT_VERSION });
         w.u16(u16::from(self.member));
         w.u32(body.len() as u32);
         w.u64(self.config.generation);
@@ -69,7 +70,7 @@ impl Superblock {
             return Err(DecodeError::Foreign);
         }
         let version = r.u16()?;
-        if version != FORMAT_VERSION {
+        if version != FORMAT_VERSION && version != PROTECTIONS_VERSION {
             return Err(DecodeError::Version(version));
         }
         let member = r.u16()?;
@@ -148,6 +149,7 @@ fn encode_config(config: &Config) -> Vec<u8> {
         w.u64(*since_s);
     }
     config.members.iter().for_each(|m| w.u8(m.weight));
+    encode_protections(&config.volumes, &mut w);
     w.0
 }
 
@@ -227,6 +229,10 @@ fn decode_config(body: &[u8]) -> Result<Config, DecodeError> {
             }
         }
     }
+    // And those of versions whose volumes all have the protection of the pool.
+    if !r.0.is_empty() {
+        decode_protections(&mut r, &shape, &mut volumes)?;
+    }
     let config = Config {
         pool,
         name,
@@ -285,34 +291,6 @@ fn decode_elastic_policy(r: &mut Reader<'_>) -> Result<ElasticPolicy, DecodeErro
     }
 }
 
-/// The volumes that have limits.
-fn encode_limits(volumes: &[VolumeConfig], w: &mut Writer) {
-    let limited = || volumes.iter().filter(|volume| volume.limits != VolumeLimits::NONE);
-    w.u32(limited().count() as u32);
-    for volume in limited() {
-        w.u32(volume.id.0);
-        w.u64(volume.limits.iops);
-        w.u64(volume.limits.bytes_per_second);
-        w.u32(volume.limits.burst_ms);
-    }
-}
-
-fn decode_limits(r: &mut Reader<'_>, volumes: &mut [VolumeConfig]) -> Result<(), DecodeError> {
-    let wrong = DecodeError::Invalid("limits of a volume");
-    for _ in 0..r.u32()? {
-        let id = VolumeId(r.u32()?);
-        let limits = VolumeLimits { iops: r.u64()?, bytes_per_second: r.u64()?, burst_ms: r.u32()? };
-        let volume = volumes.iter_mut().find(|volume| volume.id == id);
-        // None is stored for a volume without them, so two of one volume are seen too.
-        let volume = volume.filter(|volume| volume.limits == VolumeLimits::NONE).ok_or(wrong.clone())?;
-        if limits.fault().is_some() || limits == VolumeLimits::NONE {
-            return Err(wrong);
-        }
-        volume.limits = limits;
-    }
-    Ok(())
-}
-
 fn decode_host(r: &mut Reader<'_>) -> Result<Option<HostRecord>, DecodeError> {
     match r.u8()? {
         0 => Ok(None),
@@ -347,6 +325,7 @@ pub(crate) mod tests {
     use crate::model::form::Elastic;
     use crate::model::mapped_geometry::{MappedGeometry, MemberLayout, Protection};
     use crate::model::pool_geometry::PoolGeometry;
+    use crate::model::volume_limits::VolumeLimits;
     use proptest::prelude::*;
     use sinew_layout::{Level, ParityWeights, Rotation};
 
@@ -394,6 +373,8 @@ pub(crate) mod tests {
     /// Bytes of the host of the sample, at its end, and of the limits before it.
     const HOST: usize = 1 + 16 + 2 + 5 + 8;
     const LIMITS: usize = 4 + 4 + 8 + 8 + 4;
+    /// Bytes of the protections of volumes where all have that of the pool.
+    const PROTECTIONS: usize = 4;
 
     /// An elastic array on four members.
     fn elastic_sample() -> Config {
@@ -436,7 +417,8 @@ pub(crate) mod tests {
         let earlier = {
             let bytes = encode_config(&config);
             config.volumes[0].limits = VolumeLimits::NONE;
-            decode_config(&bytes[..bytes.len() - config.members.len() - HOST - LIMITS - 28 - 1]).unwrap()
+            decode_config(&bytes[..bytes.len() - PROTECTIONS - config.members.len() - HOST - LIMITS - 28 - 1])
+                .unwrap()
         };
         assert_eq!(earlier.elastic_policy, ElasticPolicy::DEFAULT, "a version without a governor");
         config.elastic_policy = ElasticPolicy {
@@ -464,7 +446,9 @@ pub(crate) mod tests {
         let mut config = sample();
         let bytes = encode_config(&config);
         let (damage, no_policy) = (4 + 4 + 4 + 24, 1);
-        let before_weights = &bytes[..bytes.len() - config.members.len()];
+        let before_protections = &bytes[..bytes.len() - PROTECTIONS];
+        assert_eq!(decode_config(before_protections).unwrap(), config);
+        let before_weights = &before_protections[..before_protections.len() - config.members.len()];
         config.members.iter_mut().for_each(|member| member.weight = WEIGHT_FULL);
         assert_eq!(decode_config(before_weights).unwrap(), config);
         let before_host = &before_weights[..before_weights.len() - HOST];
@@ -479,6 +463,23 @@ pub(crate) mod tests {
         let earlier = &before_damage[..before_damage.len() - 8 * config.members.len()];
         config.members.iter_mut().for_each(|member| member.physical = 0);
         assert_eq!(decode_config(earlier).unwrap(), config);
+    }
+
+    #[test]
+    fn protections_of_volumes_are_kept_and_known_to_earlier_versions_by_the_version() {
+        let version =
+            |sb: &Superblock| u16::from_le_bytes(sb.encode().unwrap().bytes()[8..10].try_into().unwrap());
+        let mut sb = Superblock { member: 2, config: sample() };
+        assert_eq!(version(&sb), FORMAT_VERSION);
+        sb.config.volumes[0].protection = Some(Protection::Mirror { copies: 2 });
+        assert_eq!(version(&sb), PROTECTIONS_VERSION);
+        assert_eq!(Superblock::decode(sb.encode().unwrap().bytes()).as_ref(), Ok(&sb));
+        assert_eq!(sb.config.pinned_volumes(), [VolumeId(1)]);
+        // Fewer members could be lost, or the pool offers it to all volumes.
+        for wrong in [Protection::Mirror { copies: 3 }, Protection::Parity2, Protection::Parity1] {
+            sb.config.volumes[0].protection = Some(wrong);
+            assert!(Superblock::decode(sb.encode().unwrap().bytes()).is_err(), "{wrong}");
+        }
     }
 
     #[test]

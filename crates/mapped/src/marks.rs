@@ -74,6 +74,10 @@ sinew_core::coverage_marks! {
     RoomAwaited,
     /// Room is made because members lack physical space.
     RoomForSpace,
+    /// Blocks of sparse stripes that stay mirrored moved together.
+    CompactedPinned,
+    /// Nothing is appended to the stripes of a class of volumes while another class needs room: they are closed.
+    IdleStripesClosed,
     /// Nothing is left that would make room.
     RoomExhausted,
     /// Released chunks wait for readers to leave.

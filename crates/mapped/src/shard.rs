@@ -35,6 +35,7 @@ use sinew_core::volume::VolumeError;
 use sinew_format::model::config::MemberState;
 use sinew_format::model::mapped_geometry::MemberLayout;
 use sinew_format::model::policy::Policy;
+use sinew_format::model::stripe_form::StripeClass;
 use sinew_members::members::Members;
 use sinew_members::message::{Reply, Request, ShardEvent};
 use sinew_members::open_error::RecoverError;
@@ -102,7 +103,10 @@ impl<I: Io> MappedShard<I> {
         store.note_all_emptied(stripes.clone());
         self.stripes.convertible().extend(stripes);
         io.spawn(Rc::clone(store).run_journal());
-        io.spawn(Rc::clone(&self.stripes).run_appender());
+        io.spawn(Rc::clone(&self.stripes).run_appender(StripeClass::Pool));
+        if store.has_pinned_volumes() {
+            io.spawn(Rc::clone(&self.stripes).run_appender(StripeClass::Pinned));
+        }
         io.spawn(Rc::clone(&self.checkpointer).run());
         io.spawn(Rc::clone(&self.reclaimer).run());
         self.start_reading();
@@ -236,6 +240,16 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
     fn set_policy(&self, policy: Policy) {
         self.stripes.set_policy(policy);
         self.store.wakeups().reclaim.kick();
+    }
+
+    fn fits_pinned(&self) -> Result<bool, VolumeError> {
+        Ok(self.store.fits_pinned())
+    }
+
+    fn pin_volume(&self, volume: VolumeId) {
+        if self.store.pin_volume(volume) {
+            self.store.io().spawn(Rc::clone(&self.stripes).run_appender(StripeClass::Pinned));
+        }
     }
 
     async fn drop_volume(&self, volume: VolumeId) -> Result<(), VolumeError> {

@@ -138,6 +138,18 @@ pub enum ControlRequest {
         /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,
     },
+    /// Report whether there is room for volumes whose stripes stay mirrored.
+    FitsPinned {
+        /// Answered when it is done.
+        done: Answer<Result<bool, VolumeError>>,
+    },
+    /// Keep the stripes of a new volume mirrored.
+    PinVolume {
+        /// The volume.
+        volume: VolumeId,
+        /// Answered when it is done.
+        done: Answer<Result<(), VolumeError>>,
+    },
     /// Free every block of a deleted volume.
     DropVolume {
         /// The volume.

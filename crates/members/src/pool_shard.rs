@@ -117,6 +117,15 @@ pub trait PoolShard<I: Io>: Sized + 'static {
     fn set_elastic_policy(&self, _policy: ElasticPolicy) {}
     /// Sets the form of large groups of the log. Arrays only.
     fn set_group_form(&self, _form: GroupForm) {}
+    /// Whether there is room for volumes whose stripes stay mirrored beside what is stored. Mapped pools only.
+    ///
+    /// # Errors
+    /// [`VolumeError::Unsupported`] for other kinds of pool.
+    fn fits_pinned(&self) -> Result<bool, VolumeError> {
+        Err(VolumeError::Unsupported)
+    }
+    /// Keeps the stripes of a volume mirrored, from before its first request on. Mapped pools with parity only.
+    fn pin_volume(&self, _volume: VolumeId) {}
     /// Frees every block of a deleted volume. Mapped pools only.
     ///
     /// # Errors

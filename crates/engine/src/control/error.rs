@@ -4,7 +4,7 @@ use crate::pool::PoolError;
 use sinew_core::volume::VolumeError;
 use sinew_format::codec::DecodeError;
 use sinew_format::model::array_growth::GrowError;
-use sinew_format::model::mapped_geometry::MEMBERS;
+use sinew_format::model::mapped_geometry::{MEMBERS, Protection};
 use sinew_format::model::name::{RULE, VOLUME_NAME_MAX};
 
 /// Why the control did not do what it was asked.
@@ -108,6 +108,22 @@ pub enum ControlError {
         "an array has the one volume that spans it; make a pool (`sinew pool create`) for volumes that come and go"
     )]
     OneVolume,
+    /// The pool does not offer this protection to volumes.
+    #[error(
+        "a volume of this pool has one of the protections {}, not {wanted}; choose one of these, or make another pool",
+        .offered.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+    )]
+    VolumeProtection {
+        /// The protection asked for.
+        wanted: Protection,
+        /// Those that the pool offers, its own first.
+        offered: Vec<Protection>,
+    },
+    /// The pool is too full for stripes that stay mirrored.
+    #[error(
+        "the pool is too full for volumes of mirrors beside those with parity; free space in it, or add members"
+    )]
+    NoRoomForMirrors,
     /// What a member of an array held cannot go elsewhere.
     #[error("every member of an array has its place, so what it held can only go to a new device: give one")]
     NoEvacuation,

@@ -42,6 +42,7 @@ use sinew_format::model::config::MemberState;
 use sinew_members::message::ControlRequest;
 use sinew_members::message::ShardEvent;
 pub use store::Control;
+pub use volumes::VolumeOptions;
 
 impl<I: Io> Control<I> {
     /// Answers the shards' events until every shard is gone. To be spawned before the shards are opened.

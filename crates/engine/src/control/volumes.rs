@@ -8,11 +8,28 @@ use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
 use sinew_format::model::config::{Config, VolumeConfig};
 use sinew_format::model::damage::DamagedRanges;
+use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::name::{self, VOLUME_NAME_MAX};
+use sinew_format::model::stripe_form::StripeClass;
 use sinew_format::model::volume_limits::VolumeLimits;
 use sinew_members::message::ControlRequest;
 
 use crate::control::{Control, ControlError};
+
+/// What a new volume has besides its name and its size.
+#[derive(Clone, Copy, Debug)]
+pub struct VolumeOptions {
+    /// What its clients may ask for.
+    pub limits: VolumeLimits,
+    /// Its protection; that of the pool if none is chosen.
+    pub protection: Option<Protection>,
+}
+
+impl Default for VolumeOptions {
+    fn default() -> VolumeOptions {
+        VolumeOptions { limits: VolumeLimits::NONE, protection: None }
+    }
+}
 
 impl<I: Io> Control<I> {
     fn check_size(&self, config: &Config, without: Option<VolumeId>, bytes: u64) -> Result<(), ControlError> {
@@ -42,18 +59,18 @@ impl<I: Io> Control<I> {
     /// # Errors
     /// When the name or size cannot be had.
     pub async fn create_volume(&self, name: &str, bytes: u64) -> Result<VolumeId, ControlError> {
-        self.create_limited_volume(name, bytes, VolumeLimits::NONE).await
+        self.create_volume_with(name, bytes, VolumeOptions::default()).await
     }
 
-    /// Makes a volume with limits.
+    /// Makes a volume with limits, or with a protection of its own.
     ///
     /// # Errors
-    /// When the name, the size or the limits cannot be had.
-    pub async fn create_limited_volume(
+    /// When the name, the size, the limits or the protection cannot be had.
+    pub async fn create_volume_with(
         &self,
         name: &str,
         bytes: u64,
-        limits: VolumeLimits,
+        VolumeOptions { limits, protection }: VolumeOptions,
     ) -> Result<VolumeId, ControlError> {
         self.refuse_read_only()?;
         check_limits(limits)?;
@@ -61,7 +78,13 @@ impl<I: Io> Control<I> {
             return Err(ControlError::VolumeName);
         }
         self.refuse_array()?;
-        let mut volume = VolumeConfig { limits, ..VolumeConfig::new(VolumeId(0), name, bytes) };
+        let protection = self.chosen_protection(protection)?;
+        if protection.is_some()
+            && self.ask_each(|done| ControlRequest::FitsPinned { done }).await?.contains(&false)
+        {
+            return Err(ControlError::NoRoomForMirrors);
+        }
+        let mut volume = VolumeConfig { limits, protection, ..VolumeConfig::new(VolumeId(0), name, bytes) };
         self.change(|config| {
             if config.volumes.iter().any(|v| v.name == name && !v.deleting) {
                 return Err(ControlError::VolumeExists(name.to_owned()));
@@ -73,9 +96,22 @@ impl<I: Io> Control<I> {
             Ok(())
         })
         .await?;
+        if protection.is_some() {
+            self.ask_all(|done| ControlRequest::PinVolume { volume: volume.id, done }).await?;
+        }
         let shared = Arc::new(VolumeShared::new(&volume, false, DamagedRanges::default()));
         self.catalog.lock().insert(name.to_owned(), shared);
         Ok(volume.id)
+    }
+
+    /// The protection of a new volume, if it is not that of the pool.
+    fn chosen_protection(&self, wanted: Option<Protection>) -> Result<Option<Protection>, ControlError> {
+        let config = self.config.borrow();
+        let (Some(geometry), Some(wanted)) = (config.geometry.mapped(), wanted) else { return Ok(None) };
+        match geometry.class_of(wanted) {
+            Some(class) => Ok((class == StripeClass::Pinned).then_some(wanted)),
+            None => Err(ControlError::VolumeProtection { wanted, offered: geometry.protections().collect() }),
+        }
     }
 
     /// Sets what clients of a volume may ask for. It is kept in the configuration.

@@ -6,8 +6,9 @@ use std::ops::RangeInclusive;
 use crate::model::damage::VolumeDamage;
 use crate::model::elastic_policy::ElasticPolicy;
 use crate::model::host_record::HostRecord;
-use crate::model::mapped_geometry::{MappedGeometry, MemberLayout};
+use crate::model::mapped_geometry::{MappedGeometry, MemberLayout, Protection};
 use crate::model::pool_geometry::PoolGeometry;
+use crate::model::stripe_form::StripeClass;
 use crate::model::volume_limits::VolumeLimits;
 
 pub use crate::model::member_state::MemberState;
@@ -164,12 +165,15 @@ pub struct VolumeConfig {
     pub deleting: bool,
     /// What its clients may ask for.
     pub limits: VolumeLimits,
+    /// Its protection, if it is not that of the pool.
+    pub protection: Option<Protection>,
 }
 
 impl VolumeConfig {
-    /// A new volume, without limits.
+    /// A new volume, without limits, with the protection of the pool.
     pub fn new(id: VolumeId, name: impl Into<String>, bytes: u64) -> VolumeConfig {
-        VolumeConfig { id, name: name.into(), bytes, deleting: false, limits: VolumeLimits::NONE }
+        let (limits, protection) = (VolumeLimits::NONE, None);
+        VolumeConfig { id, name: name.into(), bytes, deleting: false, limits, protection }
     }
 }
 
@@ -180,6 +184,19 @@ impl Config {
     /// When it is an array.
     pub fn mapped(&self) -> MappedGeometry {
         *self.geometry.mapped().expect("an array has no map")
+    }
+
+    /// The protection of a volume of a mapped pool; `None` in an array.
+    pub fn protection_of(&self, volume: &VolumeConfig) -> Option<Protection> {
+        self.geometry.mapped().map(|geometry| volume.protection.unwrap_or(geometry.protection))
+    }
+
+    /// The volumes of a pool with parity whose stripes stay mirrored.
+    pub fn pinned_volumes(&self) -> Vec<VolumeId> {
+        let Some(geometry) = self.geometry.mapped() else { return Vec::new() };
+        let class = |volume: &VolumeConfig| volume.protection.and_then(|wanted| geometry.class_of(wanted));
+        let pinned = self.volumes.iter().filter(|volume| class(volume) == Some(StripeClass::Pinned));
+        pinned.map(|volume| volume.id).collect()
     }
 
     /// Bytes of a member that are in use, from its first.

@@ -21,7 +21,19 @@ pub fn member_reserve(g: &MappedGeometry, members: usize) -> u64 {
     MEMBER_RESERVE_STRIPES * stripe.div_ceil(members.max(1)) as u64
 }
 
-/// Blocks that clients may store on members with these numbers of chunks.
+/// Blocks of the capacity that blocks in stripes that stay mirrored take. A block under parity takes one.
+pub fn pinned_cost(g: &MappedGeometry, blocks: u64) -> u64 {
+    let (k, m) = (g.data_columns as u64, g.parity_columns() as u64);
+    (blocks * g.copies() as u64 * k).div_ceil(k + m)
+}
+
+/// Blocks of the capacity that are kept once there are volumes whose stripes stay mirrored: for the stripe that their small
+/// writes are appended to, and for the one that compaction has filled in part.
+pub fn pinned_reserve(g: &MappedGeometry) -> u64 {
+    2 * pinned_cost(g, u64::from(g.slots_per_stripe()))
+}
+
+/// Blocks that clients may store under the pool's protection on members with these numbers of chunks.
 pub fn capacity_blocks(g: &MappedGeometry, chunks: &[u64]) -> u64 {
     if chunks.is_empty() {
         return 0;

@@ -5,9 +5,11 @@
 
 use std::ops::Range;
 
+use crate::model::stripe_form::{StripeClass, StripeForm};
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::{SlotNo, StripeId};
 use sinew_layout::named;
+use sinew_layout::names::Named;
 
 /// Blocks in a chunk: 64 KiB, the stripe unit of FusionRAID (FAST'21, section 4.4).
 pub const CHUNK_BLOCKS: u32 = 16;
@@ -184,6 +186,37 @@ impl MappedGeometry {
         self.protection.parity_columns()
     }
 
+    /// Parity columns of a stripe of this form, reserved ones included.
+    pub fn parity_columns_of(&self, form: StripeForm) -> usize {
+        if form == StripeForm::Pinned { 0 } else { self.parity_columns() }
+    }
+
+    /// The class of stripes of a volume with this protection; `None` when the pool does not offer it.
+    pub fn class_of(&self, protection: Protection) -> Option<StripeClass> {
+        let is_mirror = matches!(protection, Protection::Mirror { .. });
+        match protection == self.protection {
+            true => Some(StripeClass::Pool),
+            false => (is_mirror && protection.failures() == self.failures()).then_some(StripeClass::Pinned),
+        }
+    }
+
+    /// Protections that the pool's volumes can have, its own first.
+    pub fn protections(&self) -> impl Iterator<Item = Protection> + use<> {
+        let g = *self;
+        let all = Protection::NAMES.iter().map(|name| name.value);
+        let others = all.filter(move |&other| g.class_of(other) == Some(StripeClass::Pinned));
+        std::iter::once(g.protection).chain(others)
+    }
+
+    /// The form in which whole stripes of a class are written.
+    pub fn form_of(&self, class: StripeClass) -> StripeForm {
+        match (class, self.parity_columns()) {
+            (StripeClass::Pinned, _) => StripeForm::Pinned,
+            (StripeClass::Pool, 0) => StripeForm::Mirrored,
+            (StripeClass::Pool, _) => StripeForm::Parity,
+        }
+    }
+
     /// Copies of a block in a mirrored stripe, and of every piece of metadata: f + 1.
     pub fn copies(&self) -> usize {
         self.failures() + 1
@@ -221,12 +254,13 @@ impl MappedGeometry {
         std::iter::once(column).chain((0..g.failures()).map(move |copy| g.mirror_index(copy, column)))
     }
 
-    /// Indices of the homes that a stripe of `columns` data columns should have. A mirrored one has its parity columns reserved.
-    pub fn required(&self, columns: usize, is_mirrored: bool) -> impl Iterator<Item = usize> + use<> {
+    /// Indices of the homes that a stripe of `columns` data columns should have. A mirrored one has its parity columns reserved,
+    /// unless it is pinned.
+    pub fn required(&self, columns: usize, form: StripeForm) -> impl Iterator<Item = usize> + use<> {
         let g = *self;
-        let copies = if is_mirrored { g.failures() } else { 0 };
+        let copies = if form.has_mirrors() { g.failures() } else { 0 };
         (0..columns)
-            .chain((0..g.parity_columns()).map(move |p| g.parity_index(p)))
+            .chain((0..g.parity_columns_of(form)).map(move |p| g.parity_index(p)))
             .chain((0..copies).flat_map(move |copy| (0..columns).map(move |c| g.mirror_index(copy, c))))
     }
 

@@ -16,4 +16,5 @@ pub mod name;
 pub mod policy;
 pub mod pool_geometry;
 pub mod sharding;
+pub mod stripe_form;
 pub mod volume_limits;

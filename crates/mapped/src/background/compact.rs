@@ -1,4 +1,5 @@
-//! Compaction: the live blocks of sparse stripes move together into new parity stripes, and the sparse stripes are freed.
+//! Compaction: the live blocks of sparse stripes of a class move together into new stripes of it in their final form, and the
+//! sparse stripes are freed.
 //!
 //! Every move is conditional: when a client overwrites a block meanwhile, the client's write wins.
 
@@ -16,7 +17,9 @@ use crate::stripe::piece::{Condition, Piece};
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::{SlotNo, StripeId};
 use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
 use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
+use sinew_format::model::stripe_form::StripeClass;
 
 /// Stripes compacted at most before the sparsest ones are chosen again.
 const VICTIMS_MAX: usize = 64;
@@ -40,8 +43,8 @@ pub(crate) struct Compactor<I> {
     priority: Rc<IoPriority<I>>,
     /// Mirrored stripes with so few live blocks that they are compacted instead of converted.
     sparse: RefCell<Vec<StripeId>>,
-    /// Stripes being compacted, one after the other; compacted together they give room.
-    victims: RefCell<VecDeque<StripeId>>,
+    /// Of each class, stripes being compacted, one after the other; compacted together they give room.
+    victims: [RefCell<VecDeque<StripeId>>; StripeClass::ALL.len()],
     /// Stripes that cannot be compacted since a live block cannot be read from any member that is there.
     unreadable: RefCell<BTreeSet<StripeId>>,
 }
@@ -53,26 +56,36 @@ impl<I: Io> Compactor<I> {
             stripes,
             priority,
             sparse: RefCell::default(),
-            victims: RefCell::default(),
+            victims: Default::default(),
             unreadable: RefCell::default(),
         }
     }
 
-    /// Fills one new stripe from the sparsest ones; false when nothing would be gained or room is lacking.
+    /// Fills one new stripe from the sparsest ones of a class; false when nothing would be gained or room is lacking.
     pub(super) async fn compact_some(&self) -> bool {
-        let Some(Target { slots, takes_short }) = self.target() else {
+        if self.compact_class(StripeClass::Pool).await {
+            return true;
+        }
+        self.store.tables().live.pinned() > 0 && self.compact_class(StripeClass::Pinned).await
+    }
+
+    async fn compact_class(&self, class: StripeClass) -> bool {
+        let Some(Target { slots, takes_short }) = self.target(class) else {
             self.store.mark(Mark::CompactNoRoom);
             return false;
         };
-        let chosen_now = self.victims.borrow().is_empty();
+        let victims = &self.victims[class as usize];
+        let chosen_now = victims.borrow().is_empty();
         if chosen_now {
-            *self.victims.borrow_mut() = self.choose_victims(slots, takes_short).into();
+            *victims.borrow_mut() = self.choose_victims(class, slots, takes_short).into();
         }
         let (mut pieces, mut locks) = (Vec::new(), Vec::new());
         while pieces.len() < slots {
-            let Some(stripe) = self.victims.borrow_mut().pop_front() else { break };
-            // It is short, too, if a member is back since it was chosen.
-            let lock = self.store.lock_stripe(stripe).filter(|_| takes_short || !self.is_short(stripe));
+            let Some(stripe) = victims.borrow_mut().pop_front() else { break };
+            // Its number may be another's by now. It is short, too, if a member is back since it was chosen.
+            let lock = self.store.lock_stripe(stripe);
+            let lock = lock
+                .filter(|_| !self.is_of_another(class, stripe) && (takes_short || !self.is_short(stripe)));
             let Some(lock) = lock else { continue };
             let Some(mut found) = self.read_live(stripe).await else {
                 self.store.mark(Mark::CompactUnreadable);
@@ -82,7 +95,7 @@ impl<I: Io> Compactor<I> {
             let room = slots - pieces.len();
             if found.len() > room {
                 // The next round goes on with it.
-                self.victims.borrow_mut().push_front(stripe);
+                victims.borrow_mut().push_front(stripe);
                 found.truncate(room);
             }
             pieces.append(&mut found);
@@ -99,12 +112,15 @@ impl<I: Io> Compactor<I> {
         }
         pieces.sort_by_key(|piece| piece.block);
         self.store.throttle().pay(self.store.io(), pieces.len() as u64 * BLOCK_BYTES as u64).await;
-        let moved = self.stripes.write_stripe(&pieces, Purpose::Internal).await.is_ok();
+        let moved = self.stripes.write_stripe(class, &pieces, Purpose::Internal).await.is_ok();
         if moved {
+            if class == StripeClass::Pinned {
+                self.store.mark(Mark::CompactedPinned);
+            }
             self.store.counters().blocks_compacted.add(pieces.len() as u64);
         } else {
             self.store.mark(Mark::CompactFailed);
-            self.victims.borrow_mut().clear();
+            victims.borrow_mut().clear();
         }
         moved
     }
@@ -123,33 +139,32 @@ impl<I: Io> Compactor<I> {
             return false;
         }
         self.store.mark(Mark::SparseDrained);
-        self.victims.borrow_mut().extend(self.sparse.take());
-        self.compact_some().await
+        self.victims[StripeClass::Pool as usize].borrow_mut().extend(self.sparse.take());
+        self.compact_class(StripeClass::Pool).await
     }
 
-    /// The widest stripe that there is room for; `None` when there is none for any.
-    fn target(&self) -> Option<Target> {
+    /// The widest stripe of a class that there is room for; `None` when there is none for any.
+    fn target(&self, class: StripeClass) -> Option<Target> {
         let g = self.store.geometry();
-        let (id, chunks) =
-            self.stripes.try_allocate(g.data_columns, g.parity_columns() > 0, Purpose::Internal)?;
+        let (id, chunks) = self.stripes.try_allocate(g.data_columns, g.form_of(class), Purpose::Internal)?;
         let slots = chunks.columns * CHUNK_BLOCKS as usize;
         let takes_short = self.store.allocator().keeps_member_reserves();
         self.stripes.cancel_allocation(id, chunks);
         Some(Target { slots, takes_short })
     }
 
-    /// The sparsest stripes, enough of them that their blocks, in new stripes of `slots` slots, take fewer chunks than
+    /// The sparsest stripes of a class, enough of them that their blocks, in new stripes of `slots` slots, take fewer chunks than
     /// now, or no more chunks and fewer stripe numbers where these are short; none when there are no such stripes.
-    fn choose_victims(&self, slots: usize, takes_short: bool) -> Vec<StripeId> {
+    fn choose_victims(&self, class: StripeClass, slots: usize, takes_short: bool) -> Vec<StripeId> {
         let at_leisure = self.store.room().waiting() == 0;
         let ids_are_short = self.store.are_stripe_ids_short();
         let is_gain = |live: usize, chunks, stripes| {
-            let needed = self.chunks_needed(live, slots);
+            let needed = self.chunks_needed(class, live, slots);
             chunks > needed + if at_leisure { needed / GAIN_AT_LEISURE } else { 0 }
                 || ids_are_short && chunks == needed && stripes > live.div_ceil(slots)
         };
         let (mut live, mut chunks, mut chosen) = (0, 0, Vec::new());
-        for (stripe, stripe_live, stripe_chunks) in self.sparsest(takes_short) {
+        for (stripe, stripe_live, stripe_chunks) in self.sparsest(class, takes_short) {
             chosen.push(stripe);
             live += stripe_live;
             chunks += stripe_chunks;
@@ -160,10 +175,11 @@ impl<I: Io> Compactor<I> {
         if is_gain(live, chunks, chosen.len()) { chosen } else { Vec::new() }
     }
 
-    /// Chunks that `blocks` blocks take in stripes of `slots` slots.
-    fn chunks_needed(&self, blocks: usize, slots: usize) -> usize {
+    /// Chunks that `blocks` blocks take in stripes of a class, of `slots` slots.
+    fn chunks_needed(&self, class: StripeClass, blocks: usize, slots: usize) -> usize {
         let (g, copies) = (self.store.geometry(), self.copies_now());
-        let chunks = |blocks: usize| match (blocks.div_ceil(CHUNK_BLOCKS as usize), g.parity_columns()) {
+        let parity = g.parity_columns_of(g.form_of(class));
+        let chunks = |blocks: usize| match (blocks.div_ceil(CHUNK_BLOCKS as usize), parity) {
             (0, _) => 0,
             (columns, 0) => columns * copies,
             (columns, parity) => columns + parity,
@@ -171,9 +187,9 @@ impl<I: Io> Compactor<I> {
         blocks / slots * chunks(slots) + chunks(blocks % slots)
     }
 
-    /// The stripes with the fewest live blocks for each chunk they occupy on active members, or are owed there: their live
+    /// The stripes of a class with the fewest live blocks for each chunk they occupy on active members, or are owed there: their live
     /// blocks, and those chunks.
-    fn sparsest(&self, takes_short: bool) -> Vec<(StripeId, usize, usize)> {
+    fn sparsest(&self, class: StripeClass, takes_short: bool) -> Vec<(StripeId, usize, usize)> {
         let mut found = BTreeMap::new();
         let (tables, unreadable) = (self.store.tables(), self.unreadable.borrow());
         let active: Vec<bool> =
@@ -182,6 +198,9 @@ impl<I: Io> Compactor<I> {
             let stripe = tables.stripe(id);
             let is_candidate = stripe.state != StripeState::Free && stripe.live > 0;
             if !is_candidate || self.store.in_use(id) || unreadable.contains(&id) {
+                continue;
+            }
+            if self.is_of_another(class, id) {
                 continue;
             }
             let is_short = self.is_short(id);
@@ -208,11 +227,17 @@ impl<I: Io> Compactor<I> {
         self.store.geometry().copies().min(self.store.members().taking_new())
     }
 
-    /// Whether a stripe of a pool of mirrors has fewer copies than a new one would get, since members were out when it was
+    /// Whether a stripe is of another class than this.
+    fn is_of_another(&self, class: StripeClass, id: StripeId) -> bool {
+        let form = self.store.tables().stripe(id).state.form();
+        form.is_some_and(|form| form.class() != class) && !mutation::on(Mutation::CompactTogether)
+    }
+
+    /// Whether a stripe that stays mirrored has fewer copies than a new one would get, since members were out when it was
     /// planned. A rebuild gives it the copies that it is owed.
     fn is_short(&self, id: StripeId) -> bool {
         let (g, tables) = (self.store.geometry(), self.store.tables());
-        if g.parity_columns() > 0 {
+        if tables.stripe(id).state.form().is_none_or(|form| g.parity_columns_of(form) > 0) {
             return false;
         }
         let (columns, homes) = (usize::from(tables.stripe(id).columns), tables.homes(id));

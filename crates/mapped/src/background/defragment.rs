@@ -1,5 +1,5 @@
 //! Defragmentation: blocks that are consecutive in a volume but were written apart, and so are stored apart, move together
-//! into a parity stripe when a client reads them in sequence. Only blocks that are read in sequence move, and only once.
+//! into one stripe when a client reads them in sequence. Only blocks that are read in sequence move, and only once.
 //!
 //! Every move is conditional: when a client overwrites a block meanwhile, the client's write wins.
 
@@ -75,7 +75,7 @@ impl<I: Io> Defragmenter<I> {
             self.store.mark(Mark::GatherUnreadable);
             return;
         };
-        if self.stripes.write_stripe(&pieces, Purpose::Leisure).await.is_ok() {
+        if self.stripes.write_stripe(self.store.class_of(volume), &pieces, Purpose::Leisure).await.is_ok() {
             self.store.mark(Mark::Gathered);
             self.store.counters().blocks_gathered.add(pieces.len() as u64);
         } else {

@@ -208,7 +208,7 @@ impl<I: Io> Rebalancer<I> {
             blocked.degraded += given;
             return true;
         }
-        if self.stripes.appender().is_open(stripe) {
+        if self.stripes.is_open(stripe) {
             // It is not known when it will be full.
             blocked.open += given;
             return true;

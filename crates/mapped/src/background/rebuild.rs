@@ -144,7 +144,7 @@ impl<I: Io> Rebuilder<I> {
 
     /// Writes the chunks of a stripe to where they should be, as far as they can be had.
     async fn rebuild_stripe(&self, stripe: StripeId) -> Vec<Rebuilt<I>> {
-        if self.stripes.appender().is_open(stripe) {
+        if self.stripes.is_open(stripe) {
             // Opened while members were out; it is not known when it will be full.
             self.store.mark(Mark::RebuiltOpen);
             self.stripes.close_open(stripe);

@@ -167,6 +167,10 @@ impl<I: Io> Reclaimer<I> {
         {
             return true;
         }
+        if in_need && self.stripes.close_idle() {
+            self.store.mark(Mark::IdleStripesClosed);
+            return true;
+        }
         in_need && self.full_member_relief.relieve_some().await
     }
 

@@ -72,7 +72,7 @@ impl<I: Io> Relocator<I> {
                 if index < g.data_columns { index } else { (index - g.mirror_index(0, 0)) % g.data_columns };
             return self.stripes.read_chunk(stripe, column).await.ok().map(Some);
         }
-        if state == StripeState::Mirrored {
+        if state != StripeState::Parity {
             return Some(None);
         }
         let columns = usize::from(self.store.tables().stripe(stripe).columns);

@@ -101,7 +101,7 @@ impl<I: Io> Scrubber<I> {
             if self.store.tables().stripe(stripe).state == StripeState::Free {
                 return;
             }
-            if self.stripes.appender().is_open(stripe) {
+            if self.stripes.is_open(stripe) {
                 // It is not known when it will be full.
                 self.store.mark(Mark::ScrubbedOpen);
                 self.stripes.close_open(stripe);

@@ -1,11 +1,15 @@
 //! The leak check: resources that an idle shard of a mapped pool must not hold (requests, locks, allocations, and space that
-//! nothing refers to), and chunks of a stripe that share a member although they protect each other.
+//! nothing refers to), chunks of a stripe that share a member although they protect each other, and blocks in stripes of another
+//! class than their volume's.
 //!
 //! For tests: a leak shows here long before it fills a pool, and a shared member before data is lost.
 
+use std::collections::BTreeSet;
+
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
-use sinew_core::ids::{MemberId, StripeId};
+use crate::stripe::appender::Appender;
+use sinew_core::ids::{MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
 use sinew_core::io::Io;
 
 /// What is held without reason, in words.
@@ -15,6 +19,7 @@ pub(crate) fn leaks<I: Io>(stripes: &Stripes<I>) -> Vec<String> {
     held.extend(held_page_slots(stripes));
     held.extend(shared_members(stripes));
     held.extend(wrong_counts(stripes));
+    held.extend(wrong_classes(stripes));
     held
 }
 
@@ -24,7 +29,7 @@ fn held_requests<I: Io>(stripes: &Stripes<I>) -> Vec<String> {
         ("requests on volumes", store.volumes_in_use()),
         ("records to be committed", store.journal().queued()),
         ("journal blocks not applied", store.journal().unapplied()),
-        ("small writes", stripes.appender().queued()),
+        ("small writes", stripes.appenders().map(Appender::queued).sum()),
         ("late writes of the journal", store.journal().late_writes()),
         ("marks to be committed", store.marks_pending() as usize),
         ("failures reported", store.members().failures_reported.get() as usize),
@@ -32,7 +37,7 @@ fn held_requests<I: Io>(stripes: &Stripes<I>) -> Vec<String> {
         ("plans that wait for room", store.room().waiting() as usize),
         ("blocks claimed", store.room().reserved() as usize),
         ("stripes in use", stripes.busy_stripes()),
-        ("full stripes not closed", stripes.appender().full_stripes()),
+        ("full stripes not closed", stripes.appenders().map(Appender::full_stripes).sum()),
         ("users of slots", store.slot_pins()),
         ("chunks waiting for release", store.allocator().releasing()),
     ];
@@ -97,6 +102,26 @@ fn wrong_counts<I: Io>(stripes: &Stripes<I>) -> Vec<String> {
         told.push(format!("shard {shard}: volumes have {of_volumes} of {live} live blocks"));
     }
     told
+}
+
+/// Volumes with blocks in stripes of another class.
+fn wrong_classes<I: Io>(stripes: &Stripes<I>) -> Vec<String> {
+    let store = stripes.store();
+    let tables = store.tables();
+    let blocks = (0..tables.map.pages_end()).flat_map(|page| tables.map.page_entries(page));
+    let is_wrong = |volume: VolumeId, slot: u32| {
+        let form = tables.stripe(store.geometry().place(SlotNo(slot)).0).state.form();
+        form.is_some_and(|form| form.class() != store.class_of(volume))
+    };
+    let wrong: BTreeSet<VolumeId> = blocks
+        .filter_map(|(block, slot)| Some((tables.place_in_volume(ShardBlock(block))?.0, slot)))
+        .filter(|&(volume, slot)| is_wrong(volume, slot))
+        .map(|(volume, _)| volume)
+        .collect();
+    let told = |volume: VolumeId| {
+        format!("shard {}: {volume:?} has blocks in stripes of another class", store.index())
+    };
+    wrong.into_iter().map(told).collect()
 }
 
 /// Page slots that are neither free nor a page's.

@@ -4,6 +4,7 @@ use crate::background::fair_share::{Role, Shares};
 use crate::background::progress::Progress;
 use crate::store::tables::StripeState;
 use crate::stripe::Stripes;
+use crate::stripe::appender::Appender;
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::StripeId;
 use sinew_core::io::Io;
@@ -17,7 +18,7 @@ fn waits<I: Io>(stripes: &Stripes<I>) -> String {
         "shard {}: {}; {}; free chunks {} of {}, reserve {}, releasing {}, given up {}, waiting {}, epoch {}; unflushed stripes {}, marks {}, flushing {}; emptied {}, convertible {}",
         store.index(),
         store.journal().waits(),
-        stripes.appender().waits(),
+        stripes.appenders().map(Appender::waits).collect::<Vec<_>>().join(", "),
         allocator.free_chunks(),
         allocator.all_chunks(),
         allocator.reserve_chunks(),
@@ -41,7 +42,7 @@ pub(crate) fn vitals<I: Io>(stripes: &Stripes<I>, progress: &Progress) -> ShardS
     let block = BLOCK_BYTES as u64;
     ShardStatus {
         stored_bytes: tables.live.total() * block,
-        capacity_bytes: allocator.capacity_blocks() * block,
+        capacity_bytes: store.blocks_storable() * block,
         raw_bytes: allocator.all_chunks() * CHUNK_BYTES,
         free_bytes: allocator.free_chunks() * CHUNK_BYTES,
         metadata_degraded: u64::from(store.needs_redundancy()),
@@ -86,7 +87,7 @@ pub(crate) fn status<I: Io>(stripes: &Stripes<I>, progress: &Progress) -> ShardS
         let live_bytes = u64::from(tables.stripe(stripe).live) * block;
         match tables.stripe(stripe).state {
             StripeState::Free => continue,
-            StripeState::Mirrored => {
+            StripeState::Mirrored | StripeState::Pinned => {
                 status.stripes_mirrored += 1;
                 status.stored_mirrored_bytes += live_bytes;
             }

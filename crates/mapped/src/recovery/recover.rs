@@ -12,6 +12,7 @@ use crate::store::tables::StripeState;
 use crate::store::{Store, StoreParts};
 use sinew_core::ids::StripeId;
 use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
 use sinew_members::members::Members;
 use sinew_members::open_error::RecoverError;
 use sinew_members::open_mode::OpenMode;
@@ -104,7 +105,8 @@ impl<I: Io> Recovery<I> {
         };
         complete.map_err(|error| self.damaged(error.to_string()))?;
         let journal = Journal::new(config.epoch, ends.last, ends.tail, self.flushed);
-        Ok(Store::new(StoreParts {
+        let pinned = config.pinned_volumes();
+        let store = Store::new(StoreParts {
             io: self.io,
             index: self.index,
             pool: config.pool,
@@ -112,6 +114,10 @@ impl<I: Io> Recovery<I> {
             tables: self.tables,
             allocator,
             journal,
-        }))
+        });
+        for volume in pinned.into_iter().filter(|_| !mutation::on(Mutation::ForgetPinned)) {
+            store.pin_volume(volume);
+        }
+        Ok(store)
     }
 }

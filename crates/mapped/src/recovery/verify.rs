@@ -16,6 +16,7 @@ use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
+use sinew_format::model::stripe_form::StripeForm;
 use sinew_layout::parity;
 use sinew_members::open_error::RecoverError;
 
@@ -23,9 +24,9 @@ impl<I: Io> Recovery<I> {
     /// Whether a record that may have outlived its data is still true.
     pub(super) async fn is_sound(&mut self, lsn: Lsn, record: &Record, released: &ReleasedChunks) -> bool {
         match record {
-            Record::Open { stripe, parity, .. } => {
+            Record::Open { stripe, form, .. } => {
                 self.touched.insert(*stripe);
-                if *parity {
+                if *form == StripeForm::Parity {
                     self.resync.insert(*stripe);
                 }
                 true

@@ -21,5 +21,5 @@ pub(crate) fn claim<I: Io>(
         Some(slot) => stripes.second_chance().note(store.geometry().place(slot).0),
         None => new += u64::from(stretch.count),
     });
-    store.claim_blocks(new)
+    store.claim_blocks(store.class_of(volume), new)
 }

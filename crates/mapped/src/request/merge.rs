@@ -5,6 +5,7 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use crate::request::admission::claim;
 use crate::stripe::Stripes;
+use crate::stripe::appender::Appender;
 use crate::stripe::piece::{Condition, Piece};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::VolumeId;
@@ -25,6 +26,7 @@ pub(super) async fn merge<I: Io>(
     store.counters().written_bytes.add(bytes.len() as u64);
     let _claim = claim(stripes, volume, local, 1)?;
     let block = store.block_for_write(volume, local)?;
+    let appender = stripes.appender(store.class_of(volume));
     loop {
         // Inside the epoch the slot read from is not reused, so it can stand for its content.
         let epoch = store.epochs().enter();
@@ -38,24 +40,24 @@ pub(super) async fn merge<I: Io>(
         };
         content.bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
         let piece = Piece { block, data: content, condition: Condition::StillAt(from) };
-        let appended = stripes.appender().append(vec![piece]).await;
+        let appended = appender.append(vec![piece]).await;
         drop(epoch);
         match appended {
             Ok(true) => return Ok(()),
             Ok(false) => store.mark(Mark::MergeMoved),
             Err(VolumeError::NoSpace) if !store.members().is_any_full() => {
                 store.mark(Mark::MergeStarved);
-                wait_for_room(stripes).await?;
+                wait_for_room(stripes, appender).await?;
             }
             Err(error) => return Err(error),
         }
     }
 }
 
-async fn wait_for_room<I: Io>(stripes: &Rc<Stripes<I>>) -> Result<(), VolumeError> {
+async fn wait_for_room<I: Io>(stripes: &Rc<Stripes<I>>, appender: &Appender) -> Result<(), VolumeError> {
     let store = stripes.store();
     let given_up = store.room().given_up();
-    let room = || match (stripes.appender().is_starved(), store.room().given_up() > given_up) {
+    let room = || match (appender.is_starved(), store.room().given_up() > given_up) {
         (_, true) => Some(Err(store.refuse_for_room())),
         (false, false) => Some(Ok(())),
         (true, false) => None,

@@ -15,6 +15,7 @@ use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
 use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, PAGE_INDICES};
 use sinew_format::model::policy::Packing;
+use sinew_format::model::stripe_form::StripeClass;
 
 /// Stores whole consecutive blocks of a volume.
 pub(crate) async fn write<I: Io>(
@@ -33,28 +34,30 @@ pub(crate) async fn write<I: Io>(
     if pieces.is_empty() {
         return Ok(());
     }
-    if !is_large(stripes, blocks) {
-        return stripes.appender().append(pieces.into()).await.map(|_| ());
+    let class = store.class_of(volume);
+    if !is_large(stripes, class, blocks) {
+        return stripes.appender(class).append(pieces.into()).await.map(|_| ());
     }
-    Box::pin(write_large(stripes, blocks, pieces)).await
+    Box::pin(write_large(stripes, class, blocks, pieces)).await
 }
 
 /// Writes `blocks` blocks: as full stripes as far as they fill such, and appends the rest.
 async fn write_large<I: Io>(
     stripes: &Rc<Stripes<I>>,
+    class: StripeClass,
     blocks: u32,
     mut pieces: VecDeque<Piece>,
 ) -> Result<(), VolumeError> {
     let store = stripes.store();
     let mut full_stripes = Vec::new();
     let mut left = blocks;
-    while is_large(stripes, left) {
+    while is_large(stripes, class, left) {
         let pieces_of_one = take_blocks(&mut pieces, store.geometry().slots_per_stripe());
         left -= pieces_of_one.iter().map(Piece::blocks).sum::<u32>();
         full_stripes.push(pieces_of_one);
     }
-    let small = (left > 0).then(|| stripes.appender().append(pieces.into()));
-    let writes = full_stripes.iter().map(|pieces| stripes.write_stripe(pieces, Purpose::User));
+    let small = (left > 0).then(|| stripes.appender(class).append(pieces.into()));
+    let writes = full_stripes.iter().map(|pieces| stripes.write_stripe(class, pieces, Purpose::User));
     // All parts are waited for even when one fails: nothing of a request happens after its answer.
     let large = join_all(writes).await;
     let small = match small {
@@ -67,10 +70,10 @@ async fn write_large<I: Io>(
 
 /// Whether a write of this many blocks goes straight to a stripe of its own: when that, with parity, is less to write than
 /// its copies; without parity, or with whole chunks, when it is more than half a stripe (FusionRAID, FAST'21, section 4.2).
-fn is_large<I: Io>(stripes: &Rc<Stripes<I>>, blocks: u32) -> bool {
+fn is_large<I: Io>(stripes: &Rc<Stripes<I>>, class: StripeClass, blocks: u32) -> bool {
     let store = stripes.store();
     let g = store.geometry();
-    let parity = g.parity_columns() as u32;
+    let parity = g.parity_columns_of(g.form_of(class)) as u32;
     if parity == 0 || stripes.policy().packing == Packing::WholeChunks {
         return blocks * 2 > g.slots_per_stripe();
     }

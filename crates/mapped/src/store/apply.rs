@@ -13,6 +13,7 @@ use crate::store::tables::Effects;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::volume::VolumeError;
+use sinew_format::model::stripe_form::StripeClass;
 
 impl<I: Io> Store<I> {
     /// Applies, in order, the blocks that are written with all before them, and whose data is.
@@ -35,11 +36,14 @@ impl<I: Io> Store<I> {
             let mut effects = Effects::default();
             let mut tables = self.tables.borrow_mut();
             for (record, _) in landed.clone() {
-                let stored = tables.live.total();
+                let stored = (tables.live.total(), tables.live.pinned());
                 tables.apply(block.lsn, record, &mut effects);
-                let freed = stored.saturating_sub(tables.live.total());
+                let freed = stored.0.saturating_sub(tables.live.total());
                 if freed > 0 && !mutation::on(Mutation::OfferDiscarded) {
-                    self.room.withhold(freed);
+                    // They are all of one volume.
+                    let is_pinned = tables.live.pinned() < stored.1;
+                    let class = if is_pinned { StripeClass::Pinned } else { StripeClass::Pool };
+                    self.room.withhold(self.capacity_taken_by(class, freed));
                 }
             }
             drop(tables);

@@ -5,26 +5,66 @@ use crate::store::Store;
 use crate::store::room::Claim;
 use sinew_core::ids::MemberId;
 use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::config::MemberState;
+use sinew_format::model::mapped_capacity::{pinned_cost, pinned_reserve};
+use sinew_format::model::stripe_form::StripeClass;
 
 impl<I: Io> Store<I> {
-    /// Claims room for blocks that are not stored yet, until the request ends.
+    /// Claims room for blocks of a class of volumes that are not stored yet, until the request ends.
     ///
     /// # Errors
     /// When the capacity does not allow it, or the journal waits for space on its members.
-    pub(crate) fn claim_blocks(&self, new: u64) -> Result<Claim<'_>, VolumeError> {
+    pub(crate) fn claim_blocks(&self, class: StripeClass, new: u64) -> Result<Claim<'_>, VolumeError> {
         if self.members.full.is_awaited() {
             self.io.mark(Mark::WriteAwaitsSpace);
             return Err(VolumeError::NoSpace);
         }
-        let reserved = self.room.reserved() + new;
-        if new > 0 && self.tables.borrow().live.total() + reserved > self.allocator.borrow().capacity_blocks()
-        {
+        let new = self.capacity_taken_by(class, new);
+        if new > 0 && self.capacity_taken() + self.room.reserved() + new > self.capacity() {
             self.io.mark(Mark::WriteNoSpace);
             return Err(self.no_room());
         }
         Ok(self.room.claim(new))
+    }
+
+    /// Blocks that clients may store if all are under the pool's protection.
+    fn capacity(&self) -> u64 {
+        self.allocator.borrow().capacity_blocks().saturating_sub(self.capacity_kept())
+    }
+
+    /// Blocks of the capacity that are kept while stripes of two classes are open.
+    fn capacity_kept(&self) -> u64 {
+        if self.has_pinned_volumes() { pinned_reserve(&self.geometry) } else { 0 }
+    }
+
+    /// Whether there is room for volumes whose stripes stay mirrored beside what is stored.
+    pub(crate) fn fits_pinned(&self) -> bool {
+        let kept = pinned_reserve(&self.geometry);
+        self.capacity_taken() + self.room.reserved() + kept <= self.allocator.borrow().capacity_blocks()
+    }
+
+    /// Blocks of the capacity that are taken. A block under parity takes one, one that stays mirrored more.
+    fn capacity_taken(&self) -> u64 {
+        let (all, pinned) = (self.tables.borrow().live.total(), self.tables.borrow().live.pinned());
+        all - pinned + self.capacity_taken_by(StripeClass::Pinned, pinned)
+    }
+
+    /// Blocks of the capacity that blocks of a class of volumes take.
+    pub(super) fn capacity_taken_by(&self, class: StripeClass, blocks: u64) -> u64 {
+        match class {
+            StripeClass::Pool => blocks,
+            StripeClass::Pinned if mutation::on(Mutation::CountMirrorsAsParity) => blocks,
+            StripeClass::Pinned => pinned_cost(&self.geometry, blocks),
+        }
+    }
+
+    /// Blocks that clients may store in all: those that they store, and for the rest of the capacity as many as it has room
+    /// for under the pool's protection.
+    pub(crate) fn blocks_storable(&self) -> u64 {
+        let extra = self.capacity_taken() - self.tables.borrow().live.total();
+        self.capacity().saturating_sub(extra)
     }
 
     /// The error for a request when reclaim has given up. Up to the capacity that should not happen while all members
@@ -35,10 +75,7 @@ impl<I: Io> Store<I> {
             .ids()
             .all(|m| matches!(self.members.get(m).state, MemberState::Active | MemberState::Removed));
         let is_thin = self.members.full.refusals() > 0;
-        if all_there
-            && !is_thin
-            && self.tables.borrow().live.total() <= self.allocator.borrow().capacity_blocks()
-        {
+        if all_there && !is_thin && self.capacity_taken() <= self.capacity() {
             self.room.note_early_refusal();
         }
         self.no_room()
@@ -59,7 +96,8 @@ impl<I: Io> Store<I> {
             let maps = g.map_pages_max(chunks).max(u64::from(tables.map.pages_end()));
             1 + stripes.div_ceil(g.stripes_per_page() as u64) + maps
         };
-        self.allocator.borrow().fits_without(member, tables.live.total() + self.room.reserved(), pages)
+        let blocks = self.capacity_taken() + self.room.reserved() + self.capacity_kept();
+        self.allocator.borrow().fits_without(member, blocks, pages)
     }
 
     /// Free chunks below which room is made.

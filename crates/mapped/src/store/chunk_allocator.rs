@@ -16,7 +16,8 @@ use crate::store::free_set::FreeSet;
 use sinew_core::ids::{ChunkAddr, Lsn, MemberId, StripeId};
 use sinew_format::model::config::{MemberState, WEIGHT_FULL};
 use sinew_format::model::mapped_capacity::{capacity_blocks, member_reserve, reserve_chunks};
-use sinew_format::model::mapped_geometry::{MappedGeometry, MemberLayout, Protection};
+use sinew_format::model::mapped_geometry::{MappedGeometry, MemberLayout};
+use sinew_format::model::stripe_form::StripeForm;
 use sinew_layout::declustered::{self, Lookahead, Placement};
 
 struct MemberChunks {
@@ -300,7 +301,7 @@ impl ChunkAllocator {
     pub(crate) fn allocate_stripe(
         &mut self,
         columns: usize,
-        parity: bool,
+        form: StripeForm,
         purpose: Purpose,
         responsive: impl Fn(MemberId) -> bool,
         burden: impl Fn(MemberId) -> u32,
@@ -311,18 +312,19 @@ impl ChunkAllocator {
         (least..=columns).rev().find_map(|columns| {
             let around = self
                 .is_any_slow(&calm)
-                .then(|| self.allocate_by_weight(columns, parity, purpose, Some(&calm), &burden));
-            around.flatten().or_else(|| self.allocate_by_weight(columns, parity, purpose, None, &burden))
+                .then(|| self.allocate_by_weight(columns, form, purpose, Some(&calm), &burden));
+            around.flatten().or_else(|| self.allocate_by_weight(columns, form, purpose, None, &burden))
         })
     }
 
-    /// As `allocate_stripe`, of a mirrored stripe for a client, on responsive members only.
+    /// As `allocate_stripe`, for a client, on responsive members only.
     pub(crate) fn allocate_responsive(
         &mut self,
         columns: usize,
+        form: StripeForm,
         responsive: impl Fn(MemberId) -> bool,
     ) -> Option<StripeChunks> {
-        self.allocate_by_weight(columns, false, Purpose::User, Some(&responsive), &|_| 0)
+        self.allocate_by_weight(columns, form, Purpose::User, Some(&responsive), &|_| 0)
     }
 
     fn is_any_slow(&self, responsive: &impl Fn(MemberId) -> bool) -> bool {
@@ -334,7 +336,7 @@ impl ChunkAllocator {
     fn allocate_by_weight(
         &mut self,
         columns: usize,
-        parity: bool,
+        form: StripeForm,
         purpose: Purpose,
         responsive: Option<&dyn Fn(MemberId) -> bool>,
         burden: &dyn Fn(MemberId) -> u32,
@@ -342,19 +344,19 @@ impl ChunkAllocator {
         let is_any_spared = self.members.iter().any(|member| member.usable && member.spared > 0);
         [true, false].into_iter().filter(|&sparing| is_any_spared || !sparing).find_map(|sparing| {
             let room = Room { purpose, responsive, sparing };
-            self.allocate_columns(columns, parity, room, burden)
+            self.allocate_columns(columns, form, room, burden)
         })
     }
 
     fn allocate_columns(
         &mut self,
         columns: usize,
-        parity: bool,
+        form: StripeForm,
         Room { purpose, responsive, sparing }: Room<'_>,
         burden: &dyn Fn(MemberId) -> u32,
     ) -> Option<StripeChunks> {
         let g = self.geometry;
-        let (copies, m) = (g.copies(), g.parity_columns());
+        let (copies, m) = (g.copies(), g.parity_columns_of(form));
         let absent = copies.saturating_sub(self.active());
         // With no member left there is nothing to allocate.
         let least = (copies - absent).max(1);
@@ -384,8 +386,7 @@ impl ChunkAllocator {
         if with_room < if is_limited { (columns + m).max(least) } else { least } {
             return None;
         }
-        let mirrored_only = matches!(g.protection, Protection::Mirror { .. });
-        let columns = if mirrored_only {
+        let columns = if m == 0 {
             columns.min(with_room)
         } else {
             columns.min((with_room + absent).saturating_sub(m)).max(1)
@@ -404,7 +405,7 @@ impl ChunkAllocator {
             members[index] = Some(MemberId(member));
             free[usize::from(member)] -= 1;
         }
-        if !parity {
+        if form.has_mirrors() {
             for column in 0..columns {
                 self.choose_mirrors(column, &mut members, &mut free, absent)?;
             }

@@ -1,4 +1,5 @@
-//! Numbers of live blocks: of the shard, and of each map page, from which those of each volume follow.
+//! Numbers of live blocks: of the shard, of these in stripes that stay mirrored, and of each map page, from which those of each
+//! volume follow.
 
 use sinew_core::ids::ShardBlock;
 use sinew_format::model::mapped_geometry::PAGE_INDICES;
@@ -7,6 +8,7 @@ use sinew_format::model::mapped_geometry::PAGE_INDICES;
 #[derive(Debug, Default)]
 pub(crate) struct LiveCounts {
     total: u64,
+    pinned: u64,
     /// By map page.
     pages: Vec<u16>,
 }
@@ -17,25 +19,33 @@ impl LiveCounts {
         self.total
     }
 
+    /// Of these, blocks in stripes that stay mirrored.
+    pub(crate) fn pinned(&self) -> u64 {
+        self.pinned
+    }
+
     /// Live blocks of a map page.
     pub(crate) fn of_page(&self, page: u32) -> u64 {
         self.pages.get(page as usize).copied().map_or(0, u64::from)
     }
 
-    /// Counts blocks that have become live. They are of one map page, as those of a record are.
-    pub(super) fn add(&mut self, first: ShardBlock, count: u32) {
+    /// Counts blocks that have become live, in a stripe that stays mirrored or not. They are of one map page, as those of a
+    /// record are.
+    pub(super) fn add(&mut self, first: ShardBlock, count: u32, is_pinned: bool) {
         let page = (first.0 / PAGE_INDICES) as usize;
         if self.pages.len() <= page {
             self.pages.resize(page + 1, 0);
         }
         self.pages[page] += count as u16;
         self.total += u64::from(count);
+        self.pinned += u64::from(is_pinned) * u64::from(count);
     }
 
     /// Counts a block that was live and is not any more.
-    pub(super) fn remove(&mut self, block: ShardBlock) {
+    pub(super) fn remove(&mut self, block: ShardBlock, is_pinned: bool) {
         self.pages[(block.0 / PAGE_INDICES) as usize] -= 1;
         self.total -= 1;
+        self.pinned -= u64::from(is_pinned);
     }
 }
 
@@ -46,10 +56,12 @@ mod tests {
     #[test]
     fn blocks_are_counted_by_page() {
         let mut counts = LiveCounts::default();
-        counts.add(ShardBlock(PAGE_INDICES - 2), 2);
-        counts.add(ShardBlock(PAGE_INDICES), PAGE_INDICES);
-        counts.remove(ShardBlock(PAGE_INDICES + 5));
+        counts.add(ShardBlock(PAGE_INDICES - 2), 2, true);
+        counts.add(ShardBlock(PAGE_INDICES), PAGE_INDICES, false);
+        counts.remove(ShardBlock(PAGE_INDICES + 5), false);
+        counts.remove(ShardBlock(PAGE_INDICES - 1), true);
         let of = [0, 1, 2].map(|page| counts.of_page(page));
-        assert_eq!((of, counts.total()), ([2, u64::from(PAGE_INDICES) - 1, 0], u64::from(PAGE_INDICES) + 1));
+        assert_eq!(counts.pinned(), 1);
+        assert_eq!((of, counts.total()), ([1, u64::from(PAGE_INDICES) - 1, 0], u64::from(PAGE_INDICES)));
     }
 }

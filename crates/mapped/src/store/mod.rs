@@ -93,6 +93,8 @@ pub(crate) struct Store<I> {
     volume_idle: Signal,
     /// Volumes that are being deleted.
     deleted: RefCell<BTreeSet<VolumeId>>,
+    /// Volumes whose stripes stay mirrored.
+    pinned: RefCell<BTreeSet<VolumeId>>,
     /// Pages may have too few copies.
     recopy: Cell<bool>,
     /// Journal blocks before this one may have too few copies.
@@ -144,6 +146,7 @@ impl<I: Io> Store<I> {
             volume_users: RefCell::default(),
             volume_idle: Signal::default(),
             deleted: RefCell::default(),
+            pinned: RefCell::default(),
             recopy: Cell::new(true),
             tail_wanted: Cell::new(0),
             closing: Cell::new(false),

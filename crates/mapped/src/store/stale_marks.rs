@@ -38,8 +38,8 @@ impl<I: Io> Store<I> {
     pub(super) fn mark_opened<'a>(self: &Rc<Self>, records: impl Iterator<Item = &'a Record>) {
         let mut marks = Vec::new();
         for record in records {
-            let Record::Open { stripe, parity, columns, homes } = record else { continue };
-            let mut required = self.geometry.required(usize::from(*columns), !parity);
+            let Record::Open { stripe, form, columns, homes } = record else { continue };
+            let mut required = self.geometry.required(usize::from(*columns), *form);
             let is_short = required.any(|index| homes[index].is_none());
             if is_short && self.members.taking_new() > self.geometry.failures() {
                 self.io.mark(Mark::OpenedShort);

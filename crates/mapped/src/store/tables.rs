@@ -16,6 +16,7 @@ use sinew_core::ids::{ChunkAddr, Lsn, MemberId, ShardBlock, SlotNo, StripeId, Vo
 use sinew_format::codec::DecodeError;
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::{MappedGeometry, PAGE_HEADER_BYTES, PAGE_INDICES};
+use sinew_format::model::stripe_form::StripeForm;
 use sinew_format::record_check::Check;
 use sinew_format::table_page::{FIELDS_BYTES, PageId};
 
@@ -28,6 +29,24 @@ pub(crate) enum StripeState {
     Mirrored,
     /// Parity matches the data; there are no mirrors.
     Parity,
+    /// Every data column has its mirrors for good, and no parity chunks.
+    Pinned,
+}
+
+impl StripeState {
+    /// The state of a stripe of this form.
+    fn of(form: StripeForm) -> StripeState {
+        match form {
+            StripeForm::Mirrored => StripeState::Mirrored,
+            StripeForm::Parity => StripeState::Parity,
+            StripeForm::Pinned => StripeState::Pinned,
+        }
+    }
+
+    /// The form of the stripe; `None` when its number is unused.
+    pub(crate) fn form(self) -> Option<StripeForm> {
+        StripeForm::ALL.into_iter().find(|&form| StripeState::of(form) == self)
+    }
 }
 
 /// One stripe.
@@ -177,10 +196,10 @@ impl Tables {
                     self.unmap(*block, *count, effects);
                 }
             }
-            Record::Open { stripe, parity, columns, homes } => {
+            Record::Open { stripe, form, columns, homes } => {
                 if self.admits_stripe(lsn, *stripe) {
                     self.grow_stripes(*stripe);
-                    let state = if *parity { StripeState::Parity } else { StripeState::Mirrored };
+                    let state = StripeState::of(*form);
                     self.stripes[stripe.0 as usize] = Stripe { state, columns: *columns, live: 0, stale: 0 };
                     self.homes_mut(*stripe).copy_from_slice(homes);
                     self.slots.open(*stripe);
@@ -258,9 +277,7 @@ impl Tables {
         self.unmap(block, count, effects);
         self.map.set_run(block.0, count, slot.0);
         if self.counting {
-            let (stripe, ..) = self.geometry.place(slot);
-            self.stripes[stripe.0 as usize].live += count as u16;
-            self.live.add(block, count);
+            self.count_stored(block, slot, count);
         }
     }
 
@@ -300,9 +317,7 @@ impl Tables {
     fn remap(&mut self, block: ShardBlock, slot: SlotNo, effects: &mut Effects) {
         let old = self.map.set(block.0, Some(slot.0)).map(SlotNo);
         if self.counting {
-            let (stripe, ..) = self.geometry.place(slot);
-            self.stripes[stripe.0 as usize].live += 1;
-            self.live.add(block, 1);
+            self.count_stored(block, slot, 1);
             if let Some(old) = old {
                 self.bury(block, old, effects);
             }
@@ -322,12 +337,20 @@ impl Tables {
         }
     }
 
+    /// Counts that consecutive blocks of a map page are in consecutive slots of a stripe.
+    fn count_stored(&mut self, first: ShardBlock, slot: SlotNo, count: u32) {
+        let (stripe, ..) = self.geometry.place(slot);
+        let stripe = &mut self.stripes[stripe.0 as usize];
+        stripe.live += count as u16;
+        self.live.add(first, count, stripe.state == StripeState::Pinned);
+    }
+
     /// Counts that a block, of the same map page as `block`, is not in a slot any more.
     fn bury(&mut self, block: ShardBlock, slot: SlotNo, effects: &mut Effects) {
         let (id, ..) = self.geometry.place(slot);
         let stripe = &mut self.stripes[id.0 as usize];
         stripe.live -= 1;
-        self.live.remove(block);
+        self.live.remove(block, stripe.state == StripeState::Pinned);
         if stripe.live == 0 {
             effects.emptied.push(id);
         }
@@ -420,7 +443,7 @@ impl Tables {
     }
 
     fn count_live(&mut self) -> Check {
-        self.live = LiveCounts::default();
+        let mut live = LiveCounts::default();
         for page in 0..self.map.pages_end() {
             let owned = self.map_pages.get(page as usize).is_some_and(Option::is_some);
             for (block, slot) in self.map.page_entries(page) {
@@ -432,9 +455,10 @@ impl Tables {
                     return Err(DecodeError::Invalid("block map: a block is where nothing is stored for it"));
                 }
                 self.stripes[id.0 as usize].live += 1;
-                self.live.add(ShardBlock(block), 1);
+                live.add(ShardBlock(block), 1, stripe.state == StripeState::Pinned);
             }
         }
+        self.live = live;
         Ok(())
     }
 

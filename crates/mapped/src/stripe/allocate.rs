@@ -7,16 +7,17 @@ use sinew_core::ids::StripeId;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::volume::VolumeError;
+use sinew_format::model::stripe_form::StripeForm;
 
 impl<I: Io> Stripes<I> {
     /// A stripe's number and chunks for new data; `None` when there is no room for `purpose`.
     pub(crate) fn allocate(
         &self,
         columns: usize,
-        parity: bool,
+        form: StripeForm,
         purpose: Purpose,
     ) -> Option<(StripeId, StripeChunks)> {
-        let allocated = self.try_allocate(columns, parity, purpose);
+        let allocated = self.try_allocate(columns, form, purpose);
         self.store.wakeups().reclaim.kick();
         allocated
     }
@@ -29,12 +30,12 @@ impl<I: Io> Stripes<I> {
     pub(super) async fn allocate_waiting(
         &self,
         columns: usize,
-        parity: bool,
+        form: StripeForm,
         while_waiting: impl Fn(),
     ) -> Result<(StripeId, StripeChunks), VolumeError> {
         self.store.room().begin_wait();
         let given_up = self.store.room().given_up();
-        let attempt = || match self.allocate(columns, parity, Purpose::User) {
+        let attempt = || match self.allocate(columns, form, Purpose::User) {
             Some(allocated) => Some(Ok(allocated)),
             None if self.store.room().given_up() > given_up => Some(Err(self.store.refuse_for_room())),
             None => {
@@ -51,22 +52,26 @@ impl<I: Io> Stripes<I> {
     pub(crate) fn try_allocate(
         &self,
         columns: usize,
-        parity: bool,
+        form: StripeForm,
         purpose: Purpose,
     ) -> Option<(StripeId, StripeChunks)> {
         let id = self.store.take_stripe_id(purpose)?;
         let chooses = self.store.members().may_hedge();
         let burden = |m| if chooses { self.store.members().in_flight(m) } else { 0 };
         let responds = |m| self.store.members().responds(m) && self.store.members().has_space(m);
-        let chunks = self.store.allocator_mut().allocate_stripe(columns, parity, purpose, responds, burden);
+        let chunks = self.store.allocator_mut().allocate_stripe(columns, form, purpose, responds, burden);
         self.note_allocated(id, chunks)
     }
 
     /// A stripe for small writes, without waiting, on members that all respond; `None` when there are too few.
-    pub(crate) fn allocate_responsive(&self, columns: usize) -> Option<(StripeId, StripeChunks)> {
+    pub(crate) fn allocate_responsive(
+        &self,
+        columns: usize,
+        form: StripeForm,
+    ) -> Option<(StripeId, StripeChunks)> {
         let id = self.store.take_stripe_id(Purpose::User)?;
         let responds = |m| self.store.members().responds(m) && self.store.members().has_space(m);
-        let chunks = self.store.allocator_mut().allocate_responsive(columns, responds);
+        let chunks = self.store.allocator_mut().allocate_responsive(columns, form, responds);
         self.note_allocated(id, chunks)
     }
 

@@ -17,7 +17,7 @@ use crate::marks::Mark;
 use crate::store::data_status::DataStatus;
 use crate::store::overlapped_commit::OverlappedCommit;
 use crate::stripe::Stripes;
-use crate::stripe::appender::Run;
+use crate::stripe::appender::{Appender, Run};
 use crate::stripe::piece::{Condition, Piece};
 use sinew_core::completion::Completion;
 use sinew_core::ids::{ChunkAddr, MemberId, SlotNo};
@@ -28,6 +28,7 @@ use sinew_core::volume::VolumeError;
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
 use sinew_format::model::policy::Packing;
+use sinew_format::model::stripe_form::StripeClass;
 
 /// Runs being written at the same time, or as many as there are members, while what waits does not fill a chunk: few, so
 /// that more share each, where they are packed.
@@ -36,9 +37,9 @@ const RUNS_IN_FLIGHT_LEAST: u32 = 8;
 const RUNS_IN_FLIGHT_MAX: u32 = 256;
 
 impl<I: Io> Stripes<I> {
-    /// The task that writes queued pieces. It never ends.
-    pub(crate) async fn run_appender(self: Rc<Self>) {
-        let appender = &self.appender;
+    /// The task that writes the queued pieces of a class of volumes. It never ends.
+    pub(crate) async fn run_appender(self: Rc<Self>, class: StripeClass) {
+        let appender = self.appender(class);
         let mut batches = Batches::default();
         loop {
             let ready = || {
@@ -52,23 +53,23 @@ impl<I: Io> Stripes<I> {
             };
             appender.work.wait(ready).await;
             batches.fill(|| appender.queue.borrow().len(), CHUNK_BLOCKS as usize).await;
-            let mut chosen = self.choose();
+            let mut chosen = self.choose(appender);
             if chosen.is_none() && !appender.open.borrow().is_empty() {
-                self.open_responsive();
-                chosen = self.choose().or_else(|| {
+                self.open_responsive(appender);
+                chosen = self.choose(appender).or_else(|| {
                     self.store.mark(Mark::AppendToSpiking);
-                    self.choose_least_bad()
+                    self.choose_least_bad(appender)
                 });
             }
             if appender.open.borrow().is_empty() {
-                if let Err(error) = self.open_mirrored().await {
+                if let Err(error) = self.open_mirrored(appender).await {
                     self.store.mark(Mark::AppendRefused);
                     appender.fail_all(error);
                     continue;
                 }
-                chosen = self.choose().or_else(|| self.choose_least_bad());
+                chosen = self.choose(appender).or_else(|| self.choose_least_bad(appender));
             }
-            if let Some(run) = chosen.and_then(|chosen| self.cut_run(chosen)) {
+            if let Some(run) = chosen.and_then(|chosen| self.cut_run(appender, chosen)) {
                 appender.in_flight.set(appender.in_flight.get() + 1);
                 self.store.io().spawn(Rc::clone(&self).write_run(run));
             }
@@ -77,7 +78,8 @@ impl<I: Io> Stripes<I> {
 
     /// Writes a run to all its copies and records it. When a member fails, the pieces are queued again, in front.
     async fn write_run(self: Rc<Self>, run: Run) {
-        let Run { stripe, slot, offset, mut homes, pieces, opening } = run;
+        let Run { class, stripe, slot, offset, mut homes, pieces, opening } = run;
+        let appender = self.appender(class);
         self.store.note_unflushed(stripe);
         if mutation::on(Mutation::OneDataCopy) {
             homes.truncate(1);
@@ -91,11 +93,11 @@ impl<I: Io> Stripes<I> {
         let mut writes = pin!(join_all(writes));
         let mut overlapped = self.begin_run_commit(&homes, slot, &pieces, &opening);
         let is_overlapped = overlapped.is_some();
-        let in_time = self.await_run(&homes, writes.as_mut(), &mut overlapped).await;
+        let in_time = self.await_run(appender, &homes, writes.as_mut(), &mut overlapped).await;
         let (results, pieces) = match in_time {
             Some(results) => (results, Some(pieces)),
             None => {
-                self.requeue_late_run(slot, pieces).await;
+                self.requeue_late_run(appender, slot, pieces).await;
                 (writes.await, None)
             }
         };
@@ -123,12 +125,12 @@ impl<I: Io> Stripes<I> {
             refused = pieces;
         } else if failed {
             self.store.mark(Mark::RunMemberLost);
-            self.appender.queue_again(pieces);
+            appender.queue_again(pieces);
         } else {
             self.record(slot, pieces, overlapped).await;
         }
         self.store.unshare(stripe);
-        self.appender.run_ended();
+        appender.run_ended();
         if refused.is_empty() {
             return;
         }
@@ -140,6 +142,7 @@ impl<I: Io> Stripes<I> {
     /// The results of a run's writes; `None` when they are late and the run is to be written again elsewhere.
     async fn await_run<T>(
         &self,
+        appender: &Appender,
         homes: &[ChunkAddr],
         mut writes: Pin<&mut impl Future<Output = T>>,
         overlapped: &mut Option<OverlappedCommit>,
@@ -156,21 +159,26 @@ impl<I: Io> Stripes<I> {
             // Its records hold up those of other requests.
             self.store.abort(overlapped.take());
             // If it cannot be written again now, it may be after the same time once more.
-            if self.may_write_again(homes) {
+            if self.may_write_again(appender, homes) {
                 return None;
             }
         }
     }
 
     /// Queues the pieces of a run that is late again, to be written elsewhere.
-    async fn requeue_late_run(self: &Rc<Self>, first: SlotNo, pieces: Vec<(Piece, Rc<Completion>)>) {
+    async fn requeue_late_run(
+        self: &Rc<Self>,
+        appender: &Appender,
+        first: SlotNo,
+        pieces: Vec<(Piece, Rc<Completion>)>,
+    ) {
         self.store.mark(Mark::RunHedged);
         if mutation::on(Mutation::CountLateRun) {
             self.record(first, pieces, None).await;
         } else {
-            self.appender.queue_again(pieces);
+            appender.queue_again(pieces);
         }
-        self.appender.run_ended();
+        appender.run_ended();
     }
 
     /// Commits the records of a client's run while its data is written. Not those of a stripe's first slot while no block has
@@ -198,13 +206,13 @@ impl<I: Io> Stripes<I> {
 
     /// Whether a run that is late may be written again: other members respond and are not busy, nothing waits for them, and not
     /// too much is done twice. Where all are busy the load is why it is late.
-    fn may_write_again(&self, homes: &[ChunkAddr]) -> bool {
+    fn may_write_again(&self, appender: &Appender, homes: &[ChunkAddr]) -> bool {
         let members = self.store.members();
         let is_idle = |&m: &MemberId| members.takes_new(m) && members.responds(m) && !members.is_busy(m);
         let late = homes.iter().filter(|home| members.burden(home.member).stragglers > 0);
         let mut late = late.map(|home| home.member).peekable();
         let is_possible = late.peek().is_some()
-            && self.appender.queue.borrow().is_empty()
+            && appender.queue.borrow().is_empty()
             && members.ids().filter(is_idle).count() >= homes.len();
         if !is_possible || !members.latency.spend(homes.len()) {
             self.store.mark(Mark::AroundTooDear);

@@ -12,10 +12,12 @@ use sinew_core::ids::{ChunkAddr, SlotNo, StripeId};
 use sinew_core::sync::{Promise, Signal};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
+use sinew_format::model::stripe_form::{StripeClass, StripeForm};
 
-/// The queue of small writes and the stripes they go to.
+/// The queue of small writes of a class of volumes, and the stripes they go to.
 #[derive(Default)]
 pub(crate) struct Appender {
+    pub(super) class: StripeClass,
     pub(super) queue: RefCell<VecDeque<(Piece, Rc<Completion>)>>,
     pub(super) work: Signal,
     /// The oldest first.
@@ -28,6 +30,7 @@ pub(crate) struct Appender {
 
 /// One run of blocks for one column.
 pub(crate) struct Run {
+    pub(super) class: StripeClass,
     pub(super) stripe: StripeId,
     pub(super) slot: SlotNo,
     pub(super) offset: u32,
@@ -38,6 +41,10 @@ pub(crate) struct Run {
 }
 
 impl Appender {
+    pub(super) fn new(class: StripeClass) -> Appender {
+        Appender { class, ..Appender::default() }
+    }
+
     /// Queues pieces; resolves when all of them are stored and findable.
     pub(crate) fn append(&self, pieces: Vec<Piece>) -> Promise<AppendResult> {
         let (ticket, promise) = Completion::new(pieces.iter().map(Piece::blocks).sum());
@@ -64,7 +71,11 @@ impl Appender {
         let open = self.open.borrow();
         let open: Vec<_> = open.iter().map(|open| (open.id, &open.fill)).collect();
         let (queued, in_flight) = (self.queue.borrow().len(), self.in_flight.get());
-        format!("append queue {queued}, in flight {in_flight}, starved {}, open {open:?}", self.is_starved())
+        format!(
+            "{:?}: append queue {queued}, in flight {in_flight}, starved {}, open {open:?}",
+            self.class,
+            self.is_starved()
+        )
     }
 
     /// Pieces and runs that are not stored yet.
@@ -85,6 +96,14 @@ impl Appender {
     /// Whether a stripe is being appended to.
     pub(crate) fn is_open(&self, stripe: StripeId) -> bool {
         self.open.borrow().iter().any(|open| open.id == stripe)
+    }
+
+    /// The form of the stripes that it opens.
+    pub(super) fn form(&self) -> StripeForm {
+        match self.class {
+            StripeClass::Pool => StripeForm::Mirrored,
+            StripeClass::Pinned => StripeForm::Pinned,
+        }
     }
 
     /// Whether appending waits for room.

@@ -1,4 +1,4 @@
-//! Full-stripe writes: whole stripes in their final form, data with parity (or mirrors, in a pool of mirrors) at once,
+//! Full-stripe writes: whole stripes in their final form, data with parity (or mirrors, where stripes stay mirrored) at once,
 //! without reading anything.
 //!
 //! Compaction writes its stripes here too. A stripe is as wide as its data needs, and only the last chunk is padded, unless
@@ -22,20 +22,23 @@ use sinew_core::volume::VolumeError;
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
 use sinew_format::model::policy::Packing;
+use sinew_format::model::stripe_form::{StripeClass, StripeForm};
 
 /// How often a stripe is written anew elsewhere because a member failed under it.
 const ATTEMPTS_MAX: usize = 16;
 
 impl<I: Io> Stripes<I> {
-    /// Stores pieces as one stripe. They are at most a full stripe's blocks.
+    /// Stores pieces of volumes of a class as one stripe. They are at most a full stripe's blocks.
     ///
     /// # Errors
     /// `NoSpace` when there is no room for `purpose`, or a member is full; a user's request waits for room first.
     pub(crate) async fn write_stripe(
         self: &Rc<Self>,
+        class: StripeClass,
         pieces: &[Piece],
         purpose: Purpose,
     ) -> Result<StripeId, VolumeError> {
+        let form = self.store.geometry().form_of(class);
         let blocks: u32 = pieces.iter().map(Piece::blocks).sum();
         debug_assert!(blocks > 0 && blocks <= self.store.geometry().slots_per_stripe());
         for _ in 0..ATTEMPTS_MAX {
@@ -43,16 +46,16 @@ impl<I: Io> Stripes<I> {
                 Packing::WholeChunks if purpose == Purpose::User => self.store.geometry().data_columns,
                 _ => blocks.div_ceil(CHUNK_BLOCKS) as usize,
             };
-            let (id, allocated) = self.allocate_whole(columns, purpose).await?;
+            let (id, allocated) = self.allocate_whole(columns, form, purpose).await?;
             if (allocated.columns as u32 * CHUNK_BLOCKS) < blocks {
                 // Fewer members are left than the stripe is wide: two stripes.
                 self.store.mark(Mark::StripeHalved);
                 self.cancel_allocation(id, allocated);
-                return Box::pin(self.write_halves(pieces, purpose)).await;
+                return Box::pin(self.write_halves(class, pieces, purpose)).await;
             }
             self.store.note_unflushed(id);
             let version = self.store.members().version();
-            let (written, mut overlapped) = self.write_chunks(id, &allocated, pieces, purpose).await;
+            let (written, mut overlapped) = self.write_chunks(id, form, &allocated, pieces, purpose).await;
             // A flush that began meanwhile took the stripe for covered; it is not.
             self.store.note_unflushed(id);
             let all_written = written.iter().all(|(home, result)| {
@@ -68,7 +71,7 @@ impl<I: Io> Stripes<I> {
                 }
             }
             if all_written {
-                let records = || self.stripe_records(id, &allocated, pieces);
+                let records = || self.stripe_records(id, form, &allocated, pieces);
                 let committed = self.store.finish_commit(overlapped, records).await;
                 self.store.end_opening(id);
                 self.store.note_emptied(id);
@@ -92,11 +95,12 @@ impl<I: Io> Stripes<I> {
     async fn write_chunks(
         self: &Rc<Self>,
         id: StripeId,
+        form: StripeForm,
         allocated: &StripeChunks,
         pieces: &[Piece],
         purpose: Purpose,
     ) -> (Vec<(ChunkAddr, Result<(), IoError>)>, Option<OverlappedCommit>) {
-        let chunks = self.fill_chunks(pieces, allocated);
+        let chunks = self.fill_chunks(form, pieces, allocated);
         let writes = allocated.homes.iter().zip(chunks).filter_map(|(home, data)| home.map(|h| (h, data)));
         let mut writing: Vec<_> =
             writes.map(|(home, data)| (home, Box::pin(self.store.members().write(home, 0, data)))).collect();
@@ -109,7 +113,7 @@ impl<I: Io> Stripes<I> {
         let begin = || {
             let (first, slots) =
                 (self.store.geometry().slot(id, 0, 0), allocated.columns as u32 * CHUNK_BLOCKS);
-            let records = || self.stripe_records(id, allocated, pieces);
+            let records = || self.stripe_records(id, form, allocated, pieces);
             self.store.begin_overlapped_commit(&homes, records, first, slots)
         };
         let mut overlapped = overlaps.then(begin).flatten();
@@ -132,10 +136,15 @@ impl<I: Io> Stripes<I> {
     }
 
     /// The records that say that a stripe has these pieces.
-    fn stripe_records(&self, id: StripeId, allocated: &StripeChunks, pieces: &[Piece]) -> Vec<Record> {
+    fn stripe_records(
+        &self,
+        id: StripeId,
+        form: StripeForm,
+        allocated: &StripeChunks,
+        pieces: &[Piece],
+    ) -> Vec<Record> {
         let (columns, homes) = (allocated.columns as u8, allocated.homes.clone());
-        let parity = self.store.geometry().parity_columns() > 0;
-        let mut records = vec![Record::Open { stripe: id, parity, columns, homes }];
+        let mut records = vec![Record::Open { stripe: id, form, columns, homes }];
         let mut slot = self.store.geometry().slot(id, 0, 0);
         for piece in pieces {
             piece.records(slot, &mut records);
@@ -146,32 +155,33 @@ impl<I: Io> Stripes<I> {
 
     async fn write_halves(
         self: &Rc<Self>,
+        class: StripeClass,
         pieces: &[Piece],
         purpose: Purpose,
     ) -> Result<StripeId, VolumeError> {
         let blocks: u32 = pieces.iter().map(Piece::blocks).sum();
         let mut rest: VecDeque<Piece> = pieces.to_vec().into();
         let front = take_blocks(&mut rest, blocks / 2);
-        self.write_stripe(&front, purpose).await?;
-        self.write_stripe(&Vec::from(rest), purpose).await
+        self.write_stripe(class, &front, purpose).await?;
+        self.write_stripe(class, &Vec::from(rest), purpose).await
     }
 
     async fn allocate_whole(
         self: &Rc<Self>,
         columns: usize,
+        form: StripeForm,
         purpose: Purpose,
     ) -> Result<(StripeId, StripeChunks), VolumeError> {
-        let parity = self.store.geometry().parity_columns() > 0;
         match purpose {
-            Purpose::User => self.allocate_waiting(columns, parity, || ()).await,
+            Purpose::User => self.allocate_waiting(columns, form, || ()).await,
             Purpose::Leisure | Purpose::Internal => {
-                self.allocate(columns, parity, purpose).ok_or(VolumeError::NoSpace)
+                self.allocate(columns, form, purpose).ok_or(VolumeError::NoSpace)
             }
         }
     }
 
     /// The data of each home's chunk, in the order of homes.
-    fn fill_chunks(&self, pieces: &[Piece], allocated: &StripeChunks) -> Vec<Gather> {
+    fn fill_chunks(&self, form: StripeForm, pieces: &[Piece], allocated: &StripeChunks) -> Vec<Gather> {
         let mut rest: VecDeque<Piece> = pieces.iter().cloned().collect();
         let zero = Buf::zeroed(BLOCK_BYTES);
         let mut columns: Vec<Vec<Buf>> = Vec::with_capacity(allocated.columns);
@@ -182,13 +192,18 @@ impl<I: Io> Stripes<I> {
             chunk.extend(std::iter::repeat_n(zero.clone(), CHUNK_BLOCKS as usize - filled / BLOCK_BYTES));
             columns.push(chunk);
         }
-        let parity = self.compute_parity(&columns);
+        let parity = match form {
+            StripeForm::Parity => self.compute_parity(&columns),
+            _ => Vec::new(),
+        };
         if mutation::on(Mutation::SwapColumns) && columns.len() > 1 {
             columns.swap(0, 1);
         }
         columns.resize(self.store.geometry().data_columns, Vec::new());
         let columns: Vec<Gather> = columns.into_iter().map(Gather::from).collect();
-        let parity = parity.into_iter().map(|p| Gather::from([p]));
+        let mut parity: Vec<Gather> = parity.into_iter().map(|p| Gather::from([p])).collect();
+        // Chunks that the stripe does not have.
+        parity.resize(self.store.geometry().parity_columns(), Gather::from([]));
         let mirrors = (0..self.store.geometry().failures()).flat_map(|_| columns.clone());
         columns.iter().cloned().chain(parity).chain(mirrors).collect()
     }

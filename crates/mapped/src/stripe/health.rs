@@ -19,7 +19,9 @@ impl<I: Io> Stripes<I> {
     /// Indices of the homes a stripe should have.
     pub(crate) fn required(&self, stripe: StripeId) -> impl Iterator<Item = usize> + use<I> {
         let found = self.store.tables().stripe(stripe);
-        self.store.geometry().required(usize::from(found.columns), found.state == StripeState::Mirrored)
+        let g = *self.store.geometry();
+        let required = found.state.form().map(|form| g.required(usize::from(found.columns), form));
+        required.into_iter().flatten()
     }
 
     /// Chunks of a stripe that are not at a good home on an active member.
@@ -38,7 +40,7 @@ impl<I: Io> Stripes<I> {
         let columns = 0..usize::from(found.columns);
         match found.state {
             StripeState::Free => 0,
-            StripeState::Mirrored => {
+            StripeState::Mirrored | StripeState::Pinned => {
                 columns.map(|c| g.copies_of(c).map(missing).sum::<usize>()).max().unwrap_or(0)
             }
             StripeState::Parity => {

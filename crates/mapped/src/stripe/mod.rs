@@ -34,6 +34,7 @@ use std::rc::Rc;
 use sinew_core::ids::{ChunkAddr, StripeId, VolumeId};
 use sinew_core::io::Io;
 use sinew_format::model::policy::Policy;
+use sinew_format::model::stripe_form::StripeClass;
 use sinew_members::hedged_read::ReadSlots;
 
 use self::appender::Appender;
@@ -49,7 +50,8 @@ use crate::store::volumes::Stretch;
 pub(crate) struct Stripes<I> {
     store: Rc<Store<I>>,
     policy: Cell<Policy>,
-    appender: Appender,
+    /// By class.
+    appenders: [Appender; StripeClass::ALL.len()],
     read_slots: ReadSlots<Stripes<I>, ChunkPart, (usize, ChunkAddr)>,
     read_cache: ReadCache,
     /// Mirrored stripes that are not appended to any more, the one closed first in front.
@@ -64,7 +66,7 @@ impl<I: Io> Stripes<I> {
         Rc::new(Stripes {
             store,
             policy: Cell::default(),
-            appender: Appender::default(),
+            appenders: StripeClass::ALL.map(Appender::new),
             read_slots: ReadSlots::default(),
             read_cache: ReadCache::default(),
             convertible: RefCell::default(),
@@ -87,9 +89,19 @@ impl<I: Io> Stripes<I> {
         self.policy.set(policy);
     }
 
-    /// The queue of small writes.
-    pub(crate) fn appender(&self) -> &Appender {
-        &self.appender
+    /// The queue of small writes of a class of volumes.
+    pub(crate) fn appender(&self, class: StripeClass) -> &Appender {
+        &self.appenders[class as usize]
+    }
+
+    /// The queues of small writes.
+    pub(crate) fn appenders(&self) -> impl Iterator<Item = &Appender> {
+        self.appenders.iter()
+    }
+
+    /// Whether small writes are appended to a stripe.
+    pub(crate) fn is_open(&self, stripe: StripeId) -> bool {
+        self.appenders().any(|appender| appender.is_open(stripe))
     }
 
     /// Columns that requests in flight have read already.

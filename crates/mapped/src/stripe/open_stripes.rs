@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use crate::store::chunk_allocator::StripeChunks;
 use crate::stripe::Stripes;
-use crate::stripe::appender::Run;
+use crate::stripe::appender::{Appender, Run};
 use crate::stripe::open_stripe::OpenStripe;
 use sinew_core::ids::{ChunkAddr, MemberId, StripeId};
 use sinew_core::io::Io;
@@ -13,6 +13,7 @@ use sinew_core::volume::VolumeError;
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
 use sinew_format::model::policy::Packing;
+use sinew_format::model::stripe_form::{StripeClass, StripeForm};
 
 /// Stripes open at the same time: one, and others while members of it do not respond.
 const OPEN_MAX: usize = 3;
@@ -24,51 +25,52 @@ impl<I: Io> Stripes<I> {
     }
 
     /// Opens another stripe, if one can be allocated without waiting on members that all respond.
-    pub(super) fn open_responsive(self: &Rc<Self>) {
-        if self.appender.open.borrow().len() >= OPEN_MAX {
+    pub(super) fn open_responsive(self: &Rc<Self>, appender: &Appender) {
+        if appender.open.borrow().len() >= OPEN_MAX {
             return;
         }
-        if let Some((id, chunks)) = self.allocate_responsive(self.store.geometry().data_columns) {
+        let columns = self.store.geometry().data_columns;
+        if let Some((id, chunks)) = self.allocate_responsive(columns, appender.form()) {
             self.store.mark(Mark::AppendAround);
             let all = (0..self.store.members().count()).map(|i| MemberId(i as u8));
             all.filter(|&m| self.store.members().takes_new(m) && !self.store.members().responds(m))
                 .for_each(|m| self.store.members().latency.note(m, |watch| watch.redirections += 1));
-            self.open_allocated(id, chunks);
+            self.open_allocated(appender, id, chunks);
         }
     }
 
     /// Opens the next stripe to append to.
-    pub(super) async fn open_mirrored(self: &Rc<Self>) -> Result<(), VolumeError> {
+    pub(super) async fn open_mirrored(self: &Rc<Self>, appender: &Appender) -> Result<(), VolumeError> {
         let columns = self.store.geometry().data_columns;
         let starved = || {
-            self.appender.starved.set(true);
-            if self.appender.refuse_conditional() {
+            appender.starved.set(true);
+            if appender.refuse_conditional() {
                 self.store.mark(Mark::ConditionalRefused);
             }
         };
-        let allocated = self.allocate_waiting(columns, false, starved).await;
-        if self.appender.starved.take() {
+        let allocated = self.allocate_waiting(columns, appender.form(), starved).await;
+        if appender.starved.take() {
             self.store.room().changed().notify();
         }
         let (id, chunks) = allocated?;
-        self.open_allocated(id, chunks);
+        self.open_allocated(appender, id, chunks);
         Ok(())
     }
 
     /// Begins to append to a stripe. The records of what is appended come after that of its opening, so nothing waits for this
     /// one: it counts only once all data is written that records before it name.
-    fn open_allocated(self: &Rc<Self>, id: StripeId, chunks: StripeChunks) {
+    fn open_allocated(self: &Rc<Self>, appender: &Appender, id: StripeId, chunks: StripeChunks) {
         self.store.share(id);
         let record = Record::Open {
             stripe: id,
-            parity: false,
+            form: appender.form(),
             columns: chunks.columns as u8,
             homes: chunks.homes.clone(),
         };
         let (opening, committed) = self.store.journal().commit_opening(record);
         let fill = vec![0; chunks.columns];
         let open = OpenStripe { id, homes: chunks.homes, fill, column_next: 0, opening };
-        self.appender.open.borrow_mut().push(open);
+        appender.open.borrow_mut().push(open);
         self.store.counters().stripes_opened.add(1);
         let stripes = Rc::clone(self);
         self.store.io().spawn(async move {
@@ -84,9 +86,9 @@ impl<I: Io> Stripes<I> {
         });
     }
 
-    /// Ends appending to a stripe: it may be converted from now on.
-    fn close_stripe(&self, stripe: StripeId) {
-        if self.store.geometry().parity_columns() > 0 {
+    /// Ends appending to a stripe of a class: it may be converted from now on, unless it stays mirrored.
+    fn close_stripe(&self, class: StripeClass, stripe: StripeId) {
+        if self.store.geometry().form_of(class) == StripeForm::Parity {
             self.convertible.borrow_mut().push_back(stripe);
         }
         self.store.unshare(stripe);
@@ -94,7 +96,8 @@ impl<I: Io> Stripes<I> {
 
     /// Stripes in use, but for those that small writes are appended to.
     pub(crate) fn busy_stripes(&self) -> usize {
-        let open = self.appender.open_stripes().iter().filter(|open| self.store.has_users(**open)).count();
+        let open = self.appenders().flat_map(Appender::open_stripes);
+        let open = open.filter(|open| self.store.has_users(*open)).count();
         self.store.stripes_in_use() - open
     }
 
@@ -111,16 +114,28 @@ impl<I: Io> Stripes<I> {
         self.close_those(|open| open.id == stripe);
     }
 
+    /// Stops appending to the stripes of a class that nothing is appended to while another class of volumes needs room: closed,
+    /// they can be converted and compacted. Returns whether there were any.
+    pub(crate) fn close_idle(&self) -> bool {
+        let idle = self.appenders().filter(|appender| appender.queued() == 0);
+        let idle: Vec<StripeId> = idle.flat_map(Appender::open_stripes).collect();
+        self.store.has_pinned_volumes() && self.close_those(|open| idle.contains(&open.id))
+    }
+
     fn close_those(&self, concerned: impl Fn(&OpenStripe) -> bool) -> bool {
-        let closed: Vec<OpenStripe> =
-            self.appender.open.borrow_mut().extract_if(.., |open| concerned(open)).collect();
-        closed.iter().for_each(|open| self.close_stripe(open.id));
-        !closed.is_empty()
+        let mut any = false;
+        for appender in self.appenders() {
+            let closed: Vec<OpenStripe> =
+                appender.open.borrow_mut().extract_if(.., |open| concerned(open)).collect();
+            closed.iter().for_each(|open| self.close_stripe(appender.class, open.id));
+            any |= !closed.is_empty();
+        }
+        any
     }
 
     /// The open stripe and column for the next run: of those whose members all respond, that with the least to do.
-    pub(crate) fn choose(&self) -> Option<(usize, usize)> {
-        let open = self.appender.open.borrow();
+    pub(crate) fn choose(&self, appender: &Appender) -> Option<(usize, usize)> {
+        let open = appender.open.borrow();
         let members =
             |(i, column): (usize, usize)| self.copies_of(&open[i].homes, column).map(|home| home.member);
         columns_of(&open)
@@ -132,8 +147,8 @@ impl<I: Io> Stripes<I> {
     }
 
     /// As `choose`, where no column's members all respond: the one with the fewest stragglers.
-    pub(super) fn choose_least_bad(&self) -> Option<(usize, usize)> {
-        let open = self.appender.open.borrow();
+    pub(super) fn choose_least_bad(&self, appender: &Appender) -> Option<(usize, usize)> {
+        let open = appender.open.borrow();
         columns_of(&open).min_by_key(|&(i, column)| {
             let burdens = self
                 .copies_of(&open[i].homes, column)
@@ -143,14 +158,14 @@ impl<I: Io> Stripes<I> {
     }
 
     /// Cuts a run off the queue for a column with room. A stripe that is full by that is closed.
-    pub(super) fn cut_run(&self, (stripe, column): (usize, usize)) -> Option<Run> {
-        let run = self.fill_column(&mut self.appender.open.borrow_mut()[stripe], column);
+    pub(super) fn cut_run(&self, appender: &Appender, (stripe, column): (usize, usize)) -> Option<Run> {
+        let run = self.fill_column(appender, &mut appender.open.borrow_mut()[stripe], column);
         self.close_those(OpenStripe::is_full);
         run
     }
 
-    fn fill_column(&self, open: &mut OpenStripe, column: usize) -> Option<Run> {
-        let mut queue = self.appender.queue.borrow_mut();
+    fn fill_column(&self, appender: &Appender, open: &mut OpenStripe, column: usize) -> Option<Run> {
+        let mut queue = appender.queue.borrow_mut();
         let columns = open.fill.len();
         let filled = open.fill[column];
         let alone = self.policy.get().packing == Packing::WholeChunks;
@@ -186,7 +201,7 @@ impl<I: Io> Stripes<I> {
         let homes = self.copies_of(&open.homes, column).collect();
         self.store.share(open.id);
         let (slot, opening) = (g.slot(open.id, column, offset), Rc::clone(&open.opening));
-        Some(Run { stripe: open.id, slot, offset, homes, pieces, opening })
+        Some(Run { class: appender.class, stripe: open.id, slot, offset, homes, pieces, opening })
     }
 }
 

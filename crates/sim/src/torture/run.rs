@@ -35,6 +35,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use sinew_core::buf::BLOCK_BYTES;
+use sinew_engine::control::{ControlError, VolumeOptions};
 use sinew_engine::pool::{self, PoolKind, PoolSpec};
 
 use crate::torture::failure::{Failure, Kind, Log, Wrong};
@@ -132,7 +133,11 @@ impl Run {
             force: false,
             physical: None,
         };
-        let (io, mut candidates, volumes) = (self.world.io(), self.candidates(), plan.volumes.clone());
+        let (io, mut candidates) = (self.world.io(), self.candidates());
+        let option =
+            |volume| VolumeOptions { protection: plan.volume_protection(volume), ..VolumeOptions::default() };
+        let volumes: Vec<_> =
+            plan.volumes.iter().enumerate().map(|(i, &blocks)| (i, blocks, option(i))).collect();
         candidates.truncate(plan.first_members());
         let made = self.world.block_on(async move { pool::create(&io, &candidates, &spec).await });
         made.map_err(|e| Kind::Stuck.of(e))?.map_err(|e| Kind::Impossible.of(format!("create: {e}")))?;
@@ -141,8 +146,13 @@ impl Run {
         let made = self.world.block_on(async move {
             // An array has its one volume already.
             let made = control.config().volumes.len();
-            for (i, blocks) in volumes.into_iter().enumerate().filter(|_| made == 0) {
-                control.create_volume(&format!("v{i}"), blocks * BLOCK_BYTES as u64).await?;
+            for (i, blocks, options) in volumes.into_iter().filter(|_| made == 0) {
+                let (name, bytes) = (format!("v{i}"), blocks * BLOCK_BYTES as u64);
+                match control.create_volume_with(&name, bytes, options).await {
+                    // The pool is small.
+                    Err(ControlError::NoRoomForMirrors) => control.create_volume(&name, bytes).await?,
+                    made => made?,
+                };
             }
             control.close().await
         });

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::volume::{Volume, VolumeError};
-use sinew_engine::control::ControlError;
+use sinew_engine::control::{ControlError, VolumeOptions};
 
 use crate::host::OpenPool;
 use crate::random::Rng;
@@ -93,7 +93,9 @@ impl Tenancies {
     async fn create(&self, work: &Work, pool: &OpenPool, volume: usize, blocks: u64) -> bool {
         work.note(|| format!("making volume {volume} of {blocks} blocks"));
         self.volumes.borrow_mut().insert(volume, Existence::Unknown);
-        match pool.control.create_volume(&name(volume), blocks * BLOCK_BYTES as u64).await {
+        let options =
+            VolumeOptions { protection: work.plan.volume_protection(volume), ..VolumeOptions::default() };
+        match pool.control.create_volume_with(&name(volume), blocks * BLOCK_BYTES as u64, options).await {
             Ok(_) => {
                 self.volumes.borrow_mut().insert(volume, Existence::Certain);
                 let handle = pool.volume(&name(volume));
@@ -101,7 +103,7 @@ impl Tenancies {
                 true
             }
             // The pool is small.
-            Err(ControlError::VolumeSize { .. }) => false,
+            Err(ControlError::VolumeSize { .. } | ControlError::NoRoomForMirrors) => false,
             Err(error) => {
                 work.refuse(format!("making a volume: {error}"));
                 false

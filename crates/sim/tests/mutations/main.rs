@@ -68,13 +68,14 @@ const OF_ELASTIC: [Mutation; 17] = [
 
 /// The seeds that found the defects which the first six seeds do not find. They are played before the others, to save time.
 /// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
-const FOUND_BY: [(Mutation, u64); 77] = [
+const FOUND_BY: [(Mutation, u64); 80] = [
     (Mutation::AbortOpening, 16),
     (Mutation::AcknowledgeEarly, 10),
     (Mutation::AlternateSlots, 71),
     (Mutation::AroundUnlocked, 497),
     (Mutation::ChangeUnflushed, 23),
     (Mutation::ChangeUnlogged, 1622),
+    (Mutation::CompactTogether, 7),
     (Mutation::ConvertWithoutFlush, 31),
     (Mutation::CopiesBeforeJournal, 1682),
     (Mutation::CopiesTogether, 48),
@@ -86,9 +87,11 @@ const FOUND_BY: [(Mutation, u64); 77] = [
     (Mutation::DropReleased, 54),
     (Mutation::EmptyReadsDevice, 45),
     (Mutation::EmptyRevives, 1242),
-    (Mutation::FlushAround, 52),
+    (Mutation::FlushAround, 73),
     (Mutation::ForgetDirty, 9),
     (Mutation::ForgetFormVoid, 1202),
+    (Mutation::ForgetMetadataCopies, 35),
+    (Mutation::ForgetPinned, 12),
     (Mutation::ForgetReaders, 677),
     (Mutation::ForgetStale, 245),
     (Mutation::ForgetStale, 372),

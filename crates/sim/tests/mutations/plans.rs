@@ -7,6 +7,24 @@ use sinew_sim::torture::Plan;
 /// No operator changes the members or the volumes.
 const WITHOUT_OPERATORS: [&str; 4] = ["growths=0", "added=", "growth=", "tenancies=0"];
 
+/// Volumes of mirrors, in a pool with parity, are larger than the pool and written completely.
+const MIRRORS_FILL_THE_POOL: [&str; 14] = [
+    "array=none",
+    "protection=parity1",
+    "pinned=3",
+    "volumes=2000,2000,2000",
+    "members=6M,6M,6M,6M",
+    "physical=0",
+    "corrupt=0",
+    "lost=0",
+    "trouble=0",
+    "writes=95",
+    "discards=1",
+    "requests=600",
+    "blocks_max=40",
+    "hot=100",
+];
+
 /// Power fails in growths with parity all the time.
 const POWER_LOSS_IN_GROWTH: [&str; 24] = [
     "group_form=copies",
@@ -315,6 +333,7 @@ pub(crate) fn draw(way: Mutation, seed: u64) -> Plan {
         }
         Mutation::EvictUnwritten | Mutation::EncodeAbsent => (&[], &WITHOUT_TABLE_CACHE),
         Mutation::TrustOldMap => (&[], &LAST_RESORT),
+        Mutation::CountMirrorsAsParity => (&WITHOUT_OPERATORS, &MIRRORS_FILL_THE_POOL),
         Mutation::ConvertWithoutFlush => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_CONVERTING),
         Mutation::DropReleased => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_RELEASING),
         Mutation::TailPastFlushed => (&WITHOUT_OPERATORS, &POWER_LOSS_BESIDE_CHECKPOINTS),

@@ -19,6 +19,7 @@ mod model;
 #[cfg(feature = "mutations")]
 mod mutations_shown;
 mod opening;
+mod protections;
 mod shares;
 mod slow;
 mod table_cache;

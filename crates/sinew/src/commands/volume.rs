@@ -3,8 +3,10 @@
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use sinew_format::model::mapped_geometry::Protection;
 
 use crate::client::Target;
+use crate::names::named;
 use crate::out::{complain, say};
 use crate::protocol::{LimitsChange, Request};
 use crate::{report, units};
@@ -19,6 +21,10 @@ pub(crate) enum VolumeCommand {
         /// Its size, for example 10G.
         #[arg(value_parser = units::parse_size)]
         size: u64,
+        /// Its protection, if it is not to be that of the pool: in a pool with parity a mirror with as many copies as members
+        /// may fail and one more. Its blocks stay mirrored, so they are written and read without parity, and take more room.
+        #[arg(long, value_parser = named::<Protection>())]
+        protection: Option<Protection>,
         #[command(flatten)]
         limits: LimitArgs,
         /// As JSON.
@@ -124,9 +130,10 @@ fn parse_burst(text: &str) -> Result<u32> {
 /// When the server cannot be reached or refuses the request, or a loss of data was not confirmed.
 pub(crate) fn run(command: VolumeCommand) -> Result<()> {
     match command {
-        VolumeCommand::Create { name, size, limits, json, target } => {
+        VolumeCommand::Create { name, size, protection, limits, json, target } => {
             let limits = limits.change();
-            let made = target.ask(&Request::VolumeCreate { name: name.clone(), bytes: size, limits })?;
+            let request = Request::VolumeCreate { name: name.clone(), bytes: size, limits, protection };
+            let made = target.ask(&request)?;
             match json {
                 true => say!("{:#}", sized(&name, size, &made)),
                 false => say!("made volume {name}, {}", units::bytes(size)),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use anyhow::{Context, Result, anyhow, bail};
 use sinew_core::io::Io;
 use sinew_core::transport::Part;
-use sinew_engine::control::ControlError;
+use sinew_engine::control::{ControlError, VolumeOptions};
 use sinew_engine::pool::Candidate;
 use sinew_format::model::volume_limits::VolumeLimits;
 use sinew_members::throttle::Limits;
@@ -85,8 +85,9 @@ async fn carry_out(served: &Served, request: Request) -> Result<Answer> {
         Request::History => return Ok(Answer::History(served.history())),
         Request::Damage => return Ok(Answer::Damage(status::damage(&control.damage()))),
         Request::Metrics => return Ok(Answer::Metrics(metrics::text(open, &served.stats).await?)),
-        Request::VolumeCreate { name, bytes, limits } => {
-            control.create_limited_volume(&name, bytes, limits.apply(VolumeLimits::NONE)).await?;
+        Request::VolumeCreate { name, bytes, limits, protection } => {
+            let options = VolumeOptions { limits: limits.apply(VolumeLimits::NONE), protection };
+            control.create_volume_with(&name, bytes, options).await?;
             return commitment(open).await;
         }
         Request::VolumeSet { name, limits } => {

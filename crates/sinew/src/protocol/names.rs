@@ -4,6 +4,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use sinew_engine::control::events::{Severity, Work};
 use sinew_engine::control::health::Health;
 use sinew_format::model::array_growth::GrowMethod;
+use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::policy::{Packing, Shares};
 use sinew_layout::names::{Named, valid};
 use sinew_members::latency::{Response, SpikeAvoidance};
@@ -46,6 +47,10 @@ pub(super) fn packing(_: &mut SchemaGenerator) -> Schema {
 
 pub(super) fn packing_or_null(_: &mut SchemaGenerator) -> Schema {
     one_of_or_null::<Packing>()
+}
+
+pub(super) fn protection_or_null(_: &mut SchemaGenerator) -> Schema {
+    one_of_or_null::<Protection>()
 }
 
 pub(super) fn shares(_: &mut SchemaGenerator) -> Schema {

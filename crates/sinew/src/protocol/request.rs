@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sinew_format::model::array_growth::GrowMethod;
 use sinew_format::model::elastic_policy::ElasticPolicy;
+use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::policy::{Packing, Policy, Shares};
 use sinew_format::model::volume_limits::VolumeLimits;
 use sinew_members::latency::SpikeAvoidance;
@@ -44,6 +45,10 @@ pub(crate) enum Request {
         /// Limits that differ from none.
         #[serde(default, skip_serializing_if = "LimitsChange::is_empty")]
         limits: LimitsChange,
+        /// Its protection, if it is not to be that of the pool.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(schema_with = "names::protection_or_null")]
+        protection: Option<Protection>,
     },
     /// Sets limits of a volume; without a change it answers them.
     VolumeSet {

@@ -433,6 +433,8 @@ pub(crate) struct VolumeView {
     pub(crate) bytes: u64,
     /// Bytes that it stores; null for an array.
     pub(crate) used_bytes: Option<u64>,
+    /// Its protection; null for an array.
+    pub(crate) protection: Option<String>,
     /// Connections of clients.
     pub(crate) connections: u64,
     /// What its clients may ask for.

@@ -120,6 +120,7 @@ fn volume(observed: &Observed<'_>, volume: &VolumeConfig) -> VolumeView {
         name: volume.name.clone(),
         bytes: volume.bytes,
         used_bytes,
+        protection: observed.config.protection_of(volume).map(|chosen| chosen.to_string()),
         limits: volume_limits(&volume.limits),
         queued_requests: observed.status.volume_queued.get(&volume.id).map_or(0, |queued| queued.requests),
         ..VolumeView::default()

@@ -384,13 +384,20 @@ pub(crate) fn limits(value: &Value) -> Option<String> {
 
 /// The volumes as a table.
 pub(crate) fn print_volumes(value: &Value) {
-    let columns =
-        [("volume", Align::Left), ("size", Align::Right), ("used", Align::Right), ("limits", Align::Left)];
+    let columns = [
+        ("volume", Align::Left),
+        ("size", Align::Right),
+        ("used", Align::Right),
+        ("protection", Align::Left),
+        ("limits", Align::Left),
+    ];
     let mut table = Table::new(&columns);
     for v in value["volumes"].as_array().into_iter().flatten() {
         let used = v["used_bytes"].as_u64().map_or("-".to_owned(), units::bytes);
         let limits = limits(&v["limits"]).unwrap_or("-".to_owned());
-        table.row([text(v, "name").to_owned(), units::bytes(number(v, "bytes")), used, limits]);
+        let protection = v["protection"].as_str().unwrap_or("-").to_owned();
+        let (name, size) = (text(v, "name").to_owned(), units::bytes(number(v, "bytes")));
+        table.row([name, size, used, protection, limits]);
     }
     say!("");
     table.print();

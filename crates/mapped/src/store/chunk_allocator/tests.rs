@@ -1,6 +1,7 @@
 //! That allocation strands no room, on uneven members and with weights.
 
 use super::*;
+use sinew_format::model::mapped_geometry::Protection;
 
 /// An allocator of one shard for members with these numbers of chunks, and these weights.
 fn allocator(geometry: MappedGeometry, chunks: &[u64], weights: &[u8]) -> ChunkAllocator {
@@ -27,8 +28,9 @@ fn copies_on_uneven_members_strand_no_room() {
         };
         let g = geometry.checked_for(chunks.len()).unwrap();
         let mut space = allocator(g, &chunks, &vec![WEIGHT_FULL; chunks.len()]);
-        let plans =
-            std::iter::from_fn(|| space.allocate_stripe(columns, false, Purpose::Internal, |_| true, |_| 0));
+        let plans = std::iter::from_fn(|| {
+            space.allocate_stripe(columns, StripeForm::Mirrored, Purpose::Internal, |_| true, |_| 0)
+        });
         let placed: usize = plans.map(|plan| plan.columns).sum();
         let possible = declustered::stripes_placeable(&chunks, usize::from(copies)) as usize;
         assert!(placed + 2 * columns >= possible, "{placed} of {possible} on {chunks:?}");
@@ -46,7 +48,8 @@ fn members_fill_in_proportion_to_their_weights_and_then_wholly() {
         journal_blocks: 64,
     };
     let mut space = allocator(geometry.checked_for(chunks.len()).unwrap(), &chunks, &weights);
-    let mut allocate = || space.allocate_stripe(columns, true, Purpose::Internal, |_| true, |_| 0);
+    let mut allocate =
+        || space.allocate_stripe(columns, StripeForm::Parity, Purpose::Internal, |_| true, |_| 0);
     let taken: Vec<StripeChunks> = std::iter::from_fn(&mut allocate).take(850).collect();
     let of = |member: usize| {
         let homes = taken.iter().flat_map(|stripe| stripe.homes.iter().flatten());

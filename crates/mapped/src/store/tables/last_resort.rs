@@ -81,9 +81,7 @@ impl Tables {
                 let (block, slot) = (ShardBlock(block), SlotNo(slot));
                 let is_its = self.owner(slot) == Some(block) || mutation::on(Mutation::TrustOldMap);
                 if is_owned && self.is_stored(slot) && is_its {
-                    let (id, ..) = self.geometry.place(slot);
-                    self.stripes[id.0 as usize].live += 1;
-                    self.live.add(block, 1);
+                    self.count_stored(block, slot, 1);
                 } else {
                     self.map.set(block.0, None);
                     unknown.insert(block);

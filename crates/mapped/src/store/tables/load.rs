@@ -4,6 +4,7 @@ use crate::store::tables::{Stripe, StripeState, Tables, slot_table};
 use sinew_core::ids::{ChunkAddr, MemberId, SlotNo, StripeId, VolumeId};
 use sinew_format::codec::{DecodeError, Reader};
 use sinew_format::model::mapped_geometry::{PAGE_HEADER_BYTES, PAGE_INDICES};
+use sinew_format::model::stripe_form::StripeForm;
 use sinew_format::record_check::{Check, RecordCheck};
 use sinew_format::table_page::{FIELDS_BYTES, PageId};
 
@@ -60,12 +61,11 @@ impl Tables {
 
     fn load_stripe(&mut self, id: StripeId, record: &[u8], bounds: &RecordCheck) -> Check {
         let mut r = Reader(record);
-        let state = match r.u8()? {
-            0 => return Ok(()),
-            1 => StripeState::Mirrored,
-            2 => StripeState::Parity,
-            _ => return Err(DecodeError::Invalid("stripe state")),
+        let form = match r.u8()?.checked_sub(1) {
+            None => return Ok(()),
+            Some(form) => StripeForm::ALL.get(usize::from(form)).copied(),
         };
+        let form = form.ok_or(DecodeError::Invalid("form of a stripe"))?;
         bounds.stripe(id)?;
         let columns = r.u8()?;
         r.u16()?;
@@ -74,13 +74,13 @@ impl Tables {
             return Err(DecodeError::Invalid("stale marks of a stripe"));
         }
         self.grow_stripes(id);
-        self.stripes[id.0 as usize] = Stripe { state, columns, live: 0, stale };
+        self.stripes[id.0 as usize] = Stripe { state: StripeState::of(form), columns, live: 0, stale };
         for index in 0..self.geometry.homes_per_stripe() {
             let (member, chunk) = (r.u8()?, r.u32()?);
             self.homes_mut(id)[index] =
                 (member != 0xff).then_some(ChunkAddr { member: MemberId(member), chunk });
         }
-        bounds.shape(state == StripeState::Parity, columns, self.homes(id).iter())?;
+        bounds.shape(form, columns, self.homes(id).iter())?;
         for owner in slot_table::entries(r.0).filter_map(|(owner, _)| owner) {
             bounds.page(PageId::Map(owner / PAGE_INDICES))?;
         }

@@ -6,6 +6,7 @@ use sinew_format::model::config::{Config, MemberConfig, MemberState, WEIGHT_FULL
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::{MappedGeometry, Protection};
 use sinew_format::model::pool_geometry::PoolGeometry;
+use sinew_format::model::stripe_form::StripeForm;
 use sinew_format::record_check::RecordCheck;
 
 use super::{Effects, Tables};
@@ -13,7 +14,7 @@ use super::{Effects, Tables};
 const HOME: Option<ChunkAddr> = Some(ChunkAddr { member: MemberId(0), chunk: 0 });
 
 fn open(homes: Vec<Option<ChunkAddr>>) -> Record {
-    Record::Open { stripe: StripeId(0), parity: true, columns: 1, homes }
+    Record::Open { stripe: StripeId(0), form: StripeForm::Parity, columns: 1, homes }
 }
 
 /// Four members of 64 MiB, stripes of 2+1, two shards.

@@ -125,6 +125,7 @@ impl Plan {
             squeeze: 0.0,
             full_openings: 0.0,
             table_cache: 0,
+            pinned: 0,
             skip_troubles: Numbers::default(),
             skip_requests: Numbers::default(),
             added: Vec::new(),
@@ -164,6 +165,7 @@ impl Plan {
         plan.draw_pair(&mut Rng::stream(seed, "plan, pair", 0));
         plan.draw_growth(&mut Rng::stream(seed, "plan, growth", 0));
         plan.draw_table_cache(&mut Rng::stream(seed, "plan, table cache", 0));
+        plan.draw_pinned(&mut Rng::stream(seed, "plan, pinned", 0));
         plan.draw_compressing(&mut Rng::stream(seed, "plan, mapped, compressing", 0));
         if plan.physical > 0 && Rng::stream(seed, "plan, full openings", 0).chance(0.5) {
             plan.full_openings = 0.2;
@@ -234,6 +236,13 @@ impl Plan {
         if rng.chance(0.15) {
             self.physical = 100;
             self.squeeze = [0.005, 0.02, 0.1][rng.below(3) as usize];
+        }
+    }
+
+    /// Some mapped pools have volumes of mirrors beside those with parity.
+    fn draw_pinned(&mut self, rng: &mut Rng) {
+        if rng.chance(0.25) {
+            self.pinned = rng.between(1, self.volumes.len() as u64) as usize;
         }
     }
 

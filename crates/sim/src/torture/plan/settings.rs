@@ -116,6 +116,8 @@ plan! {
     trouble: f64,
     /// Memory of the table cache of a mapped pool, in KiB; 0 is no bound.
     table_cache: u64,
+    /// Volumes, the last ones, whose stripes stay mirrored in a mapped pool with parity.
+    pinned: usize,
     /// Members that may be added, one after the other.
     added: Vec<MemberPlan>,
     /// Orders of operators that change the number of members of a mapped pool, or their weights.
@@ -289,6 +291,18 @@ impl Plan {
             autonomous_period_s: 1,
             ..ElasticPolicy::DEFAULT
         }
+    }
+
+    /// The protection that a volume is made with, if it is not that of the pool. Of the volumes that come and go, every other
+    /// one is a mirror, if any is.
+    pub(crate) fn volume_protection(&self, volume: usize) -> Option<Protection> {
+        let is_pinned = match self.volumes.len() {
+            fixed if volume < fixed => volume + self.pinned >= fixed,
+            _ => self.pinned > 0 && volume.is_multiple_of(2),
+        };
+        let copies = self.protection.failures() as u8 + 1;
+        let has_parity = self.array.is_none() && self.protection.parity_columns() > 0;
+        (is_pinned && has_parity).then_some(Protection::Mirror { copies })
     }
 
     /// The bound of the table cache of a mapped pool, in bytes.
