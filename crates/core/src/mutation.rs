@@ -155,6 +155,12 @@ pub enum Mutation {
     CountMirrorsAsParity,
     /// Open a pool as if all its volumes had its protection.
     ForgetPinned,
+    /// Keep no room for blocks that move to mirrors.
+    MoveUnreserved,
+    /// End the move of a volume while writes from before its beginning are under way.
+    MoveUnsettled,
+    /// Open a pool without going on with moves that an earlier opening began.
+    ForgetMove,
     /// As a last resort, read where the map says without asking the stripe whose slot that is.
     TrustOldMap,
     /// Add no event when a member fails.
@@ -231,7 +237,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 111] = [
+    pub const ALL: [Mutation; 114] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -329,6 +335,9 @@ impl Mutation {
         Mutation::CompactTogether,
         Mutation::CountMirrorsAsParity,
         Mutation::ForgetPinned,
+        Mutation::MoveUnreserved,
+        Mutation::MoveUnsettled,
+        Mutation::ForgetMove,
         Mutation::TrustOldMap,
         Mutation::LoseEvents,
         Mutation::UntoldMissing,
@@ -347,7 +356,7 @@ impl Mutation {
 
     /// Those that the torture does not see, because they make an array worse but leave its data right, or because hardly any plan
     /// has the events that show them. Named scenarios of the simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 14] = [
+    pub const BY_SCENARIO: [Mutation; 15] = [
         Mutation::AskNoOther,
         Mutation::CountOutgoing,
         Mutation::DemoteGrows,
@@ -357,6 +366,7 @@ impl Mutation {
         Mutation::GrowOntoStale,
         Mutation::LeaveFullUnflushed,
         Mutation::LimitUnseen,
+        Mutation::MoveUnsettled,
         Mutation::NoteAllLatencies,
         Mutation::ShareByArrival,
         Mutation::ShareUnwoken,

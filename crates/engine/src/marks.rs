@@ -41,6 +41,8 @@ sinew_core::coverage_marks! {
     OpenedBesideCutOff,
     /// A deletion goes on that the pool's end had cut off.
     DeleteResumed,
+    /// All blocks of a volume have moved to stripes with its new protection.
+    VolumeMoveEnded,
     /// A spare took the place of a member of an array.
     SpareTaken,
     /// A growth of an array began.

@@ -209,9 +209,23 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, gate: Rc<Gate<I>>, request
         ControlRequest::FitsPinned { done } => {
             let _ = done.send(shard.fits_pinned());
         }
-        ControlRequest::PinVolume { volume, done } => {
-            shard.pin_volume(volume);
+        ControlRequest::SetClass { volume, class, done } => {
+            shard.set_class(volume, class);
             let _ = done.send(Ok(()));
+        }
+        ControlRequest::ReserveMove { volume, class, done } => {
+            let _ = done.send(shard.reserve_move(volume, class));
+        }
+        ControlRequest::BeginMove { volume, class, done } => {
+            shard.begin_move(volume, class);
+            let _ = done.send(Ok(()));
+        }
+        ControlRequest::CancelMove { volume, done } => {
+            shard.end_move(volume);
+            let _ = done.send(Ok(()));
+        }
+        ControlRequest::HasMoved { volume, done } => {
+            let _ = done.send(shard.has_moved(volume));
         }
         ControlRequest::DropVolume { volume, done } => {
             gate.forget(volume);

@@ -13,7 +13,9 @@ use sinew_core::ids::VolumeId;
 
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::pool_geometry_codec::{decode_shape, encode_shape};
-use crate::volume_codec::{decode_limits, decode_protections, encode_limits, encode_protections};
+use crate::volume_codec::{
+    chosen_protections, decode_limits, decode_protections, encode_limits, encode_protections,
+};
 use crate::{FORMAT_VERSION, PROTECTIONS_VERSION};
 
 const MAGIC: &[u8; 8] = b"SINEWSB\n";
@@ -46,7 +48,7 @@ impl Superblock {
         }
         let mut w = Writer::default();
         w.bytes(MAGIC);
-        let chooses = self.config.volumes.iter().any(|volume| volume.protection.is_some());
+        let chooses = chosen_protections(&self.config).next().is_some();
         w.u16(if chooses { PROTECTIONS_VERSION } else { FORMAT_VERSION });
         w.u16(u16::from(self.member));
         w.u32(body.len() as u32);
@@ -149,7 +151,7 @@ fn encode_config(config: &Config) -> Vec<u8> {
         w.u64(*since_s);
     }
     config.members.iter().for_each(|m| w.u8(m.weight));
-    encode_protections(&config.volumes, &mut w);
+    encode_protections(config, &mut w);
     w.0
 }
 
@@ -475,6 +477,11 @@ pub(crate) mod tests {
         assert_eq!(version(&sb), PROTECTIONS_VERSION);
         assert_eq!(Superblock::decode(sb.encode().unwrap().bytes()).as_ref(), Ok(&sb));
         assert_eq!(sb.config.pinned_volumes(), [VolumeId(1)]);
+        sb.config.volumes[0] =
+            VolumeConfig { protection: None, moving: true, ..sb.config.volumes[0].clone() };
+        assert_eq!((version(&sb), sb.config.pinned_volumes()), (PROTECTIONS_VERSION, vec![]));
+        assert_eq!(Superblock::decode(sb.encode().unwrap().bytes()).as_ref(), Ok(&sb));
+        sb.config.volumes[0].moving = false;
         // Fewer members could be lost, or the pool offers it to all volumes.
         for wrong in [Protection::Mirror { copies: 3 }, Protection::Parity2, Protection::Parity1] {
             sb.config.volumes[0].protection = Some(wrong);

@@ -1,7 +1,8 @@
 //! The encoding of what some volumes have besides a name and a size: limits, and a protection of their own.
 
 use crate::codec::{DecodeError, Reader, Writer};
-use crate::model::config::VolumeConfig;
+use crate::model::config::{Config, VolumeConfig};
+use crate::model::mapped_geometry::Protection;
 use crate::model::pool_geometry::PoolGeometry;
 use crate::model::stripe_form::StripeClass;
 use crate::model::volume_limits::VolumeLimits;
@@ -36,13 +37,19 @@ pub(crate) fn decode_limits(r: &mut Reader<'_>, volumes: &mut [VolumeConfig]) ->
     Ok(())
 }
 
-/// The volumes whose protection is not that of the pool.
-pub(crate) fn encode_protections(volumes: &[VolumeConfig], w: &mut Writer) {
-    let chosen = || volumes.iter().filter_map(|volume| Some((volume.id, volume.protection?)));
-    w.u32(chosen().count() as u32);
-    for (id, protection) in chosen() {
+/// The volumes with blocks in stripes that do not have the protection of the pool: their protection, and whether their blocks
+/// are still being moved.
+pub(crate) fn chosen_protections(config: &Config) -> impl Iterator<Item = (VolumeId, Protection, bool)> {
+    let chosen = config.volumes.iter().filter(|volume| volume.protection.is_some() || volume.moving);
+    chosen.filter_map(|volume| Some((volume.id, config.protection_of(volume)?, volume.moving)))
+}
+
+pub(crate) fn encode_protections(config: &Config, w: &mut Writer) {
+    w.u32(chosen_protections(config).count() as u32);
+    for (id, protection, moving) in chosen_protections(config) {
         w.u32(id.0);
         w.u8(protection_code(protection));
+        w.u8(u8::from(moving));
     }
 }
 
@@ -53,13 +60,17 @@ pub(crate) fn decode_protections(
 ) -> Result<(), DecodeError> {
     let wrong = DecodeError::Invalid("protection of a volume");
     for _ in 0..r.u32()? {
-        let (id, protection) = (VolumeId(r.u32()?), protection_from(r.u8()?)?);
+        let (id, protection, moving) = (VolumeId(r.u32()?), protection_from(r.u8()?)?, r.u8()? != 0);
         let class = shape.mapped().and_then(|geometry| geometry.class_of(protection));
-        let volume = volumes.iter_mut().find(|volume| volume.id == id && volume.protection.is_none());
-        if class != Some(StripeClass::Pinned) {
-            return Err(wrong);
+        let volume = volumes.iter_mut().find(|volume| volume.id == id);
+        let volume = volume.filter(|volume| volume.protection.is_none() && !volume.moving);
+        let volume = volume.ok_or_else(|| wrong.clone())?;
+        match class {
+            Some(StripeClass::Pinned) => volume.protection = Some(protection),
+            Some(StripeClass::Pool) if moving => {}
+            _ => return Err(wrong),
         }
-        volume.ok_or_else(|| wrong.clone())?.protection = Some(protection);
+        volume.moving = moving;
     }
     Ok(())
 }

@@ -76,6 +76,10 @@ sinew_core::coverage_marks! {
     RoomForSpace,
     /// Blocks of sparse stripes that stay mirrored moved together.
     CompactedPinned,
+    /// Blocks of a volume could not be moved to stripes of its class, and are tried again.
+    MoveFailed,
+    /// All blocks of a volume are in stripes of its new class.
+    VolumeMoved,
     /// Nothing is appended to the stripes of a class of volumes while another class needs room: they are closed.
     IdleStripesClosed,
     /// Nothing is left that would make room.

@@ -4,6 +4,7 @@
 //! jobs, and passes on what the pool asks. `store` has the state that must survive, `stripe` the stripes, `request` answers
 //! clients, `background` has the jobs.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::background::checkpoint::Checkpointer;
@@ -12,6 +13,7 @@ use crate::background::convert::Converter;
 use crate::background::defragment::Defragmenter;
 use crate::background::discard::Discarder;
 use crate::background::io_priority::IoPriority;
+use crate::background::move_class::ClassMover;
 use crate::background::progress::Progress;
 use crate::background::rebalance::Rebalancer;
 use crate::background::rebuild::Rebuilder;
@@ -55,6 +57,9 @@ pub struct MappedShard<I> {
     rebalancer: Rc<Rebalancer<I>>,
     scrubber: Rc<Scrubber<I>>,
     defragmenter: Rc<Defragmenter<I>>,
+    class_mover: Rc<ClassMover<I>>,
+    /// Small writes of volumes of the second class are appended.
+    has_second_class: Cell<bool>,
     discarder: Rc<Discarder<I>>,
     progress: Rc<Progress>,
 }
@@ -62,6 +67,7 @@ pub struct MappedShard<I> {
 impl<I: Io> MappedShard<I> {
     fn assemble(store: Rc<Store<I>>, control: Sender<ShardEvent>) -> Rc<MappedShard<I>> {
         let stripes = Stripes::new(Rc::clone(&store));
+        let mover_control = control.clone();
         let shared = || Rc::clone(&stripes);
         let progress = Rc::new(Progress::default());
         let priority = Rc::new(IoPriority::new(shared()));
@@ -88,7 +94,9 @@ impl<I: Io> MappedShard<I> {
             rebuilder: Rc::new(rebuilder),
             rebalancer: Rc::new(rebalancer),
             scrubber: Rc::new(Scrubber::new(shared(), Rc::clone(&priority))),
-            defragmenter: Rc::new(Defragmenter::new(shared(), priority)),
+            defragmenter: Rc::new(Defragmenter::new(shared(), Rc::clone(&priority))),
+            class_mover: Rc::new(ClassMover::new(shared(), priority, mover_control)),
+            has_second_class: Cell::new(false),
             discarder,
             progress,
             stripes,
@@ -104,8 +112,8 @@ impl<I: Io> MappedShard<I> {
         self.stripes.convertible().extend(stripes);
         io.spawn(Rc::clone(store).run_journal());
         io.spawn(Rc::clone(&self.stripes).run_appender(StripeClass::Pool));
-        if store.has_pinned_volumes() {
-            io.spawn(Rc::clone(&self.stripes).run_appender(StripeClass::Pinned));
+        if store.has_two_classes() {
+            self.start_second_class();
         }
         io.spawn(Rc::clone(&self.checkpointer).run());
         io.spawn(Rc::clone(&self.reclaimer).run());
@@ -116,6 +124,14 @@ impl<I: Io> MappedShard<I> {
         io.spawn(Rc::clone(&self.defragmenter).run());
         io.spawn(Rc::clone(&self.discarder).run());
         store.wakeups().discard.kick();
+    }
+
+    /// Starts what volumes of the second class need, where nothing of it runs yet.
+    fn start_second_class(&self) {
+        if !self.has_second_class.replace(true) {
+            self.store.io().spawn(Rc::clone(&self.stripes).run_appender(StripeClass::Pinned));
+        }
+        self.class_mover.start();
     }
 
     /// Starts what reads need, which is all that runs in a pool that is served read-only.
@@ -246,10 +262,26 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
         Ok(self.store.fits_pinned())
     }
 
-    fn pin_volume(&self, volume: VolumeId) {
-        if self.store.pin_volume(volume) {
-            self.store.io().spawn(Rc::clone(&self.stripes).run_appender(StripeClass::Pinned));
-        }
+    fn set_class(&self, volume: VolumeId, class: StripeClass) {
+        self.store.set_class(volume, class);
+        self.start_second_class();
+    }
+
+    fn reserve_move(&self, volume: VolumeId, class: StripeClass) -> Result<bool, VolumeError> {
+        Ok(self.store.reserve_move(volume, class))
+    }
+
+    fn begin_move(&self, volume: VolumeId, class: StripeClass) {
+        self.store.begin_move(volume, class);
+        self.start_second_class();
+    }
+
+    fn end_move(&self, volume: VolumeId) {
+        self.store.end_move(volume);
+    }
+
+    fn has_moved(&self, volume: VolumeId) -> Result<bool, VolumeError> {
+        Ok(!self.store.is_moving(volume))
     }
 
     async fn drop_volume(&self, volume: VolumeId) -> Result<(), VolumeError> {

@@ -16,6 +16,7 @@ use sinew_format::model::config::MemberState;
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::MemberLayout;
 use sinew_format::model::policy::Policy;
+use sinew_format::model::stripe_form::StripeClass;
 
 /// A client's request to one shard. Blocks of the volume are numbered as the shard numbers them.
 #[derive(Debug)]
@@ -143,12 +144,46 @@ pub enum ControlRequest {
         /// Answered when it is done.
         done: Answer<Result<bool, VolumeError>>,
     },
-    /// Keep the stripes of a new volume mirrored.
-    PinVolume {
+    /// Set the class of a new volume.
+    SetClass {
+        /// The volume.
+        volume: VolumeId,
+        /// Which stripes its blocks go to.
+        class: StripeClass,
+        /// Answered when it is done.
+        done: Answer<Result<(), VolumeError>>,
+    },
+    /// Keep room for the move of a volume's blocks to stripes of another class, and report whether there is enough.
+    ReserveMove {
+        /// The volume.
+        volume: VolumeId,
+        /// Which stripes its blocks are to go to.
+        class: StripeClass,
+        /// Answered when it is done.
+        done: Answer<Result<bool, VolumeError>>,
+    },
+    /// Begin the move.
+    BeginMove {
+        /// The volume.
+        volume: VolumeId,
+        /// Which stripes its blocks go to.
+        class: StripeClass,
+        /// Answered when it has begun.
+        done: Answer<Result<(), VolumeError>>,
+    },
+    /// Give back the room that is kept for a move that does not take place.
+    CancelMove {
         /// The volume.
         volume: VolumeId,
         /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,
+    },
+    /// Report whether no blocks of a volume are left to be moved.
+    HasMoved {
+        /// The volume.
+        volume: VolumeId,
+        /// Answered when it is done.
+        done: Answer<Result<bool, VolumeError>>,
     },
     /// Free every block of a deleted volume.
     DropVolume {
@@ -272,6 +307,11 @@ pub enum ShardEvent {
         to: usize,
         /// The key.
         key: u64,
+    },
+    /// All blocks of a volume in the shard are in stripes of its new class.
+    VolumeMoved {
+        /// The volume.
+        volume: VolumeId,
     },
     /// The shard has no chunks left on the members that are leaving.
     Emptied,

@@ -13,6 +13,7 @@ use sinew_format::model::config::{Config, MemberState};
 use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::MemberLayout;
 use sinew_format::model::policy::Policy;
+use sinew_format::model::stripe_form::StripeClass;
 
 use crate::members::Members;
 use crate::message::{Reply, Request, ShardEvent};
@@ -124,8 +125,26 @@ pub trait PoolShard<I: Io>: Sized + 'static {
     fn fits_pinned(&self) -> Result<bool, VolumeError> {
         Err(VolumeError::Unsupported)
     }
-    /// Keeps the stripes of a volume mirrored, from before its first request on. Mapped pools with parity only.
-    fn pin_volume(&self, _volume: VolumeId) {}
+    /// Sets the class of a new volume, before its first request. Mapped pools only.
+    fn set_class(&self, _volume: VolumeId, _class: StripeClass) {}
+    /// Keeps room for the move of a volume's blocks to stripes of a class; false when there is too little. Mapped pools only.
+    ///
+    /// # Errors
+    /// [`VolumeError::Unsupported`] for other kinds of pool.
+    fn reserve_move(&self, _volume: VolumeId, _class: StripeClass) -> Result<bool, VolumeError> {
+        Err(VolumeError::Unsupported)
+    }
+    /// Begins to move a volume's blocks to stripes of a class, for which room is kept. Mapped pools only.
+    fn begin_move(&self, _volume: VolumeId, _class: StripeClass) {}
+    /// Gives back the room that is kept for a move that does not take place. Mapped pools only.
+    fn end_move(&self, _volume: VolumeId) {}
+    /// Whether no blocks of a volume are left to be moved. Mapped pools only.
+    ///
+    /// # Errors
+    /// [`VolumeError::Unsupported`] for other kinds of pool.
+    fn has_moved(&self, _volume: VolumeId) -> Result<bool, VolumeError> {
+        Err(VolumeError::Unsupported)
+    }
     /// Frees every block of a deleted volume. Mapped pools only.
     ///
     /// # Errors

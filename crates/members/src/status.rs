@@ -87,6 +87,8 @@ counters! {
     blocks_compacted,
     /// Scattered blocks rewritten next to each other by defragmentation.
     blocks_gathered,
+    /// Blocks of volumes moved to stripes of another class, since the protection of their volume has changed.
+    blocks_reclassed,
     /// Chunks rebuilt.
     chunks_rebuilt,
     /// Chunks moved to members with less than their fair share.
@@ -286,6 +288,8 @@ pub struct ShardStatus {
     pub waits_for_space: u64,
     /// Bytes that each volume of a mapped pool stores. Volumes without any may be absent.
     pub volume_bytes: BTreeMap<VolumeId, u64>,
+    /// Of volumes whose protection has changed, bytes that are yet to be moved.
+    pub volume_misplaced_bytes: BTreeMap<VolumeId, u64>,
     /// Requests of volumes that waited while others had their share.
     pub volume_queued: BTreeMap<VolumeId, Delayed>,
 }
@@ -341,6 +345,9 @@ impl ShardStatus {
         self.waits_for_space += other.waits_for_space;
         for (volume, bytes) in &other.volume_bytes {
             *self.volume_bytes.entry(*volume).or_default() += bytes;
+        }
+        for (volume, bytes) in &other.volume_misplaced_bytes {
+            *self.volume_misplaced_bytes.entry(*volume).or_default() += bytes;
         }
         for (volume, delayed) in &other.volume_queued {
             let sum = self.volume_queued.entry(*volume).or_default();

@@ -119,6 +119,11 @@ pub enum ControlError {
         /// Those that the pool offers, its own first.
         offered: Vec<Protection>,
     },
+    /// The protection of a volume was changed a short time ago.
+    #[error(
+        "what {0} stores is still being moved to its present protection; change it again once that is done"
+    )]
+    VolumeMoving(String),
     /// The pool is too full for stripes that stay mirrored.
     #[error(
         "the pool is too full for volumes of mirrors beside those with parity; free space in it, or add members"

@@ -134,6 +134,9 @@ impl<I: Io> Control<I> {
                 let _ = done.send(());
             }
             ShardEvent::Moved { shard, to, key } => self.note_moved(shard, to, key).await,
+            ShardEvent::VolumeMoved { volume } => {
+                let _ = self.finish_move(volume).await;
+            }
             ShardEvent::Emptied => {
                 let _ = self.finish_leaving().await;
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::client::VolumeShared;
+use crate::marks::Mark;
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
@@ -78,13 +79,18 @@ impl<I: Io> Control<I> {
             return Err(ControlError::VolumeName);
         }
         self.refuse_array()?;
-        let protection = self.chosen_protection(protection)?;
+        let class = protection.map_or(Ok(StripeClass::Pool), |wanted| self.class_of(wanted))?;
+        let protection = protection.filter(|_| class == StripeClass::Pinned);
         if protection.is_some()
             && self.ask_each(|done| ControlRequest::FitsPinned { done }).await?.contains(&false)
         {
             return Err(ControlError::NoRoomForMirrors);
         }
-        let mut volume = VolumeConfig { limits, protection, ..VolumeConfig::new(VolumeId(0), name, bytes) };
+        // The change after this one ends it, so that both slots of every superblock say that earlier versions are to refuse the
+        // pool before anything is stored in stripes that they do not know.
+        let moving = protection.is_some();
+        let mut volume =
+            VolumeConfig { limits, protection, moving, ..VolumeConfig::new(VolumeId(0), name, bytes) };
         self.change(|config| {
             if config.volumes.iter().any(|v| v.name == name && !v.deleting) {
                 return Err(ControlError::VolumeExists(name.to_owned()));
@@ -96,22 +102,95 @@ impl<I: Io> Control<I> {
             Ok(())
         })
         .await?;
-        if protection.is_some() {
-            self.ask_all(|done| ControlRequest::PinVolume { volume: volume.id, done }).await?;
+        if moving {
+            self.record_move(volume.id, false).await?;
+            self.ask_all(|done| ControlRequest::SetClass { volume: volume.id, class, done }).await?;
         }
         let shared = Arc::new(VolumeShared::new(&volume, false, DamagedRanges::default()));
         self.catalog.lock().insert(name.to_owned(), shared);
         Ok(volume.id)
     }
 
-    /// The protection of a new volume, if it is not that of the pool.
-    fn chosen_protection(&self, wanted: Option<Protection>) -> Result<Option<Protection>, ControlError> {
+    /// The class of stripes for volumes with a protection.
+    fn class_of(&self, wanted: Protection) -> Result<StripeClass, ControlError> {
         let config = self.config.borrow();
-        let (Some(geometry), Some(wanted)) = (config.geometry.mapped(), wanted) else { return Ok(None) };
-        match geometry.class_of(wanted) {
-            Some(class) => Ok((class == StripeClass::Pinned).then_some(wanted)),
-            None => Err(ControlError::VolumeProtection { wanted, offered: geometry.protections().collect() }),
+        let geometry = config.geometry.mapped().ok_or(ControlError::OneVolume)?;
+        let offered = || geometry.protections().collect();
+        geometry.class_of(wanted).ok_or_else(|| ControlError::VolumeProtection { wanted, offered: offered() })
+    }
+
+    /// Changes the protection of a volume. What is written from then on has it; what is stored moves in the background, which an
+    /// opening after a crash goes on with.
+    ///
+    /// # Errors
+    /// When there is no volume of that name, the pool does not offer the protection or has no room for it, or the blocks of
+    /// the volume are still being moved.
+    pub async fn set_volume_protection(
+        &self,
+        name: &str,
+        protection: Protection,
+    ) -> Result<(), ControlError> {
+        self.refuse_read_only()?;
+        let class = self.class_of(protection)?;
+        let chosen = (class == StripeClass::Pinned).then_some(protection);
+        // One change after the other: each keeps room of its own in the shards.
+        let _turn = self.turn().await;
+        let VolumeConfig { id, protection: before, moving, .. } = self.find(name)?;
+        if before == chosen {
+            return Ok(());
         }
+        if moving {
+            return Err(ControlError::VolumeMoving(name.to_owned()));
+        }
+        let stored =
+            match self.ask_whether(|done| ControlRequest::ReserveMove { volume: id, class, done }).await? {
+                false => Err(ControlError::NoRoomForMirrors),
+                true => self.record_protection(id, name, chosen).await,
+            };
+        if let Err(error) = stored {
+            self.ask_all(|done| ControlRequest::CancelMove { volume: id, done }).await?;
+            self.record_move(id, false).await?;
+            return Err(error);
+        }
+        self.note_setting("volume-protection", format!("{name}: {protection}"));
+        Ok(self.ask_all(|done| ControlRequest::BeginMove { volume: id, class, done }).await?)
+    }
+
+    async fn record_protection(
+        &self,
+        id: VolumeId,
+        name: &str,
+        protection: Option<Protection>,
+    ) -> Result<(), ControlError> {
+        // A change of its own, as for a new volume.
+        self.record_move(id, true).await?;
+        self.change(|config| {
+            let volume = config.volumes.iter_mut().find(|v| v.id == id && !v.deleting);
+            let volume = volume.ok_or_else(|| ControlError::NoVolume(name.to_owned()))?;
+            volume.protection = protection;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Records whether the blocks of a volume are being moved.
+    async fn record_move(&self, id: VolumeId, moving: bool) -> Result<(), ControlError> {
+        self.change(|config| {
+            config.volumes.iter_mut().filter(|v| v.id == id).for_each(|volume| volume.moving = moving);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Records that the blocks of a volume have moved, if that is so in all shards.
+    pub(super) async fn finish_move(&self, id: VolumeId) -> Result<(), ControlError> {
+        let _turn = self.turn().await;
+        let is_moving = self.config.borrow().volumes.iter().any(|v| v.id == id && v.moving);
+        if !is_moving || !self.ask_whether(|done| ControlRequest::HasMoved { volume: id, done }).await? {
+            return Ok(());
+        }
+        self.io.mark(Mark::VolumeMoveEnded);
+        self.record_move(id, false).await
     }
 
     /// Sets what clients of a volume may ask for. It is kept in the configuration.

@@ -167,13 +167,15 @@ pub struct VolumeConfig {
     pub limits: VolumeLimits,
     /// Its protection, if it is not that of the pool.
     pub protection: Option<Protection>,
+    /// Its protection has changed, and its blocks are still being moved to stripes that have it.
+    pub moving: bool,
 }
 
 impl VolumeConfig {
     /// A new volume, without limits, with the protection of the pool.
     pub fn new(id: VolumeId, name: impl Into<String>, bytes: u64) -> VolumeConfig {
         let (limits, protection) = (VolumeLimits::NONE, None);
-        VolumeConfig { id, name: name.into(), bytes, deleting: false, limits, protection }
+        VolumeConfig { id, name: name.into(), bytes, deleting: false, limits, protection, moving: false }
     }
 }
 
@@ -184,6 +186,12 @@ impl Config {
     /// When it is an array.
     pub fn mapped(&self) -> MappedGeometry {
         *self.geometry.mapped().expect("an array has no map")
+    }
+
+    /// The volumes whose blocks are still being moved to stripes with their protection.
+    pub fn moving_volumes(&self) -> Vec<VolumeId> {
+        let moving = self.volumes.iter().filter(|volume| volume.moving && !volume.deleting);
+        moving.map(|volume| volume.id).collect()
     }
 
     /// The protection of a volume of a mapped pool; `None` in an array.

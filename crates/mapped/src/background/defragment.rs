@@ -12,10 +12,9 @@ use crate::store::Store;
 use crate::store::chunk_allocator::Purpose;
 use crate::store::volumes::Stretch;
 use crate::stripe::Stripes;
-use crate::stripe::piece::{Condition, Piece};
+use crate::stripe::piece::Piece;
 use crate::stripe::scatter_hints::is_scattered;
-use sinew_core::buf::BLOCK_BYTES;
-use sinew_core::ids::{MemberId, ShardBlock, SlotNo, VolumeId};
+use sinew_core::ids::{MemberId, VolumeId};
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;
 use sinew_format::model::mapped_geometry::CHUNK_BYTES;
@@ -63,13 +62,15 @@ impl<I: Io> Defragmenter<I> {
             .pay(self.store.io(), self.store.geometry().data_columns as u64 * CHUNK_BYTES)
             .await;
         let _volume = self.store.enter_volume(volume);
+        // As a client's write, it may store blocks in stripes of the class that the volume has now.
+        let _claim = self.store.claim_nothing();
         // Inside the epoch the slots read from are not reused, so they can stand for their content.
         let _epoch = self.store.epochs().enter();
         let stored = self.stored(volume, first);
         if !is_scattered(&stored) {
             return;
         }
-        let read = join_all(stored.iter().map(|stretch| self.pieces_of(*stretch))).await;
+        let read = join_all(stored.iter().map(|stretch| self.stripes.read_stretch(*stretch))).await;
         let pieces: Option<Vec<Vec<Piece>>> = read.into_iter().collect();
         let Some(pieces) = pieces.map(|pieces| pieces.concat()) else {
             self.store.mark(Mark::GatherUnreadable);
@@ -100,17 +101,5 @@ impl<I: Io> Defragmenter<I> {
             .map(|home| home.member)
             .collect();
         members.into_iter().collect()
-    }
-
-    /// The blocks of a stored stretch, each for itself; `None` when they cannot be read.
-    async fn pieces_of(&self, stretch: Stretch) -> Option<Vec<Piece>> {
-        let slot = stretch.slot?;
-        let data = self.stripes.read_slots_singly(slot, stretch.count).await.ok()?;
-        let piece = |i: u32| Piece {
-            block: ShardBlock(stretch.block.0 + i),
-            data: data.slice(i as usize * BLOCK_BYTES, BLOCK_BYTES),
-            condition: Condition::StillAt(Some(SlotNo(slot.0 + i))),
-        };
-        Some((0..stretch.count).map(piece).collect())
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod defragment;
 pub(crate) mod discard;
 pub(crate) mod fair_share;
 pub(crate) mod io_priority;
+pub(crate) mod move_class;
 pub(crate) mod progress;
 pub(crate) mod rebalance;
 pub(crate) mod rebuild;

@@ -118,6 +118,7 @@ impl<I: Io> Rebalancer<I> {
             + counters.stripes_freed
             + counters.blocks_compacted
             + counters.blocks_gathered
+            + counters.blocks_reclassed
     }
 
     /// The rebuilder wakes the rebalancer when it is done.

@@ -82,6 +82,12 @@ pub(crate) fn status<I: Io>(stripes: &Stripes<I>, progress: &Progress) -> ShardS
     let block = BLOCK_BYTES as u64;
     status.volume_bytes =
         tables.volume_blocks().into_iter().map(|(volume, live)| (volume, live * block)).collect();
+    status.volume_misplaced_bytes = status
+        .volume_bytes
+        .keys()
+        .filter(|volume| store.is_moving(**volume))
+        .map(|&volume| (volume, tables.misplaced.blocks(volume) * block))
+        .collect();
     let mut shares = Shares::new(store.allocator().usable_chunks());
     for stripe in (0..tables.stripe_count()).map(StripeId) {
         let live_bytes = u64::from(tables.stripe(stripe).live) * block;

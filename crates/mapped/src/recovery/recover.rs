@@ -13,6 +13,7 @@ use crate::store::{Store, StoreParts};
 use sinew_core::ids::StripeId;
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
+use sinew_format::model::stripe_form::StripeClass;
 use sinew_members::members::Members;
 use sinew_members::open_error::RecoverError;
 use sinew_members::open_mode::OpenMode;
@@ -105,7 +106,7 @@ impl<I: Io> Recovery<I> {
         };
         complete.map_err(|error| self.damaged(error.to_string()))?;
         let journal = Journal::new(config.epoch, ends.last, ends.tail, self.flushed);
-        let pinned = config.pinned_volumes();
+        let (pinned, moving) = (config.pinned_volumes(), config.moving_volumes());
         let store = Store::new(StoreParts {
             io: self.io,
             index: self.index,
@@ -116,7 +117,10 @@ impl<I: Io> Recovery<I> {
             journal,
         });
         for volume in pinned.into_iter().filter(|_| !mutation::on(Mutation::ForgetPinned)) {
-            store.pin_volume(volume);
+            store.set_class(volume, StripeClass::Pinned);
+        }
+        for volume in moving.into_iter().filter(|_| !mutation::on(Mutation::ForgetMove)) {
+            store.resume_move(volume);
         }
         Ok(store)
     }

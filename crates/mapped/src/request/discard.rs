@@ -53,6 +53,7 @@ pub(crate) async fn truncate<I: Io>(
 /// Gives back every block of a deleted volume, once no request uses it.
 pub(crate) async fn drop_volume<I: Io>(store: &Rc<Store<I>>, volume: VolumeId) -> Result<(), VolumeError> {
     store.note_deleted(volume);
+    store.end_move(volume);
     store.wait_volume_idle(volume).await;
     let pages = store.tables().volume_pages(volume);
     for (_, page) in pages {

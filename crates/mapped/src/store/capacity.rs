@@ -3,12 +3,12 @@
 use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::room::Claim;
-use sinew_core::ids::MemberId;
+use sinew_core::ids::{MemberId, VolumeId};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::config::MemberState;
-use sinew_format::model::mapped_capacity::{pinned_cost, pinned_reserve};
+use sinew_format::model::mapped_capacity::pinned_cost;
 use sinew_format::model::stripe_form::StripeClass;
 
 impl<I: Io> Store<I> {
@@ -29,20 +29,35 @@ impl<I: Io> Store<I> {
         Ok(self.room.claim(new))
     }
 
+    /// A claim of no blocks, for a write that stores again what is stored already.
+    pub(crate) fn claim_nothing(&self) -> Claim<'_> {
+        self.room.claim(0)
+    }
+
     /// Blocks that clients may store if all are under the pool's protection.
     fn capacity(&self) -> u64 {
         self.allocator.borrow().capacity_blocks().saturating_sub(self.capacity_kept())
     }
 
-    /// Blocks of the capacity that are kept while stripes of two classes are open.
-    fn capacity_kept(&self) -> u64 {
-        if self.has_pinned_volumes() { pinned_reserve(&self.geometry) } else { 0 }
+    /// Whether this number of blocks of the capacity can be kept beside what is taken and kept.
+    fn fits_beside(&self, blocks: u64) -> bool {
+        let kept = self.capacity_kept() + blocks;
+        self.capacity_taken() + self.room.reserved() + kept <= self.allocator.borrow().capacity_blocks()
     }
 
     /// Whether there is room for volumes whose stripes stay mirrored beside what is stored.
     pub(crate) fn fits_pinned(&self) -> bool {
-        let kept = pinned_reserve(&self.geometry);
-        self.capacity_taken() + self.room.reserved() + kept <= self.allocator.borrow().capacity_blocks()
+        self.fits_beside(self.second_class_cost())
+    }
+
+    /// Keeps room for the move of a volume's blocks to stripes of a class; false when there is too little.
+    pub(crate) fn reserve_move(&self, volume: VolumeId, class: StripeClass) -> bool {
+        self.prepare_move(volume, class);
+        let fits = class == StripeClass::Pool || self.fits_beside(0);
+        if !fits {
+            self.end_move(volume);
+        }
+        fits
     }
 
     /// Blocks of the capacity that are taken. A block under parity takes one, one that stays mirrored more.

@@ -6,6 +6,7 @@
 pub(crate) mod apply;
 pub(crate) mod capacity;
 pub(crate) mod chunk_allocator;
+mod classes;
 pub(crate) mod data_status;
 pub(crate) mod dirty_pages;
 pub(crate) mod epoch_reclaim;
@@ -16,6 +17,7 @@ pub(crate) mod journal;
 pub(crate) mod live_counts;
 pub(crate) mod membership;
 pub(crate) mod metadata_redundancy;
+pub(crate) mod misplaced_counts;
 pub(crate) mod overlapped_commit;
 pub(crate) mod page_copy;
 pub(crate) mod page_snapshot;
@@ -30,6 +32,7 @@ pub(crate) mod stripe_ids;
 pub(crate) mod stripe_locks;
 mod stripe_use;
 pub(crate) mod tables;
+pub(crate) mod volume_class;
 pub(crate) mod volumes;
 pub(crate) mod wakeups;
 
@@ -48,6 +51,7 @@ use sinew_members::status::Counters;
 use sinew_members::throttle::Throttle;
 
 use self::chunk_allocator::ChunkAllocator;
+use self::classes::Classes;
 use self::epoch_reclaim::Epochs;
 use self::journal::Journal;
 use self::room::Room;
@@ -93,8 +97,7 @@ pub(crate) struct Store<I> {
     volume_idle: Signal,
     /// Volumes that are being deleted.
     deleted: RefCell<BTreeSet<VolumeId>>,
-    /// Volumes whose stripes stay mirrored.
-    pinned: RefCell<BTreeSet<VolumeId>>,
+    classes: RefCell<Classes>,
     /// Pages may have too few copies.
     recopy: Cell<bool>,
     /// Journal blocks before this one may have too few copies.
@@ -146,7 +149,7 @@ impl<I: Io> Store<I> {
             volume_users: RefCell::default(),
             volume_idle: Signal::default(),
             deleted: RefCell::default(),
-            pinned: RefCell::default(),
+            classes: RefCell::default(),
             recopy: Cell::new(true),
             tail_wanted: Cell::new(0),
             closing: Cell::new(false),

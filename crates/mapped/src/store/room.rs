@@ -86,6 +86,16 @@ impl Room {
         Claim { reserved: &self.reserved, blocks, _claimant: self.claimants.enter() }
     }
 
+    /// Ends the epoch of the requests that hold claims; gives its number.
+    pub(super) fn next_claimants(&self) -> u64 {
+        self.claimants.advance()
+    }
+
+    /// The oldest epoch of which a request holds a claim, or the current one.
+    pub(super) fn oldest_claimants(&self) -> u64 {
+        self.claimants.oldest()
+    }
+
     /// A discard has freed blocks: they are withheld from other requests until those under way have ended.
     pub(super) fn withhold(&self, blocks: u64) {
         self.reserved.set(self.reserved.get() + blocks);

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::store::dirty_pages::Pages;
 use crate::store::live_counts::LiveCounts;
+use crate::store::misplaced_counts::{MisplacedCount, MisplacedCounts};
 use crate::store::run_map::{GROUP_INDICES, RunMap};
 use crate::store::tables::slot_table::SlotTable;
 use sinew_core::ids::{ChunkAddr, Lsn, MemberId, ShardBlock, SlotNo, StripeId, VolumeId};
@@ -88,6 +89,8 @@ pub(crate) struct Tables {
     pub(crate) pages: Pages,
     /// Blocks the map holds.
     pub(crate) live: LiveCounts,
+    /// Of each volume that moves to stripes of a class, its blocks in stripes of another.
+    pub(crate) misplaced: MisplacedCounts,
     /// The next stripe of a scrub under way.
     pub(crate) scrub_next: Option<StripeId>,
     /// Live counts are kept from the moment recovery has counted once.
@@ -108,6 +111,7 @@ impl Tables {
             volume_pages: BTreeMap::new(),
             pages: Pages::default(),
             live: LiveCounts::default(),
+            misplaced: MisplacedCounts::default(),
             scrub_next: None,
             counting: false,
             unknown: None,
@@ -160,6 +164,12 @@ impl Tables {
     /// The map page of part `index` of a volume.
     pub(super) fn volume_page(&self, volume: VolumeId, index: u32) -> Option<u32> {
         *self.volume_pages.get(&volume)?.get(index as usize)?
+    }
+
+    /// Live blocks of a volume.
+    pub(crate) fn live_blocks(&self, volume: VolumeId) -> u64 {
+        let pages = self.volume_pages.get(&volume).into_iter().flatten().flatten();
+        pages.map(|&page| self.live.of_page(page)).sum()
     }
 
     /// Live blocks of each volume.
@@ -342,7 +352,20 @@ impl Tables {
         let (stripe, ..) = self.geometry.place(slot);
         let stripe = &mut self.stripes[stripe.0 as usize];
         stripe.live += count as u16;
-        self.live.add(first, count, stripe.state == StripeState::Pinned);
+        let is_pinned = stripe.state == StripeState::Pinned;
+        self.live.add(first, count, is_pinned);
+        if let Some(moving) = self.moving_count(first) {
+            moving.add(is_pinned, u64::from(count));
+        }
+    }
+
+    /// The count of misplaced blocks of the volume of a block, if the volume moves.
+    fn moving_count(&mut self, block: ShardBlock) -> Option<&mut MisplacedCount> {
+        if self.misplaced.is_empty() {
+            return None;
+        }
+        let (volume, _) = (*self.map_pages.get((block.0 / PAGE_INDICES) as usize)?)?;
+        self.misplaced.of(volume)
     }
 
     /// Counts that a block, of the same map page as `block`, is not in a slot any more.
@@ -350,9 +373,13 @@ impl Tables {
         let (id, ..) = self.geometry.place(slot);
         let stripe = &mut self.stripes[id.0 as usize];
         stripe.live -= 1;
-        self.live.remove(block, stripe.state == StripeState::Pinned);
+        let is_pinned = stripe.state == StripeState::Pinned;
+        self.live.remove(block, is_pinned);
         if stripe.live == 0 {
             effects.emptied.push(id);
+        }
+        if let Some(moving) = self.moving_count(block) {
+            moving.remove(is_pinned);
         }
     }
 

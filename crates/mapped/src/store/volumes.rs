@@ -8,7 +8,6 @@ use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, PAGE_INDICES};
-use sinew_format::model::stripe_form::StripeClass;
 
 /// The map page of a volume a local block is in, and where in it.
 pub(crate) fn split_local(local: u64) -> (u32, u32) {
@@ -137,22 +136,6 @@ impl<I: Io> Store<I> {
     /// Waits until no request on the volume is under way.
     pub(crate) async fn wait_volume_idle(&self, volume: VolumeId) {
         self.volume_idle.wait(|| (!self.volume_users.borrow().contains_key(&volume)).then_some(())).await;
-    }
-
-    /// Which stripes a volume's blocks are in.
-    pub(crate) fn class_of(&self, volume: VolumeId) -> StripeClass {
-        if self.pinned.borrow().contains(&volume) { StripeClass::Pinned } else { StripeClass::Pool }
-    }
-
-    /// Whether there are volumes whose stripes stay mirrored.
-    pub(crate) fn has_pinned_volumes(&self) -> bool {
-        !self.pinned.borrow().is_empty()
-    }
-
-    /// Notes a volume whose stripes stay mirrored, before any request for it; returns whether it is the first one.
-    pub(crate) fn pin_volume(&self, volume: VolumeId) -> bool {
-        let mut pinned = self.pinned.borrow_mut();
-        pinned.insert(volume) && pinned.len() == 1
     }
 
     /// Whether a volume is being deleted.

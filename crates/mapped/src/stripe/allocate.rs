@@ -49,6 +49,17 @@ impl<I: Io> Stripes<I> {
         allocated
     }
 
+    /// Waits until there is room for a stripe, as a client does; false when reclaim can make none.
+    pub(crate) async fn await_room(&self, columns: usize, form: StripeForm) -> bool {
+        match self.allocate_waiting(columns, form, || ()).await {
+            Ok((id, chunks)) => {
+                self.cancel_allocation(id, chunks);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
     pub(crate) fn try_allocate(
         &self,
         columns: usize,

@@ -119,7 +119,7 @@ impl<I: Io> Stripes<I> {
     pub(crate) fn close_idle(&self) -> bool {
         let idle = self.appenders().filter(|appender| appender.queued() == 0);
         let idle: Vec<StripeId> = idle.flat_map(Appender::open_stripes).collect();
-        self.store.has_pinned_volumes() && self.close_those(|open| idle.contains(&open.id))
+        self.store.has_two_classes() && self.close_those(|open| idle.contains(&open.id))
     }
 
     fn close_those(&self, concerned: impl Fn(&OpenStripe) -> bool) -> bool {

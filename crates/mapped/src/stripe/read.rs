@@ -3,10 +3,12 @@
 use std::rc::Rc;
 
 use crate::marks::Mark;
+use crate::store::volumes::Stretch;
 use crate::stripe::Stripes;
 use crate::stripe::part::ChunkPart;
+use crate::stripe::piece::{Condition, Piece};
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::ids::{SlotNo, StripeId};
+use sinew_core::ids::{ShardBlock, SlotNo, StripeId};
 use sinew_core::io::Io;
 use sinew_core::volume::VolumeError;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
@@ -80,6 +82,19 @@ impl<I: Io> Stripes<I> {
             Ok(buf) => Ok(buf),
             Err(_) => self.read_blocks(self.part_at(slot, count)).await,
         }
+    }
+
+    /// The blocks of a stored stretch, each for itself; `None` when they cannot be read. The caller is inside
+    /// an epoch.
+    pub(crate) async fn read_stretch(self: &Rc<Self>, stretch: Stretch) -> Option<Vec<Piece>> {
+        let slot = stretch.slot?;
+        let data = self.read_slots_singly(slot, stretch.count).await.ok()?;
+        let piece = |i: u32| Piece {
+            block: ShardBlock(stretch.block.0 + i),
+            data: data.slice(i as usize * BLOCK_BYTES, BLOCK_BYTES),
+            condition: Condition::StillAt(Some(SlotNo(slot.0 + i))),
+        };
+        Some((0..stretch.count).map(piece).collect())
     }
 
     /// Reads each block of a part for itself. All are tried, so that all that are lost are known.

@@ -80,6 +80,7 @@ impl Tenancies {
                 for _ in 0..rng.between(1, 4) {
                     use_volume(&work, volume, &mut rng).await;
                     resize(&work, &pool, volume, rng.between(1, BLOCKS_MAX)).await;
+                    protect(&work, &pool, volume, &mut rng).await;
                 }
                 use_volume(&work, volume, &mut rng).await;
                 if rng.chance(0.8) {
@@ -124,6 +125,22 @@ impl Tenancies {
         self.volumes.borrow_mut().remove(&volume);
         work.volumes.borrow_mut().remove(&volume);
         work.oracle.borrow_mut().forget(volume);
+    }
+}
+
+/// Changes the protection of a volume, the tenant's or one that the other clients use, where a pool offers several.
+async fn protect(work: &Work, pool: &OpenPool, tenants: usize, rng: &mut Rng) {
+    let Some(protections) = work.plan.volume_protections().filter(|_| rng.chance(0.7)) else { return };
+    let protection = protections[rng.below(2) as usize];
+    let others = work.plan.volumes.len() as u64;
+    let name = match rng.below(others + 1) {
+        other if other < others => format!("v{other}"),
+        _ => name(tenants),
+    };
+    work.note(|| format!("{name} becomes {protection}"));
+    match pool.control.set_volume_protection(&name, protection).await {
+        Ok(()) | Err(ControlError::NoRoomForMirrors | ControlError::VolumeMoving(_)) => {}
+        Err(error) => work.refuse(format!("changing the protection of {name}: {error}")),
     }
 }
 

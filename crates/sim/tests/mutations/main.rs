@@ -68,7 +68,7 @@ const OF_ELASTIC: [Mutation; 17] = [
 
 /// The seeds that found the defects which the first six seeds do not find. They are played before the others, to save time.
 /// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
-const FOUND_BY: [(Mutation, u64); 80] = [
+const FOUND_BY: [(Mutation, u64); 81] = [
     (Mutation::AbortOpening, 16),
     (Mutation::AcknowledgeEarly, 10),
     (Mutation::AlternateSlots, 71),
@@ -91,6 +91,7 @@ const FOUND_BY: [(Mutation, u64); 80] = [
     (Mutation::ForgetDirty, 9),
     (Mutation::ForgetFormVoid, 1202),
     (Mutation::ForgetMetadataCopies, 35),
+    (Mutation::ForgetMove, 12),
     (Mutation::ForgetPinned, 12),
     (Mutation::ForgetReaders, 677),
     (Mutation::ForgetStale, 245),
@@ -102,7 +103,7 @@ const FOUND_BY: [(Mutation, u64); 80] = [
     (Mutation::GrowUnfilled, 133),
     (Mutation::HideRoom, 35),
     (Mutation::InventEvents, 9),
-    (Mutation::KeepEpoch, 60),
+    (Mutation::KeepEpoch, 81),
     (Mutation::KeepImages, 1090),
     (Mutation::KeepMarks, 150),
     (Mutation::LeakChunks, 6),

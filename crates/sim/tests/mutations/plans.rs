@@ -25,6 +25,25 @@ const MIRRORS_FILL_THE_POOL: [&str; 14] = [
     "hot=100",
 ];
 
+/// Volumes that fill the pool become mirrors.
+const VOLUMES_BECOME_MIRRORS_IN_A_FULL_POOL: [&str; 15] = [
+    "array=none",
+    "protection=parity1",
+    "pinned=1",
+    "tenancies=12",
+    "growths=0",
+    "volumes=1500,1500",
+    "members=6M,6M,6M,6M",
+    "physical=0",
+    "corrupt=0",
+    "lost=0",
+    "trouble=0",
+    "writes=95",
+    "requests=600",
+    "blocks_max=40",
+    "hot=100",
+];
+
 /// Power fails in growths with parity all the time.
 const POWER_LOSS_IN_GROWTH: [&str; 24] = [
     "group_form=copies",
@@ -334,6 +353,7 @@ pub(crate) fn draw(way: Mutation, seed: u64) -> Plan {
         Mutation::EvictUnwritten | Mutation::EncodeAbsent => (&[], &WITHOUT_TABLE_CACHE),
         Mutation::TrustOldMap => (&[], &LAST_RESORT),
         Mutation::CountMirrorsAsParity => (&WITHOUT_OPERATORS, &MIRRORS_FILL_THE_POOL),
+        Mutation::MoveUnreserved => (&[], &VOLUMES_BECOME_MIRRORS_IN_A_FULL_POOL),
         Mutation::ConvertWithoutFlush => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_CONVERTING),
         Mutation::DropReleased => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_RELEASING),
         Mutation::TailPastFlushed => (&WITHOUT_OPERATORS, &POWER_LOSS_BESIDE_CHECKPOINTS),

@@ -2,7 +2,7 @@
 
 use sinew_core::mutation::{Mutation, choose};
 
-use crate::{arrays, damage, given_up, governor, hung, limits, mirrors, shares, thin};
+use crate::{arrays, damage, given_up, governor, hung, limits, mirrors, protections, shares, thin};
 
 #[test]
 fn defects_that_no_plan_shows_are_found() {
@@ -15,6 +15,7 @@ fn defects_that_no_plan_shows_are_found() {
             Mutation::ForgetLostBlocks => damage::damage_is_told_truly(),
             Mutation::LeaveFullUnflushed => thin::full_members_are_flushed(),
             Mutation::LimitUnseen => limits::waiting_requests_see_changes(),
+            Mutation::MoveUnsettled => protections::late_writes_move_as_well(),
             Mutation::NoteAllLatencies => shares::reads_without_content_tell_nothing(),
             Mutation::ShareByArrival => shares::greedy_volumes_are_served_alike(),
             Mutation::ShareUnwoken => shares::ends_wake_those_that_wait(),

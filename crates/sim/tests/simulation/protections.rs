@@ -1,4 +1,6 @@
 //! Volumes with a protection of their own: mirrors in a pool with parity.
+//!
+//! The scenario that shows a deliberate defect says what is wrong instead of panicking.
 
 use std::rc::Rc;
 
@@ -9,7 +11,7 @@ use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::policy::Policy;
 use sinew_members::status::ShardStatus;
-use sinew_sim::{DeviceConfig, OpenPool, World};
+use sinew_sim::{DeviceConfig, Fault, OpKind, OpenPool, World};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const MIRROR: Protection = Protection::Mirror { copies: 2 };
@@ -185,4 +187,79 @@ fn a_full_pool_takes_no_first_mirror() {
     let discarding = scene.pool.volume("parity").unwrap();
     scene.world.block_on(async move { discarding.discard(0, 4 << 20).await }).unwrap().unwrap();
     scene.make("mirror", 1 << 20, Some(MIRROR)).unwrap();
+}
+
+#[test]
+fn a_volume_becomes_a_mirror_and_back_while_it_is_written_and_through_crashes() {
+    let mut scene = Scene::new();
+    scene.make("v", 8 << 20, None).unwrap();
+    assert_eq!(scene.fill("v", 0, 2000), 2000);
+    for protection in [MIRROR, Protection::Parity1] {
+        let control = Rc::clone(&scene.pool.control);
+        let changing = async move { control.set_volume_protection("v", protection).await };
+        scene.world.block_on(changing).unwrap().unwrap();
+        // The clients overwrite some of it while it moves, and the pool crashes before all has moved.
+        assert_eq!(scene.fill("v", 300, 200), 200);
+        let config = scene.pool.control.config();
+        assert_eq!(
+            (config.volumes[0].moving, config.protection_of(&config.volumes[0])),
+            (true, Some(protection))
+        );
+        scene.reopen(false);
+        let status = scene.status();
+        let config = scene.pool.control.config();
+        assert_eq!(
+            (config.volumes[0].moving, config.protection_of(&config.volumes[0])),
+            (false, Some(protection))
+        );
+        assert!(status.volume_misplaced_bytes.is_empty());
+        let mirrored = status.stored_mirrored_bytes;
+        let expected = if protection == MIRROR { 2000 * BLOCK..=2000 * BLOCK } else { 0..=128 * BLOCK };
+        assert!(expected.contains(&mirrored), "{protection}: {mirrored} bytes mirrored");
+        scene.check("v", 2000);
+    }
+}
+
+#[test]
+fn a_volume_that_has_no_room_as_a_mirror_stays_what_it_is() {
+    let scene = Scene::new();
+    scene.make("v", 100 << 20, None).unwrap();
+    let stored = scene.fill("v", 0, 100 << 8);
+    let control = Rc::clone(&scene.pool.control);
+    let changing = async move { control.set_volume_protection("v", MIRROR).await };
+    assert_eq!(scene.world.block_on(changing).unwrap(), Err(ControlError::NoRoomForMirrors));
+    assert_eq!(scene.pool.control.config().volumes[0].protection, None);
+    // Nothing is kept for it.
+    assert_eq!(scene.fill("v", 0, stored), stored);
+    assert_eq!(scene.status().refused_early, 0);
+}
+
+/// The first block of a volume is being written to a stripe of the pool's class when the volume becomes a mirror.
+pub(crate) fn late_writes_move_as_well() -> Result<(), String> {
+    let scene = Scene::new();
+    scene.make("v", 1 << 20, None).unwrap();
+    for member in &scene.members {
+        // Behind the superblocks.
+        scene.world.device(member.device).script(
+            OpKind::Write,
+            Some(1 << 20..32 << 20),
+            Fault::Stall(50_000_000),
+        );
+    }
+    let volume = scene.pool.volume("v").unwrap();
+    scene.world.spawn(async move { volume.write(0, content(0), false).await.unwrap() });
+    scene.world.run_for(1_000_000).unwrap();
+    let control = Rc::clone(&scene.pool.control);
+    let changing = async move { control.set_volume_protection("v", MIRROR).await };
+    scene.world.block_on(changing).unwrap().unwrap();
+    let status = scene.status();
+    match scene.pool.leaks().as_slice() {
+        [] if status.stored_bytes == BLOCK => Ok(()),
+        leaks => Err(format!("{} bytes stored, {leaks:?}", status.stored_bytes)),
+    }
+}
+
+#[test]
+fn a_write_under_way_when_its_volume_becomes_a_mirror_moves_as_well() {
+    late_writes_move_as_well().unwrap();
 }

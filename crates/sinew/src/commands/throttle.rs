@@ -10,7 +10,7 @@ use crate::units;
 
 /// Limits of the rate of background work.
 ///
-/// They hold for conversion, compaction, rebuild, rebalance, growth and scrub. Without a rate and --pause-above the command
+/// They hold for conversion, compaction, rebuild, rebalance, moves of volumes, growth and scrub. Without a rate and --pause-above the command
 /// shows them.
 #[derive(Args)]
 pub(crate) struct ThrottleArgs {

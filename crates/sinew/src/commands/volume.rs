@@ -33,10 +33,14 @@ pub(crate) enum VolumeCommand {
         #[command(flatten)]
         target: Target,
     },
-    /// Sets limits of a volume. They are kept on the members. Without an option the command shows them.
+    /// Sets limits of a volume, or changes its protection. They are kept on the members. Without an option the command shows the
+    /// limits.
     Set {
         /// Its name.
         name: String,
+        /// Its protection from now on. What it stores moves in the background, while clients use it.
+        #[arg(long, value_parser = named::<Protection>())]
+        protection: Option<Protection>,
         #[command(flatten)]
         limits: LimitArgs,
         /// As JSON.
@@ -140,11 +144,14 @@ pub(crate) fn run(command: VolumeCommand) -> Result<()> {
             }
             warn_of_overcommitment(&made);
         }
-        VolumeCommand::Set { name, limits, json, target } => {
+        VolumeCommand::Set { name, protection, limits, json, target } => {
             let limits = limits.change();
-            let limits = target.ask(&Request::VolumeSet { name: name.clone(), limits })?;
+            let limits = target.ask(&Request::VolumeSet { name: name.clone(), limits, protection })?;
             match json {
                 true => say!("{limits:#}"),
+                false if let Some(protection) = protection => {
+                    say!("volume {name} has the protection {protection}; what it stores is being moved");
+                }
                 false => match report::limits(&limits) {
                     None => say!("volume {name} has no limits"),
                     Some(limits) => say!("volume {name} is limited to {limits}"),

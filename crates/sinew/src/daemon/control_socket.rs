@@ -90,7 +90,10 @@ async fn carry_out(served: &Served, request: Request) -> Result<Answer> {
             control.create_volume_with(&name, bytes, options).await?;
             return commitment(open).await;
         }
-        Request::VolumeSet { name, limits } => {
+        Request::VolumeSet { name, limits, protection } => {
+            if let Some(protection) = protection {
+                control.set_volume_protection(&name, protection).await?;
+            }
             let set = limits.apply(control.volume_limits(&name)?);
             if !limits.is_empty() {
                 control.set_volume_limits(&name, set).await?;

@@ -50,11 +50,14 @@ pub(crate) enum Request {
         #[schemars(schema_with = "names::protection_or_null")]
         protection: Option<Protection>,
     },
-    /// Sets limits of a volume; without a change it answers them.
+    /// Sets limits of a volume, or changes its protection; without a change it answers the limits.
     VolumeSet {
         name: String,
         #[serde(default)]
         limits: LimitsChange,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(schema_with = "names::protection_or_null")]
+        protection: Option<Protection>,
     },
     VolumeDelete {
         name: String,

@@ -435,6 +435,8 @@ pub(crate) struct VolumeView {
     pub(crate) used_bytes: Option<u64>,
     /// Its protection; null for an array.
     pub(crate) protection: Option<String>,
+    /// Bytes that are yet to be moved to stripes with its protection; null where it has not changed, or all have moved.
+    pub(crate) misplaced_bytes: Option<u64>,
     /// Connections of clients.
     pub(crate) connections: u64,
     /// What its clients may ask for.

@@ -121,6 +121,7 @@ fn volume(observed: &Observed<'_>, volume: &VolumeConfig) -> VolumeView {
         bytes: volume.bytes,
         used_bytes,
         protection: observed.config.protection_of(volume).map(|chosen| chosen.to_string()),
+        misplaced_bytes: observed.status.volume_misplaced_bytes.get(&volume.id).copied(),
         limits: volume_limits(&volume.limits),
         queued_requests: observed.status.volume_queued.get(&volume.id).map_or(0, |queued| queued.requests),
         ..VolumeView::default()

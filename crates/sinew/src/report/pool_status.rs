@@ -395,7 +395,10 @@ pub(crate) fn print_volumes(value: &Value) {
     for v in value["volumes"].as_array().into_iter().flatten() {
         let used = v["used_bytes"].as_u64().map_or("-".to_owned(), units::bytes);
         let limits = limits(&v["limits"]).unwrap_or("-".to_owned());
-        let protection = v["protection"].as_str().unwrap_or("-").to_owned();
+        let mut protection = v["protection"].as_str().unwrap_or("-").to_owned();
+        if let Some(left) = v["misplaced_bytes"].as_u64() {
+            protection += &format!(", {} to be moved", units::bytes(left));
+        }
         let (name, size) = (text(v, "name").to_owned(), units::bytes(number(v, "bytes")));
         table.row([name, size, used, protection, limits]);
     }

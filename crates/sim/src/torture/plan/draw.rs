@@ -243,6 +243,9 @@ impl Plan {
     fn draw_pinned(&mut self, rng: &mut Rng) {
         if rng.chance(0.25) {
             self.pinned = rng.between(1, self.volumes.len() as u64) as usize;
+            if rng.chance(0.5) {
+                self.tenancies = self.tenancies.max(rng.between(1, 6));
+            }
         }
     }
 

@@ -293,16 +293,21 @@ impl Plan {
         }
     }
 
+    /// The protections that volumes may have, if they differ: that of the pool, and mirrors.
+    pub(crate) fn volume_protections(&self) -> Option<[Protection; 2]> {
+        let copies = self.protection.failures() as u8 + 1;
+        let has_parity = self.array.is_none() && self.protection.parity_columns() > 0;
+        (has_parity && self.pinned > 0).then_some([self.protection, Protection::Mirror { copies }])
+    }
+
     /// The protection that a volume is made with, if it is not that of the pool. Of the volumes that come and go, every other
     /// one is a mirror, if any is.
     pub(crate) fn volume_protection(&self, volume: usize) -> Option<Protection> {
         let is_pinned = match self.volumes.len() {
             fixed if volume < fixed => volume + self.pinned >= fixed,
-            _ => self.pinned > 0 && volume.is_multiple_of(2),
+            _ => volume.is_multiple_of(2),
         };
-        let copies = self.protection.failures() as u8 + 1;
-        let has_parity = self.array.is_none() && self.protection.parity_columns() > 0;
-        (is_pinned && has_parity).then_some(Protection::Mirror { copies })
+        self.volume_protections().filter(|_| is_pinned).map(|[_, mirror]| mirror)
     }
 
     /// The bound of the table cache of a mapped pool, in bytes.

@@ -52,6 +52,8 @@ impl Run {
         self.wait_until(&pool, "growing", |status| orders.get() == 0 && grown(status))?;
         self.wait_until(&pool, "resyncing new stripes", is_safe)?;
         self.wait_until(&pool, "converting", |status| status.conversions_left == 0)?;
+        let moved = |_: &ShardStatus| pool.control.config().moving_volumes().is_empty();
+        self.wait_until(&pool, "moving volumes", moved)?;
         self.scrub(&pool, true, 0)?;
         let errors = self.scrub(&pool, false, 0)?;
         if errors > 0 {

@@ -1,0 +1,119 @@
+//! Which stripes the blocks of a volume are in, and the move of a volume to stripes of another class.
+
+use crate::store::Store;
+use crate::store::classes::ClassMove;
+use sinew_core::ids::{ShardBlock, SlotNo, VolumeId};
+use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
+use sinew_format::model::mapped_capacity::{pinned_cost, pinned_reserve};
+use sinew_format::model::stripe_form::StripeClass;
+
+impl<I: Io> Store<I> {
+    /// Which stripes a volume's blocks go to.
+    pub(crate) fn class_of(&self, volume: VolumeId) -> StripeClass {
+        if self.classes.borrow().pinned.contains(&volume) { StripeClass::Pinned } else { StripeClass::Pool }
+    }
+
+    /// Sets which stripes a volume's blocks go to.
+    pub(crate) fn set_class(&self, volume: VolumeId, class: StripeClass) {
+        let pinned = &mut self.classes.borrow_mut().pinned;
+        match class {
+            StripeClass::Pool => pinned.remove(&volume),
+            StripeClass::Pinned => pinned.insert(volume),
+        };
+    }
+
+    /// Whether there are stripes of both classes, or are about to be.
+    pub(crate) fn has_two_classes(&self) -> bool {
+        let classes = self.classes.borrow();
+        !classes.pinned.is_empty() || !classes.moves.is_empty() || self.tables.borrow().live.pinned() > 0
+    }
+
+    /// Blocks of the capacity that a second class takes, if there is none yet.
+    pub(super) fn second_class_cost(&self) -> u64 {
+        if self.has_two_classes() { 0 } else { pinned_reserve(&self.geometry) }
+    }
+
+    /// Blocks of the capacity that are kept: for the open stripes of a second class, and for blocks that move to pinned stripes.
+    pub(super) fn capacity_kept(&self) -> u64 {
+        let classes = self.classes.borrow();
+        let to_pinned =
+            classes.moves.iter().filter(|(_, class_move)| class_move.class == StripeClass::Pinned);
+        let misplaced = |volume| self.tables.borrow().misplaced.blocks(volume);
+        let moves: u64 = to_pinned
+            .map(|(&volume, class_move)| self.move_cost(misplaced(volume) + class_move.under_way))
+            .sum();
+        moves + if self.has_two_classes() { pinned_reserve(&self.geometry) } else { 0 }
+    }
+
+    /// Makes ready for the move of a volume's blocks to stripes of a class: its blocks are counted, and the room that they will
+    /// take is kept from now on. All of them are in stripes of the other class.
+    pub(super) fn prepare_move(&self, volume: VolumeId, class: StripeClass) {
+        let blocks = self.tables.borrow().live_blocks(volume);
+        self.tables.borrow_mut().misplaced.begin(volume, class, blocks);
+        let class_move = ClassMove { class, under_way: self.room.reserved(), since: None };
+        self.classes.borrow_mut().moves.insert(volume, class_move);
+    }
+
+    /// Begins to move a volume's blocks to stripes of a class, for which all is ready: new blocks go there from now on.
+    pub(crate) fn begin_move(&self, volume: VolumeId, class: StripeClass) {
+        self.set_class(volume, class);
+        let since = self.room.next_claimants();
+        if let Some(class_move) = self.classes.borrow_mut().moves.get_mut(&volume) {
+            class_move.since = Some(since);
+        }
+    }
+
+    /// Goes on with a move that an earlier opening began: some blocks are in stripes of the class already.
+    pub(crate) fn resume_move(&self, volume: VolumeId) {
+        let class = self.class_of(volume);
+        self.prepare_move(volume, class);
+        let pages = self.tables.borrow().volume_pages(volume);
+        let blocks = pages.into_iter().map(|(_, page)| self.misplaced_in(page, class).len() as u64).sum();
+        self.tables.borrow_mut().misplaced.begin(volume, class, blocks);
+        self.begin_move(volume, class);
+    }
+
+    /// Blocks of the capacity that blocks take beyond what they take now, once they are in pinned stripes.
+    fn move_cost(&self, blocks: u64) -> u64 {
+        let is_kept = !mutation::on(Mutation::MoveUnreserved);
+        if is_kept { pinned_cost(&self.geometry, blocks) - blocks } else { 0 }
+    }
+
+    /// A move has ended, or does not take place.
+    pub(crate) fn end_move(&self, volume: VolumeId) {
+        self.classes.borrow_mut().moves.remove(&volume);
+        self.tables.borrow_mut().misplaced.end(volume);
+    }
+
+    /// Whether blocks of a volume move, or are about to.
+    pub(crate) fn is_moving(&self, volume: VolumeId) -> bool {
+        self.classes.borrow().moves.contains_key(&volume)
+    }
+
+    /// A volume whose blocks move.
+    pub(crate) fn next_move(&self) -> Option<VolumeId> {
+        let classes = self.classes.borrow();
+        let mut begun = classes.moves.iter().filter(|(_, class_move)| class_move.since.is_some());
+        begun.next().map(|(&volume, _)| volume)
+    }
+
+    /// Whether no write can store blocks in stripes of the former class any more.
+    pub(crate) fn is_class_settled(&self, volume: VolumeId) -> bool {
+        let since = self.classes.borrow().moves.get(&volume).and_then(|class_move| class_move.since);
+        since.is_none_or(|since| self.room.oldest_claimants() > since)
+            || mutation::on(Mutation::MoveUnsettled)
+    }
+
+    /// The blocks of a map page that are in stripes of another class than this.
+    pub(crate) fn misplaced_in(&self, page: u32, class: StripeClass) -> Vec<(ShardBlock, SlotNo)> {
+        let tables = self.tables.borrow();
+        let entries = tables.map.page_entries(page).map(|(block, slot)| (ShardBlock(block), SlotNo(slot)));
+        entries.filter(|&(_, slot)| self.is_misplaced(slot, class)).collect()
+    }
+
+    fn is_misplaced(&self, slot: SlotNo, class: StripeClass) -> bool {
+        let form = self.tables.borrow().stripe(self.geometry.place(slot).0).state.form();
+        form.is_some_and(|form| form.class() != class)
+    }
+}
