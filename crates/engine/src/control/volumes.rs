@@ -189,6 +189,8 @@ impl<I: Io> Control<I> {
         if !is_moving || !self.ask_whether(|done| ControlRequest::HasMoved { volume: id, done }).await? {
             return Ok(());
         }
+        // A loss of power must not bring blocks back to where they were.
+        self.ask_all(|done| ControlRequest::Flush { done }).await?;
         self.io.mark(Mark::VolumeMoveEnded);
         self.record_move(id, false).await
     }

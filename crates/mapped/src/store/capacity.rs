@@ -79,7 +79,8 @@ impl<I: Io> Store<I> {
     /// for under the pool's protection.
     pub(crate) fn blocks_storable(&self) -> u64 {
         let extra = self.capacity_taken() - self.tables.borrow().live.total();
-        self.capacity().saturating_sub(extra)
+        let capacity = self.allocator.borrow().capacity_blocks();
+        capacity.saturating_sub(self.capacity_kept_for_stored() + extra)
     }
 
     /// The error for a request when reclaim has given up. Up to the capacity that should not happen while all members

@@ -34,16 +34,24 @@ impl<I: Io> Store<I> {
         if self.has_two_classes() { 0 } else { pinned_reserve(&self.geometry) }
     }
 
-    /// Blocks of the capacity that are kept: for the open stripes of a second class, and for blocks that move to pinned stripes.
+    /// Blocks of the capacity that are kept: for the open stripes of a second class, and for blocks that move to pinned stripes,
+    /// also those that writes under way may add.
     pub(super) fn capacity_kept(&self) -> u64 {
-        let classes = self.classes.borrow();
+        self.kept_for_moves(|class_move| class_move.under_way)
+    }
+
+    /// As `capacity_kept`, without those that writes under way may add: they count once they are stored.
+    pub(super) fn capacity_kept_for_stored(&self) -> u64 {
+        self.kept_for_moves(|_| 0)
+    }
+
+    fn kept_for_moves(&self, added: impl Fn(&ClassMove) -> u64) -> u64 {
+        let (classes, tables) = (self.classes.borrow(), self.tables.borrow());
         let to_pinned =
             classes.moves.iter().filter(|(_, class_move)| class_move.class == StripeClass::Pinned);
-        let misplaced = |volume| self.tables.borrow().misplaced.blocks(volume);
-        let moves: u64 = to_pinned
-            .map(|(&volume, class_move)| self.move_cost(misplaced(volume) + class_move.under_way))
-            .sum();
-        moves + if self.has_two_classes() { pinned_reserve(&self.geometry) } else { 0 }
+        let blocks = to_pinned.map(|(&volume, moving)| tables.misplaced.blocks(volume) + added(moving)).sum();
+        let open = if self.has_two_classes() { pinned_reserve(&self.geometry) } else { 0 };
+        open + self.move_cost(tables.live.pinned(), blocks)
     }
 
     /// Makes ready for the move of a volume's blocks to stripes of a class: its blocks are counted, and the room that they will
@@ -74,10 +82,11 @@ impl<I: Io> Store<I> {
         self.begin_move(volume, class);
     }
 
-    /// Blocks of the capacity that blocks take beyond what they take now, once they are in pinned stripes.
-    fn move_cost(&self, blocks: u64) -> u64 {
+    /// Blocks of the capacity that blocks take beyond what they take now, once they are in pinned stripes as others are.
+    fn move_cost(&self, pinned: u64, blocks: u64) -> u64 {
+        let cost = |blocks| pinned_cost(&self.geometry, blocks);
         let is_kept = !mutation::on(Mutation::MoveUnreserved);
-        if is_kept { pinned_cost(&self.geometry, blocks) - blocks } else { 0 }
+        if is_kept { cost(pinned + blocks) - cost(pinned) - blocks } else { 0 }
     }
 
     /// A move has ended, or does not take place.
