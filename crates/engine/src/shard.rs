@@ -216,10 +216,6 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, gate: Rc<Gate<I>>, request
         ControlRequest::ReserveMove { volume, class, done } => {
             let _ = done.send(shard.reserve_move(volume, class));
         }
-        ControlRequest::BeginMove { volume, class, done } => {
-            shard.begin_move(volume, class);
-            let _ = done.send(Ok(()));
-        }
         ControlRequest::CancelMove { volume, done } => {
             shard.end_move(volume);
             let _ = done.send(Ok(()));

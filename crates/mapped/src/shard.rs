@@ -271,11 +271,6 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
         Ok(self.store.reserve_move(volume, class))
     }
 
-    fn begin_move(&self, volume: VolumeId, class: StripeClass) {
-        self.store.begin_move(volume, class);
-        self.start_second_class();
-    }
-
     fn end_move(&self, volume: VolumeId) {
         self.store.end_move(volume);
     }

@@ -144,11 +144,11 @@ pub enum ControlRequest {
         /// Answered when it is done.
         done: Answer<Result<bool, VolumeError>>,
     },
-    /// Set the class of a new volume.
+    /// Set which stripes the blocks of a volume go to. Where room is kept for the move of the volume, the move begins.
     SetClass {
         /// The volume.
         volume: VolumeId,
-        /// Which stripes its blocks go to.
+        /// Their class.
         class: StripeClass,
         /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,
@@ -161,15 +161,6 @@ pub enum ControlRequest {
         class: StripeClass,
         /// Answered when it is done.
         done: Answer<Result<bool, VolumeError>>,
-    },
-    /// Begin the move.
-    BeginMove {
-        /// The volume.
-        volume: VolumeId,
-        /// Which stripes its blocks go to.
-        class: StripeClass,
-        /// Answered when it has begun.
-        done: Answer<Result<(), VolumeError>>,
     },
     /// Give back the room that is kept for a move that does not take place.
     CancelMove {

@@ -125,7 +125,8 @@ pub trait PoolShard<I: Io>: Sized + 'static {
     fn fits_pinned(&self) -> Result<bool, VolumeError> {
         Err(VolumeError::Unsupported)
     }
-    /// Sets the class of a new volume, before its first request. Mapped pools only.
+    /// Sets the class of the stripes that the blocks of a volume go to: before the first request for a new volume, or to begin the
+    /// move of a volume for which room is kept. Mapped pools only.
     fn set_class(&self, _volume: VolumeId, _class: StripeClass) {}
     /// Keeps room for the move of a volume's blocks to stripes of a class; false when there is too little. Mapped pools only.
     ///
@@ -134,8 +135,6 @@ pub trait PoolShard<I: Io>: Sized + 'static {
     fn reserve_move(&self, _volume: VolumeId, _class: StripeClass) -> Result<bool, VolumeError> {
         Err(VolumeError::Unsupported)
     }
-    /// Begins to move a volume's blocks to stripes of a class, for which room is kept. Mapped pools only.
-    fn begin_move(&self, _volume: VolumeId, _class: StripeClass) {}
     /// Gives back the room that is kept for a move that does not take place. Mapped pools only.
     fn end_move(&self, _volume: VolumeId) {}
     /// Whether no blocks of a volume are left to be moved. Mapped pools only.

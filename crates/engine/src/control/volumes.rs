@@ -81,9 +81,7 @@ impl<I: Io> Control<I> {
         self.refuse_array()?;
         let class = protection.map_or(Ok(StripeClass::Pool), |wanted| self.class_of(wanted))?;
         let protection = protection.filter(|_| class == StripeClass::Pinned);
-        if protection.is_some()
-            && self.ask_each(|done| ControlRequest::FitsPinned { done }).await?.contains(&false)
-        {
+        if protection.is_some() && !self.ask_whether(|done| ControlRequest::FitsPinned { done }).await? {
             return Err(ControlError::NoRoomForMirrors);
         }
         // The change after this one ends it, so that both slots of every superblock say that earlier versions are to refuse the
@@ -153,7 +151,7 @@ impl<I: Io> Control<I> {
             return Err(error);
         }
         self.note_setting("volume-protection", format!("{name}: {protection}"));
-        Ok(self.ask_all(|done| ControlRequest::BeginMove { volume: id, class, done }).await?)
+        Ok(self.ask_all(|done| ControlRequest::SetClass { volume: id, class, done }).await?)
     }
 
     async fn record_protection(

@@ -229,8 +229,7 @@ impl<I: Io> Compactor<I> {
 
     /// Whether a stripe is of another class than this.
     fn is_of_another(&self, class: StripeClass, id: StripeId) -> bool {
-        let form = self.store.tables().stripe(id).state.form();
-        form.is_some_and(|form| form.class() != class) && !mutation::on(Mutation::CompactTogether)
+        self.store.tables().is_of_another_class(id, class) && !mutation::on(Mutation::CompactTogether)
     }
 
     /// Whether a stripe that stays mirrored has fewer copies than a new one would get, since members were out when it was

@@ -3,7 +3,6 @@
 //!
 //! Every move is conditional: when a client overwrites a block meanwhile, the client's write wins.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::background::io_priority::IoPriority;
@@ -14,7 +13,7 @@ use crate::store::volumes::Stretch;
 use crate::stripe::Stripes;
 use crate::stripe::piece::Piece;
 use crate::stripe::scatter_hints::is_scattered;
-use sinew_core::ids::{MemberId, VolumeId};
+use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;
 use sinew_format::model::mapped_geometry::CHUNK_BYTES;
@@ -55,7 +54,10 @@ impl<I: Io> Defragmenter<I> {
             self.store.mark(Mark::GatherNoRoom);
             return;
         }
-        let members = self.members_of(&self.stored(volume, first));
+        let members = {
+            let slots = self.stored(volume, first).into_iter().filter_map(|stretch| stretch.slot);
+            self.store.tables().members_of(slots.map(|slot| self.store.geometry().place(slot).0))
+        };
         self.priority.yield_to_clients(&members, CHUNK_BYTES).await;
         self.store
             .throttle()
@@ -90,16 +92,5 @@ impl<I: Io> Defragmenter<I> {
         let tell = |stretch: Stretch| stored.extend(stretch.slot.map(|_| stretch));
         self.store.stretches(volume, first, self.store.geometry().slots_per_stripe(), tell);
         stored
-    }
-
-    /// The members that stored stretches are on.
-    fn members_of(&self, stored: &[Stretch]) -> Vec<MemberId> {
-        let tables = self.store.tables();
-        let stripes = stored.iter().filter_map(|stretch| Some(self.store.geometry().place(stretch.slot?).0));
-        let members: BTreeSet<MemberId> = stripes
-            .flat_map(|stripe| tables.homes(stripe).iter().flatten())
-            .map(|home| home.member)
-            .collect();
-        members.into_iter().collect()
     }
 }

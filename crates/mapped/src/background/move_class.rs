@@ -7,7 +7,6 @@
 //! next opening goes on.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use async_channel::Sender;
@@ -19,7 +18,7 @@ use crate::store::chunk_allocator::Purpose;
 use crate::store::volumes::Stretch;
 use crate::stripe::Stripes;
 use crate::stripe::piece::Piece;
-use sinew_core::ids::{MemberId, ShardBlock, SlotNo, VolumeId};
+use sinew_core::ids::{ShardBlock, SlotNo, VolumeId};
 use sinew_core::io::{Io, yield_now};
 use sinew_core::sync::join_all;
 use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, CHUNK_BYTES};
@@ -37,15 +36,6 @@ pub(crate) struct ClassMover<I> {
     priority: Rc<IoPriority<I>>,
     control: Sender<ShardEvent>,
     is_running: Cell<bool>,
-}
-
-/// What came of a look at a map page.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
-    /// None of its blocks was in a stripe of another class.
-    AllInPlace,
-    /// Those that were have moved, or some could not be moved.
-    Others,
 }
 
 impl<I: Io> ClassMover<I> {
@@ -85,7 +75,7 @@ impl<I: Io> ClassMover<I> {
             let pages = self.store.tables().volume_pages(volume);
             for (_, page) in pages {
                 yield_now().await;
-                all_in_place &= self.move_page(volume, page).await == Look::AllInPlace;
+                all_in_place &= self.move_page(volume, page).await;
                 if !self.goes_on(volume) {
                     return false;
                 }
@@ -104,13 +94,10 @@ impl<I: Io> ClassMover<I> {
         self.store.is_moving(volume) && !self.store.is_closing()
     }
 
-    /// Moves the blocks of a map page that are in stripes of another class.
-    async fn move_page(&self, volume: VolumeId, page: u32) -> Look {
+    /// Moves the blocks of a map page that are in stripes of another class; true if there were none.
+    async fn move_page(&self, volume: VolumeId, page: u32) -> bool {
         let class = self.store.class_of(volume);
         let misplaced = self.store.misplaced_in(page, class);
-        if misplaced.is_empty() {
-            return Look::AllInPlace;
-        }
         for batch in misplaced.chunks(self.store.geometry().slots_per_stripe() as usize) {
             if !self.goes_on(volume) {
                 break;
@@ -120,7 +107,7 @@ impl<I: Io> ClassMover<I> {
                 self.store.io().sleep(RETRY_NS).await;
             }
         }
-        Look::Others
+        misplaced.is_empty()
     }
 
     /// Moves some blocks into one stripe of a class; false when that cannot be done now.
@@ -129,7 +116,8 @@ impl<I: Io> ClassMover<I> {
         if !self.stripes.await_room(g.data_columns, g.form_of(class)).await {
             return false;
         }
-        self.priority.yield_to_clients(&self.members_of(blocks), CHUNK_BYTES).await;
+        let members = self.store.tables().members_of(blocks.iter().map(|&(_, slot)| g.place(slot).0));
+        self.priority.yield_to_clients(&members, CHUNK_BYTES).await;
         self.store.throttle().pay(self.store.io(), g.data_columns as u64 * CHUNK_BYTES).await;
         // As a client's write, it leaves the physical space in reserve alone.
         let admitted = self.store.members().admit(blocks.len() as u64, || self.store.space_need(), || ());
@@ -183,14 +171,5 @@ impl<I: Io> ClassMover<I> {
             }
         }
         stretches
-    }
-
-    /// The members that blocks are on.
-    fn members_of(&self, blocks: &[(ShardBlock, SlotNo)]) -> Vec<MemberId> {
-        let tables = self.store.tables();
-        let stripes = blocks.iter().map(|&(_, slot)| self.store.geometry().place(slot).0);
-        let homes = stripes.flat_map(|stripe| tables.homes(stripe).iter().flatten());
-        let members: BTreeSet<MemberId> = homes.map(|home| home.member).collect();
-        members.into_iter().collect()
     }
 }

@@ -110,8 +110,8 @@ fn wrong_classes<I: Io>(stripes: &Stripes<I>) -> Vec<String> {
     let tables = store.tables();
     let blocks = (0..tables.map.pages_end()).flat_map(|page| tables.map.page_entries(page));
     let is_wrong = |volume: VolumeId, slot: u32| {
-        let form = tables.stripe(store.geometry().place(SlotNo(slot)).0).state.form();
-        form.is_some_and(|form| form.class() != store.class_of(volume)) && !store.is_moving(volume)
+        let (stripe, ..) = store.geometry().place(SlotNo(slot));
+        tables.is_of_another_class(stripe, store.class_of(volume)) && !store.is_moving(volume)
     };
     let wrong: BTreeSet<VolumeId> = blocks
         .filter_map(|(block, slot)| Some((tables.place_in_volume(ShardBlock(block))?.0, slot)))

@@ -36,12 +36,12 @@ impl<I: Io> Store<I> {
             let mut effects = Effects::default();
             let mut tables = self.tables.borrow_mut();
             for (record, _) in landed.clone() {
-                let stored = (tables.live.total(), tables.live.pinned());
+                let (stored, pinned) = (tables.live.total(), tables.live.pinned());
                 tables.apply(block.lsn, record, &mut effects);
-                let freed = stored.0.saturating_sub(tables.live.total());
+                let freed = stored.saturating_sub(tables.live.total());
                 if freed > 0 && !mutation::on(Mutation::OfferDiscarded) {
                     // They are all of one volume.
-                    let is_pinned = tables.live.pinned() < stored.1;
+                    let is_pinned = tables.live.pinned() < pinned;
                     let class = if is_pinned { StripeClass::Pinned } else { StripeClass::Pool };
                     self.room.withhold(self.capacity_taken_by(class, freed));
                 }

@@ -52,7 +52,9 @@ impl<I: Io> Store<I> {
 
     /// Keeps room for the move of a volume's blocks to stripes of a class; false when there is too little.
     pub(crate) fn reserve_move(&self, volume: VolumeId, class: StripeClass) -> bool {
-        self.prepare_move(volume, class);
+        // No earlier move is left unfinished, so all its blocks are in stripes of the other class.
+        let blocks = self.tables.borrow().live_blocks(volume);
+        self.prepare_move(volume, class, blocks);
         let fits = class == StripeClass::Pool || self.fits_beside(0);
         if !fits {
             self.end_move(volume);

@@ -3,13 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sinew_core::ids::VolumeId;
-use sinew_format::model::stripe_form::StripeClass;
 
 /// A move of a volume's blocks to stripes of another class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClassMove {
-    /// The class that they move to.
-    pub(super) class: StripeClass,
     /// Blocks that writes under way might store in stripes of the former class when the move began.
     pub(super) under_way: u64,
     /// Writes of this epoch and before may still do so; `None` before it has begun.

@@ -49,6 +49,11 @@ impl MisplacedCounts {
         self.0.get(&volume).map_or(0, |count| count.blocks)
     }
 
+    /// Misplaced blocks of a volume that moves to pinned stripes; none if it does not.
+    pub(super) fn blocks_to_pin(&self, volume: VolumeId) -> Option<u64> {
+        self.0.get(&volume).filter(|count| count.class == StripeClass::Pinned).map(|count| count.blocks)
+    }
+
     /// Counts for a volume from now on, which has this number of blocks in stripes of another class than this.
     pub(super) fn begin(&mut self, volume: VolumeId, class: StripeClass, blocks: u64) {
         self.0.insert(volume, MisplacedCount { class, blocks });

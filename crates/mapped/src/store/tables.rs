@@ -17,7 +17,7 @@ use sinew_core::ids::{ChunkAddr, Lsn, MemberId, ShardBlock, SlotNo, StripeId, Vo
 use sinew_format::codec::DecodeError;
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::{MappedGeometry, PAGE_HEADER_BYTES, PAGE_INDICES};
-use sinew_format::model::stripe_form::StripeForm;
+use sinew_format::model::stripe_form::{StripeClass, StripeForm};
 use sinew_format::record_check::Check;
 use sinew_format::table_page::{FIELDS_BYTES, PageId};
 
@@ -127,6 +127,11 @@ impl Tables {
         self.stripes.get(id.0 as usize).copied().unwrap_or(FREE)
     }
 
+    /// Whether a stripe is in use for blocks of another class than this.
+    pub(crate) fn is_of_another_class(&self, id: StripeId, class: StripeClass) -> bool {
+        self.stripe(id).state.form().is_some_and(|form| form.class() != class)
+    }
+
     /// All homes of a stripe, in the order of `MappedGeometry::homes_per_stripe`.
     pub(crate) fn homes(&self, id: StripeId) -> &[Option<ChunkAddr>] {
         let per = self.geometry.homes_per_stripe();
@@ -174,8 +179,7 @@ impl Tables {
 
     /// Live blocks of each volume.
     pub(crate) fn volume_blocks(&self) -> BTreeMap<VolumeId, u64> {
-        let of = |pages: &Vec<Option<u32>>| pages.iter().flatten().map(|&page| self.live.of_page(page)).sum();
-        self.volume_pages.iter().map(|(&volume, pages)| (volume, of(pages))).collect()
+        self.volume_pages.keys().map(|&volume| (volume, self.live_blocks(volume))).collect()
     }
 
     /// The lowest unused map page not in `taken`.

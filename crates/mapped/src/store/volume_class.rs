@@ -14,13 +14,16 @@ impl<I: Io> Store<I> {
         if self.classes.borrow().pinned.contains(&volume) { StripeClass::Pinned } else { StripeClass::Pool }
     }
 
-    /// Sets which stripes a volume's blocks go to.
+    /// Sets which stripes a volume's blocks go to. If all is ready for its move, that begins.
     pub(crate) fn set_class(&self, volume: VolumeId, class: StripeClass) {
-        let pinned = &mut self.classes.borrow_mut().pinned;
+        let mut classes = self.classes.borrow_mut();
         match class {
-            StripeClass::Pool => pinned.remove(&volume),
-            StripeClass::Pinned => pinned.insert(volume),
+            StripeClass::Pool => classes.pinned.remove(&volume),
+            StripeClass::Pinned => classes.pinned.insert(volume),
         };
+        if let Some(class_move) = classes.moves.get_mut(&volume) {
+            class_move.since = Some(self.room.next_claimants());
+        }
     }
 
     /// Whether there are stripes of both classes, or are about to be.
@@ -47,39 +50,28 @@ impl<I: Io> Store<I> {
 
     fn kept_for_moves(&self, added: impl Fn(&ClassMove) -> u64) -> u64 {
         let (classes, tables) = (self.classes.borrow(), self.tables.borrow());
-        let to_pinned =
-            classes.moves.iter().filter(|(_, class_move)| class_move.class == StripeClass::Pinned);
-        let blocks = to_pinned.map(|(&volume, moving)| tables.misplaced.blocks(volume) + added(moving)).sum();
+        let to_pin =
+            |(&volume, class_move)| Some(tables.misplaced.blocks_to_pin(volume)? + added(class_move));
+        let blocks = classes.moves.iter().filter_map(to_pin).sum();
         let open = if self.has_two_classes() { pinned_reserve(&self.geometry) } else { 0 };
         open + self.move_cost(tables.live.pinned(), blocks)
     }
 
-    /// Makes ready for the move of a volume's blocks to stripes of a class: its blocks are counted, and the room that they will
-    /// take is kept from now on. All of them are in stripes of the other class.
-    pub(super) fn prepare_move(&self, volume: VolumeId, class: StripeClass) {
-        let blocks = self.tables.borrow().live_blocks(volume);
+    /// Makes ready for the move of a volume to stripes of a class, of which this number of blocks are in others: they are counted
+    /// from now on, and the room that they will take is kept.
+    pub(super) fn prepare_move(&self, volume: VolumeId, class: StripeClass, blocks: u64) {
         self.tables.borrow_mut().misplaced.begin(volume, class, blocks);
-        let class_move = ClassMove { class, under_way: self.room.reserved(), since: None };
+        let class_move = ClassMove { under_way: self.room.reserved(), since: None };
         self.classes.borrow_mut().moves.insert(volume, class_move);
-    }
-
-    /// Begins to move a volume's blocks to stripes of a class, for which all is ready: new blocks go there from now on.
-    pub(crate) fn begin_move(&self, volume: VolumeId, class: StripeClass) {
-        self.set_class(volume, class);
-        let since = self.room.next_claimants();
-        if let Some(class_move) = self.classes.borrow_mut().moves.get_mut(&volume) {
-            class_move.since = Some(since);
-        }
     }
 
     /// Goes on with a move that an earlier opening began: some blocks are in stripes of the class already.
     pub(crate) fn resume_move(&self, volume: VolumeId) {
         let class = self.class_of(volume);
-        self.prepare_move(volume, class);
         let pages = self.tables.borrow().volume_pages(volume);
         let blocks = pages.into_iter().map(|(_, page)| self.misplaced_in(page, class).len() as u64).sum();
-        self.tables.borrow_mut().misplaced.begin(volume, class, blocks);
-        self.begin_move(volume, class);
+        self.prepare_move(volume, class, blocks);
+        self.set_class(volume, class);
     }
 
     /// Blocks of the capacity that blocks take beyond what they take now, once they are in pinned stripes as others are.
@@ -118,11 +110,7 @@ impl<I: Io> Store<I> {
     pub(crate) fn misplaced_in(&self, page: u32, class: StripeClass) -> Vec<(ShardBlock, SlotNo)> {
         let tables = self.tables.borrow();
         let entries = tables.map.page_entries(page).map(|(block, slot)| (ShardBlock(block), SlotNo(slot)));
-        entries.filter(|&(_, slot)| self.is_misplaced(slot, class)).collect()
-    }
-
-    fn is_misplaced(&self, slot: SlotNo, class: StripeClass) -> bool {
-        let form = self.tables.borrow().stripe(self.geometry.place(slot).0).state.form();
-        form.is_some_and(|form| form.class() != class)
+        let stripe = |slot| self.geometry.place(slot).0;
+        entries.filter(|&(_, slot)| tables.is_of_another_class(stripe(slot), class)).collect()
     }
 }
