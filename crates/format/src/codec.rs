@@ -7,7 +7,7 @@ pub enum DecodeError {
     #[error("not a Sinew structure")]
     Foreign,
     /// Written by a newer (or much older) Sinew.
-    #[error("format version {0} is not supported by this version of Sinew (it knows {known})", known = crate::FORMAT_VERSION)]
+    #[error("format version {0} is not supported by this version of Sinew (it knows {known:?})", known = crate::VERSIONS)]
     Version(u16),
     /// The checksum does not match: the structure is torn or damaged.
     #[error("checksum mismatch")]

@@ -25,3 +25,5 @@ pub const FORMAT_VERSION: u16 = 2;
 /// The version of the superblocks of a pool with volumes whose protection is not the pool's: versions of Sinew that do not
 /// know such volumes refuse it.
 pub const PROTECTIONS_VERSION: u16 = 3;
+/// The versions of superblocks that can be read.
+pub const VERSIONS: [u16; 2] = [FORMAT_VERSION, PROTECTIONS_VERSION];

@@ -16,7 +16,7 @@ use crate::pool_geometry_codec::{decode_shape, encode_shape};
 use crate::volume_codec::{
     chosen_protections, decode_limits, decode_protections, encode_limits, encode_protections,
 };
-use crate::{FORMAT_VERSION, PROTECTIONS_VERSION};
+use crate::{FORMAT_VERSION, PROTECTIONS_VERSION, VERSIONS};
 
 const MAGIC: &[u8; 8] = b"SINEWSB\n";
 /// Bytes of one slot.
@@ -65,16 +65,13 @@ impl Superblock {
     /// Decodes a slot.
     ///
     /// # Errors
-    /// [`DecodeError`] when it holds no superblock, one of another version, or a damaged one.
+    /// [`DecodeError`] when it holds no superblock, a damaged one, or an intact one of another version.
     pub fn decode(slot: &[u8]) -> Result<Superblock, DecodeError> {
         let mut r = Reader(slot);
         if r.take(8).map_err(|_| DecodeError::Foreign)? != MAGIC {
             return Err(DecodeError::Foreign);
         }
         let version = r.u16()?;
-        if version != FORMAT_VERSION && version != PROTECTIONS_VERSION {
-            return Err(DecodeError::Version(version));
-        }
         let member = r.u16()?;
         let body_len = r.u32()? as usize;
         let generation = r.u64()?;
@@ -88,6 +85,10 @@ impl Superblock {
             .ok_or(DecodeError::Invalid("superblock length"))?;
         if crc32c(body) != body_crc {
             return Err(DecodeError::Checksum);
+        }
+        // All versions have the same header, so a later one is told from a damaged one.
+        if !VERSIONS.contains(&version) {
+            return Err(DecodeError::Version(version));
         }
         let config = decode_config(body)?;
         if config.generation != generation || usize::from(member) >= config.members.len() {
@@ -468,6 +469,19 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_superblock_of_another_version_is_told_from_a_damaged_one() {
+        let mut slot = Superblock { member: 2, config: sample() }.encode().unwrap();
+        let bytes = slot.bytes_mut();
+        bytes[8] = 9;
+        assert_eq!(Superblock::decode(bytes), Err(DecodeError::Checksum), "the version alone rotted");
+        let crc = crc32c(&bytes[..28]);
+        bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(Superblock::decode(bytes), Err(DecodeError::Version(9)));
+        bytes[BLOCK_BYTES] ^= 1;
+        assert_eq!(Superblock::decode(bytes), Err(DecodeError::Checksum), "torn");
+    }
+
+    #[test]
     fn protections_of_volumes_are_kept_and_known_to_earlier_versions_by_the_version() {
         let version =
             |sb: &Superblock| u16::from_le_bytes(sb.encode().unwrap().bytes()[8..10].try_into().unwrap());
@@ -505,9 +519,6 @@ pub(crate) mod tests {
     fn says_what_is_wrong() {
         let good = Superblock { member: 2, config: sample() }.encode().unwrap().bytes().to_vec();
         assert_eq!(Superblock::decode(&[0; 8192]), Err(DecodeError::Foreign));
-        let mut newer = good.clone();
-        newer[8] = 99;
-        assert_eq!(Superblock::decode(&newer), Err(DecodeError::Version(99)));
         let mut torn = good;
         torn[BLOCK_BYTES + 20] ^= 1;
         assert_eq!(Superblock::decode(&torn), Err(DecodeError::Checksum));

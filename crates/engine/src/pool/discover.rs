@@ -7,6 +7,7 @@ use crate::marks::Mark;
 use sinew_core::ids::MemberId;
 use sinew_core::ids::uuid_text;
 use sinew_core::io::{DeviceId, Io, IoError};
+use sinew_format::codec::DecodeError;
 use sinew_format::model::config::{Config, MemberConfig, MemberState};
 use sinew_format::superblock::Superblock;
 use sinew_members::full_members::RETRY_NS;
@@ -25,8 +26,8 @@ const SPACE_ATTEMPTS: u32 = 50;
 /// opener's host.
 ///
 /// # Errors
-/// When there is no pool, or several, another host has it open, or too many members are missing; the error names each member
-/// concerned.
+/// When there is no pool, or several, another host has it open, a later version of Sinew has written to a member, or too many
+/// members are missing; the error names each member concerned.
 pub async fn discover<I: Io>(io: &I, devices: &[Candidate], opener: &Opener) -> Result<Found, PoolError> {
     let mut found = find(io, devices, Some(opener)).await?;
     store(io, Rc::make_mut(&mut found.config), &found.devices, &found.slots).await?;
@@ -46,7 +47,7 @@ pub async fn discover_read_only<I: Io>(io: &I, devices: &[Candidate]) -> Result<
 async fn find<I: Io>(io: &I, devices: &[Candidate], opener: Option<&Opener>) -> Result<Found, PoolError> {
     let mode = if opener.is_some() { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
     let slots = NextSlots::default();
-    let (superblocks, mut warnings) = read_all(io, devices, &slots).await;
+    let (superblocks, mut warnings) = read_all(io, devices, &slots).await?;
     let was_cut_off = |config: &Config| {
         superblocks.iter().any(|(_, other)| config.was_cut_off(&other.config, usize::from(other.member)))
     };
@@ -184,15 +185,19 @@ async fn read_all<'a, I: Io>(
     io: &I,
     devices: &'a [Candidate],
     slots: &NextSlots,
-) -> (Vec<(&'a Candidate, Superblock)>, Vec<String>) {
+) -> Result<(Vec<(&'a Candidate, Superblock)>, Vec<String>), PoolError> {
     let (mut superblocks, mut warnings) = (Vec::new(), Vec::new());
     for candidate in devices {
         match read_newest(io, candidate.device, slots).await {
             Ok(superblock) => superblocks.push((candidate, superblock)),
+            // It is not as if it were missing: the others may be older than it.
+            Err(error @ DecodeError::Version(_)) => {
+                return Err(PoolError::OtherVersion { path: candidate.path.clone(), error });
+            }
             Err(error) => warnings.push(format!("{}: {error}", candidate.path)),
         }
     }
-    (superblocks, warnings)
+    Ok((superblocks, warnings))
 }
 
 fn require_enough(

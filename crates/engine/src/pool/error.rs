@@ -65,6 +65,14 @@ pub enum PoolError {
     /// No device holds a usable superblock.
     #[error("no pool found{}", list(.0))]
     NotFound(Vec<String>),
+    /// Another version of Sinew has written to a member.
+    #[error("{path}: {error}; open the pool with the version that wrote to it last; nothing was changed")]
+    OtherVersion {
+        /// The device.
+        path: String,
+        /// Which version, and which ones are known.
+        error: DecodeError,
+    },
     /// Devices of several pools were given.
     #[error("the given devices belong to several pools; name the members of one: {}", .0.join("; "))]
     SeveralPools(Vec<String>),

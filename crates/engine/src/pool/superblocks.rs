@@ -97,7 +97,8 @@ pub(crate) async fn write_in_time<I: Io>(
 /// Reads a device's newest intact superblock.
 ///
 /// # Errors
-/// The reason why neither slot has a superblock.
+/// The reason why neither slot has a superblock. [`DecodeError::Version`] if either has an intact one of a version that is not
+/// known: a later version may have stored since what this one does not know.
 pub async fn read_superblock<I: Io>(io: &I, device: DeviceId) -> Result<Superblock, DecodeError> {
     read_newest(io, device, &NextSlots::default()).await
 }
@@ -112,6 +113,9 @@ pub(crate) async fn read_newest<I: Io>(
     for (slot, offset) in SLOT_OFFSETS.into_iter().enumerate() {
         let found = answered(io, device, read_slot(io, device, offset)).await.map(|found| (found, slot));
         best = match (best, found) {
+            (Err(later @ DecodeError::Version(_)), _) | (_, Err(later @ DecodeError::Version(_))) => {
+                Err(later)
+            }
             (Ok(a), Ok(b)) => Ok(if b.0.config.age() > a.0.config.age() { b } else { a }),
             (Ok(a), Err(_)) => Ok(a),
             (Err(_), Ok(b)) => Ok(b),

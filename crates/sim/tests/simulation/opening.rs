@@ -3,12 +3,14 @@
 use std::rc::Rc;
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
+use sinew_core::checksum::crc32c;
 use sinew_core::io::Io;
 use sinew_core::volume::Volume;
 use sinew_engine::pool::{self, Candidate, Opener, PoolKind, PoolSpec};
 use sinew_format::model::array_geometry::ArraySpec;
 use sinew_format::model::host_record::HostRecord;
 use sinew_format::model::mapped_geometry::Protection;
+use sinew_format::superblock::SLOT_OFFSETS;
 use sinew_layout::Level;
 use sinew_sim::{DeviceConfig, EIO, Fault, OpKind, OpenPool, World};
 
@@ -158,4 +160,30 @@ fn a_pool_is_open_on_one_host() {
         assert_eq!(opened(&world, &members, &two, true), Ok(two.host.clone()));
         assert_eq!(opened(&world, &members, &one, true), Ok(one.host));
     }
+}
+
+/// Whichever slot a later version of Sinew has written, on whichever member: the others know less than it.
+#[test]
+fn a_pool_that_a_later_version_wrote_to_is_refused() {
+    let world = World::new(5);
+    let members = made(&world, 2, mirror(64 << 10));
+    serve(&world, &members, Some(7)).unwrap();
+    for (member, slot) in (0..members.len()).flat_map(|member| SLOT_OFFSETS.map(|slot| (member, slot))) {
+        let device = world.device(members[member].device);
+        let io = world.io();
+        let of = members[member].device;
+        let head = world.block_on(async move { io.read(of, slot, Buf::stale(BLOCK_BYTES)).await }).unwrap();
+        let mut later = head.0.bytes()[..32].to_vec();
+        later[8..10].copy_from_slice(&9u16.to_le_bytes());
+        let checksum = crc32c(&later[..28]);
+        later[28..].copy_from_slice(&checksum.to_le_bytes());
+        device.poke(slot, &later);
+        let before: Vec<_> = members.iter().map(|m| world.device(m.device).snapshot()).collect();
+        let refused = serve(&world, &members, None).unwrap_err();
+        assert!(refused.contains(&format!("m{member}: format version 9")), "{refused}");
+        let after: Vec<_> = members.iter().map(|m| world.device(m.device).snapshot()).collect();
+        assert!(before == after, "something was written");
+        device.poke(slot, &head.0.bytes()[..32]);
+    }
+    assert_eq!(serve(&world, &members, None), Ok(7));
 }
