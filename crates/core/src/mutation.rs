@@ -151,6 +151,8 @@ pub enum Mutation {
     WriteAfterClose,
     /// Compact stripes of volumes of mirrors together with those of volumes with parity.
     CompactTogether,
+    /// Go on with the stripes that were chosen for compaction when there is room for narrower ones only.
+    CompactIntoNarrower,
     /// Count no more of the capacity for a block that stays mirrored than for one under parity.
     CountMirrorsAsParity,
     /// Open a pool as if all its volumes had its protection.
@@ -237,7 +239,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 114] = [
+    pub const ALL: [Mutation; 115] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -333,6 +335,7 @@ impl Mutation {
         Mutation::WriteReadOnly,
         Mutation::WriteAfterClose,
         Mutation::CompactTogether,
+        Mutation::CompactIntoNarrower,
         Mutation::CountMirrorsAsParity,
         Mutation::ForgetPinned,
         Mutation::MoveUnreserved,

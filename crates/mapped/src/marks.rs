@@ -156,6 +156,8 @@ sinew_core::coverage_marks! {
     CompactNoRoom,
     /// Compaction would gain nothing.
     CompactNoGain,
+    /// There is no room any more for stripes as wide as those counted on when the stripes to be compacted were chosen.
+    CompactNarrower,
     /// A stripe to be compacted could not be read.
     CompactUnreadable,
     /// The stripes to be compacted were dead before they were read.
@@ -180,6 +182,8 @@ sinew_core::coverage_marks! {
     Balanced,
     /// Members stay uneven, because the stripes of what could move are on all members that could take it.
     BalanceBlocked,
+    /// Chunks to be moved found no room; released chunks were freed for them.
+    BalanceAwaitsRoom,
     /// Stripes with chunks to be moved were all in use; they are tried again.
     BalanceRetried,
     /// No member had room for a chunk to be rebuilt.

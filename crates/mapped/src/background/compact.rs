@@ -36,6 +36,14 @@ struct Target {
     takes_short: bool,
 }
 
+/// Stripes that are compacted one after the other; compacted together they give room.
+#[derive(Default)]
+struct Victims {
+    stripes: VecDeque<StripeId>,
+    /// Slots of the new stripes for which they were chosen. Together they give nothing if narrower ones take their blocks.
+    slots: usize,
+}
+
 /// Compaction, and which stripes it works on.
 pub(crate) struct Compactor<I> {
     store: Rc<Store<I>>,
@@ -43,8 +51,8 @@ pub(crate) struct Compactor<I> {
     priority: Rc<IoPriority<I>>,
     /// Mirrored stripes with so few live blocks that they are compacted instead of converted.
     sparse: RefCell<Vec<StripeId>>,
-    /// Of each class, stripes being compacted, one after the other; compacted together they give room.
-    victims: [RefCell<VecDeque<StripeId>>; StripeClass::ALL.len()],
+    /// Of each class, the stripes being compacted.
+    victims: [RefCell<Victims>; StripeClass::ALL.len()],
     /// Stripes that cannot be compacted since a live block cannot be read from any member that is there.
     unreadable: RefCell<BTreeSet<StripeId>>,
 }
@@ -75,13 +83,18 @@ impl<I: Io> Compactor<I> {
             return false;
         };
         let victims = &self.victims[class as usize];
-        let chosen_now = victims.borrow().is_empty();
+        let is_narrower = slots < victims.borrow().slots && !mutation::on(Mutation::CompactIntoNarrower);
+        let chosen_now = victims.borrow().stripes.is_empty() || is_narrower;
         if chosen_now {
-            *victims.borrow_mut() = self.choose_victims(class, slots, takes_short).into();
+            if is_narrower {
+                self.store.mark(Mark::CompactNarrower);
+            }
+            let stripes = self.choose_victims(class, slots, takes_short).into();
+            *victims.borrow_mut() = Victims { stripes, slots };
         }
         let (mut pieces, mut locks) = (Vec::new(), Vec::new());
         while pieces.len() < slots {
-            let Some(stripe) = victims.borrow_mut().pop_front() else { break };
+            let Some(stripe) = victims.borrow_mut().stripes.pop_front() else { break };
             // Its number may be another's by now. It is short, too, if a member is back since it was chosen.
             let lock = self.store.lock_stripe(stripe);
             let lock = lock
@@ -95,7 +108,7 @@ impl<I: Io> Compactor<I> {
             let room = slots - pieces.len();
             if found.len() > room {
                 // The next round goes on with it.
-                victims.borrow_mut().push_front(stripe);
+                victims.borrow_mut().stripes.push_front(stripe);
                 found.truncate(room);
             }
             pieces.append(&mut found);
@@ -120,7 +133,7 @@ impl<I: Io> Compactor<I> {
             self.store.counters().blocks_compacted.add(pieces.len() as u64);
         } else {
             self.store.mark(Mark::CompactFailed);
-            victims.borrow_mut().clear();
+            victims.borrow_mut().stripes.clear();
         }
         moved
     }
@@ -139,7 +152,12 @@ impl<I: Io> Compactor<I> {
             return false;
         }
         self.store.mark(Mark::SparseDrained);
-        self.victims[StripeClass::Pool as usize].borrow_mut().extend(self.sparse.take());
+        {
+            let mut victims = self.victims[StripeClass::Pool as usize].borrow_mut();
+            victims.stripes.extend(self.sparse.take());
+            // There is room, so it matters little how much they give.
+            victims.slots = 0;
+        }
         self.compact_class(StripeClass::Pool).await
     }
 

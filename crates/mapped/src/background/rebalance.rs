@@ -92,6 +92,10 @@ impl<I: Io> Rebalancer<I> {
                 self.progress.rebalance_left.set(shares.left());
                 let started = self.store.io().now();
                 let pass = self.balance_pass(&mut shares).await;
+                if !pass.moved && !pass.busy && pass.blocked.no_room > 0 && self.release_chunks().await {
+                    self.store.mark(Mark::BalanceAwaitsRoom);
+                    continue;
+                }
                 if !pass.moved && !pass.busy {
                     // What is left cannot move: its stripes are on all members that could take it.
                     self.store.mark(Mark::BalanceBlocked);
@@ -182,6 +186,15 @@ impl<I: Io> Rebalancer<I> {
         }
         self.progress.rebalance_left.set(self.progress.rebalance_left.get().saturating_sub(count));
         recorded
+    }
+
+    /// Frees released chunks, which moves of chunks leave behind; false if none could be freed.
+    async fn release_chunks(&self) -> bool {
+        let releasing = self.store.allocator().releasing();
+        if releasing > 0 && self.store.flush().await.is_ok() {
+            self.store.free_released();
+        }
+        self.store.allocator().releasing() < releasing
     }
 
     /// Leaves the members to clients that are at work for a while.

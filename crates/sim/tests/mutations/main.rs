@@ -68,13 +68,14 @@ const OF_ELASTIC: [Mutation; 17] = [
 
 /// The seeds that found the defects which the first six seeds do not find. They are played before the others, to save time.
 /// When what is drawn has changed they may find nothing any more: then the test prints the lines that take their place.
-const FOUND_BY: [(Mutation, u64); 81] = [
+const FOUND_BY: [(Mutation, u64); 82] = [
     (Mutation::AbortOpening, 16),
     (Mutation::AcknowledgeEarly, 10),
     (Mutation::AlternateSlots, 71),
     (Mutation::AroundUnlocked, 497),
     (Mutation::ChangeUnflushed, 23),
     (Mutation::ChangeUnlogged, 1622),
+    (Mutation::CompactIntoNarrower, 5009),
     (Mutation::CompactTogether, 7),
     (Mutation::ConvertWithoutFlush, 31),
     (Mutation::CopiesBeforeJournal, 1682),

@@ -25,6 +25,18 @@ const MIRRORS_FILL_THE_POOL: [&str; 14] = [
     "hot=100",
 ];
 
+/// Clients overwrite what fills a pool that may lack a member.
+const OVERWRITES_FILL_THE_POOL: [&str; 8] = [
+    "array=none",
+    "protection=parity2",
+    "pinned=0",
+    "volumes=900,900,900",
+    "writes=95",
+    "discards=1",
+    "requests=1200",
+    "blocks_max=40",
+];
+
 /// Volumes that fill the pool become mirrors.
 const VOLUMES_BECOME_MIRRORS_IN_A_FULL_POOL: [&str; 15] = [
     "array=none",
@@ -353,6 +365,7 @@ pub(crate) fn draw(way: Mutation, seed: u64) -> Plan {
         Mutation::EvictUnwritten | Mutation::EncodeAbsent => (&[], &WITHOUT_TABLE_CACHE),
         Mutation::TrustOldMap => (&[], &LAST_RESORT),
         Mutation::CountMirrorsAsParity => (&WITHOUT_OPERATORS, &MIRRORS_FILL_THE_POOL),
+        Mutation::CompactIntoNarrower => (&[], &OVERWRITES_FILL_THE_POOL),
         Mutation::MoveUnreserved => (&[], &VOLUMES_BECOME_MIRRORS_IN_A_FULL_POOL),
         Mutation::ConvertWithoutFlush => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_CONVERTING),
         Mutation::DropReleased => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_RELEASING),
