@@ -17,6 +17,7 @@ use sinew_devices::Completion;
 use crate::blocks::{Content, deep_copy};
 use crate::controller::Controller;
 use crate::device::{CrashPolicy, DeviceState};
+use crate::domain;
 use crate::faults::OpKind;
 use crate::latency::Work;
 use crate::model::error_of;
@@ -392,9 +393,15 @@ impl Core {
         waker
     }
 
+    /// Counts what the other devices that share the space of a device leave of it.
+    pub(crate) fn count_space_beside(&mut self, id: DeviceId) {
+        domain::count_beside(&mut self.devices, id, self.now);
+    }
+
     /// Carries out a request and returns the result for its future.
     fn perform(&mut self, mut op: Op, verdict: Option<IoError>) -> (Op, Result<(), IoError>) {
         let Some(place) = op.place() else { return (op, Ok(())) };
+        self.count_space_beside(place.device);
         let device = &mut self.devices.get_mut(place.device.0 as usize);
         let (Some(device), None) = (device, verdict) else {
             let outcome = Err(verdict.unwrap_or(IoError::Gone));

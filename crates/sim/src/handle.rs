@@ -190,7 +190,7 @@ impl Device {
         self.with(|device, now| device.model.as_mut().map(|modelled| modelled.usage(now)))
     }
 
-    /// Gives it this much physical space, in place of as much as it has addresses.
+    /// Gives it this much physical space, in place of as much as it has addresses, and none in common with other devices.
     pub fn set_physical(&self, bytes: u64) {
         self.with(|device, _| {
             device.thin = Some(Thin::new(bytes));
@@ -204,6 +204,16 @@ impl Device {
         self.with(|device, _| {
             device.thin = Some(Thin::new(bytes));
             device.table.count_space(Measure::new(lengths));
+        });
+    }
+
+    /// Its physical space and that of another thin device are one.
+    pub fn share_space(&self, other: DeviceId) {
+        self.with_core(|core| {
+            for id in [self.id, other] {
+                let thin = core.device_mut(id).and_then(|device| device.thin.as_mut());
+                thin.expect("both are thin").join(u64::from(other.0));
+            }
         });
     }
 
@@ -236,6 +246,7 @@ impl Device {
 
     /// Another tenant takes physical space for `ns` nanoseconds, so that `room` bytes are left.
     pub fn squeeze(&self, room: u64, ns: u64) {
+        self.with_core(|core| core.count_space_beside(self.id));
         self.with(|device, now| {
             let used = device.table.stored_bytes();
             let Some(thin) = &mut device.thin else { return };

@@ -200,9 +200,10 @@ impl DeviceState {
 
     /// The physical space, if it may be less than the addresses.
     pub(crate) fn physical(&self, now: u64) -> Option<Physical> {
-        let (limit, used) = (self.thin.as_ref()?.limit(now), self.table.stored_bytes());
-        let free = Some(limit.saturating_sub(used));
-        Some(Physical { used, free, domain: Domain(u64::from(self.id.0)), source: PhysicalSource::Device })
+        let (thin, used) = (self.thin.as_ref()?, self.table.stored_bytes());
+        let free = Some(thin.limit(now).saturating_sub(used));
+        let domain = Domain(thin.domain().unwrap_or(u64::from(self.id.0)));
+        Some(Physical { used, free, domain, source: PhysicalSource::Device })
     }
 
     /// Announces the compressed lengths of a write's blocks to the model, where `announces` is set.

@@ -25,6 +25,7 @@
 //! op          the operations that requests carry
 //! faults      fault settings, scripts, counts, the log of corruption
 //! thin        the physical space of a device
+//! domain      the physical space that several devices share
 //! random      seeded streams, one per purpose
 //! torture     random pools under random faults, and the oracle
 //! trace       the hash of everything that happened
@@ -34,6 +35,7 @@ mod blocks;
 mod controller;
 mod core;
 mod device;
+mod domain;
 mod executor;
 mod faults;
 mod handle;

@@ -489,7 +489,8 @@ impl Io for SimIo {
     }
 
     async fn physical(&self, device: DeviceId) -> Option<Physical> {
-        let core = self.shared.core.borrow();
+        let mut core = self.shared.core.borrow_mut();
+        core.count_space_beside(device);
         let now = core.now;
         core.device(device).filter(|device| !device.gone && !device.abandoned)?.physical(now)
     }

@@ -124,6 +124,7 @@ impl Plan {
             compressing: false,
             squeeze: 0.0,
             full_openings: 0.0,
+            shared_space: 0,
             table_cache: 0,
             pinned: 0,
             skip_troubles: Numbers::default(),
@@ -170,6 +171,7 @@ impl Plan {
         if plan.physical > 0 && Rng::stream(seed, "plan, full openings", 0).chance(0.5) {
             plan.full_openings = 0.2;
         }
+        plan.draw_shared_space(&mut Rng::stream(seed, "plan, shared space", 0));
         plan
     }
 
@@ -262,6 +264,13 @@ impl Plan {
             self.compressing = true;
             self.physical = [60, 100, 100][rng.below(3) as usize];
             self.squeeze = [0.02, 0.1, 1.0][rng.below(3) as usize];
+        }
+    }
+
+    /// The first members of some pools on thin members share their physical space, as files of a file system do.
+    pub(super) fn draw_shared_space(&mut self, rng: &mut Rng) {
+        if self.physical > 0 && rng.chance(0.3) {
+            self.shared_space = rng.between(2, self.members.len().max(2) as u64) as usize;
         }
     }
 

@@ -63,6 +63,10 @@ impl Plan {
             self.endings = vec![Ending::Close];
         }
         self.make_tight(&mut Rng::stream(self.seed, "plan, tight", 0));
+        self.draw_shared_space(&mut Rng::stream(self.seed, "plan, array, shared space", 0));
+        if self.physical > 0 && Rng::stream(self.seed, "plan, array, full openings", 0).chance(0.25) {
+            self.full_openings = 0.2;
+        }
         self
     }
 

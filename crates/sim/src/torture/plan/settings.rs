@@ -196,6 +196,8 @@ plan! {
     squeeze: f64,
     /// Chance that other tenants take all physical space of thin members before an opening.
     full_openings: f64,
+    /// Thin members, the first ones, whose physical space is one; 0: each has its own.
+    shared_space: usize,
     /// Troubles to leave out, by their number in the run.
     skip_troubles: Numbers,
     /// Requests to leave out, by their number in the plan.

@@ -185,6 +185,10 @@ impl Run {
             let device = self.world.device(id);
             let lengths = if plan.compressing { Lengths::Lz4 } else { Lengths::Whole };
             device.set_compressing(device.bytes() / 100 * plan.physical, lengths);
+            let made = self.kinds.borrow().keys().next().copied();
+            if let Some(first) = made.filter(|_| self.kinds.borrow().len() < plan.shared_space) {
+                device.share_space(first);
+            }
         }
         self.kinds.borrow_mut().insert(id, kind.clone());
         id
@@ -252,7 +256,8 @@ impl Run {
     /// Fails when a member had to refuse a write although no other tenant took its space: clients were to be refused before.
     pub(super) fn check_credit(&self) -> Result<(), Wrong> {
         let plan = &self.work.plan;
-        let is_tight = plan.physical > 0 && plan.squeeze == 0.0 && plan.array.is_some();
+        let is_squeezed = plan.squeeze > 0.0 || plan.full_openings > 0.0;
+        let is_tight = plan.physical > 0 && !is_squeezed && plan.array.is_some();
         match self.world.fault_counts().no_space {
             1.. if is_tight && self.short.borrow().is_empty() => {
                 Err(Kind::WrongAnswer.of("a member had no space for a write that was admitted"))
