@@ -247,9 +247,9 @@ impl Device {
     }
 
     fn unlock(&self) {
-        if let Some(fd) = self.fd() {
+        if let Backing::File(file) = &self.backing {
             // SAFETY: a system call on a descriptor we own; no memory is passed.
-            unsafe { libc::flock(fd, libc::LOCK_UN) };
+            unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
         }
     }
 
@@ -461,7 +461,8 @@ fn open_file(name: &Path, options: OpenOptions, is_block: bool) -> io::Result<Fi
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => open(0)?,
         opened => opened?,
     };
-    if options.exclusive {
+    // On a block device, udev would wait with its events for this lock.
+    if options.exclusive && !is_block {
         // SAFETY: a system call on a descriptor we own; no memory is passed.
         checked(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) })?;
     }
