@@ -1,4 +1,5 @@
-//! Writes the first inputs of the fuzz targets of the on-disk structures: what a real pool has on its members.
+//! Writes the first inputs of fuzz targets: what a real pool has on its members, for those of the on-disk structures; requests of
+//! a guest, for that of vhost-user.
 //!
 //!     cargo run --manifest-path fuzz/Cargo.toml --example seeds -- fuzz/corpus
 
@@ -29,7 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         blocks.iter().for_each(|block| add_block(&mut seed, block));
         save(&corpus, "tables", &seed.0)?;
     }
-    edits(&corpus, &blocks, &pages)
+    edits(&corpus, &blocks, &pages)?;
+    guests(&corpus)
 }
 
 /// By content, so that the generator can run again over its own files.
@@ -108,6 +110,23 @@ fn edits(corpus: &Path, blocks: &[Vec<u8>], pages: &[Vec<u8>]) -> Result<(), Box
         let mut seed = Output::default();
         seed.u8(2).u8(6).u16(place as u16).u16(0).bytes(&page[..CONTENT_AT + CONTENT_BYTES]);
         save(corpus, "pool", &seed.0)?;
+    }
+    Ok(())
+}
+
+/// One request of each kind, laid down and made available on each queue.
+fn guests(corpus: &Path) -> Result<(), Box<dyn Error>> {
+    const LAY: u8 = 6 << 1;
+    const OFFER: u8 = 2 << 1;
+    for (queue, kind) in (0..2).flat_map(|queue| (0..16).map(move |kind| (queue, kind))) {
+        let mut seed = Output::default();
+        seed.u8(0).u8(LAY | queue).u8(kind).u64(u64::from(kind));
+        match kind % 2 {
+            0 => seed.u8(5),
+            _ => seed.u8(4).bytes(&[kind; 512]),
+        };
+        seed.u8(OFFER | queue).u16(0);
+        save(corpus, "vhost", &seed.0)?;
     }
     Ok(())
 }

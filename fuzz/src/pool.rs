@@ -10,8 +10,8 @@ use sinew_engine::client::{PoolClient, ShardLink, VolumeHandle};
 use sinew_engine::control::Control;
 use sinew_engine::pool::{self, Candidate, Opener, PoolKind, PoolSpec};
 use sinew_engine::shard::Shard;
-use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::config::{Config, MemberConfig, MemberState, VolumeConfig, WEIGHT_FULL};
+use sinew_format::model::elastic_policy::ElasticPolicy;
 use sinew_format::model::mapped_geometry::{MappedGeometry, Protection};
 use sinew_format::model::pool_geometry::PoolGeometry;
 use sinew_members::open_mode::OpenMode;
@@ -70,9 +70,9 @@ pub fn shape(choice: u8) -> Config {
         volumes: vec![volume],
         volume_next: 1,
         openings: Vec::new(),
-            damage: Vec::new(),
-            elastic_policy: ElasticPolicy::DEFAULT,
-            open_on: None,
+        damage: Vec::new(),
+        elastic_policy: ElasticPolicy::DEFAULT,
+        open_on: None,
     }
 }
 
@@ -101,7 +101,8 @@ impl OpenPool {
     /// # Errors
     /// With the engine's reason, when it cannot be opened, or when it says that it is too large for a fuzzer.
     pub async fn open(io: SimIo, candidates: Vec<Candidate>) -> Result<OpenPool, String> {
-        let found = pool::discover(&io, &candidates, &Opener::default()).await.map_err(|error| error.to_string())?;
+        let found =
+            pool::discover(&io, &candidates, &Opener::default()).await.map_err(|error| error.to_string())?;
         if found.config.members.iter().map(|m| u64::from(m.layout.chunks)).sum::<u64>() > CHUNKS_MAX {
             return Err("too large for a fuzzer".to_owned());
         }
@@ -115,7 +116,19 @@ impl OpenPool {
         for (index, mailbox) in mailboxes.into_iter().enumerate() {
             let config = Rc::clone(&found.config);
             let (io, devices, control) = (io.clone(), &found.devices[..], events.clone());
-            let opened = Shard::open(OpenShard { io, index, config, devices, control, mode: OpenMode::ReadWrite }, mailbox).await;
+            let opened = Shard::open(
+                OpenShard {
+                    io,
+                    index,
+                    config,
+                    devices,
+                    control,
+                    mode: OpenMode::ReadWrite,
+                    table_cache: None,
+                },
+                mailbox,
+            )
+            .await;
             links.push(ShardLink::Here(opened.map_err(|error| error.to_string())?.0));
         }
         control.resume(&found).await;

@@ -1,8 +1,9 @@
-//! Chores: `cargo xtask setup | check | test | paths | experiments | tidy | package | book`.
+//! Chores: `cargo xtask setup | check | test | paths | experiments | fuzz | tidy | package | book`.
 
 mod book;
 mod code;
 mod experiments;
+mod fuzz;
 mod house;
 mod package;
 mod prose;
@@ -24,11 +25,11 @@ const KEPT: &str = "crates/sim/seeds.txt";
 const COVER: (&str, u64) = ("crates/sim/paths.txt", 2000);
 /// Simulation seeds run by `test` that are others with every state of the sources.
 const FRESH_SEEDS: u64 = 1000;
-/// How long each fuzz target is run by `test`.
-const FUZZ_SECONDS: u64 = 20;
+/// How long the fuzz targets are run by `test`, all at the same time.
+const FUZZ_SECONDS: u64 = 30;
 /// Debian packages with the clients that the end-to-end tests use, and a command that works when one is there. Packages
 /// are not asked for by name, since some releases have one of them in another.
-const PACKAGES: [(&str, &str); 38] = [
+const PACKAGES: [(&str, &str); 40] = [
     ("bcache-tools", "command -v make-bcache"),
     ("bindfs", "bindfs --version"),
     ("btrfs-progs", "mkfs.btrfs -V"),
@@ -44,8 +45,10 @@ const PACKAGES: [(&str, &str); 38] = [
     ("f2fs-tools", "command -v mkfs.f2fs"),
     ("fdisk", "sfdisk --version"),
     ("fio", "fio --version"),
+    ("g++", "c++ --version"),
     ("kmod", "modprobe -V"),
     ("libnbd-bin", "nbdinfo --version"),
+    ("libvirt-daemon-driver-qemu", "command -v virt-qemu-run"),
     // The first has a driver for block devices of processes; newer releases have one in the second.
     ("linux-image-6.12-cloud-amd64", "ls /boot/vmlinuz-*cloud-* | grep -Ev 'vmlinuz-(5|6[.]1)[.]'"),
     ("linux-image-cloud-amd64", "ls /boot/vmlinuz-*cloud-*"),
@@ -83,10 +86,14 @@ fn main() -> ExitCode {
         ("test", None) => test(),
         ("paths", None) => paths(),
         ("experiments", _) => all_experiments(args),
+        ("fuzz", seconds) => match seconds.map_or(Ok(FUZZ_SECONDS), |seconds| seconds.parse()) {
+            Ok(seconds) => fuzz::run(seconds),
+            Err(error) => Err(format!("seconds to run the fuzz targets: {error}")),
+        },
         ("tidy", None) => tidy::run(),
         ("book", None) => book(),
         ("package", _) => package::run(root(), args),
-        _ => Err("usage: cargo xtask setup | check | test | paths | experiments [NAME ...] | tidy | package | book"
+        _ => Err("usage: cargo xtask setup | check | test | paths | experiments [NAME ...] | fuzz [SECONDS] | tidy | package | book"
             .to_owned()),
     };
     match result {
@@ -165,7 +172,7 @@ fn test() -> Result<(), String> {
             .and_then(|()| experiments::TESTED.into_iter().try_for_each(experiments::quick));
         clients.join().map_err(|_| "end to end panicked".to_owned())?.and(others)
     })?;
-    fuzz()?;
+    fuzz::run(FUZZ_SECONDS)?;
     println!("== all passed: {:.0} s", started.elapsed().as_secs_f64());
     Ok(())
 }
@@ -179,6 +186,7 @@ fn all_experiments(named: impl Iterator<Item = String>) -> Result<(), String> {
 /// What looks at the sources only, the quickest first.
 fn lints() -> Result<(), String> {
     cargo("format", "fmt", &["--all", "--check"])?;
+    cargo("format of the fuzz targets", "fmt", &["--check", "--manifest-path", fuzz::MANIFEST])?;
     cargo("tidy", "xtask", &["tidy"])?;
     cargo("clippy", "clippy", &[&WHOLE[..], &["--all-targets", "--", "-D", "warnings"]].concat())
 }
@@ -255,29 +263,6 @@ fn end_to_end() -> Result<(), String> {
         started.elapsed().as_secs_f64()
     );
     if out.status.success() { Ok(()) } else { Err(format!("end to end failed; to repeat:\n    {command}")) }
-}
-
-/// Runs every fuzz target for a while, where the tool for it is installed.
-fn fuzz() -> Result<(), String> {
-    // The sanitizers that cargo-fuzz builds with need a nightly compiler.
-    let Some(targets) = output("cargo", &["+nightly", "fuzz", "list"]) else {
-        println!("== fuzz: skipped, there is no cargo-fuzz with a nightly toolchain");
-        return Ok(());
-    };
-    let manifest = ["run", "--release", "--quiet", "--manifest-path", "fuzz/Cargo.toml"];
-    let seeds = ["--example", "seeds", "--", "fuzz/corpus"];
-    step("first inputs for fuzz", "cargo", &[&manifest[..], &seeds].concat())?;
-    let time = format!("-max_total_time={FUZZ_SECONDS}");
-    for target in targets.lines() {
-        let dict = format!("fuzz/{target}.dict");
-        let dict_arg = format!("-dict={dict}");
-        let mut args = vec!["+nightly", "fuzz", "run", target, "--", time.as_str(), "-timeout=60"];
-        if root().join(dict).exists() {
-            args.push(&dict_arg);
-        }
-        step(&format!("fuzz {target}"), "cargo", &args)?;
-    }
-    Ok(())
 }
 
 /// Runs one command of cargo's.
