@@ -134,15 +134,15 @@ class Lab:
         self.servers.append(server)
         return server
 
-    def start_pool(self, directory, members, member_bytes, volume_bytes, *options, whole=False, faults=()):
-        """A new pool of files with one volume `v`, served. All blocks of `whole` files are allocated from the start."""
+    def start_pool(self, directory, members, member_bytes, volume_bytes, *options, whole=False, faults=(), serve=()):
+        """A new pool of files with one volume `v`, served with these options. All blocks of `whole` files are allocated from the start."""
         files = [f"{directory}/m{i}" for i in range(members)]
         for path in files if whole else []:
             with open(path, "wb") as file:
                 os.posix_fallocate(file.fileno(), 0, member_bytes)
         size = [] if whole else [f"--size={member_bytes // MIB}M"]
         self.run([self.sinew(), "pool", "create", "bench", *files, *size, f"--volume=v:{volume_bytes // MIB}M", *options])
-        return self.serve_pool(directory, files, faults)
+        return self.serve_pool(directory, files, faults, serve)
 
     def start_array(self, directory, level, members, member_bytes, *options, faults=()):
         """A new array of files, served, with one shard and the volume `v`."""
@@ -151,12 +151,12 @@ class Lab:
         self.run([self.sinew(), "array", "create", "v", *files, f"--level={level}", size, "--shards=1", *options])
         return self.serve_pool(directory, files, faults)
 
-    def serve_pool(self, directory, files, faults=()):
+    def serve_pool(self, directory, files, faults=(), options=()):
         sockets = [f"{directory}/nbd", f"{directory}/control"]
         for path in sockets:
             if os.path.exists(path):
                 os.remove(path)
-        command = [self.sinew(), "serve", *files, "--unix", sockets[0], "--control", sockets[1]]
+        command = [self.sinew(), "serve", *files, "--unix", sockets[0], "--control", sockets[1], *options]
         command += [f"--fault-member={fault}" for fault in faults]
         server = self.start(command, sockets[0])
         server.files, server.control, server.uri = files, sockets[1], f"nbd+unix:///v?socket={sockets[0]}"
