@@ -142,21 +142,26 @@ impl<I: Io> Scrub<I> {
         self.state.counters().stripes_scrubbed.add(1);
     }
 
-    /// Has a stripe tidied whose unused units hold data that no change of its form has left there. Regions that are untidy are
-    /// left to the tidying.
+    /// Has a stripe tidied whose unused units hold data. Those in a region that is untidy are not counted: a change of the form may
+    /// have left the data there. The caller holds the stripe's lock, without which no unit of it is discarded.
     async fn scrub_unused(&self, stripe: u64) {
-        let region = self.state.layout().region(stripe);
-        if !self.state.layout().is_elastic() || self.bitmap.regions().untidy().get(region) {
+        if !self.state.layout().is_elastic() {
             return;
         }
         let found = self.stripes.unused_in_use(stripe).await;
-        if found > 0 {
+        if found == 0 {
+            return;
+        }
+        let (region, may_tidy) = (self.state.layout().region(stripe), !self.state.is_read_only());
+        if !self.bitmap.regions().untidy().get(region) {
             self.state.mark(Mark::ArrayScrubUntidy);
             self.state.counters().untidy_found.add(found);
-            if !self.state.is_read_only() {
+            if may_tidy {
                 self.bitmap.mark_untidy_with_next_flush(&[region]);
-                self.forms.note_untidy([stripe]);
             }
+        }
+        if may_tidy {
+            self.forms.note_untidy([stripe]);
         }
     }
 
