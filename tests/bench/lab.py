@@ -55,14 +55,19 @@ class Lab:
             shutil.rmtree(path, ignore_errors=True)
 
     @staticmethod
-    def sinew():
-        """The program under test; built unless its path is given."""
-        if "SINEW" not in os.environ:
-            build = ["cargo", "build", "--profile", "dist", "--quiet", "-p", "sinew", "--manifest-path", f"{ROOT}/Cargo.toml"]
+    def built(variable, program, *options):
+        """A program of the project; built with these options unless a variable gives its path."""
+        if variable not in os.environ:
+            build = ["cargo", "build", "--profile", "dist", "--quiet", *options, "--manifest-path", f"{ROOT}/Cargo.toml"]
             subprocess.run(build, check=True)
             target = os.environ.get("CARGO_TARGET_DIR", f"{ROOT}/target")
-            os.environ["SINEW"] = os.path.join(target, "dist/sinew")
-        return os.environ["SINEW"]
+            os.environ[variable] = os.path.join(target, "dist", program)
+        return os.environ[variable]
+
+    @staticmethod
+    def sinew():
+        """The program under test."""
+        return Lab.built("SINEW", "sinew", "-p", "sinew")
 
     @staticmethod
     def output(command):

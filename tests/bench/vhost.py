@@ -1,29 +1,18 @@
 """Volumes over vhost-user, compared with the same ones over NBD and with another server."""
 import json
 import os
-import subprocess
 
-from lab import GIB, MIB, ROOT
+from lab import GIB, MIB
 from table import compare
 
 DEPTH = 64
 KINDS = {"random read": "read", "random write": "write"}
 
 
-def client():
-    """The guest that loads a socket; built unless its path is given."""
-    if "VHOST_LOAD" not in os.environ:
-        build = ["cargo", "build", "--profile", "dist", "--quiet", "-p", "sinew-frontend", "--example", "vhost_load"]
-        subprocess.run([*build, "--manifest-path", f"{ROOT}/Cargo.toml"], check=True)
-        target = os.environ.get("CARGO_TARGET_DIR", f"{ROOT}/target")
-        os.environ["VHOST_LOAD"] = os.path.join(target, "dist/examples/vhost_load")
-    return os.environ["VHOST_LOAD"]
-
-
 def vhost(lab):
     """One queue of a guest that polls, 4 KiB requests."""
     lab.need("fio", "qemu-storage-daemon")
-    load = client()
+    load = lab.built("VHOST_LOAD", "examples/vhost_load", "-p", "sinew-frontend", "--example", "vhost_load")
     size = (256 if lab.quick else 512) * MIB
     member = size * 4 // 8
     lab.need_room(lab.dir, 8 * member + size + GIB // 2)

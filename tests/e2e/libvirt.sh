@@ -6,8 +6,7 @@ example() {
 }
 
 test_libvirt() {
-  need qemu-system-x86_64 virt-qemu-run modprobe busybox cpio fio mkfs.ext4 || return
-  ls /boot/vmlinuz-*cloud-* >/dev/null 2>&1 || { echo "no kernel for guests"; return 77; }
+  need_vm && need virt-qemu-run || return
   vm=$dir/vm; rm -rf "$vm"; mkdir -p "$vm/libvirt/etc"
   fresh 64M 96M --shards 2 && ctl volume create vm1 96M || return 1
   stop

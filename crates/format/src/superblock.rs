@@ -86,7 +86,7 @@ impl Superblock {
         if crc32c(body) != body_crc {
             return Err(DecodeError::Checksum);
         }
-        // All versions have the same header, so a later one is told from a damaged one.
+        // The layout of the header is the same in all versions, so both checksums are valid in a superblock of an unknown version.
         if !VERSIONS.contains(&version) {
             return Err(DecodeError::Version(version));
         }

@@ -92,11 +92,11 @@ impl<I: Io> Rebalancer<I> {
                 self.progress.rebalance_left.set(shares.left());
                 let started = self.store.io().now();
                 let pass = self.balance_pass(&mut shares).await;
-                if !pass.moved && !pass.busy && pass.blocked.no_room > 0 && self.release_chunks().await {
-                    self.store.mark(Mark::BalanceAwaitsRoom);
-                    continue;
-                }
                 if !pass.moved && !pass.busy {
+                    if pass.blocked.no_room > 0 && self.release_chunks().await {
+                        self.store.mark(Mark::BalanceAwaitsRoom);
+                        continue;
+                    }
                     // What is left cannot move: its stripes are on all members that could take it.
                     self.store.mark(Mark::BalanceBlocked);
                     blocked = BalanceBlocked { chunks: shares.left(), ..pass.blocked };
