@@ -37,6 +37,7 @@ use std::rc::Rc;
 use sinew_core::buf::BLOCK_BYTES;
 use sinew_engine::control::{ControlError, VolumeOptions};
 use sinew_engine::pool::{self, PoolKind, PoolSpec};
+use sinew_format::model::array_geometry::ArraySpec;
 
 use crate::torture::failure::{Failure, Kind, Log, Wrong};
 use crate::torture::plan::Plan;
@@ -121,7 +122,9 @@ impl Run {
         let plan = &self.work.plan;
         let (protection, data_columns, checksums) = (plan.protection, plan.data_columns, plan.checksums);
         let kind = match plan.array {
-            Some(array) => PoolKind::Array(array),
+            Some(array) => {
+                PoolKind::Array(ArraySpec { elastic: plan.expected(&array).or(array.elastic), ..array })
+            }
             None => PoolKind::Mapped { protection, data_columns, checksums },
         };
         let spec = PoolSpec {

@@ -121,6 +121,7 @@ impl Plan {
             shares: [Shares::Balanced, Shares::Balanced, Shares::Latency, Shares::Off]
                 [Rng::stream(seed, "plan, shares", 0).below(4) as usize],
             physical: 0,
+            expect: 0,
             compressing: false,
             squeeze: 0.0,
             full_openings: 0.0,

@@ -64,6 +64,7 @@ impl Plan {
         }
         self.make_tight(&mut Rng::stream(self.seed, "plan, tight", 0));
         self.draw_shared_space(&mut Rng::stream(self.seed, "plan, array, shared space", 0));
+        self.draw_expect(&mut Rng::stream(self.seed, "plan, array, expect", 0));
         if self.physical > 0 && Rng::stream(self.seed, "plan, array, full openings", 0).chance(0.25) {
             self.full_openings = 0.2;
         }
@@ -80,6 +81,13 @@ impl Plan {
         if is_elastic && self.physical > 0 && rng.chance(0.5) {
             self.compressing = true;
             self.physical = self.physical.min([15, 25, 40, 60][rng.below(4) as usize]);
+        }
+    }
+
+    /// Plans the capacity of some elastic arrays by the physical space of their members.
+    fn draw_expect(&mut self, rng: &mut Rng) {
+        if self.is_elastic() && self.physical > 0 && rng.chance(0.4) {
+            self.expect = [1500, 2000, 4000][rng.below(3) as usize];
         }
     }
 

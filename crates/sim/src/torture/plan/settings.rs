@@ -2,6 +2,7 @@
 
 use sinew_format::model::array_geometry::{ArrayGeometry, ArraySpec};
 use sinew_format::model::elastic_policy::ElasticPolicy;
+use sinew_format::model::form::Elastic;
 use sinew_format::model::mapped_geometry::{
     CHUNK_BLOCKS, GeometryError, MappedGeometry, OVERCOMMIT, Protection,
 };
@@ -192,6 +193,8 @@ plan! {
     physical: u64,
     /// Blocks take as much of the physical space as LZ4 leaves of them.
     compressing: bool,
+    /// Ratio of compression, in thousandths, by which the capacity of an elastic array on thin members is planned; 0: by their addresses.
+    expect: u32,
     /// Chance that another tenant takes physical space of thin members for a while, per check of the world.
     squeeze: f64,
     /// Chance that other tenants take all physical space of thin members before an opening.
@@ -230,8 +233,32 @@ impl Plan {
         let count = self.first_members().checked_sub(spec.spares).filter(|&n| n > 0);
         let count = count.ok_or("there must be more members than spares")?;
         let smallest = self.members.iter().map(|m| m.mebibytes << 20).min().unwrap_or(0);
+        let elastic =
+            self.expected(spec).map(|elastic| Elastic { physical: self.physical_least(), ..elastic });
+        let spec = &ArraySpec { elastic: elastic.or(spec.elastic), ..*spec };
         ArrayGeometry::new(spec, count, smallest, self.shards, Some(self.journal_blocks))
             .map_err(|error| error.to_string())
+    }
+
+    /// How an array is planned, if by the physical space of its members.
+    pub(crate) fn expected(&self, spec: &ArraySpec) -> Option<Elastic> {
+        let elastic = spec.elastic.filter(|_| self.expect > 1000 && self.physical > 0)?;
+        Some(Elastic { expect_milli: self.expect, ..elastic })
+    }
+
+    /// Bytes of physical space of a member.
+    pub(crate) fn physical_bytes(&self, bytes: u64) -> u64 {
+        bytes / 100 * self.physical
+    }
+
+    /// The least physical space of a member of the new pool; those that share theirs have equal parts of it.
+    fn physical_least(&self) -> u64 {
+        let count = self.first_members();
+        let sharing = self.shared_space.min(count);
+        let spaces = self.members[..count].iter().map(|member| self.physical_bytes(member.mebibytes << 20));
+        let own = |(i, space): (usize, u64)| (i >= sharing.max(1)).then_some(space);
+        let shared = spaces.clone().next().map(|space| space / sharing.max(1) as u64);
+        spaces.enumerate().filter_map(own).chain(shared).min().unwrap_or(0)
     }
 
     /// Sizes of the volumes when clients begin, in blocks.

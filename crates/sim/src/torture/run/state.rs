@@ -184,7 +184,7 @@ impl Run {
         if plan.physical > 0 {
             let device = self.world.device(id);
             let lengths = if plan.compressing { Lengths::Lz4 } else { Lengths::Whole };
-            device.set_compressing(device.bytes() / 100 * plan.physical, lengths);
+            device.set_compressing(plan.physical_bytes(device.bytes()), lengths);
             let made = self.kinds.borrow().keys().next().copied();
             if let Some(first) = made.filter(|_| self.kinds.borrow().len() < plan.shared_space) {
                 device.share_space(first);
