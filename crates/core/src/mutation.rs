@@ -161,6 +161,10 @@ pub enum Mutation {
     MoveUnreserved,
     /// End the move of a volume while writes from before its beginning are under way.
     MoveUnsettled,
+    /// Take a member offline although others lack tables or journal blocks that it has.
+    OfflineUncopied,
+    /// Erase a device's superblocks together with the rest of it.
+    WipeTogether,
     /// Open a pool without going on with moves that an earlier opening began.
     ForgetMove,
     /// As a last resort, read where the map says without asking the stripe whose slot that is.
@@ -239,7 +243,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 115] = [
+    pub const ALL: [Mutation; 117] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -340,6 +344,8 @@ impl Mutation {
         Mutation::ForgetPinned,
         Mutation::MoveUnreserved,
         Mutation::MoveUnsettled,
+        Mutation::OfflineUncopied,
+        Mutation::WipeTogether,
         Mutation::ForgetMove,
         Mutation::TrustOldMap,
         Mutation::LoseEvents,
@@ -359,7 +365,7 @@ impl Mutation {
 
     /// Those that the torture does not see, because they make an array worse but leave its data right, or because hardly any plan
     /// has the events that show them. Named scenarios of the simulator's tests do.
-    pub const BY_SCENARIO: [Mutation; 15] = [
+    pub const BY_SCENARIO: [Mutation; 18] = [
         Mutation::AskNoOther,
         Mutation::CountOutgoing,
         Mutation::DemoteGrows,
@@ -371,10 +377,13 @@ impl Mutation {
         Mutation::LimitUnseen,
         Mutation::MoveUnsettled,
         Mutation::NoteAllLatencies,
+        Mutation::OfflineUncopied,
+        Mutation::OrderWithoutRoom,
         Mutation::ShareByArrival,
         Mutation::ShareUnwoken,
         Mutation::SwapForever,
         Mutation::TrustDirty,
+        Mutation::WipeTogether,
     ];
 }
 

@@ -7,6 +7,8 @@ sinew_core::coverage_marks! {
     PoolFailed,
     /// A member was not taken out, because the pool cannot do without it.
     MemberNeeded,
+    /// An order to take a member offline waited until tables or journal blocks were on other members as well.
+    OfflineAwaitsCopies,
     /// A member came back.
     MemberBack,
     /// A device was refused because it is not the member it should be.

@@ -1,7 +1,7 @@
-//! The superblock: every active member holds the whole configuration of its pool, in two slots written in turn.
+//! The superblock: every active member holds the whole configuration of its pool, in two slots.
 //!
-//! A slot is one header block and the encoded [`Config`] behind it. Generation g goes to slot g mod 2, so a torn write
-//! leaves the previous generation readable.
+//! A slot is one header block and the encoded [`Config`] behind it. The slot without the newest superblock is written, so a
+//! torn write leaves the previous generation readable.
 
 use crate::model::config::{Config, MemberConfig, MemberState, Opening, VolumeConfig, WEIGHT_FULL, WEIGHTS};
 use crate::model::damage::{DamagedRange, DamagedRanges, VolumeDamage};

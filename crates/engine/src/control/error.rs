@@ -64,6 +64,11 @@ pub enum ControlError {
         "the pool cannot do without member {0}: with it out, data would be lost or unavailable; wait for the rebuild, or bring other members back first"
     )]
     Needed(usize),
+    /// Tables, or blocks of the journal, are on this member and not on enough others.
+    #[error(
+        "the other members do not hold all tables of the pool yet: with member {0} out, it could not be opened after a crash; try again in a while, and bring back members that are out or full"
+    )]
+    CopiesMissing(usize),
     /// The device is not the member it should be.
     #[error("{path} is not member {member} of this pool: {why}")]
     WrongDevice {

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use crate::control::member_states::Need;
 use crate::marks::Mark;
 use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::ids::MemberId;
@@ -64,7 +65,7 @@ impl<I: Io> Control<I> {
     /// Whether the pool works without these members, and without those that have vanished unnoticed since they were last used.
     async fn can_spare_hung(&self, mut doubtful: Vec<usize>) -> bool {
         // A shard that does not answer has ended, and the pool with it.
-        if !self.can_spare(&doubtful).await.unwrap_or(false) {
+        if self.need_of(&doubtful).await.unwrap_or(Need::Always) == Need::Always {
             return false;
         }
         let silent = match mutation::on(Mutation::AskNoOther) {
@@ -76,7 +77,7 @@ impl<I: Io> Control<I> {
         }
         self.io.mark(Mark::OtherMemberSilent);
         doubtful.extend(silent);
-        self.can_spare(&doubtful).await.unwrap_or(false)
+        self.need_of(&doubtful).await.unwrap_or(Need::Always) != Need::Always
     }
 
     /// Members other than these that do not read a block within a tick of the watchdog.

@@ -11,20 +11,51 @@ use sinew_format::model::config::{MemberConfig, MemberState};
 use sinew_format::model::mapped_geometry::MappedGeometry;
 use sinew_members::message::ControlRequest;
 
+/// Times that an order waits for copies of the tables, and its pause between two looks.
+const LOOKS: u32 = 1000;
+const LOOK_NS: u64 = 10_000_000;
+
+/// Whether the pool needs some members.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    None,
+    /// Tables, or blocks of the journal, are on fewer members than they should be, and are being copied: after a crash the pool could
+    /// perhaps not be opened without these members.
+    UntilCopied,
+    /// Without them, not everything stored can be read, or the pool cannot go on.
+    Always,
+}
+
 impl<I: Io> Control<I> {
-    /// Takes a member offline.
+    /// Takes a member offline, once the others hold the tables and the journal as well.
     ///
     /// # Errors
-    /// When the pool cannot do without it.
+    /// When the pool cannot do without it, or not within some seconds.
     pub async fn offline(&self, index: usize) -> Result<(), ControlError> {
         self.refuse_read_only()?;
-        let _turn = self.turn().await;
-        let state = self.member(index)?;
-        if state != MemberState::Active {
-            let hint = "only an active member can be taken offline";
-            return Err(ControlError::MemberState { member: index, state: state.name(), hint });
+        for _ in 0..LOOKS {
+            let turn = self.turn().await;
+            let state = self.member(index)?;
+            if state != MemberState::Active {
+                let hint = "only an active member can be taken offline";
+                return Err(ControlError::MemberState { member: index, state: state.name(), hint });
+            }
+            match self.need_of(&[index]).await? {
+                Need::Always => return Err(self.needed(index)),
+                Need::UntilCopied if !mutation::on(Mutation::OfflineUncopied) => {}
+                _ => return self.take_out(MemberId(index as u8), MemberState::Offline).await,
+            }
+            // Other changes go on meanwhile.
+            drop(turn);
+            self.io.mark(Mark::OfflineAwaitsCopies);
+            self.io.sleep(LOOK_NS).await;
         }
-        self.take_out_unless_needed(index, MemberState::Offline).await
+        Err(ControlError::CopiesMissing(index))
+    }
+
+    fn needed(&self, index: usize) -> ControlError {
+        self.io.mark(Mark::MemberNeeded);
+        ControlError::Needed(index)
     }
 
     /// Takes out a member that the world says is broken, though it still answers.
@@ -34,25 +65,17 @@ impl<I: Io> Control<I> {
     pub async fn fail(&self, index: usize) -> Result<(), ControlError> {
         let turn = self.turn().await;
         match self.member(index)? {
-            state if state.takes_part() => self.take_out_unless_needed(index, MemberState::Failed).await?,
-            MemberState::Spare => self.take_out(MemberId(index as u8), MemberState::Failed).await?,
+            state if state.takes_part() && self.need_of(&[index]).await? == Need::Always => {
+                return Err(self.needed(index));
+            }
+            state if state.takes_part() || state == MemberState::Spare => {
+                self.take_out(MemberId(index as u8), MemberState::Failed).await?;
+            }
             _ => {}
         }
         drop(turn);
         self.use_spares().await;
         Ok(())
-    }
-
-    pub(super) async fn take_out_unless_needed(
-        &self,
-        index: usize,
-        state: MemberState,
-    ) -> Result<(), ControlError> {
-        if !self.can_spare(&[index]).await? {
-            self.io.mark(Mark::MemberNeeded);
-            return Err(ControlError::Needed(index));
-        }
-        self.take_out(MemberId(index as u8), state).await
     }
 
     /// Brings a member back; what it missed is rebuilt.
@@ -130,14 +153,14 @@ impl<I: Io> Control<I> {
         Ok(())
     }
 
-    /// Whether everything stored can be read, and the pool go on, without these members.
-    pub(super) async fn can_spare(&self, members: &[usize]) -> Result<bool, ControlError> {
+    /// Whether the pool needs these members.
+    pub(super) async fn need_of(&self, members: &[usize]) -> Result<Need, ControlError> {
         if !self.config.borrow().survives(&self.lost_with(members)) {
-            return Ok(false);
+            return Ok(Need::Always);
         }
         // Shards tell nothing before they are recovered.
         if !self.is_open.get() {
-            return Ok(true);
+            return Ok(Need::None);
         }
         // Shards know of these that they are out.
         let mut told = self.config.borrow().out();
@@ -154,7 +177,11 @@ impl<I: Io> Control<I> {
         }
         let losses = lost.iter().zip(told).filter(|&(&lost, told)| lost && !told).count() as u64;
         let are_too_many = |mapped: &MappedGeometry| status.losses_most + losses > mapped.failures() as u64;
-        Ok(!config.geometry.mapped().is_some_and(are_too_many) && config.survives(&lost))
+        Ok(match !config.geometry.mapped().is_some_and(are_too_many) && config.survives(&lost) {
+            false => Need::Always,
+            true if status.metadata_degraded > 0 => Need::UntilCopied,
+            true => Need::None,
+        })
     }
 
     /// Which members are out when these are, too, and those that changes under way take out.

@@ -247,7 +247,7 @@ impl<I: Io> Control<I> {
     /// device is known by its identity for what it is.
     pub(super) async fn clear(&self, index: usize, device: DeviceId) {
         let path = self.config.borrow().members[index].path.clone();
-        let _ = pool::clear(&self.io, &Candidate { device, path }).await;
+        let _ = pool::wipe(&self.io, &Candidate { device, path }).await;
     }
 
     /// Whether the other members have room for everything, without any one of these.

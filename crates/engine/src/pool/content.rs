@@ -9,7 +9,8 @@ use std::rc::Rc;
 use std::slice;
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
-use sinew_core::io::{Io, IoError};
+use sinew_core::io::{DeviceId, Io, IoError};
+use sinew_core::mutation::{self, Mutation};
 use sinew_format::foreign::{self, Content, Extent, Image};
 use sinew_format::superblock::SLOT_OFFSETS;
 use sinew_members::io_timeout::answered;
@@ -87,13 +88,31 @@ async fn read<I: Io>(
     Ok(extents)
 }
 
-/// Erases a device: both of its ends, and each known signature elsewhere.
+/// Erases a device: its superblocks, then all of both ends, and each known signature elsewhere. After a crash it is the member
+/// that it was, with all that it held, or none: a device that was written over in part must not come back as that member.
 ///
 /// # Errors
 /// When the device cannot be read or written.
 pub async fn wipe<I: Io>(io: &I, candidate: &Candidate) -> Result<(), PoolError> {
+    if !mutation::on(Mutation::WipeTogether) {
+        let wiped = answered(io, candidate.device, wipe_superblocks(io, candidate.device)).await;
+        wiped.map_err(|error| PoolError::Device { path: candidate.path.clone(), error })?;
+    }
+    wipe_unused(io, candidate).await
+}
+
+/// As `wipe`, of a device that has no superblock, as `refuse_used` has found.
+pub(crate) async fn wipe_unused<I: Io>(io: &I, candidate: &Candidate) -> Result<(), PoolError> {
     let wiped = answered(io, candidate.device, wipe_all(io, candidate)).await;
     wiped.map_err(|error| PoolError::Device { path: candidate.path.clone(), error })
+}
+
+/// Makes the superblocks of a device invalid: a block of each, which no power loss leaves in part.
+async fn wipe_superblocks<I: Io>(io: &I, device: DeviceId) -> Result<(), IoError> {
+    for offset in SLOT_OFFSETS {
+        io.write(device, offset, Rc::new([Buf::zeroed(BLOCK_BYTES)])).await?;
+    }
+    io.flush(device).await
 }
 
 async fn wipe_all<I: Io>(io: &I, candidate: &Candidate) -> Result<(), IoError> {
@@ -120,17 +139,4 @@ async fn wipe_all<I: Io>(io: &I, candidate: &Candidate) -> Result<(), IoError> {
     }
     io.clear_rest(candidate.device).await?;
     io.flush(candidate.device).await
-}
-
-/// As `wipe`, so that a crash leaves a superblock that can still be read, or none: the heads go first, a block each.
-pub(crate) async fn clear<I: Io>(io: &I, candidate: &Candidate) -> Result<(), PoolError> {
-    let heads = async {
-        for offset in SLOT_OFFSETS {
-            io.write(candidate.device, offset, Rc::new([Buf::zeroed(BLOCK_BYTES)])).await?;
-        }
-        io.flush(candidate.device).await
-    };
-    let heads = answered(io, candidate.device, heads).await;
-    heads.map_err(|error| PoolError::Device { path: candidate.path.clone(), error })?;
-    wipe(io, candidate).await
 }

@@ -12,7 +12,7 @@ use sinew_format::model::mapped_geometry::{MappedGeometry, MemberLayout, Protect
 use sinew_format::model::pool_geometry::PoolGeometry;
 
 use crate::pool::candidate::Candidate;
-use crate::pool::content::{device_bytes, refuse_used, wipe};
+use crate::pool::content::{device_bytes, refuse_used, wipe, wipe_unused};
 use crate::pool::error::PoolError;
 use crate::pool::superblocks::{NextSlots, write_in_time};
 
@@ -90,7 +90,11 @@ pub async fn create<I: Io>(io: &I, devices: &[Candidate], spec: &PoolSpec) -> Re
     }
     let slots = NextSlots::default();
     for (index, candidate) in devices.iter().enumerate() {
-        wipe(io, candidate).await?;
+        if spec.force {
+            wipe(io, candidate).await?
+        } else {
+            wipe_unused(io, candidate).await?
+        }
         write_in_time(io, candidate.device, &candidate.path, &slots, index, &config).await?;
     }
     Ok(config)

@@ -14,7 +14,7 @@ mod superblocks;
 
 pub use candidate::Candidate;
 pub use content::wipe;
-pub(crate) use content::{clear, device_bytes, refuse_used};
+pub(crate) use content::{device_bytes, refuse_used};
 pub use create::{PoolKind, PoolSpec, create};
 pub(crate) use create::{new_member, require_known_use};
 pub use discover::{discover, discover_read_only};

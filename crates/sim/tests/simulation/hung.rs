@@ -1,7 +1,8 @@
-//! A member that hangs while another has vanished, and nothing was asked of that one since.
+//! Members that hang: while another has vanished and nothing was asked of that one since, or while orders fill the log of an array.
 //!
 //! Scenarios that show a deliberate defect say what is wrong instead of panicking.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use sinew_core::buf::{BLOCK_BYTES, Buf};
@@ -9,14 +10,18 @@ use sinew_core::volume::Volume;
 use sinew_engine::pool::{Candidate, PoolKind};
 use sinew_format::model::config::MemberState;
 use sinew_format::model::mapped_geometry::Protection;
+use sinew_layout::{Level, Rotation};
 use sinew_members::latency::SpikeAvoidance;
 use sinew_sim::{CrashPolicy, OpenPool, World};
 
+use crate::damage;
 use crate::opening::made;
 
 const SECOND: u64 = 1_000_000_000;
 /// Longer than the I/O timeout.
 const HANG_NS: u64 = 25 * SECOND;
+/// Shorter than it.
+const LATE_NS: u64 = 5 * SECOND;
 
 struct Scene {
     world: World,
@@ -92,6 +97,40 @@ pub(crate) fn outgoing_members_count() -> Result<(), String> {
         [MemberState::Offline, MemberState::Active, MemberState::Failed]
     );
     Ok(())
+}
+
+/// Orders of scrubs, given while the destager waits for a member that answers late, leave it the room that it needs in the log.
+pub(crate) fn orders_leave_room_in_the_log() -> Result<(), String> {
+    let scene = damage::Scene::new(damage::array(Level::Raid5(Rotation::LeftSymmetric), true));
+    let control = Rc::clone(&scene.pool().control);
+    scene.world.device(scene.candidates[0].device).silence(LATE_NS);
+    for client in 0..8 {
+        let volume = scene.pool().volume("v").unwrap();
+        scene.world.spawn(async move {
+            for block in (client..20 * damage::BLOCKS).step_by(8).map(|n| n % damage::BLOCKS) {
+                let data = Buf::copy_of(&damage::content(block));
+                let _ = volume.write(block * damage::BLOCK, data, false).await;
+            }
+        });
+    }
+    scene.world.spawn(async move {
+        for order in 0..400 {
+            let _ = control.scrub(order % 2 == 0).await;
+        }
+    });
+    scene.world.run_for(LATE_NS + SECOND).unwrap();
+    let (volume, is_written) = (scene.pool().volume("v").unwrap(), Rc::new(Cell::new(false)));
+    let written = Rc::clone(&is_written);
+    scene.world.spawn(async move {
+        written.set(volume.write(0, Buf::copy_of(&damage::content(0)), true).await.is_ok());
+    });
+    scene.world.run_for(SECOND).unwrap();
+    if is_written.get() { Ok(()) } else { Err("a write waits for room in the log".to_owned()) }
+}
+
+#[test]
+fn orders_of_scrubs_leave_the_destager_room() {
+    orders_leave_room_in_the_log().unwrap();
 }
 
 #[test]

@@ -20,6 +20,8 @@ mod model;
 mod mutations_shown;
 mod opening;
 mod protections;
+mod replacement;
+mod returned;
 mod shares;
 mod slow;
 mod table_cache;

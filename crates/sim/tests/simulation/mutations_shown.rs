@@ -2,7 +2,10 @@
 
 use sinew_core::mutation::{Mutation, choose};
 
-use crate::{arrays, damage, given_up, governor, hung, limits, mirrors, protections, shares, thin};
+use crate::{
+    arrays, damage, given_up, governor, hung, limits, mirrors, protections, replacement, returned, shares,
+    thin,
+};
 
 #[test]
 fn defects_that_no_plan_shows_are_found() {
@@ -24,6 +27,9 @@ fn defects_that_no_plan_shows_are_found() {
             Mutation::GiveUpUnflushed => given_up::power_failures_show_no_zeros(16..200),
             Mutation::SwapForever => governor::uniform_load_rests(),
             Mutation::TrustDirty => mirrors::reads_after_a_crash_are_of_one_copy(),
+            Mutation::OrderWithoutRoom => hung::orders_leave_room_in_the_log(),
+            Mutation::OfflineUncopied => returned::tables_are_on_members_that_stay(0..64),
+            Mutation::WipeTogether => replacement::power_losses_leave_members_whole(0..400),
             other => panic!("no scenario shows {other:?}"),
         };
         choose(None);
