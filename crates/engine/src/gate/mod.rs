@@ -9,9 +9,10 @@
 //!   wait for what they do.
 //! - **Share.** While a volume has less work in the shard than its part of the window, its requests enter at once. One that wants
 //!   more is *backlogged* until it has none waiting and at most half of its share in the shard.
-//! - **Order.** Requests of backlogged volumes enter by start-time fair queuing (Goyal, Vin and Cheng, 1996): each has a start
-//!   tag, where the one before it of its volume ends in virtual time; the lowest enters first. Volumes that always have requests
-//!   waiting are so served equal costs, whatever they send. Requests of a volume enter in the order in which they came.
+//! - **Order.** Backlogged volumes take turns by start-time fair queuing (Goyal, Vin and Cheng, 1996): each has a start tag,
+//!   where its last request ends in virtual time; the lowest has the next turn. Volumes that always have requests waiting are so
+//!   served equal costs, whatever they send. Reads of a volume enter before its writes, since clients wait for reads while they
+//!   gather writes; one write enters after [`READS_AHEAD`] reads. Otherwise they enter in the order in which they came.
 //! - **Window** (`window.rs`). A request enters while the work of backlogged volumes is less than the window, so one larger than
 //!   the window does, too. After such a one the gate pauses, so that on average no more than the window is under way; at most
 //!   [`PAUSE_MAX`] times as long as the request took.
@@ -25,7 +26,7 @@
 mod window;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use crate::gate::window::{Class, Demand, Ended, Window};
@@ -49,8 +50,12 @@ const ACTIVE_NS: u64 = 250_000_000;
 const COUNT_NS: u64 = 50_000_000;
 /// The longest pause after a request, in multiples of the time that it took; not longer than [`STALL_NS`] either.
 const PAUSE_MAX: u64 = 7;
+/// Reads of a volume that enter before a write of it that waits.
+const READS_AHEAD: u32 = 4;
 /// What a volume may always have in the shard at once: a small request.
 const SHARE_LEAST: u64 = 64 << 10;
+/// For how long requests that were not charged may disturb others after the last of them has entered.
+const UNCHARGED_NS: u64 = 100_000_000;
 /// When nothing has ended for this time, requests enter beyond the window.
 const STALL_NS: u64 = 100_000_000;
 
@@ -65,7 +70,7 @@ enum Free {
 
 /// A request that waits.
 struct Waiting<I: Io> {
-    volume: VolumeId,
+    arrival: u64,
     cost: u64,
     class: Class,
     since: u64,
@@ -73,11 +78,13 @@ struct Waiting<I: Io> {
 }
 
 /// What the gate knows of a volume.
-#[derive(Default)]
-struct Flow {
+struct Flow<I: Io> {
     /// Cost of its requests in the shard.
     inside: u64,
-    waiting: usize,
+    reads: VecDeque<Waiting<I>>,
+    writes: VecDeque<Waiting<I>>,
+    /// Reads that have entered since a write did.
+    reads_ahead: u32,
     backlogged: bool,
     /// Where its last request that took a turn ends in virtual time.
     end_tag: u64,
@@ -85,26 +92,72 @@ struct Flow {
     delayed: Delayed,
 }
 
-impl Flow {
+impl<I: Io> Default for Flow<I> {
+    fn default() -> Self {
+        Flow {
+            inside: 0,
+            reads: VecDeque::new(),
+            writes: VecDeque::new(),
+            reads_ahead: 0,
+            backlogged: false,
+            end_tag: 0,
+            active_until: 0,
+            delayed: Delayed::default(),
+        }
+    }
+}
+
+impl<I: Io> Flow<I> {
     fn is_active(&self, now: u64) -> bool {
-        self.inside > 0 || self.waiting > 0 || now < self.active_until
+        self.inside > 0 || self.waits() || now < self.active_until
+    }
+
+    fn waits(&self) -> bool {
+        !self.reads.is_empty() || !self.writes.is_empty()
+    }
+
+    fn queue(&mut self, waiting: Waiting<I>) {
+        let queue = if waiting.class.is_write() { &mut self.writes } else { &mut self.reads };
+        queue.push_back(waiting);
+    }
+
+    /// Arrival of the request that waits longest.
+    fn waits_since(&self) -> Option<u64> {
+        [&self.reads, &self.writes].into_iter().filter_map(|queue| Some(queue.front()?.arrival)).min()
+    }
+
+    /// Takes the request that is to enter next.
+    fn take_next(&mut self) -> Option<Waiting<I>> {
+        if self.writes.is_empty() {
+            self.reads_ahead = 0;
+            self.reads.pop_front()
+        } else if !self.reads.is_empty() && self.reads_ahead < READS_AHEAD {
+            self.reads_ahead += 1;
+            self.reads.pop_front()
+        } else {
+            self.reads_ahead = 0;
+            self.writes.pop_front()
+        }
     }
 }
 
 struct State<I: Io> {
-    flows: BTreeMap<VolumeId, Flow>,
+    flows: BTreeMap<VolumeId, Flow<I>>,
     active: u64,
     counted_at: u64,
-    /// By start tag, then by arrival.
-    waiting: BTreeMap<(u64, u64), Waiting<I>>,
+    /// The volumes that have requests waiting, by start tag, then by the arrival of the request that waits longest.
+    turns: BTreeSet<(u64, u64, VolumeId)>,
     arrivals: u64,
     virtual_time: u64,
-    /// Cost of the requests of backlogged volumes in the shard.
+    /// Cost of the requests in the shard: of all, and of backlogged volumes.
+    inside_all: u64,
     inside: u64,
     window: Window,
     pause_until: u64,
     /// Whether a task waits for the end of the pause.
     pause_awaited: bool,
+    /// Until when requests that were not charged may be in the shard.
+    uncharged_until: u64,
     /// When a request last entered in turn, or ended.
     moved_at: u64,
     /// Whether a task watches for stalls.
@@ -126,6 +179,7 @@ pub(crate) struct Entered<I: Io> {
     class: Class,
     at: u64,
     of: Demand,
+    is_undisturbed: bool,
     /// Whether the time since `at` tells what members take.
     tells: bool,
 }
@@ -167,7 +221,7 @@ fn cost_of(request: &Request) -> Option<(u64, Class)> {
 
 impl<I: Io> State<I> {
     /// The state of a volume that has a request now.
-    fn flow(&mut self, volume: VolumeId, now: u64) -> &mut Flow {
+    fn flow(&mut self, volume: VolumeId, now: u64) -> &mut Flow<I> {
         let flow = self.flows.entry(volume).or_default();
         if !flow.is_active(now) {
             self.active += 1;
@@ -189,27 +243,44 @@ impl<I: Io> State<I> {
         (window / self.active.max(1)).max(SHARE_LEAST)
     }
 
+    /// Whether no more than the least window is in the shard beside a request of this cost.
+    fn is_undisturbed(&self, cost: u64) -> bool {
+        self.inside_all - cost <= self.window.least()
+    }
+
     fn is_open(&self, now: u64) -> bool {
         self.inside < self.window.size(now) && now >= self.pause_until
+    }
+
+    /// The start tag of a volume whose last turn ended at this virtual time.
+    fn start_tag(&self, end_tag: u64) -> u64 {
+        if mutation::on(Mutation::ShareByArrival) { 0 } else { self.virtual_time.max(end_tag) }
     }
 
     /// Counts a request that enters in turn.
     fn take_turn(&mut self, now: u64, volume: VolumeId, start: u64, cost: u64) {
         self.virtual_time = self.virtual_time.max(start);
         self.moved_at = now;
+        self.inside_all += cost;
         self.inside += cost;
-        self.flows.entry(volume).or_default().inside += cost;
+        let flow = self.flows.entry(volume).or_default();
+        flow.inside += cost;
+        flow.end_tag = start + cost;
     }
 
     /// Takes the request whose turn it is.
-    fn next(&mut self, now: u64) -> Option<Waiting<I>> {
-        let ((start, _), waiting) = self.waiting.pop_first()?;
-        self.take_turn(now, waiting.volume, start, waiting.cost);
-        let flow = self.flows.entry(waiting.volume).or_default();
-        flow.waiting -= 1;
+    fn next(&mut self, now: u64) -> Option<(VolumeId, Waiting<I>)> {
+        let (start, _, volume) = self.turns.pop_first()?;
+        let waiting = self.flows.get_mut(&volume)?.take_next()?;
+        self.take_turn(now, volume, start, waiting.cost);
+        let flow = self.flows.entry(volume).or_default();
         flow.delayed.requests += 1;
         flow.delayed.ns += now - waiting.since;
-        Some(waiting)
+        let (end_tag, since) = (flow.end_tag, flow.waits_since());
+        if let Some(arrival) = since {
+            self.turns.insert((self.start_tag(end_tag), arrival, volume));
+        }
+        Some((volume, waiting))
     }
 }
 
@@ -220,13 +291,15 @@ impl<I: Io> Gate<I> {
             flows: BTreeMap::new(),
             active: 0,
             counted_at: 0,
-            waiting: BTreeMap::new(),
+            turns: BTreeSet::new(),
             arrivals: 0,
             virtual_time: 0,
+            inside_all: 0,
             inside: 0,
             window: Window::new(members as u64),
             pause_until: 0,
             pause_awaited: false,
+            uncharged_until: 0,
             moved_at: 0,
             watched: false,
         };
@@ -249,6 +322,7 @@ impl<I: Io> Gate<I> {
         if let Free::Of(other) = free {
             // It was not charged so far, and is taken for active.
             self.free.set(Free::None);
+            state.uncharged_until = now + UNCHARGED_NS;
             state.flow(other, now);
         }
         state.flow(volume, now);
@@ -261,28 +335,30 @@ impl<I: Io> Gate<I> {
         }
         let share = state.share_of(state.window.size(now));
         let quiet_share = state.share_of(state.window.least());
-        let (virtual_time, flow) = (state.virtual_time, state.flow(volume, now));
+        let flow = state.flow(volume, now);
         if !flow.backlogged && flow.inside + cost <= share {
             flow.inside += cost;
             let is_quiet = flow.inside <= quiet_share;
             let of = if is_quiet { Demand::Quiet } else { Demand::Below };
-            return Entry::Now(self.entered(volume, cost, class, of));
+            state.inside_all += cost;
+            return Entry::Now(self.entered(&state, volume, cost, class, of));
         }
-        let start = if mutation::on(Mutation::ShareByArrival) { 0 } else { virtual_time.max(flow.end_tag) };
-        flow.end_tag = start + cost;
+        let (inside, end_tag, waits) = (flow.inside, flow.end_tag, flow.waits());
         if !std::mem::replace(&mut flow.backlogged, true) {
-            let inside = flow.inside;
             state.inside += inside;
         }
-        if state.waiting.is_empty() && state.is_open(now) {
+        let start = state.start_tag(end_tag);
+        if state.turns.is_empty() && state.is_open(now) {
             state.take_turn(now, volume, start, cost);
-            return Entry::Now(self.entered(volume, cost, class, Demand::Backlogged));
+            return Entry::Now(self.entered(&state, volume, cost, class, Demand::Backlogged));
         }
         let (enter, entered) = promise();
-        state.flow(volume, now).waiting += 1;
         state.arrivals += 1;
-        let place = (start, state.arrivals);
-        state.waiting.insert(place, Waiting { volume, cost, class, since: now, enter });
+        let arrival = state.arrivals;
+        if !waits {
+            state.turns.insert((start, arrival, volume));
+        }
+        state.flow(volume, now).queue(Waiting { arrival, cost, class, since: now, enter });
         self.await_pause(&mut state, now);
         if !std::mem::replace(&mut state.watched, true) {
             self.io.spawn(Rc::clone(self).watch());
@@ -290,13 +366,23 @@ impl<I: Io> Gate<I> {
         Entry::Later(entered)
     }
 
-    fn entered(self: &Rc<Self>, volume: VolumeId, cost: u64, class: Class, of: Demand) -> Entered<I> {
-        Entered { gate: Rc::clone(self), volume, cost, class, at: self.io.now(), of, tells: false }
+    /// A request that is counted as being in the shard.
+    fn entered(
+        self: &Rc<Self>,
+        state: &State<I>,
+        volume: VolumeId,
+        cost: u64,
+        class: Class,
+        of: Demand,
+    ) -> Entered<I> {
+        let at = self.io.now();
+        let is_undisturbed = at >= state.uncharged_until && state.is_undisturbed(cost);
+        Entered { gate: Rc::clone(self), volume, cost, class, at, of, is_undisturbed, tells: false }
     }
 
     /// A request has ended.
     fn leave(self: &Rc<Self>, left: &Entered<I>) {
-        let Entered { volume, cost, class, at, of, tells, .. } = *left;
+        let Entered { volume, cost, class, at, of, is_undisturbed, tells, .. } = *left;
         let now = self.io.now();
         let mut state = self.state.borrow_mut();
         state.moved_at = now;
@@ -307,15 +393,17 @@ impl<I: Io> Gate<I> {
                 let pause = (u128::from(ns) * u128::from(cost - size) / u128::from(size)) as u64;
                 state.pause_until = state.pause_until.max(now + pause.min(PAUSE_MAX * ns).min(STALL_NS));
             }
-            state.window.note(now, Ended { class, cost, ns, of });
+            let is_undisturbed = is_undisturbed && state.is_undisturbed(cost);
+            state.window.note(now, Ended { class, cost, ns, of, is_undisturbed });
         }
+        state.inside_all -= cost;
         let share = state.share_of(size);
         let flow = state.flows.entry(volume).or_default();
         flow.inside -= cost;
         let mut no_longer_backlogged = 0;
         if flow.backlogged {
             no_longer_backlogged = cost;
-            if flow.waiting == 0 && flow.inside <= share / 2 {
+            if !flow.waits() && flow.inside <= share / 2 {
                 flow.backlogged = false;
                 no_longer_backlogged += flow.inside;
             }
@@ -330,20 +418,20 @@ impl<I: Io> Gate<I> {
     /// Lets in those that may enter now.
     fn let_in(self: &Rc<Self>) {
         let now = self.io.now();
-        while let Some(next) = self.next_if_open(now) {
-            self.give_turn(next);
+        while let Some((volume, next)) = self.next_if_open(now) {
+            self.give_turn(volume, next);
         }
     }
 
     /// Lets in all those that wait.
     fn let_all_in(self: &Rc<Self>) {
         let now = self.io.now();
-        while let Some(next) = { self.state.borrow_mut().next(now) } {
-            self.give_turn(next);
+        while let Some((volume, next)) = { self.state.borrow_mut().next(now) } {
+            self.give_turn(volume, next);
         }
     }
 
-    fn next_if_open(self: &Rc<Self>, now: u64) -> Option<Waiting<I>> {
+    fn next_if_open(self: &Rc<Self>, now: u64) -> Option<(VolumeId, Waiting<I>)> {
         let mut state = self.state.borrow_mut();
         if state.is_open(now) {
             return state.next(now);
@@ -352,15 +440,16 @@ impl<I: Io> Gate<I> {
         None
     }
 
-    fn give_turn(self: &Rc<Self>, next: Waiting<I>) {
-        let Waiting { volume, cost, class, enter, .. } = next;
+    fn give_turn(self: &Rc<Self>, volume: VolumeId, next: Waiting<I>) {
+        let Waiting { cost, class, enter, .. } = next;
         // If nothing waits for it any more, it leaves at once.
-        enter.fulfil(self.entered(volume, cost, class, Demand::Backlogged));
+        let entered = self.entered(&self.state.borrow(), volume, cost, class, Demand::Backlogged);
+        enter.fulfil(entered);
     }
 
     /// Sees to it that requests that wait enter at the end of the pause, if there is one.
     fn await_pause(self: &Rc<Self>, state: &mut State<I>, now: u64) {
-        if now >= state.pause_until || state.waiting.is_empty() || state.pause_awaited {
+        if now >= state.pause_until || state.turns.is_empty() || state.pause_awaited {
             return;
         }
         state.pause_awaited = true;
@@ -379,7 +468,7 @@ impl<I: Io> Gate<I> {
             let now = self.io.now();
             let mut beyond = {
                 let mut state = self.state.borrow_mut();
-                if state.waiting.is_empty() {
+                if state.turns.is_empty() {
                     state.watched = false;
                     return;
                 }
@@ -390,9 +479,9 @@ impl<I: Io> Gate<I> {
                 self.io.mark(Mark::GateStalled);
             }
             while beyond > 0 {
-                let Some(next) = ({ self.state.borrow_mut().next(now) }) else { break };
+                let Some((volume, next)) = ({ self.state.borrow_mut().next(now) }) else { break };
                 beyond = beyond.saturating_sub(next.cost);
-                self.give_turn(next);
+                self.give_turn(volume, next);
             }
         }
     }
@@ -401,7 +490,10 @@ impl<I: Io> Gate<I> {
     pub(crate) fn set(self: &Rc<Self>, shares: Shares) {
         let is_off = shares == Shares::Off;
         self.free.set(if is_off { Free::All } else { Free::None });
-        self.state.borrow_mut().window.set_tail(shares == Shares::Latency);
+        let mut state = self.state.borrow_mut();
+        state.uncharged_until = self.io.now() + UNCHARGED_NS;
+        state.window.set_tail(shares == Shares::Latency);
+        drop(state);
         if is_off {
             self.let_all_in();
         }
@@ -410,12 +502,12 @@ impl<I: Io> Gate<I> {
     /// Forgets a volume that was deleted.
     pub(crate) fn forget(&self, volume: VolumeId) {
         let flows = &mut self.state.borrow_mut().flows;
-        flows.retain(|&id, flow| id != volume || flow.inside > 0 || flow.waiting > 0);
+        flows.retain(|&id, flow| id != volume || flow.inside > 0 || flow.waits());
     }
 
     /// Requests of each volume that waited for their turn.
     pub(crate) fn delayed(&self) -> BTreeMap<VolumeId, Delayed> {
-        let delayed = |(&id, flow): (&VolumeId, &Flow)| (id, flow.delayed);
+        let delayed = |(&id, flow): (&VolumeId, &Flow<I>)| (id, flow.delayed);
         self.state.borrow().flows.iter().map(delayed).filter(|(_, delayed)| delayed.requests > 0).collect()
     }
 }

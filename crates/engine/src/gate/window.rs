@@ -16,10 +16,12 @@
 //! A volume is quiet if it keeps to its share of the least window. One that only keeps to its share of the present window changes
 //! neither: by making the window smaller it would become backlogged.
 //!
-//! What requests take undisturbed is learned for each kind and size: the lowest smoothed mean that was ever seen, with the smoothed
-//! deviation at that time (as Jacobson and Karels estimate round trips, 1988). It rises slowly, and from time to time the
-//! window is closed to its least size for a moment, so that drives that have become slower are seen (as BBR does, 2016). The least
-//! window is one small request for each member.
+//! What requests take undisturbed is learned for each kind and size, from those beside which at most the least window is in the
+//! shard when they enter and when they end: their smoothed mean and deviation (as Jacobson and Karels estimate round trips, 1988).
+//! While it is not known, the window shrinks until requests are undisturbed. So it does if they take longer whatever is sent, as
+//! those of a drive whose buffer is full: then what they take now is learned, and the window grows again. If no request was
+//! undisturbed for a while, since volumes are backlogged all the time, the window is closed to its least size for a moment (as BBR
+//! does, 2016). The least window is one small request for each member.
 
 /// The least window for each member: about the cost of a read of 16 KiB.
 const LEAST: u64 = 32 << 10;
@@ -39,11 +41,12 @@ const KNEE_STEP: f64 = 8.0;
 const KNEE_LATE_MOST: f64 = 16.0;
 /// For how long a volume counts as quiet after its last request.
 const QUIET_NS: u64 = 250_000_000;
-/// How often the window is closed to its least size, and for how long.
+/// How often the window is closed to its least size unless a request was undisturbed since, and for how long.
 const PROBE_EVERY_NS: u64 = 5_000_000_000;
 const PROBE_NS: u64 = 50_000_000;
-/// Requests after which a smoothed mean counts.
-const SETTLED: u32 = 16;
+/// Requests after which a mean counts, and of which a smoothed mean tells.
+const SETTLED: u64 = 16;
+const SMOOTHED_OVER: u64 = 64;
 /// Classes of requests: reads and writes, by powers of two of their blocks.
 const SIZES: usize = 16;
 
@@ -56,61 +59,42 @@ impl Class {
         let size = blocks.max(1).ilog2().min(SIZES as u32 - 1) as u8;
         Class(if is_write { SIZES as u8 + size } else { size })
     }
+
+    pub(super) fn is_write(self) -> bool {
+        usize::from(self.0) >= SIZES
+    }
 }
 
-/// A smoothed mean of latencies, and their smoothed deviation from it.
+/// Latencies of the undisturbed requests of a class: the mean of the first ones, then a smoothed mean, and their deviation from it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Smoothed {
+struct Undisturbed {
+    seen: u64,
     mean_ns: u64,
     deviation_ns: u64,
 }
 
-/// Latencies of a class.
-#[derive(Clone, Copy, Debug, Default)]
-struct Latency {
-    now: Smoothed,
-    seen: u32,
-    /// The lowest; a mean of 0 while there is none.
-    undisturbed: Smoothed,
-}
-
-impl Latency {
+impl Undisturbed {
     fn note(&mut self, ns: u64) {
-        let Smoothed { mean_ns, deviation_ns } = self.now;
-        if self.seen == 0 {
-            self.now = Smoothed { mean_ns: ns, deviation_ns: ns / 2 };
-        } else {
-            let smooth = |old: u64, new: u64| (old * 15 + new) / 16;
-            self.now = Smoothed {
-                mean_ns: smooth(mean_ns, ns),
-                deviation_ns: smooth(deviation_ns, ns.abs_diff(mean_ns)),
-            };
-        }
-        self.seen = self.seen.saturating_add(1);
-        let lowest = self.undisturbed.mean_ns;
-        if self.seen >= SETTLED && (lowest == 0 || self.now.mean_ns <= lowest) {
-            self.undisturbed = self.now;
-        }
+        self.seen += 1;
+        let of = self.seen.min(SMOOTHED_OVER);
+        let smooth = |old: u64, new: u64| (old * (of - 1) + new) / of;
+        self.deviation_ns = smooth(self.deviation_ns, ns.abs_diff(self.mean_ns));
+        self.mean_ns = smooth(self.mean_ns, ns);
     }
 
-    /// Lets the lowest mean rise by a quarter, up to the present one: it may be out of date.
-    fn doubt(&mut self) {
-        let Smoothed { mean_ns, deviation_ns } = self.undisturbed;
-        let risen =
-            Smoothed { mean_ns: mean_ns + mean_ns / 4 + 1, deviation_ns: deviation_ns + deviation_ns / 4 };
-        self.undisturbed = if risen.mean_ns < self.now.mean_ns { risen } else { self.now };
+    fn is_settled(&self) -> bool {
+        self.seen >= SETTLED
     }
 
     /// Beyond this, a request of a quiet volume is late.
     fn tail_ns(&self) -> u64 {
-        let Smoothed { mean_ns, deviation_ns } = self.undisturbed;
-        (mean_ns + 4 * deviation_ns) * 3 / 2
+        (self.mean_ns + 4 * self.deviation_ns) * 3 / 2
     }
 
     /// What a request of a backlogged volume may take on average.
     fn knee_ns(&self, beside_quiet: bool) -> u64 {
         let percent = if beside_quiet { KNEE_BESIDE_QUIET_PERCENT } else { KNEE_PERCENT };
-        self.undisturbed.mean_ns * percent / 100
+        self.mean_ns * percent / 100
     }
 }
 
@@ -122,6 +106,8 @@ pub(super) struct Ended {
     /// How long it took in the shard.
     pub(super) ns: u64,
     pub(super) of: Demand,
+    /// Whether no more than the least window was in the shard beside it, when it entered and when it ended.
+    pub(super) is_undisturbed: bool,
 }
 
 /// What a volume wanted when a request of it entered.
@@ -143,10 +129,13 @@ pub(super) struct Window {
     knee: u64,
     tail: u64,
     uses_tail: bool,
-    latencies: [Latency; 2 * SIZES],
+    undisturbed: [Undisturbed; 2 * SIZES],
     /// Until when quiet volumes count as active.
     quiet_until: u64,
     probe_at: u64,
+    probe_until: u64,
+    /// Whether a request was undisturbed since the last time that the window might have been closed.
+    was_undisturbed: bool,
 }
 
 impl Window {
@@ -159,9 +148,11 @@ impl Window {
             knee: least,
             tail: least,
             uses_tail: false,
-            latencies: [Latency::default(); 2 * SIZES],
+            undisturbed: [Undisturbed::default(); 2 * SIZES],
             quiet_until: 0,
             probe_at: 0,
+            probe_until: 0,
+            was_undisturbed: false,
         }
     }
 
@@ -177,8 +168,7 @@ impl Window {
 
     /// The work that may be under way.
     pub(super) fn size(&self, now: u64) -> u64 {
-        let is_probed = now < self.probe_at.saturating_sub(PROBE_EVERY_NS - PROBE_NS);
-        if is_probed {
+        if now < self.probe_until {
             self.least
         } else if self.uses_tail && now < self.quiet_until {
             self.tail.min(self.knee)
@@ -189,27 +179,30 @@ impl Window {
 
     /// Notes a request that ends.
     pub(super) fn note(&mut self, now: u64, ended: Ended) {
-        let Ended { class, cost, ns, of } = ended;
+        let Ended { class, cost, ns, of, is_undisturbed } = ended;
         if now >= self.probe_at {
             self.probe_at = now + PROBE_EVERY_NS;
-            self.latencies.iter_mut().for_each(Latency::doubt);
+            if !std::mem::take(&mut self.was_undisturbed) {
+                self.probe_until = now + PROBE_NS;
+            }
         }
-        let latency = &mut self.latencies[usize::from(class.0)];
-        latency.note(ns);
+        let undisturbed = &mut self.undisturbed[usize::from(class.0)];
+        if is_undisturbed {
+            self.was_undisturbed = true;
+            undisturbed.note(ns);
+        }
         if of == Demand::Quiet {
             self.quiet_until = now + QUIET_NS;
         }
-        let latency = *latency;
-        if latency.undisturbed.mean_ns == 0 {
-            return;
-        }
-        match of {
-            Demand::Quiet => self.move_tail(now, ns > latency.tail_ns()),
-            Demand::Below => {}
-            Demand::Backlogged => {
-                let may_take = latency.knee_ns(now < self.quiet_until);
+        let undisturbed = *undisturbed;
+        match (of, undisturbed.is_settled()) {
+            (Demand::Quiet, true) => self.move_tail(now, ns > undisturbed.tail_ns()),
+            (Demand::Backlogged, true) => {
+                let may_take = undisturbed.knee_ns(now < self.quiet_until);
                 self.move_knee(now, cost, (ns as f64 / may_take as f64 - 1.0).min(KNEE_LATE_MOST));
             }
+            (Demand::Backlogged, false) => self.move_knee(now, cost, 1.0),
+            (Demand::Below, _) | (Demand::Quiet, false) => {}
         }
     }
 
@@ -238,13 +231,15 @@ mod tests {
 
     const MS: u64 = 1_000_000;
     const LEAST_OF_8: u64 = 8 * LEAST;
+    /// A read of a block of a quiet volume.
+    const READ: Ended =
+        Ended { class: Class(0), cost: 20 << 10, ns: MS / 10, of: Demand::Quiet, is_undisturbed: false };
 
     /// Requests of a quiet volume, one in 0.1 ms, of which one in `late_every` takes ten times as long.
     fn quiet(window: &mut Window, from: u64, requests: u64, late_every: u64) {
         for i in 1..=requests {
             let ns = if i % late_every == 0 { MS } else { MS / 10 };
-            let ended = Ended { class: Class::of(false, 1), cost: 20 << 10, ns, of: Demand::Quiet };
-            window.note(from + i * MS / 10, ended);
+            window.note(from + i * MS / 10, Ended { ns, ..READ });
         }
     }
 
@@ -257,9 +252,17 @@ mod tests {
         assert_eq!(Class::of(true, u64::MAX), Class::of(true, 1 << 15));
     }
 
+    /// What undisturbed requests of a class take is known.
+    fn learn(window: &mut Window, class: Class, ns: u64) {
+        for _ in 0..SETTLED {
+            window.undisturbed[usize::from(class.0)].note(ns);
+        }
+    }
+
     fn of_latency() -> Window {
         let mut window = Window::new(8);
         window.set_tail(true);
+        learn(&mut window, READ.class, READ.ns);
         window.knee = window.most;
         window
     }
@@ -267,12 +270,14 @@ mod tests {
     /// Members that work on four requests of 64 KiB of backlogged volumes at a time: more only wait. Returns how many the
     /// window lets in.
     fn backlogged(window: &mut Window, from: u64) -> u64 {
-        let cost = 64 << 10;
+        let (class, cost) = (Class::of(false, 16), 64 << 10);
+        learn(window, class, MS);
         for i in 0..5000u64 {
             let now = from + i * MS / 10;
             let inside = (window.size(now) / cost).clamp(1, 64);
             let ns = inside.max(4) * MS / 4;
-            window.note(now, Ended { class: Class::of(false, 16), cost, ns, of: Demand::Backlogged });
+            let ended = Ended { class, cost, ns, of: Demand::Backlogged, is_undisturbed: false };
+            window.note(now, ended);
             if window.quiet_until > 0 {
                 quiet(window, now, 1, u64::MAX);
             }
@@ -324,7 +329,7 @@ mod tests {
         let mut window = of_latency();
         window.knee = 10 * LEAST_OF_8;
         quiet(&mut window, 0, 100, u64::MAX);
-        let early = Ended { class: Class::of(false, 1), cost: 20 << 10, ns: MS / 20, of: Demand::Backlogged };
+        let early = Ended { ns: MS / 20, of: Demand::Backlogged, ..READ };
         for _ in 0..100 {
             window.note(100 * MS, early);
         }
@@ -335,27 +340,48 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_a_class_that_is_not_used_any_more_stays_within_what_was_seen() {
+    fn it_grows_again_when_members_have_become_slower() {
         let mut window = Window::new(8);
-        let rare = Class::of(true, 256);
-        for _ in 0..SETTLED {
-            window.note(0, Ended { class: rare, cost: 8 << 20, ns: 3 * MS, of: Demand::Backlogged });
-        }
-        for hour in 0..24 {
-            for minute in 0..60 {
-                quiet(&mut window, (hour * 60 + minute) * 60_000 * MS, 1, u64::MAX);
+        let class = Class::of(true, 1);
+        learn(&mut window, class, MS / 10);
+        window.knee = 10 * LEAST_OF_8;
+        let mut after_a_second = |from: u64, is_undisturbed| {
+            for i in 0..1000 {
+                let ended = Ended { class, cost: 48 << 10, ns: MS, of: Demand::Backlogged, is_undisturbed };
+                window.note((from + i) * MS, ended);
             }
-        }
-        assert_eq!(window.latencies[usize::from(rare.0)].knee_ns(false), 12 * MS);
+            window.knee
+        };
+        assert_eq!(after_a_second(0, false), LEAST_OF_8);
+        assert!(after_a_second(1000, true) > 10 * LEAST_OF_8);
     }
 
     #[test]
-    fn it_closes_now_and_then_to_learn_what_undisturbed_requests_take() {
+    fn it_shrinks_until_undisturbed_requests_are_known() {
+        let mut window = Window::new(8);
+        window.knee = window.most;
+        let mut note = |is_undisturbed| {
+            let class = Class::of(false, 4);
+            window.note(0, Ended { class, cost: 32 << 10, ns: MS, of: Demand::Backlogged, is_undisturbed });
+            window.knee
+        };
+        let shrinks = (0..1_000_000).map(|_| note(false)).take_while(|&knee| knee > LEAST_OF_8);
+        assert!(shrinks.is_sorted_by(|a, b| a > b));
+        let least = (1..SETTLED).map(|_| note(true)).last();
+        assert_eq!(least, Some(LEAST_OF_8));
+        assert!(note(true) > LEAST_OF_8);
+    }
+
+    #[test]
+    fn it_closes_for_a_moment_if_no_request_was_undisturbed_for_a_while() {
         let mut window = of_latency();
         quiet(&mut window, 0, 40_000, u64::MAX);
         assert!(window.size(4900 * MS) > LEAST_OF_8);
         quiet(&mut window, 5000 * MS, 1, u64::MAX);
         assert_eq!(window.size(5001 * MS), LEAST_OF_8);
         assert!(window.size(5060 * MS) > LEAST_OF_8);
+        window.note(6000 * MS, Ended { is_undisturbed: true, ..READ });
+        quiet(&mut window, 10_000 * MS, 1, u64::MAX);
+        assert!(window.size(10_001 * MS) > LEAST_OF_8);
     }
 }

@@ -12,6 +12,7 @@ use sinew_core::volume::{Volume, VolumeError};
 use sinew_engine::pool::{self, Candidate, PoolKind, PoolSpec};
 use sinew_format::model::mapped_geometry::Protection;
 use sinew_format::model::policy::{Policy, Shares};
+use sinew_members::status::Delayed;
 use sinew_sim::{DeviceConfig, OpenPool, World};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -150,11 +151,11 @@ impl Shared {
     }
 
     /// Requests of the volume that waited for their share.
-    fn delayed(&self, name: &str) -> u64 {
+    fn delayed(&self, name: &str) -> Delayed {
         let control = Rc::clone(&self.pool.control);
         let status = self.world.block_on(async move { control.status().await }).unwrap().unwrap();
         let id = self.pool.control.catalog().get(name).unwrap().id;
-        status.volume_queued.get(&id).map_or(0, |delayed| delayed.requests)
+        status.volume_queued.get(&id).copied().unwrap_or_default()
     }
 }
 
@@ -187,8 +188,10 @@ fn a_quiet_volume_keeps_its_share_beside_a_greedy_one() {
             kept(&balanced),
             kept(&latency)
         );
-        assert!(times(&off) > 7.0 && times(&latency) < 1.75 && kept(&latency) > 0.05, "{case}");
-        assert!(times(&balanced) < 3.5 && kept(&balanced) > 0.4, "{case}");
+        // A write alone takes no longer than its data, so what it waits for beside others weighs more.
+        let (latency_most, balanced_most) = if quiet_writes { (2.0, 4.5) } else { (1.75, 3.5) };
+        assert!(times(&off) > 7.0 && times(&latency) < latency_most && kept(&latency) > 0.05, "{case}");
+        assert!(times(&balanced) < balanced_most && kept(&balanced) > 0.4, "{case}");
     }
 }
 
@@ -211,7 +214,7 @@ fn the_only_volume_is_alone_from_the_start() {
         shared.set(shares);
         let served = shared.start(GREEDY);
         shared.world.run_for(200 * MS).unwrap();
-        assert!(shared.world.now() < 250 * MS + 200 * MS && shared.delayed("greedy") == 0);
+        assert!(shared.world.now() < 250 * MS + 200 * MS && shared.delayed("greedy").requests == 0);
         served.latencies.take()
     });
     assert_eq!(served[0], served[1]);
@@ -226,13 +229,13 @@ fn a_volume_is_alone_again_soon_after_the_other() {
     let before = greedy.requests();
     shared.world.block_on(async move { volume.read(0, 4096).await }).unwrap().unwrap();
     shared.world.run_for(400 * MS).unwrap();
-    let delayed = shared.delayed("greedy");
+    let delayed = shared.delayed("greedy").requests;
     let between = greedy.requests();
     shared.world.run_for(100 * MS).unwrap();
-    assert_eq!(shared.delayed("greedy"), delayed);
+    assert_eq!(shared.delayed("greedy").requests, delayed);
     let after = greedy.requests() - between;
     assert!(delayed > 0 && after * 10 > before * 9, "{before} before, {after} after, {delayed} delayed");
-    assert_eq!(shared.delayed("quiet"), 0);
+    assert_eq!(shared.delayed("quiet").requests, 0);
 }
 
 /// Two volumes that want more than there is are served alike, whatever they send.
@@ -261,29 +264,26 @@ pub(crate) fn ends_wake_those_that_wait() -> Result<(), String> {
     if requests > 5000 { Ok(()) } else { Err(format!("a volume was served {requests} requests")) }
 }
 
-/// Reads of blocks that were never written take no time. That makes no other request late.
+/// Reads of blocks that were never written take no time: others cannot disturb them, and few requests wait for their sake.
 pub(crate) fn reads_without_content_tell_nothing() -> Result<(), String> {
-    let loads = ["greedy", "third"].map(|volume| Load { volume, writes: false, blocks: 1, ..GREEDY });
-    let requests = [false, true].map(|beside_empty| {
-        let shared = Shared::new(1);
-        shared.create("empty");
-        let (volume, io) = (shared.pool.volume("empty").unwrap(), shared.world.io());
-        let stopped = Rc::clone(&shared.stopped);
-        shared.world.spawn(async move {
-            while beside_empty && !stopped.get() {
-                volume.read(0, BLOCK_BYTES as u32).await.unwrap();
-                io.sleep(MS / 20).await;
-            }
-        });
-        let served = loads.map(|load| shared.start(load));
-        shared.world.run_for(500 * MS).unwrap();
-        served.iter().map(|served| served.requests()).sum::<usize>()
+    let shared = Shared::new(1);
+    shared.create("empty");
+    let (volume, io) = (shared.pool.volume("empty").unwrap(), shared.world.io());
+    let stopped = Rc::clone(&shared.stopped);
+    shared.world.spawn(async move {
+        while !stopped.get() {
+            volume.read(0, BLOCK_BYTES as u32).await.unwrap();
+            io.sleep(MS / 20).await;
+        }
     });
-    if requests[1] * 10 > requests[0] * 6 {
-        Ok(())
-    } else {
-        Err(format!("{} requests, {} beside reads of an empty volume", requests[0], requests[1]))
+    for volume in ["greedy", "third"] {
+        shared.start(Load { volume, writes: false, blocks: 1, ..GREEDY });
     }
+    shared.world.run_for(300 * MS).unwrap();
+    let before = shared.delayed("greedy").ns;
+    shared.world.run_for(200 * MS).unwrap();
+    let waiting = (shared.delayed("greedy").ns - before) as f64 / (200 * MS) as f64;
+    if waiting < 8.0 { Ok(()) } else { Err(format!("{waiting} of 64 requests wait on average")) }
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn nothing_is_left_waiting_when_volumes_rest_or_go() {
 fn requests_enter_although_others_hang() {
     let shared = Shared::new(1);
     let served = [QUIET, GREEDY].map(|load| shared.start(load));
-    shared.world.run_for(100 * MS).unwrap();
+    shared.world.run_for(500 * MS).unwrap();
     let before = served[1].requests();
     for device in shared.world.devices() {
         shared.world.device(device).hold_up(2000 * MS);
@@ -333,7 +333,7 @@ fn requests_enter_although_others_hang() {
     shared.world.run_for(1500 * MS).unwrap();
     // None has ended, but all are with the members.
     let stuck = served[1].requests();
-    assert!(stuck < before + 64 && shared.delayed("greedy") > stuck as u64 + 32);
+    assert!(stuck < before + 64 && shared.delayed("greedy").requests > stuck as u64 + 32);
     shared.world.run_for(1500 * MS).unwrap();
     assert!(served[1].requests() > stuck + 1000);
     shared.drain();
