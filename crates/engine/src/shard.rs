@@ -206,9 +206,6 @@ async fn answer<I: Io, S: PoolShard<I>>(shard: Rc<S>, gate: Rc<Gate<I>>, request
         ControlRequest::Flush { done } => {
             let _ = done.send(shard.flush().await);
         }
-        ControlRequest::FitsPinned { done } => {
-            let _ = done.send(shard.fits_pinned());
-        }
         ControlRequest::SetClass { volume, class, done } => {
             shard.set_class(volume, class);
             let _ = done.send(Ok(()));

@@ -258,10 +258,6 @@ impl<I: Io> PoolShard<I> for MappedShard<I> {
         self.store.wakeups().reclaim.kick();
     }
 
-    fn fits_pinned(&self) -> Result<bool, VolumeError> {
-        Ok(self.store.fits_pinned())
-    }
-
     fn set_class(&self, volume: VolumeId, class: StripeClass) {
         self.store.set_class(volume, class);
         self.start_second_class();

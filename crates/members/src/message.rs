@@ -139,12 +139,8 @@ pub enum ControlRequest {
         /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,
     },
-    /// Report whether there is room for volumes whose stripes stay mirrored.
-    FitsPinned {
-        /// Answered when it is done.
-        done: Answer<Result<bool, VolumeError>>,
-    },
-    /// Set which stripes the blocks of a volume go to. Where room is kept for the move of the volume, the move begins.
+    /// Set which stripes the blocks of a volume go to. Where room is kept for the move of the volume, the move begins; that of a new
+    /// volume has nothing to do.
     SetClass {
         /// The volume.
         volume: VolumeId,
@@ -153,7 +149,8 @@ pub enum ControlRequest {
         /// Answered when it is done.
         done: Answer<Result<(), VolumeError>>,
     },
-    /// Keep room for the move of a volume's blocks to stripes of another class, and report whether there is enough.
+    /// Keep room for the move of a volume's blocks to stripes of another class, or for those of a new volume, and report whether
+    /// there is enough.
     ReserveMove {
         /// The volume.
         volume: VolumeId,

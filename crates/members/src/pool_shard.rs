@@ -118,13 +118,6 @@ pub trait PoolShard<I: Io>: Sized + 'static {
     fn set_elastic_policy(&self, _policy: ElasticPolicy) {}
     /// Sets the form of large groups of the log. Arrays only.
     fn set_group_form(&self, _form: GroupForm) {}
-    /// Whether there is room for volumes whose stripes stay mirrored beside what is stored. Mapped pools only.
-    ///
-    /// # Errors
-    /// [`VolumeError::Unsupported`] for other kinds of pool.
-    fn fits_pinned(&self) -> Result<bool, VolumeError> {
-        Err(VolumeError::Unsupported)
-    }
     /// Sets the class of the stripes that the blocks of a volume go to: before the first request for a new volume, or to begin the
     /// move of a volume for which room is kept. Mapped pools only.
     fn set_class(&self, _volume: VolumeId, _class: StripeClass) {}

@@ -81,32 +81,51 @@ impl<I: Io> Control<I> {
         self.refuse_array()?;
         let class = protection.map_or(Ok(StripeClass::Pool), |wanted| self.class_of(wanted))?;
         let protection = protection.filter(|_| class == StripeClass::Pinned);
-        if protection.is_some() && !self.ask_whether(|done| ControlRequest::FitsPinned { done }).await? {
-            return Err(ControlError::NoRoomForMirrors);
+        // One order after the other: the number that room is kept for is the new volume's.
+        let _turn = self.turn().await;
+        let id = VolumeId(self.config.borrow().volume_next);
+        if protection.is_some() {
+            self.reserve_move(id, class).await?;
         }
         // The change after this one ends it, so that both slots of every superblock say that earlier versions are to refuse the
         // pool before anything is stored in stripes that they do not know.
         let moving = protection.is_some();
-        let mut volume =
-            VolumeConfig { limits, protection, moving, ..VolumeConfig::new(VolumeId(0), name, bytes) };
+        let volume = VolumeConfig { limits, protection, moving, ..VolumeConfig::new(id, name, bytes) };
+        let recorded = self.record_volume(&volume).await;
+        if moving && recorded.is_err() {
+            self.ask_all(|done| ControlRequest::CancelMove { volume: id, done }).await?;
+        }
+        recorded?;
+        if moving {
+            self.record_move(id, false).await?;
+            self.ask_all(|done| ControlRequest::SetClass { volume: id, class, done }).await?;
+        }
+        let shared = Arc::new(VolumeShared::new(&volume, false, DamagedRanges::default()));
+        self.catalog.lock().insert(name.to_owned(), shared);
+        Ok(id)
+    }
+
+    /// Records a new volume, whose number is the next one.
+    async fn record_volume(&self, volume: &VolumeConfig) -> Result<(), ControlError> {
         self.change(|config| {
-            if config.volumes.iter().any(|v| v.name == name && !v.deleting) {
-                return Err(ControlError::VolumeExists(name.to_owned()));
+            if config.volumes.iter().any(|v| v.name == volume.name && !v.deleting) {
+                return Err(ControlError::VolumeExists(volume.name.clone()));
             }
-            self.check_size(config, None, bytes)?;
-            volume.id = VolumeId(config.volume_next);
+            self.check_size(config, None, volume.bytes)?;
             config.volume_next += 1;
             config.volumes.push(volume.clone());
             Ok(())
         })
-        .await?;
-        if moving {
-            self.record_move(volume.id, false).await?;
-            self.ask_all(|done| ControlRequest::SetClass { volume: volume.id, class, done }).await?;
+        .await
+    }
+
+    /// Keeps room for a volume's blocks in stripes of a class.
+    async fn reserve_move(&self, volume: VolumeId, class: StripeClass) -> Result<(), ControlError> {
+        if self.ask_whether(|done| ControlRequest::ReserveMove { volume, class, done }).await? {
+            return Ok(());
         }
-        let shared = Arc::new(VolumeShared::new(&volume, false, DamagedRanges::default()));
-        self.catalog.lock().insert(name.to_owned(), shared);
-        Ok(volume.id)
+        self.ask_all(|done| ControlRequest::CancelMove { volume, done }).await?;
+        Err(ControlError::NoRoomForMirrors)
     }
 
     /// The class of stripes for volumes with a protection.
@@ -140,12 +159,8 @@ impl<I: Io> Control<I> {
         if moving {
             return Err(ControlError::VolumeMoving(name.to_owned()));
         }
-        let stored =
-            match self.ask_whether(|done| ControlRequest::ReserveMove { volume: id, class, done }).await? {
-                false => Err(ControlError::NoRoomForMirrors),
-                true => self.record_protection(id, name, chosen).await,
-            };
-        if let Err(error) = stored {
+        self.reserve_move(id, class).await?;
+        if let Err(error) = self.record_protection(id, name, chosen).await {
             self.ask_all(|done| ControlRequest::CancelMove { volume: id, done }).await?;
             self.record_move(id, false).await?;
             return Err(error);

@@ -39,15 +39,10 @@ impl<I: Io> Store<I> {
         self.allocator.borrow().capacity_blocks().saturating_sub(self.capacity_kept())
     }
 
-    /// Whether this number of blocks of the capacity can be kept beside what is taken and kept.
-    fn fits_beside(&self, blocks: u64) -> bool {
-        let kept = self.capacity_kept() + blocks;
-        self.capacity_taken() + self.room.reserved() + kept <= self.allocator.borrow().capacity_blocks()
-    }
-
-    /// Whether there is room for volumes whose stripes stay mirrored beside what is stored.
-    pub(crate) fn fits_pinned(&self) -> bool {
-        self.fits_beside(self.second_class_cost())
+    /// Whether what is kept has room beside what is taken.
+    fn fits_kept(&self) -> bool {
+        let taken = self.capacity_taken() + self.room.reserved();
+        taken + self.capacity_kept() <= self.allocator.borrow().capacity_blocks()
     }
 
     /// Keeps room for the move of a volume's blocks to stripes of a class; false when there is too little.
@@ -55,7 +50,7 @@ impl<I: Io> Store<I> {
         // No earlier move is left unfinished, so all its blocks are in stripes of the other class.
         let blocks = self.tables.borrow().live_blocks(volume);
         self.prepare_move(volume, class, blocks);
-        let fits = class == StripeClass::Pool || self.fits_beside(0);
+        let fits = class == StripeClass::Pool || self.fits_kept();
         if !fits {
             self.end_move(volume);
         }

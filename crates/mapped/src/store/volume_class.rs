@@ -32,11 +32,6 @@ impl<I: Io> Store<I> {
         !classes.pinned.is_empty() || !classes.moves.is_empty() || self.tables.borrow().live.pinned() > 0
     }
 
-    /// Blocks of the capacity that a second class takes, if there is none yet.
-    pub(super) fn second_class_cost(&self) -> u64 {
-        if self.has_two_classes() { 0 } else { pinned_reserve(&self.geometry) }
-    }
-
     /// Blocks of the capacity that are kept: for the open stripes of a second class, and for blocks that move to pinned stripes,
     /// also those that writes under way may add.
     pub(super) fn capacity_kept(&self) -> u64 {
