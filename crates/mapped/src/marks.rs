@@ -38,6 +38,8 @@ sinew_core::coverage_marks! {
     ReadHedgeLost,
     /// Another stripe was opened for small writes, because members of the open ones are in spikes.
     AppendAround,
+    /// Another stripe was opened for small writes, because members of the open ones have requests in flight.
+    AppendToIdle,
     /// Small writes went to a member in a spike, since no stripe without one could be had.
     AppendToSpiking,
     /// Small writes were late and written again elsewhere.

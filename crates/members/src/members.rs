@@ -23,6 +23,9 @@ use sinew_core::mutation::{self, Mutation};
 use sinew_format::model::config::{MemberConfig, MemberState};
 use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, MemberLayout};
 
+/// Blocks that take as long as a request of none. For a drive on SATA: writes of 4 and 64 KiB take 37 and 147 us.
+const REQUEST_BLOCKS: u32 = 4;
+
 /// One member of the pool.
 #[derive(Clone, Debug)]
 pub struct Member {
@@ -39,6 +42,7 @@ pub struct Member {
     /// The value of `Members::version` when the member last went out.
     lost_at: u64,
     in_flight: u32,
+    blocks_in_flight: u32,
     /// Read errors at the time when the control was last told of many.
     read_errors_told: u32,
     /// Requests of this shard since the device joined.
@@ -55,6 +59,7 @@ impl Member {
             failed: None,
             lost_at: 0,
             in_flight: 0,
+            blocks_in_flight: 0,
             read_errors_told: 0,
             stats: MemberStats::default(),
         }
@@ -204,6 +209,17 @@ impl<I: Io> Members<I> {
     /// Requests of this shard that the member has not answered yet.
     pub fn in_flight(&self, member: MemberId) -> u32 {
         self.list.borrow()[usize::from(member.0)].in_flight
+    }
+
+    /// Blocks of this shard's requests in flight to the member.
+    pub fn blocks_in_flight(&self, member: MemberId) -> u32 {
+        self.list.borrow()[usize::from(member.0)].blocks_in_flight
+    }
+
+    /// How long another request to the member waits for those of this shard in flight: their blocks, each request counted as
+    /// some blocks more.
+    pub fn load(&self, member: MemberId) -> u32 {
+        self.blocks_in_flight(member) + REQUEST_BLOCKS * self.in_flight(member)
     }
 
     /// The number of changes of members' states so far; see [`Members::lost_since`].
@@ -407,10 +423,11 @@ impl<I: Io> Members<I> {
     }
 
     /// As `place`, for a request that is in flight from now on.
-    fn enter(&self, member: MemberId) -> Result<(DeviceId, u64), IoError> {
+    fn enter(&self, member: MemberId, bytes: usize) -> Result<(DeviceId, u64), IoError> {
         let entry = &mut self.list.borrow_mut()[usize::from(member.0)];
         let device = entry.device.ok_or(IoError::Gone)?;
         entry.in_flight += 1;
+        entry.blocks_in_flight += (bytes / BLOCK_BYTES) as u32;
         Ok((device, entry.layout.origin))
     }
 
@@ -423,12 +440,13 @@ impl<I: Io> Members<I> {
             self.place(member)?;
             return Ok(self.patched(member, offset, Buf::zeroed(bytes)));
         }
-        let (device, origin) = self.enter(member)?;
+        let (device, origin) = self.enter(member, bytes)?;
         let sent = self.begin(member, device);
         let (buf, result) = self.io.read(device, origin + offset, Buf::stale(bytes)).await;
         self.end(member, RequestKind::Read, sent);
         self.note(member, |m| {
             m.in_flight -= 1;
+            m.blocks_in_flight -= (bytes / BLOCK_BYTES) as u32;
             match result {
                 Ok(()) => {
                     m.stats.reads += 1;
@@ -462,8 +480,8 @@ impl<I: Io> Members<I> {
             return Ok(());
         }
         let _change = self.writing.begin(member).await;
-        let (device, origin) = self.enter(member)?;
         let bytes: usize = data.iter().map(Buf::len).sum();
+        let (device, origin) = self.enter(member, bytes)?;
         let sent = self.begin(member, device);
         self.space.begin_write(member, bytes as u64);
         let result = self.io.write(device, origin + offset, data).await;
@@ -471,6 +489,7 @@ impl<I: Io> Members<I> {
         self.end(member, RequestKind::Write, sent);
         self.note(member, |m| {
             m.in_flight -= 1;
+            m.blocks_in_flight -= (bytes / BLOCK_BYTES) as u32;
             m.unflushed = true;
             match result {
                 Ok(()) => {

@@ -11,6 +11,9 @@ use sinew_format::model::config::MemberState;
 use sinew_format::model::mapped_capacity::pinned_cost;
 use sinew_format::model::stripe_form::StripeClass;
 
+/// A pool with chunks for as many stripes is large: some more open ones take hardly any of its room.
+const STRIPES_OF_LARGE_POOL: u64 = 64;
+
 impl<I: Io> Store<I> {
     /// Claims room for blocks of a class of volumes that are not stored yet, until the request ends.
     ///
@@ -111,6 +114,15 @@ impl<I: Io> Store<I> {
         };
         let blocks = self.capacity_taken() + self.room.reserved() + self.capacity_kept();
         self.allocator.borrow().fits_without(member, blocks, pages)
+    }
+
+    /// Whether there is so much room, and physical space, that some more stripes may be open, whose chunks are of no use to large
+    /// writes.
+    pub(crate) fn has_plenty_of_room(&self) -> bool {
+        let allocator = self.allocator.borrow();
+        let is_large =
+            allocator.all_chunks() >= STRIPES_OF_LARGE_POOL * self.geometry.homes_per_stripe() as u64;
+        is_large && allocator.free_chunks_unspared() >= self.low_water() && !self.is_low_on_space()
     }
 
     /// Free chunks below which room is made.

@@ -296,8 +296,8 @@ impl ChunkAllocator {
     /// With fewer members left than copies are due, the missing copies get no home; rebuilding gives them one.
     ///
     /// Members that are not `responsive` are left out as long as the others can do without them and no room is stranded. Of
-    /// the next stripes of the placement it is the one whose most burdened member has the least to do. Chunks that are spared
-    /// are taken only where nothing else is left.
+    /// the next stripes of the placement it is the one whose most burdened member has the least to do, and its mirrors go to
+    /// the least burdened. Chunks that are spared are taken only where nothing else is left.
     pub(crate) fn allocate_stripe(
         &mut self,
         columns: usize,
@@ -323,8 +323,9 @@ impl ChunkAllocator {
         columns: usize,
         form: StripeForm,
         responsive: impl Fn(MemberId) -> bool,
+        burden: impl Fn(MemberId) -> u32,
     ) -> Option<StripeChunks> {
-        self.allocate_by_weight(columns, form, Purpose::User, Some(&responsive), &|_| 0)
+        self.allocate_by_weight(columns, form, Purpose::User, Some(&responsive), &burden)
     }
 
     fn is_any_slow(&self, responsive: &impl Fn(MemberId) -> bool) -> bool {
@@ -407,7 +408,7 @@ impl ChunkAllocator {
         }
         if form.has_mirrors() {
             for column in 0..columns {
-                self.choose_mirrors(column, &mut members, &mut free, absent)?;
+                self.choose_mirrors(column, &mut members, &mut free, absent, burden)?;
             }
         }
         let need = members.iter().flatten().count() as u64;
@@ -423,13 +424,14 @@ impl ChunkAllocator {
     }
 
     /// Mirrors of one column: members that hold no other copy of it. First those with so much room that it would be
-    /// stranded, then those outside the stripe and with most room for their weights.
+    /// stranded, then those outside the stripe, the least burdened, and with most room for their weights.
     fn choose_mirrors(
         &self,
         column: usize,
         members: &mut [Option<MemberId>],
         free: &mut [u64],
         absent: usize,
+        burden: &dyn Fn(MemberId) -> u32,
     ) -> Option<()> {
         let g = &self.geometry;
         let demanded_from = declustered::demanded_from(free, (g.copies() - absent).max(1));
@@ -443,7 +445,7 @@ impl ChunkAllocator {
             let rank = |&i: &u8| {
                 let room = free[usize::from(i)];
                 let relative = self.members[usize::from(i)].relative_room(room);
-                (room < demanded_from, uses(i), in_stripe(i), Reverse(relative / 8))
+                (room < demanded_from, uses(i), in_stripe(i), burden(MemberId(i)), Reverse(relative / 8))
             };
             let best = self
                 .order

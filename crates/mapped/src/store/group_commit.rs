@@ -115,7 +115,11 @@ impl<I: Io> Store<I> {
             return Ok(());
         }
         let position = (first % u64::from(self.geometry.journal_blocks)) as u32;
-        write_group(self, RingGroup { turn: first / ROTATION_BLOCKS, position, data: Rc::new([data]) }).await
+        let began = self.io.now_coarse();
+        let group = RingGroup { turn: first / ROTATION_BLOCKS, position, data: Rc::new([data]) };
+        let written = write_group(self, group).await;
+        self.journal.on_the_spot.set(self.io.now_coarse() == began);
+        written
     }
 
     fn group_written(self: &Rc<Self>, lsns: Range<Lsn>, written: CommitResult) {

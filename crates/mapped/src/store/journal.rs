@@ -55,6 +55,8 @@ pub(crate) struct Journal {
     pub(super) in_flight: Cell<usize>,
     /// Overlapped commits under way.
     pub(super) overlapped: Cell<u32>,
+    /// The last group was written on the spot, as to memory with a battery.
+    pub(super) on_the_spot: Cell<bool>,
 }
 
 impl Journal {
@@ -76,6 +78,7 @@ impl Journal {
             unapplied: RefCell::default(),
             in_flight: Cell::new(0),
             overlapped: Cell::new(0),
+            on_the_spot: Cell::new(false),
         }
     }
 

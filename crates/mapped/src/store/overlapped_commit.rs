@@ -50,8 +50,8 @@ impl OverlappedCommit {
 }
 
 impl<I: Io> Store<I> {
-    /// Commits records about `slots` slots while their data is written to these homes, unless too many commits do so, or a
-    /// member is busy: its data would be late, and hold up the records of others.
+    /// Commits records about `slots` slots while their data is written to these homes, unless too many commits do so, a member
+    /// is busy, so that its data would be late and hold up the records of others, or the journal takes no time.
     pub(crate) fn begin_overlapped_commit(
         &self,
         homes: &[ChunkAddr],
@@ -60,7 +60,8 @@ impl<I: Io> Store<I> {
         slots: u32,
     ) -> Option<OverlappedCommit> {
         let (count, since) = (self.journal.overlapped.get(), self.journal.next());
-        if count >= OVERLAPPED_MAX || homes.iter().any(|home| self.members.is_busy(home.member)) {
+        let is_any_busy = homes.iter().any(|home| self.members.is_busy(home.member));
+        if count >= OVERLAPPED_MAX || is_any_busy || self.journal.on_the_spot.get() {
             return None;
         }
         self.journal.overlapped.set(count + 1);

@@ -3,7 +3,7 @@
 use crate::marks::Mark;
 use crate::store::chunk_allocator::{Purpose, StripeChunks};
 use crate::stripe::Stripes;
-use sinew_core::ids::StripeId;
+use sinew_core::ids::{MemberId, StripeId};
 use sinew_core::io::Io;
 use sinew_core::mutation::{self, Mutation};
 use sinew_core::volume::VolumeError;
@@ -67,9 +67,8 @@ impl<I: Io> Stripes<I> {
         purpose: Purpose,
     ) -> Option<(StripeId, StripeChunks)> {
         let id = self.store.take_stripe_id(purpose)?;
-        let chooses = self.store.members().may_hedge();
-        let burden = |m| if chooses { self.store.members().in_flight(m) } else { 0 };
         let responds = |m| self.store.members().responds(m) && self.store.members().has_space(m);
+        let burden = |m| self.burden(m);
         let chunks = self.store.allocator_mut().allocate_stripe(columns, form, purpose, responds, burden);
         self.note_allocated(id, chunks)
     }
@@ -82,8 +81,15 @@ impl<I: Io> Stripes<I> {
     ) -> Option<(StripeId, StripeChunks)> {
         let id = self.store.take_stripe_id(Purpose::User)?;
         let responds = |m| self.store.members().responds(m) && self.store.members().has_space(m);
-        let chunks = self.store.allocator_mut().allocate_responsive(columns, form, responds);
+        let burden = |m| self.burden(m);
+        let chunks = self.store.allocator_mut().allocate_responsive(columns, form, responds, burden);
         self.note_allocated(id, chunks)
+    }
+
+    /// The load of a member, where new stripes go by that.
+    fn burden(&self, member: MemberId) -> u32 {
+        let members = self.store.members();
+        if members.may_hedge() { members.load(member) } else { 0 }
     }
 
     fn note_allocated(&self, id: StripeId, chunks: Option<StripeChunks>) -> Option<(StripeId, StripeChunks)> {

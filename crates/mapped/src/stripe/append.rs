@@ -1,13 +1,14 @@
 //! Small writes: appended to the columns of an open mirrored stripe, packed unless the policy says otherwise.
 //!
-//! All pieces queued when the appender looks go out as runs of up to one chunk: one member write per copy of each run, and
-//! one commit. Each run takes the next column, so that consecutive runs use different members. The records of a client's
-//! run are committed while its data is written (`overlapped_commit`).
+//! All pieces queued when the appender looks go out as runs of up to one chunk, or half of one while few are on their way: one
+//! member write per copy of each run, and one commit. Consecutive runs use different members. The records of a client's run
+//! are committed while its data is written (`overlapped_commit`), if that is soon.
 //!
-//! A run goes to a column whose members respond. While every column with room has a spiking member, the appender opens
-//! another stripe and continues the first one later; when no other can be opened, the run takes the least bad column. A run
-//! that is late is written again elsewhere, as is one whose member failed, and its stripe stays in use until the late write
-//! has ended. A run never has fewer copies than it should.
+//! A run goes to a column whose members respond, of these to that with the least load. While every column with room has a
+//! spiking member, or one with requests in flight, the appender opens another stripe and continues the first one later; when
+//! every column has a spiking member and no other stripe can be opened, the run takes the least bad column. A run that is
+//! late is written again elsewhere, as is one whose member failed, and its stripe stays in use until the late write has
+//! ended. A run never has fewer copies than it should.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -17,7 +18,7 @@ use crate::marks::Mark;
 use crate::store::data_status::DataStatus;
 use crate::store::overlapped_commit::OverlappedCommit;
 use crate::stripe::Stripes;
-use crate::stripe::appender::{Appender, Run};
+use crate::stripe::appender::{Appender, RUNS_IN_FLIGHT_MAX, Run, SHORT_RUN_BLOCKS};
 use crate::stripe::piece::{Condition, Piece};
 use sinew_core::completion::Completion;
 use sinew_core::ids::{ChunkAddr, MemberId, SlotNo};
@@ -27,14 +28,10 @@ use sinew_core::sync::{Batches, join_all};
 use sinew_core::volume::VolumeError;
 use sinew_format::journal_block::Record;
 use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
-use sinew_format::model::policy::Packing;
 use sinew_format::model::stripe_form::StripeClass;
 
-/// Runs being written at the same time, or as many as there are members, while what waits does not fill a chunk: few, so
-/// that more share each, where they are packed.
-const RUNS_IN_FLIGHT_LEAST: u32 = 8;
-
-const RUNS_IN_FLIGHT_MAX: u32 = 256;
+/// Runs in flight at which the records of a run hold up hardly any others.
+const RUNS_NEARLY_ALONE: u32 = 2;
 
 impl<I: Io> Stripes<I> {
     /// The task that writes the queued pieces of a class of volumes. It never ends.
@@ -43,32 +40,33 @@ impl<I: Io> Stripes<I> {
         let mut batches = Batches::default();
         loop {
             let ready = || {
-                let few = match self.policy.get().packing {
-                    Packing::Packed => RUNS_IN_FLIGHT_LEAST.max(self.store.members().count() as u32),
-                    Packing::WholeChunks => RUNS_IN_FLIGHT_MAX,
-                };
                 let in_flight = appender.in_flight.get();
-                let may_start = in_flight < few || in_flight < RUNS_IN_FLIGHT_MAX && appender.fills_chunk();
+                let may_start =
+                    self.are_few(in_flight) || in_flight < RUNS_IN_FLIGHT_MAX && appender.fills_chunk();
                 (!appender.queue.borrow().is_empty() && may_start).then_some(())
             };
             appender.work.wait(ready).await;
             batches.fill(|| appender.queue.borrow().len(), CHUNK_BLOCKS as usize).await;
             let mut chosen = self.choose(appender);
-            if chosen.is_none() && !appender.open.borrow().is_empty() {
-                self.open_responsive(appender);
-                chosen = self.choose(appender).or_else(|| {
-                    self.store.mark(Mark::AppendToSpiking);
-                    self.choose_least_bad(appender)
-                });
-            }
-            if appender.open.borrow().is_empty() {
-                if let Err(error) = self.open_mirrored(appender).await {
-                    self.store.mark(Mark::AppendRefused);
-                    appender.fail_all(error);
-                    continue;
+            let is_opened = match chosen {
+                Some(column) => self.open_beside(appender, column),
+                None if !appender.open.borrow().is_empty() => self.open_around(appender),
+                None => {
+                    if let Err(error) = self.open_mirrored(appender).await {
+                        self.store.mark(Mark::AppendRefused);
+                        appender.fail_all(error);
+                        continue;
+                    }
+                    true
                 }
-                chosen = self.choose(appender).or_else(|| self.choose_least_bad(appender));
+            };
+            if is_opened {
+                chosen = self.choose(appender);
             }
+            let chosen = chosen.or_else(|| {
+                self.store.mark(Mark::AppendToSpiking);
+                self.choose_least_bad(appender)
+            });
             if let Some(run) = chosen.and_then(|chosen| self.cut_run(appender, chosen)) {
                 appender.in_flight.set(appender.in_flight.get() + 1);
                 self.store.io().spawn(Rc::clone(&self).write_run(run));
@@ -91,7 +89,7 @@ impl<I: Io> Stripes<I> {
         let version = self.store.members().version();
         let writes = homes.iter().map(|&home| self.store.members().write(home, offset, Rc::clone(&data)));
         let mut writes = pin!(join_all(writes));
-        let mut overlapped = self.begin_run_commit(&homes, slot, &pieces, &opening);
+        let mut overlapped = self.begin_run_commit(appender, &homes, slot, &pieces, &opening);
         let is_overlapped = overlapped.is_some();
         let in_time = self.await_run(appender, &homes, writes.as_mut(), &mut overlapped).await;
         let (results, pieces) = match in_time {
@@ -181,10 +179,12 @@ impl<I: Io> Stripes<I> {
         appender.run_ended();
     }
 
-    /// Commits the records of a client's run while its data is written. Not those of a stripe's first slot while no block has
-    /// the record that opens the stripe: an abort record of that slot would cancel the opening as well.
+    /// Commits the records of a client's run while its data is written, if hardly any other records wait for that, or its
+    /// members have so little to do that it takes hardly longer than the commit. Not those of a stripe's first slot while no
+    /// block has the record that opens the stripe: an abort record of that slot would cancel the opening as well.
     fn begin_run_commit(
         &self,
+        appender: &Appender,
         homes: &[ChunkAddr],
         first: SlotNo,
         pieces: &[(Piece, Rc<Completion>)],
@@ -193,14 +193,18 @@ impl<I: Io> Stripes<I> {
         let is_clients = pieces.iter().all(|(piece, _)| piece.condition == Condition::Always);
         let is_first = first.0.is_multiple_of(self.store.geometry().slots_per_stripe());
         let would_cancel = is_first && !opening.is_recorded() && !mutation::on(Mutation::AbortOpening);
+        let slots = pieces.iter().map(|(piece, _)| piece.blocks()).sum();
+        let members = self.store.members();
+        let is_soon = |home: &ChunkAddr| members.blocks_in_flight(home.member) + slots <= SHORT_RUN_BLOCKS;
+        let holds_up_few = appender.in_flight.get() <= RUNS_NEARLY_ALONE || homes.iter().all(is_soon);
         if !is_clients
             || would_cancel
-            || !self.store.members().may_hedge()
+            || !holds_up_few
+            || !members.may_hedge()
             || mutation::on(Mutation::AcknowledgeEarly)
         {
             return None;
         }
-        let slots = pieces.iter().map(|(piece, _)| piece.blocks()).sum();
         self.store.begin_overlapped_commit(homes, || records_of(first, pieces), first, slots)
     }
 

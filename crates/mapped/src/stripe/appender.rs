@@ -28,6 +28,15 @@ pub(crate) struct Appender {
     pub(super) starved: Cell<bool>,
 }
 
+/// Runs being written at the same time, or as many as there are members, while what waits does not fill a chunk: few, so
+/// that more share each, where they are packed.
+pub(super) const RUNS_IN_FLIGHT_LEAST: u32 = 8;
+
+pub(super) const RUNS_IN_FLIGHT_MAX: u32 = 256;
+
+/// The longest run while few are in flight: a write of a chunk goes to two columns, and takes half the time.
+pub(super) const SHORT_RUN_BLOCKS: u32 = CHUNK_BLOCKS / 2;
+
 /// One run of blocks for one column.
 pub(crate) struct Run {
     pub(super) class: StripeClass,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::marks::Mark;
 use crate::store::chunk_allocator::StripeChunks;
 use crate::stripe::Stripes;
-use crate::stripe::appender::{Appender, Run};
+use crate::stripe::appender::{Appender, RUNS_IN_FLIGHT_LEAST, RUNS_IN_FLIGHT_MAX, Run, SHORT_RUN_BLOCKS};
 use crate::stripe::open_stripe::OpenStripe;
 use sinew_core::ids::{ChunkAddr, MemberId, StripeId};
 use sinew_core::io::Io;
@@ -15,7 +15,7 @@ use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
 use sinew_format::model::policy::Packing;
 use sinew_format::model::stripe_form::{StripeClass, StripeForm};
 
-/// Stripes open at the same time: one, and others while members of it do not respond.
+/// Stripes open at the same time: one, and others while its members do not respond, or have requests in flight.
 const OPEN_MAX: usize = 3;
 
 impl<I: Io> Stripes<I> {
@@ -24,19 +24,49 @@ impl<I: Io> Stripes<I> {
         self.store.geometry().copies_of(column).filter_map(|index| homes[index])
     }
 
-    /// Opens another stripe, if one can be allocated without waiting on members that all respond.
-    pub(super) fn open_responsive(self: &Rc<Self>, appender: &Appender) {
-        if appender.open.borrow().len() >= OPEN_MAX {
-            return;
-        }
+    /// Opens another stripe, if one can be allocated without waiting on members that all respond; returns whether it has.
+    fn open_responsive(self: &Rc<Self>, appender: &Appender) -> bool {
         let columns = self.store.geometry().data_columns;
-        if let Some((id, chunks)) = self.allocate_responsive(columns, appender.form()) {
+        let allocated = self.allocate_responsive(columns, appender.form());
+        let is_opened = allocated.is_some();
+        allocated.into_iter().for_each(|(id, chunks)| self.open_allocated(appender, id, chunks));
+        is_opened
+    }
+
+    /// Opens another stripe around members in spikes that all columns with room have; returns whether it has.
+    pub(super) fn open_around(self: &Rc<Self>, appender: &Appender) -> bool {
+        let is_opened = may_open_another(appender) && self.open_responsive(appender);
+        if is_opened {
             self.store.mark(Mark::AppendAround);
-            let all = (0..self.store.members().count()).map(|i| MemberId(i as u8));
-            all.filter(|&m| self.store.members().takes_new(m) && !self.store.members().responds(m))
-                .for_each(|m| self.store.members().latency.note(m, |watch| watch.redirections += 1));
-            self.open_allocated(appender, id, chunks);
+            let members = self.store.members();
+            let spiking = members.ids().filter(|&m| members.takes_new(m) && !members.responds(m));
+            spiking.for_each(|m| members.latency.note(m, |watch| watch.redirections += 1));
         }
+        is_opened
+    }
+
+    /// Opens another stripe if members of the chosen column have requests in flight, and there is plenty of room; returns whether it
+    /// has.
+    pub(super) fn open_beside(
+        self: &Rc<Self>,
+        appender: &Appender,
+        (stripe, column): (usize, usize),
+    ) -> bool {
+        let members = self.store.members();
+        let is_loaded = || {
+            let open = appender.open.borrow();
+            self.copies_of(&open[stripe].homes, column).any(|home| members.in_flight(home.member) > 0)
+        };
+        let is_opened = members.may_be_late()
+            && self.is_packed()
+            && may_open_another(appender)
+            && is_loaded()
+            && self.store.has_plenty_of_room()
+            && self.open_responsive(appender);
+        if is_opened {
+            self.store.mark(Mark::AppendToIdle);
+        }
+        is_opened
     }
 
     /// Opens the next stripe to append to.
@@ -69,7 +99,9 @@ impl<I: Io> Stripes<I> {
         };
         let (opening, committed) = self.store.journal().commit_opening(record);
         let fill = vec![0; chunks.columns];
-        let open = OpenStripe { id, homes: chunks.homes, fill, column_next: 0, opening };
+        // The column of the first slot last: by then the opening is recorded, and a commit of that slot may overlap its data.
+        let column_next = 1 % chunks.columns;
+        let open = OpenStripe { id, homes: chunks.homes, fill, column_next, opening };
         appender.open.borrow_mut().push(open);
         self.store.counters().stripes_opened.add(1);
         let stripes = Rc::clone(self);
@@ -143,7 +175,7 @@ impl<I: Io> Stripes<I> {
                 let mut members = members(at);
                 members.all(|m| self.store.members().responds(m) && self.store.members().has_space(m))
             })
-            .min_by_key(|&at| members(at).map(|member| self.store.members().in_flight(member)).max())
+            .min_by_key(|&at| members(at).map(|member| self.store.members().load(member)).max())
     }
 
     /// As `choose`, where no column's members all respond: the one with the fewest stragglers.
@@ -157,6 +189,17 @@ impl<I: Io> Stripes<I> {
         })
     }
 
+    /// Whether small writes are packed one behind the other.
+    pub(super) fn is_packed(&self) -> bool {
+        self.policy.get().packing == Packing::Packed
+    }
+
+    /// Whether so few runs are in flight that another one starts at once.
+    pub(super) fn are_few(&self, in_flight: u32) -> bool {
+        let few = RUNS_IN_FLIGHT_LEAST.max(self.store.members().count() as u32);
+        in_flight < if self.is_packed() { few } else { RUNS_IN_FLIGHT_MAX }
+    }
+
     /// Cuts a run off the queue for a column with room. A stripe that is full by that is closed.
     pub(super) fn cut_run(&self, appender: &Appender, (stripe, column): (usize, usize)) -> Option<Run> {
         let run = self.fill_column(appender, &mut appender.open.borrow_mut()[stripe], column);
@@ -168,7 +211,7 @@ impl<I: Io> Stripes<I> {
         let mut queue = appender.queue.borrow_mut();
         let columns = open.fill.len();
         let filled = open.fill[column];
-        let alone = self.policy.get().packing == Packing::WholeChunks;
+        let alone = !self.is_packed();
         let offset = match queue.front() {
             Some((piece, _)) if alone => piece.block.0 % CHUNK_BLOCKS,
             _ => filled,
@@ -178,7 +221,9 @@ impl<I: Io> Stripes<I> {
             open.fill[column] = CHUNK_BLOCKS;
             return None;
         }
-        let mut room = CHUNK_BLOCKS - offset;
+        let is_short = !alone && self.store.members().may_be_late() && self.are_few(appender.in_flight.get());
+        let longest = (CHUNK_BLOCKS - offset).min(if is_short { SHORT_RUN_BLOCKS } else { CHUNK_BLOCKS });
+        let mut room = longest;
         let mut pieces = Vec::new();
         while room > 0
             && (!alone || pieces.is_empty())
@@ -195,7 +240,7 @@ impl<I: Io> Stripes<I> {
         if pieces.is_empty() {
             return None;
         }
-        open.fill[column] = if alone { CHUNK_BLOCKS } else { CHUNK_BLOCKS - room };
+        open.fill[column] = if alone { CHUNK_BLOCKS } else { offset + longest - room };
         open.column_next = (column + 1) % columns;
         let g = self.store.geometry();
         let homes = self.copies_of(&open.homes, column).collect();
@@ -203,6 +248,11 @@ impl<I: Io> Stripes<I> {
         let (slot, opening) = (g.slot(open.id, column, offset), Rc::clone(&open.opening));
         Some(Run { class: appender.class, stripe: open.id, slot, offset, homes, pieces, opening })
     }
+}
+
+/// Whether fewer stripes are open than may be.
+fn may_open_another(appender: &Appender) -> bool {
+    appender.open.borrow().len() < OPEN_MAX
 }
 
 /// Stripes and their columns that have room, in the order in which they are to be filled.

@@ -26,15 +26,50 @@ const MIRRORS_FILL_THE_POOL: [&str; 14] = [
 ];
 
 /// Clients overwrite what fills a pool that may lack a member.
-const OVERWRITES_FILL_THE_POOL: [&str; 8] = [
+const OVERWRITES_FILL_THE_POOL: [&str; 21] = [
     "array=none",
     "protection=parity2",
     "pinned=0",
     "volumes=900,900,900",
     "writes=95",
     "discards=1",
-    "requests=1200",
+    "requests=1040",
     "blocks_max=40",
+    "members=7M:femu:aged,5M:femu,6M:femu,8M:femu:compressing,8M:femu:compressing",
+    "added=6M:femu",
+    "growths=3",
+    "growth=remove,keep,weigh",
+    "openings=5",
+    "clients=3",
+    "depth=8",
+    "shards=1",
+    "sequential=95",
+    "flushes=20",
+    "physical=0",
+    "squeeze=0",
+    "lost=1",
+];
+
+/// A volume larger than the capacity is overwritten and discarded in large requests, without other troubles.
+const DISCARDS_IN_A_FULL_POOL: [&str; 18] = [
+    "array=none",
+    "pinned=0",
+    "tenancies=0",
+    "growths=0",
+    "trouble=0",
+    "lost=0",
+    "corrupt=0",
+    "protection=parity1",
+    "data_columns=2",
+    "members=9M,9M,9M,9M,9M",
+    "shards=1",
+    "volumes=9000",
+    "writes=85",
+    "discards=8",
+    "sequential=95",
+    "blocks_max=260",
+    "clients=8",
+    "requests=100",
 ];
 
 /// Volumes that fill the pool become mirrors.
@@ -265,11 +300,11 @@ const POWER_LOSS_WHILE_OVERWRITING: [&str; 20] = [
     "shards=1",
     "physical=0",
     "squeeze=0",
-    "blocks_max=24",
+    "blocks_max=8",
     "volumes=40",
-    "clients=3",
+    "clients=1",
     "protection=mirror2",
-    "depth=4",
+    "depth=2",
 ];
 
 /// Power fails often, while the tail of a small journal advances, mostly without a flush.
@@ -365,6 +400,7 @@ pub(crate) fn draw(way: Mutation, seed: u64) -> Plan {
         Mutation::EvictUnwritten | Mutation::EncodeAbsent => (&[], &WITHOUT_TABLE_CACHE),
         Mutation::TrustOldMap => (&[], &LAST_RESORT),
         Mutation::CountMirrorsAsParity => (&WITHOUT_OPERATORS, &MIRRORS_FILL_THE_POOL),
+        Mutation::OfferDiscarded => (&[], &DISCARDS_IN_A_FULL_POOL),
         Mutation::CompactIntoNarrower => (&[], &OVERWRITES_FILL_THE_POOL),
         Mutation::MoveUnreserved => (&[], &VOLUMES_BECOME_MIRRORS_IN_A_FULL_POOL),
         Mutation::ConvertWithoutFlush => (&WITHOUT_OPERATORS, &POWER_LOSS_WHILE_CONVERTING),
