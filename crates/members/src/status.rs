@@ -236,6 +236,8 @@ pub struct ShardStatus {
     pub losses_most: u64,
     /// Shards whose metadata has fewer copies than the protection asks for.
     pub metadata_degraded: u64,
+    /// Shards whose metadata may have fewer: those, and shards that have been opened and have not copied it again yet.
+    pub metadata_unsettled: u64,
     /// Chunks still to be rebuilt, of those that can be rebuilt now.
     pub rebuild_chunks_left: u64,
     /// Chunks still to be moved until members have their fair shares; 0 while no rebalance runs.
@@ -312,6 +314,7 @@ impl ShardStatus {
         self.stripes_at_risk += other.stripes_at_risk;
         self.losses_most = self.losses_most.max(other.losses_most);
         self.metadata_degraded += other.metadata_degraded;
+        self.metadata_unsettled += other.metadata_unsettled;
         self.rebuild_chunks_left += other.rebuild_chunks_left;
         self.balance_chunks_left += other.balance_chunks_left;
         self.balance_blocked.add(&other.balance_blocked);

@@ -19,6 +19,7 @@ pub(crate) fn status<I: Io>(shard: &Inspected<'_, I>) -> ShardStatus {
         capacity_bytes: data,
         raw_bytes: layout.stripes * layout.w as u64 * chunk_bytes,
         metadata_degraded: u64::from(shard.journal.has_exposed_groups()),
+        metadata_unsettled: u64::from(shard.journal.has_exposed_groups()),
         scrub_stripes_left: shard
             .journal
             .progress()

@@ -179,7 +179,7 @@ impl<I: Io> Control<I> {
         let are_too_many = |mapped: &MappedGeometry| status.losses_most + losses > mapped.failures() as u64;
         Ok(match !config.geometry.mapped().is_some_and(are_too_many) && config.survives(&lost) {
             false => Need::Always,
-            true if status.metadata_degraded > 0 => Need::UntilCopied,
+            true if status.metadata_unsettled > 0 => Need::UntilCopied,
             true => Need::None,
         })
     }

@@ -128,7 +128,7 @@ async fn replace_member(
 async fn is_whole(control: &Control<SimIo>) -> bool {
     let whole = |status: ShardStatus| {
         status.stripes_degraded == 0
-            && status.metadata_degraded == 0
+            && status.metadata_unsettled == 0
             && status.rebuild_chunks_left == 0
             && status.member_chunks_stale.iter().all(|&stale| stale == 0)
     };

@@ -45,7 +45,8 @@ pub(crate) fn vitals<I: Io>(stripes: &Stripes<I>, progress: &Progress) -> ShardS
         capacity_bytes: store.blocks_storable() * block,
         raw_bytes: allocator.all_chunks() * CHUNK_BYTES,
         free_bytes: allocator.free_chunks() * CHUNK_BYTES,
-        metadata_degraded: u64::from(store.needs_redundancy()),
+        metadata_degraded: u64::from(store.lacks_redundancy()),
+        metadata_unsettled: u64::from(store.needs_redundancy()),
         rebuild_chunks_left: progress.rebuild_left.get(),
         balance_chunks_left: progress.rebalance_left.get(),
         scrub_stripes_left: tables

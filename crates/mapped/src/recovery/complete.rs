@@ -39,7 +39,7 @@ pub(crate) async fn complete<I: Io>(
         store.mark(Mark::RecoverMarked);
     }
     store.commit_marks(marks);
-    store.restore_redundancy();
+    store.ensure_redundancy();
     store.journal().mark().await?;
     store.flush().await
 }

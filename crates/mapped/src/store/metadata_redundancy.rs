@@ -15,6 +15,11 @@ impl<I: Io> Store<I> {
         self.recopy.get() || self.journal.tail_durable() < self.tail_wanted.get()
     }
 
+    /// Whether they are, as far as is known: at an opening they are copied again although nothing is known to be missing.
+    pub(crate) fn lacks_redundancy(&self) -> bool {
+        self.needs_redundancy() && !self.is_precaution.get()
+    }
+
     /// Whether no record would be replayed.
     pub(crate) fn is_clean(&self) -> bool {
         self.tables.borrow().pages.dirty_count() == 0
@@ -28,6 +33,17 @@ impl<I: Io> Store<I> {
     /// After a change of members: has every page with too few copies written again, and the tail move past all journal
     /// blocks written so far, some of which may have too few.
     pub(crate) fn restore_redundancy(&self) {
+        self.is_precaution.set(false);
+        self.copy_again();
+    }
+
+    /// As [`Store::restore_redundancy`], at the end of an opening.
+    pub(crate) fn ensure_redundancy(&self) {
+        self.is_precaution.set(self.is_precaution.get() && !self.is_any_page_short());
+        self.copy_again();
+    }
+
+    fn copy_again(&self) {
         if mutation::on(Mutation::ForgetMetadataCopies) {
             return;
         }
@@ -49,10 +65,13 @@ impl<I: Io> Store<I> {
         }
     }
 
+    fn is_any_page_short(&self) -> bool {
+        self.tables.borrow().pages.any_short(self.copies_possible(), |m| self.members.takes_new(m))
+    }
+
     /// Whether a page has fewer copies than it can have. Once none has, pages need no redundancy any more.
     pub(crate) fn note_short_pages(&self) -> bool {
-        let short =
-            self.tables.borrow().pages.any_short(self.copies_possible(), |m| self.members.takes_new(m));
+        let short = self.is_any_page_short();
         self.recopy.set(self.recopy.get() && short);
         short
     }

@@ -98,6 +98,8 @@ pub(crate) struct Store<I> {
     /// Volumes that are being deleted.
     deleted: RefCell<BTreeSet<VolumeId>>,
     classes: RefCell<Classes>,
+    /// The copies are written again only because the shard was opened.
+    is_precaution: Cell<bool>,
     /// Pages may have too few copies.
     recopy: Cell<bool>,
     /// Journal blocks before this one may have too few copies.
@@ -150,6 +152,7 @@ impl<I: Io> Store<I> {
             volume_idle: Signal::default(),
             deleted: RefCell::default(),
             classes: RefCell::default(),
+            is_precaution: Cell::new(true),
             recopy: Cell::new(true),
             tail_wanted: Cell::new(0),
             closing: Cell::new(false),

@@ -56,6 +56,11 @@ pub(crate) fn made(world: &World, count: usize, kind: PoolKind) -> Vec<Candidate
     members
 }
 
+/// A mapped pool that survives one loss.
+fn mapped() -> PoolKind {
+    PoolKind::Mapped { protection: Protection::Parity1, data_columns: 0, checksums: true }
+}
+
 /// A mirror on two members, as an array.
 pub(crate) fn mirror(chunk_bytes: u32) -> PoolKind {
     PoolKind::Array(ArraySpec {
@@ -126,8 +131,7 @@ fn recorded(world: &World, members: &[Candidate]) -> Option<HostRecord> {
 /// be told from others, unless it takes the pool over.
 #[test]
 fn a_pool_is_open_on_one_host() {
-    let mapped = PoolKind::Mapped { protection: Protection::Parity1, data_columns: 0, checksums: true };
-    for (kind, count) in [(mirror(65536), 2), (mapped, 4)] {
+    for (kind, count) in [(mirror(65536), 2), (mapped(), 4)] {
         let world = World::new(5);
         let members = made(&world, count, kind);
         let (one, two, nameless) = (host(1), host(2), Opener::default());
@@ -186,4 +190,30 @@ fn a_pool_that_a_later_version_wrote_to_is_refused() {
         device.poke(slot, &head.0.bytes()[..32]);
     }
     assert_eq!(serve(&world, &members, None), Ok(7));
+}
+
+/// An opening copies all metadata again. While nothing is known to be missing the pool is whole, and operators are not alerted.
+#[test]
+fn a_pool_is_whole_as_soon_as_it_is_open() {
+    let world = World::new(5);
+    let members = made(&world, 4, mapped());
+    let (io, given) = (world.io(), members.clone());
+    world.block_on(async move { OpenPool::open(io, given, || false).await.map(drop).unwrap() }).unwrap();
+    world.kill_process();
+    for member in members.iter().flat_map(|member| [member; 4]) {
+        world.device(member.device).script(OpKind::Flush, None, Fault::Stall(5_000_000));
+    }
+    let io = world.io();
+    let seen = world.block_on(async move {
+        let pool = OpenPool::open(io.clone(), members, || false).await.unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..100 {
+            let status = pool.control.status().await.unwrap();
+            seen.push((status.metadata_degraded, status.metadata_unsettled));
+            io.sleep(1_000_000).await;
+        }
+        seen.dedup();
+        seen
+    });
+    assert_eq!(seen.unwrap(), [(0, 1), (0, 0)]);
 }

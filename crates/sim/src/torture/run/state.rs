@@ -415,5 +415,5 @@ pub(super) fn is_growing(array: &ArrayGeometry) -> bool {
 
 /// Whether no stripe and no metadata is degraded.
 pub(super) fn is_whole(status: &ShardStatus) -> bool {
-    status.stripes_degraded == 0 && status.metadata_degraded == 0
+    status.stripes_degraded == 0 && status.metadata_unsettled == 0
 }
