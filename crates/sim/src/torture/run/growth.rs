@@ -91,11 +91,12 @@ impl Run {
         });
     }
 
-    /// Whether a device added now would be the next member, and may be lost.
+    /// Whether a device added now would be the next member, and may be lost. No member may be about to leave, either: the device
+    /// could take its place.
     fn may_lose_next(&self, pool: &OpenPool) -> bool {
         let next = self.devices.borrow().len();
         let members = pool.control.config().members;
-        let is_next = members.len() == next && members.iter().all(|m| m.state != MemberState::Removed);
+        let is_next = members.len() == next && members.iter().all(|m| m.state == MemberState::Active);
         is_next && self.orders.get() == 0 && self.opening < self.work.plan.openings && self.may_lose(next)
     }
 

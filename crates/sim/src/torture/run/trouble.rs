@@ -175,6 +175,8 @@ impl Run {
                 "members_mistaken"
             }
             Trouble::Evacuate if is_hurt && is_out => {
+                // It was to leave before it went out: what is on it stays there.
+                self.left.borrow_mut().remove(&place);
                 self.order(async move { drop(control.replace(place, None, false).await) });
                 "members_evacuated"
             }
