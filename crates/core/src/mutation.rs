@@ -181,6 +181,8 @@ pub enum Mutation {
     OfferDiscarded,
     /// Take slots out of memory that the members do not have yet.
     EvictUnwritten,
+    /// Take slots out of memory, or leave them out, although a copy of their page is missing.
+    EvictShort,
     /// Write a table page without the slots that are absent.
     EncodeAbsent,
     /// Do not tell the sender of a full ring between threads that there is room.
@@ -243,7 +245,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All mutations.
-    pub const ALL: [Mutation; 117] = [
+    pub const ALL: [Mutation; 118] = [
         Mutation::SkipJournal,
         Mutation::OneJournalCopy,
         Mutation::AcknowledgeEarly,
@@ -354,6 +356,7 @@ impl Mutation {
         Mutation::LeaveFullUnflushed,
         Mutation::OfferDiscarded,
         Mutation::EvictUnwritten,
+        Mutation::EvictShort,
         Mutation::EncodeAbsent,
         Mutation::HideRoom,
         Mutation::LimitUncharged,

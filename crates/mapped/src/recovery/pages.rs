@@ -9,6 +9,7 @@ use crate::store::page_copy;
 use sinew_core::buf::Buf;
 use sinew_core::ids::{Lsn, StripeId};
 use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
 use sinew_core::sync::join_all;
 use sinew_format::model::mapped_geometry::PAGE_BYTES;
 use sinew_format::table_page::{PageHeader, PageId};
@@ -28,6 +29,7 @@ struct FoundPage {
 impl<I: Io> Recovery<I> {
     pub(super) async fn load_pages(&mut self) -> Result<(), RecoverError> {
         let (index, io, pool) = (self.index, self.io.clone(), self.config.pool);
+        let copies = self.config.mapped().copies().min(self.members.active().len());
         let mut found: BTreeMap<PageId, FoundPage> = BTreeMap::new();
         let regions = self.members.active().into_iter().map(|m| {
             let layout = self.members.get(m).layout;
@@ -61,12 +63,15 @@ impl<I: Io> Recovery<I> {
                     continue;
                 }
                 let content = content?;
-                let loaded = self.tables.load_page(id, content.bytes(), &self.bounds, self.slots_max);
-                loaded.map_err(|error| self.damaged(format!("page {id:?}: {error}")))?;
                 // The same version may have been written twice; copies beyond those due are free space.
                 page.copies.sort_by_key(|c| c.member);
                 page.copies.dedup_by_key(|c| c.member);
-                page.copies.truncate(self.config.mapped().copies());
+                page.copies.truncate(copies);
+                // What lacks copies is to be written again, not read again.
+                let is_short = page.copies.len() < copies && !mutation::on(Mutation::EvictShort);
+                let slots_max = if is_short { usize::MAX } else { self.slots_max };
+                let loaded = self.tables.load_page(id, content.bytes(), &self.bounds, slots_max);
+                loaded.map_err(|error| self.damaged(format!("page {id:?}: {error}")))?;
                 self.tables.pages.loaded(id, page.lsn, page.copies);
                 self.report.pages += 1;
                 self.report.bytes_read += PAGE_BYTES as u64;

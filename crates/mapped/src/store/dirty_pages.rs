@@ -27,6 +27,13 @@ struct PageState {
     ever_written: bool,
 }
 
+impl PageState {
+    /// Copies on members that count.
+    fn copies_on(&self, counts: impl Fn(MemberId) -> bool) -> usize {
+        self.copies.iter().filter(|copy| counts(copy.member)).count()
+    }
+}
+
 /// The state of every page of one shard.
 #[derive(Default)]
 pub(crate) struct Pages {
@@ -153,9 +160,10 @@ impl Pages {
         self.dirty.front().copied()
     }
 
-    /// Whether the copies have all that the page has here.
-    pub(super) fn is_stored(&self, page: PageId) -> bool {
-        self.get(page).is_some_and(|state| state.stored == state.lsn && !state.copies.is_empty())
+    /// Whether at least `copies` copies on members that count have all that the page has here.
+    pub(super) fn is_stored(&self, page: PageId, copies: usize, counts: impl Fn(MemberId) -> bool) -> bool {
+        self.get(page)
+            .is_some_and(|state| state.stored == state.lsn && state.copies_on(counts) >= copies.max(1))
     }
 
     /// The last journal block that the copies of a page contain.
@@ -206,7 +214,6 @@ impl Pages {
     }
 
     fn short(&self, copies: usize, counts: impl Fn(MemberId) -> bool) -> Vec<PageId> {
-        let found = |state: &PageState| state.copies.iter().filter(|copy| counts(copy.member)).count();
-        self.all().filter(|(_, s)| s.ever_written && found(s) < copies).map(|(p, _)| p).collect()
+        self.all().filter(|(_, s)| s.ever_written && s.copies_on(&counts) < copies).map(|(p, _)| p).collect()
     }
 }

@@ -26,7 +26,7 @@ impl<I: Io> Store<I> {
     }
 
     /// Copies a page can have with the members that are left.
-    fn copies_possible(&self) -> usize {
+    pub(super) fn copies_possible(&self) -> usize {
         self.geometry.copies().min(self.members.taking_new())
     }
 

@@ -1,6 +1,6 @@
 //! The cache of slots: how many stripes have the owners and checksums of their slots in memory, and which pages leave next.
 //!
-//! The slots of a table page may leave memory once the members have the page as it is here. Which ones leave is decided by
+//! The slots of a table page may leave memory once as many members as should have the page as it is here. Which ones leave is decided by
 //! the clock algorithm: a hand passes over the pages, and takes those that were not used since it passed last.
 //!
 //! The bound is soft. Slots that are pinned, or that the members do not have yet, stay in memory.
@@ -119,8 +119,8 @@ impl SlotCache {
         !self.lost.borrow().is_empty()
     }
 
-    /// Takes slots out of memory until there are no more than there may be; gives the number of pages.
-    pub(super) fn evict(&self, tables: &mut Tables) -> usize {
+    /// Takes slots of stored pages out of memory until there are no more than there may be; gives the number of pages.
+    pub(super) fn evict(&self, tables: &mut Tables, is_stored: impl Fn(&Tables, PageId) -> bool) -> usize {
         let mut uses = self.pages.borrow_mut();
         let mut evicted = 0;
         // Twice around: the first time, pages may have been used since the last.
@@ -136,7 +136,7 @@ impl SlotCache {
             let is_in_use = used.is_some_and(|(pins, is_recent)| pins > 0 || is_recent)
                 || tables.page_has_freed_slots(page);
             let is_stored =
-                tables.pages.is_stored(PageId::Stripes(page)) || mutation::on(Mutation::EvictUnwritten);
+                is_stored(tables, PageId::Stripes(page)) || mutation::on(Mutation::EvictUnwritten);
             if !is_in_use && is_stored {
                 tables.evict_slots(page);
                 evicted += 1;

@@ -7,10 +7,12 @@ use crate::marks::Mark;
 use crate::store::Store;
 use crate::store::dirty_pages::PageCopy;
 use crate::store::page_copy;
+use crate::store::tables::Tables;
 use crate::store::tables::slot_table;
 use sinew_core::buf::Buf;
 use sinew_core::ids::{Lsn, StripeId};
 use sinew_core::io::Io;
+use sinew_core::mutation::{self, Mutation};
 use sinew_core::volume::VolumeError;
 use sinew_format::model::mapped_geometry::MappedGeometry;
 use sinew_format::table_page::PageId;
@@ -149,7 +151,10 @@ impl<I: Io> Store<I> {
 
     /// Takes slots out of memory until there are no more than there may be.
     pub(crate) fn evict_slots(&self) {
-        if self.slot_cache.evict(&mut self.tables.borrow_mut()) > 0 {
+        let copies = if mutation::on(Mutation::EvictShort) { 1 } else { self.copies_possible() };
+        let is_stored =
+            |tables: &Tables, page| tables.pages.is_stored(page, copies, |m| self.members.takes_new(m));
+        if self.slot_cache.evict(&mut self.tables.borrow_mut(), is_stored) > 0 {
             self.mark(Mark::SlotsEvicted);
         }
     }
