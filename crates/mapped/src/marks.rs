@@ -40,6 +40,10 @@ sinew_core::coverage_marks! {
     AppendAround,
     /// Another stripe was opened for small writes, because members of the open ones have requests in flight.
     AppendToIdle,
+    /// Small writes that waited became a stripe with parity.
+    AppendCoalesced,
+    /// A member failed under such a stripe.
+    CoalescedMemberLost,
     /// Small writes went to a member in a spike, since no stripe without one could be had.
     AppendToSpiking,
     /// Small writes were late and written again elsewhere.

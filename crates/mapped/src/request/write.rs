@@ -13,7 +13,7 @@ use sinew_core::ids::VolumeId;
 use sinew_core::io::Io;
 use sinew_core::sync::join_all;
 use sinew_core::volume::VolumeError;
-use sinew_format::model::mapped_geometry::{CHUNK_BLOCKS, PAGE_INDICES};
+use sinew_format::model::mapped_geometry::PAGE_INDICES;
 use sinew_format::model::policy::Packing;
 use sinew_format::model::stripe_form::StripeClass;
 
@@ -73,11 +73,10 @@ async fn write_large<I: Io>(
 fn is_large<I: Io>(stripes: &Rc<Stripes<I>>, class: StripeClass, blocks: u32) -> bool {
     let store = stripes.store();
     let g = store.geometry();
-    let parity = g.parity_columns_of(g.form_of(class)) as u32;
-    if parity == 0 || stripes.policy().packing == Packing::WholeChunks {
+    if g.parity_columns_of(g.form_of(class)) == 0 || stripes.policy().packing == Packing::WholeChunks {
         return blocks * 2 > g.slots_per_stripe();
     }
-    (blocks.div_ceil(CHUNK_BLOCKS) + parity) * CHUNK_BLOCKS < blocks * g.copies() as u32
+    stripes.is_less_with_parity(class, blocks)
 }
 
 /// Cuts data along the map pages it belongs to.

@@ -133,6 +133,11 @@ impl Journal {
         self.next.get()
     }
 
+    /// Overlapped commits under way.
+    pub(crate) fn overlapped(&self) -> u32 {
+        self.overlapped.get()
+    }
+
     /// Where replay would start after a crash now, at the latest.
     pub(super) fn tail_durable(&self) -> Lsn {
         self.tail_durable.get()

@@ -19,7 +19,7 @@ use crate::store::data_status::DataStatus;
 use crate::store::overlapped_commit::OverlappedCommit;
 use crate::stripe::Stripes;
 use crate::stripe::appender::{Appender, RUNS_IN_FLIGHT_MAX, Run, SHORT_RUN_BLOCKS};
-use crate::stripe::piece::{Condition, Piece};
+use crate::stripe::piece::Piece;
 use sinew_core::completion::Completion;
 use sinew_core::ids::{ChunkAddr, MemberId, SlotNo};
 use sinew_core::io::{Gather, Io, IoError};
@@ -42,11 +42,16 @@ impl<I: Io> Stripes<I> {
             let ready = || {
                 let in_flight = appender.in_flight.get();
                 let may_start =
-                    self.are_few(in_flight) || in_flight < RUNS_IN_FLIGHT_MAX && appender.fills_chunk();
+                    self.are_few(in_flight) || in_flight < RUNS_IN_FLIGHT_MAX && self.is_enough(appender);
                 (!appender.queue.borrow().is_empty() && may_start).then_some(())
             };
             appender.work.wait(ready).await;
             batches.fill(|| appender.queue.borrow().len(), CHUNK_BLOCKS as usize).await;
+            if let Some(stripe) = self.cut_stripe(appender) {
+                appender.in_flight.set(appender.in_flight.get() + 1);
+                self.store.io().spawn(Rc::clone(&self).write_coalesced(stripe));
+                continue;
+            }
             let mut chosen = self.choose(appender);
             let is_opened = match chosen {
                 Some(column) => self.open_beside(appender, column),
@@ -190,7 +195,7 @@ impl<I: Io> Stripes<I> {
         pieces: &[(Piece, Rc<Completion>)],
         opening: &DataStatus,
     ) -> Option<OverlappedCommit> {
-        let is_clients = pieces.iter().all(|(piece, _)| piece.condition == Condition::Always);
+        let is_clients = pieces.iter().all(|(piece, _)| piece.is_clients());
         let is_first = first.0.is_multiple_of(self.store.geometry().slots_per_stripe());
         let would_cancel = is_first && !opening.is_recorded() && !mutation::on(Mutation::AbortOpening);
         let slots = pieces.iter().map(|(piece, _)| piece.blocks()).sum();
@@ -239,8 +244,7 @@ impl<I: Io> Stripes<I> {
         }
         let mut slot = first;
         for (piece, ticket) in pieces {
-            let held =
-                piece.condition == Condition::Always || self.store.tables().lookup(piece.block) == Some(slot);
+            let held = piece.is_clients() || self.store.tables().lookup(piece.block) == Some(slot);
             ticket.done(piece.blocks(), committed.map(|()| held));
             slot.0 += piece.blocks();
         }

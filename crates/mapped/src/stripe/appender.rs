@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use crate::store::data_status::DataStatus;
 use crate::stripe::open_stripe::OpenStripe;
-use crate::stripe::piece::{Condition, Piece};
+use crate::stripe::piece::Piece;
 use sinew_core::completion::{AppendResult, Completion};
 use sinew_core::ids::{ChunkAddr, SlotNo, StripeId};
 use sinew_core::sync::{Promise, Signal};
@@ -120,20 +120,39 @@ impl Appender {
         self.starved.get()
     }
 
-    /// Whether what is queued fills a chunk, so that nothing is gained by waiting for more.
-    pub(super) fn fills_chunk(&self) -> bool {
-        let mut room = CHUNK_BLOCKS;
-        self.queue.borrow().iter().any(|(piece, _)| {
+    /// Whether the first pieces of the queue, as far as they count, fill this number of blocks.
+    pub(super) fn fills(&self, blocks: u32, counts: impl Fn(&Piece) -> bool) -> bool {
+        let mut room = blocks;
+        self.queue.borrow().iter().take_while(|(piece, _)| counts(piece)).any(|(piece, _)| {
             room = room.saturating_sub(piece.blocks());
             room == 0
         })
+    }
+
+    /// Takes the first blocks of the queue, of at most this number of pieces.
+    pub(super) fn take(&self, blocks: u32, pieces_most: usize) -> Vec<(Piece, Rc<Completion>)> {
+        let mut queue = self.queue.borrow_mut();
+        let (mut taken, mut room) = (Vec::new(), blocks);
+        while room > 0
+            && taken.len() < pieces_most
+            && let Some((piece, ticket)) = queue.front_mut()
+        {
+            if piece.blocks() <= room {
+                room -= piece.blocks();
+                taken.extend(queue.pop_front());
+            } else {
+                taken.push((piece.split_front(room), Rc::clone(ticket)));
+                room = 0;
+            }
+        }
+        taken
     }
 
     /// Sends conditional pieces away; false when there are none.
     pub(super) fn refuse_conditional(&self) -> bool {
         let queued = std::mem::take(&mut *self.queue.borrow_mut());
         let (clients, conditional): (VecDeque<_>, VecDeque<_>) =
-            queued.into_iter().partition(|(piece, _)| piece.condition == Condition::Always);
+            queued.into_iter().partition(|(piece, _)| piece.is_clients());
         *self.queue.borrow_mut() = clients;
         let any = !conditional.is_empty();
         for (piece, ticket) in conditional {

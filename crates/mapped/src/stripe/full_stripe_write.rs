@@ -24,6 +24,9 @@ use sinew_format::model::mapped_geometry::CHUNK_BLOCKS;
 use sinew_format::model::policy::Packing;
 use sinew_format::model::stripe_form::{StripeClass, StripeForm};
 
+/// Overlapped commits at which that of a stripe holds up hardly any other records.
+const OVERLAPPED_FEW: u32 = 8;
+
 /// How often a stripe is written anew elsewhere because a member failed under it.
 const ATTEMPTS_MAX: usize = 16;
 
@@ -53,45 +56,65 @@ impl<I: Io> Stripes<I> {
                 self.cancel_allocation(id, allocated);
                 return Box::pin(self.write_halves(class, pieces, purpose)).await;
             }
-            self.store.note_unflushed(id);
-            let version = self.store.members().version();
-            let (written, mut overlapped) = self.write_chunks(id, form, &allocated, pieces, purpose).await;
-            // A flush that began meanwhile took the stripe for covered; it is not.
-            self.store.note_unflushed(id);
-            let all_written = written.iter().all(|(home, result)| {
-                result.is_ok() && !self.store.members().lost_since(home.member, version)
-            });
-            if !all_written {
-                self.store.abort(overlapped.take());
-            }
-            let is_full = written.iter().any(|(_, result)| *result == Err(IoError::NoSpace));
-            for (home, result) in written {
-                if let Err(error) = result {
-                    self.store.members().report_failure(home.member, error).await;
-                }
-            }
-            if all_written {
-                let records = || self.stripe_records(id, form, &allocated, pieces);
-                let committed = self.store.finish_commit(overlapped, records).await;
-                self.store.end_opening(id);
-                self.store.note_emptied(id);
-                self.store.counters().stripes_written.add(1);
-                return committed.map(|()| id);
-            }
-            self.store.mark(if is_full { Mark::StripeNoSpace } else { Mark::StripeMemberLost });
-            self.cancel_allocation(id, allocated);
-            if is_full {
-                if self.overlaps(purpose) {
-                    self.store.settle_aborted().await?;
-                }
-                return Err(VolumeError::NoSpace);
+            if let Some(written) = self.write_allocated((id, allocated), form, pieces, purpose).await {
+                return written.map(|()| id);
             }
         }
         Err(VolumeError::Failed)
     }
 
-    /// Writes the chunks of a stripe. A client's has its records go to the journal when half of them are written: the rest
-    /// will be soon, and whatever is recorded later waits for it.
+    /// Stores pieces as the stripe allocated for them; `None` when a member failed under it, and they are to be written
+    /// elsewhere.
+    pub(super) async fn write_allocated(
+        self: &Rc<Self>,
+        (id, allocated): (StripeId, StripeChunks),
+        form: StripeForm,
+        pieces: &[Piece],
+        purpose: Purpose,
+    ) -> Option<Result<(), VolumeError>> {
+        self.store.note_unflushed(id);
+        let version = self.store.members().version();
+        let (written, mut overlapped) = self.write_chunks(id, form, &allocated, pieces, purpose).await;
+        // A flush that began meanwhile took the stripe for covered; it is not.
+        self.store.note_unflushed(id);
+        let all_written = written
+            .iter()
+            .all(|(home, result)| result.is_ok() && !self.store.members().lost_since(home.member, version));
+        if !all_written {
+            self.store.abort(overlapped.take());
+        }
+        let is_full = written.iter().any(|(_, result)| *result == Err(IoError::NoSpace));
+        for (home, result) in written {
+            if let Err(error) = result {
+                self.store.members().report_failure(home.member, error).await;
+            }
+        }
+        if all_written {
+            let records = || self.stripe_records(id, form, &allocated, pieces);
+            let committed = self.store.finish_commit(overlapped, records).await;
+            self.store.end_opening(id);
+            self.store.note_emptied(id);
+            self.store.counters().stripes_written.add(1);
+            return Some(committed);
+        }
+        self.store.mark(if is_full { Mark::StripeNoSpace } else { Mark::StripeMemberLost });
+        self.cancel_allocation(id, allocated);
+        if !is_full {
+            return None;
+        }
+        let settled = if self.overlaps(purpose) { self.store.settle_aborted().await } else { Ok(()) };
+        Some(settled.and(Err(VolumeError::NoSpace)))
+    }
+
+    /// Whether blocks of a class of volumes that fill whole chunks are less to write with parity than as copies.
+    pub(crate) fn is_less_with_parity(&self, class: StripeClass, blocks: u32) -> bool {
+        let g = self.store.geometry();
+        let parity = g.parity_columns_of(g.form_of(class)) as u32;
+        parity > 0 && (blocks.div_ceil(CHUNK_BLOCKS) + parity) * CHUNK_BLOCKS < blocks * g.copies() as u32
+    }
+
+    /// Writes the chunks of a stripe. The records of a client's go to the journal with them; where many others do so, when half of
+    /// the chunks are written: the rest will be soon, and whatever is recorded later waits for it.
     async fn write_chunks(
         self: &Rc<Self>,
         id: StripeId,
@@ -106,7 +129,8 @@ impl<I: Io> Stripes<I> {
             writes.map(|(home, data)| (home, Box::pin(self.store.members().write(home, 0, data)))).collect();
         let mut written = Vec::with_capacity(writing.len());
         let overlaps = self.overlaps(purpose);
-        while overlaps && written.len() < writing.len() {
+        let holds_up_few = self.store.journal().overlapped() < OVERLAPPED_FEW;
+        while overlaps && !holds_up_few && written.len() < writing.len() {
             written.extend(next_of(&mut writing).await);
         }
         let homes: Vec<ChunkAddr> = writing.iter().map(|(home, _)| *home).collect();

@@ -7,6 +7,7 @@ pub(crate) mod allocate;
 pub(crate) mod append;
 pub(crate) mod appender;
 pub(crate) mod checksums;
+mod coalesced_write;
 mod copies;
 pub(crate) mod full_stripe_write;
 pub(crate) mod health;

@@ -208,11 +208,10 @@ impl<I: Io> Stripes<I> {
     }
 
     fn fill_column(&self, appender: &Appender, open: &mut OpenStripe, column: usize) -> Option<Run> {
-        let mut queue = appender.queue.borrow_mut();
         let columns = open.fill.len();
         let filled = open.fill[column];
         let alone = !self.is_packed();
-        let offset = match queue.front() {
+        let offset = match appender.queue.borrow().front() {
             Some((piece, _)) if alone => piece.block.0 % CHUNK_BLOCKS,
             _ => filled,
         };
@@ -223,24 +222,12 @@ impl<I: Io> Stripes<I> {
         }
         let is_short = !alone && self.store.members().may_be_late() && self.are_few(appender.in_flight.get());
         let longest = (CHUNK_BLOCKS - offset).min(if is_short { SHORT_RUN_BLOCKS } else { CHUNK_BLOCKS });
-        let mut room = longest;
-        let mut pieces = Vec::new();
-        while room > 0
-            && (!alone || pieces.is_empty())
-            && let Some((piece, ticket)) = queue.front_mut()
-        {
-            if piece.blocks() <= room {
-                room -= piece.blocks();
-                pieces.push(queue.pop_front().expect("just seen"));
-            } else {
-                pieces.push((piece.split_front(room), Rc::clone(ticket)));
-                room = 0;
-            }
-        }
+        let pieces = appender.take(longest, if alone { 1 } else { usize::MAX });
         if pieces.is_empty() {
             return None;
         }
-        open.fill[column] = if alone { CHUNK_BLOCKS } else { offset + longest - room };
+        let blocks: u32 = pieces.iter().map(|(piece, _)| piece.blocks()).sum();
+        open.fill[column] = if alone { CHUNK_BLOCKS } else { offset + blocks };
         open.column_next = (column + 1) % columns;
         let g = self.store.geometry();
         let homes = self.copies_of(&open.homes, column).collect();

@@ -31,6 +31,11 @@ impl Piece {
         (self.data.len() / BLOCK_BYTES) as u32
     }
 
+    /// Whether it is a client's write.
+    pub(crate) fn is_clients(&self) -> bool {
+        self.condition == Condition::Always
+    }
+
     /// Splits off the first `blocks` blocks.
     pub(super) fn split_front(&mut self, blocks: u32) -> Piece {
         let bytes = blocks as usize * BLOCK_BYTES;
