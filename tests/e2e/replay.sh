@@ -97,6 +97,19 @@ test_replay_nbdkit() {
   says '"reason": "not permitted"' && [ $code = 0 ]
 }
 
+# A server that serves requests in parts of 512 bytes, those of others in between: reads find mixtures, which NBD allows.
+test_replay_mixed_requests() {
+  need nbdkit || return
+  awk 'BEGIN { srand(9); print "ts_us,dev,op,offset_bytes,size_bytes"
+    for (i = 0; i < 400; i++) printf "%d,0,%s,%d,8192\n", i * 100, rand() < 0.5 ? "R" : "W", int(rand() * 8) * 4096 }' >"$dir/trace.csv"
+  rm -f "$dir/other"
+  nbdkit -f -U "$dir/other" --filter=blocksize --filter=delay memory 100M maxdata=512 wdelay=1ms rdelay=1ms & local other=$! code=0
+  for _ in $(seq 100); do [ -S "$dir/other" ] && break; sleep 0.05; done
+  replay "nbd+unix:///?socket=$dir/other" "$dir/trace.csv" --closed 16 --verify --json >"$dir/json" && verified || code=1
+  kill "$other"; wait "$other"; rm -f "$dir/other"
+  [ $code = 0 ]
+}
+
 test_replay_qemu_nbd() {
   need qemu-nbd || return
   small_trace >"$dir/trace.csv"; truncate -s 100M "$dir/disk.raw"; rm -f "$dir/other"

@@ -240,9 +240,10 @@ fn verdict(outcome: &Outcome) -> Result<()> {
         outcome.verified.as_ref().filter(|verified| verified.wrong + verified.unreadable > 0)
     {
         bail!(
-            "{} places do not hold what was written there, {} cannot be read",
+            "{} places do not hold what was written there, {} cannot be read; the first: {}",
             verified.wrong,
-            verified.unreadable
+            verified.unreadable,
+            verified.shown.first().expect("a difference is described")
         );
     }
     match outcome.errors.values().map(|(count, _)| count).sum::<u64>() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
-use sinew_core::buf::Buf;
+use sinew_core::buf::{BLOCK_BYTES, Buf};
 use sinew_core::volume::{Volume, VolumeError};
 use sinew_engine::client::VolumeHandle;
 use sinew_frontend::nbd::proto::{Errno, transmission_flag};
@@ -237,6 +237,15 @@ impl Target {
             Way::Export(clients, _) => u64::from(clients[0].terms().block_bytes),
         };
         self.ways.iter().map(block).max().unwrap_or(1)
+    }
+
+    /// The bytes that a read finds as one write left them, if it or another write of them is in flight. A pool replaces blocks as
+    /// a whole. NBD promises nothing of the kind: of two requests in flight, a server may serve each in parts.
+    pub(crate) fn atomic_bytes(&self, volume: u32) -> usize {
+        match self.ways[volume as usize] {
+            Way::Volume(_) => BLOCK_BYTES,
+            Way::Export(..) => 1,
+        }
     }
 
     /// Carries a request out; `data` is what a write writes. Gives what a read read.
