@@ -42,6 +42,9 @@ struct Victims {
     stripes: VecDeque<StripeId>,
     /// Slots of the new stripes for which they were chosen. Together they give nothing if narrower ones take their blocks.
     slots: usize,
+    /// Chunks that compaction has taken less those it has given back since they were chosen. The last of the stripes make up for
+    /// them; if others take their place, these must, or compaction could go in circles.
+    taken: isize,
 }
 
 /// Compaction, and which stripes it works on.
@@ -89,10 +92,11 @@ impl<I: Io> Compactor<I> {
             if is_narrower {
                 self.store.mark(Mark::CompactNarrower);
             }
-            let stripes = self.choose_victims(class, slots, takes_short).into();
-            *victims.borrow_mut() = Victims { stripes, slots };
+            let taken = if is_narrower { victims.borrow().taken.max(0) } else { 0 };
+            let stripes = self.choose_victims(class, slots, takes_short, taken as usize).into();
+            *victims.borrow_mut() = Victims { stripes, slots, taken };
         }
-        let (mut pieces, mut locks) = (Vec::new(), Vec::new());
+        let (mut pieces, mut locks, mut given) = (Vec::new(), Vec::new(), 0);
         while pieces.len() < slots {
             let Some(stripe) = victims.borrow_mut().stripes.pop_front() else { break };
             // Its number may be another's by now. It is short, too, if a member is back since it was chosen.
@@ -110,6 +114,8 @@ impl<I: Io> Compactor<I> {
                 // The next round goes on with it.
                 victims.borrow_mut().stripes.push_front(stripe);
                 found.truncate(room);
+            } else {
+                given += self.chunks_of(stripe);
             }
             pieces.append(&mut found);
             locks.push(lock);
@@ -131,6 +137,8 @@ impl<I: Io> Compactor<I> {
                 self.store.mark(Mark::CompactedPinned);
             }
             self.store.counters().blocks_compacted.add(pieces.len() as u64);
+            let taken = self.chunks_needed(class, pieces.len(), slots);
+            victims.borrow_mut().taken += taken as isize - given as isize;
         } else {
             self.store.mark(Mark::CompactFailed);
             victims.borrow_mut().stripes.clear();
@@ -172,12 +180,19 @@ impl<I: Io> Compactor<I> {
     }
 
     /// The sparsest stripes of a class, enough of them that their blocks, in new stripes of `slots` slots, take fewer chunks than
-    /// now, or no more chunks and fewer stripe numbers where these are short; none when there are no such stripes.
-    fn choose_victims(&self, class: StripeClass, slots: usize, takes_short: bool) -> Vec<StripeId> {
+    /// now, and fewer by `taken` chunks, or no more chunks and fewer stripe numbers where these are short; none when there are no
+    /// such stripes.
+    fn choose_victims(
+        &self,
+        class: StripeClass,
+        slots: usize,
+        takes_short: bool,
+        taken: usize,
+    ) -> Vec<StripeId> {
         let at_leisure = self.store.room().waiting() == 0;
         let ids_are_short = self.store.are_stripe_ids_short();
         let is_gain = |live: usize, chunks, stripes| {
-            let needed = self.chunks_needed(class, live, slots);
+            let needed = self.chunks_needed(class, live, slots) + taken;
             chunks > needed + if at_leisure { needed / GAIN_AT_LEISURE } else { 0 }
                 || ids_are_short && chunks == needed && stripes > live.div_ceil(slots)
         };
@@ -205,13 +220,10 @@ impl<I: Io> Compactor<I> {
         blocks / slots * chunks(slots) + chunks(blocks % slots)
     }
 
-    /// The stripes of a class with the fewest live blocks for each chunk they occupy on active members, or are owed there: their live
-    /// blocks, and those chunks.
+    /// The stripes of a class with the fewest live blocks for each of their chunks: their live blocks, and their chunks.
     fn sparsest(&self, class: StripeClass, takes_short: bool) -> Vec<(StripeId, usize, usize)> {
         let mut found = BTreeMap::new();
         let (tables, unreadable) = (self.store.tables(), self.unreadable.borrow());
-        let active: Vec<bool> =
-            self.store.members().ids().map(|m| self.store.members().is_active(m)).collect();
         for id in (0..tables.stripe_count()).map(StripeId) {
             let stripe = tables.stripe(id);
             let is_candidate = stripe.state != StripeState::Free && stripe.live > 0;
@@ -221,16 +233,10 @@ impl<I: Io> Compactor<I> {
             if self.is_of_another(class, id) {
                 continue;
             }
-            let is_short = self.is_short(id);
-            if is_short && !takes_short {
+            if !takes_short && self.is_short(id) {
                 continue;
             }
-            let homes = tables.homes(id).iter().flatten();
-            let chunks = if is_short {
-                usize::from(stripe.columns) * self.copies_now()
-            } else {
-                homes.filter(|home| active[usize::from(home.member.0)]).count()
-            };
+            let chunks = self.chunks_of(id);
             let live = usize::from(stripe.live);
             found.insert((live * 1024 / chunks.max(1), id), (id, live, chunks));
             if found.len() > VICTIMS_MAX {
@@ -238,6 +244,15 @@ impl<I: Io> Compactor<I> {
             }
         }
         found.into_values().collect()
+    }
+
+    /// The chunks that a stripe occupies on active members, or is owed there.
+    fn chunks_of(&self, id: StripeId) -> usize {
+        let members = self.store.members();
+        if self.is_short(id) {
+            return usize::from(self.store.tables().stripe(id).columns) * self.copies_now();
+        }
+        self.store.tables().homes(id).iter().flatten().filter(|home| members.is_active(home.member)).count()
     }
 
     /// Copies that a new mirrored stripe gets.

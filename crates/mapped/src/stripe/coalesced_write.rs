@@ -28,31 +28,33 @@ impl<I: Io> Stripes<I> {
     /// Whether so much is queued that nothing is gained by waiting for more: a stripe where pieces are coalesced, a chunk
     /// elsewhere.
     pub(super) fn is_enough(&self, appender: &Appender) -> bool {
-        match self.may_coalesce(appender) {
-            true => appender.fills(self.store.geometry().slots_per_stripe(), Piece::is_clients),
-            false => appender.fills(CHUNK_BLOCKS, |_| true),
+        match self.coalesced_slots(appender) {
+            Some(slots) => appender.fills(slots, Piece::is_clients),
+            None => appender.fills(CHUNK_BLOCKS, |_| true),
         }
     }
 
     /// Cuts clients' pieces that fill a stripe off the queue, while many runs are in flight and there is room for a stripe. This
     /// does not wait for room: a task that waits for it has to refuse conditional pieces.
     pub(super) fn cut_stripe(&self, appender: &Appender) -> Option<CoalescedStripe> {
-        if self.are_few(appender.in_flight.get()) || !self.may_coalesce(appender) || !self.is_enough(appender)
-        {
+        let slots = self.coalesced_slots(appender)?;
+        if self.are_few(appender.in_flight.get()) || !appender.fills(slots, Piece::is_clients) {
             return None;
         }
-        let g = self.store.geometry();
-        let (id, chunks) = self.allocate(g.data_columns, StripeForm::Parity, Purpose::User)?;
-        if chunks.columns < g.data_columns {
+        let columns = self.store.geometry().data_columns;
+        let (id, chunks) = self.allocate(columns, StripeForm::Parity, Purpose::User)?;
+        if chunks.columns < columns {
             self.cancel_allocation(id, chunks);
             return None;
         }
-        let pieces = appender.take(g.slots_per_stripe(), usize::MAX);
+        let pieces = appender.take(slots, usize::MAX);
         Some(CoalescedStripe { class: appender.class, allocated: (id, chunks), pieces })
     }
 
-    fn may_coalesce(&self, appender: &Appender) -> bool {
-        self.is_packed() && self.is_less_with_parity(appender.class, self.store.geometry().slots_per_stripe())
+    /// The slots of a stripe, if pieces of this class are coalesced.
+    fn coalesced_slots(&self, appender: &Appender) -> Option<u32> {
+        let slots = self.store.geometry().slots_per_stripe();
+        (self.is_packed() && self.is_less_with_parity(appender.class, slots)).then_some(slots)
     }
 
     /// Writes pieces as a stripe, and tells the requests that wait. When a member fails, the pieces are queued again, in front.
